@@ -1,0 +1,113 @@
+//! Datapath actions.
+
+use sluice_flow::layout::Span;
+
+/// A datapath port number. Unique in the switch, over all bridges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortNo(pub u32);
+
+/// The header that a set action rewrites, as the megaflow text names it (`set(ipv4(…))`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are the protocols'")]
+pub enum Header {
+    Ethernet,
+    Ipv4,
+    Ipv6,
+    Arp,
+    Nd,
+    Tcp,
+    Udp,
+    Sctp,
+    Icmp,
+    Icmpv6,
+    Mpls,
+    PktMark,
+    SkbPriority,
+    Tunnel,
+}
+
+/// One field's new value, and which of its bits change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MaskedField {
+    /// The field, by its place in the key.
+    pub span: Span,
+    /// The value, in the first `span.size` bytes; zero outside the mask.
+    pub value: [u8; 16],
+    /// The bits that change, likewise.
+    pub mask: [u8; 16],
+}
+
+/// One thing to do to a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Send it out of a port.
+    Output(PortNo),
+    /// Rewrite fields of one header.
+    Set {
+        /// The header.
+        header: Header,
+        /// Its fields that change.
+        fields: Box<[MaskedField]>,
+    },
+    /// Push an 802.1Q or 802.1ad tag.
+    PushVlan {
+        /// The tag protocol id.
+        tpid: u16,
+        /// The tag, CFI bit included.
+        tci: u16,
+    },
+    /// Take off the outer VLAN tag.
+    PopVlan,
+    /// Push an MPLS label stack entry behind Ethernet and VLAN headers.
+    PushMpls {
+        /// 0x8847 or 0x8848.
+        ethertype: u16,
+        /// The whole entry.
+        lse: u32,
+    },
+    /// Take off the outer MPLS label stack entry.
+    PopMpls {
+        /// The Ethernet type of what is behind it.
+        ethertype: u16,
+    },
+    /// Look the packet up again under a recirculation id.
+    Recirc(u32),
+    /// Cut what following outputs send to a length.
+    Trunc(u32),
+    /// Do these to a copy; the packet itself goes on unchanged.
+    Clone(Actions),
+    /// Do these with a probability of `probability` in 2^32.
+    Sample {
+        /// In 2^32.
+        probability: u32,
+        /// What to do.
+        actions: Actions,
+    },
+    /// Choose by the packet's length.
+    CheckPktLen {
+        /// The threshold, bytes.
+        len: u16,
+        /// For packets longer than it.
+        greater: Actions,
+        /// For the others.
+        less_or_equal: Actions,
+    },
+    /// Hand it to a controller.
+    Controller {
+        /// OpenFlow reason (0 no match, 1 action, 2 invalid TTL …).
+        reason: u8,
+        /// Which controller connection, 0 by default.
+        controller_id: u16,
+        /// At most so many bytes of it.
+        max_len: u16,
+        /// Cookie of the rule that asked.
+        cookie: u64,
+        /// Recirculation id that names the state of the translation.
+        recirc_id: u32,
+    },
+    /// Drop it (only ever alone; an empty list does the same).
+    Drop,
+}
+
+/// A list of actions.
+pub type Actions = std::sync::Arc<[Action]>;

@@ -1,0 +1,14 @@
+//! What the datapath is told to do: actions as plain data, megaflow records, and the [`Upcall`] trait behind which the
+//! OpenFlow tables stand.
+//!
+//! The datapath knows keys, masks and actions; it never learns about rules. The tables know rules and produce
+//! [`Translation`]s; they never learn about caches. This crate is all that both see of each other.
+#![forbid(unsafe_code)]
+
+mod action;
+mod megaflow;
+mod upcall;
+
+pub use action::{Action, Actions, Header, MaskedField, PortNo};
+pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail};
+pub use upcall::{Fate, Miss, Translation, Upcall};

@@ -1,0 +1,86 @@
+//! What a megaflow is, as seen from both sides.
+
+use sluice_flow::{Line, PacketKey};
+
+/// A megaflow's stable name: its place in the shared arena. Reused after the record has been reclaimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId(pub u32);
+
+/// Mask and masked key: what packets a megaflow stands for. This pair is its identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MegaflowMatch {
+    /// Which bits matter.
+    pub mask: PacketKey,
+    /// What they are; zero outside the mask.
+    pub key: PacketKey,
+}
+
+impl MegaflowMatch {
+    /// The megaflow of `key` under `mask`.
+    pub fn new(mask: PacketKey, key: &PacketKey) -> Self {
+        let mut masked = PacketKey::ZERO;
+        for i in 0..4 {
+            let line = key.line(i).and(mask.line(i));
+            if i == 0 || !line.is_zero() {
+                *masked.make_present(i) = line;
+            }
+        }
+        // The mask says nothing about presence, so line 0 must keep what make_present recorded.
+        let presence = (1..4).filter(|&i| !masked.lines[i].is_zero() && !mask.line(i).is_zero()).fold(0, |p, i| p | 1 << i);
+        masked.lines[0].0[sluice_flow::layout::PRESENCE.offset] = presence;
+        MegaflowMatch { mask, key: masked }
+    }
+
+    /// Whether `key` belongs to it.
+    #[inline]
+    pub fn contains(&self, key: &PacketKey) -> bool {
+        let mut first = self.key.lines[0];
+        first.0[sluice_flow::layout::PRESENCE.offset] = 0;
+        let mut mask: Line = self.mask.lines[0];
+        mask.0[sluice_flow::layout::PRESENCE.offset] = 0;
+        key.lines[0].and(&mask) == first
+            && (1..4).all(|i| self.mask.line(i).is_zero() || key.line(i).and(self.mask.line(i)) == *self.key.line(i))
+    }
+}
+
+/// What a megaflow has carried, over all PMDs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of those packets.
+    pub bytes: u64,
+    /// When the last one came, milliseconds of the switch's clock; `None` if none has.
+    pub used_ms: Option<u64>,
+    /// All TCP flags seen, or-ed.
+    pub tcp_flags: u16,
+}
+
+/// What the translation remembers for itself (the rules to credit, say). The datapath carries it and never looks in.
+#[derive(Clone)]
+pub struct Trail(pub std::sync::Arc<dyn std::any::Any + Send + Sync>);
+
+impl std::fmt::Debug for Trail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Trail(…)")
+    }
+}
+
+/// The shared megaflow records, as the revalidator sees them. Control threads only.
+pub trait MegaflowStore: Send + Sync {
+    /// Calls `visit` for every live megaflow, with the version it was translated at and its statistics.
+    fn for_each(&self, visit: &mut dyn FnMut(FlowId, &MegaflowMatch, &crate::Translation, FlowStats));
+
+    /// Takes a megaflow away and returns what it had carried, exactly; `None` if it had gone already.
+    ///
+    /// Packets of a batch under way may still follow its actions; they are counted for the next reader of `settled`.
+    fn remove(&self, id: FlowId) -> Option<FlowStats>;
+
+    /// How many live megaflows there are.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,54 @@
+//! The question a cache miss asks.
+
+use crate::{Actions, Trail};
+use sluice_fate::DropReason;
+use sluice_flow::PacketKey;
+
+/// A packet no cache knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Miss<'a> {
+    /// Its key.
+    pub key: &'a PacketKey,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Now, milliseconds of the switch's clock.
+    pub now_ms: u64,
+}
+
+/// What the tables say about a packet, and for which other packets they would say the same.
+#[derive(Clone, Debug)]
+pub struct Translation {
+    /// The bits the answer depends on. Sound first: a bit too many costs speed, one too few misroutes.
+    pub mask: PacketKey,
+    /// What to do.
+    pub actions: Actions,
+    /// Why the packet ends if the actions send it nowhere.
+    pub no_output: DropReason,
+    /// Version of the tables it was made from.
+    pub version: u64,
+    /// Whether it may be cached.
+    pub cacheable: bool,
+    /// For the translator's own use.
+    pub trail: Trail,
+}
+
+/// What became of an upcall.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// The tables answered.
+    Translated(Translation),
+    /// They did not; the packet is dropped for this reason.
+    Failed(DropReason),
+}
+
+/// The tables behind the datapath. One handle a PMD.
+pub trait Upcall: Send {
+    /// Translates a miss. Side effects (learning, messages to controllers) are queued to their owner, bounded.
+    fn translate(&mut self, miss: &Miss<'_>) -> Fate;
+
+    /// Whether a translation made at `version` still holds; asked with the megaflow store locked, before installing.
+    fn is_current(&self, version: u64) -> bool;
+
+    /// Credits packets that followed a translation without a megaflow to count them.
+    fn credit(&mut self, trail: &Trail, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64);
+}

@@ -1,0 +1,2 @@
+//! PMD threads, the walk, actions, recirculation.
+#![forbid(unsafe_code)]

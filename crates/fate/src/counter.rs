@@ -1,0 +1,72 @@
+//! The counters a PMD keeps besides drops.
+
+/// Declares the counters once; names and sentences come from the same list.
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// A PMD's counter. Units are packets unless the sentence says otherwise.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Counter { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl Counter {
+            /// Every counter, in declaration order; `counter as usize` indexes it.
+            pub const ALL: &[Counter] = &[$(Counter::$variant,)+];
+            /// How many counters there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name used in statistics and in JSON.
+            pub const fn name(self) -> &'static str {
+                match self { $(Counter::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets a port handed over.
+    Received = "received",
+    /// Packets the switch made itself (packet-out, generated replies).
+    Originated = "originated",
+    /// Copies made because a packet went to more than one place.
+    Cloned = "cloned",
+    /// Packets a port accepted for sending.
+    Sent = "sent",
+    /// Packets delivered to a controller or a local port.
+    Delivered = "delivered",
+    /// Packets held back now (fragments waiting to be reassembled); goes up only, releases are `Released`.
+    Held = "held",
+    /// Held packets that went on.
+    Released = "released",
+
+    /// Passes through the lookup: first passes and recirculations.
+    Passes = "passes",
+    /// Passes answered by the exact match cache.
+    EmcHits = "emc-hits",
+    /// Passes answered by the signature match cache.
+    SmcHits = "smc-hits",
+    /// Passes answered by a megaflow subtable.
+    MegaflowHits = "megaflow-hits",
+    /// Subtables probed for those hits.
+    SubtableProbes = "subtable-probes",
+    /// Upcalls that told what to do.
+    Upcalls = "upcalls",
+    /// Upcalls that failed.
+    UpcallsLost = "upcalls-lost",
+    /// TSC cycles spent in upcalls.
+    UpcallCycles = "upcall-cycles",
+
+    /// Batches handed to a port for sending.
+    TxBatches = "tx-batches",
+    /// Loop iterations that received nothing.
+    IdleIterations = "idle-iterations",
+    /// Loop iterations that received something.
+    BusyIterations = "busy-iterations",
+    /// TSC cycles of the idle iterations.
+    IdleCycles = "idle-cycles",
+    /// TSC cycles of the busy iterations.
+    BusyCycles = "busy-cycles",
+    /// Loop iterations that slept.
+    SleepIterations = "sleep-iterations",
+    /// TSC cycles slept.
+    SleepCycles = "sleep-cycles",
+}

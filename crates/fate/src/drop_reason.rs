@@ -1,0 +1,69 @@
+//! The drop reasons, each with the sentence that `sluice ctl` prints for it.
+
+/// Declares the enum, its names and its sentences from one list, so that they cannot differ.
+macro_rules! drop_reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// Why a packet was neither sent nor delivered.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl DropReason {
+            /// Every reason, in declaration order; `reason as usize` indexes it.
+            pub const ALL: &[DropReason] = &[$(DropReason::$variant,)+];
+            /// How many reasons there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name used in statistics and in JSON, such as `rx-runt`.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name,)+ }
+            }
+
+            /// The sentence that explains it to an operator.
+            pub const fn explanation(self) -> &'static str {
+                match self { $(DropReason::$variant => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// Frame shorter than an Ethernet header.
+    RxRunt = "rx-runt",
+    /// Frame longer than the port's MTU allows.
+    RxOversize = "rx-oversize",
+    /// Frame the port could not hand over whole (truncated capture, broken descriptor, chained buffer).
+    RxError = "rx-error",
+    /// The receiving port's OpenFlow configuration has no-receive.
+    PortNoReceive = "port-no-receive",
+    /// The rules say drop: no rule matched in a secure bridge, or the actions output to no port.
+    Rules = "rules",
+    /// The upcall failed; no actions were known for the packet.
+    UpcallLost = "upcall-lost",
+    /// The port's share of cycles for misses was used up.
+    MissBudget = "miss-budget",
+    /// Translation went too deep or too long (resubmit depth, resubmit count, action size).
+    TranslationLimit = "translation-limit",
+    /// Recirculated more often than the limit allows.
+    RecircDepth = "recirc-depth",
+    /// The port to send to does not exist, is down, or has left.
+    TxNoPort = "tx-no-port",
+    /// The transmit ring or device took no more.
+    TxFull = "tx-full",
+    /// Longer than the output port's MTU.
+    TxOversize = "tx-oversize",
+    /// No buffer was free for a copy of the packet.
+    NoBuffer = "no-buffer",
+    /// No room in front of the packet for a header to be pushed.
+    NoHeadroom = "no-headroom",
+    /// An action does not fit the packet (say, popping a tag it does not have).
+    ActionMismatch = "action-mismatch",
+    /// The queue to the controller was full.
+    ControllerQueue = "controller-queue",
+    /// The bridge has no device for its LOCAL port.
+    NoLocalPort = "no-local-port",
+    /// A meter's band dropped it.
+    Meter = "meter",
+    /// Connection tracking gave up on it (table full, fragment list expired).
+    Conntrack = "conntrack",
+}

@@ -1,0 +1,2 @@
+//! EMC and megaflow subtables with ranking.
+#![forbid(unsafe_code)]

@@ -1,0 +1,282 @@
+//! The keys themselves.
+
+use crate::layout::{self, FLOW_KEY_SIZE, PACKET_KEY_SIZE, Span};
+
+/// Bytes in a key line: one cache line.
+pub const LINE_SIZE: usize = 64;
+
+/// One cache line of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C, align(64))]
+pub struct Line(pub [u8; LINE_SIZE]);
+
+/// What the datapath knows of a packet: line 0 always, lines 1 to 3 where byte [`layout::PRESENCE`] says so.
+///
+/// A line that is not present holds anything; read it through [`PacketKey::line`], which gives zeros then.
+/// A mask is a `PacketKey` too: its presence byte says which of its lines have bits, and is itself no part of the mask.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct PacketKey {
+    /// The lines as stored.
+    pub lines: [Line; 4],
+}
+
+/// What OpenFlow tables match on: a [`PacketKey`] with every line present (absent ones zeroed), and two lines more.
+///
+/// The presence byte is zero here: tables never look at it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct FlowKey {
+    /// Lines 0 to 5.
+    pub lines: [Line; 6],
+}
+
+const _: () = assert!(size_of::<PacketKey>() == PACKET_KEY_SIZE && size_of::<FlowKey>() == FLOW_KEY_SIZE);
+
+impl Line {
+    /// All bits zero.
+    pub const ZERO: Line = Line([0; LINE_SIZE]);
+
+    /// The line as eight little-endian words (the same numbers on every machine).
+    #[inline]
+    pub fn words(&self) -> [u64; 8] {
+        let (chunks, _) = self.0.as_chunks::<8>();
+        std::array::from_fn(|i| u64::from_le_bytes(chunks[i]))
+    }
+
+    /// The bits that both have.
+    #[inline]
+    pub fn and(&self, mask: &Line) -> Line {
+        let mut out = *self;
+        out.0.iter_mut().zip(&mask.0).for_each(|(to, m)| *to &= m);
+        out
+    }
+
+    /// The bits that either has.
+    #[inline]
+    pub fn or(&self, other: &Line) -> Line {
+        let mut out = *self;
+        out.0.iter_mut().zip(&other.0).for_each(|(to, m)| *to |= m);
+        out
+    }
+
+    /// Whether all bits are zero.
+    #[inline]
+    pub fn is_zero(&self) -> bool {
+        *self == Line::ZERO
+    }
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chunks(8).enumerate().try_for_each(|(i, word)| {
+            let gap = if i == 0 { "" } else { " " };
+            write!(f, "{gap}")?;
+            word.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        })
+    }
+}
+
+impl PacketKey {
+    /// No bit set, no line but line 0 present.
+    pub const ZERO: PacketKey = PacketKey { lines: [Line::ZERO; 4] };
+
+    /// Line `i`, zeros if the key does not have it.
+    #[inline]
+    pub fn line(&self, i: usize) -> &Line {
+        if i == 0 || self.lines[0].0[layout::PRESENCE.offset] >> i & 1 != 0 { &self.lines[i] } else { &Line::ZERO }
+    }
+
+    /// Says that line `i` is there, zeroing it if it was not.
+    #[inline]
+    pub fn make_present(&mut self, i: usize) -> &mut Line {
+        let presence = &mut self.lines[0].0[layout::PRESENCE.offset];
+        if i != 0 && *presence >> i & 1 == 0 {
+            *presence |= 1 << i;
+            self.lines[i] = Line::ZERO;
+        }
+        &mut self.lines[i]
+    }
+
+    /// The bytes of a field; zeros if its line is absent.
+    #[inline]
+    pub fn get(&self, span: Span) -> &[u8] {
+        let at = span.offset % LINE_SIZE;
+        &self.line(span.line()).0[at..at + span.size]
+    }
+
+    /// Sets a field, making its line present. `value` is as long as the field.
+    #[inline]
+    pub fn set(&mut self, span: Span, value: &[u8]) {
+        let at = span.offset % LINE_SIZE;
+        self.make_present(span.line()).0[at..at + span.size].copy_from_slice(value);
+    }
+
+    /// A field of at most eight bytes as a number.
+    #[inline]
+    pub fn number(&self, span: Span) -> u64 {
+        self.get(span).iter().fold(0, |n, b| n << 8 | u64::from(*b))
+    }
+
+    /// The datapath port it came in by.
+    #[inline]
+    pub fn in_port(&self) -> u32 {
+        u32::from_be_bytes(*self.lines[0].0.first_chunk().expect("invariant: a line has 64 bytes"))
+    }
+
+    /// Its recirculation id.
+    #[inline]
+    pub fn recirc_id(&self) -> u32 {
+        self.number(layout::RECIRC_ID) as u32
+    }
+}
+
+/// Two keys are equal when what they hold is: absent lines and lines of zeros are the same.
+impl PartialEq for PacketKey {
+    fn eq(&self, other: &Self) -> bool {
+        let mut a = self.lines[0];
+        let mut b = other.lines[0];
+        a.0[layout::PRESENCE.offset] = 0;
+        b.0[layout::PRESENCE.offset] = 0;
+        a == b && (1..4).all(|i| self.line(i) == other.line(i))
+    }
+}
+
+impl Eq for PacketKey {}
+
+impl std::hash::Hash for PacketKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        let mut first = self.lines[0];
+        first.0[layout::PRESENCE.offset] = 0;
+        first.hash(state);
+        (1..4).for_each(|i| self.line(i).hash(state));
+    }
+}
+
+impl Default for PacketKey {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl std::fmt::Debug for PacketKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries((0..4).map(|i| self.line(i))).finish()
+    }
+}
+
+impl FlowKey {
+    /// No bit set.
+    pub const ZERO: FlowKey = FlowKey { lines: [Line::ZERO; 6] };
+
+    /// The table key of a packet: its lines, registers and metadata zero.
+    pub fn of_packet(key: &PacketKey) -> Self {
+        let mut out = FlowKey::ZERO;
+        (0..4).for_each(|i| out.lines[i] = *key.line(i));
+        out.lines[0].0[layout::PRESENCE.offset] = 0;
+        out
+    }
+
+    /// The part the datapath knows, as a mask or as a key with every non-zero line present.
+    pub fn packet_part(&self) -> PacketKey {
+        let mut out = PacketKey { lines: [self.lines[0], self.lines[1], self.lines[2], self.lines[3]] };
+        let presence = (1..4).filter(|&i| !self.lines[i].is_zero()).fold(0u8, |p, i| p | 1 << i);
+        out.lines[0].0[layout::PRESENCE.offset] = presence;
+        out
+    }
+
+    /// The bytes of a field.
+    #[inline]
+    pub fn get(&self, span: Span) -> &[u8] {
+        let at = span.offset % LINE_SIZE;
+        &self.lines[span.line()].0[at..at + span.size]
+    }
+
+    /// The bytes of a field, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, span: Span) -> &mut [u8] {
+        let at = span.offset % LINE_SIZE;
+        &mut self.lines[span.line()].0[at..at + span.size]
+    }
+
+    /// Sets a field. `value` is as long as the field.
+    #[inline]
+    pub fn set(&mut self, span: Span, value: &[u8]) {
+        self.get_mut(span).copy_from_slice(value);
+    }
+
+    /// A field of at most eight bytes as a number.
+    #[inline]
+    pub fn number(&self, span: Span) -> u64 {
+        self.get(span).iter().fold(0, |n, b| n << 8 | u64::from(*b))
+    }
+
+    /// Sets a field of at most eight bytes to a number, whose high bits that do not fit are cut.
+    #[inline]
+    pub fn set_number(&mut self, span: Span, value: u64) {
+        let bytes = value.to_be_bytes();
+        self.set(span, &bytes[8 - span.size..]);
+    }
+
+    /// Whether `self` under `mask` equals `masked`, whose bits outside the mask are zero.
+    pub fn matches(&self, mask: &FlowKey, masked: &FlowKey) -> bool {
+        self.lines.iter().zip(&mask.lines).zip(&masked.lines).all(|((key, mask), want)| key.and(mask) == *want)
+    }
+
+    /// The bits that both have.
+    pub fn and(&self, mask: &FlowKey) -> FlowKey {
+        FlowKey { lines: std::array::from_fn(|i| self.lines[i].and(&mask.lines[i])) }
+    }
+
+    /// Adds the bits of `other`.
+    pub fn or_with(&mut self, other: &FlowKey) {
+        self.lines.iter_mut().zip(&other.lines).for_each(|(to, m)| *to = to.or(m));
+    }
+}
+
+impl Default for FlowKey {
+    fn default() -> Self {
+        Self::ZERO
+    }
+}
+
+impl std::fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.lines).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absent_line_reads_as_zero_whatever_it_holds() {
+        let mut key = PacketKey::ZERO;
+        key.lines[1] = Line([0xff; 64]);
+        assert!(key.line(1).is_zero());
+        assert_eq!(key, PacketKey::ZERO);
+        key.set(layout::IPV6_LABEL, &[0, 0, 0, 7]);
+        assert_eq!(key.number(layout::IPV6_LABEL), 7);
+        assert_eq!(key.get(layout::IPV6_SRC), [0; 16]);
+    }
+
+    #[test]
+    fn a_table_key_keeps_what_the_packet_key_has() {
+        let mut key = PacketKey::ZERO;
+        key.set(layout::IN_PORT, &[0, 0, 0, 3]);
+        key.set(layout::ND_TARGET, &[9; 16]);
+        let table = FlowKey::of_packet(&key);
+        assert_eq!(table.number(layout::IN_PORT), 3);
+        assert_eq!(table.get(layout::ND_TARGET), [9; 16]);
+        assert_eq!(table.packet_part(), key);
+    }
+
+    #[test]
+    fn numbers_are_big_endian() {
+        let mut key = FlowKey::ZERO;
+        key.set_number(layout::DL_TYPE, 0x0800);
+        assert_eq!(key.get(layout::DL_TYPE), [8, 0]);
+        assert_eq!(key.number(layout::DL_TYPE), 0x0800);
+    }
+}

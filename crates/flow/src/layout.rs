@@ -1,0 +1,176 @@
+//! Where every field lies in a key.
+//!
+//! All fields are in network byte order, so a prefix is a prefix of bytes and extraction copies. Line 0 holds all that
+//! an ordinary IPv4 packet has. Lines 1 to 3 are there for packets that need them; byte [`PRESENCE`] says which; an
+//! absent line compares as zero and is never read. Lines 4 and 5 exist in a `FlowKey` only.
+//!
+//! | line | what |
+//! |---|---|
+//! | 0 | port, recirculation, connection state, Ethernet, two VLAN tags, IPv4 or ARP, L4 |
+//! | 1 | IPv6 addresses and label, ARP and neighbour-discovery addresses |
+//! | 2 | connection label and original tuple |
+//! | 3 | tunnel, MPLS labels |
+//! | 4 | registers (tables only) |
+//! | 5 | metadata, conjunction id, action-set output (tables only) |
+
+/// A field's place: `offset` from the start of the key and `size`, both in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// First byte.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+}
+
+impl Span {
+    /// The bytes it covers.
+    pub const fn range(self) -> std::ops::Range<usize> {
+        self.offset..self.offset + self.size
+    }
+
+    /// The line it lies in; a span never crosses lines.
+    pub const fn line(self) -> usize {
+        self.offset / 64
+    }
+}
+
+macro_rules! spans {
+    ($($(#[doc = $doc:literal])+ $name:ident = $offset:literal, $size:literal;)+) => {
+        $($(#[doc = $doc])+ pub const $name: Span = Span { offset: $offset, size: $size };)+
+        /// Every span, in order of offset.
+        pub const SPANS: &[(&str, Span)] = &[$((stringify!($name), $name),)+];
+    };
+}
+
+spans! {
+    /// Datapath port number in a `PacketKey`, OpenFlow port number in a `FlowKey`.
+    IN_PORT = 0, 4;
+    /// Recirculation id, 0 on the first pass.
+    RECIRC_ID = 4, 4;
+    /// Hash computed by a `hash` action, 0 if none.
+    DP_HASH = 8, 4;
+    /// `pkt_mark`.
+    PKT_MARK = 12, 4;
+    /// Connection mark.
+    CT_MARK = 16, 4;
+    /// Connection zone.
+    CT_ZONE = 20, 2;
+    /// Connection state bits (new, est, rel, rpl, inv, trk, snat, dnat from bit 0).
+    CT_STATE = 22, 1;
+    /// Which of lines 1 to 3 the key has: bit `i` for line `i`. Zero in masks and in comparisons.
+    PRESENCE = 23, 1;
+    /// Ethernet destination.
+    DL_DST = 24, 6;
+    /// Ethernet source.
+    DL_SRC = 30, 6;
+    /// Outer VLAN tag: TPID, 0 if none.
+    VLAN0_TPID = 36, 2;
+    /// Outer VLAN tag: TCI with the CFI bit set to say that the tag is there.
+    VLAN0_TCI = 38, 2;
+    /// Inner VLAN tag: TPID, 0 if none.
+    VLAN1_TPID = 40, 2;
+    /// Inner VLAN tag: TCI as for the outer one.
+    VLAN1_TCI = 42, 2;
+    /// Ethernet type behind the tags; 0x05ff for 802.2 frames without SNAP.
+    DL_TYPE = 44, 2;
+    /// TCP flags, the low 12 bits (neighbour discovery: options type).
+    TCP_FLAGS = 46, 2;
+    /// IPv4 source, or ARP sender protocol address.
+    NW_SRC = 48, 4;
+    /// IPv4 destination, or ARP target protocol address.
+    NW_DST = 52, 4;
+    /// IP protocol (IPv6: of the transport header), or ARP opcode's low byte.
+    NW_PROTO = 56, 1;
+    /// IP type of service: DSCP and ECN.
+    NW_TOS = 57, 1;
+    /// IP time to live or hop limit.
+    NW_TTL = 58, 1;
+    /// Fragment: bit 0 any fragment, bit 1 not the first.
+    NW_FRAG = 59, 1;
+    /// L4 source port, or ICMP type.
+    TP_SRC = 60, 2;
+    /// L4 destination port, or ICMP code.
+    TP_DST = 62, 2;
+
+    /// IPv6 source.
+    IPV6_SRC = 64, 16;
+    /// IPv6 destination.
+    IPV6_DST = 80, 16;
+    /// Neighbour-discovery target.
+    ND_TARGET = 96, 16;
+    /// IPv6 flow label, the low 20 bits.
+    IPV6_LABEL = 112, 4;
+    /// ARP sender hardware address, or ND source link-layer address.
+    ARP_SHA = 116, 6;
+    /// ARP target hardware address, or ND target link-layer address.
+    ARP_THA = 122, 6;
+
+    /// Connection label.
+    CT_LABEL = 128, 16;
+    /// Original tuple's IPv6 source; an IPv4 source is in the first four bytes.
+    CT_SRC = 144, 16;
+    /// Original tuple's IPv6 destination; an IPv4 destination is in the first four bytes.
+    CT_DST = 160, 16;
+    /// Original tuple's L4 source port.
+    CT_TP_SRC = 176, 2;
+    /// Original tuple's L4 destination port.
+    CT_TP_DST = 178, 2;
+    /// Original tuple's IP protocol.
+    CT_NW_PROTO = 180, 1;
+    /// Neighbour discovery reserved field, or IGMP group.
+    ND_RESERVED = 184, 4;
+
+    /// Tunnel key.
+    TUN_ID = 192, 8;
+    /// Tunnel source, IPv6; an IPv4 source is in the first four bytes.
+    TUN_SRC = 200, 16;
+    /// Tunnel destination, as the source.
+    TUN_DST = 216, 16;
+    /// Tunnel flags.
+    TUN_FLAGS = 232, 2;
+    /// Tunnel type of service.
+    TUN_TOS = 234, 1;
+    /// Tunnel time to live.
+    TUN_TTL = 235, 1;
+    /// Outermost MPLS label stack entry: label 20 bits, TC 3, bottom of stack 1, TTL 8.
+    MPLS0 = 236, 4;
+    /// Second label stack entry.
+    MPLS1 = 240, 4;
+    /// Third label stack entry.
+    MPLS2 = 244, 4;
+    /// Tunnel VXLAN group policy id.
+    TUN_GBP_ID = 248, 2;
+    /// Tunnel VXLAN group policy flags.
+    TUN_GBP_FLAGS = 250, 1;
+
+    /// Registers 0 to 15, four bytes each; xreg`i` is registers 2i and 2i+1, xxreg`i` registers 4i to 4i+3.
+    REGS = 256, 64;
+
+    /// OpenFlow metadata.
+    METADATA = 320, 8;
+    /// Conjunction id.
+    CONJ_ID = 328, 4;
+    /// Output port in the action set.
+    ACTSET_OUTPUT = 332, 4;
+    /// Queue priority.
+    SKB_PRIORITY = 336, 4;
+}
+
+/// Size of a `PacketKey`.
+pub const PACKET_KEY_SIZE: usize = 256;
+/// Size of a `FlowKey`.
+pub const FLOW_KEY_SIZE: usize = 384;
+
+// No two spans overlap, none crosses a line, and all lie inside the key.
+const _: () = {
+    let mut i = 0;
+    let mut end = 0;
+    while i < SPANS.len() {
+        let span = SPANS[i].1;
+        assert!(span.offset >= end, "spans overlap or are out of order");
+        end = span.offset + span.size;
+        assert!((end - 1) / 64 == span.offset / 64, "a span crosses lines");
+        i += 1;
+    }
+    assert!(end <= FLOW_KEY_SIZE);
+};

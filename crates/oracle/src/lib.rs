@@ -1,0 +1,2 @@
+//! Naive twins: linear classifier, map caches, byte-by-byte parser.
+#![forbid(unsafe_code)]

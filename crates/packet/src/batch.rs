@@ -1,0 +1,110 @@
+//! Packets received together, and subsets of them.
+
+use crate::{Buffers, Packet};
+use arrayvec::ArrayVec;
+use sluice_fate::{DropReason, Tally};
+use sluice_mem::FRAMES_MAX;
+
+/// The most packets in a batch, so that a [`BatchMask`] (u32) names any subset.
+pub const BATCH_MAX: usize = 32;
+const _: () = assert!(BATCH_MAX == FRAMES_MAX && BATCH_MAX == u32::BITS as usize);
+
+/// A subset of a batch: bit `i` stands for the packet that arrived as number `i`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct BatchMask(pub u32);
+
+impl BatchMask {
+    /// No packet.
+    pub const NONE: BatchMask = BatchMask(0);
+
+    /// The first `n` packets, `n` at most 32.
+    #[inline]
+    pub const fn first(n: usize) -> Self {
+        BatchMask(if n >= 32 { u32::MAX } else { (1 << n) - 1 })
+    }
+
+    /// Whether packet `i` is in it.
+    #[inline]
+    pub const fn contains(self, i: usize) -> bool {
+        self.0 >> i & 1 != 0
+    }
+
+    /// Adds packet `i`.
+    #[inline]
+    pub const fn insert(&mut self, i: usize) {
+        self.0 |= 1 << i;
+    }
+
+    /// Takes packet `i` out.
+    #[inline]
+    pub const fn remove(&mut self, i: usize) {
+        self.0 &= !(1 << i);
+    }
+
+    /// Whether it names no packet.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many packets it names.
+    #[inline]
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+}
+
+impl Iterator for BatchMask {
+    type Item = usize;
+
+    /// The packets in it, in order of arrival.
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let i = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(i)
+    }
+}
+
+/// Packets received together, in arrival order; at most [`BATCH_MAX`].
+#[must_use = "an unsent batch loses packets uncounted: transmit it or discard it by name"]
+#[derive(Debug, Default)]
+pub struct PacketBatch {
+    packets: ArrayVec<Packet, BATCH_MAX>,
+}
+
+impl PacketBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gives every packet back to its pool, charged to `reason`.
+    pub fn discard(&mut self, reason: DropReason, buffers: &mut Buffers, tally: &mut Tally) {
+        tally.drop(reason, self.len());
+        buffers.give(self.packets.drain(..));
+    }
+}
+
+impl std::ops::Deref for PacketBatch {
+    type Target = ArrayVec<Packet, BATCH_MAX>;
+    fn deref(&self) -> &Self::Target {
+        &self.packets
+    }
+}
+
+impl std::ops::DerefMut for PacketBatch {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.packets
+    }
+}
+
+impl Drop for PacketBatch {
+    fn drop(&mut self) {
+        // Debug builds only: losing packets silently is a bug in the walk.
+        debug_assert!(self.packets.is_empty() || std::thread::panicking(), "{} packets lost", self.packets.len());
+    }
+}

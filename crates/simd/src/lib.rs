@@ -1,0 +1,2 @@
+//! The few vector verbs, each with a scalar twin.
+#![deny(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Epochs, arenas and mailboxes between control threads and PMDs.
+#![deny(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Packet builders and the scenario runner.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Traffic profiles: flows, frames, rates, arrivals.
+#![forbid(unsafe_code)]
