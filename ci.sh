@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Every check by name, the same on a laptop and in CI:  ./ci.sh STEP…   (./ci.sh help lists them)
+# Ends with the plain line `N passed, N failed, N skipped`, summed over the steps, and fails if one failed.
+set -uo pipefail
+cd "$(dirname "$0")"
+export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never
+here=$PWD
+counts=$(mktemp)
+trap 'rm -f "$counts"' EXIT
+
+# name|what it shows|needs
+steps='fmt|rustfmt leaves the tree as it is|
+clippy|no warning in any target|
+tiers|crates import only what stands above them|
+fence|unsafe lives where ci/unsafe.txt says, with reasons|
+sizes|report of long files and functions|
+test|cargo test: everything that needs no privileges|
+install|the Debian packages of ci/packages.txt are there|root, or packages present
+privileged|ports and captures on network devices of our own|root
+differential|random tables and packets: same as OVS 3.1|openvswitch-switch
+fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
+benches|every benchmark runs once as a test|
+soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
+long|the long lanes; results and the machine sheet go to docs/results/|root, openvswitch-switch'
+
+usage() {
+    echo "usage: ./ci.sh STEP…"
+    echo "$steps" | awk -F'|' '{ printf "  %-13s %s%s\n", $1, $2, ($3 ? " (needs " $3 ")" : "") }'
+}
+
+# Says by name and with its reason what does not run here; counted, never silent.
+skip() { echo "SKIPPED $1: $2"; echo "lane $1: 0 passed, 0 failed, 1 skipped"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+step_fmt() { cargo fmt --all --check; }
+step_clippy() { cargo clippy -q --workspace --all-targets -- -D warnings; }
+step_tiers() { cargo test -q -p sluice-checks --test tiers; }
+step_fence() { cargo test -q -p sluice-checks --test fence; }
+step_sizes() { cargo run -q -p sluice-checks --bin sizes; }
+step_test() { cargo test; }
+step_install() { ci/install-packages; }
+
+step_privileged() {
+    [ "$(id -u)" = 0 ] || { skip privileged "not root"; return; }
+    local found=0 script
+    for script in tests/privileged/*.sh; do
+        [ -e "$script" ] || continue
+        found=1
+        echo "-- $script"
+        if bash "$script"; then echo "lane $(basename "$script" .sh): 1 passed, 0 failed, 0 skipped"
+        else echo "lane $(basename "$script" .sh): 0 passed, 1 failed, 0 skipped"; fi
+    done
+    [ $found = 1 ] || skip privileged "no script in tests/privileged"
+}
+
+step_differential() {
+    have ovs-vswitchd || { skip differential "openvswitch-switch is not installed (ci/install-packages)"; return; }
+    cargo build -q --release -p sluice -p sluice-differential &&
+        target/release/differential --tables "${TABLES:-200}" --packets "${PACKETS:-100}" --seed "${SEED:-1}"
+}
+
+# Coverage instrumentation on stable: libFuzzer's counters are an LLVM pass, no nightly flag is needed.
+fuzz_flags="--cfg fuzzing -Ctarget-cpu=x86-64-v2 -Cpasses=sancov-module -Ccodegen-units=1"
+for flag in level=4 inline-8bit-counters pc-table trace-compares; do
+    fuzz_flags+=" -Cllvm-args=-sanitizer-coverage-$flag"
+done
+
+step_fuzz() {
+    have g++ || { skip fuzz "no C++ compiler for libFuzzer"; return; }
+    local target
+    (cd fuzz && RUSTFLAGS="$fuzz_flags" cargo build -q --release --target x86_64-unknown-linux-gnu) || return 1
+    for target in fuzz/src/bin/*.rs; do
+        target=$(basename "$target" .rs)
+        fuzz_one "$target"
+    done
+}
+
+# New inputs go to a scratch corpus; the seeds in git stay as they are.
+fuzz_one() {
+    local scratch=fuzz/target/corpus/$1 out=fuzz/target/crashes/
+    mkdir -p "$scratch" "fuzz/seeds/$1" "$out"
+    echo "-- fuzz $1, ${FUZZ_SECONDS:-30} s"
+    if "fuzz/target/x86_64-unknown-linux-gnu/release/$1" "$scratch" "fuzz/seeds/$1" -max_total_time="${FUZZ_SECONDS:-30}" \
+        -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$out$1-" \
+        >"fuzz/target/$1.log" 2>&1; then
+        grep -E 'number_of_executed_units|new_units_added|peak_rss' "fuzz/target/$1.log"
+        echo "lane fuzz-$1: 1 passed, 0 failed, 0 skipped"
+    else
+        tail -30 "fuzz/target/$1.log"
+        echo "lane fuzz-$1: 0 passed, 1 failed, 0 skipped"
+    fi
+}
+
+step_benches() {
+    # In the test profile and once each: do they run and do their answers agree, not how fast.
+    cargo test --bench '*'
+}
+
+step_soak() {
+    cargo build -q --release -p sluice -p sluice-lanes && target/release/soak --seconds "${SOAK_SECONDS:-20}"
+}
+
+step_long() {
+    local day out
+    day=$(date -u +%F)
+    out=docs/results/$day-$(uname -m)-$(nproc)cpu
+    mkdir -p "$out"
+    ci/machine-sheet >"$out/machine.txt"
+    long_lane "$out" differential TABLES=2000 PACKETS=200
+    long_lane "$out" fuzz FUZZ_SECONDS=600
+    long_lane "$out" soak SOAK_SECONDS=900
+    echo "results: $out"
+}
+
+long_lane() {
+    local out=$1 lane=$2
+    shift 2
+    echo "-- long $lane: $*"
+    { echo "# $* ./ci.sh $lane, at $(git rev-parse --short HEAD), $(date -u +%FT%RZ)"; env "$@" ./ci.sh "$lane"; } 2>&1 |
+        tee "$out/$lane.txt"
+}
+
+# Adds up the counts that a step printed: cargo's, and our own `lane NAME: …` lines. One with none counts as one.
+tally() {
+    local name=$1 code=$2 log=$3
+    awk -v name="$name" -v code="$code" '
+        /^test result: / { gsub(/;/, ""); for (i = 1; i < NF; i++) { if ($(i+1) == "passed") p += $i; if ($(i+1) == "failed") f += $i; if ($(i+1) == "ignored") s += $i } n++ }
+        /^lane [^ ]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $3; f += $5; s += $7; n++ }
+        END { if (!n) { if (code == 0) p = 1; else f = 1 } else if (code != 0 && !f) f = 1; print name, p + 0, f + 0, s + 0 }
+    ' "$log" >>"$counts"
+}
+
+run_step() {
+    local name=$1 log code start=$SECONDS
+    log=$(mktemp)
+    echo "== $name"
+    "step_$name" 2>&1 | tee "$log"
+    code=${PIPESTATUS[0]}
+    tally "$name" "$code" "$log"
+    rm -f "$log"
+    echo "== $name: exit $code after $((SECONDS - start)) s"
+}
+
+[ $# -gt 0 ] || { usage; exit 2; }
+for step in "$@"; do
+    [ "$step" = help ] && { usage; exit 0; }
+    declare -F "step_$step" >/dev/null || { echo "ci.sh: no step '$step'" >&2; usage >&2; exit 2; }
+done
+for step in "$@"; do
+    run_step "$step"
+done
+echo
+awk '{ printf "%-13s %d passed, %d failed, %d skipped\n", $1, $2, $3, $4 }' "$counts"
+awk '{ p += $2; f += $3; s += $4 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }' "$counts"

@@ -1,0 +1,97 @@
+//! `unsafe` lives in the locked rooms only, in the files `ci/unsafe.txt` lists, each use with its reason.
+
+use sluice_checks::{Source, blank, root, sources, words};
+
+/// Whether `path` lies in a locked room: `simd`, `mem`, `sync`, and the ports' system interfaces.
+fn in_a_locked_room(path: &str) -> bool {
+    ["simd", "mem", "sync"].iter().any(|room| path.starts_with(&format!("crates/{room}/src/")))
+        || path.starts_with("crates/port/src/") && path.ends_with("/sys.rs")
+}
+
+/// The uses of `unsafe` in code, as line numbers from 1.
+fn uses(source: &Source) -> Vec<usize> {
+    let code = blank(&source.text);
+    words(&code).filter(|(_, w)| *w == "unsafe").map(|(at, _)| code[..at].matches('\n').count() + 1).collect()
+}
+
+/// Whether the comment that ends right above `line` (from 1) gives a reason. Attributes and lines of the same
+/// statement may stand between.
+fn has_reason(source: &Source, line: usize) -> bool {
+    let lines: Vec<&str> = source.text.lines().collect();
+    if lines[line - 1].contains("// SAFETY:") {
+        return true;
+    }
+    let mut above = lines[..line - 1].iter().rev().map(|l| l.trim()).peekable();
+    // The head of the statement that the block is part of: up to three lines that end nothing.
+    for _ in 0..3 {
+        match above.peek() {
+            Some(l) if !l.starts_with("//") && !l.ends_with([';', '{', '}']) => above.next(),
+            _ => break,
+        };
+    }
+    above
+        .take_while(|l| l.starts_with("//") || l.starts_with("#["))
+        .any(|l| l.contains("SAFETY:") || l.contains("# Safety"))
+}
+
+/// Whether this use of `unsafe` only says that something has a contract, which its `# Safety` section states.
+fn is_declaration(source: &Source, line: usize) -> bool {
+    let code = blank(&source.text);
+    let text = code.lines().nth(line - 1).unwrap_or_default();
+    text.contains("unsafe fn") || text.contains("unsafe extern") || text.contains("unsafe trait")
+}
+
+#[test]
+fn unsafe_lives_in_the_listed_files_only() {
+    let found: Vec<String> = sources().iter().filter(|s| !uses(s).is_empty()).map(|s| s.path.clone()).collect();
+    for path in &found {
+        assert!(in_a_locked_room(path), "{path} uses `unsafe` outside the locked rooms");
+    }
+    let listed = std::fs::read_to_string(root().join("ci/unsafe.txt")).expect("ci/unsafe.txt");
+    let mut listed: Vec<&str> = listed.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
+    listed.sort_unstable();
+    assert_eq!(found, listed, "the files with `unsafe` (left) and ci/unsafe.txt (right) differ");
+}
+
+#[test]
+fn every_unsafe_block_gives_its_reason() {
+    let mut bare = Vec::new();
+    for source in sources() {
+        for line in uses(&source) {
+            if !is_declaration(&source, line) && !has_reason(&source, line) {
+                bare.push(format!("{}:{line}: no `// SAFETY:` above this `unsafe`", source.path));
+            }
+        }
+    }
+    assert!(bare.is_empty(), "{}", bare.join("\n"));
+}
+
+#[test]
+fn every_other_crate_forbids_unsafe() {
+    for source in sources() {
+        let Some((folder, file)) = source.path.rsplit_once('/') else { continue };
+        let is_root = matches!(file, "lib.rs" | "main.rs") && folder.ends_with("/src");
+        if !is_root || source.path.starts_with("fuzz/") {
+            continue;
+        }
+        let code = blank(&source.text);
+        // A locked room denies at its root and allows at the room's door.
+        let is_room = ["simd", "mem", "sync", "port"].iter().any(|room| folder == format!("crates/{room}/src"));
+        let fenced = code.contains("#![forbid(unsafe_code)]") || is_room && code.contains("#![deny(unsafe_code)]");
+        assert!(fenced, "{} lacks #![forbid(unsafe_code)]", source.path);
+    }
+}
+
+#[test]
+fn the_fence_sees_what_it_should() {
+    let source = |text: &str| Source { path: "x.rs".into(), text: text.into() };
+    let bare = source("// unsafe in a comment\nlet s = \"unsafe\";\nlet x = unsafe { f() };\n");
+    assert_eq!(uses(&bare), [3]);
+    assert!(!has_reason(&bare, 3));
+    let good = source("// SAFETY: `f` has no contract.\nlet x =\n    unsafe { f() };\n");
+    assert!(has_reason(&good, uses(&good)[0]));
+    assert!(is_declaration(&source("pub unsafe fn f() {}\n"), 1));
+    assert!(!in_a_locked_room("crates/port/src/tap.rs"));
+    assert!(in_a_locked_room("crates/port/src/tap/sys.rs"));
+    assert!(!in_a_locked_room("crates/flow/src/sys.rs"));
+}
