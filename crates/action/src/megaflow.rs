@@ -26,7 +26,8 @@ impl MegaflowMatch {
             }
         }
         // The mask says nothing about presence, so line 0 must keep what make_present recorded.
-        let presence = (1..4).filter(|&i| !masked.lines[i].is_zero() && !mask.line(i).is_zero()).fold(0, |p, i| p | 1 << i);
+        let presence =
+            (1..4).filter(|&i| !masked.lines[i].is_zero() && !mask.line(i).is_zero()).fold(0, |p, i| p | 1 << i);
         masked.lines[0].0[sluice_flow::layout::PRESENCE.offset] = presence;
         MegaflowMatch { mask, key: masked }
     }

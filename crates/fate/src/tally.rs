@@ -32,7 +32,10 @@ impl Default for Tally {
 
 impl Default for PmdStats {
     fn default() -> Self {
-        PmdStats { counters: std::array::from_fn(|_| AtomicU64::new(0)), drops: std::array::from_fn(|_| AtomicU64::new(0)) }
+        PmdStats {
+            counters: std::array::from_fn(|_| AtomicU64::new(0)),
+            drops: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
     }
 }
 
@@ -71,7 +74,8 @@ impl Tally {
     ///
     /// Holds when no batch is under way.
     pub fn conserved(&self) -> Result<(), Imbalance> {
-        let came = self[Counter::Received] + self[Counter::Originated] + self[Counter::Cloned] + self[Counter::Released];
+        let came =
+            self[Counter::Received] + self[Counter::Originated] + self[Counter::Cloned] + self[Counter::Released];
         let went = self[Counter::Sent] + self[Counter::Delivered] + self[Counter::Held] + self.dropped_in_all();
         if came == went { Ok(()) } else { Err(Imbalance { came, went }) }
     }
@@ -161,7 +165,8 @@ mod tests {
 
     #[test]
     fn names_are_distinct() {
-        let mut names: Vec<_> = DropReason::ALL.iter().map(|r| r.name()).chain(Counter::ALL.iter().map(|c| c.name())).collect();
+        let mut names: Vec<_> =
+            DropReason::ALL.iter().map(|r| r.name()).chain(Counter::ALL.iter().map(|c| c.name())).collect();
         let n = names.len();
         names.sort_unstable();
         names.dedup();

@@ -44,6 +44,15 @@ impl Line {
         std::array::from_fn(|i| u64::from_le_bytes(chunks[i]))
     }
 
+    /// The line of eight little-endian words, as [`Line::words`] gives them.
+    #[inline]
+    pub fn from_words(words: [u64; 8]) -> Line {
+        let mut out = Line::ZERO;
+        let (chunks, _) = out.0.as_chunks_mut::<8>();
+        chunks.iter_mut().zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
+        out
+    }
+
     /// The bits that both have.
     #[inline]
     pub fn and(&self, mask: &Line) -> Line {
@@ -242,7 +251,7 @@ impl Default for FlowKey {
 
 impl std::fmt::Debug for FlowKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(&self.lines).finish()
+        f.debug_list().entries(self.lines).finish()
     }
 }
 

@@ -5,7 +5,9 @@
 //! instruction a line; there is no sparse miniflow to gather from.
 #![forbid(unsafe_code)]
 
+mod extract;
 mod key;
 pub mod layout;
 
+pub use extract::{Metadata, ParseError, extract, extract_again};
 pub use key::{FlowKey, LINE_SIZE, Line, PacketKey};

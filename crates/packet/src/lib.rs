@@ -3,8 +3,11 @@
 
 mod batch;
 mod buffers;
+pub mod headers;
+mod layers;
 mod packet;
 
 pub use batch::{BATCH_MAX, BatchMask, PacketBatch};
 pub use buffers::Buffers;
+pub use layers::{Ip, LABELS_MAX, Layers, Payload, VLANS_MAX};
 pub use packet::Packet;

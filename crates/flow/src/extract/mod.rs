@@ -1,0 +1,122 @@
+//! From bytes to a key: what OpenFlow can match of a packet.
+//!
+//! The reading is Open vSwitch's (3.1): a header counts when all of it is there and its lengths make sense; otherwise
+//! the fields are those of the headers in front of it. The one error is a packet too short for an Ethernet header.
+//!
+//! Two paths, the same answers. [`ordinary`] reads what nearly every packet is (up to one VLAN tag, IPv4 without
+//! options and not a fragment) from a few fixed places and writes line 0 in one go. [`general`] walks over the headers
+//! with [`Layers`] and copies field by field. The plain twin, written apart from both, is in crate `oracle`.
+//!
+//! Layer offsets are not handed out: most packets are never edited, so edits walk again ([`Layers::of`]).
+
+mod general;
+mod ordinary;
+
+use crate::{PacketKey, layout};
+use sluice_fate::DropReason;
+use sluice_packet::Layers;
+
+/// Why a packet has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Shorter than an Ethernet header.
+    #[error("the frame is shorter than an Ethernet header")]
+    Runt,
+}
+
+impl From<ParseError> for DropReason {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::Runt => DropReason::RxRunt,
+        }
+    }
+}
+
+/// What is known about a packet besides its bytes, in the form of a key's first 24 bytes.
+///
+/// Make one per port and reuse it: a packet just received has nothing but its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// The first three words of line 0, little-endian, presence byte zero.
+    words: [u64; 3],
+}
+
+/// Bytes of line 0 that [`Metadata`] covers: everything in front of the Ethernet header.
+const METADATA_SIZE: usize = 24;
+const _: () = assert!(layout::PRESENCE.offset == METADATA_SIZE - 1 && layout::DL_DST.offset == METADATA_SIZE);
+
+impl Metadata {
+    /// A packet just received by a port.
+    #[inline]
+    pub const fn of_port(in_port: u32) -> Self {
+        Metadata { words: [in_port.swap_bytes() as u64, 0, 0] }
+    }
+
+    /// What a key says besides the packet's bytes: port, recirculation id, hash, mark and connection.
+    #[inline]
+    pub fn of_key(key: &PacketKey) -> Self {
+        let words = key.lines[0].words();
+        // The presence byte is the last one of word 2.
+        Metadata { words: [words[0], words[1], words[2] & (u64::MAX >> 8)] }
+    }
+}
+
+/// Reads a packet's key. Every field not in the packet or `metadata` is zero afterwards, whatever `key` held.
+///
+/// Only the lines the packet needs are written; for ordinary IPv4 that is line 0.
+#[inline]
+pub fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result<(), ParseError> {
+    if let Some(line) = ordinary::line(bytes, metadata) {
+        key.lines[0] = line;
+        return Ok(());
+    }
+    let layers = Layers::of(bytes).ok_or(ParseError::Runt)?;
+    general::read(bytes, &layers, metadata, key);
+    Ok(())
+}
+
+/// Reads a packet's key anew after its bytes have changed, keeping what the key knows besides them.
+///
+/// As in OVS, the original tuple stays only if the packet is still of its kind (IPv4 or IPv6), and its ports only if
+/// the packet has an L4 header.
+pub fn extract_again(bytes: &[u8], key: &mut PacketKey) -> Result<(), ParseError> {
+    let layers = Layers::of(bytes).ok_or(ParseError::Runt)?;
+    let before = *key;
+    let has_l4 = general::read(bytes, &layers, &Metadata::of_key(&before), key);
+    general::keep_connection(&before, &layers, has_l4, key);
+    general::keep_tunnel(&before, key);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ethernet, IPv4 and UDP from 10.0.0.1:1000 to 10.0.0.2:2000.
+    fn udp() -> Vec<u8> {
+        let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        packet.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend([0x03, 0xe8, 0x07, 0xd0, 0, 8, 0, 0]);
+        packet
+    }
+
+    #[test]
+    fn an_ordinary_packet_fills_line_0() {
+        let mut key = PacketKey { lines: [crate::Line([0xff; 64]); 4] };
+        extract(&udp(), &Metadata::of_port(7), &mut key).unwrap();
+        assert_eq!(key.in_port(), 7);
+        assert_eq!(key.get(layout::DL_DST), [2, 0, 0, 0, 0, 2]);
+        assert_eq!(key.number(layout::DL_TYPE), 0x0800);
+        assert_eq!(key.get(layout::NW_DST), [10, 0, 0, 2]);
+        assert_eq!((key.number(layout::NW_PROTO), key.number(layout::NW_TTL)), (17, 64));
+        assert_eq!((key.number(layout::TP_SRC), key.number(layout::TP_DST)), (1000, 2000));
+        assert_eq!(key.number(layout::PRESENCE), 0);
+    }
+
+    #[test]
+    fn a_runt_is_an_error_by_name() {
+        let error = extract(&udp()[..13], &Metadata::of_port(7), &mut PacketKey::default()).unwrap_err();
+        assert_eq!(DropReason::from(error), DropReason::RxRunt);
+        assert!(extract(&udp()[..14], &Metadata::of_port(7), &mut PacketKey::default()).is_ok());
+    }
+}
