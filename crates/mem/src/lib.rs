@@ -1,15 +1,24 @@
 //! Packet buffers: the memory packets live in, and who holds which piece of it.
 //!
 //! A [`Frame`] is one packet's buffer: unique, not `Clone`, contiguous, its data pointer and length resolved once at
-//! receive. It belongs to a [`FramePool`] (our own memory, an AF_XDP UMEM, a DPDK mempool) and goes back there by
-//! value. There are no reference counts: a copy is a new frame.
+//! receive. It belongs to a [`FramePool`] (our own memory in a [`HeapPool`], an AF_XDP UMEM, a DPDK mempool) and goes
+//! back there by value. There are no reference counts: a copy is a new frame.
+//!
+//! A pool is shared by all PMDs and locks; a PMD's own cache stands in front of it (`sluice-packet`, `Buffers`), so
+//! that the lock is met once in a few hundred packets.
 //!
 //! This crate is one of the locked rooms where `unsafe` may live.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
 mod frame;
+#[allow(unsafe_code)]
+mod heap_pool;
 mod pool;
+#[allow(unsafe_code)]
+mod region;
 
 pub use frame::{Frame, NoHeadroom};
-pub use pool::{FRAMES_MAX, FramePool, Frames, PoolId};
+pub use heap_pool::{HEADROOM, HeapPool, PoolConfig, PoolError};
+pub use pool::{FramePool, PoolId, PoolTicket};
+pub use region::{Pages, Region};

@@ -1,34 +1,108 @@
-//! What every pool of packet buffers can do.
+//! What every pool of packet buffers can do, and how pools are told apart.
 
 use crate::Frame;
-use arrayvec::ArrayVec;
+use std::sync::Mutex;
 
-/// The most frames a pool takes or gives in one call: one batch.
-pub const FRAMES_MAX: usize = 32;
-
-/// Frames on their way from or to a pool.
-pub type Frames = ArrayVec<Frame, FRAMES_MAX>;
-
-/// Which pool a frame belongs to; an index into the process's list of pools.
+/// Which pool a frame belongs to: a small number, unique among the pools that live (see [`PoolTicket`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolId(pub u16);
+pub struct PoolId(u16);
 
-/// A source of packet buffers that several PMDs share. Called once a batch, never once a packet.
-pub trait FramePool: Send + Sync {
-    /// This pool's place in the process's list.
+impl PoolId {
+    /// The number as an index; the numbers in use are dense.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A pool's right to its [`PoolId`]: no other live pool has the same one, so a frame that names it is of this pool.
+///
+/// Dropping the ticket frees the number; a pool that still has frames out must `mem::forget` it instead.
+#[derive(Debug)]
+pub struct PoolTicket(PoolId);
+
+/// The numbers in use.
+#[derive(Debug)]
+struct PoolIds {
+    taken: Vec<bool>,
+}
+
+static IDS: Mutex<PoolIds> = Mutex::new(PoolIds { taken: Vec::new() });
+
+impl PoolTicket {
+    /// The lowest free number; `None` when all 65,536 are taken.
+    pub fn draw() -> Option<Self> {
+        let mut ids = IDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let free = ids.taken.iter().position(|taken| !taken).unwrap_or(ids.taken.len());
+        let id = u16::try_from(free).ok()?;
+        if free == ids.taken.len() {
+            ids.taken.push(true);
+        } else {
+            ids.taken[free] = true;
+        }
+        Some(PoolTicket(PoolId(id)))
+    }
+
+    /// The number.
+    pub fn id(&self) -> PoolId {
+        self.0
+    }
+}
+
+impl Drop for PoolTicket {
+    fn drop(&mut self) {
+        let mut ids = IDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        ids.taken[self.0.index()] = false;
+    }
+}
+
+/// A source of packet buffers that several PMDs share. Called for hundreds of frames at a time, never for one packet.
+///
+/// A PMD keeps a cache of frames in front of it, so what [`FramePool::available`] says leaves those out.
+pub trait FramePool: Send + Sync + std::fmt::Debug {
+    /// Which pool this is.
     fn id(&self) -> PoolId;
 
     /// The longest packet one of its frames can hold, behind the default headroom.
     fn frame_size(&self) -> usize;
 
-    /// Frames free now.
+    /// Frames in all.
+    fn capacity(&self) -> usize;
+
+    /// Frames free now; a moment later it may be another number.
     fn available(&self) -> usize;
 
-    /// Takes up to `n` frames, empty, into `out` (which has room for them). Returns how many there were.
+    /// Frames kept for receiving: when no more than these are free, copies are refused.
+    fn reserve(&self) -> usize;
+
+    /// Appends up to `n` frames to `out`, empty ones. Returns how many there were.
     ///
     /// Each is `frame_size` long with unspecified bytes, behind the default headroom; truncate it to the packet.
-    fn take(&self, n: usize, out: &mut Frames) -> usize;
+    fn take(&self, n: usize, out: &mut Vec<Frame>) -> usize;
 
-    /// Takes back every frame of `frames`, all of which came from this pool.
-    fn give(&self, frames: &mut Frames);
+    /// Takes back the first `n` of `frames`, all of which are of this pool. A stranger is left to leak, and in debug
+    /// builds panics.
+    fn give(&self, frames: &mut Vec<Frame>, n: usize);
+
+    /// Makes frames of this pool that held packets as empty as `take` gives them.
+    fn refresh(&self, frames: &mut [Frame]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_tickets_differ_and_dead_ones_are_drawn_again() {
+        let tickets: Vec<_> = (0..10).map(|_| PoolTicket::draw().unwrap()).collect();
+        let mut ids: Vec<_> = tickets.iter().map(|t| t.id()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 10);
+        drop(tickets);
+        // Other tests of this process draw too, so the very numbers are not known; that they stay small is.
+        for _ in 0..1000 {
+            assert!(PoolTicket::draw().unwrap().id().index() < 500);
+        }
+    }
 }

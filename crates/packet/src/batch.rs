@@ -3,11 +3,10 @@
 use crate::{Buffers, Packet};
 use arrayvec::ArrayVec;
 use sluice_fate::{DropReason, Tally};
-use sluice_mem::FRAMES_MAX;
 
 /// The most packets in a batch, so that a [`BatchMask`] (u32) names any subset.
 pub const BATCH_MAX: usize = 32;
-const _: () = assert!(BATCH_MAX == FRAMES_MAX && BATCH_MAX == u32::BITS as usize);
+const _: () = assert!(BATCH_MAX == u32::BITS as usize);
 
 /// A subset of a batch: bit `i` stands for the packet that arrived as number `i`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,16 +1,32 @@
-//! One PMD's view of all packet pools.
+//! One PMD's view of all packet pools, with a cache of free frames in front of each.
 
-use crate::Packet;
-use sluice_mem::{FramePool, Frames, PoolId};
+use crate::{Packet, PacketBatch};
+use sluice_fate::DropReason;
+use sluice_mem::{Frame, FramePool, PoolId};
 use std::sync::Arc;
 
-/// One PMD's way to every pool: takes and gives frames in batches, by pool id. Not shared between threads.
-#[derive(Default)]
+/// The most frames one PMD caches of a pool; half of it goes to or from the pool at once, under the pool's lock.
+const CACHE_MAX: usize = 512;
+
+/// A cache may hold this part of its pool at most, so that several PMDs do not starve one another of a small pool.
+const CACHE_SHARE: usize = 8;
+
+/// One PMD's way to every pool: takes and gives frames, by pool. Not shared between threads.
+///
+/// Frames that packets leave behind are the next ones handed out (warm in the first-level cache). Only when a cache
+/// runs empty or full is the pool itself met. Dropping the buffers gives every cached frame back.
+#[derive(Debug, Default)]
 pub struct Buffers {
-    /// By `PoolId`; a pool that has gone leaves a hole.
-    pools: Vec<Option<Arc<dyn FramePool>>>,
-    /// Frames on their way back, by pool, until a batch is full or `flush` is called.
-    returning: Vec<Frames>,
+    /// By `PoolId::index`.
+    caches: Vec<Option<Cache>>,
+}
+
+/// Frames of one pool that no packet uses, empty or not.
+#[derive(Debug)]
+struct Cache {
+    pool: Arc<dyn FramePool>,
+    frames: Vec<Frame>,
+    max: usize,
 }
 
 impl Buffers {
@@ -19,43 +35,281 @@ impl Buffers {
         Self::default()
     }
 
-    /// Makes `pool` known, replacing one of the same id.
-    pub fn add_pool(&mut self, pool: Arc<dyn FramePool>) {
-        let at = usize::from(pool.id().0);
-        if self.pools.len() <= at {
-            self.pools.resize_with(at + 1, || None);
-            self.returning.resize_with(at + 1, Frames::new);
-        }
-        self.pools[at] = Some(pool);
+    /// Makes `pool` known. Taking from a pool does so too; only one whose frames come from elsewhere needs it.
+    pub fn add_pool(&mut self, pool: &Arc<dyn FramePool>) {
+        self.cache(pool);
     }
 
-    /// The pool of that id.
+    /// The pool of that id, if this PMD has met it.
     pub fn pool(&self, id: PoolId) -> Option<&Arc<dyn FramePool>> {
-        self.pools.get(usize::from(id.0))?.as_ref()
+        Some(&self.caches.get(id.index())?.as_ref()?.pool)
+    }
+
+    /// Appends up to `n` empty packets to `batch`, no more than it has room for. Returns how many there were.
+    ///
+    /// Each is `frame_size` long with unspecified bytes, to be truncated to what is written.
+    #[inline]
+    pub fn fill(&mut self, pool: &Arc<dyn FramePool>, n: usize, batch: &mut PacketBatch) -> usize {
+        let n = n.min(batch.remaining_capacity());
+        let cache = self.cache(pool);
+        let taken = cache.top(n);
+        let from = cache.frames.len() - taken;
+        cache.pool.refresh(&mut cache.frames[from..]);
+        batch.extend(cache.frames.drain(from..).map(Packet::new));
+        taken
+    }
+
+    /// An empty frame.
+    #[inline]
+    pub fn take(&mut self, pool: &Arc<dyn FramePool>) -> Option<Frame> {
+        let cache = self.cache(pool);
+        cache.top(1);
+        cache.pool.refresh(std::slice::from_mut(cache.frames.last_mut()?));
+        cache.frames.pop()
+    }
+
+    /// A new packet of those bytes, for receiving.
+    #[inline]
+    pub fn write(&mut self, pool: &Arc<dyn FramePool>, bytes: &[u8]) -> Result<Packet, DropReason> {
+        if bytes.len() > pool.frame_size() {
+            return Err(DropReason::RxOversize);
+        }
+        let mut frame = self.take(pool).ok_or(DropReason::NoBuffer)?;
+        frame.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        frame.truncate(bytes.len());
+        Ok(Packet::new(frame))
+    }
+
+    /// A copy of `packet` in its own pool. Refused (`NoBuffer`) when the pool has only its reserve left, which is for
+    /// receiving.
+    #[inline]
+    pub fn copy(&mut self, packet: &Packet) -> Result<Packet, DropReason> {
+        let at = packet.frame.pool().index();
+        let cache = self.caches.get_mut(at).and_then(Option::as_mut).ok_or(DropReason::NoBuffer)?;
+        cache.copy(packet)
+    }
+
+    /// A copy of `packet` in `pool`, for a device that sends from that pool only. Refused as [`Buffers::copy`] is, and
+    /// when the packet is longer than the pool's frames (`TxOversize`).
+    #[inline]
+    pub fn copy_into(&mut self, pool: &Arc<dyn FramePool>, packet: &Packet) -> Result<Packet, DropReason> {
+        self.cache(pool).copy(packet)
     }
 
     /// Gives packets back to their pools.
+    #[inline]
     pub fn give(&mut self, packets: impl Iterator<Item = Packet>) {
-        for packet in packets {
-            let at = usize::from(packet.frame.pool().0);
-            let Some(returning) = self.returning.get_mut(at) else { continue };
-            if returning.is_full()
-                && let Some(pool) = &self.pools[at]
-            {
-                pool.give(returning);
+        packets.for_each(|packet| self.give_frame(packet.frame));
+    }
+
+    /// Gives a frame back to its pool.
+    #[inline]
+    pub fn give_frame(&mut self, frame: Frame) {
+        let cache = self.caches.get_mut(frame.pool().index()).and_then(Option::as_mut);
+        debug_assert!(cache.is_some(), "a frame of a pool that this PMD never met is leaked");
+        let Some(cache) = cache else { return };
+        if cache.frames.len() >= cache.max {
+            cache.pool.give(&mut cache.frames, cache.max.div_ceil(2));
+        }
+        cache.frames.push(frame);
+    }
+
+    /// Hands every cached frame back to its pool, and forgets pools nobody else knows any more.
+    pub fn flush(&mut self) {
+        for slot in &mut self.caches {
+            if let Some(cache) = slot {
+                cache.pool.give(&mut cache.frames, usize::MAX);
+                if Arc::strong_count(&cache.pool) == 1 && cache.pool.available() == cache.pool.capacity() {
+                    *slot = None;
+                }
             }
-            returning.push(packet.frame);
         }
     }
 
-    /// Hands every frame still on its way back to its pool.
-    pub fn flush(&mut self) {
-        for (returning, pool) in self.returning.iter_mut().zip(&self.pools) {
-            if let Some(pool) = pool
-                && !returning.is_empty()
-            {
-                pool.give(returning);
+    #[inline]
+    fn cache(&mut self, pool: &Arc<dyn FramePool>) -> &mut Cache {
+        let at = pool.id().index();
+        if !matches!(self.caches.get(at), Some(Some(_))) {
+            self.meet(pool);
+        }
+        self.caches[at].as_mut().expect("invariant: `meet` filled it")
+    }
+
+    #[cold]
+    fn meet(&mut self, pool: &Arc<dyn FramePool>) {
+        let at = pool.id().index();
+        if self.caches.len() <= at {
+            self.caches.resize_with(at + 1, || None);
+        }
+        let max = CACHE_MAX.min(pool.capacity() / CACHE_SHARE).max(1);
+        self.caches[at] = Some(Cache { pool: Arc::clone(pool), frames: Vec::with_capacity(max + 64), max });
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl Cache {
+    /// Makes sure that `n` frames are cached, or as many as there are; returns how many of the `n` there are.
+    #[inline]
+    fn top(&mut self, n: usize) -> usize {
+        if self.frames.len() < n {
+            self.pool.take((self.max / 2).max(n - self.frames.len()), &mut self.frames);
+        }
+        n.min(self.frames.len())
+    }
+
+    #[inline]
+    fn copy(&mut self, packet: &Packet) -> Result<Packet, DropReason> {
+        let bytes = packet.bytes();
+        if bytes.len() > self.pool.frame_size() {
+            return Err(DropReason::TxOversize);
+        }
+        if self.frames.len() + self.pool.available() <= self.pool.reserve() || self.top(1) == 0 {
+            return Err(DropReason::NoBuffer);
+        }
+        self.pool.refresh(self.frames.last_mut().map_or(&mut [], std::slice::from_mut));
+        let mut frame = self.frames.pop().expect("invariant: `top` left one");
+        frame.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        frame.truncate(bytes.len());
+        Ok(Packet { frame, rss_hash: packet.rss_hash, offload: packet.offload })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sluice_mem::{HeapPool, PoolConfig};
+    use std::collections::HashSet;
+
+    fn pool(frames: usize, frame_size: usize, reserve: usize) -> Arc<dyn FramePool> {
+        Arc::new(HeapPool::new(PoolConfig { frames, frame_size, reserve }).unwrap())
+    }
+
+    #[test]
+    fn a_copy_is_refused_when_only_the_reserve_is_left() {
+        let pool = pool(8, 100, 3);
+        let mut buffers = Buffers::new();
+        let mut held = vec![buffers.write(&pool, b"a packet").unwrap()];
+        loop {
+            match buffers.copy(&held[0]) {
+                Ok(copy) => held.push(copy),
+                Err(why) => break assert_eq!(why, DropReason::NoBuffer),
             }
+        }
+        assert_eq!(held.len(), 5);
+        assert!(held.iter().all(|p| p.bytes() == b"a packet"));
+        for _ in 0..3 {
+            held.push(buffers.write(&pool, b"received").unwrap());
+        }
+        assert_eq!(buffers.write(&pool, b"one more").unwrap_err(), DropReason::NoBuffer);
+        buffers.give(held.into_iter());
+        drop(buffers);
+        assert_eq!(pool.available(), 8);
+    }
+
+    #[test]
+    fn a_packet_crosses_pools_by_copy() {
+        let (small, large) = (pool(8, 100, 0), pool(8, 2000, 0));
+        let mut buffers = Buffers::new();
+        let mut packet = buffers.write(&large, &[7; 1500]).unwrap();
+        packet.rss_hash = 5;
+        assert_eq!(buffers.copy_into(&small, &packet).unwrap_err(), DropReason::TxOversize);
+        assert_eq!(buffers.write(&small, &[7; 1500]).unwrap_err(), DropReason::RxOversize);
+        packet.frame.truncate(64);
+        let copy = buffers.copy_into(&small, &packet).unwrap();
+        assert_eq!((copy.frame.pool(), copy.bytes(), copy.rss_hash), (small.id(), packet.bytes(), 5));
+        buffers.give([copy, packet].into_iter());
+        buffers.flush();
+        assert_eq!((small.available(), large.available()), (8, 8));
+    }
+
+    #[test]
+    fn the_pool_is_met_once_in_hundreds_of_packets() {
+        let pool = pool(16_384, 100, 0);
+        let mut buffers = Buffers::new();
+        let mut batch = PacketBatch::new();
+        buffers.fill(&pool, 32, &mut batch);
+        let after_first = pool.available();
+        for _ in 0..1000 {
+            buffers.give(batch.drain(..));
+            assert_eq!(buffers.fill(&pool, 32, &mut batch), 32);
+        }
+        assert_eq!(pool.available(), after_first);
+        buffers.give(batch.drain(..));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Fill { pmd: usize, pool: usize, n: usize },
+        Copy { pmd: usize, which: prop::sample::Index, pool: Option<usize> },
+        Give { pmd: usize, n: usize },
+        Pass { from: usize, n: usize },
+        Flush { pmd: usize },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..2usize, 0..2usize, 0..33usize).prop_map(|(pmd, pool, n)| Step::Fill { pmd, pool, n }),
+            (0..2usize, any::<prop::sample::Index>(), prop::option::of(0..2usize))
+                .prop_map(|(pmd, which, pool)| Step::Copy { pmd, which, pool }),
+            (0..2usize, 0..40usize).prop_map(|(pmd, n)| Step::Give { pmd, n }),
+            (0..2usize, 0..5usize).prop_map(|(from, n)| Step::Pass { from, n }),
+            (0..2usize).prop_map(|pmd| Step::Flush { pmd }),
+        ]
+    }
+
+    proptest! {
+        /// Two PMDs over two small pools: no frame is ever in two hands, none is lost, copies keep their bytes.
+        #[test]
+        fn frames_have_one_holder_and_none_is_lost(steps in prop::collection::vec(step(), 0..60)) {
+            let pools = [pool(50, 64, 5), pool(9, 64, 0)];
+            let mut pmds = [Buffers::new(), Buffers::new()];
+            pmds.iter_mut().for_each(|b| pools.iter().for_each(|p| b.add_pool(p)));
+            let mut held: [Vec<Packet>; 2] = Default::default();
+            for step in steps {
+                match step {
+                    Step::Fill { pmd, pool, n } => {
+                        let mut batch = PacketBatch::new();
+                        pmds[pmd].fill(&pools[pool], n, &mut batch);
+                        held[pmd].extend(batch.drain(..));
+                    }
+                    Step::Copy { pmd, which, pool } if !held[pmd].is_empty() => {
+                        let at = which.index(held[pmd].len());
+                        held[pmd][at].bytes_mut()[..8].copy_from_slice(&(at as u64).to_le_bytes());
+                        let copy = match pool {
+                            None => pmds[pmd].copy(&held[pmd][at]),
+                            Some(pool) => pmds[pmd].copy_into(&pools[pool], &held[pmd][at]),
+                        };
+                        if let Ok(copy) = copy {
+                            prop_assert_eq!(copy.bytes(), held[pmd][at].bytes());
+                            held[pmd].push(copy);
+                        }
+                    }
+                    Step::Copy { .. } => {}
+                    Step::Give { pmd, n } => {
+                        let n = n.min(held[pmd].len());
+                        pmds[pmd].give(held[pmd].drain(..n));
+                    }
+                    Step::Pass { from, n } => {
+                        let n = n.min(held[from].len());
+                        let moved: Vec<_> = held[from].drain(..n).collect();
+                        held[1 - from].extend(moved);
+                    }
+                    Step::Flush { pmd } => pmds[pmd].flush(),
+                }
+                let names: HashSet<_> = held.iter().flatten().map(|p| (p.frame.pool(), p.frame.token())).collect();
+                prop_assert_eq!(names.len(), held[0].len() + held[1].len());
+            }
+            for (pmd, held) in pmds.iter_mut().zip(&mut held) {
+                pmd.give(held.drain(..));
+                pmd.flush();
+            }
+            prop_assert_eq!((pools[0].available(), pools[1].available()), (50, 9));
         }
     }
 }

@@ -1,0 +1,145 @@
+//! One stretch of memory for packets, on the largest pages the machine gives.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// The page size the kernel's huge pages have on x86-64 and on arm64 with 4 KiB pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// The pages a [`Region`] got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Reserved huge pages of 2 MiB.
+    Huge,
+    /// Ordinary memory for which the kernel was asked to use huge pages where it can.
+    Transparent,
+    /// Pages of 4 KiB: each packet may cost a walk of the page table.
+    Small,
+}
+
+impl Pages {
+    /// The words for the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pages::Huge => "2 MiB huge pages",
+            Pages::Transparent => "transparent huge pages",
+            Pages::Small => "4 KiB pages",
+        }
+    }
+}
+
+/// Zeroed, resident memory, aligned to 2 MiB, at one address until it is dropped.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    size: usize,
+    pages: Pages,
+}
+
+// SAFETY: a region is an address range this value owns; it hands out only the address.
+unsafe impl Send for Region {}
+// SAFETY: as above; no method changes the region.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps at least `size` bytes, all of them resident, so that the fast path meets no page fault.
+    pub fn map(size: usize) -> io::Result<Self> {
+        let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        if let Ok(base) = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB | libc::MAP_POPULATE) {
+            return Ok(Region { base, size, pages: Pages::Huge });
+        }
+        let base = mmap_aligned(size)?;
+        let mut region = Region { base, size, pages: Pages::Small };
+        let wanted = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        if wanted.is_ok_and(|modes| !modes.contains("[never]")) && region.advise(libc::MADV_HUGEPAGE).is_ok() {
+            region.pages = Pages::Transparent;
+        }
+        match region.advise(libc::MADV_POPULATE_WRITE) {
+            // A kernel before 5.14 does not know the advice; its pages come at first touch.
+            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
+            _ => Ok(region),
+        }
+    }
+
+    /// Its first byte.
+    #[inline]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Its length in bytes, a multiple of 2 MiB.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The pages it got.
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        // SAFETY: the range is this region's own mapping; neither advice used here changes its contents.
+        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.size, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this base and size, and nobody but this value knows it.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
+    }
+}
+
+fn mmap(size: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing that exists.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+}
+
+/// Maps `size` bytes (a multiple of 2 MiB) at a multiple of 2 MiB, without which no transparent huge page fits.
+fn mmap_aligned(size: usize) -> io::Result<NonNull<u8>> {
+    let wide = size.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+    let base = mmap(wide, 0)?;
+    let before = base.addr().get().next_multiple_of(HUGE_PAGE) - base.addr().get();
+    let after = HUGE_PAGE - before;
+    // SAFETY: both ranges lie in the mapping just made, before and behind the part that is kept, and hold nothing.
+    unsafe {
+        if before != 0 {
+            libc::munmap(base.as_ptr().cast(), before);
+        }
+        if after != 0 {
+            libc::munmap(base.as_ptr().add(before + size).cast(), after);
+        }
+        Ok(base.add(before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_aligned_zeroed_and_writable_to_its_end() {
+        let region = Region::map(3_000_000).unwrap();
+        assert_eq!((region.size(), region.base().addr().get() % HUGE_PAGE), (2 * HUGE_PAGE, 0));
+        // SAFETY: the region is `size` bytes of this test's own.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(region.base().as_ptr(), region.size()) };
+        assert!(bytes.iter().all(|b| *b == 0));
+        bytes.fill(7);
+        assert!(!region.pages().name().is_empty());
+    }
+
+    #[test]
+    fn an_absurd_size_is_an_error() {
+        assert!(Region::map(usize::MAX - 5).is_err());
+        assert!(Region::map(1 << 55).is_err());
+    }
+}
