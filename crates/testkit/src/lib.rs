@@ -1,2 +1,6 @@
-//! Packet builders and the scenario runner.
+//! Packet builders and the scenario runner for tests.
 #![forbid(unsafe_code)]
+
+pub mod frame;
+mod frame_layer;
+pub mod plain_checksum;
