@@ -1,2 +1,36 @@
 //! Epochs, arenas and mailboxes between control threads and PMDs.
+//!
+//! - [`Epochs`]: who may still be looking. A PMD holds a [`Guard`] while it works on a batch; letting go of it is its
+//!   quiet point. A PMD that idles or sleeps holds none, so it keeps nobody waiting.
+//! - [`Arena`]: shared records under stable 32-bit ids. Reading takes a guard, never a lock; what has been retired is
+//!   dropped after every guard of that time has gone.
+//! - [`Mailbox`]: messages from control threads to a PMD; one flag is read when there are none.
+//!
+//! This crate is one of the locked rooms where `unsafe` may live. Its unit tests run every interleaving of small
+//! cases under loom (atomics, mutexes and cells are loom's when the crate is compiled for its own tests); the tests in
+//! `tests/` run the real thing under load. Loom does not see reorderings that only relaxed accesses of more than a
+//! few threads could show, and treats sequentially consistent accesses as acquire-release; the code relies on
+//! fences, which loom does model.
 #![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod arena;
+mod epoch;
+mod mailbox;
+
+pub use arena::{Arena, ArenaFull, Slots};
+pub use epoch::{Epochs, Guard, Reader};
+pub use mailbox::Mailbox;
+
+/// The primitives: the standard library's, or loom's in this crate's unit tests.
+mod primitive {
+    #[cfg(test)]
+    pub use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+    #[cfg(not(test))]
+    pub use std::sync::{Arc, Mutex, MutexGuard, atomic};
+
+    /// Locks; a panic elsewhere while the lock was held leaves lists that are still whole.
+    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

@@ -1,0 +1,311 @@
+//! Shared records under stable ids.
+//!
+//! One allocation of a fixed number of slots, whose pages the kernel hands out when they are first written; so an id
+//! is found by one multiplication, and a large limit costs nothing until it is used. Writers take a lock; readers
+//! take a guard, load the slot's state, and look.
+//!
+//! A slot is free, live or dead. Dead slots wait for the epochs (see `epoch.rs`); then the record is handed to
+//! whoever reclaims, and the id is the first to be given out again, which keeps ids dense and the cache warm.
+
+use crate::primitive::atomic::{AtomicU32, Ordering};
+use crate::primitive::{Arc, Mutex, lock};
+use crate::{Epochs, Guard};
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+
+const FREE: u32 = 0;
+const LIVE: u32 = 1;
+const DEAD: u32 = 2;
+
+/// Records of type `T` under ids below a fixed capacity.
+///
+/// Shape:  a slot is the state (4 bytes), then the record, aligned to a cache line.
+/// Errors: [`ArenaFull`] when every slot is live or not yet reclaimable. Reading an id that names no live record gives
+///         `None`, whatever the number.
+pub struct Arena<T> {
+    epochs: Arc<Epochs>,
+    slots: Box<[Slot<T>]>,
+    writer: Mutex<Writer>,
+}
+
+#[repr(C, align(64))]
+struct Slot<T> {
+    state: AtomicU32,
+    /// Initialised unless the state is `FREE`.
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// What writers share.
+#[derive(Debug, Default)]
+struct Writer {
+    /// Slots below this have been used.
+    used: u32,
+    /// Used slots that are free; the last goes first.
+    free: Vec<u32>,
+    /// Dead slots with their retirement numbers, oldest first.
+    dead: VecDeque<(u32, u64)>,
+}
+
+// SAFETY: the arena owns its records and may drop them on any thread (`T: Send`) and lends them to several threads at
+// once (`T: Sync`). The cells are written only by writers, under the lock, in slots no reader looks into: see
+// `insert` and `reclaim`.
+unsafe impl<T: Send + Sync> Sync for Arena<T> {}
+// SAFETY: as above; moving the arena moves records of `T: Send`.
+unsafe impl<T: Send + Sync> Send for Arena<T> {}
+
+/// Every slot is taken; the record comes back.
+#[derive(Debug)]
+pub struct ArenaFull<T>(pub T);
+
+/// An arena as seen under a guard. Copied freely.
+pub struct Slots<'g, T> {
+    slots: &'g [Slot<T>],
+}
+
+impl<T> Clone for Slots<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Slots<'_, T> {}
+
+impl<T: Send + Sync> Arena<T> {
+    /// An empty arena of `capacity` slots, read under guards of `epochs`.
+    pub fn new(epochs: &Arc<Epochs>, capacity: u32) -> Self {
+        Arena { epochs: epochs.clone(), slots: free_slots(capacity as usize), writer: Mutex::default() }
+    }
+
+    /// How many records it can hold.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Puts a record in and returns its id.
+    pub fn insert(&self, value: T) -> Result<u32, ArenaFull<T>> {
+        let mut writer = lock(&self.writer);
+        let id = match writer.free.pop() {
+            Some(id) => id,
+            None if (writer.used as usize) < self.slots.len() => {
+                writer.used += 1;
+                writer.used - 1
+            }
+            None => return Err(ArenaFull(value)),
+        };
+        let slot = &self.slots[id as usize];
+        // SAFETY: the slot is FREE and its id is in nobody's hands but ours: readers look only into LIVE slots, it was
+        // not LIVE since it was last reclaimed, and the lock keeps other writers out.
+        unsafe { (*slot.value.get()).write(value) };
+        slot.state.store(LIVE, Ordering::Release);
+        Ok(id)
+    }
+
+    /// Makes a record unreachable for guards taken from now on. Whether it was live.
+    pub fn retire(&self, id: u32) -> bool {
+        let mut writer = lock(&self.writer);
+        let Some(slot) = self.slots.get(id as usize) else { return false };
+        if slot.state.load(Ordering::Relaxed) != LIVE {
+            return false;
+        }
+        slot.state.store(DEAD, Ordering::Release);
+        writer.dead.push_back((id, self.epochs.retire()));
+        true
+    }
+
+    /// Hands every dead record that nobody can see any more to `each` and frees its id. Returns how many there were.
+    ///
+    /// `each` runs before the id can be given out again, with the arena locked: it must not call back.
+    pub fn reclaim(&self, mut each: impl FnMut(u32, T)) -> usize {
+        let mut writer = lock(&self.writer);
+        if writer.dead.is_empty() {
+            return 0;
+        }
+        let oldest = self.epochs.oldest();
+        let mut n = 0;
+        while let Some(&(id, number)) = writer.dead.front()
+            && number < oldest
+        {
+            writer.dead.pop_front();
+            let slot = &self.slots[id as usize];
+            // SAFETY: a DEAD slot holds a record, which leaves it here once, as its id has just left `dead`. No
+            // reader has a reference: all guards that could have seen it LIVE have gone (`Epochs::oldest`).
+            let value = unsafe { (*slot.value.get()).assume_init_read() };
+            slot.state.store(FREE, Ordering::Relaxed);
+            each(id, value);
+            writer.free.push(id);
+            n += 1;
+        }
+        n
+    }
+
+    /// Dead records that are not reclaimed yet.
+    pub fn waiting(&self) -> usize {
+        lock(&self.writer).dead.len()
+    }
+
+    /// Slots ever used; every live id is below.
+    pub fn used(&self) -> u32 {
+        lock(&self.writer).used
+    }
+
+    /// The arena under a guard, whose epochs must be the arena's own.
+    #[inline]
+    pub fn read<'g>(&'g self, guard: &'g Guard<'_>) -> Slots<'g, T> {
+        assert!(guard.belongs_to(&self.epochs), "invariant: an arena is read under a guard of its own epochs");
+        Slots { slots: &self.slots }
+    }
+}
+
+impl<'g, T> Slots<'g, T> {
+    /// The record, if it is live.
+    #[inline(always)]
+    pub fn get(&self, id: u32) -> Option<&'g T> {
+        let slot = self.slots.get(id as usize)?;
+        if slot.state.load(Ordering::Acquire) != LIVE {
+            return None;
+        }
+        // SAFETY: LIVE was stored after the record was written, and we loaded it with acquire. The record stays until
+        // every guard that saw it LIVE has gone, and ours outlives 'g. Nothing writes to it meanwhile.
+        Some(unsafe { (*slot.value.get()).assume_init_ref() })
+    }
+
+    /// Asks the processor for a record's first two cache lines.
+    #[inline(always)]
+    pub fn prefetch(&self, id: u32) {
+        if let Some(slot) = self.slots.get(id as usize) {
+            let line = std::ptr::from_ref(slot).cast::<[u8; 64]>();
+            sluice_simd::prefetch::read(line);
+            sluice_simd::prefetch::read(line.wrapping_add(1));
+        }
+    }
+}
+
+impl<T> Drop for Arena<T> {
+    fn drop(&mut self) {
+        let used = lock(&self.writer).used as usize;
+        for slot in &mut self.slots[..used] {
+            if slot.state.load(Ordering::Relaxed) != FREE {
+                // SAFETY: a slot that is not FREE holds a record; `&mut self` says that nobody looks.
+                unsafe { (*slot.value.get()).assume_init_drop() };
+            }
+        }
+    }
+}
+
+/// All free. Zero pages: untouched slots cost no memory.
+#[cfg(not(test))]
+fn free_slots<T>(n: usize) -> Box<[Slot<T>]> {
+    const { assert!(FREE == 0) };
+    // SAFETY: zeros are a slot in state FREE whose record is not initialised.
+    unsafe { Box::<[Slot<T>]>::new_zeroed_slice(n).assume_init() }
+}
+
+/// All free. Loom's atomics must be made one by one.
+#[cfg(test)]
+fn free_slots<T>(n: usize) -> Box<[Slot<T>]> {
+    (0..n).map(|_| Slot { state: AtomicU32::new(FREE), value: UnsafeCell::new(MaybeUninit::uninit()) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loom::cell;
+    use loom::thread;
+
+    /// A record whose reads, and whose end, loom checks against each other.
+    struct Record {
+        number: cell::UnsafeCell<u64>,
+    }
+
+    impl Record {
+        fn new(number: u64) -> Self {
+            Record { number: cell::UnsafeCell::new(number) }
+        }
+        fn read(&self) -> u64 {
+            // SAFETY: loom checks exactly this.
+            self.number.with(|p| unsafe { *p })
+        }
+    }
+
+    impl Drop for Record {
+        fn drop(&mut self) {
+            // SAFETY: loom checks exactly this.
+            self.number.with_mut(|p| unsafe { *p = u64::MAX });
+        }
+    }
+
+    // SAFETY: the cell is loom's, which reports every race.
+    unsafe impl Sync for Record {}
+
+    #[test]
+    fn a_record_outlives_every_guard_that_saw_it() {
+        loom::model(|| {
+            let epochs = Epochs::new();
+            let arena = Arc::new(Arena::new(&epochs, 2));
+            let id = arena.insert(Record::new(7)).ok().unwrap();
+            let mut reader = Epochs::register(&epochs);
+            let looking = arena.clone();
+            let thread = thread::spawn(move || {
+                for _ in 0..2 {
+                    let guard = reader.pin();
+                    if let Some(record) = looking.read(&guard).get(id) {
+                        assert_eq!(record.read(), 7);
+                    }
+                }
+            });
+            assert!(arena.retire(id));
+            assert!(!arena.retire(id));
+            arena.reclaim(|_, record| drop(record));
+            thread.join().unwrap();
+            arena.reclaim(|_, record| drop(record));
+            assert_eq!(arena.waiting(), 0, "an unpinned reader keeps nobody waiting");
+        });
+    }
+
+    #[test]
+    fn a_reused_id_shows_the_old_record_or_the_new() {
+        loom::model(|| {
+            let epochs = Epochs::new();
+            let arena = Arc::new(Arena::new(&epochs, 1));
+            let id = arena.insert(Record::new(1)).ok().unwrap();
+            let mut reader = Epochs::register(&epochs);
+            let looking = arena.clone();
+            let thread = thread::spawn(move || {
+                let guard = reader.pin();
+                let slots = looking.read(&guard);
+                let first = slots.get(id);
+                let second = slots.get(id);
+                first.inspect(|r| assert!([1, 2].contains(&r.read())));
+                second.inspect(|r| assert!([1, 2].contains(&r.read())));
+                // What the guard saw first is still whole.
+                first.inspect(|r| assert!([1, 2].contains(&r.read())));
+            });
+            arena.retire(id);
+            arena.reclaim(|_, record| drop(record));
+            match arena.insert(Record::new(2)) {
+                Ok(again) => assert_eq!(again, id),
+                Err(ArenaFull(record)) => drop(record),
+            }
+            thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_reader_that_registers_late_sees_no_dead_record() {
+        loom::model(|| {
+            let epochs = Epochs::new();
+            let arena = Arc::new(Arena::new(&epochs, 1));
+            let id = arena.insert(Record::new(1)).ok().unwrap();
+            let (looking, theirs) = (arena.clone(), epochs.clone());
+            let thread = thread::spawn(move || {
+                let mut reader = Epochs::register(&theirs);
+                let guard = reader.pin();
+                looking.read(&guard).get(id).inspect(|r| assert_eq!(r.read(), 1));
+            });
+            arena.retire(id);
+            arena.reclaim(|_, record| drop(record));
+            thread.join().unwrap();
+        });
+    }
+}
