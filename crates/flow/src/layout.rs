@@ -8,10 +8,14 @@
 //! |---|---|
 //! | 0 | port, recirculation, connection state, Ethernet, two VLAN tags, IPv4 or ARP, L4 |
 //! | 1 | IPv6 addresses and label, ARP and neighbour-discovery addresses |
-//! | 2 | connection label and original tuple |
+//! | 2 | connection label and original tuple, rare tunnel and ND fields |
 //! | 3 | tunnel, MPLS labels |
 //! | 4 | registers (tables only) |
-//! | 5 | metadata, conjunction id, action-set output (tables only) |
+//! | 5 | metadata, conjunction id, action-set output, packet type, NSH (tables only) |
+//!
+//! An OpenFlow port number in `IN_PORT` and `ACTSET_OUTPUT` is a 16-bit one ([`crate::OfPort`]), zero-extended.
+//! Addresses of an IPv4 tunnel or tuple share bytes with those of an IPv6 one; `TUN_IS_IPV6` and `CT_IS_IPV6` tell
+//! them apart, and a match on such an address covers that byte too.
 
 /// A field's place: `offset` from the start of the key and `size`, both in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,8 +121,20 @@ spans! {
     CT_TP_DST = 178, 2;
     /// Original tuple's IP protocol.
     CT_NW_PROTO = 180, 1;
+    /// 1 if the original tuple's addresses are IPv6, 0 if they are IPv4 or absent.
+    CT_IS_IPV6 = 181, 1;
+    /// ERSPAN version of the tunnel.
+    TUN_ERSPAN_VER = 182, 1;
+    /// ERSPAN version 2: direction.
+    TUN_ERSPAN_DIR = 183, 1;
     /// Neighbour discovery reserved field, or IGMP group.
     ND_RESERVED = 184, 4;
+    /// ERSPAN version 2: hardware id.
+    TUN_ERSPAN_HWID = 188, 1;
+    /// GTP-U flags.
+    TUN_GTPU_FLAGS = 189, 1;
+    /// GTP-U message type.
+    TUN_GTPU_MSGTYPE = 190, 1;
 
     /// Tunnel key.
     TUN_ID = 192, 8;
@@ -142,6 +158,10 @@ spans! {
     TUN_GBP_ID = 248, 2;
     /// Tunnel VXLAN group policy flags.
     TUN_GBP_FLAGS = 250, 1;
+    /// 1 if the tunnel's addresses are IPv6, 0 if they are IPv4 or there is no tunnel.
+    TUN_IS_IPV6 = 251, 1;
+    /// ERSPAN version 1: index, the low 20 bits.
+    TUN_ERSPAN_IDX = 252, 4;
 
     /// Registers 0 to 15, four bytes each; xreg`i` is registers 2i and 2i+1, xxreg`i` registers 4i to 4i+3.
     REGS = 256, 64;
@@ -154,6 +174,20 @@ spans! {
     ACTSET_OUTPUT = 332, 4;
     /// Queue priority.
     SKB_PRIORITY = 336, 4;
+    /// Packet type: name space and type; 0 for Ethernet.
+    PACKET_TYPE = 340, 4;
+    /// NSH flags.
+    NSH_FLAGS = 344, 1;
+    /// NSH time to live.
+    NSH_TTL = 345, 1;
+    /// NSH metadata type.
+    NSH_MDTYPE = 346, 1;
+    /// NSH next protocol.
+    NSH_NP = 347, 1;
+    /// NSH service path: identifier 24 bits, index 8.
+    NSH_PATH = 348, 4;
+    /// NSH context headers 1 to 4 (metadata type 1).
+    NSH_CONTEXT = 352, 16;
 }
 
 /// Size of a `PacketKey`.

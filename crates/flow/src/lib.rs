@@ -3,11 +3,26 @@
 //! [`PacketKey`] is what the datapath knows of a packet, [`FlowKey`] adds what OpenFlow tables work with
 //! (registers, metadata). Both have one fixed layout (see [`layout`]), so masking is one AND and comparing one
 //! instruction a line; there is no sparse miniflow to gather from.
+//!
+//! The flow language: [`field`] is the table of fields, [`Match`] what a rule matches, [`OfAction`] what it does,
+//! [`FlowMod`] a whole line of flow text.
 #![forbid(unsafe_code)]
 
 mod extract;
+pub mod field;
+mod flow_match;
+mod flow_mod;
 mod key;
 pub mod layout;
+mod of_port;
+pub mod ofpact;
+mod subfield;
 
 pub use extract::{Metadata, ParseError, extract, extract_again};
+pub use field::{Field, FieldId};
+pub use flow_match::Match;
+pub use flow_mod::{DEFAULT_PRIORITY, FlowCommand, FlowFlags, FlowMod};
 pub use key::{FlowKey, LINE_SIZE, Line, PacketKey};
+pub use of_port::{OfPort, PortNames};
+pub use ofpact::{Mac, OfAction};
+pub use subfield::SubField;

@@ -1,0 +1,348 @@
+//! The table itself.
+
+use super::Format::{
+    CtState, Decimal, Ethernet, Frag, Hexadecimal, Ipv4, Ipv6, PacketType, Port, PortOxm, TcpFlags, TunFlags,
+};
+use super::{Field, Format, Oxm, OxmClass, Place, Prereq};
+use crate::layout::{self as at, Span};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// A field of OpenFlow or of Nicira's extensions to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the table has name, place and format of each; docs/flow-language.md explains them")]
+#[repr(u8)]
+pub enum FieldId {
+    DpHash,
+    RecircId,
+    PacketType,
+    ConjId,
+    TunId,
+    TunSrc,
+    TunDst,
+    TunIpv6Src,
+    TunIpv6Dst,
+    TunFlags,
+    TunTtl,
+    TunTos,
+    TunGbpId,
+    TunGbpFlags,
+    TunErspanIdx,
+    TunErspanVer,
+    TunErspanDir,
+    TunErspanHwid,
+    TunGtpuFlags,
+    TunGtpuMsgtype,
+    Metadata,
+    InPort,
+    InPortOxm,
+    ActsetOutput,
+    SkbPriority,
+    PktMark,
+    CtState,
+    CtZone,
+    CtMark,
+    CtLabel,
+    CtNwProto,
+    CtNwSrc,
+    CtNwDst,
+    CtIpv6Src,
+    CtIpv6Dst,
+    CtTpSrc,
+    CtTpDst,
+    Reg0,
+    Reg1,
+    Reg2,
+    Reg3,
+    Reg4,
+    Reg5,
+    Reg6,
+    Reg7,
+    Reg8,
+    Reg9,
+    Reg10,
+    Reg11,
+    Reg12,
+    Reg13,
+    Reg14,
+    Reg15,
+    Xreg0,
+    Xreg1,
+    Xreg2,
+    Xreg3,
+    Xreg4,
+    Xreg5,
+    Xreg6,
+    Xreg7,
+    Xxreg0,
+    Xxreg1,
+    Xxreg2,
+    Xxreg3,
+    EthSrc,
+    EthDst,
+    EthType,
+    VlanTci,
+    DlVlan,
+    VlanVid,
+    DlVlanPcp,
+    VlanPcp,
+    MplsLabel,
+    MplsTc,
+    MplsBos,
+    MplsTtl,
+    Ipv4Src,
+    Ipv4Dst,
+    Ipv6Src,
+    Ipv6Dst,
+    Ipv6Label,
+    IpProto,
+    IpDscp,
+    IpDscpShifted,
+    IpEcn,
+    IpTtl,
+    IpFrag,
+    ArpOp,
+    ArpSpa,
+    ArpTpa,
+    ArpSha,
+    ArpTha,
+    TcpSrc,
+    TcpDst,
+    TcpFlags,
+    UdpSrc,
+    UdpDst,
+    SctpSrc,
+    SctpDst,
+    Icmpv4Type,
+    Icmpv4Code,
+    Icmpv6Type,
+    Icmpv6Code,
+    NdTarget,
+    NdSll,
+    NdTll,
+    NdReserved,
+    NdOptionsType,
+    NshFlags,
+    NshMdtype,
+    NshNp,
+    NshSpi,
+    NshSi,
+    NshC1,
+    NshC2,
+    NshC3,
+    NshC4,
+    NshTtl,
+}
+
+/// Number of fields.
+pub const N_FIELDS: usize = 119;
+
+/// Every field, in the order of [`FieldId`].
+///
+/// Source: names, formats, prerequisites and numbers are those of Open vSwitch 3.1 (`ovs-fields(7)`); OpenFlow 1.5's
+/// OXM tables for the standard ones.
+#[rustfmt::skip]
+pub static FIELDS: [Field; N_FIELDS] = [
+    field(FieldId::DpHash, "dp_hash", 4, 32, Place::whole(at::DP_HASH), Hexadecimal).maskable().oxm(OxmClass::Nxm1, 35, "NXM_NX_DP_HASH", 0).oxm(OxmClass::NICIRA, 0, "NXOXM_ET_DP_HASH", 0),
+    field(FieldId::RecircId, "recirc_id", 4, 32, Place::whole(at::RECIRC_ID), Decimal).oxm(OxmClass::Nxm1, 36, "NXM_NX_RECIRC_ID", 0),
+    field(FieldId::PacketType, "packet_type", 4, 32, Place::whole(at::PACKET_TYPE), PacketType).oxm(OxmClass::Basic, 44, "OXM_OF_PACKET_TYPE", 6),
+    field(FieldId::ConjId, "conj_id", 4, 32, Place::whole(at::CONJ_ID), Decimal).oxm(OxmClass::Nxm1, 37, "NXM_NX_CONJ_ID", 0),
+    field(FieldId::TunId, "tun_id", 8, 64, Place::whole(at::TUN_ID), Hexadecimal).alias("tunnel_id").maskable().writable().oxm(OxmClass::Nxm1, 16, "NXM_NX_TUN_ID", 0).oxm(OxmClass::Basic, 38, "OXM_OF_TUNNEL_ID", 4),
+    field(FieldId::TunSrc, "tun_src", 4, 32, bits(at::TUN_SRC, 96, 32), Ipv4).maskable().writable().shares_span().oxm(OxmClass::Nxm1, 31, "NXM_NX_TUN_IPV4_SRC", 0),
+    field(FieldId::TunDst, "tun_dst", 4, 32, bits(at::TUN_DST, 96, 32), Ipv4).maskable().writable().shares_span().oxm(OxmClass::Nxm1, 32, "NXM_NX_TUN_IPV4_DST", 0),
+    field(FieldId::TunIpv6Src, "tun_ipv6_src", 16, 128, Place::whole(at::TUN_SRC), Ipv6).maskable().writable().oxm(OxmClass::Nxm1, 109, "NXM_NX_TUN_IPV6_SRC", 0),
+    field(FieldId::TunIpv6Dst, "tun_ipv6_dst", 16, 128, Place::whole(at::TUN_DST), Ipv6).maskable().writable().oxm(OxmClass::Nxm1, 110, "NXM_NX_TUN_IPV6_DST", 0),
+    field(FieldId::TunFlags, "tun_flags", 2, 1, bits(at::TUN_FLAGS, 0, 1), TunFlags).maskable().writable().shares_span().oxm(OxmClass::Nxm1, 104, "NXM_NX_TUN_FLAGS", 0),
+    field(FieldId::TunTtl, "tun_ttl", 1, 8, Place::whole(at::TUN_TTL), Decimal),
+    field(FieldId::TunTos, "tun_tos", 1, 8, Place::whole(at::TUN_TOS), Decimal),
+    field(FieldId::TunGbpId, "tun_gbp_id", 2, 16, Place::whole(at::TUN_GBP_ID), Decimal).maskable().writable().oxm(OxmClass::Nxm1, 38, "NXM_NX_TUN_GBP_ID", 0),
+    field(FieldId::TunGbpFlags, "tun_gbp_flags", 1, 8, Place::whole(at::TUN_GBP_FLAGS), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 39, "NXM_NX_TUN_GBP_FLAGS", 0),
+    field(FieldId::TunErspanIdx, "tun_erspan_idx", 4, 20, bits(at::TUN_ERSPAN_IDX, 0, 20), Hexadecimal).maskable().writable().oxm(OxmClass::NICIRA, 11, "NXOXM_ET_ERSPAN_IDX", 0),
+    field(FieldId::TunErspanVer, "tun_erspan_ver", 1, 4, bits(at::TUN_ERSPAN_VER, 0, 4), Decimal).maskable().writable().oxm(OxmClass::NICIRA, 12, "NXOXM_ET_ERSPAN_VER", 0),
+    field(FieldId::TunErspanDir, "tun_erspan_dir", 1, 1, bits(at::TUN_ERSPAN_DIR, 0, 1), Decimal).maskable().writable().oxm(OxmClass::NICIRA, 13, "NXOXM_ET_ERSPAN_DIR", 0),
+    field(FieldId::TunErspanHwid, "tun_erspan_hwid", 1, 6, bits(at::TUN_ERSPAN_HWID, 0, 6), Hexadecimal).maskable().writable().oxm(OxmClass::NICIRA, 14, "NXOXM_ET_ERSPAN_HWID", 0),
+    field(FieldId::TunGtpuFlags, "tun_gtpu_flags", 1, 8, Place::whole(at::TUN_GTPU_FLAGS), Hexadecimal).maskable().oxm(OxmClass::NICIRA, 15, "NXOXM_ET_GTPU_FLAGS", 0),
+    field(FieldId::TunGtpuMsgtype, "tun_gtpu_msgtype", 1, 8, Place::whole(at::TUN_GTPU_MSGTYPE), Decimal).maskable().oxm(OxmClass::NICIRA, 16, "NXOXM_ET_GTPU_MSGTYPE", 0),
+    field(FieldId::Metadata, "metadata", 8, 64, Place::whole(at::METADATA), Hexadecimal).maskable().writable().oxm(OxmClass::Basic, 2, "OXM_OF_METADATA", 3),
+    field(FieldId::InPort, "in_port", 2, 16, bits(at::IN_PORT, 0, 16), Port).writable().oxm(OxmClass::Nxm0, 0, "NXM_OF_IN_PORT", 0),
+    field(FieldId::InPortOxm, "in_port_oxm", 4, 32, Place::whole(at::IN_PORT), PortOxm).writable().oxm(OxmClass::Basic, 0, "OXM_OF_IN_PORT", 3),
+    field(FieldId::ActsetOutput, "actset_output", 4, 32, Place::whole(at::ACTSET_OUTPUT), PortOxm).oxm(OxmClass::ONF, 43, "ONFOXM_ET_ACTSET_OUTPUT", 4),
+    field(FieldId::SkbPriority, "skb_priority", 4, 32, Place::whole(at::SKB_PRIORITY), Hexadecimal),
+    field(FieldId::PktMark, "pkt_mark", 4, 32, Place::whole(at::PKT_MARK), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 33, "NXM_NX_PKT_MARK", 0),
+    field(FieldId::CtState, "ct_state", 4, 32, Place::whole(at::CT_STATE), CtState).maskable().oxm(OxmClass::Nxm1, 105, "NXM_NX_CT_STATE", 0),
+    field(FieldId::CtZone, "ct_zone", 2, 16, Place::whole(at::CT_ZONE), Hexadecimal).oxm(OxmClass::Nxm1, 106, "NXM_NX_CT_ZONE", 0),
+    field(FieldId::CtMark, "ct_mark", 4, 32, Place::whole(at::CT_MARK), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 107, "NXM_NX_CT_MARK", 0),
+    field(FieldId::CtLabel, "ct_label", 16, 128, Place::whole(at::CT_LABEL), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 108, "NXM_NX_CT_LABEL", 0),
+    field(FieldId::CtNwProto, "ct_nw_proto", 1, 8, Place::whole(at::CT_NW_PROTO), Decimal).needs(Prereq::CtValid).oxm(OxmClass::Nxm1, 119, "NXM_NX_CT_NW_PROTO", 0),
+    field(FieldId::CtNwSrc, "ct_nw_src", 4, 32, bits(at::CT_SRC, 96, 32), Ipv4).needs(Prereq::CtValid).maskable().shares_span().oxm(OxmClass::Nxm1, 120, "NXM_NX_CT_NW_SRC", 0),
+    field(FieldId::CtNwDst, "ct_nw_dst", 4, 32, bits(at::CT_DST, 96, 32), Ipv4).needs(Prereq::CtValid).maskable().shares_span().oxm(OxmClass::Nxm1, 121, "NXM_NX_CT_NW_DST", 0),
+    field(FieldId::CtIpv6Src, "ct_ipv6_src", 16, 128, Place::whole(at::CT_SRC), Ipv6).needs(Prereq::CtValid).maskable().oxm(OxmClass::Nxm1, 122, "NXM_NX_CT_IPV6_SRC", 0),
+    field(FieldId::CtIpv6Dst, "ct_ipv6_dst", 16, 128, Place::whole(at::CT_DST), Ipv6).needs(Prereq::CtValid).maskable().oxm(OxmClass::Nxm1, 123, "NXM_NX_CT_IPV6_DST", 0),
+    field(FieldId::CtTpSrc, "ct_tp_src", 2, 16, Place::whole(at::CT_TP_SRC), Decimal).needs(Prereq::CtValid).maskable().oxm(OxmClass::Nxm1, 124, "NXM_NX_CT_TP_SRC", 0),
+    field(FieldId::CtTpDst, "ct_tp_dst", 2, 16, Place::whole(at::CT_TP_DST), Decimal).needs(Prereq::CtValid).maskable().oxm(OxmClass::Nxm1, 125, "NXM_NX_CT_TP_DST", 0),
+    field(FieldId::Reg0, "reg0", 4, 32, reg(0, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 0, "NXM_NX_REG0", 0),
+    field(FieldId::Reg1, "reg1", 4, 32, reg(1, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 1, "NXM_NX_REG1", 0),
+    field(FieldId::Reg2, "reg2", 4, 32, reg(2, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 2, "NXM_NX_REG2", 0),
+    field(FieldId::Reg3, "reg3", 4, 32, reg(3, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 3, "NXM_NX_REG3", 0),
+    field(FieldId::Reg4, "reg4", 4, 32, reg(4, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 4, "NXM_NX_REG4", 0),
+    field(FieldId::Reg5, "reg5", 4, 32, reg(5, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 5, "NXM_NX_REG5", 0),
+    field(FieldId::Reg6, "reg6", 4, 32, reg(6, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 6, "NXM_NX_REG6", 0),
+    field(FieldId::Reg7, "reg7", 4, 32, reg(7, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 7, "NXM_NX_REG7", 0),
+    field(FieldId::Reg8, "reg8", 4, 32, reg(8, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 8, "NXM_NX_REG8", 0),
+    field(FieldId::Reg9, "reg9", 4, 32, reg(9, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 9, "NXM_NX_REG9", 0),
+    field(FieldId::Reg10, "reg10", 4, 32, reg(10, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 10, "NXM_NX_REG10", 0),
+    field(FieldId::Reg11, "reg11", 4, 32, reg(11, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 11, "NXM_NX_REG11", 0),
+    field(FieldId::Reg12, "reg12", 4, 32, reg(12, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 12, "NXM_NX_REG12", 0),
+    field(FieldId::Reg13, "reg13", 4, 32, reg(13, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 13, "NXM_NX_REG13", 0),
+    field(FieldId::Reg14, "reg14", 4, 32, reg(14, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 14, "NXM_NX_REG14", 0),
+    field(FieldId::Reg15, "reg15", 4, 32, reg(15, 4), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 15, "NXM_NX_REG15", 0),
+    field(FieldId::Xreg0, "xreg0", 8, 64, reg(0, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 0, "OXM_OF_PKT_REG0", 4),
+    field(FieldId::Xreg1, "xreg1", 8, 64, reg(2, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 1, "OXM_OF_PKT_REG1", 4),
+    field(FieldId::Xreg2, "xreg2", 8, 64, reg(4, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 2, "OXM_OF_PKT_REG2", 4),
+    field(FieldId::Xreg3, "xreg3", 8, 64, reg(6, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 3, "OXM_OF_PKT_REG3", 4),
+    field(FieldId::Xreg4, "xreg4", 8, 64, reg(8, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 4, "OXM_OF_PKT_REG4", 4),
+    field(FieldId::Xreg5, "xreg5", 8, 64, reg(10, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 5, "OXM_OF_PKT_REG5", 4),
+    field(FieldId::Xreg6, "xreg6", 8, 64, reg(12, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 6, "OXM_OF_PKT_REG6", 4),
+    field(FieldId::Xreg7, "xreg7", 8, 64, reg(14, 8), Hexadecimal).maskable().writable().oxm(OxmClass::PacketRegs, 7, "OXM_OF_PKT_REG7", 4),
+    field(FieldId::Xxreg0, "xxreg0", 16, 128, reg(0, 16), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 111, "NXM_NX_XXREG0", 0),
+    field(FieldId::Xxreg1, "xxreg1", 16, 128, reg(4, 16), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 112, "NXM_NX_XXREG1", 0),
+    field(FieldId::Xxreg2, "xxreg2", 16, 128, reg(8, 16), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 113, "NXM_NX_XXREG2", 0),
+    field(FieldId::Xxreg3, "xxreg3", 16, 128, reg(12, 16), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 114, "NXM_NX_XXREG3", 0),
+    field(FieldId::EthSrc, "eth_src", 6, 48, Place::whole(at::DL_SRC), Ethernet).alias("dl_src").needs(Prereq::Ethernet).maskable().writable().oxm(OxmClass::Nxm0, 2, "NXM_OF_ETH_SRC", 0).oxm(OxmClass::Basic, 4, "OXM_OF_ETH_SRC", 3),
+    field(FieldId::EthDst, "eth_dst", 6, 48, Place::whole(at::DL_DST), Ethernet).alias("dl_dst").needs(Prereq::Ethernet).maskable().writable().oxm(OxmClass::Nxm0, 1, "NXM_OF_ETH_DST", 0).oxm(OxmClass::Basic, 3, "OXM_OF_ETH_DST", 3),
+    field(FieldId::EthType, "eth_type", 2, 16, Place::whole(at::DL_TYPE), Hexadecimal).alias("dl_type").needs(Prereq::Ethernet).oxm(OxmClass::Nxm0, 3, "NXM_OF_ETH_TYPE", 0).oxm(OxmClass::Basic, 5, "OXM_OF_ETH_TYPE", 3),
+    field(FieldId::VlanTci, "vlan_tci", 2, 16, Place::whole(at::VLAN0_TCI), Hexadecimal).needs(Prereq::Ethernet).maskable().writable().oxm(OxmClass::Nxm0, 4, "NXM_OF_VLAN_TCI", 0),
+    field(FieldId::DlVlan, "dl_vlan", 2, 12, bits(at::VLAN0_TCI, 0, 12), Decimal).needs(Prereq::Ethernet).writable().shares_span(),
+    field(FieldId::VlanVid, "vlan_vid", 2, 12, bits(at::VLAN0_TCI, 0, 13), Decimal).needs(Prereq::Ethernet).maskable().writable().shares_span().oxm(OxmClass::Basic, 6, "OXM_OF_VLAN_VID", 3),
+    field(FieldId::DlVlanPcp, "dl_vlan_pcp", 1, 3, bits(at::VLAN0_TCI, 13, 3), Decimal).needs(Prereq::Ethernet).writable().shares_span(),
+    field(FieldId::VlanPcp, "vlan_pcp", 1, 3, bits(at::VLAN0_TCI, 13, 3), Decimal).needs(Prereq::VlanVid).writable().shares_span().oxm(OxmClass::Basic, 7, "OXM_OF_VLAN_PCP", 3),
+    field(FieldId::MplsLabel, "mpls_label", 4, 20, bits(at::MPLS0, 12, 20), Decimal).needs(Prereq::Mpls).writable().shares_span().oxm(OxmClass::Basic, 34, "OXM_OF_MPLS_LABEL", 3),
+    field(FieldId::MplsTc, "mpls_tc", 1, 3, bits(at::MPLS0, 9, 3), Decimal).needs(Prereq::Mpls).writable().shares_span().oxm(OxmClass::Basic, 35, "OXM_OF_MPLS_TC", 3),
+    field(FieldId::MplsBos, "mpls_bos", 1, 1, bits(at::MPLS0, 8, 1), Decimal).needs(Prereq::Mpls).shares_span().oxm(OxmClass::Basic, 36, "OXM_OF_MPLS_BOS", 4),
+    field(FieldId::MplsTtl, "mpls_ttl", 1, 8, bits(at::MPLS0, 0, 8), Decimal).needs(Prereq::Mpls).writable().shares_span().oxm(OxmClass::Nxm1, 30, "NXM_NX_MPLS_TTL", 0),
+    field(FieldId::Ipv4Src, "ip_src", 4, 32, Place::whole(at::NW_SRC), Ipv4).alias("nw_src").needs(Prereq::Ipv4).maskable().writable().oxm(OxmClass::Nxm0, 7, "NXM_OF_IP_SRC", 0).oxm(OxmClass::Basic, 11, "OXM_OF_IPV4_SRC", 3),
+    field(FieldId::Ipv4Dst, "ip_dst", 4, 32, Place::whole(at::NW_DST), Ipv4).alias("nw_dst").needs(Prereq::Ipv4).maskable().writable().oxm(OxmClass::Nxm0, 8, "NXM_OF_IP_DST", 0).oxm(OxmClass::Basic, 12, "OXM_OF_IPV4_DST", 3),
+    field(FieldId::Ipv6Src, "ipv6_src", 16, 128, Place::whole(at::IPV6_SRC), Ipv6).needs(Prereq::Ipv6).maskable().writable().oxm(OxmClass::Nxm1, 19, "NXM_NX_IPV6_SRC", 0).oxm(OxmClass::Basic, 26, "OXM_OF_IPV6_SRC", 3),
+    field(FieldId::Ipv6Dst, "ipv6_dst", 16, 128, Place::whole(at::IPV6_DST), Ipv6).needs(Prereq::Ipv6).maskable().writable().oxm(OxmClass::Nxm1, 20, "NXM_NX_IPV6_DST", 0).oxm(OxmClass::Basic, 27, "OXM_OF_IPV6_DST", 3),
+    field(FieldId::Ipv6Label, "ipv6_label", 4, 20, bits(at::IPV6_LABEL, 0, 20), Hexadecimal).needs(Prereq::Ipv6).maskable().writable().oxm(OxmClass::Nxm1, 27, "NXM_NX_IPV6_LABEL", 0).oxm(OxmClass::Basic, 28, "OXM_OF_IPV6_FLABEL", 3),
+    field(FieldId::IpProto, "nw_proto", 1, 8, Place::whole(at::NW_PROTO), Decimal).alias("ip_proto").needs(Prereq::IpAny).oxm(OxmClass::Nxm0, 6, "NXM_OF_IP_PROTO", 0).oxm(OxmClass::Basic, 10, "OXM_OF_IP_PROTO", 3),
+    field(FieldId::IpDscp, "nw_tos", 1, 8, Place::whole(at::NW_TOS), Decimal).needs(Prereq::IpAny).writable().shares_span().oxm(OxmClass::Nxm0, 5, "NXM_OF_IP_TOS", 0),
+    field(FieldId::IpDscpShifted, "ip_dscp", 1, 6, bits(at::NW_TOS, 2, 6), Decimal).needs(Prereq::IpAny).writable().shares_span().oxm(OxmClass::Basic, 8, "OXM_OF_IP_DSCP", 3),
+    field(FieldId::IpEcn, "nw_ecn", 1, 2, bits(at::NW_TOS, 0, 2), Decimal).alias("ip_ecn").needs(Prereq::IpAny).writable().shares_span().oxm(OxmClass::Nxm1, 28, "NXM_NX_IP_ECN", 0).oxm(OxmClass::Basic, 9, "OXM_OF_IP_ECN", 3),
+    field(FieldId::IpTtl, "nw_ttl", 1, 8, Place::whole(at::NW_TTL), Decimal).needs(Prereq::IpAny).writable().oxm(OxmClass::Nxm1, 29, "NXM_NX_IP_TTL", 0),
+    field(FieldId::IpFrag, "ip_frag", 1, 2, bits(at::NW_FRAG, 0, 2), Frag).alias("nw_frag").needs(Prereq::IpAny).maskable().shares_span().oxm(OxmClass::Nxm1, 26, "NXM_NX_IP_FRAG", 0),
+    field(FieldId::ArpOp, "arp_op", 2, 16, Place::whole(at::NW_PROTO), Decimal).needs(Prereq::Arp).writable().oxm(OxmClass::Nxm0, 15, "NXM_OF_ARP_OP", 0).oxm(OxmClass::Basic, 21, "OXM_OF_ARP_OP", 3),
+    field(FieldId::ArpSpa, "arp_spa", 4, 32, Place::whole(at::NW_SRC), Ipv4).needs(Prereq::Arp).maskable().writable().oxm(OxmClass::Nxm0, 16, "NXM_OF_ARP_SPA", 0).oxm(OxmClass::Basic, 22, "OXM_OF_ARP_SPA", 3),
+    field(FieldId::ArpTpa, "arp_tpa", 4, 32, Place::whole(at::NW_DST), Ipv4).needs(Prereq::Arp).maskable().writable().oxm(OxmClass::Nxm0, 17, "NXM_OF_ARP_TPA", 0).oxm(OxmClass::Basic, 23, "OXM_OF_ARP_TPA", 3),
+    field(FieldId::ArpSha, "arp_sha", 6, 48, Place::whole(at::ARP_SHA), Ethernet).needs(Prereq::Arp).maskable().writable().oxm(OxmClass::Nxm1, 17, "NXM_NX_ARP_SHA", 0).oxm(OxmClass::Basic, 24, "OXM_OF_ARP_SHA", 3),
+    field(FieldId::ArpTha, "arp_tha", 6, 48, Place::whole(at::ARP_THA), Ethernet).needs(Prereq::Arp).maskable().writable().oxm(OxmClass::Nxm1, 18, "NXM_NX_ARP_THA", 0).oxm(OxmClass::Basic, 25, "OXM_OF_ARP_THA", 3),
+    field(FieldId::TcpSrc, "tcp_src", 2, 16, Place::whole(at::TP_SRC), Decimal).alias("tp_src").needs(Prereq::Tcp).maskable().writable().oxm(OxmClass::Nxm0, 9, "NXM_OF_TCP_SRC", 0).oxm(OxmClass::Basic, 13, "OXM_OF_TCP_SRC", 3),
+    field(FieldId::TcpDst, "tcp_dst", 2, 16, Place::whole(at::TP_DST), Decimal).alias("tp_dst").needs(Prereq::Tcp).maskable().writable().oxm(OxmClass::Nxm0, 10, "NXM_OF_TCP_DST", 0).oxm(OxmClass::Basic, 14, "OXM_OF_TCP_DST", 3),
+    field(FieldId::TcpFlags, "tcp_flags", 2, 12, bits(at::TCP_FLAGS, 0, 12), TcpFlags).needs(Prereq::Tcp).maskable().oxm(OxmClass::Nxm1, 34, "NXM_NX_TCP_FLAGS", 0).oxm(OxmClass::ONF, 42, "ONFOXM_ET_TCP_FLAGS", 4),
+    field(FieldId::UdpSrc, "udp_src", 2, 16, Place::whole(at::TP_SRC), Decimal).needs(Prereq::Udp).maskable().writable().oxm(OxmClass::Nxm0, 11, "NXM_OF_UDP_SRC", 0).oxm(OxmClass::Basic, 15, "OXM_OF_UDP_SRC", 3),
+    field(FieldId::UdpDst, "udp_dst", 2, 16, Place::whole(at::TP_DST), Decimal).needs(Prereq::Udp).maskable().writable().oxm(OxmClass::Nxm0, 12, "NXM_OF_UDP_DST", 0).oxm(OxmClass::Basic, 16, "OXM_OF_UDP_DST", 3),
+    field(FieldId::SctpSrc, "sctp_src", 2, 16, Place::whole(at::TP_SRC), Decimal).needs(Prereq::Sctp).maskable().writable().oxm(OxmClass::Basic, 17, "OXM_OF_SCTP_SRC", 3),
+    field(FieldId::SctpDst, "sctp_dst", 2, 16, Place::whole(at::TP_DST), Decimal).needs(Prereq::Sctp).maskable().writable().oxm(OxmClass::Basic, 18, "OXM_OF_SCTP_DST", 3),
+    field(FieldId::Icmpv4Type, "icmp_type", 1, 8, bits(at::TP_SRC, 0, 8), Decimal).needs(Prereq::Icmpv4).writable().oxm(OxmClass::Nxm0, 13, "NXM_OF_ICMP_TYPE", 0).oxm(OxmClass::Basic, 19, "OXM_OF_ICMPV4_TYPE", 3),
+    field(FieldId::Icmpv4Code, "icmp_code", 1, 8, bits(at::TP_DST, 0, 8), Decimal).needs(Prereq::Icmpv4).writable().oxm(OxmClass::Nxm0, 14, "NXM_OF_ICMP_CODE", 0).oxm(OxmClass::Basic, 20, "OXM_OF_ICMPV4_CODE", 3),
+    field(FieldId::Icmpv6Type, "icmpv6_type", 1, 8, bits(at::TP_SRC, 0, 8), Decimal).needs(Prereq::Icmpv6).writable().oxm(OxmClass::Nxm1, 21, "NXM_NX_ICMPV6_TYPE", 0).oxm(OxmClass::Basic, 29, "OXM_OF_ICMPV6_TYPE", 3),
+    field(FieldId::Icmpv6Code, "icmpv6_code", 1, 8, bits(at::TP_DST, 0, 8), Decimal).needs(Prereq::Icmpv6).writable().oxm(OxmClass::Nxm1, 22, "NXM_NX_ICMPV6_CODE", 0).oxm(OxmClass::Basic, 30, "OXM_OF_ICMPV6_CODE", 3),
+    field(FieldId::NdTarget, "nd_target", 16, 128, Place::whole(at::ND_TARGET), Ipv6).needs(Prereq::Nd).maskable().writable().oxm(OxmClass::Nxm1, 23, "NXM_NX_ND_TARGET", 0).oxm(OxmClass::Basic, 31, "OXM_OF_IPV6_ND_TARGET", 3),
+    field(FieldId::NdSll, "nd_sll", 6, 48, Place::whole(at::ARP_SHA), Ethernet).needs(Prereq::NdSolicit).maskable().writable().oxm(OxmClass::Nxm1, 24, "NXM_NX_ND_SLL", 0).oxm(OxmClass::Basic, 32, "OXM_OF_IPV6_ND_SLL", 3),
+    field(FieldId::NdTll, "nd_tll", 6, 48, Place::whole(at::ARP_THA), Ethernet).needs(Prereq::NdAdvert).maskable().writable().oxm(OxmClass::Nxm1, 25, "NXM_NX_ND_TLL", 0).oxm(OxmClass::Basic, 33, "OXM_OF_IPV6_ND_TLL", 3),
+    field(FieldId::NdReserved, "nd_reserved", 4, 32, Place::whole(at::ND_RESERVED), Decimal).needs(Prereq::Nd).writable().oxm(OxmClass::Ericsson, 1, "ERICOXM_OF_ICMPV6_ND_RESERVED", 0),
+    field(FieldId::NdOptionsType, "nd_options_type", 1, 8, bits(at::TCP_FLAGS, 0, 8), Decimal).needs(Prereq::Nd).writable().oxm(OxmClass::Ericsson, 2, "ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE", 0),
+    field(FieldId::NshFlags, "nsh_flags", 1, 8, Place::whole(at::NSH_FLAGS), Decimal).needs(Prereq::Nsh).maskable().writable().oxm(OxmClass::NSH, 1, "NXOXM_NSH_FLAGS", 0),
+    field(FieldId::NshMdtype, "nsh_mdtype", 1, 8, Place::whole(at::NSH_MDTYPE), Decimal).needs(Prereq::Nsh).oxm(OxmClass::NSH, 2, "NXOXM_NSH_MDTYPE", 0),
+    field(FieldId::NshNp, "nsh_np", 1, 8, Place::whole(at::NSH_NP), Decimal).needs(Prereq::Nsh).oxm(OxmClass::NSH, 3, "NXOXM_NSH_NP", 0),
+    field(FieldId::NshSpi, "nsh_spi", 4, 24, bits(at::NSH_PATH, 8, 24), Hexadecimal).alias("nsp").needs(Prereq::Nsh).writable().shares_span().oxm(OxmClass::NSH, 4, "NXOXM_NSH_SPI", 0),
+    field(FieldId::NshSi, "nsh_si", 1, 8, bits(at::NSH_PATH, 0, 8), Decimal).alias("nsi").needs(Prereq::Nsh).writable().shares_span().oxm(OxmClass::NSH, 5, "NXOXM_NSH_SI", 0),
+    field(FieldId::NshC1, "nsh_c1", 4, 32, nsh_context(0), Hexadecimal).alias("nshc1").needs(Prereq::Nsh).maskable().writable().oxm(OxmClass::NSH, 6, "NXOXM_NSH_C1", 0),
+    field(FieldId::NshC2, "nsh_c2", 4, 32, nsh_context(1), Hexadecimal).alias("nshc2").needs(Prereq::Nsh).maskable().writable().oxm(OxmClass::NSH, 7, "NXOXM_NSH_C2", 0),
+    field(FieldId::NshC3, "nsh_c3", 4, 32, nsh_context(2), Hexadecimal).alias("nshc3").needs(Prereq::Nsh).maskable().writable().oxm(OxmClass::NSH, 8, "NXOXM_NSH_C3", 0),
+    field(FieldId::NshC4, "nsh_c4", 4, 32, nsh_context(3), Hexadecimal).alias("nshc4").needs(Prereq::Nsh).maskable().writable().oxm(OxmClass::NSH, 9, "NXOXM_NSH_C4", 0),
+    field(FieldId::NshTtl, "nsh_ttl", 1, 8, Place::whole(at::NSH_TTL), Decimal).needs(Prereq::Nsh).writable().oxm(OxmClass::NSH, 10, "NXOXM_NSH_TTL", 0),
+];
+
+const fn field(id: FieldId, name: &'static str, n_bytes: usize, n_bits: u32, place: Place, format: Format) -> Field {
+    Field {
+        id,
+        name,
+        alias: None,
+        n_bytes,
+        n_bits,
+        place,
+        owns_span: true,
+        maskable: false,
+        format,
+        prereq: Prereq::None,
+        writable: false,
+        oxm: [None; 2],
+    }
+}
+
+impl Field {
+    const fn alias(mut self, name: &'static str) -> Field {
+        self.alias = Some(name);
+        self
+    }
+
+    const fn needs(mut self, prereq: Prereq) -> Field {
+        self.prereq = prereq;
+        self
+    }
+
+    const fn maskable(mut self) -> Field {
+        self.maskable = true;
+        self
+    }
+
+    const fn writable(mut self) -> Field {
+        self.writable = true;
+        self
+    }
+
+    const fn shares_span(mut self) -> Field {
+        self.owns_span = false;
+        self
+    }
+
+    const fn oxm(mut self, class: OxmClass, number: u8, name: &'static str, since: u8) -> Field {
+        let slot = if self.oxm[0].is_none() { 0 } else { 1 };
+        self.oxm[slot] = Some(Oxm { name, class, number, since });
+        self
+    }
+}
+
+const fn bits(span: Span, lsb: u32, n_bits: u32) -> Place {
+    Place { span, lsb, n_bits }
+}
+
+/// Registers from `i` on, `size` bytes of them.
+const fn reg(i: usize, size: usize) -> Place {
+    Place::whole(Span { offset: at::REGS.offset + 4 * i, size })
+}
+
+const fn nsh_context(i: usize) -> Place {
+    Place::whole(Span { offset: at::NSH_CONTEXT.offset + 4 * i, size: 4 })
+}
+
+// The table is in the order of the ids.
+const _: () = {
+    let mut i = 0;
+    while i < N_FIELDS {
+        assert!(FIELDS[i].id as usize == i, "the table is not in the order of FieldId");
+        i += 1;
+    }
+};
+
+/// Fields by every name they have.
+pub(super) fn index() -> &'static HashMap<&'static str, FieldId> {
+    static INDEX: OnceLock<HashMap<&'static str, FieldId>> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let names = |f: &'static Field| {
+            [Some(f.name), f.alias].into_iter().chain(f.oxm.map(|o| o.map(|o| o.name))).flatten().map(|n| (n, f.id))
+        };
+        FIELDS.iter().flat_map(names).collect()
+    })
+}

@@ -1,0 +1,130 @@
+//! What a rule matches.
+
+use crate::FlowKey;
+use crate::field::{Field, FieldId};
+
+/// A mask and what a packet's key must be under it. Bits of `key` outside `mask` are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Match {
+    /// The values.
+    pub key: FlowKey,
+    /// The bits that matter.
+    pub mask: FlowKey,
+}
+
+impl Match {
+    /// Matches every packet.
+    pub const ANY: Match = Match { key: FlowKey::ZERO, mask: FlowKey::ZERO };
+
+    /// The match on the `mask` bits of `key`.
+    pub fn new(mask: FlowKey, key: &FlowKey) -> Self {
+        Match { key: key.and(&mask), mask }
+    }
+
+    /// Whether it matches every packet.
+    pub fn is_catchall(&self) -> bool {
+        self.mask == FlowKey::ZERO
+    }
+
+    /// Whether it matches that key.
+    pub fn contains(&self, key: &FlowKey) -> bool {
+        key.matches(&self.mask, &self.key)
+    }
+
+    /// Whether some key matches both.
+    pub fn overlaps(&self, other: &Match) -> bool {
+        let common = self.mask.and(&other.mask);
+        self.key.and(&common) == other.key.and(&common)
+    }
+
+    /// Whether every key that matches `self` matches `other` too.
+    pub fn is_within(&self, other: &Match) -> bool {
+        self.mask.and(&other.mask) == other.mask && self.key.and(&other.mask) == other.key
+    }
+
+    /// Adds a match on a field's whole value, in place of what was said of these bits before.
+    pub fn set(&mut self, field: FieldId, value: u128) {
+        self.set_masked(field, value, field.field().match_ones());
+    }
+
+    /// Adds a match on the `mask` bits of a field, in place of what was said of these bits before. A mask of zero says
+    /// nothing. `vlan_vid`'s value includes bit 12, which says that there is a tag; for `dl_vlan`, `dl_vlan_pcp` and
+    /// `vlan_pcp` that is implied.
+    pub fn set_masked(&mut self, field: FieldId, value: u128, mask: u128) {
+        let field: &Field = field.field();
+        let mut bits = FlowKey::ZERO;
+        field.set_mask(&mut bits, mask);
+        let mut values = FlowKey::ZERO;
+        match field.id {
+            FieldId::VlanVid => field.place.write(&mut values, value),
+            _ => field.set(&mut values, value),
+        }
+        self.mask.or_with(&bits);
+        for ((line, bits), values) in self.key.lines.iter_mut().zip(&bits.lines).zip(&values.lines) {
+            for ((byte, bit), value) in line.0.iter_mut().zip(bits.0).zip(values.0) {
+                *byte = *byte & !bit | value & bit;
+            }
+        }
+    }
+
+    /// As [`Match::set`], by value.
+    pub fn with(mut self, field: FieldId, value: u128) -> Self {
+        self.set(field, value);
+        self
+    }
+
+    /// As [`Match::set_masked`], by value.
+    pub fn with_masked(mut self, field: FieldId, value: u128, mask: u128) -> Self {
+        self.set_masked(field, value, mask);
+        self
+    }
+
+    /// Value and mask of a field; where fields share bits, only the match's prerequisites tell which is meant.
+    pub fn field(&self, field: FieldId) -> (u128, u128) {
+        let place = field.field().place;
+        (place.read(&self.key), place.read(&self.mask))
+    }
+}
+
+impl Default for Match {
+    fn default() -> Self {
+        Match::ANY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout;
+
+    #[test]
+    fn a_vlan_id_implies_the_tag() {
+        let m = Match::ANY.with(FieldId::DlVlan, 5);
+        assert_eq!((m.key.number(layout::VLAN0_TCI), m.mask.number(layout::VLAN0_TCI)), (0x1005, 0x1fff));
+    }
+
+    #[test]
+    fn an_exact_match_covers_the_whole_span() {
+        let m = Match::ANY.with(FieldId::Icmpv4Type, 8);
+        assert_eq!((m.key.number(layout::TP_SRC), m.mask.number(layout::TP_SRC)), (8, 0xffff));
+        let m = Match::ANY.with(FieldId::InPort, 0xfffe);
+        assert_eq!((m.key.number(layout::IN_PORT), m.mask.number(layout::IN_PORT)), (0xfffe, 0xffff_ffff));
+        assert_eq!(m, Match::ANY.with(FieldId::InPortOxm, 0xffff_fffe));
+    }
+
+    #[test]
+    fn tunnel_addresses_of_the_two_families_never_meet() {
+        let v4 = Match::ANY.with(FieldId::TunSrc, 0x0102_0304);
+        let v6 = Match::ANY.with_masked(FieldId::TunIpv6Src, 0x0102_0304 << 96, 0xffff_ffff << 96);
+        assert!(!v4.overlaps(&v6));
+    }
+
+    #[test]
+    fn within_and_overlap() {
+        let net = Match::ANY.with_masked(FieldId::Ipv4Src, 0x0a00_0000, 0xff00_0000);
+        let host = Match::ANY.with(FieldId::Ipv4Src, 0x0a01_0203);
+        let port = Match::ANY.with(FieldId::InPort, 1);
+        assert!(host.is_within(&net) && !net.is_within(&host) && net.overlaps(&host) && port.overlaps(&host));
+        assert!(!port.is_within(&host) && host.is_within(&Match::ANY) && Match::ANY.is_catchall());
+    }
+}

@@ -1,0 +1,92 @@
+//! What one line of flow text means.
+
+use crate::{Match, OfAction, OfPort};
+
+/// Priority of a flow that does not say.
+/// Source: OpenFlow 1.0, `OFP_DEFAULT_PRIORITY`.
+pub const DEFAULT_PRIORITY: u16 = 0x8000;
+
+/// A change of the flow tables, as `ovs-ofctl add-flow` and its like write it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowMod {
+    /// Add, change or delete.
+    pub command: FlowCommand,
+    /// The table; `None` if the text does not say: table 0 for added flows, every table for changes and deletions.
+    pub table: Option<u8>,
+    /// Priority.
+    pub priority: u16,
+    /// Cookie of the new flow; `None` leaves a changed flow's cookie alone.
+    pub new_cookie: Option<u64>,
+    /// Cookies that flows to be changed or deleted must have.
+    pub cookie: u64,
+    /// Bits of `cookie` that matter; 0: any.
+    pub cookie_mask: u64,
+    /// Removed when unused for so many seconds; 0: never.
+    pub idle_timeout: u16,
+    /// Removed after so many seconds; 0: never.
+    pub hard_timeout: u16,
+    /// Which flows to evict first when a table is full.
+    pub importance: u16,
+    /// How to treat the flow.
+    pub flags: FlowFlags,
+    /// For changes and deletions: only flows that output there.
+    pub out_port: Option<OfPort>,
+    /// For changes and deletions: only flows that send to this group.
+    pub out_group: Option<u32>,
+    /// What it matches.
+    pub matches: Match,
+    /// What it does. Empty: drop.
+    pub actions: Vec<OfAction>,
+}
+
+/// Kind of a [`FlowMod`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowCommand {
+    /// Add it, in place of an equal one.
+    Add,
+    /// Change the actions of all flows within the match.
+    Modify,
+    /// Change the actions of this very flow.
+    ModifyStrict,
+    /// Delete all flows within the match.
+    Delete,
+    /// Delete this very flow.
+    DeleteStrict,
+}
+
+/// How a flow is to be treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlowFlags {
+    /// Tell controllers when it goes.
+    pub send_flow_rem: bool,
+    /// Refuse it if another of the same priority overlaps.
+    pub check_overlap: bool,
+    /// Start its counters again when it is changed.
+    pub reset_counts: bool,
+    /// Packets need not be counted.
+    pub no_packet_counts: bool,
+    /// Bytes need not be counted.
+    pub no_byte_counts: bool,
+}
+
+impl FlowMod {
+    /// Adds a flow that drops every packet, at the default priority.
+    pub fn new(command: FlowCommand) -> Self {
+        FlowMod {
+            command,
+            table: None,
+            priority: DEFAULT_PRIORITY,
+            new_cookie: None,
+            cookie: 0,
+            cookie_mask: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            importance: 0,
+            flags: FlowFlags::default(),
+            out_port: None,
+            out_group: None,
+            matches: Match::ANY,
+            actions: Vec::new(),
+        }
+    }
+}
