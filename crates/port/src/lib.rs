@@ -2,8 +2,24 @@
 //!
 //! A [`Port`] is the control side: what it is, whether it is up, what it has counted. It gives out [`RxQueue`]s, each
 //! polled by exactly one PMD, and [`TxQueue`]s, one for each PMD. Queues are called once a batch.
+//!
+//! [`open`] makes a port from its configuration; each type ("back end") is a module:
+//!
+//! | type | module | receives | sends |
+//! |---|---|---|---|
+//! | `null` | [`null`] | nothing | swallows and counts |
 #![deny(unsafe_code)]
 
+mod config;
+mod error;
+mod mtu;
+pub mod null;
+mod pools;
 mod queue;
+mod stats;
 
+pub use config::{KINDS, Kind, OptionKey, PortConfig, open};
+pub use error::OpenError;
+pub use mtu::Mtu;
+pub use pools::Pools;
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};

@@ -1,0 +1,223 @@
+//! What is said about a port in the configuration, and the table of port types.
+
+use crate::{OpenError, Pools, Port, null};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A port as configured (`[[bridge.port]]`, or `bridge/add-port`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Its name, for errors and logs.
+    pub name: String,
+    /// Its type, one of [`KINDS`].
+    pub kind: String,
+    /// Receive queues.
+    pub n_rxq: usize,
+    /// Longest packet without its Ethernet header and tags, bytes.
+    pub mtu: u32,
+    /// The type's own options, by key.
+    pub options: BTreeMap<String, String>,
+    /// What relative paths in options start from: the folder of the configuration file.
+    pub base_dir: PathBuf,
+}
+
+impl Default for PortConfig {
+    fn default() -> Self {
+        PortConfig {
+            name: String::new(),
+            kind: String::new(),
+            n_rxq: 1,
+            mtu: 1500,
+            options: BTreeMap::new(),
+            base_dir: PathBuf::new(),
+        }
+    }
+}
+
+/// An option of a port type, as `sluice run --help-config` prints it.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionKey {
+    /// Its name.
+    pub key: &'static str,
+    /// What it sets, its values and its default.
+    pub help: &'static str,
+}
+
+/// A port type.
+#[derive(Debug)]
+pub struct Kind {
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub help: &'static str,
+    /// The options it knows.
+    pub options: &'static [OptionKey],
+    open: Opener,
+}
+
+/// How a type opens a port.
+type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
+
+/// Every port type there is.
+pub const KINDS: &[Kind] = &[Kind {
+    name: "null",
+    help: "swallows what is sent to it and receives nothing",
+    options: null::OPTIONS,
+    open: null::open,
+}];
+
+/// Opens a port. Its packets live in one of `pools`, which gets a pool more if none has frames long enough.
+pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let Some(kind) = KINDS.iter().find(|kind| kind.name == config.kind) else {
+        return Err(OpenError::UnknownType {
+            port: config.name.clone(),
+            kind: config.kind.clone(),
+            known: KINDS.iter().map(|kind| kind.name).collect(),
+        });
+    };
+    if let Some(key) = config.options.keys().find(|key| !kind.options.iter().any(|known| known.key == *key)) {
+        return Err(OpenError::UnknownOption {
+            port: config.name.clone(),
+            kind: kind.name,
+            key: key.clone(),
+            known: kind.options.iter().map(|known| known.key).collect(),
+        });
+    }
+    if !(1..=MAX_QUEUES).contains(&config.n_rxq) {
+        return Err(OpenError::BadOption {
+            port: config.name.clone(),
+            key: "n-rxq",
+            value: config.n_rxq.to_string(),
+            expected: format!("1 to {MAX_QUEUES} receive queues"),
+        });
+    }
+    if !(MIN_MTU..=MAX_MTU).contains(&config.mtu) {
+        return Err(OpenError::BadOption {
+            port: config.name.clone(),
+            key: "mtu",
+            value: config.mtu.to_string(),
+            expected: format!("{MIN_MTU} to {MAX_MTU} bytes"),
+        });
+    }
+    (kind.open)(&Options { config }, pools)
+}
+
+/// The most queues of a port, either way. Our choice: as many PMDs as a large socket has cores.
+pub(crate) const MAX_QUEUES: usize = 64;
+/// The shortest MTU IPv4 allows. Source: RFC 791, section 3.2.
+const MIN_MTU: u32 = 68;
+/// The longest MTU a port may have.
+const MAX_MTU: u32 = 9216;
+
+/// A port's configuration, with ways to read its options that name what is wrong.
+pub(crate) struct Options<'a> {
+    pub(crate) config: &'a PortConfig,
+}
+
+impl Options<'_> {
+    /// The port's name.
+    pub(crate) fn port(&self) -> String {
+        self.config.name.clone()
+    }
+
+    /// An option as written.
+    pub(crate) fn text(&self, key: &'static str) -> Option<&str> {
+        self.config.options.get(key).map(String::as_str)
+    }
+
+    /// An option, read by `parse`; `expected` says what it should have been.
+    pub(crate) fn parse<T>(
+        &self,
+        key: &'static str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, OpenError> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        parse(text).map(Some).ok_or_else(|| self.bad(key, text, expected))
+    }
+
+    /// The error for an option whose value is wrong.
+    pub(crate) fn bad(&self, key: &'static str, value: &str, expected: &str) -> OpenError {
+        OpenError::BadOption { port: self.port(), key, value: value.to_owned(), expected: expected.to_owned() }
+    }
+
+    /// A switch: true or false.
+    pub(crate) fn flag(&self, key: &'static str) -> Result<Option<bool>, OpenError> {
+        self.parse(key, "true or false", |text| match text {
+            "true" | "on" | "1" => Some(true),
+            "false" | "off" | "0" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// A file, relative to the configuration's folder.
+    pub(crate) fn path(&self, key: &'static str) -> Option<PathBuf> {
+        self.text(key).map(|text| self.config.base_dir.join(text))
+    }
+
+    /// The option `mac`, or an address made from the port's name (locally administered).
+    pub(crate) fn mac(&self) -> Result<[u8; 6], OpenError> {
+        let given = self.parse("mac", "an Ethernet address such as 02:00:00:00:00:01", parse_mac)?;
+        Ok(given.unwrap_or_else(|| {
+            // FNV-1a, 64 bits. Source: RFC 9923.
+            let hash =
+                self.config.name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+                });
+            let [a, b, c, d, e, ..] = hash.to_be_bytes();
+            [0x02, a, b, c, d, e]
+        }))
+    }
+}
+
+fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        *byte = parts
+            .next()
+            .filter(|part| part.len() <= 2 && !part.starts_with('+'))
+            .and_then(|part| u8::from_str_radix(part, 16).ok())?;
+    }
+    (parts.next().is_none() && mac[0] & 1 == 0).then_some(mac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(config: PortConfig) -> String {
+        open(&config, &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string()
+    }
+
+    fn config(kind: &str) -> PortConfig {
+        PortConfig { name: "p1".into(), kind: kind.into(), ..PortConfig::default() }
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong_and_what_is_known() {
+        let text = error(config("nul"));
+        assert!(text.contains("p1") && text.contains("\"nul\"") && text.contains("null"), "{text}");
+        let text = error(PortConfig { options: [("spede".into(), "1".into())].into(), ..config("null") });
+        assert!(text.contains("\"spede\"") && text.contains("mac"), "{text}");
+        let text = error(PortConfig { options: [("mac".into(), "1:2".into())].into(), ..config("null") });
+        assert!(text.contains("mac = \"1:2\"") && text.contains("02:00:00:00:00:01"), "{text}");
+        assert!(error(PortConfig { n_rxq: 0, ..config("null") }).contains("n-rxq"));
+        assert!(error(PortConfig { mtu: 10_000, ..config("null") }).contains("mtu"));
+    }
+
+    #[test]
+    fn macs_are_unicast_and_differ_by_name() {
+        let mac = |name: &str| {
+            let config = PortConfig { name: name.into(), ..config("null") };
+            open(&config, &mut Pools::new(64)).unwrap().info().mac
+        };
+        assert_ne!(mac("p1"), mac("p2"));
+        assert_eq!(mac("p1"), mac("p1"));
+        assert_eq!(mac("p1")[0] & 3, 2);
+        assert_eq!(parse_mac("02:00:00:00:00:0a"), Some([2, 0, 0, 0, 0, 10]));
+        for bad in ["01:00:00:00:00:00", "02:00:00:00:00", "02:00:00:00:00:00:00", "02:00:00:00:00:+1", "x"] {
+            assert_eq!(parse_mac(bad), None, "{bad}");
+        }
+    }
+}

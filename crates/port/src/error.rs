@@ -1,0 +1,38 @@
+//! Why a port could not be opened: each in one line with its remedy.
+
+use sluice_mem::PoolError;
+use std::io;
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No such type.
+    #[error("port {port}: type \"{kind}\" is not known; expected one of {}", known.join(", "))]
+    #[expect(missing_docs, reason = "the names say it")]
+    UnknownType { port: String, kind: String, known: Vec<&'static str> },
+
+    /// The type has no such option.
+    #[error("port {port}: option \"{key}\" is not known to type {kind}; expected one of {}", known.join(", "))]
+    #[expect(missing_docs, reason = "the names say it")]
+    UnknownOption { port: String, kind: &'static str, key: String, known: Vec<&'static str> },
+
+    /// An option's value is wrong.
+    #[error("port {port}: {key} = \"{value}\": expected {expected}")]
+    #[expect(missing_docs, reason = "the names say it")]
+    BadOption { port: String, key: &'static str, value: String, expected: String },
+
+    /// An option is missing that the type cannot do without.
+    #[error("port {port}: type {kind} needs option {key}: {expected}")]
+    #[expect(missing_docs, reason = "the names say it")]
+    MissingOption { port: String, kind: &'static str, key: &'static str, expected: &'static str },
+
+    /// The device or file did not do as asked.
+    #[error("port {port}: {what}: {source}; {remedy}")]
+    #[expect(missing_docs, reason = "the names say it")]
+    Device { port: String, what: String, source: io::Error, remedy: &'static str },
+
+    /// No memory for its packets.
+    #[error("port {port}: {source}")]
+    #[expect(missing_docs, reason = "the names say it")]
+    Pool { port: String, source: PoolError },
+}
