@@ -1,4 +1,97 @@
-//! The sluice command.
+//! The sluice command: `run` a switch, `replay` captures through its tables, `ctl` one that runs.
+//!
+//! Wiring only: what the parts do is in their own crates. Exit codes: 0, 1 for an error (one line on standard error),
+//! and for `ctl` 2 if the switch answered with an error, as `ovs-appctl` has it.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod clock;
+mod config;
+mod ctl;
+mod log;
+mod rundir;
+mod text;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A userspace software switch.
+#[derive(Parser)]
+#[command(name = "sluice", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: CliCommand,
+}
+
+#[derive(Subcommand)]
+enum CliCommand {
+    /// Run the switch that a configuration describes, in the foreground
+    Run {
+        /// The configuration file (TOML)
+        #[arg(required_unless_present = "help_config")]
+        config: Option<PathBuf>,
+        /// Print the whole configuration, every key explained, and exit
+        #[arg(long)]
+        help_config: bool,
+    },
+    /// Send a command to a running switch, as ovs-appctl does
+    Ctl {
+        /// The switch's control socket [default: sluice.ctl in the default rundir]
+        #[arg(short, long, value_name = "SOCKET")]
+        target: Option<PathBuf>,
+        /// Wait at most so many seconds for the answer
+        #[arg(short = 'T', long, value_name = "SECS")]
+        timeout: Option<u32>,
+        /// The command; list-commands lists them
+        command: String,
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return if e.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+        }
+    };
+    let done = match cli.command {
+        CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => {
+            print!("{}", config::REFERENCE);
+            Ok(ExitCode::SUCCESS)
+        }
+        CliCommand::Run { config: Some(config), .. } => run(&config),
+        CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
+    };
+    done.unwrap_or_else(|error| {
+        // One line: the chain, outermost first.
+        eprintln!("sluice: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(file: &std::path::Path) -> anyhow::Result<ExitCode> {
+    log::start();
+    let _config = config::Config::load(file)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a running switch and shows the answer, with `ovs-appctl`'s exit codes.
+fn ctl(target: Option<PathBuf>, timeout: Option<u32>, command: &str, args: &[String]) -> anyhow::Result<ExitCode> {
+    let target = target.unwrap_or_else(|| rundir::default_rundir().join(rundir::CONTROL_SOCKET));
+    let timeout = timeout.filter(|s| *s != 0).map(|s| Duration::from_secs(s.into()));
+    match ctl::client::transact(&target, timeout, command, args)? {
+        Ok(text) => {
+            print!("{text}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(text) => {
+            eprintln!("{text}sluice: {}: server returned an error", target.display());
+            Ok(ExitCode::from(2))
+        }
+    }
+}

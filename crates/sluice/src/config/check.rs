@@ -1,0 +1,177 @@
+//! What this build supports, and what keys demand of each other.
+//!
+//! When a feature arrives, its line here goes: the table of what is refused is the honest list of what is missing.
+
+use super::{Config, FailMode, Level, Port};
+use std::collections::HashSet;
+
+/// A key whose value cannot stand, and why.
+pub struct Wrong {
+    /// Its path, such as `bridge[0].port[1].type`.
+    pub key: String,
+    /// What was expected.
+    pub message: String,
+}
+
+type Checked = Result<(), Wrong>;
+
+/// The largest OpenFlow port number a user may give. Source: OpenFlow 1.0's OFPP_MAX.
+const OFPORT_MAX: u32 = 0xfeff;
+
+/// Longest bridge or port name. Source: IFNAMSIZ, so that a name can become a network device's.
+const NAME_MAX: usize = 15;
+
+/// Largest MTU of a port, bytes.
+const MTU_MAX: u32 = 9000;
+
+/// Smallest MTU of a port, bytes. Source: RFC 791's smallest reassembly-free datagram.
+const MTU_MIN: u32 = 68;
+
+/// Most PMD threads and most receive queues a port may ask for.
+const PMDS_MAX: usize = 128;
+
+/// Checks all of it.
+pub fn check(config: &Config) -> Checked {
+    check_switch(config)?;
+    check_datapath(config)?;
+    let mut bridges = HashSet::new();
+    let mut ports = HashSet::new();
+    for (b, bridge) in config.bridge.iter().enumerate() {
+        let path = format!("bridge[{b}]");
+        check_name(&format!("{path}.name"), &bridge.name)?;
+        if !bridges.insert(&bridge.name) {
+            return wrong(
+                format!("{path}.name"),
+                format!("another bridge is named \"{}\"; names are unique", bridge.name),
+            );
+        }
+        check_bridge(&path, bridge)?;
+        let mut numbers = HashSet::new();
+        for (p, port) in bridge.port.iter().enumerate() {
+            let path = format!("{path}.port[{p}]");
+            check_port(&path, port)?;
+            if !ports.insert(&port.name) {
+                return wrong(
+                    format!("{path}.name"),
+                    format!("another port is named \"{}\"; names are unique", port.name),
+                );
+            }
+            if !numbers.insert(port.ofport) {
+                return wrong(
+                    format!("{path}.ofport"),
+                    format!("another port of this bridge is number {}", port.ofport),
+                );
+            }
+        }
+    }
+    if config.bridge.is_empty() {
+        return wrong("bridge", "no bridge; expected at least one [[bridge]] with a name");
+    }
+    Ok(())
+}
+
+fn wrong(key: impl Into<String>, message: impl Into<String>) -> Checked {
+    Err(Wrong { key: key.into(), message: message.into() })
+}
+
+fn check_switch(config: &Config) -> Checked {
+    let cores = &config.switch.pmd_cores;
+    if cores.is_empty() || cores.len() > PMDS_MAX {
+        return wrong("switch.pmd-cores", format!("expected 1 to {PMDS_MAX} core numbers, such as [1]"));
+    }
+    if cores.iter().collect::<HashSet<_>>().len() != cores.len() {
+        return wrong("switch.pmd-cores", "a core is listed twice; expected one PMD thread for each core");
+    }
+    if config.switch.dpdk.is_some() {
+        return wrong("switch.dpdk", "this build has no DPDK ports; remove the section");
+    }
+    Ok(())
+}
+
+fn check_datapath(config: &Config) -> Checked {
+    let datapath = &config.datapath;
+    if !datapath.emc_entries.is_power_of_two() || !(256..=1 << 24).contains(&datapath.emc_entries) {
+        return wrong(
+            "datapath.emc-entries",
+            format!("{} entries; expected a power of two from 256 to 16777216", datapath.emc_entries),
+        );
+    }
+    for (key, level) in [("smc", datapath.smc), ("distributor", datapath.distributor)] {
+        if level == Level::On {
+            return wrong(format!("datapath.{key}"), format!("this build has no {key}; expected \"auto\" or \"off\""));
+        }
+    }
+    one_of("datapath.emc-recirc", &datapath.emc_recirc, &["auto", "always"], &["threshold", "random", "rss"])?;
+    one_of("datapath.distributor-table", &datapath.distributor_table, &["auto"], &["own", "ht", "vbf"])?;
+    one_of("datapath.vector", &datapath.vector, &["auto", "scalar"], &["avx2", "avx512"])?;
+    one_of("datapath.governor", &datapath.governor, &["auto", "off"], &["classic", "shortcut"])?;
+    if datapath.miss_budget != super::AutoOr::Auto {
+        return wrong("datapath.miss-budget", "this build has no budget for misses; expected \"auto\"");
+    }
+    if !datapath.pmd_sleep_max.0.is_zero() {
+        return wrong("datapath.pmd-sleep-max", "PMD threads of this build never sleep; expected \"0us\"");
+    }
+    Ok(())
+}
+
+/// `value` is one of what works, else an error that tells what is unknown from what is not there yet.
+fn one_of(key: &str, value: &str, works: &[&str], later: &[&str]) -> Checked {
+    if works.contains(&value) {
+        return Ok(());
+    }
+    let expected = works.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(" or ");
+    if later.contains(&value) {
+        return wrong(key, format!("this build does not have \"{value}\"; expected {expected}"));
+    }
+    wrong(key, format!("\"{value}\" is unknown; expected {expected}"))
+}
+
+fn check_bridge(path: &str, bridge: &super::Bridge) -> Checked {
+    if let Some(id) = &bridge.datapath_id
+        && !(id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit()))
+    {
+        return wrong(format!("{path}.datapath-id"), format!("\"{id}\"; expected 16 hexadecimal digits"));
+    }
+    if bridge.fail_mode == FailMode::Standalone {
+        return wrong(format!("{path}.fail-mode"), "this build has no learning switch; expected \"secure\"");
+    }
+    if bridge.local {
+        return wrong(format!("{path}.local"), "this build has no device for LOCAL; expected false");
+    }
+    for (key, list) in [("controllers", &bridge.controllers), ("listen", &bridge.listen)] {
+        if !list.is_empty() {
+            return wrong(format!("{path}.{key}"), "this build does not speak OpenFlow; expected []");
+        }
+    }
+    Ok(())
+}
+
+/// What is demanded of a port, in the configuration and of `bridge/add-port`.
+pub fn check_port(path: &str, port: &Port) -> Checked {
+    check_name(&format!("{path}.name"), &port.name)?;
+    if !(1..=OFPORT_MAX).contains(&port.ofport) {
+        return wrong(format!("{path}.ofport"), format!("port number {}; expected 1 to {OFPORT_MAX}", port.ofport));
+    }
+    if !(MTU_MIN..=MTU_MAX).contains(&port.mtu) {
+        return wrong(format!("{path}.mtu"), format!("{} bytes; expected {MTU_MIN} to {MTU_MAX}", port.mtu));
+    }
+    if !(1..=PMDS_MAX).contains(&port.n_rxq) {
+        return wrong(format!("{path}.n-rxq"), format!("{} queues; expected 1 to {PMDS_MAX}", port.n_rxq));
+    }
+    if port.tag.is_some() || !port.trunks.is_empty() {
+        let key = if port.tag.is_some() { "tag" } else { "trunks" };
+        return wrong(format!("{path}.{key}"), "this build has no access and trunk VLANs; remove the key");
+    }
+    Ok(())
+}
+
+fn check_name(key: &str, name: &str) -> Checked {
+    let good = |c: char| c.is_ascii_graphic() && c != '/' && c != ',' && c != '"';
+    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(good) {
+        return wrong(
+            key,
+            format!("\"{}\"; expected 1 to {NAME_MAX} visible characters without / , \"", name.escape_default()),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! The configuration file: what it may say, and what this build does with it.
+//!
+//! Three steps, each with its own errors: TOML, the shape (types and known keys, by serde), and what this build
+//! supports ([`check`]). A key that belongs to a feature this build lacks is accepted only with the value that says
+//! so; nothing is parsed and then ignored. Every error names file, line and key, and is one line.
+
+mod check;
+mod error;
+mod value;
+
+pub use error::ConfigError;
+pub use value::{AutoOr, Duration, Level, Share, Size};
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The annotated configuration that `sluice run --help-config` prints. The tests hold it to the structs below.
+pub const REFERENCE: &str = include_str!("reference.toml");
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[switch]`: the process.
+    pub switch: Switch,
+    /// `[datapath]`: the lookup hierarchy and its limits.
+    pub datapath: Datapath,
+    /// `[[bridge]]`.
+    pub bridge: Vec<Bridge>,
+    /// Where relative paths in the file start.
+    #[serde(skip)]
+    pub directory: PathBuf,
+}
+
+/// `[switch]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Switch {
+    /// Where the sockets are made; `None` is the default of [`crate::rundir`].
+    pub rundir: Option<PathBuf>,
+    /// One PMD thread for each, pinned to it.
+    pub pmd_cores: Vec<u32>,
+    /// End by itself after so long.
+    pub stop_after: Option<Duration>,
+    /// `[switch.dpdk]`.
+    pub dpdk: Option<Dpdk>,
+}
+
+/// `[switch.dpdk]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Dpdk {
+    /// Arguments to the environment abstraction layer.
+    pub eal_args: Vec<String>,
+    /// Buffers in the packet pool.
+    pub mbufs: u32,
+}
+
+/// `[datapath]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Datapath {
+    /// Exact match cache.
+    pub emc: Level,
+    /// Signature match cache.
+    pub smc: Level,
+    /// Cuckoo distributor.
+    pub distributor: Level,
+    /// Entries of the exact match cache, a power of two.
+    pub emc_entries: u32,
+    /// One insertion in so many.
+    pub emc_insert_inv_prob: AutoOr<u32>,
+    /// Which recirculated packets use the exact match cache.
+    pub emc_recirc: String,
+    /// What the distributor keeps its entries in.
+    pub distributor_table: String,
+    /// Vector instructions.
+    pub vector: String,
+    /// Flow-setup governor.
+    pub governor: String,
+    /// A megaflow unused for so long goes.
+    pub max_idle: Duration,
+    /// Memory for megaflow records.
+    pub flow_memory: Size,
+    /// Share of a PMD's cycles that a port may spend on misses.
+    pub miss_budget: AutoOr<Share>,
+    /// Longest sleep of an idle PMD.
+    pub pmd_sleep_max: Duration,
+}
+
+/// `[[bridge]]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bridge {
+    /// Its name.
+    pub name: String,
+    /// What it does without rules or controller.
+    #[serde(default)]
+    pub fail_mode: FailMode,
+    /// Its rules, in ovs-ofctl syntax.
+    #[serde(default)]
+    pub flows: Option<PathBuf>,
+    /// OpenFlow datapath id, 16 hexadecimal digits.
+    #[serde(default)]
+    pub datapath_id: Option<String>,
+    /// How long a learned address is kept.
+    #[serde(default = "five_minutes")]
+    pub mac_age: Duration,
+    /// Whether LOCAL is a tap device named like the bridge.
+    #[serde(default)]
+    pub local: bool,
+    /// Controllers to connect to.
+    #[serde(default)]
+    pub controllers: Vec<String>,
+    /// Where to listen for controllers.
+    #[serde(default)]
+    pub listen: Vec<String>,
+    /// `[[bridge.port]]`.
+    #[serde(default)]
+    pub port: Vec<Port>,
+}
+
+/// What a bridge does for packets no rule matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailMode {
+    /// Drop them.
+    #[default]
+    Secure,
+    /// Switch them as a learning switch does.
+    Standalone,
+}
+
+/// `[[bridge.port]]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Port {
+    /// Its name, unique in the switch.
+    pub name: String,
+    /// Its OpenFlow number, unique in the bridge.
+    pub ofport: u32,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Longest packet without its Ethernet header and tags, bytes.
+    #[serde(default = "ethernet_mtu")]
+    pub mtu: u32,
+    /// Receive queues.
+    #[serde(default = "one")]
+    pub n_rxq: usize,
+    /// Access VLAN.
+    #[serde(default)]
+    pub tag: Option<u16>,
+    /// Trunked VLANs.
+    #[serde(default)]
+    pub trunks: Vec<u16>,
+    /// What its type wants to know.
+    #[serde(default)]
+    pub options: BTreeMap<String, toml::Value>,
+}
+
+/// The MTU of a port that does not say.
+pub const ETHERNET_MTU: u32 = 1500;
+
+fn ethernet_mtu() -> u32 {
+    ETHERNET_MTU
+}
+
+fn one() -> usize {
+    1
+}
+
+fn five_minutes() -> Duration {
+    Duration::from_secs(300)
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Switch { rundir: None, pmd_cores: vec![1], stop_after: None, dpdk: None }
+    }
+}
+
+impl Default for Dpdk {
+    fn default() -> Self {
+        Dpdk { eal_args: vec!["--no-pci".into(), "--in-memory".into()], mbufs: 262_144 }
+    }
+}
+
+impl Default for Datapath {
+    fn default() -> Self {
+        Datapath {
+            emc: Level::Auto,
+            smc: Level::Auto,
+            distributor: Level::Auto,
+            emc_entries: 8192,
+            emc_insert_inv_prob: AutoOr::Auto,
+            emc_recirc: "auto".into(),
+            distributor_table: "auto".into(),
+            vector: "auto".into(),
+            governor: "auto".into(),
+            max_idle: Duration::from_secs(10),
+            flow_memory: Size(256 << 20),
+            miss_budget: AutoOr::Auto,
+            pmd_sleep_max: Duration::from_secs(0),
+        }
+    }
+}
+
+impl Config {
+    /// Reads and checks a configuration file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not TOML, has an unknown key or a wrong type, or asks for what this build lacks.
+    pub fn load(file: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(file).map_err(|e| ConfigError::unreadable(file, &e))?;
+        let mut config = Config::parse(file, &text)?;
+        // `parent` of a bare file name is the empty path, which joins as the current directory.
+        config.directory = file.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(config)
+    }
+
+    /// Checks the text of a configuration; `file` is for the errors.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|e| ConfigError::of_toml(file, text, &e))?;
+        check::check(&config).map_err(|wrong| ConfigError::of_key(file, text, &wrong.key, &wrong.message))?;
+        Ok(config)
+    }
+
+    /// A path from the file, made absolute or relative to where the switch was started.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+}
+
+#[cfg(test)]
+mod tests;

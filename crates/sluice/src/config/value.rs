@@ -1,0 +1,192 @@
+//! The values of the configuration that TOML has no type for: durations, sizes, shares, levels.
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use std::fmt;
+
+/// A span of time, written `"10s"`, `"200ms"`, `"50us"` or `"5m"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration(pub std::time::Duration);
+
+/// A number of bytes, written `"256MiB"`, `"64KiB"`, `"1GiB"` or `"4096"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// A share of a whole, above 0 and up to 1, written `0.25` or `"25%"`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+/// Whether a level of the lookup is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// Decided by measuring.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// `"auto"`, or a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AutoOr<T> {
+    /// Decided by the switch.
+    #[default]
+    Auto,
+    /// Given.
+    Is(T),
+}
+
+/// A value that can be written as something other than `"auto"`, and the sentence that says how.
+pub trait Adaptive: Sized {
+    /// For errors: what is expected besides `"auto"`.
+    const EXPECTED: &'static str;
+
+    /// From a string that is not `"auto"`.
+    fn of_text(text: &str) -> Option<Self>;
+
+    /// From a number.
+    fn of_number(number: f64) -> Option<Self>;
+}
+
+impl Duration {
+    /// So many seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Duration(std::time::Duration::from_secs(secs))
+    }
+
+    /// In whole milliseconds.
+    pub fn as_ms(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let (number, unit) = number_and_unit(text)?;
+        let nanos_in_unit = match unit {
+            "us" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" | "min" => 60e9,
+            "h" => 3600e9,
+            _ => return None,
+        };
+        let nanos = number * nanos_in_unit;
+        // A century is as good as never, and leaves room for adding to a clock.
+        (nanos <= 3.2e18).then(|| Duration(std::time::Duration::from_nanos(nanos as u64)))
+    }
+}
+
+/// The number at the start of `text` and what follows it.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..digits].parse().ok()?;
+    Some((number, text[digits..].trim_start()))
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Duration::of_text(&text).ok_or_else(|| {
+            de::Error::custom(format_args!(
+                "\"{text}\" is no duration; expected a number and us, ms, s, m or h, as in \"10s\""
+            ))
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = number_and_unit(&text).and_then(|(number, unit)| {
+            let unit_bytes = match unit {
+                "" | "B" => 1u64,
+                "KiB" => 1 << 10,
+                "MiB" => 1 << 20,
+                "GiB" => 1 << 30,
+                _ => return None,
+            };
+            let bytes = number * unit_bytes as f64;
+            (bytes < (1u64 << 50) as f64).then_some(bytes as u64)
+        });
+        bytes.map(Size).ok_or_else(|| {
+            de::Error::custom(format_args!(
+                "\"{text}\" is no size; expected a number and KiB, MiB or GiB, as in \"256MiB\""
+            ))
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "auto" => Ok(Level::Auto),
+            "on" => Ok(Level::On),
+            "off" => Ok(Level::Off),
+            other => {
+                Err(de::Error::custom(format_args!("\"{other}\" is no level; expected \"auto\", \"on\" or \"off\"")))
+            }
+        }
+    }
+}
+
+impl Adaptive for u32 {
+    const EXPECTED: &'static str = "a whole number from 0 to 4294967295";
+
+    fn of_text(_: &str) -> Option<Self> {
+        None
+    }
+
+    fn of_number(number: f64) -> Option<Self> {
+        (number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u32)
+    }
+}
+
+impl Adaptive for Share {
+    const EXPECTED: &'static str = "a share above 0 and up to 1, or a percentage such as \"25%\"";
+
+    fn of_text(text: &str) -> Option<Self> {
+        let percent: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
+        Self::of_number(percent / 100.0)
+    }
+
+    fn of_number(number: f64) -> Option<Self> {
+        (number > 0.0 && number <= 1.0).then_some(Share(number))
+    }
+}
+
+impl<'de, T: Adaptive> Deserialize<'de> for AutoOr<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AutoOrVisitor<T>(std::marker::PhantomData<T>);
+
+        impl<T: Adaptive> Visitor<'_> for AutoOrVisitor<T> {
+            type Value = AutoOr<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "\"auto\" or {}", T::EXPECTED)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                if text == "auto" {
+                    return Ok(AutoOr::Auto);
+                }
+                T::of_text(text).map(AutoOr::Is).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+                T::of_number(number)
+                    .map(AutoOr::Is)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
+            }
+        }
+
+        deserializer.deserialize_any(AutoOrVisitor(std::marker::PhantomData))
+    }
+}

@@ -1,0 +1,69 @@
+//! The client: `sluice ctl`, which does what `ovs-appctl -t SOCKET` does.
+
+use serde_json::{Value, json};
+use std::io::{self, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens there.
+    #[error("cannot connect to \"{path}\": {source}; is the switch running?")]
+    Connect {
+        /// The socket.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection broke.
+    #[error("{path}: {source}")]
+    Transaction {
+        /// The socket.
+        path: String,
+        /// What happened.
+        source: io::Error,
+    },
+}
+
+/// Runs one command on the switch at `path`: its reply, or the error it answered with.
+///
+/// # Errors
+/// If it could not be asked.
+pub fn transact(
+    path: &Path,
+    timeout: Option<Duration>,
+    command: &str,
+    args: &[String],
+) -> Result<Result<String, String>, ClientError> {
+    let name = || path.display().to_string();
+    let stream = UnixStream::connect(path).map_err(|source| ClientError::Connect { path: name(), source })?;
+    exchange(&stream, timeout, command, args).map_err(|source| {
+        let source = match source.kind() {
+            io::ErrorKind::WouldBlock => io::Error::other("no answer within the given time"),
+            _ => source,
+        };
+        ClientError::Transaction { path: name(), source }
+    })
+}
+
+fn exchange(
+    stream: &UnixStream,
+    timeout: Option<Duration>,
+    command: &str,
+    args: &[String],
+) -> io::Result<Result<String, String>> {
+    stream.set_read_timeout(timeout)?;
+    stream.set_write_timeout(timeout)?;
+    let request = json!({"id": 0, "method": command, "params": args});
+    (&*stream).write_all(request.to_string().as_bytes())?;
+    let mut replies = serde_json::Deserializer::from_reader(BufReader::new(stream)).into_iter::<Value>();
+    let reply =
+        replies.next().ok_or_else(|| io::Error::other("the switch closed the connection without an answer"))??;
+    match (&reply["result"], &reply["error"]) {
+        (Value::String(text), Value::Null) => Ok(Ok(text.clone())),
+        (Value::Null, Value::String(text)) => Ok(Err(text.clone())),
+        _ => Err(io::Error::other(format!("not an answer: {reply}"))),
+    }
+}

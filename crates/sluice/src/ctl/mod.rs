@@ -1,0 +1,9 @@
+//! The control socket: `ovs-appctl`'s protocol, JSON-RPC 1.0 over a Unix stream socket.
+//!
+//! A request is `{"id": …, "method": "name", "params": ["arg", …]}`, the reply `{"id": …, "result": "text",
+//! "error": null}` or the other way round. What comes from the socket is bounded in length, in time and in
+//! connections; whatever it is, it costs its own connection at most.
+
+pub mod client;
+mod request;
+pub mod server;

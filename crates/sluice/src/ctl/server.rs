@@ -1,0 +1,190 @@
+//! The server: a thread that accepts, a thread for each connection.
+
+use super::request::{REQUEST_TIME_MAX, Requests, reply};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Connections served at the same time; the next one is told so and closed.
+const CONNECTIONS_MAX: usize = 64;
+
+/// A client that does not read its reply loses the connection after this long.
+const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// How long the end waits for replies under way.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What answers the requests. Called from several threads.
+pub trait Commands: Send + Sync + 'static {
+    /// Runs a command: the text of the reply, or of the error.
+    ///
+    /// # Errors
+    /// With the text the client shows.
+    fn call(&self, name: &str, args: &[Value]) -> Result<String, String>;
+}
+
+/// A control socket that listens. Dropping it ends it and removes the socket.
+pub struct Server {
+    path: PathBuf,
+    state: Arc<State>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct State {
+    commands: Box<dyn Commands>,
+    ending: AtomicBool,
+    connections: AtomicUsize,
+    /// Requests whose reply is not sent yet.
+    in_flight: AtomicUsize,
+    request_time_max: Duration,
+}
+
+impl Server {
+    /// Listens on `path`, replacing a socket that nobody listens on any more. Only the owner may connect.
+    ///
+    /// # Errors
+    /// If something else is there, or another switch answers on it.
+    pub fn listen(path: &Path, commands: Box<dyn Commands>) -> Result<Self> {
+        Self::listen_with(path, commands, REQUEST_TIME_MAX)
+    }
+
+    fn listen_with(path: &Path, commands: Box<dyn Commands>, request_time_max: Duration) -> Result<Self> {
+        remove_stale(path)?;
+        let listener = {
+            // The mode of a socket comes from the umask alone; there must be no moment in which others may connect.
+            static UMASK: Mutex<()> = Mutex::new(());
+            let _one_at_a_time = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+            let listener = UnixListener::bind(path);
+            rustix::process::umask(before);
+            listener.with_context(|| format!("control socket {}: cannot listen", path.display()))?
+        };
+        let state = Arc::new(State {
+            commands,
+            ending: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
+            request_time_max,
+        });
+        let shared = Arc::clone(&state);
+        let acceptor = std::thread::Builder::new()
+            .name("ctl".into())
+            .spawn(move || accept(&listener, &shared))
+            .context("control thread")?;
+        Ok(Server { path: path.into(), state, acceptor: Some(acceptor) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.state.ending.store(true, Ordering::SeqCst);
+        // Wakes the acceptor. The file goes first, so that nobody else connects meanwhile.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        let _ = std::fs::remove_file(&self.path);
+        if let Some(acceptor) = self.acceptor.take()
+            && woken
+        {
+            let _ = acceptor.join();
+        }
+        let deadline = Instant::now() + FAREWELL_TIME_MAX;
+        while self.state.in_flight.load(Ordering::SeqCst) != 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Removes a socket that a switch left behind; anything else in its place is an error.
+fn remove_stale(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e).with_context(|| format!("control socket {}", path.display())),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            bail!("control socket {}: there is something else of that name; remove it", path.display())
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            bail!("control socket {}: another switch listens on it; end it, or set switch.rundir", path.display())
+        }
+        Ok(_) => std::fs::remove_file(path)
+            .with_context(|| format!("stale control socket {}: cannot be removed", path.display())),
+    }
+}
+
+fn accept(listener: &UnixListener, state: &Arc<State>) {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(e) => {
+                tracing::warn!("control socket: accept failed: {e}");
+                // Out of descriptors, most likely: some will be closed.
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        if state.ending.load(Ordering::SeqCst) {
+            return;
+        }
+        if let Err(e) = stream.set_write_timeout(Some(REPLY_TIME_MAX)) {
+            tracing::warn!("control connection: {e}");
+            continue;
+        }
+        if state.connections.load(Ordering::SeqCst) >= CONNECTIONS_MAX {
+            refuse(&stream, &format!("more than {CONNECTIONS_MAX} control connections; try again"));
+            continue;
+        }
+        state.connections.fetch_add(1, Ordering::SeqCst);
+        let shared = Arc::clone(state);
+        let spawned = std::thread::Builder::new().name("ctl-conn".into()).spawn(move || {
+            serve(&stream, &shared);
+            shared.connections.fetch_sub(1, Ordering::SeqCst);
+        });
+        if let Err(e) = spawned {
+            state.connections.fetch_sub(1, Ordering::SeqCst);
+            tracing::warn!("control connection: no thread for it: {e}");
+        }
+    }
+}
+
+/// Says why, on a connection that is then closed.
+fn refuse(stream: &UnixStream, why: &str) {
+    let _ = (&*stream).write_all(reply(&Value::Null, &Err(why.into())).as_bytes());
+}
+
+/// Answers requests until the client leaves or errs.
+fn serve(stream: &UnixStream, state: &State) {
+    let reading = match stream.try_clone() {
+        Ok(reading) => reading,
+        Err(e) => return tracing::warn!("control connection: {e}"),
+    };
+    for request in Requests::new(reading, state.request_time_max) {
+        let request = match request {
+            Ok(request) => request,
+            Err(why) => {
+                tracing::warn!("control connection closed: {why}");
+                return refuse(stream, &why);
+            }
+        };
+        state.in_flight.fetch_add(1, Ordering::SeqCst);
+        tracing::debug!("received request {} {:?}", request.method, request.params);
+        // A panic is our bug; it must not take the switch along.
+        let answer = catch_unwind(AssertUnwindSafe(|| state.commands.call(&request.method, &request.params)))
+            .unwrap_or_else(|_| {
+                Err(format!("\"{}\" failed by a bug of the switch; its log has the details", request.method))
+            });
+        let sent = (&*stream).write_all(reply(&request.id, &answer).as_bytes());
+        state.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if let Err(e) = sent {
+            return tracing::debug!("control connection closed: {e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use super::*;
+use crate::ctl::client;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+
+/// Answers `echo` with its arguments, panics at `panic`.
+struct Echo;
+
+impl Commands for Echo {
+    fn call(&self, name: &str, args: &[Value]) -> Result<String, String> {
+        match name {
+            "echo" => Ok(args.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
+            "panic" => panic!("on purpose"),
+            _ => Err(format!("no {name}")),
+        }
+    }
+}
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+    server: Server,
+}
+
+fn listening() -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s.ctl");
+    let server = Server::listen_with(&path, Box::new(Echo), Duration::from_millis(200)).unwrap();
+    Bench { _dir: dir, path, server }
+}
+
+fn ask(path: &Path, command: &str, args: &[&str]) -> Result<String, String> {
+    let args: Vec<String> = args.iter().map(|a| a.to_string()).collect();
+    client::transact(path, Some(Duration::from_secs(20)), command, &args).unwrap()
+}
+
+/// Sends bytes and reads until the server closes.
+fn abuse(path: &Path, bytes: &[u8]) -> String {
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // The server may close before it has read all of it.
+    let _ = (&stream).write_all(bytes);
+    let mut reply = Vec::new();
+    let _ = (&stream).read_to_end(&mut reply);
+    String::from_utf8(reply).unwrap()
+}
+
+#[test]
+fn answers_end_with_a_line_feed() {
+    let bench = listening();
+    assert_eq!(ask(&bench.path, "echo", &["a", "b"]), Ok("a b\n".into()));
+    assert_eq!(ask(&bench.path, "echo", &[]), Ok(String::new()));
+    assert_eq!(ask(&bench.path, "dance", &[]), Err("no dance\n".into()));
+}
+
+#[test]
+fn requests_may_follow_each_other_in_one_write() {
+    let bench = listening();
+    let stream = UnixStream::connect(&bench.path).unwrap();
+    (&stream)
+        .write_all(br#"{"id":1,"method":"echo","params":["x"]}{"id":"two","method":"echo","params":["y"]} "#)
+        .unwrap();
+    let mut replies = serde_json::Deserializer::from_reader(&stream).into_iter::<Value>();
+    assert_eq!(replies.next().unwrap().unwrap(), serde_json::json!({"id": 1, "result": "x\n", "error": null}));
+    assert_eq!(replies.next().unwrap().unwrap(), serde_json::json!({"id": "two", "result": "y\n", "error": null}));
+}
+
+#[test]
+fn what_is_no_request_gets_an_error_and_the_server_goes_on() {
+    let bench = listening();
+    let deep = "[".repeat(100_000);
+    let cases: &[(&[u8], &str)] = &[
+        (b"hello\n", "not a JSON-RPC request: expected value at line 1 column 1"),
+        (b"GET / HTTP/1.1\r\n\r\n", "not a JSON-RPC request"),
+        (b"\xff\xfe\xfd{}", "not a JSON-RPC request"),
+        (b"17 ", "expected an object"),
+        (b"[]", "expected an object"),
+        (b"{}", "expected \\\"method\\\" to be a string"),
+        (br#"{"method":1,"params":[],"id":0}"#, "expected \\\"method\\\" to be a string"),
+        (br#"{"method":"echo","params":"x","id":0}"#, "expected \\\"params\\\" to be an array"),
+        (br#"{"method":"echo","params":[],"id":null}"#, "expected an \\\"id\\\""),
+        (deep.as_bytes(), "recursion limit"),
+        (br#"{"method":"echo","#, "took longer than 0.2 s"),
+        (br#"{"method":"panic","params":[],"id":0}"#, "failed by a bug"),
+    ];
+    for (bytes, error) in cases {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+        let bytes = bytes.to_vec();
+        let path = bench.path.clone();
+        // The one whose request was well formed keeps its connection: leave after the first reply.
+        let reply =
+            if shown.contains("panic") { format!("{:?}", ask(&path, "panic", &[])) } else { abuse(&path, &bytes) };
+        assert!(reply.contains(error), "{shown}: {reply}");
+        assert_eq!(ask(&bench.path, "echo", &["still", "here"]), Ok("still here\n".into()));
+    }
+}
+
+#[test]
+fn an_endless_request_is_cut_off() {
+    let bench = listening();
+    let mut endless = br#"{"id":0,"method":"echo","params":[""#.to_vec();
+    endless.resize(5 << 20, b'x');
+    let stream = UnixStream::connect(&bench.path).unwrap();
+    let writing = stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || (&writing).write_all(&endless).is_err());
+    let mut reply = String::new();
+    let _ = (&stream).read_to_string(&mut reply);
+    drop(stream);
+    let _ = writer.join();
+    assert!(reply.is_empty() || reply.contains("longer than 4194304 bytes"), "{reply}");
+    assert_eq!(ask(&bench.path, "echo", &["on"]), Ok("on\n".into()));
+}
+
+#[test]
+fn too_many_connections_are_refused_and_later_ones_served() {
+    let bench = listening();
+    let idle: Vec<_> = (0..CONNECTIONS_MAX).map(|_| UnixStream::connect(&bench.path).unwrap()).collect();
+    // Accepted in order, so the next one finds all of them open.
+    assert!(abuse(&bench.path, b"").contains("more than 64 control connections"));
+    drop(idle);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while bench.server.state.connections.load(Ordering::SeqCst) != 0 {
+        assert!(Instant::now() < deadline, "connections linger");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(ask(&bench.path, "echo", &["again"]), Ok("again\n".into()));
+}
+
+#[test]
+fn the_socket_is_private_and_goes_with_the_server() {
+    let bench = listening();
+    assert_eq!(std::fs::metadata(&bench.path).unwrap().permissions().mode() & 0o777, 0o600);
+    drop(bench.server);
+    assert!(!bench.path.exists());
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_a_live_one_respected() {
+    let bench = listening();
+    let error = Server::listen(&bench.path, Box::new(Echo)).err().unwrap().to_string();
+    assert!(error.contains("another switch listens on it"), "{error}");
+
+    let stale = bench.path.with_extension("stale");
+    drop(UnixListener::bind(&stale).unwrap());
+    let server = Server::listen(&stale, Box::new(Echo)).unwrap();
+    assert_eq!(ask(&stale, "echo", &["new"]), Ok("new\n".into()));
+    drop(server);
+
+    std::fs::write(&stale, "a file").unwrap();
+    let error = Server::listen(&stale, Box::new(Echo)).err().unwrap().to_string();
+    assert!(error.contains("something else of that name"), "{error}");
+}

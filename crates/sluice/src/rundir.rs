@@ -1,0 +1,76 @@
+//! The directory of the sockets: which one, and that it is ours alone.
+
+use anyhow::{Context, Result, bail};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Name of the control socket in it.
+pub const CONTROL_SOCKET: &str = "sluice.ctl";
+
+/// The directory if the configuration names none: `$XDG_RUNTIME_DIR/sluice`, else `/run/sluice` as root, else
+/// `/tmp/sluice-UID`.
+pub fn default_rundir() -> PathBuf {
+    let uid = rustix::process::geteuid();
+    choose(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from), uid.as_raw())
+}
+
+fn choose(xdg_runtime_dir: Option<PathBuf>, uid: u32) -> PathBuf {
+    match xdg_runtime_dir {
+        // The XDG specification has relative paths ignored.
+        Some(dir) if dir.is_absolute() => dir.join("sluice"),
+        _ if uid == 0 => PathBuf::from("/run/sluice"),
+        _ => PathBuf::from(format!("/tmp/sluice-{uid}")),
+    }
+}
+
+/// Makes `dir` (mode 0700) if it is missing; a directory of somebody else in its place is an error.
+///
+/// # Errors
+/// If it cannot be made, or is not a directory of this user.
+pub fn prepare(dir: &Path) -> Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => return Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(e).with_context(|| format!("rundir {}: cannot be made", dir.display())),
+    }
+    // A configured rundir may be a link; one under /tmp that somebody else made must not be followed into trouble,
+    // and the owner check below sees through the link.
+    let meta = std::fs::metadata(dir).with_context(|| format!("rundir {}", dir.display()))?;
+    if !meta.is_dir() {
+        bail!("rundir {}: is no directory", dir.display());
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    if meta.uid() != uid && uid != 0 {
+        bail!(
+            "rundir {}: belongs to user {}, not to {uid}; set switch.rundir to a directory of your own",
+            dir.display(),
+            meta.uid()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_follows_xdg_then_root_then_tmp() {
+        assert_eq!(choose(Some("/run/user/7".into()), 7), Path::new("/run/user/7/sluice"));
+        assert_eq!(choose(Some("here".into()), 7), Path::new("/tmp/sluice-7"));
+        assert_eq!(choose(None, 0), Path::new("/run/sluice"));
+        assert_eq!(choose(None, 1000), Path::new("/tmp/sluice-1000"));
+    }
+
+    #[test]
+    fn a_new_directory_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        prepare(&run).unwrap();
+        assert_eq!(std::fs::metadata(&run).unwrap().mode() & 0o777, 0o700);
+        prepare(&run).unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let error = prepare(&dir.path().join("file")).unwrap_err().to_string();
+        assert!(error.ends_with("is no directory"), "{error}");
+    }
+}

@@ -1,0 +1,5 @@
+//! Replies in Open vSwitch's text, byte for byte where it has one; figures in, text out.
+
+pub mod coverage;
+pub mod datapath;
+pub mod pmd;
