@@ -1,0 +1,270 @@
+//! The writer's side: inserting, hiding and removing rules.
+
+use crate::hash::spread;
+use crate::lookup::{FieldTrie, MAX_TRIES, TrieField, trie_lens};
+use crate::mask::{MaskWords, hash_mask, mask_words};
+use crate::order::Order;
+use crate::rule::{Conjunction, Link, NEVER, Rule, RuleId, Slab};
+use crate::stage::{KeyWords, words_of};
+use crate::subtable::Subtable;
+use hashbrown::HashTable;
+use sluice_flow::Match;
+
+/// A table's rules.
+///
+/// Shape:  one subtable a mask; a rule's match is kept as the words its mask has bits in. At most 2^32 - 1 rules.
+/// Units:  versions count changes of the tables; priorities are OpenFlow's, or above them for rules of our own.
+/// Errors: none; removing what is not there gives `None`.
+/// Source: OVS 3.1 lib/classifier.c, lib/pvector.c.
+pub struct Classifier<R> {
+    pub(crate) rules: Slab<R>,
+    pub(crate) order: Order,
+    pub(crate) tries: Vec<FieldTrie>,
+    subtables: Vec<Option<Box<Subtable>>>,
+    free_subtables: Vec<u32>,
+    by_mask: HashTable<(u32, u32)>,
+    hash_key: u64,
+    deferred: bool,
+}
+
+/// A rule that an equal one replaced: same match and priority, not marked for removal.
+#[derive(Debug)]
+pub struct Displaced<R> {
+    /// Its name, free for reuse.
+    pub id: RuleId,
+    /// What was attached to it.
+    pub payload: R,
+}
+
+impl<R> Default for Classifier<R> {
+    fn default() -> Self {
+        Classifier::new(TrieField::DEFAULT, 0)
+    }
+}
+
+impl<R> Classifier<R> {
+    /// An empty table with prefix tries for these fields (the first four that differ) and a key for its hashes.
+    pub fn new(trie_fields: &[TrieField], hash_key: u64) -> Self {
+        let mut tries = Vec::<FieldTrie>::new();
+        for &field in trie_fields {
+            if tries.len() < MAX_TRIES && tries.iter().all(|trie| trie.field != field) {
+                tries.push(FieldTrie::new(field));
+            }
+        }
+        Classifier {
+            rules: Slab::new(),
+            order: Order::default(),
+            tries,
+            subtables: Vec::new(),
+            free_subtables: Vec::new(),
+            by_mask: HashTable::new(),
+            hash_key,
+            deferred: false,
+        }
+    }
+
+    /// How many rules there are, seen or not.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many masks the rules have.
+    pub fn subtable_count(&self) -> usize {
+        self.order.places().len()
+    }
+
+    /// A rule by name.
+    pub fn rule(&self, id: RuleId) -> Option<&Rule<R>> {
+        self.rules.get(id)
+    }
+
+    /// What is attached to a rule, to be changed.
+    pub fn payload_mut(&mut self, id: RuleId) -> Option<&mut R> {
+        self.rules.get_mut(id).map(|rule| &mut rule.payload)
+    }
+
+    /// Gives a rule other conjunctions. Whether there is such a rule.
+    pub fn set_conjunctions(&mut self, id: RuleId, conjunctions: &[Conjunction]) -> bool {
+        let Some(rule) = self.rules.get_mut(id) else { return false };
+        rule.conjunctions = boxed(conjunctions);
+        true
+    }
+
+    /// What a rule of this classifier matches.
+    pub fn match_of(&self, rule: &Rule<R>) -> Match {
+        let subtable = self.subtable(rule.subtable);
+        let key = subtable.mask.unpack_words(subtable.entry_words(rule.entry).iter().copied());
+        Match { key, mask: subtable.mask.unpack() }
+    }
+
+    /// Keeps new subtables out of order until [`publish`](Self::publish), so that many changes sort them once.
+    /// Lookups meanwhile find the same rules; they only visit more subtables.
+    pub fn defer(&mut self) {
+        self.deferred = true;
+    }
+
+    /// Puts the subtables in order after [`defer`](Self::defer).
+    pub fn publish(&mut self) {
+        self.deferred = false;
+        self.order.sort();
+    }
+
+    /// Adds a rule that versions from `version` on see.
+    ///
+    /// A rule of the same match and priority that is not marked for removal gives way to it at once.
+    pub fn insert(
+        &mut self,
+        matching: &Match,
+        priority: u32,
+        version: u64,
+        conjunctions: &[Conjunction],
+        payload: R,
+    ) -> (RuleId, Option<Displaced<R>>) {
+        let key = words_of(&matching.key);
+        let subtable_id = self.find_or_add_subtable(&mask_words(&matching.mask));
+        let id = self.rules.insert(|id| Rule {
+            payload,
+            conjunctions: boxed(conjunctions),
+            add_version: version,
+            remove_version: NEVER,
+            priority,
+            id,
+            subtable: subtable_id,
+            entry: 0,
+            next: Link::NONE,
+            list: [Link::NONE; 2],
+        });
+        let displaced = self.link(id, subtable_id, &key, priority);
+        if !self.deferred {
+            self.order.sort();
+        }
+        (id, displaced)
+    }
+
+    /// Puts a new rule into its chain and list.
+    fn link(&mut self, id: RuleId, subtable_id: u32, key: &KeyWords, priority: u32) -> Option<Displaced<R>> {
+        let subtable = self.subtables[subtable_id as usize].as_deref_mut().expect(SUBTABLE);
+        let hashes = subtable.hashes(key);
+        if let Some(entry) = subtable.find_entry(key, hashes.whole) {
+            self.rules.at_mut(id).entry = entry;
+            let chained = self.rules.add_to_chain(subtable.head(entry).get().expect(HEAD), id);
+            if chained.is_head {
+                subtable.set_head(entry, id);
+            }
+            if let Some(old) = chained.replaced {
+                self.rules.replace_in_list(&mut subtable.list, old, id);
+                return self.rules.remove(old).map(|rule| Displaced { id: rule.id, payload: rule.payload });
+            }
+        } else {
+            for (trie, &len) in self.tries.iter_mut().zip(&subtable.trie_lens).filter(|(_, len)| **len != 0) {
+                trie.insert(key, len);
+            }
+            self.rules.at_mut(id).entry = subtable.add_entry(key, &hashes, id);
+        }
+        let is_first = subtable.list[0] == Link::NONE;
+        self.rules.append_to_list(&mut subtable.list, id);
+        let raised = subtable.add_priority(priority);
+        if is_first {
+            self.order.insert(subtable_id, priority);
+        } else if let Some(max) = raised {
+            self.order.change(subtable_id, max);
+        }
+        None
+    }
+
+    /// Takes a rule out, whatever versions see it. What was attached to it, if there is such a rule.
+    pub fn remove(&mut self, id: RuleId) -> Option<R> {
+        let rule = self.rules.get(id)?;
+        let (entry, next, subtable_id, priority) = (rule.entry, rule.next, rule.subtable, rule.priority);
+        let subtable = self.subtables[subtable_id as usize].as_deref_mut().expect(SUBTABLE);
+        self.rules.remove_from_list(&mut subtable.list, id);
+        let was_head = self.rules.remove_from_chain(subtable.head(entry).get().expect(HEAD), id);
+        let mut is_last = false;
+        match next.get() {
+            _ if !was_head => {}
+            Some(next) => subtable.set_head(entry, next),
+            None => {
+                let key = words_of(&subtable.mask.unpack_words(subtable.entry_words(entry).iter().copied()));
+                for (trie, &len) in self.tries.iter_mut().zip(&subtable.trie_lens).filter(|(_, len)| **len != 0) {
+                    trie.remove(&key, len);
+                }
+                is_last = subtable.remove_entry(entry, &key);
+            }
+        }
+        if is_last {
+            self.remove_subtable(subtable_id);
+        } else if let Some(max) = subtable.drop_priority(priority) {
+            self.order.change(subtable_id, max);
+        }
+        if !self.deferred {
+            self.order.sort();
+        }
+        self.rules.remove(id).map(|rule| rule.payload)
+    }
+
+    /// Hides a rule from `version` on, or from none with [`NEVER`]. Whether there is such a rule.
+    pub fn set_remove_version(&mut self, id: RuleId, version: u64) -> bool {
+        let Some(rule) = self.rules.get_mut(id) else { return false };
+        rule.remove_version = version;
+        true
+    }
+
+    /// The rule of exactly this match and priority that `version` sees.
+    pub fn find_exact(&self, matching: &Match, priority: u32, version: u64) -> Option<&Rule<R>> {
+        let subtable = self.subtable(self.find_subtable(&mask_words(&matching.mask))?);
+        let head = subtable.head(subtable.find_exact(&words_of(&matching.key))?).get()?;
+        self.rules
+            .chain(head)
+            .take_while(|rule| rule.priority >= priority)
+            .find(|rule| rule.priority == priority && rule.is_visible(version))
+    }
+
+    pub(crate) fn subtable(&self, id: u32) -> &Subtable {
+        self.subtables[id as usize].as_deref().expect(SUBTABLE)
+    }
+
+    fn find_subtable(&self, words: &MaskWords) -> Option<u32> {
+        let hash = hash_mask(words);
+        self.by_mask
+            .find(spread(hash), |&(h, id)| h == hash && self.subtable(id).mask.words() == words.as_slice())
+            .map(|&(_, id)| id)
+    }
+
+    fn find_or_add_subtable(&mut self, words: &MaskWords) -> u32 {
+        if let Some(id) = self.find_subtable(words) {
+            return id;
+        }
+        let lens = |mask: &_| trie_lens(&self.tries, mask);
+        let subtable = Box::new(Subtable::new(words, lens, self.hash_key));
+        let id = self.free_subtables.pop().unwrap_or_else(|| {
+            self.subtables.push(None);
+            self.subtables.len() as u32 - 1
+        });
+        self.subtables[id as usize] = Some(subtable);
+        let hash = hash_mask(words);
+        self.by_mask.insert_unique(spread(hash), (hash, id), |&(h, _)| spread(h));
+        id
+    }
+
+    fn remove_subtable(&mut self, id: u32) {
+        let subtable = self.subtables[id as usize].take().expect(SUBTABLE);
+        let hash = hash_mask(subtable.mask.words());
+        if let Ok(found) = self.by_mask.find_entry(spread(hash), |&(_, i)| i == id) {
+            found.remove();
+        }
+        self.order.remove(id);
+        self.free_subtables.push(id);
+    }
+}
+
+const HEAD: &str = "invariant: an entry has a rule";
+const SUBTABLE: &str = "invariant: rules and places name subtables that are there";
+
+fn boxed(conjunctions: &[Conjunction]) -> Option<Box<[Conjunction]>> {
+    (!conjunctions.is_empty()).then(|| conjunctions.into())
+}

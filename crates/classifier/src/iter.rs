@@ -1,0 +1,79 @@
+//! Going through the rules of a table: all, those a criterion covers, those that overlap a match.
+
+use crate::classifier::Classifier;
+use crate::mask::mask_words;
+use crate::rule::Rule;
+use crate::stage::{KeyWords, words_of};
+use crate::subtable::Subtable;
+use sluice_flow::Match;
+
+/// A match to compare rules with.
+#[derive(Clone)]
+pub struct Criteria {
+    key: KeyWords,
+    mask: KeyWords,
+}
+
+impl Criteria {
+    /// Compares with this match.
+    pub fn new(matching: &Match) -> Self {
+        let mut criteria = Criteria { key: words_of(&matching.key), mask: [0; crate::stage::WORDS] };
+        mask_words(&matching.mask).iter().for_each(|w| criteria.mask[usize::from(w.index)] |= w.bits);
+        criteria
+    }
+
+    /// Whether the masked key of an entry agrees with this one on the bits that both masks have.
+    fn agrees(&self, subtable: &Subtable, entry: u32) -> bool {
+        subtable.mask.words().iter().zip(subtable.entry_words(entry)).all(|(w, value)| {
+            let at = usize::from(w.index);
+            (value ^ self.key[at]) & self.mask[at] & w.bits == 0
+        })
+    }
+}
+
+impl<R> Classifier<R> {
+    /// The rules that `version` sees, as OVS dumps them: subtables by falling maximum priority, and the rules of each
+    /// in order of insertion.
+    pub fn iter(&self, version: u64) -> impl Iterator<Item = &Rule<R>> {
+        self.iter_all().filter(move |rule| rule.is_visible(version))
+    }
+
+    /// Every rule, whatever versions see it, in the order of [`iter`](Self::iter).
+    pub fn iter_all(&self) -> impl Iterator<Item = &Rule<R>> {
+        self.order.places().iter().flat_map(|place| self.rules.list(&self.subtable(place.subtable).list))
+    }
+
+    /// The rules that `version` sees, the highest priority first, equals in the order of [`iter`](Self::iter).
+    pub fn by_priority(&self, version: u64) -> Vec<&Rule<R>> {
+        let mut rules: Vec<_> = self.iter(version).collect();
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority()));
+        rules
+    }
+
+    /// The rules that `version` sees and that match nothing but what `criteria` matches: what a command that is not
+    /// strict modifies, deletes or lists. In the order of [`iter`](Self::iter).
+    pub fn covered<'a>(&'a self, criteria: &'a Criteria, version: u64) -> impl Iterator<Item = &'a Rule<R>> {
+        self.order
+            .places()
+            .iter()
+            .map(|place| self.subtable(place.subtable))
+            .filter(|subtable| subtable.mask.covers(&criteria.mask))
+            .flat_map(move |subtable| {
+                self.rules.list(&subtable.list).filter(move |rule| criteria.agrees(subtable, rule.entry))
+            })
+            .filter(move |rule| rule.is_visible(version))
+    }
+
+    /// The rules that `version` sees and that some key matches together with `criteria`. In the order of
+    /// [`iter`](Self::iter); a caller after conflicts looks for those of one priority.
+    pub fn overlapping<'a>(&'a self, criteria: &'a Criteria, version: u64) -> impl Iterator<Item = &'a Rule<R>> {
+        self.order
+            .places()
+            .iter()
+            .map(|place| self.subtable(place.subtable))
+            .flat_map(move |subtable| {
+                self.rules.list(&subtable.list).filter(move |rule| criteria.agrees(subtable, rule.entry))
+            })
+            .filter(move |rule| rule.is_visible(version))
+    }
+}

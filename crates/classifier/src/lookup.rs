@@ -1,0 +1,281 @@
+//! The walk over the subtables, and the prefix tries all of them share.
+
+use crate::classifier::Classifier;
+use crate::conjunction::SoftMatches;
+use crate::mask::StagedMask;
+use crate::rule::{Link, Rule};
+use crate::stage::{KeyWords, words_of};
+use crate::trie::{Prefixes, Trie};
+use sluice_flow::FlowKey;
+use sluice_flow::layout::{self, Span};
+
+/// At most so many fields can have a trie. Source: OVS lib/classifier.h, CLS_MAX_TRIES.
+pub(crate) const MAX_TRIES: usize = 4;
+
+/// A field whose prefixes are kept in a trie over all rules of a classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TrieField {
+    /// IPv4 destination.
+    NwDst,
+    /// IPv4 source.
+    NwSrc,
+    /// IPv6 destination.
+    Ipv6Dst,
+    /// IPv6 source.
+    Ipv6Src,
+}
+
+impl TrieField {
+    /// What OVS 3.1 sets up unless told otherwise. Source: ofproto/ofproto.c, `default_prefix_fields`.
+    pub const DEFAULT: &[TrieField] = &[TrieField::NwDst, TrieField::NwSrc];
+
+    const fn span(self) -> Span {
+        match self {
+            TrieField::NwDst => layout::NW_DST,
+            TrieField::NwSrc => layout::NW_SRC,
+            TrieField::Ipv6Dst => layout::IPV6_DST,
+            TrieField::Ipv6Src => layout::IPV6_SRC,
+        }
+    }
+
+    /// The Ethernet type that makes the field this one: ARP keeps its addresses in the same place.
+    const fn dl_type(self) -> u16 {
+        match self {
+            TrieField::NwDst | TrieField::NwSrc => 0x0800,
+            TrieField::Ipv6Dst | TrieField::Ipv6Src => 0x86dd,
+        }
+    }
+
+    /// The field's bits in a key, most significant first from bit 127.
+    fn value(self, key: &KeyWords) -> u128 {
+        let span = self.span();
+        let first = key[span.offset / 8].swap_bytes();
+        match span.size {
+            4 => u128::from(first << (span.offset % 8 * 8)) << 64 & 0xffff_ffff << 96,
+            _ => u128::from(first) << 64 | u128::from(key[span.offset / 8 + 1].swap_bytes()),
+        }
+    }
+
+    /// The length of the prefix that `mask` has of this field; 0 if it has none or bits that are no prefix.
+    fn prefix_len(self, mask: &StagedMask) -> u8 {
+        let span = self.span();
+        let mut words = [0; crate::stage::WORDS];
+        let at = span.offset / 8;
+        (at..at + span.size.div_ceil(8)).for_each(|i| words[i] = mask.bits_at(i));
+        let bits = self.value(&words);
+        if bits.leading_ones() == bits.count_ones() { bits.leading_ones() as u8 } else { 0 }
+    }
+}
+
+/// A field's trie.
+pub(crate) struct FieldTrie {
+    pub field: TrieField,
+    prefixes: Prefixed,
+}
+
+enum Prefixed {
+    Short(Trie<u32>),
+    Long(Trie<u128>),
+}
+
+impl FieldTrie {
+    pub fn new(field: TrieField) -> Self {
+        let prefixes = if field.span().size == 4 { Prefixed::Short(Trie::new()) } else { Prefixed::Long(Trie::new()) };
+        FieldTrie { field, prefixes }
+    }
+
+    pub fn insert(&mut self, key: &KeyWords, len: u8) {
+        let value = self.field.value(key);
+        match &mut self.prefixes {
+            Prefixed::Short(trie) => trie.insert((value >> 96) as u32, len.into()),
+            Prefixed::Long(trie) => trie.insert(value, len.into()),
+        }
+    }
+
+    pub fn remove(&mut self, key: &KeyWords, len: u8) {
+        let value = self.field.value(key);
+        match &mut self.prefixes {
+            Prefixed::Short(trie) => trie.remove((value >> 96) as u32, len.into()),
+            Prefixed::Long(trie) => trie.remove(value, len.into()),
+        }
+    }
+
+    fn lookup(&self, key: &KeyWords) -> Prefixes {
+        let dl_type = key[layout::DL_TYPE.offset / 8].swap_bytes() >> (48 - layout::DL_TYPE.offset % 8 * 8);
+        if dl_type as u16 != self.field.dl_type() {
+            return Prefixes { lengths: u128::MAX, proof_bits: 0 }; // the field is not there: nothing can be ruled out
+        }
+        let value = self.field.value(key);
+        match &self.prefixes {
+            Prefixed::Short(trie) => trie.lookup((value >> 96) as u32),
+            Prefixed::Long(trie) => trie.lookup(value),
+        }
+    }
+}
+
+/// For each trie, the prefix length a mask has of its field.
+pub(crate) fn trie_lens(tries: &[FieldTrie], mask: &StagedMask) -> [u8; MAX_TRIES] {
+    std::array::from_fn(|i| tries.get(i).map_or(0, |trie| trie.field.prefix_len(mask)))
+}
+
+/// A lookup's questions to the tries, each asked at most once and only when a subtable needs the answer: a trie not
+/// asked adds nothing to the mask.
+pub(crate) struct TrieLookups<'a> {
+    tries: &'a [FieldTrie],
+    key: &'a KeyWords,
+    answers: [Option<Prefixes>; MAX_TRIES],
+}
+
+impl<'a> TrieLookups<'a> {
+    pub fn new(tries: &'a [FieldTrie], key: &'a KeyWords) -> Self {
+        TrieLookups { tries, key, answers: [None; MAX_TRIES] }
+    }
+
+    /// Whether a subtable with these prefix lengths cannot match, as far as the tries prove it with no more bits than
+    /// the subtable itself would look at or `looked_at` has already. The bits that prove it are added.
+    #[inline]
+    pub fn rule_out(&mut self, lens: &[u8; MAX_TRIES], looked_at: &mut FlowKey) -> bool {
+        for (i, trie) in self.tries.iter().enumerate() {
+            let len = u32::from(lens[i]);
+            if len == 0 {
+                continue;
+            }
+            let answer = *self.answers[i].get_or_insert_with(|| trie.lookup(self.key));
+            if answer.may_match(len) {
+                continue;
+            }
+            if answer.proof_bits <= len || has_prefix(looked_at, trie.field.span(), answer.proof_bits) {
+                add_prefix(looked_at, trie.field.span(), answer.proof_bits);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The bits of byte `i` of a field that are among its first `len` bits.
+fn prefix_byte(i: usize, len: u32) -> u8 {
+    let left = len.saturating_sub(i as u32 * 8).min(8);
+    (0xff00u16 >> left) as u8
+}
+
+fn has_prefix(mask: &FlowKey, span: Span, len: u32) -> bool {
+    mask.get(span).iter().enumerate().all(|(i, &byte)| prefix_byte(i, len) & !byte == 0)
+}
+
+fn add_prefix(mask: &mut FlowKey, span: Span, len: u32) {
+    mask.get_mut(span).iter_mut().enumerate().for_each(|(i, byte)| *byte |= prefix_byte(i, len));
+}
+
+impl<R> Classifier<R> {
+    /// The rule of highest priority that matches `key` and that `version` sees; of several, one of them.
+    ///
+    /// Adds to `looked_at` the bits of the key that the answer depends on: a key that agrees on them, and on the bits
+    /// `looked_at` had before, gets the same answer.
+    pub fn lookup(&self, key: &FlowKey, version: u64, looked_at: Option<&mut FlowKey>) -> Option<&Rule<R>> {
+        let words = words_of(key);
+        match looked_at {
+            Some(mask) => self.resolve(&words, version, Some(mask)),
+            None => self.resolve(&words, version, None),
+        }
+    }
+
+    fn resolve(&self, key: &KeyWords, version: u64, mut looked_at: Option<&mut FlowKey>) -> Option<&Rule<R>> {
+        let mut soft = SoftMatches::new();
+        let hard = self.walk(key, version, looked_at.as_deref_mut(), |rule| soft.push(rule));
+        soft.resolve(&self.rules, hard, version, |id| {
+            let mut key = *key;
+            set_conj_id(&mut key, id);
+            self.walk(&key, version, looked_at.as_deref_mut(), |_| ())
+        })
+    }
+
+    /// Visits the subtables until none left can beat the best certain match, which it returns. Matches that count only
+    /// as part of a conjunction go to `soft`.
+    fn walk<'a>(
+        &'a self,
+        key: &KeyWords,
+        version: u64,
+        mut looked_at: Option<&mut FlowKey>,
+        mut soft: impl FnMut(&'a Rule<R>),
+    ) -> Option<&'a Rule<R>> {
+        let mut hard: Option<&Rule<R>> = None;
+        let mut tries = TrieLookups::new(&self.tries, key);
+        let visible = |head: Link| self.rules.chain(head.get()?).find(|rule| rule.is_visible(version));
+        for place in self.order.places() {
+            if hard.is_some_and(|rule| place.priority <= rule.priority()) {
+                if self.order.is_sorted() {
+                    break;
+                }
+                continue;
+            }
+            let subtable = self.subtable(place.subtable);
+            let found = match looked_at.as_deref_mut() {
+                Some(mask) => subtable.find_staged(key, &mut tries, mask, visible),
+                None => subtable.find(key).and_then(|entry| visible(subtable.head(entry))),
+            };
+            match found {
+                Some(rule) if hard.is_some_and(|best| rule.priority() <= best.priority()) => {}
+                Some(rule) if rule.conjunctions().is_empty() => hard = Some(rule),
+                Some(rule) => soft(rule),
+                None => {}
+            }
+        }
+        hard
+    }
+}
+
+fn set_conj_id(key: &mut KeyWords, id: u32) {
+    const SHIFT: usize = layout::CONJ_ID.offset % 8 * 8;
+    let word = &mut key[layout::CONJ_ID.offset / 8];
+    *word = *word & !(0xffff_ffff << SHIFT) | u64::from(id.swap_bytes()) << SHIFT;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mask::mask_words;
+
+    #[test]
+    fn fields_are_read_whole_and_at_their_place() {
+        let mut key = FlowKey::ZERO;
+        key.set_number(layout::NW_SRC, 0x0102_0304);
+        key.set_number(layout::NW_DST, 0x0506_0708);
+        key.set(layout::IPV6_DST, &[9; 16]);
+        let words = words_of(&key);
+        assert_eq!(TrieField::NwSrc.value(&words) >> 96, 0x0102_0304);
+        assert_eq!(TrieField::NwDst.value(&words) >> 96, 0x0506_0708);
+        assert_eq!(TrieField::Ipv6Dst.value(&words).to_be_bytes(), [9; 16]);
+        assert_eq!(TrieField::Ipv6Src.value(&words), 0);
+    }
+
+    #[test]
+    fn only_prefixes_have_a_length() {
+        let len = |bits: u64| {
+            let mut mask = FlowKey::ZERO;
+            mask.set_number(layout::NW_DST, bits);
+            TrieField::NwDst.prefix_len(&StagedMask::new(&mask_words(&mask)))
+        };
+        assert_eq!([0, 0x8000_0000, 0xffff_0000, 0xffff_ffff, 0xff00_ff00, 1].map(len), [0, 1, 16, 32, 0, 0]);
+    }
+
+    #[test]
+    fn prefixes_of_a_field_are_set_bit_by_bit() {
+        let mut mask = FlowKey::ZERO;
+        add_prefix(&mut mask, layout::NW_SRC, 11);
+        assert_eq!(mask.get(layout::NW_SRC), [0xff, 0xe0, 0, 0]);
+        assert!(has_prefix(&mask, layout::NW_SRC, 11) && !has_prefix(&mask, layout::NW_SRC, 12));
+        assert_eq!(mask.get(layout::NW_DST), [0; 4]);
+    }
+
+    #[test]
+    fn conjunction_ids_land_in_their_field() {
+        let mut key = FlowKey::ZERO;
+        key.set_number(layout::CONJ_ID, 0xfefe_fefe);
+        key.set_number(layout::ACTSET_OUTPUT, 7);
+        let mut words = words_of(&key);
+        set_conj_id(&mut words, 0x0102_0304);
+        key.set_number(layout::CONJ_ID, 0x0102_0304);
+        assert_eq!(words, words_of(&key));
+    }
+}

@@ -1,0 +1,284 @@
+//! The rules of one mask: masked keys in one array, found by hash, and an index of hashes for each earlier stage.
+
+use crate::hash::{Hash, spread};
+use crate::lookup::{MAX_TRIES, TrieLookups};
+use crate::mask::{MaskWord, StagedMask};
+use crate::rule::{Link, RuleId};
+use crate::stage::{KeyWords, TRIE_STAGE, or_word};
+use crate::trie::Trie;
+use arrayvec::ArrayVec;
+use hashbrown::HashTable;
+use sluice_flow::FlowKey;
+use sluice_flow::layout;
+use std::collections::BTreeMap;
+
+/// The word whose second half holds both L4 ports.
+pub(crate) const PORTS_WORD: usize = layout::TP_SRC.offset / 8;
+const _: () = assert!(layout::TP_SRC.offset % 8 == 4 && layout::TP_DST.offset == layout::TP_SRC.offset + 2);
+
+/// Both L4 ports of a key or a mask, the source first.
+#[inline]
+fn ports_of(word: u64) -> u32 {
+    word.swap_bytes() as u32
+}
+
+/// Port bits as bits of their word.
+#[inline]
+fn ports_word(ports: u32) -> u64 {
+    u64::from(ports).swap_bytes()
+}
+
+/// One mask's rules.
+///
+/// Shape: an *entry* is a masked key, `mask.words().len()` words long; the rules that have it hang off it in a chain,
+/// the highest priority first. `by_hash` finds entries; `stage_hashes[i]` counts the entries by the hash of their
+/// words up to stage `i`.
+pub(crate) struct Subtable {
+    pub mask: StagedMask,
+    stage_hashes: ArrayVec<HashTable<(u32, u32)>, 3>,
+    by_hash: HashTable<(u32, u32)>,
+    words: Vec<u64>,
+    heads: Vec<Link>,
+    free: Vec<u32>,
+    /// How many rules have each priority.
+    priorities: BTreeMap<u32, u32>,
+    /// First and last of its rules in order of insertion.
+    pub list: [Link; 2],
+    /// For each trie, the length of the prefix this mask has of its field, 0 if none.
+    pub trie_lens: [u8; MAX_TRIES],
+    ports_mask: u32,
+    ports_len: u32,
+    ports: Trie<u32>,
+    hash_key: u64,
+}
+
+/// The hashes of a masked key: after each stage but the last, and whole.
+pub(crate) struct EntryHashes {
+    stages: ArrayVec<u32, 3>,
+    pub whole: u32,
+}
+
+impl Subtable {
+    pub fn new(words: &[MaskWord], trie_lens: impl Fn(&StagedMask) -> [u8; MAX_TRIES], hash_key: u64) -> Self {
+        let mask = StagedMask::new(words);
+        let ports_mask = ports_of(mask.bits_at(PORTS_WORD));
+        Subtable {
+            stage_hashes: mask.stages().iter().skip(1).map(|_| HashTable::new()).collect(),
+            by_hash: HashTable::new(),
+            words: Vec::new(),
+            heads: Vec::new(),
+            free: Vec::new(),
+            priorities: BTreeMap::new(),
+            list: [Link::NONE; 2],
+            trie_lens: trie_lens(&mask),
+            ports_mask,
+            ports_len: 32 - ports_mask.trailing_zeros(),
+            ports: Trie::new(),
+            hash_key,
+            mask,
+        }
+    }
+
+    /// The masked key of an entry.
+    pub fn entry_words(&self, entry: u32) -> &[u64] {
+        let n = self.mask.words().len();
+        &self.words[entry as usize * n..(entry as usize + 1) * n]
+    }
+
+    pub fn head(&self, entry: u32) -> Link {
+        self.heads[entry as usize]
+    }
+
+    pub fn set_head(&mut self, entry: u32, head: RuleId) {
+        self.heads[entry as usize] = head.into();
+    }
+
+    pub fn hashes(&self, key: &KeyWords) -> EntryHashes {
+        let mut hash = Hash::start(self.hash_key);
+        let mut stages = ArrayVec::new();
+        let mut from = 0;
+        for (i, &(_, end)) in self.mask.stages().iter().enumerate() {
+            hash = self.hash_range(hash, key, from, end.into());
+            if i < self.stage_hashes.len() {
+                stages.push(hash.end());
+            }
+            from = end.into();
+        }
+        EntryHashes { stages, whole: hash.end() }
+    }
+
+    #[inline]
+    fn hash_range(&self, hash: Hash, key: &KeyWords, from: usize, to: usize) -> Hash {
+        self.mask.words()[from..to].iter().fold(hash, |h, w| h.with(key[usize::from(w.index)] & w.bits))
+    }
+
+    /// The entry whose masked key is that of `key`.
+    #[inline]
+    pub fn find_entry(&self, key: &KeyWords, hash: u32) -> Option<u32> {
+        let same = |&(h, entry): &(u32, u32)| h == hash && self.matches(entry, key);
+        self.by_hash.find(spread(hash), same).map(|&(_, entry)| entry)
+    }
+
+    pub fn find_exact(&self, key: &KeyWords) -> Option<u32> {
+        self.find_entry(key, self.hashes(key).whole)
+    }
+
+    #[inline]
+    fn matches(&self, entry: u32, key: &KeyWords) -> bool {
+        let words = self.mask.words();
+        let at = entry as usize * words.len();
+        self.words[at..at + words.len()].iter().zip(words).all(|(&v, w)| key[usize::from(w.index)] & w.bits == v)
+    }
+
+    /// Adds an entry for a key that has none, with its first rule.
+    pub fn add_entry(&mut self, key: &KeyWords, hashes: &EntryHashes, head: RuleId) -> u32 {
+        let n = self.mask.words().len();
+        let entry = self.free.pop().unwrap_or_else(|| {
+            self.heads.push(Link::NONE);
+            self.words.resize(self.words.len() + n, 0);
+            self.heads.len() as u32 - 1
+        });
+        let at = entry as usize * n;
+        for (to, w) in self.words[at..at + n].iter_mut().zip(self.mask.words()) {
+            *to = key[usize::from(w.index)] & w.bits;
+        }
+        self.heads[entry as usize] = head.into();
+        for (index, &hash) in self.stage_hashes.iter_mut().zip(&hashes.stages) {
+            match index.find_mut(spread(hash), |&(h, _)| h == hash) {
+                Some((_, count)) => *count += 1,
+                None => {
+                    index.insert_unique(spread(hash), (hash, 1), |&(h, _)| spread(h));
+                }
+            }
+        }
+        self.by_hash.insert_unique(spread(hashes.whole), (hashes.whole, entry), |&(h, _)| spread(h));
+        if self.ports_len != 0 {
+            self.ports.insert(ports_of(key[PORTS_WORD]) & self.ports_mask, self.ports_len);
+        }
+        entry
+    }
+
+    /// Takes out an entry whose last rule has gone. Whether it was the last entry.
+    pub fn remove_entry(&mut self, entry: u32, key: &KeyWords) -> bool {
+        let hashes = self.hashes(key);
+        if self.ports_len != 0 {
+            self.ports.remove(ports_of(key[PORTS_WORD]) & self.ports_mask, self.ports_len);
+        }
+        for (index, &hash) in self.stage_hashes.iter_mut().zip(&hashes.stages) {
+            if let Ok(mut found) = index.find_entry(spread(hash), |&(h, _)| h == hash) {
+                found.get_mut().1 -= 1;
+                if found.get().1 == 0 {
+                    found.remove();
+                }
+            }
+        }
+        if let Ok(found) = self.by_hash.find_entry(spread(hashes.whole), |&(_, e)| e == entry) {
+            found.remove();
+        }
+        self.heads[entry as usize] = Link::NONE;
+        self.free.push(entry);
+        self.by_hash.is_empty()
+    }
+
+    /// Counts a rule in; the maximum priority if this changed it.
+    pub fn add_priority(&mut self, priority: u32) -> Option<u32> {
+        let before = self.max_priority();
+        *self.priorities.entry(priority).or_default() += 1;
+        (before < Some(priority)).then_some(priority)
+    }
+
+    /// Counts a rule out; the maximum priority if this changed it and there is one.
+    pub fn drop_priority(&mut self, priority: u32) -> Option<u32> {
+        let count = self.priorities.get_mut(&priority).expect("invariant: every rule's priority is counted");
+        *count -= 1;
+        if *count > 0 {
+            return None;
+        }
+        self.priorities.remove(&priority);
+        self.max_priority().filter(|&max| max < priority)
+    }
+
+    fn max_priority(&self) -> Option<u32> {
+        self.priorities.last_key_value().map(|(&priority, _)| priority)
+    }
+
+    /// The entry that matches `key`, found without saying what was looked at.
+    #[inline]
+    pub fn find(&self, key: &KeyWords) -> Option<u32> {
+        let hash = self.hash_range(Hash::start(self.hash_key), key, 0, self.mask.words().len());
+        self.find_entry(key, hash.end())
+    }
+
+    /// As [`find`](Self::find), stage by stage, for entries that `wanted` accepts. Adds to `looked_at` the bits that
+    /// decided the answer.
+    #[inline]
+    pub fn find_staged<T>(
+        &self,
+        key: &KeyWords,
+        tries: &mut TrieLookups<'_>,
+        looked_at: &mut FlowKey,
+        wanted: impl FnOnce(Link) -> Option<T>,
+    ) -> Option<T> {
+        let mut hash = Hash::start(self.hash_key);
+        let mut from = 0;
+        for (i, &(stage, end)) in self.mask.stages().iter().enumerate() {
+            let end = usize::from(end);
+            if usize::from(stage) == TRIE_STAGE && tries.rule_out(&self.trie_lens, looked_at) {
+                self.look_at(from, looked_at);
+                return None;
+            }
+            hash = self.hash_range(hash, key, from, end);
+            if let Some(index) = self.stage_hashes.get(i) {
+                let stage_hash = hash.end();
+                if index.find(spread(stage_hash), |&(h, _)| h == stage_hash).is_none() {
+                    self.look_at(end, looked_at);
+                    return None;
+                }
+            }
+            from = end;
+        }
+        let found = self.find_entry(key, hash.end()).and_then(|entry| wanted(self.heads[entry as usize]));
+        if found.is_none() && self.ports_len != 0 {
+            self.look_at_few_ports(key, looked_at);
+        } else {
+            self.look_at(from, looked_at);
+        }
+        found
+    }
+
+    /// Adds the first `n` words of the mask.
+    #[inline]
+    fn look_at(&self, n: usize, looked_at: &mut FlowKey) {
+        self.mask.words()[..n].iter().for_each(|w| or_word(looked_at, w.index.into(), w.bits));
+    }
+
+    /// Adds the whole mask but for the ports, of which only as many leading bits as prove that no rule has them.
+    ///
+    /// That proof is about the ports alone; it was the whole mask that decided, so the rest of it stays in.
+    fn look_at_few_ports(&self, key: &KeyWords, looked_at: &mut FlowKey) {
+        let proof_bits = self.ports.lookup(ports_of(key[PORTS_WORD]) & self.ports_mask).proof_bits;
+        let few = self.ports_mask & u32::MAX.checked_shl(32 - proof_bits).unwrap_or(0);
+        let without = !ports_word(self.ports_mask);
+        for w in self.mask.words() {
+            let index = usize::from(w.index);
+            or_word(looked_at, index, if index == PORTS_WORD { w.bits & without } else { w.bits });
+        }
+        or_word(looked_at, PORTS_WORD, ports_word(few));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::words_of;
+
+    #[test]
+    fn ports_are_read_and_written_source_first() {
+        let mut key = FlowKey::ZERO;
+        key.set_number(layout::TP_SRC, 0x1234);
+        key.set_number(layout::TP_DST, 0x5678);
+        let word = words_of(&key)[PORTS_WORD];
+        assert_eq!(ports_of(word), 0x1234_5678);
+        assert_eq!(ports_word(ports_of(word)), word);
+    }
+}
