@@ -1,0 +1,221 @@
+//! vBF: a vector of Bloom filters, one a set, laid out side by side.
+//!
+//! Row `i` holds bit `i` of every set's filter, so that one memory access tests all sets at one place, and the answer
+//! for all of them is the AND of `k` rows. A row is a number of 8, 16, 32 or 64 bits, whichever holds all sets.
+//!
+//! A filter of `m` bits with `n` keys and `k` hashes reports a stranger at the rate `(1 - (1 - 1/m)^(kn))^k`; `s` of them
+//! together at `1 - (1 - that)^s`, which is the rate asked for. `m` is rounded up to a power of two, then `k` lowered
+//! while the rate still holds: fewer rows to read for the same promise.
+//! Source: B. Bloom, CACM 1970; A. Kirsch, M. Mitzenmacher, "Less Hashing, Same Performance", 2006 (two hashes make k);
+//! DPDK lib/member.
+
+use crate::hash::HashKey;
+use crate::{AddError, Added, BULK_MAX, ConfigError, SetId, Summary};
+
+/// The most sets: the bits of a word.
+const SETS_MAX: usize = 64;
+
+/// The most keys: row numbers are taken from 32 bits of the hash.
+const KEYS_MAX: usize = 1 << 31;
+
+/// The most rows a lookup reads. Beyond, a filter of that rate wants another structure.
+const HASHES_MAX: u32 = 16;
+
+/// How to make a [`Vbf`].
+#[derive(Clone, Copy, Debug)]
+pub struct VbfConfig {
+    /// How many keys there are to be, over all sets, spread evenly.
+    pub keys: usize,
+    /// How many sets: a power of two, 64 at most.
+    pub sets: usize,
+    /// How often a stranger may be reported in any set, as a share of 1.
+    pub false_positives: f64,
+    /// Keys the hash.
+    pub seed: u64,
+}
+
+/// Set summary of type vBF: bits, no keys, no delete.
+///
+/// Shape:  a power of two of rows, each of 8, 16, 32 or 64 bits.
+/// Errors: false positives at the configured rate while the sets hold no more keys than planned; no false negatives.
+pub struct Vbf {
+    rows: Rows,
+    /// Number of rows less one.
+    row_mask: u32,
+    /// Rows a lookup reads.
+    hashes: u32,
+    sets: usize,
+    key: HashKey,
+}
+
+/// The rows, as wide as the sets need. The width is matched once a call, not once a row.
+enum Rows {
+    Of8(Box<[u8]>),
+    Of16(Box<[u16]>),
+    Of32(Box<[u32]>),
+    Of64(Box<[u64]>),
+}
+
+/// Runs `$body` with `$rows` bound to the rows as a slice of their own width.
+macro_rules! with_rows {
+    ($all:expr, $rows:ident => $body:expr) => {
+        match $all {
+            Rows::Of8($rows) => $body,
+            Rows::Of16($rows) => $body,
+            Rows::Of32($rows) => $body,
+            Rows::Of64($rows) => $body,
+        }
+    };
+}
+
+/// A row of bits.
+trait Row: Copy + Into<u64> + std::ops::BitAnd<Output = Self> + std::ops::BitOrAssign {
+    const ALL: Self;
+    /// The row with bit `bit` set alone.
+    fn bit(bit: u16) -> Self;
+}
+
+macro_rules! rows {
+    ($($width:ty)+) => {$(
+        impl Row for $width {
+            const ALL: Self = <$width>::MAX;
+            fn bit(bit: u16) -> Self {
+                1 << bit
+            }
+        }
+    )+};
+}
+
+rows!(u8 u16 u32 u64);
+
+/// The rate at which a stranger is reported in any of `sets` filters of `bits` bits, `keys` keys and `hashes` hashes.
+fn expected_rate(bits: f64, keys: f64, hashes: u32, sets: usize) -> f64 {
+    let k = f64::from(hashes);
+    let one = (1.0 - (1.0 - 1.0 / bits).powf(keys * k)).powf(k);
+    1.0 - (1.0 - one).powf(sets as f64)
+}
+
+impl Vbf {
+    /// Makes an empty filter.
+    pub fn new(config: &VbfConfig) -> Result<Self, ConfigError> {
+        let &VbfConfig { keys, sets, false_positives: rate, seed } = config;
+        if keys == 0 || keys > KEYS_MAX {
+            return Err(ConfigError::Keys { keys, limit: KEYS_MAX });
+        }
+        if !sets.is_power_of_two() || sets > SETS_MAX {
+            return Err(ConfigError::Sets { sets, limit: SETS_MAX });
+        }
+        let one = 1.0 - (1.0 - rate).powf(1.0 / sets as f64);
+        if !(rate > 0.0 && rate < 1.0 && one > 0.0) {
+            return Err(ConfigError::Rate { rate });
+        }
+        let keys_a_set = keys.div_ceil(sets) as f64;
+        let bits = -(keys_a_set * one.ln()) / std::f64::consts::LN_2.powi(2);
+        let rows = (bits.ceil() as usize).max(SETS_MAX).next_power_of_two();
+        let best = (std::f64::consts::LN_2 * bits / keys_a_set).round().clamp(1.0, f64::from(HASHES_MAX)) as u32;
+        let hashes = (1..=best).find(|&k| expected_rate(rows as f64, keys_a_set, k, sets) <= rate);
+        let hashes = hashes.ok_or(ConfigError::Rate { rate })?;
+        let row_mask = (rows - 1) as u32;
+        let rows = match sets {
+            0..=8 => Rows::Of8(vec![0; rows].into()),
+            9..=16 => Rows::Of16(vec![0; rows].into()),
+            17..=32 => Rows::Of32(vec![0; rows].into()),
+            _ => Rows::Of64(vec![0; rows].into()),
+        };
+        Ok(Vbf { rows, row_mask, hashes, sets, key: HashKey::new(seed) })
+    }
+
+    /// Rows a lookup reads.
+    pub fn hashes(&self) -> u32 {
+        self.hashes
+    }
+
+    /// The rate of false positives to be expected when every set holds `keys_a_set` keys.
+    pub fn expected_rate(&self, keys_a_set: usize) -> f64 {
+        expected_rate(f64::from(self.row_mask) + 1.0, keys_a_set as f64, self.hashes, self.sets)
+    }
+
+    /// The start and step of a key's rows; the step is odd, so that no row comes twice.
+    #[inline(always)]
+    fn walk(&self, key: &[u8]) -> (u32, u32) {
+        let hash = self.key.hash(key);
+        (hash as u32, (hash >> 32) as u32 | 1)
+    }
+
+    /// The sets that may hold the key, bit `i` for set `i + 1`.
+    #[inline(always)]
+    fn sets_of<R: Row>(&self, rows: &[R], (start, step): (u32, u32)) -> u64 {
+        let mut row = start;
+        let mut sets = R::ALL;
+        for _ in 0..self.hashes {
+            sets = sets & rows[(row & self.row_mask) as usize];
+            row = row.wrapping_add(step);
+        }
+        sets.into()
+    }
+
+    fn set_bits<R: Row>(rows: &mut [R], row_mask: u32, hashes: u32, (start, step): (u32, u32), set: SetId) {
+        for i in 0..hashes {
+            let row = start.wrapping_add(i.wrapping_mul(step)) & row_mask;
+            rows[row as usize] |= R::bit(set.get() - 1);
+        }
+    }
+
+    fn bulk<const N: usize, R: Row>(&self, rows: &[R], keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize {
+        let mut found = 0;
+        for (keys, out) in keys.chunks(BULK_MAX).zip(out.chunks_mut(BULK_MAX)) {
+            let mut walks = [(0, 0); BULK_MAX];
+            for (walk, key) in walks.iter_mut().zip(keys) {
+                *walk = self.walk(key);
+            }
+            for (walk, out) in walks.iter().zip(out) {
+                *out = lowest(self.sets_of(rows, *walk));
+                found += usize::from(out.is_some());
+            }
+        }
+        found
+    }
+}
+
+/// The first of the sets whose bits are set.
+#[inline(always)]
+fn lowest(sets: u64) -> Option<SetId> {
+    // No bit set gives 64 + 1, which the remainder turns into 0: no set, without a branch.
+    SetId::new((sets.trailing_zeros() as u16 + 1) % 65)
+}
+
+impl Summary for Vbf {
+    fn add(&mut self, key: &[u8], set: SetId) -> Result<Added, AddError> {
+        if usize::from(set.get()) > self.sets {
+            return Err(AddError::NoSuchSet { set, sets: self.sets });
+        }
+        let walk = self.walk(key);
+        with_rows!(&mut self.rows, rows => Self::set_bits(rows, self.row_mask, self.hashes, walk, set));
+        Ok(Added::Stored)
+    }
+
+    #[inline]
+    fn lookup(&self, key: &[u8]) -> Option<SetId> {
+        let walk = self.walk(key);
+        lowest(with_rows!(&self.rows, rows => self.sets_of(rows, walk)))
+    }
+
+    fn lookup_bulk<const N: usize>(&self, keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize {
+        with_rows!(&self.rows, rows => self.bulk(rows, keys, &mut out[..keys.len()]))
+    }
+
+    fn lookup_multi(&self, key: &[u8], out: &mut [SetId]) -> usize {
+        let walk = self.walk(key);
+        let mut sets = with_rows!(&self.rows, rows => self.sets_of(rows, walk));
+        let each = std::iter::from_fn(|| {
+            let set = lowest(sets);
+            sets &= sets.wrapping_sub(1);
+            set
+        });
+        out.iter_mut().zip(each).map(|(to, set)| *to = set).count()
+    }
+
+    fn reset(&mut self) {
+        with_rows!(&mut self.rows, rows => rows.fill(0));
+    }
+}
