@@ -10,6 +10,7 @@ pub mod hash;
 pub mod lanes;
 #[allow(unsafe_code)]
 pub mod prefetch;
+pub mod signature;
 #[allow(unsafe_code)]
 pub mod tsc;
 
