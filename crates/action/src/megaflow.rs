@@ -55,6 +55,8 @@ pub struct FlowStats {
     pub used_ms: Option<u64>,
     /// All TCP flags seen, or-ed.
     pub tcp_flags: u16,
+    /// When it was installed, milliseconds of the switch's clock.
+    pub created_ms: u64,
 }
 
 /// What the translation remembers for itself (the rules to credit, say). The datapath carries it and never looks in.
@@ -69,13 +71,20 @@ impl std::fmt::Debug for Trail {
 
 /// The shared megaflow records, as the revalidator sees them. Control threads only.
 pub trait MegaflowStore: Send + Sync {
-    /// Calls `visit` for every live megaflow, with the version it was translated at and its statistics.
+    /// Calls `visit` for every live megaflow, with its translation and what it has carried since it was installed.
+    ///
+    /// The packet whose miss installed it is not among them: that one is credited by `Upcall::credit`, as every packet
+    /// is that follows a translation instead of a megaflow.
     fn for_each(&self, visit: &mut dyn FnMut(FlowId, &MegaflowMatch, &crate::Translation, FlowStats));
 
-    /// Takes a megaflow away and returns what it had carried, exactly; `None` if it had gone already.
+    /// Takes a megaflow away and returns what it had carried until now; `None` if it had gone already.
     ///
-    /// Packets of a batch under way may still follow its actions; they are counted for the next reader of `settled`.
+    /// Packets of a batch under way may still follow its actions: `settle` tells about those.
     fn remove(&self, id: FlowId) -> Option<FlowStats>;
+
+    /// Reclaims the records of removed megaflows that no PMD can see any more, and calls `visit` for each that carried
+    /// packets after `remove` had returned, with those packets only. To be called now and then, say once a dump.
+    fn settle(&self, visit: &mut dyn FnMut(FlowId, &crate::Translation, FlowStats));
 
     /// How many live megaflows there are.
     fn len(&self) -> usize;

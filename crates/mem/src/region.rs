@@ -28,7 +28,7 @@ impl Pages {
     }
 }
 
-/// Zeroed, resident memory, aligned to 2 MiB, at one address until it is dropped.
+/// Zeroed memory, aligned to 2 MiB, at one address until it is dropped.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -48,7 +48,7 @@ impl Region {
         if let Ok(base) = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB | libc::MAP_POPULATE) {
             return Ok(Region { base, size, pages: Pages::Huge });
         }
-        let base = mmap_aligned(size)?;
+        let base = mmap_aligned(size, 0)?;
         let mut region = Region { base, size, pages: Pages::Small };
         let wanted = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         if wanted.is_ok_and(|modes| !modes.contains("[never]")) && region.advise(libc::MADV_HUGEPAGE).is_ok() {
@@ -59,6 +59,18 @@ impl Region {
             Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
             _ => Ok(region),
         }
+    }
+
+    /// Reserves at least `size` bytes of address space, whose zeroed pages come when they are first touched.
+    ///
+    /// For tables with a large limit that few fill: what is not used costs nothing.
+    pub fn reserve(size: usize) -> io::Result<Self> {
+        let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut region = Region { base: mmap_aligned(size, libc::MAP_NORESERVE)?, size, pages: Pages::Small };
+        if region.advise(libc::MADV_HUGEPAGE).is_ok() {
+            region.pages = Pages::Transparent;
+        }
+        Ok(region)
     }
 
     /// Its first byte.
@@ -105,9 +117,9 @@ fn mmap(size: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
 }
 
 /// Maps `size` bytes (a multiple of 2 MiB) at a multiple of 2 MiB, without which no transparent huge page fits.
-fn mmap_aligned(size: usize) -> io::Result<NonNull<u8>> {
+fn mmap_aligned(size: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let wide = size.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-    let base = mmap(wide, 0)?;
+    let base = mmap(wide, flags)?;
     let before = base.addr().get().next_multiple_of(HUGE_PAGE) - base.addr().get();
     let after = HUGE_PAGE - before;
     // SAFETY: both ranges lie in the mapping just made, before and behind the part that is kept, and hold nothing.
@@ -135,6 +147,14 @@ mod tests {
         assert!(bytes.iter().all(|b| *b == 0));
         bytes.fill(7);
         assert!(!region.pages().name().is_empty());
+    }
+
+    #[test]
+    fn a_reserved_region_costs_nothing_until_it_is_touched() {
+        let region = Region::reserve(1 << 40).unwrap();
+        // SAFETY: the last byte lies in the region, which is this test's own.
+        let last = unsafe { &mut *region.base().as_ptr().add(region.size() - 1) };
+        assert_eq!(std::mem::replace(last, 7), 0);
     }
 
     #[test]

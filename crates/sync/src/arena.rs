@@ -1,6 +1,6 @@
 //! Shared records under stable ids.
 //!
-//! One allocation of a fixed number of slots, whose pages the kernel hands out when they are first written; so an id
+//! One array of a fixed number of slots, whose pages the kernel hands out when they are first written; so an id
 //! is found by one multiplication, and a large limit costs nothing until it is used. Writers take a lock; readers
 //! take a guard, load the slot's state, and look.
 //!
@@ -12,6 +12,7 @@ use crate::primitive::{Arc, Mutex, lock};
 use crate::{Epochs, Guard};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
+use std::io;
 use std::mem::MaybeUninit;
 
 const FREE: u32 = 0;
@@ -25,7 +26,7 @@ const DEAD: u32 = 2;
 ///         `None`, whatever the number.
 pub struct Arena<T> {
     epochs: Arc<Epochs>,
-    slots: Box<[Slot<T>]>,
+    slots: SlotArray<T>,
     writer: Mutex<Writer>,
 }
 
@@ -54,9 +55,12 @@ unsafe impl<T: Send + Sync> Sync for Arena<T> {}
 // SAFETY: as above; moving the arena moves records of `T: Send`.
 unsafe impl<T: Send + Sync> Send for Arena<T> {}
 
-/// Every slot is taken; the record comes back.
-#[derive(Debug)]
-pub struct ArenaFull<T>(pub T);
+/// Every slot is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArenaFull {
+    /// How many slots there are.
+    pub capacity: usize,
+}
 
 /// An arena as seen under a guard. Copied freely.
 pub struct Slots<'g, T> {
@@ -73,8 +77,8 @@ impl<T> Copy for Slots<'_, T> {}
 
 impl<T: Send + Sync> Arena<T> {
     /// An empty arena of `capacity` slots, read under guards of `epochs`.
-    pub fn new(epochs: &Arc<Epochs>, capacity: u32) -> Self {
-        Arena { epochs: epochs.clone(), slots: free_slots(capacity as usize), writer: Mutex::default() }
+    pub fn new(epochs: &Arc<Epochs>, capacity: u32) -> io::Result<Self> {
+        Ok(Arena { epochs: epochs.clone(), slots: free_slots(capacity as usize)?, writer: Mutex::default() })
     }
 
     /// How many records it can hold.
@@ -82,22 +86,24 @@ impl<T: Send + Sync> Arena<T> {
         self.slots.len()
     }
 
-    /// Puts a record in and returns its id.
-    pub fn insert(&self, value: T) -> Result<u32, ArenaFull<T>> {
+    /// Puts in the record that `make` makes of its id, and returns the id.
+    pub fn insert(&self, make: impl FnOnce(u32) -> T) -> Result<u32, ArenaFull> {
         let mut writer = lock(&self.writer);
-        let id = match writer.free.pop() {
-            Some(id) => id,
-            None if (writer.used as usize) < self.slots.len() => {
-                writer.used += 1;
-                writer.used - 1
-            }
-            None => return Err(ArenaFull(value)),
+        let fresh = writer.used as usize;
+        let id = match writer.free.last() {
+            Some(id) => *id,
+            None if fresh < self.slots.len() => fresh as u32,
+            None => return Err(ArenaFull { capacity: self.slots.len() }),
         };
         let slot = &self.slots[id as usize];
+        let record = make(id);
         // SAFETY: the slot is FREE and its id is in nobody's hands but ours: readers look only into LIVE slots, it was
         // not LIVE since it was last reclaimed, and the lock keeps other writers out.
-        unsafe { (*slot.value.get()).write(value) };
+        unsafe { (*slot.value.get()).write(record) };
         slot.state.store(LIVE, Ordering::Release);
+        if writer.free.pop().is_none() {
+            writer.used += 1;
+        }
         Ok(id)
     }
 
@@ -184,7 +190,7 @@ impl<'g, T> Slots<'g, T> {
 impl<T> Drop for Arena<T> {
     fn drop(&mut self) {
         let used = lock(&self.writer).used as usize;
-        for slot in &mut self.slots[..used] {
+        for slot in &self.slots[..used] {
             if slot.state.load(Ordering::Relaxed) != FREE {
                 // SAFETY: a slot that is not FREE holds a record; `&mut self` says that nobody looks.
                 unsafe { (*slot.value.get()).assume_init_drop() };
@@ -193,18 +199,27 @@ impl<T> Drop for Arena<T> {
     }
 }
 
-/// All free. Zero pages: untouched slots cost no memory.
+// SAFETY: zeros are a slot in state FREE, whose record is not initialised; the arena drops records itself.
 #[cfg(not(test))]
-fn free_slots<T>(n: usize) -> Box<[Slot<T>]> {
-    const { assert!(FREE == 0) };
-    // SAFETY: zeros are a slot in state FREE whose record is not initialised.
-    unsafe { Box::<[Slot<T>]>::new_zeroed_slice(n).assume_init() }
+unsafe impl<T> crate::lazy::Zeroed for Slot<T> {}
+const _: () = assert!(FREE == 0);
+
+#[cfg(not(test))]
+type SlotArray<T> = crate::LazyArray<Slot<T>>;
+
+#[cfg(not(test))]
+fn free_slots<T>(n: usize) -> io::Result<SlotArray<T>> {
+    crate::LazyArray::new(n)
 }
 
-/// All free. Loom's atomics must be made one by one.
+/// Loom's atomics must be made one by one.
 #[cfg(test)]
-fn free_slots<T>(n: usize) -> Box<[Slot<T>]> {
-    (0..n).map(|_| Slot { state: AtomicU32::new(FREE), value: UnsafeCell::new(MaybeUninit::uninit()) }).collect()
+type SlotArray<T> = Box<[Slot<T>]>;
+
+#[cfg(test)]
+fn free_slots<T>(n: usize) -> io::Result<SlotArray<T>> {
+    let free = || Slot { state: AtomicU32::new(FREE), value: UnsafeCell::new(MaybeUninit::uninit()) };
+    Ok((0..n).map(|_| free()).collect())
 }
 
 #[cfg(test)]
@@ -242,8 +257,8 @@ mod tests {
     fn a_record_outlives_every_guard_that_saw_it() {
         loom::model(|| {
             let epochs = Epochs::new();
-            let arena = Arc::new(Arena::new(&epochs, 2));
-            let id = arena.insert(Record::new(7)).ok().unwrap();
+            let arena = Arc::new(Arena::new(&epochs, 2).unwrap());
+            let id = arena.insert(|_| Record::new(7)).unwrap();
             let mut reader = Epochs::register(&epochs);
             let looking = arena.clone();
             let thread = thread::spawn(move || {
@@ -267,8 +282,8 @@ mod tests {
     fn a_reused_id_shows_the_old_record_or_the_new() {
         loom::model(|| {
             let epochs = Epochs::new();
-            let arena = Arc::new(Arena::new(&epochs, 1));
-            let id = arena.insert(Record::new(1)).ok().unwrap();
+            let arena = Arc::new(Arena::new(&epochs, 1).unwrap());
+            let id = arena.insert(|_| Record::new(1)).unwrap();
             let mut reader = Epochs::register(&epochs);
             let looking = arena.clone();
             let thread = thread::spawn(move || {
@@ -283,9 +298,8 @@ mod tests {
             });
             arena.retire(id);
             arena.reclaim(|_, record| drop(record));
-            match arena.insert(Record::new(2)) {
-                Ok(again) => assert_eq!(again, id),
-                Err(ArenaFull(record)) => drop(record),
+            if let Ok(again) = arena.insert(|_| Record::new(2)) {
+                assert_eq!(again, id);
             }
             thread.join().unwrap();
         });
@@ -295,8 +309,8 @@ mod tests {
     fn a_reader_that_registers_late_sees_no_dead_record() {
         loom::model(|| {
             let epochs = Epochs::new();
-            let arena = Arc::new(Arena::new(&epochs, 1));
-            let id = arena.insert(Record::new(1)).ok().unwrap();
+            let arena = Arc::new(Arena::new(&epochs, 1).unwrap());
+            let id = arena.insert(|_| Record::new(1)).unwrap();
             let (looking, theirs) = (arena.clone(), epochs.clone());
             let thread = thread::spawn(move || {
                 let mut reader = Epochs::register(&theirs);

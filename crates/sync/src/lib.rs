@@ -4,6 +4,7 @@
 //!   quiet point. A PMD that idles or sleeps holds none, so it keeps nobody waiting.
 //! - [`Arena`]: shared records under stable 32-bit ids. Reading takes a guard, never a lock; what has been retired is
 //!   dropped after every guard of that time has gone.
+//! - [`LazyArray`]: an array whose limit costs nothing until it is used.
 //! - [`Mailbox`]: messages from control threads to a PMD; one flag is read when there are none.
 //!
 //! This crate is one of the locked rooms where `unsafe` may live. Its unit tests run every interleaving of small
@@ -16,10 +17,13 @@
 #[allow(unsafe_code)]
 mod arena;
 mod epoch;
+#[allow(unsafe_code)]
+mod lazy;
 mod mailbox;
 
 pub use arena::{Arena, ArenaFull, Slots};
 pub use epoch::{Epochs, Guard, Reader};
+pub use lazy::{LazyArray, Zeroed};
 pub use mailbox::Mailbox;
 
 /// The primitives: the standard library's, or loom's in this crate's unit tests.

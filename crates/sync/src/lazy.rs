@@ -1,0 +1,51 @@
+//! Arrays with a large limit that cost only what is used of them.
+
+use sluice_mem::Region;
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Types for which zeros are a value.
+///
+/// # Safety
+/// Every byte zero must be a valid value, and the type must not need dropping.
+pub unsafe trait Zeroed {}
+
+// SAFETY: an atomic number of zero bytes is 0.
+unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Zeroed for AtomicU64 {}
+// SAFETY: an array of values that may be zero.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
+
+/// A fixed number of `T`s, zero at first, in pages that the kernel hands out when they are first written.
+pub struct LazyArray<T> {
+    region: Region,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+// SAFETY: the array owns its elements as a boxed slice would.
+unsafe impl<T: Send> Send for LazyArray<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for LazyArray<T> {}
+
+impl<T: Zeroed> LazyArray<T> {
+    /// Reserves room for `len` elements.
+    pub fn new(len: usize) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) };
+        let size = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(LazyArray { region: Region::reserve(size)?, len, of: PhantomData })
+    }
+}
+
+impl<T> Deref for LazyArray<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the region is as long, aligned to 2 MiB, zeroed at first (`T: Zeroed`), and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.region.base().as_ptr().cast(), self.len) }
+    }
+}
