@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod edit;
 mod megaflow;
 mod upcall;
 
 pub use action::{Action, Actions, Header, MaskedField, PortNo};
+pub use edit::edit;
 pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail};
 pub use upcall::{Fate, Miss, Translation, Upcall};

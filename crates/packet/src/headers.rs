@@ -12,6 +12,8 @@ pub const IPV4_SIZE: usize = 20;
 pub const IPV6_SIZE: usize = 40;
 /// Bytes in an ARP packet for IPv4 over Ethernet.
 pub const ARP_SIZE: usize = 28;
+/// How ARP for IPv4 over Ethernet begins: hardware and protocol type, address sizes.
+pub const ARP_IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
 /// Bytes in a TCP header without options.
 pub const TCP_SIZE: usize = 20;
 /// Bytes in a UDP header.

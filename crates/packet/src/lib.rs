@@ -3,6 +3,8 @@
 
 mod batch;
 mod buffers;
+pub mod checksum;
+pub mod edit;
 pub mod headers;
 mod layers;
 mod packet;

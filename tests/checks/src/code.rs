@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn comments_strings_and_characters_are_no_code() {
-        let text = "a /* b /* c */ d */ e // f\n\"g \\\" h\" 'i' '\\'' b'j' r#\"k \" l\"# 'm n: &'o T r#fn 'ü' br\"p\" q";
+        let text =
+            "a /* b /* c */ d */ e // f\n\"g \\\" h\" 'i' '\\'' b'j' r#\"k \" l\"# 'm n: &'o T r#fn 'ü' br\"p\" q";
         let code = blank(text);
         let left: Vec<_> = words(&code).map(|(_, w)| w).collect();
         assert_eq!(left, ["a", "e", "b", "m", "n", "o", "T", "r", "fn", "b", "q"]);

@@ -112,10 +112,8 @@ const _: () = assert!(layout::IPV6_SRC.offset == 64 && layout::IPV6_DST.offset =
 
 /// ARP and RARP of IPv4 over Ethernet.
 fn arp(packet: &[u8], key: &mut PacketKey) {
-    /// Hardware Ethernet, protocol IPv4, address sizes.
-    const IPV4_OVER_ETHERNET: [u8; 6] = [0, 1, 8, 0, 6, 4];
     let Some(arp) = packet.first_chunk::<ARP_SIZE>() else { return };
-    if arp[..6] != IPV4_OVER_ETHERNET {
+    if arp[..6] != ARP_IPV4_OVER_ETHERNET {
         return;
     }
     // The opcode has two bytes, the key's field one.

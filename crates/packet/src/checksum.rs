@@ -1,0 +1,117 @@
+//! Checksums: the Internet checksum (RFC 1071), its change when a field changes (RFC 1624), and SCTP's CRC32c.
+
+/// The ones' complement sum of bytes as big-endian 16-bit words, to be folded and complemented by [`finish`].
+///
+/// An odd last byte counts as the high half of a word, so only the last of several pieces may be odd.
+pub fn sum(bytes: &[u8]) -> u64 {
+    // Any ones' complement sum may be taken over wider words, as 2^16 is 1 modulo 2^16 - 1. Four bytes at a time in
+    // a 64-bit sum cannot overflow below 2^32 words.
+    let (words, rest) = bytes.as_chunks::<4>();
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    sum + u64::from(u32::from_be_bytes(last))
+}
+
+/// A sum as the checksum that goes into a header.
+#[inline]
+pub fn finish(sum: u64) -> u16 {
+    !fold(sum)
+}
+
+/// The checksum of `bytes`; 0 if they contain their own right checksum.
+pub fn internet(bytes: &[u8]) -> u16 {
+    finish(sum(bytes))
+}
+
+/// The sum of an IPv4 pseudo header: addresses, protocol, and the size of the L4 header and its payload.
+pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], proto: u8, size: u16) -> u64 {
+    sum(&src) + sum(&dst) + u64::from(proto) + u64::from(size)
+}
+
+/// The sum of an IPv6 pseudo header. `dst` is the final destination if a routing header names one.
+pub fn pseudo_v6(src: [u8; 16], dst: [u8; 16], proto: u8, size: u32) -> u64 {
+    sum(&src) + sum(&dst) + u64::from(proto) + u64::from(size)
+}
+
+/// The checksum after bytes it covers have changed from `old` to `new`: of the same, even length, and at an even place.
+///
+/// A checksum that was wrong stays as wrong. Source: RFC 1624, equation 3.
+#[inline]
+pub fn update(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
+    let words = |bytes: &[u8]| bytes.as_chunks::<2>().0.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
+    let (removed, added): (u64, u64) = (words(old), words(new));
+    // Complementing each word of `old` is taking it from 0xffff.
+    let complemented = 0xffff * (old.len() as u64 / 2) - removed;
+    !fold(u64::from(!checksum) + complemented + added)
+}
+
+/// Adds the carries back until there are none: the sum modulo 2^16 - 1, zero only for zero.
+#[inline]
+fn fold(mut sum: u64) -> u16 {
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// CRC32c of the bytes, as SCTP computes it over its packet with the checksum field zero.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    !crc_continue(u32::MAX, bytes)
+}
+
+/// By how much an SCTP packet's CRC32c changes (XOR) when its first bytes change from `old` to `new`, `behind` bytes
+/// following them unchanged.
+///
+/// CRC is linear: the difference of two checksums is the checksum of the difference, which is zero behind its start.
+pub fn crc32c_difference(old: &[u8], new: &[u8], behind: usize) -> u32 {
+    let mut crc = 0;
+    for (a, b) in old.iter().zip(new) {
+        crc = crc_continue(crc, &[a ^ b]);
+    }
+    const ZEROS: [u8; 64] = [0; 64];
+    for _ in 0..behind / ZEROS.len() {
+        crc = crc_continue(crc, &ZEROS);
+    }
+    crc_continue(crc, &ZEROS[..behind % ZEROS.len()])
+}
+
+/// The checksum register after `bytes`, eight at a time.
+fn crc_continue(mut crc: u32, bytes: &[u8]) -> u32 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        let word = u64::from_le_bytes(*word) ^ u64::from(crc);
+        crc = (0..8).fold(0, |crc, i| crc ^ CRC_TABLE[7 - i][usize::from((word >> (8 * i)) as u8)]);
+    }
+    rest.iter().fold(crc, |crc, byte| crc >> 8 ^ CRC_TABLE[0][usize::from(crc as u8 ^ byte)])
+}
+
+/// `CRC_TABLE[k][b]`: what byte `b` leaves in the register after `k` further zero bytes. 8 KiB.
+static CRC_TABLE: [[u32; 256]; 8] = {
+    /// The Castagnoli polynomial, bits reversed. Source: RFC 9260, appendix A.
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let mut table = [[0u32; 256]; 8];
+    let mut i = 0;
+    while i < 256 {
+        let mut crc = i as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = crc >> 1 ^ if crc & 1 != 0 { POLYNOMIAL } else { 0 };
+            bit += 1;
+        }
+        table[0][i] = crc;
+        i += 1;
+    }
+    let mut k = 1;
+    while k < 8 {
+        let mut i = 0;
+        while i < 256 {
+            let before = table[k - 1][i];
+            table[k][i] = before >> 8 ^ table[0][(before & 0xff) as usize];
+            i += 1;
+        }
+        k += 1;
+    }
+    table
+};

@@ -1,0 +1,72 @@
+//! Pushing and popping VLAN tags and MPLS labels.
+//!
+//! All move the bytes in front of the tag, which are few, and never the packet behind it.
+
+use super::EditError;
+use crate::headers::*;
+use crate::{Layers, Packet};
+
+/// The CFI bit, which a key uses to say that there is a tag; on the wire it is 0.
+const CFI: u16 = 0x1000;
+
+/// Pushes a VLAN tag behind the Ethernet addresses. The CFI bit of `tci` is not written.
+pub fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Result<(), EditError> {
+    if packet.bytes().len() < ETHERNET_SIZE {
+        return Err(EditError::NoHeader);
+    }
+    let [a, b] = tpid.to_be_bytes();
+    let [c, d] = (tci & !CFI).to_be_bytes();
+    insert(packet, 12, [a, b, c, d])
+}
+
+/// Takes off the outer VLAN tag.
+pub fn pop_vlan(packet: &mut Packet) -> Result<(), EditError> {
+    match be16(packet.bytes(), 12) {
+        Some(ethertype) if ethertype::is_vlan(ethertype) && packet.bytes().len() >= ETHERNET_SIZE + VLAN_SIZE => {
+            remove(packet, 12);
+            Ok(())
+        }
+        _ => Err(EditError::NoHeader),
+    }
+}
+
+/// Pushes a label stack entry in front of the label stack or of L3, and makes the packet of type `ethertype`.
+pub fn push_mpls(packet: &mut Packet, ethertype: u16, lse: u32) -> Result<(), EditError> {
+    let layers = Layers::of(packet.bytes()).ok_or(EditError::NoHeader)?;
+    insert(packet, layers.l2_end, lse.to_be_bytes())?;
+    put_ethertype(packet, layers.l2_end, ethertype);
+    Ok(())
+}
+
+/// Takes off the outer label stack entry, and makes the packet of type `ethertype`.
+pub fn pop_mpls(packet: &mut Packet, ethertype: u16) -> Result<(), EditError> {
+    let layers = Layers::of(packet.bytes()).ok_or(EditError::NoHeader)?;
+    if layers.labels == 0 {
+        return Err(EditError::NoHeader);
+    }
+    remove(packet, layers.l2_end);
+    put_ethertype(packet, layers.l2_end, ethertype);
+    Ok(())
+}
+
+/// Writes the Ethernet type in front of `l2_end`.
+fn put_ethertype(packet: &mut Packet, l2_end: usize, ethertype: u16) {
+    if let Some(to) = packet.bytes_mut()[..l2_end].last_chunk_mut::<2>() {
+        *to = ethertype.to_be_bytes();
+    }
+}
+
+/// Inserts four bytes at `at`, which is inside the packet.
+fn insert(packet: &mut Packet, at: usize, new: [u8; 4]) -> Result<(), EditError> {
+    packet.frame.push_front(4).map_err(|_| EditError::NoHeadroom)?;
+    let bytes = packet.bytes_mut();
+    bytes.copy_within(4..4 + at, 0);
+    bytes[at..at + 4].copy_from_slice(&new);
+    Ok(())
+}
+
+/// Removes the four bytes at `at`, which are inside the packet.
+fn remove(packet: &mut Packet, at: usize) {
+    packet.bytes_mut().copy_within(..at, 4);
+    packet.frame.trim_front(4);
+}
