@@ -1,0 +1,171 @@
+//! A private Open vSwitch with its dummy datapath: own database, sockets and folder, nothing of the machine's.
+
+use crate::capture::{Captured, HEADER_SIZE, records};
+use crate::flows::{Counters, Megaflows, counters, megaflows};
+use crate::unixctl::Unixctl;
+use crate::actions::Version;
+use crate::table::Tables;
+use crate::values::PORTS;
+use anyhow::{Context, Result, ensure};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// Two daemons that end when this is dropped.
+pub struct Ovs {
+    folder: tempfile::TempDir,
+    daemons: Vec<Child>,
+    ctl: Unixctl,
+    /// What each port has sent, and how much of it was read.
+    sent: Vec<(File, u64)>,
+    /// Rules that are there without anyone's asking.
+    hidden_rules: u64,
+}
+
+impl Ovs {
+    /// Starts database and switch, and adds bridge `br0` with ports `p1` and so on.
+    pub fn start() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("sluice-ovs-").tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        let database = format!("unix:{}", at("db.sock").display());
+        run(Command::new("ovsdb-tool").arg("create").arg(at("conf.db")).arg(SCHEMA))?;
+        let mut server = Command::new("ovsdb-server");
+        server.arg(format!("--remote=p{database}")).arg(at("conf.db"));
+        let mut daemons = vec![spawn(&mut server, folder.path(), "ovsdb-server")?];
+        await_path(&at("db.sock"))?;
+        run(Command::new("ovs-vsctl").arg("--no-wait").arg(format!("--db={database}")).arg("init"))?;
+        let mut switch = Command::new("ovs-vswitchd");
+        switch.arg(&database).args(["--enable-dummy=override", "--disable-system"]);
+        daemons.push(spawn(&mut switch, folder.path(), "ovs-vswitchd")?);
+        await_path(&at("ovs-vswitchd.ctl"))?;
+        run(Command::new("ovs-vsctl").arg(format!("--db={database}")).args(configuration(folder.path())))?;
+        let ctl = Unixctl::connect(&at("ovs-vswitchd.ctl"))?;
+        let sent = (1..=PORTS)
+            .map(|port| {
+                let path = at(&format!("tx{port}.pcap"));
+                await_path(&path)?;
+                Ok((File::open(&path)?, HEADER_SIZE as u64))
+            })
+            .collect::<Result<_>>()?;
+        let mut ovs = Ovs { folder, daemons, ctl, sent, hidden_rules: 0 };
+        ovs.hidden_rules = ovs.rules()?;
+        Ok(ovs)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn ofctl(&self, command: &str, version: Version, file: Option<&Path>) -> Result<String> {
+        let version = match version {
+            Version::Of10 => "OpenFlow10",
+            Version::Of13 => "OpenFlow13",
+        };
+        run(Command::new("ovs-ofctl").args(["-O", version, command]).arg(self.path("br0.mgmt")).args(file))
+    }
+
+    /// Replaces all rules.
+    pub fn load(&mut self, tables: &Tables) -> Result<()> {
+        self.ofctl("del-flows", Version::Of10, None)?;
+        self.ctl.command("revalidator/purge", &[])?;
+        // Deleted rules leave the classifier only when all threads have passed; until then their masks count.
+        while self.rules()? > self.hidden_rules {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let file = self.path("flows.txt");
+        std::fs::write(&file, tables.lines.join("\n") + "\n")?;
+        self.ofctl("add-flows", tables.version, Some(&file))?;
+        Ok(())
+    }
+
+    fn rules(&mut self) -> Result<u64> {
+        let text = self.ctl.command("memory/show", &[])?;
+        Ok(text.split_whitespace().find_map(|w| w.strip_prefix("rules:")).map_or(0, |n| n.parse().unwrap_or(0)))
+    }
+
+    /// Lets `port` receive a packet, and returns what was sent because of it: port and bytes.
+    pub fn receive(&mut self, port: u16, packet: &[u8]) -> Result<Vec<(u16, Vec<u8>)>> {
+        let hex: String = packet.iter().map(|b| format!("{b:02x}")).collect();
+        self.ctl.command("netdev-dummy/receive", &[&format!("p{port}"), &hex])?;
+        // A command is answered once a turn of the main loop, and each turn polls every port.
+        self.ctl.command("version", &[])?;
+        let mut out = Vec::new();
+        for (i, (file, read)) in self.sent.iter_mut().enumerate() {
+            let size = file.metadata()?.len();
+            let mut fresh = vec![0; (size - *read) as usize];
+            file.read_exact_at(&mut fresh, *read)?;
+            *read = size;
+            let packets: Vec<Captured> = records(&fresh)?;
+            out.extend(packets.into_iter().map(|p| (i as u16 + 1, p.bytes)));
+        }
+        Ok(out)
+    }
+
+    pub fn megaflows(&mut self) -> Result<Megaflows> {
+        Ok(megaflows(&self.ctl.command("dpctl/dump-flows", &["-m"])?))
+    }
+
+    pub fn counters(&mut self) -> Result<Counters> {
+        self.ctl.command("revalidator/purge", &[])?;
+        Ok(counters(&self.ofctl("dump-flows", Version::Of10, None)?))
+    }
+}
+
+impl Drop for Ovs {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            // Already gone is what we want; there is nobody left to tell otherwise.
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+fn configuration(folder: &Path) -> Vec<String> {
+    let mut words = "set Open_vSwitch . other_config:max-idle=100000000 \
+                     -- add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow13"
+        .to_owned();
+    for port in 1..=PORTS {
+        let capture = folder.join(format!("tx{port}.pcap"));
+        words += &format!(
+            " -- add-port br0 p{port} -- set Interface p{port} type=dummy ofport_request={port} options:tx_pcap={}",
+            capture.display()
+        );
+    }
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+fn spawn(command: &mut Command, folder: &Path, name: &str) -> Result<Child> {
+    let log = File::create(folder.join(format!("{name}.out")))?;
+    command
+        .arg("--no-chdir")
+        .arg(format!("--unixctl={}", folder.join(format!("{name}.ctl")).display()))
+        .arg(format!("--pidfile={}", folder.join(format!("{name}.pid")).display()))
+        .args(["-vconsole:off", "-vsyslog:off"])
+        .envs([("OVS_RUNDIR", folder), ("OVS_LOGDIR", folder), ("OVS_DBDIR", folder)])
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("starting {name} (Debian package openvswitch-switch)"))
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let out = command.output().with_context(|| format!("running {command:?}"))?;
+    ensure!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+fn await_path(path: &Path) -> Result<()> {
+    for _ in 0..2000 {
+        if path.exists() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    anyhow::bail!("{} did not appear within 10 s", path.display())
+}

@@ -1,0 +1,50 @@
+//! SplitMix64: the same numbers for a seed for ever, whatever crate is upgraded.
+
+/// A stream of random numbers.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        Rng(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        // Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn wide(&mut self) -> u128 {
+        u128::from(self.next()) << 64 | u128::from(self.next())
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// True `percent` times in a hundred.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len())]
+    }
+
+    /// An index, chosen by weight.
+    pub fn weighted(&mut self, weights: &[usize]) -> usize {
+        let mut at = self.below(weights.iter().sum());
+        for (i, weight) in weights.iter().enumerate() {
+            if at < *weight {
+                return i;
+            }
+            at -= weight;
+        }
+        weights.len() - 1
+    }
+}
