@@ -234,7 +234,9 @@ impl Writer<'_> {
                 0 => format!("set_field:{}->ipv6_{side}", ipv6_text(address)),
                 1 => format!("set_field:{}/ffff:ffff::->ipv6_{side}", ipv6_text(address >> 96 << 96)),
                 2 => format!("load:{:#x}->NXM_NX_IPV6_{}[0..63]", address as u64, side.to_uppercase()),
-                3 if self.place.version == Version::Of13 => format!("set_field:{}->ipv6_label", self.rng.pick(&self.values.labels)),
+                3 if self.place.version == Version::Of13 => {
+                    format!("set_field:{}->ipv6_label", self.rng.pick(&self.values.labels))
+                }
                 4 => format!("mod_nw_ttl:{}", 1 + self.rng.below(255)),
                 _ => "dec_ttl".into(),
             }
@@ -266,7 +268,9 @@ impl Writer<'_> {
         if let Some(prefix) = self.matched.protocol.ports() {
             let action = match self.rng.below(4) {
                 0 if prefix != "sctp" => format!("mod_tp_{side}:{port}"),
-                1 if prefix != "sctp" => format!("load:{port:#x}->NXM_OF_{}_{}[]", prefix.to_uppercase(), side.to_uppercase()),
+                1 if prefix != "sctp" => {
+                    format!("load:{port:#x}->NXM_OF_{}_{}[]", prefix.to_uppercase(), side.to_uppercase())
+                }
                 2 => format!("set_field:{}/0xff00->{prefix}_{side}", port & 0xff00),
                 _ => format!("set_field:{port}->{prefix}_{side}"),
             };

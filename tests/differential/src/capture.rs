@@ -31,7 +31,11 @@ pub fn write(packets: &[Captured]) -> Vec<u8> {
 /// Reads a whole capture.
 pub fn read(bytes: &[u8]) -> Result<Vec<Captured>> {
     ensure!(bytes.len() >= HEADER_SIZE, "a capture of {} bytes has no whole header", bytes.len());
-    ensure!(bytes[..4] == 0xa1b2_c3d4_u32.to_le_bytes(), "not a little-endian microsecond capture: {:02x?}", &bytes[..4]);
+    ensure!(
+        bytes[..4] == 0xa1b2_c3d4_u32.to_le_bytes(),
+        "not a little-endian microsecond capture: {:02x?}",
+        &bytes[..4]
+    );
     records(&bytes[HEADER_SIZE..])
 }
 

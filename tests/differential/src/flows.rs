@@ -53,7 +53,10 @@ mod tests {
             "flow-dump from the main thread:\n\
              ufid:1-2, recirc_id(0),in_port(p1),eth_type(0x0800), packets:2, bytes:1, used:0.1s, dp:ovs, actions:p2,3, dp-extra-info:x\n",
         );
-        assert_eq!(flows.into_iter().collect::<Vec<_>>(), [("recirc_id(0),in_port(1),eth_type(0x0800)".into(), "p2,3".into())]);
+        assert_eq!(
+            flows.into_iter().collect::<Vec<_>>(),
+            [("recirc_id(0),in_port(1),eth_type(0x0800)".into(), "p2,3".into())]
+        );
         let rules = counters(
             "NXST_FLOW reply (xid=0x4):\n cookie=0x0, duration=0.0s, table=3, n_packets=3, n_bytes=318, idle_age=0, priority=10,ip actions=drop\n",
         );

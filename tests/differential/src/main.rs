@@ -1,44 +1,195 @@
-//! Random tables and packets through Open vSwitch's userspace datapath and through `sluice replay`.
+//! Random tables and packets through Open vSwitch's userspace datapath and through `sluice replay`: the same packets
+//! out of every port in the same order, the same megaflows, the same rule counters.
 #![forbid(unsafe_code)]
 
 mod actions;
 mod capture;
+mod compare;
 mod flows;
 mod matches;
 mod ovs;
 mod packets;
 mod rng;
+mod sluice;
 mod table;
 mod unixctl;
 mod values;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use clap::Parser;
+use compare::{Difference, Known, differences};
 use rng::Rng;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use table::Tables;
+use values::Values;
+
+/// Compares Sluice with Open vSwitch over random tables and packets.
+#[derive(Parser)]
+struct Options {
+    /// How many tables.
+    #[arg(long, default_value_t = 200)]
+    tables: u64,
+    /// How many packets go through each.
+    #[arg(long, default_value_t = 100)]
+    packets: usize,
+    /// Seed of the first table; each following one has the next.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The binary to test; by default the one beside this program.
+    #[arg(long)]
+    sluice: Option<PathBuf>,
+    /// Where tables that differ are kept with their captures.
+    #[arg(long, default_value = "target/differential")]
+    keep: PathBuf,
+    /// Differences that are meant.
+    #[arg(long, default_value = "tests/known-differences.toml")]
+    known: PathBuf,
+    /// Differences to print of each table.
+    #[arg(long, default_value_t = 4)]
+    show: usize,
+}
+
+/// A packet and when it comes in where.
+#[derive(Clone, Debug)]
+pub struct Input {
+    port: u16,
+    time_us: u64,
+    bytes: Vec<u8>,
+}
+
+/// A packet that was sent, and when the packet that caused it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    port: u16,
+    time_us: u64,
+    bytes: Vec<u8>,
+}
+
+/// All there is to compare of one table's run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    sent: Vec<Sent>,
+    megaflows: flows::Megaflows,
+    counters: flows::Counters,
+}
 
 fn main() -> Result<()> {
+    let options = Options::parse();
+    let beside = std::env::current_exe()?.with_file_name("sluice");
+    let binary = options.sluice.clone().unwrap_or(beside);
+    let known = Known::load(&options.known)?;
     let mut ovs = ovs::Ovs::start()?;
-    let n: u64 = std::env::args().nth(1).map_or(5, |s| s.parse().unwrap());
-    let start = std::time::Instant::now();
-    let mut hits = 0;
-    let mut rules = 0;
-    let mut flows = 0;
-    let mut outs = 0;
-    for seed in 0..n {
-        let mut rng = Rng::new(seed);
-        let values = values::Values::new(&mut rng);
-        let lines = table::random(&mut rng, &values);
-        if let Err(e) = ovs.load(&lines) { println!("seed {seed} {:?}: {e:#}", lines.version); for l in &lines.lines { println!("{l}") } continue }
-        for _ in 0..100 {
-            let packet = packets::random(&mut rng, &values);
-            let port = 1 + rng.below(values::PORTS.into()) as u16;
-            outs += ovs.receive(port, &packet)?.len();
+    let mut report = Report::default();
+    for seed in options.seed..options.seed + options.tables {
+        let (tables, inputs) = generate(seed, options.packets);
+        let folder = options.keep.join(format!("seed-{seed}"));
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let peer = run_peer(&mut ovs, &tables, &inputs).with_context(|| format!("seed {seed}: OVS"))?;
+        let found = match sluice::replay(&binary, &folder, &tables.lines, &inputs) {
+            Ok(ours) => differences(&peer, &ours),
+            Err(e) => {
+                vec![Difference { kind: "run", what: format!("{e:#}"), peer: String::new(), ours: String::new() }]
+            }
+        };
+        report.add(seed, &peer, found, &known, options.show);
+        if !report.last_differs {
+            std::fs::remove_dir_all(&folder)?;
+        } else {
+            keep_peer(&folder, &peer)?;
         }
-        let m = ovs.megaflows()?;
-        let c = ovs.counters()?;
-        rules += c.len(); hits += c.values().filter(|c| c.0 > 0).count();
-        flows += m.len();
-        if seed == 3000 { for l in &lines.lines {println!("{l}")}  for (k, a) in m.iter().take(20) { println!("{k} -> {a}") } for (k, a) in c.iter().take(20) { println!("{k} -> {a:?}") } }
     }
-    println!("{rules} rules {hits} hit, {flows} megaflows {outs} outputs {:?}", start.elapsed());
+    report.print(&options, &known);
+    std::process::exit(i32::from(report.failed > 0))
+}
+
+/// The tables and packets that a seed stands for.
+fn generate(seed: u64, packets: usize) -> (Tables, Vec<Input>) {
+    let mut rng = Rng::new(seed);
+    let values = Values::new(&mut rng);
+    let tables = table::random(&mut rng, &values);
+    let inputs = (0..packets as u64).map(|i| Input {
+        bytes: packets::random(&mut rng, &values),
+        port: 1 + rng.below(values::PORTS.into()) as u16,
+        time_us: 1_000_000 + 1000 * i,
+    });
+    let inputs = inputs.collect();
+    (tables, inputs)
+}
+
+fn run_peer(ovs: &mut ovs::Ovs, tables: &Tables, inputs: &[Input]) -> Result<Outcome> {
+    ovs.load(tables)?;
+    let mut sent = Vec::new();
+    for input in inputs {
+        let out = ovs.receive(input.port, &input.bytes)?;
+        sent.extend(out.into_iter().map(|(port, bytes)| Sent { port, time_us: input.time_us, bytes }));
+    }
+    Ok(Outcome { sent, megaflows: ovs.megaflows()?, counters: ovs.counters()? })
+}
+
+fn keep_peer(folder: &Path, peer: &Outcome) -> Result<()> {
+    let text: String = peer.megaflows.iter().map(|(k, a)| format!("{k}, actions:{a}\n")).collect();
+    std::fs::write(folder.join("ovs-megaflows.txt"), text)?;
     Ok(())
+}
+
+#[derive(Default)]
+struct Report {
+    passed: u64,
+    failed: u64,
+    last_differs: bool,
+    packets_out: usize,
+    megaflows: usize,
+    rules: usize,
+    rules_hit: usize,
+    of_kind: BTreeMap<&'static str, usize>,
+    known_seen: BTreeMap<String, usize>,
+}
+
+impl Report {
+    fn add(&mut self, seed: u64, peer: &Outcome, found: Vec<Difference>, known: &[Known], show: usize) {
+        self.packets_out += peer.sent.len();
+        self.megaflows += peer.megaflows.len();
+        self.rules += peer.counters.len();
+        self.rules_hit += peer.counters.values().filter(|(packets, _)| *packets > 0).count();
+        let (mut new, mut shown) = (0, 0);
+        for difference in &found {
+            if let Some(it) = known.iter().find(|k| k.covers(difference)) {
+                *self.known_seen.entry(it.name.clone()).or_default() += 1;
+                continue;
+            }
+            new += 1;
+            *self.of_kind.entry(difference.kind).or_default() += 1;
+            if shown < show {
+                shown += 1;
+                println!("seed {seed}: {difference}");
+            }
+        }
+        if new > shown {
+            println!("seed {seed}: … and {} more", new - shown);
+        }
+        self.last_differs = new > 0;
+        if new > 0 { self.failed += 1 } else { self.passed += 1 }
+    }
+
+    fn print(&self, options: &Options, known: &[Known]) {
+        println!(
+            "{} tables from seed {}, {} packets each: {} rules of which {} were hit, {} packets out, {} megaflows",
+            options.tables, options.seed, options.packets, self.rules, self.rules_hit, self.packets_out, self.megaflows
+        );
+        for (kind, n) in &self.of_kind {
+            println!("differences of kind {kind}: {n}");
+        }
+        for it in known {
+            let n = self.known_seen.get(&it.name).copied().unwrap_or(0);
+            println!("known difference {}: seen {n} times. {}", it.name, it.reason);
+        }
+        if self.failed > 0 {
+            println!(
+                "the tables that differ are under {}; run one again with --tables 1 --seed N",
+                options.keep.display()
+            );
+        }
+        println!("lane differential: {} passed, {} failed, 0 skipped", self.passed, self.failed);
+    }
 }

@@ -79,8 +79,7 @@ impl Match {
             (Protocol::Nd(136), 1),
         ];
         let weights = protocols.map(|(_, w)| w);
-        let mut it =
-            Match { protocol: protocols[rng.weighted(&weights)].0, vlan: None, terms: vec![], texts: vec![] };
+        let mut it = Match { protocol: protocols[rng.weighted(&weights)].0, vlan: None, terms: vec![], texts: vec![] };
         it.prerequisites();
         it.metadata(rng, values);
         it.ethernet(rng, values);
@@ -105,9 +104,10 @@ impl Match {
 
     /// Whether some packet matches both.
     pub fn overlaps(&self, other: &Match) -> bool {
-        !self.terms.iter().any(|a| {
-            other.terms.iter().any(|b| a.field == b.field && (a.value ^ b.value) & a.mask & b.mask != 0)
-        })
+        !self
+            .terms
+            .iter()
+            .any(|a| other.terms.iter().any(|b| a.field == b.field && (a.value ^ b.value) & a.mask & b.mask != 0))
     }
 
     fn demand(&mut self, field: &'static str, value: u128, mask: u128) {
@@ -290,7 +290,8 @@ impl Match {
                 if rng.chance(40) {
                     let (value, mask) = port_mask(values.l4_port(rng), rng);
                     let name = if rng.chance(50) { name } else { field };
-                    let text = if mask == 0xffff { format!("{name}={value}") } else { format!("{name}={value:#x}/{mask:#x}") };
+                    let text =
+                        if mask == 0xffff { format!("{name}={value}") } else { format!("{name}={value:#x}/{mask:#x}") };
                     self.add(field, value, mask, text);
                 }
             }
@@ -354,7 +355,11 @@ fn address_mask(value: u128, rng: &mut Rng, bits: u32) -> (u128, u128) {
 /// OVS reads a mask that begins with a decimal digit as a prefix length, so one that is no prefix begins with `f`.
 fn ipv6_mask(value: u128, rng: &mut Rng) -> (u128, u128) {
     let (masked, mask) = address_mask(value, rng, 128);
-    if mask == u128::MAX << (128 - mask.count_ones()) { (masked, mask) } else { (value & (mask | 0xf << 124), mask | 0xf << 124) }
+    if mask == u128::MAX << (128 - mask.count_ones()) {
+        (masked, mask)
+    } else {
+        (value & (mask | 0xf << 124), mask | 0xf << 124)
+    }
 }
 
 fn port_mask(value: u16, rng: &mut Rng) -> (u128, u128) {

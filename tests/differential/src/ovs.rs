@@ -1,10 +1,10 @@
 //! A private Open vSwitch with its dummy datapath: own database, sockets and folder, nothing of the machine's.
 
+use crate::actions::Version;
 use crate::capture::{Captured, HEADER_SIZE, records};
 use crate::flows::{Counters, Megaflows, counters, megaflows};
-use crate::unixctl::Unixctl;
-use crate::actions::Version;
 use crate::table::Tables;
+use crate::unixctl::Unixctl;
 use crate::values::PORTS;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;

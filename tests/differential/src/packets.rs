@@ -174,7 +174,11 @@ fn ipv6(rng: &mut Rng, values: &Values, packet: &mut Vec<u8>) {
     }
     packet[next] = protocol;
     let l4 = packet.len();
-    if later { payload(rng, packet, 32) } else { transport(rng, values, packet, protocol) }
+    if later {
+        payload(rng, packet, 32)
+    } else {
+        transport(rng, values, packet, protocol)
+    }
     let length = (packet.len() - at - 40) as u16;
     let claimed = if rng.chance(2) { length.wrapping_add(4) } else { length };
     packet[at + 4..at + 6].copy_from_slice(&claimed.to_be_bytes());

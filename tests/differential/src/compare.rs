@@ -1,0 +1,184 @@
+//! What differs between two outcomes, in words that name the place, and which of it is known and why.
+
+use crate::{Outcome, Sent};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// `output`, `megaflow`, `actions` or `counter`.
+    pub kind: &'static str,
+    /// What it is about: a packet, a megaflow, a rule.
+    pub what: String,
+    /// What Open vSwitch has; empty if nothing.
+    pub peer: String,
+    /// What Sluice has; empty if nothing.
+    pub ours: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}\n    ovs    {}\n    sluice {}", self.kind, self.what, self.peer, self.ours)
+    }
+}
+
+/// A difference that is meant, from `tests/known-differences.toml`. It covers a difference of its kind whose two sides
+/// contain these texts (an empty text: whose side is empty), nothing else.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    pub name: String,
+    pub reason: String,
+    kind: String,
+    peer: String,
+    ours: String,
+}
+
+impl Known {
+    pub fn load(path: &Path) -> Result<Vec<Known>> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct File {
+            #[serde(default)]
+            difference: Vec<Known>,
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let file: File = toml::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
+        Ok(file.difference)
+    }
+
+    pub fn covers(&self, difference: &Difference) -> bool {
+        let fits = |wanted: &str, text: &str| if wanted.is_empty() { text.is_empty() } else { text.contains(wanted) };
+        self.kind == difference.kind && fits(&self.peer, &difference.peer) && fits(&self.ours, &difference.ours)
+    }
+}
+
+/// Everything that differs.
+pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
+    let mut out = Vec::new();
+    outputs(&peer.sent, &ours.sent, &mut out);
+    for key in peer.megaflows.keys().filter(|k| !ours.megaflows.contains_key(*k)) {
+        out.push(Difference { kind: "megaflow", what: "only OVS has".into(), peer: key.clone(), ours: String::new() });
+    }
+    for key in ours.megaflows.keys().filter(|k| !peer.megaflows.contains_key(*k)) {
+        out.push(Difference {
+            kind: "megaflow",
+            what: "only Sluice has".into(),
+            peer: String::new(),
+            ours: key.clone(),
+        });
+    }
+    for (key, actions) in &peer.megaflows {
+        match ours.megaflows.get(key) {
+            Some(other) if other != actions => {
+                out.push(Difference { kind: "actions", what: key.clone(), peer: actions.clone(), ours: other.clone() });
+            }
+            _ => {}
+        }
+    }
+    counters(peer, ours, &mut out);
+    out
+}
+
+/// Port for port, packet for packet, in order.
+fn outputs(peer: &[Sent], ours: &[Sent], out: &mut Vec<Difference>) {
+    let by_port = |sent: &[Sent]| {
+        let mut ports: BTreeMap<u16, Vec<Sent>> = BTreeMap::new();
+        sent.iter().for_each(|s| ports.entry(s.port).or_default().push(s.clone()));
+        ports
+    };
+    let (peer, ours) = (by_port(peer), by_port(ours));
+    for port in peer.keys().chain(ours.keys().filter(|p| !peer.contains_key(p))) {
+        let (left, right) = (peer.get(port).map_or(&[][..], |v| v), ours.get(port).map_or(&[][..], |v| v));
+        // The packets of one input stand together, so a difference stays with the input that made it.
+        let mut times: Vec<u64> = left.iter().chain(right).map(|s| s.time_us).collect();
+        times.sort_unstable();
+        times.dedup();
+        for time in times {
+            let of =
+                |side: &[Sent]| side.iter().filter(|s| s.time_us == time).map(|s| hex(&s.bytes)).collect::<Vec<_>>();
+            let (left, right) = (of(left), of(right));
+            if left != right {
+                let what = format!("port {port}, because of the packet at {time} us");
+                out.push(Difference { kind: "output", what, peer: left.join(" "), ours: right.join(" ") });
+            }
+        }
+        if !left.is_sorted_by_key(|s| s.time_us) || !right.is_sorted_by_key(|s| s.time_us) {
+            let what = format!("port {port}: packets are not in the order of their inputs");
+            out.push(Difference { kind: "output", what, peer: String::new(), ours: String::new() });
+        }
+    }
+}
+
+fn counters(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
+    for rule in peer.counters.keys().chain(ours.counters.keys().filter(|r| !peer.counters.contains_key(*r))) {
+        let (left, right) = (peer.counters.get(rule), ours.counters.get(rule));
+        if left != right {
+            let text = |c: Option<&(u64, u64)>| c.map_or(String::new(), |(p, b)| format!("{p} packets, {b} bytes"));
+            out.push(Difference { kind: "counter", what: rule.clone(), peer: text(left), ours: text(right) });
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome() -> Outcome {
+        let sent = |port, time_us, byte| Sent { port, time_us, bytes: vec![byte; 2] };
+        Outcome {
+            sent: vec![sent(1, 10, 1), sent(1, 10, 2), sent(1, 20, 3), sent(2, 20, 3)],
+            megaflows: [("a".to_owned(), "p1".to_owned())].into(),
+            counters: [("ip".to_owned(), (1, 60))].into(),
+        }
+    }
+
+    #[test]
+    fn equal_outcomes_have_no_difference() {
+        assert_eq!(differences(&outcome(), &outcome()), []);
+    }
+
+    #[test]
+    fn every_kind_of_difference_is_seen() {
+        let kinds = |change: fn(&mut Outcome)| {
+            let mut other = outcome();
+            change(&mut other);
+            differences(&outcome(), &other).iter().map(|d| d.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(|o| o.sent[0].bytes[1] = 9), ["output"]);
+        assert_eq!(kinds(|o| o.sent.swap(0, 1)), ["output"], "order for one input");
+        assert_eq!(kinds(|o| o.sent.swap(1, 2)), ["output"], "order of inputs");
+        assert_eq!(kinds(|o| drop(o.sent.pop())), ["output"]);
+        assert_eq!(kinds(|o| drop(o.megaflows.insert("b".into(), "p1".into()))), ["megaflow"]);
+        assert_eq!(kinds(|o| o.megaflows.clear()), ["megaflow"]);
+        assert_eq!(kinds(|o| drop(o.megaflows.insert("a".into(), "p2".into()))), ["actions"]);
+        assert_eq!(kinds(|o| o.counters = [("ip".into(), (1, 61))].into()), ["counter"]);
+        assert_eq!(kinds(|o| o.counters.clear()), ["counter"]);
+    }
+
+    #[test]
+    fn a_known_difference_covers_no_more_than_it_names() {
+        let known = Known {
+            name: "n".into(),
+            reason: "r".into(),
+            kind: "actions".into(),
+            peer: "br0".into(),
+            ours: "p1".into(),
+        };
+        let seen =
+            |kind, peer: &str, ours: &str| Difference { kind, what: "x".into(), peer: peer.into(), ours: ours.into() };
+        assert!(known.covers(&seen("actions", "p1,br0", "p1")));
+        assert!(!known.covers(&seen("actions", "p1", "p1,br0")));
+        assert!(!known.covers(&seen("output", "p1,br0", "p1")));
+        let gone = Known { ours: String::new(), ..known };
+        assert!(!gone.covers(&seen("actions", "br0", "p1")));
+        assert!(gone.covers(&seen("actions", "br0", "")));
+    }
+}
