@@ -59,12 +59,32 @@ pub struct Kind {
 type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
 
 /// Every port type there is.
-pub const KINDS: &[Kind] = &[Kind {
-    name: "null",
-    help: "swallows what is sent to it and receives nothing",
-    options: null::OPTIONS,
-    open: null::open,
-}];
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "null",
+        help: "swallows what is sent to it and receives nothing",
+        options: null::OPTIONS,
+        open: null::open,
+    },
+    Kind {
+        name: "dpdk",
+        help: "any device DPDK knows (needs a build with the feature dpdk)",
+        options: DPDK_OPTIONS,
+        #[cfg(feature = "dpdk")]
+        open: crate::dpdk::open,
+        #[cfg(not(feature = "dpdk"))]
+        open: crate::no_dpdk::open,
+    },
+];
+
+/// The options of DPDK ports, known with DPDK or without.
+const DPDK_OPTIONS: &[OptionKey] = &[
+    OptionKey {
+        key: "devargs",
+        help: "the device as DPDK names it: a PCI address, or a virtual device with its arguments",
+    },
+    OptionKey { key: "n-txq", help: "transmit queues to ask for; PMDs beyond share them; default 4" },
+];
 
 /// Opens a port. Its packets live in one of `pools`, which gets a pool more if none has frames long enough.
 pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {

@@ -31,6 +31,11 @@ pub enum OpenError {
     #[expect(missing_docs, reason = "the names say it")]
     Device { port: String, what: String, source: io::Error, remedy: &'static str },
 
+    /// DPDK, or one of its devices, did not do as asked; or this program was built without it.
+    #[error("port {port}: {reason}")]
+    #[expect(missing_docs, reason = "the names say it")]
+    Dpdk { port: String, reason: String },
+
     /// No memory for its packets.
     #[error("port {port}: {source}")]
     #[expect(missing_docs, reason = "the names say it")]

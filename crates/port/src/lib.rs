@@ -8,11 +8,17 @@
 //! | type | module | receives | sends |
 //! |---|---|---|---|
 //! | `null` | [`null`] | nothing | swallows and counts |
+//! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
 #![deny(unsafe_code)]
 
 mod config;
+#[cfg(feature = "dpdk")]
+#[allow(unsafe_code)]
+mod dpdk;
 mod error;
 mod mtu;
+#[cfg(not(feature = "dpdk"))]
+mod no_dpdk;
 pub mod null;
 mod pools;
 mod queue;
@@ -21,5 +27,5 @@ mod stats;
 pub use config::{KINDS, Kind, OptionKey, PortConfig, open};
 pub use error::OpenError;
 pub use mtu::Mtu;
-pub use pools::Pools;
+pub use pools::{DpdkConfig, Pools};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};

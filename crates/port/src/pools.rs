@@ -10,6 +10,25 @@ use std::sync::Arc;
 pub struct Pools {
     frames: usize,
     pools: Vec<Arc<HeapPool>>,
+    #[cfg(feature = "dpdk")]
+    dpdk: Option<crate::dpdk::Dpdk>,
+    #[cfg(feature = "dpdk")]
+    dpdk_config: DpdkConfig,
+}
+
+/// How DPDK is started, should there be a port that needs it (`[switch.dpdk]`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DpdkConfig {
+    /// Arguments of its environment abstraction layer.
+    pub eal_args: Vec<String>,
+    /// Packet buffers of ordinary length that its ports share.
+    pub mbufs: u32,
+}
+
+impl Default for DpdkConfig {
+    fn default() -> Self {
+        DpdkConfig { eal_args: ["--no-pci", "--in-memory"].map(String::from).to_vec(), mbufs: 262_144 }
+    }
 }
 
 /// Part of a pool that is kept for receiving, and so not used for copies.
@@ -18,7 +37,29 @@ const RESERVE_SHARE: usize = 16;
 impl Pools {
     /// No pool yet; each one to come will have `frames` frames.
     pub fn new(frames: usize) -> Self {
-        Pools { frames, pools: Vec::new() }
+        Pools {
+            frames,
+            pools: Vec::new(),
+            #[cfg(feature = "dpdk")]
+            dpdk: None,
+            #[cfg(feature = "dpdk")]
+            dpdk_config: DpdkConfig::default(),
+        }
+    }
+
+    /// Says how DPDK is to be started. Nothing happens before the first port that needs it.
+    #[cfg(feature = "dpdk")]
+    pub fn set_dpdk_config(&mut self, config: DpdkConfig) {
+        self.dpdk_config = config;
+    }
+
+    /// DPDK, started now if it was not.
+    #[cfg(feature = "dpdk")]
+    pub(crate) fn dpdk(&mut self) -> Result<&mut crate::dpdk::Dpdk, crate::dpdk::DpdkError> {
+        match &mut self.dpdk {
+            Some(started) => Ok(started),
+            none => Ok(none.insert(crate::dpdk::Dpdk::start(&self.dpdk_config)?)),
+        }
     }
 
     /// The pool for packets of up to `size` bytes, made if there is none: at least for the ordinary MTU.

@@ -1,0 +1,224 @@
+//! DPDK ports: any device DPDK knows, by its devargs.
+//!
+//! Packet buffers are used in place: a frame is an mbuf of the one mempool that all DPDK ports receive into, so that a
+//! packet crosses from port to port without a copy. One call into the C shim a burst.
+
+mod sys;
+
+use crate::config::{MAX_QUEUES, Options};
+use crate::{DpdkConfig, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_mem::FramePool;
+use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// Descriptors of each queue. Source: OVS lib/netdev-dpdk.c, NIC_PORT_DEFAULT_RXQ_SIZE.
+const DESCRIPTORS: u16 = 2048;
+
+/// How often a full transmit ring is tried again before its packets are dropped.
+const TX_TRIES: usize = 2;
+
+/// Transmit queues asked for unless `n-txq` says otherwise; PMDs beyond share them.
+const DEFAULT_TXQ: usize = 4;
+
+/// Bytes of an ordinary mbuf behind its headroom. Source: DPDK RTE_MBUF_DEFAULT_DATAROOM.
+const ORDINARY_ROOM: usize = 2048;
+
+/// Part of the pool that is kept for receiving, and so not used for copies.
+const RESERVE_SHARE: usize = 16;
+
+/// What can go wrong with DPDK, each with what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum DpdkError {
+    #[error(
+        "DPDK does not start with eal-args {args:?}: {reason}; huge pages missing? (`--no-huge -m 512` does without, or \
+         `sysctl vm.nr_hugepages=1024`)"
+    )]
+    Eal { args: Vec<String>, reason: String },
+    #[error("DPDK is running already with eal-args {running:?}; they cannot change while the switch runs")]
+    EalChanged { running: Vec<String> },
+    #[error(
+        "no memory for {mbufs} packet buffers of {room} bytes: lower switch.dpdk.mbufs, or give DPDK more huge pages"
+    )]
+    NoMemory { mbufs: u32, room: u16 },
+    #[error("devargs \"{devargs}\": DPDK finds no such device and cannot attach it ({reason})")]
+    NoDevice { devargs: String, reason: String },
+    #[error("devargs \"{devargs}\": cannot {step} the device: {reason}")]
+    Start { devargs: String, step: String, reason: String },
+    #[error("devargs \"{devargs}\": n-rxq = {wanted}, but the device has {has} receive queues at most")]
+    Queues { devargs: String, wanted: usize, has: u16 },
+}
+
+/// DPDK, started: one a process. Its pools are by packet length, like ours.
+#[derive(Debug)]
+pub struct Dpdk {
+    mbufs: u32,
+    pools: Vec<Arc<sys::MbufPool>>,
+}
+
+/// The arguments DPDK was started with; it cannot be started twice.
+static STARTED: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+impl Dpdk {
+    /// Starts DPDK. Each pool that its ports need will have the memory of `mbufs` ordinary buffers.
+    pub fn start(config: &DpdkConfig) -> Result<Self, DpdkError> {
+        let DpdkConfig { eal_args, mbufs } = config;
+        let mut started = STARTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match &*started {
+            Some(running) if running != eal_args => return Err(DpdkError::EalChanged { running: running.clone() }),
+            Some(_) => {}
+            None => {
+                sys::eal_init(eal_args)
+                    .map_err(|e| DpdkError::Eal { args: eal_args.clone(), reason: sys::strerror(e) })?;
+                *started = Some(eal_args.clone());
+            }
+        }
+        Ok(Dpdk { mbufs: *mbufs, pools: Vec::new() })
+    }
+
+    /// The pool for packets of up to `size` bytes.
+    fn pool_of_size(&mut self, size: usize) -> Result<Arc<sys::MbufPool>, DpdkError> {
+        if let Some(pool) = self.pools.iter().find(|pool| pool.frame_size() >= size) {
+            return Ok(pool.clone());
+        }
+        let room = u16::try_from(size.max(ORDINARY_ROOM)).unwrap_or(u16::MAX);
+        let mbufs = (u64::from(self.mbufs) * ORDINARY_ROOM as u64 / u64::from(room)) as u32;
+        let reserve = mbufs as usize / RESERVE_SHARE;
+        let pool = Arc::new(sys::MbufPool::new(mbufs, room, reserve).ok_or(DpdkError::NoMemory { mbufs, room })?);
+        self.pools.push(pool.clone());
+        self.pools.sort_by_key(|pool| pool.frame_size());
+        Ok(pool)
+    }
+
+    /// Opens the device that `devargs` names, with `n_rxq` receive queues and up to `n_txq` transmit queues.
+    fn open(&mut self, devargs: &str, n_rxq: usize, n_txq: usize, mtu: u32) -> Result<DpdkPort, DpdkError> {
+        let named = || devargs.to_owned();
+        let pool = self.pool_of_size(Mtu(mtu).longest_frame())?;
+        let device = sys::Device::attach(devargs, pool.clone())
+            .map_err(|e| DpdkError::NoDevice { devargs: named(), reason: sys::strerror(e) })?;
+        let failed = |step: String, e| DpdkError::Start { devargs: named(), step, reason: sys::strerror(e) };
+        let info = device.info().map_err(|e| failed("query".into(), e))?;
+        if n_rxq > usize::from(info.max_rxq) {
+            return Err(DpdkError::Queues { devargs: named(), wanted: n_rxq, has: info.max_rxq });
+        }
+        let n_txq = n_txq.clamp(1, usize::from(info.max_txq.max(1)));
+        // Many virtual devices refuse to be told an MTU, even the one they have.
+        let wanted = (mtu != u32::from(info.mtu)).then_some(mtu as u16);
+        device.start(n_rxq as u16, n_txq as u16, DESCRIPTORS, wanted).map_err(|(step, e)| failed(step, e))?;
+        let info = PortInfo { kind: "dpdk", n_rxq, n_txq, mtu, mac: info.mac };
+        let tx = (0..n_txq).map(|_| Mutex::new(())).collect();
+        Ok(DpdkPort { shared: Arc::new(Shared { device, pool, tx, tx_full: AtomicU64::new(0) }), info })
+    }
+}
+
+/// Opens a port of type `dpdk`, starting DPDK with the first one.
+pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
+    let devargs = options.text("devargs").ok_or(OpenError::MissingOption {
+        port: options.port(),
+        kind: "dpdk",
+        key: "devargs",
+        expected: "a device as DPDK names it, such as net_null0 or 0000:01:00.0",
+    })?;
+    let n_txq = options
+        .parse("n-txq", "1 to 64 transmit queues", |text| text.parse().ok().filter(|n| (1..=MAX_QUEUES).contains(n)))?;
+    let failed = |e: DpdkError| OpenError::Dpdk { port: options.port(), reason: e.to_string() };
+    let dpdk = pools.dpdk().map_err(failed)?;
+    Ok(Box::new(dpdk.open(devargs, n_rxq, n_txq.unwrap_or(DEFAULT_TXQ), mtu).map_err(failed)?))
+}
+
+/// What the queues of a port share.
+#[derive(Debug)]
+struct Shared {
+    device: sys::Device,
+    /// The device's pool as every PMD's `Buffers` knows it.
+    pool: Arc<dyn FramePool>,
+    /// One for each transmit queue, since more PMDs than queues have to share them. Uncontended when they do not.
+    tx: Vec<Mutex<()>>,
+    tx_full: AtomicU64,
+}
+
+/// A DPDK device as a port.
+#[derive(Debug)]
+pub struct DpdkPort {
+    shared: Arc<Shared>,
+    info: PortInfo,
+}
+
+impl Port for DpdkPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        Box::new(DpdkRx { shared: self.shared.clone(), queue: queue as u16 })
+    }
+
+    fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
+        let queue = pmd % self.info.n_txq;
+        Box::new(DpdkTx { shared: self.shared.clone(), queue, own: PacketBatch::new() })
+    }
+
+    fn is_up(&self) -> bool {
+        self.shared.device.is_up()
+    }
+
+    fn stats(&self) -> PortStats {
+        let [rx_packets, rx_bytes, rx_dropped, rx_errors, tx_packets, tx_bytes, tx_errors] = self.shared.device.stats();
+        let tx_dropped = self.shared.tx_full.load(Relaxed);
+        PortStats { rx_packets, rx_bytes, rx_dropped, rx_errors, tx_packets, tx_bytes, tx_dropped, tx_errors }
+    }
+}
+
+#[derive(Debug)]
+struct DpdkRx {
+    shared: Arc<Shared>,
+    queue: u16,
+}
+
+impl RxQueue for DpdkRx {
+    fn poll(&mut self, batch: &mut PacketBatch, _buffers: &mut Buffers, tally: &mut Tally) {
+        let room = BATCH_MAX - batch.len();
+        let too_long = self.shared.device.rx(self.queue, room, |frame, rss_hash| {
+            batch.push(Packet { rss_hash, ..Packet::new(frame) });
+        });
+        tally[Counter::Received] += too_long as u64;
+        tally.drop(DropReason::RxError, too_long);
+    }
+}
+
+#[derive(Debug)]
+struct DpdkTx {
+    shared: Arc<Shared>,
+    queue: usize,
+    /// What is to be sent, all in the device's own pool. Empty between calls.
+    own: PacketBatch,
+}
+
+impl TxQueue for DpdkTx {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let pool = self.shared.pool.id();
+        for packet in batch.drain(..) {
+            if packet.frame.pool() == pool {
+                self.own.push(packet);
+                continue;
+            }
+            match buffers.copy_into(&self.shared.pool, &packet) {
+                Ok(copy) => self.own.push(copy),
+                Err(why) => tally.drop(why, 1),
+            }
+            buffers.give_frame(packet.frame);
+        }
+        {
+            let _one_at_a_time = self.shared.tx[self.queue].lock();
+            for _ in 0..TX_TRIES {
+                if !self.own.is_empty() {
+                    tally[Counter::Sent] += self.shared.device.tx(self.queue as u16, &mut self.own) as u64;
+                }
+            }
+        }
+        self.shared.tx_full.fetch_add(self.own.len() as u64, Relaxed);
+        self.own.discard(DropReason::TxFull, buffers, tally);
+    }
+}

@@ -1,0 +1,270 @@
+/* The few calls Sluice makes into DPDK, one a burst.
+ *
+ * Much of DPDK's fast path is inline functions in headers, and struct rte_mbuf's layout belongs to the library's build;
+ * both stay on this side. Rust sees opaque pointers and `struct sluice_frame`.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+
+/* One packet, as both sides see it. */
+struct sluice_frame {
+    void *mbuf;
+    uint8_t *data;
+    uint32_t len;
+    uint32_t rss_hash; /* 0 if the device computed none */
+    uint16_t headroom;
+};
+
+struct sluice_port_conf {
+    uint16_t n_rxq, n_txq, n_desc;
+    uint16_t mtu; /* 0: leave as it is */
+};
+
+struct sluice_port_info {
+    uint16_t max_rxq, max_txq, mtu;
+    uint8_t mac[6];
+};
+
+int sluice_eal_init(int argc, char **argv)
+{
+    return rte_eal_init(argc, argv) < 0 ? rte_errno : 0;
+}
+
+const char *sluice_strerror(int err)
+{
+    return rte_strerror(err);
+}
+
+struct rte_mempool *sluice_pool_create(const char *name, unsigned n, uint16_t room)
+{
+    return rte_pktmbuf_pool_create(name, n, 256, 0, RTE_PKTMBUF_HEADROOM + room, SOCKET_ID_ANY);
+}
+
+unsigned sluice_pool_available(struct rte_mempool *pool)
+{
+    return rte_mempool_avail_count(pool);
+}
+
+/* A mempool's cache is per EAL thread; a PMD thread becomes one at its first burst. */
+static inline void become_eal_thread(void)
+{
+    if (unlikely(rte_lcore_id() == LCORE_ID_ANY)) {
+        rte_thread_register();
+    }
+}
+
+static inline void describe(struct rte_mbuf *m, struct sluice_frame *f)
+{
+    f->mbuf = m;
+    f->data = rte_pktmbuf_mtod(m, uint8_t *);
+    f->len = m->data_len;
+    f->rss_hash = m->ol_flags & RTE_MBUF_F_RX_RSS_HASH ? m->hash.rss : 0;
+    f->headroom = m->data_off;
+}
+
+static inline struct rte_mbuf *prescribe(const struct sluice_frame *f)
+{
+    struct rte_mbuf *m = f->mbuf;
+    m->data_off = (uint16_t) (f->data - (uint8_t *) m->buf_addr);
+    m->data_len = (uint16_t) f->len;
+    m->pkt_len = f->len;
+    return m;
+}
+
+/* Takes n empty frames; all or none. Each is as long as its tail room. */
+unsigned sluice_pool_take(struct rte_mempool *pool, struct sluice_frame *out, unsigned n)
+{
+    struct rte_mbuf *bufs[32];
+    become_eal_thread();
+    if (n > 32 || rte_pktmbuf_alloc_bulk(pool, bufs, n) != 0) {
+        return 0;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        describe(bufs[i], &out[i]);
+        out[i].len = rte_pktmbuf_tailroom(bufs[i]);
+    }
+    return n;
+}
+
+/* Makes an mbuf that held a packet as empty as sluice_pool_take gives it. */
+void sluice_pool_refresh(void *mbuf, struct sluice_frame *out)
+{
+    struct rte_mbuf *m = mbuf;
+    rte_pktmbuf_reset(m);
+    describe(m, out);
+    out->len = rte_pktmbuf_tailroom(m);
+}
+
+void sluice_pool_give(void *const *mbufs, unsigned n)
+{
+    become_eal_thread();
+    rte_pktmbuf_free_bulk((struct rte_mbuf **) mbufs, n);
+}
+
+/* Finds the device that `devargs` names, attaching it if it is not there yet. */
+int sluice_attach(const char *devargs, uint16_t *port, int *attached)
+{
+    struct rte_dev_iterator it;
+    uint16_t id;
+
+    *attached = 0;
+    for (int probed = 0; probed < 2; probed++) {
+        char name[RTE_ETH_NAME_MAX_LEN];
+        size_t n = strcspn(devargs, ",");
+        if (n < sizeof name) {
+            memcpy(name, devargs, n);
+            name[n] = '\0';
+            if (rte_eth_dev_get_port_by_name(name, port) == 0) {
+                return 0;
+            }
+        }
+        if (probed || rte_dev_probe(devargs) != 0) {
+            break;
+        }
+        *attached = 1;
+    }
+    RTE_ETH_FOREACH_MATCHING_DEV(id, devargs, &it) {
+        *port = id;
+        rte_eth_iterator_cleanup(&it);
+        return 0;
+    }
+    return ENODEV;
+}
+
+int sluice_port_info(uint16_t port, struct sluice_port_info *out)
+{
+    struct rte_eth_dev_info info;
+    struct rte_ether_addr mac;
+    int err = rte_eth_dev_info_get(port, &info);
+    if (err) {
+        return -err;
+    }
+    out->max_rxq = info.max_rx_queues;
+    out->max_txq = info.max_tx_queues;
+    if (rte_eth_dev_get_mtu(port, &out->mtu) != 0) {
+        out->mtu = RTE_ETHER_MTU;
+    }
+    memset(out->mac, 0, sizeof out->mac);
+    if (rte_eth_macaddr_get(port, &mac) == 0) {
+        memcpy(out->mac, mac.addr_bytes, sizeof out->mac);
+    }
+    return 0;
+}
+
+/* Configures and starts a port. On error `*step` names what failed. */
+int sluice_port_start(uint16_t port, const struct sluice_port_conf *want, struct rte_mempool *pool, const char **step)
+{
+    struct rte_eth_dev_info info;
+    struct rte_eth_conf conf;
+    uint16_t n_rxd = want->n_desc, n_txd = want->n_desc;
+    int err;
+
+    memset(&conf, 0, sizeof conf);
+    *step = "query the device";
+    if ((err = rte_eth_dev_info_get(port, &info)) != 0) {
+        return -err;
+    }
+    if (want->n_rxq > 1) {
+        conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        conf.rx_adv_conf.rss_conf.rss_hf =
+            (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP) & info.flow_type_rss_offloads;
+    }
+    if (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH) {
+        conf.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_RSS_HASH;
+    }
+    if (want->mtu) {
+        conf.rxmode.mtu = want->mtu;
+    }
+    *step = "configure";
+    if ((err = rte_eth_dev_configure(port, want->n_rxq, want->n_txq, &conf)) != 0) {
+        return -err;
+    }
+    if (rte_eth_dev_adjust_nb_rx_tx_desc(port, &n_rxd, &n_txd) != 0) {
+        n_rxd = n_txd = want->n_desc;
+    }
+    *step = "set up a receive queue of";
+    for (uint16_t q = 0; q < want->n_rxq; q++) {
+        if ((err = rte_eth_rx_queue_setup(port, q, n_rxd, SOCKET_ID_ANY, NULL, pool)) != 0) {
+            return -err;
+        }
+    }
+    *step = "set up a transmit queue of";
+    for (uint16_t q = 0; q < want->n_txq; q++) {
+        if ((err = rte_eth_tx_queue_setup(port, q, n_txd, SOCKET_ID_ANY, NULL)) != 0) {
+            return -err;
+        }
+    }
+    *step = "start";
+    if ((err = rte_eth_dev_start(port)) != 0) {
+        return -err;
+    }
+    rte_eth_promiscuous_enable(port); /* virtual devices without the notion refuse: they see everything anyway */
+    return 0;
+}
+
+void sluice_port_stop(uint16_t port, int detach)
+{
+    struct rte_eth_dev_info info;
+    int known = rte_eth_dev_info_get(port, &info) == 0;
+    rte_eth_dev_stop(port);
+    rte_eth_dev_close(port);
+    if (detach && known) {
+        rte_dev_remove(info.device);
+    }
+}
+
+int sluice_port_link_up(uint16_t port)
+{
+    struct rte_eth_link link;
+    return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+/* rx: packets, bytes, missed + no mbuf, errors; tx: packets, bytes, errors. */
+void sluice_port_stats(uint16_t port, uint64_t out[7])
+{
+    struct rte_eth_stats s;
+    memset(&s, 0, sizeof s);
+    rte_eth_stats_get(port, &s);
+    out[0] = s.ipackets, out[1] = s.ibytes, out[2] = s.imissed + s.rx_nombuf, out[3] = s.ierrors;
+    out[4] = s.opackets, out[5] = s.obytes, out[6] = s.oerrors;
+}
+
+/* Receives up to n (32 at most) frames. A chained packet is linearised; *dropped counts those too long for that. */
+unsigned sluice_rx(uint16_t port, uint16_t queue, struct sluice_frame *out, unsigned n, unsigned *dropped)
+{
+    struct rte_mbuf *bufs[32];
+    unsigned kept = 0;
+
+    become_eal_thread();
+    uint16_t got = rte_eth_rx_burst(port, queue, bufs, n < 32 ? n : 32);
+    for (uint16_t i = 0; i < got; i++) {
+        struct rte_mbuf *m = bufs[i];
+        if (unlikely(m->nb_segs != 1) && rte_pktmbuf_linearize(m) != 0) {
+            rte_pktmbuf_free(m);
+            ++*dropped;
+            continue;
+        }
+        describe(m, &out[kept++]);
+    }
+    return kept;
+}
+
+/* Sends n (32 at most) frames; returns how many the device took. The rest stay the caller's. */
+unsigned sluice_tx(uint16_t port, uint16_t queue, const struct sluice_frame *frames, unsigned n)
+{
+    struct rte_mbuf *bufs[32];
+    if (n > 32) {
+        n = 32;
+    }
+    become_eal_thread();
+    for (unsigned i = 0; i < n; i++) {
+        bufs[i] = prescribe(&frames[i]);
+    }
+    return rte_eth_tx_burst(port, queue, bufs, (uint16_t) n);
+}

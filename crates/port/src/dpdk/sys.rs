@@ -1,0 +1,288 @@
+//! The border to DPDK: the shim's functions, made safe.
+//!
+//! A locked room. Everything outside works with [`MbufPool`] and [`Device`], which cannot be misused.
+
+use arrayvec::ArrayVec;
+use sluice_mem::{Frame, FramePool, PoolId, PoolTicket};
+use sluice_packet::{BATCH_MAX, PacketBatch};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// `struct sluice_frame` of shim.c.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawFrame {
+    mbuf: *mut c_void,
+    data: *mut u8,
+    len: u32,
+    rss_hash: u32,
+    headroom: u16,
+}
+
+/// `struct sluice_port_conf` of shim.c.
+#[repr(C)]
+struct RawConf {
+    n_rxq: u16,
+    n_txq: u16,
+    n_desc: u16,
+    mtu: u16,
+}
+
+/// `struct sluice_port_info` of shim.c.
+#[repr(C)]
+struct RawInfo {
+    max_rxq: u16,
+    max_txq: u16,
+    mtu: u16,
+    mac: [u8; 6],
+}
+
+unsafe extern "C" {
+    fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    fn sluice_strerror(err: c_int) -> *const c_char;
+    fn sluice_pool_create(name: *const c_char, n: c_uint, room: u16) -> *mut c_void;
+    fn sluice_pool_available(pool: *mut c_void) -> c_uint;
+    fn sluice_pool_take(pool: *mut c_void, out: *mut RawFrame, n: c_uint) -> c_uint;
+    fn sluice_pool_refresh(mbuf: *mut c_void, out: *mut RawFrame);
+    fn sluice_pool_give(mbufs: *const *mut c_void, n: c_uint);
+    fn sluice_attach(devargs: *const c_char, port: *mut u16, attached: *mut c_int) -> c_int;
+    fn sluice_port_info(port: u16, out: *mut RawInfo) -> c_int;
+    fn sluice_port_start(port: u16, conf: *const RawConf, pool: *mut c_void, step: *mut *const c_char) -> c_int;
+    fn sluice_port_stop(port: u16, detach: c_int);
+    fn sluice_port_link_up(port: u16) -> c_int;
+    fn sluice_port_stats(port: u16, out: *mut u64);
+    fn sluice_rx(port: u16, queue: u16, out: *mut RawFrame, n: c_uint, dropped: *mut c_uint) -> c_uint;
+    fn sluice_tx(port: u16, queue: u16, frames: *const RawFrame, n: c_uint) -> c_uint;
+}
+
+impl RawFrame {
+    const NONE: RawFrame =
+        RawFrame { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0, rss_hash: 0, headroom: 0 };
+
+    /// Takes over an mbuf that the shim has just handed out.
+    fn into_frame(self, pool: PoolId) -> Frame {
+        let data = NonNull::new(self.data).expect("invariant: an mbuf has a buffer");
+        // SAFETY: DPDK gave us this mbuf alone (rx burst or pool), single-segment; `headroom` and `len` are its own
+        // data_off and data_len, which lie in its buffer; the buffer lives in the pool, which is never freed.
+        unsafe { Frame::from_raw(data, self.len, self.headroom, pool, self.mbuf as u64) }
+    }
+
+    /// What the shim needs of a frame of the DPDK pool.
+    fn of_frame(frame: &mut Frame) -> Self {
+        RawFrame {
+            mbuf: frame.token() as *mut c_void,
+            len: frame.len() as u32,
+            headroom: frame.headroom() as u16,
+            data: frame.bytes_mut().as_mut_ptr(),
+            rss_hash: 0,
+        }
+    }
+}
+
+/// DPDK's words for an errno.
+pub fn strerror(err: c_int) -> String {
+    // SAFETY: rte_strerror returns a string that lives as long as the thread; it is copied at once.
+    unsafe { CStr::from_ptr(sluice_strerror(err)) }.to_string_lossy().into_owned()
+}
+
+/// Starts the environment abstraction layer. DPDK allows this once a process; the caller sees to that.
+pub fn eal_init(args: &[String]) -> Result<(), c_int> {
+    let args: Vec<CString> =
+        std::iter::once("sluice").chain(args.iter().map(String::as_str)).filter_map(|a| CString::new(a).ok()).collect();
+    // The library permutes the array and keeps pointers into the strings, so both stay for ever.
+    let argv: Vec<*mut c_char> = args.into_iter().map(CString::into_raw).chain([std::ptr::null_mut()]).collect();
+    let argv = argv.leak();
+    let argc = argv.len() as c_int - 1;
+    // SAFETY: argv holds argc valid strings and a null, and outlives the process's use of it.
+    match unsafe { sluice_eal_init(argc, argv.as_mut_ptr()) } {
+        0 => Ok(()),
+        err => Err(err),
+    }
+}
+
+/// The mempool that all DPDK ports receive into.
+#[derive(Debug)]
+pub struct MbufPool {
+    raw: NonNull<c_void>,
+    ticket: PoolTicket,
+    mbufs: u32,
+    room: u16,
+    reserve: usize,
+}
+
+// SAFETY: rte_mempool is made for concurrent use by EAL threads, which every caller of the shim becomes.
+unsafe impl Send for MbufPool {}
+// SAFETY: as for Send.
+unsafe impl Sync for MbufPool {}
+
+impl MbufPool {
+    /// Makes a pool of `mbufs` buffers with `room` bytes behind the headroom. Needs the EAL. `None` without memory.
+    ///
+    /// Its memory is never freed: mbufs may be out at a device until the process ends.
+    pub fn new(mbufs: u32, room: u16, reserve: usize) -> Option<Self> {
+        let ticket = PoolTicket::draw()?;
+        let name = CString::new(format!("sluice-{}", ticket.id().index())).ok()?;
+        // SAFETY: the name is a valid string, which DPDK copies.
+        let raw = unsafe { sluice_pool_create(name.as_ptr(), mbufs, room) };
+        Some(MbufPool { raw: NonNull::new(raw)?, ticket, mbufs, room, reserve })
+    }
+}
+
+impl FramePool for MbufPool {
+    fn id(&self) -> PoolId {
+        self.ticket.id()
+    }
+
+    fn frame_size(&self) -> usize {
+        usize::from(self.room)
+    }
+
+    fn capacity(&self) -> usize {
+        self.mbufs as usize
+    }
+
+    fn available(&self) -> usize {
+        // SAFETY: the pool is live: pools are never freed.
+        unsafe { sluice_pool_available(self.raw.as_ptr()) as usize }
+    }
+
+    fn reserve(&self) -> usize {
+        self.reserve
+    }
+
+    fn take(&self, n: usize, out: &mut Vec<Frame>) -> usize {
+        let mut taken = 0;
+        while taken < n {
+            let mut raw = [RawFrame::NONE; BATCH_MAX];
+            let want = (n - taken).min(BATCH_MAX);
+            // SAFETY: the pool is live and `raw` has room for `want` (at most BATCH_MAX) frames.
+            let got = unsafe { sluice_pool_take(self.raw.as_ptr(), raw.as_mut_ptr(), want as c_uint) } as usize;
+            out.extend(raw[..got].iter().map(|f| f.into_frame(self.id())));
+            taken += got;
+            if got < want {
+                break;
+            }
+        }
+        taken
+    }
+
+    fn give(&self, frames: &mut Vec<Frame>, n: usize) {
+        let n = n.min(frames.len());
+        let mbufs: Vec<*mut c_void> = frames
+            .drain(..n)
+            .inspect(|f| debug_assert_eq!(f.pool(), self.id(), "a frame of another pool is leaked"))
+            .filter(|f| f.pool() == self.id())
+            .map(|f| f.token() as *mut c_void)
+            .collect();
+        // SAFETY: each token is an mbuf of this pool (a frame's pool id says so), and its only handle is consumed here.
+        unsafe { sluice_pool_give(mbufs.as_ptr(), mbufs.len() as c_uint) }
+    }
+
+    fn refresh(&self, frames: &mut [Frame]) {
+        for frame in frames.iter_mut().filter(|f| f.pool() == self.id()) {
+            let mut raw = RawFrame::NONE;
+            // SAFETY: the token is an mbuf of this pool whose only handle is `frame`; `raw` is writable. Nothing else
+            // looks at the old handle, which the new one replaces.
+            unsafe { sluice_pool_refresh(frame.token() as *mut c_void, &mut raw) };
+            *frame = raw.into_frame(self.id());
+        }
+    }
+}
+
+/// What a device can do.
+#[derive(Debug)]
+pub struct DeviceInfo {
+    pub max_rxq: u16,
+    pub max_txq: u16,
+    pub mtu: u16,
+    pub mac: [u8; 6],
+}
+
+/// A DPDK device, stopped and closed when the last user goes.
+#[derive(Debug)]
+pub struct Device {
+    port: u16,
+    attached: bool,
+    /// Kept so that the pool a queue receives into is the one frames are labelled with.
+    pool: Arc<MbufPool>,
+}
+
+impl Device {
+    /// Finds, or attaches, the device that `devargs` names.
+    pub fn attach(devargs: &str, pool: Arc<MbufPool>) -> Result<Self, c_int> {
+        let devargs = CString::new(devargs).map_err(|_| libc::EINVAL)?;
+        let (mut port, mut attached) = (0, 0);
+        // SAFETY: a valid string and two writable places.
+        match unsafe { sluice_attach(devargs.as_ptr(), &mut port, &mut attached) } {
+            0 => Ok(Device { port, attached: attached != 0, pool }),
+            err => Err(err),
+        }
+    }
+
+    pub fn info(&self) -> Result<DeviceInfo, c_int> {
+        let mut raw = RawInfo { max_rxq: 0, max_txq: 0, mtu: 0, mac: [0; 6] };
+        // SAFETY: the port is attached and `raw` is writable.
+        match unsafe { sluice_port_info(self.port, &mut raw) } {
+            0 => Ok(DeviceInfo { max_rxq: raw.max_rxq, max_txq: raw.max_txq, mtu: raw.mtu, mac: raw.mac }),
+            err => Err(err),
+        }
+    }
+
+    /// Configures the queues and starts the device. An error says which step failed.
+    pub fn start(&self, n_rxq: u16, n_txq: u16, n_desc: u16, mtu: Option<u16>) -> Result<(), (String, c_int)> {
+        let conf = RawConf { n_rxq, n_txq, n_desc, mtu: mtu.unwrap_or(0) };
+        let mut step = c"".as_ptr();
+        // SAFETY: the port is attached, the pool is live, `conf` and `step` are valid for the call.
+        match unsafe { sluice_port_start(self.port, &conf, self.pool.raw.as_ptr(), &mut step) } {
+            0 => Ok(()),
+            // SAFETY: the shim points `step` at string literals only.
+            err => Err((unsafe { CStr::from_ptr(step) }.to_string_lossy().into_owned(), err)),
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        // SAFETY: the port is attached.
+        unsafe { sluice_port_link_up(self.port) != 0 }
+    }
+
+    /// rx packets, bytes, dropped, errors; tx packets, bytes, errors.
+    pub fn stats(&self) -> [u64; 7] {
+        let mut out = [0; 7];
+        // SAFETY: the shim writes seven numbers.
+        unsafe { sluice_port_stats(self.port, out.as_mut_ptr()) };
+        out
+    }
+
+    /// Receives up to `n` frames into `each(frame, rss_hash)`; returns how many packets were too long to linearise.
+    ///
+    /// One caller a queue: a queue object is made once (see `rx_queue`) and is `&mut` to poll.
+    pub fn rx(&self, queue: u16, n: usize, mut each: impl FnMut(Frame, u32)) -> usize {
+        let mut raw = [RawFrame::NONE; BATCH_MAX];
+        let mut dropped = 0;
+        // SAFETY: the port is started with this queue, polled by one thread; `raw` has room for BATCH_MAX frames.
+        let got =
+            unsafe { sluice_rx(self.port, queue, raw.as_mut_ptr(), n.min(BATCH_MAX) as c_uint, &mut dropped) } as usize;
+        raw[..got].iter().for_each(|f| each(f.into_frame(self.pool.id()), f.rss_hash));
+        dropped as usize
+    }
+
+    /// Sends frames of the DPDK pool from the front of `frames`; returns how many the device took (they are gone).
+    pub fn tx(&self, queue: u16, packets: &mut PacketBatch) -> usize {
+        debug_assert!(packets.iter().all(|p| p.frame.pool() == self.pool.id()));
+        let raw: ArrayVec<RawFrame, BATCH_MAX> = packets.iter_mut().map(|p| RawFrame::of_frame(&mut p.frame)).collect();
+        // SAFETY: the port is started with this queue, used by one thread at a time; every frame is of our pool
+        // (the caller has seen to it by pool id). The device owns the first `sent` mbufs from here on, and their
+        // handles are dropped below without being given back.
+        let sent = unsafe { sluice_tx(self.port, queue, raw.as_ptr(), raw.len() as c_uint) } as usize;
+        packets.drain(..sent).for_each(std::mem::forget);
+        sent
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: the last user is gone, so no queue is polled any more.
+        unsafe { sluice_port_stop(self.port, c_int::from(self.attached)) }
+    }
+}

@@ -1,0 +1,61 @@
+//! DPDK ports on virtual devices, without huge pages or privileges. Built with the feature `dpdk` only.
+#![cfg(feature = "dpdk")]
+
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_packet::{Buffers, PacketBatch};
+use sluice_port::{DpdkConfig, Pools, Port, PortConfig, open};
+
+fn config(name: &str, devargs: &str) -> PortConfig {
+    let options = [("devargs".to_owned(), devargs.to_owned())].into();
+    PortConfig { name: name.into(), kind: "dpdk".into(), options, ..PortConfig::default() }
+}
+
+/// DPDK starts once a process, so this is one test.
+#[test]
+fn packets_cross_in_place_and_are_counted() {
+    let mut pools = Pools::new(512);
+    let eal_args = ["--no-huge", "-m", "256", "--no-pci", "--no-telemetry"].map(String::from).to_vec();
+    pools.set_dpdk_config(DpdkConfig { eal_args, mbufs: 8192 });
+    let mut source = open(&config("p1", "net_null0,size=64,copy=0"), &mut pools).unwrap();
+    let mut sink = open(&config("p2", "net_null1"), &mut pools).unwrap();
+    let mut ring = open(&config("p3", "net_ring0"), &mut pools).unwrap();
+    let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+
+    let (mut rx, mut tx) = (source.rx_queue(0), sink.tx_queue(0));
+    for _ in 0..1000 {
+        rx.poll(&mut batch, &mut buffers, &mut tally);
+        assert_eq!(batch.len(), 32);
+        tally[Counter::Received] += batch.len() as u64;
+        tx.send(&mut batch, &mut buffers, &mut tally);
+        assert!(batch.is_empty());
+    }
+    assert_eq!((tally[Counter::Received], tally[Counter::Sent]), (32_000, 32_000));
+    assert_eq!(tally.conserved(), Ok(()));
+    assert_eq!((source.stats().rx_packets, sink.stats().tx_packets), (32_000, 32_000));
+
+    // A ring gives back what was sent: bytes survive a pushed and a trimmed header; of our own pool it takes a copy.
+    let heap: std::sync::Arc<dyn sluice_mem::FramePool> = pools.of_size(1500).unwrap();
+    let (mut rx, mut tx) = (ring.rx_queue(0), ring.tx_queue(0));
+    batch.push(buffers.write(&heap, &[7; 100]).unwrap());
+    tx.send(&mut batch, &mut buffers, &mut tally);
+    rx.poll(&mut batch, &mut buffers, &mut tally);
+    let packet = &mut batch[0];
+    assert_eq!(packet.bytes(), [7; 100]);
+    assert_ne!(packet.frame.pool(), heap.id());
+    packet.frame.push_front(4).unwrap();
+    packet.bytes_mut()[..4].copy_from_slice(b"head");
+    packet.frame.truncate(50);
+    let token = packet.frame.token();
+    tx.send(&mut batch, &mut buffers, &mut tally);
+    rx.poll(&mut batch, &mut buffers, &mut tally);
+    assert_eq!((&batch[0].bytes()[..5], batch[0].frame.len()), (&b"head\x07"[..], 50));
+    assert_eq!(batch[0].frame.token(), token, "an mbuf stays where it is");
+    batch.discard(DropReason::Rules, &mut buffers, &mut tally);
+
+    let error = |devargs: &str| open(&config("p9", devargs), &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string();
+    assert!(error("net_none0").contains("eal-args"), "a second start with other arguments is refused");
+    let error = open(&config("p9", "net_none0"), &mut pools).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("p9") && error.contains("net_none0"), "{error}");
+    let queues = PortConfig { n_rxq: 40, ..config("p9", "net_pcap7,iface=none") };
+    assert!(open(&queues, &mut pools).is_err());
+}
