@@ -29,6 +29,8 @@ mod chain;
 mod classifier;
 mod conjunction;
 mod hash;
+#[cfg(test)]
+mod invariants;
 mod iter;
 mod lookup;
 mod mask;

@@ -113,6 +113,17 @@ impl FieldTrie {
     }
 }
 
+#[cfg(test)]
+impl FieldTrie {
+    /// What the trie of an IPv4 field says, whatever the packet is.
+    pub fn lookup_short(&self, value: u32) -> Prefixes {
+        match &self.prefixes {
+            Prefixed::Short(trie) => trie.lookup(value),
+            Prefixed::Long(_) => unreachable!("asked of an IPv6 field"),
+        }
+    }
+}
+
 /// For each trie, the prefix length a mask has of its field.
 pub(crate) fn trie_lens(tries: &[FieldTrie], mask: &StagedMask) -> [u8; MAX_TRIES] {
     std::array::from_fn(|i| tries.get(i).map_or(0, |trie| trie.field.prefix_len(mask)))
