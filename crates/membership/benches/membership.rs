@@ -42,7 +42,13 @@ fn cycles(mut work: impl FnMut()) -> f64 {
     rounds[ROUNDS / 2] as f64 / KEYS as f64
 }
 
-fn measure<const N: usize, S: Summary>(name: &str, summary: &mut S, known: &[[u8; N]], strangers: &[[u8; N]], timed: bool) {
+fn measure<const N: usize, S: Summary>(
+    name: &str,
+    summary: &mut S,
+    known: &[[u8; N]],
+    strangers: &[[u8; N]],
+    timed: bool,
+) {
     for (i, key) in known.iter().enumerate() {
         let _ = summary.add(key, set_of(i));
     }
@@ -67,7 +73,8 @@ fn measure<const N: usize, S: Summary>(name: &str, summary: &mut S, known: &[[u8
     let miss = cycles(|| strangers.chunks(BULK).for_each(|b| sum += summary.lookup_bulk(b, &mut out[..b.len()])));
     let mut sets = [set_of(0); BULK * 4];
     let mut counts = [0; BULK];
-    let multi = cycles(|| known.chunks(BULK).for_each(|b| sum += summary.lookup_multi_bulk(b, 4, &mut sets, &mut counts)));
+    let multi =
+        cycles(|| known.chunks(BULK).for_each(|b| sum += summary.lookup_multi_bulk(b, 4, &mut sets, &mut counts)));
     std::hint::black_box(sum);
     println!(
         "{name:>6} {N:>5} {one:>8.1} {bulk:>8.1} {miss:>10.1} {multi:>11.1} {:>9.5} {:>10.5}",

@@ -30,6 +30,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    println!("{n} subtables, 10000 flows: {:.4} subtables searched a flow, {wrong} wrong answers", f64::from(probes) / 1e4);
+    println!(
+        "{n} subtables, 10000 flows: {:.4} subtables searched a flow, {wrong} wrong answers",
+        f64::from(probes) / 1e4
+    );
     Ok(())
 }

@@ -4,5 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod linear_classifier;
+pub mod parse;
 
 pub use linear_classifier::{Clause, LinearClassifier, LinearRule};

@@ -125,7 +125,8 @@ fn network(layer: &Layer, next: Next, behind: usize) -> (Vec<u8>, Next) {
 fn transport(layer: &Layer, outer: &[Layer], payload: &[u8]) -> (Vec<u8>, Next) {
     let (header, checksum_at, proto) = match layer {
         Layer::Tcp { src_port, dst_port, flags, options } => {
-            let control = ((20 + options.len()) / 4 << 12) as u16 | flags;
+            let words = (20 + options.len()) / 4;
+            let control = (words << 12) as u16 | flags;
             let fixed = [0, 0, 0, 1, 0, 0, 0, 2]; // Sequence and acknowledgement numbers.
             let window = [0x10, 0, 0, 0, 0, 0];
             let ports = [src_port.to_be_bytes(), dst_port.to_be_bytes()].concat();

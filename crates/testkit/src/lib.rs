@@ -1,6 +1,7 @@
 //! Packet builders and the scenario runner for tests.
 #![forbid(unsafe_code)]
 
+pub mod arbitrary;
 pub mod frame;
 mod frame_layer;
 pub mod plain_checksum;

@@ -1,0 +1,98 @@
+//! Extraction against the byte-by-byte parser, on valid packets, damaged ones and all their beginnings.
+
+use proptest::prelude::*;
+use sluice_flow::{FlowKey, Line, Metadata, PacketKey, ParseError, extract, extract_again, layout};
+use sluice_oracle::parse;
+use sluice_testkit::arbitrary::packets;
+use sluice_testkit::frame;
+
+/// A key as extraction may find it: every line full of another packet's bytes.
+fn dirty() -> PacketKey {
+    PacketKey { lines: [Line([0xa5; 64]); 4] }
+}
+
+fn extracted(packet: &[u8]) -> Option<FlowKey> {
+    let mut key = dirty();
+    match extract(packet, &Metadata::of_port(9), &mut key) {
+        Ok(()) => Some(FlowKey::of_packet(&key)),
+        Err(ParseError::Runt) => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn extraction_agrees_with_the_oracle(packet in packets()) {
+        prop_assert_eq!(extracted(&packet), parse::key(&packet, 9), "{:02x?}", packet);
+    }
+
+    #[test]
+    fn extracting_again_keeps_metadata_and_gives_the_same(packet in packets()) {
+        let Some(want) = extracted(&packet) else { return Ok(()) };
+        let mut key = dirty();
+        key.lines[0].0[layout::PRESENCE.offset] = 0;
+        key.set(layout::IN_PORT, &9u32.to_be_bytes());
+        key.set(layout::RECIRC_ID, &[0; 4]);
+        for span in [layout::DP_HASH, layout::PKT_MARK, layout::CT_MARK] {
+            key.set(span, &[0; 4]);
+        }
+        key.set(layout::CT_ZONE, &[0; 2]);
+        key.set(layout::CT_STATE, &[0]);
+        extract_again(&packet, &mut key).unwrap();
+        prop_assert_eq!(FlowKey::of_packet(&key), want);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn every_beginning_of_a_packet_agrees(packet in packets()) {
+        for len in 0..packet.len() {
+            prop_assert_eq!(extracted(&packet[..len]), parse::key(&packet[..len], 9), "{:02x?}", &packet[..len]);
+        }
+    }
+}
+
+#[test]
+fn ordinary_packets_touch_line_0_only() {
+    let packets = [
+        frame::udp4([10, 0, 0, 1], [10, 0, 0, 2], 1, 2),
+        frame::tcp4([10, 0, 0, 1], [10, 0, 0, 2], 1, 2, 0x12),
+        frame::ethernet().vlan(5).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).icmp(8, 0).payload(&[0; 40]).build(),
+        frame::ethernet().ipv4([1; 4], [2; 4]).ipv4_options(&[1; 4]).fragment(3, false).sctp(1, 2).build(),
+    ];
+    for packet in packets {
+        let mut key = dirty();
+        extract(&packet, &Metadata::of_port(1), &mut key).unwrap();
+        assert_eq!(key.number(layout::PRESENCE), 0);
+        assert_eq!(key.lines[1..], dirty().lines[1..], "a line the packet does not need was written");
+    }
+}
+
+#[test]
+fn recirculation_keeps_the_connection_as_long_as_the_packet_is_of_its_kind() {
+    let udp = frame::udp4([10, 0, 0, 1], [10, 0, 0, 2], 1, 2);
+    let mut key = PacketKey::ZERO;
+    extract(&udp, &Metadata::of_port(1), &mut key).unwrap();
+    let stamped = [
+        (layout::RECIRC_ID, &[0, 0, 0, 3][..]),
+        (layout::CT_STATE, &[0x22]),
+        (layout::CT_ZONE, &[0, 5]),
+        (layout::CT_MARK, &[1, 2, 3, 4]),
+        (layout::CT_LABEL, &[7; 16]),
+        (layout::TUN_ID, &[8; 8]),
+    ];
+    let tuple = [(layout::CT_SRC, &[9; 16][..]), (layout::CT_NW_PROTO, &[17]), (layout::CT_TP_DST, &[0, 80])];
+    stamped.iter().chain(&tuple).for_each(|(span, value)| key.set(*span, value));
+
+    let mut again = key;
+    extract_again(&udp, &mut again).unwrap();
+    assert_eq!(again, key);
+
+    let arp = frame::ethernet().arp(1, [1; 6], [2; 4], [3; 6], [4; 4]).build();
+    extract_again(&arp, &mut again).unwrap();
+    stamped.iter().for_each(|(span, value)| assert_eq!(again.get(*span), *value));
+    tuple.iter().for_each(|(span, value)| assert_eq!(again.get(*span), vec![0; value.len()]));
+}
