@@ -1,0 +1,194 @@
+//! The flow-setup governor: install this flow, or count it a little longer?
+//!
+//! Installing a megaflow costs more than handling one packet without it. When most flows are over after a packet or two,
+//! installing them all is a loss; so a flow's packets are counted first, in a small hash table of 4-bit counters, and it
+//! is installed at the [`THRESHOLD`]th. When nearly every flow gets there anyway, counting is the loss: then flows are
+//! installed at their first packet (the **shortcut**), except for one in [`SAMPLE`], which is still counted so that a
+//! change is noticed.
+//!
+//! **Generations.** Counters are never aged one by one: the table is cleared when it has seen a quarter as many packets
+//! as it has bytes, and the memory of how many flows were seen and set up is halved. A generation that lasted under a
+//! second doubles the table, one of over five seconds halves it.
+//!
+//! **Wrong answers** are of one kind: two flows sharing a counter are installed a little too early. Nothing is ever
+//! misrouted, only cached sooner or later.
+//!
+//! One governor a PMD, no locks; time and hashes are arguments.
+//! Source: B. Pfaff, ovs-dev, 25 June 2012, "ofproto-dpif-governor: Improve performance when most flows get set up".
+#![forbid(unsafe_code)]
+
+mod counters;
+
+use counters::Counters;
+
+/// Packets of a flow before it is installed. Source: as above.
+pub const THRESHOLD: u8 = 5;
+
+/// One flow in so many is still counted while the shortcut is taken. Source: as above (the low six bits of the hash).
+pub const SAMPLE: u64 = 64;
+
+/// The shortcut needs to have seen this many flows. Source: as above.
+const SHORTCUT_MIN_FLOWS: u64 = 64;
+
+/// The shortcut is taken when at most one flow in so many is not set up. Source: as above.
+const SHORTCUT_SLACK: u64 = 16;
+
+/// Table sizes, bytes. Source: as above (16 to 256 KiB).
+const SIZE_MIN: usize = 16 << 10;
+const SIZE_MAX: usize = 256 << 10;
+
+/// A generation shorter than this doubles the table, in milliseconds.
+const SHORT_GENERATION_MS: u64 = 1000;
+/// A generation longer than this halves it.
+const LONG_GENERATION_MS: u64 = 5000;
+
+/// How the governor decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Every flow is installed at its first packet.
+    Off,
+    /// Every flow is counted first.
+    Classic,
+    /// Flows are counted first until nearly all of them get installed.
+    Shortcut,
+}
+
+/// What to do with a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Install it: it has been seen often enough (or the governor is off).
+    Install,
+    /// Install it at its first packet: nearly all flows get there.
+    Shortcut,
+    /// Handle this packet without installing anything.
+    Count,
+}
+
+impl Decision {
+    /// Whether the flow is to be installed.
+    pub fn installs(self) -> bool {
+        self != Decision::Count
+    }
+}
+
+/// What the governor has decided since it was made. Units: flows, as far as the counters can tell them apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Flows whose first packet was counted.
+    pub flows: u64,
+    /// Flows installed because their count was reached.
+    pub setups: u64,
+    /// Flows installed at once.
+    pub shortcuts: u64,
+    /// Packets handled without installing their flow.
+    pub counted: u64,
+    /// Generations begun.
+    pub generations: u64,
+    /// The table's size now, bytes.
+    pub table_bytes: usize,
+}
+
+/// Decides for one PMD which missed flows are installed.
+#[derive(Debug)]
+pub struct Governor {
+    mode: Mode,
+    counters: Counters,
+    /// When this generation began.
+    since_ms: u64,
+    /// Packets counted in this generation.
+    packets: u64,
+    /// Flows seen and set up lately: halved with each generation.
+    recent_flows: u64,
+    recent_setups: u64,
+    stats: Stats,
+}
+
+impl Governor {
+    /// A governor that has seen nothing.
+    pub fn new(mode: Mode, now_ms: u64) -> Self {
+        Governor {
+            mode,
+            counters: Counters::new(SIZE_MIN),
+            since_ms: now_ms,
+            packets: 0,
+            recent_flows: 0,
+            recent_setups: 0,
+            stats: Stats::default(),
+        }
+    }
+
+    /// How it decides.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Changes how it decides. What was counted stays.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// What it has decided.
+    pub fn stats(&self) -> Stats {
+        Stats { table_bytes: self.counters.size(), ..self.stats }
+    }
+
+    /// Whether nearly all flows get installed lately, so that counting them is a waste.
+    pub fn most_flows_get_set_up(&self) -> bool {
+        self.recent_flows >= SHORTCUT_MIN_FLOWS
+            && self.recent_setups >= self.recent_flows - self.recent_flows / SHORTCUT_SLACK
+    }
+
+    /// Decides about a flow of which `packets` (at least one) have just missed together.
+    ///
+    /// `hash` is the flow's, all 64 bits good; the flow is a masked key, so that all its packets have one hash.
+    pub fn decide(&mut self, hash: u64, packets: usize, now_ms: u64) -> Decision {
+        if self.mode == Mode::Off {
+            self.stats.setups += 1;
+            return Decision::Install;
+        }
+        self.packets += packets as u64;
+        if self.packets >= self.counters.size() as u64 / 4 {
+            self.begin_generation(now_ms);
+        }
+        // The sample is taken by high bits; low ones pick the counter.
+        if self.mode == Mode::Shortcut && self.most_flows_get_set_up() && (hash >> 40) % SAMPLE != 0 {
+            self.stats.shortcuts += 1;
+            return Decision::Shortcut;
+        }
+        let before = self.counters.get(hash);
+        if before == 0 {
+            self.recent_flows += 1;
+            self.stats.flows += 1;
+        }
+        let count = usize::from(before).saturating_add(packets);
+        if count >= usize::from(THRESHOLD) {
+            self.counters.set(hash, 0);
+            self.recent_setups += 1;
+            self.stats.setups += 1;
+            Decision::Install
+        } else {
+            self.counters.set(hash, count as u8);
+            self.stats.counted += packets as u64;
+            Decision::Count
+        }
+    }
+
+    fn begin_generation(&mut self, now_ms: u64) {
+        let lasted = now_ms.saturating_sub(self.since_ms);
+        let size = self.counters.size();
+        let size = match lasted {
+            ..SHORT_GENERATION_MS => (size * 2).min(SIZE_MAX),
+            _ if lasted > LONG_GENERATION_MS => (size / 2).max(SIZE_MIN),
+            _ => size,
+        };
+        self.counters.clear(size);
+        self.since_ms = now_ms;
+        self.packets = 0;
+        self.recent_flows /= 2;
+        self.recent_setups /= 2;
+        self.stats.generations += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The governor against the rules it is documented by.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// A hash that is not sampled while the shortcut is taken, distinct in the counter's bits.
+fn unsampled(i: u64) -> u64 {
+    1 << 40 | i
+}
+
+/// Brings a governor to where nearly all flows get set up: 64 flows of five packets.
+fn eager() -> Governor {
+    let mut governor = Governor::new(Mode::Shortcut, 0);
+    for flow in 0..64 {
+        assert_eq!(governor.decide(unsampled(flow), 5, 0), Decision::Install);
+    }
+    assert!(governor.most_flows_get_set_up());
+    governor
+}
+
+#[test]
+fn the_fifth_packet_installs() {
+    let mut governor = Governor::new(Mode::Classic, 0);
+    let decisions: Vec<_> = (0..10).map(|_| governor.decide(7, 1, 0)).collect();
+    let want = |i: usize| if i % 5 == 4 { Decision::Install } else { Decision::Count };
+    assert_eq!(decisions, (0..10).map(want).collect::<Vec<_>>());
+    assert_eq!(governor.decide(8, 3, 0), Decision::Count);
+    assert_eq!(governor.decide(8, 2, 0), Decision::Install, "packets that miss together count together");
+}
+
+#[test]
+fn off_installs_everything() {
+    let mut governor = Governor::new(Mode::Off, 0);
+    assert!((0..100).all(|i| governor.decide(i, 1, 0) == Decision::Install));
+    assert_eq!(governor.stats().setups, 100);
+}
+
+#[test]
+fn the_shortcut_is_taken_except_for_the_sample() {
+    let mut governor = eager();
+    let decisions: Vec<_> = (0..6400u64).map(|i| governor.decide(i << 40 | i, 1, 0)).collect();
+    let shortcuts = decisions.iter().filter(|d| **d == Decision::Shortcut).count();
+    // The sampled one-packet flows lower the share of setups: after five of them it ends.
+    assert_eq!(shortcuts, 63 * 4);
+    assert!(!governor.most_flows_get_set_up(), "short flows end the shortcut");
+    assert_eq!(decisions.last(), Some(&Decision::Count));
+}
+
+#[test]
+fn classic_takes_no_shortcut() {
+    let mut governor = eager();
+    governor.set_mode(Mode::Classic);
+    assert_eq!(governor.decide(unsampled(1000), 1, 0), Decision::Count);
+}
+
+#[test]
+fn short_flows_are_never_installed() {
+    let mut governor = Governor::new(Mode::Shortcut, 0);
+    // 300 flows, four packets each, one after another; too few packets to begin a generation.
+    let installed =
+        (0..300u64).flat_map(|flow| [flow; 4]).filter(|flow| governor.decide(*flow, 1, 0).installs()).count();
+    assert_eq!((installed, governor.stats().flows, governor.stats().counted), (0, 300, 1200));
+}
+
+#[test]
+fn busy_generations_grow_the_table_and_idle_ones_shrink_it() {
+    let mut governor = Governor::new(Mode::Classic, 0);
+    let size = |g: &Governor| g.stats().table_bytes;
+    let generation = |governor: &mut Governor, now_ms| {
+        let target = governor.stats().generations + 1;
+        (0u64..).find(|i| {
+            governor.decide(*i, 1, now_ms);
+            governor.stats().generations == target
+        });
+    };
+    let mut now_ms = 0;
+    for _ in 0..6 {
+        now_ms += 999;
+        generation(&mut governor, now_ms);
+    }
+    assert_eq!(size(&governor), SIZE_MAX);
+    now_ms += 3000;
+    generation(&mut governor, now_ms);
+    assert_eq!(size(&governor), SIZE_MAX, "between one and five seconds it stays");
+    for _ in 0..6 {
+        now_ms += 5001;
+        generation(&mut governor, now_ms);
+    }
+    assert_eq!(size(&governor), SIZE_MIN);
+    governor.decide(1, 1, now_ms);
+    generation(&mut governor, 0);
+    assert_eq!(size(&governor), SIZE_MIN * 2, "a clock that went back is a short generation, not a panic");
+}
+
+proptest! {
+    /// While no two flows share a counter and no generation ends, each flow is installed at every fifth packet.
+    #[test]
+    fn without_collisions_it_counts_exactly(packets in prop::collection::vec((0u64..200, 1usize..7), 0..500)) {
+        let mut governor = Governor::new(Mode::Classic, 0);
+        let mut twin: HashMap<u64, usize> = HashMap::new();
+        for (flow, n) in packets {
+            let count = twin.entry(flow).or_default();
+            *count += n;
+            let installs = *count >= usize::from(THRESHOLD);
+            if installs {
+                *count = 0;
+            }
+            prop_assert_eq!(governor.decide(flow, n, 0).installs(), installs);
+        }
+        let stats = governor.stats();
+        prop_assert!(stats.setups <= stats.flows);
+    }
+}
