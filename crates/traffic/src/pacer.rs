@@ -1,0 +1,103 @@
+//! When packets are due.
+
+/// Says how many packets a steady rate owes by now. Time is nanoseconds from any origin, never going back.
+///
+/// Lost time is made up for, up to [`CATCH_UP_NS`]; what was missed beyond that is never sent, so that a stall does not
+/// become a burst.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    /// Packets per second.
+    rate: f64,
+    /// When the first of the current count was due.
+    since_ns: u64,
+    /// The current count: packets sent, or given up.
+    sent: u64,
+}
+
+/// How much lost time is made up for: 10 ms. Our choice: longer than a scheduler's time slice.
+pub const CATCH_UP_NS: u64 = 10_000_000;
+
+/// The count begins anew after so long, before products lose precision.
+const EPOCH_NS: u64 = 1_000_000_000_000;
+
+impl Pacer {
+    /// Paces at `rate` packets per second from `now_ns` on.
+    pub fn new(rate: f64, now_ns: u64) -> Self {
+        Pacer { rate, since_ns: now_ns, sent: 0 }
+    }
+
+    /// How many packets are to be sent now, `most` at most; they count as sent.
+    #[inline]
+    pub fn due(&mut self, now_ns: u64, most: usize) -> usize {
+        let elapsed = now_ns.saturating_sub(self.since_ns);
+        // The first packet is due at once, packet k after k intervals.
+        let owed = (elapsed as f64 * self.rate / 1e9) as u64 + 1;
+        let mut late = owed.saturating_sub(self.sent);
+        let limit = (self.rate * CATCH_UP_NS as f64 / 1e9) as u64 + most as u64;
+        if late > limit {
+            self.sent += late - limit;
+            late = limit;
+        }
+        let n = late.min(most as u64);
+        self.sent += n;
+        if elapsed > EPOCH_NS {
+            self.since_ns += (self.sent as f64 * 1e9 / self.rate) as u64;
+            self.sent = 0;
+        }
+        n as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_first_is_due_at_once_and_the_rest_in_time() {
+        let mut pacer = Pacer::new(1000.0, 5_000_000);
+        assert_eq!(pacer.due(5_000_000, 32), 1);
+        assert_eq!(pacer.due(5_999_999, 32), 0);
+        assert_eq!(pacer.due(6_000_000, 32), 1);
+        assert_eq!(pacer.due(9_000_000, 2), 2);
+        assert_eq!(pacer.due(9_000_000, 2), 1);
+    }
+
+    #[test]
+    fn a_stall_is_not_made_up_for_beyond_the_limit() {
+        let mut pacer = Pacer::new(1e6, 0);
+        pacer.due(0, 32);
+        let mut burst = 0;
+        loop {
+            match pacer.due(10_000_000_000, 32) {
+                0 => break,
+                n => burst += n,
+            }
+        }
+        assert!((10_000..=10_100).contains(&burst), "{burst}");
+        assert_eq!(pacer.due(10_000_001_000, 32), 1);
+    }
+
+    proptest! {
+        /// Polled often enough, the rate is kept to the packet, over hours.
+        #[test]
+        fn the_rate_is_kept(rate in 1.0f64..50e6, start in 0..u64::MAX / 4) {
+            let mut pacer = Pacer::new(rate, start);
+            let mut sent = 0;
+            let step = (20.0 / rate * 1e9).clamp(1.0, 5e6) as u64;
+            for i in 0..20_000 {
+                sent += pacer.due(start + i * step, 32);
+            }
+            let want = 19_999.0 * step as f64 * rate / 1e9 + 1.0;
+            prop_assert!((sent as f64 - want).abs() <= 1.5 + want / 1e6, "{} instead of {}", sent, want);
+        }
+    }
+
+    #[test]
+    fn a_long_run_does_not_drift() {
+        let mut pacer = Pacer::new(10.0, 0);
+        let day_ns: u64 = 86_400_000_000_000;
+        let sent: usize = (0..=8_640_000).map(|i| pacer.due(day_ns / 8_640_000 * i, 32)).sum();
+        assert!((864_000..=864_002).contains(&sent), "{sent}");
+    }
+}

@@ -1,0 +1,252 @@
+//! What the configuration says about traffic.
+
+use crate::frame_template::{FRAME_SIZE_MIN, TCP, UDP};
+use crate::{FlowSpace, FlowStream, parse};
+
+/// A traffic profile. [`Profile::set`] reads it key by key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// How many flows; without it, as many as the ranges hold.
+    pub flows: Option<u32>,
+    /// The cuckoo distributor's traffic: that many source addresses `i.0.0.0` from 1 on, the first with TCP, the
+    /// others with UDP, each to the same destinations. Takes the place of `src` and `protocols`.
+    pub subtables: Option<u8>,
+    /// IPv4 sources.
+    pub src: Option<Range>,
+    /// IPv4 destinations; without it from 10.0.0.0 on, as many as the flows need.
+    pub dst: Option<Range>,
+    /// Source ports.
+    pub sport: Range,
+    /// Destination ports.
+    pub dport: Range,
+    /// IP protocols; those but TCP and UDP have no ports and a payload of zeros. Without it UDP.
+    pub protocols: Option<Vec<u8>>,
+    /// Which flow comes next.
+    pub choice: Choice,
+    /// Bytes of a frame, without the Ethernet checksum.
+    pub frame_size: usize,
+    /// Packets per second over all queues.
+    pub rate: Rate,
+    /// Packets in all; without it they never end.
+    pub count: Option<u64>,
+    /// What the random choices start from.
+    pub seed: u64,
+    /// Ethernet source.
+    pub src_mac: [u8; 6],
+    /// Ethernet destination.
+    pub dst_mac: [u8; 6],
+}
+
+/// Numbers from `first` to `last`, both included; at most 2^32 - 1 of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub(crate) first: u32,
+    last: u32,
+}
+
+/// Which flow the next packet is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// Any, with equal chance.
+    Uniform,
+    /// Each in turn.
+    Sequential,
+    /// Flow k (from 1) with a chance in proportion to 1/k to the power of this exponent.
+    Zipf(f64),
+}
+
+/// How fast packets come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// As fast as the switch takes them.
+    Max,
+    /// Packets per second.
+    Pps(f64),
+}
+
+/// A key that does not exist, or a value that is wrong or does not fit the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileError {
+    /// The key.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+impl Default for Profile {
+    /// One flow of UDP.
+    fn default() -> Self {
+        Profile {
+            flows: None,
+            subtables: None,
+            src: None,
+            dst: None,
+            sport: Range { first: 1000, last: 1000 },
+            dport: Range { first: 2000, last: 2000 },
+            protocols: None,
+            choice: Choice::Uniform,
+            frame_size: FRAME_SIZE_MIN,
+            rate: Rate::Max,
+            count: None,
+            seed: 1,
+            src_mac: [2, 0, 0, 0, 0, 1],
+            dst_mac: [2, 0, 0, 0, 0, 2],
+        }
+    }
+}
+
+impl Range {
+    /// From `first` to `last`; `None` if that is nothing, or all 2^32 numbers.
+    pub fn new(first: u32, last: u32) -> Option<Self> {
+        (first <= last && last - first < u32::MAX).then_some(Range { first, last })
+    }
+
+    /// How many numbers.
+    pub fn count(self) -> u32 {
+        self.last - self.first + 1
+    }
+}
+
+/// The longest frame a profile may ask for: an MTU of 9216. Bytes.
+const FRAME_SIZE_MAX: usize = 9230;
+/// Subtables: the rule of number i has a prefix of 7 + i bits, of at most 32, and source address i.0.0.0.
+const SUBTABLES_MAX: u8 = 25;
+/// The exponents allowed: beyond, rank 2 is never seen.
+const ZIPF_MAX: f64 = 20.0;
+
+impl Profile {
+    /// Every key, and what it means.
+    pub const KEYS: &[(&'static str, &'static str)] = &[
+        ("flows", "how many flows, such as 100k or 1M; default: as many as the ranges hold"),
+        ("subtables", "1 to 25: sources i.0.0.0, the first tcp, the others udp (in place of src and protocol)"),
+        ("src", "IPv4 sources: 10.0.0.1, 10.0.0.1-10.0.0.9 or 10.0.0.0/24; default 1.0.0.1"),
+        ("dst", "IPv4 destinations, likewise; default: from 10.0.0.0 on, as many as the flows need"),
+        ("sport", "source ports: 80 or 1000-2000; default 1000"),
+        ("dport", "destination ports; default 2000"),
+        ("protocol", "udp, tcp, icmp or numbers, with commas between; default udp"),
+        ("choice", "which flow comes next: uniform (default), sequential, or zipf:EXPONENT"),
+        ("frame-size", "bytes of a frame without its checksum; default 60"),
+        ("rate", "packets per second over all queues, such as 200k; default max"),
+        ("count", "packets in all; default: no end"),
+        ("seed", "what the random choices start from; default 1"),
+        ("src-mac", "Ethernet source; default 02:00:00:00:00:01"),
+        ("dst-mac", "Ethernet destination; default 02:00:00:00:00:02"),
+    ];
+
+    /// Sets what `key` stands for. `None` if there is no such key.
+    pub fn set(&mut self, key: &str, value: &str) -> Option<Result<(), ProfileError>> {
+        let (key, _) = *Self::KEYS.iter().find(|(known, _)| *known == key)?;
+        let value = value.trim();
+        let wrong = |expected: &str| ProfileError { key, value: value.to_owned(), expected: expected.to_owned() };
+        Some(self.set_known(key, value).map_err(wrong))
+    }
+
+    /// Sets a key that exists; the error says what was expected.
+    fn set_known(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
+        const FLOWS: &str = "a number of flows from 1 to 4294967295, such as 100k or 1M";
+        const ADDRESSES: &str = "IPv4 addresses such as 10.0.0.1, 10.0.0.1-10.0.0.9 or 10.0.0.0/24";
+        const PORTS: &str = "ports from 0 to 65535, such as 80 or 1000-2000";
+        const MAC: &str = "an Ethernet address such as 02:00:00:00:00:01";
+        let flows = |value| parse::count(value).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+        let addresses = |value| parse::addresses(value).ok_or(ADDRESSES);
+        let ports = |value| parse::ports(value).ok_or(PORTS);
+        match key {
+            "flows" => self.flows = Some(flows(value).ok_or(FLOWS)?),
+            "subtables" => {
+                let n = value.parse().ok().filter(|n| (1..=SUBTABLES_MAX).contains(n));
+                self.subtables = Some(n.ok_or("a number of subtables from 1 to 25")?);
+            }
+            "src" => self.src = Some(addresses(value)?),
+            "dst" => self.dst = Some(addresses(value)?),
+            "sport" => self.sport = ports(value)?,
+            "dport" => self.dport = ports(value)?,
+            "protocol" => {
+                let protocols = parse::protocols(value);
+                self.protocols = Some(protocols.ok_or("udp, tcp, icmp or numbers from 0 to 255, with commas between")?);
+            }
+            "choice" => self.choice = choice(value).ok_or("uniform, sequential, or zipf:EXPONENT from 0 to 20")?,
+            "frame-size" => {
+                let size = value.parse().ok().filter(|size| (FRAME_SIZE_MIN..=FRAME_SIZE_MAX).contains(size));
+                self.frame_size = size.ok_or("a frame of 60 to 9230 bytes")?;
+            }
+            "rate" if value == "max" => self.rate = Rate::Max,
+            "rate" => {
+                let rate = parse::count(value).filter(|rate| (1..=1_000_000_000).contains(rate));
+                self.rate = Rate::Pps(rate.ok_or("packets per second, such as 200k or 1M, or max")? as f64);
+            }
+            "count" => self.count = Some(parse::count(value).ok_or("a number of packets, such as 200k")?),
+            "seed" => self.seed = value.parse().map_err(|_| "a number from 0 to 18446744073709551615")?,
+            "src-mac" => self.src_mac = parse::mac(value).ok_or(MAC)?,
+            "dst-mac" => self.dst_mac = parse::mac(value).ok_or(MAC)?,
+            _ => unreachable!("invariant: every key of KEYS is above"),
+        }
+        Ok(())
+    }
+
+    /// The flows, once everything is set.
+    pub fn flow_space(&self) -> Result<FlowSpace, ProfileError> {
+        let wrong = |key, value: String, expected: &str| ProfileError { key, value, expected: expected.to_owned() };
+        let classes: Vec<(u8, u32)> = match self.subtables {
+            Some(n) if self.src.is_some() || self.protocols.is_some() => {
+                let why = "neither src nor protocol beside it, since it says both";
+                return Err(wrong("subtables", n.to_string(), why));
+            }
+            Some(n) => (1..=n).map(|i| (if i == 1 { TCP } else { UDP }, u32::from(i) << 24)).collect(),
+            None => {
+                let first = self.src.map_or(0x0100_0001, |range| range.first);
+                self.protocols.as_deref().unwrap_or(&[UDP]).iter().map(|protocol| (*protocol, first)).collect()
+            }
+        };
+        let sources = self.src.map_or(1, Range::count);
+        let factors = [classes.len() as u32, sources, self.dport.count(), self.sport.count()];
+        let without_dst = factors.iter().fold(1u64, |product, n| product.saturating_mul(u64::from(*n)));
+        let dst = match self.dst {
+            Some(range) => range,
+            None => {
+                let needed = u64::from(self.flows.unwrap_or(1)).div_ceil(without_dst).max(1) as u32;
+                Range { first: 0x0a00_0000, last: 0x0a00_0000_u32.saturating_add(needed - 1) }
+            }
+        };
+        let held = without_dst.saturating_mul(u64::from(dst.count()));
+        let flows = match self.flows {
+            Some(flows) if u64::from(flows) <= held => flows,
+            Some(flows) => {
+                return Err(wrong(
+                    "flows",
+                    flows.to_string(),
+                    &format!("at most {held}, which is what the ranges hold"),
+                ));
+            }
+            None => u32::try_from(held).map_err(|_| {
+                wrong("flows", held.to_string(), "a number of flows: the ranges hold more than 4294967295")
+            })?,
+        };
+        Ok(FlowSpace::new(flows, classes, sources, dst, self.dport, self.sport))
+    }
+
+    /// One stream of packets for each of `queues` receive queues. A flow is always in the same.
+    pub fn streams(&self, queues: usize) -> Result<Vec<FlowStream>, ProfileError> {
+        Ok(FlowStream::split(self, &self.flow_space()?, queues))
+    }
+}
+
+fn choice(text: &str) -> Option<Choice> {
+    match text {
+        "uniform" => Some(Choice::Uniform),
+        "sequential" => Some(Choice::Sequential),
+        _ => {
+            let exponent: f64 = text.strip_prefix("zipf:")?.parse().ok()?;
+            (0.0..=ZIPF_MAX).contains(&exponent).then_some(Choice::Zipf(exponent))
+        }
+    }
+}
+
+impl std::fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = \"{}\": expected {}", self.key, self.value, self.expected)
+    }
+}
+
+impl std::error::Error for ProfileError {}

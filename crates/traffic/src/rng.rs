@@ -1,0 +1,55 @@
+//! Random numbers whose sequence never changes.
+
+/// SplitMix64: 64-bit numbers from a seed, every number once in 2^64.
+///
+/// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014; constants as in
+/// Java's SplittableRandom.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(u64);
+
+/// 2^64 divided by the golden ratio, made odd.
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl SplitMix64 {
+    /// The sequence that belongs to `seed`.
+    pub const fn new(seed: u64) -> Self {
+        SplitMix64(seed)
+    }
+
+    /// The next number.
+    #[inline]
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(GAMMA);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+}
+
+/// A number below `n`, from the high half of a random number.
+///
+/// Off from uniform by less than n / 2^32 of a number's probability. Source: Lemire, "Fast random integer generation
+/// in an interval", 2019.
+#[inline]
+pub(crate) const fn below(n: u32, random: u64) -> u32 {
+    (((random >> 32) * n as u64) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_is_the_published_one() {
+        let mut rng = SplitMix64::new(0);
+        let first: [u64; 3] = std::array::from_fn(|_| rng.next());
+        assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
+        let mut rng = SplitMix64::new(1_234_567);
+        assert_eq!(rng.next(), 6_457_827_717_110_365_317);
+    }
+
+    #[test]
+    fn below_reaches_both_ends() {
+        assert_eq!((below(7, 0), below(7, u64::MAX), below(1, u64::MAX)), (0, 6, 0));
+    }
+}

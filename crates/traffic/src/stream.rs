@@ -1,0 +1,196 @@
+//! One queue's packets: which flow is next, and its frame.
+
+use crate::frame_template::FrameTemplate;
+use crate::zipf::{self, AliasTable};
+use crate::{Choice, Flow, FlowSpace, Profile, Rate, SplitMix64, rng};
+use std::sync::Arc;
+
+/// The packets of one receive queue.
+#[derive(Clone, Debug)]
+pub struct FlowStream {
+    shared: Arc<Shared>,
+    /// The flows of this queue; `None` for all.
+    own: Option<Vec<u32>>,
+    picker: Picker,
+    rate: Rate,
+    /// Packets yet to come; `None` for no end.
+    left: Option<u64>,
+}
+
+/// What the streams of a profile have in common.
+#[derive(Debug)]
+struct Shared {
+    space: FlowSpace,
+    /// By class.
+    templates: Vec<FrameTemplate>,
+    frame_size: usize,
+}
+
+/// Chooses a number below the stream's number of flows.
+#[derive(Clone, Debug)]
+enum Picker {
+    Uniform {
+        flows: u32,
+        rng: SplitMix64,
+    },
+    Sequential {
+        flows: u32,
+        next: u32,
+    },
+    Zipf {
+        table: Arc<AliasTable>,
+        rng: SplitMix64,
+    },
+    /// There is no flow in this queue.
+    Nothing,
+}
+
+/// The hash that puts a flow into a queue, and that a packet of it carries as its NIC's hash. Never 0.
+#[inline]
+pub const fn flow_hash(flow: u32) -> u32 {
+    // Source: MurmurHash3's 32-bit finalizer, Appleby, public domain.
+    let h = (flow ^ flow >> 16).wrapping_mul(0x85eb_ca6b);
+    let h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
+    (h ^ h >> 16) | 1
+}
+
+impl FlowStream {
+    /// The streams of `queues` queues.
+    pub(crate) fn split(profile: &Profile, space: &FlowSpace, queues: usize) -> Vec<FlowStream> {
+        let template = |protocol| FrameTemplate::new(protocol, profile.frame_size, profile.src_mac, profile.dst_mac);
+        let shared = Arc::new(Shared {
+            space: space.clone(),
+            templates: space.protocols().map(template).collect(),
+            frame_size: profile.frame_size,
+        });
+        let mut lists: Vec<Option<Vec<u32>>> = vec![None; queues];
+        if queues > 1 {
+            lists.fill(Some(Vec::new()));
+            for flow in 0..space.len() {
+                let queue = rng::below(queues as u32, u64::from(flow_hash(flow)) << 32) as usize;
+                lists[queue].as_mut().expect("invariant: just filled").push(flow);
+            }
+        }
+        let weight = |flow: u32| match profile.choice {
+            Choice::Zipf(exponent) => zipf::weight(flow + 1, exponent),
+            _ => 1.0,
+        };
+        let weights: Vec<f64> = lists
+            .iter()
+            .map(|own| own.as_ref().map_or(1.0, |own| own.iter().map(|flow| weight(*flow)).sum()))
+            .collect();
+        let all: f64 = weights.iter().sum();
+        let mut before = 0.0;
+        lists
+            .into_iter()
+            .zip(weights)
+            .zip(0u64..)
+            .map(|((own, share), queue)| {
+                // Rounded at the borders between queues, so that the parts add up to the whole.
+                let border = |part: f64| profile.count.map(|count| (part / all * count as f64).round() as u64);
+                let (from, to) = (border(before), border(before + share));
+                before += share;
+                FlowStream {
+                    picker: Picker::new(profile, space, own.as_deref(), queue, weight),
+                    shared: Arc::clone(&shared),
+                    own,
+                    rate: match profile.rate {
+                        Rate::Max => Rate::Max,
+                        Rate::Pps(rate) => Rate::Pps(rate * share / all),
+                    },
+                    left: from.zip(to).map(|(from, to)| to - from),
+                }
+            })
+            .collect()
+    }
+
+    /// Chooses the flows of the next packets, as many as `flows` has room for. Returns how many there are.
+    #[inline]
+    pub fn pick(&mut self, flows: &mut [u32]) -> usize {
+        let n = match &mut self.left {
+            None => flows.len(),
+            Some(left) => {
+                let n = (*left).min(flows.len() as u64);
+                *left -= n;
+                n as usize
+            }
+        };
+        let n = self.picker.pick(&mut flows[..n]);
+        if let Some(own) = &self.own {
+            flows[..n].iter_mut().for_each(|flow| *flow = own[*flow as usize]);
+        }
+        n
+    }
+
+    /// Writes the frame of flow number `flow`; `frame` has `frame_size` bytes, but no fewer than [`HEAD_SIZE`].
+    ///
+    /// [`HEAD_SIZE`]: crate::HEAD_SIZE
+    #[inline]
+    pub fn write(&self, flow: u32, frame: &mut [u8]) {
+        let flow = self.shared.space.flow(flow);
+        self.shared.templates[flow.class as usize].write(flow, frame);
+    }
+
+    /// Flow number `flow`.
+    pub fn flow(&self, flow: u32) -> Flow {
+        self.shared.space.flow(flow)
+    }
+
+    /// Bytes of a frame.
+    #[inline]
+    pub fn frame_size(&self) -> usize {
+        self.shared.frame_size
+    }
+
+    /// This queue's part of the rate.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Whether the last packet has been picked.
+    pub fn exhausted(&self) -> bool {
+        self.left == Some(0) || matches!(self.picker, Picker::Nothing)
+    }
+}
+
+impl Picker {
+    fn new(profile: &Profile, space: &FlowSpace, own: Option<&[u32]>, queue: u64, weight: impl Fn(u32) -> f64) -> Self {
+        let flows = own.map_or(space.len(), |own| own.len() as u32);
+        // Each queue has a seed of its own: the number that its place in the seed's sequence has.
+        let mut seeds = SplitMix64::new(profile.seed);
+        let seed = (0..=queue).fold(0, |_, _| seeds.next());
+        let rng = SplitMix64::new(seed);
+        match profile.choice {
+            _ if flows == 0 => Picker::Nothing,
+            Choice::Uniform => Picker::Uniform { flows, rng },
+            Choice::Sequential => Picker::Sequential { flows, next: 0 },
+            Choice::Zipf(_) => {
+                let weights: Vec<f64> = match own {
+                    None => (0..flows).map(weight).collect(),
+                    Some(own) => own.iter().map(|flow| weight(*flow)).collect(),
+                };
+                // Far down a steep law every weight of a queue may have vanished; then its flows are as good as none.
+                if weights.iter().all(|w| *w == 0.0) {
+                    return Picker::Nothing;
+                }
+                Picker::Zipf { table: Arc::new(AliasTable::new(&weights)), rng }
+            }
+        }
+    }
+
+    #[inline]
+    fn pick(&mut self, out: &mut [u32]) -> usize {
+        match self {
+            Picker::Uniform { flows, rng } => out.iter_mut().for_each(|flow| *flow = rng::below(*flows, rng.next())),
+            Picker::Sequential { flows, next } => {
+                for flow in &mut *out {
+                    *flow = *next;
+                    *next = if *next + 1 == *flows { 0 } else { *next + 1 };
+                }
+            }
+            Picker::Zipf { table, rng } => out.iter_mut().for_each(|flow| *flow = table.draw(rng.next())),
+            Picker::Nothing => return 0,
+        }
+        out.len()
+    }
+}
