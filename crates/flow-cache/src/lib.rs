@@ -1,2 +1,27 @@
-//! EMC and megaflow subtables with ranking.
+//! From a packet's key to its megaflow: the records all PMDs share, and each PMD's own indexes over them.
+//!
+//! - [`MegaflowTable`]: the [`Megaflow`] records in one arena, under stable ids; who installs, who removes, what each
+//!   PMD has counted. Control threads and upcalls take its lock; lookups never do.
+//! - [`Emc`], [`Subtables`]: one PMD's indexes, `&mut`, no locks. Both are [`LookupStage`]s: they narrow the set of
+//!   packets still missing.
+//!
+//! An index entry is a hint. A hit is: the record is live, and the packet's key under the record's mask equals the
+//! record's key. So a stale entry, or one whose id now names another megaflow, costs a compare and never an action.
 #![forbid(unsafe_code)]
+
+mod bucket;
+mod counters;
+mod emc;
+mod record;
+mod stage;
+mod subtable;
+mod subtables;
+mod table;
+mod tag_index;
+
+pub use counters::FlowCounters;
+pub use emc::{Emc, EmcUsage};
+pub use record::{Mask, Megaflow, Verdict};
+pub use stage::{Hits, LookupStage, Pass, key_hash};
+pub use subtables::Subtables;
+pub use table::{Died, FlowView, Installed, MegaflowTable, PmdSide, ufid};

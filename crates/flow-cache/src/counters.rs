@@ -1,0 +1,78 @@
+//! What one PMD has counted, by megaflow.
+
+use sluice_action::{FlowId, FlowStats};
+use sluice_sync::LazyArray;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One PMD's counters of every megaflow: written by that PMD only, read by anyone.
+///
+/// Shape:  four words a megaflow: packets, bytes, time of the last packet plus one (0: none came), TCP flags with the
+///         bit [`INDEXED`]. Two megaflows share a cache line.
+/// Writes happen under a guard that saw the megaflow live, so after its record is reclaimed nobody writes, and the
+/// table zeroes them for the next megaflow of that id.
+pub struct FlowCounters {
+    cells: LazyArray<[AtomicU64; 4]>,
+}
+
+/// This PMD's subtables have had the megaflow.
+const INDEXED: u64 = 1 << 16;
+
+impl FlowCounters {
+    pub(crate) fn new(capacity: usize) -> io::Result<Self> {
+        Ok(FlowCounters { cells: LazyArray::new(capacity)? })
+    }
+
+    /// Adds what a batch brought. Only the owning PMD calls this, under a guard that saw the megaflow live.
+    #[inline]
+    pub fn add(&self, id: FlowId, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
+        let Some([n, size, used, flags]) = self.cells.get(id.0 as usize) else { return };
+        // One writer, so load and store need no locked add.
+        n.store(n.load(Relaxed) + packets, Relaxed);
+        size.store(size.load(Relaxed) + bytes, Relaxed);
+        used.store(now_ms + 1, Relaxed);
+        let (old, new) = (flags.load(Relaxed), u64::from(tcp_flags));
+        if old | new != old {
+            flags.store(old | new, Relaxed);
+        }
+    }
+
+    /// Notes that this PMD's subtables have the megaflow.
+    pub fn set_indexed(&self, id: FlowId) {
+        if let Some([.., flags]) = self.cells.get(id.0 as usize) {
+            flags.store(flags.load(Relaxed) | INDEXED, Relaxed);
+        }
+    }
+
+    /// Whether this PMD has, or had, the megaflow in its subtables.
+    pub fn is_indexed(&self, id: FlowId) -> bool {
+        self.cells.get(id.0 as usize).is_some_and(|[.., flags]| flags.load(Relaxed) & INDEXED != 0)
+    }
+
+    /// What was counted for a megaflow. Each value is whole; values read together may be one batch apart.
+    pub fn read(&self, id: FlowId) -> FlowStats {
+        let Some([n, size, used, flags]) = self.cells.get(id.0 as usize) else { return FlowStats::default() };
+        FlowStats {
+            packets: n.load(Relaxed),
+            bytes: size.load(Relaxed),
+            used_ms: used.load(Relaxed).checked_sub(1),
+            tcp_flags: flags.load(Relaxed) as u16,
+            created_ms: 0,
+        }
+    }
+
+    /// Zeroes a megaflow's counters, once its record is reclaimed.
+    pub(crate) fn clear(&self, id: FlowId) {
+        if let Some(cell) = self.cells.get(id.0 as usize) {
+            cell.iter().for_each(|word| word.store(0, Relaxed));
+        }
+    }
+}
+
+/// Adds one PMD's counters to the sum.
+pub(crate) fn add_up(sum: &mut FlowStats, one: FlowStats) {
+    sum.packets += one.packets;
+    sum.bytes += one.bytes;
+    sum.used_ms = sum.used_ms.max(one.used_ms);
+    sum.tcp_flags |= one.tcp_flags;
+}

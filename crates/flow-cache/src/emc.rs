@@ -1,0 +1,188 @@
+//! The exact match cache (EMC): a packet's whole key → megaflow.
+//!
+//! An entry is a 32-bit tag and a megaflow's id; what is verified is the megaflow itself. So the cache is small (the
+//! default fits the second-level cache many times over), an entry of a dead or changed megaflow is harmless, and
+//! deleting megaflows needs no sweep for the sake of lookups. A slow one runs for the sake of the count.
+
+use crate::bucket::{Bucket, slots, tag};
+use crate::{Hits, LookupStage, Megaflow, Pass};
+use sluice_action::FlowId;
+use sluice_packet::BatchMask;
+use sluice_simd::lanes::LANES;
+use sluice_simd::{hash, prefetch};
+use sluice_sync::Slots;
+
+/// Buckets that one call of [`Emc::sweep`] looks through.
+const SWEEP_BUCKETS: usize = 16;
+
+/// One PMD's exact match cache.
+///
+/// Shape:  2^k buckets of 8 entries; a bucket is one cache line. The hash's low k bits pick the bucket, its high 32
+///         bits are the tag.
+/// Errors: none. A full bucket overwrites a random entry.
+/// Counts: `used` is exactly the number of entries in use. An entry whose megaflow is dead stays in use until it is
+///         overwritten or swept, which is within `buckets / 16` calls of `sweep` after `forget`.
+#[derive(Debug)]
+pub struct Emc {
+    buckets: Vec<Bucket>,
+    used: usize,
+    /// One in so many misses of this level inserts; 0: the cache is off.
+    insert_inv_prob: u32,
+    /// Candidates to let pass before the next insertion.
+    until_insert: u32,
+    random: u64,
+    /// The next bucket to sweep, and how many are left to sweep.
+    sweep_at: usize,
+    sweep_left: usize,
+}
+
+/// How full the cache is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EmcUsage {
+    /// Entries in use.
+    pub used: usize,
+    /// Entries in all.
+    pub entries: usize,
+}
+
+impl EmcUsage {
+    /// Share in use, percent.
+    pub fn percent(&self) -> f64 {
+        if self.entries == 0 { 0.0 } else { 100.0 * self.used as f64 / self.entries as f64 }
+    }
+}
+
+impl Emc {
+    /// An empty cache of at least `entries` entries (rounded up to a power of two, at least a bucket), of which one in
+    /// `insert_inv_prob` candidates is inserted; 0 turns the cache off. `seed` is for the choice of what to overwrite.
+    pub fn new(entries: usize, insert_inv_prob: u32, seed: u64) -> Self {
+        let buckets = entries.div_ceil(LANES).clamp(1, 1 << 26).next_power_of_two();
+        let mut emc = Emc {
+            buckets: vec![Bucket::EMPTY; buckets],
+            used: 0,
+            insert_inv_prob: 0,
+            until_insert: 0,
+            random: seed,
+            sweep_at: 0,
+            sweep_left: 0,
+        };
+        emc.set_insert_inv_prob(insert_inv_prob);
+        emc
+    }
+
+    /// Changes the insertion probability to one in `n`; 0 turns the cache off and empties it.
+    pub fn set_insert_inv_prob(&mut self, n: u32) {
+        self.insert_inv_prob = n;
+        self.draw_until_insert();
+        if n == 0 && self.used != 0 {
+            self.buckets.fill(Bucket::EMPTY);
+            self.used = 0;
+        }
+    }
+
+    /// Whether it is to be asked at all.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.insert_inv_prob != 0
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> EmcUsage {
+        EmcUsage { used: self.used, entries: self.buckets.len() * LANES }
+    }
+
+    /// Offers a flow that another level found; one in N is taken.
+    #[inline]
+    pub fn offer(&mut self, hash: u64, id: FlowId) {
+        if self.until_insert == 0 && self.is_on() {
+            self.insert(hash, id);
+            self.draw_until_insert();
+        } else {
+            self.until_insert = self.until_insert.saturating_sub(1);
+        }
+    }
+
+    /// Puts an entry in, whatever the probability.
+    fn insert(&mut self, hash: u64, id: FlowId) {
+        let tag = tag((hash >> 32) as u32);
+        let at = self.at(hash);
+        let bucket = &mut self.buckets[at];
+        let same = bucket.matching(tag);
+        let free = bucket.matching(0);
+        let slot = if same != 0 {
+            same.trailing_zeros() as usize
+        } else if free != 0 {
+            self.used += 1;
+            free.trailing_zeros() as usize
+        } else {
+            (hash::splitmix64(&mut self.random) % LANES as u64) as usize
+        };
+        bucket.tags[slot] = tag;
+        bucket.ids[slot] = id.0;
+    }
+
+    /// Says that megaflows have died: their entries are to be swept.
+    pub fn forget(&mut self) {
+        self.sweep_left = if self.used == 0 { 0 } else { self.buckets.len() };
+    }
+
+    /// Clears the entries of dead megaflows in a few buckets, if any are left to look at. Once a loop iteration.
+    #[inline]
+    pub fn sweep(&mut self, flows: Slots<'_, Megaflow>) {
+        if self.sweep_left != 0 {
+            self.sweep_some(flows);
+        }
+    }
+
+    #[cold]
+    fn sweep_some(&mut self, flows: Slots<'_, Megaflow>) {
+        let n = self.sweep_left.min(SWEEP_BUCKETS);
+        for _ in 0..n {
+            let bucket = &mut self.buckets[self.sweep_at];
+            for slot in 0..LANES {
+                if bucket.tags[slot] != 0 && flows.get(bucket.ids[slot]).is_none() {
+                    bucket.tags[slot] = 0;
+                    self.used -= 1;
+                }
+            }
+            self.sweep_at = (self.sweep_at + 1) & (self.buckets.len() - 1);
+        }
+        self.sweep_left -= n;
+    }
+
+    #[inline(always)]
+    fn at(&self, hash: u64) -> usize {
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    /// Draws a number of candidates to pass over whose mean makes it one insertion in `insert_inv_prob`.
+    fn draw_until_insert(&mut self) {
+        let span = u64::from(self.insert_inv_prob).saturating_mul(2).saturating_sub(1);
+        self.until_insert = if span <= 1 { 0 } else { (hash::splitmix64(&mut self.random) % span) as u32 };
+    }
+}
+
+impl LookupStage for Emc {
+    #[inline]
+    fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+        if !self.is_on() {
+            return miss;
+        }
+        miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(pass.hashes[i])]));
+        let mut left = miss;
+        for i in miss {
+            let hash = pass.hashes[i];
+            let bucket = &self.buckets[self.at(hash)];
+            for slot in slots(bucket.matching(tag((hash >> 32) as u32))) {
+                if let Some(flow) = pass.flows.get(bucket.ids[slot])
+                    && flow.contains(&pass.keys[i])
+                {
+                    hits[i] = Some(flow);
+                    left.remove(i);
+                    break;
+                }
+            }
+        }
+        left
+    }
+}

@@ -1,0 +1,161 @@
+//! One subtable: the megaflows of one mask, in one (in_port, recirc_id).
+
+use crate::bucket::tag;
+use crate::tag_index::TagIndex;
+use crate::{Hits, Mask, Pass};
+use sluice_action::FlowId;
+use sluice_flow::PacketKey;
+use sluice_packet::{BATCH_MAX, BatchMask};
+use sluice_simd::{HashKey, compare, hash};
+use std::sync::Arc;
+
+/// Words of line 0.
+const LINE_WORDS: usize = 8;
+
+/// The word of line 0 that holds in_port and recirc_id: the same for every megaflow of a table, so it is not hashed.
+pub(crate) const TABLE_WORD: usize = 0;
+
+/// One word that the mask touches: where it is, which of its bits count, and what the hash adds there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Touched {
+    place: usize,
+    mask: u64,
+    addends: u64,
+}
+
+/// The megaflows of one mask.
+///
+/// Cost:   a probe that misses hashes the words that the mask touches (four in an ordinary IPv4 megaflow) and reads
+///         one cache line. A hit reads the record too.
+#[derive(Debug)]
+pub(crate) struct Subtable {
+    mask: Arc<Mask>,
+    /// Touched words of line 0; the first `n_first` count.
+    first: [Touched; LINE_WORDS],
+    n_first: usize,
+    /// Touched words of lines 1 to 3.
+    further: Box<[Touched]>,
+    index: TagIndex,
+    /// Packets found here, halved at each ranking.
+    pub hits: u64,
+}
+
+impl Subtable {
+    /// An empty subtable of that mask.
+    pub fn new(mask: Arc<Mask>, secret: &HashKey) -> Self {
+        let touched = |line: usize| {
+            let words = match line {
+                0 => *mask.words(),
+                _ => compare::words(&mask.whole.line(line).0),
+            };
+            words.into_iter().enumerate().filter_map(move |(i, mask)| {
+                let place = line * LINE_WORDS + i;
+                (mask != 0 && place != TABLE_WORD).then_some((place, mask))
+            })
+        };
+        let with_addends = |(place, mask)| Touched { place, mask, addends: secret.addends(place) };
+        let mut first = [Touched::default(); LINE_WORDS];
+        let mut n_first = 0;
+        for touched in touched(0).map(with_addends) {
+            first[n_first] = touched;
+            n_first += 1;
+        }
+        let further = (1..4).flat_map(touched).map(with_addends).collect();
+        Subtable { first, n_first, further, index: TagIndex::default(), hits: 0, mask }
+    }
+
+    /// Its mask.
+    pub fn mask(&self) -> &Arc<Mask> {
+        &self.mask
+    }
+
+    /// How many megaflows it indexes.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Indexes a megaflow by its key, or by the key of any packet of it. Whether it was not there.
+    pub fn insert(&mut self, key: &PacketKey, id: FlowId) -> bool {
+        self.index.insert(self.tag_of(key), id.0)
+    }
+
+    /// Forgets a megaflow. Whether it was there.
+    pub fn remove(&mut self, key: &PacketKey, id: FlowId) -> bool {
+        self.index.remove(self.tag_of(key), id.0)
+    }
+
+    fn tag_of(&self, key: &PacketKey) -> u32 {
+        let words = compare::words(&key.lines[0].0);
+        let first = self.first[..self.n_first].iter();
+        self.finish(first.fold(0, |sum, t| add(sum, words[t.place], t)), key)
+    }
+
+    #[inline(always)]
+    fn finish(&self, mut sum: u64, key: &PacketKey) -> u32 {
+        if !self.further.is_empty() {
+            sum = sum.wrapping_add(self.further_sum(key));
+        }
+        tag((hash::finish(sum) >> 32) as u32)
+    }
+
+    #[inline(never)]
+    fn further_sum(&self, key: &PacketKey) -> u64 {
+        let word = |place: usize| compare::words(&key.line(place / LINE_WORDS).0)[place % LINE_WORDS];
+        self.further.iter().fold(0, |sum, t| add(sum, word(t.place), t))
+    }
+
+    /// Looks up the packets of `miss`; writes `hits` and returns who still misses.
+    #[inline]
+    pub fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+        // One loop for each number of words, so that they stay in registers.
+        match self.n_first {
+            0 => self.lookup_words::<0>(pass, miss, hits),
+            1 => self.lookup_words::<1>(pass, miss, hits),
+            2 => self.lookup_words::<2>(pass, miss, hits),
+            3 => self.lookup_words::<3>(pass, miss, hits),
+            4 => self.lookup_words::<4>(pass, miss, hits),
+            5 => self.lookup_words::<5>(pass, miss, hits),
+            6 => self.lookup_words::<6>(pass, miss, hits),
+            _ => self.lookup_words::<7>(pass, miss, hits),
+        }
+    }
+
+    fn lookup_words<'g, const N: usize>(
+        &mut self,
+        pass: &Pass<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
+        let mut tags = [0; BATCH_MAX];
+        let touched: [Touched; N] = std::array::from_fn(|i| self.first[i]);
+        let is_large = self.index.is_large();
+        for i in miss {
+            let words = compare::words(&pass.keys[i].lines[0].0);
+            let sum = touched.iter().fold(0, |sum, t| add(sum, words[t.place & (LINE_WORDS - 1)], t));
+            tags[i] = self.finish(sum, &pass.keys[i]);
+            if is_large {
+                self.index.prefetch(tags[i]);
+            }
+        }
+        let mut left = miss;
+        for i in miss {
+            if self.index.surely_absent(tags[i]) {
+                continue;
+            }
+            let key = &pass.keys[i];
+            let found = self.index.find(tags[i], |id| pass.flows.get(id).filter(|flow| flow.contains(key)));
+            if found.is_some() {
+                hits[i] = found;
+                left.remove(i);
+            }
+        }
+        self.hits += (miss.len() - left.len()) as u64;
+        left
+    }
+}
+
+/// Adds a touched word's term to the sum.
+#[inline(always)]
+fn add(sum: u64, word: u64, touched: &Touched) -> u64 {
+    sum.wrapping_add(hash::product(word & touched.mask, touched.addends))
+}

@@ -1,0 +1,310 @@
+//! The shared megaflow records: who installs, who removes, what was counted.
+//!
+//! Lookups read the arena under a guard and never come here. An upcall installs, the revalidator removes, a control
+//! thread reads; they share one lock. Removing a megaflow is one store that makes the record dead; its traces in the
+//! PMDs' subtables go when they read the notice, and the record itself when no guard can see it any more.
+
+use crate::counters::{FlowCounters, add_up};
+use crate::{Mask, Megaflow};
+use hashbrown::{HashMap, HashTable};
+use sluice_action::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Translation};
+use sluice_flow::{PacketKey, layout};
+use sluice_simd::{HashKey, compare, hash};
+use sluice_sync::{Arena, Epochs, Guard, Mailbox, Reader, Slots};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// All megaflows of the datapath.
+pub struct MegaflowTable {
+    epochs: Arc<Epochs>,
+    arena: Arena<Megaflow>,
+    secret: HashKey,
+    index: Mutex<Index>,
+}
+
+/// What writers share.
+struct Index {
+    by_match: HashTable<Entry>,
+    masks: HashMap<PacketKey, Arc<Mask>>,
+    pmds: Vec<PmdEntry>,
+    /// Removed megaflows that are not reclaimed yet, with what `remove` has told already.
+    removed: HashMap<u32, FlowStats>,
+    /// Reclaimed megaflows that carried packets after `remove` had told, for the next `settle`.
+    late: Vec<(Megaflow, FlowStats)>,
+    reader: Reader,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    id: FlowId,
+}
+
+struct PmdEntry {
+    counters: Arc<FlowCounters>,
+    notices: Arc<Mailbox<Died>>,
+    is_running: bool,
+}
+
+/// The notice that a megaflow has died.
+#[derive(Clone, Debug)]
+pub struct Died {
+    /// What its name was.
+    pub id: FlowId,
+    /// What it stood for.
+    pub matched: Arc<MegaflowMatch>,
+}
+
+/// What a PMD gets: its right to read, its counters, its notices.
+pub struct PmdSide {
+    /// To pin once a loop iteration.
+    pub reader: Reader,
+    /// Written by this PMD only.
+    pub counters: Arc<FlowCounters>,
+    /// Megaflows that have died.
+    pub notices: Arc<Mailbox<Died>>,
+}
+
+/// What became of an installation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// It is there now.
+    New(FlowId),
+    /// The same mask and masked key were there already; those stay.
+    Existing(FlowId),
+    /// The tables have changed since it was translated: nothing was installed.
+    Stale,
+    /// The limit on megaflows is reached: nothing was installed.
+    Full,
+}
+
+/// A megaflow as a control thread sees it.
+#[derive(Clone, Debug)]
+pub struct FlowView {
+    /// Its name.
+    pub id: FlowId,
+    /// What it stands for.
+    pub matched: Arc<MegaflowMatch>,
+    /// What the tables said.
+    pub translation: Translation,
+    /// What each PMD has carried: `None` where its subtables have never had it.
+    pub per_pmd: Vec<Option<FlowStats>>,
+    /// The sum over PMDs.
+    pub stats: FlowStats,
+}
+
+impl MegaflowTable {
+    /// An empty table of at most `capacity` megaflows.
+    pub fn new(capacity: u32, secret: &HashKey) -> io::Result<Self> {
+        let epochs = Epochs::new();
+        let index = Index {
+            by_match: HashTable::new(),
+            masks: HashMap::new(),
+            pmds: Vec::new(),
+            removed: HashMap::new(),
+            late: Vec::new(),
+            reader: Epochs::register(&epochs),
+        };
+        let arena = Arena::new(&epochs, capacity)?;
+        Ok(MegaflowTable { arena, epochs, secret: secret.clone(), index: Mutex::new(index) })
+    }
+
+    /// The most megaflows there can be.
+    pub fn capacity(&self) -> usize {
+        self.arena.capacity()
+    }
+
+    /// Makes PMD number `pmd` known, or known again after it has stopped; its counters go on where they were.
+    pub fn attach(&self, pmd: usize) -> io::Result<PmdSide> {
+        let mut index = self.lock();
+        while index.pmds.len() <= pmd {
+            let counters = Arc::new(FlowCounters::new(self.capacity())?);
+            index.pmds.push(PmdEntry { counters, notices: Arc::default(), is_running: false });
+        }
+        let entry = &mut index.pmds[pmd];
+        entry.is_running = true;
+        Ok(PmdSide {
+            reader: Epochs::register(&self.epochs),
+            counters: entry.counters.clone(),
+            notices: entry.notices.clone(),
+        })
+    }
+
+    /// Says that PMD number `pmd` has stopped for good and reads no more notices.
+    pub fn detach(&self, pmd: usize) {
+        if let Some(entry) = self.lock().pmds.get_mut(pmd) {
+            entry.is_running = false;
+            entry.notices.take(&mut Vec::new());
+        }
+    }
+
+    /// The records, under a guard.
+    #[inline]
+    pub fn read<'g>(&'g self, guard: &'g Guard<'_>) -> Slots<'g, Megaflow> {
+        self.arena.read(guard)
+    }
+
+    /// Installs the megaflow of `key` under a translation's mask, if `is_current` says, with the table locked, that
+    /// the tables have not changed since.
+    pub fn install(
+        &self,
+        key: &PacketKey,
+        translation: &Translation,
+        now_ms: u64,
+        is_current: impl FnOnce(u64) -> bool,
+    ) -> Installed {
+        let matched = MegaflowMatch::new(translation.mask, key);
+        let hash = self.match_hash(&matched);
+        let mut index = self.lock();
+        let index = &mut *index;
+        if !is_current(translation.version) {
+            return Installed::Stale;
+        }
+        let guard = index.reader.pin();
+        let records = self.arena.read(&guard);
+        let is_same = |e: &Entry| e.hash == hash && records.get(e.id.0).is_some_and(|f| **f.matched() == matched);
+        if let Some(entry) = index.by_match.find(hash, is_same) {
+            return Installed::Existing(entry.id);
+        }
+        drop(guard);
+        let mask = index.masks.entry(matched.mask).or_insert_with(|| Arc::new(Mask::new(&matched.mask))).clone();
+        let matched = Arc::new(matched);
+        let make = |id| Megaflow::new(FlowId(id), mask.clone(), matched.clone(), translation, now_ms);
+        let Ok(id) = self.arena.insert(make).or_else(|_| {
+            self.reclaim(index);
+            self.arena.insert(make)
+        }) else {
+            return Installed::Full;
+        };
+        index.by_match.insert_unique(hash, Entry { hash, id: FlowId(id) }, |e| e.hash);
+        Installed::New(FlowId(id))
+    }
+
+    /// Calls `visit` for every live megaflow.
+    pub fn for_each_view(&self, mut visit: impl FnMut(FlowView)) {
+        let pmds = self.counters();
+        self.for_each_record(|flow| {
+            let id = flow.id();
+            let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
+            let each = |counters: &Arc<FlowCounters>| {
+                let one = FlowStats { created_ms: flow.created_ms(), ..counters.read(id) };
+                add_up(&mut stats, one);
+                (counters.is_indexed(id) || one.packets != 0).then_some(one)
+            };
+            let per_pmd = pmds.iter().map(each).collect();
+            visit(FlowView {
+                id,
+                matched: flow.matched().clone(),
+                translation: flow.translation().clone(),
+                per_pmd,
+                stats,
+            });
+        });
+    }
+
+    fn for_each_record(&self, mut visit: impl FnMut(&Megaflow)) {
+        let mut reader = Epochs::register(&self.epochs);
+        let guard = reader.pin();
+        let records = self.arena.read(&guard);
+        (0..self.arena.used()).filter_map(|id| records.get(id)).for_each(&mut visit);
+    }
+
+    fn counters(&self) -> Vec<Arc<FlowCounters>> {
+        self.lock().pmds.iter().map(|pmd| pmd.counters.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        // Whoever panicked with it held left lists that are still whole.
+        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Frees what no guard can see any more.
+    fn reclaim(&self, index: &mut Index) {
+        self.arena.reclaim(|id, flow| {
+            let all = index.total(flow.id(), flow.created_ms());
+            let told = index.removed.remove(&id).unwrap_or_default();
+            index.pmds.iter().for_each(|pmd| pmd.counters.clear(flow.id()));
+            // Two references, the record's and the list's own: no other megaflow has the mask.
+            if Arc::strong_count(flow.mask()) == 2 {
+                index.masks.remove(&flow.matched().mask);
+            }
+            let (packets, bytes) = (all.packets - told.packets, all.bytes - told.bytes);
+            if packets != 0 {
+                index.late.push((flow, FlowStats { packets, bytes, ..all }));
+            }
+        });
+    }
+
+    fn match_hash(&self, matched: &MegaflowMatch) -> u64 {
+        identity_hash(&self.secret, matched)
+    }
+}
+
+impl Index {
+    /// What all PMDs have counted for a megaflow.
+    fn total(&self, id: FlowId, created_ms: u64) -> FlowStats {
+        let mut sum = FlowStats { created_ms, ..FlowStats::default() };
+        self.pmds.iter().for_each(|pmd| add_up(&mut sum, pmd.counters.read(id)));
+        sum
+    }
+}
+
+impl MegaflowStore for MegaflowTable {
+    fn for_each(&self, visit: &mut dyn FnMut(FlowId, &MegaflowMatch, &Translation, FlowStats)) {
+        let pmds = self.counters();
+        self.for_each_record(|flow| {
+            let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
+            pmds.iter().for_each(|counters| add_up(&mut stats, counters.read(flow.id())));
+            visit(flow.id(), flow.matched(), flow.translation(), stats);
+        });
+    }
+
+    fn remove(&self, id: FlowId) -> Option<FlowStats> {
+        let mut index = self.lock();
+        let index = &mut *index;
+        let guard = index.reader.pin();
+        let flow = self.arena.read(&guard).get(id.0)?;
+        let (matched, created_ms) = (flow.matched().clone(), flow.created_ms());
+        drop(guard);
+        if let Ok(entry) = index.by_match.find_entry(self.match_hash(&matched), |e| e.id == id) {
+            entry.remove();
+        }
+        self.arena.retire(id.0);
+        let told = index.total(id, created_ms);
+        index.removed.insert(id.0, told);
+        for pmd in index.pmds.iter().filter(|pmd| pmd.is_running) {
+            pmd.notices.post(Died { id, matched: matched.clone() });
+        }
+        Some(told)
+    }
+
+    fn settle(&self, visit: &mut dyn FnMut(FlowId, &Translation, FlowStats)) {
+        let late = {
+            let mut index = self.lock();
+            self.reclaim(&mut index);
+            std::mem::take(&mut index.late)
+        };
+        late.iter().for_each(|(flow, stats)| visit(flow.id(), flow.translation(), *stats));
+    }
+
+    fn len(&self) -> usize {
+        self.lock().by_match.len()
+    }
+}
+
+/// The identity of a megaflow as a number that is the same in every run: 128 bits of mask and masked key.
+pub fn ufid(matched: &MegaflowMatch) -> u128 {
+    let half = |seed| u128::from(identity_hash(&HashKey::from_seed(seed), matched));
+    half(1) << 64 | half(2)
+}
+
+/// A hash of mask and masked key; equal for equal matches, whatever their presence bytes say.
+fn identity_hash(secret: &HashKey, matched: &MegaflowMatch) -> u64 {
+    let sum = |key: &PacketKey| {
+        let mut first = compare::words(&key.lines[0].0);
+        first[layout::PRESENCE.offset / 8] &= !(0xff << (layout::PRESENCE.offset % 8 * 8));
+        let further = (1..4).map(|i| secret.line(i, &compare::words(&key.line(i).0)));
+        further.fold(secret.line(0, &first), u64::wrapping_add)
+    };
+    hash::finish(hash::finish(sum(&matched.mask)).wrapping_add(sum(&matched.key)))
+}

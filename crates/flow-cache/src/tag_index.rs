@@ -1,0 +1,192 @@
+//! An exact index from 32-bit tags to ids, in buckets of one cache line: what a subtable finds its megaflows by.
+//!
+//! A bucket has seven slots; its eighth word counts the entries that would have liked to live here and live further
+//! on. So a lookup ends at the first bucket that nobody was pushed out of, which at the load kept here is nearly
+//! always the first, and deleting needs no tombstones. Source of the idea: folly's F14 (overflow counts).
+
+use crate::bucket::{Bucket, slots};
+use sluice_simd::prefetch;
+
+/// Slots of a bucket; the last lane counts overflow.
+const SLOTS: usize = 7;
+const SLOT_BITS: u32 = (1 << SLOTS) - 1;
+
+/// Buckets from which lookups prefetch: below, the index is in the first-level cache anyway.
+const PREFETCH_FROM: usize = 128;
+
+/// Tags and their ids; a tag may occur more than once.
+///
+/// Shape:  2^k buckets; the tag's low k bits pick the first, the next in line take what does not fit. At most 3/4 of
+///         the slots are in use.
+#[derive(Debug)]
+pub(crate) struct TagIndex {
+    buckets: Vec<Bucket>,
+    len: usize,
+}
+
+impl Default for TagIndex {
+    fn default() -> Self {
+        TagIndex { buckets: vec![Bucket::EMPTY], len: 0 }
+    }
+}
+
+impl TagIndex {
+    /// How many entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether looking first at all buckets of a batch pays.
+    #[inline(always)]
+    pub fn is_large(&self) -> bool {
+        self.buckets.len() >= PREFETCH_FROM
+    }
+
+    /// Asks the processor for a tag's first bucket.
+    #[inline(always)]
+    pub fn prefetch(&self, tag: u32) {
+        prefetch::read(&self.buckets[self.home(tag)]);
+    }
+
+    /// Whether a look into the first bucket says that there is no such tag.
+    #[inline(always)]
+    pub fn surely_absent(&self, tag: u32) -> bool {
+        let bucket = &self.buckets[self.home(tag)];
+        // Lane 7 is the overflow count. If it equals the tag by chance, this is "perhaps", which is allowed.
+        bucket.matching(tag) == 0 && bucket.tags[SLOTS] == 0
+    }
+
+    /// The first id of that tag that `accept` makes something of.
+    #[inline]
+    pub fn find<R>(&self, tag: u32, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        let mut at = self.home(tag);
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            for slot in slots(bucket.matching(tag) & SLOT_BITS) {
+                let found = accept(bucket.ids[slot]);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            if bucket.tags[SLOTS] == 0 {
+                return None;
+            }
+            at = self.next(at);
+        }
+        None
+    }
+
+    /// Puts an entry in, unless it is there. Whether it was not.
+    pub fn insert(&mut self, tag: u32, id: u32) -> bool {
+        if self.find(tag, |have| (have == id).then_some(())).is_some() {
+            return false;
+        }
+        if (self.len + 1) * 4 > self.buckets.len() * SLOTS * 3 {
+            self.grow();
+        }
+        self.place(tag, id);
+        self.len += 1;
+        true
+    }
+
+    /// Takes an entry out. Whether it was there.
+    pub fn remove(&mut self, tag: u32, id: u32) -> bool {
+        let home = self.home(tag);
+        let mut at = home;
+        for _ in 0..self.buckets.len() {
+            let bucket = &mut self.buckets[at];
+            if let Some(slot) = slots(bucket.matching(tag) & SLOT_BITS).find(|&slot| bucket.ids[slot] == id) {
+                bucket.tags[slot] = 0;
+                self.len -= 1;
+                while at != home {
+                    at = self.before(at);
+                    self.buckets[at].tags[SLOTS] -= 1;
+                }
+                return true;
+            }
+            if bucket.tags[SLOTS] == 0 {
+                return false;
+            }
+            at = self.next(at);
+        }
+        false
+    }
+
+    /// Puts an entry into the first free slot from its home on.
+    fn place(&mut self, tag: u32, id: u32) {
+        let mut at = self.home(tag);
+        loop {
+            let bucket = &mut self.buckets[at];
+            if let Some(slot) = slots(bucket.matching(0) & SLOT_BITS).next() {
+                bucket.tags[slot] = tag;
+                bucket.ids[slot] = id;
+                return;
+            }
+            bucket.tags[SLOTS] += 1;
+            at = self.next(at);
+        }
+    }
+
+    fn grow(&mut self) {
+        let doubled = vec![Bucket::EMPTY; self.buckets.len() * 2];
+        for bucket in std::mem::replace(&mut self.buckets, doubled) {
+            for slot in slots(!bucket.matching(0) & SLOT_BITS) {
+                self.place(bucket.tags[slot], bucket.ids[slot]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn home(&self, tag: u32) -> usize {
+        tag as usize & (self.buckets.len() - 1)
+    }
+
+    fn next(&self, at: usize) -> usize {
+        (at + 1) & (self.buckets.len() - 1)
+    }
+
+    fn before(&self, at: usize) -> usize {
+        at.wrapping_sub(1) & (self.buckets.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Tags from few values whose low bits are nearly all the same: full buckets, overflow and duplicates are common.
+        #[test]
+        fn it_is_a_set_of_pairs(steps in prop::collection::vec((any::<bool>(), 0..6u32, 0..4u32, 0..12u32), 0..300)) {
+            let (mut index, mut twin) = (TagIndex::default(), BTreeSet::new());
+            for (put, high, low, id) in steps {
+                let tag = (high << 20 | low | 1 << 10).max(1);
+                if put {
+                    prop_assert_eq!(index.insert(tag, id), twin.insert((tag, id)));
+                } else {
+                    prop_assert_eq!(index.remove(tag, id), twin.remove(&(tag, id)));
+                }
+                prop_assert_eq!(index.len(), twin.len());
+                for high in 0..6 {
+                    let tag = (high << 20 | low | 1 << 10).max(1);
+                    let mut ids = BTreeSet::new();
+                    index.find(tag, |id| { assert!(ids.insert(id)); None::<()> });
+                    let want: BTreeSet<_> = twin.iter().filter(|p| p.0 == tag).map(|p| p.1).collect();
+                    prop_assert_eq!(&ids, &want);
+                    prop_assert!(!index.surely_absent(tag) || want.is_empty());
+                }
+            }
+        }
+
+        /// What is taken out leaves no overflow behind, so lookups stay short for ever.
+        #[test]
+        fn emptied_it_is_as_new(pairs in prop::collection::btree_set((1..40u32, 0..50u32), 0..200)) {
+            let mut index = TagIndex::default();
+            pairs.iter().for_each(|&(tag, id)| assert!(index.insert(tag << 6, id)));
+            pairs.iter().for_each(|&(tag, id)| assert!(index.remove(tag << 6, id)));
+            prop_assert!(index.buckets.iter().all(|b| b.tags == [0; 8]));
+        }
+    }
+}
