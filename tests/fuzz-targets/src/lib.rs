@@ -1,0 +1,16 @@
+//! What the fuzzers call: one function a target, from any bytes to a panic or nothing.
+//!
+//! They live here, not under `fuzz/`, so that plain `cargo test` replays the seeds and every past crash through them
+//! without libFuzzer.
+#![forbid(unsafe_code)]
+
+mod input;
+mod packet;
+
+pub use packet::packet;
+
+/// A target: its name, as under `fuzz/seeds` and `fuzz/crashes`, and its function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target there is.
+pub const TARGETS: &[Target] = &[("packet", packet)];
