@@ -1,6 +1,6 @@
 //! What is said about a port in the configuration, and the table of port types.
 
-use crate::{OpenError, Pools, Port, null};
+use crate::{OpenError, Pools, Port, generator, null};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -61,8 +61,14 @@ type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
 /// Every port type there is.
 pub const KINDS: &[Kind] = &[
     Kind {
+        name: "generator",
+        help: "receives made-up traffic, swallows what is sent to it",
+        options: generator::OPTIONS,
+        open: generator::open,
+    },
+    Kind {
         name: "null",
-        help: "swallows what is sent to it and receives nothing",
+        help: "receives nothing, swallows what is sent to it",
         options: null::OPTIONS,
         open: null::open,
     },

@@ -7,6 +7,7 @@
 //!
 //! | type | module | receives | sends |
 //! |---|---|---|---|
+//! | `generator` | [`generator`] | made-up traffic | swallows and counts |
 //! | `null` | [`null`] | nothing | swallows and counts |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
 #![deny(unsafe_code)]
@@ -16,6 +17,7 @@ mod config;
 #[allow(unsafe_code)]
 mod dpdk;
 mod error;
+pub mod generator;
 mod mtu;
 #[cfg(not(feature = "dpdk"))]
 mod no_dpdk;

@@ -60,9 +60,9 @@ impl RxQueue for Silence {
 
 /// A transmit queue that gives every frame back.
 #[derive(Debug)]
-struct Sink {
-    stats: Arc<QueueStats>,
-    mtu: Mtu,
+pub(crate) struct Sink {
+    pub(crate) stats: Arc<QueueStats>,
+    pub(crate) mtu: Mtu,
 }
 
 impl TxQueue for Sink {
