@@ -22,6 +22,7 @@ mod mtu;
 #[cfg(not(feature = "dpdk"))]
 mod no_dpdk;
 pub mod null;
+pub mod offload;
 mod pools;
 mod queue;
 mod stats;

@@ -1,0 +1,329 @@
+//! Work a sender left to the device: a checksum to complete, a large segment to cut up.
+//!
+//! Kernels and guests hand over frames with a virtio-net header in front that says what is missing. The switch does that
+//! work where the frame comes in, so that everything behind sees ordinary packets.
+//! Source: Virtual I/O Device (VIRTIO) 1.2, section 5.1.6.
+
+use sluice_packet::headers::{be16, be32};
+use sluice_packet::{Layers, checksum};
+
+/// Bytes of the header with its buffer count, as virtio 1 always has it.
+pub const VNET_HEADER: usize = 12;
+
+/// The largest frame a sender may leave to be cut up: an IP packet of the largest size behind Ethernet and two tags.
+pub const LARGEST_FRAME: usize = 65_535 + 14 + 8;
+
+const NEEDS_CHECKSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+/// Set beside a type when the segments carry an ECN echo; the flags in the header say the same.
+const GSO_ECN: u8 = 0x80;
+
+const TCP: u8 = 6;
+const FIN_AND_PUSH: u8 = 0x09;
+const CWR: u8 = 0x80;
+
+/// The virtio-net header's words, in host order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VnetHeader {
+    flags: u8,
+    gso_type: u8,
+    gso_size: u16,
+    csum_start: u16,
+    csum_offset: u16,
+}
+
+/// Why a frame with work left cannot be finished: what its header asks for does not fit its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinishable;
+
+impl VnetHeader {
+    /// Reads a header of 10 bytes or more (little-endian, as virtio 1 and Linux on little-endian machines write it).
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let [flags, gso_type, _, _, size_l, size_h, start_l, start_h, offset_l, offset_h] =
+            *bytes.first_chunk::<10>()?;
+        Some(VnetHeader {
+            flags,
+            gso_type,
+            gso_size: u16::from_le_bytes([size_l, size_h]),
+            csum_start: u16::from_le_bytes([start_l, start_h]),
+            csum_offset: u16::from_le_bytes([offset_l, offset_h]),
+        })
+    }
+
+    /// Whether the frame is to be cut into segments.
+    pub fn is_large(&self) -> bool {
+        self.gso_type != GSO_NONE
+    }
+
+    /// Completes the checksum of a frame that is not large, if that was left to do.
+    pub fn complete(&self, frame: &mut [u8]) -> Result<(), Unfinishable> {
+        if self.flags & NEEDS_CHECKSUM == 0 {
+            return Ok(());
+        }
+        let (start, at) = (usize::from(self.csum_start), usize::from(self.csum_start) + usize::from(self.csum_offset));
+        if at + 2 > frame.len() {
+            return Err(Unfinishable);
+        }
+        // The field holds the pseudo header's sum already.
+        let sum = checksum::finish(checksum::sum(&frame[start..]));
+        // RFC 768: a computed 0 is sent as all ones. For TCP both mean the same.
+        let sum = if sum == 0 { 0xffff } else { sum };
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        Ok(())
+    }
+
+    /// Begins to cut a large frame into segments.
+    pub fn segments<'a>(&self, frame: &'a [u8]) -> Result<Segments<'a>, Unfinishable> {
+        let udp = match self.gso_type & !GSO_ECN {
+            GSO_TCPV4 | GSO_TCPV6 => false,
+            GSO_UDP_L4 => true,
+            // Fragmentation of UDP (type 3) is offered to nobody.
+            _ => return Err(Unfinishable),
+        };
+        let layers = Layers::of(frame).ok_or(Unfinishable)?;
+        let ip = layers.ip.ok_or(Unfinishable)?;
+        let (proto, l4) = layers.l4().ok_or(Unfinishable)?;
+        let l4_size = match (udp, proto) {
+            (false, TCP) => usize::from(*frame.get(l4 + 12).ok_or(Unfinishable)? >> 4) * 4,
+            (true, 17) => 8,
+            _ => return Err(Unfinishable),
+        };
+        let payload = l4 + l4_size;
+        let whole = !ip.rerouted && ip.payload.is_some_and(|p| p.frag == 0);
+        let sound = whole && self.gso_size != 0 && (udp || l4_size >= 20) && payload <= ip.end && ip.end <= frame.len();
+        if !sound {
+            return Err(Unfinishable);
+        }
+        Ok(Segments {
+            frame: &frame[..ip.end],
+            l3: layers.l3,
+            l4,
+            payload,
+            v6: ip.v6,
+            udp,
+            size: usize::from(self.gso_size),
+            done: 0,
+            count: 0,
+        })
+    }
+}
+
+/// A large frame on its way to being cut.
+#[derive(Debug)]
+pub struct Segments<'a> {
+    frame: &'a [u8],
+    l3: usize,
+    l4: usize,
+    /// Where the payload begins: the bytes in front are repeated in every segment.
+    payload: usize,
+    v6: bool,
+    udp: bool,
+    /// Payload bytes of every segment but the last.
+    size: usize,
+    /// Payload bytes cut so far.
+    done: usize,
+    /// Segments cut so far.
+    count: u16,
+}
+
+impl Segments<'_> {
+    /// Where the next segment stands, to go on from later.
+    pub fn position(&self) -> (usize, u16) {
+        (self.done, self.count)
+    }
+
+    /// Goes on from a position.
+    pub fn seek(&mut self, (done, count): (usize, u16)) {
+        (self.done, self.count) = (done, count);
+    }
+
+    /// Bytes of the longest segment.
+    pub fn longest(&self) -> usize {
+        self.payload + self.size.min(self.frame.len() - self.payload)
+    }
+
+    /// Whether all has been cut. A frame without payload is one segment.
+    pub fn is_done(&self) -> bool {
+        self.payload + self.done >= self.frame.len() && self.count > 0
+    }
+
+    /// Writes the next segment, whole and with right checksums, to the start of `out`; its length. `None` at the end,
+    /// or if `out` is shorter than [`Segments::longest`].
+    pub fn next_into(&mut self, out: &mut [u8]) -> Option<usize> {
+        if self.is_done() {
+            return None;
+        }
+        let from = self.payload + self.done;
+        let part = &self.frame[from..self.frame.len().min(from + self.size)];
+        let len = self.payload + part.len();
+        let out = out.get_mut(..len)?;
+        out[..self.payload].copy_from_slice(&self.frame[..self.payload]);
+        out[self.payload..].copy_from_slice(part);
+        let last = from + part.len() == self.frame.len();
+        self.write_ip(out);
+        if self.udp {
+            self.write_udp(out)
+        } else {
+            self.write_tcp(out, last)
+        }
+        self.done += part.len();
+        self.count += 1;
+        Some(len)
+    }
+
+    fn write_ip(&self, out: &mut [u8]) {
+        let (l3, len) = (self.l3, out.len());
+        if self.v6 {
+            out[l3 + 4..l3 + 6].copy_from_slice(&((len - l3 - 40) as u16).to_be_bytes());
+            return;
+        }
+        out[l3 + 2..l3 + 4].copy_from_slice(&((len - l3) as u16).to_be_bytes());
+        let id = be16(out, l3 + 4).unwrap_or(0).wrapping_add(self.count);
+        out[l3 + 4..l3 + 6].copy_from_slice(&id.to_be_bytes());
+        let header = usize::from(out[l3] & 15) * 4;
+        out[l3 + 10..l3 + 12].fill(0);
+        let sum = checksum::internet(&out[l3..l3 + header]);
+        out[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    fn write_tcp(&self, out: &mut [u8], last: bool) {
+        let l4 = self.l4;
+        let sequence = be32(out, l4 + 4).unwrap_or(0).wrapping_add(self.done as u32);
+        out[l4 + 4..l4 + 8].copy_from_slice(&sequence.to_be_bytes());
+        if !last {
+            out[l4 + 13] &= !FIN_AND_PUSH;
+        }
+        if self.count > 0 {
+            out[l4 + 13] &= !CWR;
+        }
+        self.write_checksum(out, l4 + 16);
+    }
+
+    fn write_udp(&self, out: &mut [u8]) {
+        let l4 = self.l4;
+        let size = (out.len() - l4) as u16;
+        out[l4 + 4..l4 + 6].copy_from_slice(&size.to_be_bytes());
+        self.write_checksum(out, l4 + 6);
+    }
+
+    fn write_checksum(&self, out: &mut [u8], at: usize) {
+        let l3 = self.l3;
+        let proto = if self.udp { 17 } else { TCP };
+        let size = out.len() - self.l4;
+        let addresses = if self.v6 { &out[l3 + 8..l3 + 40] } else { &out[l3 + 12..l3 + 20] };
+        let pseudo = checksum::sum(addresses) + u64::from(proto) + size as u64;
+        out[at..at + 2].fill(0);
+        let sum = checksum::finish(pseudo + checksum::sum(&out[self.l4..]));
+        let sum = if sum == 0 { 0xffff } else { sum };
+        out[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A TCP frame with `payload` bytes, its checksum field holding the pseudo header's sum.
+    fn tcp(v6: bool, tags: usize, payload: usize) -> (Vec<u8>, usize) {
+        let mut frame = vec![2; 12];
+        (0..tags).for_each(|_| frame.extend([0x81, 0, 0, 5]));
+        let size = (20 + payload) as u16;
+        if v6 {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend(size.to_be_bytes());
+            frame.extend([6, 64]);
+            frame.extend([0xfe; 16]);
+            frame.extend([0xfd; 16]);
+        } else {
+            frame.extend([8, 0, 0x45, 0]);
+            frame.extend((size + 20).to_be_bytes());
+            frame.extend([0xff, 0xfe, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        }
+        let l4 = frame.len();
+        frame.extend([0, 80, 1, 0, 0xff, 0xff, 0xff, 0, 0, 0, 0, 9, 0x50, 0x99, 2, 0, 0, 0, 0, 0]);
+        frame.extend((0..payload).map(|i| i as u8));
+        let addresses = if v6 { &frame[l4 - 32..l4] } else { &frame[l4 - 8..l4] };
+        let pseudo = !checksum::finish(checksum::sum(addresses) + 6 + u64::from(size));
+        frame[l4 + 16..l4 + 18].copy_from_slice(&pseudo.to_be_bytes());
+        (frame, l4)
+    }
+
+    /// Whether IP and TCP checksums are right, by definition.
+    fn sound(frame: &[u8]) -> bool {
+        let layers = Layers::of(frame).unwrap();
+        let (ip, (proto, l4)) = (layers.ip.unwrap(), layers.l4().unwrap());
+        let l3 = layers.l3;
+        let addresses = if ip.v6 { &frame[l3 + 8..l3 + 40] } else { &frame[l3 + 12..l3 + 20] };
+        let size = (ip.end - l4) as u64;
+        let l4_sum =
+            checksum::finish(checksum::sum(addresses) + u64::from(proto) + size + checksum::sum(&frame[l4..ip.end]));
+        ip.end == frame.len() && l4_sum == 0 && (ip.v6 || checksum::internet(&frame[l3..l3 + 20]) == 0)
+    }
+
+    proptest! {
+        /// Segments are sound, short enough, and carry the payload in order; flags stand on the right ones.
+        #[test]
+        fn segments_add_up(v6: bool, tags in 0usize..3, payload in 0usize..5000, size in 1u16..1500) {
+            let (frame, l4) = tcp(v6, tags, payload);
+            let header = VnetHeader { flags: 1, gso_type: if v6 { GSO_TCPV6 } else { GSO_TCPV4 }, gso_size: size, csum_start: l4 as u16, csum_offset: 16 };
+            let mut segments = header.segments(&frame).unwrap();
+            let (mut out, mut carried, mut n) = (vec![0; segments.longest()], vec![], 0u32);
+            while let Some(len) = segments.next_into(&mut out) {
+                let segment = &out[..len];
+                prop_assert!(sound(segment));
+                prop_assert!(len - l4 - 20 <= usize::from(size));
+                let sequence = be32(segment, l4 + 4).unwrap();
+                prop_assert_eq!(sequence, 0xffff_ff00u32.wrapping_add(carried.len() as u32));
+                carried.extend_from_slice(&segment[l4 + 20..]);
+                let last = carried.len() == payload;
+                prop_assert_eq!(segment[l4 + 13], 0x10 | if last { 9 } else { 0 } | if n == 0 { CWR } else { 0 });
+                n += 1;
+                // Cutting may stop and go on at any place.
+                let at = segments.position();
+                segments.seek(at);
+            }
+            prop_assert!(segments.is_done());
+            prop_assert_eq!(&carried[..], &frame[l4 + 20..]);
+            prop_assert_eq!(n as usize, payload.div_ceil(usize::from(size)).max(1));
+        }
+
+        /// A partial checksum is completed.
+        #[test]
+        fn a_checksum_is_completed(v6: bool, tags in 0usize..3, payload in 0usize..200) {
+            let (mut frame, l4) = tcp(v6, tags, payload);
+            if !v6 {
+                let l3 = l4 - 20;
+                let sum = checksum::internet(&frame[l3..l4]);
+                frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+            }
+            let header = VnetHeader { flags: 1, csum_start: l4 as u16, csum_offset: 16, ..VnetHeader::default() };
+            header.complete(&mut frame).unwrap();
+            prop_assert!(sound(&frame));
+        }
+
+        /// Whatever a guest writes, nothing panics, and no segment is longer than promised.
+        #[test]
+        fn nonsense_is_refused(header in prop::array::uniform12(any::<u8>()), v6: bool, cut in 0usize..120, flip in any::<prop::sample::Index>(), value: u8) {
+            let (mut frame, _) = tcp(v6, 0, 60);
+            frame.truncate(frame.len().saturating_sub(cut).max(1));
+            let at = flip.index(frame.len());
+            frame[at] = value;
+            for gso_type in [header[1], GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4] {
+                let header = VnetHeader { gso_type, ..VnetHeader::read(&header).unwrap() };
+                let _ = header.complete(&mut frame.clone());
+                if let Ok(mut segments) = header.segments(&frame) {
+                    let mut out = vec![0; segments.longest()];
+                    let mut n = 0;
+                    while segments.next_into(&mut out).is_some() {
+                        n += 1;
+                        prop_assert!(n <= frame.len());
+                    }
+                }
+            }
+        }
+    }
+}
