@@ -5,3 +5,4 @@ pub mod arbitrary;
 pub mod frame;
 mod frame_layer;
 pub mod plain_checksum;
+pub mod pool;

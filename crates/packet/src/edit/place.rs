@@ -168,7 +168,7 @@ fn l4(bytes: &[u8], layers: &Layers, field: Field) -> Option<Place> {
 fn nd(bytes: &[u8], layers: &Layers, field: Field) -> Option<Place> {
     let (proto, l4) = layers.l4()?;
     let message = bytes.get(l4..layers.ip?.end)?;
-    let header = message.first_chunk::<ICMP_SIZE>()?;
+    let header = message.first_chunk::<{ nd::SIZE }>()?;
     let is_nd = proto == ip_proto::ICMPV6 && matches!(header[0], nd::SOLICIT | nd::ADVERT) && header[1] == 0;
     if !is_nd {
         return None;
@@ -176,7 +176,6 @@ fn nd(bytes: &[u8], layers: &Layers, field: Field) -> Option<Place> {
     let sum = Sum::Internet { at: l4 + 2 };
     let (offset, size) = match field {
         Field::NdReserved => (4, 4),
-        _ if message.len() < nd::SIZE => return None,
         Field::NdTarget => (8, 16),
         Field::NdOptionType if message.len() >= nd::SIZE + 8 => (nd::SIZE, 1),
         Field::NdSourceLink => (link_option(message, nd::SOURCE_LINK_ADDRESS)?, 6),
