@@ -1,0 +1,152 @@
+//! What Debian's Open vSwitch 3.1 answered for random tables and flows, replayed: the same rule, the same mask.
+//!
+//! `data/ovs-masks.txt` was written by `data/generate.py`, which ran the real thing. Numbers are hexadecimal but for
+//! rule numbers, priorities and conjunctions. Its lines:
+//!
+//! ```text
+//! case N                                              an empty table
+//! add RULE priority=P FIELD=VALUE/MASK … conj=ID:CLAUSE/OF …
+//! del RULE
+//! trace FIELD=VALUE … -> RULE FIELD=MASK …            RULE is `none` if nothing matched
+//! ```
+//!
+//! A megaflow's mask says nothing of registers and metadata, so those are not compared.
+
+use sluice_classifier::{Classifier, Conjunction, RuleId};
+use sluice_flow::layout::{self, Span};
+use sluice_flow::{FlowKey, Match};
+use std::collections::HashMap;
+
+const RECORDED: &str = include_str!("data/ovs-masks.txt");
+
+/// The fields of the recording, and whether a megaflow's mask tells about them.
+const FIELDS: &[(&str, Span, bool)] = &[
+    ("in_port", layout::IN_PORT, true),
+    ("dl_src", layout::DL_SRC, true),
+    ("dl_dst", layout::DL_DST, true),
+    ("vlan_tci", layout::VLAN0_TCI, true),
+    ("dl_type", layout::DL_TYPE, true),
+    ("nw_src", layout::NW_SRC, true),
+    ("nw_dst", layout::NW_DST, true),
+    ("nw_proto", layout::NW_PROTO, true),
+    ("nw_ttl", layout::NW_TTL, true),
+    ("ipv6_src", layout::IPV6_SRC, true),
+    ("ipv6_dst", layout::IPV6_DST, true),
+    ("tcp_flags", layout::TCP_FLAGS, true),
+    ("tp_src", layout::TP_SRC, true),
+    ("tp_dst", layout::TP_DST, true),
+    ("arp_sha", layout::ARP_SHA, true),
+    ("ct_mark", layout::CT_MARK, true),
+    ("reg0", Span { offset: layout::REGS.offset, size: 4 }, false),
+    ("metadata", layout::METADATA, false),
+    ("conj_id", layout::CONJ_ID, false),
+];
+
+fn span(name: &str) -> Span {
+    FIELDS.iter().find(|field| field.0 == name).unwrap_or_else(|| panic!("no field {name}")).1
+}
+
+/// Sets a field from hexadecimal digits.
+fn set(key: &mut FlowKey, name: &str, digits: &str) {
+    let value = u128::from_str_radix(digits, 16).expect("hexadecimal digits").to_be_bytes();
+    key.set(span(name), &value[16 - span(name).size..]);
+}
+
+fn fields(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    line.split_whitespace().filter_map(|word| word.split_once('='))
+}
+
+#[derive(Default)]
+struct Table {
+    classifier: Classifier<u32>,
+    ids: HashMap<u32, RuleId>,
+}
+
+impl Table {
+    fn add(&mut self, line: &str) {
+        let (number, rest) = line.split_once(' ').expect("a rule's number");
+        let mut matching = Match::ANY;
+        let mut priority = 0;
+        let mut conjunctions = Vec::new();
+        for (name, value) in fields(rest) {
+            let (value, mask) = value.split_once('/').unwrap_or((value, ""));
+            match name {
+                "priority" => priority = value.parse().expect("a priority"),
+                "conj" => {
+                    let (id, clause) = value.split_once(':').expect("ID:CLAUSE");
+                    conjunctions.push(Conjunction {
+                        id: id.parse().expect("an id"),
+                        clause: clause.parse().expect("a clause"),
+                        n_clauses: mask.parse().expect("how many clauses"),
+                    });
+                }
+                _ => {
+                    set(&mut matching.key, name, value);
+                    set(&mut matching.mask, name, mask);
+                }
+            }
+        }
+        let number = number.parse().expect("a rule's number");
+        let (id, displaced) = self.classifier.insert(&matching, priority, 1, &conjunctions, number);
+        assert!(displaced.is_none(), "the recording has no two equal rules");
+        self.ids.insert(number, id);
+    }
+
+    fn delete(&mut self, line: &str) {
+        let number = line.parse().expect("a rule's number");
+        assert_eq!(self.classifier.remove(self.ids[&number]), Some(number));
+    }
+
+    /// What differs from the recording, if anything.
+    fn trace(&self, line: &str) -> Option<String> {
+        let (flow, answer) = line.split_once(" -> ").expect("an answer");
+        let (winner, looked_at) = answer.split_once(' ').expect("a mask");
+        let mut key = FlowKey::ZERO;
+        fields(flow).for_each(|(name, value)| set(&mut key, name, value));
+        let mut wanted = FlowKey::ZERO;
+        fields(looked_at).for_each(|(name, mask)| set(&mut wanted, name, mask));
+        // What translation looks at before any table.
+        let mut found = FlowKey::ZERO;
+        found.set_number(layout::IN_PORT, u64::MAX);
+        found.set_number(layout::DL_TYPE, u64::MAX);
+        let rule = self.classifier.lookup(&key, 1, Some(&mut found));
+        let rule = rule.map_or("none".to_string(), |rule| rule.payload().to_string());
+        // And after all: without a tag its bits are not matched, else only together with the one that says there is one.
+        if key.number(layout::VLAN0_TCI) == 0 {
+            found.set_number(layout::VLAN0_TCI, 0);
+        } else if found.number(layout::VLAN0_TCI) != 0 {
+            found.get_mut(layout::VLAN0_TCI)[0] |= 0x10;
+        }
+        let mut differences: Vec<String> = FIELDS
+            .iter()
+            .filter(|&&(_, span, compared)| compared && found.get(span) != wanted.get(span))
+            .map(|&(name, span, _)| format!("{name}: {:02x?}, not {:02x?}", found.get(span), wanted.get(span)))
+            .collect();
+        if rule != winner {
+            differences.push(format!("rule {rule}, not {winner}"));
+        }
+        (!differences.is_empty()).then(|| format!("trace {line}\n    {}", differences.join("; ")))
+    }
+}
+
+#[test]
+fn rules_and_masks_are_those_of_open_vswitch() {
+    let mut table = Table::default();
+    let mut traces = 0;
+    let mut differences = Vec::new();
+    for line in RECORDED.lines() {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "case" => table = Table::default(),
+            "add" => table.add(rest),
+            "del" => table.delete(rest),
+            "trace" => {
+                traces += 1;
+                differences.extend(table.trace(rest));
+            }
+            _ => assert!(line.is_empty() || verb == "#", "what is this: {line}"),
+        }
+    }
+    assert!(traces > 1000, "the recording holds only {traces} traces");
+    assert!(differences.is_empty(), "{} of {traces} differ:\n{}", differences.len(), differences.join("\n"));
+}
