@@ -8,9 +8,11 @@
 mod action;
 mod edit;
 mod megaflow;
+mod text;
 mod upcall;
 
 pub use action::{Action, Actions, Header, MaskedField, PortNo};
 pub use edit::edit;
 pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail};
+pub use text::{DatapathPortNames, show_actions, show_flow, show_stats, show_ufid};
 pub use upcall::{Fate, Miss, Translation, Upcall};

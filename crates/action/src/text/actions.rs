@@ -1,0 +1,97 @@
+//! Actions.
+
+use super::DatapathPortNames;
+use super::key::{ARP_FIELDS, Attributes, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_FIELDS, hex};
+use crate::{Action, Header, MaskedField};
+use sluice_flow::PacketKey;
+use sluice_flow::layout::{self as at, Span};
+use std::fmt::{self, Formatter};
+
+/// A list of actions; an empty one is `drop`.
+pub fn show_actions<'a>(actions: &'a [Action], names: &'a DatapathPortNames) -> impl fmt::Display + 'a {
+    fmt::from_fn(move |f| list(f, actions, names))
+}
+
+fn list(f: &mut Formatter<'_>, actions: &[Action], names: &DatapathPortNames) -> fmt::Result {
+    if actions.is_empty() {
+        return f.write_str("drop");
+    }
+    for (i, action) in actions.iter().enumerate() {
+        if i != 0 {
+            f.write_str(",")?;
+        }
+        show(f, action, names)?;
+    }
+    Ok(())
+}
+
+fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fmt::Result {
+    let nested = |actions| fmt::from_fn(move |f| list(f, actions, names));
+    match action {
+        Action::Output(port) => write!(f, "{}", names.display(*port)),
+        Action::Set { header, fields } => write!(f, "set({})", set(*header, fields)),
+        Action::PushVlan { tpid, tci } => {
+            f.write_str("push_vlan(")?;
+            if *tpid != 0x8100 {
+                write!(f, "tpid=0x{tpid:04x},")?;
+            }
+            write!(f, "vid={},pcp={}", tci & 0xfff, tci >> 13)?;
+            f.write_str(if tci & 0x1000 == 0 { ",cfi=0)" } else { ")" })
+        }
+        Action::PopVlan => f.write_str("pop_vlan"),
+        Action::PushMpls { ethertype, lse } => write!(f, "push_mpls({},eth_type=0x{ethertype:x})", Lse((*lse).into())),
+        Action::PopMpls { ethertype } => write!(f, "pop_mpls(eth_type=0x{ethertype:x})"),
+        Action::Recirc(id) => write!(f, "recirc({})", hex((*id).into())),
+        Action::Trunc(len) => write!(f, "trunc({len})"),
+        Action::Clone(actions) => write!(f, "clone({})", nested(actions)),
+        Action::Sample { probability, actions } => {
+            let percent = 100.0 * f64::from(*probability) / f64::from(u32::MAX);
+            write!(f, "sample(sample={percent:.1}%,actions({}))", nested(actions))
+        }
+        Action::CheckPktLen { len, greater, less_or_equal } => {
+            write!(f, "check_pkt_len(size={len},gt({}),le({}))", nested(greater), nested(less_or_equal))
+        }
+        Action::Controller { reason, controller_id, max_len, cookie, recirc_id } => write!(
+            f,
+            "userspace(pid=0,controller(reason={reason},dont_send=0,continuation=0,recirc_id={recirc_id},\
+             rule_cookie={},controller_id={controller_id},max_len={max_len}))",
+            hex(*cookie)
+        ),
+        Action::Drop => f.write_str("drop"),
+    }
+}
+
+/// A header with its fields that change, as the key's attribute of that name.
+fn set(header: Header, fields: &[MaskedField]) -> String {
+    if header == Header::SkbPriority {
+        // Packets do not carry it, so it has no place in their keys.
+        let number = |bytes: &[u8; 16]| bytes[..4].iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        return fields.first().map_or_else(String::new, |field| format!("skb_priority({})", hex(number(&field.value))));
+    }
+    let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
+    for field in fields {
+        key.set(field.span, &field.value[..field.span.size]);
+        mask.set(field.span, &field.mask[..field.span.size]);
+    }
+    const PORTS: [Span; 2] = [at::TP_SRC, at::TP_DST];
+    type Body = fn(&mut Fields);
+    let (name, spans, body): (&str, &[Span], Body) = match header {
+        Header::Ethernet => ("eth", &[at::DL_SRC, at::DL_DST], Fields::ethernet),
+        Header::Ipv4 => ("ipv4", &IPV4_FIELDS, Fields::ipv4_header),
+        Header::Ipv6 => ("ipv6", &IPV6_FIELDS, Fields::ipv6_header),
+        Header::Arp => ("arp", &ARP_FIELDS, Fields::arp_header),
+        Header::Nd => ("nd", &ND_FIELDS, Fields::neighbour),
+        Header::Tcp => ("tcp", &PORTS, Fields::ports),
+        Header::Udp => ("udp", &PORTS, Fields::ports),
+        Header::Sctp => ("sctp", &PORTS, Fields::ports),
+        Header::Icmp => ("icmp", &PORTS, Fields::type_and_code),
+        Header::Icmpv6 => ("icmpv6", &PORTS, Fields::type_and_code),
+        Header::Mpls => ("mpls", &MPLS_FIELDS, Fields::mpls_header),
+        Header::PktMark => ("skb_mark", &[at::PKT_MARK], |f| f.bare_hex(at::PKT_MARK)),
+        Header::SkbPriority => unreachable!("invariant: handled above"),
+        Header::Tunnel => ("tunnel", &[at::TUN_ID], |f| f.hexadecimal("tun_id", at::TUN_ID)),
+    };
+    let mut text = String::new();
+    Attributes { text: &mut text, key: &key, mask: &mask, verbose: false }.attribute(name, spans, body);
+    text
+}
