@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => {
-            print!("{}", config::REFERENCE);
+            print!("{}", config::help());
             Ok(ExitCode::SUCCESS)
         }
         CliCommand::Run { config: Some(config), .. } => run(&config),

@@ -21,8 +21,8 @@ const OFPORT_MAX: u32 = 0xfeff;
 /// Longest bridge or port name. Source: IFNAMSIZ, so that a name can become a network device's.
 const NAME_MAX: usize = 15;
 
-/// Largest MTU of a port, bytes.
-const MTU_MAX: u32 = 9000;
+/// Largest MTU of a port, bytes: jumbo frames as common NICs have them.
+const MTU_MAX: u32 = 9216;
 
 /// Smallest MTU of a port, bytes. Source: RFC 791's smallest reassembly-free datagram.
 const MTU_MIN: u32 = 68;
@@ -82,8 +82,8 @@ fn check_switch(config: &Config) -> Checked {
     if cores.iter().collect::<HashSet<_>>().len() != cores.len() {
         return wrong("switch.pmd-cores", "a core is listed twice; expected one PMD thread for each core");
     }
-    if config.switch.dpdk.is_some() {
-        return wrong("switch.dpdk", "this build has no DPDK ports; remove the section");
+    if config.switch.dpdk.is_some() && !cfg!(feature = "dpdk") {
+        return wrong("switch.dpdk", "this build has no DPDK ports; build with --features dpdk, or remove the section");
     }
     Ok(())
 }
@@ -152,6 +152,7 @@ pub fn check_port(path: &str, port: &Port) -> Checked {
     if !(1..=OFPORT_MAX).contains(&port.ofport) {
         return wrong(format!("{path}.ofport"), format!("port number {}; expected 1 to {OFPORT_MAX}", port.ofport));
     }
+    check_type(path, port)?;
     if !(MTU_MIN..=MTU_MAX).contains(&port.mtu) {
         return wrong(format!("{path}.mtu"), format!("{} bytes; expected {MTU_MIN} to {MTU_MAX}", port.mtu));
     }
@@ -161,6 +162,29 @@ pub fn check_port(path: &str, port: &Port) -> Checked {
     if port.tag.is_some() || !port.trunks.is_empty() {
         let key = if port.tag.is_some() { "tag" } else { "trunks" };
         return wrong(format!("{path}.{key}"), "this build has no access and trunk VLANs; remove the key");
+    }
+    Ok(())
+}
+
+/// The type exists, and knows the options given.
+fn check_type(path: &str, port: &Port) -> Checked {
+    let Some(kind) = sluice_port::KINDS.iter().find(|kind| kind.name == port.kind) else {
+        let known: Vec<_> = sluice_port::KINDS.iter().map(|kind| kind.name).collect();
+        let key = format!("{path}.type");
+        return wrong(
+            key,
+            format!("this build has no port type \"{}\"; expected one of {}", port.kind, known.join(", ")),
+        );
+    };
+    for (key, value) in &port.options {
+        let path = format!("{path}.options.{key}");
+        if !kind.options.iter().any(|known| known.key == key) {
+            let known: Vec<_> = kind.options.iter().map(|known| known.key).collect();
+            return wrong(path, format!("unknown to type {}; expected one of {}", kind.name, known.join(", ")));
+        }
+        if value.is_array() || value.is_table() {
+            return wrong(path, "expected a string, a number or a boolean");
+        }
     }
     Ok(())
 }

@@ -15,8 +15,21 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The annotated configuration that `sluice run --help-config` prints. The tests hold it to the structs below.
-pub const REFERENCE: &str = include_str!("reference.toml");
+/// The annotated configuration. The tests hold it to the structs below.
+const REFERENCE: &str = include_str!("reference.toml");
+
+/// What `sluice run --help-config` prints: the whole configuration, every key explained, and every port type's options.
+pub fn help() -> String {
+    let mut out = String::from(REFERENCE);
+    out += "\n# The options of each port type. Text, numbers and booleans all do: flows = \"1M\", seed = 7, promiscuous = true.\n";
+    for kind in sluice_port::KINDS {
+        out += &format!("#\n# type = \"{}\": {}\n", kind.name, kind.help);
+        for option in kind.options {
+            out += &format!("#   {:<12} {}\n", option.key, option.help);
+        }
+    }
+    out
+}
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

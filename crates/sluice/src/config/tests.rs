@@ -119,7 +119,6 @@ fn every_error_names_line_and_key_in_one_line() {
             "s.toml:4: switch.pmd-cores: invalid type: string \"1\", expected a sequence",
         ),
         (format!("{bridge}[switch]\nstop-after = \"soon\"\n"), "s.toml:4: switch.stop-after: \"soon\" is no duration"),
-        (format!("{bridge}[switch.dpdk]\n"), "s.toml:3: switch.dpdk: this build has no DPDK ports"),
         (String::new(), "s.toml: bridge: no bridge; expected at least one [[bridge]]"),
         (format!("{bridge}{bridge}"), "s.toml:4: bridge[1].name: another bridge is named \"br0\""),
         ("[[bridge]]\n".into(), "s.toml:1: bridge[0]: missing field `name`"),
@@ -139,9 +138,25 @@ fn every_error_names_line_and_key_in_one_line() {
             format!("{bridge}listen = [\"ptcp:6653\"]\n"),
             "s.toml:3: bridge[0].listen: this build does not speak OpenFlow; expected []",
         ),
-        (format!("{port}mtu = 10\n"), "s.toml:7: bridge[0].port[0].mtu: 10 bytes; expected 68 to 9000"),
+        (format!("{port}mtu = 10\n"), "s.toml:7: bridge[0].port[0].mtu: 10 bytes; expected 68 to 9216"),
         (format!("{port}n-rxq = 0\n"), "s.toml:7: bridge[0].port[0].n-rxq: 0 queues; expected 1 to 128"),
         (format!("{port}tag = 5\n"), "s.toml:7: bridge[0].port[0].tag: this build has no access and trunk VLANs"),
+        (
+            port.replace("\"null\"", "\"nul\""),
+            "s.toml:6: bridge[0].port[0].type: this build has no port type \"nul\"; expected one of ",
+        ),
+        (
+            format!("{port}options = {{ spede = 1 }}\n"),
+            "s.toml:7: bridge[0].port[0].options.spede: unknown to type null; expected one of ",
+        ),
+        (
+            format!("{port}options = {{ mac = [1] }}\n"),
+            "s.toml:7: bridge[0].port[0].options.mac: expected a string, a number or a boolean",
+        ),
+        (
+            format!("{port}options = 3\n"),
+            "s.toml:7: bridge[0].port[0].options: invalid type: integer `3`, expected a map",
+        ),
         (format!("{port}ofports = 5\n"), "s.toml:7: bridge[0].port[0].ofports: unknown field `ofports`"),
         (
             port.replace("ofport = 1", "ofport = 65534"),
@@ -177,4 +192,25 @@ fn values_have_units() {
 fn an_unreadable_file_is_named() {
     let error = Config::load(Path::new("/no/such/switch.toml")).unwrap_err().to_string();
     assert_eq!(error, "/no/such/switch.toml: cannot be read: No such file or directory (os error 2)");
+}
+
+#[test]
+#[cfg(not(feature = "dpdk"))]
+fn dpdk_needs_a_build_with_it() {
+    let error = error_of("[[bridge]]\nname = \"b\"\n[switch.dpdk]\n");
+    assert_eq!(
+        error,
+        "s.toml:3: switch.dpdk: this build has no DPDK ports; build with --features dpdk, or remove the section"
+    );
+}
+
+#[test]
+fn help_lists_the_options_of_every_port_type() {
+    let help = help();
+    for kind in sluice_port::KINDS {
+        assert!(help.contains(&format!("# type = \"{}\": {}", kind.name, kind.help)));
+        for option in kind.options {
+            assert!(help.contains(&format!("#   {:<12} {}\n", option.key, option.help)));
+        }
+    }
 }

@@ -2,4 +2,5 @@
 
 pub mod coverage;
 pub mod datapath;
+pub mod live;
 pub mod pmd;
