@@ -14,4 +14,8 @@ impl<'a> Input<'a> {
         self.0 = rest;
         front
     }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }

@@ -4,13 +4,15 @@
 //! without libFuzzer.
 #![forbid(unsafe_code)]
 
+mod classifier;
 mod input;
 mod packet;
 
+pub use classifier::classifier;
 pub use packet::packet;
 
 /// A target: its name, as under `fuzz/seeds` and `fuzz/crashes`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target there is.
-pub const TARGETS: &[Target] = &[("packet", packet)];
+pub const TARGETS: &[Target] = &[("classifier", classifier), ("packet", packet)];
