@@ -178,6 +178,9 @@ impl FlowKey {
     /// No bit set.
     pub const ZERO: FlowKey = FlowKey { lines: [Line::ZERO; 6] };
 
+    /// Every bit set.
+    pub const ONES: FlowKey = FlowKey { lines: [Line([0xff; LINE_SIZE]); 6] };
+
     /// The table key of a packet: its lines, registers and metadata zero.
     pub fn of_packet(key: &PacketKey) -> Self {
         let mut out = FlowKey::ZERO;
@@ -235,6 +238,13 @@ impl FlowKey {
     /// The bits that both have.
     pub fn and(&self, mask: &FlowKey) -> FlowKey {
         FlowKey { lines: std::array::from_fn(|i| self.lines[i].and(&mask.lines[i])) }
+    }
+
+    /// Takes away the bits of `other`.
+    pub fn and_not(&mut self, other: &FlowKey) {
+        for (to, m) in self.lines.iter_mut().zip(&other.lines) {
+            to.0.iter_mut().zip(m.0).for_each(|(to, m)| *to &= !m);
+        }
     }
 
     /// Adds the bits of `other`.

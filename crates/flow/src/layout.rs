@@ -190,6 +190,12 @@ spans! {
     NSH_CONTEXT = 352, 16;
 }
 
+/// Register `i`, 0 to 15.
+pub const fn reg(i: usize) -> Span {
+    assert!(i < 16);
+    Span { offset: REGS.offset + 4 * i, size: 4 }
+}
+
 /// Size of a `PacketKey`.
 pub const PACKET_KEY_SIZE: usize = 256;
 /// Size of a `FlowKey`.

@@ -16,7 +16,9 @@ mod key;
 pub mod layout;
 mod of_port;
 pub mod ofpact;
+mod prereq;
 mod subfield;
+pub mod text;
 
 pub use extract::{Metadata, ParseError, extract, extract_again};
 pub use field::{Field, FieldId};
@@ -26,3 +28,4 @@ pub use key::{FlowKey, LINE_SIZE, Line, PacketKey};
 pub use of_port::{OfPort, PortNames};
 pub use ofpact::{Mac, OfAction};
 pub use subfield::SubField;
+pub use text::FlowTextError;

@@ -93,8 +93,10 @@ pub enum OfAction {
         /// Whether to push a tag onto a packet without one.
         push_if_needed: bool,
     },
-    /// `strip_vlan` or `pop_vlan`: take off the outer tag.
+    /// `strip_vlan`: take off the outer tag.
     StripVlan,
+    /// `pop_vlan`: the same.
+    PopVlan,
     /// `push_vlan:TPID`.
     PushVlan {
         /// 0x8100 or 0x88a8.

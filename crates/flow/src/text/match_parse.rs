@@ -1,0 +1,107 @@
+//! Reading matches.
+
+use super::SyntaxError;
+use super::number::integer;
+use super::piece::{Delimiter, Pair, Piece};
+use super::value;
+use crate::field::{Field, FieldId, ones};
+use crate::{Match, PortNames};
+
+/// A match being read: what it says so far, and where each field stands.
+pub(crate) struct MatchReader<'a> {
+    pub matches: Match,
+    seen: Vec<(&'static Field, Piece<'a>)>,
+    ports: &'a PortNames,
+}
+
+impl<'a> MatchReader<'a> {
+    pub fn new(ports: &'a PortNames) -> Self {
+        MatchReader { matches: Match::ANY, seen: Vec::new(), ports }
+    }
+
+    /// Reads a pair if it belongs to a match; `false` if it does not.
+    pub fn read(&mut self, pair: &Pair<'a>) -> Result<bool, SyntaxError> {
+        let key = pair.key;
+        if pair.delimiter == Delimiter::None && (key.text == "eth" || self.matches.set_shorthand(key.text)) {
+            return Ok(true);
+        }
+        if key.text.contains('[') {
+            self.read_subfield(pair)?;
+            return Ok(true);
+        }
+        // OXM names are for actions and subfields; a match takes only plain names.
+        let Some(field) = Field::by_name(key.text).filter(|f| f.name == key.text || f.alias == Some(key.text)) else {
+            return Ok(false);
+        };
+        let (value, mask) = match pair.value.is_empty() {
+            true if pair.delimiter == Delimiter::None => (0, 0),
+            _ => value::parse(field, pair.value, self.ports)?,
+        };
+        self.set(field, value, mask, key);
+        Ok(true)
+    }
+
+    fn read_subfield(&mut self, pair: &Pair<'a>) -> Result<(), SyntaxError> {
+        let sub = value::parse_subfield(pair.key)?;
+        let field = sub.field.field();
+        if !field.maskable && !sub.is_whole() {
+            return Err(pair.key.error(format!("all bits of {}, since it cannot have a mask", field.name)));
+        }
+        let bits = integer(pair.value, sub.n_bits)?;
+        self.set(field, bits << sub.start, sub.mask(), pair.key);
+        Ok(())
+    }
+
+    fn set(&mut self, field: &'static Field, value: u128, mask: u128, at: Piece<'a>) {
+        if mask == 0 {
+            self.matches.clear(field.id);
+            self.seen.retain(|(seen, _)| seen.id != field.id);
+            return;
+        }
+        match field.id {
+            FieldId::DlVlan if value == 0xffff => self.matches.set(FieldId::VlanTci, 0),
+            _ => self.matches.set_masked(field.id, value, mask),
+        }
+        self.seen.push((field, at));
+    }
+
+    /// The match, once all is read and every field's prerequisite is met.
+    pub fn finish(self) -> Result<Match, SyntaxError> {
+        match self.seen.iter().find(|(field, _)| !self.matches.allows(field)) {
+            None => Ok(self.matches),
+            Some((field, at)) => Err(at.conflict(
+                format!("{} in a match that does not say {}", at.text, field.prereq.remedy()),
+                format!("{} before it", field.prereq.remedy()),
+            )),
+        }
+    }
+}
+
+impl Match {
+    /// Takes back what was said of a field.
+    fn clear(&mut self, field: FieldId) {
+        self.set_masked(field, 0, ones(128));
+        let mut bits = crate::FlowKey::ZERO;
+        field.field().set_mask(&mut bits, ones(128));
+        self.mask.and_not(&bits);
+        self.key.and_not(&bits);
+    }
+}
+
+/// Reads a whole match.
+pub(crate) fn parse(text: Piece<'_>, ports: &PortNames) -> Result<Match, SyntaxError> {
+    let mut reader = MatchReader::new(ports);
+    let mut rest = text;
+    while let Some(pair) = rest.next_pair()? {
+        expect_no_tail(&pair)?;
+        if !reader.read(&pair)? {
+            return Err(pair.key.error("a field to match"));
+        }
+    }
+    reader.finish()
+}
+
+/// Refuses what stands right behind a closing parenthesis.
+pub(crate) fn expect_no_tail(pair: &Pair<'_>) -> Result<(), SyntaxError> {
+    if pair.tail.is_empty() { Ok(()) } else { Err(pair.tail.error("a comma or the end")) }
+}
