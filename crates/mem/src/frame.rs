@@ -1,6 +1,7 @@
 //! A packet's buffer, held by exactly one owner.
 
 use crate::PoolId;
+use crate::free_frames::Shape;
 use std::ptr::NonNull;
 
 /// One packet's buffer: unique, not `Clone`, contiguous.
@@ -11,12 +12,11 @@ use std::ptr::NonNull;
 ///
 /// Dropping a frame instead of giving it back to its pool leaks its buffer (safe, but the pool runs dry).
 #[derive(Debug)]
+#[repr(C)]
 pub struct Frame {
     /// First byte of the packet.
     data: NonNull<u8>,
-    len: u32,
-    headroom: u16,
-    pool: PoolId,
+    shape: Shape,
     /// The pool's own name for the buffer: an index, a UMEM address, an mbuf pointer.
     token: u64,
 }
@@ -37,40 +37,49 @@ impl Frame {
     /// From `data - headroom` to `data + len` is one live, writable allocation that stays where it is until the
     /// frame is given back, and no other `Frame` or reference covers any of it meanwhile.
     pub unsafe fn from_raw(data: NonNull<u8>, len: u32, headroom: u16, pool: PoolId, token: u64) -> Self {
-        Frame { data, len, headroom, pool, token }
+        Frame { data, shape: Shape { len, headroom, pool }, token }
+    }
+
+    /// As `from_raw`, for a pool's fresh frames.
+    ///
+    /// # Safety
+    /// As for `from_raw`, with the length, headroom and pool in `shape`.
+    #[inline]
+    pub(crate) unsafe fn fresh(data: NonNull<u8>, shape: Shape, token: u64) -> Self {
+        Frame { data, shape, token }
     }
 
     /// The packet.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `from_raw`'s caller vouched for `len` bytes at `data`; the pushes and trims below stay inside.
-        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len as usize) }
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.shape.len as usize) }
     }
 
     /// The packet, to be rewritten.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `bytes`; `&mut self` is the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len as usize) }
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.shape.len as usize) }
     }
 
     /// Length of the packet.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a frame of length 0 is a runt, not an empty container")]
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.shape.len as usize
     }
 
     /// Free bytes in front of the packet.
     #[inline]
     pub fn headroom(&self) -> usize {
-        usize::from(self.headroom)
+        usize::from(self.shape.headroom)
     }
 
     /// The pool it belongs to.
     #[inline]
     pub fn pool(&self) -> PoolId {
-        self.pool
+        self.shape.pool
     }
 
     /// The pool's own name for the buffer.
@@ -82,27 +91,27 @@ impl Frame {
     /// Grows the packet by `n` bytes at its front, which hold what was there before.
     #[inline]
     pub fn push_front(&mut self, n: u16) -> Result<(), NoHeadroom> {
-        self.headroom = self.headroom.checked_sub(n).ok_or(NoHeadroom)?;
+        self.shape.headroom = self.shape.headroom.checked_sub(n).ok_or(NoHeadroom)?;
         // SAFETY: `headroom` bytes in front of `data` belong to the buffer, and n was no more than that.
         self.data = unsafe { self.data.sub(usize::from(n)) };
-        self.len += u32::from(n);
+        self.shape.len += u32::from(n);
         Ok(())
     }
 
     /// Shortens the packet by `n` bytes at its front, at most by its length. They become headroom.
     #[inline]
     pub fn trim_front(&mut self, n: u16) {
-        let n = u32::from(n).min(self.len).min(u32::from(u16::MAX - self.headroom)) as u16;
+        let n = u32::from(n).min(self.shape.len).min(u32::from(u16::MAX - self.shape.headroom)) as u16;
         // SAFETY: n is at most `len`, so `data` stays inside the buffer or one past its end.
         self.data = unsafe { self.data.add(usize::from(n)) };
-        self.len -= u32::from(n);
-        self.headroom += n;
+        self.shape.len -= u32::from(n);
+        self.shape.headroom += n;
     }
 
     /// Shortens the packet to `len` bytes at most, cutting at its end.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(u32::try_from(len).unwrap_or(u32::MAX));
+        self.shape.len = self.shape.len.min(u32::try_from(len).unwrap_or(u32::MAX));
     }
 
     /// Asks the processor for the packet's first cache line.

@@ -1,7 +1,6 @@
 //! Packet buffers in our own memory.
 
-use crate::{Frame, FramePool, Pages, PoolId, PoolTicket, Region};
-use std::ptr::NonNull;
+use crate::{Frame, FrameLayout, FramePool, FreeFrames, Pages, PoolTicket, Region};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
@@ -67,14 +66,8 @@ pub struct HeapPool {
     available: AtomicUsize,
     /// `None` only while the pool is dropped, as is `ticket`.
     memory: Option<(Region, PoolTicket)>,
-    base: NonNull<u8>,
-    id: PoolId,
+    layout: FrameLayout,
 }
-
-// SAFETY: `base` is the address of `memory`'s region, which is Send and Sync; the bytes are reached through frames only.
-unsafe impl Send for HeapPool {}
-// SAFETY: as above; everything that changes is behind the mutex or atomic.
-unsafe impl Sync for HeapPool {}
 
 impl HeapPool {
     /// Maps the memory and frees every frame.
@@ -93,13 +86,17 @@ impl HeapPool {
         let bytes = frames.checked_mul(stride).ok_or(PoolError::Config(config))?;
         let ticket = PoolTicket::draw().ok_or(PoolError::TooMany)?;
         let region = Region::map(bytes).map_err(|source| PoolError::Memory { bytes, source })?;
+        let start = region.base().as_ptr().expose_provenance() + usize::from(HEADROOM);
+        let frame_size = (stride - usize::from(HEADROOM)) as u32;
+        // SAFETY: tokens are numbers below `frames`, each once; their frames are `stride` bytes each, side by side in
+        // the region, which is unmapped only when every token is back (see `drop`).
+        let layout = unsafe { FrameLayout::new(start, stride, HEADROOM, frame_size, ticket.id()) };
         Ok(HeapPool {
-            config: PoolConfig { frame_size: stride - usize::from(HEADROOM), ..config },
+            config,
             stride,
             free: Mutex::new((0..frames as u32).rev().collect()),
             available: AtomicUsize::new(frames),
-            base: region.base(),
-            id: ticket.id(),
+            layout,
             memory: Some((region, ticket)),
         })
     }
@@ -134,22 +131,10 @@ impl HeapPool {
             return None;
         }
         // SAFETY: the offset is inside the region, which was just checked.
-        let data = unsafe { self.base.add(offset) };
+        let data = unsafe { self.region().base().add(offset) };
         // SAFETY: `stride` bytes from the frame's start are its own, and the caller holds the only claim to them.
         // Strides are below 2^17 + 256, so `len` fits; a headroom that does not fit 16 bits is understated.
-        Some(unsafe { Frame::from_raw(data, len as u32, headroom.min(0xffff) as u16, self.id, token as u64) })
-    }
-
-    /// An empty frame number `token`.
-    #[inline]
-    fn fresh(&self, token: u64) -> Frame {
-        let offset = token as usize * self.stride + usize::from(HEADROOM);
-        // SAFETY: `token` was on the free list, or in a frame of this pool that the caller is replacing, so nobody
-        // else has this frame; it lies inside the region with `stride` bytes of its own.
-        unsafe {
-            let data = self.base.add(offset);
-            Frame::from_raw(data, self.config.frame_size as u32, HEADROOM, self.id, token)
-        }
+        Some(unsafe { Frame::from_raw(data, len as u32, headroom.min(0xffff) as u16, self.id(), token as u64) })
     }
 
     fn free_list(&self) -> MutexGuard<'_, Vec<u32>> {
@@ -159,12 +144,8 @@ impl HeapPool {
 }
 
 impl FramePool for HeapPool {
-    fn id(&self) -> PoolId {
-        self.id
-    }
-
-    fn frame_size(&self) -> usize {
-        self.config.frame_size
+    fn layout(&self) -> FrameLayout {
+        self.layout
     }
 
     fn capacity(&self) -> usize {
@@ -179,34 +160,27 @@ impl FramePool for HeapPool {
         self.config.reserve
     }
 
-    fn take(&self, n: usize, out: &mut Vec<Frame>) -> usize {
+    fn take(&self, n: usize, out: &mut FreeFrames) -> usize {
+        assert_eq!(out.pool(), self.id(), "frames of one pool are asked of another");
         let mut free = self.free_list();
         let from = free.len().saturating_sub(n);
         let taken = free.len() - from;
-        out.extend(free.drain(from..).map(|token| self.fresh(u64::from(token))));
+        for token in free.drain(from..) {
+            // SAFETY: a number on the free list is a token of this pool that nobody has.
+            unsafe { out.push_token(u64::from(token)) };
+        }
         self.available.store(free.len(), Relaxed);
         taken
     }
 
-    fn give(&self, frames: &mut Vec<Frame>, n: usize) {
-        let mut free = self.free_list();
-        let n = n.min(frames.len());
-        for frame in frames.drain(..n) {
-            debug_assert_eq!(frame.pool(), self.id, "a frame of another pool was given back");
-            // The id is this pool's alone while it lives, so the token is one that this pool made.
-            if frame.pool() == self.id {
-                free.push(frame.token() as u32);
-            }
-        }
-        self.available.store(free.len(), Relaxed);
-    }
-
-    #[inline]
-    fn refresh(&self, frames: &mut [Frame]) {
-        for frame in frames {
-            if frame.pool() == self.id {
-                *frame = self.fresh(frame.token());
-            }
+    fn give(&self, frames: &mut FreeFrames, n: usize) {
+        let ours = frames.pool() == self.id();
+        debug_assert!(ours, "frames of another pool were given back");
+        let tokens = frames.drain_tokens(n);
+        if ours {
+            let mut free = self.free_list();
+            free.extend(tokens.map(|token| token as u32));
+            self.available.store(free.len(), Relaxed);
         }
     }
 }
@@ -257,35 +231,49 @@ mod tests {
         HeapPool::new(PoolConfig { frames, frame_size, reserve: 0 }).unwrap()
     }
 
+    /// Takes up to `n` frames as handles.
+    fn take(pool: &HeapPool, n: usize) -> Vec<Frame> {
+        let mut free = FreeFrames::new(pool.layout(), n);
+        pool.take(n, &mut free);
+        std::iter::from_fn(|| free.pop()).collect()
+    }
+
+    fn give(pool: &HeapPool, frames: impl IntoIterator<Item = Frame>) {
+        let mut free = FreeFrames::new(pool.layout(), 8);
+        frames.into_iter().for_each(|frame| free.push(frame));
+        pool.give(&mut free, usize::MAX);
+    }
+
     #[test]
     fn frames_do_not_overlap_and_the_pool_runs_dry() {
         let pool = pool(100, 60);
-        let mut frames = Vec::new();
-        assert_eq!(pool.take(70, &mut frames), 70);
-        assert_eq!(pool.take(70, &mut frames), 30);
-        assert_eq!((pool.take(1, &mut frames), pool.available()), (0, 0));
+        let mut frames = take(&pool, 70);
+        assert_eq!(frames.len(), 70);
+        frames.extend(take(&pool, 70));
+        assert_eq!((frames.len(), pool.available(), take(&pool, 1).len()), (100, 0, 0));
         for (i, frame) in frames.iter_mut().enumerate() {
             frame.push_front(HEADROOM).unwrap();
             frame.bytes_mut().fill(i as u8);
             assert_eq!(frame.len(), pool.stride());
         }
         assert!(frames.iter().enumerate().all(|(i, frame)| frame.bytes().iter().all(|b| *b == i as u8)));
-        pool.give(&mut frames, 100);
-        assert_eq!((pool.available(), frames.len()), (100, 0));
+        give(&pool, frames);
+        assert_eq!(pool.available(), 100);
     }
 
     #[test]
-    fn a_refreshed_frame_is_as_good_as_new() {
-        let pool = pool(2, 1500);
-        let mut frames = Vec::new();
-        pool.take(1, &mut frames);
-        let new = (frames[0].bytes().as_ptr(), frames[0].len(), frames[0].headroom());
-        frames[0].trim_front(14);
-        frames[0].truncate(3);
-        pool.refresh(&mut frames);
-        assert_eq!((frames[0].bytes().as_ptr(), frames[0].len(), frames[0].headroom()), new);
-        assert!(frames[0].len() >= 1500);
-        pool.give(&mut frames, 1);
+    fn a_frame_comes_back_as_good_as_new() {
+        let pool = pool(1, 1500);
+        let mut frame = take(&pool, 1).remove(0);
+        let new = (frame.bytes().as_ptr(), frame.len(), frame.headroom());
+        frame.trim_front(14);
+        frame.truncate(3);
+        let mut free = FreeFrames::new(pool.layout(), 1);
+        free.push(frame);
+        let frame = free.pop().unwrap();
+        assert_eq!((frame.bytes().as_ptr(), frame.len(), frame.headroom()), new);
+        assert!(frame.len() >= 1500);
+        give(&pool, [frame]);
     }
 
     #[test]
@@ -299,10 +287,9 @@ mod tests {
     fn frames_outlive_their_pool() {
         let pool = pool(2, 100);
         let id = pool.id();
-        let mut frames = Vec::new();
-        pool.take(1, &mut frames);
+        let mut frame = take(&pool, 1).remove(0);
         drop(pool);
-        frames[0].bytes_mut().fill(1);
+        frame.bytes_mut().fill(1);
         let next = self::pool(1, 100);
         assert_ne!(next.id(), id, "the number is still named by a frame");
     }
@@ -310,9 +297,7 @@ mod tests {
     #[test]
     fn adopting_checks_the_place() {
         let pool = pool(3, 1500);
-        let mut frames = Vec::new();
-        pool.take(3, &mut frames);
-        let tokens: HashSet<u64> = frames.drain(..).map(|f| f.token()).collect();
+        let tokens: HashSet<u64> = take(&pool, 3).into_iter().map(|f| f.token()).collect();
         assert_eq!(tokens, HashSet::from([0, 1, 2]));
         // SAFETY: all handles were just dropped.
         let back = unsafe {
@@ -320,9 +305,9 @@ mod tests {
             assert!(pool.adopt(2 * pool.stride() + 256, pool.stride() - 255).is_none());
             [pool.adopt(0, 0), pool.adopt(pool.stride() + 256, 60), pool.adopt(2 * pool.stride(), pool.stride())]
         };
-        frames.extend(back.map(Option::unwrap));
+        let frames = back.map(Option::unwrap);
         assert_eq!((frames[1].token(), frames[1].headroom(), frames[1].len()), (1, 256, 60));
-        pool.give(&mut frames, 3);
+        give(&pool, frames);
         assert_eq!(pool.available(), 3);
     }
 
@@ -346,10 +331,10 @@ mod tests {
             for thread in 0..4u64 {
                 let (pool, to_next, from_last) = (Arc::clone(&pool), to_next.clone(), &from_last);
                 scope.spawn(move || {
-                    let mut mine = Vec::new();
+                    let mut mine: Vec<Frame> = Vec::new();
                     for round in 0..2000u64 {
                         let had = mine.len();
-                        pool.take((round * (thread + 3) % 61) as usize, &mut mine);
+                        mine.extend(take(&pool, (round * (thread + 3) % 61) as usize));
                         for frame in &mut mine[had..] {
                             let mark = (thread << 32 | frame.token()).to_le_bytes();
                             frame.bytes_mut()[..8].copy_from_slice(&mark);
@@ -365,20 +350,16 @@ mod tests {
                             to_next.send(frame).unwrap();
                         }
                         let n = mine.len().min((round % 97) as usize);
-                        pool.give(&mut mine, n);
+                        give(&pool, mine.drain(..n));
                     }
-                    let n = mine.len();
-                    pool.give(&mut mine, n);
+                    give(&pool, mine);
                 });
             }
         });
-        let mut in_flight: Vec<Frame> = from_last.lock().unwrap().try_iter().collect();
-        let n = in_flight.len();
-        pool.give(&mut in_flight, n);
-        let mut frames = Vec::new();
-        assert_eq!(pool.take(501, &mut frames), 500);
+        give(&pool, from_last.lock().unwrap().try_iter());
+        let frames = take(&pool, 501);
         let tokens: HashSet<u64> = frames.iter().map(|f| f.token()).collect();
-        assert_eq!(tokens.len(), 500);
-        pool.give(&mut frames, 500);
+        assert_eq!((frames.len(), tokens.len()), (500, 500));
+        give(&pool, frames);
     }
 }

@@ -13,12 +13,15 @@
 #[allow(unsafe_code)]
 mod frame;
 #[allow(unsafe_code)]
+mod free_frames;
+#[allow(unsafe_code)]
 mod heap_pool;
 mod pool;
 #[allow(unsafe_code)]
 mod region;
 
 pub use frame::{Frame, NoHeadroom};
+pub use free_frames::{FrameLayout, FreeFrames};
 pub use heap_pool::{HEADROOM, HeapPool, PoolConfig, PoolError};
 pub use pool::{FramePool, PoolId, PoolTicket};
 pub use region::{Pages, Region};

@@ -1,6 +1,6 @@
 //! What every pool of packet buffers can do, and how pools are told apart.
 
-use crate::Frame;
+use crate::{FrameLayout, FreeFrames};
 use std::sync::Mutex;
 
 /// Which pool a frame belongs to: a small number, unique among the pools that live (see [`PoolTicket`]).
@@ -60,11 +60,18 @@ impl Drop for PoolTicket {
 ///
 /// A PMD keeps a cache of frames in front of it, so what [`FramePool::available`] says leaves those out.
 pub trait FramePool: Send + Sync + std::fmt::Debug {
+    /// Where its frames lie.
+    fn layout(&self) -> FrameLayout;
+
     /// Which pool this is.
-    fn id(&self) -> PoolId;
+    fn id(&self) -> PoolId {
+        self.layout().pool()
+    }
 
     /// The longest packet one of its frames can hold, behind the default headroom.
-    fn frame_size(&self) -> usize;
+    fn frame_size(&self) -> usize {
+        self.layout().frame_size()
+    }
 
     /// Frames in all.
     fn capacity(&self) -> usize;
@@ -75,17 +82,11 @@ pub trait FramePool: Send + Sync + std::fmt::Debug {
     /// Frames kept for receiving: when no more than these are free, copies are refused.
     fn reserve(&self) -> usize;
 
-    /// Appends up to `n` frames to `out`, empty ones. Returns how many there were.
-    ///
-    /// Each is `frame_size` long with unspecified bytes, behind the default headroom; truncate it to the packet.
-    fn take(&self, n: usize, out: &mut Vec<Frame>) -> usize;
+    /// Puts up to `n` frames into `out`, which is for frames of this pool. Returns how many there were.
+    fn take(&self, n: usize, out: &mut FreeFrames) -> usize;
 
-    /// Takes back the first `n` of `frames`, all of which are of this pool. A stranger is left to leak, and in debug
-    /// builds panics.
-    fn give(&self, frames: &mut Vec<Frame>, n: usize);
-
-    /// Makes frames of this pool that held packets as empty as `take` gives them.
-    fn refresh(&self, frames: &mut [Frame]);
+    /// Takes back the `n` frames that were put into `frames` first. Those of another pool are left to leak.
+    fn give(&self, frames: &mut FreeFrames, n: usize);
 }
 
 #[cfg(test)]

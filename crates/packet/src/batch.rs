@@ -84,7 +84,7 @@ impl PacketBatch {
     /// Gives every packet back to its pool, charged to `reason`.
     pub fn discard(&mut self, reason: DropReason, buffers: &mut Buffers, tally: &mut Tally) {
         tally.drop(reason, self.len());
-        buffers.give(self.packets.drain(..));
+        buffers.give_batch(self);
     }
 }
 

@@ -1,8 +1,8 @@
 //! One PMD's view of all packet pools, with a cache of free frames in front of each.
 
-use crate::{Packet, PacketBatch};
+use crate::{BATCH_MAX, Packet, PacketBatch};
 use sluice_fate::DropReason;
-use sluice_mem::{Frame, FramePool, PoolId};
+use sluice_mem::{Frame, FramePool, FreeFrames, PoolId};
 use std::sync::Arc;
 
 /// The most frames one PMD caches of a pool; half of it goes to or from the pool at once, under the pool's lock.
@@ -21,11 +21,11 @@ pub struct Buffers {
     caches: Vec<Option<Cache>>,
 }
 
-/// Frames of one pool that no packet uses, empty or not.
+/// Frames of one pool that no packet uses.
 #[derive(Debug)]
 struct Cache {
     pool: Arc<dyn FramePool>,
-    frames: Vec<Frame>,
+    free: FreeFrames,
     max: usize,
 }
 
@@ -45,18 +45,16 @@ impl Buffers {
         Some(&self.caches.get(id.index())?.as_ref()?.pool)
     }
 
-    /// Appends up to `n` empty packets to `batch`, no more than it has room for. Returns how many there were.
+    /// Appends up to `n` packets of `size` bytes to `batch`, no more than it has room for. Returns how many there were.
     ///
-    /// Each is `frame_size` long with unspecified bytes, to be truncated to what is written.
+    /// Their bytes are unspecified. A `size` beyond the pool's frame size gives packets of that size.
     #[inline]
-    pub fn fill(&mut self, pool: &Arc<dyn FramePool>, n: usize, batch: &mut PacketBatch) -> usize {
+    pub fn fill(&mut self, pool: &Arc<dyn FramePool>, n: usize, size: usize, batch: &mut PacketBatch) -> usize {
         let n = n.min(batch.remaining_capacity());
         let cache = self.cache(pool);
-        let taken = cache.top(n);
-        let from = cache.frames.len() - taken;
-        cache.pool.refresh(&mut cache.frames[from..]);
-        batch.extend(cache.frames.drain(from..).map(Packet::new));
-        taken
+        let n = cache.top(n);
+        batch.extend((0..n).map_while(|_| cache.free.pop_sized(size)).map(Packet::new));
+        n
     }
 
     /// An empty frame.
@@ -64,8 +62,7 @@ impl Buffers {
     pub fn take(&mut self, pool: &Arc<dyn FramePool>) -> Option<Frame> {
         let cache = self.cache(pool);
         cache.top(1);
-        cache.pool.refresh(std::slice::from_mut(cache.frames.last_mut()?));
-        cache.frames.pop()
+        cache.free.pop()
     }
 
     /// A new packet of those bytes, for receiving.
@@ -97,33 +94,51 @@ impl Buffers {
     }
 
     /// Gives packets back to their pools.
-    #[inline]
     pub fn give(&mut self, packets: impl Iterator<Item = Packet>) {
         packets.for_each(|packet| self.give_frame(packet.frame));
+    }
+
+    /// Gives a batch back to its packets' pools, leaving it empty.
+    #[inline]
+    pub fn give_batch(&mut self, batch: &mut PacketBatch) {
+        let Some(first) = batch.first() else { return };
+        let pool = first.frame.pool();
+        // Nearly always they are all of one pool.
+        if batch.iter().all(|packet| packet.frame.pool() == pool) {
+            if let Some(cache) = self.cache_of(pool) {
+                cache.make_room(batch.len());
+                return cache.free.extend(batch.drain(..).map(|packet| packet.frame));
+            }
+        }
+        self.give(batch.drain(..));
     }
 
     /// Gives a frame back to its pool.
     #[inline]
     pub fn give_frame(&mut self, frame: Frame) {
-        let cache = self.caches.get_mut(frame.pool().index()).and_then(Option::as_mut);
-        debug_assert!(cache.is_some(), "a frame of a pool that this PMD never met is leaked");
-        let Some(cache) = cache else { return };
-        if cache.frames.len() >= cache.max {
-            cache.pool.give(&mut cache.frames, cache.max.div_ceil(2));
+        if let Some(cache) = self.cache_of(frame.pool()) {
+            cache.push(frame);
         }
-        cache.frames.push(frame);
     }
 
     /// Hands every cached frame back to its pool, and forgets pools nobody else knows any more.
     pub fn flush(&mut self) {
         for slot in &mut self.caches {
             if let Some(cache) = slot {
-                cache.pool.give(&mut cache.frames, usize::MAX);
+                cache.pool.give(&mut cache.free, usize::MAX);
                 if Arc::strong_count(&cache.pool) == 1 && cache.pool.available() == cache.pool.capacity() {
                     *slot = None;
                 }
             }
         }
+    }
+
+    /// The cache of a pool that this PMD has met.
+    #[inline]
+    fn cache_of(&mut self, pool: PoolId) -> Option<&mut Cache> {
+        let cache = self.caches.get_mut(pool.index()).and_then(Option::as_mut);
+        debug_assert!(cache.is_some(), "a frame of a pool that this PMD never met is leaked");
+        cache
     }
 
     #[inline]
@@ -142,7 +157,8 @@ impl Buffers {
             self.caches.resize_with(at + 1, || None);
         }
         let max = CACHE_MAX.min(pool.capacity() / CACHE_SHARE).max(1);
-        self.caches[at] = Some(Cache { pool: Arc::clone(pool), frames: Vec::with_capacity(max + 64), max });
+        self.caches[at] =
+            Some(Cache { pool: Arc::clone(pool), free: FreeFrames::new(pool.layout(), max + BATCH_MAX), max });
     }
 }
 
@@ -156,23 +172,36 @@ impl Cache {
     /// Makes sure that `n` frames are cached, or as many as there are; returns how many of the `n` there are.
     #[inline]
     fn top(&mut self, n: usize) -> usize {
-        if self.frames.len() < n {
-            self.pool.take((self.max / 2).max(n - self.frames.len()), &mut self.frames);
+        if self.free.len() < n {
+            self.pool.take((self.max / 2).max(n - self.free.len()), &mut self.free);
         }
-        n.min(self.frames.len())
+        n.min(self.free.len())
+    }
+
+    #[inline]
+    fn push(&mut self, frame: Frame) {
+        self.make_room(1);
+        self.free.push(frame);
+    }
+
+    /// Hands frames back to the pool if `n` more would be too many.
+    #[inline]
+    fn make_room(&mut self, n: usize) {
+        if self.free.len() + n > self.max {
+            self.pool.give(&mut self.free, self.max.div_ceil(2).max(n));
+        }
     }
 
     #[inline]
     fn copy(&mut self, packet: &Packet) -> Result<Packet, DropReason> {
         let bytes = packet.bytes();
-        if bytes.len() > self.pool.frame_size() {
+        if bytes.len() > self.free.frame_size() {
             return Err(DropReason::TxOversize);
         }
-        if self.frames.len() + self.pool.available() <= self.pool.reserve() || self.top(1) == 0 {
+        if self.free.len() + self.pool.available() <= self.pool.reserve() || self.top(1) == 0 {
             return Err(DropReason::NoBuffer);
         }
-        self.pool.refresh(self.frames.last_mut().map_or(&mut [], std::slice::from_mut));
-        let mut frame = self.frames.pop().expect("invariant: `top` left one");
+        let mut frame = self.free.pop().expect("invariant: `top` left one");
         frame.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         frame.truncate(bytes.len());
         Ok(Packet { frame, rss_hash: packet.rss_hash, offload: packet.offload })
@@ -233,11 +262,11 @@ mod tests {
         let pool = pool(16_384, 100, 0);
         let mut buffers = Buffers::new();
         let mut batch = PacketBatch::new();
-        buffers.fill(&pool, 32, &mut batch);
+        buffers.fill(&pool, 32, 60, &mut batch);
         let after_first = pool.available();
         for _ in 0..1000 {
-            buffers.give(batch.drain(..));
-            assert_eq!(buffers.fill(&pool, 32, &mut batch), 32);
+            buffers.give_batch(&mut batch);
+            assert_eq!(buffers.fill(&pool, 32, 60, &mut batch), 32);
         }
         assert_eq!(pool.available(), after_first);
         buffers.give(batch.drain(..));
@@ -275,7 +304,7 @@ mod tests {
                 match step {
                     Step::Fill { pmd, pool, n } => {
                         let mut batch = PacketBatch::new();
-                        pmds[pmd].fill(&pools[pool], n, &mut batch);
+                        pmds[pmd].fill(&pools[pool], n, 64, &mut batch);
                         held[pmd].extend(batch.drain(..));
                     }
                     Step::Copy { pmd, which, pool } if !held[pmd].is_empty() => {

@@ -12,7 +12,7 @@ use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueu
 use sluice_fate::Tally;
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
-use sluice_traffic::{FlowStream, HEAD_SIZE, Pacer, Profile, ProfileError, Rate, flow_hash};
+use sluice_traffic::{FlowStream, Pacer, Profile, ProfileError, Rate, flow_hash};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         return Err(options.bad("frame-size", &profile.frame_size.to_string(), &expected));
     }
     let streams = profile.streams(n_rxq).map_err(refused)?;
-    let size = profile.frame_size.max(HEAD_SIZE).max(Mtu(mtu).longest_frame());
+    let size = profile.frame_size.max(Mtu(mtu).longest_frame());
     Ok(Box::new(GeneratorPort {
         info: PortInfo { kind: "generator", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
         pool: pools.of_size(size).map_err(|source| OpenError::Pool { port: options.port(), source })?,
@@ -114,18 +114,17 @@ impl RxQueue for GeneratorRx {
             n = pacer.due(origin.elapsed().as_nanos() as u64, n);
         }
         // Without a free buffer nothing is made: a generator waits where a NIC would lose.
-        let n = buffers.fill(&self.pool, n, batch);
+        let size = self.stream.frame_size();
+        let n = buffers.fill(&self.pool, n, size, batch);
         let mut flows = [0; BATCH_MAX];
         let made = self.stream.pick(&mut flows[..n]);
         if made < n {
             buffers.give(batch.drain(first + made..));
         }
-        let size = self.stream.frame_size();
+        let writer = self.stream.writer();
         for (packet, flow) in batch[first..].iter_mut().zip(flows) {
-            packet.frame.truncate(size.max(HEAD_SIZE));
-            self.stream.write(flow, packet.frame.bytes_mut());
-            packet.frame.truncate(size);
             packet.rss_hash = flow_hash(flow);
+            writer.write(flow, packet.frame.bytes_mut());
         }
         self.stats.carried(made, made * size);
     }

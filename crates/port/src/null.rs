@@ -80,7 +80,7 @@ impl TxQueue for Sink {
         }
         tally[Counter::Sent] += sent as u64;
         self.stats.carried(sent, bytes);
-        buffers.give(batch.drain(..));
+        buffers.give_batch(batch);
     }
 }
 

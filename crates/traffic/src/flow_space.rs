@@ -2,6 +2,7 @@
 
 use crate::Range;
 use crate::divider::Divider;
+use crate::frame_template::Step;
 
 /// A flow: what tells its packets from others'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +17,6 @@ pub struct Flow {
     pub dport: u16,
     /// IP protocol.
     pub protocol: u8,
-    /// Which of the classes it is of (see [`FlowSpace`]).
-    pub class: u32,
 }
 
 /// Flows by number, computed and not stored: a million cost no cache.
@@ -29,13 +28,19 @@ pub struct FlowSpace {
     flows: u32,
     /// Protocol and first source address of each class.
     classes: Vec<(u8, u32)>,
+    numbering: Numbering,
+    first_dport: u16,
+    first_sport: u16,
+}
+
+/// How a flow's number is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbering {
     by_class: Divider,
     by_dst: Divider,
     by_src: Divider,
     by_dport: Divider,
     first_dst: u32,
-    first_dport: u16,
-    first_sport: u16,
 }
 
 impl FlowSpace {
@@ -51,11 +56,13 @@ impl FlowSpace {
     ) -> Self {
         FlowSpace {
             flows,
-            by_class: Divider::new(classes.len() as u32),
-            by_dst: Divider::new(dst.count()),
-            by_src: Divider::new(sources),
-            by_dport: Divider::new(dport.count()),
-            first_dst: dst.first,
+            numbering: Numbering {
+                by_class: Divider::new(classes.len() as u32),
+                by_dst: Divider::new(dst.count()),
+                by_src: Divider::new(sources),
+                by_dport: Divider::new(dport.count()),
+                first_dst: dst.first,
+            },
             first_dport: dport.first as u16,
             first_sport: sport.first as u16,
             classes,
@@ -72,32 +79,46 @@ impl FlowSpace {
         self.flows == 0
     }
 
-    /// The protocols of the classes.
-    pub(crate) fn protocols(&self) -> impl Iterator<Item = u8> {
-        self.classes.iter().map(|(protocol, _)| *protocol)
+    /// The first flow of each class.
+    pub(crate) fn first_flows(&self) -> impl Iterator<Item = Flow> {
+        (0..self.classes.len() as u32).map(|class| self.flow(class))
+    }
+
+    /// How numbers are read.
+    #[inline]
+    pub(crate) fn numbering(&self) -> Numbering {
+        self.numbering
     }
 
     /// Flow number `index`, below `len`.
-    #[inline]
     pub fn flow(&self, index: u32) -> Flow {
+        let (class, dst, rest) = self.numbering.split(index);
+        let (protocol, first_src) = self.classes[class as usize];
+        let step = self.numbering.step(rest);
+        Flow {
+            src: first_src.wrapping_add(step.src),
+            dst,
+            sport: self.first_sport.wrapping_add(step.sport),
+            dport: self.first_dport.wrapping_add(step.dport),
+            protocol,
+        }
+    }
+}
+
+impl Numbering {
+    /// Class and destination of flow number `index`, and what is left of the number, of which `step` makes the rest.
+    #[inline]
+    pub(crate) fn split(&self, index: u32) -> (u32, u32, u32) {
         let (rest, class) = self.by_class.divide(index);
         let (rest, dst) = self.by_dst.divide(rest);
-        let (protocol, first_src) = self.classes[class as usize];
-        let mut flow = Flow {
-            src: first_src,
-            dst: self.first_dst.wrapping_add(dst),
-            sport: self.first_sport,
-            dport: self.first_dport,
-            protocol,
-            class,
-        };
-        if rest != 0 {
-            let (rest, src) = self.by_src.divide(rest);
-            let (rest, dport) = self.by_dport.divide(rest);
-            flow.src = flow.src.wrapping_add(src);
-            flow.dport = flow.dport.wrapping_add(dport as u16);
-            flow.sport = flow.sport.wrapping_add(rest as u16);
-        }
-        flow
+        (class, self.first_dst.wrapping_add(dst), rest)
+    }
+
+    /// How far a flow is from the first of its class.
+    #[inline]
+    pub(crate) fn step(&self, rest: u32) -> Step {
+        let (rest, src) = self.by_src.divide(rest);
+        let (sport, dport) = self.by_dport.divide(rest);
+        Step { src, sport: sport as u16, dport: dport as u16 }
     }
 }

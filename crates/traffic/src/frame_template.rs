@@ -5,9 +5,6 @@ use crate::Flow;
 /// The shortest frame, bytes: Ethernet's minimum without its checksum.
 pub const FRAME_SIZE_MIN: usize = 60;
 
-/// Bytes that are written for the shortest frame, too: one cache line, so a buffer must have as many.
-pub const HEAD_SIZE: usize = 64;
-
 /// IP protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
 /// IP protocol number of UDP.
@@ -16,27 +13,40 @@ pub(crate) const UDP: u8 = 17;
 const ETHERNET_HEADER: usize = 14;
 const IPV4_HEADER: usize = 20;
 
-/// The first 64 bytes of a class's frames, as little-endian words, with zeros where flows differ.
+/// The first 60 bytes of the frames of a class of flows, those of its first flow but for the checksums; the rest of a
+/// frame is zeros.
 ///
-/// Behind them a frame is zeros. What differs lies in words 3 (IPv4 checksum, source, half the destination), 4 (the
-/// other half, ports) and 6 (TCP checksum), so a frame is written whole, in registers, and no store overlaps another:
-/// whoever reads it next with wide loads finds each forwarded.
+/// Kept as little-endian words. What differs between flows lies in words 3 (IPv4 checksum, source, half the
+/// destination), 4 (the other half, ports) and 6 (TCP checksum), so a frame is written whole, from registers, and no
+/// store overlaps another: whoever reads it next with wide loads finds each forwarded.
 #[derive(Clone, Debug)]
+#[repr(align(64))] // one cache line and a bit
 pub(crate) struct FrameTemplate {
-    words: [u64; HEAD_SIZE / 8],
-    /// Sum of the IPv4 header's 16-bit little-endian words.
+    words: [u64; 7],
+    last: u32,
+    /// Sum of the IPv4 header's 16-bit little-endian words, without the destination.
     ip_sum: u32,
-    /// The same of the TCP header and its pseudo-header, addresses and ports left out.
+    /// The same of the TCP header and its pseudo-header.
     tcp_sum: u32,
-    /// All ones where the ports and TCP's checksum are to be written.
-    ports: u64,
+    /// Ones where the TCP checksum goes.
     tcp_checksum: u64,
+    /// Ones where the ports go.
+    ports: u64,
+}
+
+/// What is added to a class's first flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) src: u32,
+    pub(crate) sport: u16,
+    pub(crate) dport: u16,
 }
 
 impl FrameTemplate {
-    /// A template for frames of `size` bytes. UDP goes without a checksum, as IPv4 allows.
-    pub(crate) fn new(protocol: u8, size: usize, src_mac: [u8; 6], dst_mac: [u8; 6]) -> Self {
-        let mut head = [0; HEAD_SIZE];
+    /// A template for frames of `size` bytes, of flows that begin with `first`. UDP goes without a checksum, as IPv4
+    /// allows.
+    pub(crate) fn new(first: Flow, size: usize, src_mac: [u8; 6], dst_mac: [u8; 6]) -> Self {
+        let mut head = [0; FRAME_SIZE_MIN];
         let ip_len = (size - ETHERNET_HEADER) as u16;
         let l4_len = ip_len - IPV4_HEADER as u16;
         head[..6].copy_from_slice(&dst_mac);
@@ -45,8 +55,14 @@ impl FrameTemplate {
         head[14] = 0x45;
         head[16..18].copy_from_slice(&ip_len.to_be_bytes());
         head[22] = 64;
-        head[23] = protocol;
-        match protocol {
+        head[23] = first.protocol;
+        head[26..30].copy_from_slice(&first.src.to_be_bytes());
+        let has_ports = matches!(first.protocol, TCP | UDP);
+        if has_ports {
+            head[34..36].copy_from_slice(&first.sport.to_be_bytes());
+            head[36..38].copy_from_slice(&first.dport.to_be_bytes());
+        }
+        match first.protocol {
             // Header length 20, flag ACK, window 1024.
             TCP => head[46..50].copy_from_slice(&[0x50, 0x10, 0x04, 0x00]),
             UDP => head[38..40].copy_from_slice(&l4_len.to_be_bytes()),
@@ -54,42 +70,59 @@ impl FrameTemplate {
         }
         let sum =
             |bytes: &[u8]| bytes.as_chunks().0.iter().map(|pair| u32::from(u16::from_le_bytes(*pair))).sum::<u32>();
+        let pseudo_header = sum(&head[26..30]) + u32::from(u16::from(TCP).to_be()) + u32::from(l4_len.to_be());
         FrameTemplate {
             words: std::array::from_fn(|i| u64::from_le_bytes(head.as_chunks().0[i])),
+            last: u32::from_le_bytes(*head.last_chunk().expect("invariant: 60 bytes")),
             ip_sum: sum(&head[14..34]),
-            tcp_sum: sum(&head[34..54]) + u32::from(u16::from(TCP).to_be()) + u32::from(l4_len.to_be()),
-            ports: if matches!(protocol, TCP | UDP) { u64::MAX } else { 0 },
-            tcp_checksum: if protocol == TCP { u64::MAX } else { 0 },
+            tcp_sum: pseudo_header + sum(&head[34..54]),
+            tcp_checksum: if first.protocol == TCP { 0xffff << 16 } else { 0 },
+            ports: if has_ports { 0xffff_ffff << 16 } else { 0 },
         }
     }
 
-    /// Writes the frame of `flow`, as many bytes as `frame` has.
+    /// Writes the frame of the class's first flow with another destination, as many bytes as `frame` has.
     #[inline]
-    pub(crate) fn write(&self, flow: Flow, frame: &mut [u8]) {
-        // Addresses and ports as their bytes stand in the frame, read little-endian.
-        let (src, dst) = (u64::from(flow.src.to_be()), u64::from(flow.dst.to_be()));
-        let ports = (u64::from(flow.sport.to_be()) | u64::from(flow.dport.to_be()) << 16) & self.ports;
-        let addresses = (src & 0xffff) + (src >> 16) + (dst & 0xffff) + (dst >> 16);
-        let ip_checksum = finish(u64::from(self.ip_sum) + addresses);
-        let tcp_sum = u64::from(self.tcp_sum) + addresses + (ports & 0xffff) + (ports >> 16);
+    pub(crate) fn write(&self, dst: u32, frame: &mut [u8]) {
+        // The address as its bytes stand in the frame, read little-endian.
+        let dst = dst.to_be();
+        let dst_sum = (dst & 0xffff) + (dst >> 16);
         let mut words = self.words;
-        words[3] = ip_checksum | src << 16 | dst << 48;
-        words[4] |= dst >> 16 | ports << 16;
-        words[6] |= finish(tcp_sum) << 16 & self.tcp_checksum;
-        let (head, tail) = frame.split_at_mut(HEAD_SIZE);
-        for (to, word) in head.as_chunks_mut().0.iter_mut().zip(words) {
+        words[3] |= u64::from(dst) << 48 | finish(self.ip_sum + dst_sum);
+        words[4] |= u64::from(dst >> 16);
+        words[6] |= finish(self.tcp_sum + dst_sum) << 16 & self.tcp_checksum;
+        let (head, tail) = frame.split_at_mut(FRAME_SIZE_MIN);
+        let (chunks, last) = head.as_chunks_mut();
+        for (to, word) in chunks.iter_mut().zip(words) {
             *to = word.to_le_bytes();
         }
+        last.copy_from_slice(&self.last.to_le_bytes());
         if !tail.is_empty() {
             tail.fill(0);
         }
     }
+
+    /// This template moved on to another flow of its class.
+    pub(crate) fn stepped(&self, step: Step) -> FrameTemplate {
+        let mut out = self.clone();
+        let (old_src, old_ports) = ((self.words[3] >> 16) as u32, (self.words[4] >> 16) as u32);
+        let src = old_src.to_be().wrapping_add(step.src).to_be();
+        let [sport, dport] = [old_ports as u16, (old_ports >> 16) as u16].map(u16::from_be);
+        let (sport, dport) = (sport.wrapping_add(step.sport).to_be(), dport.wrapping_add(step.dport).to_be());
+        let ports = (u32::from(dport) << 16 | u32::from(sport)) & (self.ports >> 16) as u32;
+        out.words[3] = self.words[3] & !(0xffff_ffff << 16) | u64::from(src) << 16;
+        out.words[4] = self.words[4] & !(0xffff_ffff << 16) | u64::from(ports) << 16;
+        let halves = |word: u32| (word & 0xffff) + (word >> 16);
+        // Sums in one's complement: taking away is adding the complement, which each half does.
+        out.ip_sum = self.ip_sum + halves(src) + halves(!old_src);
+        out.tcp_sum = self.tcp_sum + halves(src) + halves(!old_src) + halves(ports) + halves(!old_ports);
+        out
+    }
 }
 
-/// The checksum of a sum of 16-bit words.
+/// The checksum of a sum of 16-bit words, none so many that the sum is 2^32 or more.
 #[inline]
-fn finish(sum: u64) -> u64 {
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !sum & 0xffff
+fn finish(sum: u32) -> u64 {
+    // The lower half plus the upper, with the carry in front, arrives in the upper half.
+    u64::from(!(sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16)
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Profile`] is what the configuration says. [`Profile::streams`] makes it into one [`FlowStream`] a receive
 //! queue: flows are split over queues by a hash, as a NIC would, and each stream picks flows ([`pick`](FlowStream::pick))
-//! and writes their frames ([`write`](FlowStream::write)). A [`Pacer`] says how many packets are due.
+//! and writes their frames ([`writer`](FlowStream::writer)). A [`Pacer`] says how many packets are due.
 //!
 //! Randomness comes from the profile's seed through our own generator, time is an argument: the same profile is the
 //! same packets, on every machine and in every version, whatever the size of the batches.
@@ -19,8 +19,8 @@ mod stream;
 mod zipf;
 
 pub use flow_space::{Flow, FlowSpace};
-pub use frame_template::{FRAME_SIZE_MIN, HEAD_SIZE};
+pub use frame_template::FRAME_SIZE_MIN;
 pub use pacer::Pacer;
 pub use profile::{Choice, Profile, ProfileError, Range, Rate};
 pub use rng::SplitMix64;
-pub use stream::{FlowStream, flow_hash};
+pub use stream::{FlowStream, FrameWriter, flow_hash};

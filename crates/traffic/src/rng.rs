@@ -35,6 +35,27 @@ pub(crate) const fn below(n: u32, random: u64) -> u32 {
     (((random >> 32) * n as u64) >> 32) as u32
 }
 
+/// wyrand: a 64-bit number for one multiplication, for choices made a packet. Passes BigCrush and PractRand.
+///
+/// Source: Wang Yi, wyhash final version 4 (public domain), `wyrand`.
+#[derive(Clone, Debug)]
+pub(crate) struct Wyrand(u64);
+
+impl Wyrand {
+    /// The sequence that belongs to `seed`.
+    pub(crate) const fn new(seed: u64) -> Self {
+        Wyrand(seed)
+    }
+
+    /// The next number.
+    #[inline]
+    pub(crate) const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x2d35_8dcc_aa6c_78a5);
+        let product = self.0 as u128 * (self.0 ^ 0x8bb8_4b93_962e_acc9) as u128;
+        (product >> 64) as u64 ^ product as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

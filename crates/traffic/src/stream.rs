@@ -1,6 +1,8 @@
 //! One queue's packets: which flow is next, and its frame.
 
+use crate::flow_space::Numbering;
 use crate::frame_template::FrameTemplate;
+use crate::rng::Wyrand;
 use crate::zipf::{self, AliasTable};
 use crate::{Choice, Flow, FlowSpace, Profile, Rate, SplitMix64, rng};
 use std::sync::Arc;
@@ -31,7 +33,7 @@ struct Shared {
 enum Picker {
     Uniform {
         flows: u32,
-        rng: SplitMix64,
+        rng: Wyrand,
     },
     Sequential {
         flows: u32,
@@ -39,7 +41,7 @@ enum Picker {
     },
     Zipf {
         table: Arc<AliasTable>,
-        rng: SplitMix64,
+        rng: Wyrand,
     },
     /// There is no flow in this queue.
     Nothing,
@@ -48,19 +50,17 @@ enum Picker {
 /// The hash that puts a flow into a queue, and that a packet of it carries as its NIC's hash. Never 0.
 #[inline]
 pub const fn flow_hash(flow: u32) -> u32 {
-    // Source: MurmurHash3's 32-bit finalizer, Appleby, public domain.
-    let h = (flow ^ flow >> 16).wrapping_mul(0x85eb_ca6b);
-    let h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
-    (h ^ h >> 16) | 1
+    // Fibonacci hashing: 2^32 divided by the golden ratio. Source: Knuth, The Art of Computer Programming, 6.4.
+    flow.wrapping_mul(0x9e37_79b1) | 1
 }
 
 impl FlowStream {
     /// The streams of `queues` queues.
     pub(crate) fn split(profile: &Profile, space: &FlowSpace, queues: usize) -> Vec<FlowStream> {
-        let template = |protocol| FrameTemplate::new(protocol, profile.frame_size, profile.src_mac, profile.dst_mac);
+        let template = |first| FrameTemplate::new(first, profile.frame_size, profile.src_mac, profile.dst_mac);
         let shared = Arc::new(Shared {
             space: space.clone(),
-            templates: space.protocols().map(template).collect(),
+            templates: space.first_flows().map(template).collect(),
             frame_size: profile.frame_size,
         });
         let mut lists: Vec<Option<Vec<u32>>> = vec![None; queues];
@@ -122,13 +122,10 @@ impl FlowStream {
         n
     }
 
-    /// Writes the frame of flow number `flow`; `frame` has `frame_size` bytes, but no fewer than [`HEAD_SIZE`].
-    ///
-    /// [`HEAD_SIZE`]: crate::HEAD_SIZE
+    /// What writes frames. Made once a batch, so that a frame's stores make nothing be read again.
     #[inline]
-    pub fn write(&self, flow: u32, frame: &mut [u8]) {
-        let flow = self.shared.space.flow(flow);
-        self.shared.templates[flow.class as usize].write(flow, frame);
+    pub fn writer(&self) -> FrameWriter<'_> {
+        FrameWriter { space: self.shared.space.numbering(), templates: &self.shared.templates }
     }
 
     /// Flow number `flow`.
@@ -153,13 +150,33 @@ impl FlowStream {
     }
 }
 
+/// Writes frames of a stream's flows.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameWriter<'a> {
+    space: Numbering,
+    templates: &'a [FrameTemplate],
+}
+
+impl FrameWriter<'_> {
+    /// Writes the frame of flow number `flow`; `frame` is as long as the stream's `frame_size`.
+    #[inline]
+    pub fn write(&self, flow: u32, frame: &mut [u8]) {
+        let (class, dst, rest) = self.space.split(flow);
+        let template = &self.templates[class as usize];
+        match rest {
+            0 => template.write(dst, frame),
+            _ => template.stepped(self.space.step(rest)).write(dst, frame),
+        }
+    }
+}
+
 impl Picker {
     fn new(profile: &Profile, space: &FlowSpace, own: Option<&[u32]>, queue: u64, weight: impl Fn(u32) -> f64) -> Self {
         let flows = own.map_or(space.len(), |own| own.len() as u32);
         // Each queue has a seed of its own: the number that its place in the seed's sequence has.
         let mut seeds = SplitMix64::new(profile.seed);
         let seed = (0..=queue).fold(0, |_, _| seeds.next());
-        let rng = SplitMix64::new(seed);
+        let rng = Wyrand::new(seed);
         match profile.choice {
             _ if flows == 0 => Picker::Nothing,
             Choice::Uniform => Picker::Uniform { flows, rng },

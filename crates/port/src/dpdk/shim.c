@@ -77,28 +77,22 @@ static inline struct rte_mbuf *prescribe(const struct sluice_frame *f)
     return m;
 }
 
-/* Takes n empty frames; all or none. Each is as long as its tail room. */
-unsigned sluice_pool_take(struct rte_mempool *pool, struct sluice_frame *out, unsigned n)
+/* Where a fresh packet's first byte is, counted from its mbuf: pools are made without private data. */
+unsigned sluice_pool_data_at(void)
 {
-    struct rte_mbuf *bufs[32];
-    become_eal_thread();
-    if (n > 32 || rte_pktmbuf_alloc_bulk(pool, bufs, n) != 0) {
-        return 0;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        describe(bufs[i], &out[i]);
-        out[i].len = rte_pktmbuf_tailroom(bufs[i]);
-    }
-    return n;
+    return sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM;
 }
 
-/* Makes an mbuf that held a packet as empty as sluice_pool_take gives it. */
-void sluice_pool_refresh(void *mbuf, struct sluice_frame *out)
+uint16_t sluice_pool_headroom(void)
 {
-    struct rte_mbuf *m = mbuf;
-    rte_pktmbuf_reset(m);
-    describe(m, out);
-    out->len = rte_pktmbuf_tailroom(m);
+    return RTE_PKTMBUF_HEADROOM;
+}
+
+/* Takes n mbufs; all or none. */
+unsigned sluice_pool_take(struct rte_mempool *pool, struct rte_mbuf **out, unsigned n)
+{
+    become_eal_thread();
+    return rte_pktmbuf_alloc_bulk(pool, out, n) == 0 ? n : 0;
 }
 
 void sluice_pool_give(void *const *mbufs, unsigned n)

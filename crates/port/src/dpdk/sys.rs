@@ -3,7 +3,7 @@
 //! A locked room. Everything outside works with [`MbufPool`] and [`Device`], which cannot be misused.
 
 use arrayvec::ArrayVec;
-use sluice_mem::{Frame, FramePool, PoolId, PoolTicket};
+use sluice_mem::{Frame, FrameLayout, FramePool, FreeFrames, PoolId, PoolTicket};
 use sluice_packet::{BATCH_MAX, PacketBatch};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -43,8 +43,9 @@ unsafe extern "C" {
     fn sluice_strerror(err: c_int) -> *const c_char;
     fn sluice_pool_create(name: *const c_char, n: c_uint, room: u16) -> *mut c_void;
     fn sluice_pool_available(pool: *mut c_void) -> c_uint;
-    fn sluice_pool_take(pool: *mut c_void, out: *mut RawFrame, n: c_uint) -> c_uint;
-    fn sluice_pool_refresh(mbuf: *mut c_void, out: *mut RawFrame);
+    fn sluice_pool_take(pool: *mut c_void, out: *mut *mut c_void, n: c_uint) -> c_uint;
+    fn sluice_pool_data_at() -> c_uint;
+    fn sluice_pool_headroom() -> u16;
     fn sluice_pool_give(mbufs: *const *mut c_void, n: c_uint);
     fn sluice_attach(devargs: *const c_char, port: *mut u16, attached: *mut c_int) -> c_int;
     fn sluice_port_info(port: u16, out: *mut RawInfo) -> c_int;
@@ -130,12 +131,12 @@ impl MbufPool {
 }
 
 impl FramePool for MbufPool {
-    fn id(&self) -> PoolId {
-        self.ticket.id()
-    }
-
-    fn frame_size(&self) -> usize {
-        usize::from(self.room)
+    fn layout(&self) -> FrameLayout {
+        // SAFETY: both are constants of the library's build.
+        let (data_at, headroom) = unsafe { (sluice_pool_data_at(), sluice_pool_headroom()) };
+        // SAFETY: a token is the address of an mbuf; in a mempool without private data its buffer follows at that
+        // distance, headroom before and `room` bytes behind (see `sluice_pool_create`), and is never freed.
+        unsafe { FrameLayout::new(data_at as usize, 1, headroom, u32::from(self.room), self.ticket.id()) }
     }
 
     fn capacity(&self) -> usize {
@@ -151,14 +152,18 @@ impl FramePool for MbufPool {
         self.reserve
     }
 
-    fn take(&self, n: usize, out: &mut Vec<Frame>) -> usize {
+    fn take(&self, n: usize, out: &mut FreeFrames) -> usize {
+        assert_eq!(out.pool(), self.id(), "frames of one pool are asked of another");
         let mut taken = 0;
         while taken < n {
-            let mut raw = [RawFrame::NONE; BATCH_MAX];
+            let mut mbufs = [std::ptr::null_mut(); BATCH_MAX];
             let want = (n - taken).min(BATCH_MAX);
-            // SAFETY: the pool is live and `raw` has room for `want` (at most BATCH_MAX) frames.
-            let got = unsafe { sluice_pool_take(self.raw.as_ptr(), raw.as_mut_ptr(), want as c_uint) } as usize;
-            out.extend(raw[..got].iter().map(|f| f.into_frame(self.id())));
+            // SAFETY: the pool is live and `mbufs` has room for `want` (at most BATCH_MAX) pointers.
+            let got = unsafe { sluice_pool_take(self.raw.as_ptr(), mbufs.as_mut_ptr(), want as c_uint) } as usize;
+            for mbuf in &mbufs[..got] {
+                // SAFETY: DPDK gave us this mbuf alone.
+                unsafe { out.push_token(mbuf.expose_provenance() as u64) };
+            }
             taken += got;
             if got < want {
                 break;
@@ -167,25 +172,14 @@ impl FramePool for MbufPool {
         taken
     }
 
-    fn give(&self, frames: &mut Vec<Frame>, n: usize) {
-        let n = n.min(frames.len());
-        let mbufs: Vec<*mut c_void> = frames
-            .drain(..n)
-            .inspect(|f| debug_assert_eq!(f.pool(), self.id(), "a frame of another pool is leaked"))
-            .filter(|f| f.pool() == self.id())
-            .map(|f| f.token() as *mut c_void)
-            .collect();
-        // SAFETY: each token is an mbuf of this pool (a frame's pool id says so), and its only handle is consumed here.
-        unsafe { sluice_pool_give(mbufs.as_ptr(), mbufs.len() as c_uint) }
-    }
-
-    fn refresh(&self, frames: &mut [Frame]) {
-        for frame in frames.iter_mut().filter(|f| f.pool() == self.id()) {
-            let mut raw = RawFrame::NONE;
-            // SAFETY: the token is an mbuf of this pool whose only handle is `frame`; `raw` is writable. Nothing else
-            // looks at the old handle, which the new one replaces.
-            unsafe { sluice_pool_refresh(frame.token() as *mut c_void, &mut raw) };
-            *frame = raw.into_frame(self.id());
+    fn give(&self, frames: &mut FreeFrames, n: usize) {
+        let ours = frames.pool() == self.id();
+        debug_assert!(ours, "frames of another pool were given back");
+        let mbufs: Vec<*mut c_void> = frames.drain_tokens(n).map(|token| token as *mut c_void).collect();
+        if ours {
+            // SAFETY: each token is an mbuf of this pool, and nobody else has it. DPDK wants `next` and `nb_segs` of a
+            // free mbuf reset, which they are: chains are linearised at receive, and we make none.
+            unsafe { sluice_pool_give(mbufs.as_ptr(), mbufs.len() as c_uint) }
         }
     }
 }
