@@ -1,2 +1,52 @@
 //! OpenFlow tables and translation: an upcall becomes a megaflow; the revalidator keeps it true.
+//!
+//! [`Ofproto`] holds all bridges of the switch: ports, tables of rules, stations. Its commands change them; its
+//! [`UpcallHandle`]s, one a PMD, translate packets that no cache knows ([`xlate`]); its revalidator
+//! ([`Ofproto::revalidate`]) looks after the megaflows that came of it, and [`Ofproto::tick`] does what translations
+//! brought about and what time brings.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`ofproto`] | all bridges; bridges, ports and rules come and go |
+//! | [`bridge`], [`port`], [`rule`], [`mac`] | what there is |
+//! | [`flow_mod`], [`check`], [`removed`] | rules change, all at once or not at all |
+//! | [`xlate`] | translation |
+//! | [`recirc`] | translations that stopped in the middle |
+//! | [`upcall`], [`trail`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
+//! | [`revalidate`] | megaflows are visited, credited, kept or deleted |
+//! | [`trace`] | a translation, written down for people |
+//!
+//! **Threads.** A translation holds one lock for reading; changes take it for writing, one changer at a time. What a
+//! translation wants changed goes through a bounded queue to the control thread.
 #![forbid(unsafe_code)]
+
+mod bridge;
+mod check;
+mod effects;
+mod error;
+mod flow_mod;
+mod mac;
+mod ofproto;
+mod port;
+mod recirc;
+mod removed;
+mod revalidate;
+mod rule;
+mod tick;
+mod trace;
+mod trail;
+mod upcall;
+mod xlate;
+
+pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
+pub use effects::Effects;
+pub use error::Error;
+pub use flow_mod::Changed;
+pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};
+pub use ofproto::{Ofproto, RuleEntry, TableStats};
+pub use port::{Attach, PortConfig, VlanMode};
+pub use removed::{RemovalCounts, RuleRemoved};
+pub use revalidate::{DEFAULT_MAX_IDLE_MS, Revalidated};
+pub use rule::{Removal, Rule, RuleCounts, RuleStats};
+pub use tick::Ticked;
+pub use upcall::UpcallHandle;

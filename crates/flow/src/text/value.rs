@@ -130,6 +130,13 @@ pub(crate) fn show<'a>(field: &'static Field, value: u128, mask: u128, ports: &'
     })
 }
 
+impl Field {
+    /// A value of the field as text, ports by number.
+    pub fn display(&'static self, value: u128) -> impl fmt::Display {
+        show(self, value, self.all_ones(), &PortNames::NONE)
+    }
+}
+
 /// Reads `NAME`, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`.
 pub(crate) fn parse_subfield(text: Piece<'_>) -> Result<SubField, SyntaxError> {
     let (name, range) = text.split_at(text.text.find('[').unwrap_or(text.text.len()));

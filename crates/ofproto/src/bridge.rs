@@ -1,0 +1,193 @@
+//! A bridge: its ports, its tables, its stations. Behind the switch's lock: one writer, many translations reading.
+
+use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
+use crate::port::{Attach, PortConfig};
+use crate::rule::{Removal, Rule};
+use sluice_classifier::{Classifier, RuleId};
+use sluice_flow::OfPort;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+
+/// Tables of a bridge: 0 to 254. Number 255 means "all" or "this one".
+pub const N_TABLES: usize = 255;
+
+/// What happens to packets while no controller is there, and to those that no rule matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailMode {
+    /// They are dropped.
+    #[default]
+    Secure,
+    /// The bridge forwards like an ordinary switch: it has a rule `priority=0 actions=NORMAL` from the start.
+    Standalone,
+}
+
+/// What rules see of fragments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FragmentMode {
+    /// The ports of every fragment are zero.
+    #[default]
+    Normal,
+    /// Fragments are dropped.
+    Drop,
+    /// The first fragment has its ports.
+    NxMatch,
+}
+
+/// What `bridge` sections of the configuration say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeConfig {
+    /// Name, unique in the switch.
+    pub name: String,
+    /// OpenFlow datapath id.
+    pub datapath_id: u64,
+    /// Fail mode.
+    pub fail_mode: FailMode,
+    /// How long stations are remembered, seconds.
+    pub mac_age_s: u64,
+}
+
+impl BridgeConfig {
+    /// A secure bridge with the usual settings.
+    pub fn new(name: &str) -> Self {
+        let name = name.to_owned();
+        BridgeConfig { name, datapath_id: 1, fail_mode: FailMode::Secure, mac_age_s: DEFAULT_AGE_S }
+    }
+}
+
+/// A bridge's number: never used twice while the switch runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BridgeId(pub u32);
+
+/// Rules by match and priority.
+pub(crate) type Rules = Classifier<Arc<Rule>>;
+
+/// A bridge.
+pub(crate) struct Bridge {
+    pub id: BridgeId,
+    pub config: BridgeConfig,
+    pub fragments: FragmentMode,
+    pub ports: BTreeMap<OfPort, PortConfig>,
+    /// Port numbers in the order they were added: the order of `NORMAL` flooding.
+    pub port_order: Vec<OfPort>,
+    pub tables: Box<[Table]>,
+    pub macs: RwLock<MacTable>,
+    /// Rules with a timeout.
+    pub expirable: BTreeSet<(u8, RuleId)>,
+    /// How many rules learn into this table with this cookie and take what they learned along.
+    pub learners: HashMap<(u8, u64), usize>,
+}
+
+/// A table.
+#[derive(Default)]
+pub(crate) struct Table {
+    /// `None` until it gets its first rule.
+    pub rules: Option<Box<Rules>>,
+    pub counts: Arc<TableCounts>,
+}
+
+/// How often a table was searched.
+#[derive(Debug, Default)]
+pub(crate) struct TableCounts {
+    matched: AtomicU64,
+    missed: AtomicU64,
+}
+
+impl Table {
+    /// Removes a rule that no lookup sees.
+    pub fn take_out(&mut self, id: RuleId) {
+        if let Some(rules) = &mut self.rules {
+            rules.remove(id);
+        }
+    }
+}
+
+/// A rule whose time is over: table, name, reason.
+pub(crate) type Due = (u8, RuleId, Removal);
+
+impl TableCounts {
+    pub fn credit(&self, matched: bool, packets: u64) {
+        let count = if matched { &self.matched } else { &self.missed };
+        count.fetch_add(packets, Relaxed);
+    }
+
+    pub fn read(&self) -> (u64, u64) {
+        (self.matched.load(Relaxed), self.missed.load(Relaxed))
+    }
+}
+
+impl Bridge {
+    pub fn new(id: BridgeId, config: BridgeConfig) -> Self {
+        let macs = RwLock::new(MacTable::new(config.mac_age_s, DEFAULT_MAX));
+        Bridge {
+            id,
+            config,
+            fragments: FragmentMode::Normal,
+            ports: BTreeMap::new(),
+            port_order: Vec::new(),
+            tables: std::iter::repeat_with(Table::default).take(N_TABLES).collect(),
+            macs,
+            expirable: BTreeSet::new(),
+            learners: HashMap::new(),
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The port of that name.
+    pub fn port_named(&self, name: &str) -> Option<&PortConfig> {
+        self.ports.values().find(|p| p.name == name)
+    }
+
+    /// The rules whose time is over.
+    pub fn expired(&self, now_ms: u64) -> Vec<Due> {
+        let due = self.expirable.iter().filter_map(|&(table, id)| {
+            let rule = self.tables[usize::from(table)].rules.as_ref()?.rule(id)?;
+            Some((table, id, rule.payload().expired(now_ms)?))
+        });
+        due.collect()
+    }
+
+    /// How many rules it has, those of removed versions included.
+    pub fn rule_count(&self) -> usize {
+        self.tables.iter().filter_map(|t| t.rules.as_ref()).map(|r| r.len()).sum()
+    }
+}
+
+/// Everything a translation reads, but for stations and recirculations.
+#[derive(Default)]
+pub(crate) struct State {
+    pub bridges: Vec<Bridge>,
+    /// Which bridge and port a datapath port is.
+    pub by_datapath: HashMap<u32, (BridgeId, OfPort)>,
+    /// Which bridge and port has a name.
+    pub by_name: HashMap<String, (BridgeId, OfPort)>,
+    /// The version of the rules that lookups see.
+    pub tables_version: u64,
+}
+
+impl State {
+    pub fn bridge(&self, id: BridgeId) -> Option<&Bridge> {
+        self.bridges.iter().find(|b| b.id == id)
+    }
+
+    pub fn bridge_mut(&mut self, id: BridgeId) -> Option<&mut Bridge> {
+        self.bridges.iter_mut().find(|b| b.id == id)
+    }
+
+    pub fn bridge_named(&self, name: &str) -> Option<&Bridge> {
+        self.bridges.iter().find(|b| b.name() == name)
+    }
+
+    /// The other end of a patch port: both must name each other.
+    pub fn peer(&self, port: &PortConfig) -> Option<(&Bridge, &PortConfig)> {
+        let Attach::Patch(peer) = &port.attach else { return None };
+        let (bridge, number) = self.by_name.get(peer)?;
+        let bridge = self.bridge(*bridge)?;
+        let other = bridge.ports.get(number)?;
+        matches!(&other.attach, Attach::Patch(back) if *back == port.name).then_some((bridge, other))
+    }
+}

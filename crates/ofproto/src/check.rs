@@ -1,0 +1,67 @@
+//! Which actions a rule may have.
+//!
+//! What this version cannot do is refused when the rule is added, with the reason, and never ignored later.
+
+use crate::bridge::N_TABLES;
+use crate::error::Error;
+use sluice_flow::OfAction;
+
+/// Refuses actions that are not built yet, tables that are none, and ways back to an earlier table.
+pub(crate) fn check_actions(table: u8, actions: &[OfAction]) -> Result<(), Error> {
+    actions.iter().try_for_each(|action| check_action(table, action))?;
+    let conjunction = actions.iter().find_map(|a| match a {
+        OfAction::Conjunction { id, .. } => Some(*id),
+        _ => None,
+    });
+    let alone = actions.iter().all(|a| matches!(a, OfAction::Conjunction { .. } | OfAction::Note(_)));
+    match conjunction {
+        Some(id) if !alone => Err(Error::ConjunctionNotAlone(id)),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a table number that is none.
+pub(crate) fn check_table(table: u8) -> Result<usize, Error> {
+    if usize::from(table) < N_TABLES { Ok(table.into()) } else { Err(Error::BadTable(table)) }
+}
+
+fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
+    match action {
+        OfAction::GotoTable(to) => {
+            check_table(*to)?;
+            if *to <= table {
+                return Err(Error::GotoBackwards { table, to: *to });
+            }
+        }
+        OfAction::Resubmit { table: Some(to), .. } if *to != 255 => _ = check_table(*to)?,
+        OfAction::Clone(nested) | OfAction::WriteActions(nested) => {
+            nested.iter().try_for_each(|action| check_action(table, action))?;
+        }
+        OfAction::Learn(learn) => _ = check_table(learn.table)?,
+        _ => {}
+    }
+    missing(action).map_or(Ok(()), |why| Err(Error::Unsupported { action: name(action), why }))
+}
+
+/// What an action would need that is not there; `None` if it can be done.
+fn missing(action: &OfAction) -> Option<&'static str> {
+    const CONNTRACK: &str = "connection tracking is not built yet";
+    const METERS: &str = "meters are not built yet";
+    match action {
+        OfAction::Conntrack(_) | OfAction::CtClear | OfAction::Nat(_) => Some(CONNTRACK),
+        OfAction::Resubmit { with_ct_orig: true, .. } => Some(CONNTRACK),
+        OfAction::Group(_) => Some("groups are not built yet"),
+        OfAction::Meter(_) => Some(METERS),
+        OfAction::Controller(c) if c.meter_id.is_some() => Some(METERS),
+        OfAction::Controller(c) if c.pause => Some("continuations are not built yet"),
+        OfAction::Encap { .. } | OfAction::Decap { .. } => Some("encap and decap are not built yet"),
+        OfAction::DecNshTtl => Some("NSH is not built yet"),
+        OfAction::DeleteField(_) => Some("only tun_metadata can be deleted, and tunnels are not built yet"),
+        _ => None,
+    }
+}
+
+/// The action's first words, as written.
+fn name(action: &OfAction) -> String {
+    action.to_string().chars().take(60).collect()
+}

@@ -1,0 +1,94 @@
+//! What can be wrong with a command on the tables.
+
+use sluice_flow::OfPort;
+
+/// Why a change was refused. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no such bridge.
+    #[error("no bridge named \"{0}\"")]
+    NoBridge(String),
+    /// The name is taken.
+    #[error("there is a bridge named \"{0}\" already")]
+    BridgeExists(String),
+    /// There is no such port.
+    #[error("bridge \"{bridge}\" has no port named \"{port}\"")]
+    NoPort {
+        /// Bridge.
+        bridge: String,
+        /// Port.
+        port: String,
+    },
+    /// The name is taken.
+    #[error("there is a port named \"{name}\" already, in bridge \"{bridge}\"")]
+    PortExists {
+        /// Port.
+        name: String,
+        /// Its bridge.
+        bridge: String,
+    },
+    /// The number is taken.
+    #[error("bridge \"{bridge}\" has port {} already: \"{name}\"", number.0)]
+    PortNumberTaken {
+        /// Bridge.
+        bridge: String,
+        /// Number.
+        number: OfPort,
+        /// Who has it.
+        name: String,
+    },
+    /// Not a number for a port.
+    #[error("port \"{name}\": {number} is not a port number; expected 1 to 65279, or LOCAL")]
+    BadPortNumber {
+        /// Port.
+        name: String,
+        /// Number.
+        number: u16,
+    },
+    /// The datapath port is another port already.
+    #[error("port \"{name}\": datapath port {datapath} is taken")]
+    DatapathPortTaken {
+        /// Port.
+        name: String,
+        /// Number.
+        datapath: u32,
+    },
+    /// Table 255 is no table.
+    #[error("table {0}: expected 0 to 254")]
+    BadTable(u8),
+    /// A table must not lead back.
+    #[error("goto_table:{to} in table {table}: expected a higher table")]
+    GotoBackwards {
+        /// The rule's table.
+        table: u8,
+        /// Where it wants to go.
+        to: u8,
+    },
+    /// An action that this version does not have.
+    #[error("action {action}: {why}")]
+    Unsupported {
+        /// As it is written.
+        action: String,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// Conjunctions must be alone.
+    #[error("conjunction({0},…): a rule with conjunction actions can have no others but notes")]
+    ConjunctionNotAlone(u32),
+    /// `check_overlap` found another.
+    #[error("another rule of priority {priority} overlaps in table {table}")]
+    Overlap {
+        /// Table.
+        table: u8,
+        /// Priority.
+        priority: u16,
+    },
+    /// A flow of a bundle was refused.
+    #[error("flow {index}: {error}")]
+    InBundle {
+        /// Which, from 1.
+        index: usize,
+        /// Why.
+        error: Box<Error>,
+    },
+}

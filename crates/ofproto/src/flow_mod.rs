@@ -1,0 +1,333 @@
+//! Changes of the rules: added, modified and deleted, seen by lookups all at once or not at all.
+//!
+//! A transaction puts new rules in under the next version and hides old ones from it; lookups, which use the present
+//! version, notice nothing. Then one bump shows everything. If a change is refused, what was put in is taken out
+//! again. The lock that translations share is let go every [`CHUNK`] changes, so that a bundle of a million flows
+//! does not stop the PMDs' upcalls.
+
+use crate::bridge::{Bridge, N_TABLES, Rules};
+use crate::check::{check_actions, check_table};
+use crate::error::Error;
+use crate::ofproto::RuleEntry;
+use crate::rule::{Removal, Rule, RuleCounts};
+use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
+use sluice_flow::{FlowCommand, FlowMod, Match, OfAction, OfPort};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+
+/// So many changes are made before the lock is let go.
+pub(crate) const CHUNK: usize = 256;
+
+/// How many rules a command touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Rules that are new, or took the place of an equal one.
+    pub added: usize,
+    /// Rules whose actions or cookie changed.
+    pub modified: usize,
+    /// Rules that went.
+    pub deleted: usize,
+}
+
+/// A rule that the next version does not see.
+pub(crate) struct Hidden {
+    pub table: u8,
+    pub id: RuleId,
+    pub rule: Arc<Rule>,
+    /// Why it goes; `None` if another took its place.
+    pub why: Option<Removal>,
+    /// What it matched, if somebody wants to hear that it went.
+    pub matches: Option<Match>,
+}
+
+/// A transaction on one bridge.
+pub(crate) struct Pending {
+    pub version: u64,
+    pub now_ms: u64,
+    pub added: Vec<(u8, RuleId)>,
+    pub hidden: Vec<Hidden>,
+    pub changed: Changed,
+}
+
+impl Pending {
+    pub fn new(version: u64, now_ms: u64) -> Self {
+        Pending { version, now_ms, added: Vec::new(), hidden: Vec::new(), changed: Changed::default() }
+    }
+
+    /// Makes one change; on an error the caller reverts the whole transaction.
+    pub fn apply(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
+        if let Some(table) = fm.table.filter(|&t| t != 255) {
+            check_table(table)?;
+        }
+        match fm.command {
+            FlowCommand::Add => self.add(bridge, fm),
+            FlowCommand::Modify | FlowCommand::ModifyStrict => self.modify(bridge, fm),
+            FlowCommand::Delete | FlowCommand::DeleteStrict => {
+                let strict = fm.command == FlowCommand::DeleteStrict;
+                for (table, id) in select(bridge, fm, strict, true) {
+                    self.hide(bridge, table, id, Some(Removal::Delete));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn add(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
+        let table = fm.table.unwrap_or(0);
+        let at = check_table(table)?;
+        check_actions(table, &fm.actions)?;
+        let rules = bridge.tables[at].rules.get_or_insert_default();
+        let priority = u32::from(fm.priority);
+        let old = rules.find_exact(&fm.matches, priority, LATEST).map(|r| (r.id(), Arc::clone(r.payload())));
+        if old.is_none() && fm.flags.check_overlap {
+            let criteria = Criteria::new(&fm.matches);
+            if rules.overlapping(&criteria, LATEST).any(|r| r.priority() == priority) {
+                return Err(Error::Overlap { table, priority: fm.priority });
+            }
+        }
+        // The counters start again, as OpenFlow 1.0 has it; the idle timeout goes on counting.
+        let used_ms = old.as_ref().map_or(self.now_ms, |(_, rule)| rule.stats().used_ms);
+        let rule = Rule {
+            table,
+            priority: fm.priority,
+            cookie: fm.new_cookie.unwrap_or(0),
+            actions: fm.actions.as_slice().into(),
+            flags: fm.flags,
+            importance: fm.importance,
+            created_ms: self.now_ms,
+            modified_ms: self.now_ms.into(),
+            idle_timeout: fm.idle_timeout.into(),
+            hard_timeout: fm.hard_timeout.into(),
+            counts: Arc::new(RuleCounts::new(used_ms)),
+            id: OnceLock::new(),
+        };
+        self.changed.added += 1;
+        if let Some((id, _)) = old {
+            self.hide(bridge, table, id, None);
+        }
+        self.put(bridge, &fm.matches, rule);
+        Ok(())
+    }
+
+    fn modify(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
+        let selected = select(bridge, fm, fm.command == FlowCommand::ModifyStrict, false);
+        if selected.is_empty() && fm.cookie_mask == 0 {
+            return self.add(bridge, fm);
+        }
+        for &(table, _) in &selected {
+            check_actions(table, &fm.actions)?;
+        }
+        let actions: Arc<[OfAction]> = fm.actions.as_slice().into();
+        for (table, id) in selected {
+            let in_table = rules(bridge, table);
+            let Some(found) = in_table.rule(id) else { continue };
+            let matches = in_table.match_of(found);
+            let old = Arc::clone(found.payload());
+            let counts = if fm.flags.reset_counts {
+                Arc::new(RuleCounts::new(old.stats().used_ms))
+            } else {
+                Arc::clone(&old.counts)
+            };
+            let rule = Rule {
+                table,
+                priority: old.priority,
+                cookie: fm.new_cookie.unwrap_or(old.cookie),
+                actions: Arc::clone(&actions),
+                flags: old.flags,
+                importance: old.importance,
+                created_ms: old.created_ms,
+                modified_ms: self.now_ms.into(),
+                idle_timeout: old.idle_timeout().into(),
+                hard_timeout: old.hard_timeout().into(),
+                counts,
+                id: OnceLock::new(),
+            };
+            self.changed.modified += 1;
+            self.hide(bridge, table, id, None);
+            self.put(bridge, &matches, rule);
+        }
+        Ok(())
+    }
+
+    /// Puts a rule in, seen from the next version on.
+    fn put(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) {
+        let (table, priority, rule) = (rule.table, rule.priority.into(), Arc::new(rule));
+        let conjunctions = conjunctions(&rule.actions);
+        let payload = Arc::clone(&rule);
+        let (id, displaced) = rules(bridge, table).insert(matches, priority, self.version, &conjunctions, payload);
+        debug_assert!(displaced.is_none(), "invariant: an equal rule was hidden first");
+        _ = rule.id.set(id);
+        if rule.idle_timeout() != 0 || rule.hard_timeout() != 0 {
+            bridge.expirable.insert((table, id));
+        }
+        self.added.push((table, id));
+    }
+
+    /// Hides a rule from the next version on.
+    pub fn hide(&mut self, bridge: &mut Bridge, table: u8, id: RuleId, why: Option<Removal>) {
+        let rules = rules(bridge, table);
+        let Some(found) = rules.rule(id) else { return };
+        let rule = Arc::clone(found.payload());
+        let matches = (rule.flags.send_flow_rem && why.is_some()).then(|| rules.match_of(found));
+        rules.set_remove_version(id, self.version);
+        bridge.expirable.remove(&(table, id));
+        self.changed.deleted += usize::from(why.is_some());
+        self.hidden.push(Hidden { table, id, rule, why, matches });
+    }
+
+    /// Hides what was learned into a table with a cookie.
+    pub fn hide_learned(&mut self, bridge: &mut Bridge, (table, cookie): (u8, u64)) {
+        let learned = rules(bridge, table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
+        let learned: Vec<_> = learned.collect();
+        learned.into_iter().for_each(|id| self.hide(bridge, table, id, Some(Removal::Delete)));
+    }
+
+    /// Makes a learned rule, or refreshes it if it is there as it is. Whether the limit (0: none) allowed it.
+    pub fn learn(&mut self, bridge: &mut Bridge, fm: &FlowMod, limit: u32) -> Result<bool, Error> {
+        let table = fm.table.unwrap_or(0);
+        check_table(table)?;
+        let known = rules(bridge, table).find_exact(&fm.matches, fm.priority.into(), LATEST);
+        if let Some(rule) = known.map(|r| r.payload()).filter(|rule| is_same(rule, fm) && rule.flags == fm.flags) {
+            rule.modified_ms.fetch_max(self.now_ms, Relaxed);
+            return Ok(true);
+        }
+        let cookie = fm.new_cookie.unwrap_or(0);
+        if limit != 0 && has_at_least(rules(bridge, table), cookie, limit) {
+            return Ok(false);
+        }
+        self.modify(bridge, fm).map(|()| true)
+    }
+
+    /// Undoes everything.
+    pub fn revert(self, bridge: &mut Bridge) {
+        for (table, id) in self.added.into_iter().rev() {
+            rules(bridge, table).remove(id);
+            bridge.expirable.remove(&(table, id));
+        }
+        for hidden in self.hidden {
+            // A rule added and hidden again within the transaction is gone already.
+            if rules(bridge, hidden.table).set_remove_version(hidden.id, NEVER)
+                && (hidden.rule.idle_timeout() != 0 || hidden.rule.hard_timeout() != 0)
+            {
+                bridge.expirable.insert((hidden.table, hidden.id));
+            }
+        }
+    }
+
+    /// Books what learning rules came and went; the tables and cookies whose learned rules must go with the last one.
+    pub fn count_learners(&self, bridge: &mut Bridge) -> Vec<(u8, u64)> {
+        let added =
+            self.added.iter().filter_map(|&(table, id)| Some(Arc::clone(rules_of(bridge, table)?.rule(id)?.payload())));
+        let added: Vec<_> = added.flat_map(|rule| learned_cookies(&rule.actions)).collect();
+        added.into_iter().for_each(|key| *bridge.learners.entry(key).or_default() += 1);
+        let mut dead = Vec::new();
+        for key in self.hidden.iter().flat_map(|h| learned_cookies(&h.rule.actions)) {
+            let Some(count) = bridge.learners.get_mut(&key) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                bridge.learners.remove(&key);
+                dead.push(key);
+            }
+        }
+        dead
+    }
+}
+
+/// The rules of a table that has some.
+fn rules(bridge: &mut Bridge, table: u8) -> &mut Rules {
+    bridge.tables[usize::from(table)].rules.get_or_insert_default()
+}
+
+fn rules_of(bridge: &Bridge, table: u8) -> Option<&Rules> {
+    bridge.tables[usize::from(table)].rules.as_deref()
+}
+
+/// The rules that a modification or deletion is about, in the order of their tables.
+fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: bool) -> Vec<(u8, RuleId)> {
+    let tables = match fm.table.filter(|&t| t != 255) {
+        Some(table) => table..=table,
+        None => 0..=(N_TABLES as u8 - 1),
+    };
+    let criteria = Criteria::new(&fm.matches);
+    let wanted = |rule: &Arc<Rule>| {
+        (rule.cookie ^ fm.cookie) & fm.cookie_mask == 0
+            && (!by_output || fm.out_port.is_none_or(|port| port == OfPort::NONE || outputs_to(&rule.actions, port)))
+            && (!by_output || fm.out_group.is_none_or(|group| sends_to_group(&rule.actions, group)))
+    };
+    let mut out = Vec::new();
+    for table in tables {
+        let Some(rules) = rules_of(bridge, table) else { continue };
+        if strict {
+            let found = rules.find_exact(&fm.matches, fm.priority.into(), LATEST);
+            out.extend(found.filter(|r| wanted(r.payload())).map(|r| (table, r.id())));
+        } else {
+            out.extend(rules.covered(&criteria, LATEST).filter(|r| wanted(r.payload())).map(|r| (table, r.id())));
+        }
+    }
+    out
+}
+
+/// Whether some action outputs to that port, those in clones and action sets included.
+pub(crate) fn outputs_to(actions: &[OfAction], port: OfPort) -> bool {
+    actions.iter().any(|action| match action {
+        OfAction::Output { port: to, .. }
+        | OfAction::OutputTrunc { port: to, .. }
+        | OfAction::Enqueue { port: to, .. } => *to == port,
+        OfAction::Controller(_) => port == OfPort::CONTROLLER,
+        OfAction::Clone(nested) | OfAction::WriteActions(nested) => outputs_to(nested, port),
+        _ => false,
+    })
+}
+
+fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
+    const ANY: u32 = u32::MAX;
+    group == ANY
+        || actions.iter().any(|action| match action {
+            OfAction::Group(to) => *to == group,
+            OfAction::Clone(nested) | OfAction::WriteActions(nested) => sends_to_group(nested, group),
+            _ => false,
+        })
+}
+
+fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {
+    let parts = actions.iter().filter_map(|action| match *action {
+        OfAction::Conjunction { id, clause, n_clauses } => Some(Conjunction { id, clause, n_clauses }),
+        _ => None,
+    });
+    parts.collect()
+}
+
+/// Table and cookie of what the actions learn and take along when they go.
+fn learned_cookies(actions: &[OfAction]) -> Vec<(u8, u64)> {
+    let found = actions.iter().flat_map(|action| match action {
+        OfAction::Learn(learn) if learn.delete_learned => vec![(learn.table, learn.cookie)],
+        OfAction::Clone(nested) | OfAction::WriteActions(nested) => learned_cookies(nested),
+        _ => Vec::new(),
+    });
+    found.collect()
+}
+
+/// Whether two rules are the same to `replace-flows`: it leaves such rules alone, counters and all.
+pub(crate) fn is_same(rule: &Rule, fm: &FlowMod) -> bool {
+    rule.cookie == fm.new_cookie.unwrap_or(0)
+        && rule.idle_timeout() == fm.idle_timeout
+        && rule.hard_timeout() == fm.hard_timeout
+        && rule.importance == fm.importance
+        && *rule.actions == *fm.actions
+}
+
+/// Whether a table has so many rules of a cookie: `learn`'s limit.
+pub(crate) fn has_at_least(rules: &Rules, cookie: u64, limit: u32) -> bool {
+    rules.iter(LATEST).filter(|r| r.payload().cookie == cookie).take(limit as usize).count() == limit as usize
+}
+
+/// The rules that `wanted` is about, as `version` sees them.
+pub(crate) fn selected_rules(bridge: &Bridge, wanted: &FlowMod, version: u64) -> Vec<RuleEntry> {
+    let strict = wanted.command == FlowCommand::DeleteStrict;
+    let found = select(bridge, wanted, strict, true).into_iter().filter_map(|(table, id)| {
+        let rules = rules_of(bridge, table)?;
+        let found = rules.rule(id).filter(|r| r.is_visible(version))?;
+        Some(RuleEntry { matches: rules.match_of(found), rule: Arc::clone(found.payload()) })
+    });
+    found.collect()
+}

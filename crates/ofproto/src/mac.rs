@@ -1,0 +1,291 @@
+//! The MAC table of a bridge: which port a station of a VLAN was last seen on.
+//!
+//! Entries age by whole seconds since the station last sent; static ones stay. The table is bounded: a new station
+//! takes the place of the least recently seen one of the port that has most, so that one port cannot push out the
+//! others. Costs: a few ordered-map operations a change; a lookup is one hash. One writer (the control thread).
+
+use sluice_flow::OfPort;
+use std::collections::{BTreeMap, HashMap};
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// How long a station is remembered unless the configuration says otherwise, seconds.
+/// Source: OVS lib/mac-learning.h.
+pub const DEFAULT_AGE_S: u64 = 300;
+/// How many stations are remembered.
+/// Source: OVS lib/mac-learning.h.
+pub const DEFAULT_MAX: usize = 8192;
+
+/// The table.
+#[derive(Debug)]
+pub struct MacTable {
+    entries: HashMap<(u16, Mac), Entry>,
+    /// By when they were last seen, the oldest first.
+    order: BTreeMap<u64, (u16, Mac)>,
+    /// The same for each port.
+    by_port: HashMap<OfPort, BTreeMap<u64, (u16, Mac)>>,
+    next_stamp: u64,
+    age_s: u64,
+    max: usize,
+    counts: MacCounts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    port: OfPort,
+    stamp: u64,
+    /// Second at which it is forgotten; `None` if static.
+    expires_s: Option<u64>,
+}
+
+/// What `fdb/stats-show` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MacCounts {
+    /// Stations learned.
+    pub learned: u64,
+    /// Stations forgotten because of age.
+    pub expired: u64,
+    /// Stations forgotten to make room.
+    pub evicted: u64,
+    /// Stations seen on another port than before.
+    pub moved: u64,
+}
+
+/// A row of `fdb/show`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacRow {
+    /// Port.
+    pub port: OfPort,
+    /// VLAN.
+    pub vlan: u16,
+    /// Address.
+    pub mac: Mac,
+    /// Seconds since it was seen; `None` if static.
+    pub age_s: Option<u64>,
+}
+
+/// Whether an address is a group's.
+pub fn is_multicast(mac: Mac) -> bool {
+    mac[0] & 1 != 0
+}
+
+impl MacTable {
+    /// An empty table.
+    pub fn new(age_s: u64, max: usize) -> Self {
+        MacTable {
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            by_port: HashMap::new(),
+            next_stamp: 0,
+            age_s,
+            max,
+            counts: MacCounts::default(),
+        }
+    }
+
+    /// Changes how long stations are remembered; what is known keeps the age it has.
+    pub fn set_age(&mut self, age_s: u64) {
+        for entry in self.entries.values_mut() {
+            if let Some(expires) = &mut entry.expires_s {
+                *expires = expires.saturating_sub(self.age_s) + age_s;
+            }
+        }
+        self.age_s = age_s;
+    }
+
+    /// Where to send to a station; `None` if not known or a group.
+    pub fn lookup(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
+        self.entries.get(&(vlan, mac)).map(|e| e.port)
+    }
+
+    /// Whether [`MacTable::learn`] would do anything.
+    pub fn has_news(&self, vlan: u16, mac: Mac, port: OfPort, now_s: u64) -> bool {
+        !is_multicast(mac)
+            && match self.entries.get(&(vlan, mac)) {
+                None => true,
+                Some(Entry { expires_s: None, .. }) => false,
+                Some(e) => e.port != port || e.expires_s != Some(now_s + self.age_s),
+            }
+    }
+
+    /// Notes that a station sent from a port; true if traffic to it now goes elsewhere than before.
+    pub fn learn(&mut self, vlan: u16, mac: Mac, port: OfPort, now_s: u64) -> bool {
+        if is_multicast(mac) {
+            return false;
+        }
+        let old = self.entries.get(&(vlan, mac)).copied();
+        match old {
+            Some(Entry { expires_s: None, .. }) => return false,
+            Some(e) if e.port != port => self.counts.moved += 1,
+            Some(_) => {}
+            None => {
+                if self.entries.len() >= self.max {
+                    self.evict();
+                }
+                self.counts.learned += 1;
+            }
+        }
+        self.put(vlan, mac, port, Some(now_s + self.age_s));
+        old.is_none_or(|e| e.port != port)
+    }
+
+    /// Adds a static entry.
+    pub fn add_static(&mut self, vlan: u16, mac: Mac, port: OfPort) {
+        if !self.entries.contains_key(&(vlan, mac)) && self.entries.len() >= self.max {
+            self.evict();
+        }
+        self.put(vlan, mac, port, None);
+    }
+
+    /// Removes a static entry; false if there is none.
+    pub fn remove_static(&mut self, vlan: u16, mac: Mac) -> bool {
+        let is_static = self.is_static(vlan, mac) == Some(true);
+        is_static && self.take(vlan, mac)
+    }
+
+    /// Whether an entry is static, if there is one.
+    pub fn is_static(&self, vlan: u16, mac: Mac) -> Option<bool> {
+        self.entries.get(&(vlan, mac)).map(|e| e.expires_s.is_none())
+    }
+
+    /// Forgets every entry.
+    pub fn flush(&mut self) -> bool {
+        self.order.clear();
+        self.by_port.clear();
+        !std::mem::take(&mut self.entries).is_empty()
+    }
+
+    /// Forgets what was learned on a port.
+    pub fn flush_port(&mut self, port: OfPort) -> bool {
+        let gone: Vec<_> = self.by_port.get(&port).into_iter().flat_map(|m| m.values().copied()).collect();
+        gone.iter().for_each(|&(vlan, mac)| _ = self.take(vlan, mac));
+        !gone.is_empty()
+    }
+
+    /// Forgets stations that were not seen for too long; true if there were any.
+    pub fn expire(&mut self, now_s: u64) -> bool {
+        let mut any = false;
+        // As in OVS, only the oldest is looked at: a static entry in front of it holds the others back until traffic
+        // brings them behind it; so look past those.
+        let due: Vec<_> = self
+            .order
+            .values()
+            .map_while(|key| match self.entries[key].expires_s {
+                None => Some(None),
+                Some(at) => (at <= now_s).then_some(Some(*key)),
+            })
+            .flatten()
+            .collect();
+        for (vlan, mac) in due {
+            self.counts.expired += 1;
+            any |= self.take(vlan, mac);
+        }
+        any
+    }
+
+    /// The rows of `fdb/show`, the least recently seen first.
+    pub fn rows(&self, now_s: u64) -> impl Iterator<Item = MacRow> + '_ {
+        self.order.values().map(move |&(vlan, mac)| {
+            let entry = self.entries[&(vlan, mac)];
+            let age_s = entry.expires_s.map(|at| (now_s + self.age_s).saturating_sub(at));
+            MacRow { port: entry.port, vlan, mac, age_s }
+        })
+    }
+
+    /// Entries now, entries at most, static entries.
+    pub fn sizes(&self) -> (usize, usize, usize) {
+        (self.entries.len(), self.max, self.entries.values().filter(|e| e.expires_s.is_none()).count())
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> MacCounts {
+        self.counts
+    }
+
+    /// Starts counting again.
+    pub fn clear_counts(&mut self) {
+        self.counts = MacCounts::default();
+    }
+
+    fn put(&mut self, vlan: u16, mac: Mac, port: OfPort, expires_s: Option<u64>) {
+        self.take(vlan, mac);
+        let stamp = self.next_stamp;
+        self.next_stamp += 1;
+        self.entries.insert((vlan, mac), Entry { port, stamp, expires_s });
+        self.order.insert(stamp, (vlan, mac));
+        self.by_port.entry(port).or_default().insert(stamp, (vlan, mac));
+    }
+
+    fn take(&mut self, vlan: u16, mac: Mac) -> bool {
+        let Some(entry) = self.entries.remove(&(vlan, mac)) else { return false };
+        self.order.remove(&entry.stamp);
+        if let Some(of_port) = self.by_port.get_mut(&entry.port) {
+            of_port.remove(&entry.stamp);
+            if of_port.is_empty() {
+                self.by_port.remove(&entry.port);
+            }
+        }
+        true
+    }
+
+    /// Makes room: the port with most entries gives up its oldest.
+    fn evict(&mut self) {
+        let fullest = self.by_port.iter().max_by_key(|(port, m)| (m.len(), **port)).map(|(_, m)| m);
+        if let Some((_, &(vlan, mac))) = fullest.and_then(|m| m.first_key_value()) {
+            self.counts.evicted += 1;
+            self.take(vlan, mac);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Mac = [2, 0, 0, 0, 0, 1];
+    const B: Mac = [2, 0, 0, 0, 0, 2];
+
+    #[test]
+    fn stations_move_and_age() {
+        let mut table = MacTable::new(300, 8);
+        assert!(table.learn(0, A, OfPort(1), 10), "new");
+        assert!(!table.learn(0, A, OfPort(1), 20), "refreshed");
+        assert!(table.learn(0, A, OfPort(2), 30), "moved");
+        assert_eq!(table.lookup(0, A), Some(OfPort(2)));
+        assert_eq!(table.lookup(1, A), None, "another VLAN is another station");
+        assert!(!table.expire(329));
+        assert!(table.expire(330));
+        assert_eq!(table.counts(), MacCounts { learned: 1, expired: 1, evicted: 0, moved: 1 });
+    }
+
+    #[test]
+    fn the_port_with_most_gives_way() {
+        let mut table = MacTable::new(300, 3);
+        table.learn(0, A, OfPort(1), 0);
+        table.learn(1, B, OfPort(2), 0);
+        table.learn(2, B, OfPort(2), 0);
+        table.learn(3, B, OfPort(1), 0);
+        assert_eq!(table.lookup(1, B), None);
+        assert_eq!(table.lookup(0, A), Some(OfPort(1)));
+        assert_eq!(table.counts().evicted, 1);
+    }
+
+    #[test]
+    fn static_entries_neither_age_nor_move() {
+        let mut table = MacTable::new(300, 8);
+        table.add_static(0, A, OfPort(1));
+        assert!(!table.has_news(0, A, OfPort(2), 0));
+        assert!(!table.learn(0, A, OfPort(2), 0));
+        table.learn(0, B, OfPort(2), 0);
+        assert!(table.expire(1000), "a static entry in front does not keep others");
+        assert_eq!(table.rows(1000).map(|r| r.age_s).collect::<Vec<_>>(), [None]);
+        assert!(table.remove_static(0, A) && !table.remove_static(0, A));
+    }
+
+    #[test]
+    fn groups_are_not_stations() {
+        let mut table = MacTable::new(300, 8);
+        assert!(!table.learn(0, [1, 0, 0, 0, 0, 1], OfPort(1), 0));
+    }
+}

@@ -1,0 +1,157 @@
+//! Ports of a bridge: numbers, configuration, VLANs.
+
+use sluice_action::PortNo;
+use sluice_flow::OfPort;
+use std::collections::BTreeSet;
+
+/// What `bridge/add-port` and the configuration file say about a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Name, unique in the switch.
+    pub name: String,
+    /// OpenFlow port number, unique in the bridge; `OfPort::LOCAL` for the bridge's own port.
+    pub number: OfPort,
+    /// Where it leads.
+    pub attach: Attach,
+    /// Its part in `NORMAL` forwarding.
+    pub vlan: VlanMode,
+    /// Not part of `FLOOD` and of `NORMAL` flooding.
+    pub no_flood: bool,
+    /// Nothing is sent to it.
+    pub no_forward: bool,
+    /// Nothing is taken from it.
+    pub no_receive: bool,
+    /// Table misses of its packets are not reported.
+    pub no_packet_in: bool,
+    /// Longest frame behind the Ethernet header, bytes. The datapath enforces it.
+    pub mtu: u16,
+    /// Whether the link is up: `bundle` chooses ports that are.
+    pub up: bool,
+}
+
+/// What is behind a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// A port of the datapath.
+    Datapath(PortNo),
+    /// The patch port of that name, of this bridge or another.
+    Patch(String),
+    /// Nothing: a LOCAL port without a device.
+    Nothing,
+}
+
+/// Which VLANs a port carries, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VlanMode {
+    /// Tagged frames of these VLANs (`None`: of all), untagged frames as VLAN 0.
+    Trunk(Option<BTreeSet<u16>>),
+    /// Untagged frames of one VLAN.
+    Access(u16),
+    /// As a trunk; untagged frames are of `vlan`, which leaves tagged.
+    NativeTagged {
+        /// The native VLAN.
+        vlan: u16,
+        /// The others; `None`: all.
+        trunks: Option<BTreeSet<u16>>,
+    },
+    /// As a trunk; untagged frames are of `vlan`, which leaves untagged.
+    NativeUntagged {
+        /// The native VLAN.
+        vlan: u16,
+        /// The others; `None`: all.
+        trunks: Option<BTreeSet<u16>>,
+    },
+}
+
+impl PortConfig {
+    /// An ordinary port of the datapath: all VLANs, no restrictions, MTU 1500, up.
+    pub fn new(name: &str, number: u16, datapath: PortNo) -> Self {
+        PortConfig {
+            name: name.to_owned(),
+            number: OfPort(number),
+            attach: Attach::Datapath(datapath),
+            vlan: VlanMode::Trunk(None),
+            no_flood: false,
+            no_forward: false,
+            no_receive: false,
+            no_packet_in: false,
+            mtu: 1500,
+            up: true,
+        }
+    }
+
+    /// A patch port whose other end is `peer`.
+    pub fn patch(name: &str, number: u16, peer: &str) -> Self {
+        PortConfig { attach: Attach::Patch(peer.to_owned()), ..Self::new(name, number, PortNo(0)) }
+    }
+
+    /// Its port of the datapath, if it has one.
+    pub fn datapath(&self) -> Option<PortNo> {
+        match self.attach {
+            Attach::Datapath(no) => Some(no),
+            _ => None,
+        }
+    }
+}
+
+impl VlanMode {
+    /// From the `tag` and `trunks` of the configuration: a tag makes an access port, whatever else is said.
+    pub fn of(tag: Option<u16>, trunks: &[u16]) -> Self {
+        match tag {
+            Some(vlan) => VlanMode::Access(vlan),
+            None if trunks.is_empty() => VlanMode::Trunk(None),
+            None => VlanMode::Trunk(Some(trunks.iter().copied().collect())),
+        }
+    }
+
+    /// The VLANs that pass with a tag, besides a native one.
+    fn trunks(&self) -> Option<&BTreeSet<u16>> {
+        match self {
+            VlanMode::Access(_) => None,
+            VlanMode::Trunk(set) => set.as_ref(),
+            VlanMode::NativeTagged { trunks, .. } | VlanMode::NativeUntagged { trunks, .. } => trunks.as_ref(),
+        }
+    }
+
+    /// Whether a frame of `vlan` may leave here.
+    pub fn carries(&self, vlan: u16) -> bool {
+        match self {
+            VlanMode::Access(own) => vlan == *own,
+            _ => self.trunks().is_none_or(|set| set.contains(&vlan)),
+        }
+    }
+
+    /// Whether a frame with VLAN id `vid` on the wire (0: none) may come in here.
+    pub fn admits(&self, vid: u16) -> bool {
+        match self {
+            VlanMode::Access(_) => vid == 0,
+            VlanMode::NativeTagged { .. } | VlanMode::NativeUntagged { .. } if vid == 0 => true,
+            _ => self.carries(vid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_port_takes_untagged_frames_only() {
+        let mode = VlanMode::of(Some(10), &[20]);
+        assert_eq!(mode, VlanMode::Access(10));
+        assert!(mode.admits(0) && !mode.admits(10) && mode.carries(10) && !mode.carries(0));
+    }
+
+    #[test]
+    fn a_trunk_takes_its_vlans() {
+        let mode = VlanMode::of(None, &[10, 20]);
+        assert!(mode.admits(10) && !mode.admits(0) && !mode.admits(30) && mode.carries(20));
+        assert!(VlanMode::of(None, &[]).admits(0));
+    }
+
+    #[test]
+    fn a_native_vlan_is_always_admitted_untagged() {
+        let mode = VlanMode::NativeUntagged { vlan: 10, trunks: Some([20].into()) };
+        assert!(mode.admits(0) && mode.admits(20) && !mode.admits(10));
+    }
+}

@@ -1,0 +1,182 @@
+//! What a translation was doing when it had to stop and let the packet come round again.
+//!
+//! Some actions need bytes that only the datapath can reach, such as what stands behind the last MPLS label. Then the
+//! rest of the translation is frozen under a recirculation id; when the packet comes back with that id, a new
+//! translation goes on from there. Equal states share an id, so that revalidation finds the same actions again.
+//!
+//! An id lives as long as a trail holds it, and [`KEEP_MS`] longer for packets on their way.
+
+use crate::bridge::BridgeId;
+use sluice_flow::{FlowKey, Line, OfAction, OfPort, layout};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// How long an id that nobody holds is kept.
+const KEEP_MS: u64 = 10_000;
+/// Ids at most. Rules that copy packet fields into registers could otherwise make one for each packet.
+const MAX_IDS: usize = 1 << 16;
+
+/// Table and cookie, for messages that later actions send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Restore {
+    pub table: u8,
+    pub cookie: u64,
+}
+
+/// Actions that are still to be done, and where table and cookie change among them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct FrozenActions {
+    pub actions: Vec<OfAction>,
+    /// What holds from which action on.
+    pub restores: Vec<(usize, Restore)>,
+}
+
+/// A value on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stacked {
+    pub value: u128,
+    pub n_bytes: u32,
+}
+
+/// A translation that stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Frozen {
+    pub bridge: BridgeId,
+    /// Where to search if there are no actions left.
+    pub table: u8,
+    pub in_port: OfPort,
+    pub tunnel: Line,
+    pub registers: Line,
+    pub metadata: u64,
+    pub stack: Vec<Stacked>,
+    pub was_mpls: bool,
+    pub actions: FrozenActions,
+    pub action_set: Vec<OfAction>,
+    pub userdata: Vec<u8>,
+}
+
+/// A frozen translation with its id.
+#[derive(Debug)]
+pub(crate) struct Recirculation {
+    pub id: u32,
+    pub frozen: Frozen,
+}
+
+/// All frozen translations.
+#[derive(Debug, Default)]
+pub(crate) struct Recirculations(Mutex<Ids>);
+
+#[derive(Debug, Default)]
+struct Ids {
+    last: u32,
+    by_id: HashMap<u32, (Arc<Recirculation>, u64)>,
+    /// By the state's text: it has no cheaper identity, and there are few.
+    by_state: HashMap<String, u32>,
+}
+
+impl Recirculations {
+    fn lock(&self) -> MutexGuard<'_, Ids> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The id of a state, new if nobody froze an equal one; `None` if there are too many.
+    pub fn freeze(&self, frozen: Frozen, now_ms: u64) -> Option<Arc<Recirculation>> {
+        let mut ids = self.lock();
+        let text = format!("{frozen:?}");
+        if let Some(id) = ids.by_state.get(&text).copied() {
+            let (found, used_ms) = ids.by_id.get_mut(&id)?;
+            *used_ms = now_ms;
+            return Some(Arc::clone(found));
+        }
+        if ids.by_id.len() >= MAX_IDS {
+            return None;
+        }
+        let id = loop {
+            ids.last = ids.last.wrapping_add(1).max(1);
+            if !ids.by_id.contains_key(&ids.last) {
+                break ids.last;
+            }
+        };
+        let made = Arc::new(Recirculation { id, frozen });
+        ids.by_id.insert(id, (Arc::clone(&made), now_ms));
+        ids.by_state.insert(text, id);
+        Some(made)
+    }
+
+    /// The state of an id.
+    pub fn thaw(&self, id: u32, now_ms: u64) -> Option<Arc<Recirculation>> {
+        let mut ids = self.lock();
+        let (found, used_ms) = ids.by_id.get_mut(&id)?;
+        *used_ms = now_ms;
+        Some(Arc::clone(found))
+    }
+
+    /// Forgets states that nobody holds.
+    pub fn expire(&self, now_ms: u64) {
+        let Ids { by_id, by_state, .. } = &mut *self.lock();
+        by_id.retain(|_, (r, used_ms)| Arc::strong_count(r) > 1 || *used_ms + KEEP_MS > now_ms);
+        by_state.retain(|_, id| by_id.contains_key(id));
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.lock().by_id.len()
+    }
+}
+
+/// The part of a line that a frozen state keeps: tunnel fields, without the labels that lie between them.
+pub(crate) fn tunnel_part(key: &FlowKey) -> Line {
+    let mut line = key.lines[layout::TUN_ID.line()];
+    for span in [layout::MPLS0, layout::MPLS1, layout::MPLS2] {
+        line.0[span.offset % 64..][..span.size].fill(0);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(table: u8) -> Frozen {
+        Frozen {
+            bridge: BridgeId(0),
+            table,
+            in_port: OfPort(1),
+            tunnel: Line::ZERO,
+            registers: Line::ZERO,
+            metadata: 0,
+            stack: Vec::new(),
+            was_mpls: false,
+            actions: FrozenActions::default(),
+            action_set: Vec::new(),
+            userdata: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn equal_states_share_an_id() {
+        let all = Recirculations::default();
+        let a = all.freeze(state(1), 0).unwrap();
+        let b = all.freeze(state(1), 0).unwrap();
+        let c = all.freeze(state(2), 0).unwrap();
+        assert_eq!((a.id, b.id, c.id), (1, 1, 2));
+        assert_eq!(all.thaw(2, 0).unwrap().frozen, state(2));
+        assert!(all.thaw(3, 0).is_none());
+    }
+
+    #[test]
+    fn an_id_lives_while_somebody_holds_it_and_a_little_longer() {
+        let all = Recirculations::default();
+        let held = all.freeze(state(1), 0).unwrap();
+        drop(all.freeze(state(2), 0));
+        all.expire(KEEP_MS - 1);
+        assert_eq!(all.len(), 2);
+        all.expire(KEEP_MS);
+        assert_eq!(all.len(), 1);
+        drop(held);
+        all.expire(KEEP_MS);
+        assert_eq!(all.len(), 0);
+        assert_ne!(all.freeze(state(1), 0).unwrap().id, 1, "an id is not used again at once");
+    }
+}

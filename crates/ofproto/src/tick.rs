@@ -1,0 +1,89 @@
+//! What the control thread does now and then: side effects of translations, timeouts, ageing.
+
+use crate::bridge::{BridgeId, State};
+use crate::effects::Effect;
+use crate::ofproto::{Ofproto, Writer};
+use crate::removed::{RemovalCounts, RuleRemoved};
+
+/// What a tick did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticked {
+    /// Side effects done.
+    pub effects: usize,
+    /// Rules whose time was over.
+    pub expired_rules: usize,
+}
+
+impl Ofproto {
+    /// Does what waits. Several times a second is often enough; after every packet where each must see what the last
+    /// one brought about (`replay`).
+    pub fn tick(&self, now_ms: u64) -> Ticked {
+        let mut writer = self.writer();
+        let effects = self.0.effects.take();
+        let done = effects.len();
+        self.apply(&mut writer, effects);
+        let expired_rules = self.expire_rules(&mut writer, now_ms);
+        drop(writer);
+        let forgot = |state: &State| {
+            let expire =
+                |b: &crate::bridge::Bridge| b.macs.write().unwrap_or_else(|p| p.into_inner()).expire(now_ms / 1000);
+            state.bridges.iter().filter(|b| expire(b)).count() > 0
+        };
+        if forgot(&self.state()) {
+            self.bump();
+        }
+        self.0.recirculations.expire(now_ms);
+        Ticked { effects: done, expired_rules }
+    }
+
+    /// Does side effects.
+    pub(crate) fn apply(&self, writer: &mut Writer, effects: impl IntoIterator<Item = Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Station { bridge, vlan, mac, port, now_ms } => {
+                    let state = self.state();
+                    let moved = state.bridge(bridge).is_some_and(|b| {
+                        let mut macs = b.macs.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+                        b.ports.contains_key(&port) && macs.learn(vlan, mac, port, now_ms / 1000)
+                    });
+                    drop(state);
+                    if moved {
+                        self.bump();
+                    }
+                }
+                Effect::Learn { bridge, flow, limit, now_ms } => {
+                    self.learn(writer, bridge, &flow, limit, now_ms);
+                }
+                Effect::LowerTimeouts { bridge, rule, idle, hard } => {
+                    self.lower_timeouts(writer, bridge, &rule, idle, hard);
+                }
+            }
+        }
+    }
+
+    /// Whether an effect would change anything, as far as can be told cheaply.
+    pub(crate) fn is_news(&self, effect: &Effect) -> bool {
+        match *effect {
+            Effect::Station { bridge, vlan, mac, port, now_ms } => self.state().bridge(bridge).is_some_and(|b| {
+                let macs = b.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+                macs.has_news(vlan, mac, port, now_ms / 1000)
+            }),
+            _ => true,
+        }
+    }
+
+    /// The rules that went since this was last asked, of those with `send_flow_rem`.
+    pub fn take_removed(&self) -> Vec<RuleRemoved> {
+        self.writer().removed.take()
+    }
+
+    /// How many rules went, and why.
+    pub fn removal_counts(&self) -> RemovalCounts {
+        self.writer().removed.counts()
+    }
+
+    /// A bridge's name, if it is still there.
+    pub fn bridge_name(&self, id: BridgeId) -> Option<String> {
+        self.state().bridge(id).map(|b| b.name().to_owned())
+    }
+}

@@ -1,0 +1,127 @@
+//! The record of a translation for people: OVS's trace, and why the megaflow has its bits.
+
+use sluice_flow::{FlowKey, Match};
+
+/// What a line of a trace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bridge,
+    Table,
+    Thaw,
+    Action,
+    Detail,
+    Warning,
+    Error,
+}
+
+/// A line with what happened because of it.
+#[derive(Debug)]
+struct Node {
+    kind: Kind,
+    text: String,
+    children: Vec<usize>,
+}
+
+/// A recirculation that a traced translation asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Again {
+    pub id: u32,
+    pub flow: FlowKey,
+}
+
+/// Writes down what a translation says.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    nodes: Vec<Node>,
+    /// The section that lines go to.
+    at: usize,
+    /// Bits of the mask as they came, and who looked at them.
+    reasons: Vec<(FlowKey, String)>,
+    seen: FlowKey,
+    pub again: Vec<Again>,
+}
+
+impl Tracer {
+    pub fn new() -> Self {
+        let root = Node { kind: Kind::Bridge, text: String::new(), children: Vec::new() };
+        Tracer { nodes: vec![root], at: 0, reasons: Vec::new(), seen: FlowKey::ZERO, again: Vec::new() }
+    }
+
+    pub fn say(&mut self, kind: Kind, text: String) -> usize {
+        let id = self.nodes.len();
+        self.nodes.push(Node { kind, text, children: Vec::new() });
+        self.nodes[self.at].children.push(id);
+        id
+    }
+
+    /// Begins a section; what `close` needs to end it.
+    pub fn open(&mut self, kind: Kind, text: String) -> usize {
+        let id = self.say(kind, text);
+        std::mem::replace(&mut self.at, id)
+    }
+
+    pub fn close(&mut self, section: usize) {
+        self.at = section;
+    }
+
+    pub fn recirculates(&mut self, id: u32, flow: FlowKey) {
+        self.again.push(Again { id, flow });
+    }
+
+    /// Whether the mask has bits that nobody has been named for.
+    pub fn has_news(&self, wc: &FlowKey) -> bool {
+        self.seen.and(wc) != *wc
+    }
+
+    /// Names who looked at the bits that are new.
+    pub fn attribute(&mut self, wc: &FlowKey, who: String) {
+        let mut news = *wc;
+        for (line, seen) in news.lines.iter_mut().zip(&self.seen.lines) {
+            line.0.iter_mut().zip(seen.0).for_each(|(byte, seen)| *byte &= !seen);
+        }
+        self.seen.or_with(wc);
+        self.reasons.push((news, who));
+    }
+
+    /// The lines, indented as OVS does.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        self.write(&self.nodes[0].children, 0, &mut out);
+        out
+    }
+
+    fn write(&self, nodes: &[usize], level: usize, out: &mut String) {
+        for (i, &id) in nodes.iter().enumerate() {
+            let node = &self.nodes[id];
+            let is_section = matches!(node.kind, Kind::Bridge | Kind::Table | Kind::Thaw);
+            // The last section of a level goes on at that level: a chain of tables does not wander off to the right.
+            let level = level + usize::from(i + 1 != nodes.len() || !is_section);
+            let indent = " ".repeat(level * 4);
+            if node.kind == Kind::Bridge {
+                out.push('\n');
+            }
+            let text = &node.text;
+            out.push_str(&match node.kind {
+                Kind::Detail => format!("{indent} -> {text}\n"),
+                Kind::Warning => format!("{indent} >> {text}\n"),
+                Kind::Error => format!("{indent} >>>> {text} <<<<\n"),
+                Kind::Bridge => format!("{indent}{text}\n{indent}{}\n", "-".repeat(text.len())),
+                Kind::Table | Kind::Thaw | Kind::Action => format!("{indent}{text}\n"),
+            });
+            let more = usize::from(i + 1 != nodes.len() || !is_section);
+            self.write(&node.children, level + more, out);
+        }
+    }
+
+    /// For each reason the bits of the final mask that it put there.
+    pub fn reasons(&self, mask: &FlowKey, key: &FlowKey) -> String {
+        let mut out = String::new();
+        for (bits, who) in &self.reasons {
+            let bits = bits.and(mask);
+            if bits != FlowKey::ZERO {
+                out += &format!("  {}: {who}\n", Match::of_megaflow(&bits, key));
+            }
+        }
+        out
+    }
+}

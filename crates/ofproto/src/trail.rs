@@ -1,0 +1,100 @@
+//! What a translation leaves behind: whom to credit with the packets that follow it, and what they bring about.
+//!
+//! A megaflow stands for a translation done once, but its packets count on every rule visited, keep stations and
+//! learned rules young, and close TCP connections. The trail is carried by the datapath and comes back with counts.
+
+use crate::bridge::{BridgeId, TableCounts};
+use crate::effects::Effect;
+use crate::mac::Mac;
+use crate::recirc::Recirculation;
+use crate::rule::Rule;
+use sluice_flow::{FlowMod, OfPort, PacketKey};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// FIN or RST: the connection is closing.
+const TCP_CLOSING: u16 = 0x01 | 0x04;
+
+/// Something a translation did that its packets do again.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// Visited a rule.
+    Rule(Arc<Rule>),
+    /// Searched a table, with or without success.
+    Table(Arc<TableCounts>, bool),
+    /// Saw a station.
+    Station { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort },
+    /// Learned a rule.
+    Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32 },
+    /// Watched for the end of a TCP connection.
+    FinTimeout { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
+    /// Depends on a frozen translation, which is kept while the trail is.
+    Recirculation(#[expect(dead_code, reason = "held, not read")] Arc<Recirculation>),
+}
+
+/// Packets that followed a trail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Push {
+    pub packets: u64,
+    pub bytes: u64,
+    pub tcp_flags: u16,
+    pub used_ms: u64,
+}
+
+/// The trail of a translation.
+#[derive(Debug)]
+pub(crate) struct TrailRecord {
+    /// The key it was made from; revalidation translates it again.
+    pub key: PacketKey,
+    inner: Mutex<Inner>,
+}
+
+/// What revalidation changes.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub events: Vec<Event>,
+    /// The epoch for which the translation is known to hold.
+    pub epoch: u64,
+    /// Packets and bytes of the megaflow that have been credited.
+    pub credited: (u64, u64),
+}
+
+impl TrailRecord {
+    pub fn new(key: PacketKey, events: Vec<Event>, epoch: u64) -> Self {
+        TrailRecord { key, inner: Mutex::new(Inner { events, epoch, credited: (0, 0) }) }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Credits packets, and tells what they bring about.
+pub(crate) fn push(events: &[Event], push: Push, mut effect: impl FnMut(Effect)) {
+    if push.packets == 0 {
+        return;
+    }
+    for event in events {
+        match event {
+            Event::Rule(rule) => rule.counts.credit(push.packets, push.bytes, push.used_ms),
+            Event::Table(counts, matched) => counts.credit(*matched, push.packets),
+            _ => event.effect(push).into_iter().for_each(&mut effect),
+        }
+    }
+}
+
+impl Event {
+    /// What packets bring about, if anything.
+    fn effect(&self, push: Push) -> Option<Effect> {
+        let now_ms = push.used_ms;
+        match self {
+            &Event::Station { bridge, vlan, mac, port } => Some(Effect::Station { bridge, vlan, mac, port, now_ms }),
+            Event::Learn { bridge, flow, limit } => {
+                Some(Effect::Learn { bridge: *bridge, flow: Arc::clone(flow), limit: *limit, now_ms })
+            }
+            Event::FinTimeout { bridge, rule, idle, hard } if push.tcp_flags & TCP_CLOSING != 0 => {
+                Some(Effect::LowerTimeouts { bridge: *bridge, rule: Arc::clone(rule), idle: *idle, hard: *hard })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A PMD's way to the tables.
+
+use crate::ofproto::Ofproto;
+use crate::trail::{Push, TrailRecord, push};
+use crate::xlate::{Question, Translator};
+use sluice_action::{Fate, Miss, Trail, Translation, Upcall};
+use sluice_fate::DropReason;
+use std::sync::Arc;
+
+/// One PMD's handle on the tables.
+#[derive(Debug)]
+pub struct UpcallHandle(Ofproto);
+
+impl Ofproto {
+    /// A handle for a PMD.
+    pub fn upcall(&self) -> UpcallHandle {
+        UpcallHandle(self.clone())
+    }
+}
+
+impl Upcall for UpcallHandle {
+    fn translate(&mut self, miss: &Miss<'_>) -> Fate {
+        let shared = &*self.0.0;
+        let question = Question { key: miss.key, now_ms: miss.now_ms, side_effects: true, actions: None };
+        // The epoch is read first: a change in between makes the translation look older than it is, never younger.
+        let version = self.0.epoch();
+        let state = self.0.state();
+        let Some(outcome) = Translator::run(&state, shared, &question, None) else {
+            return Fate::Failed(DropReason::UpcallLost);
+        };
+        drop(state);
+        let record = TrailRecord::new(*miss.key, outcome.trail, version);
+        Fate::Translated(Translation {
+            mask: outcome.mask,
+            actions: outcome.actions,
+            no_output: outcome.no_output,
+            version,
+            cacheable: outcome.cacheable,
+            trail: Trail(Arc::new(record)),
+        })
+    }
+
+    fn is_current(&self, version: u64) -> bool {
+        self.0.epoch() == version
+    }
+
+    /// Every packet that follows a translation is credited here or by its megaflow, so here is where the first packet's
+    /// side effects are asked for.
+    fn credit(&mut self, trail: &Trail, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
+        let Some(record) = trail.0.downcast_ref::<TrailRecord>() else { return };
+        let credited = Push { packets, bytes, tcp_flags, used_ms: now_ms };
+        push(&record.lock().events, credited, |effect| {
+            if self.0.is_news(&effect) {
+                self.0.0.effects.put(effect);
+            }
+        });
+    }
+}

@@ -1,0 +1,263 @@
+//! One action after the other.
+
+use super::{Failure, Manner, Steps, Translator, hash, tags};
+use crate::trace::Kind;
+use sluice_flow::layout::{self, Span};
+use sluice_flow::ofpact::{Bundle, BundleAlgorithm, Multipath, PacketInReason};
+use sluice_flow::{FieldId, OfAction, OfPort};
+
+/// What to do after an action.
+enum Next {
+    /// The next one.
+    Go,
+    /// The next one; a freeze within this one has taken care of it.
+    Skip,
+    /// None of this list.
+    End,
+    /// None of this list, which has been dealt with in both ways it can go.
+    Done,
+}
+
+impl Translator<'_> {
+    /// Takes the actions of a list. `last`: nothing comes after it.
+    pub(super) fn actions(&mut self, steps: Steps<'_>, last: bool) {
+        if steps.actions.is_empty() {
+            return self.say(Kind::Action, || "drop".to_owned());
+        }
+        let mut done = false;
+        for (i, action) in steps.actions.iter().enumerate() {
+            let last = last && i + 1 == steps.actions.len() && self.action_set.is_empty();
+            if self.failure.is_some() {
+                break;
+            }
+            self.recirculate_for_labels(action);
+            if self.exit || done {
+                if self.freezing {
+                    self.freeze_rest(steps.from(i));
+                }
+                break;
+            }
+            if let Some(restore) = steps.restore(i) {
+                self.restore(restore);
+            }
+            self.say(Kind::Action, || action.to_string());
+            let next = self.action(action, steps.from(i + 1), last);
+            self.attribute(|t| t.who(action));
+            match next {
+                Next::Go => {}
+                Next::Skip => continue,
+                Next::End => return,
+                Next::Done => done = true,
+            }
+            if self.failure.is_none() && self.exit && self.freezing && self.frozen.actions.is_empty() {
+                self.freeze_rest(steps.from(i));
+                break;
+            }
+        }
+    }
+
+    /// Who looks at bits now: for the trace.
+    fn who(&self, action: &OfAction) -> String {
+        let place = match self.rule {
+            _ if self.in_action_set => "the action set".to_owned(),
+            Some(rule) => format!("table {}, priority {}", rule.table, rule.priority),
+            None => "the actions".to_owned(),
+        };
+        format!("{action} in {place}, bridge \"{}\"", self.bridge.name())
+    }
+
+    fn action(&mut self, action: &OfAction, rest: Steps<'_>, last: bool) -> Next {
+        match action {
+            OfAction::Output { port, max_len } => self.output(*port, *max_len, last),
+            OfAction::OutputTrunc { port, max_len } => self.output_truncated(*port, *max_len, last),
+            OfAction::OutputReg { src, max_len } => self.output_to_field(*src, *max_len, last),
+            OfAction::Controller(c) => self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata),
+            OfAction::Enqueue { port, queue } => self.enqueue(*port, *queue, last),
+            OfAction::Bundle(bundle) => self.bundle(bundle, last),
+            OfAction::Resubmit { port, table, .. } => {
+                let in_port = if *port == OfPort::IN_PORT { self.in_port() } else { *port };
+                let table = table.filter(|&t| t != 255).unwrap_or(self.table);
+                self.go_to_table(in_port, table, last, Manner::Inline);
+                return Next::Skip;
+            }
+            OfAction::GotoTable(table) => {
+                self.go_to_table(self.in_port(), *table, last, Manner::Inline);
+                return Next::Skip;
+            }
+            OfAction::DecTtl { controllers, .. } => {
+                if self.dec_ttl(controllers) {
+                    return Next::End;
+                }
+            }
+            OfAction::DecMplsTtl => {
+                if self.dec_mpls_ttl() {
+                    return Next::End;
+                }
+            }
+            OfAction::Exit => self.exit = true,
+            OfAction::Clone(actions) => self.cloned(actions, last),
+            OfAction::CheckPktLarger { dst, pkt_len } => {
+                self.check_packet_length(*dst, *pkt_len, rest);
+                return Next::Done;
+            }
+            OfAction::WriteActions(actions) => self.write_actions(actions),
+            OfAction::ClearActions => self.clear_actions(),
+            OfAction::Learn(learn) => self.learn(learn),
+            OfAction::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
+            OfAction::Multipath(multipath) => self.multipath(multipath),
+            OfAction::Conjunction { .. } => self.error(|| "executing no-op conjunction action".to_owned()),
+            OfAction::PushMpls { ethertype } => self.push_mpls(*ethertype),
+            OfAction::PopMpls { ethertype } => self.pop_mpls(*ethertype),
+            // A sample needs a collector, and none can be configured: OVS does nothing then, too.
+            OfAction::Note(_) | OfAction::Sample(_) => {}
+            _ => self.change_field(action),
+        }
+        Next::Go
+    }
+
+    pub(super) fn in_port(&self) -> OfPort {
+        OfPort(self.number(layout::IN_PORT) as u16)
+    }
+
+    /// Lowers the time to live; true if it had run out, in which case the packet went to the controllers.
+    fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
+        self.look_at(layout::NW_TTL, 0xff);
+        if !self.is_ip() {
+            return false;
+        }
+        let ttl = self.number(layout::NW_TTL);
+        if ttl > 1 {
+            self.flow.set_number(layout::NW_TTL, ttl - 1);
+            return false;
+        }
+        for &id in controllers {
+            self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, id, &[]);
+        }
+        let version = if self.dl_type() == 0x0800 { 4 } else { 6 };
+        self.warn(&format!("IPv{version} decrement TTL exception"));
+        true
+    }
+
+    fn dec_mpls_ttl(&mut self) -> bool {
+        if tags::is_mpls(self.dl_type()) {
+            tags::look_at_label(&mut self.wc, 0, 0xff);
+            let lse = tags::label(&self.flow, 0);
+            if lse & 0xff > 1 {
+                tags::set_label(&mut self.flow, 0, lse - 1);
+                return false;
+            }
+            self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, 0, &[]);
+        }
+        self.warn("MPLS decrement TTL exception");
+        true
+    }
+
+    fn push_mpls(&mut self, ethertype: u16) {
+        let n = tags::label_count(&self.flow, Some(&mut self.wc));
+        if n == 0 {
+            self.commit();
+        } else if n >= tags::MAX_LABELS {
+            if self.side_effects {
+                self.error(|| {
+                    "dropping packet on which an MPLS push action can't be performed as it would have more MPLS LSEs \
+                     than the 3 supported."
+                        .to_owned()
+                });
+            }
+            return self.fail(Failure::TooManyLabels);
+        }
+        tags::push_label(&mut self.flow, n, ethertype, Some(&mut self.wc), tags::Behind::Forget);
+    }
+
+    fn pop_mpls(&mut self, ethertype: u16) {
+        let n = tags::label_count(&self.flow, Some(&mut self.wc));
+        if tags::pop_label(&mut self.flow, n, ethertype, Some(&mut self.wc)) {
+            self.was_mpls |= !tags::is_mpls(ethertype.into());
+        } else if n >= tags::MAX_LABELS {
+            if self.side_effects {
+                self.error(|| {
+                    "dropping packet on which an MPLS pop action can't be performed as it has more MPLS LSEs than the \
+                     3 supported."
+                        .to_owned()
+                });
+            }
+            self.fail(Failure::TooManyLabels);
+        }
+    }
+
+    fn multipath(&mut self, m: &Multipath) {
+        let hash = hash::of_fields(&self.flow, m.fields, m.basis);
+        let link = hash::choose_link(hash, m.algorithm, u32::from(m.max_link) + 1, m.arg);
+        hash::look_at_fields(&self.flow, &mut self.wc, m.fields);
+        self.load(m.dst, link.into());
+        self.report_value(m.dst);
+    }
+
+    fn bundle(&mut self, bundle: &Bundle, last: bool) {
+        let port = match bundle.algorithm {
+            BundleAlgorithm::ActiveBackup => bundle.members.iter().copied().find(|&port| self.is_usable(port)),
+            BundleAlgorithm::Hrw => {
+                if bundle.members.len() > 1 {
+                    hash::look_at_fields(&self.flow, &mut self.wc, bundle.fields);
+                }
+                let hash = hash::of_fields(&self.flow, bundle.fields, bundle.basis);
+                let usable = (0u32..).zip(&bundle.members).filter(|(_, port)| self.is_usable(**port));
+                // Of equal weights the first wins.
+                let weighed = usable.map(|(i, port)| (hash::two_words(i, hash), std::cmp::Reverse(i), *port));
+                weighed.max().map(|(_, _, port)| port)
+            }
+        };
+        let port = port.unwrap_or(OfPort::NONE);
+        match bundle.dst {
+            Some(dst) => {
+                self.load(dst, port.0.into());
+                self.report_value(dst);
+            }
+            None => self.output(port, 0, last),
+        }
+    }
+
+    /// Whether a bundle may choose that port.
+    fn is_usable(&self, port: OfPort) -> bool {
+        match port {
+            OfPort::IN_PORT | OfPort::TABLE | OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::NONE => true,
+            OfPort::CONTROLLER => false,
+            _ => self.bridge.ports.get(&port).is_some_and(|p| p.up),
+        }
+    }
+
+    /// After the last label has gone, the key does not know what is behind it. Outputs and what stays in front of the
+    /// network header can go on; everything else needs the packet to come round again.
+    fn recirculate_for_labels(&mut self, action: &OfAction) {
+        if self.exit || !self.was_mpls {
+            return;
+        }
+        let can_go_on = match action {
+            OfAction::Output { .. }
+            | OfAction::OutputTrunc { .. }
+            | OfAction::Enqueue { .. }
+            | OfAction::OutputReg { .. }
+            | OfAction::SetVlanVid { .. }
+            | OfAction::SetVlanPcp { .. }
+            | OfAction::ModDlSrc(_)
+            | OfAction::ModDlDst(_)
+            | OfAction::SetTunnel { .. }
+            | OfAction::SetQueue(_) => true,
+            OfAction::SetField { field, .. } => !is_behind_ethernet(*field),
+            OfAction::Load { dst, .. } => !is_behind_ethernet(dst.field),
+            _ => false,
+        };
+        if !can_go_on {
+            self.trigger_freeze();
+        }
+    }
+
+    pub(super) fn look_at(&mut self, span: Span, bits: u64) {
+        self.wc.set_number(span, self.wc.number(span) | bits);
+    }
+}
+
+/// Whether a field is of the network header or further in.
+fn is_behind_ethernet(field: FieldId) -> bool {
+    field >= FieldId::Ipv4Src
+}

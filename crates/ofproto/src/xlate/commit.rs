@@ -1,0 +1,170 @@
+//! Makes the datapath catch up with the key: from what the packet looks like to what the rules made of it.
+//!
+//! Rules change a key, never a packet. Just before something leaves (an output, a controller message, a
+//! recirculation), the differences between the key the datapath last had (`base`) and the key now become actions.
+//! A set action carries the fields that differ, each under the bits that the megaflow matches or the rules wrote:
+//! these are the bits that are known, and OVS prints them so.
+//!
+//! Order of the actions: Ethernet, labels that go, network header, ports, labels that come, tags, priority, mark.
+
+use super::tags::{self, Behind};
+use sluice_action::{Action, Header, MaskedField};
+use sluice_flow::FlowKey;
+use sluice_flow::layout::{self, Span};
+
+/// Appends to `out` what turns `base` into `flow`, and makes `base` equal to it.
+///
+/// Tags that are popped and ICMP fields that change enter the mask whole; everything else that changed is in it since
+/// the change.
+pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+    set(Header::Ethernet, &[layout::DL_SRC, layout::DL_DST], flow, base, wc, out);
+    let labels_go = is_mpls(base) && !is_mpls(flow);
+    if labels_go {
+        commit_labels(flow, base, out);
+    }
+    commit_network(flow, base, wc, out);
+    commit_ports(flow, base, wc, out);
+    commit_icmp(flow, base, wc, out);
+    if !labels_go {
+        commit_labels(flow, base, out);
+    }
+    commit_tags(flow, base, wc, out);
+    set(Header::SkbPriority, &[layout::SKB_PRIORITY], flow, base, wc, out);
+    set(Header::PktMark, &[layout::PKT_MARK], flow, base, wc, out);
+}
+
+fn is_mpls(key: &FlowKey) -> bool {
+    tags::is_mpls(key.number(layout::DL_TYPE))
+}
+
+/// A set action for the fields of one header that differ, if any does.
+fn set(header: Header, spans: &[Span], flow: &FlowKey, base: &mut FlowKey, wc: &FlowKey, out: &mut Vec<Action>) {
+    let differ: Vec<Span> = spans.iter().copied().filter(|&span| flow.get(span) != base.get(span)).collect();
+    if differ.is_empty() {
+        return;
+    }
+    let fields = differ.iter().map(|&span| masked_field(span, flow, wc)).collect();
+    out.push(Action::Set { header, fields });
+    differ.iter().for_each(|&span| base.set(span, flow.get(span)));
+}
+
+fn masked_field(span: Span, flow: &FlowKey, wc: &FlowKey) -> MaskedField {
+    let mut field = MaskedField { span, value: [0; 16], mask: [0; 16] };
+    for (i, (value, mask)) in flow.get(span).iter().zip(wc.get(span)).enumerate() {
+        field.value[i] = value & mask;
+        field.mask[i] = *mask;
+    }
+    field
+}
+
+/// IPv4, IPv6, neighbour discovery or ARP, where both keys have that header.
+///
+/// OVS asks instead whether the key's protocol is not zero, without putting it into the mask; a packet of protocol 0
+/// would then spoil the megaflow for the others. Asking for equal Ethernet types (always in the mask) is sound.
+fn commit_network(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+    use layout::*;
+    let dl_type = base.number(DL_TYPE);
+    if flow.number(DL_TYPE) != dl_type {
+        return;
+    }
+    match dl_type {
+        0x0800 => set(Header::Ipv4, &[NW_SRC, NW_DST, NW_TOS, NW_TTL], flow, base, wc, out),
+        0x86dd => {
+            set(Header::Ipv6, &[IPV6_SRC, IPV6_DST, IPV6_LABEL, NW_TOS, NW_TTL], flow, base, wc, out);
+            if base.number(NW_PROTO) == 58 {
+                set(Header::Nd, &[ND_RESERVED, TCP_FLAGS], flow, base, wc, out);
+                set(Header::Nd, &[ND_TARGET, ARP_SHA, ARP_THA], flow, base, wc, out);
+            }
+        }
+        0x0806 | 0x8035 => set(Header::Arp, &[NW_SRC, NW_DST, NW_PROTO, ARP_SHA, ARP_THA], flow, base, wc, out),
+        _ => {}
+    }
+}
+
+fn commit_ports(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+    if !is_ip(base) {
+        return;
+    }
+    let header = match flow.number(layout::NW_PROTO) {
+        6 => Header::Tcp,
+        17 => Header::Udp,
+        132 => Header::Sctp,
+        _ => return,
+    };
+    set(header, &[layout::TP_SRC, layout::TP_DST], flow, base, wc, out);
+}
+
+/// ICMP type and code are set together, so both become exact.
+fn commit_icmp(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+    let header = match (flow.number(layout::DL_TYPE), flow.number(layout::NW_PROTO)) {
+        (0x0800, 1) => Header::Icmp,
+        (0x86dd, 58) => Header::Icmpv6,
+        _ => return,
+    };
+    let spans = [layout::TP_SRC, layout::TP_DST];
+    if spans.iter().any(|&span| flow.get(span) != base.get(span)) {
+        spans.iter().for_each(|&span| wc.set(span, &[0xff, 0xff]));
+        let fields = spans.iter().map(|&span| masked_field(span, flow, wc)).collect();
+        out.push(Action::Set { header, fields });
+        spans.iter().for_each(|&span| base.set(span, flow.get(span)));
+    }
+}
+
+fn is_ip(key: &FlowKey) -> bool {
+    matches!(key.number(layout::DL_TYPE), 0x0800 | 0x86dd)
+}
+
+/// Labels: sets the one that may differ on top of the common bottom, pops the others, pushes what is missing.
+fn commit_labels(flow: &FlowKey, base: &mut FlowKey, out: &mut Vec<Action>) {
+    let mut base_n = tags::label_count(base, None);
+    let flow_n = tags::label_count(flow, None);
+    let mut common = tags::common_labels(flow, flow_n, base, base_n);
+    let ethertype = flow.number(layout::DL_TYPE) as u16;
+    while base_n > common {
+        if base_n - 1 == common && flow_n > common {
+            let lse = tags::label(flow, flow_n - base_n);
+            out.push(set_label_action(lse));
+            tags::set_label(base, 0, lse);
+            common += 1;
+        } else {
+            // While labels remain, the packet stays MPLS, whatever it becomes in the end.
+            let next = if !is_mpls(flow) && base_n > 1 { 0x8847 } else { ethertype };
+            out.push(Action::PopMpls { ethertype: next });
+            let popped = tags::pop_label(base, base_n, ethertype, None);
+            debug_assert!(popped, "invariant: a key that could pop {base_n} labels did so when it was translated");
+            base_n -= 1;
+        }
+    }
+    while base_n < flow_n {
+        let lse = tags::label(flow, flow_n - base_n - 1);
+        out.push(Action::PushMpls { ethertype, lse });
+        tags::push_label(base, base_n, ethertype, None, Behind::Keep);
+        tags::set_label(base, 0, lse);
+        base_n += 1;
+    }
+}
+
+fn set_label_action(lse: u32) -> Action {
+    let mut field = MaskedField { span: layout::MPLS0, value: [0; 16], mask: [0; 16] };
+    field.value[..4].copy_from_slice(&lse.to_be_bytes());
+    field.mask[..4].fill(0xff);
+    Action::Set { header: Header::Mpls, fields: Box::new([field]) }
+}
+
+/// Tags: keeps the common inner ones, pops the rest, pushes what is missing.
+fn commit_tags(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+    let (mut base_n, mut flow_n) = (tags::tag_count(base), tags::tag_count(flow));
+    while base_n > 0 && flow_n > 0 && tags::tag(base, base_n - 1) == tags::tag(flow, flow_n - 1) {
+        base_n -= 1;
+        flow_n -= 1;
+    }
+    for i in (0..base_n).rev() {
+        out.push(Action::PopVlan);
+        tags::look_at_tag(wc, i);
+    }
+    for i in (0..flow_n).rev() {
+        let tag = tags::tag(flow, i);
+        out.push(Action::PushVlan { tpid: tag.tpid, tci: tag.tci });
+    }
+    (0..tags::MAX_TAGS).for_each(|i| tags::set_tag(base, i, tags::tag(flow, i)));
+}

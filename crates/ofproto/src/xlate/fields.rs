@@ -1,0 +1,223 @@
+//! Actions that read and write fields of the key.
+
+use super::{Translator, tags};
+use crate::recirc::Stacked;
+use sluice_flow::field::Prereq;
+use sluice_flow::layout;
+use sluice_flow::{FieldId, OfAction, SubField};
+
+impl Translator<'_> {
+    /// Actions that change the key and nothing else.
+    pub(super) fn change_field(&mut self, action: &OfAction) {
+        match action {
+            OfAction::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
+            OfAction::Load { dst, value } => self.set_field(dst.field, value << dst.start, dst.mask()),
+            OfAction::Move { src, dst } => self.copy(*src, *dst),
+            OfAction::StackPush(field) => self.push(*field),
+            OfAction::StackPop(field) => self.pop(*field),
+            OfAction::SetVlanVid { vid, push_if_needed } => {
+                self.set_tci(tags::VID, (*vid).into(), *push_if_needed);
+            }
+            OfAction::SetVlanPcp { pcp, push_if_needed } => {
+                self.set_tci(tags::PCP, u64::from(*pcp) << 13, *push_if_needed);
+            }
+            OfAction::StripVlan => tags::pop_tag(&mut self.flow, &mut self.wc),
+            OfAction::PushVlan { tpid } => tags::push_tag(&mut self.flow, &mut self.wc, *tpid),
+            OfAction::SetMplsLabel(label) => self.set_label_bits(0xffff_f000, label << 12),
+            OfAction::SetMplsTc(tc) => self.set_label_bits(0xe00, u32::from(*tc) << 9),
+            OfAction::SetMplsTtl(ttl) => self.set_label_bits(0xff, (*ttl).into()),
+            OfAction::SetTunnel { id, .. } => self.flow.set_number(layout::TUN_ID, *id),
+            OfAction::SetQueue(queue) => {
+                self.look_at(layout::SKB_PRIORITY, u64::MAX);
+                self.flow.set_number(layout::SKB_PRIORITY, (*queue).into());
+            }
+            OfAction::PopQueue => self.pop_queue(),
+            OfAction::WriteMetadata { metadata, mask } => {
+                let old = self.number(layout::METADATA);
+                self.flow.set_number(layout::METADATA, old & !mask | metadata & mask);
+            }
+            _ => self.set_header(action),
+        }
+    }
+
+    /// The `mod_*` actions of OpenFlow 1.0.
+    fn set_header(&mut self, action: &OfAction) {
+        use layout::{DL_DST, DL_SRC, NW_DST, NW_SRC, NW_TOS, NW_TTL, TP_DST, TP_SRC};
+        match action {
+            OfAction::ModDlSrc(mac) => self.write(DL_SRC, &mac.0),
+            OfAction::ModDlDst(mac) => self.write(DL_DST, &mac.0),
+            OfAction::ModNwSrc(ip) if self.dl_type() == 0x0800 => self.write(NW_SRC, &ip.octets()),
+            OfAction::ModNwDst(ip) if self.dl_type() == 0x0800 => self.write(NW_DST, &ip.octets()),
+            OfAction::ModNwTos(tos) if self.is_ip() => self.write_bits(NW_TOS, 0xfc, (*tos).into()),
+            OfAction::ModNwEcn(ecn) if self.is_ip() => self.write_bits(NW_TOS, 0x03, (*ecn).into()),
+            OfAction::ModNwTtl(ttl) if self.is_ip() => self.write_bits(NW_TTL, 0xff, (*ttl).into()),
+            OfAction::ModTpSrc(port) => self.set_port(TP_SRC, *port),
+            OfAction::ModTpDst(port) => self.set_port(TP_DST, *port),
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, span: layout::Span, value: &[u8]) {
+        self.wc.get_mut(span).fill(0xff);
+        self.flow.set(span, value);
+    }
+
+    fn write_bits(&mut self, span: layout::Span, mask: u64, value: u64) {
+        self.look_at(span, mask);
+        let old = self.number(span);
+        self.flow.set_number(span, old & !mask | value & mask);
+    }
+
+    fn set_port(&mut self, span: layout::Span, port: u16) {
+        if self.is_ip() && self.number(layout::NW_FRAG) & 2 == 0 {
+            self.look_at(layout::NW_PROTO, 0xff);
+            self.write(span, &port.to_be_bytes());
+        }
+    }
+
+    fn set_tci(&mut self, bits: u64, value: u64, push_if_needed: bool) {
+        tags::look_at_tci(&mut self.wc, 0, bits | tags::CFI);
+        let mut tag = tags::tag(&self.flow, 0);
+        if u64::from(tag.tci) & tags::CFI != 0 || push_if_needed {
+            if tag.tpid == 0 {
+                tag.tpid = 0x8100;
+            }
+            tag.tci = (u64::from(tag.tci) & !bits | value & bits | tags::CFI) as u16;
+            tags::set_tag(&mut self.flow, 0, tag);
+        }
+    }
+
+    fn set_label_bits(&mut self, bits: u32, value: u32) {
+        if tags::is_mpls(self.dl_type()) {
+            tags::look_at_label(&mut self.wc, 0, bits.into());
+            let lse = tags::label(&self.flow, 0) & !bits | value & bits;
+            tags::set_label(&mut self.flow, 0, lse);
+        }
+    }
+
+    fn pop_queue(&mut self) {
+        self.look_at(layout::SKB_PRIORITY, u64::MAX);
+        let original = self.original.number(layout::SKB_PRIORITY);
+        if self.number(layout::SKB_PRIORITY) != original {
+            self.flow.set_number(layout::SKB_PRIORITY, original);
+            self.detail(&format!("queue = {original:#x}"));
+        }
+    }
+
+    /// Writes `mask` bits of a field, if the packet has it.
+    fn set_field(&mut self, field: FieldId, value: u128, mask: u128) {
+        if !self.has_field(field) {
+            let name = field.field().name;
+            return self.warn(&format!("unmet prerequisites for {name}, set_field ignored"));
+        }
+        let f = field.field();
+        f.set_mask(&mut self.wc, mask);
+        let value = f.get(&self.flow) & !mask | value & mask;
+        f.set(&mut self.flow, value);
+        self.fix_tpid();
+    }
+
+    /// Writes bits without asking whether the packet has them: for fields that a rule was checked to have.
+    pub(super) fn load(&mut self, dst: SubField, value: u128) {
+        dst.set_mask(&mut self.wc);
+        dst.set(&mut self.flow, value);
+        self.fix_tpid();
+    }
+
+    fn copy(&mut self, src: SubField, dst: SubField) {
+        if self.has_field(dst.field) && self.has_field(src.field) {
+            src.set_mask(&mut self.wc);
+            dst.set_mask(&mut self.wc);
+            let value = src.get(&self.flow);
+            dst.set(&mut self.flow, value);
+            self.fix_tpid();
+        }
+        self.report_value(dst);
+    }
+
+    fn push(&mut self, src: SubField) {
+        src.set_mask(&mut self.wc);
+        self.stack.push(Stacked { value: src.get(&self.flow), n_bytes: src.n_bits.div_ceil(8) });
+    }
+
+    fn pop(&mut self, dst: SubField) {
+        match self.stack.pop() {
+            Some(top) => {
+                self.load(dst, top.value);
+                self.report_value(dst);
+            }
+            None => self.error(|| "stack underflow".to_owned()),
+        }
+    }
+
+    /// A tag that a write made needs a protocol id.
+    fn fix_tpid(&mut self) {
+        let mut tag = tags::tag(&self.flow, 0);
+        if tag.tpid == 0 && tag.tci != 0 {
+            tag.tpid = 0x8100;
+            tags::set_tag(&mut self.flow, 0, tag);
+        }
+    }
+
+    /// For the trace: what some bits are now.
+    pub(super) fn report_value(&mut self, field: SubField) {
+        if self.tracer.is_some() {
+            let value = field.get(&self.flow);
+            let text =
+                if field.is_whole() { field.field.field().display(value).to_string() } else { format!("{value:#x}") };
+            self.detail(&format!("{field} is now {text}"));
+        }
+    }
+
+    /// Whether the packet, as it is now, has a field; what tells goes into the mask.
+    pub(super) fn has_field(&mut self, field: FieldId) -> bool {
+        let dl_type = self.dl_type();
+        let has_ports = |t: &Self| t.number(layout::NW_FRAG) & 2 == 0;
+        match field.field().prereq {
+            Prereq::None | Prereq::Ethernet => true,
+            Prereq::Arp => matches!(dl_type, 0x0806 | 0x8035),
+            Prereq::Ipv4 => dl_type == 0x0800,
+            Prereq::Ipv6 => dl_type == 0x86dd,
+            Prereq::IpAny => self.is_ip(),
+            Prereq::Mpls => tags::is_mpls(dl_type),
+            Prereq::VlanVid => {
+                tags::look_at_tci(&mut self.wc, 0, tags::CFI);
+                u64::from(tags::tag(&self.flow, 0).tci) & tags::CFI != 0
+            }
+            // There is no connection tracking and no NSH yet.
+            Prereq::CtValid | Prereq::Nsh => false,
+            Prereq::Tcp => self.is_proto(6) && has_ports(self),
+            Prereq::Udp => self.is_proto(17) && has_ports(self),
+            Prereq::Sctp => self.is_proto(132) && has_ports(self),
+            Prereq::Icmpv4 => dl_type == 0x0800 && self.is_proto(1),
+            Prereq::Icmpv6 => self.is_icmpv6(),
+            Prereq::Nd => self.is_nd(),
+            Prereq::NdSolicit => self.is_nd() && self.number(layout::TP_SRC) == 135,
+            Prereq::NdAdvert => self.is_nd() && self.number(layout::TP_SRC) == 136,
+        }
+    }
+
+    fn is_proto(&mut self, proto: u64) -> bool {
+        if !self.is_ip() {
+            return false;
+        }
+        self.look_at(layout::NW_PROTO, 0xff);
+        self.number(layout::NW_PROTO) == proto
+    }
+
+    fn is_icmpv6(&mut self) -> bool {
+        self.dl_type() == 0x86dd && self.is_proto(58)
+    }
+
+    fn is_nd(&mut self) -> bool {
+        if !self.is_icmpv6() {
+            return false;
+        }
+        self.look_at(layout::TP_DST, 0xffff);
+        if self.number(layout::TP_DST) != 0 {
+            return false;
+        }
+        self.look_at(layout::TP_SRC, 0xffff);
+        matches!(self.number(layout::TP_SRC), 135 | 136)
+    }
+}

@@ -1,0 +1,236 @@
+//! The hashes behind `multipath` and `bundle`.
+//!
+//! They are part of the interface: a table written for OVS expects that two switches in a row, or one switch after an
+//! upgrade, choose the same link. So these are OVS's, bit for bit: Bob Jenkins's lookup3 over the fields, MurmurHash3
+//! to mix words. Source: `lib/jhash.c`, `lib/hash.h` (without SSE 4.2, as Debian builds it), `lib/flow.c` of 3.1.
+
+use super::tags;
+use sluice_flow::FlowKey;
+use sluice_flow::layout::{self, Span};
+use sluice_flow::ofpact::{HashFields, MultipathAlgorithm};
+
+/// Jenkins's lookup3 of bytes, read as little-endian words.
+pub fn jenkins(bytes: &[u8], basis: u32) -> u32 {
+    let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32).wrapping_add(basis);
+    let mut s = [start; 3];
+    let mut blocks = bytes.chunks_exact(12);
+    for block in &mut blocks {
+        add_block(&mut s, block);
+        mix(&mut s);
+    }
+    if !blocks.remainder().is_empty() {
+        let mut last = [0; 12];
+        last[..blocks.remainder().len()].copy_from_slice(blocks.remainder());
+        add_block(&mut s, &last);
+        finish(&mut s);
+    }
+    s[2]
+}
+
+fn add_block(s: &mut [u32; 3], block: &[u8]) {
+    let (words, _) = block.as_chunks::<4>();
+    s.iter_mut().zip(words).for_each(|(s, w)| *s = s.wrapping_add(u32::from_le_bytes(*w)));
+}
+
+fn mix(s: &mut [u32; 3]) {
+    // Each step takes word i from its left neighbour, rotated, and adds the right one to the left.
+    for (i, rotate) in [4, 6, 8, 16, 19, 4].into_iter().enumerate() {
+        let (at, left, right) = (i % 3, (i + 2) % 3, (i + 1) % 3);
+        s[at] = s[at].wrapping_sub(s[left]) ^ s[left].rotate_left(rotate);
+        s[left] = s[left].wrapping_add(s[right]);
+    }
+}
+
+fn finish(s: &mut [u32; 3]) {
+    for (i, rotate) in [14, 11, 25, 16, 4, 14, 24].into_iter().enumerate() {
+        let (at, from) = ((i + 2) % 3, (i + 1) % 3);
+        s[at] = (s[at] ^ s[from]).wrapping_sub(s[from].rotate_left(rotate));
+    }
+}
+
+/// One word into a MurmurHash3.
+pub fn murmur_add(hash: u32, data: u32) -> u32 {
+    let data = data.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+    (hash ^ data).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
+}
+
+/// Ends a MurmurHash3.
+pub fn murmur_finish(hash: u32, last: u32) -> u32 {
+    let mut h = hash ^ last;
+    h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
+    h ^ h >> 16
+}
+
+/// The hash of two words.
+pub fn two_words(x: u32, y: u32) -> u32 {
+    murmur_finish(murmur_add(murmur_add(x, 0), y), 8)
+}
+
+/// Which of `links` links a hash chooses.
+pub fn choose_link(hash: u32, algorithm: MultipathAlgorithm, links: u32, arg: u32) -> u16 {
+    let link = match algorithm {
+        MultipathAlgorithm::ModuloN => hash % links,
+        MultipathAlgorithm::HashThreshold if links == 1 => 0,
+        MultipathAlgorithm::HashThreshold => hash / (u32::MAX / links + 1),
+        MultipathAlgorithm::Hrw if links <= 64 => highest_weight(hash, links),
+        MultipathAlgorithm::Hrw => hash_again(hash, links, 0),
+        MultipathAlgorithm::IterHash => hash_again(hash, links, arg),
+    };
+    link as u16
+}
+
+/// The link with the highest weight; of equals the first.
+fn highest_weight(hash: u32, links: u32) -> u32 {
+    (0..links).rev().max_by_key(|&link| two_words(hash, link)).unwrap_or(0)
+}
+
+/// Hashes until the remainder is a link. `modulo` is used if it is not less than the links, and at most about twice.
+fn hash_again(hash: u32, links: u32, modulo: u32) -> u32 {
+    let modulo = if modulo < links || modulo / 2 > links { links.next_power_of_two() } else { modulo };
+    let mut tries = (0..).map(|i| two_words(hash, i) % modulo);
+    tries.find(|&link| link < links).unwrap_or(0)
+}
+
+/// The hash of the fields that `fields` names, starting from `basis`.
+pub fn of_fields(key: &FlowKey, fields: HashFields, basis: u16) -> u32 {
+    let basis = basis.into();
+    let dl_type = key.number(layout::DL_TYPE);
+    let address = |v4: Span, v6: Span| match dl_type {
+        0x0800 => jenkins(key.get(v4), basis),
+        0x86dd => jenkins(key.get(v6), basis),
+        _ => basis,
+    };
+    match fields {
+        HashFields::EthSrc => jenkins(key.get(layout::DL_SRC), basis),
+        HashFields::SymmetricL4 => symmetric_l4(key, basis),
+        HashFields::SymmetricL3L4 => symmetric_l3l4(key, basis, false),
+        HashFields::SymmetricL3L4Udp => symmetric_l3l4(key, basis, true),
+        HashFields::NwSrc => address(layout::NW_SRC, layout::IPV6_SRC),
+        HashFields::NwDst => address(layout::NW_DST, layout::IPV6_DST),
+        HashFields::SymmetricL3 => {
+            let mut bytes = [0; 20];
+            bytes[..16].copy_from_slice(&both_addresses(key));
+            bytes[16..18].copy_from_slice(key.get(layout::DL_TYPE));
+            jenkins(&bytes, basis)
+        }
+    }
+}
+
+fn xor<const N: usize>(key: &FlowKey, a: Span, b: Span) -> [u8; N] {
+    let (a, b) = (key.get(a), key.get(b));
+    std::array::from_fn(|i| a[i] ^ b[i])
+}
+
+/// IP source and destination together; zeros if there is neither.
+fn both_addresses(key: &FlowKey) -> [u8; 16] {
+    let mut out = [0; 16];
+    match key.number(layout::DL_TYPE) {
+        0x0800 => out[..4].copy_from_slice(&xor::<4>(key, layout::NW_SRC, layout::NW_DST)),
+        0x86dd => out = xor(key, layout::IPV6_SRC, layout::IPV6_DST),
+        _ => {}
+    }
+    out
+}
+
+fn both_vids(key: &FlowKey) -> [u8; 2] {
+    let vids = (0..tags::MAX_TAGS).fold(0, |v, i| v ^ tags::tag(key, i).tci & tags::VID as u16);
+    vids.to_be_bytes()
+}
+
+fn symmetric_l4(key: &FlowKey, basis: u32) -> u32 {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&both_addresses(key));
+    bytes[16..18].copy_from_slice(key.get(layout::DL_TYPE));
+    bytes[18..20].copy_from_slice(&both_vids(key));
+    if is_ip(key) {
+        let proto = key.number(layout::NW_PROTO) as u8;
+        if matches!(proto, 6 | 132) {
+            bytes[20..22].copy_from_slice(&xor::<2>(key, layout::TP_SRC, layout::TP_DST));
+        }
+        bytes[28] = proto;
+    }
+    bytes[22..28].copy_from_slice(&xor::<6>(key, layout::DL_SRC, layout::DL_DST));
+    jenkins(&bytes, basis)
+}
+
+fn symmetric_l3l4(key: &FlowKey, basis: u32, udp: bool) -> u32 {
+    let addresses = both_addresses(key);
+    let (words, _) = addresses.as_chunks::<4>();
+    let add = |h, w: &[u8; 4]| murmur_add(h, u32::from_le_bytes(*w));
+    let mut hash = match key.number(layout::DL_TYPE) {
+        0x0800 => add(basis, &words[0]),
+        0x86dd => words.iter().fold(basis, add),
+        _ => return symmetric_l2(key, basis),
+    };
+    let proto = key.number(layout::NW_PROTO);
+    hash = murmur_add(hash, proto as u32);
+    let has_ports = matches!(proto, 6 | 132) || udp && proto == 17;
+    if has_ports && key.number(layout::NW_FRAG) == 0 {
+        let ports = u16::from_le_bytes(xor(key, layout::TP_SRC, layout::TP_DST));
+        hash = murmur_add(hash, ports.into());
+    }
+    murmur_finish(hash, basis)
+}
+
+fn symmetric_l2(key: &FlowKey, basis: u32) -> u32 {
+    let mut bytes = [0; 12];
+    bytes[..2].copy_from_slice(key.get(layout::DL_TYPE));
+    bytes[2..4].copy_from_slice(&both_vids(key));
+    bytes[4..10].copy_from_slice(&xor::<6>(key, layout::DL_SRC, layout::DL_DST));
+    let (words, _) = bytes.as_chunks::<4>();
+    let hash = words.iter().fold(basis, |h, w| murmur_add(h, u32::from_le_bytes(*w)));
+    murmur_finish(hash, basis)
+}
+
+fn is_ip(key: &FlowKey) -> bool {
+    matches!(key.number(layout::DL_TYPE), 0x0800 | 0x86dd)
+}
+
+/// Puts what [`of_fields`] reads into the mask.
+///
+/// As OVS, with one bit more where OVS has one too few: its `symmetric_l3l4` hashes the Ethernet header of a packet
+/// that is not IP, without matching it.
+pub fn look_at_fields(key: &FlowKey, wc: &mut FlowKey, fields: HashFields) {
+    use layout::*;
+    let exact = |wc: &mut FlowKey, spans: &[Span]| spans.iter().for_each(|&span| wc.get_mut(span).fill(0xff));
+    let addresses: &[Span] = match key.number(DL_TYPE) {
+        0x0800 => &[NW_SRC, NW_DST],
+        0x86dd => &[IPV6_SRC, IPV6_DST],
+        _ => &[],
+    };
+    let proto = key.number(NW_PROTO);
+    match fields {
+        HashFields::EthSrc => exact(wc, &[DL_SRC]),
+        HashFields::SymmetricL4 => {
+            exact(wc, &[DL_SRC, DL_DST]);
+            exact(wc, addresses);
+            if is_ip(key) {
+                exact(wc, &[NW_PROTO]);
+                if proto == 1 {
+                    wc.set_number(TP_SRC, 0xff);
+                    wc.set_number(TP_DST, 0xff);
+                } else if proto != 17 {
+                    exact(wc, &[TP_SRC, TP_DST]);
+                }
+            }
+            (0..tags::MAX_TAGS).for_each(|i| tags::look_at_tci(wc, i, tags::VID | tags::CFI));
+        }
+        HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp => {
+            if addresses.is_empty() {
+                exact(wc, &[DL_SRC, DL_DST]);
+                (0..tags::MAX_TAGS).for_each(|i| tags::look_at_tci(wc, i, tags::VID | tags::CFI));
+                return;
+            }
+            exact(wc, addresses);
+            exact(wc, &[NW_PROTO]);
+            let udp = fields == HashFields::SymmetricL3L4Udp && proto == 17;
+            if (matches!(proto, 6 | 132) || udp) && key.number(NW_FRAG) == 0 {
+                exact(wc, &[TP_SRC, TP_DST]);
+            }
+        }
+        HashFields::NwSrc => exact(wc, addresses.get(..1).unwrap_or_default()),
+        HashFields::NwDst => exact(wc, addresses.get(1..).unwrap_or_default()),
+        HashFields::SymmetricL3 => exact(wc, addresses),
+    }
+}

@@ -1,0 +1,124 @@
+//! Actions whose effect is on the tables: `learn` and `fin_timeout`.
+
+use super::Translator;
+use crate::flow_mod::has_at_least;
+use crate::trail::Event;
+use sluice_flow::ofpact::{Learn, LearnSource, LearnTarget};
+use sluice_flow::{FieldId, FlowCommand, FlowKey, FlowMod, Match, OfAction, OfPort, SubField, field::Prereq, layout};
+use std::sync::Arc;
+
+impl Translator<'_> {
+    /// Makes a rule out of the packet. The rule is put in by the owner of the tables; whether the limit will let it is
+    /// told from the tables as they are now.
+    pub(super) fn learn(&mut self, learn: &Learn) {
+        for spec in &learn.specs {
+            if let LearnSource::Field(src) = spec.source {
+                src.set_mask(&mut self.wc);
+            }
+        }
+        let tracing_only = self.tracer.is_some() && !self.side_effects;
+        if tracing_only {
+            return self.warn("suppressing side effects, so learn action ignored");
+        }
+        let flow = Arc::new(learned_flow(learn, &self.flow));
+        if self.tracer.is_some() {
+            let text = describe(&flow);
+            self.detail(&text);
+        }
+        let below_limit = learn.limit == 0 || self.has_room(learn, &flow);
+        if let Some(dst) = learn.result_dst {
+            // A megaflow would freeze the answer; it changes with every rule that comes or goes, and then it is asked
+            // again.
+            self.load(dst, below_limit.into());
+            self.report_value(dst);
+        }
+        if below_limit {
+            self.trail.push(Event::Learn { bridge: self.bridge.id, flow, limit: learn.limit });
+        } else {
+            self.detail("Limit exceeded, learn failed");
+        }
+    }
+
+    /// Whether the rule is there already, or fewer than the limit are.
+    fn has_room(&self, learn: &Learn, flow: &FlowMod) -> bool {
+        let rules = self.bridge.tables.get(usize::from(learn.table)).and_then(|t| t.rules.as_deref());
+        rules.is_none_or(|rules| {
+            rules.find_exact(&flow.matches, flow.priority.into(), self.state.tables_version).is_some()
+                || !has_at_least(rules, learn.cookie, learn.limit)
+        })
+    }
+
+    /// Lowers the timeouts of the rule once its TCP connection closes.
+    pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
+        self.look_at(layout::NW_PROTO, 0xff);
+        if let Some(rule) = self.rule {
+            let (bridge, rule) = (self.bridge.id, Arc::clone(rule));
+            self.trail.push(Event::FinTimeout { bridge, rule, idle, hard });
+        }
+    }
+}
+
+/// The change of the tables that a `learn` asks for.
+fn learned_flow(learn: &Learn, key: &FlowKey) -> FlowMod {
+    let mut flow = FlowMod::new(FlowCommand::ModifyStrict);
+    flow.table = Some(learn.table);
+    flow.priority = learn.priority;
+    flow.new_cookie = Some(learn.cookie);
+    flow.idle_timeout = learn.idle_timeout;
+    flow.hard_timeout = learn.hard_timeout;
+    flow.flags.send_flow_rem = learn.send_flow_rem;
+    if learn.fin_idle_timeout != 0 || learn.fin_hard_timeout != 0 {
+        flow.actions.push(OfAction::FinTimeout { idle: learn.fin_idle_timeout, hard: learn.fin_hard_timeout });
+    }
+    for spec in &learn.specs {
+        let value = match spec.source {
+            LearnSource::Field(src) => src.get(key),
+            LearnSource::Value(value) => value,
+        };
+        match spec.target {
+            LearnTarget::Match(dst) => match_bits(&mut flow.matches, dst, value),
+            LearnTarget::Load(dst) => flow.actions.push(OfAction::Load { dst, value }),
+            LearnTarget::Output => flow.actions.extend(output(value)),
+        }
+    }
+    flow
+}
+
+/// Adds a match on some bits of a field.
+fn match_bits(matches: &mut Match, dst: SubField, value: u128) {
+    let mask = dst.mask();
+    matches.set_masked(dst.field, value << dst.start & mask, mask);
+    if dst.field.field().prereq == Prereq::Ethernet {
+        matches.set(FieldId::PacketType, 0);
+    }
+}
+
+/// An output, if the number is one that a learned rule may output to.
+fn output(value: u128) -> Option<OfAction> {
+    let port = OfPort(u16::try_from(value).ok()?);
+    let allowed = port < OfPort::MAX || matches!(port, OfPort::IN_PORT | OfPort::FLOOD | OfPort::LOCAL | OfPort::ALL);
+    allowed.then_some(OfAction::Output { port, max_len: 0 })
+}
+
+/// As OVS prints it in traces.
+fn describe(flow: &FlowMod) -> String {
+    let mut text = format!("table={} ", flow.table.unwrap_or(0));
+    let matches = flow.matches.to_string();
+    if !matches.is_empty() {
+        text += &format!("{matches} ");
+    }
+    text += &format!("priority={}", flow.priority);
+    if let Some(cookie) = flow.new_cookie.filter(|&c| c != 0) {
+        text += &format!(" cookie={cookie:#x}");
+    }
+    if flow.idle_timeout != 0 {
+        text += &format!(" idle={}", flow.idle_timeout);
+    }
+    if flow.hard_timeout != 0 {
+        text += &format!(" hard={}", flow.hard_timeout);
+    }
+    if flow.flags.send_flow_rem {
+        text += " send_flow_rem";
+    }
+    text + " actions=" + &super::freeze::list(&flow.actions)
+}

@@ -1,0 +1,263 @@
+//! Translation: what the rules make of a packet, as actions for the datapath, and for which other packets they would
+//! make the same.
+//!
+//! A translation walks the tables with a key, never with the packet. Four keys tell its story: `flow`, as actions have
+//! changed it; `base`, as the datapath last knew it (see [`commit`]); `original`, as it came; and `wc`, the bits that
+//! were looked at on the way, which become the megaflow's mask. Every branch on a bit of the packet must put that bit
+//! into `wc`: a bit too many costs a megaflow, a bit too few misroutes.
+//!
+//! The order of things, the limits and the texts are those of Open vSwitch 3.1 (`ofproto/ofproto-dpif-xlate.c`), so
+//! that a table means the same here and a trace reads the same. Where masks differ, the place says so.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`start`] | from a datapath key to the first rule, and the end: mask, actions, trail |
+//! | [`table`] | searching tables, resubmit |
+//! | [`actions`] | one action after the other |
+//! | [`fields`] | actions that read and write fields |
+//! | [`output`] | outputs, floods, patch ports, controllers |
+//! | [`normal`] | the learning switch |
+//! | [`nested`] | clone, action sets, check_pkt_larger |
+//! | [`freeze`] | stopping and going on after recirculation |
+//! | [`learn`] | learn and fin_timeout |
+
+mod actions;
+pub(crate) mod commit;
+mod fields;
+mod freeze;
+pub(crate) mod hash;
+mod learn;
+mod nested;
+mod normal;
+mod output;
+mod start;
+mod table;
+pub(crate) mod tags;
+
+pub(crate) use start::Question;
+
+use crate::bridge::{Bridge, State};
+use crate::ofproto::Shared;
+use crate::recirc::{FrozenActions, Stacked};
+use crate::rule::Rule;
+use crate::trace::{Kind, Tracer};
+use crate::trail::Event;
+use sluice_action::Action;
+use sluice_fate::DropReason;
+use sluice_flow::{FlowKey, OfAction};
+use std::sync::Arc;
+
+/// Nested resubmits at most. Source: OVS ofproto-dpif-xlate.c, MAX_DEPTH.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// Resubmits in all at most. Source: as before, MAX_RESUBMITS.
+pub(crate) const MAX_RESUBMITS: usize = 64 * 64;
+/// Bytes of actions, counted as Netlink would encode them, and of stack at most. Source: as before.
+pub(crate) const MAX_BYTES: usize = 0xffff;
+
+/// Why a translation gave up. Its packets are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    BridgeNotFound,
+    TooDeep,
+    TooManyResubmits,
+    StackTooDeep,
+    NoRecirculation,
+    TooManyLabels,
+}
+
+impl Failure {
+    /// As OVS words it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Failure::BridgeNotFound => "Bridge not found",
+            Failure::TooDeep => "Recursion too deep",
+            Failure::TooManyResubmits => "Too many resubmits",
+            Failure::StackTooDeep => "Stack too deep",
+            Failure::NoRecirculation => "No recirculation context",
+            Failure::TooManyLabels => "Too many MPLS labels",
+        }
+    }
+}
+
+/// A translation under way.
+pub(crate) struct Translator<'a> {
+    /// Bridges, ports and rules, at one moment.
+    state: &'a State,
+    shared: &'a Shared,
+    bridge: &'a Bridge,
+    now_ms: u64,
+    /// Whether a packet caused it, whose station and learned rules count.
+    side_effects: bool,
+    /// TCP flags of that packet.
+    tcp_flags: u16,
+
+    /// The key as it came, with an OpenFlow port number.
+    original: FlowKey,
+    /// The key as actions have changed it.
+    flow: FlowKey,
+    /// The key as the datapath last knew it.
+    base: FlowKey,
+    /// The bits that were looked at.
+    wc: FlowKey,
+
+    /// Actions so far.
+    out: Vec<Action>,
+    /// Their bytes as Netlink would count them, those of enclosing lists included.
+    out_bytes: usize,
+    /// What to credit and to do again for every packet.
+    trail: Vec<Event>,
+
+    stack: Vec<Stacked>,
+    action_set: Vec<OfAction>,
+    in_action_set: bool,
+    /// Resubmits that we are in, and resubmits made.
+    depth: usize,
+    resubmits: usize,
+    table: u8,
+    rule: Option<&'a Arc<Rule>>,
+    cookie: u64,
+
+    /// No more actions: `exit`, or a freeze under way.
+    exit: bool,
+    freezing: bool,
+    frozen: FrozenActions,
+    /// The last label was popped: what is behind it is not known here.
+    was_mpls: bool,
+
+    failure: Option<Failure>,
+    cacheable: bool,
+    /// Why the packet ends if it is sent nowhere.
+    no_output: DropReason,
+    tracer: Option<&'a mut Tracer>,
+}
+
+/// A list of actions with what must be restored on the way.
+#[derive(Clone, Copy)]
+struct Steps<'s> {
+    actions: &'s [OfAction],
+    restores: &'s [(usize, crate::recirc::Restore)],
+    /// Number of the first action, as `restores` counts them.
+    first: usize,
+}
+
+impl<'s> Steps<'s> {
+    fn of(actions: &'s [OfAction]) -> Self {
+        Steps { actions, restores: &[], first: 0 }
+    }
+
+    fn frozen(frozen: &'s FrozenActions) -> Self {
+        Steps { actions: &frozen.actions, restores: &frozen.restores, first: 0 }
+    }
+
+    fn from(self, i: usize) -> Self {
+        let actions = self.actions.get(i..).unwrap_or_default();
+        Steps { actions, first: self.first + i, ..self }
+    }
+
+    /// What holds from action `i` on, if that changes there.
+    fn restore(self, i: usize) -> Option<crate::recirc::Restore> {
+        self.restores.iter().find(|(at, _)| *at == self.first + i).map(|(_, restore)| *restore)
+    }
+}
+
+/// How the actions of a rule are to be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// As part of what is going on.
+    Inline,
+    /// On a copy of the packet.
+    Cloned,
+}
+
+impl Translator<'_> {
+    fn say(&mut self, kind: Kind, text: impl FnOnce() -> String) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.say(kind, text());
+        }
+    }
+
+    fn detail(&mut self, text: &str) {
+        self.say(Kind::Detail, || text.to_owned());
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.say(Kind::Warning, || text.to_owned());
+    }
+
+    fn error(&mut self, text: impl FnOnce() -> String) {
+        self.say(Kind::Error, text);
+    }
+
+    /// Begins a section of the trace; `close` ends it.
+    fn open(&mut self, kind: Kind, text: impl FnOnce() -> String) -> usize {
+        self.tracer.as_mut().map_or(0, |tracer| tracer.open(kind, text()))
+    }
+
+    fn close(&mut self, section: usize) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.close(section);
+        }
+    }
+
+    /// Says who looked at the bits that have come into the mask since this was last said.
+    fn attribute(&mut self, who: impl FnOnce(&Self) -> String) {
+        if let Some(tracer) = self.tracer.take() {
+            if tracer.has_news(&self.wc) {
+                tracer.attribute(&self.wc, who(self));
+            }
+            self.tracer = Some(tracer);
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+    }
+
+    fn emit(&mut self, action: Action) {
+        self.out_bytes += netlink_size(&action);
+        self.out.push(action);
+    }
+
+    /// Brings the datapath's packet up to date; see [`commit`].
+    fn commit(&mut self) {
+        let from = self.out.len();
+        commit::commit(&self.flow, &mut self.base, &mut self.wc, &mut self.out);
+        self.out_bytes += self.out[from..].iter().map(netlink_size).sum::<usize>();
+    }
+
+    fn number(&self, span: sluice_flow::layout::Span) -> u64 {
+        self.flow.number(span)
+    }
+
+    fn dl_type(&self) -> u64 {
+        self.number(sluice_flow::layout::DL_TYPE)
+    }
+
+    fn is_ip(&self) -> bool {
+        matches!(self.dl_type(), 0x0800 | 0x86dd)
+    }
+}
+
+/// Bytes of an action as OVS would encode it; near enough for a limit that nothing but runaway tables reach.
+fn netlink_size(action: &Action) -> usize {
+    const ATTRIBUTE: usize = 4;
+    let nested = |actions: &[Action]| actions.iter().map(netlink_size).sum::<usize>() + ATTRIBUTE;
+    ATTRIBUTE
+        + match action {
+            Action::PopVlan | Action::Drop => 0,
+            Action::Set { header, .. } => {
+                use sluice_action::Header::{Arp, Ethernet, Ipv4, Ipv6, Nd};
+                match header {
+                    Ethernet | Ipv4 => 28,
+                    Ipv6 => 84,
+                    Arp => 52,
+                    Nd => 60,
+                    _ => 12,
+                }
+            }
+            Action::Clone(actions) | Action::Sample { actions, .. } => nested(actions),
+            Action::CheckPktLen { greater, less_or_equal, .. } => nested(greater) + nested(less_or_equal),
+            Action::Controller { .. } => 64,
+            _ => 4,
+        }
+}

@@ -1,0 +1,207 @@
+//! `NORMAL`: forwarding like an ordinary switch that learns, with VLANs.
+//!
+//! A packet's VLAN is that of its tag, or of the port it came by. It goes to the port where its destination was seen in
+//! that VLAN, else to all ports of the VLAN; how it is tagged there is the port's affair.
+
+use super::{Translator, tags};
+use crate::mac::Mac;
+use crate::port::{PortConfig, VlanMode};
+use crate::trail::Event;
+use sluice_flow::{FlowKey, OfPort, layout};
+use tags::{CFI, PCP, Tag, VID};
+
+/// The tags of a packet as the bridge sees them: protocol id, VLAN id and priority; zeros for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Vlans([Vlan; tags::MAX_TAGS]);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Vlan {
+    tpid: u16,
+    vid: u16,
+    /// In place, as in a TCI.
+    pcp: u16,
+}
+
+impl Vlans {
+    fn of(key: &FlowKey) -> Self {
+        let mut out = Vlans::default();
+        for (i, to) in out.0.iter_mut().enumerate() {
+            let Tag { tpid, tci } = tags::tag(key, i);
+            if !matches!(tpid, 0x8100 | 0x88a8) || u64::from(tci) & CFI == 0 {
+                break;
+            }
+            *to = Vlan { tpid, vid: tci & VID as u16, pcp: tci & PCP as u16 };
+        }
+        out
+    }
+
+    /// What they are inside the bridge, having come in by a port.
+    fn inside(mut self, port: &VlanMode) -> Self {
+        let [outer, _] = self.0;
+        let tpid = if outer.tpid == 0 { 0x8100 } else { outer.tpid };
+        match port {
+            VlanMode::Trunk(_) => {}
+            VlanMode::Access(vid) => self.0 = [Vlan { tpid, vid: *vid, pcp: outer.pcp }, Vlan::default()],
+            VlanMode::NativeTagged { vlan, .. } | VlanMode::NativeUntagged { vlan, .. } => {
+                if outer.vid == 0 {
+                    self.0[0] = Vlan { tpid, vid: *vlan, pcp: outer.pcp };
+                }
+            }
+        }
+        self
+    }
+
+    /// What they are outside, having left by a port.
+    fn outside(mut self, port: &VlanMode) -> Self {
+        match port {
+            VlanMode::Trunk(_) | VlanMode::NativeTagged { .. } => {}
+            VlanMode::Access(_) => self = Vlans::default(),
+            VlanMode::NativeUntagged { vlan, .. } => {
+                if self.0[0].vid == *vlan {
+                    self.0 = [self.0[1], Vlan::default()];
+                }
+            }
+        }
+        self
+    }
+
+    fn put(self, key: &mut FlowKey) {
+        for (i, vlan) in self.0.into_iter().enumerate() {
+            let mut tag = Tag { tci: vlan.vid | vlan.pcp, ..tags::tag(key, i) };
+            if tag.tci != 0 {
+                tag.tci |= CFI as u16;
+                tag.tpid = if vlan.tpid == 0 { 0x8100 } else { vlan.tpid };
+            }
+            tags::set_tag(key, i, tag);
+        }
+    }
+}
+
+impl Translator<'_> {
+    pub(super) fn normal(&mut self) {
+        [layout::DL_SRC, layout::DL_DST].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
+        tags::look_at_tci(&mut self.wc, 0, VID | CFI);
+        let in_port = self.in_port();
+        let bridge = self.bridge;
+        let port = bridge.ports.get(&in_port);
+        let from_controller = matches!(in_port, OfPort::CONTROLLER | OfPort::NONE);
+        if port.is_none() && !from_controller {
+            self.error(|| format!("received packet on unknown port {}", in_port.0));
+            return self.warn("no input bundle, dropping");
+        }
+        let received = Vlans::of(&self.flow);
+        let trunk = VlanMode::Trunk(None);
+        let mode = port.map_or(&trunk, |p| &p.vlan);
+        if self.is_cut_in_tag() {
+            return self.warn("partial VLAN tag, dropping");
+        }
+        if let Some(port) = port
+            && !self.is_vlan_admitted(port, received.0[0].vid)
+        {
+            return self.warn("disallowed VLAN VID for this input port, dropping");
+        }
+        let vlans = received.inside(mode);
+        if port.is_some() && self.is_reserved_destination() {
+            return self.detail("packet has reserved destination MAC, dropping");
+        }
+        // What tells a gratuitous ARP matters to bonds only, but OVS looks at it anyway.
+        self.look_for_gratuitous_arp();
+        if !from_controller {
+            self.note_station(in_port, vlans.0[0].vid);
+        }
+        self.forward(in_port, vlans);
+    }
+
+    fn is_cut_in_tag(&self) -> bool {
+        matches!(self.dl_type(), 0x8100 | 0x88a8) && u64::from(tags::tag(&self.flow, 0).tci) & CFI == 0
+    }
+
+    fn is_vlan_admitted(&mut self, port: &PortConfig, vid: u16) -> bool {
+        let admitted = port.vlan.admits(vid);
+        if !admitted {
+            let name = &port.name;
+            self.error(|| match &port.vlan {
+                VlanMode::Access(own) => format!(
+                    "dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {own} access port"
+                ),
+                _ => {
+                    format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}")
+                }
+            });
+        }
+        admitted
+    }
+
+    /// Whether it is for the addresses that bridges keep for themselves.
+    fn is_reserved_destination(&self) -> bool {
+        // Extreme's and Cisco's protocols; Cisco's CFM is eight addresses.
+        const PROTOCOLS: [u64; 7] = [
+            0x00e0_2b00_0000,
+            0x00e0_2b00_0004,
+            0x00e0_2b00_0006,
+            0x0100_0c00_0000,
+            0x0100_0ccc_cccc,
+            0x0100_0ccc_cccd,
+            0x0100_0ccd_cdcd,
+        ];
+        let dst = self.number(layout::DL_DST);
+        let is_ieee = dst & !0xf == 0x0180_c200_0000;
+        is_ieee || dst & !0x7 == 0x0100_0ccc_ccc0 || PROTOCOLS.contains(&dst)
+    }
+
+    fn look_for_gratuitous_arp(&mut self) {
+        if self.dl_type() != 0x0806 || self.number(layout::DL_DST) != 0xffff_ffff_ffff {
+            return;
+        }
+        self.look_at(layout::NW_PROTO, 0xff);
+        if self.number(layout::NW_PROTO) == 1 {
+            [layout::NW_SRC, layout::NW_DST].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
+        }
+    }
+
+    fn source(&self) -> Mac {
+        self.flow.get(layout::DL_SRC).try_into().expect("invariant: an Ethernet address has six bytes")
+    }
+
+    fn note_station(&mut self, port: OfPort, vlan: u16) {
+        let mac = self.source();
+        let bridge = self.bridge.id;
+        self.trail.push(Event::Station { bridge, vlan, mac, port });
+    }
+
+    fn forward(&mut self, in_port: OfPort, vlans: Vlans) {
+        let bridge = self.bridge;
+        let dst: Mac = self.flow.get(layout::DL_DST).try_into().expect("invariant: an Ethernet address has six bytes");
+        let known = {
+            let macs = bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            macs.lookup(vlans.0[0].vid, dst)
+        };
+        match known {
+            Some(port) if port == in_port => self.detail("learned port is input port, dropping"),
+            Some(port) => match bridge.ports.get(&port) {
+                Some(config) => {
+                    self.detail("forwarding to learned port");
+                    self.output_with(config, vlans);
+                }
+                None => self.warn("learned port is unknown, dropping"),
+            },
+            None => {
+                self.detail("no learned MAC for destination, flooding");
+                for port in &bridge.port_order {
+                    let Some(config) = bridge.ports.get(port) else { continue };
+                    if *port != in_port && !config.no_flood && config.vlan.carries(vlans.0[0].vid) {
+                        self.output_with(config, vlans);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Out of a port, tagged as it wants it.
+    fn output_with(&mut self, port: &PortConfig, vlans: Vlans) {
+        let before = [0, 1].map(|i| tags::tag(&self.flow, i));
+        vlans.outside(&port.vlan).put(&mut self.flow);
+        self.output_to(port.number, false, false);
+        before.into_iter().enumerate().for_each(|(i, tag)| tags::set_tag(&mut self.flow, i, tag));
+    }
+}

@@ -1,0 +1,196 @@
+//! Sending the packet somewhere: ports, floods, patch ports, controllers.
+
+use super::{Manner, Translator};
+use crate::port::{Attach, PortConfig};
+use crate::recirc::FrozenActions;
+use crate::trace::Kind;
+use sluice_action::Action;
+use sluice_fate::DropReason;
+use sluice_flow::ofpact::PacketInReason;
+use sluice_flow::{Line, OfPort, PortNames, SubField, layout};
+
+impl<'a> Translator<'a> {
+    /// `output:PORT`, reserved ports included.
+    pub(super) fn output(&mut self, port: OfPort, max_len: u16, last: bool) {
+        match port {
+            OfPort::IN_PORT => self.output_to(self.in_port(), last, false),
+            OfPort::TABLE => self.go_to_table(self.in_port(), 0, false, Manner::Inline),
+            OfPort::NORMAL => self.normal(),
+            OfPort::FLOOD => self.flood(false, last),
+            OfPort::ALL => self.flood(true, last),
+            OfPort::CONTROLLER => {
+                let reason = if self.in_action_set { PacketInReason::ActionSet } else { PacketInReason::Action };
+                self.send_to_controller(max_len, reason, 0, &[]);
+            }
+            OfPort::NONE => {}
+            _ => self.output_unless_in_port(port, last, false),
+        }
+    }
+
+    fn output_unless_in_port(&mut self, port: OfPort, last: bool, truncated: bool) {
+        if port == self.in_port() {
+            self.warn("skipping output to input port");
+        } else {
+            self.output_to(port, last, truncated);
+        }
+    }
+
+    /// `output:FIELD[…]`.
+    pub(super) fn output_to_field(&mut self, src: SubField, max_len: u16, last: bool) {
+        let port = src.get(&self.flow);
+        match u16::try_from(port) {
+            Ok(port) => {
+                self.detail(&format!("output port is {port}"));
+                src.set_mask(&mut self.wc);
+                self.output(OfPort(port), max_len, last);
+            }
+            Err(_) => {
+                // OVS leaves the bits out of the mask here; then a packet whose port is a port would be dropped too.
+                src.set_mask(&mut self.wc);
+                self.warn(&format!("output port {port} is out of range"));
+            }
+        }
+    }
+
+    /// `output(port=…,max_len=…)`.
+    pub(super) fn output_truncated(&mut self, port: OfPort, max_len: u32, last: bool) {
+        match port {
+            OfPort::TABLE | OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::CONTROLLER | OfPort::NONE => {
+                let name = PortNames::NONE.display(port);
+                self.warn(&format!("output_trunc does not support port: {name}"));
+            }
+            _ if port == self.in_port() => self.warn("skipping output to input port"),
+            // OVS looks for a port numbered IN_PORT here, and finds none.
+            _ if self.datapath_port(port).is_none() => {
+                let name = PortNames::NONE.display(port);
+                self.error(|| format!("output_trunc does not support patch port {name}"));
+            }
+            _ => {
+                self.emit(Action::Trunc(max_len));
+                self.output_to(port, last, true);
+            }
+        }
+    }
+
+    /// `enqueue:PORT:QUEUE`: the queue is a priority, for this output only.
+    pub(super) fn enqueue(&mut self, port: OfPort, queue: u32, last: bool) {
+        self.look_at(layout::SKB_PRIORITY, u64::MAX);
+        let port = match port {
+            OfPort::IN_PORT => self.in_port(),
+            _ if port == self.in_port() => return,
+            _ => port,
+        };
+        let old = self.number(layout::SKB_PRIORITY);
+        self.flow.set_number(layout::SKB_PRIORITY, queue.into());
+        self.output_to(port, last, false);
+        self.flow.set_number(layout::SKB_PRIORITY, old);
+    }
+
+    /// All ports but the one it came by, and, unless `all`, those that are closed to floods.
+    fn flood(&mut self, all: bool, last: bool) {
+        let in_port = self.in_port();
+        let open = |p: &&PortConfig| p.number != in_port && (all || !p.no_flood);
+        let ports: Vec<OfPort> = self.bridge.ports.values().filter(open).map(|p| p.number).collect();
+        for (i, port) in ports.iter().enumerate() {
+            self.output_to(*port, last && i + 1 == ports.len(), false);
+        }
+    }
+
+    /// Out of an ordinary port, or into another bridge.
+    pub(super) fn output_to(&mut self, port: OfPort, last: bool, truncated: bool) {
+        let bridge = self.bridge;
+        let Some(config) = bridge.ports.get(&port) else {
+            self.no_output = DropReason::TxNoPort;
+            return self.warn("Nonexistent output port");
+        };
+        if config.no_forward {
+            return self.detail("OFPPC_NO_FWD set, skipping output");
+        }
+        match &config.attach {
+            Attach::Datapath(number) => {
+                let number = *number;
+                self.commit();
+                self.emit(Action::Output(number));
+            }
+            Attach::Patch(_) => {
+                if truncated {
+                    self.error(|| "Cannot truncate output to patch port".to_owned());
+                }
+                match self.state.peer(config) {
+                    Some((bridge, peer)) => self.cross(bridge, peer, last),
+                    None => self.no_output = DropReason::TxNoPort,
+                }
+            }
+            Attach::Nothing => self.no_output = DropReason::NoLocalPort,
+        }
+    }
+
+    /// Goes on in another bridge, on a copy of the packet as far as this one is concerned.
+    fn cross(&mut self, bridge: &'a crate::bridge::Bridge, peer: &PortConfig, last: bool) {
+        let (here, flow, was_mpls) = (self.bridge, self.flow, self.was_mpls);
+        let (stack, action_set) = (std::mem::take(&mut self.stack), std::mem::take(&mut self.action_set));
+        let tunnel_mask = crate::recirc::tunnel_part(&self.wc);
+        self.flow.set_number(layout::IN_PORT, peer.number.0.into());
+        self.flow.set_number(layout::METADATA, 0);
+        self.set_tunnel(Line::ZERO);
+        self.set_tunnel_mask(Line::ZERO);
+        self.flow.lines[layout::REGS.line()] = Line::ZERO;
+        self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
+        let name = bridge.name().to_owned();
+        let section = self.open(Kind::Bridge, || format!("bridge(\"{name}\")"));
+        self.bridge = bridge;
+        if peer.no_receive {
+            self.no_output = DropReason::PortNoReceive;
+        } else {
+            self.go_to_table(peer.number, 0, last, Manner::Cloned);
+            self.end_of_pipeline();
+        }
+        self.close(section);
+        (self.bridge, self.flow, self.was_mpls) = (here, flow, was_mpls);
+        (self.stack, self.action_set) = (stack, action_set);
+        self.set_tunnel_mask(tunnel_mask);
+        // What ended the other bridge's translation does not end this one's.
+        self.exit = false;
+        self.failure = None;
+    }
+
+    fn set_tunnel(&mut self, tunnel: Line) {
+        let labels = [0, 1, 2].map(|i| super::tags::label(&self.flow, i));
+        self.flow.lines[layout::TUN_ID.line()] = tunnel;
+        (0..3).for_each(|i| super::tags::set_label(&mut self.flow, i, labels[i]));
+    }
+
+    fn set_tunnel_mask(&mut self, tunnel: Line) {
+        let labels = [0, 1, 2].map(|i| super::tags::label(&self.wc, i));
+        self.wc.lines[layout::TUN_ID.line()] = tunnel;
+        (0..3).for_each(|i| super::tags::set_label(&mut self.wc, i, labels[i]));
+    }
+
+    /// Hands the packet, as it is now, to a controller.
+    pub(super) fn send_to_controller(
+        &mut self,
+        max_len: u16,
+        reason: PacketInReason,
+        controller_id: u16,
+        userdata: &[u8],
+    ) {
+        self.commit();
+        // A rule of priority 0 that matches everything is what OpenFlow 1.3 calls a table miss.
+        let is_miss = self.rule.is_some_and(|rule| rule.priority == 0 && self.matches_all(rule));
+        let reason = match reason {
+            PacketInReason::Action if is_miss => PacketInReason::ExplicitMiss,
+            _ => reason,
+        };
+        let mut frozen = self.state_to_freeze(self.table, FrozenActions::default(), Vec::new());
+        frozen.userdata = userdata.to_vec();
+        let Some(recirculation) = self.freeze(frozen) else { return };
+        let (cookie, recirc_id) = (self.cookie, recirculation.id);
+        self.emit(Action::Controller { reason: reason as u8, controller_id, max_len, cookie, recirc_id });
+    }
+
+    fn matches_all(&self, rule: &crate::rule::Rule) -> bool {
+        let rules = self.bridge.tables[usize::from(rule.table)].rules.as_deref();
+        let found = rules.zip(rule.id.get()).and_then(|(rules, id)| Some(rules.match_of(rules.rule(*id)?)));
+        found.is_some_and(|matches| matches.is_catchall())
+    }
+}

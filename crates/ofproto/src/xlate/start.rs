@@ -1,0 +1,243 @@
+//! The beginning and the end of a translation.
+
+use super::{Failure, Steps, Translator, tags};
+use crate::bridge::State;
+use crate::ofproto::Shared;
+use crate::recirc::{FrozenActions, Recirculation};
+use crate::trace::{Kind, Tracer};
+use crate::trail::Event;
+use sluice_action::{Action, Actions, PortNo};
+use sluice_fate::DropReason;
+use sluice_flow::layout;
+use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
+use std::sync::Arc;
+
+/// What is to be translated.
+pub(crate) struct Question<'a> {
+    /// The key, with a datapath port number.
+    pub key: &'a PacketKey,
+    pub now_ms: u64,
+    /// Whether a packet caused it.
+    pub side_effects: bool,
+    /// Actions to take instead of those of the tables.
+    pub actions: Option<&'a [OfAction]>,
+}
+
+/// What came out.
+pub(crate) struct Outcome {
+    pub actions: Actions,
+    /// The megaflow's mask as the datapath wants it.
+    pub mask: PacketKey,
+    /// The bits that were looked at, tables' fields left out: what a trace prints.
+    pub wc: FlowKey,
+    /// The key before and after.
+    pub original: FlowKey,
+    pub flow: FlowKey,
+    pub trail: Vec<Event>,
+    pub failure: Option<Failure>,
+    pub cacheable: bool,
+    pub no_output: DropReason,
+}
+
+impl<'a> Translator<'a> {
+    /// Translates. `None` if no bridge has the port.
+    pub fn run(
+        state: &'a State,
+        shared: &'a Shared,
+        question: &Question<'_>,
+        tracer: Option<&'a mut Tracer>,
+    ) -> Option<Outcome> {
+        let &(bridge, port) = state.by_datapath.get(&question.key.in_port())?;
+        let bridge = state.bridge(bridge)?;
+        let mut flow = FlowKey::of_packet(question.key);
+        flow.set_number(layout::IN_PORT, port.0.into());
+        flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
+        let mut base = flow;
+        // The datapath forgets the tunnel a packet came by.
+        let labels = [0, 1, 2].map(|i| tags::label(&base, i));
+        base.lines[layout::TUN_ID.line()] = sluice_flow::Line::ZERO;
+        (0..3).for_each(|i| tags::set_label(&mut base, i, labels[i]));
+        let mut translator = Translator {
+            state,
+            shared,
+            bridge,
+            now_ms: question.now_ms,
+            side_effects: question.side_effects,
+            tcp_flags: flow.number(layout::TCP_FLAGS) as u16,
+            original: flow,
+            flow,
+            base,
+            wc: FlowKey::ZERO,
+            out: Vec::new(),
+            out_bytes: 0,
+            trail: Vec::new(),
+            stack: Vec::new(),
+            action_set: Vec::new(),
+            in_action_set: false,
+            depth: 0,
+            resubmits: 0,
+            table: 0,
+            rule: None,
+            cookie: u64::MAX,
+            exit: false,
+            freezing: false,
+            frozen: FrozenActions::default(),
+            was_mpls: false,
+            failure: None,
+            cacheable: true,
+            no_output: DropReason::Rules,
+            tracer,
+        };
+        translator.begin(question);
+        Some(translator.finish())
+    }
+
+    fn begin(&mut self, question: &Question<'_>) {
+        self.look_at_the_usual();
+        self.attribute(|_| "every translation".to_owned());
+        let name = self.bridge.name().to_owned();
+        self.open(Kind::Bridge, || format!("bridge(\"{name}\")"));
+        let in_port = self.bridge.ports.get(&OfPort(self.number(layout::IN_PORT) as u16));
+        let recirc_id = question.key.recirc_id();
+        let mut thawed = None;
+        if recirc_id != 0 {
+            thawed = self.shared.recirculations.thaw(recirc_id, self.now_ms);
+            match &thawed {
+                Some(recirculation) => {
+                    if !self.thaw(recirculation) {
+                        return;
+                    }
+                }
+                None => {
+                    self.error(|| format!("Recirculation context not found for ID {recirc_id:x}"));
+                    return self.fail(Failure::NoRecirculation);
+                }
+            }
+        }
+        let frozen = thawed.as_deref().map(|r: &Recirculation| &r.frozen.actions).filter(|a| !a.actions.is_empty());
+        let steps = match (frozen, question.actions) {
+            (Some(frozen), _) => Some(Steps::frozen(frozen)),
+            (None, Some(actions)) => Some(Steps::of(actions)),
+            (None, None) => None,
+        };
+        if steps.is_none() {
+            self.search_first_table();
+        }
+        let rule = self.rule;
+        if in_port.is_some_and(|port| port.no_receive) {
+            self.no_output = DropReason::PortNoReceive;
+            return;
+        }
+        if let (None, Some(rule)) = (&steps, rule) {
+            self.cookie = rule.cookie;
+        }
+        let of_rule = rule.map_or(&[][..], |rule| &rule.actions[..]);
+        self.actions(steps.unwrap_or(Steps::of(of_rule)), true);
+        if self.failure.is_some() {
+            return;
+        }
+        self.end_of_pipeline();
+    }
+
+    /// The action set, or the freeze that stopped us before it.
+    pub(super) fn end_of_pipeline(&mut self) {
+        if !self.freezing {
+            self.run_action_set();
+        }
+        if self.freezing {
+            self.finish_freezing();
+        }
+    }
+
+    /// What is looked at of every packet.
+    fn look_at_the_usual(&mut self) {
+        for span in [layout::PACKET_TYPE, layout::IN_PORT, layout::DL_TYPE, layout::RECIRC_ID] {
+            self.wc.get_mut(span).fill(0xff);
+        }
+        if self.is_ip() {
+            self.wc.set_number(layout::NW_FRAG, 3);
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        if self.failure.is_none() {
+            self.tidy_mask();
+        }
+        let wc = self.wc;
+        if self.failure.is_some() {
+            self.tidy_mask();
+            self.out.clear();
+            self.no_output = DropReason::TranslationLimit;
+        } else if let Some(Action::Clone(actions)) = self.out.pop_if(|last| matches!(last, Action::Clone(_))) {
+            // A copy that nothing follows needs no copying.
+            self.out.extend_from_slice(&actions);
+        }
+        let mask = self.datapath_mask();
+        Outcome {
+            actions: Arc::from(self.out),
+            mask,
+            wc,
+            original: self.original,
+            flow: self.flow,
+            trail: self.trail,
+            failure: self.failure,
+            cacheable: self.cacheable,
+            no_output: self.no_output,
+        }
+    }
+
+    /// Takes out of the mask what is no part of packets, or was not in this one.
+    fn tidy_mask(&mut self) {
+        use layout::*;
+        let wc = &mut self.wc;
+        wc.lines[REGS.line()] = sluice_flow::Line::ZERO;
+        [METADATA, ACTSET_OUTPUT, CONJ_ID].into_iter().for_each(|span| wc.get_mut(span).fill(0));
+        let is_icmp = match (self.flow.number(DL_TYPE), self.flow.number(NW_PROTO)) {
+            (0x0800, proto) => proto == 1,
+            (0x86dd, proto) => proto == 58,
+            _ => false,
+        };
+        if is_icmp {
+            [TP_SRC, TP_DST].into_iter().for_each(|span| wc.set_number(span, wc.number(span) & 0xff));
+        }
+        for i in 0..tags::MAX_TAGS {
+            if tags::tag(wc, i).tci != 0 {
+                tags::look_at_tci(wc, i, tags::CFI);
+            }
+        }
+        if self.flow.number(NW_FRAG) & 2 != 0 {
+            [TP_SRC, TP_DST].into_iter().for_each(|span| wc.get_mut(span).fill(0));
+        }
+        if !tags::is_mpls(self.original.number(DL_TYPE)) {
+            (0..tags::MAX_LABELS).for_each(|i| tags::set_label(wc, i, 0));
+        }
+        for i in 0..tags::MAX_TAGS {
+            if !matches!(tags::tag(&self.original, i).tpid, 0x8100 | 0x88a8) {
+                tags::set_tag(wc, i, tags::Tag::default());
+            }
+        }
+        // No port is a tunnel yet, so no packet came by one.
+        let labels = [0, 1, 2].map(|i| tags::label(wc, i));
+        wc.lines[TUN_ID.line()] = sluice_flow::Line::ZERO;
+        (0..3).for_each(|i| tags::set_label(wc, i, labels[i]));
+    }
+
+    /// The mask for the datapath. Whether there are tags is always part of it: where a translation looked at none, a
+    /// tag it did not expect would be in the way of what it does to the packet. OVS's datapath adds the bits of the
+    /// outer tag for a reason of its own, and we take over which; the inner one's are ours.
+    fn datapath_mask(&self) -> PacketKey {
+        let mut mask = self.wc;
+        if tags::tag(&mask, 0).tci == 0 {
+            tags::look_at_tci(&mut mask, 0, tags::VID | tags::CFI);
+        }
+        if u64::from(tags::tag(&self.original, 0).tci) & tags::CFI != 0 {
+            tags::look_at_tci(&mut mask, 1, tags::CFI);
+        }
+        mask.packet_part()
+    }
+
+    /// Which datapath port a port of this bridge is.
+    pub(super) fn datapath_port(&self, port: OfPort) -> Option<PortNo> {
+        self.bridge.ports.get(&port)?.datapath()
+    }
+}

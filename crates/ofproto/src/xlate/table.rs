@@ -1,0 +1,144 @@
+//! Searching tables.
+
+use super::{Failure, MAX_BYTES, MAX_DEPTH, MAX_RESUBMITS, Manner, Steps, Translator};
+use crate::bridge::FragmentMode;
+use crate::rule::Rule;
+use crate::trace::Kind;
+use crate::trail::Event;
+use sluice_flow::OfPort;
+use sluice_flow::layout;
+use std::sync::Arc;
+
+/// What a search found.
+enum Found<'a> {
+    Rule(&'a Arc<Rule>),
+    Nothing,
+    /// The bridge drops fragments.
+    Fragment,
+}
+
+impl<'a> Translator<'a> {
+    /// The search that begins a translation, in the table that is set.
+    pub(super) fn search_first_table(&mut self) {
+        let in_port = OfPort(self.number(layout::IN_PORT) as u16);
+        let found = self.search(in_port);
+        self.open_table(self.table, &found);
+        if let Found::Rule(rule) = found {
+            self.rule = Some(rule);
+        }
+    }
+
+    /// Searches a table and does what the rule found says; nothing if none is found.
+    pub(super) fn go_to_table(&mut self, in_port: OfPort, table: u8, last: bool, manner: Manner) {
+        if self.was_mpls {
+            return self.trigger_freeze();
+        }
+        if !self.may_resubmit() {
+            return;
+        }
+        let old_table = std::mem::replace(&mut self.table, table);
+        let found = self.search(in_port);
+        let section = self.open_table(table, &found);
+        let rule = match found {
+            Found::Rule(rule) => Some(rule),
+            _ => None,
+        };
+        self.recurse(rule, table <= old_table, last, manner);
+        self.close(section);
+        self.table = old_table;
+    }
+
+    fn recurse(&mut self, rule: Option<&'a Arc<Rule>>, deeper: bool, last: bool, manner: Manner) {
+        let old = (self.rule, self.cookie);
+        self.resubmits += 1;
+        self.depth += usize::from(deeper);
+        self.rule = rule;
+        self.cookie = rule.map_or(0, |rule| rule.cookie);
+        let actions = rule.map_or(&[][..], |rule| &rule.actions[..]);
+        match manner {
+            Manner::Inline => self.actions(Steps::of(actions), last),
+            Manner::Cloned => self.cloned(actions, last),
+        }
+        (self.rule, self.cookie) = old;
+        self.depth -= usize::from(deeper);
+    }
+
+    /// Whether the limits allow another search.
+    fn may_resubmit(&mut self) -> bool {
+        if self.depth >= MAX_DEPTH {
+            self.error(|| format!("over max translation depth {MAX_DEPTH}"));
+            self.fail(Failure::TooDeep);
+        } else if self.resubmits >= MAX_RESUBMITS {
+            self.error(|| format!("over {MAX_RESUBMITS} resubmit actions"));
+            self.fail(Failure::TooManyResubmits);
+        } else if self.out_bytes > MAX_BYTES {
+            self.error(|| "resubmits yielded over 64 kB of actions".to_owned());
+            self.exit = true;
+        } else if self.stack.iter().map(|s| s.n_bytes as usize + 1).sum::<usize>() > MAX_BYTES {
+            self.error(|| "resubmits yielded over 64 kB of stack".to_owned());
+            self.fail(Failure::StackTooDeep);
+        } else {
+            return true;
+        }
+        false
+    }
+
+    /// Searches the table that is set, as a packet of `in_port`.
+    fn search(&mut self, in_port: OfPort) -> Found<'a> {
+        let Some(table) = self.bridge.tables.get(usize::from(self.table)) else { return Found::Nothing };
+        let mut key = self.flow;
+        // Whether it is a fragment is in the mask of every IP packet.
+        if key.number(layout::NW_FRAG) & 1 != 0 {
+            match self.bridge.fragments {
+                FragmentMode::NxMatch => {}
+                FragmentMode::Normal => {
+                    [layout::TP_SRC, layout::TP_DST].into_iter().for_each(|span| key.get_mut(span).fill(0));
+                }
+                FragmentMode::Drop => {
+                    self.trail.push(Event::Table(Arc::clone(&table.counts), true));
+                    return Found::Fragment;
+                }
+            }
+        }
+        key.set_number(layout::IN_PORT, in_port.0.into());
+        let version = self.state.tables_version;
+        let rules = table.rules.as_deref();
+        let found = rules.and_then(|rules| rules.lookup(&key, version, Some(&mut self.wc))).map(|r| r.payload());
+        self.trail.push(Event::Table(Arc::clone(&table.counts), found.is_some()));
+        let (bridge, number) = (self.bridge, self.table);
+        self.attribute(|_| format!("search of table {number}, bridge \"{}\"", bridge.name()));
+        match found {
+            Some(rule) => {
+                self.trail.push(Event::Rule(Arc::clone(rule)));
+                Found::Rule(rule)
+            }
+            None => Found::Nothing,
+        }
+    }
+
+    fn open_table(&mut self, table: u8, found: &Found<'_>) -> usize {
+        if self.tracer.is_none() {
+            return 0;
+        }
+        let text = match found {
+            Found::Nothing => "No match.".to_owned(),
+            Found::Fragment => "Packets are IP fragments and the fragment handling mode is \"drop\".".to_owned(),
+            Found::Rule(rule) => self.rule_text(rule),
+        };
+        self.open(Kind::Table, || format!("{table:2}. {text}"))
+    }
+
+    fn rule_text(&self, rule: &Rule) -> String {
+        let rules = self.bridge.tables[usize::from(rule.table)].rules.as_deref();
+        let found = rules.zip(rule.id.get()).and_then(|(rules, id)| Some(rules.match_of(rules.rule(*id)?)));
+        let mut text = found.map(|matches| matches.to_string()).unwrap_or_default();
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text += &format!("priority {}", rule.priority);
+        if rule.cookie != 0 {
+            text += &format!(", cookie {:#x}", rule.cookie);
+        }
+        text
+    }
+}
