@@ -1,2 +1,36 @@
-//! PMD threads, the walk, actions, recirculation.
+//! The datapath: PMDs that poll, look up and act, and the walk a packet takes through them.
+//!
+//! [`Datapath`] is what control threads hold. `walk.rs` is the walk, one call a room; `parse`, `lookup`, `upcall`, `act`
+//! (with `execute`), `recirc` and `tx` are the rooms; `pmd.rs` is the loop around it.
+//!
+//! Threads: a PMD owns its queues, indexes and buffers. Control threads reach it through its mailbox, and see it
+//! through counters that it alone writes. Per packet there is no allocation, log, clock read, shared write or lock.
 #![forbid(unsafe_code)]
+
+mod act;
+mod clock;
+mod config;
+mod datapath;
+mod execute;
+mod load;
+mod lookup;
+mod mail;
+mod no_tables;
+mod parse;
+mod pmd;
+mod recirc;
+mod report;
+mod thread;
+mod tx;
+mod upcall;
+mod walk;
+
+pub use clock::{now_ms, tsc_hz};
+pub use config::{Config, DatapathError};
+pub use datapath::{Datapath, Round};
+pub use mail::PacketOut;
+pub use report::{FlowReport, PacketIn, PmdReport, RxqReport, USAGE_SPAN};
+pub use sluice_flow_cache::{EmcUsage, FlowView, ufid};
+
+/// Datapath port numbers are below this.
+pub const PORTS_MAX: u32 = 1 << 16;

@@ -37,6 +37,14 @@ impl FlowCounters {
         }
     }
 
+    /// Asks the processor for a megaflow's counters.
+    #[inline]
+    pub fn prefetch(&self, id: FlowId) {
+        if let Some(cell) = self.cells.get(id.0 as usize) {
+            sluice_simd::prefetch::read(cell);
+        }
+    }
+
     /// Notes that this PMD's subtables have the megaflow.
     pub fn set_indexed(&self, id: FlowId) {
         if let Some([.., flags]) = self.cells.get(id.0 as usize) {

@@ -1,0 +1,325 @@
+//! The datapath as control threads see it.
+
+use crate::execute::Executor;
+use crate::load::{Load, RxqLoad};
+use crate::lookup::Levels;
+use crate::mail::Mail;
+use crate::no_tables::NoTables;
+use crate::pmd::Pmd;
+use crate::report::PmdShared;
+use crate::walk::Walk;
+use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, thread};
+use sluice_action::{MegaflowStore, PortNo, Upcall};
+use sluice_fate::Snapshot;
+use sluice_flow_cache::{Emc, MegaflowTable, ufid};
+use sluice_packet::BATCH_MAX;
+use sluice_port::{Port, PortInfo, PortStats};
+use sluice_simd::{HashKey, hash::splitmix64};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// PMDs, their ports, and the megaflows they share.
+///
+/// Its PMDs rest at first. [`Datapath::start`] runs them as threads; without it, [`Datapath::run_once`] runs them in
+/// the caller's. All methods may be called from any control thread.
+pub struct Datapath {
+    config: Config,
+    table: Arc<MegaflowTable>,
+    pmds: Vec<Arc<PmdShared>>,
+    control: Mutex<Control>,
+    packet_ins: Mutex<Option<Receiver<PacketIn>>>,
+}
+
+/// What control threads share.
+struct Control {
+    engines: Vec<Engine>,
+    ports: BTreeMap<PortNo, Box<dyn Port>>,
+    /// The PMD that gets the next receive queue.
+    next_pmd: usize,
+    /// What each PMD had counted when the statistics were cleared, and when that was.
+    baselines: Vec<Snapshot>,
+    cleared: Instant,
+}
+
+/// Where a PMD is.
+enum Engine {
+    Resting(Box<Pmd>),
+    Running(JoinHandle<Box<Pmd>>),
+    /// Its thread panicked.
+    Lost,
+}
+
+/// What a round of [`Datapath::run_once`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The most packets that a queue gave.
+    pub fullest: usize,
+    /// Whether no queue will ever give anything again.
+    pub exhausted: bool,
+}
+
+impl Datapath {
+    /// A datapath without ports, whose tables know nothing: every miss is a lost upcall until
+    /// [`Datapath::set_upcalls`].
+    pub fn new(config: Config) -> Result<Self, DatapathError> {
+        check(&config)?;
+        let mut seed = config.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let secret = HashKey::from_seed(splitmix64(&mut seed));
+        let memory = |source| DatapathError::Memory { megaflows: config.max_megaflows, source };
+        let table = Arc::new(MegaflowTable::new(config.max_megaflows, &secret).map_err(memory)?);
+        let (sender, receiver) = mpsc::sync_channel(config.packet_in_queue);
+        let (mut pmds, mut engines) = (Vec::new(), Vec::new());
+        for (number, core) in config.cores.iter().enumerate() {
+            let shared = Arc::new(PmdShared::new(number, *core));
+            let emc = Emc::new(config.emc_entries, config.emc_insert_inv_prob, splitmix64(&mut seed));
+            let executor = Executor::new(sender.clone(), splitmix64(&mut seed));
+            let walk = Walk::new(Levels::new(&secret, emc), Box::new(NoTables), executor, config.batch);
+            let side = table.attach(number).map_err(memory)?;
+            let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, config.batch);
+            pmd.publish();
+            engines.push(Engine::Resting(Box::new(pmd)));
+            pmds.push(shared);
+        }
+        let baselines = vec![Snapshot::default(); pmds.len()];
+        let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, cleared: Instant::now() };
+        let packet_ins = Mutex::new(Some(receiver));
+        Ok(Datapath { config, table, pmds, control: Mutex::new(control), packet_ins })
+    }
+
+    /// Gives each PMD its way to the tables; `make` gets the PMD's number.
+    pub fn set_upcalls(&self, mut make: impl FnMut(usize) -> Box<dyn Upcall>) {
+        let mut control = self.control();
+        self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetUpcall(make(pmd.pmd))));
+        control.deliver();
+    }
+
+    /// The megaflows, for whoever keeps them true.
+    pub fn store(&self) -> Arc<dyn MegaflowStore> {
+        self.table.clone()
+    }
+
+    /// The messages to controllers. Their owner takes this end once; `None` after that.
+    pub fn take_packet_ins(&self) -> Option<Receiver<PacketIn>> {
+        self.packet_ins.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+
+    /// Runs every PMD that rests as a thread on its core.
+    pub fn start(&self) -> Result<(), DatapathError> {
+        let mut control = self.control();
+        for (pmd, engine) in control.engines.iter_mut().enumerate() {
+            if let Engine::Resting(_) = engine
+                && let Engine::Resting(resting) = std::mem::replace(engine, Engine::Lost)
+            {
+                let thread = thread::start(resting, self.config.sleep_max_us);
+                *engine = Engine::Running(thread.map_err(|source| DatapathError::Thread { pmd, source })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops every thread; its PMD rests, with its queues and caches as they are.
+    pub fn stop(&self) {
+        self.control().stop(&self.pmds);
+    }
+
+    /// Lets every resting PMD take one turn in the caller's thread, at that time.
+    pub fn run_once(&self, now_ms: u64) -> Round {
+        self.run_turns(1, now_ms)
+    }
+
+    /// Lets every resting PMD take `turns` turns in the caller's thread, all at that time.
+    pub fn run_turns(&self, turns: usize, now_ms: u64) -> Round {
+        let mut control = self.control();
+        let mut round = Round { fullest: 0, exhausted: true };
+        for engine in &mut control.engines {
+            let Engine::Resting(pmd) = engine else { continue };
+            for _ in 0..turns {
+                round.fullest = round.fullest.max(pmd.run_once(now_ms));
+            }
+            pmd.publish();
+            round.exhausted &= pmd.is_exhausted();
+        }
+        round
+    }
+
+    /// Whether no queue of any PMD will ever give anything again, as of its last idle turn.
+    pub fn is_exhausted(&self) -> bool {
+        self.pmds.iter().all(|pmd| pmd.exhausted.load(Relaxed))
+    }
+
+    /// Adds a port. Its receive queues are dealt to the PMDs in turn.
+    pub fn add_port(&self, number: PortNo, port: Box<dyn Port>) -> Result<(), DatapathError> {
+        self.add_port_pinned(number, port, &BTreeMap::new())
+    }
+
+    /// Adds a port some of whose receive queues go to certain PMDs: `affinity` maps queue numbers to PMD numbers.
+    pub fn add_port_pinned(
+        &self,
+        number: PortNo,
+        mut port: Box<dyn Port>,
+        affinity: &BTreeMap<usize, usize>,
+    ) -> Result<(), DatapathError> {
+        let mut control = self.control();
+        if control.ports.contains_key(&number) {
+            return Err(DatapathError::PortExists(number));
+        }
+        if number.0 >= PORTS_MAX {
+            return Err(DatapathError::PortNumber(number));
+        }
+        for pmd in &self.pmds {
+            pmd.mailbox.post(Mail::AddTxq { port: number, queue: port.tx_queue(pmd.pmd) });
+        }
+        for queue in 0..port.info().n_rxq {
+            let pmd = match affinity.get(&queue).and_then(|pmd| self.pmds.get(*pmd)) {
+                Some(pmd) => pmd,
+                None => {
+                    control.next_pmd += 1;
+                    &self.pmds[(control.next_pmd - 1) % self.pmds.len()]
+                }
+            };
+            let load = Arc::new(RxqLoad { port: number, queue, load: Load::default() });
+            pmd.rxqs().push(load.clone());
+            pmd.exhausted.store(false, Relaxed);
+            pmd.mailbox.post(Mail::AddRxq { queue: port.rx_queue(queue), load });
+        }
+        control.ports.insert(number, port);
+        control.deliver();
+        Ok(())
+    }
+
+    /// Takes a port away and returns it when no PMD uses it any more. Packets for it are dropped by name from then on.
+    pub fn del_port(&self, number: PortNo) -> Result<Box<dyn Port>, DatapathError> {
+        let mut control = self.control();
+        let port = control.ports.remove(&number).ok_or(DatapathError::NoPort(number))?;
+        let (into, removed) = mpsc::channel();
+        for pmd in &self.pmds {
+            pmd.rxqs().retain(|rxq| rxq.port != number);
+            pmd.mailbox.post(Mail::RemovePort { port: number, into: into.clone() });
+        }
+        drop(into);
+        control.deliver();
+        let mut waiting = self.pmds.len();
+        while waiting != 0 {
+            match removed.recv_timeout(Duration::from_millis(50)) {
+                Ok(_) => waiting -= 1,
+                // A thread that has panicked answers nothing; the others do.
+                Err(RecvTimeoutError::Timeout) if control.all_alive() => {}
+                Err(_) => break,
+            }
+        }
+        Ok(port)
+    }
+
+    /// Sends a packet of the switch's own, through the first PMD.
+    pub fn execute(&self, packet: PacketOut) {
+        let mut control = self.control();
+        self.pmds[0].mailbox.post(Mail::Execute(packet));
+        control.deliver();
+    }
+
+    /// Changes the exact match caches' insertion probability to one in `n`; 0 turns them off.
+    pub fn set_emc_insert_inv_prob(&self, n: u32) {
+        let mut control = self.control();
+        self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetEmcInsertInvProb(n)));
+        control.deliver();
+    }
+
+    /// Every port with what it is and what it has counted, and whether its link is up.
+    pub fn ports(&self) -> Vec<(PortNo, PortInfo, PortStats, bool)> {
+        let control = self.control();
+        control.ports.iter().map(|(number, port)| (*number, port.info(), port.stats(), port.is_up())).collect()
+    }
+
+    /// What each PMD tells.
+    pub fn pmds(&self) -> Vec<PmdReport> {
+        let control = self.control();
+        let measured = control.cleared.elapsed();
+        self.pmds.iter().zip(&control.baselines).map(|(pmd, baseline)| pmd.report(baseline, measured)).collect()
+    }
+
+    /// What all PMDs have counted since the start, whatever was cleared.
+    pub fn totals(&self) -> Snapshot {
+        self.pmds.iter().fold(Snapshot::default(), |mut sum, pmd| {
+            sum.add(&pmd.stats.snapshot());
+            sum
+        })
+    }
+
+    /// Lets the reports count from now. The counters themselves go on.
+    pub fn clear_stats(&self) {
+        let mut control = self.control();
+        control.baselines = self.pmds.iter().map(|pmd| pmd.stats.snapshot()).collect();
+        control.cleared = Instant::now();
+    }
+
+    /// Every megaflow with what it has carried.
+    pub fn flows(&self) -> Vec<FlowReport> {
+        let mut flows = Vec::new();
+        self.table.for_each_view(|flow| flows.push(FlowReport { ufid: ufid(&flow.matched), flow }));
+        flows
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        // Whoever panicked with it held left lists that are still whole.
+        self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Control {
+    /// Lets PMDs that rest read their mail.
+    fn deliver(&mut self) {
+        for engine in &mut self.engines {
+            if let Engine::Resting(pmd) = engine {
+                pmd.read_mail();
+            }
+        }
+    }
+
+    fn all_alive(&self) -> bool {
+        self.engines.iter().all(|engine| match engine {
+            Engine::Resting(_) => true,
+            Engine::Running(thread) => !thread.is_finished(),
+            Engine::Lost => false,
+        })
+    }
+
+    fn stop(&mut self, pmds: &[Arc<PmdShared>]) {
+        pmds.iter().for_each(|pmd| pmd.stop.store(true, Relaxed));
+        for engine in &mut self.engines {
+            if let Engine::Running(_) = engine
+                && let Engine::Running(thread) = std::mem::replace(engine, Engine::Lost)
+                && let Ok(pmd) = thread.join()
+            {
+                *engine = Engine::Resting(pmd);
+            }
+        }
+    }
+}
+
+impl Drop for Datapath {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn check(config: &Config) -> Result<(), DatapathError> {
+    let wrong = |what, value, expected| Err(DatapathError::Config { what, value, expected });
+    if config.cores.is_empty() {
+        return wrong("the number of PMD cores", 0, "at least one");
+    }
+    if !(1..=BATCH_MAX).contains(&config.batch) {
+        return wrong("the batch size", config.batch, "1 to 32");
+    }
+    if !(1..=1 << 28).contains(&config.emc_entries) {
+        return wrong("emc-entries", config.emc_entries, "1 to 268435456");
+    }
+    if !(1..=1 << 28).contains(&config.max_megaflows) {
+        return wrong("the limit on megaflows", config.max_megaflows as usize, "1 to 268435456");
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Actions, one by one, on one packet.
+//!
+//! An action that sends the packet somewhere takes a copy, unless it is the last of its kind: that one takes the
+//! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
+
+use crate::recirc::{Origin, RECIRC_MAX, Recirc};
+use crate::report::PacketIn;
+use crate::tx::{TxPorts, discard};
+use crate::walk::Context;
+use sluice_action::{Action, Header, MaskedField, PortNo, edit};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{PacketKey, extract_again};
+use sluice_packet::Packet;
+use sluice_simd::hash::splitmix64;
+use std::sync::mpsc::SyncSender;
+
+/// What actions work with: where packets go.
+pub(crate) struct Executor {
+    pub tx: TxPorts,
+    pub recirc: Recirc,
+    packet_ins: SyncSender<PacketIn>,
+    random: u64,
+}
+
+/// A packet on its way through a list of actions.
+struct Traveller<'k> {
+    packet: Packet,
+    key: &'k mut PacketKey,
+    origin: Origin,
+    /// Why it ends if the actions send it nowhere.
+    no_output: DropReason,
+    /// The next output sends at most so many bytes.
+    cut: Option<usize>,
+    /// Whether its bytes have changed since its key was read.
+    is_dirty: bool,
+}
+
+impl Executor {
+    pub fn new(packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
+        Executor { tx: TxPorts::default(), recirc: Recirc::default(), packet_ins, random }
+    }
+
+    /// Does what `actions` say to a packet.
+    pub fn run(
+        &mut self,
+        actions: &[Action],
+        packet: Packet,
+        key: &mut PacketKey,
+        (origin, no_output): (Origin, DropReason),
+        context: &mut Context<'_, '_>,
+    ) {
+        self.walk(actions, Traveller { packet, key, origin, no_output, cut: None, is_dirty: false }, context);
+    }
+
+    fn walk(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+        let Some(last) = actions.iter().rposition(sends) else {
+            return discard(traveller.packet, traveller.no_output, context.buffers, context.tally);
+        };
+        for action in &actions[..last] {
+            if sends(action) {
+                self.send_copy(action, &mut traveller, context);
+            } else if let Err(reason) = change(action, &mut traveller) {
+                return discard(traveller.packet, reason, context.buffers, context.tally);
+            }
+        }
+        self.send(&actions[last], traveller, context);
+    }
+
+    /// Lets a copy of the packet meet an action that sends.
+    fn send_copy(&mut self, action: &Action, traveller: &mut Traveller<'_>, context: &mut Context<'_, '_>) {
+        if let Action::Sample { probability, .. } = action
+            && !self.chance(*probability)
+        {
+            return;
+        }
+        context.tally[Counter::Cloned] += 1;
+        // What a controller gets are bytes of its own, which are no copy in a buffer of ours.
+        if let Action::Controller { .. } = action {
+            match self.tell_controller(action, traveller) {
+                Ok(()) => context.tally[Counter::Delivered] += 1,
+                Err(reason) => context.tally.drop(reason, 1),
+            }
+            return;
+        }
+        let mut key = *traveller.key;
+        match context.buffers.copy(&traveller.packet) {
+            Ok(packet) => {
+                let Traveller { origin, no_output, cut, is_dirty, .. } = *traveller;
+                let copy = Traveller { packet, key: &mut key, origin, no_output, cut, is_dirty };
+                self.send_now(action, copy, context);
+            }
+            Err(reason) => context.tally.drop(reason, 1),
+        }
+        if let Action::Output(_) = action {
+            traveller.cut = None;
+        }
+    }
+
+    /// Lets the packet itself meet the last action that sends.
+    fn send(&mut self, action: &Action, traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+        if let Action::Sample { probability, .. } = action
+            && !self.chance(*probability)
+        {
+            return discard(traveller.packet, traveller.no_output, context.buffers, context.tally);
+        }
+        self.send_now(action, traveller, context);
+    }
+
+    fn send_now(&mut self, action: &Action, mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+        match action {
+            Action::Output(port) => self.output(*port, traveller, context),
+            Action::Recirc(id) => self.recirculate(*id, traveller, context),
+            Action::Clone(actions) | Action::Sample { actions, .. } => {
+                traveller.cut = None;
+                self.walk(actions, traveller, context);
+            }
+            Action::CheckPktLen { len, greater, less_or_equal } => {
+                let is_greater = traveller.packet.frame.len() > usize::from(*len);
+                self.walk(if is_greater { greater } else { less_or_equal }, traveller, context);
+            }
+            _ => {
+                let told = self.tell_controller(action, &traveller);
+                context.buffers.give_frame(traveller.packet.frame);
+                match told {
+                    Ok(()) => context.tally[Counter::Delivered] += 1,
+                    Err(reason) => context.tally.drop(reason, 1),
+                }
+            }
+        }
+    }
+
+    fn output(&mut self, port: PortNo, traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+        let Traveller { mut packet, origin, cut, .. } = traveller;
+        if let Some(len) = cut {
+            packet.frame.truncate(len);
+        }
+        match self.tx.slot(port) {
+            Some(slot) => self.tx.push_in_order(origin.arrival, slot, packet, context.buffers, context.tally),
+            None => discard(packet, DropReason::TxNoPort, context.buffers, context.tally),
+        }
+    }
+
+    fn recirculate(&mut self, id: u32, traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+        let Traveller { packet, key, origin, is_dirty, .. } = traveller;
+        if origin.depth >= RECIRC_MAX {
+            return discard(packet, DropReason::RecircDepth, context.buffers, context.tally);
+        }
+        if is_dirty && let Err(error) = extract_again(packet.bytes(), key) {
+            return discard(packet, error.into(), context.buffers, context.tally);
+        }
+        key.set(sluice_flow::layout::RECIRC_ID, &id.to_be_bytes());
+        self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin });
+    }
+
+    /// Queues a message for a controller; `Err` if there is no room.
+    fn tell_controller(&mut self, action: &Action, traveller: &Traveller<'_>) -> Result<(), DropReason> {
+        let Action::Controller { reason, controller_id, max_len, cookie, recirc_id } = *action else { return Ok(()) };
+        let mut key = *traveller.key;
+        let bytes = traveller.packet.bytes();
+        if traveller.is_dirty {
+            extract_again(bytes, &mut key).map_err(DropReason::from)?;
+        }
+        let message = PacketIn {
+            key,
+            bytes: bytes[..bytes.len().min(usize::from(max_len))].to_vec(),
+            total_len: bytes.len(),
+            reason,
+            controller_id,
+            cookie,
+            recirc_id,
+        };
+        self.packet_ins.try_send(message).map_err(|_| DropReason::ControllerQueue)
+    }
+
+    /// True with a probability of `probability` in 2^32; always if that is as large as it gets.
+    fn chance(&mut self, probability: u32) -> bool {
+        probability == u32::MAX || ((splitmix64(&mut self.random) >> 32) as u32) < probability
+    }
+}
+
+/// Whether an action takes a packet or a copy of it. The others change the packet.
+fn sends(action: &Action) -> bool {
+    match action {
+        Action::Output(_)
+        | Action::Recirc(_)
+        | Action::Clone(_)
+        | Action::Sample { .. }
+        | Action::CheckPktLen { .. }
+        | Action::Controller { .. } => true,
+        Action::Set { .. }
+        | Action::PushVlan { .. }
+        | Action::PopVlan
+        | Action::PushMpls { .. }
+        | Action::PopMpls { .. }
+        | Action::Trunc(_)
+        | Action::Drop => false,
+    }
+}
+
+/// Changes the packet as an action says; `Err` if the packet is not one that it can be done to.
+fn change(action: &Action, traveller: &mut Traveller<'_>) -> Result<(), DropReason> {
+    match action {
+        Action::Trunc(len) => traveller.cut = Some(*len as usize),
+        Action::Drop => return Err(traveller.no_output),
+        Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {
+            fields.iter().for_each(|field| set_metadata(field, traveller.key));
+        }
+        _ => {
+            edit(action, &mut traveller.packet)?;
+            traveller.is_dirty = true;
+        }
+    }
+    Ok(())
+}
+
+/// Sets what a key says besides the packet's bytes. Fields of tables only (queue priority) are not in it.
+fn set_metadata(field: &MaskedField, key: &mut PacketKey) {
+    if field.span.offset >= sluice_flow::layout::PACKET_KEY_SIZE {
+        return;
+    }
+    let mut bytes = [0; 16];
+    bytes[..field.span.size].copy_from_slice(key.get(field.span));
+    let pairs = field.value.iter().zip(&field.mask);
+    bytes.iter_mut().zip(pairs).for_each(|(to, (value, mask))| *to = *to & !mask | value & mask);
+    key.set(field.span, &bytes[..field.span.size]);
+}

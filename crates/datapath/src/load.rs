@@ -1,0 +1,62 @@
+//! How many cycles each receive queue costs: what `pmd-rxq-show` prints and what queues are assigned by.
+
+use sluice_action::PortNo;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Length of a measuring interval. Source: OVS, PMD_INTERVAL_LEN.
+pub(crate) const INTERVAL_MS: u64 = 5000;
+/// Intervals that are remembered. Source: OVS, PMD_INTERVAL_MAX.
+pub(crate) const INTERVALS: usize = 12;
+
+/// Cycles in the last intervals: written by one PMD, read by anyone.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    past: [AtomicU64; INTERVALS],
+    /// Intervals that have ended.
+    ended: AtomicU64,
+    current: AtomicU64,
+}
+
+/// A receive queue's load.
+#[derive(Debug)]
+pub(crate) struct RxqLoad {
+    pub port: PortNo,
+    pub queue: usize,
+    pub load: Load,
+}
+
+impl Load {
+    /// Adds cycles to the interval under way.
+    #[inline]
+    pub fn add(&self, cycles: u64) {
+        self.current.store(self.current.load(Relaxed) + cycles, Relaxed);
+    }
+
+    /// Ends the interval under way.
+    pub fn end_interval(&self) {
+        let ended = self.ended.load(Relaxed);
+        self.past[ended as usize % INTERVALS].store(self.current.swap(0, Relaxed), Relaxed);
+        self.ended.store(ended + 1, Relaxed);
+    }
+
+    /// Cycles of the intervals remembered.
+    pub fn sum(&self) -> u64 {
+        self.past.iter().map(|cycles| cycles.load(Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_twelve_intervals_count() {
+        let load = Load::default();
+        for i in 0..20 {
+            load.add(i);
+            load.end_interval();
+        }
+        load.add(1000);
+        assert_eq!(load.sum(), (8..20).sum::<u64>());
+    }
+}

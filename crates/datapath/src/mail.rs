@@ -1,0 +1,39 @@
+//! What control threads tell a PMD.
+
+use crate::load::RxqLoad;
+use sluice_action::{Actions, PortNo, Upcall};
+use sluice_mem::FramePool;
+use sluice_port::{RxQueue, TxQueue};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// A message for a PMD, read between two iterations.
+pub(crate) enum Mail {
+    /// Poll this queue.
+    AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad> },
+    /// Send to this port through this queue.
+    AddTxq { port: PortNo, queue: Box<dyn TxQueue> },
+    /// Forget all queues of this port and hand them back, so that no PMD closes a device.
+    RemovePort { port: PortNo, into: Sender<Removed> },
+    /// Ask these tables from now on.
+    SetUpcall(Box<dyn Upcall>),
+    /// Change the EMC's insertion probability to one in so many; 0 turns it off.
+    SetEmcInsertInvProb(u32),
+    /// Send a packet the switch made itself.
+    Execute(PacketOut),
+}
+
+/// Queues that a PMD uses no more.
+pub(crate) type Removed = (Vec<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>);
+
+/// A packet the switch sends itself.
+pub struct PacketOut {
+    /// The port it is said to have come from.
+    pub in_port: PortNo,
+    /// The packet.
+    pub bytes: Vec<u8>,
+    /// What to do with it.
+    pub actions: Actions,
+    /// Where its buffer comes from.
+    pub pool: Arc<dyn FramePool>,
+}

@@ -1,0 +1,19 @@
+//! What stands behind a datapath that has no tables yet.
+
+use sluice_action::{Fate, Miss, Trail, Upcall};
+use sluice_fate::DropReason;
+
+/// Knows nothing: every upcall is lost.
+pub(crate) struct NoTables;
+
+impl Upcall for NoTables {
+    fn translate(&mut self, _miss: &Miss<'_>) -> Fate {
+        Fate::Failed(DropReason::UpcallLost)
+    }
+
+    fn is_current(&self, _version: u64) -> bool {
+        false
+    }
+
+    fn credit(&mut self, _trail: &Trail, _packets: u64, _bytes: u64, _tcp_flags: u16, _now_ms: u64) {}
+}

@@ -1,0 +1,36 @@
+//! The parse room: from bytes to keys.
+
+use crate::walk::Context;
+use sluice_fate::DropReason;
+use sluice_flow::{Metadata, PacketKey, extract};
+use sluice_packet::{BATCH_MAX, PacketBatch};
+
+/// Packets ahead of the one being read whose first bytes are asked for.
+const PREFETCH_AHEAD: usize = 4;
+
+/// Reads the keys of packets just received by a port. Packets that have none leave the batch, by name.
+#[inline]
+pub(crate) fn room(
+    batch: &mut PacketBatch,
+    port: &Metadata,
+    keys: &mut [PacketKey; BATCH_MAX],
+    context: &mut Context<'_, '_>,
+) {
+    while let Err(at) = read_keys(batch, port, keys) {
+        let packet = batch.remove(at);
+        crate::tx::discard(packet, DropReason::RxRunt, context.buffers, context.tally);
+    }
+}
+
+/// Reads all keys, or says which packet has none.
+#[inline]
+fn read_keys(batch: &PacketBatch, port: &Metadata, keys: &mut [PacketKey; BATCH_MAX]) -> Result<(), usize> {
+    batch.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
+    for (i, (packet, key)) in batch.iter().zip(keys).enumerate() {
+        if let Some(ahead) = batch.get(i + PREFETCH_AHEAD) {
+            ahead.frame.prefetch();
+        }
+        extract(packet.bytes(), port, key).map_err(|_| i)?;
+    }
+    Ok(())
+}

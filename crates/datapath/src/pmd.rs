@@ -1,0 +1,240 @@
+//! A PMD's loop: mail, poll, walk, send, quiet point, publish.
+//!
+//! [`Pmd::run_once`] is one turn of it, with the time given: a thread calls it for ever, `replay` and tests call it
+//! themselves.
+
+use crate::load::{INTERVAL_MS, RxqLoad};
+use crate::mail::{Mail, PacketOut, Removed};
+use crate::report::PmdShared;
+use crate::tx::discard;
+use crate::walk::{Context, Walk};
+use sluice_action::PortNo;
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_flow::{Metadata, PacketKey, extract};
+use sluice_flow_cache::{Died, MegaflowTable, PmdSide};
+use sluice_packet::{Buffers, PacketBatch};
+use sluice_port::RxQueue;
+use sluice_simd::tsc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Busy turns between two publications of the counters; an idle turn publishes at once.
+const PUBLISH_EVERY: u32 = 8;
+
+/// One PMD.
+pub(crate) struct Pmd {
+    pub shared: Arc<PmdShared>,
+    table: Arc<MegaflowTable>,
+    side: PmdSide,
+    walk: Walk,
+    rxqs: Vec<Rxq>,
+    buffers: Buffers,
+    tally: Tally,
+    batch_max: usize,
+    burst: PacketBatch,
+    part: PacketBatch,
+    mail: Vec<Mail>,
+    packet_outs: Vec<PacketOut>,
+    died: Vec<Died>,
+    interval_ends_ms: u64,
+    turns_to_publish: u32,
+}
+
+/// A receive queue that is polled.
+struct Rxq {
+    queue: Box<dyn RxQueue>,
+    load: Arc<RxqLoad>,
+    port: Metadata,
+}
+
+impl Pmd {
+    pub fn new(shared: Arc<PmdShared>, table: Arc<MegaflowTable>, side: PmdSide, walk: Walk, batch_max: usize) -> Self {
+        Pmd {
+            shared,
+            table,
+            side,
+            walk,
+            rxqs: Vec::new(),
+            buffers: Buffers::new(),
+            tally: Tally::default(),
+            batch_max,
+            burst: PacketBatch::new(),
+            part: PacketBatch::new(),
+            mail: Vec::new(),
+            packet_outs: Vec::new(),
+            died: Vec::new(),
+            interval_ends_ms: 0,
+            turns_to_publish: 0,
+        }
+    }
+
+    /// One turn of the loop. Returns how many packets the fullest queue gave.
+    #[inline]
+    pub fn run_once(&mut self, now_ms: u64) -> usize {
+        let began = tsc::now();
+        self.read_mail();
+        self.read_notices();
+        let fullest = self.poll_all(began, now_ms);
+        debug_assert_eq!(self.tally.conserved(), Ok(()), "in one turn of PMD {}", self.shared.pmd);
+        let cycles = tsc::now().saturating_sub(began);
+        let (iterations, spent) = match fullest {
+            0 => (Counter::IdleIterations, Counter::IdleCycles),
+            _ => (Counter::BusyIterations, Counter::BusyCycles),
+        };
+        self.tally[iterations] += 1;
+        self.tally[spent] += cycles;
+        self.shared.cycles.add(cycles);
+        if now_ms >= self.interval_ends_ms {
+            self.end_interval(now_ms);
+        }
+        if self.turns_to_publish == 0 || fullest == 0 {
+            self.publish();
+        } else {
+            self.turns_to_publish -= 1;
+        }
+        fullest
+    }
+
+    /// Polls every queue and takes what comes to its end, under one guard.
+    #[inline]
+    fn poll_all(&mut self, began: u64, now_ms: u64) -> usize {
+        let Pmd { walk, table, side, buffers, tally, rxqs, burst, part, batch_max, packet_outs, .. } = self;
+        let guard = side.reader.pin();
+        let mut context =
+            Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms };
+        packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
+        let (mut mark, mut fullest) = (began, 0);
+        for rxq in rxqs {
+            rxq.queue.poll(burst, context.buffers, context.tally);
+            let n = burst.len();
+            if n == 0 {
+                continue;
+            }
+            context.tally[Counter::Received] += n as u64;
+            if n <= *batch_max {
+                walk.process(burst, &rxq.port, &mut context);
+            } else {
+                while !burst.is_empty() {
+                    let n = burst.len().min(*batch_max);
+                    part.extend(burst.drain(..n));
+                    walk.process(part, &rxq.port, &mut context);
+                }
+            }
+            walk.executor.tx.flush(context.buffers, context.tally);
+            let now = tsc::now();
+            rxq.load.load.add(now.saturating_sub(mark));
+            mark = now;
+            fullest = fullest.max(n);
+        }
+        walk.levels.maintain(&context);
+        fullest
+    }
+
+    /// Counts cycles that were slept.
+    pub fn count_sleep(&mut self, cycles: u64) {
+        self.tally[Counter::SleepIterations] += 1;
+        self.tally[Counter::SleepCycles] += cycles;
+    }
+
+    /// Whether no queue will ever give anything again.
+    pub fn is_exhausted(&self) -> bool {
+        self.rxqs.iter().all(|rxq| rxq.queue.exhausted())
+    }
+
+    /// Whether there is a queue to poll.
+    pub fn has_rxqs(&self) -> bool {
+        !self.rxqs.is_empty()
+    }
+
+    /// Shows the counters and gauges to everybody.
+    pub fn publish(&mut self) {
+        self.turns_to_publish = PUBLISH_EVERY;
+        self.shared.stats.publish(&mut self.tally);
+        let (emc, subtables) = (self.walk.levels.emc_usage(), self.walk.levels.subtables());
+        let gauges = &self.shared.gauges;
+        gauges.emc_used.store(emc.used, Relaxed);
+        gauges.emc_entries.store(emc.entries, Relaxed);
+        gauges.subtables.store(subtables.subtables(), Relaxed);
+        gauges.megaflows.store(subtables.flows(), Relaxed);
+    }
+
+    /// Hands cached buffers back: before the PMD rests.
+    pub fn rest(&mut self) {
+        self.buffers.flush();
+        self.publish();
+    }
+
+    #[inline]
+    fn read_notices(&mut self) {
+        if self.side.notices.has_mail() {
+            self.side.notices.take(&mut self.died);
+            self.walk.levels.forget(&self.died);
+            self.died.clear();
+        }
+    }
+
+    /// Does what control threads have asked for.
+    #[inline]
+    pub fn read_mail(&mut self) {
+        if self.shared.mailbox.has_mail() {
+            self.read_letters();
+        }
+    }
+
+    #[cold]
+    fn read_letters(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        self.shared.mailbox.take(&mut mail);
+        for letter in mail.drain(..) {
+            match letter {
+                Mail::AddRxq { queue, load } => {
+                    let port = Metadata::of_port(load.port.0);
+                    self.rxqs.push(Rxq { queue, load, port });
+                }
+                Mail::AddTxq { port, queue } => self.walk.executor.tx.add(port, queue),
+                Mail::RemovePort { port, into } => {
+                    let removed = self.remove_port(port);
+                    // Nobody waits any more if the datapath is being taken down; then the queues close here.
+                    let _ = into.send(removed);
+                }
+                Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
+                Mail::SetEmcInsertInvProb(n) => self.walk.levels.set_emc_insert_inv_prob(n),
+                Mail::Execute(out) => self.packet_outs.push(out),
+            }
+        }
+        self.mail = mail;
+    }
+
+    fn remove_port(&mut self, port: PortNo) -> Removed {
+        let gone = self.rxqs.extract_if(.., |rxq| rxq.load.port == port);
+        let rxqs = gone.map(|rxq| rxq.queue).collect();
+        let txq = self.walk.executor.tx.remove(port);
+        self.buffers.flush();
+        (rxqs, txq)
+    }
+
+    #[cold]
+    fn end_interval(&mut self, now_ms: u64) {
+        if self.interval_ends_ms != 0 {
+            self.shared.cycles.end_interval();
+            self.rxqs.iter().for_each(|rxq| rxq.load.load.end_interval());
+        }
+        self.interval_ends_ms = now_ms + INTERVAL_MS;
+    }
+}
+
+/// Sends a packet the switch made itself.
+fn execute<'g>(walk: &mut Walk, out: PacketOut, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) {
+    context.tally[Counter::Originated] += 1;
+    let packet = match context.buffers.write(&out.pool, &out.bytes) {
+        Ok(packet) => packet,
+        Err(reason) => return context.tally.drop(reason, 1),
+    };
+    let mut key = PacketKey::ZERO;
+    if let Err(error) = extract(packet.bytes(), &Metadata::of_port(out.in_port.0), &mut key) {
+        return discard(packet, error.into(), context.buffers, context.tally);
+    }
+    walk.executor.run(&out.actions, packet, &mut key, (Default::default(), DropReason::Rules), context);
+    walk.finish_passes(batch, context);
+    walk.executor.tx.flush(context.buffers, context.tally);
+}

@@ -1,0 +1,59 @@
+//! The recirculation room: packets that are to be looked up again.
+
+use sluice_flow::PacketKey;
+use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
+use std::collections::VecDeque;
+
+/// How often a packet may be recirculated. Source: OVS, MAX_RECIRC_DEPTH.
+pub(crate) const RECIRC_MAX: u8 = 8;
+
+/// Packets waiting for another pass, in the order they asked for it.
+#[derive(Debug, Default)]
+pub(crate) struct Recirc {
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    packet: Packet,
+    key: PacketKey,
+    origin: Origin,
+}
+
+/// Where a packet in the rooms stems from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Origin {
+    /// The number, within the burst, of the packet that was received.
+    pub arrival: u32,
+    /// How often it has been recirculated.
+    pub depth: u8,
+}
+
+impl Recirc {
+    /// Lets a packet wait for another pass under this key. `origin` is that of the new pass.
+    pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin) {
+        self.waiting.push_back(Waiting { packet, key, origin });
+    }
+
+    /// Whether nobody waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Moves up to `max` waiting packets into an empty batch, with their keys and origins.
+    pub fn take(
+        &mut self,
+        max: usize,
+        batch: &mut PacketBatch,
+        keys: &mut [PacketKey; BATCH_MAX],
+        origins: &mut [Origin; BATCH_MAX],
+    ) {
+        let n = max.min(BATCH_MAX).min(self.waiting.len());
+        for (i, waiting) in self.waiting.drain(..n).enumerate() {
+            batch.push(waiting.packet);
+            keys[i] = waiting.key;
+            origins[i] = waiting.origin;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! PMDs as threads, pinned to their cores.
+
+use crate::clock::now_ms;
+use crate::pmd::Pmd;
+use sluice_simd::tsc;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// A queue that gave this many packets keeps its PMD awake. Source: OVS, PMD_SLEEP_THRESH.
+const SLEEP_BELOW: usize = 16;
+
+/// How long a PMD without queues rests between two looks at its mail.
+const NOTHING_TO_POLL: Duration = Duration::from_millis(1);
+
+/// Starts a PMD on its core. Returns when it runs there.
+pub(crate) fn start(mut pmd: Box<Pmd>, sleep_max_us: u32) -> io::Result<JoinHandle<Box<Pmd>>> {
+    pmd.shared.stop.store(false, Relaxed);
+    let (started, has_started) = mpsc::channel();
+    let core = pmd.shared.core;
+    let thread = Builder::new().name(format!("pmd-c{core:02}")).spawn(move || {
+        if started.send(pin(core)).is_ok() {
+            run(&mut pmd, sleep_max_us);
+            pmd.rest();
+        }
+        pmd
+    })?;
+    has_started.recv().map_err(|_| io::Error::other("the thread ended at once"))??;
+    Ok(thread)
+}
+
+fn pin(core: usize) -> io::Result<()> {
+    let mut cores = rustix::thread::CpuSet::new();
+    if core >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(io::Error::other(format!("there is no core {core}")));
+    }
+    cores.set(core);
+    rustix::thread::sched_setaffinity(None, &cores)
+        .map_err(|e| io::Error::other(format!("core {core} cannot be used: {e}")))
+}
+
+fn run(pmd: &mut Pmd, sleep_max_us: u32) {
+    let mut sleep_us = 0;
+    while !pmd.shared.stop.load(Relaxed) {
+        let fullest = pmd.run_once(now_ms());
+        if fullest >= SLEEP_BELOW {
+            sleep_us = 0;
+        } else if !pmd.has_rxqs() {
+            sleep(pmd, NOTHING_TO_POLL);
+        } else if sleep_max_us != 0 {
+            // As OVS: a microsecond longer each time, up to the limit.
+            sleep_us = (sleep_us + 1).min(sleep_max_us);
+            sleep(pmd, Duration::from_micros(u64::from(sleep_us)));
+        }
+        if fullest == 0 {
+            pmd.shared.exhausted.store(pmd.is_exhausted(), Relaxed);
+        }
+    }
+}
+
+fn sleep(pmd: &mut Pmd, span: Duration) {
+    let began = tsc::now();
+    std::thread::sleep(span);
+    pmd.count_sleep(tsc::now().saturating_sub(began));
+}

@@ -1,0 +1,149 @@
+//! What waits to be sent: one batch a port, flushed when it is full and at the end of a receive burst.
+//!
+//! Packets are pushed in order of arrival, so none overtakes another on its way to a port. Recirculation would break
+//! that: a packet that takes two passes comes to its port later than one behind it that takes one. So a burst in
+//! which packets recirculate is *held*: what it sends is kept with the arrival number of the packet it came from, and
+//! goes to the ports in that order when the last pass is done.
+
+use sluice_action::PortNo;
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_packet::{Buffers, Packet, PacketBatch};
+use sluice_port::TxQueue;
+
+/// No slot: the port number is unknown.
+const NOWHERE: u16 = u16::MAX;
+
+/// A port's place in this PMD's list of transmit queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TxSlot(u16);
+
+/// One PMD's transmit queues.
+#[derive(Default)]
+pub(crate) struct TxPorts {
+    /// By `TxSlot`; a port that has left leaves a hole, which the next one fills.
+    slots: Vec<Option<Slot>>,
+    /// Slot by port number.
+    by_port: Vec<u16>,
+    /// Slots with packets waiting.
+    waiting: Vec<TxSlot>,
+    /// Packets of a held burst, each with its slot and the arrival number of the packet it came from.
+    held: Vec<(u32, TxSlot, Packet)>,
+    /// Whether the burst under way is held.
+    is_holding: bool,
+}
+
+struct Slot {
+    queue: Box<dyn TxQueue>,
+    batch: PacketBatch,
+}
+
+impl TxPorts {
+    /// Sends to `port` through `queue` from now on.
+    pub fn add(&mut self, port: PortNo, queue: Box<dyn TxQueue>) {
+        let number = port.0 as usize;
+        if self.by_port.len() <= number {
+            self.by_port.resize(number + 1, NOWHERE);
+        }
+        let slot = Some(Slot { queue, batch: PacketBatch::new() });
+        let at = match self.by_port[number] {
+            NOWHERE => self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len()),
+            taken => usize::from(taken),
+        };
+        if at == self.slots.len() {
+            self.slots.push(slot);
+        } else {
+            self.slots[at] = slot;
+        }
+        self.by_port[number] = at as u16;
+    }
+
+    /// Forgets a port and hands its queue back. Between bursts, so nothing waits for it.
+    pub fn remove(&mut self, port: PortNo) -> Option<Box<dyn TxQueue>> {
+        let at = self.by_port.get_mut(port.0 as usize).filter(|at| **at != NOWHERE)?;
+        let slot = self.slots[usize::from(std::mem::replace(at, NOWHERE))].take();
+        slot.map(|slot| slot.queue)
+    }
+
+    /// Where packets for `port` go, if there is such a port.
+    #[inline]
+    pub fn slot(&self, port: PortNo) -> Option<TxSlot> {
+        self.by_port.get(port.0 as usize).filter(|at| **at != NOWHERE).map(|at| TxSlot(*at))
+    }
+
+    /// Adds a packet to what waits for a port.
+    #[inline]
+    pub fn push(&mut self, slot: TxSlot, packet: Packet, buffers: &mut Buffers, tally: &mut Tally) {
+        let Some(to) = &mut self.slots[usize::from(slot.0)] else {
+            return discard(packet, DropReason::TxNoPort, buffers, tally);
+        };
+        if to.batch.is_empty() {
+            self.waiting.push(slot);
+        } else if to.batch.is_full() {
+            to.flush(buffers, tally);
+        }
+        to.batch.push(packet);
+    }
+
+    /// Adds a packet that came from the one with this arrival number, in a burst that may be held.
+    pub fn push_in_order(
+        &mut self,
+        arrival: u32,
+        slot: TxSlot,
+        packet: Packet,
+        buffers: &mut Buffers,
+        tally: &mut Tally,
+    ) {
+        if self.is_holding {
+            self.held.push((arrival, slot, packet));
+        } else {
+            self.push(slot, packet, buffers, tally);
+        }
+    }
+
+    /// Holds what the burst sends from now on until `release`.
+    pub fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    /// Whether the burst under way is held.
+    #[inline]
+    pub fn is_holding(&self) -> bool {
+        self.is_holding
+    }
+
+    /// Hands a held burst's packets to their ports, in order of arrival; what one packet sent keeps its order.
+    pub fn release(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+        self.is_holding = false;
+        let mut held = std::mem::take(&mut self.held);
+        held.sort_by_key(|(arrival, ..)| *arrival);
+        held.drain(..).for_each(|(_, slot, packet)| self.push(slot, packet, buffers, tally));
+        self.held = held;
+    }
+
+    /// Sends everything that waits.
+    #[inline]
+    pub fn flush(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+        while let Some(slot) = self.waiting.pop() {
+            if let Some(to) = &mut self.slots[usize::from(slot.0)] {
+                to.flush(buffers, tally);
+            }
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn flush(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+        if !self.batch.is_empty() {
+            tally[Counter::TxBatches] += 1;
+            self.queue.send(&mut self.batch, buffers, tally);
+        }
+    }
+}
+
+/// Gives a packet's buffer back, charged to `reason`.
+#[inline]
+pub(crate) fn discard(packet: Packet, reason: DropReason, buffers: &mut Buffers, tally: &mut Tally) {
+    tally.drop(reason, 1);
+    buffers.give_frame(packet.frame);
+}

@@ -1,0 +1,87 @@
+//! The walk of a packet, one call a room.
+//!
+//! ```text
+//! rx ─► parse ─► lookup: EMC, subtables ─miss─► upcall ─► act ─► tx
+//!                  ▲                                       │
+//!                  └───────────── recirculate ◄────────────┘
+//! ```
+
+use crate::act;
+use crate::execute::Executor;
+use crate::lookup::Levels;
+use crate::parse;
+use crate::recirc::Origin;
+use crate::upcall;
+use sluice_action::Upcall;
+use sluice_fate::Tally;
+use sluice_flow::{Metadata, PacketKey};
+use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
+use sluice_packet::{BATCH_MAX, BatchMask, Buffers, PacketBatch};
+use sluice_sync::Slots;
+
+/// What the rooms of one PMD keep between batches.
+pub(crate) struct Walk {
+    pub levels: Levels,
+    pub upcall: Box<dyn Upcall>,
+    pub executor: Executor,
+    keys: Box<[PacketKey; BATCH_MAX]>,
+    origins: [Origin; BATCH_MAX],
+    /// The most packets that go through the rooms together.
+    batch_max: usize,
+}
+
+/// What every room works with: the records under this iteration's guard, buffers, tallies, and the time.
+pub(crate) struct Context<'a, 'g> {
+    pub flows: Slots<'g, Megaflow>,
+    pub table: &'a MegaflowTable,
+    pub counters: &'a FlowCounters,
+    pub buffers: &'a mut Buffers,
+    pub tally: &'a mut Tally,
+    pub now_ms: u64,
+}
+
+impl Walk {
+    pub fn new(levels: Levels, upcall: Box<dyn Upcall>, executor: Executor, batch_max: usize) -> Self {
+        let keys = Box::new([PacketKey::ZERO; BATCH_MAX]);
+        Walk { levels, upcall, executor, keys, origins: [Origin::default(); BATCH_MAX], batch_max }
+    }
+
+    /// Takes packets just received by a port to their ends. The batch is empty afterwards.
+    #[inline]
+    pub fn process<'g>(&mut self, batch: &mut PacketBatch, port: &Metadata, context: &mut Context<'_, 'g>) {
+        parse::room(batch, port, &mut self.keys, context);
+        for (i, origin) in self.origins.iter_mut().enumerate() {
+            *origin = Origin { arrival: i as u32, depth: 0 };
+        }
+        self.pass(batch, context);
+        self.finish_passes(batch, context);
+    }
+
+    /// Lets packets that recirculate take their further passes, and sends what was held for them.
+    #[inline]
+    pub fn finish_passes<'g>(&mut self, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) {
+        while !self.executor.recirc.is_empty() {
+            self.executor.recirc.take(self.batch_max, batch, &mut self.keys, &mut self.origins);
+            self.pass(batch, context);
+        }
+        if self.executor.tx.is_holding() {
+            self.executor.tx.release(context.buffers, context.tally);
+        }
+    }
+
+    /// One pass of a batch whose keys are known.
+    #[inline]
+    fn pass<'g>(&mut self, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) {
+        let Walk { levels, upcall, executor, keys, origins, .. } = self;
+        let mut hits = [None; BATCH_MAX];
+        let miss = levels.room(keys, batch.len(), &mut hits, context);
+        let (answered, answers) = if miss.is_empty() {
+            (BatchMask::NONE, None)
+        } else {
+            let (answered, answers) = upcall::room(&mut **upcall, levels, (batch, keys), miss, &mut hits, context);
+            (answered, Some(answers))
+        };
+        let found = act::Batch { keys, origins, hits: &hits, answered, answers };
+        act::room(executor, &mut **upcall, batch, found, context);
+    }
+}

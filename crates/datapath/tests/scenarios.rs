@@ -1,0 +1,233 @@
+//! The walk, one fact a test, with tables that are functions.
+
+mod harness;
+
+use harness::*;
+use sluice_action::{Action, Fate, FlowId, PortNo};
+use sluice_datapath::{Config, Datapath};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{PacketKey, layout};
+use std::sync::Arc;
+
+/// A datapath of one resting PMD with test ports 1 to `n`, of one queue each.
+fn datapath(n: u32, config: Config, tables: &FakeTables) -> (Datapath, Vec<Feed>, Vec<Sent>) {
+    let pool = pool(4096);
+    let datapath = Datapath::new(Config { max_megaflows: 1 << 16, seed: Some(1), ..config }).unwrap();
+    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let (mut feeds, mut sents) = (Vec::new(), Vec::new());
+    for number in 1..=n {
+        let port = TestPort::new(1, 32, &pool);
+        feeds.push(port.feeds[0].clone());
+        sents.push(port.sent.clone());
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    (datapath, feeds, sents)
+}
+
+fn run(datapath: &Datapath) {
+    for turn in 0..10_000 {
+        if datapath.run_once(turn).exhausted {
+            break;
+        }
+    }
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+}
+
+fn mask(spans: &[layout::Span]) -> PacketKey {
+    let mut mask = PacketKey::ZERO;
+    for span in [layout::IN_PORT, layout::RECIRC_ID].iter().chain(spans) {
+        mask.set(*span, &[0xff; 16][..span.size]);
+    }
+    mask
+}
+
+fn take(sent: &Sent) -> Vec<Vec<u8>> {
+    std::mem::take(&mut sent.lock().unwrap())
+}
+
+#[test]
+fn the_first_packet_asks_and_the_others_follow_the_megaflow() {
+    let tables = FakeTables::new(|_, _| follow(mask(&[layout::NW_DST]), [output(2)]));
+    let (datapath, feeds, sents) = datapath(2, Config::default(), &tables);
+    let packets: Vec<_> = (0..100).map(|i| udp([1, 1, 1, 1], [10, 0, 0, (i % 3) as u8], 1, 2, i)).collect();
+    feeds[0].lock().unwrap().extend(packets.iter().cloned());
+    run(&datapath);
+    assert_eq!(take(&sents[1]), packets, "in order of arrival");
+    let totals = datapath.totals();
+    assert_eq!((totals[Counter::Upcalls], totals[Counter::MegaflowHits] + totals[Counter::EmcHits]), (3, 97));
+    assert_eq!(*tables.credited.lock().unwrap(), (3, 3 * 46));
+    let flows = datapath.flows();
+    assert_eq!(flows.len(), 3);
+    assert_eq!(flows.iter().map(|f| f.flow.stats.packets).sum::<u64>(), 97);
+    assert!(flows.iter().all(|f| f.on_pmd(0).is_some() && f.flow.stats.used_ms.is_some()));
+    assert_eq!(datapath.pmds()[0].megaflows, 3);
+    assert_eq!(datapath.pmds()[0].subtables, 1);
+}
+
+#[test]
+fn a_removed_megaflow_is_asked_for_again_and_its_count_is_exact() {
+    let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
+    let (datapath, feeds, sents) = datapath(2, Config { emc_insert_inv_prob: 1, ..Config::default() }, &tables);
+    for round in 0..5 {
+        feeds[0].lock().unwrap().extend((0..10).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+        run(&datapath);
+        assert_eq!(take(&sents[1]).len(), 10);
+        assert_eq!(datapath.totals()[Counter::Upcalls], round + 1);
+        let store = datapath.store();
+        let mut ids = Vec::new();
+        store.for_each(&mut |id, _, _, stats| ids.push((id, stats.packets)));
+        assert_eq!(ids, [(FlowId(0), 9)], "the id is used again");
+        assert_eq!(store.remove(FlowId(0)).unwrap().packets, 9);
+        assert_eq!(store.remove(FlowId(0)), None);
+        store.settle(&mut |_, _, _| panic!("nothing was late"));
+        (0..1000).for_each(|turn| assert_eq!(datapath.run_once(turn).fullest, 0));
+        let pmd = &datapath.pmds()[0];
+        assert_eq!((pmd.megaflows, pmd.subtables, pmd.emc.used), (0, 0, 0), "nothing is left of it");
+    }
+}
+
+#[test]
+fn several_outputs_copy_and_the_last_moves() {
+    let tables = FakeTables::new(|_, _| {
+        let tag = Action::PushVlan { tpid: 0x8100, tci: 0x1005 };
+        follow(mask(&[]), [output(2), tag, output(3), Action::PopVlan, output(4), output(9)])
+    });
+    let (datapath, feeds, sents) = datapath(4, Config::default(), &tables);
+    let packets: Vec<_> = (0..40).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)).collect();
+    feeds[0].lock().unwrap().extend(packets.iter().cloned());
+    run(&datapath);
+    assert_eq!(take(&sents[1]), packets);
+    assert_eq!(take(&sents[3]), packets);
+    let tagged = take(&sents[2]);
+    assert!(tagged.iter().zip(&packets).all(|(t, p)| t[12..16] == [0x81, 0, 0, 5] && t[16..] == p[12..]));
+    let totals = datapath.totals();
+    assert_eq!((totals[Counter::Cloned], totals.dropped(DropReason::TxNoPort)), (120, 40));
+}
+
+#[test]
+fn recirculated_packets_keep_their_place() {
+    // Odd tags take a second pass; even ones do not. All leave by port 2.
+    let tables = FakeTables::new(|key, bytes| {
+        let odd = bytes[bytes.len() - 1] % 2 == 1;
+        match (key.recirc_id(), odd) {
+            (0, true) => follow(mask(&[layout::TP_SRC]), [Action::Recirc(7)]),
+            (0, false) => follow(mask(&[layout::TP_SRC]), [output(2)]),
+            (7, _) => follow(mask(&[]), [output(2), output(3)]),
+            _ => Fate::Failed(DropReason::UpcallLost),
+        }
+    });
+    let (datapath, feeds, sents) = datapath(3, Config::default(), &tables);
+    let packets: Vec<_> = (0..200).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], (i % 2) as u16, 2, i)).collect();
+    feeds[0].lock().unwrap().extend(packets.iter().cloned());
+    run(&datapath);
+    assert_eq!(take(&sents[1]), packets);
+    assert_eq!(take(&sents[2]).len(), 100);
+    assert_eq!(datapath.totals()[Counter::Passes], 300);
+}
+
+#[test]
+fn recirculation_ends_by_name() {
+    let tables = FakeTables::new(|key, _| follow(mask(&[]), [Action::Recirc(key.recirc_id() + 1)]));
+    let (datapath, feeds, _) = datapath(1, Config::default(), &tables);
+    feeds[0].lock().unwrap().extend((0..5).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+    run(&datapath);
+    let totals = datapath.totals();
+    assert_eq!((totals.dropped(DropReason::RecircDepth), totals[Counter::Passes]), (5, 45));
+}
+
+#[test]
+fn each_drop_has_its_name() {
+    let tables = FakeTables::new(|key, _| match key.number(layout::TP_SRC) {
+        0 => follow(mask(&[layout::TP_SRC]), []),
+        1 => follow(mask(&[layout::TP_SRC]), [Action::Drop]),
+        2 => follow(mask(&[layout::TP_SRC]), [output(77)]),
+        3 => follow(mask(&[layout::TP_SRC]), [Action::PopVlan, output(1)]),
+        _ => Fate::Failed(DropReason::TranslationLimit),
+    });
+    let (datapath, feeds, _) = datapath(1, Config::default(), &tables);
+    for round in 0..20 {
+        feeds[0].lock().unwrap().extend((0..5).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], i, 2, round)));
+        feeds[0].lock().unwrap().push_back(vec![0; 13]);
+    }
+    run(&datapath);
+    let totals = datapath.totals();
+    let dropped = |reason| totals.dropped(reason);
+    assert_eq!(dropped(DropReason::Rules), 40);
+    assert_eq!(dropped(DropReason::TxNoPort), 20);
+    assert_eq!(dropped(DropReason::ActionMismatch), 20);
+    assert_eq!(dropped(DropReason::TranslationLimit), 20);
+    assert_eq!(dropped(DropReason::RxRunt), 20);
+}
+
+#[test]
+fn trunc_clone_sample_and_length_do_what_they_say() {
+    let tables = FakeTables::new(|_, _| {
+        let inner: Arc<[Action]> = Arc::new([Action::PushVlan { tpid: 0x8100, tci: 0x1001 }, output(3)]);
+        let never = Action::Sample { probability: 0, actions: inner.clone() };
+        let always = Action::Sample { probability: u32::MAX, actions: inner.clone() };
+        let by_len = Action::CheckPktLen { len: 45, greater: Arc::new([output(4)]), less_or_equal: Arc::new([]) };
+        follow(mask(&[]), [Action::Trunc(20), output(2), Action::Clone(inner), never, always, by_len, output(2)])
+    });
+    let (datapath, feeds, sents) = datapath(4, Config::default(), &tables);
+    let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, 0);
+    feeds[0].lock().unwrap().push_back(packet.clone());
+    run(&datapath);
+    assert_eq!(take(&sents[1]), [packet[..20].to_vec(), packet.clone()]);
+    assert_eq!(take(&sents[2]).iter().map(Vec::len).collect::<Vec<_>>(), [50, 50]);
+    assert_eq!(take(&sents[3]), [packet]);
+}
+
+#[test]
+fn a_controller_gets_what_was_asked_for_and_the_queue_is_bounded() {
+    let tables = FakeTables::new(|_, _| {
+        let tell = Action::Controller { reason: 1, controller_id: 2, max_len: 30, cookie: 3, recirc_id: 4 };
+        follow(mask(&[]), [Action::PushVlan { tpid: 0x8100, tci: 0x1001 }, tell.clone(), output(2), tell])
+    });
+    let (datapath, feeds, sents) = datapath(2, Config { packet_in_queue: 5, ..Config::default() }, &tables);
+    let packet_ins = datapath.take_packet_ins().unwrap();
+    assert!(datapath.take_packet_ins().is_none());
+    feeds[0].lock().unwrap().extend((0..4).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+    run(&datapath);
+    assert_eq!(take(&sents[1]).len(), 4);
+    let totals = datapath.totals();
+    assert_eq!((totals[Counter::Delivered], totals.dropped(DropReason::ControllerQueue)), (5, 3));
+    let message = packet_ins.try_recv().unwrap();
+    assert_eq!((message.bytes.len(), message.total_len, message.cookie), (30, 50, 3));
+    assert_eq!(message.key.number(layout::VLAN0_TCI), 0x1001, "the key is that of the packet as it is now");
+}
+
+#[test]
+fn ports_come_and_go_while_others_work() {
+    let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
+    let (datapath, feeds, sents) = datapath(2, Config::default(), &tables);
+    let offer = |n| {
+        feeds[0].lock().unwrap().extend((0..n).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+        run(&datapath);
+    };
+    offer(3);
+    assert_eq!(take(&sents[1]).len(), 3);
+    assert!(datapath.add_port(PortNo(2), Box::new(TestPort::new(1, 1, &pool(8)))).is_err());
+    datapath.del_port(PortNo(2)).unwrap();
+    assert!(datapath.del_port(PortNo(2)).is_err());
+    offer(3);
+    assert_eq!(datapath.totals().dropped(DropReason::TxNoPort), 3);
+    let again = TestPort::new(1, 1, &pool(8));
+    let sent = again.sent.clone();
+    datapath.add_port(PortNo(2), Box::new(again)).unwrap();
+    offer(4);
+    assert_eq!(take(&sent).len(), 4);
+}
+
+#[test]
+fn cleared_statistics_start_anew_while_the_counters_go_on() {
+    let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
+    let (datapath, feeds, _) = datapath(2, Config::default(), &tables);
+    for _ in 0..2 {
+        feeds[0].lock().unwrap().extend((0..7).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+        run(&datapath);
+        assert_eq!(datapath.pmds()[0].counters[Counter::Received], 7);
+        datapath.clear_stats();
+    }
+    assert_eq!(datapath.totals()[Counter::Received], 14);
+    assert_eq!(datapath.pmds()[0].counters[Counter::Received], 0);
+}
