@@ -104,11 +104,11 @@ impl Buffers {
         let Some(first) = batch.first() else { return };
         let pool = first.frame.pool();
         // Nearly always they are all of one pool.
-        if batch.iter().all(|packet| packet.frame.pool() == pool) {
-            if let Some(cache) = self.cache_of(pool) {
-                cache.make_room(batch.len());
-                return cache.free.extend(batch.drain(..).map(|packet| packet.frame));
-            }
+        if batch.iter().all(|packet| packet.frame.pool() == pool)
+            && let Some(cache) = self.cache_of(pool)
+        {
+            cache.make_room(batch.len());
+            return cache.free.extend(batch.drain(..).map(|packet| packet.frame));
         }
         self.give(batch.drain(..));
     }

@@ -1,6 +1,6 @@
 //! What is said about a port in the configuration, and the table of port types.
 
-use crate::{OpenError, Pools, Port, generator, null};
+use crate::{OpenError, Pools, Port, generator, null, pcap};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -71,6 +71,12 @@ pub const KINDS: &[Kind] = &[
         help: "receives nothing, swallows what is sent to it",
         options: null::OPTIONS,
         open: null::open,
+    },
+    Kind {
+        name: "pcap",
+        help: "receives what a capture holds, writes what is sent to it into another",
+        options: pcap::OPTIONS,
+        open: pcap::open,
     },
     Kind {
         name: "dpdk",

@@ -1,5 +1,6 @@
 //! Why a port could not be opened: each in one line with its remedy.
 
+use crate::pcap::CaptureError;
 use sluice_mem::PoolError;
 use std::io;
 
@@ -35,6 +36,11 @@ pub enum OpenError {
     #[error("port {port}: {reason}")]
     #[expect(missing_docs, reason = "the names say it")]
     Dpdk { port: String, reason: String },
+
+    /// Its capture is not one.
+    #[error("port {port}: {source}")]
+    #[expect(missing_docs, reason = "the names say it")]
+    Capture { port: String, source: CaptureError },
 
     /// No memory for its packets.
     #[error("port {port}: {source}")]

@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | `generator` | [`generator`] | made-up traffic | swallows and counts |
 //! | `null` | [`null`] | nothing | swallows and counts |
+//! | `pcap` | [`pcap`] | what a capture holds, once or for ever | writes a capture |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
 #![deny(unsafe_code)]
 
@@ -23,8 +24,10 @@ mod mtu;
 mod no_dpdk;
 pub mod null;
 pub mod offload;
+pub mod pcap;
 mod pools;
 mod queue;
+mod rss;
 mod stats;
 
 pub use config::{KINDS, Kind, OptionKey, PortConfig, open};
@@ -32,3 +35,4 @@ pub use error::OpenError;
 pub use mtu::Mtu;
 pub use pools::{DpdkConfig, Pools};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};
+pub use rss::{rss_hash, rss_queue};

@@ -4,7 +4,7 @@ use crate::Range;
 use std::net::Ipv4Addr;
 
 /// A whole number, with `k`, `M` or `G` for thousands, and `_` between digits.
-pub(crate) fn count(text: &str) -> Option<u64> {
+pub fn count(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1_000),
         b'M' => (&text[..text.len() - 1], 1_000_000),

@@ -1,0 +1,363 @@
+//! Capture ports: receive what a file holds, write what is sent into a file.
+//!
+//! A file is read through once when the port is opened, so that what is wrong with it is said then. Played once, it is
+//! read again as it is played, one packet in memory; this is the one port whose poll may wait, for the disk. With
+//! `loop` it is held in memory and never ends. With several receive queues a flow is always in the same, by the hash a
+//! NIC would use.
+
+mod reader;
+mod writer;
+
+pub use reader::{CaptureError, Reader, Record};
+pub use writer::Writer;
+
+use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::rss::{rss_hash, rss_queue};
+use crate::stats::{self, QueueStats};
+use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_mem::FramePool;
+use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_traffic::Pacer;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The options of this type.
+pub(crate) const OPTIONS: &[OptionKey] = &[
+    OptionKey { key: "rx", help: "capture to receive from (classic pcap); default: receives nothing" },
+    OptionKey { key: "tx", help: "capture to write what is sent into; default: it is swallowed" },
+    OptionKey { key: "loop", help: "true: hold the capture in memory and play it for ever; default false" },
+    OptionKey { key: "rate", help: "packets per second over all queues, such as 200k; default: as fast as possible" },
+    OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" },
+];
+
+/// The largest capture held in memory. Bytes of packets.
+const LOAD_MAX: u64 = 2 << 30;
+
+/// What says when a packet was sent.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The system's time.
+    System,
+    /// Nanoseconds since 1970, as somebody else sets them (`sluice replay`, whose captures are the only clock).
+    Given(Arc<AtomicU64>),
+}
+
+impl Clock {
+    fn now_ns(&self) -> u64 {
+        match self {
+            Clock::System => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+            Clock::Given(time) => time.load(Relaxed),
+        }
+    }
+}
+
+/// A port made of captures.
+#[derive(Debug)]
+struct PcapPort {
+    info: PortInfo,
+    pool: Arc<dyn FramePool>,
+    source: Source,
+    /// Packets per second of a queue.
+    rate: Option<f64>,
+    rx: Vec<Arc<QueueStats>>,
+    sink: Option<Arc<Mutex<Writer>>>,
+    clock: Clock,
+    tx: Vec<Arc<QueueStats>>,
+}
+
+/// Where received packets come from.
+#[derive(Debug)]
+enum Source {
+    Nothing,
+    Once(PathBuf),
+    Loop(Arc<Loaded>),
+}
+
+/// A capture in memory.
+#[derive(Debug, Default)]
+struct Loaded {
+    bytes: Vec<u8>,
+    /// By queue.
+    packets: Vec<Vec<LoadedPacket>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LoadedPacket {
+    start: u32,
+    len: u32,
+    rss_hash: u32,
+    is_cut: bool,
+}
+
+pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
+    let (rx, tx) = (options.path("rx"), options.path("tx"));
+    if rx.is_none() && tx.is_none() {
+        let expected = "a capture file to receive from (or tx, one to write into)";
+        return Err(OpenError::MissingOption { port: options.port(), kind: "pcap", key: "rx", expected });
+    }
+    let is_loop = options.flag("loop")?.unwrap_or(false);
+    let rate = options.parse("rate", "packets per second, such as 200k or 1M", parse_rate)?;
+    let mac = options.mac()?;
+    let refused = |source| OpenError::Capture { port: options.port(), source };
+    let source = match rx {
+        None => Source::Nothing,
+        Some(path) if is_loop => Source::Loop(Arc::new(Loaded::read(&path, n_rxq).map_err(refused)?)),
+        Some(path) => {
+            check(&path).map_err(refused)?;
+            Source::Once(path)
+        }
+    };
+    let sink = match tx {
+        None => None,
+        Some(path) => Some(Writer::create(&path).map_err(|source| OpenError::Device {
+            port: options.port(),
+            what: format!("{} cannot be written", path.display()),
+            source,
+            remedy: "expected a file in a folder that exists and may be written",
+        })?),
+    };
+    let pool =
+        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let mut port = PcapPort::new(mtu, mac, pool, sink, Clock::System);
+    port.info.n_rxq = n_rxq;
+    port.rate = rate.map(|rate| rate / n_rxq as f64);
+    port.rx = (0..n_rxq).map(|_| Arc::default()).collect();
+    port.source = source;
+    Ok(Box::new(port))
+}
+
+/// A port that receives nothing and writes what is sent to `path`, each packet with the time that `clock` says.
+pub fn sink(path: &Path, mtu: u32, pool: Arc<dyn FramePool>, clock: Clock) -> io::Result<Box<dyn Port>> {
+    Ok(Box::new(PcapPort::new(mtu, [2, 0, 0, 0, 0, 0], pool, Some(Writer::create(path)?), clock)))
+}
+
+fn parse_rate(text: &str) -> Option<f64> {
+    sluice_traffic::parse_count(text).filter(|rate| (1..=1_000_000_000).contains(rate)).map(|rate| rate as f64)
+}
+
+/// Reads a capture to its end, to find what is wrong with it.
+fn check(path: &Path) -> Result<(), CaptureError> {
+    let (mut reader, mut packet) = (Reader::open(path)?, Vec::new());
+    while reader.next_packet(&mut packet)?.is_some() {}
+    Ok(())
+}
+
+impl Loaded {
+    fn read(path: &Path, queues: usize) -> Result<Self, CaptureError> {
+        let (mut reader, mut packet) = (Reader::open(path)?, Vec::new());
+        let mut loaded = Loaded { bytes: Vec::new(), packets: vec![Vec::new(); queues] };
+        while let Some(record) = reader.next_packet(&mut packet)? {
+            let start = loaded.bytes.len();
+            if (start + packet.len()) as u64 > LOAD_MAX {
+                let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+                return Err(CaptureError::TooLarge { path: path.to_owned(), bytes, max: LOAD_MAX });
+            }
+            let rss_hash = rss_hash(&packet);
+            loaded.packets[rss_queue(rss_hash, queues)].push(LoadedPacket {
+                start: start as u32,
+                len: packet.len() as u32,
+                rss_hash,
+                is_cut: record.original_len as usize > packet.len(),
+            });
+            loaded.bytes.extend_from_slice(&packet);
+        }
+        Ok(loaded)
+    }
+}
+
+impl PcapPort {
+    fn new(mtu: u32, mac: [u8; 6], pool: Arc<dyn FramePool>, sink: Option<Writer>, clock: Clock) -> Self {
+        PcapPort {
+            info: PortInfo { kind: "pcap", n_rxq: 1, n_txq: MAX_QUEUES, mtu, mac },
+            pool,
+            source: Source::Nothing,
+            rate: None,
+            rx: vec![Arc::default()],
+            sink: sink.map(|writer| Arc::new(Mutex::new(writer))),
+            clock,
+            tx: Vec::new(),
+        }
+    }
+}
+
+impl Port for PcapPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        let feed = match &self.source {
+            Source::Nothing => Feed::Ended,
+            // It could be read a moment ago; if it is gone now, there is nothing to receive.
+            Source::Once(path) => Reader::open(path).map_or(Feed::Ended, |reader| Feed::Once {
+                reader,
+                packet: Vec::new(),
+                queue,
+                queues: self.info.n_rxq,
+            }),
+            Source::Loop(loaded) if loaded.packets[queue].is_empty() => Feed::Ended,
+            Source::Loop(loaded) => Feed::Loop { loaded: Arc::clone(loaded), queue, next: 0 },
+        };
+        Box::new(PcapRx {
+            feed,
+            pace: self.rate.map(|rate| (Instant::now(), Pacer::new(rate, 0))),
+            mtu: Mtu(self.info.mtu),
+            pool: Arc::clone(&self.pool),
+            stats: Arc::clone(&self.rx[queue]),
+        })
+    }
+
+    fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
+        let stats = Arc::new(QueueStats::default());
+        self.tx.push(Arc::clone(&stats));
+        Box::new(PcapTx { sink: self.sink.clone(), clock: self.clock.clone(), mtu: Mtu(self.info.mtu), stats })
+    }
+
+    fn stats(&self) -> PortStats {
+        stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref))
+    }
+}
+
+/// A receive queue of a capture.
+#[derive(Debug)]
+struct PcapRx {
+    feed: Feed,
+    pace: Option<(Instant, Pacer)>,
+    mtu: Mtu,
+    pool: Arc<dyn FramePool>,
+    stats: Arc<QueueStats>,
+}
+
+/// What a queue has yet to receive.
+#[derive(Debug)]
+enum Feed {
+    Once { reader: Reader, packet: Vec<u8>, queue: usize, queues: usize },
+    Loop { loaded: Arc<Loaded>, queue: usize, next: usize },
+    Ended,
+}
+
+/// A packet of a feed.
+struct Fed<'a> {
+    bytes: &'a [u8],
+    rss_hash: u32,
+    is_cut: bool,
+}
+
+impl Feed {
+    /// The next packet; `None` when there is none, now and for ever. An error, which opening would have found, is
+    /// `Err` once and the end.
+    fn next(&mut self) -> Result<Option<Fed<'_>>, CaptureError> {
+        match self {
+            Feed::Ended => Ok(None),
+            Feed::Loop { loaded, queue, next } => {
+                let packets = &loaded.packets[*queue];
+                let packet = packets[*next];
+                *next = if *next + 1 == packets.len() { 0 } else { *next + 1 };
+                let bytes = &loaded.bytes[packet.start as usize..][..packet.len as usize];
+                Ok(Some(Fed { bytes, rss_hash: packet.rss_hash, is_cut: packet.is_cut }))
+            }
+            Feed::Once { reader, packet, queue, queues } => loop {
+                let Some(record) = reader.next_packet(packet)? else { return Ok(None) };
+                let rss_hash = rss_hash(packet);
+                if rss_queue(rss_hash, *queues) == *queue {
+                    let is_cut = record.original_len as usize > packet.len();
+                    return Ok(Some(Fed { bytes: packet, rss_hash, is_cut }));
+                }
+            },
+        }
+    }
+}
+
+impl RxQueue for PcapRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        if matches!(self.feed, Feed::Ended) {
+            return;
+        }
+        let first = batch.len();
+        let mut n = BATCH_MAX - first;
+        if let Some((origin, pacer)) = &mut self.pace {
+            n = pacer.due(origin.elapsed().as_nanos() as u64, n);
+        }
+        // Buffers first: without one nothing is read, where a NIC would lose.
+        let n = buffers.fill(&self.pool, n, usize::MAX, batch);
+        let (mut used, mut bytes, mut dropped) = (first, 0, 0);
+        for _ in 0..n {
+            let fed = match self.feed.next() {
+                Ok(Some(fed)) => fed,
+                end => {
+                    let failed = end.is_err();
+                    drop(end);
+                    self.stats.errors(usize::from(failed));
+                    self.feed = Feed::Ended;
+                    break;
+                }
+            };
+            let why = match fed {
+                Fed { is_cut: true, .. } => DropReason::RxError,
+                Fed { bytes, .. } if !self.mtu.admits(bytes) => DropReason::RxOversize,
+                Fed { bytes: from, rss_hash, .. } => {
+                    let packet = &mut batch[used];
+                    packet.frame.truncate(from.len());
+                    packet.bytes_mut().copy_from_slice(from);
+                    packet.rss_hash = rss_hash;
+                    used += 1;
+                    bytes += from.len();
+                    continue;
+                }
+            };
+            tally[Counter::Received] += 1;
+            tally.drop(why, 1);
+            dropped += 1;
+        }
+        buffers.give(batch.drain(used..));
+        self.stats.carried(used - first, bytes);
+        self.stats.dropped(dropped);
+    }
+
+    fn exhausted(&self) -> bool {
+        matches!(self.feed, Feed::Ended)
+    }
+}
+
+/// A transmit queue into a capture, or into nothing. PMDs share the file: one lock a batch.
+#[derive(Debug)]
+struct PcapTx {
+    sink: Option<Arc<Mutex<Writer>>>,
+    clock: Clock,
+    mtu: Mtu,
+    stats: Arc<QueueStats>,
+}
+
+impl TxQueue for PcapTx {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let now_ns = self.clock.now_ns();
+        let mut sink = self.sink.as_ref().map(|sink| sink.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        let (mut sent, mut bytes, mut oversize, mut refused) = (0, 0, 0, 0);
+        for packet in batch.iter().map(|packet| packet.bytes()) {
+            if !self.mtu.admits(packet) {
+                oversize += 1;
+            } else if sink.as_mut().is_some_and(|sink| sink.write(now_ns, packet).is_err()) {
+                refused += 1;
+            } else {
+                sent += 1;
+                bytes += packet.len();
+            }
+        }
+        drop(sink);
+        tally[Counter::Sent] += sent as u64;
+        tally.drop(DropReason::TxOversize, oversize);
+        tally.drop(DropReason::TxFull, refused);
+        self.stats.carried(sent, bytes);
+        self.stats.dropped(oversize + refused);
+        self.stats.errors(refused);
+        buffers.give_batch(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Writing classic capture files, in microseconds.
+
+use super::reader::{LINK_ETHERNET, MAGIC_MICROS, PACKET_HEADER, PACKET_MAX};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// Writes a capture. What is buffered reaches the file when the buffer is full, at `finish`, or when it is dropped.
+#[derive(Debug)]
+pub struct Writer<W: Write = BufWriter<File>> {
+    sink: W,
+}
+
+impl Writer {
+    /// Makes the file, or empties it, and writes its header.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Writer::new(BufWriter::with_capacity(1 << 18, File::create(path)?))
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes a capture's header into `sink`.
+    pub fn new(mut sink: W) -> io::Result<Self> {
+        let mut header = Vec::with_capacity(super::reader::FILE_HEADER);
+        // Magic, version 2.4, two unused words, longest packet, link type.
+        header.extend(MAGIC_MICROS.to_le_bytes());
+        header.extend([2, 0, 4, 0]);
+        [0, 0, PACKET_MAX, LINK_ETHERNET].iter().for_each(|word: &u32| header.extend(word.to_le_bytes()));
+        sink.write_all(&header)?;
+        Ok(Writer { sink })
+    }
+
+    /// Writes a packet that came at `time_ns` (since 1970); its nanoseconds are cut off, its seconds beyond 2106 wrap.
+    pub fn write(&mut self, time_ns: u64, packet: &[u8]) -> io::Result<()> {
+        let (seconds, micros) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000 / 1000);
+        let words = [seconds as u32, micros as u32, packet.len() as u32, packet.len() as u32];
+        let mut header = [0; PACKET_HEADER];
+        header.as_chunks_mut().0.iter_mut().zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
+        self.sink.write_all(&header)?;
+        self.sink.write_all(packet)
+    }
+
+    /// Hands what is buffered to the system.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+
+    /// Ends the capture: every packet written is in the file, or this says why not.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+}
