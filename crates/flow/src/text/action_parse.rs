@@ -92,7 +92,10 @@ impl<'p> ActionReader<'p> {
             Some(action) => action,
             None => self.port(pair)?,
         };
-        to.push(Placed { action, at: pair.key });
+        // On the wire, writing nothing to the action set is saying nothing.
+        if action != OfAction::WriteActions(Vec::new()) {
+            to.push(Placed { action, at: pair.key });
+        }
         Ok(())
     }
 

@@ -277,7 +277,7 @@ fn learn_spec(f: &mut Formatter<'_>, spec: &LearnSpec, ports: &PortNames) -> Res
     match (spec.source, spec.target) {
         (LearnSource::Value(value), LearnTarget::Match(dst)) if dst.is_whole() => {
             let field = dst.field.field();
-            write!(f, "{}={}", field.name, value::show(field, value, u128::MAX, ports))
+            write!(f, "{}={}", field.name, value::show(field, value, field.all_ones(), ports))
         }
         (LearnSource::Value(value), LearnTarget::Match(dst)) => write!(f, "{dst}={}", show_hex(value)),
         (LearnSource::Field(src), LearnTarget::Match(dst)) if src == dst => write!(f, "{dst}"),

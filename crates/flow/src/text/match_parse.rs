@@ -60,6 +60,8 @@ impl<'a> MatchReader<'a> {
         }
         match field.id {
             FieldId::DlVlan if value == 0xffff => self.matches.set(FieldId::VlanTci, 0),
+            // Ethernet packets, as every flow means that does not say otherwise.
+            FieldId::PacketType if value == 0 => self.matches.clear(FieldId::PacketType),
             _ => self.matches.set_masked(field.id, value, mask),
         }
         self.seen.push((field, at));

@@ -173,12 +173,12 @@ impl Items<'_, '_> {
         let packet_type = self.key(layout::PACKET_TYPE);
         if packet_type != 0 {
             self.item(format_args!("packet_type=({},{:#x})", packet_type >> 16, packet_type & 0xffff))?;
-        } else if self.mask(layout::RECIRC_ID) != 0 {
+        } else if self.mask(layout::RECIRC_ID) != 0 && self.mask(layout::PACKET_TYPE) != 0 {
             // A megaflow: it always depends on the packet type.
             self.item(format_args!("eth"))?;
         }
         let mut said = Said { ethertype: false, proto: false };
-        if self.mask(layout::DL_TYPE) != 0 || packet_type >> 16 == 1 {
+        if self.mask(layout::DL_TYPE) != 0 {
             let proto = self.value(layout::NW_PROTO).map(|p| p as u64);
             let ip = matches!(self.matches.dl_type(), Some(0x0800 | 0x86dd));
             let word = self.matches.dl_type().and_then(|t| shorthand(t, proto.filter(|_| ip)));

@@ -38,10 +38,11 @@ const TUNNEL: [Span; 14] = [
 const TUN_KEY: u64 = 8;
 
 impl Match {
-    /// A megaflow as the `Megaflow:` line of a trace shows it: always with its `recirc_id`.
+    /// A megaflow as the `Megaflow:` line of a trace shows it: always with its `recirc_id` and packet type.
     pub fn of_megaflow(mask: &FlowKey, key: &FlowKey) -> Match {
         let mut mask = *mask;
         mask.set_number(layout::RECIRC_ID, 0xffff_ffff);
+        mask.set_number(layout::PACKET_TYPE, 0xffff_ffff);
         Match::new(mask, key)
     }
 
@@ -73,6 +74,7 @@ impl Match {
         let key = self.key;
         let packet_type = key.number(layout::PACKET_TYPE);
         let mut show = |span: Span| self.mask.get_mut(span).fill(0xff);
+        show(layout::PACKET_TYPE);
         let dl_type = if packet_type == 0 {
             [layout::DL_DST, layout::DL_SRC, layout::DL_TYPE, layout::VLAN0_TCI].into_iter().for_each(&mut show);
             if !is_zero(&key, layout::VLAN0_TCI) {
@@ -80,7 +82,6 @@ impl Match {
             }
             key.number(layout::DL_TYPE)
         } else {
-            show(layout::PACKET_TYPE);
             packet_type & 0xffff
         };
         match dl_type {
