@@ -69,8 +69,7 @@ step_fuzz() {
     have g++ || { skip fuzz "no C++ compiler for libFuzzer"; return; }
     local target
     (cd fuzz && RUSTFLAGS="$fuzz_flags" cargo build -q --release --target x86_64-unknown-linux-gnu) || return 1
-    for target in fuzz/src/bin/*.rs; do
-        target=$(basename "$target" .rs)
+    for target in ${FUZZ_TARGETS:-$(basename -s .rs fuzz/src/bin/*.rs)}; do
         fuzz_one "$target"
     done
 }

@@ -5,14 +5,16 @@
 #![forbid(unsafe_code)]
 
 mod classifier;
+mod flow_text;
 mod input;
 mod packet;
 
 pub use classifier::classifier;
+pub use flow_text::flow_text;
 pub use packet::packet;
 
 /// A target: its name, as under `fuzz/seeds` and `fuzz/crashes`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target there is.
-pub const TARGETS: &[Target] = &[("classifier", classifier), ("packet", packet)];
+pub const TARGETS: &[Target] = &[("classifier", classifier), ("flow-text", flow_text), ("packet", packet)];
