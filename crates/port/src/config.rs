@@ -1,6 +1,6 @@
 //! What is said about a port in the configuration, and the table of port types.
 
-use crate::{OpenError, Pools, Port, generator, null, pcap};
+use crate::{OpenError, Pools, Port, generator, null, pcap, vhost_user};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -77,6 +77,12 @@ pub const KINDS: &[Kind] = &[
         help: "receives what a capture holds, writes what is sent to it into another",
         options: pcap::OPTIONS,
         open: pcap::open,
+    },
+    Kind {
+        name: "vhost-user",
+        help: "a virtual machine's network device (split rings, merged buffers, several queues)",
+        options: vhost_user::OPTIONS,
+        open: vhost_user::open,
     },
     Kind {
         name: "dpdk",

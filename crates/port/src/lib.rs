@@ -10,6 +10,7 @@
 //! | `generator` | [`generator`] | made-up traffic | swallows and counts |
 //! | `null` | [`null`] | nothing | swallows and counts |
 //! | `pcap` | [`pcap`] | what a capture holds, once or for ever | writes a capture |
+//! | `vhost-user` | `vhost_user` | from a virtual machine's rings, one copy | likewise |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
 #![deny(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod pools;
 mod queue;
 mod rss;
 mod stats;
+mod vhost_user;
 
 pub use config::{KINDS, Kind, OptionKey, PortConfig, open};
 pub use error::OpenError;

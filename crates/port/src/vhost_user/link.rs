@@ -1,0 +1,161 @@
+//! The connection to the frontend: made, kept, made again.
+
+use super::device::Device;
+use super::queue::Rings;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use vhost::vhost_user::{BackendReqHandler, Error};
+
+/// How long a client waits before it tries the socket again, and a server before it looks whether to end.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Which side opens the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// We connect.
+    Client,
+    /// We listen.
+    Server,
+}
+
+/// A thread that speaks the protocol with whichever frontend is there.
+#[derive(Debug)]
+pub struct Link {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// The socket we listen at, to be removed.
+    listening: Option<PathBuf>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    connected: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ending: bool,
+    /// To wake the thread that reads from it.
+    connection: Option<UnixStream>,
+}
+
+impl Link {
+    /// Begins to meet frontends at `path`.
+    pub fn start(name: &str, path: PathBuf, side: Side, rings: Rings) -> io::Result<Self> {
+        let listener = (side == Side::Server).then(|| listen(&path)).transpose()?;
+        let shared = Arc::new(Shared::default());
+        let listening = listener.is_some().then(|| path.clone());
+        let thread = std::thread::Builder::new().name(format!("vhost {name}").chars().take(15).collect()).spawn({
+            let shared = shared.clone();
+            move || {
+                while !shared.ending() {
+                    match meet(&path, listener.as_ref()) {
+                        Some(stream) => shared.serve(stream, &rings),
+                        None => shared.wait(),
+                    }
+                }
+            }
+        })?;
+        Ok(Link { shared, thread: Some(thread), listening })
+    }
+
+    /// Whether a frontend is connected.
+    pub fn is_connected(&self) -> bool {
+        self.shared.connected.load(Relaxed)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        {
+            let mut state = self.shared.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            state.ending = true;
+            if let Some(connection) = &state.connection {
+                let _ = connection.shutdown(std::net::Shutdown::Both);
+            }
+            self.shared.changed.notify_all();
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        if let Some(path) = &self.listening {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Shared {
+    fn ending(&self) -> bool {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).ending
+    }
+
+    /// Waits until it is time to try again, or to end.
+    fn wait(&self) {
+        let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !state.ending {
+            let _ = self.changed.wait_timeout(state, RETRY);
+        }
+    }
+
+    /// Speaks with one frontend until it goes away or says something wrong.
+    fn serve(&self, stream: UnixStream, rings: &Rings) {
+        let device = Arc::new(Mutex::new(Device::new(rings.clone())));
+        let mut handler = BackendReqHandler::from_stream(stream, device.clone());
+        {
+            let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let Ok(connection) = handler.try_clone_connection() else { return };
+            if state.ending {
+                return;
+            }
+            state.connection = Some(connection);
+        }
+        self.connected.store(true, Relaxed);
+        while goes_on(&handler.handle_request()) {}
+        self.connected.store(false, Relaxed);
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).connection = None;
+        device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).reset();
+    }
+}
+
+/// Whether the connection is still in step after a request: one that was read whole and refused ends nothing.
+///
+/// DPDK's virtio-user, coming back, disables its rings before it has agreed on features.
+fn goes_on(outcome: &Result<(), Error>) -> bool {
+    use Error::{FeatureMismatch, InactiveFeature, InactiveOperation, InvalidOperation, InvalidParam, ReqHandlerError};
+    match outcome {
+        Ok(()) => true,
+        Err(InactiveFeature(_) | InactiveOperation(_) | InvalidOperation(_) | InvalidParam) => true,
+        Err(FeatureMismatch | ReqHandlerError(_)) => true,
+        Err(_) => false,
+    }
+}
+
+/// A connection, if one can be had now.
+fn meet(path: &Path, listener: Option<&UnixListener>) -> Option<UnixStream> {
+    let stream = match listener {
+        Some(listener) => listener.accept().ok()?.0,
+        None => UnixStream::connect(path).ok()?,
+    };
+    stream.set_nonblocking(false).ok()?;
+    Some(stream)
+}
+
+/// Listens at `path`, for this user alone, in place of a socket nobody listens at any more.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let stale = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
+    if stale && UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

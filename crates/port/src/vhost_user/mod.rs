@@ -1,0 +1,96 @@
+//! vhost-user ports: a virtual machine's network device, of which we are the back end.
+//!
+//! The frontend (a hypervisor, or DPDK's virtio-user) shares its memory and its rings over a Unix socket; the `vhost`
+//! crate speaks that protocol on a thread of the port's own, and PMDs work on the rings. As a client the port connects
+//! to the frontend's socket, again and again until somebody listens; as a server it listens. Either side may go away and
+//! come back: the port is down meanwhile.
+//!
+//! The memory stays the guest's: it may change under our hands, so everything is copied before it is looked at. One
+//! thing cannot be defended against: a frontend that truncates its memory file while it is shared kills the process
+//! that touches it, ours too.
+
+mod device;
+mod link;
+mod queue;
+mod ring;
+
+use crate::config::{OptionKey, Options};
+use crate::stats::{self, QueueStats};
+use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use device::RingSlot;
+use link::{Link, Side};
+use queue::{GuestReceive, GuestTransmit, Rings};
+use sluice_mem::FramePool;
+use std::sync::Arc;
+
+/// The options of this type.
+pub(crate) const OPTIONS: &[OptionKey] = &[
+    OptionKey { key: "path", help: "the Unix socket" },
+    OptionKey { key: "mode", help: "client (default): the frontend listens, we connect; server: we listen" },
+    OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" },
+];
+
+/// A virtual machine's network device.
+#[derive(Debug)]
+struct VhostUserPort {
+    info: PortInfo,
+    rings: Rings,
+    pool: Arc<dyn FramePool>,
+    rx: Vec<Arc<QueueStats>>,
+    tx: Vec<Arc<QueueStats>>,
+    link: Link,
+}
+
+pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
+    let path = options.path("path").ok_or(OpenError::MissingOption {
+        port: options.port(),
+        kind: "vhost-user",
+        key: "path",
+        expected: "the Unix socket to meet the frontend at, such as /run/vm1.sock",
+    })?;
+    let side = options.parse("mode", "client or server", |text| match text {
+        "client" => Some(Side::Client),
+        "server" => Some(Side::Server),
+        _ => None,
+    })?;
+    let pool = pools.of_size(Mtu(mtu).longest_frame());
+    let pool = pool.map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let rings: Rings = (0..n_rxq * 2).map(|_| RingSlot::default()).collect();
+    let link = Link::start(&options.config.name, path.clone(), side.unwrap_or(Side::Client), rings.clone());
+    let link = link.map_err(|source| OpenError::Device {
+        port: options.port(),
+        what: format!("cannot listen at {}", path.display()),
+        source,
+        remedy: "choose a path in a directory you may write to, where no other process listens",
+    })?;
+    let info = PortInfo { kind: "vhost-user", n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
+    Ok(Box::new(VhostUserPort { info, rings, pool, rx: Vec::new(), tx: Vec::new(), link }))
+}
+
+impl Port for VhostUserPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        let stats = Arc::new(QueueStats::default());
+        self.rx.push(stats.clone());
+        Box::new(GuestTransmit::new(self.rings.clone(), queue * 2 + 1, self.pool.clone(), Mtu(self.info.mtu), stats))
+    }
+
+    fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
+        let stats = Arc::new(QueueStats::default());
+        self.tx.push(stats.clone());
+        let queue = pmd % self.info.n_txq;
+        Box::new(GuestReceive::new(self.rings.clone(), queue * 2, Mtu(self.info.mtu), stats))
+    }
+
+    fn is_up(&self) -> bool {
+        self.link.is_connected() && self.rings.iter().take(2).all(|slot| slot.lock().ring.is_some())
+    }
+
+    fn stats(&self) -> PortStats {
+        stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref))
+    }
+}
