@@ -7,6 +7,7 @@ mod action_args;
 mod action_check;
 mod action_parse;
 mod action_print;
+mod datapath_parse;
 mod flags;
 mod flow_parse;
 mod flow_print;
@@ -18,6 +19,7 @@ mod piece;
 mod value;
 
 pub use action_print::DisplayActions;
+pub use datapath_parse::DatapathFlow;
 pub use flow_print::{FlowLine, FlowLineStats};
 pub use match_print::DisplayMatch;
 
