@@ -67,7 +67,7 @@ impl GuestTransmit {
         if size > self.mtu.longest_frame() {
             return Ok(Taken::Dropped(DropReason::RxOversize));
         }
-        if buffers.fill(&self.pool, 1, batch) == 0 {
+        if buffers.fill(&self.pool, 1, size, batch) == 0 {
             return Ok(Taken::Dropped(DropReason::NoBuffer));
         }
         let packet = batch.last_mut().expect("invariant: one was appended");
@@ -104,7 +104,7 @@ impl GuestTransmit {
             return;
         }
         while !segments.is_done() && !batch.is_full() {
-            if buffers.fill(&self.pool, 1, batch) == 0 {
+            if buffers.fill(&self.pool, 1, segments.longest(), batch) == 0 {
                 drop(DropReason::NoBuffer);
                 self.large = None;
                 return;
