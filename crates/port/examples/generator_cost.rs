@@ -27,13 +27,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
     let mut costs: Vec<f64> = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
-        let (start, mut packets) = (ticks(), 0);
+        let (start, mut packets) = (sluice_simd::tsc::now(), 0);
         for _ in 0..POLLS {
             rx.poll(&mut batch, &mut buffers, &mut tally);
             packets += batch.len();
             tx.send(&mut batch, &mut buffers, &mut tally);
         }
-        costs.push((ticks() - start) as f64 / packets as f64);
+        costs.push((sluice_simd::tsc::now() - start) as f64 / packets as f64);
     }
     costs.sort_by(f64::total_cmp);
     println!("generator -> null: {:.1} cycles a packet at best, {:.1} median", costs[0], costs[ROUNDS / 2]);
@@ -41,18 +41,4 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("packet buffers in {}", pool.pages().name());
     }
     Ok(())
-}
-
-/// The time stamp counter.
-#[cfg(target_arch = "x86_64")]
-fn ticks() -> u64 {
-    // SAFETY: reading the counter has no precondition; every x86-64 has it.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-/// Nanoseconds, where there is no such counter.
-#[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> u64 {
-    use std::time::{SystemTime, UNIX_EPOCH};
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_nanos() as u64)
 }

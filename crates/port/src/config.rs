@@ -1,6 +1,6 @@
 //! What is said about a port in the configuration, and the table of port types.
 
-use crate::{OpenError, Pools, Port, generator, null, pcap, vhost_user};
+use crate::{OpenError, Pools, Port, generator, null, pcap, tap, vhost_user};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -83,6 +83,12 @@ pub const KINDS: &[Kind] = &[
         help: "a virtual machine's network device (split rings, merged buffers, several queues)",
         options: vhost_user::OPTIONS,
         open: vhost_user::open,
+    },
+    Kind {
+        name: "tap",
+        help: "an Ethernet device of the kernel, made for the purpose",
+        options: tap::OPTIONS,
+        open: tap::open,
     },
     Kind {
         name: "dpdk",

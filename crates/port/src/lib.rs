@@ -10,6 +10,7 @@
 //! | `generator` | [`generator`] | made-up traffic | swallows and counts |
 //! | `null` | [`null`] | nothing | swallows and counts |
 //! | `pcap` | [`pcap`] | what a capture holds, once or for ever | writes a capture |
+//! | `tap` | `tap` | what the kernel sends through its device | the same way back |
 //! | `vhost-user` | `vhost_user` | from a virtual machine's rings, one copy | likewise |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
 #![deny(unsafe_code)]
@@ -21,6 +22,8 @@ mod dpdk;
 mod error;
 pub mod generator;
 mod mtu;
+#[allow(unsafe_code)]
+mod netdev;
 #[cfg(not(feature = "dpdk"))]
 mod no_dpdk;
 pub mod null;
@@ -30,6 +33,8 @@ mod pools;
 mod queue;
 mod rss;
 mod stats;
+#[allow(unsafe_code)]
+mod tap;
 mod vhost_user;
 
 pub use config::{KINDS, Kind, OptionKey, PortConfig, open};

@@ -1,0 +1,107 @@
+//! Network devices of the kernel, as far as ports on them have to know and set.
+
+pub(crate) mod sys;
+
+use crate::OpenError;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Longest name of a network device, bytes. Source: Linux, IFNAMSIZ less its NUL.
+const NAME_MAX: usize = 15;
+
+/// A network device, by name; what is asked is asked anew each time, so it may go and come back.
+#[derive(Debug)]
+pub(crate) struct NetDevice {
+    name: String,
+    socket: OwnedFd,
+}
+
+impl NetDevice {
+    /// The device called `name` in this network namespace, which need not exist yet.
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+        let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        Ok(NetDevice { name: name.to_owned(), socket })
+    }
+
+    /// Its index; `ENODEV` if there is none of that name.
+    pub(crate) fn index(&self) -> io::Result<u32> {
+        Ok(rustix::net::netdevice::name_to_index(&self.socket, &self.name)?)
+    }
+
+    /// Its MTU, bytes.
+    pub(crate) fn mtu(&self) -> io::Result<u32> {
+        sys::mtu(&self.socket, &self.name)
+    }
+
+    /// Sets its MTU.
+    pub(crate) fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        sys::set_mtu(&self.socket, &self.name, mtu)
+    }
+
+    /// Its Ethernet address; `ENOTSUP` if it is no Ethernet device.
+    pub(crate) fn mac(&self) -> io::Result<[u8; 6]> {
+        sys::mac(&self.socket, &self.name)
+    }
+
+    /// Sets its Ethernet address.
+    pub(crate) fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        sys::set_mac(&self.socket, &self.name, mac)
+    }
+
+    /// Whether it is up and has a link.
+    pub(crate) fn is_running(&self) -> bool {
+        let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u16;
+        sys::flags(&self.socket, &self.name).is_ok_and(|flags| flags & wanted == wanted)
+    }
+
+    /// Sets it up.
+    pub(crate) fn set_up(&self) -> io::Result<()> {
+        let flags = sys::flags(&self.socket, &self.name)?;
+        sys::set_flags(&self.socket, &self.name, flags | libc::IFF_UP as u16)
+    }
+}
+
+/// Whether a device may have this name.
+pub(crate) fn is_device_name(name: &str) -> bool {
+    let sound = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+    (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(sound) && name != "." && name != ".."
+}
+
+/// The error for something that failed on a device, with what helps against it.
+pub(crate) fn failed(port: String, what: String, source: io::Error) -> OpenError {
+    let remedy = match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "run as root, or with the capabilities NET_ADMIN and NET_RAW",
+        Some(libc::ENODEV | libc::ENXIO) => "expected a device of this network namespace; `ip link` lists them",
+        Some(libc::EBUSY) => "something else uses the device",
+        Some(libc::ENOENT) => "the kernel lacks it, or a module is not loaded",
+        Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ERANGE) => "the device does not support that",
+        Some(libc::ENOBUFS | libc::ENOMEM) => "use fewer frames, or raise the limit of locked memory (ulimit -l)",
+        _ => "the kernel says no more",
+    };
+    OpenError::Device { port, what, source, remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_there_and_nonsense_is_not() {
+        let lo = NetDevice::new("lo").unwrap();
+        assert!(lo.index().unwrap() > 0);
+        assert!(lo.mtu().unwrap() > 1000);
+        assert_eq!(lo.mac().unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP), "lo is no Ethernet device");
+        let none = NetDevice::new("none-such").unwrap();
+        assert_eq!(none.index().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert!(none.mtu().is_err() && !none.is_running());
+    }
+
+    #[test]
+    fn names() {
+        assert!(is_device_name("veth0") && is_device_name("a.b-c_d"));
+        for bad in ["", "sixteen-letters-", "a/b", "a b", "a:1", "..", "é"] {
+            assert!(!is_device_name(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The border to the kernel's device requests (ioctl on any socket), made safe.
+//!
+//! A locked room. Every function takes a device name and passes a whole `ifreq`, initialised, so nothing can be misused.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Linux's requests. Source: linux/sockios.h.
+const SIOCGIFFLAGS: libc::Ioctl = 0x8913;
+const SIOCSIFFLAGS: libc::Ioctl = 0x8914;
+const SIOCGIFMTU: libc::Ioctl = 0x8921;
+const SIOCSIFMTU: libc::Ioctl = 0x8922;
+const SIOCSIFHWADDR: libc::Ioctl = 0x8924;
+const SIOCGIFHWADDR: libc::Ioctl = 0x8927;
+
+/// A request for the device called `name`, all else zero. Longer names are cut, and so name no device.
+pub(crate) fn request(name: &str) -> libc::ifreq {
+    // SAFETY: an `ifreq` is bytes, integers and a pointer; all zeros is a value of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
+}
+
+/// Makes a request that reads and writes no more than an `ifreq`.
+pub(crate) fn ask(fd: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: `fd` is open; callers in this crate pass requests that the kernel defines over one `ifreq`, which
+    // `request` is.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), what, std::ptr::from_mut(request)) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Its IFF_ flags.
+pub(crate) fn flags(fd: &OwnedFd, name: &str) -> io::Result<u16> {
+    let mut request = request(name);
+    ask(fd, SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the kernel filled in this member, and any bits are a value of it.
+    Ok(unsafe { request.ifr_ifru.ifru_flags } as u16)
+}
+
+/// Sets its IFF_ flags.
+pub(crate) fn set_flags(fd: &OwnedFd, name: &str, flags: u16) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    ask(fd, SIOCSIFFLAGS, &mut request)
+}
+
+/// Its MTU.
+pub(crate) fn mtu(fd: &OwnedFd, name: &str) -> io::Result<u32> {
+    let mut request = request(name);
+    ask(fd, SIOCGIFMTU, &mut request)?;
+    // SAFETY: the kernel filled in this member, and any bits are a value of it.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+}
+
+/// Sets its MTU.
+pub(crate) fn set_mtu(fd: &OwnedFd, name: &str, mtu: u32) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
+    ask(fd, SIOCSIFMTU, &mut request)
+}
+
+/// Its Ethernet address.
+pub(crate) fn mac(fd: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
+    let mut request = request(name);
+    ask(fd, SIOCGIFHWADDR, &mut request)?;
+    // SAFETY: the kernel filled in this member, and any bits are a value of it.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    if address.sa_family != libc::ARPHRD_ETHER {
+        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
+    Ok(std::array::from_fn(|i| address.sa_data[i] as u8))
+}
+
+/// Sets its Ethernet address.
+pub(crate) fn set_mac(fd: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> {
+    let mut request = request(name);
+    let mut address = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+    address.sa_data.iter_mut().zip(mac).for_each(|(to, from)| *to = from as libc::c_char);
+    request.ifr_ifru.ifru_hwaddr = address;
+    ask(fd, SIOCSIFHWADDR, &mut request)
+}

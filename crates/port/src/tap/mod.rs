@@ -1,0 +1,175 @@
+//! Tap ports: an Ethernet device of the kernel whose other end is this port.
+//!
+//! One system call a packet, into and out of pool buffers without a copy of our own. The device is told nothing of
+//! offloads, so the kernel completes checksums and cuts large segments itself. Linux only; needs CAP_NET_ADMIN unless
+//! the device exists and belongs to the user.
+
+mod sys;
+
+use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::netdev::{NetDevice, failed, is_device_name};
+use crate::stats::{self, QueueStats};
+use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_mem::FramePool;
+use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// The options of this type.
+pub(crate) const OPTIONS: &[OptionKey] = &[
+    OptionKey { key: "device", help: "name of the tap device, made if there is none; default: the port's name" },
+    OptionKey { key: "mac", help: "Ethernet address of the device; default: what the kernel chose" },
+];
+
+/// A tap device.
+#[derive(Debug)]
+struct TapPort {
+    info: PortInfo,
+    device: NetDevice,
+    pool: Arc<dyn FramePool>,
+    /// By queue. A queue is for both ways.
+    queues: Vec<Arc<OwnedFd>>,
+    rx: Vec<Arc<QueueStats>>,
+    tx: Vec<Arc<QueueStats>>,
+}
+
+pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
+    let name = options.text("device").unwrap_or(&options.config.name);
+    if !is_device_name(name) {
+        return Err(options.bad("device", name, "a device name of 1 to 15 letters, digits and .-_"));
+    }
+    let failed = |what: &str, e| failed(options.port(), format!("tap device {name}: {what}"), e);
+    let pool =
+        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut queues = Vec::with_capacity(n_rxq);
+    for _ in 0..n_rxq {
+        let fd =
+            rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|e| failed("/dev/net/tun", e.into()))?;
+        sys::attach(&fd, name).map_err(|e| failed("attach a queue", e))?;
+        queues.push(Arc::new(fd));
+    }
+    let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
+    device.set_mtu(mtu).map_err(|e| failed("set its MTU", e))?;
+    if options.text("mac").is_some() {
+        device.set_mac(options.mac()?).map_err(|e| failed("set its address", e))?;
+    }
+    device.set_up().map_err(|e| failed("set it up", e))?;
+    let mac = device.mac().map_err(|e| failed("read its address", e))?;
+    Ok(Box::new(TapPort {
+        info: PortInfo { kind: "tap", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
+        device,
+        pool,
+        rx: queues.iter().map(|_| Arc::default()).collect(),
+        tx: Vec::new(),
+        queues,
+    }))
+}
+
+impl Port for TapPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        Box::new(TapRx {
+            fd: Arc::clone(&self.queues[queue]),
+            mtu: Mtu(self.info.mtu),
+            pool: Arc::clone(&self.pool),
+            stats: Arc::clone(&self.rx[queue]),
+        })
+    }
+
+    fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
+        let stats = Arc::new(QueueStats::default());
+        self.tx.push(Arc::clone(&stats));
+        let fd = Arc::clone(&self.queues[pmd % self.queues.len()]);
+        Box::new(TapTx { fd, mtu: Mtu(self.info.mtu), stats })
+    }
+
+    fn is_up(&self) -> bool {
+        self.device.is_running()
+    }
+
+    fn stats(&self) -> PortStats {
+        stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref))
+    }
+}
+
+#[derive(Debug)]
+struct TapRx {
+    fd: Arc<OwnedFd>,
+    mtu: Mtu,
+    pool: Arc<dyn FramePool>,
+    stats: Arc<QueueStats>,
+}
+
+impl RxQueue for TapRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let (first, mut bytes, mut oversize) = (batch.len(), 0, 0);
+        for _ in first..BATCH_MAX {
+            // Without a buffer packets wait in the device's queue, which drops when it is full.
+            let Some(mut frame) = buffers.take(&self.pool) else { break };
+            let room = frame.len();
+            let len = match rustix::io::read(&*self.fd, frame.bytes_mut()) {
+                Ok(len) if len > 0 => len,
+                end => {
+                    let failed = end.is_err_and(|e| !matches!(e, Errno::AGAIN | Errno::INTR));
+                    self.stats.errors(usize::from(failed));
+                    buffers.give_frame(frame);
+                    break;
+                }
+            };
+            frame.truncate(len);
+            // The driver cuts what is longer than the buffer; a frame that fills it may have been cut.
+            if len == room || !self.mtu.admits(frame.bytes()) {
+                oversize += 1;
+                buffers.give_frame(frame);
+                continue;
+            }
+            bytes += len;
+            batch.push(Packet::new(frame));
+        }
+        tally[Counter::Received] += oversize as u64;
+        tally.drop(DropReason::RxOversize, oversize);
+        self.stats.carried(batch.len() - first, bytes);
+        self.stats.dropped(oversize);
+    }
+}
+
+#[derive(Debug)]
+struct TapTx {
+    fd: Arc<OwnedFd>,
+    mtu: Mtu,
+    stats: Arc<QueueStats>,
+}
+
+impl TxQueue for TapTx {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let (mut sent, mut bytes, mut dropped) = (0, 0, 0);
+        for packet in batch.iter().map(|packet| packet.bytes()) {
+            let done = self.mtu.admits(packet).then(|| rustix::io::write(&*self.fd, packet));
+            let why = match done {
+                None => DropReason::TxOversize,
+                Some(Ok(_)) => {
+                    sent += 1;
+                    bytes += packet.len();
+                    continue;
+                }
+                // The device is down, or gone.
+                Some(Err(Errno::IO | Errno::BADFD | Errno::NODEV)) => DropReason::TxNoPort,
+                Some(Err(_)) => DropReason::TxFull,
+            };
+            tally.drop(why, 1);
+            dropped += 1;
+        }
+        tally[Counter::Sent] += sent as u64;
+        self.stats.carried(sent, bytes);
+        self.stats.dropped(dropped);
+        buffers.give_batch(batch);
+    }
+}

@@ -1,0 +1,73 @@
+//! Ports on kernel devices, in a network namespace of this test's own. Needs root; run by `./ci.sh privileged`.
+//!
+//! Not a libtest harness: without privileges each case is skipped by name and with the reason, and the last line counts
+//! passed, failed and skipped.
+
+#[path = "netns/host.rs"]
+mod host;
+#[path = "netns/tap.rs"]
+mod tap;
+
+use std::process::{Command, ExitCode, Stdio};
+
+/// A case: its name, and what shows it.
+type Case = (&'static str, fn());
+
+const CASES: &[Case] = &[
+    ("tap::the_kernel_pings_through_it", tap::the_kernel_pings_through_it),
+    ("tap::queues_share_one_device", tap::queues_share_one_device),
+    ("tap::what_cannot_be_opened_is_said", tap::what_cannot_be_opened_is_said),
+    ("tap::a_device_that_is_down_takes_nothing", tap::a_device_that_is_down_takes_nothing),
+];
+
+/// Set in the process that runs inside the namespace.
+const INSIDE: &str = "SLUICE_NETNS_CASE";
+
+fn main() -> ExitCode {
+    if let Ok(name) = std::env::var(INSIDE) {
+        let (_, case) = CASES.iter().find(|(known, _)| *known == name).expect("a case of that name");
+        case();
+        return ExitCode::SUCCESS;
+    }
+    let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
+    let cases: Vec<&Case> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
+    if std::env::args().any(|arg| arg == "--list") {
+        cases.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let obstacle = obstacle();
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for (name, _) in cases {
+        if let Some(why) = &obstacle {
+            println!("test {name} ... SKIPPED: {why}");
+            skipped += 1;
+            continue;
+        }
+        let this = std::env::current_exe().expect("the path of this program");
+        let out = Command::new("unshare").arg("--net").arg(this).env(INSIDE, name).output().expect("unshare runs");
+        if out.status.success() {
+            println!("test {name} ... ok");
+            passed += 1;
+        } else {
+            let text = [out.stdout, out.stderr].concat();
+            println!("test {name} ... FAILED\n{}", String::from_utf8_lossy(&text));
+            failed += 1;
+        }
+    }
+    println!("netns: {passed} passed, {failed} failed, {skipped} skipped");
+    ExitCode::from(u8::from(failed > 0))
+}
+
+/// Why namespaces cannot be made here, if they cannot.
+fn obstacle() -> Option<String> {
+    if std::env::var_os("SLUICE_PRIVILEGED").is_none() {
+        return Some("needs root and network namespaces; `./ci.sh privileged` runs it".into());
+    }
+    let tried =
+        Command::new("unshare").args(["--net", "ip", "link"]).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+    match tried {
+        Ok(out) if out.status.success() => None,
+        Ok(out) => Some(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
+        Err(e) => Some(format!("unshare: {e}")),
+    }
+}

@@ -1,0 +1,108 @@
+//! What the cases share: commands, a port under test, and a host that answers ARP and ping.
+
+use sluice_fate::{Counter, Tally};
+use sluice_packet::{Buffers, PacketBatch};
+use sluice_port::{OpenError, Pools, Port, PortConfig, RxQueue, TxQueue};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Runs a command line; its output. Panics with both if it fails.
+pub fn sh(line: &str) -> String {
+    let out = Command::new("sh").args(["-c", line]).output().expect("sh runs");
+    let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{line}\n{text}");
+    text
+}
+
+pub fn config(kind: &str, name: &str, keys: &[(&str, &str)]) -> PortConfig {
+    let options = keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    PortConfig { name: name.into(), kind: kind.into(), options, ..PortConfig::default() }
+}
+
+/// A port with its queues, and what one PMD has.
+pub struct Rig {
+    pub port: Box<dyn Port>,
+    pub rx: Vec<Box<dyn RxQueue>>,
+    pub tx: Box<dyn TxQueue>,
+    pub buffers: Buffers,
+    pub tally: Tally,
+    pub batch: PacketBatch,
+}
+
+impl Rig {
+    pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Self, OpenError> {
+        let mut port = sluice_port::open(config, pools)?;
+        let rx = (0..config.n_rxq).map(|queue| port.rx_queue(queue)).collect();
+        let tx = port.tx_queue(0);
+        let (buffers, tally, batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+        Ok(Rig { port, rx, tx, buffers, tally, batch })
+    }
+
+    /// Polls every queue once. What came is in `batch`.
+    pub fn poll(&mut self) {
+        assert!(self.batch.is_empty());
+        for rx in &mut self.rx {
+            let before = self.batch.len();
+            rx.poll(&mut self.batch, &mut self.buffers, &mut self.tally);
+            self.tally[Counter::Received] += (self.batch.len() - before) as u64;
+        }
+    }
+
+    /// Sends what is in `batch`.
+    pub fn send(&mut self) {
+        self.tx.send(&mut self.batch, &mut self.buffers, &mut self.tally);
+        assert!(self.batch.is_empty());
+    }
+
+    /// Is the host `ip`, answering ARP requests and pings, until `done`. Panics after 20 seconds.
+    pub fn answer_until(&mut self, ip: [u8; 4], mut done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < Duration::from_secs(20), "nothing more happens: {:?}", self.port.stats());
+            self.poll();
+            let came = std::mem::take(&mut self.batch);
+            let mut came = came;
+            for mut packet in came.drain(..) {
+                match answer(packet.bytes_mut(), ip) {
+                    true => self.batch.push(packet),
+                    false => {
+                        self.buffers.give_frame(packet.frame);
+                        self.tally[Counter::Delivered] += 1;
+                    }
+                }
+            }
+            self.send();
+            std::thread::yield_now();
+        }
+        assert_eq!(self.tally.conserved(), Ok(()));
+    }
+}
+
+/// Makes an ARP request for `ip`, or a ping to it, its own answer. Whether it was one.
+fn answer(frame: &mut [u8], ip: [u8; 4]) -> bool {
+    let mac = [2, 0, 0, 0, 0, 9];
+    let swap = |frame: &mut [u8]| {
+        frame.copy_within(6..12, 0);
+        frame[6..12].copy_from_slice(&mac);
+    };
+    if frame.len() >= 42 && frame[12..14] == [8, 6] && frame[20..22] == [0, 1] && frame[38..42] == ip {
+        swap(frame);
+        frame[21] = 2;
+        frame.copy_within(22..32, 32);
+        frame[22..28].copy_from_slice(&mac);
+        frame[28..32].copy_from_slice(&ip);
+        return true;
+    }
+    if frame.len() >= 42 && frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 8 && frame[30..34] == ip {
+        swap(frame);
+        frame.copy_within(26..30, 30);
+        frame[26..30].copy_from_slice(&ip);
+        frame[34] = 0;
+        // The type fell by 8, so the checksum's first byte rises by 8, around the end.
+        let sum = u32::from(u16::from_be_bytes([frame[36], frame[37]])) + 0x0800;
+        let sum = (sum & 0xffff) + (sum >> 16);
+        frame[36..38].copy_from_slice(&(sum as u16).to_be_bytes());
+        return true;
+    }
+    false
+}

@@ -1,0 +1,76 @@
+//! Tap ports.
+
+use crate::host::{Rig, config, sh};
+use sluice_fate::DropReason;
+use sluice_mem::FramePool;
+use sluice_port::{Pools, PortConfig};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+pub fn the_kernel_pings_through_it() {
+    let mut pools = Pools::new(256);
+    let config = PortConfig { mtu: 3000, ..config("tap", "p1", &[("device", "t0"), ("mac", "02:00:00:00:00:01")]) };
+    let mut rig = Rig::open(&config, &mut pools).unwrap();
+    assert_eq!(rig.port.info().mac, [2, 0, 0, 0, 0, 1]);
+    assert!(rig.port.is_up());
+    sh("ip addr add 10.9.0.1/24 dev t0");
+    assert!(sh("ip link show t0").contains("mtu 3000"));
+    let ping = ["-n", "-i", "0.01", "-c", "20", "-W", "5", "-s", "2900", "10.9.0.2"];
+    let mut ping = Command::new("ping").args(ping).stdout(Stdio::null()).spawn().expect("ping runs");
+    let mut status = None;
+    rig.answer_until([10, 9, 0, 2], || {
+        status = ping.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success(), "every ping was answered");
+    let stats = rig.port.stats();
+    assert!(stats.rx_packets >= 21 && stats.tx_packets >= 21, "{stats:?}");
+    assert!(stats.rx_bytes > 20 * 2900 && stats.rx_errors == 0, "{stats:?}");
+}
+
+pub fn queues_share_one_device() {
+    let mut pools = Pools::new(256);
+    let config = PortConfig { n_rxq: 3, ..config("tap", "p1", &[("device", "t0")]) };
+    let mut rig = Rig::open(&config, &mut pools).unwrap();
+    sh("ip addr add 10.9.0.1/24 dev t0; ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev t0");
+    let socket = std::net::UdpSocket::bind("10.9.0.1:0").unwrap();
+    for port in 1..=90u16 {
+        socket.send_to(&[port as u8; 30], ("10.9.0.2", port)).unwrap();
+    }
+    let mut seen = std::collections::HashSet::new();
+    while seen.len() < 90 {
+        rig.poll();
+        for packet in rig.batch.iter().filter(|p| p.bytes().len() == 72 && p.bytes()[23] == 17) {
+            seen.insert(packet.bytes()[37]);
+        }
+        rig.buffers.give_batch(&mut rig.batch);
+    }
+    assert!(rig.port.stats().rx_packets >= 90);
+}
+
+pub fn what_cannot_be_opened_is_said() {
+    let error = |keys| Rig::open(&config("tap", "p1", keys), &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string();
+    let text = error(&[("device", "a-name-too-long-for-linux")]);
+    assert!(text.contains("device = \"a-name-too-long-for-linux\": expected a device name"), "{text}");
+    let text = error(&[("device", "lo")]);
+    assert!(text.starts_with("port p1: tap device lo: attach a queue: Invalid argument"), "{text}");
+}
+
+pub fn a_device_that_is_down_takes_nothing() {
+    let mut pools = Pools::new(64);
+    let mut rig = Rig::open(&config("tap", "p1", &[("device", "t0")]), &mut pools).unwrap();
+    sh("ip link set t0 down");
+    assert!(!rig.port.is_up());
+    let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
+    rig.batch.push(rig.buffers.write(&pool, &[0; 60]).unwrap());
+    rig.batch.push(rig.buffers.write(&pool, &[0; 1600]).unwrap());
+    rig.send();
+    assert_eq!(rig.tally.dropped(DropReason::TxNoPort), 1);
+    assert_eq!(rig.tally.dropped(DropReason::TxOversize), 1);
+    assert_eq!(rig.port.stats().tx_dropped, 2);
+    sh("ip link set t0 up");
+    assert!(rig.port.is_up());
+    rig.batch.push(rig.buffers.write(&pool, &[0; 60]).unwrap());
+    rig.send();
+    assert_eq!(rig.port.stats().tx_packets, 1);
+}
