@@ -150,11 +150,6 @@ impl Bridge {
         });
         due.collect()
     }
-
-    /// How many rules it has, those of removed versions included.
-    pub fn rule_count(&self) -> usize {
-        self.tables.iter().filter_map(|t| t.rules.as_ref()).map(|r| r.len()).sum()
-    }
 }
 
 /// Everything a translation reads, but for stations and recirculations.

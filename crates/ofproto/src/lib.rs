@@ -14,7 +14,8 @@
 //! | [`recirc`] | translations that stopped in the middle |
 //! | [`upcall`], [`trail`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
 //! | [`revalidate`] | megaflows are visited, credited, kept or deleted |
-//! | [`trace`] | a translation, written down for people |
+//! | [`trace`], [`trace_command`] | a translation, written down for people |
+//! | [`fdb`] | commands on stations |
 //!
 //! **Threads.** A translation holds one lock for reading; changes take it for writing, one changer at a time. What a
 //! translation wants changed goes through a bounded queue to the control thread.
@@ -24,6 +25,7 @@ mod bridge;
 mod check;
 mod effects;
 mod error;
+mod fdb;
 mod flow_mod;
 mod mac;
 mod ofproto;
@@ -34,6 +36,7 @@ mod revalidate;
 mod rule;
 mod tick;
 mod trace;
+mod trace_command;
 mod trail;
 mod upcall;
 mod xlate;

@@ -11,7 +11,7 @@
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
 use crate::trail::{Inner, Push, TrailRecord, push};
-use crate::xlate::{Question, Translator};
+use crate::xlate::{Question, Start, Translator};
 use sluice_action::{FlowId, FlowStats, MegaflowStore, Trail, Translation};
 use sluice_flow::PacketKey;
 
@@ -102,7 +102,7 @@ impl Ofproto {
         now_ms: u64,
     ) -> Verdict {
         let epoch = self.epoch();
-        let question = Question { key: &record.key, now_ms, side_effects: false, actions: None };
+        let question = Question { start: Start::Datapath(&record.key), now_ms, side_effects: false, actions: None };
         let state = self.state();
         let Some(outcome) = Translator::run(&state, &self.0, &question, None) else { return Verdict::Changed };
         drop(state);

@@ -1,6 +1,6 @@
 //! The record of a translation for people: OVS's trace, and why the megaflow has its bits.
 
-use sluice_flow::{FlowKey, Match};
+use sluice_flow::{FlowKey, Match, PortNames};
 
 /// What a line of a trace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +22,6 @@ struct Node {
     children: Vec<usize>,
 }
 
-/// A recirculation that a traced translation asks for.
-#[derive(Clone, Debug)]
-pub(crate) struct Again {
-    pub id: u32,
-    pub flow: FlowKey,
-}
-
 /// Writes down what a translation says.
 #[derive(Debug)]
 pub(crate) struct Tracer {
@@ -38,13 +31,12 @@ pub(crate) struct Tracer {
     /// Bits of the mask as they came, and who looked at them.
     reasons: Vec<(FlowKey, String)>,
     seen: FlowKey,
-    pub again: Vec<Again>,
 }
 
 impl Tracer {
     pub fn new() -> Self {
         let root = Node { kind: Kind::Bridge, text: String::new(), children: Vec::new() };
-        Tracer { nodes: vec![root], at: 0, reasons: Vec::new(), seen: FlowKey::ZERO, again: Vec::new() }
+        Tracer { nodes: vec![root], at: 0, reasons: Vec::new(), seen: FlowKey::ZERO }
     }
 
     pub fn say(&mut self, kind: Kind, text: String) -> usize {
@@ -62,10 +54,6 @@ impl Tracer {
 
     pub fn close(&mut self, section: usize) {
         self.at = section;
-    }
-
-    pub fn recirculates(&mut self, id: u32, flow: FlowKey) {
-        self.again.push(Again { id, flow });
     }
 
     /// Whether the mask has bits that nobody has been named for.
@@ -114,12 +102,13 @@ impl Tracer {
     }
 
     /// For each reason the bits of the final mask that it put there.
-    pub fn reasons(&self, mask: &FlowKey, key: &FlowKey) -> String {
+    pub fn reasons(&self, mask: &FlowKey, key: &FlowKey, ports: &PortNames) -> String {
         let mut out = String::new();
         for (bits, who) in &self.reasons {
             let bits = bits.and(mask);
             if bits != FlowKey::ZERO {
-                out += &format!("  {}: {who}\n", Match::of_megaflow(&bits, key));
+                let bits = Match::new(bits, key);
+                out += &format!("  {}: {who}\n", bits.display(ports, sluice_flow::DEFAULT_PRIORITY));
             }
         }
         out

@@ -84,7 +84,7 @@ pub(crate) fn push(events: &[Event], push: Push, mut effect: impl FnMut(Effect))
 
 impl Event {
     /// What packets bring about, if anything.
-    fn effect(&self, push: Push) -> Option<Effect> {
+    pub fn effect(&self, push: Push) -> Option<Effect> {
         let now_ms = push.used_ms;
         match self {
             &Event::Station { bridge, vlan, mac, port } => Some(Effect::Station { bridge, vlan, mac, port, now_ms }),

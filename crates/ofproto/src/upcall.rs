@@ -2,7 +2,7 @@
 
 use crate::ofproto::Ofproto;
 use crate::trail::{Push, TrailRecord, push};
-use crate::xlate::{Question, Translator};
+use crate::xlate::{Question, Start, Translator};
 use sluice_action::{Fate, Miss, Trail, Translation, Upcall};
 use sluice_fate::DropReason;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ impl Ofproto {
 impl Upcall for UpcallHandle {
     fn translate(&mut self, miss: &Miss<'_>) -> Fate {
         let shared = &*self.0.0;
-        let question = Question { key: miss.key, now_ms: miss.now_ms, side_effects: true, actions: None };
+        let question =
+            Question { start: Start::Datapath(miss.key), now_ms: miss.now_ms, side_effects: true, actions: None };
         // The epoch is read first: a change in between makes the translation look older than it is, never younger.
         let version = self.0.epoch();
         let state = self.0.state();

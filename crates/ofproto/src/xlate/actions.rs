@@ -121,7 +121,9 @@ impl Translator<'_> {
 
     /// Lowers the time to live; true if it had run out, in which case the packet went to the controllers.
     fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
+        // Source of the protocol in the mask: OVS's fix of CVE-2023-1668, which Debian's 3.1 has.
         self.look_at(layout::NW_TTL, 0xff);
+        self.look_at(layout::NW_PROTO, 0xff);
         if !self.is_ip() {
             return false;
         }

@@ -59,25 +59,33 @@ fn masked_field(span: Span, flow: &FlowKey, wc: &FlowKey) -> MaskedField {
 
 /// IPv4, IPv6, neighbour discovery or ARP, where both keys have that header.
 ///
-/// OVS asks instead whether the key's protocol is not zero, without putting it into the mask; a packet of protocol 0
-/// would then spoil the megaflow for the others. Asking for equal Ethernet types (always in the mask) is sound.
+/// Like OVS, protocol 0 is taken to mean that the header is not there. So the protocol decides, and enters the mask;
+/// OVS sees to that in the actions that set fields, but not in `move` and `pop`.
 fn commit_network(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
     use layout::*;
+    const IPV4: &[Span] = &[NW_SRC, NW_DST, NW_TOS, NW_TTL];
+    const IPV6: &[Span] = &[IPV6_SRC, IPV6_DST, IPV6_LABEL, NW_TOS, NW_TTL];
+    const ND_EXTENSIONS: &[Span] = &[ND_RESERVED, TCP_FLAGS];
+    const ND: &[Span] = &[ND_TARGET, ARP_SHA, ARP_THA];
+    const ARP: &[Span] = &[NW_SRC, NW_DST, NW_PROTO, ARP_SHA, ARP_THA];
     let dl_type = base.number(DL_TYPE);
     if flow.number(DL_TYPE) != dl_type {
         return;
     }
-    match dl_type {
-        0x0800 => set(Header::Ipv4, &[NW_SRC, NW_DST, NW_TOS, NW_TTL], flow, base, wc, out),
-        0x86dd => {
-            set(Header::Ipv6, &[IPV6_SRC, IPV6_DST, IPV6_LABEL, NW_TOS, NW_TTL], flow, base, wc, out);
-            if base.number(NW_PROTO) == 58 {
-                set(Header::Nd, &[ND_RESERVED, TCP_FLAGS], flow, base, wc, out);
-                set(Header::Nd, &[ND_TARGET, ARP_SHA, ARP_THA], flow, base, wc, out);
+    let headers: &[(Header, &[Span])] = match dl_type {
+        0x0800 => &[(Header::Ipv4, IPV4)],
+        0x86dd if base.number(NW_PROTO) == 58 => &[(Header::Ipv6, IPV6), (Header::Nd, ND_EXTENSIONS), (Header::Nd, ND)],
+        0x86dd => &[(Header::Ipv6, IPV6)],
+        0x0806 | 0x8035 => &[(Header::Arp, ARP)],
+        _ => return,
+    };
+    for (header, spans) in headers {
+        if spans.iter().any(|&span| flow.get(span) != base.get(span)) {
+            wc.set_number(NW_PROTO, 0xff);
+            if flow.number(NW_PROTO) != 0 {
+                set(*header, spans, flow, base, wc, out);
             }
         }
-        0x0806 | 0x8035 => set(Header::Arp, &[NW_SRC, NW_DST, NW_PROTO, ARP_SHA, ARP_THA], flow, base, wc, out),
-        _ => {}
     }
 }
 

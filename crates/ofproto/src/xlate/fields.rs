@@ -46,8 +46,8 @@ impl Translator<'_> {
         match action {
             OfAction::ModDlSrc(mac) => self.write(DL_SRC, &mac.0),
             OfAction::ModDlDst(mac) => self.write(DL_DST, &mac.0),
-            OfAction::ModNwSrc(ip) if self.dl_type() == 0x0800 => self.write(NW_SRC, &ip.octets()),
-            OfAction::ModNwDst(ip) if self.dl_type() == 0x0800 => self.write(NW_DST, &ip.octets()),
+            OfAction::ModNwSrc(ip) if self.dl_type() == 0x0800 => self.write_address(NW_SRC, &ip.octets()),
+            OfAction::ModNwDst(ip) if self.dl_type() == 0x0800 => self.write_address(NW_DST, &ip.octets()),
             OfAction::ModNwTos(tos) if self.is_ip() => self.write_bits(NW_TOS, 0xfc, (*tos).into()),
             OfAction::ModNwEcn(ecn) if self.is_ip() => self.write_bits(NW_TOS, 0x03, (*ecn).into()),
             OfAction::ModNwTtl(ttl) if self.is_ip() => self.write_bits(NW_TTL, 0xff, (*ttl).into()),
@@ -62,7 +62,13 @@ impl Translator<'_> {
         self.flow.set(span, value);
     }
 
+    fn write_address(&mut self, span: layout::Span, value: &[u8]) {
+        self.look_at(layout::NW_PROTO, 0xff);
+        self.write(span, value);
+    }
+
     fn write_bits(&mut self, span: layout::Span, mask: u64, value: u64) {
+        self.look_at(layout::NW_PROTO, 0xff);
         self.look_at(span, mask);
         let old = self.number(span);
         self.flow.set_number(span, old & !mask | value & mask);
@@ -110,24 +116,36 @@ impl Translator<'_> {
             let name = field.field().name;
             return self.warn(&format!("unmet prerequisites for {name}, set_field ignored"));
         }
+        if is_in_network_header(field) {
+            // Whether the header is there to be changed is told by its protocol, see `commit`.
+            self.look_at(layout::NW_PROTO, 0xff);
+        }
         let f = field.field();
-        f.set_mask(&mut self.wc, mask);
+        self.look_at_field(field, mask);
         let value = f.get(&self.flow) & !mask | value & mask;
         f.set(&mut self.flow, value);
         self.fix_tpid();
     }
 
+    /// Puts bits of a field into the mask. Of a flow label only the 20 bits, unlike a match on it: so OVS prints it.
+    pub(super) fn look_at_field(&mut self, field: FieldId, mask: u128) {
+        match field {
+            FieldId::Ipv6Label => self.look_at(layout::IPV6_LABEL, mask as u64 & 0xf_ffff),
+            _ => field.field().set_mask(&mut self.wc, mask),
+        }
+    }
+
     /// Writes bits without asking whether the packet has them: for fields that a rule was checked to have.
     pub(super) fn load(&mut self, dst: SubField, value: u128) {
-        dst.set_mask(&mut self.wc);
+        self.look_at_field(dst.field, dst.mask());
         dst.set(&mut self.flow, value);
         self.fix_tpid();
     }
 
     fn copy(&mut self, src: SubField, dst: SubField) {
         if self.has_field(dst.field) && self.has_field(src.field) {
-            src.set_mask(&mut self.wc);
-            dst.set_mask(&mut self.wc);
+            self.look_at_field(src.field, src.mask());
+            self.look_at_field(dst.field, dst.mask());
             let value = src.get(&self.flow);
             dst.set(&mut self.flow, value);
             self.fix_tpid();
@@ -136,7 +154,7 @@ impl Translator<'_> {
     }
 
     fn push(&mut self, src: SubField) {
-        src.set_mask(&mut self.wc);
+        self.look_at_field(src.field, src.mask());
         self.stack.push(Stacked { value: src.get(&self.flow), n_bytes: src.n_bits.div_ceil(8) });
     }
 
@@ -220,4 +238,25 @@ impl Translator<'_> {
         self.look_at(layout::TP_SRC, 0xffff);
         matches!(self.number(layout::TP_SRC), 135 | 136)
     }
+}
+
+/// Whether a field is of IPv4, IPv6 or ARP.
+fn is_in_network_header(field: FieldId) -> bool {
+    use FieldId::{ArpOp, ArpSha, ArpSpa, ArpTha, ArpTpa, IpDscp, IpEcn, IpTtl, Ipv4Dst, Ipv4Src, Ipv6Dst, Ipv6Label};
+    matches!(
+        field,
+        Ipv4Src
+            | Ipv4Dst
+            | FieldId::Ipv6Src
+            | Ipv6Dst
+            | Ipv6Label
+            | IpDscp
+            | IpEcn
+            | IpTtl
+            | ArpOp
+            | ArpSha
+            | ArpTha
+            | ArpSpa
+            | ArpTpa
+    )
 }

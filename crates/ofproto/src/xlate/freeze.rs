@@ -29,11 +29,7 @@ impl Translator<'_> {
         let frozen = self.state_to_freeze(0, actions, action_set);
         self.cancel_freeze();
         if let Some(recirculation) = self.freeze(frozen) {
-            let (id, flow) = (recirculation.id, self.flow);
-            if let Some(tracer) = &mut self.tracer {
-                tracer.recirculates(id, flow);
-            }
-            self.emit(Action::Recirc(id));
+            self.emit(Action::Recirc(recirculation.id));
         }
     }
 

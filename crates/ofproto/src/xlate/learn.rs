@@ -13,7 +13,7 @@ impl Translator<'_> {
     pub(super) fn learn(&mut self, learn: &Learn) {
         for spec in &learn.specs {
             if let LearnSource::Field(src) = spec.source {
-                src.set_mask(&mut self.wc);
+                self.look_at_field(src.field, src.mask());
             }
         }
         let tracing_only = self.tracer.is_some() && !self.side_effects;

@@ -34,7 +34,7 @@ mod start;
 mod table;
 pub(crate) mod tags;
 
-pub(crate) use start::Question;
+pub(crate) use start::{Outcome, Question, Start};
 
 use crate::bridge::{Bridge, State};
 use crate::ofproto::Shared;
@@ -88,8 +88,6 @@ pub(crate) struct Translator<'a> {
     now_ms: u64,
     /// Whether a packet caused it, whose station and learned rules count.
     side_effects: bool,
-    /// TCP flags of that packet.
-    tcp_flags: u16,
 
     /// The key as it came, with an OpenFlow port number.
     original: FlowKey,

@@ -4,7 +4,7 @@
 //! that VLAN, else to all ports of the VLAN; how it is tagged there is the port's affair.
 
 use super::{Translator, tags};
-use crate::mac::Mac;
+use crate::mac::{Mac, is_multicast};
 use crate::port::{PortConfig, VlanMode};
 use crate::trail::Event;
 use sluice_flow::{FlowKey, OfPort, layout};
@@ -165,8 +165,15 @@ impl Translator<'_> {
 
     fn note_station(&mut self, port: OfPort, vlan: u16) {
         let mac = self.source();
-        let bridge = self.bridge.id;
-        self.trail.push(Event::Station { bridge, vlan, mac, port });
+        let bridge = self.bridge;
+        self.trail.push(Event::Station { bridge: bridge.id, vlan, mac, port });
+        let is_new = self.side_effects && self.tracer.is_some() && {
+            let macs = bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            macs.is_static(vlan, mac) != Some(true) && macs.lookup(vlan, mac) != Some(port) && !is_multicast(mac)
+        };
+        if let (true, Some(config)) = (is_new, bridge.ports.get(&port)) {
+            self.detail(&format!("learned that {} is on port {} in VLAN {vlan}", sluice_flow::Mac(mac), config.name));
+        }
     }
 
     fn forward(&mut self, in_port: OfPort, vlans: Vlans) {

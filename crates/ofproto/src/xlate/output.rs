@@ -41,12 +41,12 @@ impl<'a> Translator<'a> {
         match u16::try_from(port) {
             Ok(port) => {
                 self.detail(&format!("output port is {port}"));
-                src.set_mask(&mut self.wc);
+                self.look_at_field(src.field, src.mask());
                 self.output(OfPort(port), max_len, last);
             }
             Err(_) => {
                 // OVS leaves the bits out of the mask here; then a packet whose port is a port would be dropped too.
-                src.set_mask(&mut self.wc);
+                self.look_at_field(src.field, src.mask());
                 self.warn(&format!("output port {port} is out of range"));
             }
         }

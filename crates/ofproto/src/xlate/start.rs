@@ -1,7 +1,7 @@
 //! The beginning and the end of a translation.
 
 use super::{Failure, Steps, Translator, tags};
-use crate::bridge::State;
+use crate::bridge::{BridgeId, State};
 use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, Recirculation};
 use crate::trace::{Kind, Tracer};
@@ -12,10 +12,17 @@ use sluice_flow::layout;
 use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
 use std::sync::Arc;
 
+/// Where a translation begins.
+pub(crate) enum Start<'a> {
+    /// With a key from the datapath, by its port.
+    Datapath(&'a PacketKey),
+    /// In a bridge, with a key whose port is an OpenFlow one.
+    Bridge(BridgeId, &'a FlowKey),
+}
+
 /// What is to be translated.
 pub(crate) struct Question<'a> {
-    /// The key, with a datapath port number.
-    pub key: &'a PacketKey,
+    pub start: Start<'a>,
     pub now_ms: u64,
     /// Whether a packet caused it.
     pub side_effects: bool,
@@ -47,10 +54,16 @@ impl<'a> Translator<'a> {
         question: &Question<'_>,
         tracer: Option<&'a mut Tracer>,
     ) -> Option<Outcome> {
-        let &(bridge, port) = state.by_datapath.get(&question.key.in_port())?;
+        let (bridge, mut flow) = match question.start {
+            Start::Datapath(key) => {
+                let &(bridge, port) = state.by_datapath.get(&key.in_port())?;
+                let mut flow = FlowKey::of_packet(key);
+                flow.set_number(layout::IN_PORT, port.0.into());
+                (bridge, flow)
+            }
+            Start::Bridge(bridge, flow) => (bridge, *flow),
+        };
         let bridge = state.bridge(bridge)?;
-        let mut flow = FlowKey::of_packet(question.key);
-        flow.set_number(layout::IN_PORT, port.0.into());
         flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         let mut base = flow;
         // The datapath forgets the tunnel a packet came by.
@@ -63,7 +76,6 @@ impl<'a> Translator<'a> {
             bridge,
             now_ms: question.now_ms,
             side_effects: question.side_effects,
-            tcp_flags: flow.number(layout::TCP_FLAGS) as u16,
             original: flow,
             flow,
             base,
@@ -98,7 +110,7 @@ impl<'a> Translator<'a> {
         let name = self.bridge.name().to_owned();
         self.open(Kind::Bridge, || format!("bridge(\"{name}\")"));
         let in_port = self.bridge.ports.get(&OfPort(self.number(layout::IN_PORT) as u16));
-        let recirc_id = question.key.recirc_id();
+        let recirc_id = self.number(layout::RECIRC_ID) as u32;
         let mut thawed = None;
         if recirc_id != 0 {
             thawed = self.shared.recirculations.thaw(recirc_id, self.now_ms);

@@ -1,0 +1,181 @@
+//! `ofproto/trace` and `ofproto/trace-packet-out`: what would become of a packet, and why.
+//!
+//! The lines are OVS's, and the last ones stand where its tests look for them; in front of `Final flow:` are ours, which
+//! tell for each bit of the megaflow who looked at it. A packet given in hex, or generated, is taken as one that came:
+//! stations and rules are learned from it. Nothing is sent and nothing is credited.
+
+use crate::bridge::{Bridge, BridgeId};
+use crate::ofproto::Ofproto;
+use crate::trace::Tracer;
+use crate::trail::Push;
+use crate::xlate::{Outcome, Question, Start, Translator};
+use sluice_action::{DatapathPortNames, show_actions};
+use sluice_flow::{FlowKey, Match, Metadata, OfAction, OfPort, PacketKey, PortNames, extract, layout};
+
+/// What is traced.
+struct Request {
+    bridge: BridgeId,
+    flow: FlowKey,
+    /// Whether there is a packet, so that side effects happen.
+    packet: bool,
+    names: bool,
+    actions: Option<Vec<OfAction>>,
+}
+
+/// What stands on the command line besides options.
+struct Arguments<'a> {
+    texts: Vec<&'a str>,
+    generate: bool,
+    names: bool,
+}
+
+impl Ofproto {
+    /// `ofproto/trace BRIDGE FLOW [OPTIONS] [-generate | PACKET]`.
+    pub fn trace(&self, args: &[&str], now_ms: u64) -> Result<String, String> {
+        let arguments = arguments(args)?;
+        let request = self.request(&arguments, None)?;
+        self.run_trace(&request, now_ms)
+    }
+
+    /// `ofproto/trace-packet-out BRIDGE FLOW [OPTIONS] [-generate | PACKET] ACTIONS`.
+    pub fn trace_packet_out(&self, args: &[&str], now_ms: u64) -> Result<String, String> {
+        let (actions, args) = args.split_last().ok_or("Syntax error")?;
+        let arguments = arguments(args)?;
+        let request = self.request(&arguments, Some(actions))?;
+        self.run_trace(&request, now_ms)
+    }
+
+    fn request(&self, arguments: &Arguments<'_>, actions: Option<&str>) -> Result<Request, String> {
+        let (bridge, flow, packet) = match arguments.texts[..] {
+            [bridge, flow] => (bridge, flow, None),
+            [bridge, flow, packet] if !arguments.generate => (bridge, flow, Some(from_hex(packet)?)),
+            [_] => return Err("Syntax error (the bridge name was omitted)".to_owned()),
+            _ => return Err("Syntax error".to_owned()),
+        };
+        let state = self.state();
+        let bridge = state.bridge_named(bridge).ok_or_else(|| format!("{bridge}: unknown bridge"))?;
+        let ports = port_names(bridge);
+        let mut key = exact_flow(flow, &ports)?;
+        if let Some(bytes) = &packet {
+            key = packet_flow(&key, bytes)?;
+        }
+        let actions = actions.map(|text| OfAction::parse_list(text, &ports).map_err(|e| e.to_string())).transpose()?;
+        if let Some(actions) = &actions {
+            crate::check::check_actions(0, actions).map_err(|e| format!("Bad actions: {e}"))?;
+        }
+        let has_packet = packet.is_some() || arguments.generate;
+        Ok(Request { bridge: bridge.id, flow: key, packet: has_packet, names: arguments.names, actions })
+    }
+
+    fn run_trace(&self, request: &Request, now_ms: u64) -> Result<String, String> {
+        let mut tracer = Tracer::new();
+        let question = Question {
+            start: Start::Bridge(request.bridge, &request.flow),
+            now_ms,
+            side_effects: request.packet,
+            actions: request.actions.as_deref(),
+        };
+        let state = self.state();
+        let outcome = Translator::run(&state, &self.0, &question, Some(&mut tracer)).ok_or("the bridge has gone")?;
+        let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;
+        let of_names = if request.names { port_names(bridge) } else { PortNames::NONE };
+        let mut names = DatapathPortNames::default();
+        if request.names {
+            let ports = state.bridges.iter().flat_map(|b| b.ports.values());
+            ports.filter_map(|p| Some((p.datapath()?, &p.name))).for_each(|(no, name)| names.insert(no, name));
+        }
+        drop(state);
+        if request.packet {
+            let tcp_flags = request.flow.number(layout::TCP_FLAGS) as u16;
+            let seen = Push { packets: 1, bytes: 0, tcp_flags, used_ms: now_ms };
+            let effects: Vec<_> = outcome.trail.iter().filter_map(|event| event.effect(seen)).collect();
+            self.apply(&mut self.writer(), effects);
+        }
+        let text = report(&tracer, &outcome, &of_names, &names);
+        // Without a packet nothing is sent to a controller, and the trace says so.
+        Ok(if request.packet { text } else { text.replace("dont_send=0", "dont_send=1") })
+    }
+}
+
+fn report(tracer: &Tracer, outcome: &Outcome, ports: &PortNames, names: &DatapathPortNames) -> String {
+    let show = |matches: Match| matches.display(ports, sluice_flow::DEFAULT_PRIORITY).to_string();
+    let mut out = format!("Flow: {}\n{}", show(Match::of_packet(&outcome.original)), tracer.text());
+    let reasons = tracer.reasons(&outcome.wc, &outcome.original, ports);
+    if !reasons.is_empty() {
+        out += &format!("\nThe megaflow matches, because these looked at it:\n{reasons}");
+    }
+    let last =
+        if outcome.flow == outcome.original { "unchanged".to_owned() } else { show(Match::of_packet(&outcome.flow)) };
+    out += &format!("\nFinal flow: {last}\n");
+    out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&outcome.wc, &outcome.original)));
+    out += &format!("Datapath actions: {}", show_actions(&outcome.actions, names));
+    if let Some(failure) = outcome.failure {
+        out += &format!("\nTranslation failed ({}), packet is dropped.\n", failure.text());
+    }
+    out
+}
+
+fn arguments<'a>(args: &[&'a str]) -> Result<Arguments<'a>, String> {
+    let mut out = Arguments { texts: Vec::new(), generate: false, names: false };
+    let mut rest = args.iter();
+    while let Some(&arg) = rest.next() {
+        match arg {
+            "-generate" | "--generate" => out.generate = true,
+            "-names" | "--names" => out.names = true,
+            "-consistent" | "--consistent" => {}
+            // What a generated packet carries makes no difference: no field reads it.
+            "--l7" | "--l7-len" => _ = rest.next().ok_or_else(|| format!("Missing argument for option {arg}"))?,
+            "--ct-next" => return Err("--ct-next: connection tracking is not built yet".to_owned()),
+            _ if arg.starts_with('-') => return Err(format!("{arg}: unknown option")),
+            _ if out.texts.len() == 3 => return Err("too many arguments".to_owned()),
+            _ => out.texts.push(arg),
+        }
+    }
+    Ok(out)
+}
+
+/// The names of a bridge's ports.
+fn port_names(bridge: &Bridge) -> PortNames {
+    bridge.ports.values().map(|p| (p.name.as_str(), p.number)).collect()
+}
+
+/// A key from flow text: what it does not say is zero.
+fn exact_flow(text: &str, ports: &PortNames) -> Result<FlowKey, String> {
+    let matches = Match::parse(text, ports).map_err(|e| format!("Bad openflow flow syntax: {e}"))?;
+    let mut key = matches.key;
+    for (tpid, tci) in [(layout::VLAN0_TPID, layout::VLAN0_TCI), (layout::VLAN1_TPID, layout::VLAN1_TCI)] {
+        if key.number(tci) != 0 && key.number(tpid) == 0 {
+            key.set_number(tpid, 0x8100);
+        }
+    }
+    Ok(key)
+}
+
+/// The key of a packet, with what only the flow text can tell.
+fn packet_flow(flow: &FlowKey, bytes: &[u8]) -> Result<FlowKey, String> {
+    let mut key = PacketKey::ZERO;
+    extract(bytes, &Metadata::of_port(0), &mut key).map_err(|e| e.to_string())?;
+    let mut out = FlowKey::of_packet(&key);
+    for span in [layout::IN_PORT, layout::RECIRC_ID, layout::DP_HASH, layout::PKT_MARK, layout::TUN_ID] {
+        out.set(span, flow.get(span));
+    }
+    Ok(out)
+}
+
+/// A packet from hex digits, spaces ignored.
+fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+    let digits: Vec<u32> = text
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| c.to_digit(16).ok_or_else(|| "Trailing garbage in packet data".to_owned()))
+        .collect::<Result<_, _>>()?;
+    if !digits.len().is_multiple_of(2) || digits.len() < 28 {
+        return Err("Packet data too short for Ethernet".to_owned());
+    }
+    Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+}
+
+/// The port's number as OVS writes it.
+pub(crate) fn port_text(port: OfPort) -> String {
+    PortNames::NONE.display(port).to_string()
+}

@@ -1,0 +1,157 @@
+//! What Open vSwitch 3.1 answered to `ofproto/trace`, asked again here. See `record_traces.py` for the files.
+
+use sluice_action::PortNo;
+use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, VlanMode};
+use std::collections::BTreeSet;
+
+/// A section of a case file.
+struct Case<'a> {
+    title: &'a str,
+    lines: Vec<&'a str>,
+}
+
+fn cases(text: &str) -> Vec<Case<'_>> {
+    let mut out: Vec<Case<'_>> = Vec::new();
+    for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        match (line.strip_prefix("== "), out.last_mut()) {
+            (Some(title), _) => out.push(Case { title, lines: Vec::new() }),
+            (None, Some(case)) => case.lines.push(line),
+            (None, None) => panic!("{line:?} stands before the first title"),
+        }
+    }
+    out
+}
+
+/// Answers by what was asked: title and question, then the text.
+fn answers(text: &str) -> Vec<(&str, &str, String)> {
+    let mut out: Vec<(&str, &str, String)> = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        match line.strip_prefix("== ") {
+            Some(title) => out.push((title, lines.next().expect("a question"), String::new())),
+            None => {
+                let answer = &mut out.last_mut().expect("an answer has a title").2;
+                answer.push_str(line);
+                answer.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// The datapath number OVS's dummy datapath gives a port: the digits of its name.
+fn dummy_number(name: &str) -> PortNo {
+    PortNo(name.chars().filter(char::is_ascii_digit).collect::<String>().parse().expect("names have digits"))
+}
+
+fn port(words: &[&str]) -> PortConfig {
+    let number = words[1].parse().expect("a port number");
+    let mut port = PortConfig::new(words[0], number, dummy_number(words[0]));
+    let (mut tag, mut trunks, mut mode) = (None, Vec::new(), "");
+    for word in &words[2..] {
+        match word.split_once('=') {
+            Some(("peer", peer)) => port = PortConfig::patch(words[0], number, peer),
+            Some(("tag", n)) => tag = Some(n.parse().expect("a VLAN")),
+            Some(("trunks", list)) => trunks = list.split(',').map(|n| n.parse().expect("a VLAN")).collect(),
+            Some(("vlan_mode", m)) => mode = m,
+            _ if *word == "no-flood" => port.no_flood = true,
+            _ if *word == "no-forward" => port.no_forward = true,
+            _ if *word == "no-receive" => port.no_receive = true,
+            _ => panic!("{word}: what is that?"),
+        }
+    }
+    let set = (!trunks.is_empty()).then(|| trunks.iter().copied().collect::<BTreeSet<u16>>());
+    port.vlan = match mode {
+        "native-tagged" => VlanMode::NativeTagged { vlan: tag.expect("a tag"), trunks: set },
+        "native-untagged" => VlanMode::NativeUntagged { vlan: tag.expect("a tag"), trunks: set },
+        _ => VlanMode::of(tag, &trunks),
+    };
+    port
+}
+
+fn set_up(case: &Case<'_>) -> Ofproto {
+    let ofproto = Ofproto::new();
+    let mut bridges = 0;
+    for line in &case.lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[0] {
+            "bridge" => {
+                ofproto.add_bridge(BridgeConfig::new(words[1]), 0).unwrap();
+                let local = PortConfig::new(words[1], 0xfffe, PortNo(100 + bridges));
+                ofproto.add_port(words[1], local).unwrap();
+                bridges += 1;
+                let mode = words.get(2).map(|option| match *option {
+                    "fragments=drop" => FragmentMode::Drop,
+                    "fragments=nx-match" => FragmentMode::NxMatch,
+                    _ => panic!("{option}: what is that?"),
+                });
+                ofproto.set_bridge(words[1], None, mode).unwrap();
+            }
+            "port" => ofproto.add_port(words[1], port(&words[2..])).unwrap(),
+            "flow" => {
+                let text = line.splitn(3, ' ').nth(2).expect("a flow");
+                let flow = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE);
+                let flow = flow.unwrap_or_else(|e| panic!("{}: {text}: {e}", case.title));
+                ofproto.flow_mod(words[1], &flow, 0).unwrap_or_else(|e| panic!("{}: {text}: {e}", case.title));
+            }
+            _ => {}
+        }
+    }
+    ofproto
+}
+
+/// OVS's answer without what it says of its slow path, which does what its datapath cannot; ours can.
+fn without_slow_path(answer: &str) -> &str {
+    answer.split_once("This flow is handled by the userspace slow path").map_or(answer, |(before, _)| before)
+}
+
+/// Our answer without the lines that OVS does not have.
+fn ask(ofproto: &Ofproto, question: &str) -> String {
+    let args: Vec<&str> = question.split(' ').skip(1).collect();
+    let answer = ofproto.trace(&args, 0).unwrap_or_else(|e| e);
+    let (before, rest) = answer.split_once("\nThe megaflow matches").unwrap_or((&answer, ""));
+    let after = rest.find("\nFinal flow").map_or("", |at| &rest[at..]);
+    format!("{before}{after}").trim_end().to_owned() + "\n"
+}
+
+/// Ports of a flood come in the order of their numbers here, in the order of a hash table there.
+fn sorted_outputs(answer: &str) -> String {
+    let line = |l: &str| match l.strip_prefix("Datapath actions: ") {
+        Some(actions) if actions.split(',').all(|a| a.parse::<u32>().is_ok()) => {
+            let mut ports: Vec<u32> = actions.split(',').map(|a| a.parse().expect("a number")).collect();
+            ports.sort_unstable();
+            format!("Datapath actions: {ports:?}\n")
+        }
+        _ => format!("{l}\n"),
+    };
+    answer.lines().map(line).collect()
+}
+
+fn replay(file: &str) {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces");
+    let read = |ext: &str| std::fs::read_to_string(format!("{dir}/{file}.{ext}")).expect("the file is there");
+    let (questions, recorded) = (read("txt"), read("out"));
+    let mut recorded = answers(&recorded).into_iter();
+    let mut wrong = String::new();
+    let mut asked = 0;
+    for case in cases(&questions) {
+        let ofproto = set_up(&case);
+        for question in case.lines.iter().filter(|l| l.starts_with("trace ")) {
+            let (title, recorded_question, want) = recorded.next().expect("every question was recorded");
+            assert_eq!((title, recorded_question), (case.title, *question), "record the answers again");
+            let got = ask(&ofproto, question);
+            asked += 1;
+            if sorted_outputs(&got) != sorted_outputs(without_slow_path(&want)) {
+                wrong += &format!("== {title}\n{question}\n-- OVS:\n{want}-- Sluice:\n{got}\n");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(asked > 0 && recorded.next().is_none(), "record the answers again");
+}
+
+#[test]
+fn foundation() {
+    replay("foundation");
+}
