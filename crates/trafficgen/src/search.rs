@@ -1,0 +1,323 @@
+//! The RFC 2544-like search: the highest rate at which a switch loses no more than it may.
+//!
+//! A bisection over rates, for several loss limits in one run. Each rate is first **sniffed** (a short trial that finds
+//! hopeless rates cheaply), then **searched** (the trial that decides), and the rate a limit ends at is **validated** by a
+//! long trial. A rate that fails its validation counts as failed, and the bisection goes on below it.
+//!
+//! One trial speaks for every limit: loss is taken to grow with the rate, so a trial that a strict limit passed passes the
+//! lax ones, and a rate that a lax limit failed fails the strict ones. Limits are therefore searched from the laxest to
+//! the strictest, each starting from what is known.
+//!
+//! The whole state is plain data and can be written out after any trial and read back to go on (`serde`).
+//! Source: RFC 2544, section 26.1; seed "Testing the Performance Impact of the Exact Match Cache" (trial lengths, limits).
+
+use serde::{Deserialize, Serialize};
+
+/// What to search for, and how carefully.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The rate to begin with, packets a second; also the highest.
+    pub max_rate_pps: f64,
+    /// A rate below this counts as none.
+    pub min_rate_pps: f64,
+    /// The largest shares of packets that may be lost, each searched for.
+    pub loss_limits: Vec<f64>,
+    /// How close the passed and the failed rate must come, as a share of the failed one.
+    pub granularity: f64,
+    /// Length of a sniff, seconds; 0 for none.
+    pub sniff_s: f64,
+    /// Length of a search trial, seconds.
+    pub search_s: f64,
+    /// Length of a validation, seconds.
+    pub validation_s: f64,
+    /// The most trials; beyond, the search ends with what it has.
+    pub trials_max: usize,
+}
+
+impl Default for Config {
+    /// Limits of 0.002 %, 0 and 0.5 %. Source: seed 004 and pbench's defaults.
+    fn default() -> Self {
+        Config {
+            max_rate_pps: 20e6,
+            min_rate_pps: 1e3,
+            loss_limits: vec![0.000_02, 0.0, 0.005],
+            granularity: 0.001,
+            sniff_s: 3.0,
+            search_s: 30.0,
+            validation_s: 60.0,
+            trials_max: 200,
+        }
+    }
+}
+
+/// Why a search was not begun.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// A number out of its range.
+    #[error("{key} = {value}: expected {expected}")]
+    OutOfRange {
+        /// The configuration's key.
+        key: &'static str,
+        /// What it was.
+        value: f64,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// Nothing to search for.
+    #[error("loss_limits is empty: expected at least one share of packets, such as 0.00002")]
+    NoLimits,
+}
+
+/// What a trial is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Short: is it worth a longer one?
+    Sniff,
+    /// Decides whether the rate passes.
+    Search,
+    /// Confirms the rate a limit ended at.
+    Validation,
+}
+
+/// A trial to be run: send at this rate for this long, then tell what arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// What it is for.
+    pub kind: Kind,
+    /// The limit being searched for.
+    pub loss_limit: f64,
+    /// Packets a second.
+    pub rate_pps: f64,
+    /// Seconds.
+    pub duration_s: f64,
+}
+
+/// What a trial gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Packets sent.
+    pub sent: u64,
+    /// Of those, packets that arrived.
+    pub received: u64,
+}
+
+impl Outcome {
+    /// The share that was lost; a trial that sent nothing lost everything.
+    pub fn loss(&self) -> f64 {
+        match self.sent {
+            0 => 1.0,
+            sent => sent.saturating_sub(self.received) as f64 / sent as f64,
+        }
+    }
+}
+
+/// A trial that was run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// What was asked for.
+    pub trial: Trial,
+    /// What it gave.
+    pub outcome: Outcome,
+    /// Whether the loss was within the limit searched for.
+    pub passed: bool,
+}
+
+/// What is known about one limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Bounds {
+    loss_limit: f64,
+    /// The highest rate that passed a search trial, 0 if none has.
+    passed_pps: f64,
+    /// The lowest rate that failed.
+    failed_pps: Option<f64>,
+    /// The rate that passed its validation.
+    validated_pps: Option<f64>,
+    /// Whether no rate passes.
+    hopeless: bool,
+}
+
+/// The answer for one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The limit.
+    pub loss_limit: f64,
+    /// The highest rate that passed its validation, packets a second. `None`: no rate did.
+    pub rate_pps: Option<f64>,
+}
+
+/// A search under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Search {
+    config: Config,
+    /// From the laxest limit to the strictest.
+    bounds: Vec<Bounds>,
+    /// The rate that has passed its sniff and is to be searched.
+    sniffed_pps: Option<f64>,
+    records: Vec<Record>,
+}
+
+impl Search {
+    /// Begins a search.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        check(&config)?;
+        let mut limits = config.loss_limits.clone();
+        limits.sort_by(|a, b| b.total_cmp(a));
+        limits.dedup();
+        let bounds = limits
+            .into_iter()
+            .map(|loss_limit| Bounds {
+                loss_limit,
+                passed_pps: 0.0,
+                failed_pps: None,
+                validated_pps: None,
+                hopeless: false,
+            })
+            .collect();
+        Ok(Search { config, bounds, sniffed_pps: None, records: Vec::new() })
+    }
+
+    /// The trial to run next; `None` when every limit has its answer. Asking again gives the same.
+    pub fn next_trial(&self) -> Option<Trial> {
+        if self.records.len() >= self.config.trials_max {
+            return None;
+        }
+        let bounds = self.bounds.iter().find(|b| !b.is_settled())?;
+        let trial =
+            |kind, rate_pps, duration_s| Some(Trial { kind, loss_limit: bounds.loss_limit, rate_pps, duration_s });
+        if bounds.is_narrow(&self.config) {
+            return trial(Kind::Validation, bounds.passed_pps, self.config.validation_s);
+        }
+        let rate_pps = match bounds.failed_pps {
+            None => self.config.max_rate_pps,
+            Some(failed) => (bounds.passed_pps.max(self.config.min_rate_pps) + failed) / 2.0,
+        };
+        if self.config.sniff_s > 0.0 && self.sniffed_pps != Some(rate_pps) {
+            return trial(Kind::Sniff, rate_pps, self.config.sniff_s);
+        }
+        trial(Kind::Search, rate_pps, self.config.search_s)
+    }
+
+    /// Takes in what the trial that was asked for gave. Without one to be run, nothing happens.
+    pub fn record(&mut self, outcome: Outcome) {
+        let Some(trial) = self.next_trial() else { return };
+        let loss = outcome.loss();
+        self.records.push(Record { trial, outcome, passed: loss <= trial.loss_limit });
+        self.sniffed_pps = (trial.kind == Kind::Sniff && loss <= trial.loss_limit).then_some(trial.rate_pps);
+        for bounds in &mut self.bounds {
+            let passes = loss <= bounds.loss_limit;
+            match (trial.kind, passes) {
+                // A short trial proves only failure.
+                (Kind::Sniff, true) => {}
+                (Kind::Validation, true) => {
+                    bounds.pass(trial.rate_pps);
+                    if bounds.loss_limit == trial.loss_limit {
+                        bounds.validated_pps = Some(trial.rate_pps);
+                    }
+                }
+                (Kind::Search, true) => bounds.pass(trial.rate_pps),
+                (_, false) => bounds.fail(trial.rate_pps),
+            }
+            bounds.hopeless |= bounds.failed_pps.is_some_and(|f| f <= self.config.min_rate_pps)
+                || (bounds.passed_pps == 0.0 && bounds.is_narrow(&self.config));
+        }
+    }
+
+    /// Every trial so far.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The answers: final when [`Search::next_trial`] gives `None`, in the order of the configuration.
+    pub fn answers(&self) -> Vec<Answer> {
+        let answer = |limit: &f64| {
+            let bounds = self.bounds.iter().find(|b| b.loss_limit == *limit);
+            Answer { loss_limit: *limit, rate_pps: bounds.and_then(|b| b.validated_pps) }
+        };
+        self.config.loss_limits.iter().map(answer).collect()
+    }
+
+    /// How far it is, from 0 to 1, for a progress bar: bisection steps done of those to be expected.
+    pub fn progress(&self) -> f64 {
+        let steps = (1.0 / self.config.granularity).log2().ceil() + 1.0;
+        let done = |b: &Bounds| {
+            if b.is_settled() {
+                return 1.0;
+            }
+            let top = b.failed_pps.unwrap_or(self.config.max_rate_pps);
+            let width = (top - b.passed_pps) / top;
+            ((1.0 / width.clamp(self.config.granularity, 1.0)).log2() / steps).min(0.95)
+        };
+        self.bounds.iter().map(done).sum::<f64>() / self.bounds.len() as f64
+    }
+}
+
+impl Bounds {
+    fn is_settled(&self) -> bool {
+        self.hopeless || self.validated_pps.is_some()
+    }
+
+    /// Whether passed and failed rate are as close as asked, or the highest rate passed.
+    fn is_narrow(&self, config: &Config) -> bool {
+        match self.failed_pps {
+            None => self.passed_pps >= config.max_rate_pps,
+            Some(failed) => failed - self.passed_pps.max(config.min_rate_pps) <= config.granularity * failed,
+        }
+    }
+
+    fn pass(&mut self, rate_pps: f64) {
+        // With noise a rate above one that failed may pass; the failure stands.
+        if self.failed_pps.is_none_or(|failed| rate_pps < failed) {
+            self.passed_pps = self.passed_pps.max(rate_pps);
+        }
+    }
+
+    fn fail(&mut self, rate_pps: f64) {
+        let failed = self.failed_pps.unwrap_or(f64::INFINITY).min(rate_pps);
+        self.failed_pps = Some(failed);
+        // What passed at this rate or above was luck. Below, the bisection begins anew.
+        if self.passed_pps >= failed {
+            self.passed_pps = 0.0;
+        }
+        if self.validated_pps.is_some_and(|v| v >= failed) {
+            self.validated_pps = None;
+        }
+    }
+}
+
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let rules: [(&'static str, f64, bool, &'static str); 6] = [
+        ("min_rate_pps", config.min_rate_pps, config.min_rate_pps > 0.0, "a rate above 0"),
+        (
+            "max_rate_pps",
+            config.max_rate_pps,
+            config.max_rate_pps > config.min_rate_pps && config.max_rate_pps.is_finite(),
+            "a rate above min_rate_pps",
+        ),
+        (
+            "granularity",
+            config.granularity,
+            config.granularity > 0.0 && config.granularity < 1.0,
+            "a share between 0 and 1, such as 0.001",
+        ),
+        ("sniff_s", config.sniff_s, config.sniff_s >= 0.0 && config.sniff_s.is_finite(), "seconds, 0 for no sniffing"),
+        ("search_s", config.search_s, config.search_s > 0.0 && config.search_s.is_finite(), "seconds above 0"),
+        (
+            "validation_s",
+            config.validation_s,
+            config.validation_s > 0.0 && config.validation_s.is_finite(),
+            "seconds above 0",
+        ),
+    ];
+    if let Some((key, value, _, expected)) = rules.into_iter().find(|(_, _, good, _)| !good) {
+        return Err(ConfigError::OutOfRange { key, value, expected });
+    }
+    if let Some(value) = config.loss_limits.iter().copied().find(|l| !(0.0..1.0).contains(l)) {
+        return Err(ConfigError::OutOfRange { key: "loss_limits", value, expected: "shares from 0 up to 1" });
+    }
+    if config.loss_limits.is_empty() { Err(ConfigError::NoLimits) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;
