@@ -84,15 +84,22 @@ fn recirculation_keeps_the_connection_as_long_as_the_packet_is_of_its_kind() {
         (layout::CT_LABEL, &[7; 16]),
         (layout::TUN_ID, &[8; 8]),
     ];
-    let tuple = [(layout::CT_SRC, &[9; 16][..]), (layout::CT_NW_PROTO, &[17]), (layout::CT_TP_DST, &[0, 80])];
-    stamped.iter().chain(&tuple).for_each(|(span, value)| key.set(*span, value));
+    let ports = [(layout::CT_TP_SRC, &[0, 53][..]), (layout::CT_TP_DST, &[0, 80])];
+    let tuple = [(layout::CT_SRC, &[9; 16][..]), (layout::CT_DST, &[8; 16]), (layout::CT_NW_PROTO, &[17])];
+    stamped.iter().chain(&tuple).chain(&ports).for_each(|(span, value)| key.set(*span, value));
 
     let mut again = key;
     extract_again(&udp, &mut again).unwrap();
     assert_eq!(again, key);
 
+    let fragment = frame::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).fragment(5, false).udp(1, 2).build();
+    extract_again(&fragment, &mut again).unwrap();
+    stamped.iter().chain(&tuple).for_each(|(span, value)| assert_eq!(again.get(*span), *value));
+    ports.iter().for_each(|(span, _)| assert_eq!(again.get(*span), [0, 0]));
+
+    again = key;
     let arp = frame::ethernet().arp(1, [1; 6], [2; 4], [3; 6], [4; 4]).build();
     extract_again(&arp, &mut again).unwrap();
     stamped.iter().for_each(|(span, value)| assert_eq!(again.get(*span), *value));
-    tuple.iter().for_each(|(span, value)| assert_eq!(again.get(*span), vec![0; value.len()]));
+    tuple.iter().chain(&ports).for_each(|(span, value)| assert_eq!(again.get(*span), vec![0; value.len()]));
 }

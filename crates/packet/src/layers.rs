@@ -57,6 +57,7 @@ pub struct Payload {
 
 impl Layers {
     /// Walks over the headers; `None` if the packet is shorter than an Ethernet header.
+    #[inline]
     pub fn of(bytes: &[u8]) -> Option<Layers> {
         let (vlans, type_at) = vlan_tags(bytes)?;
         let (ethertype, l2_end) = ethertype_at(bytes, type_at)?;

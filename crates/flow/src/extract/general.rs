@@ -1,13 +1,22 @@
 //! The path of all packets: header by header, field by field.
 
-use super::{METADATA_SIZE, Metadata};
+use super::{METADATA_SIZE, Metadata, ParseError};
 use crate::layout::{self, Span};
 use crate::{Line, PacketKey};
 use sluice_packet::headers::*;
 use sluice_packet::{Ip, LABELS_MAX, Layers, Payload};
 
+/// The general path of [`super::extract`]; never inlined, to keep the ordinary one small.
+#[inline(never)]
+pub(super) fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result<(), ParseError> {
+    let layers = Layers::of(bytes).ok_or(ParseError::Runt)?;
+    read(bytes, &layers, metadata, key);
+    Ok(())
+}
+
 /// Writes the key of a packet whose headers are where `layers` says. Returns whether it has an L4 header that counts
 /// for the connection (not neighbour discovery).
+#[inline]
 pub(super) fn read(bytes: &[u8], layers: &Layers, metadata: &Metadata, key: &mut PacketKey) -> bool {
     let mut has_l4 = false;
     let [w0, w1, w2] = metadata.words;

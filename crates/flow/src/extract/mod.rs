@@ -3,9 +3,10 @@
 //! The reading is Open vSwitch's (3.1): a header counts when all of it is there and its lengths make sense; otherwise
 //! the fields are those of the headers in front of it. The one error is a packet too short for an Ethernet header.
 //!
-//! Two paths, the same answers. [`ordinary`] reads what nearly every packet is (up to one VLAN tag, IPv4 without
-//! options and not a fragment) from a few fixed places and writes line 0 in one go. [`general`] walks over the headers
-//! with [`Layers`] and copies field by field. The plain twin, written apart from both, is in crate `oracle`.
+//! Two paths, the same answers. [`ordinary`] reads what nearly every packet is (IPv4 without options, IPv6 without
+//! extension headers, a whole L4 header) from a few fixed places and writes whole lines: line 0, for IPv6 line 1 too.
+//! [`general`] walks over the headers with [`Layers`] and copies field by field. The plain twin, written apart from
+//! both, is in crate `oracle`.
 //!
 //! Layer offsets are not handed out: most packets are never edited, so edits walk again ([`Layers::of`]).
 
@@ -43,6 +44,8 @@ pub struct Metadata {
 
 /// Bytes of line 0 that [`Metadata`] covers: everything in front of the Ethernet header.
 const METADATA_SIZE: usize = 24;
+/// Bit of a little-endian tag that says in a key that the tag is there: CFI, in the TCI's first byte.
+const TAG_PRESENT: u32 = u32::from_le_bytes([0, 0, 0x10, 0]);
 const _: () = assert!(layout::PRESENCE.offset == METADATA_SIZE - 1 && layout::DL_DST.offset == METADATA_SIZE);
 
 impl Metadata {
@@ -66,13 +69,7 @@ impl Metadata {
 /// Only the lines the packet needs are written; for ordinary IPv4 that is line 0.
 #[inline]
 pub fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result<(), ParseError> {
-    if let Some(line) = ordinary::line(bytes, metadata) {
-        key.lines[0] = line;
-        return Ok(());
-    }
-    let layers = Layers::of(bytes).ok_or(ParseError::Runt)?;
-    general::read(bytes, &layers, metadata, key);
-    Ok(())
+    if ordinary::read(bytes, metadata, key) { Ok(()) } else { general::extract(bytes, metadata, key) }
 }
 
 /// Reads a packet's key anew after its bytes have changed, keeping what the key knows besides them.
