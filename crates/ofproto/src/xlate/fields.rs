@@ -21,7 +21,7 @@ impl Translator<'_> {
             OfAction::SetVlanPcp { pcp, push_if_needed } => {
                 self.set_tci(tags::PCP, u64::from(*pcp) << 13, *push_if_needed);
             }
-            OfAction::StripVlan => tags::pop_tag(&mut self.flow, &mut self.wc),
+            OfAction::StripVlan | OfAction::PopVlan => tags::pop_tag(&mut self.flow, &mut self.wc),
             OfAction::PushVlan { tpid } => tags::push_tag(&mut self.flow, &mut self.wc, *tpid),
             OfAction::SetMplsLabel(label) => self.set_label_bits(0xffff_f000, label << 12),
             OfAction::SetMplsTc(tc) => self.set_label_bits(0xe00, u32::from(*tc) << 9),

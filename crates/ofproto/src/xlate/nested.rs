@@ -117,7 +117,7 @@ fn can_be_undone(action: &OfAction) -> bool {
 /// The actions of a set in the order the OpenFlow specification gives; none if it outputs nowhere.
 fn in_order(set: &[OfAction]) -> Vec<OfAction> {
     const SLOTS: [fn(&OfAction) -> bool; 6] = [
-        |a| matches!(a, OfAction::StripVlan),
+        |a| matches!(a, OfAction::StripVlan | OfAction::PopVlan),
         |a| matches!(a, OfAction::PopMpls { .. }),
         |a| matches!(a, OfAction::PushMpls { .. }),
         |a| matches!(a, OfAction::PushVlan { .. }),

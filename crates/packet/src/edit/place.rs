@@ -14,6 +14,8 @@ pub(super) struct Place {
     pub is_low_byte: bool,
     /// Bits by which the value is to be shifted to the left in the `size` bytes.
     shift: u32,
+    /// The bits of its first four bytes that are the field's; others stand beside it and stay.
+    bits: u32,
     /// The checksums that cover it.
     pub sums: [Option<Sum>; 2],
 }
@@ -40,10 +42,13 @@ pub(super) enum Sum {
     },
 }
 
+/// The flow label in the first word of an IPv6 header, behind version and traffic class.
+const IPV6_LABEL_BITS: u32 = 0x000f_ffff;
+
 impl Place {
     /// A field of `size` bytes that no checksum covers.
     fn new(at: usize, size: usize) -> Self {
-        Place { at, size, is_low_byte: false, shift: 0, sums: [None; 2] }
+        Place { at, size, is_low_byte: false, shift: 0, bits: u32::MAX, sums: [None; 2] }
     }
 
     /// A field at `offset` in the header at `header`, covered by `sum` alone.
@@ -61,6 +66,7 @@ impl Place {
         } else {
             out.iter_mut().zip(value).take(self.size).for_each(|(to, from)| *to = *from);
         }
+        out.iter_mut().zip(self.bits.to_be_bytes()).for_each(|(byte, bits)| *byte &= bits);
         out
     }
 }
@@ -116,7 +122,7 @@ fn ipv6(layers: &Layers, field: Field) -> Option<Place> {
         Field::Ipv6Dst => Place::new(layers.l3 + 24, 16),
         Field::Ipv6HopLimit => Place::new(layers.l3 + 7, 1),
         Field::Ipv6TrafficClass => Place { shift: 20, ..Place::new(layers.l3, 4) },
-        _ => Place::new(layers.l3, 4),
+        _ => Place { bits: IPV6_LABEL_BITS, ..Place::new(layers.l3, 4) },
     };
     place.sums[0] = match field {
         Field::Ipv6Src => address_sum(layers, &ip),
