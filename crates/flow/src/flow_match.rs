@@ -4,7 +4,7 @@ use crate::FlowKey;
 use crate::field::{Field, FieldId};
 
 /// A mask and what a packet's key must be under it. Bits of `key` outside `mask` are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Match {
     /// The values.
     pub key: FlowKey,
@@ -83,6 +83,12 @@ impl Match {
     pub fn field(&self, field: FieldId) -> (u128, u128) {
         let place = field.field().place;
         (place.read(&self.key), place.read(&self.mask))
+    }
+}
+
+impl std::fmt::Debug for Match {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Match({self})")
     }
 }
 

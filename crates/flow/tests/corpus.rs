@@ -44,3 +44,10 @@ fn what_is_printed_reads_back_as_the_same() {
         assert_eq!((again.priority, again.table.unwrap_or(0)), (parsed.priority, parsed.table.unwrap_or(0)), "{text}");
     }
 }
+
+#[test]
+fn what_open_vswitch_refuses_is_refused() {
+    let lines = include_str!("data/rejected.txt").lines().filter(|l| !l.starts_with('#') && !l.is_empty());
+    let taken: Vec<_> = lines.filter(|l| FlowMod::parse(l, FlowCommand::Add, &PortNames::NONE).is_ok()).collect();
+    assert!(taken.is_empty(), "taken:\n{}", taken.join("\n"));
+}

@@ -141,7 +141,8 @@ impl<'p> ActionReader<'p> {
 
     fn enqueue(self, value: Piece<'_>) -> Result<OfAction, SyntaxError> {
         let wrong = || value.error("PORT:QUEUE");
-        let end = value.text.find([':', 'q', ',']).ok_or_else(wrong)?;
+        // A port's name may have a q of its own.
+        let end = value.text.rfind([':', ',']).or_else(|| value.text.rfind('q')).ok_or_else(wrong)?;
         let (port, queue) = value.split_at(end);
         let number = self.ports.parse_piece(port)?;
         if !number.is_ordinary() && number != OfPort::IN_PORT && number != OfPort::LOCAL {

@@ -4,8 +4,8 @@ use super::SyntaxError;
 use super::number::integer;
 use super::piece::{Delimiter, Pair, Piece};
 use super::value;
-use crate::field::{Field, FieldId, ones};
-use crate::{Match, PortNames};
+use crate::field::{Field, FieldId, Prereq, ones};
+use crate::{Match, PortNames, layout};
 
 /// A match being read: what it says so far, and where each field stands.
 pub(crate) struct MatchReader<'a> {
@@ -69,11 +69,24 @@ impl<'a> MatchReader<'a> {
 
     /// The match, once all is read and every field's prerequisite is met.
     pub fn finish(self) -> Result<Match, SyntaxError> {
-        match self.seen.iter().find(|(field, _)| !self.matches.allows(field)) {
-            None => Ok(self.matches),
-            Some((field, at)) => Err(at.conflict(
+        for (field, at) in &self.seen {
+            self.check(field, *at)?;
+        }
+        Ok(self.matches)
+    }
+
+    fn check(&self, field: &Field, at: Piece<'_>) -> Result<(), SyntaxError> {
+        let is_icmp = self.matches.satisfies(Prereq::Icmpv4) || self.matches.satisfies(Prereq::Icmpv6);
+        let is_port = matches!(field.place.span, layout::TP_SRC | layout::TP_DST) && field.n_bits == 16;
+        let (value, mask) = self.matches.field(field.id);
+        if is_icmp && is_port && (value > 0xff || mask != 0xffff) {
+            return Err(at.conflict(format!("{} as an ICMP type or code", at.text), "8 bits without a mask"));
+        }
+        match self.matches.allows(field) {
+            true => Ok(()),
+            false => Err(at.conflict(
                 format!("{} in a match that does not say {}", at.text, field.prereq.remedy()),
-                format!("{} before it", field.prereq.remedy()),
+                format!("{} beside it", field.prereq.remedy()),
             )),
         }
     }
