@@ -41,9 +41,8 @@ struct Control {
     ports: BTreeMap<PortNo, Box<dyn Port>>,
     /// The PMD that gets the next receive queue.
     next_pmd: usize,
-    /// What each PMD had counted when the statistics were cleared, and when that was.
-    baselines: Vec<Snapshot>,
-    cleared: Instant,
+    /// What each PMD had counted when its statistics were cleared, and when that was.
+    baselines: Vec<(Snapshot, Instant)>,
 }
 
 /// Where a PMD is.
@@ -52,6 +51,15 @@ enum Engine {
     Running(JoinHandle<Box<Pmd>>),
     /// Its thread panicked.
     Lost,
+}
+
+/// A PMD thread that is not bound to its core.
+#[derive(Debug)]
+pub struct Unpinned {
+    /// Its number.
+    pub pmd: usize,
+    /// Why.
+    pub source: std::io::Error,
 }
 
 /// What a round of [`Datapath::run_once`] did.
@@ -85,8 +93,8 @@ impl Datapath {
             engines.push(Engine::Resting(Box::new(pmd)));
             pmds.push(shared);
         }
-        let baselines = vec![Snapshot::default(); pmds.len()];
-        let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, cleared: Instant::now() };
+        let baselines = vec![(Snapshot::default(), Instant::now()); pmds.len()];
+        let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines };
         let packet_ins = Mutex::new(Some(receiver));
         Ok(Datapath { config, table, pmds, control: Mutex::new(control), packet_ins })
     }
@@ -108,18 +116,22 @@ impl Datapath {
         self.packet_ins.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
     }
 
-    /// Runs every PMD that rests as a thread on its core.
-    pub fn start(&self) -> Result<(), DatapathError> {
+    /// Runs every PMD that rests as a thread on its core. Those whose core cannot be used run wherever the system
+    /// lets them; they are returned.
+    pub fn start(&self) -> Result<Vec<Unpinned>, DatapathError> {
         let mut control = self.control();
+        let mut unpinned = Vec::new();
         for (pmd, engine) in control.engines.iter_mut().enumerate() {
             if let Engine::Resting(_) = engine
                 && let Engine::Resting(resting) = std::mem::replace(engine, Engine::Lost)
             {
                 let thread = thread::start(resting, self.config.sleep_max_us);
-                *engine = Engine::Running(thread.map_err(|source| DatapathError::Thread { pmd, source })?);
+                let (thread, pinned) = thread.map_err(|source| DatapathError::Thread { pmd, source })?;
+                *engine = Engine::Running(thread);
+                unpinned.extend(pinned.err().map(|source| Unpinned { pmd, source }));
             }
         }
-        Ok(())
+        Ok(unpinned)
     }
 
     /// Stops every thread; its PMD rests, with its queues and caches as they are.
@@ -238,8 +250,8 @@ impl Datapath {
     /// What each PMD tells.
     pub fn pmds(&self) -> Vec<PmdReport> {
         let control = self.control();
-        let measured = control.cleared.elapsed();
-        self.pmds.iter().zip(&control.baselines).map(|(pmd, baseline)| pmd.report(baseline, measured)).collect()
+        let pairs = self.pmds.iter().zip(&control.baselines);
+        pairs.map(|(pmd, (baseline, cleared))| pmd.report(baseline, cleared.elapsed())).collect()
     }
 
     /// What all PMDs have counted since the start, whatever was cleared.
@@ -252,9 +264,14 @@ impl Datapath {
 
     /// Lets the reports count from now. The counters themselves go on.
     pub fn clear_stats(&self) {
-        let mut control = self.control();
-        control.baselines = self.pmds.iter().map(|pmd| pmd.stats.snapshot()).collect();
-        control.cleared = Instant::now();
+        (0..self.pmds.len()).for_each(|pmd| self.clear_pmd_stats(pmd));
+    }
+
+    /// The same for one PMD; nothing if there is none of that number.
+    pub fn clear_pmd_stats(&self, pmd: usize) {
+        if let Some(shared) = self.pmds.get(pmd) {
+            self.control().baselines[pmd] = (shared.stats.snapshot(), Instant::now());
+        }
     }
 
     /// Every megaflow with what it has carried.

@@ -27,7 +27,7 @@ mod walk;
 
 pub use clock::{now_ms, tsc_hz};
 pub use config::{Config, DatapathError};
-pub use datapath::{Datapath, Round};
+pub use datapath::{Datapath, Round, Unpinned};
 pub use mail::PacketOut;
 pub use report::{FlowReport, PacketIn, PmdReport, RxqReport, USAGE_SPAN};
 pub use sluice_flow_cache::{EmcUsage, FlowView, ufid};

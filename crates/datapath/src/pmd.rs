@@ -84,6 +84,9 @@ impl Pmd {
         self.tally[iterations] += 1;
         self.tally[spent] += cycles;
         self.shared.cycles.add(cycles);
+        if fullest != 0 {
+            self.shared.busy_cycles.add(cycles);
+        }
         if now_ms >= self.interval_ends_ms {
             self.end_interval(now_ms);
         }
@@ -217,6 +220,7 @@ impl Pmd {
     fn end_interval(&mut self, now_ms: u64) {
         if self.interval_ends_ms != 0 {
             self.shared.cycles.end_interval();
+            self.shared.busy_cycles.end_interval();
             self.rxqs.iter().for_each(|rxq| rxq.load.load.end_interval());
         }
         self.interval_ends_ms = now_ms + INTERVAL_MS;

@@ -29,6 +29,9 @@ pub struct PmdReport {
     pub megaflows: usize,
     /// The receive queues it polls.
     pub rxqs: Vec<RxqReport>,
+    /// The share of its cycles in the last minute that it was busy and no queue is charged for, percent; `None` before
+    /// the first interval has ended.
+    pub overhead_percent: Option<u8>,
 }
 
 /// A receive queue, as `pmd-rxq-show` shows it.
@@ -70,6 +73,8 @@ pub(crate) struct PmdShared {
     pub gauges: Gauges,
     /// Cycles of all its iterations, by interval.
     pub cycles: crate::load::Load,
+    /// Cycles of those that received something.
+    pub busy_cycles: crate::load::Load,
     /// The queues it polls: changed by control threads only.
     rxqs: Mutex<Vec<Arc<RxqLoad>>>,
     pub stop: AtomicBool,
@@ -95,6 +100,7 @@ impl PmdShared {
             mailbox: Mailbox::default(),
             gauges: Gauges::default(),
             cycles: crate::load::Load::default(),
+            busy_cycles: crate::load::Load::default(),
             rxqs: Mutex::default(),
             stop: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
@@ -108,8 +114,10 @@ impl PmdShared {
     /// The report, whose counters are those since `baseline`.
     pub fn report(&self, baseline: &Snapshot, measured: Duration) -> PmdReport {
         let all = self.cycles.sum();
-        let usage = |load: &RxqLoad| (all != 0).then(|| (load.load.sum() * 100 / all).min(100) as u8);
+        let percent = |cycles: u64| (all != 0).then(|| (cycles * 100 / all).min(100) as u8);
+        let usage = |load: &RxqLoad| percent(load.load.sum());
         let rxqs = self.rxqs();
+        let charged: u64 = rxqs.iter().map(|q| q.load.sum()).sum();
         let rxqs = rxqs.iter().map(|q| RxqReport { port: q.port, queue: q.queue, usage_percent: usage(q) });
         let gauge = |gauge: &AtomicUsize| gauge.load(Relaxed);
         PmdReport {
@@ -121,6 +129,7 @@ impl PmdShared {
             subtables: gauge(&self.gauges.subtables),
             megaflows: gauge(&self.gauges.megaflows),
             rxqs: rxqs.collect(),
+            overhead_percent: percent(self.busy_cycles.sum().saturating_sub(charged)),
         }
     }
 }

@@ -15,8 +15,11 @@ const SLEEP_BELOW: usize = 16;
 /// How long a PMD without queues rests between two looks at its mail.
 const NOTHING_TO_POLL: Duration = Duration::from_millis(1);
 
-/// Starts a PMD on its core. Returns when it runs there.
-pub(crate) fn start(mut pmd: Box<Pmd>, sleep_max_us: u32) -> io::Result<JoinHandle<Box<Pmd>>> {
+/// A PMD's thread, and whether it is bound to its core.
+type Started = (JoinHandle<Box<Pmd>>, io::Result<()>);
+
+/// Starts a PMD on its core, or unbound if there is no such core. Returns when it runs.
+pub(crate) fn start(mut pmd: Box<Pmd>, sleep_max_us: u32) -> io::Result<Started> {
     pmd.shared.stop.store(false, Relaxed);
     let (started, has_started) = mpsc::channel();
     let core = pmd.shared.core;
@@ -27,8 +30,8 @@ pub(crate) fn start(mut pmd: Box<Pmd>, sleep_max_us: u32) -> io::Result<JoinHand
         }
         pmd
     })?;
-    has_started.recv().map_err(|_| io::Error::other("the thread ended at once"))??;
-    Ok(thread)
+    let pinned = has_started.recv().map_err(|_| io::Error::other("the thread ended at once"))?;
+    Ok((thread, pinned))
 }
 
 fn pin(core: usize) -> io::Result<()> {

@@ -5,13 +5,19 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod command;
 mod config;
 mod ctl;
 mod log;
+mod privileges;
+mod replay;
+mod run;
 mod rundir;
+mod switch;
 mod text;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,6 +41,7 @@ enum CliCommand {
         #[arg(long)]
         help_config: bool,
     },
+    Replay(replay::ReplayArgs),
     /// Send a command to a running switch, as ovs-appctl does
     Ctl {
         /// The switch's control socket [default: sluice.ctl in the default rundir]
@@ -60,11 +67,9 @@ fn main() -> ExitCode {
         }
     };
     let done = match cli.command {
-        CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => {
-            print!("{}", config::help());
-            Ok(ExitCode::SUCCESS)
-        }
-        CliCommand::Run { config: Some(config), .. } => run(&config),
+        CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => Ok(show(&config::help())),
+        CliCommand::Run { config: Some(config), .. } => run::run(&config).map(|()| ExitCode::SUCCESS),
+        CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
         CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
     };
     done.unwrap_or_else(|error| {
@@ -74,10 +79,11 @@ fn main() -> ExitCode {
     })
 }
 
-fn run(file: &std::path::Path) -> anyhow::Result<ExitCode> {
-    log::start();
-    let _config = config::Config::load(file)?;
-    Ok(ExitCode::SUCCESS)
+/// Writes to standard output, whether or not anybody reads it.
+fn show(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    ExitCode::SUCCESS
 }
 
 /// Asks a running switch and shows the answer, with `ovs-appctl`'s exit codes.
@@ -85,10 +91,7 @@ fn ctl(target: Option<PathBuf>, timeout: Option<u32>, command: &str, args: &[Str
     let target = target.unwrap_or_else(|| rundir::default_rundir().join(rundir::CONTROL_SOCKET));
     let timeout = timeout.filter(|s| *s != 0).map(|s| Duration::from_secs(s.into()));
     match ctl::client::transact(&target, timeout, command, args)? {
-        Ok(text) => {
-            print!("{text}");
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(text) => Ok(show(&text)),
         Err(text) => {
             eprintln!("{text}sluice: {}: server returned an error", target.display());
             Ok(ExitCode::from(2))

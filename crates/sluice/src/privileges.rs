@@ -81,7 +81,8 @@ fn of_port_type(kind: &str) -> CapabilitySet {
 /// Gives the directory to the user if it is private to root and no system directory; whether it was given.
 fn give_rundir(rundir: &Path, uid: u32, gid: u32) -> bool {
     let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == rundir);
-    let private = std::fs::symlink_metadata(rundir).is_ok_and(|m| m.is_dir() && m.uid() == 0 && m.mode() & 0o777 == 0o700);
+    let private =
+        std::fs::symlink_metadata(rundir).is_ok_and(|m| m.is_dir() && m.uid() == 0 && m.mode() & 0o777 == 0o700);
     private && !is_home && std::os::unix::fs::chown(rundir, Some(uid), Some(gid)).is_ok()
 }
 

@@ -10,7 +10,7 @@ mod key;
 pub use actions::show_actions;
 pub use key::show_flow;
 
-use crate::{FlowStats, MegaflowMatch, PortNo};
+use crate::{FlowStats, PortNo};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -33,20 +33,11 @@ impl DatapathPortNames {
     }
 }
 
-/// A megaflow's identity, from its mask and masked key: `ufid:xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
-pub fn show_ufid(flow: &MegaflowMatch) -> impl fmt::Display + use<> {
-    // FNV-1a, 128 bits, over what the megaflow is; the same in every run. Source: RFC 9923.
-    let mut hash = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128;
-    let lines = (0..4).flat_map(|i| [flow.mask.line(i), flow.key.line(i)]);
-    for (i, byte) in lines.flat_map(|line| line.0).enumerate() {
-        // Presence is no part of what a megaflow is.
-        let is_presence = i % 64 == sluice_flow::layout::PRESENCE.offset && i < 128;
-        hash = (hash ^ u128::from(if is_presence { 0 } else { byte }))
-            .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-    }
+/// A megaflow's identity: `ufid:xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`.
+pub fn show_ufid(ufid: u128) -> impl fmt::Display {
     fmt::from_fn(move |f| {
-        let (a, b, c) = (hash >> 96, hash >> 80 & 0xffff, hash >> 64 & 0xffff);
-        write!(f, "ufid:{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", hash >> 48 & 0xffff, hash & 0xffff_ffff_ffff)
+        let (a, b, c) = (ufid >> 96, ufid >> 80 & 0xffff, ufid >> 64 & 0xffff);
+        write!(f, "ufid:{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", ufid >> 48 & 0xffff, ufid & 0xffff_ffff_ffff)
     })
 }
 

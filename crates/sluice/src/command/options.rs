@@ -74,7 +74,9 @@ impl DumpOptions {
                     } else if let Some(types) = arg.strip_prefix("type=") {
                         options.of_our_type = allows_our_type(types)?;
                     } else if let Some(pmd) = arg.strip_prefix("pmd=") {
-                        let pmd = pmd.parse().map_err(|_| format!("sluice: pmd={pmd}; expected a core's number (Invalid argument)"))?;
+                        let pmd = pmd
+                            .parse()
+                            .map_err(|_| format!("sluice: pmd={pmd}; expected a core's number (Invalid argument)"))?;
                         options.pmd = Some(pmd);
                     } else {
                         options.rest.push((*arg).into());
@@ -156,7 +158,10 @@ mod tests {
     #[test]
     fn pmd_options_may_come_in_any_order() {
         assert_eq!(PmdOptions::parse(&["-nh", "-pmd", "3"]), PmdOptions { core: Some(3), secs: None });
-        assert_eq!(PmdOptions::parse(&["-it", "5", "-secs", "7", "netdev@ovs-netdev"]), PmdOptions { core: None, secs: Some(7) });
+        assert_eq!(
+            PmdOptions::parse(&["-it", "5", "-secs", "7", "netdev@ovs-netdev"]),
+            PmdOptions { core: None, secs: Some(7) }
+        );
         assert_eq!(PmdOptions::parse(&["-pmd", "x"]), PmdOptions::default());
         assert_eq!(PmdOptions::parse(&["-pmd"]), PmdOptions::default());
     }
@@ -180,7 +185,10 @@ mod tests {
         assert_eq!(read.options["device"].as_str(), Some("tap7"));
         assert_eq!(port("p1", &["ofport"]).unwrap_err(), "\"ofport\": expected KEY=VALUE");
         assert_eq!(port("p1", &["ofport=x"]).unwrap_err(), "ofport=x: expected a number");
-        assert_eq!(port("p1", &["type=null"]).unwrap_err(), "port p1: expected ofport=N, its OpenFlow number from 1 to 65279");
+        assert_eq!(
+            port("p1", &["type=null"]).unwrap_err(),
+            "port p1: expected ofport=N, its OpenFlow number from 1 to 65279"
+        );
         assert_eq!(port("p1", &["ofport=1"]).unwrap_err(), "port p1: expected type=TYPE");
     }
 

@@ -9,6 +9,7 @@ mod error;
 mod value;
 
 pub use error::ConfigError;
+
 pub use value::{AutoOr, Duration, Level, Share, Size};
 
 use serde::Deserialize;
@@ -171,6 +172,14 @@ pub struct Port {
     /// What its type wants to know.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,
+}
+
+/// Checks a port that comes from elsewhere than a file.
+///
+/// # Errors
+/// With the key and what was expected.
+pub fn check_port(port: &Port) -> Result<(), String> {
+    check::check_port("port", port).map_err(|wrong| format!("{}: {}", wrong.key, wrong.message))
 }
 
 /// The MTU of a port that does not say.

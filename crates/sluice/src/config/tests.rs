@@ -182,7 +182,7 @@ fn every_error_names_line_and_key_in_one_line() {
 fn values_have_units() {
     let text = "[[bridge]]\nname = \"b\"\n[datapath]\nmax-idle = \"1.5s\"\nflow-memory = \"64KiB\"\nemc-insert-inv-prob = 20\n[switch]\nstop-after = \"2m\"\n";
     let config = parse(text).unwrap();
-    assert_eq!(config.datapath.max_idle.as_ms(), 1500);
+    assert_eq!(config.datapath.max_idle.0.as_millis(), 1500);
     assert_eq!(config.datapath.flow_memory, Size(65536));
     assert_eq!(config.datapath.emc_insert_inv_prob, AutoOr::Is(20));
     assert_eq!(config.switch.stop_after, Some(Duration::from_secs(120)));

@@ -55,11 +55,6 @@ impl Duration {
         Duration(std::time::Duration::from_secs(secs))
     }
 
-    /// In whole milliseconds.
-    pub fn as_ms(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
-    }
-
     fn of_text(text: &str) -> Option<Self> {
         let (number, unit) = number_and_unit(text)?;
         let nanos_in_unit = match unit {

@@ -46,7 +46,9 @@ pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
     let (mut going, mut changing, mut coming) = (Vec::new(), Vec::new(), Vec::new());
     for bridge in &old.bridge {
         match bridge_named(new, &bridge.name) {
-            Some(same) if at_start(bridge) == at_start(same) => compare(bridge, same, &mut going, &mut changing, &mut coming),
+            Some(same) if at_start(bridge) == at_start(same) => {
+                compare(bridge, same, &mut going, &mut changing, &mut coming)
+            }
             // What makes a bridge what it is changed: another one takes its place.
             Some(other) => {
                 going.push(Change::RemoveBridge(bridge.name.clone()));
@@ -169,7 +171,8 @@ mod tests {
     #[test]
     fn what_is_read_at_start_is_said() {
         let old = bridge("br0", "");
-        let new = bridge("br0", "") + "[switch]\npmd-cores = [2]\nstop-after = \"1s\"\n[datapath]\nemc = \"off\"\nemc-entries = 1024\n";
+        let new = bridge("br0", "")
+            + "[switch]\npmd-cores = [2]\nstop-after = \"1s\"\n[datapath]\nemc = \"off\"\nemc-entries = 1024\n";
         let expected = [
             "switch.stop-after: changed",
             "switch.pmd-cores: changed, takes effect at the next start",

@@ -2,6 +2,7 @@
 //!
 //! Source: OVS 3.1 lib/dpctl.c, ofproto/ofproto-dpif.c, ofproto/ofproto-dpif-upcall.c.
 
+use sluice_port::PortStats;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -28,12 +29,14 @@ pub struct PortLine {
     pub name: String,
     /// Its OpenFlow number.
     pub ofport: u32,
-    /// Its datapath number.
-    pub number: u32,
+    /// Its datapath number; a port that joins bridges has none.
+    pub number: Option<u32>,
     /// Its type, and its settings, sorted.
     pub kind: String,
     /// What is shown behind the type.
     pub config: BTreeMap<String, String>,
+    /// What it has counted.
+    pub stats: PortStats,
 }
 
 impl PortLine {
@@ -47,15 +50,44 @@ impl PortLine {
     }
 }
 
-/// `dpctl/show`.
-pub fn dpctl_show(lookups: Lookups, mut ports: Vec<PortLine>) -> String {
+/// `dpctl/show [-s]`: the ports that the datapath has, by number.
+pub fn dpctl_show(lookups: Lookups, mut ports: Vec<PortLine>, with_statistics: bool) -> String {
     ports.sort_by_key(|port| port.number);
     let Lookups { hit, missed, lost, flows } = lookups;
     let mut out = format!("{DATAPATH}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
     for port in &ports {
-        let _ = writeln!(out, "  port {}: {} {}", port.number, port.name, port.description());
+        let Some(number) = port.number else { continue };
+        let _ = writeln!(out, "  port {number}: {} {}", port.name, port.description());
+        if with_statistics {
+            out += &statistics(&port.stats);
+        }
     }
     out
+}
+
+/// What a port has counted; what no port here counts is a question mark, as in OVS.
+fn statistics(stats: &PortStats) -> String {
+    format!(
+        "    RX packets:{} errors:{} dropped:{} overruns:? frame:?\n    TX packets:{} errors:{} dropped:{} aborted:? carrier:?\n    \
+         collisions:?\n    RX bytes:{}{}  TX bytes:{}{}\n",
+        stats.rx_packets,
+        stats.rx_errors,
+        stats.rx_dropped,
+        stats.tx_packets,
+        stats.tx_errors,
+        stats.tx_dropped,
+        stats.rx_bytes,
+        human_size(stats.rx_bytes),
+        stats.tx_bytes,
+        human_size(stats.tx_bytes)
+    )
+}
+
+/// ` (1.5 KiB)`; nothing for less than a KiB.
+fn human_size(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.iter().find(|(shift, _)| bytes >> shift != 0);
+    unit.map_or_else(String::new, |(shift, unit)| format!(" ({:.1} {unit})", bytes as f64 / (1u64 << shift) as f64))
 }
 
 /// `dpif/show`: bridges by name, their ports by name.
@@ -66,7 +98,8 @@ pub fn dpif_show(lookups: Lookups, bridges: &BTreeMap<String, Vec<PortLine>>) ->
         let mut ports: Vec<_> = ports.iter().collect();
         ports.sort_by(|a, b| a.name.cmp(&b.name));
         for port in ports {
-            let _ = writeln!(out, "    {} {}/{}: {}", port.name, port.ofport, port.number, port.description());
+            let number = port.number.map_or("none".into(), |number| number.to_string());
+            let _ = writeln!(out, "    {} {}/{number}: {}", port.name, port.ofport, port.description());
         }
     }
     out
@@ -102,7 +135,8 @@ mod tests {
 
     fn port(name: &str, ofport: u32, number: u32, kind: &str, config: &[(&str, &str)]) -> PortLine {
         let config = config.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        PortLine { name: name.into(), ofport, number, kind: kind.into(), config }
+        let stats = PortStats { rx_packets: 3, rx_bytes: 1536, ..PortStats::default() };
+        PortLine { name: name.into(), ofport, number: Some(number), kind: kind.into(), config, stats }
     }
 
     #[test]
@@ -116,13 +150,19 @@ mod tests {
   port 0: br0 (internal)
   port 1: p1 (null: n_rxq=1, n_txq=1)
 ";
-        assert_eq!(dpctl_show(lookups, ports), expected);
+        assert_eq!(dpctl_show(lookups, ports.clone(), false), expected);
+        let statistics = "    RX packets:3 errors:0 dropped:0 overruns:? frame:?
+    TX packets:0 errors:0 dropped:0 aborted:? carrier:?
+    collisions:?
+    RX bytes:1536 (1.5 KiB)  TX bytes:0
+";
+        assert!(dpctl_show(lookups, ports, true).ends_with(&format!("n_txq=1)\n{statistics}")));
     }
 
     #[test]
     fn dpif_show_is_ovs_text() {
         let bridges = BTreeMap::from([
-            ("br1".to_string(), vec![port("p3", 3, 3, "null", &[])]),
+            ("br1".to_string(), vec![PortLine { number: None, ..port("p3", 3, 3, "patch", &[("peer", "p4")]) }]),
             ("br0".to_string(), vec![port("p2", 2, 2, "tap", &[]), port("br0", 65534, 100, "internal", &[])]),
         ]);
         let expected = "netdev@ovs-netdev: hit:0 missed:0
@@ -130,7 +170,7 @@ mod tests {
     br0 65534/100: (internal)
     p2 2/2: (tap)
   br1:
-    p3 3/3: (null)
+    p3 3/none: (patch: peer=p4)
 ";
         assert_eq!(dpif_show(Lookups::default(), &bridges), expected);
     }

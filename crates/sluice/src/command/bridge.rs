@@ -1,0 +1,80 @@
+//! Commands about bridges: their rules and ports.
+
+use super::{Reply, options};
+use crate::switch::Switch;
+use sluice_flow::FlowCommand;
+use std::path::Path;
+
+/// What OVS answers when a bridge is not there.
+const UNKNOWN_BRIDGE: &str = "Unknown bridge";
+
+/// The bridge exists.
+fn check_bridge(switch: &Switch, bridge: &str) -> Result<(), String> {
+    switch.has_bridge(bridge).then_some(()).ok_or_else(|| UNKNOWN_BRIDGE.into())
+}
+
+/// An error of ours, as text of one line.
+fn text(error: anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
+pub fn add_flow(switch: &Switch, args: &[&str]) -> Reply {
+    change(switch, args[0], FlowCommand::Add, args[1])
+}
+
+pub fn mod_flows(switch: &Switch, args: &[&str]) -> Reply {
+    match args {
+        ["--strict", bridge, flow] => change(switch, bridge, FlowCommand::ModifyStrict, flow),
+        [bridge, flow] => change(switch, bridge, FlowCommand::Modify, flow),
+        [other, ..] => Err(format!("\"{other}\": expected --strict, a bridge and a flow")),
+        [] => unreachable!("invariant: the table asks for two arguments"),
+    }
+}
+
+pub fn del_flows(switch: &Switch, args: &[&str]) -> Reply {
+    match args {
+        ["--strict", bridge, flow] => change(switch, bridge, FlowCommand::DeleteStrict, flow),
+        [bridge, flow] => change(switch, bridge, FlowCommand::Delete, flow),
+        [bridge] => change(switch, bridge, FlowCommand::Delete, ""),
+        [other, ..] => Err(format!("\"{other}\": expected --strict, a bridge and a match")),
+        [] => unreachable!("invariant: the table asks for an argument"),
+    }
+}
+
+fn change(switch: &Switch, bridge: &str, command: FlowCommand, flow: &str) -> Reply {
+    check_bridge(switch, bridge)?;
+    switch.change_flows(bridge, command, flow).map_err(text)?;
+    Ok(String::new())
+}
+
+pub fn replace_flows(switch: &Switch, args: &[&str]) -> Reply {
+    check_bridge(switch, args[0])?;
+    switch.replace_flows(args[0], Path::new(args[1])).map_err(text)?;
+    Ok(String::new())
+}
+
+pub fn dump_flows(switch: &Switch, args: &[&str]) -> Reply {
+    // As in OVS, the bridge is the last argument; nothing here is offloaded, so there are no such statistics.
+    let bridge = args[args.len() - 1];
+    check_bridge(switch, bridge)?;
+    switch.dump_flows(bridge).map_err(text)
+}
+
+pub fn add_port(switch: &Switch, args: &[&str]) -> Reply {
+    check_bridge(switch, args[0])?;
+    let port = options::port(args[1], &args[2..])?;
+    switch.add_port(args[0], &port).map_err(text)?;
+    Ok(String::new())
+}
+
+pub fn del_port(switch: &Switch, args: &[&str]) -> Reply {
+    check_bridge(switch, args[0])?;
+    switch.remove_port(args[0], args[1]).map_err(text)?;
+    Ok(String::new())
+}
+
+pub fn ofproto_list(switch: &Switch, _: &[&str]) -> Reply {
+    let mut names: Vec<_> = switch.ofproto.bridges().into_iter().map(|bridge| bridge.name).collect();
+    names.sort();
+    Ok(names.iter().map(|name| format!("{name}\n")).collect())
+}

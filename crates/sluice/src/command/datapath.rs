@@ -1,0 +1,142 @@
+//! Commands about the datapath: its PMDs, ports and megaflows.
+
+use super::Reply;
+use super::options::{DumpOptions, PmdOptions, names_datapath};
+use crate::clock::WallTime;
+use crate::switch::Switch;
+use crate::text::datapath::{
+    DATAPATH, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
+};
+use crate::text::pmd::{self, PmdFigures, RxqFigures};
+use sluice_datapath::PmdReport;
+
+/// The length of the measurement that `pmd-rxq-show` shows, seconds. Source: OVS, PMD_INTERVAL_LEN times
+/// PMD_INTERVAL_MAX.
+const USAGE_SECS: u64 = 60;
+
+/// The revalidator thread's number in `upcall/show`; there is one.
+const REVALIDATOR: u32 = 1;
+
+/// The PMDs asked for.
+fn pmds(switch: &Switch, options: &PmdOptions) -> Vec<PmdReport> {
+    let wanted = |report: &PmdReport| options.core.is_none_or(|core| report.core == core as usize);
+    switch.datapath.pmds().into_iter().filter(wanted).collect()
+}
+
+/// A PMD's figures for the texts.
+pub fn figures(report: &PmdReport) -> PmdFigures {
+    PmdFigures {
+        numa: switch_numa(report.core),
+        core: report.core as u32,
+        counters: report.counters.clone(),
+        measured: report.measured,
+        emc: Some((report.emc.used as u64, report.emc.entries as u64)),
+    }
+}
+
+/// The NUMA node of a core, as the system tells; 0 where it does not.
+fn switch_numa(core: usize) -> u32 {
+    let Ok(entries) = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}")) else { return 0 };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next().unwrap_or(0)
+}
+
+pub fn pmd_perf_show(switch: &Switch, args: &[&str]) -> Reply {
+    Ok(perf_show(switch, &PmdOptions::parse(args)))
+}
+
+/// `pmd-perf-show` of the PMDs asked for.
+pub fn perf_show(switch: &Switch, options: &PmdOptions) -> String {
+    let show = |report: PmdReport| pmd::perf_show(&figures(&report), sluice_datapath::tsc_hz(), WallTime::now());
+    pmds(switch, options).into_iter().map(show).collect()
+}
+
+pub fn pmd_stats_show(switch: &Switch, args: &[&str]) -> Reply {
+    Ok(pmds(switch, &PmdOptions::parse(args)).iter().map(|report| pmd::stats_show(&figures(report))).collect())
+}
+
+pub fn pmd_stats_clear(switch: &Switch, args: &[&str]) -> Reply {
+    let options = PmdOptions::parse(args);
+    match options.core {
+        Some(core) => switch
+            .datapath
+            .pmds()
+            .iter()
+            .filter(|p| p.core == core as usize)
+            .for_each(|p| switch.datapath.clear_pmd_stats(p.pmd)),
+        None => switch.datapath.clear_stats(),
+    }
+    Ok(String::new())
+}
+
+pub fn pmd_rxq_show(switch: &Switch, args: &[&str]) -> Reply {
+    let options = PmdOptions::parse(args);
+    let names = switch.datapath_names();
+    let mut out = format!("Displaying last {USAGE_SECS} seconds pmd usage %\n");
+    for report in pmds(switch, &options) {
+        let queues = report.rxqs.iter().map(|rxq| RxqFigures {
+            port: names.display(rxq.port).to_string(),
+            queue: rxq.queue,
+            usage: rxq.usage_percent.map(u64::from),
+        });
+        let overhead = report.overhead_percent.map(u64::from);
+        out += &pmd::rxq_show(switch_numa(report.core), report.core as u32, queues.collect(), overhead);
+    }
+    Ok(out)
+}
+
+pub fn dpctl_dump_dps(_: &Switch, _: &[&str]) -> Reply {
+    Ok(format!("{DATAPATH}\n"))
+}
+
+pub fn dpctl_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
+    let options = DumpOptions::parse(args)?;
+    if options.rest.iter().any(|name| !names_datapath(name)) {
+        return Err("sluice: datapath not found (Invalid argument)".into());
+    }
+    switch.dpctl_dump_flows(&options).map_err(|error| format!("sluice: {error:#}"))
+}
+
+pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
+    let with_statistics = args.contains(&"-s") || args.contains(&"--statistics");
+    if let Some(other) = args.iter().find(|arg| !arg.starts_with('-') && !names_datapath(arg)) {
+        return Err(format!("sluice: opening datapath {other} failed (No such device)"));
+    }
+    let ports = switch.port_lines().into_values().flatten().filter(|port| port.number.is_some()).collect();
+    Ok(show_datapath(switch.lookups(), ports, with_statistics))
+}
+
+pub fn dpif_dump_dps(switch: &Switch, _: &[&str]) -> Reply {
+    let mut names: Vec<_> =
+        switch.ofproto.bridges().into_iter().map(|bridge| format!("netdev@{}\n", bridge.name)).collect();
+    names.sort();
+    Ok(names.concat())
+}
+
+pub fn dpif_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
+    // As in OVS, the bridge is the last argument.
+    let bridge = args[args.len() - 1];
+    if !switch.has_bridge(bridge) {
+        return Err("no such bridge".into());
+    }
+    let options = DumpOptions::parse(&args[..args.len() - 1])?;
+    Ok(switch.dpif_dump_flows(bridge, &options))
+}
+
+pub fn dpif_show(switch: &Switch, _: &[&str]) -> Reply {
+    Ok(show_bridges(switch.lookups(), &switch.port_lines()))
+}
+
+pub fn upcall_show(switch: &Switch, _: &[&str]) -> Reply {
+    Ok(show_upcalls(switch.upcall_figures(), REVALIDATOR))
+}
+
+pub fn revalidator_wait(switch: &Switch, _: &[&str]) -> Reply {
+    switch.revalidate();
+    Ok(String::new())
+}
+
+pub fn revalidator_purge(switch: &Switch, _: &[&str]) -> Reply {
+    switch.purge();
+    Ok(String::new())
+}

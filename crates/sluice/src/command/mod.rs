@@ -1,0 +1,123 @@
+//! The commands of the control socket: each declared once, with what it is called, how it is used, how many arguments
+//! it takes and what answers it.
+
+mod bridge;
+pub mod datapath;
+pub mod options;
+mod process;
+
+use crate::ctl::server::Commands;
+use crate::switch::Switch;
+use serde_json::Value;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// What a command answers: text, or the text of an error.
+pub type Reply = Result<String, String>;
+
+/// A command.
+struct Command {
+    /// Its name.
+    name: &'static str,
+    /// Its arguments, for `list-commands`.
+    usage: &'static str,
+    /// How many it takes.
+    args: RangeInclusive<usize>,
+    /// What answers it.
+    run: fn(&Switch, &[&str]) -> Reply,
+}
+
+/// As many arguments as anybody likes. Source: INT_MAX, which OVS prints nowhere.
+const ANY: usize = i32::MAX as usize;
+
+const fn command(
+    name: &'static str,
+    usage: &'static str,
+    args: RangeInclusive<usize>,
+    run: fn(&Switch, &[&str]) -> Reply,
+) -> Command {
+    Command { name, usage, args, run }
+}
+
+/// Every command, by name.
+const COMMANDS: &[Command] = &[
+    command("bridge/add-flow", "bridge flow", 2..=2, bridge::add_flow),
+    command("bridge/add-port", "bridge name ofport=N type=TYPE [KEY=VALUE]...", 2..=ANY, bridge::add_port),
+    command("bridge/del-flows", "[--strict] bridge [match]", 1..=3, bridge::del_flows),
+    command("bridge/del-port", "bridge name", 2..=2, bridge::del_port),
+    command("bridge/dump-flows", "[--offload-stats] bridge", 1..=2, bridge::dump_flows),
+    command("bridge/mod-flows", "[--strict] bridge flow", 2..=3, bridge::mod_flows),
+    command("bridge/replace-flows", "bridge file", 2..=2, bridge::replace_flows),
+    command("coverage/read-counter", "COUNTER", 1..=1, process::coverage_read_counter),
+    command("coverage/show", "", 0..=0, process::coverage_show),
+    command("dpctl/dump-dps", "", 0..=0, datapath::dpctl_dump_dps),
+    command(
+        "dpctl/dump-flows",
+        "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]",
+        0..=8,
+        datapath::dpctl_dump_flows,
+    ),
+    command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
+    command(
+        "dpif-netdev/pmd-perf-show",
+        "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
+        0..=8,
+        datapath::pmd_perf_show,
+    ),
+    command("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0..=5, datapath::pmd_rxq_show),
+    command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_clear),
+    command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_show),
+    command("dpif/dump-dps", "", 0..=0, datapath::dpif_dump_dps),
+    command("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1..=ANY, datapath::dpif_dump_flows),
+    command("dpif/show", "", 0..=0, datapath::dpif_show),
+    command("exit", "[--cleanup]", 0..=1, process::exit),
+    command("list-commands", "", 0..=0, list_commands),
+    command("memory/show", "", 0..=0, process::memory_show),
+    command("ofproto/list", "", 0..=0, bridge::ofproto_list),
+    command("revalidator/purge", "", 0..=0, datapath::revalidator_purge),
+    command("revalidator/wait", "", 0..=0, datapath::revalidator_wait),
+    command("sluice/drops", "", 0..=0, process::drops),
+    command("sluice/reload", "", 0..=0, process::reload),
+    command("upcall/show", "", 0..=0, datapath::upcall_show),
+    command("version", "", 0..=0, process::version),
+    command("vlog/list", "", 0..=0, process::vlog_list),
+    command("vlog/set", "{spec | PATTERN:destination:pattern}", 0..=ANY, process::vlog_set),
+];
+
+/// The commands on one switch.
+pub struct CommandTable(pub Arc<Switch>);
+
+impl Commands for CommandTable {
+    fn call(&self, name: &str, args: &[Value]) -> Reply {
+        let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+            return Err(format!(
+                "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
+            ));
+        };
+        let (least, most) = (*command.args.start(), *command.args.end());
+        if args.len() < least {
+            return Err(format!("\"{name}\" command requires at least {least} arguments"));
+        }
+        if args.len() > most {
+            return Err(format!("\"{name}\" command takes at most {most} arguments"));
+        }
+        let texts: Option<Vec<&str>> = args.iter().map(Value::as_str).collect();
+        let texts = texts.ok_or_else(|| format!("\"{name}\" command has non-string argument"))?;
+        (command.run)(&self.0, &texts)
+    }
+}
+
+fn list_commands(_: &Switch, _: &[&str]) -> Reply {
+    let lines: String = COMMANDS.iter().map(|c| format!("  {:<23} {}\n", c.name, c.usage)).collect();
+    Ok(format!("The available commands are:\n{lines}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_sorted_and_named_once() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+    }
+}

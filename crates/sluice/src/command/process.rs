@@ -1,0 +1,63 @@
+//! Commands about the process: its end, its log, its counters, its configuration.
+
+use super::Reply;
+use crate::log;
+use crate::switch::Switch;
+use crate::text::coverage;
+use sluice_fate::DropReason;
+use std::fmt::Write as _;
+
+pub fn version(_: &Switch, _: &[&str]) -> Reply {
+    Ok(format!("sluice {}", env!("CARGO_PKG_VERSION")))
+}
+
+/// Answers first; the end comes after.
+pub fn exit(switch: &Switch, args: &[&str]) -> Reply {
+    match args {
+        [] | ["--cleanup"] => {
+            switch.end("exit was asked for");
+            Ok(String::new())
+        }
+        [other, ..] => Err(format!("\"{other}\": expected --cleanup or nothing")),
+    }
+}
+
+pub fn vlog_set(_: &Switch, args: &[&str]) -> Reply {
+    // Without a specification, everything is logged.
+    let specs = if args.is_empty() { &["dbg"] } else { args };
+    specs.iter().try_for_each(|spec| log::set(spec))?;
+    Ok(String::new())
+}
+
+pub fn vlog_list(_: &Switch, _: &[&str]) -> Reply {
+    Ok(log::list())
+}
+
+pub fn coverage_show(switch: &Switch, _: &[&str]) -> Reply {
+    Ok(switch.coverage().show(&switch.totals()))
+}
+
+pub fn coverage_read_counter(switch: &Switch, args: &[&str]) -> Reply {
+    let read = coverage::read_counter(&switch.totals(), args[0]);
+    read.map(|n| n.to_string()).ok_or_else(|| "No such counter".into())
+}
+
+/// Every reason that dropped a packet, with what it means; then the other side of the sum.
+pub fn drops(switch: &Switch, _: &[&str]) -> Reply {
+    let totals = switch.totals();
+    let mut out = String::new();
+    for reason in DropReason::ALL.iter().filter(|r| totals.dropped(**r) != 0) {
+        let _ = writeln!(out, "{:<18} {:>12}  {}", reason.name(), totals.dropped(*reason), reason.explanation());
+    }
+    let _ = writeln!(out, "{:<18} {:>12}", "dropped in all", totals.dropped_in_all());
+    Ok(out)
+}
+
+pub fn memory_show(switch: &Switch, _: &[&str]) -> Reply {
+    let usage = switch.memory_usage();
+    Ok(usage.iter().map(|(what, n)| format!("{what}:{n}")).collect::<Vec<_>>().join(" "))
+}
+
+pub fn reload(switch: &Switch, _: &[&str]) -> Reply {
+    switch.reload()
+}

@@ -1,0 +1,84 @@
+//! What the command line says.
+
+use super::capture::{self, Record};
+use anyhow::{Result, bail};
+use clap::builder::TypedValueParser;
+use sluice_flow::OfPort;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Send captures through rules and write what comes out, without threads or privileges, the same every time
+#[derive(clap::Args, Debug)]
+pub struct ReplayArgs {
+    /// The rules, in the syntax of ovs-ofctl
+    #[arg(long, value_name = "FILE")]
+    pub flows: PathBuf,
+    /// A port and the capture it receives, which may be empty; every port must be declared so
+    #[arg(long = "in", value_name = "PORT=FILE.pcap", required = true)]
+    inputs: Vec<PortCapture>,
+    /// Where PORT.pcap is written for every port
+    #[arg(long, value_name = "DIR")]
+    pub out_dir: PathBuf,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write the megaflows there, as dpctl/dump-flows -m prints them
+    #[arg(long, value_name = "FILE")]
+    pub megaflows: Option<PathBuf>,
+    /// Packets of a port that go through the switch together, 1 to 32
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=32))]
+    pub batch: usize,
+    /// PMDs that share the receive queues
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=64))]
+    pub pmds: usize,
+    /// Receive queues of each port, over which flows are spread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=64))]
+    pub queues: usize,
+    /// Do without the exact match cache
+    #[arg(long)]
+    pub no_emc: bool,
+}
+
+/// Reads a number within limits.
+fn number(limits: std::ops::RangeInclusive<i64>) -> impl TypedValueParser<Value = usize> {
+    clap::value_parser!(u8).range(limits).map(usize::from)
+}
+
+/// `PORT=FILE`.
+#[derive(Clone, Debug)]
+struct PortCapture {
+    ofport: u16,
+    path: PathBuf,
+}
+
+impl FromStr for PortCapture {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected PORT=FILE.pcap with an OpenFlow port number from 1 to 65279";
+        let (port, path) = text.split_once('=').ok_or(expected)?;
+        let ofport: u16 = port.parse().map_err(|_| expected)?;
+        if ofport == 0 || !OfPort(ofport).is_ordinary() || path.is_empty() {
+            return Err(expected.into());
+        }
+        Ok(PortCapture { ofport, path: path.into() })
+    }
+}
+
+impl ReplayArgs {
+    /// The packets that each port receives, by port number.
+    ///
+    /// # Errors
+    /// If a port is declared twice, or a capture cannot be read whole.
+    pub(super) fn captures(&self) -> Result<Vec<(u16, Vec<Record>)>> {
+        let mut captures = Vec::new();
+        for input in &self.inputs {
+            if captures.iter().any(|(ofport, _)| *ofport == input.ofport) {
+                bail!("--in {}={}: port {} has a capture already", input.ofport, input.path.display(), input.ofport);
+            }
+            captures.push((input.ofport, capture::read(&input.path)?));
+        }
+        captures.sort_by_key(|(ofport, _)| *ofport);
+        Ok(captures)
+    }
+}

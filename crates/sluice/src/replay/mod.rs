@@ -1,0 +1,180 @@
+//! `sluice replay`: captures through rules, without threads, privileges or a clock of its own.
+//!
+//! Packets go in by time stamp over all captures, ties by port, then by their order in the file. The time stamps are the
+//! only clock: they age rules and megaflows. Every packet sees what the ones before it brought about, so with batches
+//! of one packet (the default) the outcome is that of a switch with all the time in the world; the same captures give
+//! the same result on every machine.
+
+mod arguments;
+mod capture;
+mod port;
+mod summary;
+
+pub use arguments::ReplayArgs;
+
+use crate::switch::{megaflows::dpctl_line, rules};
+use anyhow::{Context, Result, ensure};
+use capture::Record;
+use port::Wire;
+use sluice_action::{DatapathPortNames, MegaflowStore, PortNo};
+use sluice_datapath::{Config, Datapath};
+use sluice_flow::PortNames;
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_port::Pools;
+use std::sync::Arc;
+use summary::Summary;
+
+/// The bridge that all ports are of.
+const BRIDGE: &str = "br0";
+
+/// Packet buffers: a batch, its copies, and what caches keep.
+const BUFFERS: usize = 4096;
+
+/// The seed of the hash and of every random choice.
+const SEED: u64 = 0;
+
+/// From one look at all megaflows to the next if no rule changes, milliseconds of the captures' clock. Source: OVS's
+/// max-revalidator.
+const REVALIDATE_EVERY_MS: u64 = 500;
+
+/// A megaflow unused for so long goes, milliseconds of the captures' clock.
+const MAX_IDLE_MS: u64 = sluice_ofproto::DEFAULT_MAX_IDLE_MS;
+
+/// A capture and the port it is received on.
+struct Input {
+    wire: Arc<Wire>,
+    records: Vec<Record>,
+}
+
+/// Everything that a packet meets.
+struct Bench {
+    ofproto: Ofproto,
+    datapath: Datapath,
+    store: Arc<dyn MegaflowStore>,
+    inputs: Vec<Input>,
+    /// When the megaflows were last looked at, and what the tables were then.
+    revalidated_ms: u64,
+    revalidated_epoch: u64,
+}
+
+/// Replays captures and writes what came of them.
+///
+/// # Errors
+/// If a file cannot be read or written, or is not what it should be.
+pub fn replay(args: &ReplayArgs) -> Result<String> {
+    let mut bench = Bench::set_up(args)?;
+    let order = bench.order();
+    let now_ms = bench.run(&order, args.batch)?;
+    bench.ofproto.revalidate(&*bench.store, now_ms, u64::MAX);
+
+    std::fs::create_dir_all(&args.out_dir).with_context(|| format!("{}: cannot be made", args.out_dir.display()))?;
+    for input in &bench.inputs {
+        let path = args.out_dir.join(format!("{}.pcap", input.wire.ofport));
+        capture::write(&path, &input.wire.sent()).with_context(|| format!("{}: cannot be written", path.display()))?;
+    }
+    if let Some(path) = &args.megaflows {
+        std::fs::write(path, bench.megaflows(now_ms))
+            .with_context(|| format!("{}: cannot be written", path.display()))?;
+    }
+    let summary = Summary::of(&bench, now_ms)?;
+    Ok(if args.json { summary.json() } else { summary.text() })
+}
+
+impl Bench {
+    fn set_up(args: &ReplayArgs) -> Result<Bench> {
+        let captures = args.captures()?;
+        let longest = captures.iter().flat_map(|(_, records)| records).map(|r| r.bytes.len()).max().unwrap_or(0);
+        let config = Config {
+            cores: (0..args.pmds).collect(),
+            batch: args.batch,
+            emc_insert_inv_prob: u32::from(!args.no_emc),
+            seed: Some(SEED),
+            ..Config::default()
+        };
+        let datapath = Datapath::new(config)?;
+        let ofproto = Ofproto::new();
+        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        // The first packet's time is when everything begins.
+        let began_ms = captures.iter().flat_map(|(_, records)| records).map(Record::ms).min().unwrap_or(0);
+        ofproto.add_bridge(BridgeConfig::new(BRIDGE), began_ms)?;
+        let mut pools = Pools::new(BUFFERS);
+        let pool = pools.of_size(longest.max(port::FRAME_SIZE_MIN))?;
+        let mut inputs = Vec::new();
+        for (ofport, records) in captures {
+            let wire = Arc::new(Wire::new(ofport, args.queues));
+            let number = PortNo(ofport.into());
+            ofproto.add_port(BRIDGE, PortConfig::new(&format!("p{ofport}"), ofport, number))?;
+            datapath.add_port(number, Box::new(port::WirePort::new(&wire, pool.clone())))?;
+            inputs.push(Input { wire, records });
+        }
+        let names: PortNames = PortNames::NONE;
+        let text = rules::read_flow_file(&args.flows)?;
+        let flows = rules::parse_flow_file(&args.flows, &text, &names)?;
+        ofproto.bundle(BRIDGE, &flows, began_ms).with_context(|| args.flows.display().to_string())?;
+        let store = datapath.store();
+        let revalidated_epoch = ofproto.epoch();
+        Ok(Bench { ofproto, datapath, store, inputs, revalidated_ms: began_ms, revalidated_epoch })
+    }
+
+    /// Which packet of which input comes when.
+    fn order(&self) -> Vec<(usize, usize)> {
+        let all = self.inputs.iter().enumerate().flat_map(|(i, input)| (0..input.records.len()).map(move |r| (i, r)));
+        let mut order: Vec<(usize, usize)> = all.collect();
+        // Inputs are in order of their ports, and the sort is stable, so ties keep the order of the file.
+        order.sort_by_key(|&(input, record)| {
+            (self.inputs[input].records[record].time_ns, self.inputs[input].wire.ofport)
+        });
+        order
+    }
+
+    /// Takes every packet through the switch; returns the time of the last.
+    fn run(&mut self, order: &[(usize, usize)], batch_max: usize) -> Result<u64> {
+        let mut now_ms = self.revalidated_ms;
+        let mut at = 0;
+        while at < order.len() {
+            let (input, first) = order[at];
+            let time_ns = self.inputs[input].records[first].time_ns;
+            // A batch comes from one port, and at one time: that of its first packet.
+            let n = order[at..].iter().take(batch_max).take_while(|(i, _)| *i == input).count();
+            // A capture whose clock goes back does not take the switch's with it.
+            now_ms = now_ms.max(time_ns / 1_000_000);
+            self.keep_house(now_ms);
+            for &(_, record) in &order[at..at + n] {
+                self.inputs[input].wire.receive(self.inputs[input].records[record].clone());
+            }
+            self.inputs.iter().for_each(|input| input.wire.set_time(time_ns));
+            self.datapath.run_once(now_ms);
+            self.ofproto.tick(now_ms);
+            ensure!(
+                self.inputs[input].wire.is_empty(),
+                "packets were left in the receive queue of port {}",
+                self.inputs[input].wire.ofport
+            );
+            at += n;
+        }
+        self.keep_house(now_ms);
+        Ok(now_ms)
+    }
+
+    /// Ages rules, and looks at the megaflows if rules have changed or it is time.
+    fn keep_house(&mut self, now_ms: u64) {
+        self.ofproto.tick(now_ms);
+        let epoch = self.ofproto.epoch();
+        if epoch != self.revalidated_epoch || now_ms >= self.revalidated_ms + REVALIDATE_EVERY_MS {
+            self.ofproto.revalidate(&*self.store, now_ms, MAX_IDLE_MS);
+            (self.revalidated_ms, self.revalidated_epoch) = (now_ms, epoch);
+        }
+    }
+
+    /// The megaflows as `dpctl/dump-flows -m` prints them.
+    fn megaflows(&self, now_ms: u64) -> String {
+        let mut names = DatapathPortNames::default();
+        for input in &self.inputs {
+            names.insert(PortNo(input.wire.ofport.into()), &format!("p{}", input.wire.ofport));
+        }
+        let lines = self.datapath.flows();
+        let lines = lines.iter().map(|flow| dpctl_line(flow, flow.flow.stats, true, &names, now_ms) + "\n");
+        let text: String = lines.collect();
+        if text.is_empty() { text } else { format!("flow-dump from the main thread:\n{text}") }
+    }
+}

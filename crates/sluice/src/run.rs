@@ -1,0 +1,156 @@
+//! `sluice run`: a switch in the foreground, from its configuration to its end.
+
+use crate::command::CommandTable;
+use crate::command::options::PmdOptions;
+use crate::config::Config;
+use crate::ctl::server::Server;
+use crate::switch::Switch;
+use crate::text::coverage::SAMPLE_SECS;
+use crate::text::live;
+use crate::{command, log, privileges, rundir};
+use anyhow::{Context, Result};
+use sluice_fate::Snapshot;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often side effects of packets are done and timeouts looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+/// From one live line to the next, on a terminal or in a run of limited length.
+const LIVE_EVERY: Duration = Duration::from_secs(1);
+
+/// The same in a log that may grow for months.
+const LIVE_EVERY_IN_LOG: Duration = Duration::from_secs(60);
+
+/// Megaflows shown at the end; there may be millions.
+const MEGAFLOWS_SHOWN: usize = 100;
+
+/// Runs the switch that `file` describes until it is told to end.
+///
+/// # Errors
+/// If it cannot start.
+pub fn run(file: &Path) -> Result<()> {
+    log::start();
+    let config = Config::load(file)?;
+    let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
+    rundir::prepare(&rundir)?;
+    let switch = Switch::prepare(file, config)?;
+    let kinds = switch.port_kinds();
+    match privileges::leave_root(&rundir, kinds.iter().map(String::as_str)) {
+        Ok(Some(left)) => tracing::info!("{left}"),
+        Ok(None) => {}
+        // A container may not let us; the switch works all the same.
+        Err(error) => tracing::warn!("root could not be left: {error:#}"),
+    }
+    watch_signals(&switch)?;
+    switch.start()?;
+    let socket = rundir.join(rundir::CONTROL_SOCKET);
+    let server = Server::listen(&socket, Box::new(CommandTable(Arc::clone(&switch))))?;
+    tracing::info!("running, control socket {}", socket.display());
+    let why = attend(&switch);
+    tracing::info!("ending: {why}");
+    drop(server);
+    switch.stop();
+    let mut out = std::io::stdout().lock();
+    // Nobody may be reading any more.
+    let _ = write!(out, "{}", summary(&switch)).and_then(|()| out.flush());
+    Ok(())
+}
+
+/// SIGTERM and SIGINT ask for the end; a second one does not wait for it.
+fn watch_signals(switch: &Arc<Switch>) -> Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).context("signals")?;
+    let switch = Arc::downgrade(switch);
+    let watch = move || {
+        for (i, signal) in signals.forever().enumerate() {
+            let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+            match switch.upgrade() {
+                Some(switch) if i == 0 => switch.end(name),
+                _ => std::process::exit(1),
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).context("signal thread")?;
+    Ok(())
+}
+
+/// Does what is due, until the end; returns why it is.
+fn attend(switch: &Switch) -> String {
+    let began = Instant::now();
+    let mut live = LiveLine::new(switch, began);
+    let mut next_sample = began + Duration::from_secs(SAMPLE_SECS);
+    loop {
+        let stop_after = switch.stop_after();
+        let now = Instant::now();
+        if let Some(after) = stop_after.filter(|after| now - began >= *after) {
+            live.finish(switch);
+            return format!("{} s have passed", after.as_secs_f64());
+        }
+        let until = stop_after.map_or(now + TICK, |after| (now + TICK).min(began + after));
+        if let Some(why) = switch.wait_for_end(until) {
+            live.finish(switch);
+            return why;
+        }
+        switch.tick();
+        let now = Instant::now();
+        if now >= next_sample {
+            switch.coverage().sample(&switch.totals());
+            next_sample += Duration::from_secs(SAMPLE_SECS);
+        }
+        live.show_if_due(switch, stop_after.is_some());
+    }
+}
+
+/// What the live line needs of its last showing.
+struct LiveLine {
+    began: Instant,
+    last: Instant,
+    totals: Snapshot,
+    on_terminal: bool,
+}
+
+impl LiveLine {
+    fn new(switch: &Switch, began: Instant) -> Self {
+        LiveLine { began, last: began, totals: switch.totals(), on_terminal: std::io::stdout().is_terminal() }
+    }
+
+    fn show_if_due(&mut self, switch: &Switch, is_short_run: bool) {
+        let every = if self.on_terminal || is_short_run { LIVE_EVERY } else { LIVE_EVERY_IN_LOG };
+        let now = Instant::now();
+        if now - self.last < every {
+            return;
+        }
+        let totals = switch.totals();
+        let line = live::line(&totals.since(&self.totals), now - self.last, now - self.began, switch.lookups().flows);
+        (self.last, self.totals) = (now, totals);
+        let mut out = std::io::stdout().lock();
+        // On a terminal the line stays in its place; what is left of a longer one before is erased.
+        let _ = if self.on_terminal { write!(out, "\r{line}\x1b[K") } else { writeln!(out, "{line}") };
+        let _ = out.flush();
+    }
+
+    /// Leaves the line, and what follows starts on one of its own.
+    fn finish(&self, _: &Switch) {
+        if self.on_terminal && self.last != self.began {
+            let _ = writeln!(std::io::stdout());
+        }
+    }
+}
+
+/// What is printed at the end: PMD statistics, rules, megaflows.
+fn summary(switch: &Switch) -> String {
+    let mut out = command::datapath::perf_show(switch, &PmdOptions::default());
+    for (bridge, rules) in switch.final_rules() {
+        out += &format!("\nrules of {bridge}:\n{rules}");
+    }
+    let flows = switch.final_megaflows();
+    out += &format!("\nmegaflows: {}\n", flows.len());
+    out.extend(flows.iter().take(MEGAFLOWS_SHOWN).map(|flow| format!("{flow}\n")));
+    if flows.len() > MEGAFLOWS_SHOWN {
+        out += &format!("… and {} more\n", flows.len() - MEGAFLOWS_SHOWN);
+    }
+    out
+}

@@ -1,0 +1,125 @@
+//! `sluice/reload`: what changed in the configuration file, applied without stopping the rest.
+//!
+//! The file is read and checked whole before anything is done. Compared are the file as it was and as it is; what
+//! commands did meanwhile stays, unless the file now says otherwise about the same thing.
+
+use super::Switch;
+use super::change::{Change, changes};
+use super::rules::{parse_flow_file, read_flow_file};
+use super::start::bridge_config;
+use crate::config::{Bridge, Config};
+use anyhow::Result;
+use sluice_ofproto::VlanMode;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+impl Switch {
+    /// Applies what changed: a line for each step, or a line that says that there was none.
+    ///
+    /// # Errors
+    /// If the file is wrong (nothing has changed then), or steps failed (the others have been taken).
+    pub fn reload(&self) -> Result<String, String> {
+        let new = Config::load(&self.file).map_err(|error| error.to_string())?;
+        let texts = read_rules(&new).map_err(|error| format!("{error:#}"))?;
+        let old = self.setup().config.clone();
+        let steps = changes(&old, &new);
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        self.setup().config = new.clone();
+        for step in &steps {
+            match self.apply(step, &new, &texts) {
+                Ok(()) => done.push(step.to_string()),
+                Err(error) => failed.push(format!("{error:#}")),
+            }
+        }
+        for bridge in &new.bridge {
+            match self.apply_rules(bridge, &texts) {
+                Ok(true) => done.push(format!("{}: rules replaced", bridge.name)),
+                Ok(false) => {}
+                Err(error) => failed.push(format!("{}: {error:#}", bridge.name)),
+            }
+        }
+        self.revalidator.hurry();
+        if !failed.is_empty() {
+            return Err(failed.iter().chain(&done).cloned().collect::<Vec<_>>().join("\n"));
+        }
+        tracing::info!(
+            "configuration read again: {}",
+            if done.is_empty() { "nothing changed".into() } else { done.join("; ") }
+        );
+        Ok(if done.is_empty() { "nothing changed".into() } else { done.join("\n") })
+    }
+
+    fn apply(&self, step: &Change, new: &Config, texts: &Texts) -> Result<()> {
+        let mut setup = self.setup();
+        match step {
+            Change::RemovePort(bridge, port) if !setup.ports.contains_key(port) => {
+                tracing::info!("bridge {bridge}: port {port} was removed before");
+            }
+            Change::RemovePort(bridge, port) => setup.remove_port(&self.ofproto, &self.datapath, bridge, port)?,
+            Change::RemoveBridge(bridge) => {
+                let ports = setup.ports.iter().filter(|(_, entry)| entry.bridge == *bridge);
+                let ports: Vec<_> = ports.map(|(name, _)| name.clone()).collect();
+                for port in ports {
+                    setup.remove_port(&self.ofproto, &self.datapath, bridge, &port)?;
+                }
+                setup.flow_texts.remove(bridge);
+                self.ofproto.remove_bridge(bridge)?;
+            }
+            Change::AddBridge(bridge) => {
+                self.ofproto.add_bridge(bridge_config(bridge), self.now_ms())?;
+                for port in &bridge.port {
+                    setup.add_port(&self.ofproto, &self.datapath, &bridge.name, port)?;
+                }
+                drop(setup);
+                self.apply_rules(bridge, texts)?;
+            }
+            Change::SetBridge(bridge) => {
+                self.ofproto.set_bridge(&bridge.name, Some(bridge.mac_age.0.as_secs()), None)?
+            }
+            Change::SetVlans(bridge, port) => {
+                let vlan = VlanMode::of(port.tag, &port.trunks);
+                self.ofproto.set_port(bridge, &port.name, |p| p.vlan = vlan)?;
+                if let Some(entry) = setup.ports.get_mut(&port.name) {
+                    entry.config = (**port).clone();
+                }
+            }
+            Change::AddPort(bridge, port) => setup.add_port(&self.ofproto, &self.datapath, bridge, port)?,
+            Change::SetDatapath => {
+                self.revalidator.set_max_idle(new.datapath.max_idle.0);
+                self.datapath.set_emc_insert_inv_prob(super::start::emc_insert_inv_prob(&new.datapath));
+            }
+            // Read where it is used, or at the next start.
+            Change::SetStopAfter | Change::AtNextStart(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Replaces a bridge's rules if their file says something else than when it was last read; whether it did.
+    fn apply_rules(&self, bridge: &Bridge, texts: &Texts) -> Result<bool> {
+        let Some((path, text)) = texts.get(&bridge.name) else { return Ok(false) };
+        if self.setup().flow_texts.get(&bridge.name) == Some(text) {
+            return Ok(false);
+        }
+        self.replace_flows_by(&bridge.name, path, text)?;
+        self.setup().flow_texts.insert(bridge.name.clone(), text.clone());
+        Ok(true)
+    }
+}
+
+/// Path and text of each bridge's file of rules.
+type Texts = BTreeMap<String, (PathBuf, String)>;
+
+/// Reads the files of rules, so that one that is wrong is noticed before anything has changed.
+fn read_rules(config: &Config) -> Result<Texts> {
+    let mut texts = BTreeMap::new();
+    for bridge in &config.bridge {
+        if let Some(flows) = &bridge.flows {
+            let path = config.resolve(flows);
+            let text = read_flow_file(&path)?;
+            let names = bridge.port.iter().map(|p| (p.name.as_str(), sluice_flow::OfPort(p.ofport as u16))).collect();
+            parse_flow_file(&path, &text, &names)?;
+            texts.insert(bridge.name.clone(), (path, text));
+        }
+    }
+    Ok(texts)
+}

@@ -1,0 +1,148 @@
+//! The revalidator thread: credits what megaflows carried, removes those that idle, and those whose rules have changed.
+
+use crate::text::datapath::UpcallFigures;
+use sluice_action::MegaflowStore;
+use sluice_ofproto::Ofproto;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// From one round to the next if nothing changes. Source: OVS's max-revalidator.
+const ROUND_EVERY: Duration = Duration::from_millis(500);
+
+/// Weight of a round in the average number of megaflows: one in so many. Source: OVS ofproto-dpif-upcall.c.
+const AVERAGE_OVER: usize = 2;
+
+/// The thread, as others see it. Dropping it ends the thread.
+pub struct Revalidator {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    ofproto: Ofproto,
+    store: Arc<dyn MegaflowStore>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    max_idle_ms: u64,
+    /// The number of the round that a waiter needs; a round begun earlier does not do.
+    wanted: u64,
+    begun: u64,
+    done: u64,
+    /// A round is wanted before its time.
+    hurry: bool,
+    ending: bool,
+    figures: UpcallFigures,
+}
+
+impl Revalidator {
+    /// A revalidator that does not run yet; `limit` is what the store holds at most.
+    pub fn new(ofproto: Ofproto, store: Arc<dyn MegaflowStore>, max_idle: Duration, limit: usize) -> Self {
+        let max_idle_ms = u64::try_from(max_idle.as_millis()).unwrap_or(u64::MAX);
+        let figures = UpcallFigures { limit, ..UpcallFigures::default() };
+        let state = State { max_idle_ms, wanted: 0, begun: 0, done: 0, hurry: false, ending: false, figures };
+        let shared = Arc::new(Shared { ofproto, store, state: Mutex::new(state), changed: Condvar::new() });
+        Revalidator { shared, thread: Mutex::new(None) }
+    }
+
+    /// Runs it as a thread.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn start(&self) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("revalidator".into()).spawn(move || shared.run())?;
+        *super::lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    /// Asks for a round soon.
+    pub fn hurry(&self) {
+        super::lock(&self.shared.state).hurry = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits for a round that begins now or later.
+    pub fn wait(&self) {
+        let mut state = super::lock(&self.shared.state);
+        let wanted = state.begun + 1;
+        state.wanted = state.wanted.max(wanted);
+        self.shared.changed.notify_all();
+        while state.done < wanted && !state.ending {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Deletes every megaflow; how many.
+    pub fn purge(&self) -> usize {
+        self.shared.ofproto.purge(&*self.shared.store)
+    }
+
+    /// Credits rules with all that megaflows carried, deleting none. For the end, when no thread runs.
+    pub fn settle(&self, now_ms: u64) {
+        self.shared.ofproto.revalidate(&*self.shared.store, now_ms, u64::MAX);
+    }
+
+    /// Changes how long unused megaflows stay.
+    pub fn set_max_idle(&self, max_idle: Duration) {
+        super::lock(&self.shared.state).max_idle_ms = u64::try_from(max_idle.as_millis()).unwrap_or(u64::MAX);
+    }
+
+    /// For `upcall/show`.
+    pub fn figures(&self) -> UpcallFigures {
+        UpcallFigures { current: self.shared.store.len(), ..super::lock(&self.shared.state).figures }
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        super::lock(&self.shared.state).ending = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = super::lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Revalidator {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut next = Instant::now();
+        while let Some(max_idle_ms) = self.wait_for_round(next) {
+            let began = Instant::now();
+            next = began + ROUND_EVERY;
+            let done = self.ofproto.revalidate(&*self.store, sluice_datapath::now_ms(), max_idle_ms);
+            let mut state = super::lock(&self.state);
+            state.done = state.begun;
+            let figures = &mut state.figures;
+            figures.average = (figures.average * (AVERAGE_OVER - 1) + done.dumped) / AVERAGE_OVER;
+            figures.max = figures.max.max(done.dumped);
+            figures.dump_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until a round is due or wanted; `None` at the end.
+    fn wait_for_round(&self, due: Instant) -> Option<u64> {
+        let mut state = super::lock(&self.state);
+        loop {
+            if state.ending {
+                return None;
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.hurry || state.wanted > state.begun {
+                state.hurry = false;
+                state.begun += 1;
+                return Some(state.max_idle_ms);
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Rules, as commands and files change and show them.
+
+use super::Switch;
+use anyhow::{Context, Result, anyhow};
+use sluice_flow::text::{FlowLine, FlowLineStats};
+use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_ofproto::{Ofproto, RuleEntry};
+use std::path::Path;
+
+/// Reads a file of rules.
+///
+/// # Errors
+/// If it cannot be read, or a line is wrong: with file, line and column.
+pub fn read_flow_file(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))
+}
+
+/// The rules in the text of a file.
+///
+/// # Errors
+/// With file, line and column of what is wrong.
+pub fn parse_flow_file(path: &Path, text: &str, names: &PortNames) -> Result<Vec<FlowMod>> {
+    FlowMod::parse_file(text, names).map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+/// A bridge's rules, one a line, with their counters as of `now_ms`; `show` writes a line.
+pub fn dump(ofproto: &Ofproto, bridge: &str, now_ms: u64, show: impl Fn(&FlowLine<'_>) -> String) -> Result<String> {
+    let rules = ofproto.rules(bridge, &FlowMod::new(FlowCommand::Delete))?;
+    Ok(rules.iter().map(|entry| show(&line(entry, now_ms)) + "\n").collect())
+}
+
+/// A rule as a line shows it.
+pub fn line(entry: &RuleEntry, now_ms: u64) -> FlowLine<'_> {
+    let rule = &entry.rule;
+    let stats = rule.stats();
+    FlowLine {
+        table: rule.table,
+        cookie: rule.cookie,
+        priority: rule.priority,
+        idle_timeout: rule.idle_timeout(),
+        hard_timeout: rule.hard_timeout(),
+        importance: rule.importance,
+        flags: rule.flags,
+        matches: &entry.matches,
+        actions: &rule.actions,
+        stats: Some(FlowLineStats {
+            duration_ms: now_ms.saturating_sub(rule.created_ms),
+            packets: stats.packets,
+            bytes: stats.bytes,
+            idle_age: None,
+            hard_age: None,
+        }),
+    }
+}
+
+impl Switch {
+    /// Adds, changes or deletes rules by one line of flow text.
+    ///
+    /// # Errors
+    /// If the text is wrong or the change is refused.
+    pub fn change_flows(&self, bridge: &str, command: FlowCommand, text: &str) -> Result<()> {
+        let names = self.port_names(bridge);
+        let flow_mod = FlowMod::parse(text, command, &names)?;
+        self.ofproto.flow_mod(bridge, &flow_mod, self.now_ms())?;
+        self.revalidator.hurry();
+        Ok(())
+    }
+
+    /// Makes a bridge's rules those of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or a line is wrong; nothing has changed then.
+    pub fn replace_flows(&self, bridge: &str, file: &Path) -> Result<()> {
+        let text = read_flow_file(file)?;
+        self.replace_flows_by(bridge, file, &text)
+    }
+
+    /// The same with the file's text.
+    pub(super) fn replace_flows_by(&self, bridge: &str, file: &Path, text: &str) -> Result<()> {
+        let flows = parse_flow_file(file, text, &self.port_names(bridge))?;
+        self.ofproto.replace_flows(bridge, &flows, self.now_ms()).with_context(|| file.display().to_string())?;
+        self.revalidator.hurry();
+        Ok(())
+    }
+
+    /// `bridge/dump-flows`, with what the megaflows carried until now.
+    ///
+    /// # Errors
+    /// If there is no such bridge.
+    pub fn dump_flows(&self, bridge: &str) -> Result<String> {
+        self.revalidator.wait();
+        dump(&self.ofproto, bridge, self.now_ms(), |line| line.display_in_bridge().to_string())
+    }
+}

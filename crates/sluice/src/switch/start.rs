@@ -1,0 +1,152 @@
+//! From a configuration to a switch that runs, step by step; and its end.
+
+use super::revalidator::Revalidator;
+use super::rules::{dump, parse_flow_file, read_flow_file};
+use super::{End, Setup, Switch};
+use crate::config::{self, AutoOr, Bridge, Config, Level};
+use crate::text::coverage::Coverage;
+use anyhow::{Context, Result};
+use sluice_datapath::Datapath;
+use sluice_ofproto::{BridgeConfig, FailMode, Ofproto};
+use sluice_port::Pools;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// One in so many flows enters the exact match cache unless the configuration says otherwise. Source: OVS,
+/// DEFAULT_EM_FLOW_INSERT_INV_PROB.
+const EMC_INSERT_INV_PROB: u32 = 100;
+
+/// Memory of a megaflow: record, match, actions, trail, and its entries in one PMD's indexes, bytes.
+const MEGAFLOW_BYTES: u64 = 1024;
+
+impl Switch {
+    /// Opens ports, loads rules; no thread runs yet, so that root can be left in between.
+    ///
+    /// # Errors
+    /// If a port cannot be opened, a file of rules is wrong, or memory is short.
+    pub fn prepare(file: &Path, config: Config) -> Result<Arc<Switch>> {
+        let datapath = Arc::new(Datapath::new(datapath_config(&config))?);
+        let ofproto = Ofproto::new();
+        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        let limit = max_megaflows(&config.datapath) as usize;
+        let revalidator = Revalidator::new(ofproto.clone(), datapath.store(), config.datapath.max_idle.0, limit);
+        let bridges = config.bridge.clone();
+        let setup = Setup { pools: pools(&config), config, ports: BTreeMap::new(), flow_texts: BTreeMap::new() };
+        let switch = Arc::new(Switch {
+            file: file.into(),
+            ofproto,
+            datapath,
+            revalidator,
+            setup: Mutex::new(setup),
+            coverage: Mutex::new(Coverage::default()),
+            end: End::default(),
+        });
+        for bridge in &bridges {
+            switch.add_bridge(bridge)?;
+        }
+        Ok(switch)
+    }
+
+    fn add_bridge(&self, bridge: &Bridge) -> Result<()> {
+        self.ofproto.add_bridge(bridge_config(bridge), self.now_ms())?;
+        let mut setup = self.setup();
+        for port in &bridge.port {
+            setup.add_port(&self.ofproto, &self.datapath, &bridge.name, port)?;
+        }
+        if let Some(flows) = &bridge.flows {
+            let path = setup.config.resolve(flows);
+            drop(setup);
+            let text = read_flow_file(&path)?;
+            let flows = parse_flow_file(&path, &text, &self.port_names(&bridge.name))?;
+            self.ofproto.bundle(&bridge.name, &flows, self.now_ms()).with_context(|| path.display().to_string())?;
+            self.setup().flow_texts.insert(bridge.name.clone(), text);
+        }
+        Ok(())
+    }
+
+    /// Runs the threads.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub fn start(&self) -> Result<()> {
+        for unpinned in self.datapath.start()? {
+            tracing::warn!("PMD {} is not bound to its core: {}", unpinned.pmd, unpinned.source);
+        }
+        self.revalidator.start().context("revalidator thread")
+    }
+
+    /// Ends the threads and credits the rules with all that was carried.
+    pub fn stop(&self) {
+        self.datapath.stop();
+        self.revalidator.stop();
+        self.ofproto.tick(self.now_ms());
+        self.revalidator.settle(self.now_ms());
+    }
+
+    /// Every bridge's rules with their counters, at the end.
+    pub fn final_rules(&self) -> BTreeMap<String, String> {
+        let bridges = self.ofproto.bridges().into_iter();
+        let rules = bridges.map(|bridge| {
+            let names = self.port_names(&bridge.name);
+            let text = dump(&self.ofproto, &bridge.name, self.now_ms(), |line| format!(" {}", line.display(&names)));
+            (bridge.name, text.unwrap_or_default())
+        });
+        rules.collect()
+    }
+
+    /// The types of all ports.
+    pub fn port_kinds(&self) -> Vec<String> {
+        self.setup().ports.values().map(|entry| entry.config.kind.clone()).collect()
+    }
+}
+
+/// A bridge as the tables want to know it.
+pub fn bridge_config(bridge: &Bridge) -> BridgeConfig {
+    let id = bridge.datapath_id.as_deref().and_then(|id| u64::from_str_radix(id, 16).ok());
+    let base = BridgeConfig::new(&bridge.name);
+    BridgeConfig {
+        datapath_id: id.unwrap_or(base.datapath_id),
+        fail_mode: match bridge.fail_mode {
+            config::FailMode::Secure => FailMode::Secure,
+            config::FailMode::Standalone => FailMode::Standalone,
+        },
+        mac_age_s: bridge.mac_age.0.as_secs(),
+        ..base
+    }
+}
+
+fn pools(config: &Config) -> Pools {
+    #[cfg_attr(not(feature = "dpdk"), expect(unused_mut, reason = "DPDK's start is configured here"))]
+    let mut pools = Pools::default();
+    #[cfg(feature = "dpdk")]
+    if let Some(dpdk) = &config.switch.dpdk {
+        pools.set_dpdk_config(sluice_port::DpdkConfig { eal_args: dpdk.eal_args.clone(), mbufs: dpdk.mbufs });
+    }
+    let _ = config;
+    pools
+}
+
+fn datapath_config(config: &Config) -> sluice_datapath::Config {
+    sluice_datapath::Config {
+        cores: config.switch.pmd_cores.iter().map(|core| *core as usize).collect(),
+        emc_entries: config.datapath.emc_entries as usize,
+        emc_insert_inv_prob: emc_insert_inv_prob(&config.datapath),
+        max_megaflows: max_megaflows(&config.datapath),
+        ..sluice_datapath::Config::default()
+    }
+}
+
+/// As many megaflows as the memory given to them holds.
+fn max_megaflows(datapath: &config::Datapath) -> u32 {
+    u32::try_from(datapath.flow_memory.0 / MEGAFLOW_BYTES).unwrap_or(u32::MAX).clamp(1, 1 << 28)
+}
+
+/// One insertion in so many; 0 is off.
+pub fn emc_insert_inv_prob(datapath: &config::Datapath) -> u32 {
+    match (datapath.emc, datapath.emc_insert_inv_prob) {
+        (Level::Off, _) => 0,
+        (_, AutoOr::Is(n)) => n,
+        (_, AutoOr::Auto) => EMC_INSERT_INV_PROB,
+    }
+}
