@@ -52,16 +52,19 @@ impl FrameLayout {
 #[derive(Debug)]
 pub struct FreeFrames {
     layout: FrameLayout,
+    /// The first `len` are in use. Longer than that, so that putting in is a store.
     tokens: Vec<u64>,
+    len: usize,
 }
 
 impl FreeFrames {
     /// None yet; room for `capacity` before memory is asked for.
     pub fn new(layout: FrameLayout, capacity: usize) -> Self {
-        FreeFrames { layout, tokens: Vec::with_capacity(capacity) }
+        FreeFrames { layout, tokens: vec![0; capacity], len: 0 }
     }
 
     /// The pool whose frames these are.
+    #[inline]
     pub fn pool(&self) -> PoolId {
         self.layout.shape.pool
     }
@@ -69,12 +72,12 @@ impl FreeFrames {
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.tokens.len()
+        self.len
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
+        self.len == 0
     }
 
     /// The longest packet one can hold.
@@ -88,41 +91,49 @@ impl FreeFrames {
     pub fn push(&mut self, frame: Frame) {
         debug_assert_eq!(frame.pool(), self.pool(), "a frame of another pool was given back");
         if frame.pool() == self.pool() {
-            self.tokens.push(frame.token());
+            self.room(1)[0] = frame.token();
+            self.len += 1;
         }
     }
 
-    /// Puts frames in. Those of another pool are left to leak.
+    /// Puts frames in, all of this pool. If one is not, all are left to leak, and debug builds panic.
     #[inline]
     pub fn extend(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
-        let mut len = self.tokens.len();
-        self.tokens.resize(len + frames.len(), 0);
-        let pool = self.pool();
-        for frame in frames {
-            let Some(slot) = self.tokens.get_mut(len) else { break };
+        let (pool, mut strange, mut put) = (self.pool(), false, 0);
+        for (slot, frame) in self.room(frames.len()).iter_mut().zip(frames) {
+            // Without a branch a frame; looked at once, below.
+            strange |= frame.pool() != pool;
             *slot = frame.token();
-            // Without a branch: a stranger's token is overwritten by the next, or cut off below.
-            len += usize::from(frame.pool() == pool);
+            put += 1;
         }
-        self.tokens.truncate(len);
+        debug_assert!(!strange, "a frame of another pool was given back");
+        if !strange {
+            self.len += put;
+        }
     }
 
     /// Takes a frame out: `frame_size` long with unspecified bytes, behind the default headroom.
     #[inline]
     pub fn pop(&mut self) -> Option<Frame> {
-        self.pop_sized(self.layout.frame_size())
+        self.drain(1, self.layout.frame_size()).next()
     }
 
-    /// Takes a frame out for a packet of `size` bytes, or of `frame_size` if that is less.
+    /// Takes `n` frames out, or all if there are fewer, each for a packet of `size` bytes, or of `frame_size` if that
+    /// is less.
     #[inline]
-    pub fn pop_sized(&mut self, size: usize) -> Option<Frame> {
-        let token = self.tokens.pop()?;
-        let address = self.layout.start + token as usize * self.layout.stride;
-        let data = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
-        let shape = Shape { len: size.min(self.layout.frame_size()) as u32, ..self.layout.shape };
-        // SAFETY: the token came from a frame of this pool that was consumed, or from the pool itself, so nobody else
-        // has it; what lies there is vouched for by `FrameLayout::new`.
-        Some(unsafe { Frame::fresh(data, shape, token) })
+    pub fn drain(&mut self, n: usize, size: usize) -> impl ExactSizeIterator<Item = Frame> + use<'_> {
+        let from = self.len - n.min(self.len);
+        let FrameLayout { start, stride, shape } = self.layout;
+        let shape = Shape { len: size.min(self.layout.frame_size()) as u32, ..shape };
+        let tokens = &self.tokens[from..self.len];
+        // What the iterator does not come to is leaked.
+        self.len = from;
+        tokens.iter().rev().map(move |token| {
+            let data = std::ptr::with_exposed_provenance_mut(start + *token as usize * stride);
+            // SAFETY: the token came from a frame of this pool that was consumed, or from the pool itself, so nobody
+            // else has it; that a live allocation lies there is vouched for by `FrameLayout::new`.
+            unsafe { Frame::fresh(NonNull::new_unchecked(data), shape, *token) }
+        })
     }
 
     /// Puts in a frame by its token.
@@ -131,12 +142,23 @@ impl FreeFrames {
     /// It is a token of this pool, and nobody else has it.
     #[inline]
     pub unsafe fn push_token(&mut self, token: u64) {
-        self.tokens.push(token);
+        self.room(1)[0] = token;
+        self.len += 1;
     }
 
     /// Takes the `n` frames out that were put in first, as tokens; for the pool to have them back.
     pub fn drain_tokens(&mut self, n: usize) -> impl ExactSizeIterator<Item = u64> {
-        let n = n.min(self.tokens.len());
+        let n = n.min(self.len);
+        self.len -= n;
         self.tokens.drain(..n)
+    }
+
+    /// The places of the next `n` tokens.
+    #[inline]
+    fn room(&mut self, n: usize) -> &mut [u64] {
+        if self.tokens.len() - self.len < n {
+            self.tokens.resize((self.len + n).next_power_of_two(), 0);
+        }
+        &mut self.tokens[self.len..self.len + n]
     }
 }

@@ -53,7 +53,7 @@ impl Buffers {
         let n = n.min(batch.remaining_capacity());
         let cache = self.cache(pool);
         let n = cache.top(n);
-        batch.extend((0..n).map_while(|_| cache.free.pop_sized(size)).map(Packet::new));
+        batch.extend(cache.free.drain(n, size).map(Packet::new));
         n
     }
 

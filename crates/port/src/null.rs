@@ -65,18 +65,27 @@ pub(crate) struct Sink {
     pub(crate) mtu: Mtu,
 }
 
+impl Sink {
+    /// Packets and bytes of a batch that are not too long.
+    #[cold]
+    fn admitted(&self, batch: &PacketBatch) -> (usize, usize) {
+        let admitted = batch.iter().map(|packet| packet.bytes()).filter(|bytes| self.mtu.admits(bytes));
+        admitted.fold((0, 0), |(packets, sum), bytes| (packets + 1, sum + bytes.len()))
+    }
+}
+
 impl TxQueue for Sink {
     #[inline]
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let (mut sent, mut bytes) = (0, 0);
-        for packet in batch.iter().filter(|packet| self.mtu.admits(packet.bytes())) {
-            sent += 1;
-            bytes += packet.frame.len();
+        let (mut sent, mut bytes, mut longest) = (batch.len(), 0, 0);
+        for len in batch.iter().map(|packet| packet.frame.len()) {
+            bytes += len;
+            longest = longest.max(len);
         }
-        let oversize = batch.len() - sent;
-        if oversize != 0 {
-            tally.drop(DropReason::TxOversize, oversize);
-            self.stats.dropped(oversize);
+        if longest > self.mtu.always_admitted() {
+            (sent, bytes) = self.admitted(batch);
+            tally.drop(DropReason::TxOversize, batch.len() - sent);
+            self.stats.dropped(batch.len() - sent);
         }
         tally[Counter::Sent] += sent as u64;
         self.stats.carried(sent, bytes);

@@ -41,6 +41,8 @@ pub(crate) struct Numbering {
     by_src: Divider,
     by_dport: Divider,
     first_dst: u32,
+    /// Whether flows differ in class and destination only.
+    is_dst_all: bool,
 }
 
 impl FlowSpace {
@@ -62,6 +64,7 @@ impl FlowSpace {
                 by_src: Divider::new(sources),
                 by_dport: Divider::new(dport.count()),
                 first_dst: dst.first,
+                is_dst_all: u64::from(flows) <= classes.len() as u64 * u64::from(dst.count()),
             },
             first_dport: dport.first as u16,
             first_sport: sport.first as u16,
@@ -110,7 +113,7 @@ impl Numbering {
     #[inline]
     pub(crate) fn split(&self, index: u32) -> (u32, u32, u32) {
         let (rest, class) = self.by_class.divide(index);
-        let (rest, dst) = self.by_dst.divide(rest);
+        let (rest, dst) = if self.is_dst_all { (0, rest) } else { self.by_dst.divide(rest) };
         (class, self.first_dst.wrapping_add(dst), rest)
     }
 
