@@ -36,6 +36,12 @@ struct Options {
     /// Seed of the first table; each following one has the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Compare these rules instead of random ones, with the captures of --in.
+    #[arg(long, value_name = "FILE", requires = "input")]
+    flows: Option<PathBuf>,
+    /// A capture for --flows.
+    #[arg(long = "in", id = "input", value_name = "PORT=FILE")]
+    inputs: Vec<String>,
     /// The binary to test; by default the one beside this program.
     #[arg(long)]
     sluice: Option<PathBuf>,
@@ -74,6 +80,13 @@ pub struct Outcome {
     counters: flows::Counters,
 }
 
+/// One comparison: rules and packets.
+struct Case {
+    name: String,
+    tables: Tables,
+    inputs: Vec<Input>,
+}
+
 fn main() -> Result<()> {
     let options = Options::parse();
     let beside = std::env::current_exe()?.with_file_name("sluice");
@@ -81,18 +94,18 @@ fn main() -> Result<()> {
     let known = Known::load(&options.known)?;
     let mut ovs = ovs::Ovs::start()?;
     let mut report = Report::default();
-    for seed in options.seed..options.seed + options.tables {
-        let (tables, inputs) = generate(seed, options.packets);
-        let folder = options.keep.join(format!("seed-{seed}"));
+    for case in cases(&options)? {
+        let case = case?;
+        let folder = options.keep.join(&case.name);
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let peer = run_peer(&mut ovs, &tables, &inputs).with_context(|| format!("seed {seed}: OVS"))?;
-        let found = match sluice::replay(&binary, &folder, &tables.lines, &inputs) {
+        let peer = run_peer(&mut ovs, &case).with_context(|| format!("{}: OVS", case.name))?;
+        let found = match sluice::replay(&binary, &folder, &case.tables.lines, &case.inputs) {
             Ok(ours) => differences(&peer, &ours),
             Err(e) => {
                 vec![Difference { kind: "run", what: format!("{e:#}"), peer: String::new(), ours: String::new() }]
             }
         };
-        report.add(seed, &peer, found, &known, options.show);
+        report.add(&case.name, &peer, found, &known, options.show);
         if !report.last_differs {
             std::fs::remove_dir_all(&folder)?;
         } else {
@@ -103,8 +116,30 @@ fn main() -> Result<()> {
     std::process::exit(i32::from(report.failed > 0))
 }
 
+/// The rules and captures that were given, or a random case a seed.
+fn cases(options: &Options) -> Result<Box<dyn Iterator<Item = Result<Case>> + '_>> {
+    let Some(flows) = &options.flows else {
+        let seeds = options.seed..options.seed + options.tables;
+        return Ok(Box::new(seeds.map(|seed| Ok(generate(seed, options.packets)))));
+    };
+    let text = std::fs::read_to_string(flows).with_context(|| format!("reading {}", flows.display()))?;
+    let lines = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned).collect();
+    let mut inputs = Vec::new();
+    for input in &options.inputs {
+        let (port, path) = input.split_once('=').with_context(|| format!("--in {input}: expected PORT=FILE"))?;
+        let port = port.parse().with_context(|| format!("--in {input}: expected a port number"))?;
+        let bytes = std::fs::read(path).with_context(|| format!("reading {path}"))?;
+        let packets = capture::read(&bytes).with_context(|| format!("reading {path}"))?;
+        inputs.extend(packets.into_iter().map(|p| Input { port, time_us: p.time_us, bytes: p.bytes }));
+    }
+    inputs.sort_by_key(|input| (input.time_us, input.port));
+    let name = flows.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let tables = Tables { version: actions::Version::Of10, lines };
+    Ok(Box::new(std::iter::once(Ok(Case { name, tables, inputs }))))
+}
+
 /// The tables and packets that a seed stands for.
-fn generate(seed: u64, packets: usize) -> (Tables, Vec<Input>) {
+fn generate(seed: u64, packets: usize) -> Case {
     let mut rng = Rng::new(seed);
     let values = Values::new(&mut rng);
     let tables = table::random(&mut rng, &values);
@@ -114,13 +149,13 @@ fn generate(seed: u64, packets: usize) -> (Tables, Vec<Input>) {
         time_us: 1_000_000 + 1000 * i,
     });
     let inputs = inputs.collect();
-    (tables, inputs)
+    Case { name: format!("seed-{seed}"), tables, inputs }
 }
 
-fn run_peer(ovs: &mut ovs::Ovs, tables: &Tables, inputs: &[Input]) -> Result<Outcome> {
-    ovs.load(tables)?;
+fn run_peer(ovs: &mut ovs::Ovs, case: &Case) -> Result<Outcome> {
+    ovs.load(&case.tables)?;
     let mut sent = Vec::new();
-    for input in inputs {
+    for input in &case.inputs {
         let out = ovs.receive(input.port, &input.bytes)?;
         sent.extend(out.into_iter().map(|(port, bytes)| Sent { port, time_us: input.time_us, bytes }));
     }
@@ -130,6 +165,11 @@ fn run_peer(ovs: &mut ovs::Ovs, tables: &Tables, inputs: &[Input]) -> Result<Out
 fn keep_peer(folder: &Path, peer: &Outcome) -> Result<()> {
     let text: String = peer.megaflows.iter().map(|(k, a)| format!("{k}, actions:{a}\n")).collect();
     std::fs::write(folder.join("ovs-megaflows.txt"), text)?;
+    for port in 1..=values::PORTS {
+        let sent = peer.sent.iter().filter(|s| s.port == port);
+        let packets: Vec<_> = sent.map(|s| capture::Captured { time_us: s.time_us, bytes: s.bytes.clone() }).collect();
+        std::fs::write(folder.join(format!("ovs-out{port}.pcap")), capture::write(&packets))?;
+    }
     Ok(())
 }
 
@@ -147,7 +187,7 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, seed: u64, peer: &Outcome, found: Vec<Difference>, known: &[Known], show: usize) {
+    fn add(&mut self, name: &str, peer: &Outcome, found: Vec<Difference>, known: &[Known], show: usize) {
         self.packets_out += peer.sent.len();
         self.megaflows += peer.megaflows.len();
         self.rules += peer.counters.len();
@@ -162,20 +202,24 @@ impl Report {
             *self.of_kind.entry(difference.kind).or_default() += 1;
             if shown < show {
                 shown += 1;
-                println!("seed {seed}: {difference}");
+                println!("{name}: {difference}");
             }
         }
         if new > shown {
-            println!("seed {seed}: … and {} more", new - shown);
+            println!("{name}: … and {} more", new - shown);
         }
         self.last_differs = new > 0;
         if new > 0 { self.failed += 1 } else { self.passed += 1 }
     }
 
     fn print(&self, options: &Options, known: &[Known]) {
+        let what = match &options.flows {
+            Some(flows) => flows.display().to_string(),
+            None => format!("{} tables from seed {}, {} packets each", options.tables, options.seed, options.packets),
+        };
         println!(
-            "{} tables from seed {}, {} packets each: {} rules of which {} were hit, {} packets out, {} megaflows",
-            options.tables, options.seed, options.packets, self.rules, self.rules_hit, self.packets_out, self.megaflows
+            "{what}: {} rules of which {} were hit, {} packets out, {} megaflows",
+            self.rules, self.rules_hit, self.packets_out, self.megaflows
         );
         for (kind, n) in &self.of_kind {
             println!("differences of kind {kind}: {n}");

@@ -24,6 +24,8 @@ pub struct Ovs {
     sent: Vec<(File, u64)>,
     /// Rules that are there without anyone's asking.
     hidden_rules: u64,
+    /// Packets received since the start.
+    packets: u64,
 }
 
 impl Ovs {
@@ -51,7 +53,7 @@ impl Ovs {
                 Ok((File::open(&path)?, HEADER_SIZE as u64))
             })
             .collect::<Result<_>>()?;
-        let mut ovs = Ovs { folder, daemons, ctl, sent, hidden_rules: 0 };
+        let mut ovs = Ovs { folder, daemons, ctl, sent, hidden_rules: 0, packets: 0 };
         ovs.hidden_rules = ovs.rules()?;
         Ok(ovs)
     }
@@ -91,8 +93,9 @@ impl Ovs {
     pub fn receive(&mut self, port: u16, packet: &[u8]) -> Result<Vec<(u16, Vec<u8>)>> {
         let hex: String = packet.iter().map(|b| format!("{b:02x}")).collect();
         self.ctl.command("netdev-dummy/receive", &[&format!("p{port}"), &hex])?;
-        // A command is answered once a turn of the main loop, and each turn polls every port.
-        self.ctl.command("version", &[])?;
+        // The main thread both polls the ports and answers, so once it has counted the packet it is done with it.
+        self.packets += 1;
+        while self.lookups()? < self.packets {}
         let mut out = Vec::new();
         for (i, (file, read)) in self.sent.iter_mut().enumerate() {
             let size = file.metadata()?.len();
@@ -103,6 +106,13 @@ impl Ovs {
             out.extend(packets.into_iter().map(|p| (i as u16 + 1, p.bytes)));
         }
         Ok(out)
+    }
+
+    /// How many packets the datapath has looked up.
+    fn lookups(&mut self) -> Result<u64> {
+        let text = self.ctl.command("dpctl/show", &[])?;
+        let line = text.lines().find(|l| l.contains("lookups:")).context("dpctl/show prints no lookups")?;
+        Ok(line.split([' ', ':']).filter_map(|word| word.parse::<u64>().ok()).sum())
     }
 
     pub fn megaflows(&mut self) -> Result<Megaflows> {
