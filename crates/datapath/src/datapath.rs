@@ -150,6 +150,7 @@ impl Datapath {
         let mut round = Round { fullest: 0, exhausted: true };
         for engine in &mut control.engines {
             let Engine::Resting(pmd) = engine else { continue };
+            pmd.wake();
             for _ in 0..turns {
                 round.fullest = round.fullest.max(pmd.run_once(now_ms));
             }

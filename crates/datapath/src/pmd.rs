@@ -38,6 +38,8 @@ pub(crate) struct Pmd {
     died: Vec<Died>,
     interval_ends_ms: u64,
     turns_to_publish: u32,
+    /// The cycle that what is under way counts from.
+    mark: u64,
 }
 
 /// A receive queue that is polled.
@@ -65,18 +67,23 @@ impl Pmd {
             died: Vec::new(),
             interval_ends_ms: 0,
             turns_to_publish: 0,
+            mark: 0,
         }
     }
 
     /// One turn of the loop. Returns how many packets the fullest queue gave.
     #[inline]
     pub fn run_once(&mut self, now_ms: u64) -> usize {
-        let began = tsc::now();
         self.read_mail();
         self.read_notices();
-        let fullest = self.poll_all(began, now_ms);
+        let began = self.mark;
+        let fullest = self.poll_all(now_ms);
         debug_assert_eq!(self.tally.conserved(), Ok(()), "in one turn of PMD {}", self.shared.pmd);
-        let cycles = tsc::now().saturating_sub(began);
+        // A busy turn ends with the last read of the clock; what it does after that counts for the next.
+        if fullest == 0 {
+            self.mark = tsc::now();
+        }
+        let cycles = self.mark.saturating_sub(began);
         let (iterations, spent) = match fullest {
             0 => (Counter::IdleIterations, Counter::IdleCycles),
             _ => (Counter::BusyIterations, Counter::BusyCycles),
@@ -100,13 +107,13 @@ impl Pmd {
 
     /// Polls every queue and takes what comes to its end, under one guard.
     #[inline]
-    fn poll_all(&mut self, began: u64, now_ms: u64) -> usize {
-        let Pmd { walk, table, side, buffers, tally, rxqs, burst, part, batch_max, packet_outs, .. } = self;
+    fn poll_all(&mut self, now_ms: u64) -> usize {
+        let Pmd { walk, table, side, buffers, tally, rxqs, burst, part, batch_max, packet_outs, mark, .. } = self;
         let guard = side.reader.pin();
         let mut context =
             Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms };
         packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
-        let (mut mark, mut fullest) = (began, 0);
+        let mut fullest = 0;
         for rxq in rxqs {
             rxq.queue.poll(burst, context.buffers, context.tally);
             let n = burst.len();
@@ -125,12 +132,17 @@ impl Pmd {
             }
             walk.executor.tx.flush(context.buffers, context.tally);
             let now = tsc::now();
-            rxq.load.load.add(now.saturating_sub(mark));
-            mark = now;
+            rxq.load.load.add(now.saturating_sub(*mark));
+            *mark = now;
             fullest = fullest.max(n);
         }
         walk.levels.maintain(&context);
         fullest
+    }
+
+    /// Lets cycles count from now: after the PMD has done something else, or has rested.
+    pub fn wake(&mut self) {
+        self.mark = tsc::now();
     }
 
     /// Counts cycles that were slept.

@@ -45,6 +45,7 @@ fn pin(core: usize) -> io::Result<()> {
 }
 
 fn run(pmd: &mut Pmd, sleep_max_us: u32) {
+    pmd.wake();
     let mut sleep_us = 0;
     while !pmd.shared.stop.load(Relaxed) {
         let fullest = pmd.run_once(now_ms());
@@ -67,4 +68,5 @@ fn sleep(pmd: &mut Pmd, span: Duration) {
     let began = tsc::now();
     std::thread::sleep(span);
     pmd.count_sleep(tsc::now().saturating_sub(began));
+    pmd.wake();
 }

@@ -15,7 +15,7 @@ const NOWHERE: u16 = u16::MAX;
 
 /// A port's place in this PMD's list of transmit queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TxSlot(u16);
+pub(crate) struct TxSlot(pub u16);
 
 /// One PMD's transmit queues.
 #[derive(Default)]
@@ -82,6 +82,18 @@ impl TxPorts {
             to.flush(buffers, tally);
         }
         to.batch.push(packet);
+    }
+
+    /// Sends a whole batch to one port. If nothing waits there it leaves as it is, without being copied.
+    #[inline]
+    pub fn push_all(&mut self, slot: TxSlot, packets: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        match &mut self.slots[usize::from(slot.0)] {
+            Some(to) if to.batch.is_empty() => {
+                tally[Counter::TxBatches] += 1;
+                to.queue.send(packets, buffers, tally);
+            }
+            _ => packets.drain(..).for_each(|packet| self.push(slot, packet, buffers, tally)),
+        }
     }
 
     /// Adds a packet that came from the one with this arrival number, in a burst that may be held.

@@ -41,7 +41,7 @@ impl Answers {
         Answers { answers: ArrayVec::new(), of: [0; BATCH_MAX] }
     }
 
-    /// The answer for packet `i`, if it is one of those that got one.
+    /// The answer for packet `i`, which has no hit.
     pub fn of(&self, i: usize) -> Option<&Answer> {
         self.answers.get(usize::from(self.of[i]))
     }
@@ -63,8 +63,8 @@ impl Answers {
     }
 }
 
-/// Asks the tables about the packets of `miss`. Those that a new megaflow speaks for are hits; the others, named by the
-/// result, have answers of their own.
+/// Asks the tables about the packets of `miss`. Those that a new megaflow speaks for become hits; the others get answers
+/// of their own.
 #[cold]
 pub(crate) fn room<'g>(
     upcall: &mut dyn Upcall,
@@ -73,15 +73,13 @@ pub(crate) fn room<'g>(
     miss: BatchMask,
     hits: &mut Hits<'g>,
     context: &mut Context<'_, 'g>,
-) -> (BatchMask, Answers) {
+) -> Answers {
     let mut answers = Answers::new();
-    let mut answered = miss;
     let mut fresh: ArrayVec<&'g Megaflow, BATCH_MAX> = ArrayVec::new();
     for i in miss {
         let key = &keys[i];
         if let Some(flow) = fresh.iter().find(|flow| flow.contains(key)) {
             hits[i] = Some(flow);
-            answered.remove(i);
             context.tally[Counter::MegaflowHits] += 1;
             continue;
         }
@@ -111,7 +109,7 @@ pub(crate) fn room<'g>(
         }
         context.tally[Counter::UpcallCycles] += tsc::now().saturating_sub(began);
     }
-    (answered, answers)
+    answers
 }
 
 /// Installs a translation's megaflow, if it may be, and finds it.

@@ -16,7 +16,7 @@ use sluice_action::Upcall;
 use sluice_fate::Tally;
 use sluice_flow::{Metadata, PacketKey};
 use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
-use sluice_packet::{BATCH_MAX, BatchMask, Buffers, PacketBatch};
+use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_sync::Slots;
 
 /// What the rooms of one PMD keep between batches.
@@ -75,13 +75,13 @@ impl Walk {
         let Walk { levels, upcall, executor, keys, origins, .. } = self;
         let mut hits = [None; BATCH_MAX];
         let miss = levels.room(keys, batch.len(), &mut hits, context);
-        let (answered, answers) = if miss.is_empty() {
-            (BatchMask::NONE, None)
+        if miss.is_empty() {
+            let found = act::Batch { keys, origins, hits: &hits, answers: None };
+            act::room(executor, &mut **upcall, batch, found, context);
         } else {
-            let (answered, answers) = upcall::room(&mut **upcall, levels, (batch, keys), miss, &mut hits, context);
-            (answered, Some(answers))
-        };
-        let found = act::Batch { keys, origins, hits: &hits, answered, answers };
-        act::room(executor, &mut **upcall, batch, found, context);
+            let answers = upcall::room(&mut **upcall, levels, (batch, keys), miss, &mut hits, context);
+            let found = act::Batch { keys, origins, hits: &hits, answers: Some(&answers) };
+            act::room(executor, &mut **upcall, batch, found, context);
+        }
     }
 }

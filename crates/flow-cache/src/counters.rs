@@ -23,26 +23,15 @@ impl FlowCounters {
         Ok(FlowCounters { cells: LazyArray::new(capacity)? })
     }
 
-    /// Adds what a batch brought. Only the owning PMD calls this, under a guard that saw the megaflow live.
-    #[inline]
-    pub fn add(&self, id: FlowId, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
-        let Some([n, size, used, flags]) = self.cells.get(id.0 as usize) else { return };
+    /// Counts a packet. Only the owning PMD calls this, under a guard that saw the megaflow live.
+    #[inline(always)]
+    pub fn add(&self, id: FlowId, bytes: u64, tcp_flags: u16, now_ms: u64) {
+        let Some([packets, size, used, flags]) = self.cells.get(id.0 as usize) else { return };
         // One writer, so load and store need no locked add.
-        n.store(n.load(Relaxed) + packets, Relaxed);
+        packets.store(packets.load(Relaxed) + 1, Relaxed);
         size.store(size.load(Relaxed) + bytes, Relaxed);
         used.store(now_ms + 1, Relaxed);
-        let (old, new) = (flags.load(Relaxed), u64::from(tcp_flags));
-        if old | new != old {
-            flags.store(old | new, Relaxed);
-        }
-    }
-
-    /// Asks the processor for a megaflow's counters.
-    #[inline]
-    pub fn prefetch(&self, id: FlowId) {
-        if let Some(cell) = self.cells.get(id.0 as usize) {
-            sluice_simd::prefetch::read(cell);
-        }
+        flags.store(flags.load(Relaxed) | u64::from(tcp_flags), Relaxed);
     }
 
     /// Notes that this PMD's subtables have the megaflow.

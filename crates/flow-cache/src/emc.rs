@@ -169,20 +169,29 @@ impl LookupStage for Emc {
             return miss;
         }
         miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(pass.hashes[i])]));
-        let mut left = miss;
+        let mut found = 0;
         for i in miss {
             let hash = pass.hashes[i];
             let bucket = &self.buckets[self.at(hash)];
-            for slot in slots(bucket.matching(tag((hash >> 32) as u32))) {
-                if let Some(flow) = pass.flows.get(bucket.ids[slot])
-                    && flow.contains(&pass.keys[i])
-                {
-                    hits[i] = Some(flow);
-                    left.remove(i);
-                    break;
-                }
+            let same_tag = bucket.matching(tag((hash >> 32) as u32));
+            if same_tag == 0 {
+                continue;
             }
+            let key = &pass.keys[i];
+            let slot = same_tag.trailing_zeros() as usize % LANES;
+            // The first slot is it, but for two flows of one tag in one bucket.
+            let hit = pass.flows.get(bucket.ids[slot]).filter(|flow| flow.contains(key));
+            let hit = hit.or_else(|| other_slot(bucket, same_tag, pass, i));
+            hits[i] = hit;
+            found |= u32::from(hit.is_some()) << i;
         }
-        left
+        BatchMask(miss.0 & !found)
     }
+}
+
+/// Looks for packet `i` in the slots of its tag but the first.
+#[cold]
+fn other_slot<'g>(bucket: &Bucket, same_tag: u32, pass: &Pass<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
+    let others = slots(same_tag & same_tag.wrapping_sub(1));
+    others.filter_map(|slot| pass.flows.get(bucket.ids[slot])).find(|flow| flow.contains(&pass.keys[i]))
 }

@@ -1,0 +1,168 @@
+//! Cycles a packet from poll to tx, generator to null port, on one core, with the generator's own cost included.
+//!
+//! The traffic is the cuckoo distributor's (20 rules `nw_src=i.0.0.0/(7+i)`, flows spread evenly over them); the tables
+//! are a function that answers with those megaflows. Each case checks its answers first: every packet comes out, every
+//! rule's counter is right, and the level that is to answer does. Then it times slices of a few thousand packets and
+//! shows the fastest, the median and the 90th percentile: on a shared machine the fastest is the program, the rest
+//! the neighbours.
+//!
+//! `cargo bench -p sluice-datapath --bench walk [-- FILTER]`; with `--test` each case runs briefly.
+
+use sluice_action::{Action, Fate, Miss, PortNo, Trail, Translation, Upcall};
+use sluice_datapath::{Config, Datapath};
+use sluice_fate::{Counter, DropReason, Snapshot};
+use sluice_flow::{PacketKey, layout};
+use sluice_port::{Pools, PortConfig};
+use sluice_simd::tsc;
+use std::sync::Arc;
+
+/// One case.
+struct Case {
+    name: &'static str,
+    flows: &'static str,
+    subtables: u8,
+    /// One in so many flows enters the exact match cache; 0: it is off.
+    emc: u32,
+    /// Cycles a packet that the fastest slice must not exceed; 0 is no limit.
+    limit: u32,
+}
+
+const CASES: &[Case] = &[
+    Case { name: "emc-hits", flows: "100", subtables: 20, emc: 1, limit: 75 },
+    Case { name: "megaflow-search", flows: "1M", subtables: 20, emc: 0, limit: 300 },
+    Case { name: "one-flow", flows: "1", subtables: 1, emc: 1, limit: 0 },
+    Case { name: "emc-1k", flows: "1k", subtables: 20, emc: 1, limit: 0 },
+    Case { name: "emc-8k", flows: "8k", subtables: 20, emc: 1, limit: 0 },
+    Case { name: "emc-default-8k", flows: "8k", subtables: 20, emc: 100, limit: 0 },
+    Case { name: "emc-default-100k", flows: "100k", subtables: 20, emc: 100, limit: 0 },
+    Case { name: "emc-default-1M", flows: "1M", subtables: 20, emc: 100, limit: 0 },
+    Case { name: "emc-always-1M", flows: "1M", subtables: 20, emc: 1, limit: 0 },
+    Case { name: "one-subtable-1M", flows: "1M", subtables: 1, emc: 0, limit: 0 },
+];
+
+/// The 20 rules, as an upcall.
+struct Rules;
+
+impl Upcall for Rules {
+    fn translate(&mut self, miss: &Miss<'_>) -> Fate {
+        let rule = miss.key.get(layout::NW_SRC)[0];
+        let mut mask = PacketKey::ZERO;
+        for span in [layout::IN_PORT, layout::RECIRC_ID, layout::VLAN0_TCI, layout::DL_TYPE, layout::NW_PROTO] {
+            mask.set(span, &[0xff; 4][..span.size]);
+        }
+        mask.set(layout::NW_FRAG, &[3]);
+        mask.set(layout::NW_SRC, &(!0u32 << (32 - (7 + u32::from(rule)))).to_be_bytes());
+        Fate::Translated(Translation {
+            mask,
+            actions: Arc::new([Action::Output(PortNo(2))]),
+            no_output: DropReason::Rules,
+            version: 1,
+            cacheable: true,
+            trail: Trail(Arc::new(())),
+        })
+    }
+    fn is_current(&self, _version: u64) -> bool {
+        true
+    }
+    fn credit(&mut self, _trail: &Trail, _packets: u64, _bytes: u64, _tcp_flags: u16, _now_ms: u64) {}
+}
+
+fn datapath(case: &Case) -> Datapath {
+    let config = Config { emc_insert_inv_prob: case.emc, seed: Some(1), ..Config::default() };
+    let datapath = Datapath::new(config).expect("a datapath");
+    datapath.set_upcalls(|_| Box::new(Rules));
+    let mut pools = Pools::default();
+    let subtables = case.subtables.to_string();
+    let options = [("flows", case.flows), ("subtables", &subtables), ("seed", "0")];
+    for (number, kind, options) in [(1, "generator", &options[..]), (2, "null", &[])] {
+        let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let config = PortConfig { name: kind.into(), kind: kind.into(), options, ..PortConfig::default() };
+        let port = sluice_port::open(&config, &mut pools).expect("a port");
+        datapath.add_port(PortNo(number), port).expect("a free number");
+    }
+    datapath
+}
+
+/// Turns of the loop in a slice.
+const TURNS: usize = 64;
+
+/// Checks that the case does what it says. Returns what was counted while it did.
+fn check(case: &Case, datapath: &Datapath, turns: usize) -> Snapshot {
+    datapath.run_turns(turns, 0);
+    let warm = datapath.totals();
+    datapath.run_turns(turns, 0);
+    let all = datapath.totals();
+    assert_eq!(all.conserved(), Ok(()), "{}", case.name);
+    assert_eq!(all[Counter::Received], all[Counter::Sent], "{}: every packet is sent", case.name);
+    assert_eq!(all[Counter::Upcalls], u64::from(case.subtables), "{}: one upcall a rule", case.name);
+    let flows = datapath.flows();
+    assert_eq!(flows.len(), usize::from(case.subtables), "{}", case.name);
+    let carried: Vec<_> = flows.iter().map(|f| f.flow.stats.packets).collect();
+    let even = all[Counter::Received] as f64 / carried.len() as f64;
+    assert!(carried.iter().all(|n| (*n as f64 / even - 1.0).abs() < 0.3), "{}: {carried:?}", case.name);
+    let steady = all.since(&warm);
+    let share = steady[Counter::EmcHits] as f64 / steady[Counter::Passes] as f64;
+    match (case.name, case.emc) {
+        ("emc-hits", _) => assert!(share > 0.999, "{}: {share} of the passes hit the EMC", case.name),
+        (_, 0) => assert_eq!(steady[Counter::EmcHits], 0, "{}", case.name),
+        _ => {}
+    }
+    steady
+}
+
+/// Cycles a packet of each slice, sorted.
+fn time(datapath: &Datapath, slices: usize) -> Vec<f64> {
+    let mut cycles = Vec::with_capacity(slices);
+    for _ in 0..slices {
+        let before = datapath.totals()[Counter::Sent];
+        let began = tsc::now();
+        datapath.run_turns(TURNS, 0);
+        let spent = tsc::now() - began;
+        cycles.push(spent as f64 / (datapath.totals()[Counter::Sent] - before) as f64);
+    }
+    cycles.sort_by(f64::total_cmp);
+    cycles
+}
+
+/// Runs on the last core there is, where the fewest interrupts are.
+fn pin() {
+    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(last);
+    rustix::thread::sched_setaffinity(None, &cores).expect("the last core can be used");
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let is_test = args.iter().any(|a| a == "--test");
+    let filter = args.iter().find(|a| !a.starts_with('-'));
+    pin();
+    let (turns, slices) = if is_test { (1 << 10, 20) } else { (1 << 16, 4000) };
+    println!(
+        "cycles a packet (TSC, {:.2} GHz), generator and null port included",
+        sluice_datapath::tsc_hz() as f64 / 1e9
+    );
+    println!("{:<18} {:>8} {:>8} {:>8} {:>8}  levels", "case", "fastest", "median", "p90", "limit");
+    let mut over = Vec::new();
+    for case in CASES.iter().filter(|case| filter.is_none_or(|f| case.name.contains(f.as_str()))) {
+        let datapath = datapath(case);
+        let steady = check(case, &datapath, turns);
+        let cycles = time(&datapath, slices);
+        let at = |share: f64| cycles[((cycles.len() - 1) as f64 * share) as usize];
+        let passes = steady[Counter::Passes] as f64;
+        let emc = 100.0 * steady[Counter::EmcHits] as f64 / passes;
+        let probes = steady[Counter::SubtableProbes] as f64 / steady[Counter::MegaflowHits].max(1) as f64;
+        let limit = if case.limit == 0 { "-".to_owned() } else { case.limit.to_string() };
+        let (fastest, median, p90) = (at(0.0), at(0.5), at(0.9));
+        println!(
+            "{:<18} {fastest:>8.1} {median:>8.1} {p90:>8.1} {limit:>8}  EMC {emc:.1} %, {probes:.2} probes a megaflow hit",
+            case.name
+        );
+        if case.limit != 0 && fastest > f64::from(case.limit) {
+            over.push(case.name);
+        }
+    }
+    if !over.is_empty() && !is_test {
+        println!("over the limit: {}", over.join(", "));
+    }
+}
