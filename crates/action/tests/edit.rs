@@ -12,6 +12,7 @@ use sluice_testkit::arbitrary::{frames, packets};
 use sluice_testkit::frame;
 use sluice_testkit::plain_checksum::{crc32c, internet};
 use sluice_testkit::pool::TestPool;
+use std::cell::RefCell;
 
 /// The headers and their fields as the key has them.
 const HEADERS: &[(Header, &[Span])] = {
@@ -57,9 +58,9 @@ fn set_of(header: Header, spans: &'static [Span]) -> impl Strategy<Value = (Head
             (Just(spans), prop::collection::vec((values(), masks()), n))
         })
         .prop_map(move |(spans, bits)| {
+            // Masks cover the field in the key, which may be wider than in the packet.
             let fields = spans.into_iter().zip(bits).map(|(span, (value, mask))| {
-                let wire = wire_bits(header, span);
-                let mask: [u8; 16] = std::array::from_fn(|i| mask[i] & wire[i]);
+                let mask: [u8; 16] = std::array::from_fn(|i| if i < span.size { mask[i] } else { 0 });
                 MaskedField { span, value: std::array::from_fn(|i| value[i] & mask[i]), mask }
             });
             (header, fields.collect())
@@ -81,10 +82,12 @@ fn fitting_sets() -> impl Strategy<Value = (Vec<u8>, Header, Vec<MaskedField>)> 
 
 /// The bytes after `action`, and how it went.
 fn edited(bytes: &[u8], action: &Action) -> (Vec<u8>, Result<(), EditError>) {
-    let mut pool = TestPool::new();
-    let mut packet = pool.packet(bytes);
-    let result = edit(action, &mut packet);
-    (pool.take_bytes(packet), result)
+    thread_local!(static POOL: RefCell<TestPool> = RefCell::default());
+    POOL.with_borrow_mut(|pool| {
+        let mut packet = pool.packet(bytes);
+        let result = edit(action, &mut packet);
+        (pool.take_bytes(packet), result)
+    })
 }
 
 fn key_of(bytes: &[u8]) -> FlowKey {
@@ -194,7 +197,9 @@ fn patched(bytes: &[u8], before: &FlowKey, header: Header, fields: &[MaskedField
     let mut key = *before;
     for field in fields {
         let (old, span) = (before.get(field.span).to_vec(), field.span);
-        let new: Vec<u8> = (0..span.size).map(|i| old[i] & !field.mask[i] | field.value[i] & field.mask[i]).collect();
+        let wire = wire_bits(header, span);
+        let mask: [u8; 16] = std::array::from_fn(|i| field.mask[i] & wire[i]);
+        let new: Vec<u8> = (0..span.size).map(|i| old[i] & !mask[i] | field.value[i] & mask[i]).collect();
         match (header, span) {
             // An operation above 255 has no place in the key.
             (Header::Arp, layout::NW_PROTO) if bytes[layers.l3 + 6] != 0 => return None,
@@ -211,7 +216,7 @@ fn patched(bytes: &[u8], before: &FlowKey, header: Header, fields: &[MaskedField
                 }
             }
             // Without the bottom-of-stack bit what follows is read as labels too.
-            (Header::Mpls, _) if field.mask[2] & 1 != 0 => return None,
+            (Header::Mpls, _) if mask[2] & 1 != 0 => return None,
             _ => {}
         }
         key.set(span, &new);

@@ -1,9 +1,10 @@
 //! Rewriting headers in place, checksums included, and pushing and popping tags and labels.
 //!
-//! What Open vSwitch's userspace datapath does, with two mistakes left out: it changes "checksums" inside the data of
-//! later IPv4 fragments, and leaves the checksum of a lone IPv6 fragment behind.
-//!
-//! Checksums are updated, not computed: one that was wrong stays as wrong, so that damage stays visible.
+//! What Open vSwitch's userspace datapath does, byte for byte, but for its mistakes with checksums. It changes two bytes
+//! in the data of later IPv4 fragments as if they were one; leaves behind that of an IPv6 packet in one fragment, or whose
+//! source changes while a routing header has segments left; and computes anew the wrong one of a packet whose
+//! neighbour-discovery flags or option type change. Here checksums are updated, not computed: one that was wrong stays as
+//! wrong, so that damage stays visible. (`crates/action/tests/open_vswitch_edits.txt` has packets for each.)
 
 mod place;
 mod tags;
