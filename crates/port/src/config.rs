@@ -1,6 +1,6 @@
 //! What is said about a port in the configuration, and the table of port types.
 
-use crate::{OpenError, Pools, Port, generator, null, pcap, tap, vhost_user};
+use crate::{OpenError, Pools, Port, af_packet, generator, null, pcap, tap, vhost_user};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -77,6 +77,12 @@ pub const KINDS: &[Kind] = &[
         help: "receives what a capture holds, writes what is sent to it into another",
         options: pcap::OPTIONS,
         open: pcap::open,
+    },
+    Kind {
+        name: "af_packet",
+        help: "any Ethernet device of the kernel, by packet sockets",
+        options: af_packet::OPTIONS,
+        open: af_packet::open,
     },
     Kind {
         name: "vhost-user",

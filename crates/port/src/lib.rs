@@ -11,10 +11,13 @@
 //! | `null` | [`null`] | nothing | swallows and counts |
 //! | `pcap` | [`pcap`] | what a capture holds, once or for ever | writes a capture |
 //! | `tap` | `tap` | what the kernel sends through its device | the same way back |
+//! | `af_packet` | `af_packet` | from a kernel device, one copy | likewise |
 //! | `vhost-user` | `vhost_user` | from a virtual machine's rings, one copy | likewise |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod af_packet;
 mod config;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code)]

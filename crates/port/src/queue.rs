@@ -70,6 +70,9 @@ pub trait Port: Send {
         true
     }
 
+    /// Opens anew what has gone and come back. Called from a control thread, about once a second.
+    fn tend(&mut self) {}
+
     /// What all its queues have counted.
     fn stats(&self) -> PortStats;
 }

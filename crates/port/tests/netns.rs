@@ -5,6 +5,8 @@
 
 #[path = "netns/host.rs"]
 mod host;
+#[path = "netns/link.rs"]
+mod link;
 #[path = "netns/tap.rs"]
 mod tap;
 
@@ -14,6 +16,13 @@ use std::process::{Command, ExitCode, Stdio};
 type Case = (&'static str, fn());
 
 const CASES: &[Case] = &[
+    ("af_packet::pings_of_all_sizes", || link::pings_of_all_sizes("af_packet")),
+    ("af_packet::vlan_tags_stay", || link::vlan_tags_stay("af_packet")),
+    ("af_packet::tcp_passes_with_offloads_on", || link::tcp_passes_with_offloads_on("af_packet")),
+    ("af_packet::a_paced_stream_loses_nothing", || link::a_paced_stream_loses_nothing("af_packet")),
+    ("af_packet::queues_share_the_flows", || link::queues_share_the_flows("af_packet")),
+    ("af_packet::it_comes_back_with_its_device", || link::it_comes_back_with_its_device("af_packet")),
+    ("af_packet::what_cannot_be_opened_is_said", || link::what_cannot_be_opened_is_said("af_packet")),
     ("tap::the_kernel_pings_through_it", tap::the_kernel_pings_through_it),
     ("tap::queues_share_one_device", tap::queues_share_one_device),
     ("tap::what_cannot_be_opened_is_said", tap::what_cannot_be_opened_is_said),

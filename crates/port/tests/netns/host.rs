@@ -1,9 +1,11 @@
 //! What the cases share: commands, a port under test, and a host that answers ARP and ping.
 
 use sluice_fate::{Counter, Tally};
+use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{OpenError, Pools, Port, PortConfig, RxQueue, TxQueue};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Runs a command line; its output. Panics with both if it fails.
@@ -27,6 +29,7 @@ pub struct Rig {
     pub buffers: Buffers,
     pub tally: Tally,
     pub batch: PacketBatch,
+    pools: Vec<Arc<dyn FramePool>>,
 }
 
 impl Rig {
@@ -35,7 +38,8 @@ impl Rig {
         let rx = (0..config.n_rxq).map(|queue| port.rx_queue(queue)).collect();
         let tx = port.tx_queue(0);
         let (buffers, tally, batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
-        Ok(Rig { port, rx, tx, buffers, tally, batch })
+        let pools = pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn FramePool>).collect();
+        Ok(Rig { port, rx, tx, buffers, tally, batch, pools })
     }
 
     /// Polls every queue once. What came is in `batch`.
@@ -50,6 +54,8 @@ impl Rig {
 
     /// Sends what is in `batch`.
     pub fn send(&mut self) {
+        // What another rig received may be of a pool that this one has not met.
+        self.pools.iter().for_each(|pool| self.buffers.add_pool(pool));
         self.tx.send(&mut self.batch, &mut self.buffers, &mut self.tally);
         assert!(self.batch.is_empty());
     }
@@ -105,4 +111,44 @@ fn answer(frame: &mut [u8], ip: [u8; 4]) -> bool {
         return true;
     }
     false
+}
+
+/// Another network namespace, kept by a process that sleeps in it; gone when this is dropped.
+pub struct Namespace(Child);
+
+impl Namespace {
+    pub fn new() -> Self {
+        let child = Command::new("unshare").args(["--net", "sleep", "1000"]).spawn().expect("unshare runs");
+        let space = Namespace(child);
+        // It is there when it differs from ours.
+        let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
+        while std::fs::read_link(format!("/proc/{}/ns/net", space.pid())).unwrap() == ours {
+            std::thread::yield_now();
+        }
+        space
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Runs a command line in it.
+    pub fn sh(&self, line: &str) -> String {
+        sh(&format!("nsenter -t {} -n sh -c '{line}'", self.pid()))
+    }
+
+    /// Starts a command in it.
+    pub fn spawn(&self, line: &str) -> Child {
+        let pid = self.pid().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &pid, "-n"]).args(line.split(' ')).stdout(Stdio::null());
+        command.spawn().expect("nsenter runs")
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

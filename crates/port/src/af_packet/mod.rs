@@ -1,0 +1,339 @@
+//! AF_PACKET ports: any Ethernet device of the kernel, without driver support or a program in the kernel.
+//!
+//! Receives through a ring shared with the kernel (TPACKET_V3), with one copy into a pool buffer; sends a batch with one
+//! system call. The kernel hands VLAN tags over beside the packet, which are put back, and leaves checksums and
+//! segmentation undone between local sockets, which is finished here. The kernel's own stack sees the packets too;
+//! give the device no address if it should stay out of it. A lone packet may wait a millisecond for its block.
+//!
+//! When the device goes, the port is down; [`Port::tend`] opens it anew when one of its name is back.
+
+mod sys;
+
+use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::netdev::{NetDevice, failed, is_device_name};
+use crate::offload::VnetHeader;
+use crate::stats::{self, QueueStats};
+use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_mem::{Frame, FramePool};
+use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The options of this type.
+pub(crate) const OPTIONS: &[OptionKey] =
+    &[OptionKey { key: "device", help: "the network device; default: the port's name" }];
+
+/// How often packets are tried again that the device's queue had no room for.
+const TX_TRIES: usize = 2;
+
+/// A socket that may be replaced when its device has come back. Uncontended: the control thread takes the lock only then.
+type Slot<T> = Arc<Mutex<Option<T>>>;
+
+/// A device of the kernel.
+#[derive(Debug)]
+struct PacketPort {
+    info: PortInfo,
+    device: NetDevice,
+    /// The index the sockets are bound to; another one means another device of the name.
+    index: u32,
+    pool: Arc<dyn FramePool>,
+    rings: Vec<Slot<sys::RxRing>>,
+    senders: Vec<Slot<OwnedFd>>,
+    /// Packets that rings had no room for.
+    lost: AtomicU64,
+    rx: Vec<Arc<QueueStats>>,
+    tx: Vec<Arc<QueueStats>>,
+}
+
+pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
+    let name = options.text("device").unwrap_or(&options.config.name);
+    if !is_device_name(name) {
+        return Err(options.bad("device", name, "a device name of 1 to 15 letters, digits and .-_"));
+    }
+    let failed = |what: &str, e| failed(options.port(), format!("device {name}: {what}"), e);
+    let pool =
+        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
+    let index = device.index().map_err(|e| failed("find it", e))?;
+    let mac = device.mac().map_err(|e| failed("read its address", e))?;
+    prepare(&device, mtu).map_err(|e| failed("set it up with the port's MTU", e))?;
+    let rings = open_rings(index, n_rxq).map_err(|e| failed("open packet sockets", e))?;
+    Ok(Box::new(PacketPort {
+        info: PortInfo { kind: "af_packet", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
+        device,
+        index,
+        pool,
+        rings: rings.into_iter().map(|ring| Arc::new(Mutex::new(Some(ring)))).collect(),
+        senders: Vec::new(),
+        lost: AtomicU64::new(0),
+        rx: (0..n_rxq).map(|_| Arc::default()).collect(),
+        tx: Vec::new(),
+    }))
+}
+
+/// Sets the device up, with an MTU that is no shorter than the port's.
+fn prepare(device: &NetDevice, mtu: u32) -> io::Result<()> {
+    if device.mtu()? < mtu {
+        device.set_mtu(mtu)?;
+    }
+    device.set_up()
+}
+
+fn open_rings(index: u32, n: usize) -> io::Result<Vec<sys::RxRing>> {
+    let rings = (0..n).map(|_| sys::RxRing::open(index)).collect::<io::Result<Vec<_>>>()?;
+    if n > 1 {
+        sys::RxRing::spread(&rings)?;
+    }
+    rings.iter().try_for_each(sys::RxRing::let_in)?;
+    Ok(rings)
+}
+
+fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
+    slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl PacketPort {
+    /// Opens the sockets anew, on a device that has come back.
+    fn reopen(&mut self, index: u32) -> io::Result<()> {
+        prepare(&self.device, self.info.mtu)?;
+        for (slot, ring) in self.rings.iter().zip(open_rings(index, self.rings.len())?) {
+            *lock(slot) = Some(ring);
+        }
+        for slot in &self.senders {
+            *lock(slot) = Some(sys::open_sender(index)?);
+        }
+        self.index = index;
+        Ok(())
+    }
+}
+
+impl Port for PacketPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        Box::new(PacketRx {
+            ring: Arc::clone(&self.rings[queue]),
+            position: (0, 0),
+            mtu: Mtu(self.info.mtu),
+            pool: Arc::clone(&self.pool),
+            stats: Arc::clone(&self.rx[queue]),
+        })
+    }
+
+    fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
+        let stats = Arc::new(QueueStats::default());
+        self.tx.push(Arc::clone(&stats));
+        // If the device has just gone, `tend` opens the socket when it is back.
+        let sender = Arc::new(Mutex::new(sys::open_sender(self.index).ok()));
+        self.senders.push(Arc::clone(&sender));
+        Box::new(PacketTx { sender, mtu: Mtu(self.info.mtu), stats })
+    }
+
+    fn is_up(&self) -> bool {
+        self.device.index().is_ok_and(|index| index == self.index) && self.device.is_running()
+    }
+
+    fn tend(&mut self) {
+        if let Ok(index) = self.device.index()
+            && index != self.index
+        {
+            // If it fails the device is changing still, and the next time is soon.
+            let _ = self.reopen(index);
+        }
+    }
+
+    fn stats(&self) -> PortStats {
+        let lost: u64 = self.rings.iter().map(|slot| lock(slot).as_ref().map_or(0, sys::RxRing::lost)).sum();
+        let lost = self.lost.fetch_add(lost, Relaxed) + lost;
+        let mut stats = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
+        stats.rx_dropped += lost;
+        stats
+    }
+}
+
+#[derive(Debug)]
+struct PacketRx {
+    ring: Slot<sys::RxRing>,
+    /// How much of the large frame at hand has been cut into segments.
+    position: (usize, u16),
+    mtu: Mtu,
+    pool: Arc<dyn FramePool>,
+    stats: Arc<QueueStats>,
+}
+
+/// What became of the frame at hand.
+enum Step {
+    /// It is done with.
+    Done,
+    /// It was a packet that had to be dropped.
+    Dropped(DropReason),
+    /// There is no room for all of it now.
+    Wait,
+}
+
+impl RxQueue for PacketRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let slot = Arc::clone(&self.ring);
+        let mut guard = lock(&slot);
+        let Some(ring) = guard.as_mut() else { return };
+        let (first, mut dropped) = (batch.len(), 0);
+        while batch.len() < BATCH_MAX {
+            let Some(packet) = ring.current() else { break };
+            let header = VnetHeader::read(packet.vnet).unwrap_or_default();
+            let step = match header.is_large() {
+                _ if packet.is_cut => Step::Dropped(DropReason::RxError),
+                true => self.cut(header, &packet, batch, buffers),
+                false => self.receive(header, &packet, batch, buffers),
+            };
+            match step {
+                Step::Done => {}
+                Step::Wait => break,
+                Step::Dropped(why) => {
+                    tally[Counter::Received] += 1;
+                    tally.drop(why, 1);
+                    dropped += 1;
+                }
+            }
+            self.position = (0, 0);
+            ring.advance();
+        }
+        let bytes = batch[first..].iter().map(|packet| packet.frame.len()).sum();
+        self.stats.carried(batch.len() - first, bytes);
+        self.stats.dropped(dropped);
+    }
+}
+
+impl PacketRx {
+    /// Copies a packet into a buffer, finishing what was left to the device.
+    fn receive(
+        &mut self,
+        header: VnetHeader,
+        packet: &sys::RingPacket<'_>,
+        batch: &mut PacketBatch,
+        buffers: &mut Buffers,
+    ) -> Step {
+        if packet.bytes.len() > self.mtu.longest_frame() {
+            return Step::Dropped(DropReason::RxOversize);
+        }
+        // Without a buffer packets wait in the ring.
+        let Some(mut frame) = buffers.take(&self.pool) else { return Step::Wait };
+        frame.truncate(packet.bytes.len());
+        frame.bytes_mut().copy_from_slice(packet.bytes);
+        let finished = header.complete(frame.bytes_mut()).is_ok() && put_tag(&mut frame, packet.tag);
+        if finished && self.mtu.admits(frame.bytes()) {
+            batch.push(Packet { rss_hash: packet.rx_hash, ..Packet::new(frame) });
+            return Step::Done;
+        }
+        buffers.give_frame(frame);
+        Step::Dropped(if finished { DropReason::RxOversize } else { DropReason::RxError })
+    }
+
+    /// Cuts a large frame into segments, as many as there is room for.
+    fn cut(
+        &mut self,
+        header: VnetHeader,
+        packet: &sys::RingPacket<'_>,
+        batch: &mut PacketBatch,
+        buffers: &mut Buffers,
+    ) -> Step {
+        let Ok(mut segments) = header.segments(packet.bytes) else { return Step::Dropped(DropReason::RxError) };
+        if segments.longest() > self.mtu.longest_frame() {
+            return Step::Dropped(DropReason::RxOversize);
+        }
+        segments.seek(self.position);
+        while !segments.is_done() {
+            let buffer = if batch.is_full() { None } else { buffers.take(&self.pool) };
+            let Some(mut frame) = buffer else { return Step::Wait };
+            let Some(len) = segments.next_into(frame.bytes_mut()) else {
+                buffers.give_frame(frame);
+                break;
+            };
+            frame.truncate(len);
+            if !put_tag(&mut frame, packet.tag) {
+                buffers.give_frame(frame);
+                return Step::Dropped(DropReason::RxError);
+            }
+            self.position = segments.position();
+            batch.push(Packet { rss_hash: packet.rx_hash, ..Packet::new(frame) });
+        }
+        Step::Done
+    }
+}
+
+/// Puts a VLAN tag back where it was: behind the addresses. Whether there was room for it.
+fn put_tag(frame: &mut Frame, tag: Option<(u16, u16)>) -> bool {
+    let Some((tpid, tci)) = tag else { return true };
+    if frame.len() < 12 || frame.push_front(4).is_err() {
+        return false;
+    }
+    let bytes = frame.bytes_mut();
+    bytes.copy_within(4..16, 0);
+    bytes[12..14].copy_from_slice(&tpid.to_be_bytes());
+    bytes[14..16].copy_from_slice(&tci.to_be_bytes());
+    true
+}
+
+#[derive(Debug)]
+struct PacketTx {
+    sender: Slot<OwnedFd>,
+    mtu: Mtu,
+    stats: Arc<QueueStats>,
+}
+
+impl PacketTx {
+    /// Sends packets from the front of `packets`; how many are gone, and why the next was not taken.
+    fn send_all(&self, packets: &[Packet]) -> (usize, Option<DropReason>) {
+        let guard = lock(&self.sender);
+        let Some(fd) = guard.as_ref() else { return (0, Some(DropReason::TxNoPort)) };
+        let (mut sent, mut tries) = (0, 0);
+        while sent < packets.len() {
+            match sys::send(fd, packets[sent..].iter().map(Packet::bytes)) {
+                Ok(n) if n > 0 => sent += n,
+                Ok(_) => return (sent, Some(DropReason::TxFull)),
+                Err(e) => match e.raw_os_error() {
+                    // The device's queue is full, which may pass at once.
+                    Some(libc::ENOBUFS | libc::EAGAIN) if tries < TX_TRIES => tries += 1,
+                    Some(libc::EINTR) => {}
+                    Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO) => return (sent, Some(DropReason::TxNoPort)),
+                    Some(libc::EMSGSIZE) => return (sent, Some(DropReason::TxOversize)),
+                    _ => return (sent, Some(DropReason::TxFull)),
+                },
+            }
+        }
+        (sent, None)
+    }
+}
+
+impl TxQueue for PacketTx {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let (mut sent, mut bytes, mut dropped, mut at) = (0, 0, 0, 0);
+        while at < batch.len() {
+            let fit = batch[at..].iter().take_while(|packet| self.mtu.admits(packet.bytes())).count();
+            let (gone, refused) = self.send_all(&batch[at..at + fit]);
+            bytes += batch[at..at + gone].iter().map(|packet| packet.frame.len()).sum::<usize>();
+            sent += gone;
+            at += gone;
+            // Either the kernel refused the next one, or it was too long to be shown to it. With a full queue or
+            // without a device the rest would fare no better.
+            let (why, n) = match refused {
+                Some(why @ (DropReason::TxFull | DropReason::TxNoPort)) => (why, batch.len() - at),
+                Some(why) => (why, 1),
+                None if at < batch.len() => (DropReason::TxOversize, 1),
+                None => break,
+            };
+            tally.drop(why, n);
+            dropped += n;
+            at += n;
+        }
+        tally[Counter::Sent] += sent as u64;
+        self.stats.carried(sent, bytes);
+        self.stats.dropped(dropped);
+        buffers.give_batch(batch);
+    }
+}

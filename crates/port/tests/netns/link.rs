@@ -1,0 +1,212 @@
+//! Ports on one end of a veth pair, whatever their type; the kernel's stack or another port is at the other end.
+
+use crate::host::{Namespace, Rig, config, sh};
+use sluice_fate::{Counter, DropReason};
+use sluice_mem::FramePool;
+use sluice_port::{Pools, PortConfig};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Makes veth pairs v0-v1, …; the second ends up at once, without IPv6 and its chatter.
+fn veth(pairs: usize) {
+    for n in 0..pairs {
+        let (ours, theirs) = (2 * n, 2 * n + 1);
+        sh(&format!("ip link add v{ours} type veth peer name v{theirs}"));
+        for v in [ours, theirs] {
+            sh(&format!("sysctl -qw net.ipv6.conf.v{v}.disable_ipv6=1; ip link set v{v} mtu 9000 up"));
+        }
+    }
+}
+
+fn ping(args: &str) -> Child {
+    let args = format!("-n -i 0.02 -W 5 {args}");
+    Command::new("ping").args(args.split(' ')).stdout(Stdio::null()).spawn().expect("ping runs")
+}
+
+/// Answers as 10.9.0.2 until `ping` ends well.
+fn answer(rig: &mut Rig, mut ping: Child) {
+    let mut status = None;
+    rig.answer_until([10, 9, 0, 2], || {
+        status = ping.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success(), "every ping was answered");
+}
+
+pub fn pings_of_all_sizes(kind: &str) {
+    veth(1);
+    sh("ip addr add 10.9.0.1/24 dev v1");
+    for (mtu, size) in [(1500, 56), (1500, 1472), (9000, 8972)] {
+        let config = PortConfig { mtu, ..config(kind, "p1", &[("device", "v0")]) };
+        let mut rig = Rig::open(&config, &mut Pools::new(1024)).unwrap();
+        assert!(rig.port.is_up());
+        answer(&mut rig, ping(&format!("-c 10 -s {size} 10.9.0.2")));
+        let stats = rig.port.stats();
+        assert!(stats.tx_packets >= 10 && stats.tx_bytes > 10 * size, "{stats:?}");
+    }
+}
+
+/// Frames with one tag and with two, full-sized behind them, arrive as they were sent.
+pub fn vlan_tags_stay(kind: &str) {
+    veth(1);
+    let mut pools = Pools::new(1024);
+    let mut near = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
+    let mut far = Rig::open(&config(kind, "p2", &[("device", "v1")]), &mut pools).unwrap();
+    let pool: Arc<dyn FramePool> = pools.of_size(1522).unwrap();
+    let tags: [&[u8]; 4] = [&[], &[0x81, 0, 0x60, 10], &[0x88, 0xa8, 0, 10], &[0x88, 0xa8, 0, 10, 0x81, 0, 0x20, 20]];
+    let frames = tags.map(|tags| {
+        let mut frame = vec![2; 12];
+        frame.extend(tags.iter().chain(&[0x88, 0xb5]));
+        frame.extend((0..1500).map(|i| i as u8));
+        frame
+    });
+    for frame in &frames {
+        near.batch.push(near.buffers.write(&pool, frame).unwrap());
+    }
+    near.send();
+    assert_eq!(near.port.stats().tx_packets, 4);
+    let (mut came, start) = (Vec::new(), Instant::now());
+    while came.len() < 4 && start.elapsed() < Duration::from_secs(5) {
+        far.poll();
+        came.extend(far.batch.iter().map(|packet| packet.bytes().to_vec()));
+        far.buffers.give_batch(&mut far.batch);
+    }
+    assert_eq!(came, frames);
+}
+
+/// Two hosts, each behind a port; what one sends goes to the other. TCP with all offloads as they are by default.
+pub fn tcp_passes_with_offloads_on(kind: &str) {
+    veth(2);
+    let other = Namespace::new();
+    sh(&format!("ip addr add 10.9.0.1/24 dev v1; ip link set v3 netns {}", other.pid()));
+    other.sh("ip addr add 10.9.0.2/24 dev v3; ip link set v3 mtu 1500 up; ip link set lo up");
+    sh("ip link set v1 mtu 1500");
+    let mut pools = Pools::new(4096);
+    let mut left = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
+    let mut right = Rig::open(&config(kind, "p2", &[("device", "v2")]), &mut pools).unwrap();
+    let mut server = other.spawn("iperf3 -s -1 -p 5201");
+    let mut client = None;
+    let (mut status, start) = (None, Instant::now());
+    while status.is_none() {
+        assert!(start.elapsed() < Duration::from_secs(40), "{:?} {:?}", left.port.stats(), right.port.stats());
+        if client.is_none() && start.elapsed() > Duration::from_millis(500) {
+            let line = "iperf3 -c 10.9.0.2 -p 5201 -n 100M";
+            client = Some(Command::new("sh").args(["-c", line]).stdout(Stdio::piped()).spawn().unwrap());
+        }
+        pass(&mut left, &mut right);
+        pass(&mut right, &mut left);
+        status = client.as_mut().and_then(|client: &mut Child| client.try_wait().unwrap());
+    }
+    let text = std::io::read_to_string(client.unwrap().stdout.take().unwrap()).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(status.unwrap().success(), "{text}");
+    assert!(left.port.stats().rx_bytes > 100 << 20, "{:?}", left.port.stats());
+    println!("{kind}: {}", text.lines().find(|line| line.contains("receiver")).unwrap_or("?"));
+}
+
+/// Hands what comes in at one port to the other.
+fn pass(from: &mut Rig, to: &mut Rig) {
+    from.poll();
+    std::mem::swap(&mut from.batch, &mut to.batch);
+    to.send();
+}
+
+/// From port to port over the pair, paced: every packet arrives, as it was sent.
+pub fn a_paced_stream_loses_nothing(kind: &str) {
+    const PACKETS: usize = 50_000;
+    veth(1);
+    let mut pools = Pools::new(4096);
+    let keys =
+        [("flows", "1000"), ("rate", "50k"), ("count", "50000"), ("choice", "sequential"), ("frame-size", "200")];
+    let mut source = Rig::open(&config("generator", "g", &keys), &mut pools).unwrap();
+    let mut near = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
+    let mut far = Rig::open(&config(kind, "p2", &[("device", "v1")]), &mut pools).unwrap();
+    let (mut came, mut start) = (0, Instant::now());
+    while came < PACKETS && start.elapsed() < Duration::from_secs(5) {
+        source.poll();
+        if !source.batch.is_empty() {
+            start = Instant::now();
+        }
+        std::mem::swap(&mut source.batch, &mut near.batch);
+        near.send();
+        far.poll();
+        for packet in far.batch.iter() {
+            let flow = (came % 1000) as u16;
+            assert_eq!(
+                (packet.bytes().len(), &packet.bytes()[32..34]),
+                (200, &flow.to_be_bytes()[..]),
+                "packet {came}"
+            );
+            came += 1;
+        }
+        far.tally[Counter::Delivered] += far.batch.len() as u64;
+        far.buffers.give_batch(&mut far.batch);
+    }
+    assert_eq!((came, near.port.stats().tx_packets), (PACKETS, PACKETS as u64));
+    assert_eq!(far.port.stats().rx_dropped, 0);
+    assert_eq!(far.tally.conserved(), Ok(()));
+}
+
+/// Every packet in one queue, every packet of a flow in the same.
+pub fn queues_share_the_flows(kind: &str) {
+    veth(1);
+    let mut rig =
+        Rig::open(&PortConfig { n_rxq: 3, ..config(kind, "p1", &[("device", "v0")]) }, &mut Pools::new(1024)).unwrap();
+    sh("ip addr add 10.9.0.1/24 dev v1; ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev v1");
+    let sockets: Vec<_> = (0..30).map(|_| std::net::UdpSocket::bind("10.9.0.1:0").unwrap()).collect();
+    for number in 0..10u8 {
+        sockets.iter().for_each(|socket| assert_eq!(socket.send_to(&[number; 30], "10.9.0.2:9").unwrap(), 30));
+    }
+    let mut seen = std::collections::HashMap::new();
+    let (mut came, start) = (0, Instant::now());
+    while start.elapsed() < Duration::from_millis(1000) {
+        for (queue, rx) in rig.rx.iter_mut().enumerate() {
+            rx.poll(&mut rig.batch, &mut rig.buffers, &mut rig.tally);
+            for packet in rig.batch.iter().filter(|packet| packet.bytes().len() == 72) {
+                let flow = (packet.bytes()[34], packet.bytes()[35]);
+                let next = seen.entry(flow).or_insert((queue, 0));
+                assert_eq!(*next, (queue, packet.bytes()[42]), "in one queue, and in order");
+                next.1 += 1;
+                came += 1;
+            }
+            rig.buffers.give_batch(&mut rig.batch);
+        }
+    }
+    assert_eq!((came, seen.len()), (300, 30));
+    let used: std::collections::HashSet<usize> = seen.values().map(|(queue, _)| *queue).collect();
+    assert!(used.len() > 1, "{used:?}");
+}
+
+pub fn it_comes_back_with_its_device(kind: &str) {
+    veth(1);
+    let mut pools = Pools::new(1024);
+    let mut rig = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
+    let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
+    sh("ip link del v0");
+    assert!(!rig.port.is_up());
+    rig.port.tend();
+    rig.poll();
+    rig.batch.push(rig.buffers.write(&pool, &[0; 60]).unwrap());
+    rig.send();
+    assert_eq!(rig.tally.dropped(DropReason::TxNoPort), 1);
+    veth(1);
+    sh("ip addr add 10.9.0.1/24 dev v1");
+    rig.port.tend();
+    assert!(rig.port.is_up());
+    // The packet that found no port was never received.
+    rig.tally[Counter::Originated] += 1;
+    answer(&mut rig, ping("-c 3 10.9.0.2"));
+}
+
+pub fn what_cannot_be_opened_is_said(kind: &str) {
+    let error = |keys| Rig::open(&config(kind, "p1", keys), &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string();
+    let text = error(&[("device", "no/name")]);
+    assert!(text.contains("device = \"no/name\": expected a device name"), "{text}");
+    let text = error(&[("device", "none0")]);
+    assert!(text.starts_with("port p1: device none0: find it: No such device"), "{text}");
+    assert!(text.contains("`ip link` lists them"), "{text}");
+    let text = error(&[("device", "lo")]);
+    assert!(text.starts_with("port p1: device lo: read its address"), "{text}");
+}
