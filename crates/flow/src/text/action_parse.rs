@@ -158,7 +158,8 @@ impl<'p> ActionReader<'p> {
             "move" => move_bits(value),
             "push" => value::parse_subfield(value).map(OfAction::StackPush),
             "pop" => writable(value).map(OfAction::StackPop),
-            "delete_field" => value::parse_field_name(value).map(|f| OfAction::DeleteField(f.id)),
+            // Only options of a tunnel can be deleted, and there are no fields for those.
+            "delete_field" => Err(value.error("a tunnel option (tun_metadata), of which this switch has none")),
             "encap" => action_args::encap(value),
             "decap" => action_args::decap(value),
             "learn" => action_args::learn(value, self.ports),
