@@ -117,6 +117,9 @@ impl VlanMode {
     pub fn carries(&self, vlan: u16) -> bool {
         match self {
             VlanMode::Access(own) => vlan == *own,
+            VlanMode::NativeTagged { vlan: own, .. } | VlanMode::NativeUntagged { vlan: own, .. } if vlan == *own => {
+                true
+            }
             _ => self.trunks().is_none_or(|set| set.contains(&vlan)),
         }
     }
@@ -150,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn a_native_vlan_is_always_admitted_untagged() {
+    fn a_native_vlan_is_always_carried() {
         let mode = VlanMode::NativeUntagged { vlan: 10, trunks: Some([20].into()) };
-        assert!(mode.admits(0) && mode.admits(20) && !mode.admits(10));
+        assert!(mode.admits(0) && mode.admits(10) && mode.admits(20) && !mode.admits(30));
     }
 }

@@ -106,7 +106,7 @@ impl Translator<'_> {
         let original = self.original.number(layout::SKB_PRIORITY);
         if self.number(layout::SKB_PRIORITY) != original {
             self.flow.set_number(layout::SKB_PRIORITY, original);
-            self.detail(&format!("queue = {original:#x}"));
+            self.detail(&format!("queue = {}", hex(original.into())));
         }
     }
 
@@ -181,8 +181,7 @@ impl Translator<'_> {
     pub(super) fn report_value(&mut self, field: SubField) {
         if self.tracer.is_some() {
             let value = field.get(&self.flow);
-            let text =
-                if field.is_whole() { field.field.field().display(value).to_string() } else { format!("{value:#x}") };
+            let text = if field.is_whole() { field.field.field().display(value).to_string() } else { hex(value) };
             self.detail(&format!("{field} is now {text}"));
         }
     }
@@ -238,6 +237,11 @@ impl Translator<'_> {
         self.look_at(layout::TP_SRC, 0xffff);
         matches!(self.number(layout::TP_SRC), 135 | 136)
     }
+}
+
+/// As C's `%#x` writes it: zero without prefix.
+pub(super) fn hex(value: u128) -> String {
+    if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }
 
 /// Whether a field is of IPv4, IPv6 or ARP.

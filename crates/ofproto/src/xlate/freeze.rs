@@ -3,6 +3,7 @@
 //! To stop is to set `freezing` and `exit`. Every list of actions that is being taken then adds what it has left to
 //! `frozen`, innermost first, on the way out; whoever began the pipeline finishes the freeze.
 
+use super::fields::hex;
 use super::{Failure, Steps, Translator};
 use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore, tunnel_part};
 use crate::trace::Kind;
@@ -140,7 +141,9 @@ impl Translator<'_> {
     pub(super) fn restore(&mut self, restore: Restore) {
         self.table = restore.table;
         self.cookie = restore.cookie;
-        self.say(Kind::Thaw, || format!("restored state: table={}, cookie={:#x}", restore.table, restore.cookie));
+        self.say(Kind::Thaw, || {
+            format!("restored state: table={}, cookie={}", restore.table, hex(restore.cookie.into()))
+        });
     }
 }
 
