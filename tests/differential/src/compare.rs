@@ -60,17 +60,7 @@ impl Known {
 pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
     let mut out = Vec::new();
     outputs(&peer.sent, &ours.sent, &mut out);
-    for key in peer.megaflows.keys().filter(|k| !ours.megaflows.contains_key(*k)) {
-        out.push(Difference { kind: "megaflow", what: "only OVS has".into(), peer: key.clone(), ours: String::new() });
-    }
-    for key in ours.megaflows.keys().filter(|k| !peer.megaflows.contains_key(*k)) {
-        out.push(Difference {
-            kind: "megaflow",
-            what: "only Sluice has".into(),
-            peer: String::new(),
-            ours: key.clone(),
-        });
-    }
+    megaflows(peer, ours, &mut out);
     for (key, actions) in &peer.megaflows {
         match ours.megaflows.get(key) {
             Some(other) if other != actions => {
@@ -81,6 +71,25 @@ pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
     }
     counters(peer, ours, &mut out);
     out
+}
+
+/// Megaflows that one side lacks; each beside the one of the other side most like it, to be read together.
+fn megaflows(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
+    let mut spare: Vec<&String> = ours.megaflows.keys().filter(|k| !peer.megaflows.contains_key(*k)).collect();
+    for key in peer.megaflows.keys().filter(|k| !ours.megaflows.contains_key(*k)) {
+        let alike = |other: &str| key.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+        let best = (0..spare.len()).max_by_key(|i| alike(spare[*i]));
+        let other = best.map_or(String::new(), |i| spare.swap_remove(i).clone());
+        out.push(Difference { kind: "megaflow", what: "the two most alike".into(), peer: key.clone(), ours: other });
+    }
+    for key in spare {
+        out.push(Difference {
+            kind: "megaflow",
+            what: "only Sluice has".into(),
+            peer: String::new(),
+            ours: key.clone(),
+        });
+    }
 }
 
 /// Port for port, packet for packet, in order.
