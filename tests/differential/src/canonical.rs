@@ -23,12 +23,20 @@ pub fn canonical(text: &str) -> String {
 /// Actions with every run of outputs in order of their ports, as only the order on one port can be seen: OVS floods in
 /// the order of a hash table. Its bridge's own port is left out, since Sluice has none unless it is asked for.
 pub fn canonical_actions(text: &str) -> String {
+    // Names of frozen translations are drawn one after the other, and OVS does not begin again with each table.
+    let text = &without_numbers_after(text, "recirc_id=");
     let mut actions = split(text);
     actions.retain(|action| *action != "br0");
     for run in actions.chunk_by_mut(|a, b| is_output(a) && is_output(b)) {
         run.sort_unstable();
     }
     if actions.is_empty() { "drop".into() } else { actions.join(",") }
+}
+
+fn without_numbers_after(text: &str, name: &str) -> String {
+    let mut parts = text.split(name);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + name + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 fn is_output(action: &str) -> bool {
@@ -98,6 +106,7 @@ mod tests {
     fn runs_of_outputs_are_sets() {
         assert_eq!(canonical_actions("p4,br0,p2,push_vlan(vid=1,pcp=0),p3,p1"), "p2,p4,push_vlan(vid=1,pcp=0),p1,p3");
         assert_eq!(canonical_actions("br0"), "drop");
+        assert_eq!(canonical_actions("p1,u(a(recirc_id=12,b=3)),p2"), "p1,u(a(recirc_id=,b=3)),p2");
     }
 
     #[test]

@@ -1,10 +1,7 @@
-//! What differs between two outcomes, in words that name the place, and which of it is known and why.
+//! What differs between two outcomes, in words that name the place.
 
 use crate::{Outcome, Sent};
-use anyhow::{Context, Result};
-use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,37 +19,6 @@ pub struct Difference {
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}\n    ovs    {}\n    sluice {}", self.kind, self.what, self.peer, self.ours)
-    }
-}
-
-/// A difference that is meant, from `tests/known-differences.toml`. It covers a difference of its kind whose two sides
-/// contain these texts (an empty text: whose side is empty), nothing else.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Known {
-    pub name: String,
-    pub reason: String,
-    kind: String,
-    peer: String,
-    ours: String,
-}
-
-impl Known {
-    pub fn load(path: &Path) -> Result<Vec<Known>> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct File {
-            #[serde(default)]
-            difference: Vec<Known>,
-        }
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let file: File = toml::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
-        Ok(file.difference)
-    }
-
-    pub fn covers(&self, difference: &Difference) -> bool {
-        let fits = |wanted: &str, text: &str| if wanted.is_empty() { text.is_empty() } else { text.contains(wanted) };
-        self.kind == difference.kind && fits(&self.peer, &difference.peer) && fits(&self.ours, &difference.ours)
     }
 }
 
@@ -170,24 +136,5 @@ mod tests {
         assert_eq!(kinds(|o| drop(o.megaflows.insert("a".into(), "p2".into()))), ["actions"]);
         assert_eq!(kinds(|o| o.counters = [("ip".into(), (1, 61))].into()), ["counter"]);
         assert_eq!(kinds(|o| o.counters.clear()), ["counter"]);
-    }
-
-    #[test]
-    fn a_known_difference_covers_no_more_than_it_names() {
-        let known = Known {
-            name: "n".into(),
-            reason: "r".into(),
-            kind: "actions".into(),
-            peer: "br0".into(),
-            ours: "p1".into(),
-        };
-        let seen =
-            |kind, peer: &str, ours: &str| Difference { kind, what: "x".into(), peer: peer.into(), ours: ours.into() };
-        assert!(known.covers(&seen("actions", "p1,br0", "p1")));
-        assert!(!known.covers(&seen("actions", "p1", "p1,br0")));
-        assert!(!known.covers(&seen("output", "p1,br0", "p1")));
-        let gone = Known { ours: String::new(), ..known };
-        assert!(!gone.covers(&seen("actions", "br0", "p1")));
-        assert!(gone.covers(&seen("actions", "br0", "")));
     }
 }

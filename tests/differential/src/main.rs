@@ -7,6 +7,7 @@ mod canonical;
 mod capture;
 mod compare;
 mod flows;
+mod known;
 mod matches;
 mod ovs;
 mod packets;
@@ -18,7 +19,8 @@ mod values;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use compare::{Difference, Known, differences};
+use compare::{Difference, differences};
+use known::Known;
 use rng::Rng;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
