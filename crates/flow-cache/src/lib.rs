@@ -14,8 +14,6 @@ mod counters;
 mod emc;
 mod record;
 mod stage;
-#[cfg(test)]
-mod stateful;
 mod subtable;
 mod subtables;
 mod table;

@@ -172,11 +172,6 @@ fn replay(file: &str) {
 }
 
 #[test]
-fn arp() {
-    replay("arp");
-}
-
-#[test]
 fn foundation() {
     replay("foundation");
 }

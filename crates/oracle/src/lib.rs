@@ -5,5 +5,6 @@
 
 mod linear_classifier;
 pub mod parse;
+pub mod pipeline;
 
 pub use linear_classifier::{Clause, LinearClassifier, LinearRule};
