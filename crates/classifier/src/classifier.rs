@@ -24,7 +24,6 @@ pub struct Classifier<R> {
     free_subtables: Vec<u32>,
     by_mask: HashTable<(u32, u32)>,
     hash_key: u64,
-    deferred: bool,
 }
 
 /// A rule that an equal one replaced: same match and priority, not marked for removal.
@@ -59,7 +58,6 @@ impl<R> Classifier<R> {
             free_subtables: Vec::new(),
             by_mask: HashTable::new(),
             hash_key,
-            deferred: false,
         }
     }
 
@@ -105,13 +103,12 @@ impl<R> Classifier<R> {
     /// Keeps new subtables out of order until [`publish`](Self::publish), so that many changes sort them once.
     /// Lookups meanwhile find the same rules; they only visit more subtables.
     pub fn defer(&mut self) {
-        self.deferred = true;
+        self.order.defer();
     }
 
     /// Puts the subtables in order after [`defer`](Self::defer).
     pub fn publish(&mut self) {
-        self.deferred = false;
-        self.order.sort();
+        self.order.publish();
     }
 
     /// Adds a rule that versions from `version` on see.
@@ -139,11 +136,7 @@ impl<R> Classifier<R> {
             next: Link::NONE,
             list: [Link::NONE; 2],
         });
-        let displaced = self.link(id, subtable_id, &key, priority);
-        if !self.deferred {
-            self.order.sort();
-        }
-        (id, displaced)
+        (id, self.link(id, subtable_id, &key, priority))
     }
 
     /// Puts a new rule into its chain and list.
@@ -200,9 +193,6 @@ impl<R> Classifier<R> {
             self.remove_subtable(subtable_id);
         } else if let Some(max) = subtable.drop_priority(priority) {
             self.order.change(subtable_id, max);
-        }
-        if !self.deferred {
-            self.order.sort();
         }
         self.rules.remove(id).map(|rule| rule.payload)
     }

@@ -25,6 +25,7 @@
 //! that, since it decides what is looked at: see [order].
 #![forbid(unsafe_code)]
 
+mod buckets;
 mod chain;
 mod classifier;
 mod conjunction;

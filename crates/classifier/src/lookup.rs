@@ -80,7 +80,8 @@ enum Prefixed {
 
 impl FieldTrie {
     pub fn new(field: TrieField) -> Self {
-        let prefixes = if field.span().size == 4 { Prefixed::Short(Trie::new()) } else { Prefixed::Long(Trie::new()) };
+        let prefixes =
+            if field.span().size == 4 { Prefixed::Short(Trie::that_grows()) } else { Prefixed::Long(Trie::new()) };
         FieldTrie { field, prefixes }
     }
 

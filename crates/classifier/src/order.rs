@@ -16,6 +16,8 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     places: Vec<Place>,
+    /// Sorted only when asked to.
+    deferred: bool,
     /// Changed since it was last sorted.
     unsorted: bool,
 }
@@ -23,26 +25,51 @@ pub(crate) struct Order {
 impl Order {
     pub fn insert(&mut self, subtable: u32, priority: u32) {
         self.places.push(Place { priority, subtable });
-        self.unsorted = true;
+        self.settle(self.places.len() - 1);
     }
 
     pub fn remove(&mut self, subtable: u32) {
         let at = self.find(subtable);
         self.places.swap_remove(at);
-        self.unsorted = true;
+        if at < self.places.len() {
+            self.settle(at);
+        }
     }
 
     pub fn change(&mut self, subtable: u32, priority: u32) {
         let at = self.find(subtable);
         self.places[at].priority = priority;
-        self.unsorted = true;
+        self.settle(at);
     }
 
     fn find(&self, subtable: u32) -> usize {
         self.places.iter().position(|p| p.subtable == subtable).expect("invariant: every subtable has a place")
     }
 
-    pub fn sort(&mut self) {
+    /// Moves the place `at`, the only one that may be out of order, to where a stable sort would: behind equals if it
+    /// moves to the front, before them if it moves to the end.
+    fn settle(&mut self, at: usize) {
+        if self.deferred {
+            self.unsorted = true;
+            return;
+        }
+        let priority = self.places[at].priority;
+        let front = self.places[..at].partition_point(|p| p.priority >= priority);
+        self.places[front..=at].rotate_right(1);
+        if front == at {
+            let behind = self.places[at + 1..].partition_point(|p| p.priority > priority);
+            self.places[at..=at + behind].rotate_left(1);
+        }
+    }
+
+    /// Lets changes go unsorted until [`publish`](Self::publish).
+    pub fn defer(&mut self) {
+        self.deferred = true;
+    }
+
+    /// Sorts, now and after each change from now on.
+    pub fn publish(&mut self) {
+        self.deferred = false;
         if self.unsorted {
             self.places.sort_by_key(|p| std::cmp::Reverse(p.priority));
             self.unsorted = false;
@@ -64,6 +91,8 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
 
     fn subtables(order: &Order) -> Vec<u32> {
         order.places().iter().map(|p| p.subtable).collect()
@@ -72,16 +101,11 @@ mod tests {
     #[test]
     fn equals_keep_the_order_of_arrival() {
         let mut order = Order::default();
-        [(0, 5), (1, 7), (2, 5), (3, 7)].iter().for_each(|&(subtable, priority)| {
-            order.insert(subtable, priority);
-            order.sort();
-        });
+        [(0, 5), (1, 7), (2, 5), (3, 7)].iter().for_each(|&(subtable, priority)| order.insert(subtable, priority));
         assert_eq!(subtables(&order), [1, 3, 0, 2]);
         order.change(0, 7);
-        order.sort();
         assert_eq!(subtables(&order), [1, 3, 0, 2]);
         order.change(1, 5);
-        order.sort();
         assert_eq!(subtables(&order), [3, 0, 1, 2]);
     }
 
@@ -90,7 +114,33 @@ mod tests {
         let mut order = Order::default();
         [(0, 5), (1, 5), (2, 5), (3, 5)].iter().for_each(|&(subtable, priority)| order.insert(subtable, priority));
         order.remove(0);
-        order.sort();
         assert_eq!(subtables(&order), [3, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn settling_one_place_is_sorting_stably(
+            steps in prop::collection::vec((0u8..4, any::<Index>(), 0u32..5), 1..60),
+        ) {
+            let mut order = Order::default();
+            let mut sorted: Vec<Place> = Vec::new();
+            for (next, (verb, which, priority)) in steps.into_iter().enumerate() {
+                if verb < 2 || sorted.is_empty() {
+                    order.insert(next as u32, priority);
+                    sorted.push(Place { priority, subtable: next as u32 });
+                } else {
+                    let at = which.index(sorted.len());
+                    if verb == 2 {
+                        order.change(sorted[at].subtable, priority);
+                        sorted[at].priority = priority;
+                    } else {
+                        order.remove(sorted[at].subtable);
+                        sorted.swap_remove(at);
+                    }
+                }
+                sorted.sort_by_key(|p| std::cmp::Reverse(p.priority));
+                prop_assert_eq!(order.places(), &sorted[..]);
+            }
+        }
     }
 }

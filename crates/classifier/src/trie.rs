@@ -3,7 +3,11 @@
 //!
 //! Answers depend on the set of prefixes only, not on the order they came in, and equal those of OVS's trie
 //! (lib/classifier.c), whose nodes are cut at 32 bits where these are not.
+//!
+//! A trie that has grown big and was made for it keeps the prefixes of 16 bits and more in [`Buckets`]; the answer then
+//! is that of the short prefixes and of one bucket put together.
 
+use crate::buckets::{BUCKET_BITS, Buckets, NO_ROOT};
 use std::fmt::Debug;
 
 /// The bits of a value, most significant first: `u32` for IPv4 addresses and ports, `u128` for IPv6 addresses.
@@ -12,6 +16,7 @@ pub(crate) trait Bits: Copy + Eq + Default + Debug {
     fn first(self, len: u32) -> Self;
     fn bit(self, at: u32) -> usize;
     fn equal_bits(self, other: Self) -> u32;
+    fn bucket(self) -> usize;
 }
 
 macro_rules! bits {
@@ -29,6 +34,10 @@ macro_rules! bits {
             #[inline]
             fn equal_bits(self, other: Self) -> u32 {
                 (self ^ other).leading_zeros()
+            }
+            #[inline]
+            fn bucket(self) -> usize {
+                (self >> (Self::WIDTH - BUCKET_BITS)) as usize
             }
         }
     };
@@ -64,19 +73,56 @@ struct Node<K> {
 }
 
 /// No such node.
-const NONE: u32 = u32::MAX;
+const NONE: u32 = NO_ROOT;
+
+/// A trie with so many nodes is divided into buckets. Below, the upper levels stay in the first cache levels anyway.
+const BIG: usize = 8192;
+
+/// Where a subtrie hangs.
+#[derive(Clone, Copy)]
+enum Link {
+    Root,
+    Bucket(usize),
+    Child(u32, usize),
+}
 
 /// Prefixes of 1 to `K::WIDTH` bits, each counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie<K> {
     nodes: Vec<Node<K>>,
     free: Vec<u32>,
+    /// All prefixes, or those shorter than a bucket's number.
     root: u32,
+    buckets: Option<Buckets>,
+    may_divide: bool,
+}
+
+/// What a part of a trie says: the lengths that match, the most bits shared with any prefix of it, and whether a
+/// prefix that shares so many is longer than that.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    lengths: u128,
+    shared: u32,
+    deeper: bool,
+}
+
+impl Found {
+    fn and(self, other: Found) -> Prefixes {
+        let shared = self.shared.max(other.shared);
+        let deeper = self.deeper && self.shared == shared || other.deeper && other.shared == shared;
+        // The first bit that differs from the longer prefix is part of the proof.
+        Prefixes { lengths: self.lengths | other.lengths, proof_bits: shared + u32::from(deeper) }
+    }
 }
 
 impl<K: Bits> Trie<K> {
     pub fn new() -> Self {
-        Trie { nodes: Vec::new(), free: Vec::new(), root: NONE }
+        Trie { nodes: Vec::new(), free: Vec::new(), root: NONE, buckets: None, may_divide: false }
+    }
+
+    /// As [`new`](Self::new), for many prefixes whose first bits vary.
+    pub fn that_grows() -> Self {
+        Trie { may_divide: true, ..Trie::new() }
     }
 
     fn add_node(&mut self, node: Node<K>) -> u32 {
@@ -88,114 +134,160 @@ impl<K: Bits> Trie<K> {
         self.nodes.len() as u32 - 1
     }
 
-    fn add_leaf(&mut self, prefix: K, len: u32) -> u32 {
-        self.add_node(Node { prefix: prefix.first(len), rules: 1, children: [NONE; 2], len: len as u8 })
+    /// Where a prefix belongs.
+    fn home(&self, value: K, len: u32) -> Link {
+        if self.buckets.is_some() && len >= BUCKET_BITS { Link::Bucket(value.bucket()) } else { Link::Root }
     }
 
-    fn set_link(&mut self, parent: Option<(u32, usize)>, to: u32) {
-        match parent {
-            None => self.root = to,
-            Some((node, side)) => self.nodes[node as usize].children[side] = to,
+    fn follow(&self, link: Link) -> u32 {
+        match link {
+            Link::Root => self.root,
+            Link::Bucket(bucket) => self.buckets.as_ref().map_or(NONE, |buckets| buckets.root(bucket)),
+            Link::Child(node, side) => self.nodes[node as usize].children[side],
+        }
+    }
+
+    fn set_link(&mut self, link: Link, to: u32) {
+        match (link, &mut self.buckets) {
+            (Link::Bucket(bucket), Some(buckets)) => buckets.set_root(bucket, to),
+            (Link::Child(node, side), _) => self.nodes[node as usize].children[side] = to,
+            (Link::Root | Link::Bucket(_), _) => self.root = to,
         }
     }
 
     /// Adds the first `len` bits of `value`; `len` is at least 1.
     pub fn insert(&mut self, value: K, len: u32) {
-        let mut parent = None;
-        let mut at = self.root;
-        while at != NONE {
-            let node = self.nodes[at as usize];
+        self.insert_counted(value, len, 1);
+        if self.may_divide && self.buckets.is_none() && self.nodes.len() > BIG {
+            self.divide();
+        }
+    }
+
+    fn insert_counted(&mut self, value: K, len: u32, rules: u32) {
+        let leaf = Node { prefix: value.first(len), rules, children: [NONE; 2], len: len as u8 };
+        let mut link = self.home(value, len);
+        loop {
+            let at = self.follow(link);
+            let Some(node) = self.nodes.get_mut(at as usize) else {
+                let leaf = self.add_node(leaf);
+                return self.set_link(link, leaf);
+            };
             let node_len = u32::from(node.len);
             let equal = value.equal_bits(node.prefix).min(node_len).min(len);
             if equal < node_len {
-                let above = self.split(value, len, at, equal);
-                return self.set_link(parent, above);
+                let above = self.split(leaf, at, equal);
+                return self.set_link(link, above);
             }
             if equal == len {
-                self.nodes[at as usize].rules += 1;
+                node.rules += rules;
                 return;
             }
-            let side = value.bit(node_len);
-            parent = Some((at, side));
-            at = node.children[side];
+            link = Link::Child(at, value.bit(node_len));
         }
-        let leaf = self.add_leaf(value, len);
-        self.set_link(parent, leaf);
     }
 
-    /// Puts a node of `equal` bits above node `below`, and the new prefix into it or beside `below`.
-    fn split(&mut self, value: K, len: u32, below: u32, equal: u32) -> u32 {
+    /// Puts a node of `equal` bits above node `below`, and the new leaf in its place or beside `below`.
+    fn split(&mut self, leaf: Node<K>, below: u32, equal: u32) -> u32 {
         let old_side = self.nodes[below as usize].prefix.bit(equal);
-        let mut children = [NONE; 2];
-        children[old_side] = below;
-        if equal < len {
-            children[1 - old_side] = self.add_leaf(value, len);
+        let mut above = leaf;
+        if equal < u32::from(leaf.len) {
+            above = Node { prefix: leaf.prefix.first(equal), rules: 0, children: [NONE; 2], len: equal as u8 };
+            above.children[1 - old_side] = self.add_node(leaf);
         }
-        let rules = u32::from(equal == len);
-        self.add_node(Node { prefix: value.first(equal), rules, children, len: equal as u8 })
+        above.children[old_side] = below;
+        self.add_node(above)
+    }
+
+    /// Moves the prefixes that are long enough into buckets.
+    fn divide(&mut self) {
+        let old = std::mem::replace(self, Trie { buckets: Some(Buckets::new()), ..Trie::that_grows() });
+        let mut stack = vec![old.root];
+        while let Some(at) = stack.pop() {
+            if let Some(node) = old.nodes.get(at as usize) {
+                if node.rules > 0 {
+                    self.insert_counted(node.prefix, node.len.into(), node.rules);
+                }
+                stack.extend(node.children);
+            }
+        }
     }
 
     /// Takes one rule's prefix out, which must be in.
     pub fn remove(&mut self, value: K, len: u32) {
-        let mut grandparent = None;
-        let mut parent: Option<(u32, usize)> = None;
-        let mut at = self.root;
-        while at != NONE && u32::from(self.nodes[at as usize].len) < len {
-            let side = value.bit(u32::from(self.nodes[at as usize].len));
-            grandparent = parent;
-            parent = Some((at, side));
-            at = self.nodes[at as usize].children[side];
-        }
-        let Some(node) = self.nodes.get_mut(at as usize) else {
-            debug_assert!(false, "a prefix is removed that was never inserted");
-            return;
+        let mut above = None;
+        let mut link = self.home(value, len);
+        let at = loop {
+            let at = self.follow(link);
+            match self.nodes.get(at as usize) {
+                Some(node) if u32::from(node.len) < len => {
+                    above = Some((at, link));
+                    link = Link::Child(at, value.bit(node.len.into()));
+                }
+                Some(_) => break at,
+                None => {
+                    debug_assert!(false, "a prefix is removed that was never inserted");
+                    return;
+                }
+            }
         };
-        node.rules -= 1;
-        if !self.merge(at, parent) {
-            return;
-        }
-        // A leaf went, so its parent may have one child left and no rule.
-        if let Some((above, _)) = parent {
-            self.merge(above, grandparent);
+        self.nodes[at as usize].rules -= 1;
+        if self.merge(at, link)
+            && let Some((above, link)) = above
+        {
+            // A leaf went, so the node above may have one child left and no rule.
+            self.merge(above, link);
         }
     }
 
     /// Takes out a node that has neither a rule nor two children. Whether it was a leaf.
-    fn merge(&mut self, at: u32, parent: Option<(u32, usize)>) -> bool {
+    fn merge(&mut self, at: u32, link: Link) -> bool {
         let node = self.nodes[at as usize];
         let only_child = match node.children {
             [child, NONE] | [NONE, child] if node.rules == 0 => child,
             _ => return false,
         };
-        self.set_link(parent, only_child);
+        self.set_link(link, only_child);
         self.free.push(at);
         only_child == NONE
     }
 
     /// What can match `value`.
     pub fn lookup(&self, value: K) -> Prefixes {
-        let mut answer = Prefixes::default();
-        let mut at = self.root;
-        while at != NONE {
-            let node = &self.nodes[at as usize];
+        let short = self.lookup_from(self.root, value);
+        let Some(buckets) = &self.buckets else {
+            return short.and(Found::default());
+        };
+        let bucket = value.bucket();
+        short.and(match buckets.root(bucket) {
+            NONE => buckets.shared_bits(bucket).map_or(Found::default(), |shared| Found {
+                lengths: 0,
+                shared,
+                deeper: true,
+            }),
+            root => self.lookup_from(root, value),
+        })
+    }
+
+    fn lookup_from(&self, root: u32, value: K) -> Found {
+        let mut found = Found::default();
+        let mut at = root;
+        while let Some(node) = self.nodes.get(at as usize) {
             let len = u32::from(node.len);
-            let equal = value.equal_bits(node.prefix).min(len);
-            if equal < len {
-                answer.proof_bits = equal + 1; // the first bit that differs too
-                return answer;
+            found.shared = value.equal_bits(node.prefix).min(len);
+            found.deeper = found.shared < len;
+            if found.deeper {
+                break;
             }
             if node.rules > 0 {
-                answer.lengths |= 1 << (len - 1);
+                found.lengths |= 1 << (len - 1);
             }
             if len == K::WIDTH {
-                answer.proof_bits = len;
-                return answer;
+                break;
             }
+            found.deeper = node.children != [NONE; 2];
             at = node.children[value.bit(len)];
-            // Nothing on this side: if there is something on the other, the bit that chose is part of the proof.
-            answer.proof_bits = if node.children == [NONE; 2] { len } else { len + 1 };
         }
-        answer
+        found
     }
 
     /// Whether no prefix is in it.
@@ -238,33 +330,42 @@ mod tests {
         fn agrees_with_the_definition(
             ops in prop::collection::vec((prefix(), any::<bool>()), 1..60),
             probes in prop::collection::vec((prefix(), any::<u32>()), 1..20),
+            steps_until_divided in 0usize..20,
         ) {
             let mut trie = Trie::<u32>::new();
             let mut wide = Trie::<u128>::new();
+            let mut divided = Trie::<u32>::that_grows();
             let mut plain_set: Vec<(u32, u32)> = Vec::new();
-            for (op, remove) in ops {
+            for (step, (op, remove)) in ops.into_iter().enumerate() {
+                if step == steps_until_divided {
+                    divided.divide();
+                }
                 match plain_set.iter().position(|p| *p == op).filter(|_| remove) {
                     Some(at) => {
                         plain_set.swap_remove(at);
                         trie.remove(op.0, op.1);
+                        divided.remove(op.0, op.1);
                         wide.remove(u128::from(op.0) << 96, op.1);
                     }
                     None => {
                         plain_set.push(op);
                         trie.insert(op.0, op.1);
+                        divided.insert(op.0, op.1);
                         wide.insert(u128::from(op.0) << 96, op.1);
                     }
                 }
                 for ((near, len), far) in &probes {
                     let value = near | far & !u32::MAX.first(*len);
                     prop_assert_eq!(trie.lookup(value), plain(&plain_set, value), "value {:#x}", value);
+                    prop_assert_eq!(divided.lookup(value), trie.lookup(value), "divided, value {:#x}", value);
                     prop_assert_eq!(wide.lookup(u128::from(value) << 96).lengths, trie.lookup(value).lengths);
                 }
             }
             for (prefix, len) in plain_set {
                 trie.remove(prefix, len);
+                divided.remove(prefix, len);
             }
-            prop_assert!(trie.is_empty());
+            prop_assert!(trie.is_empty() && divided.is_empty());
         }
     }
 }

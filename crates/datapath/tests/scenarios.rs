@@ -3,11 +3,28 @@
 mod harness;
 
 use harness::*;
-use sluice_action::{Action, Fate, FlowId, PortNo};
+use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Trail, Translation};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// A translation that may be cached.
+fn follow(mask: PacketKey, actions: impl Into<Actions>) -> Fate {
+    Fate::Translated(Translation {
+        mask,
+        actions: actions.into(),
+        no_output: DropReason::Rules,
+        version: 1,
+        cacheable: true,
+        trail: Trail(Arc::new(())),
+    })
+}
+
+fn output(port: u32) -> Action {
+    Action::Output(PortNo(port))
+}
 
 /// A datapath of one resting PMD with test ports 1 to `n`, of one queue each.
 fn datapath(n: u32, config: Config, tables: &FakeTables) -> (Datapath, Vec<Feed>, Vec<Sent>) {
@@ -230,4 +247,29 @@ fn cleared_statistics_start_anew_while_the_counters_go_on() {
     }
     assert_eq!(datapath.totals()[Counter::Received], 14);
     assert_eq!(datapath.pmds()[0].counters[Counter::Received], 0);
+}
+
+#[test]
+fn what_may_not_be_cached_is_asked_for_each_packet_and_what_just_cannot_be_once_a_batch() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let tables = FakeTables::new({
+        let asked = asked.clone();
+        move |key, _| {
+            asked.fetch_add(1, Relaxed);
+            let Fate::Translated(mut translation) = follow(mask(&[]), [output(2)]) else { unreachable!() };
+            translation.cacheable = key.in_port() == 1;
+            translation.version = 0; // the tables have changed meanwhile: not installed
+            Fate::Translated(translation)
+        }
+    });
+    let (datapath, feeds, sents) = datapath(3, Config::default(), &tables);
+    for (port, times) in [(1, 1), (3, 32)] {
+        feeds[port - 1].lock().unwrap().extend((0..32).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+        run(&datapath);
+        assert_eq!(take(&sents[1]).len(), 32);
+        assert_eq!(asked.swap(0, Relaxed), times, "port {port}");
+    }
+    assert!(datapath.flows().is_empty());
+    assert_eq!(datapath.totals()[Counter::Upcalls], 64);
+    assert_eq!(tables.credited.lock().unwrap().0, 64);
 }

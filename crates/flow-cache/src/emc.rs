@@ -91,6 +91,12 @@ impl Emc {
         EmcUsage { used: self.used, entries: self.buckets.len() * LANES }
     }
 
+    /// How many entries are in use, counted one by one.
+    #[cfg(test)]
+    pub(crate) fn count_used(&self) -> usize {
+        self.buckets.iter().map(|bucket| LANES - bucket.matching(0).count_ones() as usize).sum()
+    }
+
     /// Offers a flow that another level found; one in N is taken.
     #[inline]
     pub fn offer(&mut self, hash: u64, id: FlowId) {

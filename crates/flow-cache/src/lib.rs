@@ -14,6 +14,8 @@ mod counters;
 mod emc;
 mod record;
 mod stage;
+#[cfg(test)]
+mod stateful;
 mod subtable;
 mod subtables;
 mod table;

@@ -93,7 +93,7 @@ fn fields_are_documented_as_they_are() {
     }
 }
 
-/// The name an action has on the page. A new variant does not compile without one.
+/// The name an action has on the page. A new variant does not compile without one, hence the length.
 fn action_name(action: &OfAction) -> &'static str {
     match action {
         OfAction::Output { .. } | OfAction::OutputTrunc { .. } | OfAction::OutputReg { .. } => "output",

@@ -64,6 +64,11 @@ fn mask_of(field: &'static Field, kind: u8, bits: u128, prefix: u32) -> u128 {
     }
 }
 
+/// Whether a match looks at the transport header.
+fn has_ports(m: &Match) -> bool {
+    [FieldId::TcpSrc, FieldId::TcpDst, FieldId::TcpFlags].into_iter().any(|f| m.field(f).1 != 0)
+}
+
 fn matches() -> impl Strategy<Value = Match> {
     let piece = (0..FIELDS.len(), any::<u128>(), 0..3u8, any::<u128>(), 0..128u32);
     (0..BASES.len(), vec(piece, 0..6))
@@ -102,6 +107,8 @@ fn matches() -> impl Strategy<Value = Match> {
             }
             m
         })
+        // Later fragments have no ports.
+        .prop_filter("ports of what has none", |m| m.field(FieldId::IpFrag).0 & 2 == 0 || !has_ports(m))
         // Two words for fragments have two meanings each, of which reading takes the narrower.
         .prop_filter("no other word for it", |m| !matches!(m.field(FieldId::IpFrag), (2, _) | (0, 1)))
 }

@@ -52,4 +52,5 @@ pub use removed::{RemovalCounts, RuleRemoved};
 pub use revalidate::{DEFAULT_MAX_IDLE_MS, Revalidated};
 pub use rule::{Removal, Rule, RuleCounts, RuleStats};
 pub use tick::Ticked;
+pub use trail::packet_of;
 pub use upcall::UpcallHandle;

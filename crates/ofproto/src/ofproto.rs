@@ -471,7 +471,7 @@ fn difference(bridge: &Bridge, flows: &[FlowMod]) -> Vec<FlowMod> {
             mods.push(FlowMod { command: FlowCommand::Add, ..fm.clone() });
         }
     }
-    for (table, rules) in (0..).zip(&bridge.tables).filter_map(|(i, t)| Some((i, t.rules.as_deref()?))) {
+    for (table, rules) in (0..=u8::MAX).zip(&bridge.tables).filter_map(|(i, t)| Some((i, t.rules.as_deref()?))) {
         for rule in rules.iter(LATEST).filter(|r| !kept.contains(&(table, r.id()))) {
             let mut fm = FlowMod::new(FlowCommand::DeleteStrict);
             (fm.table, fm.priority, fm.matches) = (Some(table), rule.payload().priority, rules.match_of(rule));

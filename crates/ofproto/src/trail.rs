@@ -68,6 +68,11 @@ impl TrailRecord {
     }
 }
 
+/// The packet that a translation was made for, as the datapath knew it.
+pub fn packet_of(trail: &sluice_action::Trail) -> Option<PacketKey> {
+    trail.0.downcast_ref::<TrailRecord>().map(|record| record.key)
+}
+
 /// Credits packets, and tells what they bring about.
 pub(crate) fn push(events: &[Event], push: Push, mut effect: impl FnMut(Effect)) {
     if push.packets == 0 {

@@ -172,6 +172,11 @@ fn replay(file: &str) {
 }
 
 #[test]
+fn arp() {
+    replay("arp");
+}
+
+#[test]
 fn foundation() {
     replay("foundation");
 }

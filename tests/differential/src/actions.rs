@@ -62,6 +62,11 @@ impl Writer<'_> {
         self.out.push(action);
     }
 
+    /// Over OpenFlow 1.0, ovs-ofctl sends `set_field` of an old field without its mask.
+    fn masks_survive(&self) -> bool {
+        self.place.version != Version::Of10
+    }
+
     fn later_tables(&self) -> Vec<u8> {
         self.place.tables.iter().copied().filter(|t| *t > self.place.table).collect()
     }
@@ -132,10 +137,11 @@ impl Writer<'_> {
     fn ethernet(&mut self) {
         let mac = self.values.mac(self.rng);
         let side = *self.rng.pick(&["src", "dst"]);
+        let masked = self.masks_survive();
         let action = match self.rng.below(5) {
             0 => format!("mod_dl_{side}:{}", mac_text(mac)),
             1 => format!("set_field:{}->eth_{side}", mac_text(mac)),
-            2 => format!("set_field:{}/ff:ff:00:00:00:00->eth_{side}", mac_text(mac & 0xffff_0000_0000)),
+            2 if masked => format!("set_field:{}/ff:ff:00:00:00:00->eth_{side}", mac_text(mac & 0xffff_0000_0000)),
             3 => format!("load:{mac:#x}->NXM_OF_ETH_{}[]", side.to_uppercase()),
             _ => format!("load:{:#x}->NXM_OF_ETH_{}[8..15]", mac & 0xff, side.to_uppercase()),
         };
@@ -215,12 +221,13 @@ impl Writer<'_> {
 
     fn network(&mut self) {
         let side = *self.rng.pick(&["src", "dst"]);
+        let masked = self.masks_survive();
         let action = if self.matched.protocol.is_ipv4() {
             let address = self.values.ipv4(self.rng);
             match self.rng.below(9) {
                 0 => format!("mod_nw_{side}:{}", ipv4_text(address)),
                 1 => format!("set_field:{}->ip_{side}", ipv4_text(address)),
-                2 => format!("set_field:{}/255.255.0.0->ip_{side}", ipv4_text(address & 0xffff_0000)),
+                2 if masked => format!("set_field:{}/255.255.0.0->ip_{side}", ipv4_text(address & 0xffff_0000)),
                 3 => format!("load:{address:#x}->NXM_OF_IP_{}[]", side.to_uppercase()),
                 4 => format!("mod_nw_tos:{}", self.rng.below(64) << 2),
                 5 => format!("mod_nw_ecn:{}", self.rng.below(4)),
@@ -232,7 +239,7 @@ impl Writer<'_> {
             let address = self.values.ipv6(self.rng);
             match self.rng.below(6) {
                 0 => format!("set_field:{}->ipv6_{side}", ipv6_text(address)),
-                1 => format!("set_field:{}/ffff:ffff::->ipv6_{side}", ipv6_text(address >> 96 << 96)),
+                1 if masked => format!("set_field:{}/ffff:ffff::->ipv6_{side}", ipv6_text(address >> 96 << 96)),
                 2 => format!("load:{:#x}->NXM_NX_IPV6_{}[0..63]", address as u64, side.to_uppercase()),
                 3 if self.place.version == Version::Of13 => {
                     format!("set_field:{}->ipv6_label", self.rng.pick(&self.values.labels))
@@ -271,7 +278,7 @@ impl Writer<'_> {
                 1 if prefix != "sctp" => {
                     format!("load:{port:#x}->NXM_OF_{}_{}[]", prefix.to_uppercase(), side.to_uppercase())
                 }
-                2 => format!("set_field:{}/0xff00->{prefix}_{side}", port & 0xff00),
+                2 if self.masks_survive() => format!("set_field:{}/0xff00->{prefix}_{side}", port & 0xff00),
                 _ => format!("set_field:{port}->{prefix}_{side}"),
             };
             return self.push(action);

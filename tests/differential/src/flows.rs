@@ -1,5 +1,6 @@
 //! Megaflow and rule texts of both switches, brought to a comparable form.
 
+use crate::canonical::{canonical, canonical_actions};
 use std::collections::BTreeMap;
 
 /// Megaflows: key and mask as text → actions.
@@ -16,7 +17,7 @@ pub fn megaflows(text: &str) -> Megaflows {
         let key = if key.starts_with("ufid:") { key.split_once(", ").map_or(key, |(_, rest)| rest) } else { key };
         let actions = line.split_once("actions:").map_or("", |(_, a)| a);
         let actions = actions.split(", dp-extra-info").next().unwrap_or(actions);
-        out.insert(key.replace("in_port(p", "in_port("), actions.to_owned());
+        out.insert(canonical(&key.replace("in_port(p", "in_port(")), canonical_actions(actions));
     }
     out
 }
@@ -51,11 +52,11 @@ mod tests {
     fn texts_lose_what_may_differ() {
         let flows = megaflows(
             "flow-dump from the main thread:\n\
-             ufid:1-2, recirc_id(0),in_port(p1),eth_type(0x0800), packets:2, bytes:1, used:0.1s, dp:ovs, actions:p2,3, dp-extra-info:x\n",
+             ufid:1-2, recirc_id(0),in_port(p1),eth_type(0x0800), packets:2, bytes:1, used:0.1s, dp:ovs, actions:p3,p2, dp-extra-info:x\n",
         );
         assert_eq!(
             flows.into_iter().collect::<Vec<_>>(),
-            [("recirc_id(0),in_port(1),eth_type(0x0800)".into(), "p2,3".into())]
+            [("recirc_id(0),in_port(1),eth_type(0x0800)".into(), "p2,p3".into())]
         );
         let rules = counters(
             "NXST_FLOW reply (xid=0x4):\n cookie=0x0, duration=0.0s, table=3, n_packets=3, n_bytes=318, idle_age=0, priority=10,ip actions=drop\n",

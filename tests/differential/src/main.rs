@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod canonical;
 mod capture;
 mod compare;
 mod flows;
+mod known;
 mod matches;
 mod ovs;
 mod packets;
@@ -17,7 +19,8 @@ mod values;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use compare::{Difference, Known, differences};
+use compare::{Difference, differences};
+use known::Known;
 use rng::Rng;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -133,9 +136,16 @@ fn cases(options: &Options) -> Result<Box<dyn Iterator<Item = Result<Case>> + '_
         inputs.extend(packets.into_iter().map(|p| Input { port, time_us: p.time_us, bytes: p.bytes }));
     }
     inputs.sort_by_key(|input| (input.time_us, input.port));
+    // Close together, so that no megaflow idles away on one side.
+    inputs.iter_mut().enumerate().for_each(|(i, input)| input.time_us = time_us(i));
     let name = flows.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let tables = Tables { version: actions::Version::Of10, lines };
     Ok(Box::new(std::iter::once(Ok(Case { name, tables, inputs }))))
+}
+
+/// When packet `i` comes in: a millisecond after the one before it.
+fn time_us(i: usize) -> u64 {
+    1_000_000 + 1000 * i as u64
 }
 
 /// The tables and packets that a seed stands for.
@@ -143,10 +153,10 @@ fn generate(seed: u64, packets: usize) -> Case {
     let mut rng = Rng::new(seed);
     let values = Values::new(&mut rng);
     let tables = table::random(&mut rng, &values);
-    let inputs = (0..packets as u64).map(|i| Input {
+    let inputs = (0..packets).map(|i| Input {
         bytes: packets::random(&mut rng, &values),
         port: 1 + rng.below(values::PORTS.into()) as u16,
-        time_us: 1_000_000 + 1000 * i,
+        time_us: time_us(i),
     });
     let inputs = inputs.collect();
     Case { name: format!("seed-{seed}"), tables, inputs }

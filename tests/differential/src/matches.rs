@@ -191,7 +191,8 @@ impl Match {
         match rng.below(6) {
             0 => {
                 self.vlan = Some(false);
-                self.add("vlan_tci", 0, 0xffff, "vlan_tci=0".into());
+                // OpenFlow 1.3 has no way to say more than this about the absence of a tag.
+                self.add("vlan_tci", 0, 0x1fff, "vlan_tci=0x0000/0x1fff".into());
             }
             1 => self.add("vlan_tci", CFI, CFI, "vlan_tci=0x1000/0x1000".into()),
             2 => self.add("vlan_tci", vid | CFI, 0x1fff, format!("dl_vlan={vid}")),

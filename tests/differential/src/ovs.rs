@@ -63,11 +63,12 @@ impl Ovs {
     }
 
     fn ofctl(&self, command: &str, version: Version, file: Option<&Path>) -> Result<String> {
-        let version = match version {
-            Version::Of10 => "OpenFlow10",
-            Version::Of13 => "OpenFlow13",
+        // The old match of OpenFlow 1.0 cannot say "no tag at all", so Nicira's extended one is asked for.
+        let format = match version {
+            Version::Of10 => ["-O", "OpenFlow10", "-F", "NXM"],
+            Version::Of13 => ["-O", "OpenFlow13", "-F", "OXM"],
         };
-        run(Command::new("ovs-ofctl").args(["-O", version, command]).arg(self.path("br0.mgmt")).args(file))
+        run(Command::new("ovs-ofctl").args(format).arg(command).arg(self.path("br0.mgmt")).args(file))
     }
 
     /// Replaces all rules.
@@ -136,7 +137,7 @@ impl Drop for Ovs {
 }
 
 fn configuration(folder: &Path) -> Vec<String> {
-    let mut words = "set Open_vSwitch . other_config:max-idle=100000000 \
+    let mut words = "set Open_vSwitch . other_config:max-idle=100000000 other_config:vlan-limit=2 \
                      -- add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow13"
         .to_owned();
     for port in 1..=PORTS {

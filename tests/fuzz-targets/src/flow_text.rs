@@ -1,16 +1,15 @@
 //! Target `flow-text`: flows as `ovs-ofctl` writes them. The input is the text.
 
+use sluice_flow::text::DatapathFlow;
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 
 /// Reading never panics; what was read is written as text that reads as the same flow; an error stands in the text.
 pub fn flow_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let ports = PortNames::default();
-    // As with OVS, ICMP matched by the ports' names may have values that its own fields' names cannot write.
-    let may_come_back = !(text.contains("icmp") && text.contains("tp_"));
     match FlowMod::parse_file(text, &ports) {
         Ok(flows) => {
-            let added = flows.iter().filter(|flow| may_come_back && flow.command == FlowCommand::Add);
+            let added = flows.iter().filter(|flow| flow.command == FlowCommand::Add);
             added.for_each(|flow| comes_back(flow, &ports));
         }
         Err(error) => {
@@ -21,6 +20,7 @@ pub fn flow_text(data: &[u8]) {
     for command in [FlowCommand::Modify, FlowCommand::DeleteStrict] {
         let _ = FlowMod::parse(text, command, &ports);
     }
+    let _ = DatapathFlow::parse(text, &|name| name.strip_prefix('p')?.parse().ok());
 }
 
 fn comes_back(flow: &FlowMod, ports: &PortNames) {

@@ -1,7 +1,7 @@
 //! Ports and tables for the datapath's tests.
 
-use sluice_action::{Action, Actions, Fate, Miss, PortNo, Trail, Translation, Upcall};
-use sluice_fate::{Counter, DropReason, Tally};
+use sluice_action::{Fate, Miss, Trail, Upcall};
+use sluice_fate::{Counter, Tally};
 use sluice_flow::PacketKey;
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_packet::{Buffers, PacketBatch};
@@ -113,22 +113,6 @@ impl Upcall for FakeTables {
         credited.0 += packets;
         credited.1 += bytes;
     }
-}
-
-/// A translation that may be cached.
-pub fn follow(mask: PacketKey, actions: impl Into<Actions>) -> Fate {
-    Fate::Translated(Translation {
-        mask,
-        actions: actions.into(),
-        no_output: DropReason::Rules,
-        version: 1,
-        cacheable: true,
-        trail: Trail(Arc::new(())),
-    })
-}
-
-pub fn output(port: u32) -> Action {
-    Action::Output(PortNo(port))
 }
 
 /// Ethernet, IPv4 and UDP, whose payload is `tag`.

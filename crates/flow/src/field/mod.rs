@@ -122,8 +122,8 @@ pub struct Field {
     pub prereq: Prereq,
     /// Whether actions may change it.
     pub writable: bool,
-    /// How NXM and OXM name and number it; the Nicira extension comes first where both exist.
-    pub oxm: [Option<Oxm>; 2],
+    /// How NXM and OXM name and number it: Nicira's own first, then the others, the newest last.
+    pub oxm: [Option<Oxm>; 3],
 }
 
 impl FieldId {

@@ -166,7 +166,7 @@ pub static FIELDS: [Field; N_FIELDS] = [
     field(FieldId::Metadata, "metadata", 8, 64, Place::whole(at::METADATA), Hexadecimal).maskable().writable().oxm(OxmClass::Basic, 2, "OXM_OF_METADATA", 3),
     field(FieldId::InPort, "in_port", 2, 16, bits(at::IN_PORT, 0, 16), Port).writable().oxm(OxmClass::Nxm0, 0, "NXM_OF_IN_PORT", 0),
     field(FieldId::InPortOxm, "in_port_oxm", 4, 32, Place::whole(at::IN_PORT), PortOxm).writable().oxm(OxmClass::Basic, 0, "OXM_OF_IN_PORT", 3),
-    field(FieldId::ActsetOutput, "actset_output", 4, 32, Place::whole(at::ACTSET_OUTPUT), PortOxm).oxm(OxmClass::ONF, 43, "ONFOXM_ET_ACTSET_OUTPUT", 4),
+    field(FieldId::ActsetOutput, "actset_output", 4, 32, Place::whole(at::ACTSET_OUTPUT), PortOxm).oxm(OxmClass::ONF, 43, "ONFOXM_ET_ACTSET_OUTPUT", 4).oxm(OxmClass::Basic, 43, "OXM_OF_ACTSET_OUTPUT", 6),
     field(FieldId::SkbPriority, "skb_priority", 4, 32, Place::whole(at::SKB_PRIORITY), Hexadecimal),
     field(FieldId::PktMark, "pkt_mark", 4, 32, Place::whole(at::PKT_MARK), Hexadecimal).maskable().writable().oxm(OxmClass::Nxm1, 33, "NXM_NX_PKT_MARK", 0),
     field(FieldId::CtState, "ct_state", 4, 32, Place::whole(at::CT_STATE), CtState).maskable().oxm(OxmClass::Nxm1, 105, "NXM_NX_CT_STATE", 0),
@@ -238,7 +238,7 @@ pub static FIELDS: [Field; N_FIELDS] = [
     field(FieldId::ArpTha, "arp_tha", 6, 48, Place::whole(at::ARP_THA), Ethernet).needs(Prereq::Arp).maskable().writable().oxm(OxmClass::Nxm1, 18, "NXM_NX_ARP_THA", 0).oxm(OxmClass::Basic, 25, "OXM_OF_ARP_THA", 3),
     field(FieldId::TcpSrc, "tcp_src", 2, 16, Place::whole(at::TP_SRC), Decimal).alias("tp_src").needs(Prereq::Tcp).maskable().writable().oxm(OxmClass::Nxm0, 9, "NXM_OF_TCP_SRC", 0).oxm(OxmClass::Basic, 13, "OXM_OF_TCP_SRC", 3),
     field(FieldId::TcpDst, "tcp_dst", 2, 16, Place::whole(at::TP_DST), Decimal).alias("tp_dst").needs(Prereq::Tcp).maskable().writable().oxm(OxmClass::Nxm0, 10, "NXM_OF_TCP_DST", 0).oxm(OxmClass::Basic, 14, "OXM_OF_TCP_DST", 3),
-    field(FieldId::TcpFlags, "tcp_flags", 2, 12, bits(at::TCP_FLAGS, 0, 12), TcpFlags).needs(Prereq::Tcp).maskable().oxm(OxmClass::Nxm1, 34, "NXM_NX_TCP_FLAGS", 0).oxm(OxmClass::ONF, 42, "ONFOXM_ET_TCP_FLAGS", 4),
+    field(FieldId::TcpFlags, "tcp_flags", 2, 12, bits(at::TCP_FLAGS, 0, 12), TcpFlags).needs(Prereq::Tcp).maskable().oxm(OxmClass::Nxm1, 34, "NXM_NX_TCP_FLAGS", 0).oxm(OxmClass::ONF, 42, "ONFOXM_ET_TCP_FLAGS", 4).oxm(OxmClass::Basic, 42, "OXM_OF_TCP_FLAGS", 6),
     field(FieldId::UdpSrc, "udp_src", 2, 16, Place::whole(at::TP_SRC), Decimal).needs(Prereq::Udp).maskable().writable().oxm(OxmClass::Nxm0, 11, "NXM_OF_UDP_SRC", 0).oxm(OxmClass::Basic, 15, "OXM_OF_UDP_SRC", 3),
     field(FieldId::UdpDst, "udp_dst", 2, 16, Place::whole(at::TP_DST), Decimal).needs(Prereq::Udp).maskable().writable().oxm(OxmClass::Nxm0, 12, "NXM_OF_UDP_DST", 0).oxm(OxmClass::Basic, 16, "OXM_OF_UDP_DST", 3),
     field(FieldId::SctpSrc, "sctp_src", 2, 16, Place::whole(at::TP_SRC), Decimal).needs(Prereq::Sctp).maskable().writable().oxm(OxmClass::Basic, 17, "OXM_OF_SCTP_SRC", 3),
@@ -277,7 +277,7 @@ const fn field(id: FieldId, name: &'static str, n_bytes: usize, n_bits: u32, pla
         format,
         prereq: Prereq::None,
         writable: false,
-        oxm: [None; 2],
+        oxm: [None; 3],
     }
 }
 
@@ -308,7 +308,13 @@ impl Field {
     }
 
     const fn oxm(mut self, class: OxmClass, number: u8, name: &'static str, since: u8) -> Field {
-        let slot = if self.oxm[0].is_none() { 0 } else { 1 };
+        let slot = if self.oxm[0].is_none() {
+            0
+        } else if self.oxm[1].is_none() {
+            1
+        } else {
+            2
+        };
         self.oxm[slot] = Some(Oxm { name, class, number, since });
         self
     }

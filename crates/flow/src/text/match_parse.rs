@@ -82,8 +82,13 @@ impl<'a> MatchReader<'a> {
         if is_icmp && is_port && (value > 0xff || mask != 0xffff) {
             return Err(at.conflict(format!("{} as an ICMP type or code", at.text), "8 bits without a mask"));
         }
+        let is_later = self.matches.key.number(layout::NW_FRAG) & 2 != 0;
         match self.matches.allows(field) {
             true => Ok(()),
+            false if is_later && matches!(field.prereq, Prereq::Tcp | Prereq::Udp | Prereq::Sctp) => {
+                let found = format!("{} in a match on fragments that are not the first", at.text);
+                Err(at.conflict(found, "only fields before the transport header, which later fragments lack"))
+            }
             false => Err(at.conflict(
                 format!("{} in a match that does not say {}", at.text, field.prereq.remedy()),
                 format!("{} beside it", field.prereq.remedy()),

@@ -76,7 +76,8 @@ fn commit_network(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mu
         0x0800 => &[(Header::Ipv4, IPV4)],
         0x86dd if base.number(NW_PROTO) == 58 => &[(Header::Ipv6, IPV6), (Header::Nd, ND_EXTENSIONS), (Header::Nd, ND)],
         0x86dd => &[(Header::Ipv6, IPV6)],
-        0x0806 | 0x8035 => &[(Header::Arp, ARP)],
+        // RARP has the same fields but no set action, in OVS: it stays as it is.
+        0x0806 => &[(Header::Arp, ARP)],
         _ => return,
     };
     for (header, spans) in headers {

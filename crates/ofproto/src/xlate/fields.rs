@@ -116,8 +116,8 @@ impl Translator<'_> {
             let name = field.field().name;
             return self.warn(&format!("unmet prerequisites for {name}, set_field ignored"));
         }
-        if is_in_network_header(field) {
-            // Whether the header is there to be changed is told by its protocol, see `commit`.
+        if is_in_network_header(field) && self.dl_type() != 0x8035 {
+            // Whether the header is there to be changed is told by its protocol, see `commit`; RARP's is never changed.
             self.look_at(layout::NW_PROTO, 0xff);
         }
         let f = field.field();

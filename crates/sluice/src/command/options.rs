@@ -1,8 +1,7 @@
 //! The options of commands, read as OVS reads them.
 
-use crate::config::{self, Port};
+use crate::config::Port;
 use crate::text::datapath::DATAPATH;
-use std::collections::BTreeMap;
 
 /// Whether `name` names this switch's datapath: `netdev@ovs-netdev`, or the part behind the type.
 pub fn names_datapath(name: &str) -> bool {
@@ -108,16 +107,7 @@ fn allows_our_type(types: &str) -> Result<bool, String> {
 /// # Errors
 /// If a word is no KEY=VALUE, a number is none, or `ofport` or `type` is missing.
 pub fn port(name: &str, words: &[&str]) -> Result<Port, String> {
-    let mut port = Port {
-        name: name.into(),
-        ofport: 0,
-        kind: String::new(),
-        mtu: config::ETHERNET_MTU,
-        n_rxq: 1,
-        tag: None,
-        trunks: Vec::new(),
-        options: BTreeMap::new(),
-    };
+    let mut port = Port::of_type("", name, 0);
     for word in words {
         let Some((key, value)) = word.split_once('=') else {
             return Err(format!("\"{word}\": expected KEY=VALUE"));

@@ -19,10 +19,15 @@ use std::path::{Path, PathBuf};
 /// The annotated configuration. The tests hold it to the structs below.
 const REFERENCE: &str = include_str!("reference.toml");
 
+/// The type of ports that join two bridges and have nothing to do with the datapath.
+pub const PATCH: &str = "patch";
+
 /// What `sluice run --help-config` prints: the whole configuration, every key explained, and every port type's options.
 pub fn help() -> String {
     let mut out = String::from(REFERENCE);
     out += "\n# The options of each port type. Text, numbers and booleans all do: flows = \"1M\", seed = 7, promiscuous = true.\n";
+    out += "#\n# type = \"patch\": joins two bridges; packets sent to one end come in by the other\n";
+    out += "#   peer         name of the other end, a patch port whose peer is this one\n";
     for kind in sluice_port::KINDS {
         out += &format!("#\n# type = \"{}\": {}\n", kind.name, kind.help);
         for option in kind.options {
@@ -184,6 +189,22 @@ pub fn check_port(port: &Port) -> Result<(), String> {
 
 /// The MTU of a port that does not say.
 pub const ETHERNET_MTU: u32 = 1500;
+
+impl Port {
+    /// A port about which nothing more is said.
+    pub fn of_type(kind: &str, name: &str, ofport: u32) -> Self {
+        Port {
+            name: name.into(),
+            ofport,
+            kind: kind.into(),
+            mtu: ETHERNET_MTU,
+            n_rxq: 1,
+            tag: None,
+            trunks: Vec::new(),
+            options: BTreeMap::new(),
+        }
+    }
+}
 
 fn ethernet_mtu() -> u32 {
     ETHERNET_MTU

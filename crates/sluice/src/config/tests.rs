@@ -15,7 +15,7 @@ fn supported_reference() -> String {
     let dpdk = REFERENCE.find("# Only with DPDK ports").unwrap()..REFERENCE.find("[datapath]").unwrap();
     let mut text = REFERENCE.to_owned();
     text.replace_range(dpdk, "");
-    text.replace("tag = 10\ntrunks = [10, 20]\n", "")
+    text
 }
 
 #[test]
@@ -140,7 +140,16 @@ fn every_error_names_line_and_key_in_one_line() {
         ),
         (format!("{port}mtu = 10\n"), "s.toml:7: bridge[0].port[0].mtu: 10 bytes; expected 68 to 9216"),
         (format!("{port}n-rxq = 0\n"), "s.toml:7: bridge[0].port[0].n-rxq: 0 queues; expected 1 to 128"),
-        (format!("{port}tag = 5\n"), "s.toml:7: bridge[0].port[0].tag: this build has no access and trunk VLANs"),
+        (format!("{port}tag = 4095\n"), "s.toml:7: bridge[0].port[0].tag: VLAN 4095; expected 0 to 4094"),
+        (
+            format!("{bridge}[datapath]\npmd-sleep-max = \"1s\"\n"),
+            "s.toml:4: datapath.pmd-sleep-max: expected at most \"10ms\"",
+        ),
+        (
+            port.replace("\"null\"", "\"patch\""),
+            "s.toml:3: bridge[0].port[0].options: a patch port has one option: peer",
+        ),
+        (port.replace("\"p1\"", "\"br0\""), "s.toml:4: bridge[0].port[0].name: another port is named \"br0\""),
         (
             port.replace("\"null\"", "\"nul\""),
             "s.toml:6: bridge[0].port[0].type: this build has no port type \"nul\"; expected one of ",

@@ -18,8 +18,8 @@ use capture::Record;
 use port::Wire;
 use sluice_action::{DatapathPortNames, MegaflowStore, PortNo};
 use sluice_datapath::{Config, Datapath};
-use sluice_flow::PortNames;
-use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_flow::{OfPort, PortNames};
+use sluice_ofproto::{Attach, BridgeConfig, Ofproto, PortConfig};
 use sluice_port::Pools;
 use std::sync::Arc;
 use summary::Summary;
@@ -97,6 +97,8 @@ impl Bench {
         // The first packet's time is when everything begins.
         let began_ms = captures.iter().flat_map(|(_, records)| records).map(Record::ms).min().unwrap_or(0);
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), began_ms)?;
+        let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::new(BRIDGE, OfPort::LOCAL.0, PortNo(0)) };
+        ofproto.add_port(BRIDGE, nothing)?;
         let mut pools = Pools::new(BUFFERS);
         let pool = pools.of_size(longest.max(port::FRAME_SIZE_MIN))?;
         let mut inputs = Vec::new();
@@ -158,12 +160,20 @@ impl Bench {
 
     /// Ages rules, and looks at the megaflows if rules have changed or it is time.
     fn keep_house(&mut self, now_ms: u64) {
-        self.ofproto.tick(now_ms);
-        let epoch = self.ofproto.epoch();
-        if epoch != self.revalidated_epoch || now_ms >= self.revalidated_ms + REVALIDATE_EVERY_MS {
-            self.ofproto.revalidate(&*self.store, now_ms, MAX_IDLE_MS);
-            (self.revalidated_ms, self.revalidated_epoch) = (now_ms, epoch);
+        // Rules are credited with what their megaflows carried before their idleness is judged.
+        if now_ms >= self.revalidated_ms + REVALIDATE_EVERY_MS {
+            self.revalidate(now_ms);
         }
+        self.ofproto.tick(now_ms);
+        if self.ofproto.epoch() != self.revalidated_epoch {
+            self.revalidate(now_ms);
+        }
+    }
+
+    fn revalidate(&mut self, now_ms: u64) {
+        let epoch = self.ofproto.epoch();
+        self.ofproto.revalidate(&*self.store, now_ms, MAX_IDLE_MS);
+        (self.revalidated_ms, self.revalidated_epoch) = (now_ms, epoch);
     }
 
     /// The megaflows as `dpctl/dump-flows -m` prints them.

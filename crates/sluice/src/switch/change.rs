@@ -108,6 +108,7 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
         ("datapath.emc-entries", c.emc_entries == d.emc_entries),
         ("datapath.vector", c.vector == d.vector),
         ("datapath.flow-memory", c.flow_memory == d.flow_memory),
+        ("datapath.pmd-sleep-max", c.pmd_sleep_max == d.pmd_sleep_max),
     ] {
         if !same {
             changing.push(Change::AtNextStart(key.into()));
@@ -117,6 +118,7 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
         emc_entries: 0,
         vector: String::new(),
         flow_memory: crate::config::Size(0),
+        pmd_sleep_max: crate::config::Duration::default(),
         ..d.clone()
     };
     if at_start(c) != at_start(d) {

@@ -6,8 +6,15 @@ use anyhow::{Result, anyhow};
 use sluice_action::{DatapathPortNames, FlowStats, PortNo, show_actions, show_flow, show_stats, show_ufid};
 use sluice_datapath::FlowReport;
 use sluice_flow::{FlowKey, Match, OfPort, PortNames};
+use sluice_ofproto::packet_of;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+
+/// A megaflow's fields. As in OVS, values are those of the packet that it was made for, whatever the mask leaves of them.
+fn show_match<'a>(flow: &'a FlowReport, verbose: bool, names: &'a DatapathPortNames) -> impl std::fmt::Display + 'a {
+    let key = packet_of(&flow.flow.translation.trail).unwrap_or(flow.flow.matched.key);
+    std::fmt::from_fn(move |f| write!(f, "{}", show_flow(&key, &flow.flow.matched.mask, verbose, names)))
+}
 
 /// One megaflow as `dpctl/dump-flows` shows it, without a line feed.
 pub fn dpctl_line(
@@ -17,12 +24,11 @@ pub fn dpctl_line(
     names: &DatapathPortNames,
     now_ms: u64,
 ) -> String {
-    let matched = &flow.flow.matched;
     let mut out = String::new();
     if verbose {
         let _ = write!(out, "{}, ", show_ufid(flow.ufid));
     }
-    let _ = write!(out, "{}, {}", show_flow(&matched.key, &matched.mask, verbose, names), show_stats(stats, now_ms));
+    let _ = write!(out, "{}, {}", show_match(flow, verbose, names), show_stats(stats, now_ms));
     out.push_str(if verbose { ", dp:ovs, actions:" } else { ", actions:" });
     let _ = write!(out, "{}", show_actions(&flow.flow.translation.actions, names));
     out
@@ -30,11 +36,10 @@ pub fn dpctl_line(
 
 /// One megaflow as `dpif/dump-flows` shows it, without a line feed.
 fn dpif_line(flow: &FlowReport, verbose: bool, names: &DatapathPortNames, now_ms: u64) -> String {
-    let matched = &flow.flow.matched;
     let ufid = if verbose { format!("{} ", show_ufid(flow.ufid)) } else { String::new() };
     format!(
         "{ufid}{}, {}, actions:{}",
-        show_flow(&matched.key, &matched.mask, verbose, names),
+        show_match(flow, verbose, names),
         show_stats(flow.flow.stats, now_ms),
         show_actions(&flow.flow.translation.actions, names)
     )
@@ -54,7 +59,8 @@ impl Switch {
         let no_names = DatapathPortNames::default();
         let names = if options.names { &all_names } else { &no_names };
         let passes = |flow: &&FlowReport| {
-            filter.as_ref().is_none_or(|f| FlowKey::of_packet(&flow.flow.matched.key).matches(&f.mask, &f.key))
+            let key = packet_of(&flow.flow.translation.trail).unwrap_or(flow.flow.matched.key);
+            filter.as_ref().is_none_or(|f| FlowKey::of_packet(&key).matches(&f.mask, &f.key))
         };
         let flows = self.datapath.flows();
         let mut out = String::new();

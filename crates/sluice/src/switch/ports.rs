@@ -1,7 +1,7 @@
 //! Ports: opened, joined to their bridge and to the datapath; and taken away again.
 
 use super::{Setup, Switch, lock};
-use crate::config::{self, Config};
+use crate::config::{self, Config, PATCH};
 use crate::text::datapath::PortLine;
 use anyhow::{Context, Result, bail};
 use sluice_action::{DatapathPortNames, PortNo};
@@ -9,9 +9,6 @@ use sluice_datapath::Datapath;
 use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::{Attach, Ofproto, PortConfig, VlanMode};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The type of ports that join two bridges and have nothing to do with the datapath.
-const PATCH: &str = "patch";
 
 /// A port of a bridge.
 #[derive(Clone, Debug)]
@@ -56,6 +53,17 @@ impl Setup {
         self.ports.insert(port.name.clone(), entry);
         tracing::info!("bridge {bridge}: added port {} of type {}, number {}", port.name, port.kind, port.ofport);
         Ok(())
+    }
+
+    /// Adds a bridge's own port: a tap device named like the bridge, or nothing that packets could go to.
+    pub fn add_local_port(&mut self, ofproto: &Ofproto, datapath: &Datapath, bridge: &config::Bridge) -> Result<()> {
+        if !bridge.local {
+            let nothing =
+                PortConfig { attach: Attach::Nothing, ..PortConfig::new(&bridge.name, OfPort::LOCAL.0, PortNo(0)) };
+            return Ok(ofproto.add_port(&bridge.name, nothing)?);
+        }
+        let port = config::Port::of_type("tap", &bridge.name, OfPort::LOCAL.0.into());
+        self.add_port(ofproto, datapath, &bridge.name, &port)
     }
 
     /// Takes a port away from its bridge and closes it.

@@ -67,6 +67,7 @@ impl Switch {
             }
             Change::AddBridge(bridge) => {
                 self.ofproto.add_bridge(bridge_config(bridge), self.now_ms())?;
+                setup.add_local_port(&self.ofproto, &self.datapath, bridge)?;
                 for port in &bridge.port {
                     setup.add_port(&self.ofproto, &self.datapath, &bridge.name, port)?;
                 }

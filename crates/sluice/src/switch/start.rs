@@ -51,6 +51,7 @@ impl Switch {
     fn add_bridge(&self, bridge: &Bridge) -> Result<()> {
         self.ofproto.add_bridge(bridge_config(bridge), self.now_ms())?;
         let mut setup = self.setup();
+        setup.add_local_port(&self.ofproto, &self.datapath, bridge)?;
         for port in &bridge.port {
             setup.add_port(&self.ofproto, &self.datapath, &bridge.name, port)?;
         }
@@ -133,6 +134,7 @@ fn datapath_config(config: &Config) -> sluice_datapath::Config {
         emc_entries: config.datapath.emc_entries as usize,
         emc_insert_inv_prob: emc_insert_inv_prob(&config.datapath),
         max_megaflows: max_megaflows(&config.datapath),
+        sleep_max_us: u32::try_from(config.datapath.pmd_sleep_max.0.as_micros()).unwrap_or(u32::MAX),
         ..sluice_datapath::Config::default()
     }
 }

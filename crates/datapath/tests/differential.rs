@@ -1,0 +1,283 @@
+//! The same packets through the same tables, whatever is cached, however they are batched, on one PMD or two: the same
+//! packets out, in the same order, and the same counters.
+//!
+//! The reference takes packets one at a time with the exact match cache off, so each has left before the next comes.
+
+mod harness;
+
+use harness::*;
+use proptest::prelude::*;
+use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Trail, Translation};
+use sluice_datapath::{Config, Datapath};
+use sluice_fate::{Counter, DropReason, Snapshot};
+use sluice_flow::{PacketKey, layout};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Ports 1 to 4 exist; a rule may send to 5, too.
+const PORTS: u32 = 4;
+/// Source ports, and so flows.
+const FLOWS: u16 = 12;
+/// Recirculation ids that rules use, 0 included.
+const RECIRCS: u32 = 3;
+
+/// What the tables say about one (recirculation id, source port).
+#[derive(Clone, Debug)]
+struct Class {
+    actions: Vec<Action>,
+    /// Bits of the destination address that the megaflow asks for, though nothing depends on them.
+    dst_bits: u8,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Cacheable,
+    /// Each packet asks for itself.
+    NotCacheable,
+    /// The tables have always just changed.
+    Stale,
+    Fails,
+}
+
+fn leaf() -> impl Strategy<Value = Action> {
+    let port = MaskedField { span: layout::TP_DST, value: [9; 16], mask: [0xff; 16] };
+    let mark = MaskedField { span: layout::PKT_MARK, value: [5; 16], mask: [0x0f; 16] };
+    prop_oneof![
+        6 => (1..=PORTS + 1).prop_map(|port| Action::Output(PortNo(port))),
+        2 => (1..RECIRCS).prop_map(Action::Recirc),
+        1 => Just(Action::PushVlan { tpid: 0x8100, tci: 0x1003 }),
+        1 => Just(Action::PopVlan),
+        1 => Just(Action::Set { header: Header::Udp, fields: Box::new([port]) }),
+        1 => Just(Action::Set { header: Header::PktMark, fields: Box::new([mark]) }),
+        1 => Just(Action::Trunc(40)),
+        1 => Just(Action::Controller { reason: 1, controller_id: 0, max_len: 60, cookie: 7, recirc_id: 0 }),
+    ]
+}
+
+fn actions() -> impl Strategy<Value = Vec<Action>> {
+    let nested = leaf().prop_recursive(2, 8, 3, |inner| {
+        let list = || prop::collection::vec(inner.clone(), 0..3);
+        prop_oneof![
+            list().prop_map(|list| Action::Clone(list.into())),
+            (any::<bool>(), list()).prop_map(|(always, list)| Action::Sample {
+                probability: if always { u32::MAX } else { 0 },
+                actions: list.into()
+            }),
+            (list(), list()).prop_map(|(greater, less)| Action::CheckPktLen {
+                len: 50,
+                greater: greater.into(),
+                less_or_equal: less.into()
+            }),
+        ]
+    });
+    prop_oneof![
+        3 => (1..=PORTS).prop_map(|port| vec![Action::Output(PortNo(port))]),
+        1 => Just(vec![]),
+        4 => prop::collection::vec(nested, 1..4),
+    ]
+}
+
+fn class() -> impl Strategy<Value = Class> {
+    let kind = prop_oneof![
+        6 => Just(Kind::Cacheable),
+        1 => Just(Kind::NotCacheable),
+        1 => Just(Kind::Stale),
+        1 => Just(Kind::Fails),
+    ];
+    (actions(), any::<u8>(), kind).prop_map(|(actions, dst_bits, kind)| Class { actions, dst_bits, kind })
+}
+
+type Tables = HashMap<(u32, u64), Class>;
+
+fn tables(classes: Vec<Class>) -> Tables {
+    let places = (0..RECIRCS).flat_map(|recirc| (0..u64::from(FLOWS)).map(move |flow| (recirc, flow)));
+    places.zip(classes).collect()
+}
+
+fn translate(tables: &Tables, key: &PacketKey) -> Fate {
+    let place = (key.recirc_id(), key.number(layout::TP_SRC));
+    // Truncated packets have no ports: they are flow 0.
+    let class = &tables[&place];
+    let mut mask = PacketKey::ZERO;
+    for span in [layout::IN_PORT, layout::RECIRC_ID, layout::TP_SRC] {
+        mask.set(span, &[0xff; 4][..span.size]);
+    }
+    mask.set(layout::NW_DST, &[0, 0, 0, class.dst_bits]);
+    match class.kind {
+        Kind::Fails => Fate::Failed(DropReason::TranslationLimit),
+        kind => Fate::Translated(Translation {
+            mask,
+            actions: class.actions.clone().into(),
+            no_output: DropReason::Rules,
+            version: if kind == Kind::Stale { 0 } else { 1 },
+            cacheable: kind != Kind::NotCacheable,
+            trail: Trail(Arc::new(())),
+        }),
+    }
+}
+
+/// A packet of the input: when two queues are there, a flow stays on one.
+#[derive(Clone, Debug)]
+struct Offered {
+    port: u32,
+    flow: u16,
+    dst: u8,
+    long: bool,
+}
+
+fn offered() -> impl Strategy<Value = Offered> {
+    (1..=2u32, 0..FLOWS, 0..3u8, any::<bool>()).prop_map(|(port, flow, dst, long)| Offered { port, flow, dst, long })
+}
+
+/// How the datapath is set up.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    emc: u32,
+    emc_entries: usize,
+    batch: usize,
+    pmds: usize,
+    queues: usize,
+    burst: usize,
+}
+
+const REFERENCE: Setup = Setup { emc: 0, emc_entries: 8, batch: 1, pmds: 1, queues: 1, burst: 1 };
+
+/// What came out.
+struct Outcome {
+    sent: Vec<Vec<Vec<u8>>>,
+    totals: Snapshot,
+    told: usize,
+    /// Packets and bytes counted by megaflows and credited to translations.
+    counted: (u64, u64),
+}
+
+fn run(setup: Setup, tables: &Tables, packets: &[Offered], remove_every: usize) -> Outcome {
+    let pool = pool(8192);
+    let config = Config {
+        cores: vec![0; setup.pmds],
+        batch: setup.batch,
+        emc_entries: setup.emc_entries,
+        emc_insert_inv_prob: setup.emc,
+        max_megaflows: 4096,
+        seed: Some(3),
+        packet_in_queue: 1 << 16,
+        ..Config::default()
+    };
+    let datapath = Datapath::new(config).unwrap();
+    let fakes = FakeTables::new({
+        let tables = tables.clone();
+        move |key, _| translate(&tables, key)
+    });
+    datapath.set_upcalls(|_| Box::new(fakes.clone()));
+    let packet_ins = datapath.take_packet_ins().unwrap();
+    let mut ports = Vec::new();
+    for number in 1..=PORTS {
+        let port = TestPort::new(setup.queues, setup.burst, &pool);
+        ports.push((port.feeds.clone(), port.sent.clone()));
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    let store = datapath.store();
+    let (mut removed, mut turn) = ((0, 0), 0);
+    let mut remove_all = |datapath: &Datapath| {
+        let mut ids = Vec::new();
+        store.for_each(&mut |id, _, _, _| ids.push(id));
+        for id in ids {
+            let stats = store.remove(id).unwrap();
+            removed = (removed.0 + stats.packets, removed.1 + stats.bytes);
+        }
+        store.settle(&mut |_, _, _| panic!("no PMD is under way"));
+        assert!(datapath.flows().is_empty());
+    };
+    for (n, chunk) in packets.chunks(remove_every).enumerate() {
+        for (i, packet) in chunk.iter().enumerate() {
+            let tag = (n * remove_every + i) as u32;
+            let mut bytes = udp([1, 1, 1, packet.port as u8], [2, 2, 2, packet.dst], packet.flow, 5, tag);
+            bytes.resize(if packet.long { 64 } else { 46 }, 0);
+            let queue = usize::from(packet.flow) % setup.queues;
+            ports[packet.port as usize - 1].0[queue].lock().unwrap().push_back(bytes);
+            // One at a time across ports: the total order is that of the input.
+            if setup.queues == 1 {
+                let last = chunk.get(i + 1).is_none_or(|next| next.port != packet.port);
+                while last && !datapath.run_once(turn).exhausted {
+                    turn += 1;
+                }
+            }
+        }
+        while !datapath.run_once(turn).exhausted {
+            turn += 1;
+        }
+        remove_all(&datapath);
+    }
+    let credited = *fakes.credited.lock().unwrap();
+    let totals = datapath.totals();
+    assert_eq!(totals.conserved(), Ok(()));
+    Outcome {
+        sent: ports.iter().map(|(_, sent)| std::mem::take(&mut *sent.lock().unwrap())).collect(),
+        totals,
+        told: packet_ins.try_iter().count(),
+        counted: (removed.0 + credited.0, removed.1 + credited.1),
+    }
+}
+
+/// The counters that must not depend on the setup.
+fn counters(outcome: &Outcome) -> Vec<(&'static str, u64)> {
+    let totals = &outcome.totals;
+    let mut all = vec![("told", outcome.told as u64), ("counted", outcome.counted.0), ("bytes", outcome.counted.1)];
+    for counter in [Counter::Received, Counter::Sent, Counter::Cloned, Counter::Delivered, Counter::Passes] {
+        all.push((counter.name(), totals[counter]));
+    }
+    all.extend(DropReason::ALL.iter().map(|reason| (reason.name(), totals.dropped(*reason))));
+    all
+}
+
+/// Packets of each (output port, input port, flow) in the order they left.
+fn by_flow(outcome: &Outcome) -> BTreeMap<(usize, Vec<u8>), Vec<Vec<u8>>> {
+    let mut flows = BTreeMap::new();
+    for (port, sent) in outcome.sent.iter().enumerate() {
+        for packet in sent {
+            let mut ip = 14;
+            while packet[ip - 2..ip] == [0x81, 0] {
+                ip += 4;
+            }
+            // The last byte of the source address names the input port, the source port the flow.
+            let from = packet.get(ip + 15).into_iter().chain(packet.get(ip + 20..ip + 22).unwrap_or(&[]));
+            flows.entry((port, from.copied().collect())).or_insert_with(Vec::new).push(packet.clone());
+        }
+    }
+    flows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_setup_does_not_matter(
+        classes in prop::collection::vec(class(), usize::from(FLOWS) * RECIRCS as usize),
+        packets in prop::collection::vec(offered(), 1..150),
+        remove_every in 20..200usize,
+    ) {
+        let tables = tables(classes);
+        let reference = run(REFERENCE, &tables, &packets, remove_every);
+        let passes = &reference.totals;
+        let answered = passes[Counter::MegaflowHits] + passes[Counter::Upcalls] + passes[Counter::UpcallsLost];
+        prop_assert_eq!(passes[Counter::Passes], answered);
+        for (emc, emc_entries, batch, burst) in
+            [(0, 8, 32, 32), (1, 8, 32, 32), (1, 8192, 32, 32), (3, 64, 7, 32), (1, 8, 1, 32), (0, 8, 32, 5)]
+        {
+            let setup = Setup { emc, emc_entries, batch, burst, ..REFERENCE };
+            let outcome = run(setup, &tables, &packets, remove_every);
+            prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
+            prop_assert_eq!(&outcome.sent, &reference.sent, "{:?}", setup);
+            let t = &outcome.totals;
+            let answered = t[Counter::EmcHits] + t[Counter::MegaflowHits] + t[Counter::Upcalls] + t[Counter::UpcallsLost];
+            prop_assert_eq!(t[Counter::Passes], answered);
+        }
+        for (pmds, queues, batch) in [(2, 3, 32), (2, 1, 32), (3, 2, 1)] {
+            let setup = Setup { emc: 1, pmds, queues, batch, burst: 32, emc_entries: 64 };
+            let outcome = run(setup, &tables, &packets, remove_every);
+            prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
+            prop_assert_eq!(by_flow(&outcome), by_flow(&reference), "{:?}", setup);
+        }
+    }
+}

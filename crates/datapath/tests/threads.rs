@@ -1,0 +1,129 @@
+//! PMDs as threads, with everything changing under them.
+
+mod harness;
+
+use harness::*;
+use sluice_action::{Action, Fate, PortNo, Trail, Translation};
+use sluice_datapath::{Config, Datapath};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{PacketKey, layout};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Tables whose megaflows are as wide as the source port.
+fn by_source_port(key: &PacketKey, _bytes: &[u8]) -> Fate {
+    let mut mask = PacketKey::ZERO;
+    for span in [layout::IN_PORT, layout::RECIRC_ID, layout::TP_SRC] {
+        mask.set(span, &[0xff; 4][..span.size]);
+    }
+    let recirculated = key.recirc_id() != 0;
+    let actions: Arc<[Action]> = match key.number(layout::TP_SRC) % 4 {
+        0 if !recirculated => Arc::new([Action::Recirc(1)]),
+        1 => Arc::new([Action::Output(PortNo(2)), Action::Output(PortNo(1))]),
+        _ => Arc::new([Action::Output(PortNo(2))]),
+    };
+    Fate::Translated(Translation {
+        mask,
+        actions,
+        no_output: DropReason::Rules,
+        version: 1,
+        cacheable: true,
+        trail: Trail(Arc::new(())),
+    })
+}
+
+#[test]
+fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go() {
+    const PACKETS: u32 = 30_000;
+    let pool = pool(16_384);
+    let config = Config { cores: vec![0, 0], emc_insert_inv_prob: 2, max_megaflows: 256, ..Config::default() };
+    let datapath = Datapath::new(config).unwrap();
+    let tables = FakeTables::new(by_source_port);
+    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let ports: Vec<_> = (1..=2).map(|_| TestPort::new(3, 32, &pool)).collect();
+    let (feeds, sent) = (ports[0].feeds.clone(), ports[1].sent.clone());
+    for (number, port) in (1..).zip(ports) {
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    for tag in 0..PACKETS {
+        let flow = (tag * 7 % 40) as u16;
+        let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, tag);
+        feeds[usize::from(flow) % 3].lock().unwrap().push_back(packet);
+    }
+    datapath.start().unwrap();
+    let (store, counted) = (datapath.store(), AtomicU64::new(0));
+    let count = |packets| {
+        counted.fetch_add(packets, Relaxed);
+    };
+    let (mut removed, mut rounds) = (0, 0);
+    while datapath.totals()[Counter::Received] < u64::from(PACKETS) {
+        let mut ids = Vec::new();
+        store.for_each(&mut |id, _, _, _| ids.push(id));
+        for id in ids {
+            count(store.remove(id).unwrap().packets);
+            removed += 1;
+        }
+        store.settle(&mut |_, _, late| count(late.packets));
+        if rounds % 20 == 0 {
+            datapath.add_port(PortNo(9), Box::new(TestPort::new(2, 1, &pool))).unwrap();
+            datapath.clear_stats();
+            datapath.del_port(PortNo(9)).unwrap();
+        }
+        rounds += 1;
+        std::thread::yield_now();
+    }
+    datapath.stop();
+    let totals = datapath.totals();
+    assert_eq!(totals.conserved(), Ok(()));
+    assert_eq!((totals[Counter::Received], totals.dropped_in_all()), (u64::from(PACKETS), 0));
+    assert!(removed > 0, "nothing changed while packets flowed");
+    let sent = sent.lock().unwrap();
+    assert_eq!(sent.len(), PACKETS as usize);
+    let mut last = HashMap::new();
+    for packet in sent.iter() {
+        let tag = u32::from_be_bytes(*packet.last_chunk().unwrap());
+        let before = last.insert(packet[34..36].to_vec(), tag);
+        assert!(before.is_none_or(|before| before < tag), "a packet overtook another of its flow");
+    }
+    // Every pass is counted once: by a megaflow while it lived, when it settled, or through its translation.
+    let mut ids = Vec::new();
+    store.for_each(&mut |id, _, _, _| ids.push(id));
+    ids.iter().for_each(|id| count(store.remove(*id).unwrap().packets));
+    store.settle(&mut |_, _, late| count(late.packets));
+    assert_eq!(counted.load(Relaxed) + tables.credited.lock().unwrap().0, totals[Counter::Passes]);
+    drop(sent);
+    drop(datapath);
+    assert_eq!(pool.available(), pool.capacity(), "every buffer is back");
+}
+
+#[test]
+fn threads_stop_and_start_again_where_they_were() {
+    let pool = pool(256);
+    let datapath = Datapath::new(Config { cores: vec![0], max_megaflows: 16, ..Config::default() }).unwrap();
+    let tables = FakeTables::new(by_source_port);
+    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let port = TestPort::new(1, 32, &pool);
+    let feed = port.feeds[0].clone();
+    datapath.add_port(PortNo(2), Box::new(port)).unwrap();
+    for round in 1..=3 {
+        datapath.start().unwrap();
+        datapath.start().unwrap();
+        feed.lock().unwrap().extend((0..50).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 2, 5, i)));
+        while datapath.totals()[Counter::Sent] < round * 50 {
+            std::thread::yield_now();
+        }
+        datapath.stop();
+        assert_eq!(datapath.totals()[Counter::Upcalls], 1, "the caches are as they were");
+        assert_eq!(pool.available(), pool.capacity(), "a PMD that rests holds no buffers");
+    }
+}
+
+#[test]
+fn a_core_that_is_not_there_is_told() {
+    let datapath = Datapath::new(Config { cores: vec![1023], max_megaflows: 16, ..Config::default() }).unwrap();
+    let unpinned = datapath.start().unwrap();
+    assert_eq!(unpinned[0].pmd, 0);
+    assert!(unpinned[0].source.to_string().contains("1023"), "{unpinned:?}");
+    datapath.stop();
+}

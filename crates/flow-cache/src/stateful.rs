@@ -1,0 +1,262 @@
+//! The whole hierarchy against a plain map, step by step: installing, removing, looking up, ids reused at once, tags
+//! that collide, buckets that are full, notices that come late.
+
+use crate::{Emc, Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Subtables, key_hash};
+use proptest::prelude::*;
+use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Trail, Translation};
+use sluice_fate::DropReason;
+use sluice_flow::{PacketKey, layout};
+use sluice_packet::{BATCH_MAX, BatchMask};
+use sluice_simd::HashKey;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Masks that the tables use. Which one holds is decided by the first byte of the destination, which all have.
+const MASKS: u8 = 5;
+
+/// A packet: few values in every field, so that everything meets everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Fields {
+    in_port: u32,
+    recirc_id: u32,
+    class: u8,
+    dst: u8,
+    src: u8,
+    label: u8,
+}
+
+fn fields() -> impl Strategy<Value = Fields> {
+    (1..3u32, 0..2u32, 0..MASKS, 0..4u8, 0..3u8, 0..3u8)
+        .prop_map(|(in_port, recirc_id, class, dst, src, label)| Fields { in_port, recirc_id, class, dst, src, label })
+}
+
+impl Fields {
+    fn key(self) -> PacketKey {
+        let mut key = PacketKey::ZERO;
+        key.set(layout::IN_PORT, &self.in_port.to_be_bytes());
+        key.set(layout::RECIRC_ID, &self.recirc_id.to_be_bytes());
+        key.set(layout::NW_DST, &[self.class, 0, 0, self.dst]);
+        key.set(layout::NW_SRC, &[0, 0, 0, self.src]);
+        if self.label != 0 {
+            key.set(layout::IPV6_LABEL, &[0, 0, 0, self.label]);
+        }
+        key
+    }
+
+    fn mask(self) -> PacketKey {
+        let mut mask = PacketKey::ZERO;
+        if self.class != 4 {
+            // Class 4 leaves the port open: its megaflows are in several tables at once.
+            mask.set(layout::IN_PORT, &[0xff; 4]);
+        }
+        mask.set(layout::RECIRC_ID, &[0xff; 4]);
+        mask.set(layout::NW_DST, &[0xff, 0, 0, if self.class.is_multiple_of(2) { 0xff } else { 0 }]);
+        if self.class >= 2 {
+            mask.set(layout::NW_SRC, &[0, 0, 0, 0xff]);
+        }
+        if self.class == 3 {
+            mask.set(layout::IPV6_LABEL, &[0, 0, 0, 0xff]);
+        }
+        mask
+    }
+
+    /// What the mask leaves of it: the identity of its megaflow.
+    fn masked(self) -> Fields {
+        Fields {
+            in_port: if self.class == 4 { 0 } else { self.in_port },
+            dst: if self.class.is_multiple_of(2) { self.dst } else { 0 },
+            src: if self.class >= 2 { self.src } else { 0 },
+            label: if self.class == 3 { self.label } else { 0 },
+            ..self
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Look up a batch; ask the tables about what misses; check every answer.
+    Lookup(Vec<Fields>),
+    /// The tables change what they say: the megaflow goes.
+    Change(Fields),
+    /// The PMD reads its notices.
+    ReadNotices,
+    /// Dead records are reclaimed, so that their ids are used again.
+    Settle,
+    Sweep,
+    Rank,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => prop::collection::vec(fields(), 1..=BATCH_MAX).prop_map(Step::Lookup),
+        4 => fields().prop_map(Step::Change),
+        1 => Just(Step::ReadNotices),
+        2 => Just(Step::Settle),
+        1 => Just(Step::Sweep),
+        1 => Just(Step::Rank),
+    ]
+}
+
+/// One PMD's part of the hierarchy.
+struct Levels {
+    side: PmdSide,
+    emc: Emc,
+    subtables: Subtables,
+    notices: Vec<crate::Died>,
+}
+
+/// How bad the hash is.
+#[derive(Clone, Copy, Debug)]
+enum Hash {
+    Good,
+    /// Many keys have the same tag in subtables.
+    Weak,
+    /// All keys have the same hash in the EMC, too.
+    Constant,
+}
+
+struct World {
+    table: MegaflowTable,
+    secret: HashKey,
+    hash: Hash,
+    pmds: Vec<Levels>,
+    /// What the tables say now, if it is not 0.
+    says: HashMap<Fields, u32>,
+}
+
+impl World {
+    fn new(hash: Hash, emc_entries: usize) -> Self {
+        let secret = match hash {
+            Hash::Good => HashKey::from_seed(1),
+            Hash::Weak | Hash::Constant => HashKey::from_addends([0; 32]),
+        };
+        let table = MegaflowTable::new(96, &secret).unwrap();
+        let pmd = |number| Levels {
+            side: table.attach(number).unwrap(),
+            emc: Emc::new(emc_entries, 1, 5),
+            subtables: Subtables::new(&secret),
+            notices: Vec::new(),
+        };
+        let pmds = vec![pmd(0), pmd(1)];
+        World { pmds, table, secret, hash, says: HashMap::new() }
+    }
+
+    fn say(&self, fields: Fields) -> u32 {
+        self.says.get(&fields.masked()).copied().unwrap_or(0)
+    }
+
+    fn lookup(&mut self, pmd: usize, batch: &[Fields]) {
+        let mut keys = [PacketKey::ZERO; BATCH_MAX];
+        let mut hashes = [0; BATCH_MAX];
+        for (i, fields) in batch.iter().enumerate() {
+            keys[i] = fields.key();
+            hashes[i] = match self.hash {
+                Hash::Constant => 0x0700_0000_0000,
+                _ => key_hash(&self.secret, &keys[i]),
+            };
+        }
+        let said: Vec<_> = batch.iter().map(|fields| self.say(*fields)).collect();
+        let Levels { side, emc, subtables, .. } = &mut self.pmds[pmd];
+        let guard = side.reader.pin();
+        let flows = self.table.read(&guard);
+        let pass = Pass { keys: &keys, hashes: &hashes, flows };
+        let mut hits: Hits<'_> = [None; BATCH_MAX];
+        let all = BatchMask::first(batch.len());
+        let after_emc = emc.lookup(&pass, all, &mut hits);
+        let left = subtables.lookup(&pass, after_emc, &mut hits);
+        assert_eq!(after_emc.0 & !all.0 | left.0 & !after_emc.0, 0, "each level narrows");
+        for i in 0..batch.len() {
+            assert_eq!(hits[i].is_none(), left.contains(i));
+            let Some(flow) = hits[i] else { continue };
+            assert_eq!(flow.translation().actions[..], [Action::Output(PortNo(said[i]))], "{:?}", batch[i]);
+            if !after_emc.contains(i) {
+                continue;
+            }
+            emc.offer(hashes[i], flow.id());
+        }
+        for i in left {
+            let translation = Translation {
+                mask: batch[i].mask(),
+                actions: Arc::new([Action::Output(PortNo(said[i]))]),
+                no_output: DropReason::Rules,
+                version: 0,
+                cacheable: true,
+                trail: Trail(Arc::new(())),
+            };
+            match self.table.install(&keys[i], &translation, 0, |_| true) {
+                Installed::New(FlowId(id)) | Installed::Existing(FlowId(id)) => {
+                    let flow = flows.get(id).unwrap();
+                    assert!(flow.contains(&keys[i]));
+                    subtables.insert(&keys[i], flow);
+                    emc.offer(hashes[i], flow.id());
+                }
+                Installed::Full => {}
+                Installed::Stale => panic!("it was current"),
+            }
+        }
+    }
+
+    fn change(&mut self, fields: Fields) {
+        *self.says.entry(fields.masked()).or_insert(0) += 1;
+        let mut ids = Vec::new();
+        self.table.for_each(&mut |id, matched, _, _| {
+            if matched.contains(&fields.key()) {
+                ids.push(id);
+            }
+        });
+        assert!(ids.len() <= 1, "no packet has two megaflows");
+        ids.into_iter().for_each(|id| assert!(self.table.remove(id).is_some()));
+    }
+
+    fn read_notices(&mut self, pmd: usize) {
+        let Levels { side, emc, subtables, notices } = &mut self.pmds[pmd];
+        side.notices.take(notices);
+        notices.drain(..).for_each(|died| subtables.remove(&died));
+        emc.forget();
+    }
+
+    fn sweep(&mut self, pmd: usize) {
+        let Levels { side, emc, .. } = &mut self.pmds[pmd];
+        let guard = side.reader.pin();
+        emc.sweep(self.table.read(&guard));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_what_the_tables_say_now(
+        steps in prop::collection::vec((0..2usize, step()), 1..120),
+        hash in prop_oneof![Just(Hash::Good), Just(Hash::Weak), Just(Hash::Constant)],
+        emc_entries in prop_oneof![Just(8usize), Just(64)],
+    ) {
+        let mut world = World::new(hash, emc_entries);
+        for (pmd, step) in steps {
+            match step {
+                Step::Lookup(batch) => world.lookup(pmd, &batch),
+                Step::Change(fields) => world.change(fields),
+                Step::ReadNotices => world.read_notices(pmd),
+                Step::Settle => world.table.settle(&mut |_, _, _| panic!("nothing was counted")),
+                Step::Sweep => world.sweep(pmd),
+                Step::Rank => (0..3).for_each(|_| world.pmds[pmd].subtables.maintain(u64::MAX / 2)),
+            }
+            for levels in &world.pmds {
+                prop_assert_eq!(levels.emc.usage().used, levels.emc.count_used());
+            }
+        }
+        // Everything goes, and nothing is left behind.
+        let mut ids = Vec::new();
+        world.table.for_each(&mut |id, _, _, _| ids.push(id));
+        ids.into_iter().for_each(|id| assert!(world.table.remove(id).is_some()));
+        world.table.settle(&mut |_, _, _| ());
+        prop_assert!(world.table.is_empty());
+        for pmd in 0..2 {
+            world.read_notices(pmd);
+            (0..10).for_each(|_| world.sweep(pmd));
+            let levels = &world.pmds[pmd];
+            prop_assert_eq!((levels.subtables.subtables(), levels.subtables.flows()), (0, 0));
+            prop_assert_eq!(levels.emc.usage().used, 0);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Every command on a switch that runs, its text and its errors.
+
+mod common;
+
+use common::Daemon;
+use std::process::Command;
+
+/// One PMD, a paced generator, a sink; 60-byte UDP frames from 1.0.0.1.
+const CONFIG: &str = r#"
+[switch]
+pmd-cores = [0]
+[[bridge]]
+name = "br0"
+flows = "flows.txt"
+[[bridge.port]]
+name = "gen"
+ofport = 1
+type = "generator"
+options = { rate = 2000, flows = 10 }
+[[bridge.port]]
+name = "sink"
+ofport = 2
+type = "null"
+"#;
+
+fn start() -> Daemon {
+    Daemon::start_with(CONFIG, &[("flows.txt", "udp,actions=output:2\n")])
+}
+
+fn traffic(daemon: &Daemon) {
+    daemon.wait_for(&["coverage/read-counter", "sent"], |n| n.trim().parse::<u64>().unwrap() > 100);
+}
+
+#[test]
+fn the_process_tells_about_itself() {
+    let daemon = start();
+    assert_eq!(daemon.ctl(&["version"]), concat!("sluice ", env!("CARGO_PKG_VERSION"), "\n"));
+    let commands = daemon.ctl(&["list-commands"]);
+    assert!(commands.starts_with("The available commands are:\n  bridge/add-flow         bridge flow\n"), "{commands}");
+    assert!(commands.contains("\n  dpctl/dump-flows        [-m] [--names] [dp] [filter=..] [type=..] [pmd=..]\n"));
+    assert!(commands.contains("\n  version                 \n"));
+    assert_eq!(daemon.ctl(&["vlog/set", "ctl:dbg"]), "");
+    assert!(daemon.ctl(&["vlog/list"]).contains("\nctl                DBG        OFF        OFF\n"));
+    assert_eq!(daemon.ctl(&["vlog/set", "info"]), "");
+    assert!(daemon.log().contains("|ctl|DBG|received request vlog/list []\n"), "{}", daemon.log());
+    assert!(daemon.ctl(&["memory/show"]).contains("bridges:1 megaflows:"));
+}
+
+#[test]
+fn wrong_requests_get_ovs_errors() {
+    let daemon = start();
+    let cases: &[(&[&str], &str)] = &[
+        (&["fly"], "\"fly\" is not a valid command (use \"list-commands\" to see a list of valid commands)"),
+        (&["dpif/dump-flows"], "\"dpif/dump-flows\" command requires at least 1 arguments"),
+        (&["exit", "a", "b"], "\"exit\" command takes at most 1 arguments"),
+        (&["exit", "now"], "\"now\": expected --cleanup or nothing"),
+        (&["bridge/dump-flows", "brx"], "Unknown bridge"),
+        (&["dpif/dump-flows", "brx"], "no such bridge"),
+        (&["dpctl/dump-flows", "nodp"], "sluice: datapath not found (Invalid argument)"),
+        (&["dpctl/dump-flows", "type=bogus"], "sluice: Failed to parse type (bogus) (Invalid argument)"),
+        (&["dpctl/show", "nodp"], "sluice: opening datapath nodp failed (No such device)"),
+        (&["coverage/read-counter", "nonsense"], "No such counter"),
+        (&["vlog/set", "nonsense"], "no destination, level, or module \"nonsense\""),
+        (&["bridge/del-port", "br0", "nonsense"], "bridge \"br0\" has no port named \"nonsense\""),
+    ];
+    for (args, error) in cases {
+        assert_eq!(daemon.refused(args), *error, "{args:?}");
+    }
+    assert!(daemon.refused(&["dpctl/dump-flows", "filter=bogus"]).starts_with("sluice: Failed to parse filter ("));
+}
+
+#[test]
+fn pmds_ports_and_megaflows_are_shown() {
+    let daemon = start();
+    traffic(&daemon);
+    let perf = daemon.ctl(&["dpif-netdev/pmd-perf-show", "-nh"]);
+    assert!(
+        perf.starts_with("\nTime: ") && perf.contains("\npmd thread numa_id 0 core_id 0:\n\n  Iterations:  "),
+        "{perf}"
+    );
+    for line in ["  - EMC hits:  ", "  - Megaflow hits:  ", "  - Upcalls:  ", "  Tx batches:  ", "  EMC entries:  "] {
+        assert!(perf.contains(line), "{line} is not in {perf}");
+    }
+    assert_eq!(daemon.ctl(&["dpif-netdev/pmd-perf-show", "-pmd", "7"]), "");
+    let stats = daemon.ctl(&["dpif-netdev/pmd-stats-show"]);
+    assert!(stats.starts_with("pmd thread numa_id 0 core_id 0:\n  packets received: "), "{stats}");
+    let rxqs = daemon.ctl(&["dpif-netdev/pmd-rxq-show"]);
+    assert!(
+        rxqs.starts_with(
+            "Displaying last 60 seconds pmd usage %\npmd thread numa_id 0 core_id 0:\n  isolated : false\n"
+        ),
+        "{rxqs}"
+    );
+    assert!(rxqs.contains("  port: gen               queue-id:  0 (enabled)   pmd usage: "), "{rxqs}");
+
+    let show = daemon.ctl(&["dpctl/show"]);
+    assert!(
+        show.starts_with("netdev@ovs-netdev:\n  lookups: hit:")
+            && show.contains("  flows: 1\n  port 1: gen (generator: "),
+        "{show}"
+    );
+    assert!(
+        daemon
+            .ctl(&["dpctl/show", "-s"])
+            .contains("  port 2: sink (null: mtu=1500, n_rxq=1, n_txq=64)\n    RX packets:0 errors:0 ")
+    );
+    let show = daemon.ctl(&["dpif/show"]);
+    assert!(show.contains("\n  br0:\n    br0 65534/none: (internal)\n    gen 1/1: (generator: "), "{show}");
+    assert_eq!(daemon.ctl(&["dpctl/dump-dps"]), "netdev@ovs-netdev\n");
+    assert_eq!(daemon.ctl(&["dpif/dump-dps"]), "netdev@br0\n");
+    assert_eq!(daemon.ctl(&["ofproto/list"]), "br0\n");
+    assert!(daemon.ctl(&["upcall/show"]).starts_with("netdev@ovs-netdev:\n  flows         : (current 1) (avg "));
+
+    const FLOW: &str =
+        "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(proto=17,frag=no), packets:";
+    let flows = daemon.ctl(&["dpctl/dump-flows"]);
+    assert!(
+        flows.starts_with(&format!("flow-dump from pmd on cpu core: 0\n{FLOW}")) && flows.ends_with(", actions:2\n"),
+        "{flows}"
+    );
+    let named = daemon.ctl(&["dpctl/dump-flows", "--names", "netdev@ovs-netdev"]);
+    assert!(named.contains(",in_port(gen),") && named.ends_with(", actions:sink\n"), "{named}");
+    let more = daemon.ctl(&["dpctl/dump-flows", "-m"]);
+    assert!(
+        more.contains("\nufid:")
+            && more.contains(",ipv4(src=1.0.0.1/0.0.0.0,")
+            && more.ends_with(", dp:ovs, actions:sink\n"),
+        "{more}"
+    );
+    assert!(daemon.ctl(&["dpif/dump-flows", "br0"]).starts_with(FLOW));
+    assert!(daemon.ctl(&["dpif/dump-flows", "-m", "--no-names", "br0"]).starts_with("ufid:"));
+    assert!(daemon.ctl(&["dpctl/dump-flows", "pmd=0", "filter=udp"]).starts_with(FLOW));
+    for nothing in ["pmd=5", "pmd=-1", "filter=tcp", "type=offloaded"] {
+        assert_eq!(daemon.ctl(&["dpctl/dump-flows", nothing]), "", "{nothing}");
+    }
+}
+
+#[test]
+fn statistics_are_cleared_but_events_are_not() {
+    let daemon = start();
+    traffic(&daemon);
+    daemon.ctl(&["dpif-netdev/pmd-stats-clear"]);
+    let stats = daemon.ctl(&["dpif-netdev/pmd-stats-show"]);
+    assert!(stats.contains("  miss with success upcall: 0\n"), "{stats}");
+    assert_eq!(daemon.ctl(&["coverage/read-counter", "upcalls"]), "1\n");
+    assert_eq!(daemon.ctl(&["coverage/read-counter", "dp_packet_batch_grow"]), "0\n");
+    let show = daemon.ctl(&["coverage/show"]);
+    assert!(
+        show.starts_with("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash="),
+        "{show}"
+    );
+    assert!(show.contains("/sec   total: ") && show.ends_with(" events never hit\n"), "{show}");
+}
+
+#[test]
+fn rules_change_while_packets_flow() {
+    let daemon = start();
+    traffic(&daemon);
+    daemon.ctl(&["bridge/add-flow", "br0", "priority=40000,cookie=0x5,udp,nw_src=1.0.0.1,actions=drop"]);
+    daemon.ctl(&["revalidator/wait"]);
+    daemon.wait_for(&["sluice/drops"], |text| text.starts_with("rules "));
+    let rules = daemon.ctl(&["bridge/dump-flows", "br0"]);
+    assert!(rules.contains("priority=40000,udp,nw_src=1.0.0.1,actions=drop\n"), "{rules}");
+    daemon.wait_for(&["bridge/dump-flows", "br0"], |rules| !rules.lines().next().unwrap().contains("n_packets=0,"));
+
+    daemon.ctl(&["bridge/mod-flows", "br0", "nw_src=1.0.0.1,udp,actions=output:sink"]);
+    let rules = daemon.ctl(&["bridge/dump-flows", "br0"]);
+    assert!(rules.contains("priority=40000,udp,nw_src=1.0.0.1,actions=output:2\n"), "{rules}");
+    daemon.ctl(&["bridge/del-flows", "--strict", "br0", "priority=40000,udp,nw_src=1.0.0.1"]);
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]).lines().count(), 1);
+
+    let file = daemon.dir.path().join("new.txt");
+    std::fs::write(&file, "tcp,actions=drop\narp,actions=drop\n").unwrap();
+    daemon.ctl(&["bridge/replace-flows", "br0", file.to_str().unwrap()]);
+    let rules = daemon.ctl(&["bridge/dump-flows", "br0"]);
+    assert!(rules.lines().count() == 2 && rules.contains(" arp,actions=drop\n"), "{rules}");
+    daemon.ctl(&["bridge/del-flows", "br0"]);
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]), "");
+
+    std::fs::write(&file, "tcp,actions=drop\n\n\n\n\n\nudp,nw_src=300.0.0.1,actions=drop\n").unwrap();
+    let error = daemon.refused(&["bridge/replace-flows", "br0", file.to_str().unwrap()]);
+    assert!(error.contains("new.txt: line 7, column ") && error.lines().count() == 1, "{error}");
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]), "");
+    let error = daemon.refused(&["bridge/add-flow", "br0", "udp,actions=fly"]);
+    assert!(error.starts_with("line 1, column ") && error.lines().count() == 1, "{error}");
+    assert!(daemon.refused(&["bridge/replace-flows", "br0", "/no/such"]).starts_with("/no/such: cannot be read: "));
+}
+
+#[test]
+fn ports_come_and_go_while_packets_flow() {
+    let daemon = start();
+    traffic(&daemon);
+    daemon.ctl(&["bridge/add-port", "br0", "sink3", "ofport=3", "type=null", "mtu=9000"]);
+    daemon.ctl(&["bridge/mod-flows", "br0", "udp,actions=output:sink3"]);
+    daemon.wait_for(&["dpctl/show", "-s"], |text| !text.split("sink3").nth(1).unwrap().contains("TX packets:0 "));
+    assert_eq!(
+        daemon.refused(&["bridge/add-port", "br0", "sink3", "ofport=4", "type=null"]),
+        "port sink3: bridge br0 has one of that name already"
+    );
+    let error = daemon.refused(&["bridge/add-port", "br0", "sink4", "ofport=3", "type=null"]);
+    assert!(error.contains("bridge \"br0\" has port 3 already: \"sink3\""), "{error}");
+    for (words, error) in [
+        (&["type=null"][..], "port x: expected ofport=N, its OpenFlow number from 1 to 65279"),
+        (&["ofport=9", "type=nul"], "port.type: this build has no port type \"nul\"; expected one of "),
+        (&["ofport=9", "type=null", "speed=1"], "port.options.speed: unknown to type null; expected one of "),
+        (&["ofport=9", "type=pcap", "rx=/no/such.pcap"], "port x: /no/such.pcap: "),
+    ] {
+        let refused = daemon.refused(&[&["bridge/add-port", "br0", "x"], words].concat());
+        assert!(refused.starts_with(error) && refused.lines().count() == 1, "{refused}");
+    }
+    daemon.ctl(&["bridge/del-port", "br0", "sink3"]);
+    assert!(!daemon.ctl(&["dpif/show"]).contains("sink3"));
+    daemon.wait_for(&["sluice/drops"], |text| text.contains("tx-no-port") || text.contains("rules"));
+}
+
+#[test]
+fn ovs_appctl_is_the_same_client() {
+    let Ok(found) = Command::new("ovs-appctl").arg("--version").output() else {
+        return eprintln!("ovs-appctl is not installed: not compared");
+    };
+    assert!(found.status.success());
+    let daemon = start();
+    let ask = |args: &[&str]| Command::new("ovs-appctl").arg("-t").arg(daemon.socket()).args(args).output().unwrap();
+    let shown = ask(&["version"]);
+    assert_eq!((shown.status.code(), String::from_utf8(shown.stdout).unwrap()), (Some(0), daemon.ctl(&["version"])));
+    let refused = ask(&["fly"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8(refused.stderr).unwrap().starts_with("\"fly\" is not a valid command (use "));
+}

@@ -1,0 +1,156 @@
+//! How a switch starts, is reconfigured, and ends.
+
+mod common;
+
+use common::{Daemon, one_line_failure, sluice};
+
+fn port(name: &str, ofport: u32, kind: &str, more: &str) -> String {
+    format!("[[bridge.port]]\nname = \"{name}\"\nofport = {ofport}\ntype = \"{kind}\"\n{more}\n")
+}
+
+fn bridge(name: &str, flows: &str) -> String {
+    format!("[[bridge]]\nname = \"{name}\"\nflows = \"{flows}\"\n")
+}
+
+const PMD: &str = "[switch]\npmd-cores = [0]\n";
+
+#[test]
+fn signals_and_exit_end_it_cleanly() {
+    for end in ["TERM", "INT", "exit"] {
+        let daemon =
+            Daemon::start_with(&(PMD.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "")), &[("f", "")]);
+        let socket = daemon.socket();
+        let ended = if end == "exit" {
+            daemon.ctl(&["exit"]);
+            daemon.ended()
+        } else {
+            daemon.signal(end)
+        };
+        assert_eq!(ended.code, Some(0), "{end}: {}", ended.log);
+        assert!(!socket.exists(), "{end}");
+        assert!(ended.stdout.contains("pmd thread numa_id 0 core_id 0:\n"), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn it_ends_by_itself_and_prints_what_it_did() {
+    let config = "[switch]\npmd-cores = [0]\nstop-after = \"1500ms\"\n".to_owned()
+        + &bridge("br0", "f")
+        + &port("gen", 1, "generator", "options = { rate = 1000 }")
+        + &port("sink", 2, "null", "");
+    let ended = Daemon::start_with(&config, &[("f", "udp,actions=output:2\n")]).ended();
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    let out = &ended.stdout;
+    assert!(out.contains(" Mpps ") && out.contains(" cycles/pkt "), "no live line: {out}");
+    assert!(out.contains("  Rx packets:   "), "{out}");
+    assert!(
+        out.contains("\nrules of br0:\n cookie=0x0, duration=") && out.contains(" udp actions=output:sink\n"),
+        "{out}"
+    );
+    assert!(out.contains("\nmegaflows: 1\nrecirc_id(0),in_port(1),"), "{out}");
+    // What the rule counted is what was received: nothing is lost between the datapath and the tables.
+    let number = |text: &str, name: &str| -> u64 {
+        let rest = text.split(name).nth(1).unwrap().trim_start();
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    assert_eq!(number(out, "n_packets="), number(out, "Rx packets:"), "{out}");
+}
+
+#[test]
+fn a_core_the_machine_lacks_is_a_warning() {
+    let daemon = Daemon::start_with(&("[switch]\npmd-cores = [999]\n".to_owned() + &bridge("br0", "f")), &[("f", "")]);
+    assert!(daemon.log().contains("|WARN|PMD 0 is not bound to its core: "), "{}", daemon.log());
+    assert!(daemon.ctl(&["dpif-netdev/pmd-perf-show"]).contains("core_id 999:"));
+}
+
+#[test]
+fn two_switches_do_not_share_a_rundir() {
+    let config = PMD.to_owned() + &bridge("br0", "f");
+    let daemon = Daemon::start_with(&config, &[("f", "")]);
+    let line =
+        String::from_utf8(sluice(&["run", daemon.dir.path().join("switch.toml").to_str().unwrap()]).stderr).unwrap();
+    assert!(line.trim_end().ends_with("another switch listens on it; end it, or set switch.rundir"), "{line}");
+    assert_eq!(daemon.ctl(&["dpctl/dump-dps"]), "netdev@ovs-netdev\n");
+}
+
+#[test]
+fn what_cannot_start_says_why_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("bad.txt"), "udp,actions=drop\n\n# six\n\n\n\nudp,nw_src=1.2.3,actions=drop\n").unwrap();
+    std::fs::write(at("junk.pcap"), "this is no capture at all, but long enough for a header").unwrap();
+    let mut cut = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    std::fs::write(at("empty.pcap"), &cut).unwrap();
+    cut.extend([0, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0, 1, 2, 3]);
+    std::fs::write(at("cut.pcap"), &cut).unwrap();
+    cut[32..36].copy_from_slice(&[0xff; 4]);
+    std::fs::write(at("absurd.pcap"), &cut).unwrap();
+    let rundir = format!("[switch]\nrundir = \"{}\"\npmd-cores = [0]\n", at("run").display());
+    let pcap = |file: &str| {
+        bridge("br0", "none").replace("flows = \"none\"\n", "")
+            + &port("p1", 1, "pcap", &format!("options = {{ rx = \"{file}\" }}"))
+    };
+    for (config, expected) in [
+        (bridge("br0", "missing.txt"), "missing.txt: cannot be read: No such file"),
+        (bridge("br0", "bad.txt"), "bad.txt: line 7, column "),
+        (pcap("missing.pcap"), "port p1: "),
+        (pcap("junk.pcap"), "expected a classic pcap file"),
+        (pcap("cut.pcap"), "packet 1 at byte 24: the file ends after 3 bytes"),
+        (pcap("absurd.pcap"), "packet 1 at byte 24: a length of 4294967295 bytes; expected at most "),
+    ] {
+        std::fs::write(at("s.toml"), rundir.clone() + &config).unwrap();
+        let output = sluice(&["run", at("s.toml").to_str().unwrap()]);
+        let text = String::from_utf8(output.stderr.clone()).unwrap();
+        let errors: Vec<_> = text.lines().filter(|line| line.starts_with("sluice: ")).collect();
+        assert_eq!((output.status.code(), errors.len()), (Some(1), 1), "{text}");
+        assert!(errors[0].contains(expected), "{}", errors[0]);
+    }
+}
+
+#[test]
+fn reload_applies_what_changed_and_leaves_the_rest() {
+    let ports = port("gen", 1, "generator", "options = { rate = 1000 }") + &port("sink", 2, "null", "");
+    let daemon =
+        Daemon::start_with(&(PMD.to_owned() + &bridge("br0", "f") + &ports), &[("f", "udp,actions=output:2\n")]);
+    daemon.wait_for(&["coverage/read-counter", "sent"], |n| n.trim() != "0");
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "nothing changed\n");
+
+    daemon.ctl(&["bridge/add-flow", "br0", "tcp,actions=drop"]);
+    daemon.configure(
+        &(PMD.to_owned()
+            + &bridge("br0", "f")
+            + &ports
+            + &port("more", 3, "null", "")
+            + "[[bridge]]\nname = \"br1\"\n"),
+    );
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: port more added\nbr1: added\n");
+    assert_eq!(daemon.ctl(&["ofproto/list"]), "br0\nbr1\n");
+    // Rules that a command added stay, since the file of rules has not changed.
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]).lines().count(), 2);
+
+    std::fs::write(daemon.dir.path().join("f"), "udp,actions=output:3\n").unwrap();
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: rules replaced\n");
+    daemon.wait_for(&["dpctl/show", "-s"], |text| !text.split("more").nth(1).unwrap().contains("TX packets:0 "));
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]).lines().count(), 1);
+
+    daemon.configure("[[bridge]]\nname = \"br0\"\ncolour = \"red\"\n");
+    let error = daemon.refused(&["sluice/reload"]);
+    assert!(error.contains("switch.toml:5: bridge[0].colour: unknown field") && error.lines().count() == 1, "{error}");
+    std::fs::write(daemon.dir.path().join("f"), "udp,actions=\n\nnonsense\n").unwrap();
+    daemon.configure(&(PMD.to_owned() + &bridge("br0", "f")));
+    let error = daemon.refused(&["sluice/reload"]);
+    assert!(error.contains("/f: line ") && error.lines().count() == 1, "{error}");
+    // Nothing of a configuration that is wrong is applied.
+    assert!(daemon.ctl(&["dpif/show"]).contains("more 3/3"));
+    assert_eq!(daemon.signal("TERM").code, Some(0));
+}
+
+#[test]
+fn the_bad_start_of_replay_and_ctl_is_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let out = out.to_str().unwrap();
+    let line =
+        one_line_failure(&sluice(&["replay", "--flows", "/no/such", "--in", "1=/no/such.pcap", "--out-dir", out]));
+    assert!(line.starts_with("sluice: /no/such.pcap: "), "{line}");
+}

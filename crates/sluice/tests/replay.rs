@@ -1,0 +1,222 @@
+//! Captures through rules: the same captures come out, every time and in every setting.
+
+mod common;
+
+use common::{one_line_failure, sluice};
+use serde_json::Value;
+use std::path::Path;
+
+/// A packet of a capture: microseconds, bytes.
+type Packet = (u64, Vec<u8>);
+
+fn write_capture(path: &Path, packets: &[Packet]) {
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    for (us, packet) in packets {
+        let len = packet.len() as u32;
+        for n in [(us / 1_000_000) as u32, (us % 1_000_000) as u32, len, len] {
+            bytes.extend(n.to_le_bytes());
+        }
+        bytes.extend(packet);
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn read_capture(path: &Path) -> Vec<Packet> {
+    let bytes = std::fs::read(path).unwrap();
+    let n = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    assert_eq!((n(0), n(20)), (0xa1b2_c3d4, 1), "a classic capture of Ethernet in microseconds");
+    let (mut at, mut packets) = (24, Vec::new());
+    while at < bytes.len() {
+        let len = n(at + 8);
+        packets.push(((n(at) * 1_000_000 + n(at + 4)) as u64, bytes[at + 16..at + 16 + len].to_vec()));
+        at += 16 + len;
+    }
+    packets
+}
+
+/// A UDP packet without checksum.
+fn udp(source: [u8; 4], source_port: u16) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let mut header = vec![0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
+    header.extend(source);
+    header.extend([10, 0, 0, 1]);
+    let sum: u32 = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(header);
+    packet.extend(source_port.to_be_bytes());
+    packet.extend([0, 53, 0, 26, 0, 0]);
+    packet.resize(60, 0);
+    packet
+}
+
+/// An ARP request.
+fn arp() -> Vec<u8> {
+    let mut packet = vec![0xff; 6];
+    packet.extend([2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1]);
+    packet.extend([0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
+    packet.resize(60, 0);
+    packet
+}
+
+const RULES: &str = "\
+table=0,priority=100,arp,actions=flood
+table=0,priority=90,udp,nw_src=1.0.0.0/8,actions=goto_table:1
+table=0,priority=80,udp,nw_src=2.0.0.0/8,actions=mod_nw_src:9.9.9.9,output:2,output:3
+table=0,priority=70,udp,nw_src=3.0.0.0/8,actions=push_vlan:0x8100,set_field:4106->vlan_vid,output:3
+table=0,priority=60,udp,nw_src=4.0.0.0/8,actions=in_port
+table=0,priority=50,udp,nw_src=5.0.0.0/8,idle_timeout=5,actions=output:2
+table=0,priority=40,icmp,actions=drop
+table=1,priority=100,udp,tp_src=0/1,actions=output:2
+table=1,priority=10,actions=output:3
+table=0,priority=1,actions=drop
+";
+
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(inputs: &[&[Packet]]) -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("flows.txt"), RULES).unwrap();
+        for (i, packets) in inputs.iter().enumerate() {
+            write_capture(&dir.path().join(format!("in{}.pcap", i + 1)), packets);
+        }
+        Bench { dir }
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Replays; the captures that came out by port, and the summary.
+    fn replay(&self, more: &[&str]) -> (Vec<Vec<Packet>>, Value) {
+        let (flows, out, megaflows) = (self.at("flows.txt"), self.at("out"), self.at("megaflows.txt"));
+        let inputs: Vec<String> =
+            (1..=3).map(|port| format!("{port}={}", self.at(&format!("in{port}.pcap")))).collect();
+        let mut args = vec!["replay", "--json", "--flows", &flows, "--out-dir", &out, "--megaflows", &megaflows];
+        inputs.iter().for_each(|input| args.extend(["--in", input]));
+        let output = sluice(&[&args[..], more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let sent = (1..=3).map(|port| read_capture(&self.dir.path().join(format!("out/{port}.pcap"))));
+        (sent.collect(), serde_json::from_slice(&output.stdout).unwrap())
+    }
+}
+
+fn traffic() -> [Vec<Packet>; 3] {
+    let second = 1_000_000;
+    let port_1 = vec![
+        (second, arp()),
+        (second + 10, udp([1, 0, 0, 1], 1000)),
+        (second + 20, udp([1, 0, 0, 1], 1001)),
+        (second + 30, udp([2, 0, 0, 1], 5)),
+        (second + 40, udp([3, 0, 0, 1], 5)),
+        (second + 50, udp([4, 0, 0, 1], 5)),
+        (second + 60, udp([6, 0, 0, 1], 5)),
+        (second + 70, vec![1, 2, 3]),
+    ];
+    // Port 2 begins before port 1, and ties with it.
+    let port_2 = vec![(second - 5, udp([1, 0, 0, 9], 7)), (second + 10, udp([1, 0, 0, 9], 9))];
+    [port_1, port_2, Vec::new()]
+}
+
+#[test]
+fn the_right_packets_leave_by_the_right_ports() {
+    let traffic = traffic();
+    let bench = Bench::new(&[&traffic[0], &traffic[1], &traffic[2]]);
+    let (sent, summary) = bench.replay(&[]);
+    let second = 1_000_000;
+    assert_eq!(sent[0], [(second + 50, udp([4, 0, 0, 1], 5))]);
+    let mut rewritten = udp([9, 9, 9, 9], 5);
+    rewritten[24..26].copy_from_slice(&udp([9, 9, 9, 9], 5)[24..26]);
+    assert_eq!(sent[1], [(second, arp()), (second + 10, udp([1, 0, 0, 1], 1000)), (second + 30, rewritten.clone())]);
+    let mut tagged = udp([3, 0, 0, 1], 5);
+    tagged.splice(12..12, [0x81, 0, 0, 10]);
+    assert_eq!(
+        sent[2],
+        [
+            (second - 5, udp([1, 0, 0, 9], 7)),
+            (second, arp()),
+            (second + 10, udp([1, 0, 0, 9], 9)),
+            (second + 20, udp([1, 0, 0, 1], 1001)),
+            (second + 30, rewritten),
+            (second + 40, tagged),
+        ]
+    );
+    assert_eq!(summary["in"], serde_json::json!({"1": 8, "2": 2, "3": 0}));
+    assert_eq!(summary["out"], serde_json::json!({"1": 1, "2": 3, "3": 6}));
+    assert_eq!(summary["dropped"], serde_json::json!({"rx-runt": 1, "rules": 1}));
+    let megaflows = std::fs::read_to_string(bench.dir.path().join("megaflows.txt")).unwrap();
+    assert!(megaflows.starts_with("flow-dump from the main thread:\nufid:"), "{megaflows}");
+    assert!(
+        megaflows.contains(",actions:set(ipv4(src=9.9.9.9)),p2,p3\n")
+            || megaflows.contains(", actions:set(ipv4(src=9.9.9.9)),p2,p3\n"),
+        "{megaflows}"
+    );
+    let counted: Vec<(u64, String)> = summary["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| (rule["packets"].as_u64().unwrap(), rule["text"].as_str().unwrap().to_owned()))
+        .collect();
+    let packets = |part: &str| counted.iter().find(|(_, text)| text.contains(part)).unwrap().0;
+    assert_eq!((packets("arp"), packets("nw_src=1.0.0.0/8"), packets("tp_src="), packets("priority=1 ")), (1, 4, 1, 1));
+}
+
+#[test]
+fn every_setting_gives_the_same_packets_and_counters() {
+    let traffic = traffic();
+    let bench = Bench::new(&[&traffic[0], &traffic[1], &traffic[2]]);
+    let (sent, summary) = bench.replay(&[]);
+    assert_eq!((sent.clone(), summary.clone()), bench.replay(&[]), "the same twice");
+    for more in [&["--no-emc"][..], &["--pmds", "2", "--queues", "3"], &["--pmds", "2", "--queues", "3", "--no-emc"]] {
+        let (sent_so, summary_so) = bench.replay(more);
+        assert_eq!(sent_so, sent, "{more:?}");
+        for part in ["in", "out", "dropped", "rules"] {
+            assert_eq!(summary_so[part], summary[part], "{more:?}: {part}");
+        }
+    }
+    let (sent_so, summary_so) = bench.replay(&["--batch", "32"]);
+    let bytes = |sent: &[Vec<Packet>]| -> Vec<Vec<Vec<u8>>> {
+        sent.iter().map(|port| port.iter().map(|(_, bytes)| bytes.clone()).collect()).collect()
+    };
+    assert_eq!(bytes(&sent_so), bytes(&sent));
+    assert_eq!((&summary_so["out"], &summary_so["dropped"]), (&summary["out"], &summary["dropped"]));
+}
+
+#[test]
+fn time_stamps_are_the_clock() {
+    let packet = udp([5, 0, 0, 1], 1);
+    let times = [0u64, 4_000_000, 8_000_000, 20_000_000];
+    let input: Vec<Packet> = times.iter().map(|us| (us + 1_000_000, packet.clone())).collect();
+    let bench = Bench::new(&[&input, &[], &[]]);
+    let (sent, summary) = bench.replay(&[]);
+    // Used every four seconds the rule stays; after twelve without use it has gone.
+    assert_eq!(sent[1].len(), 3);
+    assert_eq!(summary["dropped"], serde_json::json!({"rules": 1}));
+    assert!(!summary["rules"].to_string().contains("nw_src=5.0.0.0/8"));
+}
+
+#[test]
+fn what_is_wrong_is_told_in_one_line() {
+    let bench = Bench::new(&[&[], &[], &[]]);
+    let (flows, out, one) = (bench.at("flows.txt"), bench.at("out"), format!("1={}", bench.at("in1.pcap")));
+    let fails = |args: &[&str]| one_line_failure(&sluice(&[&["replay", "--out-dir", &out], args].concat()));
+    std::fs::write(bench.at("bad.txt"), "\n\n\n\n\n\nudp,actions=output:\n").unwrap();
+    let line = fails(&["--flows", &bench.at("bad.txt"), "--in", &one]);
+    assert!(line.contains("bad.txt: line 7, column "), "{line}");
+    let line = fails(&["--flows", &flows, "--in", &one, "--in", &one]);
+    assert!(line.ends_with(": port 1 has a capture already"), "{line}");
+    std::fs::write(bench.at("cut.pcap"), &std::fs::read(bench.at("in1.pcap")).unwrap()[..20]).unwrap();
+    let line = fails(&["--flows", &flows, "--in", &format!("1={}", bench.at("cut.pcap"))]);
+    assert!(line.contains("cut.pcap: "), "{line}");
+    for args in [
+        &["--flows", &flows][..],
+        &["--flows", &flows, "--in", "1"],
+        &["--flows", &flows, "--in", "0=x"],
+        &["--flows", &flows, "--in", &one, "--batch", "33"],
+    ] {
+        assert_eq!(sluice(&[&["replay", "--out-dir", &out], args].concat()).status.code(), Some(1), "{args:?}");
+    }
+}
