@@ -214,6 +214,26 @@ fn ports_come_and_go_while_packets_flow() {
 }
 
 #[test]
+fn stations_and_traces_are_shown() {
+    let config = CONFIG.replace("flows = \"flows.txt\"", "flows = \"flows.txt\"\nfail-mode = \"standalone\"");
+    let daemon = Daemon::start_with(&config, &[("flows.txt", "priority=1,tcp,actions=drop\n")]);
+    let shown = daemon.wait_for(&["fdb/show", "br0"], |text| text.contains("02:00:00:00:00:01"));
+    assert!(shown.starts_with(" port  VLAN  MAC                Age\n    1     0  02:00:00:00:00:01 "), "{shown}");
+    daemon.ctl(&["fdb/add", "br0", "sink", "0", "02:00:00:00:00:99"]);
+    assert!(daemon.ctl(&["fdb/show", "br0"]).contains("    2     0  02:00:00:00:00:99  static\n"));
+    daemon.ctl(&["fdb/del", "br0", "0", "02:00:00:00:00:99"]);
+    assert_eq!(daemon.ctl(&["fdb/flush", "br0"]), "table successfully flushed\n");
+    assert!(daemon.ctl(&["fdb/stats-show", "br0"]).contains("br0"));
+    assert_eq!(daemon.ctl(&["fdb/stats-clear"]), "statistics successfully cleared\n");
+    assert_eq!(daemon.refused(&["fdb/show", "brx"]), "no such bridge");
+
+    let trace = daemon.ctl(&["ofproto/trace", "br0", "in_port=gen,tcp"]);
+    assert!(trace.contains("\nbridge(\"br0\")\n-------------\n 0. tcp, priority 1\n    drop\n"), "{trace}");
+    assert!(trace.contains("\nDatapath actions: drop\n"), "{trace}");
+    assert!(daemon.refused(&["ofproto/trace", "brx", "tcp"]).contains("unknown bridge"));
+}
+
+#[test]
 fn ovs_appctl_is_the_same_client() {
     let Ok(found) = Command::new("ovs-appctl").arg("--version").output() else {
         return eprintln!("ovs-appctl is not installed: not compared");

@@ -74,7 +74,43 @@ pub fn del_port(switch: &Switch, args: &[&str]) -> Reply {
 }
 
 pub fn ofproto_list(switch: &Switch, _: &[&str]) -> Reply {
-    let mut names: Vec<_> = switch.ofproto.bridges().into_iter().map(|bridge| bridge.name).collect();
-    names.sort();
-    Ok(names.iter().map(|name| format!("{name}\n")).collect())
+    Ok(switch.ofproto.list())
+}
+
+pub fn ofproto_trace(switch: &Switch, args: &[&str]) -> Reply {
+    switch.ofproto.trace(args, switch.now_ms())
+}
+
+pub fn ofproto_trace_packet_out(switch: &Switch, args: &[&str]) -> Reply {
+    switch.ofproto.trace_packet_out(args, switch.now_ms())
+}
+
+pub fn fdb_show(switch: &Switch, args: &[&str]) -> Reply {
+    switch.ofproto.fdb_show(args[0], switch.now_ms())
+}
+
+pub fn fdb_add(switch: &Switch, args: &[&str]) -> Reply {
+    let reply = switch.ofproto.fdb_add(args[0], args[1], args[2], args[3]);
+    switch.hurry();
+    reply
+}
+
+pub fn fdb_del(switch: &Switch, args: &[&str]) -> Reply {
+    let reply = switch.ofproto.fdb_del(args[0], args[1], args[2]);
+    switch.hurry();
+    reply
+}
+
+pub fn fdb_flush(switch: &Switch, args: &[&str]) -> Reply {
+    let reply = switch.ofproto.fdb_flush(args.first().copied());
+    switch.hurry();
+    reply
+}
+
+pub fn fdb_stats_clear(switch: &Switch, args: &[&str]) -> Reply {
+    switch.ofproto.fdb_stats_clear(args.first().copied())
+}
+
+pub fn fdb_stats_show(switch: &Switch, args: &[&str]) -> Reply {
+    switch.ofproto.fdb_stats_show(args[0])
 }

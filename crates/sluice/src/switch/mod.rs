@@ -129,6 +129,11 @@ impl Switch {
         self.revalidator.wait();
     }
 
+    /// Asks for a look at every megaflow soon: something that they depend on has changed.
+    pub fn hurry(&self) {
+        self.revalidator.hurry();
+    }
+
     /// Deletes every megaflow.
     pub fn purge(&self) {
         self.revalidator.purge();
