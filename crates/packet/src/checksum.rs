@@ -39,21 +39,36 @@ pub fn pseudo_v6(src: [u8; 16], dst: [u8; 16], proto: u8, size: u32) -> u64 {
 /// A checksum that was wrong stays as wrong. Source: RFC 1624, equation 3.
 #[inline]
 pub fn update(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    let words = |bytes: &[u8]| bytes.as_chunks::<2>().0.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
-    let (removed, added): (u64, u64) = (words(old), words(new));
+    apply(checksum, change(old, new))
+}
+
+/// How a sum changes when bytes change from `old` to `new`, for [`apply`]; as [`update`] wants them.
+#[inline]
+pub fn change(old: &[u8], new: &[u8]) -> u64 {
     // Complementing each word of `old` is taking it from 0xffff.
-    let complemented = 0xffff * (old.len() as u64 / 2) - removed;
-    !fold(u64::from(!checksum) + complemented + added)
+    let ones = 0xffff * (old.len() as u64 / 2);
+    ones - sum_of_words(old) + sum_of_words(new)
+}
+
+/// The checksum after a [`change`].
+#[inline]
+pub fn apply(checksum: u16, change: u64) -> u16 {
+    !fold(u64::from(!checksum) + change)
+}
+
+/// The plain sum of 16-bit words, of which there are few.
+#[inline]
+fn sum_of_words(bytes: &[u8]) -> u64 {
+    bytes.as_chunks::<2>().0.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum()
 }
 
 /// Adds the carries back until there are none: the sum modulo 2^16 - 1, zero only for zero.
 #[inline]
-fn fold(mut sum: u64) -> u16 {
-    sum = (sum & 0xffff_ffff) + (sum >> 32);
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
+fn fold(sum: u64) -> u16 {
+    let sum = (sum & 0xffff_ffff) + (sum >> 32); // At most 2^33 - 2.
+    let sum = (sum & 0xffff) + (sum >> 16); // At most 2^17 + 2^16 - 3.
+    let sum = (sum & 0xffff) + (sum >> 16); // At most 2^16 + 1.
+    ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 /// CRC32c of the bytes, as SCTP computes it over its packet with the checksum field zero.

@@ -57,7 +57,7 @@ pub struct Payload {
 
 impl Layers {
     /// Walks over the headers; `None` if the packet is shorter than an Ethernet header.
-    #[inline]
+    #[inline(always)]
     pub fn of(bytes: &[u8]) -> Option<Layers> {
         let (vlans, type_at) = vlan_tags(bytes)?;
         let (ethertype, l2_end) = ethertype_at(bytes, type_at)?;
@@ -75,6 +75,7 @@ impl Layers {
     }
 
     /// Where the L4 header begins: of IP packets that are not later fragments.
+    #[inline]
     pub fn l4(&self) -> Option<(u8, usize)> {
         let payload = self.ip?.payload?;
         (payload.frag & FRAG_LATER == 0).then_some((payload.proto, payload.l4))
@@ -82,6 +83,7 @@ impl Layers {
 }
 
 /// How many tags there are, and where the Ethernet type behind them is. A tag counts if an Ethernet type follows it.
+#[inline(always)]
 fn vlan_tags(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut at = ETHERNET_SIZE - 2;
     let mut vlans = 0;
@@ -96,6 +98,7 @@ fn vlan_tags(bytes: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// The Ethernet type at `at`, or behind the SNAP header that follows a length there, and where its payload begins.
+#[inline(always)]
 fn ethertype_at(bytes: &[u8], at: usize) -> Option<(u16, usize)> {
     /// LLC with SNAP in all three octets, and the organisation code that means "an Ethernet type follows".
     const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
@@ -120,6 +123,7 @@ fn labels(stack: &[u8]) -> usize {
 }
 
 /// The IPv4 header at `at` if its lengths fit each other and the packet. As OVS, it does not look at the version.
+#[inline(always)]
 fn ipv4(bytes: &[u8], at: usize) -> Option<Ip> {
     let header = bytes[at..].first_chunk::<IPV4_SIZE>()?;
     let size = bytes.len() - at;

@@ -113,56 +113,81 @@ pub enum Field {
 ///
 /// `layers` is of these bytes; it stays true. `value` and `mask` are read as far as the field is long (missing bytes
 /// count as zero), bits of `value` outside the mask do not matter.
+#[inline]
 pub fn set(bytes: &mut [u8], layers: &Layers, field: Field, value: &[u8], mask: &[u8]) -> Result<(), EditError> {
     let place = place::of(bytes, layers, field).ok_or(EditError::NoHeader)?;
-    let old = bytes.get(place.at..place.at + place.size).ok_or(EditError::NoHeader)?;
-    let mut before = [0; 16];
-    before[..place.size].copy_from_slice(old);
-    let mut after = before;
-    let (value, mask) = (place.bits_of(value), place.bits_of(mask));
-    for i in 0..place.size {
-        after[i] = before[i] & !mask[i] | value[i] & mask[i];
+    // Of a known size, so that fields are loads and stores rather than loops.
+    match place.size {
+        1 => rewrite::<1>(bytes, &place, value, mask),
+        2 => rewrite::<2>(bytes, &place, value, mask),
+        4 => rewrite::<4>(bytes, &place, value, mask),
+        6 => rewrite::<6>(bytes, &place, value, mask),
+        _ => rewrite::<16>(bytes, &place, value, mask),
     }
-    if after == before {
-        return Ok(());
-    }
-    bytes[place.at..place.at + place.size].copy_from_slice(&after[..place.size]);
-    place.sums.iter().flatten().for_each(|sum| update(bytes, &place, *sum, &before, &after));
-    Ok(())
 }
 
-/// Brings a checksum up to date after a field has changed.
-fn update(bytes: &mut [u8], place: &Place, sum: Sum, before: &[u8; 16], after: &[u8; 16]) {
-    match sum {
-        Sum::Internet { at } => put_checksum(bytes, at, |old| changed(old, place, before, after)),
-        Sum::Udp { at } => put_checksum(bytes, at, |old| match old {
-            0 => 0, // The sender computed none.
-            // Zero would mean none, so it is written as the other zero.
-            _ => Some(changed(old, place, before, after)).filter(|new| *new != 0).unwrap_or(0xffff),
-        }),
-        Sum::Sctp { l4, end } => {
-            let behind = end.saturating_sub(place.at + place.size);
-            let change = checksum::crc32c_difference(&before[..place.size], &after[..place.size], behind);
-            // The checksum is stored in the order of its bits, little-endian.
-            if let Some(crc) = bytes.get_mut(l4 + 8..).and_then(|rest| rest.first_chunk_mut::<4>()) {
-                *crc = (u32::from_le_bytes(*crc) ^ change).to_le_bytes();
+/// Rewrites a field of `N` bytes.
+#[inline]
+fn rewrite<const N: usize>(bytes: &mut [u8], place: &Place, value: &[u8], mask: &[u8]) -> Result<(), EditError> {
+    let field = bytes.get_mut(place.at..).and_then(|rest| rest.first_chunk_mut::<N>()).ok_or(EditError::NoHeader)?;
+    let before = *field;
+    let (old, value, mask) = (word(&before), word(&place.bits_of::<N>(value)), word(&place.bits_of::<N>(mask)));
+    let new = old & !mask | value & mask;
+    if new == old {
+        return Ok(());
+    }
+    let after = bytes_of::<N>(new);
+    *field = after;
+    if place.sums[0].is_none() {
+        return Ok(());
+    }
+    let change = match (N, place.is_low_byte) {
+        (1, true) => checksum::change(&[0, before[0]], &[0, after[0]]),
+        (1, false) => checksum::change(&[before[0], 0], &[after[0], 0]),
+        _ => checksum::change(&before, &after),
+    };
+    for sum in place.sums.iter().flatten() {
+        match *sum {
+            Sum::Internet { at } => put_checksum(bytes, at, |old| checksum::apply(old, change)),
+            Sum::Udp { at } => put_checksum(bytes, at, |old| match old {
+                0 => 0, // The sender computed none.
+                // Zero would mean none, so it is written as the other zero.
+                _ => Some(checksum::apply(old, change)).filter(|new| *new != 0).unwrap_or(0xffff),
+            }),
+            Sum::Sctp { l4, end } => {
+                let behind = end.saturating_sub(place.at + N);
+                put_crc(bytes, l4 + 8, checksum::crc32c_difference(&before, &after, behind));
             }
         }
     }
+    Ok(())
 }
 
-/// The checksum after the field at `place` has changed. A field of one byte is half a word.
-fn changed(old: u16, place: &Place, before: &[u8; 16], after: &[u8; 16]) -> u16 {
-    match place.size {
-        1 if place.is_low_byte => checksum::update(old, &[0, before[0]], &[0, after[0]]),
-        1 => checksum::update(old, &[before[0], 0], &[after[0], 0]),
-        size => checksum::update(old, &before[..size], &after[..size]),
-    }
+/// A field as a number, so that its bits are changed at once.
+#[inline]
+fn word<const N: usize>(field: &[u8; N]) -> u128 {
+    let mut bytes = [0; 16];
+    bytes[..N].copy_from_slice(field);
+    u128::from_le_bytes(bytes)
+}
+
+/// The number as a field.
+#[inline]
+fn bytes_of<const N: usize>(word: u128) -> [u8; N] {
+    *word.to_le_bytes().first_chunk().expect("invariant: fields have at most 16 bytes")
 }
 
 /// Replaces the checksum at `at`, which the place was checked to have.
+#[inline]
 fn put_checksum(bytes: &mut [u8], at: usize, new: impl Fn(u16) -> u16) {
     if let Some(checksum) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
         *checksum = new(u16::from_be_bytes(*checksum)).to_be_bytes();
+    }
+}
+
+/// Changes SCTP's checksum at `at`, which is stored in the order of its bits, little-endian.
+fn put_crc(bytes: &mut [u8], at: usize, change: u32) {
+    if let Some(crc) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
+        *crc = (u32::from_le_bytes(*crc) ^ change).to_le_bytes();
     }
 }

@@ -44,6 +44,8 @@ pub(super) enum Sum {
 
 /// The flow label in the first word of an IPv6 header, behind version and traffic class.
 const IPV6_LABEL_BITS: u32 = 0x000f_ffff;
+/// The traffic class there.
+const IPV6_CLASS_BITS: u32 = 0x0ff0_0000;
 
 impl Place {
     /// A field of `size` bytes that no checksum covers.
@@ -56,22 +58,33 @@ impl Place {
         Place { is_low_byte: offset % 2 == 1, sums: [Some(sum), None], ..Place::new(header + offset, size) }
     }
 
-    /// A value or mask as the bytes of this place.
-    pub fn bits_of(&self, value: &[u8]) -> [u8; 16] {
-        let mut out = [0; 16];
-        if self.shift > 0 {
-            // A traffic class: one byte, in the midst of four.
-            let word = value.first().map_or(0, |byte| u32::from(*byte) << self.shift);
-            out[..4].copy_from_slice(&word.to_be_bytes());
-        } else {
-            out.iter_mut().zip(value).take(self.size).for_each(|(to, from)| *to = *from);
+    /// A value or mask as the bytes of this place, which has `N`. Bytes that `value` does not have are zero.
+    #[inline]
+    pub fn bits_of<const N: usize>(&self, value: &[u8]) -> [u8; N] {
+        let mut out = value.first_chunk::<N>().copied().unwrap_or_else(|| padded(value));
+        if N == 4 && self.bits != u32::MAX {
+            // A label is the low bits of a word, a traffic class one byte in the midst of it.
+            let word = if self.shift > 0 { u32::from(out[0]) << self.shift } else { number(&out) };
+            out.copy_from_slice(&(word & self.bits).to_be_bytes()[..N]);
         }
-        out.iter_mut().zip(self.bits.to_be_bytes()).for_each(|(byte, bits)| *byte &= bits);
         out
     }
 }
 
+/// A value with zeros behind it.
+fn padded<const N: usize>(value: &[u8]) -> [u8; N] {
+    let mut out = [0; N];
+    out.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+    out
+}
+
+/// Bytes as a big-endian number.
+fn number(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))
+}
+
 /// The place of `field`, if the packet has the whole header.
+#[inline]
 pub(super) fn of(bytes: &[u8], layers: &Layers, field: Field) -> Option<Place> {
     use Field::*;
     match field {
@@ -121,7 +134,7 @@ fn ipv6(layers: &Layers, field: Field) -> Option<Place> {
         Field::Ipv6Src => Place::new(layers.l3 + 8, 16),
         Field::Ipv6Dst => Place::new(layers.l3 + 24, 16),
         Field::Ipv6HopLimit => Place::new(layers.l3 + 7, 1),
-        Field::Ipv6TrafficClass => Place { shift: 20, ..Place::new(layers.l3, 4) },
+        Field::Ipv6TrafficClass => Place { shift: 20, bits: IPV6_CLASS_BITS, ..Place::new(layers.l3, 4) },
         _ => Place { bits: IPV6_LABEL_BITS, ..Place::new(layers.l3, 4) },
     };
     place.sums[0] = match field {

@@ -1,6 +1,7 @@
 //! Pushing and popping VLAN tags and MPLS labels.
 //!
-//! All move the bytes in front of the tag, which are few, and never the packet behind it.
+//! All move the bytes in front of the tag, which are few, and never the packet behind it. As Open vSwitch does, but that
+//! a label pushed behind a SNAP header changes the type in that header; OVS overwrites the 802.3 length instead.
 
 use super::EditError;
 use crate::headers::*;
