@@ -35,7 +35,7 @@ fn rule(i: usize, subtables: usize) -> Match {
         .with(IpProto, 6)
         .with_masked(Ipv4Src, scatter(i).into(), prefix(src_len))
         .with_masked(Ipv4Dst, scatter(i + 7).into(), prefix(dst_len));
-    if mask % 2 == 0 { acl.with(TcpDst, (scatter(i) & 0xff).into()) } else { acl }
+    if mask.is_multiple_of(2) { acl.with(TcpDst, (scatter(i) & 0xff).into()) } else { acl }
 }
 
 /// A packet that rule `i` matches.
