@@ -5,6 +5,7 @@
 use crate::prefixes::Prefixes;
 use crate::search::{FIELDS, Flow, Search, Subtable, Words, prefix_len, value};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// A set of subtables, and of its words that are not zero.
 #[derive(Clone, Default)]
@@ -36,8 +37,13 @@ struct FieldIndex {
     present: u128,
 }
 
-/// The sets whose union counts for a field: few lengths match a value.
-type Union<'a> = arrayvec::ArrayVec<&'a Set, 129>;
+/// For each field that some mask has, the sets that may match: their union counts. All sets in one list, the fields as
+/// ranges of it, so that nothing big is moved.
+#[derive(Default)]
+struct Unions<'a> {
+    sets: arrayvec::ArrayVec<&'a Set, { 129 * FIELDS.len() }>,
+    fields: arrayvec::ArrayVec<Range<usize>, { FIELDS.len() }>,
+}
 
 pub struct Pruned {
     subtables: Vec<Subtable>,
@@ -86,38 +92,42 @@ impl Pruned {
         }
     }
 
-    /// For each field that some mask has: the sets that may match.
-    fn unions<'a>(&'a self, key: &Words) -> arrayvec::ArrayVec<Union<'a>, { FIELDS.len() }> {
-        let mut unions = arrayvec::ArrayVec::new();
+    fn fill_unions<'a>(&'a self, key: &Words, unions: &mut Unions<'a>) {
+        let mut sizes = [0; FIELDS.len()];
         for (field, span) in self.fields.iter().zip(FIELDS).filter(|(field, _)| field.present != 0) {
-            let mut union = Union::new();
-            if field.by_len[0].len > 0 {
-                union.push(&field.by_len[0]);
-            }
+            let start = unions.sets.len();
             let mut lengths = field.prefixes.lengths(value(key, span)) & field.present;
             while lengths != 0 {
-                union.push(&field.by_len[lengths.trailing_zeros() as usize + 1]);
+                unions.sets.push(&field.by_len[lengths.trailing_zeros() as usize + 1]);
                 lengths &= lengths - 1;
             }
-            unions.push(union);
+            if field.by_len[0].len > 0 {
+                unions.sets.push(&field.by_len[0]);
+            }
+            // The fewest first: most words are zero after one field then.
+            let size = unions.sets[start..].iter().map(|set| set.len).sum::<usize>();
+            let at = sizes[..unions.fields.len()].partition_point(|&other| other <= size);
+            sizes[at..=unions.fields.len()].rotate_right(1);
+            sizes[at] = size;
+            unions.fields.insert(at, start..unions.sets.len());
         }
-        // The fewest first: most words are zero after one field then.
-        unions.sort_unstable_by_key(|union| union.iter().map(|set| set.len).sum::<usize>());
-        unions
     }
 }
 
-/// The intersection of the unions at word `at` of what `part` picks.
-#[inline]
-fn intersect(unions: &[Union<'_>], at: usize, part: impl Fn(&Set) -> &[u64]) -> u64 {
-    let mut all = u64::MAX;
-    for union in unions {
-        all &= union.iter().fold(0, |any, set| any | part(set).get(at).copied().unwrap_or(0));
-        if all == 0 {
-            break;
+impl Unions<'_> {
+    /// The intersection of the unions at word `at` of what `part` picks.
+    #[inline]
+    fn intersect(&self, at: usize, part: impl Fn(&Set) -> &[u64]) -> u64 {
+        let mut all = u64::MAX;
+        for field in &self.fields {
+            let sets = &self.sets[field.clone()];
+            all &= sets.iter().fold(0, |any, set| any | part(set).get(at).copied().unwrap_or(0));
+            if all == 0 {
+                break;
+            }
         }
+        all
     }
-    all
 }
 
 /// The numbers of a word's bits.
@@ -162,12 +172,13 @@ impl Search for Pruned {
     }
 
     fn find(&self, flows: &[Flow], key: &Words) -> (Option<u32>, usize) {
-        let unions = self.unions(key);
+        let mut unions = Unions::default();
+        self.fill_unions(key, &mut unions);
         let mut probes = 0;
         for block in 0..self.subtables.len().div_ceil(4096) {
-            for word in bits(intersect(&unions, block, |set| &set.summary)) {
+            for word in bits(unions.intersect(block, |set| &set.summary)) {
                 let word = block * 64 + word;
-                for bit in bits(intersect(&unions, word, |set| &set.words)) {
+                for bit in bits(unions.intersect(word, |set| &set.words)) {
                     // Without a field in use nothing limits the bits.
                     let Some(subtable) = self.subtables.get(word * 64 + bit) else { break };
                     probes += 1;
