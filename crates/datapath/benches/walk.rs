@@ -23,25 +23,40 @@ struct Case {
     subtables: u8,
     /// One in so many flows enters the exact match cache; 0: it is off.
     emc: u32,
+    /// One megaflow a rule, or a flow.
+    megaflows: Megaflows,
     /// Cycles a packet that the fastest slice must not exceed; 0 is no limit.
     limit: u32,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Megaflows {
+    Rule,
+    Flow,
+}
+use Megaflows::{Flow, Rule};
+
 const CASES: &[Case] = &[
-    Case { name: "emc-hits", flows: "100", subtables: 20, emc: 1, limit: 75 },
-    Case { name: "megaflow-search", flows: "1M", subtables: 20, emc: 0, limit: 300 },
-    Case { name: "one-flow", flows: "1", subtables: 1, emc: 1, limit: 0 },
-    Case { name: "emc-1k", flows: "1k", subtables: 20, emc: 1, limit: 0 },
-    Case { name: "emc-8k", flows: "8k", subtables: 20, emc: 1, limit: 0 },
-    Case { name: "emc-default-8k", flows: "8k", subtables: 20, emc: 100, limit: 0 },
-    Case { name: "emc-default-100k", flows: "100k", subtables: 20, emc: 100, limit: 0 },
-    Case { name: "emc-default-1M", flows: "1M", subtables: 20, emc: 100, limit: 0 },
-    Case { name: "emc-always-1M", flows: "1M", subtables: 20, emc: 1, limit: 0 },
-    Case { name: "one-subtable-1M", flows: "1M", subtables: 1, emc: 0, limit: 0 },
+    Case { name: "emc-hits", flows: "100", subtables: 20, emc: 1, megaflows: Rule, limit: 75 },
+    Case { name: "megaflow-search", flows: "1M", subtables: 20, emc: 0, megaflows: Rule, limit: 300 },
+    Case { name: "one-flow", flows: "1", subtables: 1, emc: 1, megaflows: Rule, limit: 0 },
+    Case { name: "emc-1k", flows: "1k", subtables: 20, emc: 1, megaflows: Rule, limit: 0 },
+    Case { name: "emc-8k", flows: "8k", subtables: 20, emc: 1, megaflows: Rule, limit: 0 },
+    Case { name: "emc-default-8k", flows: "8k", subtables: 20, emc: 100, megaflows: Rule, limit: 0 },
+    Case { name: "emc-default-100k", flows: "100k", subtables: 20, emc: 100, megaflows: Rule, limit: 0 },
+    Case { name: "emc-default-1M", flows: "1M", subtables: 20, emc: 100, megaflows: Rule, limit: 0 },
+    Case { name: "emc-always-1M", flows: "1M", subtables: 20, emc: 1, megaflows: Rule, limit: 0 },
+    Case { name: "one-subtable-1M", flows: "1M", subtables: 1, emc: 0, megaflows: Rule, limit: 0 },
+    Case { name: "per-flow-emc-1k", flows: "1k", subtables: 20, emc: 1, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-emc-8k", flows: "8k", subtables: 20, emc: 1, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-10k", flows: "10k", subtables: 20, emc: 0, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-100k", flows: "100k", subtables: 20, emc: 0, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-1M", flows: "1M", subtables: 20, emc: 0, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-1-sub-1M", flows: "1M", subtables: 1, emc: 0, megaflows: Flow, limit: 0 },
 ];
 
 /// The 20 rules, as an upcall.
-struct Rules;
+struct Rules(Megaflows);
 
 impl Upcall for Rules {
     fn translate(&mut self, miss: &Miss<'_>) -> Fate {
@@ -51,6 +66,9 @@ impl Upcall for Rules {
             mask.set(span, &[0xff; 4][..span.size]);
         }
         mask.set(layout::NW_FRAG, &[3]);
+        if self.0 == Flow {
+            mask.set(layout::NW_DST, &[0xff; 4]);
+        }
         mask.set(layout::NW_SRC, &(!0u32 << (32 - (7 + u32::from(rule)))).to_be_bytes());
         Fate::Translated(Translation {
             mask,
@@ -70,7 +88,7 @@ impl Upcall for Rules {
 fn datapath(case: &Case) -> Datapath {
     let config = Config { emc_insert_inv_prob: case.emc, seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath");
-    datapath.set_upcalls(|_| Box::new(Rules));
+    datapath.set_upcalls(|_| Box::new(Rules(case.megaflows)));
     let mut pools = Pools::default();
     let subtables = case.subtables.to_string();
     let options = [("flows", case.flows), ("subtables", &subtables), ("seed", "0")];
@@ -94,11 +112,16 @@ fn check(case: &Case, datapath: &Datapath, turns: usize) -> Snapshot {
     let all = datapath.totals();
     assert_eq!(all.conserved(), Ok(()), "{}", case.name);
     assert_eq!(all[Counter::Received], all[Counter::Sent], "{}: every packet is sent", case.name);
-    assert_eq!(all[Counter::Upcalls], u64::from(case.subtables), "{}: one upcall a rule", case.name);
     let flows = datapath.flows();
-    assert_eq!(flows.len(), usize::from(case.subtables), "{}", case.name);
-    let carried: Vec<_> = flows.iter().map(|f| f.flow.stats.packets).collect();
-    let even = all[Counter::Received] as f64 / carried.len() as f64;
+    assert_eq!(all[Counter::Upcalls], flows.len() as u64, "{}: one upcall a megaflow", case.name);
+    if case.megaflows == Rule {
+        assert_eq!(flows.len(), usize::from(case.subtables), "{}", case.name);
+    }
+    let mut carried = vec![0u64; usize::from(case.subtables)];
+    for flow in &flows {
+        carried[usize::from(flow.flow.matched.key.get(layout::NW_SRC)[0]) - 1] += flow.flow.stats.packets;
+    }
+    let even = (all[Counter::Received] - all[Counter::Upcalls]) as f64 / carried.len() as f64;
     assert!(carried.iter().all(|n| (*n as f64 / even - 1.0).abs() < 0.3), "{}: {carried:?}", case.name);
     let steady = all.since(&warm);
     let share = steady[Counter::EmcHits] as f64 / steady[Counter::Passes] as f64;

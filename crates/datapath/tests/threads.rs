@@ -46,31 +46,33 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
     for (number, port) in (1..).zip(ports) {
         datapath.add_port(PortNo(number), Box::new(port)).unwrap();
     }
-    for tag in 0..PACKETS {
-        let flow = (tag * 7 % 40) as u16;
-        let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, tag);
-        feeds[usize::from(flow) % 3].lock().unwrap().push_back(packet);
-    }
-    datapath.start().unwrap();
     let (store, counted) = (datapath.store(), AtomicU64::new(0));
     let count = |packets| {
         counted.fetch_add(packets, Relaxed);
     };
-    let (mut removed, mut rounds) = (0, 0);
-    while datapath.totals()[Counter::Received] < u64::from(PACKETS) {
+    let remove_all = || {
         let mut ids = Vec::new();
         store.for_each(&mut |id, _, _, _| ids.push(id));
-        for id in ids {
-            count(store.remove(id).unwrap().packets);
-            removed += 1;
-        }
+        ids.iter().for_each(|id| count(store.remove(*id).unwrap().packets));
         store.settle(&mut |_, _, late| count(late.packets));
-        if rounds % 20 == 0 {
+        ids.len()
+    };
+    datapath.start().unwrap();
+    let mut removed = 0;
+    for tag in 0..PACKETS {
+        let flow = (tag * 7 % 40) as u16;
+        let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, tag);
+        feeds[usize::from(flow) % 3].lock().unwrap().push_back(packet);
+        if tag % 100 == 0 {
+            removed += remove_all();
+        }
+        if tag % 1000 == 0 {
             datapath.add_port(PortNo(9), Box::new(TestPort::new(2, 1, &pool))).unwrap();
             datapath.clear_stats();
             datapath.del_port(PortNo(9)).unwrap();
         }
-        rounds += 1;
+    }
+    while datapath.totals()[Counter::Received] < u64::from(PACKETS) {
         std::thread::yield_now();
     }
     datapath.stop();
@@ -87,10 +89,7 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
         assert!(before.is_none_or(|before| before < tag), "a packet overtook another of its flow");
     }
     // Every pass is counted once: by a megaflow while it lived, when it settled, or through its translation.
-    let mut ids = Vec::new();
-    store.for_each(&mut |id, _, _, _| ids.push(id));
-    ids.iter().for_each(|id| count(store.remove(*id).unwrap().packets));
-    store.settle(&mut |_, _, late| count(late.packets));
+    remove_all();
     assert_eq!(counted.load(Relaxed) + tables.credited.lock().unwrap().0, totals[Counter::Passes]);
     drop(sent);
     drop(datapath);

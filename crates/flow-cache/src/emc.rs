@@ -17,14 +17,17 @@ const SWEEP_BUCKETS: usize = 16;
 
 /// One PMD's exact match cache.
 ///
-/// Shape:  2^k buckets of 8 entries; a bucket is one cache line. The hash's low k bits pick the bucket, its high 32
-///         bits are the tag.
-/// Errors: none. A full bucket overwrites a random entry.
+/// Shape:  2^k buckets of 8 slots; a bucket is one cache line. There are twice as many slots as entries, so that the
+///         entries find room: of 8000 flows in 8192 entries 0.9 % of the packets miss, 13 % with half the slots.
+///         The hash's low k bits pick the bucket, its high 32 bits are the tag.
+/// Errors: none. A full bucket overwrites a random entry of its own, as does every bucket when all entries are in use.
 /// Counts: `used` is exactly the number of entries in use. An entry whose megaflow is dead stays in use until it is
 ///         overwritten or swept, which is within `buckets / 16` calls of `sweep` after `forget`.
 #[derive(Debug)]
 pub struct Emc {
     buckets: Vec<Bucket>,
+    /// The most entries that may be in use.
+    entries: usize,
     used: usize,
     /// One in so many misses of this level inserts; 0: the cache is off.
     insert_inv_prob: u32,
@@ -53,12 +56,14 @@ impl EmcUsage {
 }
 
 impl Emc {
-    /// An empty cache of at least `entries` entries (rounded up to a power of two, at least a bucket), of which one in
-    /// `insert_inv_prob` candidates is inserted; 0 turns the cache off. `seed` is for the choice of what to overwrite.
+    /// An empty cache of `entries` entries, into which one in `insert_inv_prob` candidates is inserted; 0 turns the cache
+    /// off. `seed` is for the choice of what to overwrite.
     pub fn new(entries: usize, insert_inv_prob: u32, seed: u64) -> Self {
-        let buckets = entries.div_ceil(LANES).clamp(1, 1 << 26).next_power_of_two();
+        let entries = entries.clamp(1, 1 << 28);
+        let buckets = (entries * 2).div_ceil(LANES).next_power_of_two();
         let mut emc = Emc {
             buckets: vec![Bucket::EMPTY; buckets],
+            entries,
             used: 0,
             insert_inv_prob: 0,
             until_insert: 0,
@@ -88,7 +93,7 @@ impl Emc {
 
     /// How full it is.
     pub fn usage(&self) -> EmcUsage {
-        EmcUsage { used: self.used, entries: self.buckets.len() * LANES }
+        EmcUsage { used: self.used, entries: self.entries }
     }
 
     /// How many entries are in use, counted one by one.
@@ -117,11 +122,15 @@ impl Emc {
         let free = bucket.matching(0);
         let slot = if same != 0 {
             same.trailing_zeros() as usize
-        } else if free != 0 {
+        } else if free != 0 && self.used < self.entries {
             self.used += 1;
             free.trailing_zeros() as usize
         } else {
-            (hash::splitmix64(&mut self.random) % LANES as u64) as usize
+            let taken = !free & ((1 << LANES) - 1);
+            let nth = hash::splitmix64(&mut self.random) as u32 % taken.count_ones().max(1);
+            // A bucket all of whose slots are free when all entries are in use elsewhere takes nothing.
+            let Some(slot) = slots(taken).nth(nth as usize) else { return };
+            slot
         };
         bucket.tags[slot] = tag;
         bucket.ids[slot] = id.0;

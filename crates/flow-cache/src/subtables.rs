@@ -96,7 +96,7 @@ impl Subtables {
 
     /// Forgets a megaflow that has died, and its subtable if that was the last.
     pub fn remove(&mut self, died: &Died) {
-        let exact = compare::words(&died.matched.mask.lines[0].0)[TABLE_WORD] == u64::MAX;
+        let exact = compare::word(&died.matched.mask.lines[0].0, TABLE_WORD) == u64::MAX;
         if exact {
             if let Some(&at) = self.by_word.get(&table_word(&died.matched.key)) {
                 self.remove_from(at, died);
@@ -186,5 +186,5 @@ impl LookupStage for Subtables {
 /// in_port and recirc_id as one word.
 #[inline(always)]
 fn table_word(key: &PacketKey) -> u64 {
-    compare::words(&key.lines[0].0)[TABLE_WORD]
+    compare::word(&key.lines[0].0, TABLE_WORD)
 }

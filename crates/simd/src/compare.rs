@@ -17,6 +17,13 @@ pub fn words(line: &[u8; 64]) -> [u64; 8] {
     std::array::from_fn(|i| u64::from_le_bytes(chunks[i]))
 }
 
+/// One of a line's words, number `place` modulo 8: one load.
+#[inline(always)]
+pub fn word(line: &[u8; 64], place: usize) -> u64 {
+    let (chunks, _) = line.as_chunks::<8>();
+    u64::from_le_bytes(chunks[place % 8])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +45,6 @@ mod tests {
     fn words_are_little_endian() {
         let line: [u8; 64] = std::array::from_fn(|i| i as u8);
         assert_eq!(words(&line)[1], 0x0f0e_0d0c_0b0a_0908);
+        assert!((0..16).all(|place| word(&line, place) == words(&line)[place % 8]));
     }
 }
