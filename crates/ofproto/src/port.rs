@@ -117,10 +117,11 @@ impl VlanMode {
     pub fn carries(&self, vlan: u16) -> bool {
         match self {
             VlanMode::Access(own) => vlan == *own,
-            VlanMode::NativeTagged { vlan: own, .. } | VlanMode::NativeUntagged { vlan: own, .. } if vlan == *own => {
-                true
+            // The native VLAN always, VLAN 0 never: untagged frames are the native VLAN's.
+            VlanMode::NativeTagged { vlan: own, .. } | VlanMode::NativeUntagged { vlan: own, .. } => {
+                vlan == *own || vlan != 0 && self.trunks().is_none_or(|set| set.contains(&vlan))
             }
-            _ => self.trunks().is_none_or(|set| set.contains(&vlan)),
+            VlanMode::Trunk(set) => set.as_ref().is_none_or(|set| set.contains(&vlan)),
         }
     }
 

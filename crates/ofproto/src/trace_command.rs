@@ -4,12 +4,13 @@
 //! tell for each bit of the megaflow who looked at it. A packet given in hex, or generated, is taken as one that came:
 //! stations and rules are learned from it. Nothing is sent and nothing is credited.
 
-use crate::bridge::{Bridge, BridgeId};
+use crate::bridge::{Bridge, BridgeId, State};
 use crate::ofproto::Ofproto;
 use crate::trace::Tracer;
 use crate::trail::Push;
 use crate::xlate::{Outcome, Question, Start, Translator};
 use sluice_action::{DatapathPortNames, show_actions};
+use sluice_flow::text::DatapathFlow;
 use sluice_flow::{FlowKey, Match, Metadata, OfAction, OfPort, PacketKey, PortNames, extract, layout};
 
 /// What is traced.
@@ -30,7 +31,7 @@ struct Arguments<'a> {
 }
 
 impl Ofproto {
-    /// `ofproto/trace BRIDGE FLOW [OPTIONS] [-generate | PACKET]`.
+    /// `ofproto/trace {BRIDGE FLOW | [DATAPATH] DATAPATH-FLOW} [OPTIONS] [-generate | PACKET]`.
     pub fn trace(&self, args: &[&str], now_ms: u64) -> Result<String, String> {
         let arguments = arguments(args)?;
         let request = self.request(&arguments, None)?;
@@ -46,16 +47,26 @@ impl Ofproto {
     }
 
     fn request(&self, arguments: &Arguments<'_>, actions: Option<&str>) -> Result<Request, String> {
-        let (bridge, flow, packet) = match arguments.texts[..] {
-            [bridge, flow] => (bridge, flow, None),
-            [bridge, flow, packet] if !arguments.generate => (bridge, flow, Some(from_hex(packet)?)),
-            [_] => return Err("Syntax error (the bridge name was omitted)".to_owned()),
-            _ => return Err("Syntax error".to_owned()),
+        let (texts, packet) = match &arguments.texts[..] {
+            // The last of two or three is a packet if it is hex.
+            [texts @ .., last] if !texts.is_empty() && !arguments.generate => match from_hex(last) {
+                Ok(packet) => (texts, Some(packet)),
+                Err(error) if texts.len() == 2 => return Err(error),
+                Err(_) => (&arguments.texts[..], None),
+            },
+            texts => (texts, None),
         };
         let state = self.state();
-        let bridge = state.bridge_named(bridge).ok_or_else(|| format!("{bridge}: unknown bridge"))?;
+        let (bridge, mut key) = match texts {
+            [flow] | [_, flow] if DatapathFlow::looks_like(flow) => datapath_flow(&state, flow)?,
+            [_] => return Err("Syntax error (or the bridge name was omitted)".to_owned()),
+            [bridge, flow] => {
+                let bridge = state.bridge_named(bridge).ok_or_else(|| format!("{bridge}: unknown bridge"))?;
+                (bridge, exact_flow(flow, &port_names(bridge))?)
+            }
+            _ => return Err("Syntax error".to_owned()),
+        };
         let ports = port_names(bridge);
-        let mut key = exact_flow(flow, &ports)?;
         if let Some(bytes) = &packet {
             key = packet_flow(&key, bytes)?;
         }
@@ -137,6 +148,20 @@ fn arguments<'a>(args: &[&'a str]) -> Result<Arguments<'a>, String> {
 /// The names of a bridge's ports.
 fn port_names(bridge: &Bridge) -> PortNames {
     bridge.ports.values().map(|p| (p.name.as_str(), p.number)).collect()
+}
+
+/// A bridge and its key from datapath flow text.
+fn datapath_flow<'s>(state: &'s State, text: &str) -> Result<(&'s Bridge, FlowKey), String> {
+    let port = |name: &str| {
+        let mut ports = state.bridges.iter().flat_map(|b| b.ports.values());
+        ports.find(|p| p.name == name).and_then(|p| Some(p.datapath()?.0))
+    };
+    let flow = DatapathFlow::parse(text, &port).map_err(|e| e.to_string())?;
+    let (id, port) = state.by_datapath.get(&flow.key.in_port()).ok_or("no OpenFlow port for datapath port")?;
+    let bridge = state.bridge(*id).ok_or("the bridge has gone")?;
+    let mut key = FlowKey::of_packet(&flow.key);
+    key.set_number(layout::IN_PORT, port.0.into());
+    Ok((bridge, key))
 }
 
 /// A key from flow text: what it does not say is zero.

@@ -190,3 +190,8 @@ fn pipeline() {
 fn normal() {
     replay("normal");
 }
+
+#[test]
+fn the_situations_of_ovs_tests() {
+    replay("ovs-suite");
+}

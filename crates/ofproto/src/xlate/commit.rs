@@ -16,7 +16,9 @@ use sluice_flow::layout::{self, Span};
 ///
 /// Tags that are popped and ICMP fields that change enter the mask whole; everything else that changed is in it since
 /// the change.
-pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+///
+/// `tags_replaced`: a tag was taken off or put on on the way, so one that looks like it may have come from elsewhere.
+pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replaced: bool, out: &mut Vec<Action>) {
     set(Header::Ethernet, &[layout::DL_SRC, layout::DL_DST], flow, base, wc, out);
     let labels_go = is_mpls(base) && !is_mpls(flow);
     if labels_go {
@@ -28,7 +30,7 @@ pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Ve
     if !labels_go {
         commit_labels(flow, base, out);
     }
-    commit_tags(flow, base, wc, out);
+    commit_tags(flow, base, wc, tags_replaced, out);
     set(Header::SkbPriority, &[layout::SKB_PRIORITY], flow, base, wc, out);
     set(Header::PktMark, &[layout::PKT_MARK], flow, base, wc, out);
 }
@@ -161,9 +163,15 @@ fn set_label_action(lse: u32) -> Action {
 }
 
 /// Tags: keeps the common inner ones, pops the rest, pushes what is missing.
-fn commit_tags(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
+///
+/// A tag that was taken off and put on anew may be the same only by chance; then what it was matters. OVS 3.1 forgets
+/// that: after `strip_vlan,mod_vlan_vid:5`, packets of VLAN 5 with another protocol id or priority would keep theirs.
+fn commit_tags(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replaced: bool, out: &mut Vec<Action>) {
     let (mut base_n, mut flow_n) = (tags::tag_count(base), tags::tag_count(flow));
     while base_n > 0 && flow_n > 0 && tags::tag(base, base_n - 1) == tags::tag(flow, flow_n - 1) {
+        if tags_replaced {
+            tags::look_at_tag(wc, base_n - 1);
+        }
         base_n -= 1;
         flow_n -= 1;
     }

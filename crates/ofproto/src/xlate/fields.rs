@@ -21,8 +21,14 @@ impl Translator<'_> {
             OfAction::SetVlanPcp { pcp, push_if_needed } => {
                 self.set_tci(tags::PCP, u64::from(*pcp) << 13, *push_if_needed);
             }
-            OfAction::StripVlan | OfAction::PopVlan => tags::pop_tag(&mut self.flow, &mut self.wc),
-            OfAction::PushVlan { tpid } => tags::push_tag(&mut self.flow, &mut self.wc, *tpid),
+            OfAction::StripVlan | OfAction::PopVlan => {
+                tags::pop_tag(&mut self.flow, &mut self.wc);
+                self.tags_replaced = true;
+            }
+            OfAction::PushVlan { tpid } => {
+                tags::push_tag(&mut self.flow, &mut self.wc, *tpid);
+                self.tags_replaced = true;
+            }
             OfAction::SetMplsLabel(label) => self.set_label_bits(0xffff_f000, label << 12),
             OfAction::SetMplsTc(tc) => self.set_label_bits(0xe00, u32::from(*tc) << 9),
             OfAction::SetMplsTtl(ttl) => self.set_label_bits(0xff, (*ttl).into()),

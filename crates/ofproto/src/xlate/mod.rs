@@ -119,6 +119,8 @@ pub(crate) struct Translator<'a> {
     exit: bool,
     freezing: bool,
     frozen: FrozenActions,
+    /// A tag was taken off or put on: see [`commit`].
+    tags_replaced: bool,
     /// The last label was popped: what is behind it is not known here.
     was_mpls: bool,
 
@@ -219,7 +221,7 @@ impl Translator<'_> {
     /// Brings the datapath's packet up to date; see [`commit`].
     fn commit(&mut self) {
         let from = self.out.len();
-        commit::commit(&self.flow, &mut self.base, &mut self.wc, &mut self.out);
+        commit::commit(&self.flow, &mut self.base, &mut self.wc, self.tags_replaced, &mut self.out);
         self.out_bytes += self.out[from..].iter().map(netlink_size).sum::<usize>();
     }
 

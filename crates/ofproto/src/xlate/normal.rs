@@ -207,7 +207,12 @@ impl Translator<'_> {
     /// Out of a port, tagged as it wants it.
     fn output_with(&mut self, port: &PortConfig, vlans: Vlans) {
         let before = [0, 1].map(|i| tags::tag(&self.flow, i));
-        vlans.outside(&port.vlan).put(&mut self.flow);
+        let outside = vlans.outside(&port.vlan);
+        if outside.0[0].vid == 0 && tags::tag_count(&self.flow) > 0 {
+            // Without a VLAN id, the priority decides whether there is a tag. OVS 3.1 does not match it.
+            tags::look_at_tci(&mut self.wc, 0, PCP);
+        }
+        outside.put(&mut self.flow);
         self.output_to(port.number, false, false);
         before.into_iter().enumerate().for_each(|(i, tag)| tags::set_tag(&mut self.flow, i, tag));
     }

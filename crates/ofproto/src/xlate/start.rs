@@ -94,6 +94,7 @@ impl<'a> Translator<'a> {
             exit: false,
             freezing: false,
             frozen: FrozenActions::default(),
+            tags_replaced: false,
             was_mpls: false,
             failure: None,
             cacheable: true,
