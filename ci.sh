@@ -17,6 +17,7 @@ sizes|report of long files and functions|
 test|cargo test: everything that needs no privileges|
 install|the Debian packages of ci/packages.txt are there|root, or packages present
 privileged|ports and captures on network devices of our own|root
+dpdk|DPDK ports|libdpdk-dev
 differential|random tables and packets: same as OVS 3.1|openvswitch-switch
 fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
 benches|every benchmark runs once as a test|
@@ -41,16 +42,19 @@ step_test() { cargo test; }
 step_install() { ci/install-packages; }
 
 step_privileged() {
-    [ "$(id -u)" = 0 ] || { skip privileged "not root"; return; }
-    local found=0 script
+    local script name
     for script in tests/privileged/*.sh; do
-        [ -e "$script" ] || continue
-        found=1
+        name=$(basename "$script" .sh)
+        [ "$(id -u)" = 0 ] || { skip "$name" "not root"; continue; }
         echo "-- $script"
-        if bash "$script"; then echo "lane $(basename "$script" .sh): 1 passed, 0 failed, 0 skipped"
-        else echo "lane $(basename "$script" .sh): 0 passed, 1 failed, 0 skipped"; fi
+        if bash "$script"; then echo "lane $name: 1 passed, 0 failed, 0 skipped"
+        else echo "lane $name: 0 passed, 1 failed, 0 skipped"; fi
     done
-    [ $found = 1 ] || skip privileged "no script in tests/privileged"
+}
+
+step_dpdk() {
+    have pkg-config && pkg-config --exists libdpdk || { skip dpdk "libdpdk-dev is not installed (ci/install-packages)"; return; }
+    cargo test -q -p sluice-port --features dpdk --test dpdk
 }
 
 step_differential() {
@@ -124,12 +128,12 @@ long_lane() {
         tee "$out/$lane.txt"
 }
 
-# Adds up the counts that a step printed: cargo's, and our own `lane NAME: …` lines. One with none counts as one.
+# Adds up the counts that a step printed: cargo's, and our own lines `NAME: N passed, N failed, N skipped`. One with none counts as one.
 tally() {
     local name=$1 code=$2 log=$3
     awk -v name="$name" -v code="$code" '
         /^test result: / { gsub(/;/, ""); for (i = 1; i < NF; i++) { if ($(i+1) == "passed") p += $i; if ($(i+1) == "failed") f += $i; if ($(i+1) == "ignored") s += $i } n++ }
-        /^lane [^ ]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $3; f += $5; s += $7; n++ }
+        /^(lane )?[^ ]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { sub(/^lane /, ""); p += $2; f += $4; s += $6; n++ }
         END { if (!n) { if (code == 0) p = 1; else f = 1 } else if (code != 0 && !f) f = 1; print name, p + 0, f + 0, s + 0 }
     ' "$log" >>"$counts"
 }
