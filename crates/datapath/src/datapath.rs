@@ -6,6 +6,7 @@ use crate::lookup::Levels;
 use crate::mail::Mail;
 use crate::no_tables::NoTables;
 use crate::pmd::Pmd;
+use crate::rebalance;
 use crate::report::PmdShared;
 use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, thread};
@@ -188,14 +189,15 @@ impl Datapath {
             pmd.mailbox.post(Mail::AddTxq { port: number, queue: port.tx_queue(pmd.pmd) });
         }
         for queue in 0..port.info().n_rxq {
-            let pmd = match affinity.get(&queue).and_then(|pmd| self.pmds.get(*pmd)) {
+            let pinned_to = affinity.get(&queue).and_then(|pmd| self.pmds.get(*pmd));
+            let pmd = match pinned_to {
                 Some(pmd) => pmd,
                 None => {
                     control.next_pmd += 1;
                     &self.pmds[(control.next_pmd - 1) % self.pmds.len()]
                 }
             };
-            let load = Arc::new(RxqLoad { port: number, queue, load: Load::default() });
+            let load = Arc::new(RxqLoad { port: number, queue, pinned: pinned_to.is_some(), load: Load::default() });
             pmd.rxqs().push(load.clone());
             pmd.exhausted.store(false, Relaxed);
             pmd.mailbox.post(Mail::AddRxq { queue: port.rx_queue(queue), load });
@@ -226,6 +228,12 @@ impl Datapath {
             }
         }
         Ok(port)
+    }
+
+    /// Deals the receive queues to the PMDs anew, by what they cost in the last minute; how many moved. Pinned ones stay.
+    pub fn rebalance(&self) -> usize {
+        let mut control = self.control();
+        rebalance::rebalance(&self.pmds, || control.deliver())
     }
 
     /// Sends a packet of the switch's own, through the first PMD.

@@ -18,6 +18,7 @@ mod mail;
 mod no_tables;
 mod parse;
 mod pmd;
+mod rebalance;
 mod recirc;
 mod report;
 mod thread;

@@ -22,6 +22,8 @@ pub(crate) struct Load {
 pub(crate) struct RxqLoad {
     pub port: PortNo,
     pub queue: usize,
+    /// Whether it was put where it is by name, and so stays.
+    pub pinned: bool,
     pub load: Load,
 }
 

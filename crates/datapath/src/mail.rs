@@ -11,6 +11,8 @@ use std::sync::mpsc::Sender;
 pub(crate) enum Mail {
     /// Poll this queue.
     AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad> },
+    /// Stop polling this queue and hand it over, everything it gave having been sent.
+    TakeRxq { port: PortNo, queue: usize, into: Sender<Box<dyn RxQueue>> },
     /// Send to this port through this queue.
     AddTxq { port: PortNo, queue: Box<dyn TxQueue> },
     /// Forget all queues of this port and hand them back, so that no PMD closes a device.

@@ -206,6 +206,12 @@ impl Pmd {
                     let port = Metadata::of_port(load.port.0);
                     self.rxqs.push(Rxq { queue, load, port });
                 }
+                Mail::TakeRxq { port, queue, into } => {
+                    let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
+                    if let Some(rxq) = taken.next() {
+                        let _ = into.send(rxq.queue);
+                    }
+                }
                 Mail::AddTxq { port, queue } => self.walk.executor.tx.add(port, queue),
                 Mail::RemovePort { port, into } => {
                     let removed = self.remove_port(port);

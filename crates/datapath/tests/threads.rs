@@ -69,6 +69,7 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
         if tag % 1000 == 0 {
             datapath.add_port(PortNo(9), Box::new(TestPort::new(2, 1, &pool))).unwrap();
             datapath.clear_stats();
+            datapath.rebalance();
             datapath.del_port(PortNo(9)).unwrap();
         }
     }

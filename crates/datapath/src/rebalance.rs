@@ -1,0 +1,68 @@
+//! Which PMD polls which receive queue, once it is known what each queue costs.
+
+use crate::load::RxqLoad;
+use crate::mail::Mail;
+use crate::report::PmdShared;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How long a PMD may take to hand a queue over; longer only if its thread has ended.
+const HANDOVER_MAX: Duration = Duration::from_secs(2);
+
+/// The PMD for each queue, given what the queues cost: the dearest first, dealt to and fro, so that the PMD with the
+/// dearest of one round gets the cheapest of the next. Source: OVS, pmd-rxq-assign=cycles.
+fn deal(cycles: &[u64], pmds: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..cycles.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(cycles[i]));
+    let mut pmd_of = vec![0; cycles.len()];
+    for (place, &queue) in order.iter().enumerate() {
+        let (round, at) = (place / pmds, place % pmds);
+        pmd_of[queue] = if round % 2 == 0 { at } else { pmds - 1 - at };
+    }
+    pmd_of
+}
+
+/// Deals the queues that are not pinned anew and moves those whose PMD changes; how many. `deliver` lets PMDs that rest
+/// read their mail.
+pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], mut deliver: impl FnMut()) -> usize {
+    let all: Vec<(usize, Arc<RxqLoad>)> = pmds
+        .iter()
+        .enumerate()
+        .flat_map(|(i, pmd)| pmd.rxqs().iter().filter(|q| !q.pinned).map(|q| (i, q.clone())).collect::<Vec<_>>())
+        .collect();
+    let cycles: Vec<u64> = all.iter().map(|(_, rxq)| rxq.load.sum()).collect();
+    let mut moved = 0;
+    for ((from, rxq), to) in all.iter().zip(deal(&cycles, pmds.len())) {
+        if *from == to {
+            continue;
+        }
+        let (into, taken) = mpsc::channel();
+        pmds[*from].mailbox.post(Mail::TakeRxq { port: rxq.port, queue: rxq.queue, into });
+        deliver();
+        // Every packet the queue gave has been sent when the PMD answers, so flows keep their order.
+        let queue = match taken.recv_timeout(HANDOVER_MAX) {
+            Ok(queue) => queue,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => continue,
+        };
+        pmds[*from].rxqs().retain(|q| !Arc::ptr_eq(q, rxq));
+        pmds[to].rxqs().push(rxq.clone());
+        pmds[to].mailbox.post(Mail::AddRxq { queue, load: rxq.clone() });
+        deliver();
+        moved += 1;
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dear_and_cheap_queues_meet() {
+        assert_eq!(deal(&[10, 40, 20, 30], 2), [0, 0, 1, 1]);
+        assert_eq!(deal(&[5, 5, 5], 2), [0, 1, 1]);
+        assert_eq!(deal(&[7], 3), [0]);
+        assert!(deal(&[], 3).is_empty());
+    }
+}
