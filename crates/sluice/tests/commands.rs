@@ -70,7 +70,7 @@ fn wrong_requests_get_ovs_errors() {
 }
 
 #[test]
-fn pmds_ports_and_megaflows_are_shown() {
+fn pmds_are_shown() {
     let daemon = start();
     traffic(&daemon);
     let perf = daemon.ctl(&["dpif-netdev/pmd-perf-show", "-nh"]);
@@ -93,6 +93,14 @@ fn pmds_ports_and_megaflows_are_shown() {
     );
     assert!(rxqs.contains("  port: gen               queue-id:  0 (enabled)   pmd usage: "), "{rxqs}");
 
+    assert_eq!(daemon.ctl(&["dpif-netdev/pmd-rxq-rebalance"]), "pmd rxq rebalance requested.\n");
+    assert_eq!(daemon.refused(&["dpif-netdev/pmd-rxq-rebalance", "nodp"]), "please specify an existing datapath");
+}
+
+#[test]
+fn ports_and_megaflows_are_shown() {
+    let daemon = start();
+    traffic(&daemon);
     let show = daemon.ctl(&["dpctl/show"]);
     assert!(
         show.starts_with("netdev@ovs-netdev:\n  lookups: hit:")

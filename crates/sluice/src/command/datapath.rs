@@ -69,6 +69,15 @@ pub fn pmd_stats_clear(switch: &Switch, args: &[&str]) -> Reply {
     Ok(String::new())
 }
 
+pub fn pmd_rxq_rebalance(switch: &Switch, args: &[&str]) -> Reply {
+    if args.iter().any(|name| !names_datapath(name)) {
+        return Err("please specify an existing datapath".into());
+    }
+    let moved = switch.datapath.rebalance();
+    tracing::info!("{moved} receive queues moved");
+    Ok("pmd rxq rebalance requested.\n".into())
+}
+
 pub fn pmd_rxq_show(switch: &Switch, args: &[&str]) -> Reply {
     let options = PmdOptions::parse(args);
     let names = switch.datapath_names();

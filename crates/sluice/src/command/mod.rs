@@ -64,6 +64,7 @@ const COMMANDS: &[Command] = &[
         0..=8,
         datapath::pmd_perf_show,
     ),
+    command("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0..=1, datapath::pmd_rxq_rebalance),
     command("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0..=5, datapath::pmd_rxq_show),
     command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_clear),
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_show),

@@ -61,125 +61,91 @@ fn the_reference_names_every_key_and_explains_it() {
     }
 }
 
+const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
+const PORT: &str = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\nofport = 1\ntype = \"null\"\n";
+
+/// A line of `[datapath]`, and what is wrong with it.
+const DATAPATH_ERRORS: &[(&str, &str)] = &[
+    ("emcc = \"on\"", "emcc: unknown field `emcc`, expected one of "),
+    ("emc = \"yes\"", "emc: \"yes\" is no level; expected \"auto\", \"on\" or \"off\""),
+    ("emc = true", "emc: invalid type: boolean `true`, expected a string"),
+    ("smc = \"on\"", "smc: this build has no smc; expected \"auto\" or \"off\""),
+    ("emc-entries = 1000", "emc-entries: 1000 entries; expected a power of two"),
+    ("emc-insert-inv-prob = -1", "emc-insert-inv-prob: invalid value"),
+    ("max-idle = \"10\"", "max-idle: \"10\" is no duration; expected a number and us, ms, s, m or h"),
+    ("flow-memory = \"lots\"", "flow-memory: \"lots\" is no size"),
+    ("governor = \"classic\"", "governor: this build does not have \"classic\"; expected \"auto\" or \"off\""),
+    ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\" or \"off\""),
+    ("miss-budget = \"25%\"", "miss-budget: this build has no budget for misses"),
+    ("pmd-sleep-max = \"1s\"", "pmd-sleep-max: expected at most \"10ms\""),
+];
+
+/// A line of `[switch]`, likewise.
+const SWITCH_ERRORS: &[(&str, &str)] = &[
+    ("pmd-cores = []", "pmd-cores: expected 1 to 128 core numbers"),
+    ("pmd-cores = [1, 1]", "pmd-cores: a core is listed twice"),
+    ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a sequence"),
+    ("stop-after = \"soon\"", "stop-after: \"soon\" is no duration"),
+];
+
+/// A line of `[[bridge]]`, likewise.
+const BRIDGE_ERRORS: &[(&str, &str)] = &[
+    ("fail-mode = \"open\"", "fail-mode: unknown variant `open`, expected `secure` or `standalone`"),
+    ("datapath-id = \"7\"", "datapath-id: \"7\"; expected 16 hexadecimal digits"),
+    ("listen = [\"ptcp:6653\"]", "listen: this build does not speak OpenFlow; expected []"),
+];
+
+/// A line of `[[bridge.port]]`, likewise.
+const PORT_ERRORS: &[(&str, &str)] = &[
+    ("mtu = 10", "mtu: 10 bytes; expected 68 to 9216"),
+    ("n-rxq = 0", "n-rxq: 0 queues; expected 1 to 128"),
+    ("tag = 4095", "tag: VLAN 4095; expected 0 to 4094"),
+    ("ofports = 5", "ofports: unknown field `ofports`"),
+    ("options = { spede = 1 }", "options.spede: unknown to type null; expected one of "),
+    ("options = { mac = [1] }", "options.mac: expected a string, a number or a boolean"),
+    ("options = 3", "options: invalid type: integer `3`, expected a map"),
+];
+
 #[test]
-fn every_error_names_line_and_key_in_one_line() {
-    let bridge = "[[bridge]]\nname = \"br0\"\n";
-    let port = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\nofport = 1\ntype = \"null\"\n";
-    let cases: Vec<(String, &str)> = vec![
+fn every_key_that_is_wrong_is_named_with_its_line() {
+    let tables = [
+        (format!("{BRIDGE}[datapath]\n"), "s.toml:4: datapath.", DATAPATH_ERRORS),
+        (format!("{BRIDGE}[switch]\n"), "s.toml:4: switch.", SWITCH_ERRORS),
+        (BRIDGE.to_owned(), "s.toml:3: bridge[0].", BRIDGE_ERRORS),
+        (PORT.to_owned(), "s.toml:7: bridge[0].port[0].", PORT_ERRORS),
+    ];
+    for (start, place, errors) in tables {
+        for (line, expected) in errors {
+            let (text, expected) = (format!("{start}{line}\n"), format!("{place}{expected}"));
+            let error = error_of(&text);
+            assert!(error.starts_with(&expected), "{text}\nexpected {expected}\nbut got  {error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_between_keys_is_named_with_its_line() {
+    let port = |from: &str, to: &str| PORT.replace(from, to);
+    let second_port = |name: &str, ofport: u32| {
+        format!("{PORT}[[bridge.port]]\nname = \"{name}\"\nofport = {ofport}\ntype = \"null\"\n")
+    };
+    let cases = [
         ("[switch\n".into(), "s.toml:1: "),
         ("[swich]\n".into(), "s.toml:1: swich: unknown field `swich`, expected one of `switch`, `datapath`, `bridge`"),
-        (
-            format!("{bridge}[datapath]\nemcc = \"on\"\n"),
-            "s.toml:4: datapath.emcc: unknown field `emcc`, expected one of ",
-        ),
-        (
-            format!("{bridge}[datapath]\nemc = \"yes\"\n"),
-            "s.toml:4: datapath.emc: \"yes\" is no level; expected \"auto\", \"on\" or \"off\"",
-        ),
-        (
-            format!("{bridge}[datapath]\nemc = true\n"),
-            "s.toml:4: datapath.emc: invalid type: boolean `true`, expected a string",
-        ),
-        (
-            format!("{bridge}[datapath]\nsmc = \"on\"\n"),
-            "s.toml:4: datapath.smc: this build has no smc; expected \"auto\" or \"off\"",
-        ),
-        (
-            format!("{bridge}[datapath]\nemc-entries = 1000\n"),
-            "s.toml:4: datapath.emc-entries: 1000 entries; expected a power of two",
-        ),
-        (
-            format!("{bridge}[datapath]\nemc-insert-inv-prob = -1\n"),
-            "s.toml:4: datapath.emc-insert-inv-prob: invalid value",
-        ),
-        (
-            format!("{bridge}[datapath]\nmax-idle = \"10\"\n"),
-            "s.toml:4: datapath.max-idle: \"10\" is no duration; expected a number and us, ms, s, m or h",
-        ),
-        (
-            format!("{bridge}[datapath]\nflow-memory = \"lots\"\n"),
-            "s.toml:4: datapath.flow-memory: \"lots\" is no size",
-        ),
-        (
-            format!("{bridge}[datapath]\ngovernor = \"classic\"\n"),
-            "s.toml:4: datapath.governor: this build does not have \"classic\"; expected \"auto\" or \"off\"",
-        ),
-        (
-            format!("{bridge}[datapath]\ngovernor = \"x\"\n"),
-            "s.toml:4: datapath.governor: \"x\" is unknown; expected \"auto\" or \"off\"",
-        ),
-        (
-            format!("{bridge}[datapath]\nmiss-budget = \"25%\"\n"),
-            "s.toml:4: datapath.miss-budget: this build has no budget for misses",
-        ),
-        (format!("{bridge}[switch]\npmd-cores = []\n"), "s.toml:4: switch.pmd-cores: expected 1 to 128 core numbers"),
-        (format!("{bridge}[switch]\npmd-cores = [1, 1]\n"), "s.toml:4: switch.pmd-cores: a core is listed twice"),
-        (
-            format!("{bridge}[switch]\npmd-cores = \"1\"\n"),
-            "s.toml:4: switch.pmd-cores: invalid type: string \"1\", expected a sequence",
-        ),
-        (format!("{bridge}[switch]\nstop-after = \"soon\"\n"), "s.toml:4: switch.stop-after: \"soon\" is no duration"),
         (String::new(), "s.toml: bridge: no bridge; expected at least one [[bridge]]"),
-        (format!("{bridge}{bridge}"), "s.toml:4: bridge[1].name: another bridge is named \"br0\""),
         ("[[bridge]]\n".into(), "s.toml:1: bridge[0]: missing field `name`"),
+        (BRIDGE.replace("br0", "a/b"), "s.toml:2: bridge[0].name: \"a/b\"; expected 1 to 15 visible characters"),
+        (BRIDGE.repeat(2), "s.toml:4: bridge[1].name: another bridge is named \"br0\""),
+        (port("= 1", "= 65534"), "s.toml:5: bridge[0].port[0].ofport: port number 65534; expected 1 to 65279"),
+        (port("type = \"null\"", ""), "s.toml:3: bridge[0].port[0]: missing field `type`"),
         (
-            "[[bridge]]\nname = \"a/b\"\n".into(),
-            "s.toml:2: bridge[0].name: \"a/b\"; expected 1 to 15 visible characters",
-        ),
-        (
-            format!("{bridge}fail-mode = \"open\"\n"),
-            "s.toml:3: bridge[0].fail-mode: unknown variant `open`, expected `secure` or `standalone`",
-        ),
-        (
-            format!("{bridge}datapath-id = \"7\"\n"),
-            "s.toml:3: bridge[0].datapath-id: \"7\"; expected 16 hexadecimal digits",
-        ),
-        (
-            format!("{bridge}listen = [\"ptcp:6653\"]\n"),
-            "s.toml:3: bridge[0].listen: this build does not speak OpenFlow; expected []",
-        ),
-        (format!("{port}mtu = 10\n"), "s.toml:7: bridge[0].port[0].mtu: 10 bytes; expected 68 to 9216"),
-        (format!("{port}n-rxq = 0\n"), "s.toml:7: bridge[0].port[0].n-rxq: 0 queues; expected 1 to 128"),
-        (format!("{port}tag = 4095\n"), "s.toml:7: bridge[0].port[0].tag: VLAN 4095; expected 0 to 4094"),
-        (
-            format!("{bridge}[datapath]\npmd-sleep-max = \"1s\"\n"),
-            "s.toml:4: datapath.pmd-sleep-max: expected at most \"10ms\"",
-        ),
-        (
-            port.replace("\"null\"", "\"patch\""),
-            "s.toml:3: bridge[0].port[0].options: a patch port has one option: peer",
-        ),
-        (port.replace("\"p1\"", "\"br0\""), "s.toml:4: bridge[0].port[0].name: another port is named \"br0\""),
-        (
-            port.replace("\"null\"", "\"nul\""),
+            port("null", "nul"),
             "s.toml:6: bridge[0].port[0].type: this build has no port type \"nul\"; expected one of ",
         ),
-        (
-            format!("{port}options = {{ spede = 1 }}\n"),
-            "s.toml:7: bridge[0].port[0].options.spede: unknown to type null; expected one of ",
-        ),
-        (
-            format!("{port}options = {{ mac = [1] }}\n"),
-            "s.toml:7: bridge[0].port[0].options.mac: expected a string, a number or a boolean",
-        ),
-        (
-            format!("{port}options = 3\n"),
-            "s.toml:7: bridge[0].port[0].options: invalid type: integer `3`, expected a map",
-        ),
-        (format!("{port}ofports = 5\n"), "s.toml:7: bridge[0].port[0].ofports: unknown field `ofports`"),
-        (
-            port.replace("ofport = 1", "ofport = 65534"),
-            "s.toml:5: bridge[0].port[0].ofport: port number 65534; expected 1 to 65279",
-        ),
-        (port.replace("type = \"null\"", ""), "s.toml:3: bridge[0].port[0]: missing field `type`"),
-        (
-            format!("{port}[[bridge.port]]\nname = \"p2\"\nofport = 1\ntype = \"null\"\n"),
-            "s.toml:9: bridge[0].port[1].ofport: another port of this bridge is number 1",
-        ),
-        (
-            format!("{port}[[bridge.port]]\nname = \"p1\"\nofport = 2\ntype = \"null\"\n"),
-            "s.toml:8: bridge[0].port[1].name: another port is named \"p1\"",
-        ),
+        (port("null", "patch"), "s.toml:3: bridge[0].port[0].options: a patch port has one option: peer"),
+        (port("p1", "br0"), "s.toml:4: bridge[0].port[0].name: another port is named \"br0\""),
+        (second_port("p2", 1), "s.toml:9: bridge[0].port[1].ofport: another port of this bridge is number 1"),
+        (second_port("p1", 2), "s.toml:8: bridge[0].port[1].name: another port is named \"p1\""),
     ];
     for (text, expected) in cases {
         let error = error_of(&text);
