@@ -1,6 +1,6 @@
 //! What is said about a port in the configuration, and the table of port types.
 
-use crate::{OpenError, Pools, Port, af_packet, generator, null, pcap, tap, vhost_user};
+use crate::{OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -83,6 +83,12 @@ pub const KINDS: &[Kind] = &[
         help: "any Ethernet device of the kernel, by packet sockets",
         options: af_packet::OPTIONS,
         open: af_packet::open,
+    },
+    Kind {
+        name: "af_xdp",
+        help: "any Ethernet device of the kernel, by AF_XDP sockets, without a copy between such ports",
+        options: af_xdp::OPTIONS,
+        open: af_xdp::open,
     },
     Kind {
         name: "vhost-user",

@@ -12,12 +12,15 @@
 //! | `pcap` | [`pcap`] | what a capture holds, once or for ever | writes a capture |
 //! | `tap` | `tap` | what the kernel sends through its device | the same way back |
 //! | `af_packet` | `af_packet` | from a kernel device, one copy | likewise |
+//! | `af_xdp` | `af_xdp` | from a kernel device, into its frames | from the same frames, without a copy |
 //! | `vhost-user` | `vhost_user` | from a virtual machine's rings, one copy | likewise |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
 mod af_packet;
+#[allow(unsafe_code)]
+mod af_xdp;
 mod config;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code)]
@@ -36,7 +39,6 @@ mod pools;
 mod queue;
 mod rss;
 mod stats;
-#[allow(unsafe_code)]
 mod tap;
 mod vhost_user;
 

@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub struct Pools {
     frames: usize,
     pools: Vec<Arc<HeapPool>>,
+    /// The AF_XDP sockets whose buffers are frames of these pools.
+    pub(crate) xdp_sockets: crate::af_xdp::Sockets,
     #[cfg(feature = "dpdk")]
     dpdk: Option<crate::dpdk::Dpdk>,
     #[cfg(feature = "dpdk")]
@@ -40,6 +42,7 @@ impl Pools {
         Pools {
             frames,
             pools: Vec::new(),
+            xdp_sockets: crate::af_xdp::Sockets::default(),
             #[cfg(feature = "dpdk")]
             dpdk: None,
             #[cfg(feature = "dpdk")]

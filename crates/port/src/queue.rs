@@ -70,6 +70,11 @@ pub trait Port: Send {
         true
     }
 
+    /// What was asked for and could not be had, when it was opened; for the log.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
     /// Opens anew what has gone and come back. Called from a control thread, about once a second.
     fn tend(&mut self) {}
 

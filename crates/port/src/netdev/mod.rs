@@ -49,6 +49,11 @@ impl NetDevice {
         sys::set_mac(&self.socket, &self.name, mac)
     }
 
+    /// Receive queues it has now; an error if it cannot say.
+    pub(crate) fn rx_queues(&self) -> io::Result<u32> {
+        sys::rx_queues(&self.socket, &self.name)
+    }
+
     /// Whether it is up and has a link.
     pub(crate) fn is_running(&self) -> bool {
         let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u16;

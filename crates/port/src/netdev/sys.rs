@@ -11,6 +11,7 @@ const SIOCSIFFLAGS: libc::Ioctl = 0x8914;
 const SIOCGIFMTU: libc::Ioctl = 0x8921;
 const SIOCSIFMTU: libc::Ioctl = 0x8922;
 const SIOCSIFHWADDR: libc::Ioctl = 0x8924;
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const SIOCGIFHWADDR: libc::Ioctl = 0x8927;
 
 /// A request for the device called `name`, all else zero. Longer names are cut, and so name no device.
@@ -27,7 +28,7 @@ pub(crate) fn request(name: &str) -> libc::ifreq {
 /// Makes a request that reads and writes no more than an `ifreq`.
 pub(crate) fn ask(fd: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: `fd` is open; callers in this crate pass requests that the kernel defines over one `ifreq`, which
-    // `request` is.
+    // `request` is; a pointer in it is to memory that the caller keeps (`rx_queues`).
     match unsafe { libc::ioctl(fd.as_raw_fd(), what, std::ptr::from_mut(request)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -83,4 +84,15 @@ pub(crate) fn set_mac(fd: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> 
     address.sa_data.iter_mut().zip(mac).for_each(|(to, from)| *to = from as libc::c_char);
     request.ifr_ifru.ifru_hwaddr = address;
     ask(fd, SIOCSIFHWADDR, &mut request)
+}
+
+/// Receive queues it has now.
+pub(crate) fn rx_queues(fd: &OwnedFd, name: &str) -> io::Result<u32> {
+    // Command ETHTOOL_GCHANNELS; then most rx, tx, other, combined, and how many there are. Source: linux/ethtool.h.
+    let mut channels: [u32; 9] = [0x3c, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut request = request(name);
+    request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
+    // The pointer is to as much as this command writes, and lives until the call returns.
+    ask(fd, SIOCETHTOOL, &mut request)?;
+    Ok(channels[5] + channels[8])
 }

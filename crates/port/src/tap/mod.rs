@@ -4,10 +4,8 @@
 //! offloads, so the kernel completes checksums and cuts large segments itself. Linux only; needs CAP_NET_ADMIN unless
 //! the device exists and belongs to the user.
 
-mod sys;
-
 use crate::config::{MAX_QUEUES, OptionKey, Options};
-use crate::netdev::{NetDevice, failed, is_device_name};
+use crate::netdev::{self, NetDevice, failed, is_device_name};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use rustix::fs::{Mode, OFlags};
@@ -15,6 +13,7 @@ use rustix::io::Errno;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -50,7 +49,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     for _ in 0..n_rxq {
         let fd =
             rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|e| failed("/dev/net/tun", e.into()))?;
-        sys::attach(&fd, name).map_err(|e| failed("attach a queue", e))?;
+        attach(&fd, name).map_err(|e| failed("attach a queue", e))?;
         queues.push(Arc::new(fd));
     }
     let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
@@ -68,6 +67,14 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         tx: Vec::new(),
         queues,
     }))
+}
+
+/// Attaches an open `/dev/net/tun` to the tap device called `name` as one more of its queues, making the device if there
+/// is none.
+fn attach(fd: &OwnedFd, name: &str) -> io::Result<()> {
+    let mut request = netdev::sys::request(name);
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
+    netdev::sys::ask(fd, libc::TUNSETIFF, &mut request)
 }
 
 impl Port for TapPort {

@@ -118,7 +118,12 @@ pub struct Namespace(Child);
 
 impl Namespace {
     pub fn new() -> Self {
-        let child = Command::new("unshare").args(["--net", "sleep", "1000"]).spawn().expect("unshare runs");
+        let child = Command::new("unshare")
+            .args(["--net", "sleep", "100"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("unshare runs");
         let space = Namespace(child);
         // It is there when it differs from ours.
         let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
@@ -141,7 +146,7 @@ impl Namespace {
     pub fn spawn(&self, line: &str) -> Child {
         let pid = self.pid().to_string();
         let mut command = Command::new("nsenter");
-        command.args(["-t", &pid, "-n"]).args(line.split(' ')).stdout(Stdio::null());
+        command.args(["-t", &pid, "-n"]).args(line.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().expect("nsenter runs")
     }
 }

@@ -8,11 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes veth pairs v0-v1, …; the second ends up at once, without IPv6 and its chatter.
-fn veth(pairs: usize) {
+/// Makes veth pairs v0-v1, …, with so many queues each way; up, without IPv6 and its chatter.
+fn veth(pairs: usize, queues: usize) {
     for n in 0..pairs {
         let (ours, theirs) = (2 * n, 2 * n + 1);
-        sh(&format!("ip link add v{ours} type veth peer name v{theirs}"));
+        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+        sh(&format!("ip link add v{ours} {queues} type veth peer name v{theirs} {queues}"));
         for v in [ours, theirs] {
             sh(&format!("sysctl -qw net.ipv6.conf.v{v}.disable_ipv6=1; ip link set v{v} mtu 9000 up"));
         }
@@ -35,7 +36,7 @@ fn answer(rig: &mut Rig, mut ping: Child) {
 }
 
 pub fn pings_of_all_sizes(kind: &str) {
-    veth(1);
+    veth(1, 1);
     sh("ip addr add 10.9.0.1/24 dev v1");
     for (mtu, size) in [(1500, 56), (1500, 1472), (9000, 8972)] {
         let config = PortConfig { mtu, ..config(kind, "p1", &[("device", "v0")]) };
@@ -49,7 +50,7 @@ pub fn pings_of_all_sizes(kind: &str) {
 
 /// Frames with one tag and with two, full-sized behind them, arrive as they were sent.
 pub fn vlan_tags_stay(kind: &str) {
-    veth(1);
+    veth(1, 1);
     let mut pools = Pools::new(1024);
     let mut near = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
     let mut far = Rig::open(&config(kind, "p2", &[("device", "v1")]), &mut pools).unwrap();
@@ -77,7 +78,7 @@ pub fn vlan_tags_stay(kind: &str) {
 
 /// Two hosts, each behind a port; what one sends goes to the other. TCP with all offloads as they are by default.
 pub fn tcp_passes_with_offloads_on(kind: &str) {
-    veth(2);
+    veth(2, 1);
     let other = Namespace::new();
     sh(&format!("ip addr add 10.9.0.1/24 dev v1; ip link set v3 netns {}", other.pid()));
     other.sh("ip addr add 10.9.0.2/24 dev v3; ip link set v3 mtu 1500 up; ip link set lo up");
@@ -116,7 +117,7 @@ fn pass(from: &mut Rig, to: &mut Rig) {
 /// From port to port over the pair, paced: every packet arrives, as it was sent.
 pub fn a_paced_stream_loses_nothing(kind: &str) {
     const PACKETS: usize = 50_000;
-    veth(1);
+    veth(1, 1);
     let mut pools = Pools::new(4096);
     let keys =
         [("flows", "1000"), ("rate", "50k"), ("count", "50000"), ("choice", "sequential"), ("frame-size", "200")];
@@ -151,9 +152,9 @@ pub fn a_paced_stream_loses_nothing(kind: &str) {
 
 /// Every packet in one queue, every packet of a flow in the same.
 pub fn queues_share_the_flows(kind: &str) {
-    veth(1);
+    veth(1, 3);
     let mut rig =
-        Rig::open(&PortConfig { n_rxq: 3, ..config(kind, "p1", &[("device", "v0")]) }, &mut Pools::new(1024)).unwrap();
+        Rig::open(&PortConfig { n_rxq: 3, ..config(kind, "p1", &[("device", "v0")]) }, &mut Pools::new(8192)).unwrap();
     sh("ip addr add 10.9.0.1/24 dev v1; ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev v1");
     let sockets: Vec<_> = (0..30).map(|_| std::net::UdpSocket::bind("10.9.0.1:0").unwrap()).collect();
     for number in 0..10u8 {
@@ -180,7 +181,7 @@ pub fn queues_share_the_flows(kind: &str) {
 }
 
 pub fn it_comes_back_with_its_device(kind: &str) {
-    veth(1);
+    veth(1, 1);
     let mut pools = Pools::new(1024);
     let mut rig = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
     let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
@@ -191,9 +192,13 @@ pub fn it_comes_back_with_its_device(kind: &str) {
     rig.batch.push(rig.buffers.write(&pool, &[0; 60]).unwrap());
     rig.send();
     assert_eq!(rig.tally.dropped(DropReason::TxNoPort), 1);
-    veth(1);
+    veth(1, 1);
     sh("ip addr add 10.9.0.1/24 dev v1");
-    rig.port.tend();
+    // The kernel takes a moment to say that the link is there.
+    let start = Instant::now();
+    while !rig.port.is_up() && start.elapsed() < Duration::from_secs(5) {
+        rig.port.tend();
+    }
     assert!(rig.port.is_up());
     // The packet that found no port was never received.
     rig.tally[Counter::Originated] += 1;

@@ -1,0 +1,3 @@
+//! Loading and attaching the program.
+
+pub(super) mod sys;

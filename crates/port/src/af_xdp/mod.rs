@@ -1,0 +1,293 @@
+//! AF_XDP ports: a device's packets straight into our pool's frames.
+//!
+//! A program of five instructions hands what the device receives on a queue to our socket, before the kernel's stack
+//! sees it. The socket's buffers are the frames of the pool that all such ports share, so a packet crosses from port to
+//! port without a copy of ours (the kernel copies in and out, unless a driver can do without). Sending is one system
+//! call a batch.
+//!
+//! XDP says nothing of offloads: checksums left undone by local senders are found and completed ([`checksum`]); large
+//! segments are cut by the kernel in native mode, and in generic mode must be switched off at the sender.
+//!
+//! When the device goes, the port is down; [`Port::tend`] opens it anew when one of its name is back.
+
+mod bpf;
+mod checksum;
+mod queues;
+mod sys;
+
+use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::netdev::{NetDevice, failed, is_device_name};
+use crate::stats::{self, QueueStats};
+use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use bpf::sys::{Attached, Mode, SocketMap};
+use queues::{XdpRx, XdpTx};
+use sluice_mem::{FramePool, FreeFrames, HeapPool};
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// The options of this type.
+pub(crate) const OPTIONS: &[OptionKey] = &[
+    OptionKey { key: "device", help: "the network device; default: the port's name" },
+    OptionKey { key: "mode", help: "where its program runs: native (in the driver), generic, or auto (default)" },
+];
+
+/// The most slots of a ring.
+const SLOTS_MAX: usize = 2048;
+/// A queue may keep this part of its pool's frames to receive into, at most.
+const FILL_SHARE: usize = 8;
+/// The kernel lets go of a queue a moment after its last socket: how often that is waited for, and how long.
+const BUSY_TRIES: usize = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// The sockets there are, which new ones of the same pool share their registration of its memory with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sockets(Arc<Mutex<Vec<Weak<sys::Socket>>>>);
+
+/// A device of the kernel.
+#[derive(Debug)]
+struct XdpPort {
+    info: PortInfo,
+    device: NetDevice,
+    mode: Option<Mode>,
+    pool: Arc<HeapPool>,
+    sockets: Sockets,
+    /// What there is while the device is there, and its index.
+    live: Option<(u32, Attached, SocketMap)>,
+    /// By queue.
+    slots: Vec<Arc<Slot>>,
+    notes: Vec<String>,
+    rx: Vec<Arc<QueueStats>>,
+    tx: Vec<Arc<QueueStats>>,
+}
+
+/// Where queues find their socket, which may be replaced.
+#[derive(Debug, Default)]
+struct Slot {
+    socket: Mutex<Option<Arc<sys::Socket>>>,
+    /// Goes up when it is replaced.
+    version: AtomicU32,
+}
+
+/// What a queue last found in its slot.
+#[derive(Debug)]
+struct Found {
+    slot: Arc<Slot>,
+    socket: Option<Arc<sys::Socket>>,
+    version: u32,
+}
+
+pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
+    let name = options.text("device").unwrap_or(&options.config.name);
+    if !is_device_name(name) {
+        return Err(options.bad("device", name, "a device name of 1 to 15 letters, digits and .-_"));
+    }
+    let mode = options.parse("mode", "native, generic or auto", |text| match text {
+        "native" => Some(Some(Mode::Native)),
+        "generic" => Some(Some(Mode::Generic)),
+        "auto" => Some(None),
+        _ => None,
+    })?;
+    let failed = |what: &str, e| failed(options.port(), format!("device {name}: {what}"), e);
+    let pool =
+        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
+    let index = device.index().map_err(|e| failed("find it", e))?;
+    let mac = device.mac().map_err(|e| failed("read its address", e))?;
+    let mut port = XdpPort {
+        info: PortInfo { kind: "af_xdp", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
+        device,
+        mode: mode.flatten(),
+        pool,
+        sockets: pools.xdp_sockets.clone(),
+        live: None,
+        slots: (0..n_rxq).map(|_| Arc::default()).collect(),
+        notes: Vec::new(),
+        rx: (0..n_rxq).map(|_| Arc::default()).collect(),
+        tx: Vec::new(),
+    };
+    port.start(index).map_err(|(step, e)| failed(step, e))?;
+    Ok(Box::new(port))
+}
+
+impl Sockets {
+    /// Opens a socket, sharing the registration of its pool's memory with another if there is one.
+    fn open(&self, pool: &Arc<HeapPool>, binding: sys::Binding) -> io::Result<Arc<sys::Socket>> {
+        let mut all = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        all.retain(|socket| socket.strong_count() > 0);
+        let siblings: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(|s| s.pool().id() == pool.id()).collect();
+        let mut tries = 0;
+        let socket = loop {
+            let tried = siblings
+                .iter()
+                .map(Some)
+                .chain([None])
+                .map(|sibling| sys::Socket::open(Arc::clone(pool), sibling.map(Arc::as_ref), binding));
+            // A sibling whose device has gone is no longer bound, and shares nothing.
+            let is_final = |done: &io::Result<_>| !matches!(done, Err(e) if e.raw_os_error() == Some(libc::EBADF));
+            match tried.into_iter().find(is_final).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into())) {
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
+                    tries += 1;
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                done => break Arc::new(done?),
+            }
+        };
+        all.push(Arc::downgrade(&socket));
+        Ok(socket)
+    }
+}
+
+impl Found {
+    fn new(slot: &Arc<Slot>) -> Self {
+        // A version that is none yet, so that the first look finds what is there.
+        Found { slot: Arc::clone(slot), socket: None, version: u32::MAX }
+    }
+
+    /// The socket there is now. One load unless it was replaced.
+    #[inline]
+    fn socket(&mut self) -> Option<&Arc<sys::Socket>> {
+        let version = self.slot.version.load(Acquire);
+        if version != self.version {
+            self.socket = self.slot.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+            self.version = version;
+        }
+        self.socket.as_ref()
+    }
+}
+
+impl XdpPort {
+    /// Opens sockets and puts the program on the device with that index.
+    fn start(&mut self, index: u32) -> Result<(), (&'static str, io::Error)> {
+        let n = self.slots.len();
+        let mtu_step = "set it up with the port's MTU";
+        let is_short = self.device.mtu().map_err(|e| (mtu_step, e))? < self.info.mtu;
+        self.device.set_up().map_err(|e| (mtu_step, e))?;
+        let most = (self.pool.capacity() / FILL_SHARE / n).clamp(64, SLOTS_MAX);
+        let slots = 1 << most.ilog2();
+        let sockets = (0..n as u32)
+            .map(|queue| self.sockets.open(&self.pool, sys::Binding { device: index, queue, slots }))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|e| ("open an AF_XDP socket for each receive queue (`ethtool -L` sets how many it has)", e))?;
+        let map = SocketMap::new(n as u32).map_err(|e| ("make a map of sockets (capability BPF)", e))?;
+        let mut notes = Vec::new();
+        let attached = self.attach(&map, index, &mut notes)?;
+        // Only now: a program that handles frames in pieces lifts the driver's limit.
+        if is_short {
+            self.device.set_mtu(self.info.mtu).map_err(|e| (mtu_step, e))?;
+        }
+        let mut free = FreeFrames::new(self.pool.layout(), slots as usize);
+        for (queue, socket) in sockets.iter().enumerate() {
+            map.insert(queue as u32, socket.fd()).map_err(|e| ("put a socket into the map", e))?;
+            self.pool.take(slots as usize, &mut free);
+            socket.refill(&mut socket.receiver(), slots, || free.pop());
+        }
+        self.pool.give(&mut free, usize::MAX);
+        let socket = &sockets[0];
+        if !socket.is_chained() && Mtu(self.info.mtu).longest_frame() > socket.buffer_size() {
+            let longest = socket.buffer_size();
+            notes
+                .push(format!("this kernel puts no packet into several buffers: frames over {longest} bytes are lost"));
+        }
+        let queues = self.device.rx_queues().unwrap_or(0);
+        if queues > n as u32 {
+            notes.push(format!(
+                "the device has {queues} receive queues and the port {n}: what comes in by the others goes to the kernel \
+                 (raise n-rxq, or `ethtool -L DEVICE combined {n}`)"
+            ));
+        }
+        for (slot, socket) in self.slots.iter().zip(sockets) {
+            slot.replace(Some(socket));
+        }
+        self.notes = notes;
+        self.live = Some((index, attached, map));
+        Ok(())
+    }
+
+    /// Puts the program on the device: in the driver if that is not refused, unless told otherwise.
+    fn attach(
+        &self,
+        map: &SocketMap,
+        index: u32,
+        notes: &mut Vec<String>,
+    ) -> Result<Attached, (&'static str, io::Error)> {
+        if let Some(mode) = self.mode {
+            return map.attach(index, mode).map_err(|e| ("put a program on it in the mode asked for", e));
+        }
+        match map.attach(index, Mode::Native) {
+            Err(e) if !matches!(e.raw_os_error(), Some(libc::EPERM | libc::EBUSY)) => {
+                notes.push(format!(
+                    "the driver takes no XDP program ({e}): generic mode, where large segments of local senders are lost \
+                     (`ethtool -K PEER tso off gso off`)"
+                ));
+                map.attach(index, Mode::Generic).map_err(|e| ("put a program on it", e))
+            }
+            done => done.map_err(|e| ("put a program on it", e)),
+        }
+    }
+}
+
+impl Slot {
+    fn replace(&self, socket: Option<Arc<sys::Socket>>) {
+        *self.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = socket;
+        self.version.fetch_add(1, Release);
+    }
+
+    fn current(&self) -> Option<Arc<sys::Socket>> {
+        self.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+}
+
+impl Port for XdpPort {
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        let pool: Arc<dyn FramePool> = Arc::clone(&self.pool) as _;
+        Box::new(XdpRx::new(Found::new(&self.slots[queue]), Mtu(self.info.mtu), pool, Arc::clone(&self.rx[queue])))
+    }
+
+    fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
+        let stats = Arc::new(QueueStats::default());
+        self.tx.push(Arc::clone(&stats));
+        let pool: Arc<dyn FramePool> = Arc::clone(&self.pool) as _;
+        let found = Found::new(&self.slots[pmd % self.slots.len()]);
+        Box::new(XdpTx::new(found, Mtu(self.info.mtu), pool, stats))
+    }
+
+    fn is_up(&self) -> bool {
+        let bound = self.live.as_ref().map(|(index, ..)| *index);
+        self.device.index().is_ok_and(|index| Some(index) == bound) && self.device.is_running()
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn tend(&mut self) {
+        let bound = self.live.as_ref().map(|(index, ..)| *index);
+        match self.device.index().ok() {
+            index if index == bound => {}
+            index => {
+                self.live = None;
+                self.slots.iter().for_each(|slot| slot.replace(None));
+                // If it fails the device is changing still, and the next time is soon.
+                let _ = index.map(|index| self.start(index));
+            }
+        }
+        for socket in self.slots.iter().filter_map(|slot| slot.current()) {
+            // What a full device left in the ring, and no later packet pushed.
+            let _ = socket.kick(&socket.sender());
+        }
+    }
+
+    fn stats(&self) -> PortStats {
+        let mut stats = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
+        stats.rx_dropped +=
+            self.slots.iter().filter_map(|slot| slot.current()).map(|socket| socket.lost()).sum::<u64>();
+        stats
+    }
+}

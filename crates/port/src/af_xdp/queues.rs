@@ -1,0 +1,189 @@
+//! The queues of AF_XDP ports.
+
+use super::{Found, checksum, sys};
+use crate::stats::QueueStats;
+use crate::{Mtu, RxQueue, TxQueue};
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_mem::{Frame, FramePool};
+use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use std::sync::Arc;
+
+/// A receive queue.
+#[derive(Debug)]
+pub(super) struct XdpRx {
+    found: Found,
+    mtu: Mtu,
+    pool: Arc<dyn FramePool>,
+    stats: Arc<QueueStats>,
+}
+
+impl XdpRx {
+    pub(super) fn new(found: Found, mtu: Mtu, pool: Arc<dyn FramePool>, stats: Arc<QueueStats>) -> Self {
+        XdpRx { found, mtu, pool, stats }
+    }
+}
+
+impl RxQueue for XdpRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let Some(socket) = self.found.socket() else { return };
+        // Frames come from the kernel, so the pool may be new to this PMD.
+        buffers.add_pool(&self.pool);
+        let mut receiver = socket.receiver();
+        let (first, mut bytes, mut dropped, mut pieces) = (batch.len(), 0, 0, 0);
+        while batch.len() < BATCH_MAX
+            && let Some((piece, more)) = socket.receive(&mut receiver)
+        {
+            pieces += 1;
+            let received = match more {
+                false => Ok(piece),
+                true => {
+                    let mut rest = || {
+                        pieces += 1;
+                        socket.receive(&mut receiver)
+                    };
+                    linearise(piece, &mut rest, &self.pool, buffers)
+                }
+            };
+            let fate = received.and_then(|mut frame| {
+                checksum::complete(frame.bytes_mut());
+                if self.mtu.admits(frame.bytes()) {
+                    return Ok(frame);
+                }
+                buffers.give_frame(frame);
+                Err(DropReason::RxOversize)
+            });
+            match fate {
+                Ok(frame) => {
+                    bytes += frame.len();
+                    batch.push(Packet::new(frame));
+                }
+                Err(why) => {
+                    tally[Counter::Received] += 1;
+                    tally.drop(why, 1);
+                    dropped += 1;
+                }
+            }
+        }
+        // As many as were used up; what a dry pool could not give earlier comes in time.
+        socket.refill(&mut receiver, pieces + REFILL, || buffers.take(&self.pool));
+        socket.wake(&receiver);
+        self.stats.carried(batch.len() - first, bytes);
+        self.stats.dropped(dropped);
+    }
+}
+
+/// Buffers given to the kernel at each poll beyond those used up.
+const REFILL: u32 = 8;
+
+/// Copies the pieces of a packet into one frame.
+fn linearise(
+    first: Frame,
+    rest: &mut dyn FnMut() -> Option<(Frame, bool)>,
+    pool: &Arc<dyn FramePool>,
+    buffers: &mut Buffers,
+) -> Result<Frame, DropReason> {
+    let mut whole = buffers.take(pool);
+    let (mut len, mut next) = (0, Some((first, true)));
+    let mut fits = true;
+    while let Some((piece, more)) = next {
+        let end = len + piece.len();
+        match whole.as_mut().and_then(|whole| whole.bytes_mut().get_mut(len..end)) {
+            Some(to) => to.copy_from_slice(piece.bytes()),
+            None => fits = false,
+        }
+        len = end;
+        buffers.give_frame(piece);
+        next = if more { rest() } else { None };
+    }
+    let Some(mut whole) = whole else { return Err(DropReason::NoBuffer) };
+    if !fits {
+        buffers.give_frame(whole);
+        return Err(DropReason::RxOversize);
+    }
+    whole.truncate(len);
+    Ok(whole)
+}
+
+/// A transmit queue.
+#[derive(Debug)]
+pub(super) struct XdpTx {
+    found: Found,
+    mtu: Mtu,
+    pool: Arc<dyn FramePool>,
+    stats: Arc<QueueStats>,
+}
+
+impl XdpTx {
+    pub(super) fn new(found: Found, mtu: Mtu, pool: Arc<dyn FramePool>, stats: Arc<QueueStats>) -> Self {
+        XdpTx { found, mtu, pool, stats }
+    }
+
+    /// Counts a batch that has no device to go to.
+    fn without_device(&self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        self.stats.dropped(batch.len());
+        batch.discard(DropReason::TxNoPort, buffers, tally);
+    }
+}
+
+impl TxQueue for XdpTx {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        buffers.add_pool(&self.pool);
+        let Some(socket) = self.found.socket().cloned() else { return self.without_device(batch, buffers, tally) };
+        let mut sender = socket.sender();
+        socket.complete(&mut sender, u32::MAX, |frame| buffers.give_frame(frame));
+        let (mut sent, mut bytes, mut dropped) = (0, 0, 0);
+        for packet in batch.drain(..) {
+            let len = packet.frame.len();
+            match hand_over(&socket, &mut sender, packet, self.mtu, &self.pool, buffers) {
+                Ok(()) => {
+                    sent += 1;
+                    bytes += len;
+                }
+                Err(why) => {
+                    tally.drop(why, 1);
+                    dropped += 1;
+                }
+            }
+        }
+        match socket.kick(&sender) {
+            Ok(()) => {
+                tally[Counter::Sent] += sent as u64;
+                self.stats.carried(sent, bytes);
+            }
+            // What was handed over stays in the ring of a device that is down or gone.
+            Err(_) => {
+                tally.drop(DropReason::TxNoPort, sent);
+                dropped += sent;
+            }
+        }
+        socket.complete(&mut sender, u32::MAX, |frame| buffers.give_frame(frame));
+        self.stats.dropped(dropped);
+    }
+}
+
+/// Hands a packet over to be sent: in its own frame, or copied into one of the socket's pool.
+fn hand_over(
+    socket: &sys::Socket,
+    sender: &mut sys::Sender,
+    packet: Packet,
+    mtu: Mtu,
+    pool: &Arc<dyn FramePool>,
+    buffers: &mut Buffers,
+) -> Result<(), DropReason> {
+    if !mtu.admits(packet.bytes()) {
+        buffers.give_frame(packet.frame);
+        return Err(DropReason::TxOversize);
+    }
+    let frame = if packet.frame.pool() == pool.id() {
+        packet.frame
+    } else {
+        let copied = buffers.copy_into(pool, &packet);
+        buffers.give_frame(packet.frame);
+        copied?.frame
+    };
+    let is_long = socket.pieces(frame.len()) > 1 && !socket.is_chained();
+    socket.send(sender, frame).map_err(|frame| {
+        buffers.give_frame(frame);
+        if is_long { DropReason::TxOversize } else { DropReason::TxFull }
+    })
+}

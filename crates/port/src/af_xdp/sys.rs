@@ -1,0 +1,428 @@
+//! The border to AF_XDP sockets: rings shared with the kernel over frames of one pool, made safe.
+//!
+//! A locked room. What it keeps to: a frame is either somebody's handle or held by the kernel, which `held` and `parts`
+//! remember by token; a ring's slots are written only between its two indexes, on our side of them.
+//! Source: Linux, Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
+
+use sluice_mem::{Frame, FramePool, FreeFrames, HeapPool};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The longest piece of a packet that the kernel puts into one buffer, its headroom included: a page.
+const CHUNK_MAX: usize = 4096;
+/// What the kernel leaves free in front of a packet it puts into a buffer. Source: XDP_PACKET_HEADROOM.
+const KERNEL_HEADROOM: usize = 256;
+/// In unaligned mode a received packet's place within its buffer stands in the upper bits of its address.
+const OFFSET_SHIFT: u32 = 48;
+
+/// One ring, on our side: we produce or consume. `T` is what its slots hold.
+#[derive(Debug)]
+struct Ring<T> {
+    map: NonNull<libc::c_void>,
+    map_size: usize,
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    slots: NonNull<T>,
+    size: u32,
+    /// Our own index; the kernel sees it when it is stored.
+    own: u32,
+}
+
+// SAFETY: a ring is a mapping of its own, and has no ties to a thread.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+impl<T: Copy> Ring<T> {
+    /// Maps the ring of `fd` at `place`, which was made with `size` slots (a power of two).
+    fn map(fd: &OwnedFd, place: u64, offsets: &libc::xdp_ring_offset, size: u32) -> io::Result<Self> {
+        let map_size = offsets.desc as usize + size as usize * size_of::<T>();
+        let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+        // SAFETY: a new mapping, at a place of the kernel's choice, of the ring that was made with this size.
+        let map = unsafe {
+            libc::mmap(std::ptr::null_mut(), map_size, read_write, shared, fd.as_raw_fd(), place as libc::off_t)
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the kernel gave these offsets for this mapping; all lie inside and are aligned for what they hold.
+        let at = |offset: u64| unsafe { map.cast::<u8>().add(offset as usize) };
+        Ok(Ring {
+            map,
+            map_size,
+            producer: at(offsets.producer).cast(),
+            consumer: at(offsets.consumer).cast(),
+            flags: at(offsets.flags).cast(),
+            slots: at(offsets.desc).cast(),
+            size,
+            own: 0,
+        })
+    }
+
+    /// One of the words at the ring's head.
+    fn word(&self, at: NonNull<AtomicU32>) -> &AtomicU32 {
+        // SAFETY: `map` made these pointers into the mapping, which lives as long as `self`; both sides use the words
+        // atomically only.
+        unsafe { at.as_ref() }
+    }
+
+    /// As producer: slots free.
+    fn room(&self) -> u32 {
+        self.size - self.own.wrapping_sub(self.word(self.consumer).load(Acquire)).min(self.size)
+    }
+
+    /// As consumer: slots filled.
+    fn ready(&self) -> u32 {
+        self.word(self.producer).load(Acquire).wrapping_sub(self.own).min(self.size)
+    }
+
+    /// Writes the next slot; there is room. The kernel sees it after `submit`.
+    fn put(&mut self, value: T) {
+        // SAFETY: masked, the index is below `size`, so the slot lies in the mapping; it is ours to write, since the
+        // kernel reads up to the stored index only.
+        unsafe { self.slots.add((self.own & (self.size - 1)) as usize).write(value) };
+        self.own = self.own.wrapping_add(1);
+    }
+
+    /// Reads the next slot; one is filled. The kernel may reuse it after `release`.
+    fn take(&mut self) -> T {
+        // SAFETY: as in `put`; the kernel has written the slot before the index we saw (Acquire), and any bits are a
+        // value of the plain `T`.
+        let value = unsafe { self.slots.add((self.own & (self.size - 1)) as usize).read() };
+        self.own = self.own.wrapping_add(1);
+        value
+    }
+
+    fn submit(&self) {
+        self.word(self.producer).store(self.own, Release);
+    }
+
+    fn release(&self) {
+        self.word(self.consumer).store(self.own, Release);
+    }
+
+    fn needs_wakeup(&self) -> bool {
+        self.word(self.flags).load(Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        // SAFETY: `map` made the mapping with this size; nobody else has it.
+        unsafe { libc::munmap(self.map.as_ptr(), self.map_size) };
+    }
+}
+
+/// A socket on one queue of a device, sending and receiving frames of `pool` in place.
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// `None` only while it is dropped.
+    fd: Option<OwnedFd>,
+    pool: Arc<HeapPool>,
+    rx: Mutex<Receiver>,
+    tx: Mutex<Sender>,
+    /// Whether packets may lie in several buffers.
+    is_chained: bool,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    fill: Ring<u64>,
+    rx: Ring<libc::xdp_desc>,
+    /// By token: whether the kernel has the frame to receive into.
+    held: Vec<bool>,
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub(super) struct Sender {
+    tx: Ring<libc::xdp_desc>,
+    completion: Ring<u64>,
+    /// By token: in how many pieces the kernel is sending the frame.
+    parts: Vec<u8>,
+}
+
+/// How a socket is bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binding {
+    pub(super) device: u32,
+    pub(super) queue: u32,
+    /// Slots of each ring; a power of two.
+    pub(super) slots: u32,
+}
+
+impl Socket {
+    /// Opens a socket whose buffers are the frames of `pool`; those of `sibling`, if there is one, which is bound and
+    /// of the same pool: its registration is shared.
+    pub(super) fn open(pool: Arc<HeapPool>, sibling: Option<&Socket>, binding: Binding) -> io::Result<Self> {
+        // SAFETY: makes a descriptor.
+        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call gave us this descriptor.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        if sibling.is_none() {
+            let registration = libc::xdp_umem_reg {
+                addr: pool.region().base().as_ptr().expose_provenance() as u64,
+                len: pool.region().size() as u64,
+                chunk_size: chunk(&pool) as u32,
+                headroom: 0,
+                flags: libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG,
+                tx_metadata_len: 0,
+            };
+            set(&fd, libc::XDP_UMEM_REG, &registration)?;
+        }
+        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
+            set(&fd, ring, &binding.slots)?;
+        }
+        let at = offsets(&fd)?;
+        let fill = Ring::map(&fd, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fr, binding.slots)?;
+        let completion = Ring::map(&fd, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &at.cr, binding.slots)?;
+        let rx = Ring::map(&fd, libc::XDP_PGOFF_RX_RING as u64, &at.rx, binding.slots)?;
+        let tx = Ring::map(&fd, libc::XDP_PGOFF_TX_RING as u64, &at.tx, binding.slots)?;
+        let is_chained = match sibling {
+            Some(sibling) => bind(&fd, binding, libc::XDP_SHARED_UMEM, sibling.fd()).map(|()| sibling.is_chained)?,
+            None => {
+                let flags = libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP;
+                match bind(&fd, binding, flags | libc::XDP_USE_SG, &fd) {
+                    // A kernel before 6.6 knows no packets in several buffers.
+                    Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                        bind(&fd, binding, flags, &fd).map(|()| false)?
+                    }
+                    done => done.map(|()| true)?,
+                }
+            }
+        };
+        let frames = pool.capacity();
+        Ok(Socket {
+            fd: Some(fd),
+            rx: Mutex::new(Receiver { fill, rx, held: vec![false; frames] }),
+            tx: Mutex::new(Sender { tx, completion, parts: vec![0; frames] }),
+            pool,
+            is_chained,
+        })
+    }
+
+    /// Whether packets longer than a buffer can be received and sent.
+    pub(super) fn is_chained(&self) -> bool {
+        self.is_chained
+    }
+
+    /// The longest packet that fits a buffer the kernel receives into.
+    pub(super) fn buffer_size(&self) -> usize {
+        chunk(&self.pool) - KERNEL_HEADROOM
+    }
+
+    pub(super) fn fd(&self) -> &OwnedFd {
+        self.fd.as_ref().expect("invariant: only `drop` takes it")
+    }
+
+    pub(super) fn pool(&self) -> &Arc<HeapPool> {
+        &self.pool
+    }
+
+    /// The receiving half.
+    pub(super) fn receiver(&self) -> MutexGuard<'_, Receiver> {
+        self.rx.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The sending half.
+    pub(super) fn sender(&self) -> MutexGuard<'_, Sender> {
+        self.tx.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Gives the kernel up to `most` buffers to receive into, from `take`.
+    pub(super) fn refill(&self, receiver: &mut Receiver, most: u32, mut take: impl FnMut() -> Option<Frame>) {
+        for _ in 0..most.min(receiver.fill.room()) {
+            let Some(frame) = take() else { break };
+            if frame.pool() != self.pool.id() {
+                break;
+            }
+            let token = frame.token();
+            receiver.held[token as usize] = true;
+            receiver.fill.put(token * self.pool.stride() as u64);
+        }
+        receiver.fill.submit();
+    }
+
+    /// Takes the next received piece of a packet; whether more of the packet follow.
+    #[inline]
+    pub(super) fn receive(&self, receiver: &mut Receiver) -> Option<(Frame, bool)> {
+        while receiver.rx.ready() > 0 {
+            let piece = receiver.rx.take();
+            receiver.rx.release();
+            let place = (piece.addr & ((1 << OFFSET_SHIFT) - 1)) as usize + (piece.addr >> OFFSET_SHIFT) as usize;
+            // Only a frame that the kernel was given comes back, and once; what else it says is not believed.
+            let held = receiver.held.get_mut(place / self.pool.stride());
+            if !held.is_some_and(|held| std::mem::replace(held, false)) {
+                continue;
+            }
+            // SAFETY: the handle of this frame was consumed in `refill`, and the kernel has just given it up.
+            if let Some(frame) = unsafe { self.pool.adopt(place, piece.len as usize) } {
+                return Some((frame, piece.options & libc::XDP_PKT_CONTD != 0));
+            }
+        }
+        None
+    }
+
+    /// Wakes the driver if it waits to be told of new buffers.
+    pub(super) fn wake(&self, receiver: &Receiver) {
+        if receiver.fill.needs_wakeup() {
+            let (fd, nothing) = (self.fd().as_raw_fd(), std::ptr::null_mut());
+            // SAFETY: receives nothing to nowhere; a failure is tried again at the next poll.
+            unsafe { libc::recvfrom(fd, nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), std::ptr::null_mut()) };
+        }
+    }
+
+    /// Packets that came and found no room, since the socket was opened.
+    pub(super) fn lost(&self) -> u64 {
+        // SAFETY: statistics are integers; all zeros is a value of them.
+        let mut stats: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+        let mut size = size_of::<libc::xdp_statistics>() as libc::socklen_t;
+        let (fd, to) = (self.fd().as_raw_fd(), std::ptr::from_mut(&mut stats).cast());
+        // SAFETY: `stats` has room for `size` bytes, which is as much as the kernel writes.
+        match unsafe { libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, to, &mut size) } {
+            0 => stats.rx_dropped + stats.rx_ring_full + stats.rx_fill_ring_empty_descs,
+            _ => 0,
+        }
+    }
+
+    /// Pieces that a packet of `len` bytes is sent in.
+    pub(super) fn pieces(&self, len: usize) -> usize {
+        len.div_ceil(chunk(&self.pool))
+    }
+
+    /// Hands a frame of this pool over to be sent, if there is room; else gives it back.
+    #[inline]
+    pub(super) fn send(&self, sender: &mut Sender, frame: Frame) -> Result<(), Frame> {
+        let pieces = self.pieces(frame.len());
+        let fits = pieces == 1 || self.is_chained && pieces <= usize::from(u8::MAX);
+        if frame.pool() != self.pool.id() || !fits || (sender.tx.room() as usize) < pieces {
+            return Err(frame);
+        }
+        let start = frame.bytes().as_ptr().addr() - self.pool.region().base().as_ptr().addr();
+        let chunk = chunk(&self.pool);
+        for piece in 0..pieces {
+            let left = frame.len() - piece * chunk;
+            sender.tx.put(libc::xdp_desc {
+                addr: (start + piece * chunk) as u64,
+                len: left.min(chunk) as u32,
+                options: if left > chunk { libc::XDP_PKT_CONTD } else { 0 },
+            });
+        }
+        sender.parts[frame.token() as usize] = pieces as u8;
+        Ok(())
+    }
+
+    /// Has the kernel send what was handed over. `Err` if it cannot for want of a device.
+    pub(super) fn kick(&self, sender: &Sender) -> io::Result<()> {
+        sender.tx.submit();
+        // In copy mode each call sends 32 packets at most, and may be cut short when buffers are scarce.
+        for _ in 0..KICKS {
+            if sender.tx.room() == sender.tx.size || !sender.tx.needs_wakeup() {
+                break;
+            }
+            let fd = self.fd().as_raw_fd();
+            // SAFETY: an empty message without an address.
+            let done = unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+            if done < 0 {
+                let error = io::Error::last_os_error();
+                match error.raw_os_error() {
+                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR) => {}
+                    _ => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back what has been sent, up to `most` pieces.
+    pub(super) fn complete(&self, sender: &mut Sender, most: u32, mut give: impl FnMut(Frame)) {
+        for _ in 0..most.min(sender.completion.ready()) {
+            let place = sender.completion.take() as usize;
+            let token = place / self.pool.stride();
+            // Only what was handed over comes back, each piece once.
+            match sender.parts.get_mut(token) {
+                Some(parts @ 1..) => *parts -= 1,
+                _ => continue,
+            }
+            if sender.parts[token] == 0 {
+                // SAFETY: the frame's handle was consumed in `send`, and the kernel has given up its last piece.
+                unsafe { self.pool.adopt(token * self.pool.stride(), 0) }.map(&mut give);
+            }
+        }
+        sender.completion.release();
+    }
+}
+
+/// How often a send is tried to be brought to its end; 2048 packets at 32 a call.
+const KICKS: usize = 64;
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Closing it makes the kernel let go of every buffer.
+        self.fd = None;
+        let (mut free, stride) = (FreeFrames::new(self.pool.layout(), 64), self.pool.stride());
+        let (receiver, sender) = (self.receiver(), self.sender());
+        let held =
+            receiver.held.iter().zip(&sender.parts).enumerate().filter(|(_, (held, parts))| **held || **parts > 0);
+        for (token, _) in held {
+            // SAFETY: the frame's handle was consumed when the kernel got it, and the kernel has just let go of it.
+            if let Some(frame) = unsafe { self.pool.adopt(token * stride, 0) } {
+                free.push(frame);
+            }
+        }
+        self.pool.give(&mut free, usize::MAX);
+    }
+}
+
+/// Bytes of a buffer as the kernel is told: a frame, or a page of it.
+fn chunk(pool: &HeapPool) -> usize {
+    pool.stride().min(CHUNK_MAX)
+}
+
+fn set<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    let size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is plain data of that size, which the kernel reads. The one address in it is that of a pool's
+    // memory, which lives as long as the socket does: the socket holds the pool.
+    match unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, std::ptr::from_ref(value).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    // SAFETY: the offsets are integers; all zeros is a value of them.
+    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
+    let mut size = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
+    let to = std::ptr::from_mut(&mut offsets).cast();
+    // SAFETY: `offsets` has room for `size` bytes, which is as much as the kernel writes.
+    match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, to, &mut size) } {
+        // A kernel before 5.4 gives a shorter form, without wake-up flags.
+        0 if size as usize == size_of::<libc::xdp_mmap_offsets>() => Ok(offsets),
+        0 => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn bind(fd: &OwnedFd, binding: Binding, flags: u16, shared_with: &OwnedFd) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: binding.device,
+        sxdp_queue_id: binding.queue,
+        sxdp_shared_umem_fd: if flags & libc::XDP_SHARED_UMEM != 0 { shared_with.as_raw_fd() as u32 } else { 0 },
+    };
+    let size = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    // SAFETY: `address` is a whole AF_XDP address of that size.
+    match unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
