@@ -1,0 +1,335 @@
+//! Megaflows stay true, and every packet counts on every rule it met.
+
+use sluice_action::{Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Translation, Upcall};
+use sluice_flow::{FlowCommand, FlowMod, Metadata, PacketKey, PortNames, extract};
+use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, Revalidated};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// A cache of megaflows without a datapath.
+#[derive(Default)]
+struct Store(Mutex<Inside>);
+
+#[derive(Default)]
+struct Inside {
+    next: u32,
+    flows: BTreeMap<FlowId, (MegaflowMatch, Translation, FlowStats)>,
+    /// Packets that come while a flow is being removed.
+    late: Vec<(FlowId, Translation, FlowStats)>,
+}
+
+impl Store {
+    fn install(&self, key: &PacketKey, translation: Translation, now_ms: u64) -> FlowId {
+        let mut inside = self.0.lock().unwrap();
+        inside.next += 1;
+        let id = FlowId(inside.next);
+        let stats = FlowStats { created_ms: now_ms, ..FlowStats::default() };
+        inside.flows.insert(id, (MegaflowMatch::new(translation.mask, key), translation, stats));
+        id
+    }
+
+    fn carry(&self, id: FlowId, packets: u64, tcp_flags: u16, now_ms: u64) {
+        let mut inside = self.0.lock().unwrap();
+        let stats = &mut inside.flows.get_mut(&id).expect("it is there").2;
+        stats.packets += packets;
+        stats.bytes += packets * 60;
+        stats.tcp_flags |= tcp_flags;
+        stats.used_ms = Some(now_ms);
+    }
+}
+
+impl MegaflowStore for Store {
+    fn for_each(&self, visit: &mut dyn FnMut(FlowId, &MegaflowMatch, &Translation, FlowStats)) {
+        let inside = self.0.lock().unwrap();
+        inside.flows.iter().for_each(|(id, (matches, translation, stats))| visit(*id, matches, translation, *stats));
+    }
+
+    fn remove(&self, id: FlowId) -> Option<FlowStats> {
+        let mut inside = self.0.lock().unwrap();
+        let (_, translation, stats) = inside.flows.remove(&id)?;
+        let late = FlowStats { packets: 2, bytes: 120, used_ms: stats.used_ms, ..FlowStats::default() };
+        inside.late.push((id, translation, late));
+        Some(stats)
+    }
+
+    fn settle(&self, visit: &mut dyn FnMut(FlowId, &Translation, FlowStats)) {
+        let late = std::mem::take(&mut self.0.lock().unwrap().late);
+        late.iter().for_each(|(id, translation, stats)| visit(*id, translation, *stats));
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().flows.len()
+    }
+}
+
+fn switch(flows: &[&str]) -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    for n in 1..=4 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
+    }
+    flows.iter().for_each(|text| change(&ofproto, FlowCommand::Add, text));
+    ofproto
+}
+
+fn change(ofproto: &Ofproto, command: FlowCommand, text: &str) {
+    let flow = FlowMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"));
+    ofproto.flow_mod("br0", &flow, 0).unwrap();
+}
+
+/// A TCP packet between two stations.
+fn packet(port: u32, src: u8, dst: u8) -> (PacketKey, Vec<u8>) {
+    let frame = sluice_testkit::frame::ethernet()
+        .macs([0x50, 0x54, 0, 0, 0, src], [0x50, 0x54, 0, 0, 0, dst])
+        .ipv4([10, 0, 0, src], [10, 0, 0, dst])
+        .udp(1000, 80)
+        .build();
+    let mut key = PacketKey::ZERO;
+    extract(&frame, &Metadata::of_port(port), &mut key).unwrap();
+    (key, frame)
+}
+
+fn translate(ofproto: &Ofproto, (key, frame): &(PacketKey, Vec<u8>), now_ms: u64) -> Translation {
+    let mut upcall = ofproto.upcall();
+    match upcall.translate(&Miss { key, bytes: frame, now_ms }) {
+        Fate::Translated(translation) => {
+            upcall.credit(&translation.trail, 1, 60, 0, now_ms);
+            translation
+        }
+        Fate::Failed(why) => panic!("{why:?}"),
+    }
+}
+
+fn miss(ofproto: &Ofproto, store: &Store, packet: &(PacketKey, Vec<u8>), now_ms: u64) -> FlowId {
+    let translation = translate(ofproto, packet, now_ms);
+    store.install(&packet.0, translation, now_ms)
+}
+
+/// Packets of each rule, by its first output.
+fn packets(ofproto: &Ofproto) -> BTreeMap<String, u64> {
+    let rules = ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap();
+    rules.iter().map(|entry| (entry.rule.actions[0].to_string(), entry.rule.stats().packets)).collect()
+}
+
+fn outputs(translation: &Translation) -> Vec<u32> {
+    let ports = translation.actions.iter().filter_map(|a| match a {
+        Action::Output(port) => Some(port.0),
+        _ => None,
+    });
+    ports.collect()
+}
+
+#[test]
+fn every_packet_counts_on_every_rule_it_met() {
+    let ofproto = switch(&["in_port=1 actions=resubmit(,1)", "table=1 actions=output:2"]);
+    let store = Store::default();
+    let id = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
+    store.carry(id, 10, 0, 2000);
+    ofproto.revalidate(&store, 2500, DEFAULT_MAX_IDLE_MS);
+    store.carry(id, 5, 0, 3000);
+    ofproto.revalidate(&store, 3500, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&store, 3600, DEFAULT_MAX_IDLE_MS);
+    let want = BTreeMap::from([("resubmit(,1)".to_owned(), 16), ("output:2".to_owned(), 16)]);
+    assert_eq!(packets(&ofproto), want);
+    // Removal credits what came since, and what came during it.
+    store.carry(id, 4, 0, 4000);
+    assert_eq!(ofproto.purge(&store), 1);
+    let want = BTreeMap::from([("resubmit(,1)".to_owned(), 22), ("output:2".to_owned(), 22)]);
+    assert_eq!(packets(&ofproto), want);
+}
+
+#[test]
+fn idle_megaflows_go() {
+    let ofproto = switch(&["actions=output:2"]);
+    let store = Store::default();
+    let unused = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
+    let used = miss(&ofproto, &store, &packet(3, 1, 2), 1000);
+    store.carry(used, 1, 0, 5000);
+    assert_eq!(ofproto.revalidate(&store, 11_000, DEFAULT_MAX_IDLE_MS).idle, 0);
+    let done = ofproto.revalidate(&store, 11_001, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(done, Revalidated { dumped: 2, translated: 0, idle: 1, changed: 0 });
+    assert_eq!(store.remove(unused), None);
+    assert_eq!(ofproto.revalidate(&store, 15_001, DEFAULT_MAX_IDLE_MS).idle, 1);
+}
+
+#[test]
+fn a_change_elsewhere_keeps_a_megaflow_one_that_matters_does_not() {
+    let ofproto = switch(&["in_port=1 actions=output:2", "in_port=3 actions=output:2"]);
+    let store = Store::default();
+    miss(&ofproto, &store, &packet(1, 1, 2), 0);
+    miss(&ofproto, &store, &packet(3, 1, 2), 0);
+    change(&ofproto, FlowCommand::Add, "in_port=4 actions=output:1");
+    let done = ofproto.revalidate(&store, 1000, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(done, Revalidated { dumped: 2, translated: 2, idle: 0, changed: 0 });
+    // Nothing changed since: nothing is translated again.
+    assert_eq!(ofproto.revalidate(&store, 1000, DEFAULT_MAX_IDLE_MS).translated, 0);
+    change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:4");
+    let done = ofproto.revalidate(&store, 1000, DEFAULT_MAX_IDLE_MS);
+    assert_eq!((done.translated, done.changed), (2, 1));
+}
+
+#[test]
+fn a_megaflow_that_has_become_too_wide_goes() {
+    let ofproto = switch(&["priority=1 actions=output:2"]);
+    let store = Store::default();
+    miss(&ofproto, &store, &packet(1, 1, 2), 0);
+    // The packet that made it still goes to port 2, but others of the megaflow do not.
+    change(&ofproto, FlowCommand::Add, "priority=2,dl_src=50:54:00:00:00:09 actions=output:3");
+    assert_eq!(ofproto.revalidate(&store, 0, DEFAULT_MAX_IDLE_MS).changed, 1);
+}
+
+#[test]
+fn after_a_rule_was_replaced_its_successor_is_credited() {
+    let ofproto = switch(&["in_port=1 actions=output:2"]);
+    let store = Store::default();
+    let id = miss(&ofproto, &store, &packet(1, 1, 2), 0);
+    store.carry(id, 3, 0, 100);
+    change(&ofproto, FlowCommand::Delete, "in_port=1");
+    change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:2");
+    assert_eq!(ofproto.revalidate(&store, 200, DEFAULT_MAX_IDLE_MS).changed, 0);
+    assert_eq!(packets(&ofproto)["output:2"], 0, "these three were the old rule's");
+    store.carry(id, 2, 0, 300);
+    ofproto.revalidate(&store, 400, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(packets(&ofproto)["output:2"], 2);
+}
+
+#[test]
+fn a_translation_older_than_the_tables_is_not_current() {
+    let ofproto = switch(&["actions=output:2"]);
+    let translation = translate(&ofproto, &packet(1, 1, 2), 0);
+    assert!(ofproto.upcall().is_current(translation.version));
+    change(&ofproto, FlowCommand::Add, "in_port=4 actions=drop");
+    assert!(!ofproto.upcall().is_current(translation.version));
+}
+
+#[test]
+fn stations_are_learned_move_and_age_with_their_megaflows() {
+    let ofproto = switch(&["actions=NORMAL"]);
+    let store = Store::default();
+    let flood = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
+    ofproto.tick(1000);
+    assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 1000)), [1]);
+    ofproto.tick(1000);
+    // The flood of the first packet does not hold any more.
+    assert_eq!(ofproto.revalidate(&store, 2000, DEFAULT_MAX_IDLE_MS).changed, 1);
+    assert_eq!(store.remove(flood), None);
+    let known = miss(&ofproto, &store, &packet(1, 1, 2), 2000);
+    let back = miss(&ofproto, &store, &packet(2, 2, 1), 2000);
+    // Traffic in the megaflows keeps the stations young, long after their upcalls.
+    for second in (10..600).step_by(5) {
+        store.carry(known, 1, 0, second * 1000);
+        store.carry(back, 1, 0, second * 1000);
+        ofproto.revalidate(&store, second * 1000, DEFAULT_MAX_IDLE_MS);
+        ofproto.tick(second * 1000);
+    }
+    let table = ofproto.fdb_show("br0", 597_000).unwrap();
+    let rows = "    1     0  50:54:00:00:00:01    2\n    2     0  50:54:00:00:00:02    2\n";
+    assert_eq!(table, format!(" port  VLAN  MAC                Age\n{rows}"));
+    // It moves; its old port is forgotten at once.
+    translate(&ofproto, &packet(3, 1, 2), 598_000);
+    ofproto.tick(598_000);
+    assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 598_000)), [3]);
+    let stats = ofproto.fdb_stats_show("br0").unwrap();
+    assert!(stats.contains("Total number of port moved MAC entries  : 1\n"), "{stats}");
+    assert!(stats.contains("Total number of expired MAC entries     : 0\n"), "{stats}");
+    ofproto.tick(1_000_000);
+    assert_eq!(ofproto.fdb_show("br0", 1_000_000).unwrap().lines().count(), 1, "both have aged out");
+}
+
+#[test]
+fn static_stations_stay() {
+    let ofproto = switch(&["actions=NORMAL"]);
+    assert_eq!(ofproto.fdb_add("br0", "p3", "0", "50:54:00:00:00:01").unwrap(), "");
+    translate(&ofproto, &packet(1, 1, 2), 0);
+    ofproto.tick(1_000_000);
+    assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 0)), [3]);
+    assert!(ofproto.fdb_show("br0", 0).unwrap().contains("    3     0  50:54:00:00:00:01  static\n"));
+    let note = ofproto.fdb_add("br0", "p4", "0", "50:54:00:00:00:01").unwrap();
+    assert_eq!(note, "Overriding already existing static entry on 3\n");
+    assert_eq!(ofproto.fdb_del("br0", "0", "50:54:00:00:00:01").unwrap(), "");
+    assert!(ofproto.fdb_del("br0", "0", "50:54:00:00:00:01").is_err());
+    assert_eq!(ofproto.fdb_flush(Some("br0")).unwrap(), "table successfully flushed");
+    assert_eq!(ofproto.fdb_show("br1", 0).unwrap_err(), "no such bridge");
+}
+
+#[test]
+fn rules_are_learned_refreshed_and_deleted_with_their_teacher() {
+    let learn = "in_port=1 actions=learn(table=1,hard_timeout=10,cookie=0x9,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+                 output:NXM_OF_IN_PORT[]),output:2";
+    let ofproto = switch(&[learn, "in_port=2 actions=resubmit(,1)"]);
+    let store = Store::default();
+    let teacher = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
+    assert_eq!(ofproto.tick(1000).effects, 1);
+    assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 1000)), [1]);
+    // Packets in the megaflow refresh what they taught.
+    store.carry(teacher, 1, 0, 9000);
+    ofproto.revalidate(&store, 9000, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(ofproto.tick(12_000).expired_rules, 0);
+    assert_eq!(ofproto.tick(19_001).expired_rules, 1);
+    // And teach anew what has gone.
+    store.carry(teacher, 1, 0, 19_500);
+    ofproto.revalidate(&store, 19_500, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 19_500)), [1]);
+    change(&ofproto, FlowCommand::Delete, "in_port=1");
+    assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 19_500)), <[u32; 0]>::default());
+}
+
+#[test]
+fn a_limit_stops_learning_and_says_so() {
+    let learn = "actions=learn(table=1,cookie=0x9,limit=2,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+                 output:NXM_OF_IN_PORT[]),resubmit(,2)";
+    let ofproto = switch(&[learn, "table=2,reg0=1 actions=output:2", "table=2,reg0=0 actions=output:3"]);
+    for (src, want) in [(1, 2), (2, 2), (3, 3), (1, 2)] {
+        assert_eq!(outputs(&translate(&ofproto, &packet(1, src, 9), 0)), [want], "station {src}");
+        ofproto.tick(0);
+    }
+    let learned = FlowMod { table: Some(1), ..FlowMod::new(FlowCommand::Delete) };
+    assert_eq!(ofproto.rules("br0", &learned).unwrap().len(), 2);
+}
+
+#[test]
+fn a_closing_connection_lowers_timeouts() {
+    let ofproto = switch(&["tcp actions=fin_timeout(idle_timeout=5),output:2"]);
+    let frame = sluice_testkit::frame::ethernet().ipv4([1; 4], [2; 4]).tcp(1, 2).build();
+    let mut key = PacketKey::ZERO;
+    extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
+    let store = Store::default();
+    let id = miss(&ofproto, &store, &(key, frame), 1000);
+    store.carry(id, 1, 0x10, 2000);
+    ofproto.revalidate(&store, 2000, DEFAULT_MAX_IDLE_MS);
+    ofproto.tick(2000);
+    let timeout = || ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap()[0].rule.idle_timeout();
+    assert_eq!(timeout(), 0);
+    store.carry(id, 1, 0x11, 3000);
+    ofproto.revalidate(&store, 3000, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(timeout(), 5);
+    assert_eq!(ofproto.tick(8001).expired_rules, 1);
+}
+
+#[test]
+fn labels_that_go_bring_the_packet_round_again() {
+    let ofproto = switch(&["mpls,mpls_label=5 actions=pop_mpls:0x0800,dec_ttl,output:2"]);
+    let frame = sluice_testkit::frame::ethernet().mpls(5, 0, 64).ipv4([1; 4], [2; 4]).udp(1, 2);
+    let mut key = PacketKey::ZERO;
+    extract(&frame.build(), &Metadata::of_port(1), &mut key).unwrap();
+    let first = translate(&ofproto, &(key, Vec::new()), 0);
+    let [Action::PopMpls { ethertype: 0x0800 }, Action::Recirc(id)] = first.actions[..] else {
+        panic!("{:?}", first.actions)
+    };
+    let inner = sluice_testkit::frame::ethernet().ipv4([1; 4], [2; 4]).ttl(9).udp(1, 2).build();
+    let mut key = PacketKey::ZERO;
+    extract(&inner, &Metadata::of_port(1), &mut key).unwrap();
+    key.set(sluice_flow::layout::RECIRC_ID, &id.to_be_bytes());
+    let second = translate(&ofproto, &(key, inner), 0);
+    assert_eq!(outputs(&second), [2]);
+    assert!(matches!(second.actions[0], Action::Set { .. }), "{:?}", second.actions);
+    // Both rules' packets are the one rule's, once a pass through the tables.
+    assert_eq!(packets(&ofproto)["pop_mpls:0x0800"], 1);
+    // While something holds the id it stays; later it is forgotten.
+    ofproto.tick(1_000_000);
+    assert!(!second.actions.is_empty());
+    drop((first, second));
+    ofproto.tick(1_000_000);
+    key.set(sluice_flow::layout::RECIRC_ID, &id.to_be_bytes());
+    assert_eq!(outputs(&translate(&ofproto, &(key, Vec::new()), 1_000_000)), <[u32; 0]>::default());
+}

@@ -1,0 +1,288 @@
+//! Rules come and go as OpenFlow says.
+
+use sluice_action::PortNo;
+use sluice_flow::{FlowCommand, FlowMod, Metadata, PacketKey, PortNames, extract};
+use sluice_ofproto::{BridgeConfig, Changed, Error, FailMode, Ofproto, PortConfig, Removal};
+
+fn switch() -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    for n in 1..=4 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
+    }
+    ofproto
+}
+
+fn flow(command: FlowCommand, text: &str) -> FlowMod {
+    FlowMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+fn apply(ofproto: &Ofproto, command: FlowCommand, text: &str, now_ms: u64) -> Result<Changed, Error> {
+    ofproto.flow_mod("br0", &flow(command, text), now_ms)
+}
+
+fn add(ofproto: &Ofproto, text: &str) {
+    apply(ofproto, FlowCommand::Add, text, 1000).unwrap();
+}
+
+/// The rules as text, without what changes with time.
+fn dump(ofproto: &Ofproto) -> Vec<String> {
+    let rules = ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap();
+    let text = |entry: &sluice_ofproto::RuleEntry| {
+        let rule = &entry.rule;
+        let flow = FlowMod {
+            table: Some(rule.table),
+            priority: rule.priority,
+            new_cookie: Some(rule.cookie),
+            idle_timeout: rule.idle_timeout(),
+            hard_timeout: rule.hard_timeout(),
+            importance: rule.importance,
+            matches: entry.matches,
+            actions: rule.actions.to_vec(),
+            ..FlowMod::new(FlowCommand::Add)
+        };
+        flow.to_string()
+    };
+    let mut lines: Vec<_> = rules.iter().map(text).collect();
+    lines.sort();
+    lines
+}
+
+/// What becomes of an untagged packet of type 0x1234 from port 1, and the rules it visits credited with it.
+fn send(ofproto: &Ofproto, now_ms: u64) -> Vec<sluice_action::Action> {
+    use sluice_action::{Fate, Miss, Upcall};
+    let frame = [0x50, 0x54, 0, 0, 0, 7, 0x50, 0x54, 0, 0, 0, 5, 0x12, 0x34, 0, 0];
+    let mut key = PacketKey::ZERO;
+    extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
+    let mut upcall = ofproto.upcall();
+    let Fate::Translated(translation) = upcall.translate(&Miss { key: &key, bytes: &frame, now_ms }) else {
+        panic!("port 1 is there")
+    };
+    upcall.credit(&translation.trail, 1, 60, 0, now_ms);
+    translation.actions.to_vec()
+}
+
+fn counts(ofproto: &Ofproto) -> Vec<(u64, u64)> {
+    let rules = ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap();
+    rules.iter().map(|entry| (entry.rule.stats().packets, entry.rule.stats().bytes)).collect()
+}
+
+#[test]
+fn an_equal_rule_is_replaced_and_counts_from_zero() {
+    let ofproto = switch();
+    add(&ofproto, "in_port=1,cookie=7 actions=output:2");
+    send(&ofproto, 2000);
+    assert_eq!(counts(&ofproto), [(1, 60)]);
+    add(&ofproto, "in_port=1,cookie=8 actions=output:3");
+    assert_eq!(dump(&ofproto), ["cookie=0x8, in_port=1 actions=output:3"]);
+    assert_eq!(counts(&ofproto), [(0, 0)]);
+}
+
+#[test]
+fn a_modified_rule_keeps_counters_timeouts_and_cookie() {
+    let ofproto = switch();
+    add(&ofproto, "in_port=1,cookie=7,idle_timeout=9 actions=output:2");
+    send(&ofproto, 2000);
+    let changed = apply(&ofproto, FlowCommand::Modify, "in_port=1 actions=output:3", 3000).unwrap();
+    assert_eq!(changed, Changed { added: 0, modified: 1, deleted: 0 });
+    assert_eq!(dump(&ofproto), ["cookie=0x7, idle_timeout=9, in_port=1 actions=output:3"]);
+    assert_eq!(counts(&ofproto), [(1, 60)]);
+    apply(&ofproto, FlowCommand::Modify, "in_port=1,cookie=9 actions=output:3", 3000).unwrap();
+    assert_eq!(dump(&ofproto), ["cookie=0x9, idle_timeout=9, in_port=1 actions=output:3"]);
+    apply(&ofproto, FlowCommand::Modify, "in_port=1,reset_counts actions=output:3", 3000).unwrap();
+    assert_eq!(counts(&ofproto), [(0, 0)]);
+}
+
+#[test]
+fn packets_of_a_megaflow_that_outlives_its_rule_count_on_the_modified_one() {
+    use sluice_action::{Fate, Miss, Upcall};
+    let ofproto = switch();
+    add(&ofproto, "in_port=1 actions=output:2");
+    let mut key = PacketKey::ZERO;
+    extract(&[0; 60], &Metadata::of_port(1), &mut key).unwrap();
+    let mut upcall = ofproto.upcall();
+    let Fate::Translated(old) = upcall.translate(&Miss { key: &key, bytes: &[0; 60], now_ms: 0 }) else {
+        panic!("port 1 is there")
+    };
+    apply(&ofproto, FlowCommand::Modify, "in_port=1 actions=output:3", 3000).unwrap();
+    upcall.credit(&old.trail, 3, 180, 0, 4000);
+    assert_eq!(counts(&ofproto), [(3, 180)]);
+}
+
+#[test]
+fn modifying_nothing_adds_unless_a_cookie_was_asked_for() {
+    let ofproto = switch();
+    apply(&ofproto, FlowCommand::Modify, "in_port=2 actions=output:3", 0).unwrap();
+    apply(&ofproto, FlowCommand::Modify, "cookie=1/-1,in_port=3 actions=output:3", 0).unwrap();
+    assert_eq!(dump(&ofproto), ["in_port=2 actions=output:3"]);
+}
+
+#[test]
+fn loose_commands_take_what_is_within_strict_ones_the_very_rule() {
+    let ofproto = switch();
+    for text in [
+        "priority=5,ip,nw_dst=10.0.0.0/8 actions=output:1",
+        "priority=6,ip,nw_dst=10.1.0.0/16 actions=output:2",
+        "table=3,priority=6,tcp,nw_dst=10.1.0.0/16 actions=output:2",
+        "priority=6,arp actions=output:2",
+    ] {
+        add(&ofproto, text);
+    }
+    let changed = apply(&ofproto, FlowCommand::DeleteStrict, "priority=7,ip,nw_dst=10.1.0.0/16", 0).unwrap();
+    assert_eq!(changed.deleted, 0);
+    let changed = apply(&ofproto, FlowCommand::DeleteStrict, "priority=6,ip,nw_dst=10.1.0.0/16", 0).unwrap();
+    assert_eq!(changed.deleted, 1);
+    assert_eq!(apply(&ofproto, FlowCommand::Delete, "table=3,ip", 0).unwrap().deleted, 1);
+    assert_eq!(apply(&ofproto, FlowCommand::Delete, "ip,nw_dst=10.0.0.0/8", 0).unwrap().deleted, 1);
+    assert_eq!(dump(&ofproto), ["priority=6,arp actions=output:2"]);
+}
+
+#[test]
+fn deletions_select_by_cookie_and_output() {
+    let ofproto = switch();
+    add(&ofproto, "cookie=0x11,in_port=1 actions=output:1,output:2");
+    add(&ofproto, "cookie=0x12,in_port=2 actions=clone(output:3)");
+    add(&ofproto, "cookie=0x22,in_port=3 actions=drop");
+    assert_eq!(apply(&ofproto, FlowCommand::Delete, "out_port=3", 0).unwrap().deleted, 1);
+    assert_eq!(apply(&ofproto, FlowCommand::Delete, "cookie=0x20/0xf0", 0).unwrap().deleted, 1);
+    assert_eq!(dump(&ofproto), ["cookie=0x11, in_port=1 actions=output:1,output:2"]);
+}
+
+#[test]
+fn check_overlap_refuses_rules_of_one_priority_that_meet() {
+    let ofproto = switch();
+    add(&ofproto, "priority=5,ip,nw_dst=10.0.0.0/8 actions=output:1");
+    let refused = apply(&ofproto, FlowCommand::Add, "check_overlap,priority=5,ip,nw_src=1.1.1.1 actions=drop", 0);
+    assert_eq!(refused, Err(Error::Overlap { table: 0, priority: 5 }));
+    apply(&ofproto, FlowCommand::Add, "check_overlap,priority=6,ip,nw_src=1.1.1.1 actions=drop", 0).unwrap();
+    apply(&ofproto, FlowCommand::Add, "check_overlap,priority=5,arp actions=drop", 0).unwrap();
+}
+
+#[test]
+fn a_bundle_changes_all_or_nothing_and_is_seen_at_once() {
+    let ofproto = switch();
+    add(&ofproto, "in_port=1 actions=output:2");
+    let before = (dump(&ofproto), ofproto.epoch());
+    let mut mods: Vec<FlowMod> = (0..1000)
+        .map(|i| flow(FlowCommand::Add, &format!("table=1,reg0={i} actions=output:3")))
+        .chain([flow(FlowCommand::Delete, "in_port=1")])
+        .collect();
+    mods.push(flow(FlowCommand::Add, "table=1 actions=drop"));
+    mods.last_mut().unwrap().actions = vec![sluice_flow::OfAction::Group(3)];
+    let refused = ofproto.bundle("br0", &mods, 0).unwrap_err();
+    assert_eq!(refused.to_string(), "flow 1002: action group:3: groups are not built yet");
+    assert_eq!((dump(&ofproto), ofproto.epoch()), before);
+    assert_eq!(send(&ofproto, 0), [sluice_action::Action::Output(PortNo(2))]);
+    mods.pop();
+    let changed = ofproto.bundle("br0", &mods, 0).unwrap();
+    assert_eq!(changed, Changed { added: 1000, modified: 0, deleted: 1 });
+    assert_eq!(ofproto.epoch(), before.1 + 1);
+    assert_eq!(send(&ofproto, 0), []);
+}
+
+#[test]
+fn a_bundle_sees_its_own_changes() {
+    let ofproto = switch();
+    let mods = [
+        flow(FlowCommand::Add, "in_port=1 actions=output:2"),
+        flow(FlowCommand::Modify, "in_port=1 actions=output:3"),
+        flow(FlowCommand::Add, "in_port=2 actions=output:3"),
+        flow(FlowCommand::Delete, "in_port=2"),
+    ];
+    ofproto.bundle("br0", &mods, 0).unwrap();
+    assert_eq!(dump(&ofproto), ["in_port=1 actions=output:3"]);
+}
+
+#[test]
+fn replacing_leaves_alone_what_is_there() {
+    let ofproto = switch();
+    add(&ofproto, "in_port=1 actions=output:2");
+    add(&ofproto, "table=254,in_port=2 actions=output:2");
+    add(&ofproto, "in_port=3 actions=output:2");
+    send(&ofproto, 2000);
+    let wanted = [
+        flow(FlowCommand::Add, "in_port=1 actions=output:2"),
+        flow(FlowCommand::Add, "in_port=3 actions=output:4"),
+        flow(FlowCommand::Add, "in_port=4 actions=output:4"),
+    ];
+    let changed = ofproto.replace_flows("br0", &wanted, 3000).unwrap();
+    assert_eq!(changed, Changed { added: 2, modified: 0, deleted: 1 });
+    assert_eq!(
+        dump(&ofproto),
+        ["in_port=1 actions=output:2", "in_port=3 actions=output:4", "in_port=4 actions=output:4"]
+    );
+    assert_eq!(counts(&ofproto).into_iter().map(|(packets, _)| packets).sum::<u64>(), 1);
+}
+
+#[test]
+fn timeouts_remove_rules_and_say_why() {
+    let ofproto = switch();
+    add(&ofproto, "in_port=1,idle_timeout=5,send_flow_rem actions=output:2");
+    add(&ofproto, "in_port=2,hard_timeout=8,send_flow_rem actions=output:2");
+    add(&ofproto, "in_port=3 actions=output:2");
+    assert_eq!(ofproto.tick(6000).expired_rules, 0);
+    send(&ofproto, 4000);
+    assert_eq!(ofproto.tick(9000).expired_rules, 0);
+    assert_eq!(ofproto.tick(9001).expired_rules, 2);
+    let mut news: Vec<_> = ofproto.take_removed().into_iter().map(|r| (r.why, r.stats.packets)).collect();
+    news.sort_by_key(|(why, _)| *why as u8);
+    assert_eq!(news, [(Removal::IdleTimeout, 1), (Removal::HardTimeout, 0)]);
+    assert_eq!(dump(&ofproto), ["in_port=3 actions=output:2"]);
+    assert_eq!(ofproto.removal_counts().idle_timeout, 1);
+}
+
+#[test]
+fn what_is_not_built_is_refused_by_name() {
+    let ofproto = switch();
+    for (text, want) in [
+        ("ip actions=ct(commit)", "connection tracking is not built yet"),
+        ("actions=group:1", "groups are not built yet"),
+        ("actions=resubmit(,1,ct)", "connection tracking is not built yet"),
+        ("ip actions=clone(ct_clear,output:1)", "connection tracking is not built yet"),
+    ] {
+        let refused = apply(&ofproto, FlowCommand::Add, text, 0).unwrap_err().to_string();
+        assert!(refused.ends_with(want), "{text}: {refused}");
+    }
+    let mut back = flow(FlowCommand::Add, "table=5 actions=goto_table:6");
+    back.table = Some(7);
+    assert_eq!(ofproto.flow_mod("br0", &back, 0), Err(Error::GotoBackwards { table: 7, to: 6 }));
+    assert_eq!(ofproto.flow_mod("br9", &back, 0), Err(Error::NoBridge("br9".to_owned())));
+    assert_eq!(dump(&ofproto), <[&str; 0]>::default());
+}
+
+#[test]
+fn a_standalone_bridge_begins_as_a_switch() {
+    let ofproto = switch();
+    let config = BridgeConfig { fail_mode: FailMode::Standalone, ..BridgeConfig::new("br1") };
+    ofproto.add_bridge(config.clone(), 0).unwrap();
+    let rules = ofproto.rules("br1", &FlowMod::new(FlowCommand::Delete)).unwrap();
+    assert_eq!(rules.len(), 1);
+    assert_eq!((rules[0].rule.priority, rules[0].rule.actions[0].to_string()), (0, "NORMAL".to_owned()));
+    assert_eq!(ofproto.add_bridge(config, 0), Err(Error::BridgeExists("br1".to_owned())));
+    assert_eq!(ofproto.list(), "br0\nbr1\n");
+    ofproto.remove_bridge("br1").unwrap();
+    assert_eq!(ofproto.list(), "br0\n");
+}
+
+#[test]
+fn ports_have_one_name_and_one_number() {
+    let ofproto = switch();
+    let refused = |port: PortConfig| ofproto.add_port("br0", port).unwrap_err().to_string();
+    assert_eq!(refused(PortConfig::new("p1", 9, PortNo(9))), "there is a port named \"p1\" already, in bridge \"br0\"");
+    assert_eq!(refused(PortConfig::new("p9", 1, PortNo(9))), "bridge \"br0\" has port 1 already: \"p1\"");
+    assert_eq!(refused(PortConfig::new("p9", 9, PortNo(1))), "port \"p9\": datapath port 1 is taken");
+    assert!(refused(PortConfig::new("p9", 0, PortNo(9))).contains("expected 1 to 65279, or LOCAL"));
+    ofproto.remove_port("br0", "p1").unwrap();
+    ofproto.add_port("br0", PortConfig::new("p9", 1, PortNo(1))).unwrap();
+}
+
+#[test]
+fn tables_count_searches() {
+    let ofproto = switch();
+    add(&ofproto, "in_port=1 actions=resubmit(,7)");
+    send(&ofproto, 0);
+    send(&ofproto, 0);
+    let stats = ofproto.table_stats("br0").unwrap();
+    let rows: Vec<_> = stats.iter().map(|t| (t.table, t.rules, t.matched, t.missed)).collect();
+    assert_eq!(rows, [(0, 1, 2, 0), (7, 0, 0, 2)]);
+}
