@@ -62,6 +62,13 @@ ip netns exec "$a" ping -q -c 2 -i 0.2 -W 1 10.9.0.2 > "$dir/ping" && fail "ping
 ctl bridge/del-flows br0 icmp
 ip netns exec "$a" ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping after the rule has gone"
 
+ip -n "$b" link set t2 down
+for _ in $(seq 100); do grep -q 'port t2 is down' "$dir/log" && break; sleep 0.1; done
+grep -q 'port t2 is down' "$dir/log" || fail "the link that went down was not noticed"
+ip -n "$b" link set t2 up
+for _ in $(seq 100); do grep -q 'port t2 is up' "$dir/log" && break; sleep 0.1; done
+ip netns exec "$a" ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping after the link came back"
+
 # What was kept is enough for another tap, and rules are read past file modes.
 ctl bridge/add-port br0 t3 ofport=3 type=tap || fail "no third tap"
 (umask 077; echo 'priority=5,actions=NORMAL' > "$dir/rules")

@@ -250,6 +250,11 @@ impl Datapath {
         control.deliver();
     }
 
+    /// Lets every port open anew what has gone and come back. About once a second.
+    pub fn tend_ports(&self) {
+        self.control().ports.values_mut().for_each(|port| port.tend());
+    }
+
     /// Every port with what it is and what it has counted, and whether its link is up.
     pub fn ports(&self) -> Vec<(PortNo, PortInfo, PortStats, bool)> {
         let control = self.control();

@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// How often side effects of packets are done and timeouts looked at.
 const TICK: Duration = Duration::from_millis(20);
 
+/// How often ports are looked after.
+const WATCH_PORTS_EVERY: Duration = Duration::from_secs(1);
+
 /// From one live line to the next, on a terminal or in a run of limited length.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 
@@ -82,6 +85,7 @@ fn attend(switch: &Switch) -> String {
     let began = Instant::now();
     let mut live = LiveLine::new(switch, began);
     let mut next_sample = began + Duration::from_secs(SAMPLE_SECS);
+    let mut next_watch = began;
     loop {
         let stop_after = switch.stop_after();
         let now = Instant::now();
@@ -96,6 +100,10 @@ fn attend(switch: &Switch) -> String {
         }
         switch.tick();
         let now = Instant::now();
+        if now >= next_watch {
+            switch.watch_ports();
+            next_watch = now + WATCH_PORTS_EVERY;
+        }
         if now >= next_sample {
             switch.coverage().sample(&switch.totals());
             next_sample += Duration::from_secs(SAMPLE_SECS);

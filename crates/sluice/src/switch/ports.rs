@@ -19,6 +19,8 @@ pub struct PortEntry {
     pub number: Option<PortNo>,
     /// As configured.
     pub config: config::Port,
+    /// Whether its link was up when it was last looked at.
+    is_up: bool,
 }
 
 impl Setup {
@@ -49,7 +51,7 @@ impl Setup {
             }
             Some(number)
         };
-        let entry = PortEntry { bridge: bridge.into(), number, config: port.clone() };
+        let entry = PortEntry { bridge: bridge.into(), number, config: port.clone(), is_up: true };
         self.ports.insert(port.name.clone(), entry);
         tracing::info!("bridge {bridge}: added port {} of type {}, number {}", port.name, port.kind, port.ofport);
         Ok(())
@@ -133,6 +135,25 @@ impl Switch {
         self.setup().remove_port(&self.ofproto, &self.datapath, bridge, name)?;
         self.revalidator.hurry();
         Ok(())
+    }
+
+    /// Lets ports come back whose devices have, and tells the tables of links that went up or down.
+    pub fn watch_ports(&self) {
+        self.datapath.tend_ports();
+        let links: BTreeMap<_, _> =
+            self.datapath.ports().into_iter().map(|(number, .., is_up)| (number, is_up)).collect();
+        let mut setup = self.setup();
+        for (name, entry) in &mut setup.ports {
+            let Some(is_up) = entry.number.and_then(|number| links.get(&number).copied()) else { continue };
+            if is_up != entry.is_up {
+                entry.is_up = is_up;
+                tracing::info!("bridge {}: port {name} is {}", entry.bridge, if is_up { "up" } else { "down" });
+                if let Err(error) = self.ofproto.set_port(&entry.bridge, name, |port| port.up = is_up) {
+                    tracing::warn!("bridge {}: port {name}: {error}", entry.bridge);
+                }
+                self.revalidator.hurry();
+            }
+        }
     }
 
     /// Names of a bridge's ports, for flow text.
