@@ -97,7 +97,7 @@ fn a_removed_megaflow_is_asked_for_again_and_its_count_is_exact() {
         assert_eq!(store.remove(FlowId(0)).unwrap().packets, 9);
         assert_eq!(store.remove(FlowId(0)), None);
         store.settle(&mut |_, _, _| panic!("nothing was late"));
-        (0..1000).for_each(|turn| assert_eq!(datapath.run_once(turn).fullest, 0));
+        (0..2000).for_each(|turn| assert_eq!(datapath.run_once(turn).fullest, 0));
         let pmd = &datapath.pmds()[0];
         assert_eq!((pmd.megaflows, pmd.subtables, pmd.emc.used), (0, 0, 0), "nothing is left of it");
     }

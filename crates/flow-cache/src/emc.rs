@@ -12,8 +12,8 @@ use sluice_simd::lanes::LANES;
 use sluice_simd::{hash, prefetch};
 use sluice_sync::Slots;
 
-/// Buckets that one call of [`Emc::sweep`] looks through.
-const SWEEP_BUCKETS: usize = 16;
+/// Buckets that one call of [`Emc::sweep`] looks through: few, for megaflows may die all the time.
+const SWEEP_BUCKETS: usize = 2;
 
 /// One PMD's exact match cache.
 ///
@@ -22,7 +22,7 @@ const SWEEP_BUCKETS: usize = 16;
 ///         The hash's low k bits pick the bucket, its high 32 bits are the tag.
 /// Errors: none. A full bucket overwrites a random entry of its own, as does every bucket when all entries are in use.
 /// Counts: `used` is exactly the number of entries in use. An entry whose megaflow is dead stays in use until it is
-///         overwritten or swept, which is within `buckets / 16` calls of `sweep` after `forget`.
+///         overwritten or swept, which is within `buckets / 2` calls of `sweep` after `forget`.
 #[derive(Debug)]
 pub struct Emc {
     buckets: Vec<Bucket>,

@@ -7,7 +7,6 @@ use sluice_action::FlowId;
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare, hash};
-use std::sync::Arc;
 
 /// Words of line 0.
 const LINE_WORDS: usize = 8;
@@ -29,7 +28,6 @@ struct Touched {
 ///         one cache line. A hit reads the record too.
 #[derive(Debug)]
 pub(crate) struct Subtable {
-    mask: Arc<Mask>,
     /// Touched words of line 0; the first `n_first` count.
     first: [Touched; LINE_WORDS],
     n_first: usize,
@@ -42,7 +40,7 @@ pub(crate) struct Subtable {
 
 impl Subtable {
     /// An empty subtable of that mask.
-    pub fn new(mask: Arc<Mask>, secret: &HashKey) -> Self {
+    pub fn new(mask: &Mask, secret: &HashKey) -> Self {
         let touched = |line: usize| {
             let words = match line {
                 0 => *mask.words(),
@@ -61,12 +59,7 @@ impl Subtable {
             n_first += 1;
         }
         let further = (1..4).flat_map(touched).map(with_addends).collect();
-        Subtable { first, n_first, further, index: TagIndex::default(), hits: 0, mask }
-    }
-
-    /// Its mask.
-    pub fn mask(&self) -> &Arc<Mask> {
-        &self.mask
+        Subtable { first, n_first, further, index: TagIndex::default(), hits: 0 }
     }
 
     /// How many megaflows it indexes.

@@ -6,11 +6,13 @@
 //! classifier a port.
 
 use crate::subtable::{Subtable, TABLE_WORD};
-use crate::{Died, Hits, LookupStage, Megaflow, Pass};
+use crate::{Died, Hits, LookupStage, Mask, Megaflow, Pass};
 use sluice_flow::PacketKey;
 use sluice_packet::BatchMask;
 use sluice_simd::{HashKey, compare};
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Milliseconds between rankings. Source: OVS, DPCLS_OPTIMIZATION_INTERVAL.
 const RANK_INTERVAL_MS: u64 = 1000;
@@ -34,11 +36,23 @@ pub struct Subtables {
     rank_soon: bool,
 }
 
-/// The subtables of one (in_port, recirc_id), in order of rank.
+/// The subtables of one (in_port, recirc_id).
 #[derive(Debug)]
 struct Table {
     word: u64,
-    subtables: Vec<Subtable>,
+    /// In places that never change; one that has gone leaves a hole, which the next one fills.
+    subtables: Vec<Option<Subtable>>,
+    /// Their places, in order of rank.
+    ranking: Vec<u32>,
+    /// The place by mask; holding the mask keeps its address its own.
+    by_mask: HashMap<MaskId, (u32, Arc<Mask>)>,
+}
+
+/// A mask by its address. Masks that are equal are one: `MegaflowTable` sees to that.
+type MaskId = usize;
+
+fn mask_id(mask: &Arc<Mask>) -> MaskId {
+    Arc::as_ptr(mask).addr()
 }
 
 impl Subtables {
@@ -76,20 +90,13 @@ impl Subtables {
     pub fn insert(&mut self, key: &PacketKey, flow: &Megaflow) -> bool {
         let word = table_word(key);
         let at = *self.by_word.entry(word).or_insert_with(|| {
-            self.tables.push(Table { word, subtables: Vec::new() });
+            self.tables.push(Table::new(word));
             self.tables.len() - 1
         });
-        let table = &mut self.tables[at];
-        let have = table.subtables.iter().position(|s| s.mask().whole == flow.mask().whole);
-        let at = have.unwrap_or_else(|| {
-            // Behind those in use, in front of those that have found nothing lately; ranked anew soon.
-            let at = table.subtables.partition_point(|s| s.hits != 0);
-            table.subtables.insert(at, Subtable::new(flow.mask().clone(), &self.secret));
-            self.n_subtables += 1;
-            self.rank_soon = true;
-            at
-        });
-        let is_new = table.subtables[at].insert(key, flow.id());
+        let (subtable, is_new_mask) = self.tables[at].subtable_of(flow.mask(), &self.secret);
+        let is_new = subtable.insert(key, flow.id());
+        self.n_subtables += usize::from(is_new_mask);
+        self.rank_soon |= is_new_mask;
         self.n_flows += usize::from(is_new);
         is_new
     }
@@ -109,14 +116,17 @@ impl Subtables {
 
     fn remove_from(&mut self, at: usize, died: &Died) {
         let table = &mut self.tables[at];
-        let Some(s) = table.subtables.iter().position(|s| s.mask().whole == died.matched.mask) else { return };
-        self.n_flows -= usize::from(table.subtables[s].remove(&died.matched.key, died.id));
-        if table.subtables[s].len() != 0 {
+        let Some(&(place, _)) = table.by_mask.get(&mask_id(&died.mask)) else { return };
+        let Some(subtable) = &mut table.subtables[place as usize] else { return };
+        self.n_flows -= usize::from(subtable.remove(&died.matched.key, died.id));
+        if subtable.len() != 0 {
             return;
         }
-        table.subtables.remove(s);
+        table.subtables[place as usize] = None;
+        table.ranking.retain(|ranked| *ranked != place);
+        table.by_mask.remove(&mask_id(&died.mask));
         self.n_subtables -= 1;
-        if table.subtables.is_empty() {
+        if table.by_mask.is_empty() {
             self.by_word.remove(&table.word);
             self.tables.swap_remove(at);
             if let Some(moved) = self.tables.get(at) {
@@ -141,9 +151,9 @@ impl Subtables {
     /// Puts the subtables with the most recent hits first; equals keep their order.
     #[cold]
     fn rank(&mut self) {
-        for table in &mut self.tables {
-            table.subtables.sort_by_key(|s| std::cmp::Reverse(s.hits));
-            table.subtables.iter_mut().for_each(|s| s.hits /= 2);
+        for Table { subtables, ranking, .. } in &mut self.tables {
+            ranking.sort_by_key(|place| Reverse(subtables[*place as usize].as_ref().map_or(0, |s| s.hits)));
+            subtables.iter_mut().flatten().for_each(|s| s.hits /= 2);
         }
     }
 
@@ -153,6 +163,31 @@ impl Subtables {
             self.last = *self.by_word.get(&word)?;
         }
         self.tables.get_mut(self.last)
+    }
+}
+
+impl Table {
+    fn new(word: u64) -> Self {
+        Table { word, subtables: Vec::new(), ranking: Vec::new(), by_mask: HashMap::new() }
+    }
+
+    /// The subtable of a mask, made if there was none, which is the second answer.
+    fn subtable_of(&mut self, mask: &Arc<Mask>, secret: &HashKey) -> (&mut Subtable, bool) {
+        let known = self.by_mask.get(&mask_id(mask)).map(|(place, _)| *place);
+        let place = known.unwrap_or_else(|| {
+            let hole = self.subtables.iter().position(Option::is_none).unwrap_or(self.subtables.len());
+            if hole == self.subtables.len() {
+                self.subtables.push(None);
+            }
+            // Behind those in use, in front of those that have found nothing lately; ranked anew soon.
+            let in_use = |place: &u32| self.subtables[*place as usize].as_ref().is_some_and(|s| s.hits != 0);
+            let rank = self.ranking.partition_point(in_use);
+            self.ranking.insert(rank, hole as u32);
+            self.by_mask.insert(mask_id(mask), (hole as u32, mask.clone()));
+            hole as u32
+        });
+        let subtable = self.subtables[place as usize].get_or_insert_with(|| Subtable::new(mask, secret));
+        (subtable, known.is_none())
     }
 }
 
@@ -168,7 +203,9 @@ impl LookupStage for Subtables {
             let mut probes = 0;
             let Some(table) = self.table_of(word) else { continue };
             let mut missing = same;
-            for (rank, subtable) in table.subtables.iter_mut().enumerate() {
+            let Table { subtables, ranking, .. } = table;
+            for (rank, place) in ranking.iter().enumerate() {
+                let Some(subtable) = &mut subtables[*place as usize] else { continue };
                 let before = missing.len();
                 missing = subtable.lookup(pass, missing, hits);
                 probes += (rank + 1) * (before - missing.len());
@@ -187,4 +224,68 @@ impl LookupStage for Subtables {
 #[inline(always)]
 fn table_word(key: &PacketKey) -> u64 {
     compare::word(&key.lines[0].0, TABLE_WORD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Installed, MegaflowTable};
+    use sluice_action::{FlowId, Trail, Translation};
+    use sluice_fate::DropReason;
+    use sluice_flow::layout;
+    use sluice_packet::BATCH_MAX;
+
+    fn key(subtable: u8) -> PacketKey {
+        let mut key = PacketKey::ZERO;
+        key.set(layout::NW_SRC, &[subtable, 0, 0, 1]);
+        key
+    }
+
+    fn translation(subtable: u8) -> Translation {
+        let mut mask = PacketKey::ZERO;
+        mask.set(layout::IN_PORT, &[0xff; 4]);
+        mask.set(layout::RECIRC_ID, &[0xff; 4]);
+        mask.set(layout::NW_SRC, &(!0u32 << (16 - subtable)).to_be_bytes());
+        Translation {
+            mask,
+            actions: [].into(),
+            no_output: DropReason::Rules,
+            version: 0,
+            cacheable: true,
+            trail: Trail(Arc::new(())),
+        }
+    }
+
+    #[test]
+    fn the_subtable_with_the_most_recent_hits_is_probed_first() {
+        let secret = HashKey::from_seed(1);
+        let table = MegaflowTable::new(64, &secret).unwrap();
+        let mut side = table.attach(0).unwrap();
+        let mut subtables = Subtables::new(&secret);
+        let guard = side.reader.pin();
+        let flows = table.read(&guard);
+        for subtable in 0..10 {
+            let installed = table.install(&key(subtable), &translation(subtable), 0, |_| true);
+            let Installed::New(FlowId(id)) = installed else { panic!("{installed:?}") };
+            assert!(subtables.insert(&key(subtable), flows.get(id).unwrap()));
+        }
+        assert_eq!((subtables.subtables(), subtables.flows()), (10, 10));
+        subtables.maintain(0);
+        let mut probes = |subtable: u8, now_ms| {
+            let (mut keys, mut hits) = ([PacketKey::ZERO; BATCH_MAX], [None; BATCH_MAX]);
+            keys[0] = key(subtable);
+            let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows };
+            assert!(subtables.lookup(&pass, BatchMask::first(1), &mut hits).is_empty());
+            subtables.maintain(now_ms);
+            subtables.take_probes()
+        };
+        // Nothing has been ranked, and each was put behind those without hits.
+        let first: Vec<_> = (0..10).map(|subtable| probes(subtable, 0)).collect();
+        assert_eq!(first.iter().sum::<u64>(), 55);
+        for (favourite, now_ms) in [(7, 2000), (2, 4000)] {
+            assert!((0..50).all(|_| probes(favourite, 0) > 0));
+            probes(favourite, now_ms);
+            assert_eq!(probes(favourite, 0), 1);
+        }
+    }
 }

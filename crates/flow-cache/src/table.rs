@@ -26,6 +26,8 @@ pub struct MegaflowTable {
 struct Index {
     by_match: HashTable<Entry>,
     masks: HashMap<PacketKey, Arc<Mask>>,
+    /// How many masks there must be until those without megaflows are looked for.
+    prune_masks_at: usize,
     pmds: Vec<PmdEntry>,
     /// Removed megaflows that are not reclaimed yet, with what `remove` has told already.
     removed: HashMap<u32, FlowStats>,
@@ -33,6 +35,9 @@ struct Index {
     late: Vec<(Megaflow, FlowStats)>,
     reader: Reader,
 }
+
+/// So many masks may be there, used or not.
+const PRUNE_MASKS_FROM: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -53,6 +58,8 @@ pub struct Died {
     pub id: FlowId,
     /// What it stood for.
     pub matched: Arc<MegaflowMatch>,
+    /// Its mask, by which its subtable is found.
+    pub mask: Arc<Mask>,
 }
 
 /// What a PMD gets: its right to read, its counters, its notices.
@@ -100,6 +107,7 @@ impl MegaflowTable {
         let index = Index {
             by_match: HashTable::new(),
             masks: HashMap::new(),
+            prune_masks_at: PRUNE_MASKS_FROM,
             pmds: Vec::new(),
             removed: HashMap::new(),
             late: Vec::new(),
@@ -167,7 +175,7 @@ impl MegaflowTable {
             return Installed::Existing(entry.id);
         }
         drop(guard);
-        let mask = index.masks.entry(matched.mask).or_insert_with(|| Arc::new(Mask::new(&matched.mask))).clone();
+        let mask = index.mask(&matched.mask);
         let matched = Arc::new(matched);
         let make = |id| Megaflow::new(FlowId(id), mask.clone(), matched.clone(), translation, now_ms);
         let Ok(id) = self.arena.insert(make).or_else(|_| {
@@ -224,10 +232,6 @@ impl MegaflowTable {
             let all = index.total(flow.id(), flow.created_ms());
             let told = index.removed.remove(&id).unwrap_or_default();
             index.pmds.iter().for_each(|pmd| pmd.counters.clear(flow.id()));
-            // Two references, the record's and the list's own: no other megaflow has the mask.
-            if Arc::strong_count(flow.mask()) == 2 {
-                index.masks.remove(&flow.matched().mask);
-            }
             let (packets, bytes) = (all.packets - told.packets, all.bytes - told.bytes);
             if packets != 0 {
                 index.late.push((flow, FlowStats { packets, bytes, ..all }));
@@ -241,6 +245,21 @@ impl MegaflowTable {
 }
 
 impl Index {
+    /// The one copy of a mask that all its megaflows and subtables share.
+    fn mask(&mut self, mask: &PacketKey) -> Arc<Mask> {
+        if let Some(known) = self.masks.get(mask) {
+            return known.clone();
+        }
+        if self.masks.len() >= self.prune_masks_at {
+            // Whoever holds a mask may compare it by its address, so only those that nobody holds go.
+            self.masks.retain(|_, mask| Arc::strong_count(mask) > 1);
+            self.prune_masks_at = (2 * self.masks.len()).max(PRUNE_MASKS_FROM);
+        }
+        let new = Arc::new(Mask::new(mask));
+        self.masks.insert(*mask, new.clone());
+        new
+    }
+
     /// What all PMDs have counted for a megaflow.
     fn total(&self, id: FlowId, created_ms: u64) -> FlowStats {
         let mut sum = FlowStats { created_ms, ..FlowStats::default() };
@@ -264,7 +283,7 @@ impl MegaflowStore for MegaflowTable {
         let index = &mut *index;
         let guard = index.reader.pin();
         let flow = self.arena.read(&guard).get(id.0)?;
-        let (matched, created_ms) = (flow.matched().clone(), flow.created_ms());
+        let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
         drop(guard);
         if let Ok(entry) = index.by_match.find_entry(self.match_hash(&matched), |e| e.id == id) {
             entry.remove();
@@ -273,7 +292,7 @@ impl MegaflowStore for MegaflowTable {
         let told = index.total(id, created_ms);
         index.removed.insert(id.0, told);
         for pmd in index.pmds.iter().filter(|pmd| pmd.is_running) {
-            pmd.notices.post(Died { id, matched: matched.clone() });
+            pmd.notices.post(Died { id, matched: matched.clone(), mask: mask.clone() });
         }
         Some(told)
     }
