@@ -313,7 +313,7 @@ fn tries() -> impl Strategy<Value = Vec<TrieField>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(1200))]
 
     #[test]
     fn the_classifier_finds_what_the_oracle_finds(

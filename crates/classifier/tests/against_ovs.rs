@@ -35,7 +35,13 @@ const FIELDS: &[(&str, Span, bool)] = &[
     ("tcp_flags", layout::TCP_FLAGS, true),
     ("tp_src", layout::TP_SRC, true),
     ("tp_dst", layout::TP_DST, true),
+    ("nw_tos", layout::NW_TOS, true),
+    ("ipv6_label", layout::IPV6_LABEL, true),
+    ("nd_target", layout::ND_TARGET, true),
     ("arp_sha", layout::ARP_SHA, true),
+    ("arp_tha", layout::ARP_THA, true),
+    ("pkt_mark", layout::PKT_MARK, true),
+    ("ct_zone", layout::CT_ZONE, true),
     ("ct_mark", layout::CT_MARK, true),
     ("reg0", Span { offset: layout::REGS.offset, size: 4 }, false),
     ("metadata", layout::METADATA, false),
@@ -116,6 +122,10 @@ impl Table {
             found.set_number(layout::VLAN0_TCI, 0);
         } else if found.number(layout::VLAN0_TCI) != 0 {
             found.get_mut(layout::VLAN0_TCI)[0] |= 0x10;
+        }
+        // An ICMP type and code have eight bits.
+        if key.number(layout::DL_TYPE) != 0x0806 && [1, 58].contains(&key.number(layout::NW_PROTO)) {
+            [layout::TP_SRC, layout::TP_DST].iter().for_each(|&port| found.get_mut(port)[0] = 0);
         }
         let mut differences: Vec<String> = FIELDS
             .iter()

@@ -20,7 +20,8 @@ IP, ARP, IPV6 = 0x0800, 0x0806, 0x86DD
 WIDTH = {
     "in_port": 32, "dl_src": 48, "dl_dst": 48, "vlan_tci": 16, "dl_type": 16, "nw_src": 32, "nw_dst": 32,
     "nw_proto": 8, "nw_ttl": 8, "ipv6_src": 128, "ipv6_dst": 128, "tcp_flags": 12, "tp_src": 16, "tp_dst": 16,
-    "arp_sha": 48, "ct_mark": 32, "reg0": 32, "metadata": 64, "conj_id": 32,
+    "arp_sha": 48, "arp_tha": 48, "nd_target": 128, "ipv6_label": 20, "nw_tos": 8, "pkt_mark": 32, "ct_zone": 16,
+    "ct_mark": 32, "reg0": 32, "metadata": 64, "conj_id": 32,
 }
 PROTOCOLS = {
     "ip": (IP, None), "tcp": (IP, 6), "udp": (IP, 17), "icmp": (IP, 1), "ipv6": (IPV6, None), "tcp6": (IPV6, 6),
@@ -80,19 +81,23 @@ def text_of(field, value, mask, dl_type, nw_proto):
     """A field as ovs-ofctl and ofproto/trace want it."""
     all_ones = (1 << WIDTH[field]) - 1
     name = field.replace("tp_", "udp_") if nw_proto == 17 else field
+    if nw_proto == 58:
+        name = {"tp_src": "icmpv6_type", "tp_dst": "icmpv6_code"}.get(field, field)
     if dl_type == ARP:
         name = {"nw_src": "arp_spa", "nw_dst": "arp_tpa", "nw_proto": "arp_op"}.get(field, field)
-    if field in ("dl_src", "dl_dst", "arp_sha"):
+    if field in ("dl_src", "dl_dst", "arp_sha", "arp_tha"):
         show = lambda n: ":".join(f"{n >> s & 255:02x}" for s in range(40, -8, -8))
     elif field in ("nw_src", "nw_dst"):
         show = lambda n: str(ipaddress.IPv4Address(n))
-    elif field in ("ipv6_src", "ipv6_dst"):
+    elif field in ("ipv6_src", "ipv6_dst", "nd_target"):
         show = lambda n: str(ipaddress.IPv6Address(n))
-    elif field in ("in_port", "nw_proto", "nw_ttl"):
+    elif field in ("in_port", "nw_proto", "nw_ttl", "nw_tos", "ct_zone") or name.startswith("icmpv6_"):
         show = str
     else:
         show = hex
-    return f"{name}={show(value)}" if mask == all_ones else f"{name}={show(value)}/{show(mask)}"
+    # Six bits of the type of service are a whole field; so is one of ICMP's, which has eight of a port's bits.
+    whole = mask == all_ones or field == "nw_tos"
+    return f"{name}={show(value)}" if whole else f"{name}={show(value)}/{show(mask)}"
 
 
 def address_mask(text, width):
@@ -121,15 +126,20 @@ def masks_of(megaflow):
         name, _, value = token.partition("=")
         name = {"arp_spa": "nw_src", "arp_tpa": "nw_dst", "arp_op": "nw_proto", "tcp_src": "tp_src", "tcp_dst": "tp_dst",
                 "udp_src": "tp_src", "udp_dst": "tp_dst"}.get(name, name)
+        if name in ("icmp_type", "icmp_code"):
+            add({"icmp_type": "tp_src", "icmp_code": "tp_dst"}[name], int(value.split("/")[1], 0) if "/" in value else 0xFF)
+            continue
         if name in PROTOCOLS:
             add("dl_type", 0xFFFF)
             if PROTOCOLS[name][1] is not None:
                 add("nw_proto", 0xFF)
         elif name in ("recirc_id", "eth", "nw_frag"):
             pass
-        elif name in ("dl_src", "dl_dst", "arp_sha"):
+        elif name == "nw_tos":
+            add(name, 0xFC)
+        elif name in ("dl_src", "dl_dst", "arp_sha", "arp_tha"):
             add(name, mac_mask(value))
-        elif name in ("nw_src", "nw_dst", "ipv6_src", "ipv6_dst"):
+        elif name in ("nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "nd_target"):
             add(name, address_mask(value, WIDTH[name]))
         elif name == "dl_vlan":
             add("vlan_tci", 0x1FFF)
@@ -165,7 +175,13 @@ def random_mask(rng, field):
         return all_ones if rng.random() < 0.8 else prefix(rng, 48, [8, 24])
     if field == "vlan_tci":
         return rng.choice([0x1FFF, 0x1000, 0xF000, 0xFFFF])
-    if field in ("ct_mark", "reg0", "metadata"):
+    if field == "nw_tos":
+        return 0xFC
+    if field == "nd_target":
+        return prefix(rng, 128, [64, 128, 128])
+    if field == "ipv6_label":
+        return rng.choice([0xFFFFF, 0x0FF00])
+    if field in ("ct_mark", "pkt_mark", "reg0", "metadata"):
         return all_ones if rng.random() < 0.6 else rng.choice([1, 0xF0, 0xFF])
     return all_ones
 
@@ -177,16 +193,22 @@ def random_flow(rng, dl_type):
     flow = {
         "in_port": rng.choice([1, 1, 2, 3]), "dl_src": rng.choice([0x505400000001, 0x505400000002, 0x025400000003]),
         "dl_dst": rng.choice([0x505400000007, 0x505400000008]), "vlan_tci": rng.choice([0, 0, 0, 0x1005, 0x1006, 0x3005]),
-        "dl_type": dl_type, "ct_mark": rng.choice([0, 1, 0xF1]),
+        "dl_type": dl_type, "ct_mark": rng.choice([0, 1, 0xF1]), "ct_zone": rng.choice([0, 5]),
+        "pkt_mark": rng.choice([0, 0x11]),
     }
     if dl_type == IPV6:
-        flow |= {"ipv6_src": ip6(), "ipv6_dst": ip6()}
+        flow |= {"ipv6_src": ip6(), "ipv6_dst": ip6(), "ipv6_label": rng.choice([0, 0x12345])}
     else:
         flow |= {"nw_src": ip4(), "nw_dst": ip4()}
     if dl_type == ARP:
-        flow |= {"nw_proto": rng.choice([1, 2]), "arp_sha": rng.choice([0x505400000001, 0x505400000002])}
+        flow |= {"nw_proto": rng.choice([1, 2]), "arp_sha": rng.choice([0x505400000001, 0x505400000002]),
+                 "arp_tha": rng.choice([0, 0x505400000003])}
+    elif dl_type == IPV6 and rng.random() < 0.4:
+        flow |= {"nw_proto": 58, "nw_ttl": 255, "nw_tos": 0, "tp_src": rng.choice([135, 135, 136, 128]), "tp_dst": 0}
+        if flow["tp_src"] in (135, 136):
+            flow["nd_target"] = ip6()
     else:
-        flow |= {"nw_proto": rng.choice([6, 6, 17]), "nw_ttl": rng.choice([64, 128]),
+        flow |= {"nw_proto": rng.choice([6, 6, 17]), "nw_ttl": rng.choice([64, 128]), "nw_tos": rng.choice([0, 32]),
                  "tp_src": rng.choice([8, 79, 80, 0x8000]), "tp_dst": rng.choice([79, 80, 81, 192, 443, 8080])}
         if flow["nw_proto"] == 6:
             flow["tcp_flags"] = rng.choice([0x002, 0x010, 0x012, 0x018])
@@ -202,15 +224,27 @@ def flow_near(rng, rules):
             flow[field] = flow[field] & ~mask | value
     if flow["nw_proto"] != 6:
         flow.pop("tcp_flags", None)
+    if flow["dl_type"] == IPV6 and flow["nw_proto"] == 58:
+        flow["tp_src"], flow["tp_dst"] = flow["tp_src"] & 0xFF, flow["tp_dst"] & 0xFF
+    if flow["nw_proto"] != 58 or flow["tp_src"] not in (135, 136) or flow["tp_dst"] != 0:
+        flow.pop("nd_target", None)
     return flow
 
 
+def finish_shape(rng, shape, optional):
+    for field, chance in optional:
+        if rng.random() < chance:
+            shape[field] = random_mask(rng, field)
+    return shape
+
+
 def random_shape(rng):
-    """The fields a rule matches and their masks, prerequisites included; None for the Ethernet type is a rule on none."""
+    """The fields a rule matches and their masks, prerequisites included, and what the rule is about: an Ethernet type,
+    58 for neighbour discovery, None for no protocol at all."""
     dl_type = rng.choice([IP] * 6 + [IPV6] * 2 + [ARP, None])
     shape = {}
-    for field in ("in_port", "dl_src", "dl_dst", "vlan_tci", "ct_mark", "reg0", "metadata"):
-        if rng.random() < 0.12:
+    for field in ("in_port", "dl_src", "dl_dst", "vlan_tci", "ct_mark", "ct_zone", "pkt_mark", "reg0", "metadata"):
+        if rng.random() < 0.1:
             shape[field] = random_mask(rng, field)
     if dl_type is not None:
         shape["dl_type"] = 0xFFFF
@@ -218,12 +252,20 @@ def random_shape(rng):
             if rng.random() < 0.5:
                 shape[field] = random_mask(rng, field)
         if dl_type == ARP:
-            optional = [("nw_proto", 0.3), ("arp_sha", 0.3)]
+            optional = [("nw_proto", 0.3), ("arp_sha", 0.3), ("arp_tha", 0.2)]
+        elif dl_type == IPV6 and rng.random() < 0.4:
+            # Neighbour discovery: the target needs the type, the type the protocol.
+            optional = [("nw_ttl", 0.2), ("tp_dst", 0.3), ("nd_target", 0.6)]
+            shape |= {"nw_proto": 0xFF, "tp_src": 0xFFFF}
+            finish_shape(rng, shape, optional)
+            if "tp_dst" in shape:
+                shape["tp_dst"] = 0xFFFF  # ICMP's code takes no mask
+            return 58, shape
         else:
-            optional = [("nw_proto", 0.4), ("nw_ttl", 0.1), ("tp_src", 0.25), ("tp_dst", 0.4), ("tcp_flags", 0.12)]
-        for field, chance in optional:
-            if rng.random() < chance:
-                shape[field] = random_mask(rng, field)
+            optional = [("nw_proto", 0.4), ("nw_ttl", 0.1), ("nw_tos", 0.1), ("tp_src", 0.25), ("tp_dst", 0.4), ("tcp_flags", 0.12)]
+        if dl_type == IPV6 and rng.random() < 0.15:
+            shape["ipv6_label"] = random_mask(rng, "ipv6_label")
+        finish_shape(rng, shape, optional)
         if shape.keys() & {"tp_src", "tp_dst", "tcp_flags"}:
             shape["nw_proto"] = 0xFF
     return dl_type, shape
@@ -231,7 +273,11 @@ def random_shape(rng):
 
 def random_rule(rng, shapes, number, conjunctive):
     dl_type, shape = rng.choice(shapes)
+    discovery = dl_type == 58
+    dl_type = IPV6 if discovery else dl_type
     flow = random_flow(rng, dl_type or IP)
+    while dl_type == IPV6 and (discovery != (flow["nw_proto"] == 58) or "nd_target" in shape and "nd_target" not in flow):
+        flow = random_flow(rng, dl_type)
     if "tcp_flags" in shape:
         flow["nw_proto"], flow["tcp_flags"] = 6, rng.choice([0x002, 0x010, 0x012])
     fields = {f: (flow.get(f, 0) & mask, mask) for f, mask in shape.items()}
@@ -260,7 +306,7 @@ def rule_text(rule, with_actions):
 
 def order(item):
     """Prerequisites first."""
-    return (item[0] != "dl_type", item[0] != "nw_proto", item[0])
+    return (item[0] != "dl_type", item[0] != "nw_proto", not item[0].startswith("tp_"), item[0])
 
 
 def line_of(rule):
