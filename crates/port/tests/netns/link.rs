@@ -150,6 +150,48 @@ pub fn a_paced_stream_loses_nothing(kind: &str) {
     assert_eq!(far.tally.conserved(), Ok(()));
 }
 
+/// As fast as it goes, with packets of a foreign pool among them: what is sent or dropped adds up, and in the end every
+/// frame is back in its pool.
+pub fn a_flood_leaks_nothing(kind: &str) {
+    const PACKETS: u64 = 200_000;
+    veth(1, 1);
+    let (mut pools, mut foreign) = (Pools::new(4096), Pools::new(512));
+    let keys = [("flows", "1000"), ("count", "200000")];
+    let mut source = Rig::open(&config("generator", "g", &keys), &mut pools).unwrap();
+    let mut other = Rig::open(&config("generator", "h", &keys), &mut foreign).unwrap();
+    let mut near = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
+    let mut far = Rig::open(&config(kind, "p2", &[("device", "v1")]), &mut pools).unwrap();
+    foreign.iter().for_each(|pool| near.buffers.add_pool(&(Arc::clone(pool) as Arc<dyn FramePool>)));
+    let mut far_sent = 0;
+    for round in 0.. {
+        let from = if round % 8 == 0 { &mut other } else { &mut source };
+        from.poll();
+        std::mem::swap(&mut from.batch, &mut near.batch);
+        near.send();
+        // What arrives goes back by the way it came: sent from the frames it was received into.
+        far.poll();
+        far_sent += far.batch.len() as u64;
+        far.send();
+        near.poll();
+        near.tally[Counter::Delivered] += near.batch.len() as u64;
+        near.buffers.give_batch(&mut near.batch);
+        if source.rx[0].exhausted() {
+            break;
+        }
+    }
+    let generated = source.port.stats().rx_packets + other.port.stats().rx_packets;
+    near.tally[Counter::Received] += generated;
+    assert_eq!(near.tally.conserved(), Ok(()));
+    assert_eq!(far.tally.conserved(), Ok(()));
+    let stats = (near.port.stats(), far.port.stats());
+    assert_eq!(stats.0.tx_packets + stats.0.tx_dropped, generated, "{stats:?}");
+    assert!(generated > PACKETS && far_sent > PACKETS / 4, "{stats:?}");
+    drop((source, other, near, far));
+    for pool in pools.iter().chain(foreign.iter()) {
+        assert_eq!(pool.available(), pool.capacity(), "{stats:?}");
+    }
+}
+
 /// Every packet in one queue, every packet of a flow in the same.
 pub fn queues_share_the_flows(kind: &str) {
     veth(1, 3);
@@ -214,4 +256,27 @@ pub fn what_cannot_be_opened_is_said(kind: &str) {
     assert!(text.contains("`ip link` lists them"), "{text}");
     let text = error(&[("device", "lo")]);
     assert!(text.starts_with("port p1: device lo: read its address"), "{text}");
+}
+
+/// Behind the driver instead of in it.
+pub fn generic_mode_works_and_says_nothing() {
+    veth(1, 1);
+    sh("ip addr add 10.9.0.1/24 dev v1");
+    let keys = [("device", "v0"), ("mode", "generic")];
+    let config = PortConfig { mtu: 9000, ..config("af_xdp", "p1", &keys) };
+    let mut rig = Rig::open(&config, &mut Pools::new(1024)).unwrap();
+    assert_eq!(rig.port.notes(), [] as [String; 0]);
+    answer(&mut rig, ping("-c 10 -s 8972 10.9.0.2"));
+    let twice = Rig::open(&config, &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();
+    assert!(twice.contains("something else uses the device"), "{twice}");
+}
+
+/// Packets of queues that the port has not asked for go to the kernel, which is said.
+pub fn fewer_queues_than_the_device_are_noted() {
+    veth(1, 3);
+    let rig = Rig::open(&config("af_xdp", "p1", &[("device", "v0")]), &mut Pools::new(1024)).unwrap();
+    assert!(rig.port.notes()[0].contains("the device has 3 receive queues and the port 1"), "{:?}", rig.port.notes());
+    let three = PortConfig { n_rxq: 4, ..config("af_xdp", "p1", &[("device", "v1")]) };
+    let error = Rig::open(&three, &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("`ethtool -L` sets how many it has"), "{error}");
 }
