@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::Datapath;
 use sluice_flow::{OfPort, PortNames};
+use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, Ofproto, PortConfig, VlanMode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,12 @@ impl Setup {
             None
         } else {
             let number = self.free_number(port.ofport)?;
+            let pools = self.pools.iter().count();
             let opened = sluice_port::open(&port_crate_view(&self.config, port), &mut self.pools)?;
+            if self.pools.iter().count() > pools {
+                self.log_pools();
+            }
+            opened.notes().iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
             ofproto.add_port(bridge, tables_view(port, PortConfig::new(&port.name, ofport.0, number)))?;
             if let Err(error) = datapath.add_port(number, opened) {
                 let _ = ofproto.remove_port(bridge, &port.name);
@@ -55,6 +61,14 @@ impl Setup {
         self.ports.insert(port.name.clone(), entry);
         tracing::info!("bridge {bridge}: added port {} of type {}, number {}", port.name, port.kind, port.ofport);
         Ok(())
+    }
+
+    /// Says what memory packets live in.
+    fn log_pools(&self) {
+        for pool in self.pools.iter() {
+            let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
+            tracing::info!("packet buffers: {frames} of {size} bytes in {}", pool.pages().name());
+        }
     }
 
     /// Adds a bridge's own port: a tap device named like the bridge, or nothing that packets could go to.
