@@ -134,24 +134,25 @@ impl Attributes<'_> {
         self.attribute("eth", &[at::DL_SRC, at::DL_DST], Fields::ethernet);
         let tags = [(at::VLAN0_TPID, at::VLAN0_TCI), (at::VLAN1_TPID, at::VLAN1_TCI)];
         let dl_type = self.k(at::DL_TYPE);
-        let mut open = 0;
+        let (mut open, mut is_cut) = (0, false);
         for (tpid, tci) in tags {
             // A tag cut off by the end of the frame leaves its type behind and nothing in it.
-            let cut = self.k(tci) == 0;
-            if cut && !matches!(dl_type, ethertype::VLAN | ethertype::SERVICE_VLAN) {
+            is_cut = self.k(tci) == 0;
+            if is_cut && !matches!(dl_type, ethertype::VLAN | ethertype::SERVICE_VLAN) {
+                is_cut = false;
                 break;
             }
-            let tpid = if cut { dl_type } else { self.k(tpid) };
+            let tpid = if is_cut { dl_type } else { self.k(tpid) };
             self.separate();
             let _ = write!(self.text, "eth_type(0x{tpid:04x})");
             self.attribute("vlan", &[tci], |f| f.tci(f.k(tci), f.m(tci)));
             self.text.push_str(",encap(");
             open += 1;
-            if cut {
+            if is_cut {
                 break;
             }
         }
-        if self.k(at::VLAN0_TCI) == 0 || !matches!(dl_type, ethertype::VLAN | ethertype::SERVICE_VLAN) {
+        if !is_cut {
             self.network_layer(dl_type, open != 0);
         }
         (0..open).for_each(|_| self.text.push(')'));
@@ -169,9 +170,6 @@ impl Attributes<'_> {
             if !in_tag && self.m(at::DL_TYPE) != 0 {
                 self.text.push_str(",eth_type(0/0xffff)");
             }
-            return;
-        }
-        if matches!(dl_type, ethertype::VLAN | ethertype::SERVICE_VLAN) {
             return;
         }
         self.attribute("eth_type", &[at::DL_TYPE], |f| {
@@ -219,15 +217,13 @@ impl Attributes<'_> {
         }
     }
 
+    /// OVS says which bits of these are matched only where type and code are matched whole. It has no room for the
+    /// reserved field and the option type in a megaflow's text.
     fn neighbour_discovery(&mut self) {
-        self.attribute("nd", &ND_FIELDS, Fields::neighbour);
-        const FIELDS: [Span; 2] = [at::ND_RESERVED, at::TCP_FLAGS];
-        if FIELDS.iter().any(|span| self.k(*span) != 0) {
-            self.attribute("nd_ext", &FIELDS, |f| {
-                let _ = write!(f.text, "nd_reserved=0x{:x}", f.key.number(at::ND_RESERVED));
-                f.low_byte("nd_options_type", at::TCP_FLAGS);
-            });
-        }
+        let is_told = [at::TP_SRC, at::TP_DST].iter().all(|span| self.m(*span) & 0xff == 0xff);
+        let mask = if is_told { *self.mask } else { PacketKey::default() };
+        let mut out = Attributes { text: &mut *self.text, mask: &mask, ..*self };
+        out.attribute("nd", &ND_FIELDS, Fields::neighbour);
     }
 }
 

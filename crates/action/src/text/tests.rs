@@ -95,6 +95,16 @@ fn tags_nest() {
 }
 
 #[test]
+fn a_third_tag_is_a_type() {
+    let tag = [(at::VLAN0_TPID, 0x8100), (at::VLAN0_TCI, 0x1007), (at::VLAN1_TPID, 0x8100), (at::VLAN1_TCI, 0x1008)];
+    let thrice = key(&[&tag[..], &[(at::DL_TYPE, 0x88a8)]].concat());
+    assert_eq!(
+        shown(&thrice, &exactly(&[], &[], false), false),
+        "recirc_id(0),in_port(0),packet_type(ns=0,id=0),eth_type(0x8100),encap(eth_type(0x8100),encap(eth_type(0x88a8)))"
+    );
+}
+
+#[test]
 fn a_frame_without_type_says_so() {
     let llc = key(&[(at::IN_PORT, 1), (at::DL_TYPE, 0x05ff)]);
     assert_eq!(
@@ -121,6 +131,15 @@ fn ipv6_discovery_and_addresses() {
         shown(&nd, &mask, false),
         "recirc_id(0),in_port(2),packet_type(ns=0,id=0),eth_type(0x86dd),ipv6(src=::1.2.3.4,label=0,proto=58,frag=no),\
          icmpv6(type=135,code=0),nd(target=fe80::7)"
+    );
+    let loosely = exactly(&whole, &[(at::TP_SRC, 0xf8), (at::TP_DST, 0xff)], true);
+    assert!(shown(&nd, &loosely, false).ends_with("icmpv6(type=135/0xf8,code=0)"), "{}", shown(&nd, &loosely, false));
+    let verbose = shown(&nd, &loosely, true);
+    assert!(
+        verbose.ends_with(
+            "nd(target=fe80::7/::,sll=02:00:00:00:00:01/00:00:00:00:00:00,tll=00:00:00:00:00:00/00:00:00:00:00:00)"
+        ),
+        "{verbose}"
     );
 }
 
