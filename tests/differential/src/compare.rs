@@ -43,19 +43,24 @@ pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
 fn megaflows(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
     let mut spare: Vec<&String> = ours.megaflows.keys().filter(|k| !peer.megaflows.contains_key(*k)).collect();
     for key in peer.megaflows.keys().filter(|k| !ours.megaflows.contains_key(*k)) {
-        let alike = |other: &str| key.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-        let best = (0..spare.len()).max_by_key(|i| alike(spare[*i]));
+        let best = (0..spare.len()).max_by_key(|i| likeness(key, spare[*i]));
         let other = best.map_or(String::new(), |i| spare.swap_remove(i).clone());
         out.push(Difference { kind: "megaflow", what: "the two most alike".into(), peer: key.clone(), ours: other });
     }
     for key in spare {
-        out.push(Difference {
-            kind: "megaflow",
-            what: "only Sluice has".into(),
-            peer: String::new(),
-            ours: key.clone(),
-        });
+        let other = peer.megaflows.keys().max_by_key(|other| likeness(key, other)).cloned().unwrap_or_default();
+        out.push(Difference { kind: "megaflow", what: BESIDES.into(), peer: other, ours: key.clone() });
     }
+}
+
+/// What is said of a megaflow that Sluice has in addition to all that Open vSwitch has.
+pub const BESIDES: &str = "Sluice has it besides";
+
+/// How many fields two megaflows share.
+fn likeness(a: &str, b: &str) -> usize {
+    let fields = |text: &str| text.split([',', '(', ')']).map(str::to_owned).collect::<Vec<_>>();
+    let of_b = fields(b);
+    fields(a).iter().filter(|field| of_b.contains(field)).count()
 }
 
 /// Port for port, packet for packet, in order.

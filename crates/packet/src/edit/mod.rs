@@ -53,7 +53,7 @@ pub enum Field {
     EthernetDst,
     /// The outermost MPLS label stack entry, 4 bytes.
     Mpls,
-    /// Low byte of the ARP operation.
+    /// Low byte of the ARP operation, which is all a key has of it. When all of it is written, the high byte becomes 0.
     ArpOp,
     /// ARP sender protocol address, 4 bytes.
     ArpSpa,
@@ -116,6 +116,10 @@ pub enum Field {
 #[inline]
 pub fn set(bytes: &mut [u8], layers: &Layers, field: Field, value: &[u8], mask: &[u8]) -> Result<(), EditError> {
     let place = place::of(bytes, layers, field).ok_or(EditError::NoHeader)?;
+    if field == Field::ArpOp && mask.first() == Some(&0xff) {
+        // As OVS does; otherwise an operation above 255 would keep its upper half.
+        bytes[place.at - 1] = 0;
+    }
     // Of a known size, so that fields are loads and stores rather than loops.
     match place.size {
         1 => rewrite::<1>(bytes, &place, value, mask),
