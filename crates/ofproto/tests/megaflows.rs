@@ -307,6 +307,21 @@ fn a_closing_connection_lowers_timeouts() {
 }
 
 #[test]
+fn the_deepest_translation_fits_a_thread_of_the_usual_size() {
+    // Every table leads to the next, the last one back to the first: as deep as the limits allow, through clones.
+    let ofproto = switch(&[]);
+    let flows: Vec<_> = (0..=254)
+        .map(|table| {
+            let text = format!("table={table},actions=clone(resubmit(,{})),output:2", (table + 1) % 255);
+            FlowMod::parse(&text, FlowCommand::Add, &PortNames::NONE).unwrap()
+        })
+        .collect();
+    ofproto.bundle("br0", &flows, 0).unwrap();
+    let run = std::thread::Builder::new().stack_size(2 << 20).spawn(move || translate(&ofproto, &packet(1, 1, 2), 0));
+    assert_eq!(outputs(&run.unwrap().join().unwrap()), <[u32; 0]>::default(), "too many resubmits: dropped");
+}
+
+#[test]
 fn labels_that_go_bring_the_packet_round_again() {
     let ofproto = switch(&["mpls,mpls_label=5 actions=pop_mpls:0x0800,dec_ttl,output:2"]);
     let frame = sluice_testkit::frame::ethernet().mpls(5, 0, 64).ipv4([1; 4], [2; 4]).udp(1, 2);

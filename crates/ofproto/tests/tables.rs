@@ -237,7 +237,7 @@ fn what_is_not_built_is_refused_by_name() {
     for (text, want) in [
         ("ip actions=ct(commit)", "connection tracking is not built yet"),
         ("actions=group:1", "groups are not built yet"),
-        ("actions=resubmit(,1,ct)", "connection tracking is not built yet"),
+        ("ip,ct_state=+trk+est actions=resubmit(,1,ct)", "connection tracking is not built yet"),
         ("ip actions=clone(ct_clear,output:1)", "connection tracking is not built yet"),
     ] {
         let refused = apply(&ofproto, FlowCommand::Add, text, 0).unwrap_err().to_string();

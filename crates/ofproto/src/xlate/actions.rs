@@ -1,6 +1,6 @@
 //! One action after the other.
 
-use super::{Failure, Manner, Steps, Translator, hash, tags};
+use super::{Failure, MAX_NESTING, Manner, Steps, Translator, hash, tags};
 use crate::trace::Kind;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::ofpact::{Bundle, BundleAlgorithm, Multipath, PacketInReason};
@@ -24,6 +24,16 @@ impl Translator<'_> {
         if steps.actions.is_empty() {
             return self.say(Kind::Action, || "drop".to_owned());
         }
+        if self.nesting >= MAX_NESTING {
+            self.error(|| format!("over {MAX_NESTING} nested lists of actions"));
+            return self.fail(Failure::TooDeep);
+        }
+        self.nesting += 1;
+        self.each_action(steps, last);
+        self.nesting -= 1;
+    }
+
+    fn each_action(&mut self, steps: Steps<'_>, last: bool) {
         let mut done = false;
         for (i, action) in steps.actions.iter().enumerate() {
             let last = last && i + 1 == steps.actions.len() && self.action_set.is_empty();
@@ -71,7 +81,6 @@ impl Translator<'_> {
             OfAction::Output { port, max_len } => self.output(*port, *max_len, last),
             OfAction::OutputTrunc { port, max_len } => self.output_truncated(*port, *max_len, last),
             OfAction::OutputReg { src, max_len } => self.output_to_field(*src, *max_len, last),
-            OfAction::Controller(c) => self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata),
             OfAction::Enqueue { port, queue } => self.enqueue(*port, *queue, last),
             OfAction::Bundle(bundle) => self.bundle(bundle, last),
             OfAction::Resubmit { port, table, .. } => {
@@ -84,6 +93,20 @@ impl Translator<'_> {
                 self.go_to_table(self.in_port(), *table, last, Manner::Inline);
                 return Next::Skip;
             }
+            OfAction::Clone(actions) => self.cloned(actions, last),
+            OfAction::CheckPktLarger { dst, pkt_len } => {
+                self.check_packet_length(*dst, *pkt_len, rest);
+                return Next::Done;
+            }
+            _ => return self.flat_action(action),
+        }
+        Next::Go
+    }
+
+    /// Actions that lead to no other lists.
+    #[inline(never)] // what they need is no part of the frames that nest
+    fn flat_action(&mut self, action: &OfAction) -> Next {
+        match action {
             OfAction::DecTtl { controllers, .. } => {
                 if self.dec_ttl(controllers) {
                     return Next::End;
@@ -95,11 +118,7 @@ impl Translator<'_> {
                 }
             }
             OfAction::Exit => self.exit = true,
-            OfAction::Clone(actions) => self.cloned(actions, last),
-            OfAction::CheckPktLarger { dst, pkt_len } => {
-                self.check_packet_length(*dst, *pkt_len, rest);
-                return Next::Done;
-            }
+            OfAction::Controller(c) => self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata),
             OfAction::WriteActions(actions) => self.write_actions(actions),
             OfAction::ClearActions => self.clear_actions(),
             OfAction::Learn(learn) => self.learn(learn),
@@ -156,6 +175,10 @@ impl Translator<'_> {
 
     fn push_mpls(&mut self, ethertype: u16) {
         let n = tags::label_count(&self.flow, Some(&mut self.wc));
+        if self.labels_popped {
+            // A label put on anew may equal by chance the one that was there; then what that was matters.
+            (0..tags::MAX_LABELS).for_each(|i| tags::look_at_label(&mut self.wc, i, 0xffff_ffff));
+        }
         if n == 0 {
             self.commit();
         } else if n >= tags::MAX_LABELS {
@@ -174,6 +197,7 @@ impl Translator<'_> {
     fn pop_mpls(&mut self, ethertype: u16) {
         let n = tags::label_count(&self.flow, Some(&mut self.wc));
         if tags::pop_label(&mut self.flow, n, ethertype, Some(&mut self.wc)) {
+            self.labels_popped = true;
             self.was_mpls |= !tags::is_mpls(ethertype.into());
         } else if n >= tags::MAX_LABELS {
             if self.side_effects {

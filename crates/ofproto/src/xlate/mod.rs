@@ -51,6 +51,9 @@ use std::sync::Arc;
 pub(crate) const MAX_DEPTH: usize = 64;
 /// Resubmits in all at most. Source: as before, MAX_RESUBMITS.
 pub(crate) const MAX_RESUBMITS: usize = 64 * 64;
+/// Lists of actions within one another at most: resubmits to ever higher tables, clones, patch ports. OVS lets its stack
+/// grow by all of its [`MAX_RESUBMITS`]; ours must fit a thread of 2 MiB, which a test sees to.
+pub(crate) const MAX_NESTING: usize = 512;
 /// Bytes of actions, counted as Netlink would encode them, and of stack at most. Source: as before.
 pub(crate) const MAX_BYTES: usize = 0xffff;
 
@@ -111,6 +114,8 @@ pub(crate) struct Translator<'a> {
     /// Resubmits that we are in, and resubmits made.
     depth: usize,
     resubmits: usize,
+    /// Lists of actions that we are in.
+    nesting: usize,
     table: u8,
     rule: Option<&'a Arc<Rule>>,
     cookie: u64,
@@ -121,6 +126,8 @@ pub(crate) struct Translator<'a> {
     frozen: FrozenActions,
     /// A tag was taken off or put on: see [`commit`].
     tags_replaced: bool,
+    /// A label was taken off.
+    labels_popped: bool,
     /// The last label was popped: what is behind it is not known here.
     was_mpls: bool,
 

@@ -1,10 +1,20 @@
 //! Actions within actions: clones, the action set, the two branches of check_pkt_larger.
 
 use super::{Steps, Translator, freeze};
+use crate::recirc::Stacked;
 use crate::trace::Kind;
 use sluice_action::Action;
-use sluice_flow::{OfAction, OfPort, SubField, layout};
+use sluice_flow::{FlowKey, OfAction, OfPort, SubField, layout};
 use std::sync::Arc;
+
+/// See [`Translator::save`].
+struct Saved {
+    flow: FlowKey,
+    /// What the datapath has: its key, and whether the last label has gone.
+    datapath: (FlowKey, bool),
+    stack: Vec<Stacked>,
+    action_set: Vec<OfAction>,
+}
 
 impl Translator<'_> {
     /// Takes actions on a copy of the packet.
@@ -12,13 +22,13 @@ impl Translator<'_> {
     /// If all they do to it can be undone by setting fields back, or if nothing comes after them, the datapath needs
     /// no copy.
     pub(super) fn cloned(&mut self, actions: &[OfAction], last: bool) {
-        let (stack, action_set, flow) = (self.stack.clone(), self.action_set.clone(), self.flow);
+        let mut before = self.save();
         if last || actions.iter().all(can_be_undone) {
             self.actions(Steps::of(actions), last);
             self.end_of_pipeline();
         } else {
             self.commit();
-            let (base, was_mpls) = (self.base, self.was_mpls);
+            before.datapath = self.datapath();
             let inner = self.nested(|t| {
                 t.actions(Steps::of(actions), true);
                 t.end_of_pipeline();
@@ -27,10 +37,41 @@ impl Translator<'_> {
                 self.out_bytes += 4;
                 self.out.push(Action::Clone(inner));
             }
-            self.was_mpls = was_mpls;
-            self.base = base;
+            self.take_back_datapath(&before);
         }
-        (self.stack, self.action_set, self.flow) = (stack, action_set, flow);
+        self.take_back(&before);
+    }
+
+    /// Chooses between the rest of the list with the bit set and the rest with it clear.
+    ///
+    /// Each choice counts as a resubmit: a list of many would otherwise have exponentially many branches.
+    pub(super) fn check_packet_length(&mut self, dst: SubField, len: u16, rest: Steps<'_>) {
+        if !self.may_resubmit() {
+            return;
+        }
+        self.resubmits += 1;
+        let mut before = self.save();
+        self.commit();
+        before.datapath = self.datapath();
+        let greater = self.branch(dst, 1, rest, &before);
+        // A freeze in the first branch must not keep the second from being taken.
+        let exit = std::mem::replace(&mut self.exit, false);
+        let less_or_equal = self.branch(dst, 0, rest, &before);
+        self.exit = exit;
+        self.out_bytes += 20;
+        self.out.push(Action::CheckPktLen { len, greater, less_or_equal });
+    }
+
+    /// One branch. OVS lets the second see what the first left of stack and action set; here each begins afresh.
+    fn branch(&mut self, dst: SubField, bit: u128, rest: Steps<'_>, before: &Saved) -> Arc<[Action]> {
+        let made = self.nested(|t| {
+            dst.set(&mut t.flow, bit);
+            t.actions(rest, true);
+            t.end_of_pipeline();
+        });
+        self.take_back_datapath(before);
+        self.take_back(before);
+        made
     }
 
     /// The actions that `f` makes, apart.
@@ -40,29 +81,27 @@ impl Translator<'_> {
         Arc::from(std::mem::replace(&mut self.out, outer))
     }
 
-    /// Chooses between the rest of the list with the bit set and the rest with it clear.
-    pub(super) fn check_packet_length(&mut self, dst: SubField, len: u16, rest: Steps<'_>) {
-        let (stack, action_set, flow) = (self.stack.clone(), self.action_set.clone(), self.flow);
-        self.commit();
-        let (base, was_mpls) = (self.base, self.was_mpls);
-        let branch = |t: &mut Self, bit| {
-            let made = t.nested(|t| {
-                dst.set(&mut t.flow, bit);
-                t.actions(rest, true);
-                t.end_of_pipeline();
-            });
-            (t.base, t.was_mpls, t.flow) = (base, was_mpls, flow);
-            // OVS lets the second branch see what the first left of stack and action set; here each begins afresh.
-            (t.stack, t.action_set) = (stack.clone(), action_set.clone());
-            made
-        };
-        let greater = branch(self, 1);
-        // A freeze in the first branch must not keep the second from being taken.
-        let exit = std::mem::replace(&mut self.exit, false);
-        let less_or_equal = branch(self, 0);
-        self.exit = exit;
-        self.out_bytes += 20;
-        self.out.push(Action::CheckPktLen { len, greater, less_or_equal });
+    /// What nested actions may change and those after them must not see. On the heap: lists nest deeply.
+    #[inline(never)]
+    fn save(&self) -> Box<Saved> {
+        let (flow, datapath) = (self.flow, self.datapath());
+        Box::new(Saved { flow, datapath, stack: self.stack.clone(), action_set: self.action_set.clone() })
+    }
+
+    #[inline(never)]
+    fn take_back(&mut self, saved: &Saved) {
+        self.flow = saved.flow;
+        self.stack.clone_from(&saved.stack);
+        self.action_set.clone_from(&saved.action_set);
+    }
+
+    fn datapath(&self) -> (FlowKey, bool) {
+        (self.base, self.was_mpls)
+    }
+
+    #[inline(never)]
+    fn take_back_datapath(&mut self, saved: &Saved) {
+        (self.base, self.was_mpls) = saved.datapath;
     }
 
     pub(super) fn write_actions(&mut self, actions: &[OfAction]) {

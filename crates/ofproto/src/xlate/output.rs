@@ -127,7 +127,8 @@ impl<'a> Translator<'a> {
 
     /// Goes on in another bridge, on a copy of the packet as far as this one is concerned.
     fn cross(&mut self, bridge: &'a crate::bridge::Bridge, peer: &PortConfig, last: bool) {
-        let (here, flow, was_mpls) = (self.bridge, self.flow, self.was_mpls);
+        // On the heap: bridges nest deeply.
+        let (here, flow, was_mpls) = (self.bridge, Box::new(self.flow), self.was_mpls);
         let (stack, action_set) = (std::mem::take(&mut self.stack), std::mem::take(&mut self.action_set));
         let tunnel_mask = crate::recirc::tunnel_part(&self.wc);
         self.flow.set_number(layout::IN_PORT, peer.number.0.into());
@@ -146,7 +147,7 @@ impl<'a> Translator<'a> {
             self.end_of_pipeline();
         }
         self.close(section);
-        (self.bridge, self.flow, self.was_mpls) = (here, flow, was_mpls);
+        (self.bridge, self.flow, self.was_mpls) = (here, *flow, was_mpls);
         (self.stack, self.action_set) = (stack, action_set);
         self.set_tunnel_mask(tunnel_mask);
         // What ended the other bridge's translation does not end this one's.

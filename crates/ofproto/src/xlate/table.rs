@@ -64,7 +64,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Whether the limits allow another search.
-    fn may_resubmit(&mut self) -> bool {
+    pub(super) fn may_resubmit(&mut self) -> bool {
         if self.depth >= MAX_DEPTH {
             self.error(|| format!("over max translation depth {MAX_DEPTH}"));
             self.fail(Failure::TooDeep);
@@ -84,6 +84,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Searches the table that is set, as a packet of `in_port`.
+    #[inline(never)] // its copy of the key is no part of frames that nest
     fn search(&mut self, in_port: OfPort) -> Found<'a> {
         let Some(table) = self.bridge.tables.get(usize::from(self.table)) else { return Found::Nothing };
         let mut key = self.flow;
