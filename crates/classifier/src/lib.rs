@@ -5,12 +5,12 @@
 //! those bits gets the same rule. A bit too many costs speed, a bit too few misroutes, so where the two meet the
 //! classifier takes the bit.
 //!
-//! **How.** Rules with the same mask share a [subtable](subtable), a hash map keyed by the masked words. A lookup walks
-//! the subtables by falling maximum priority ([order]) and stops when nothing left can beat the best match. Each
-//! subtable is asked in stages, metadata, L2, L3, L4 ([stage]): a stage whose values no rule has ends the search there,
-//! so later fields stay out of the mask. Before the L3 stage a prefix [trie] over all rules tells which prefix
-//! lengths can match at all, and how many bits prove it; when the last stage fails, a trie over the subtable's ports
-//! says how many port bits were needed. [Conjunctions](conjunction) join rules that match only together.
+//! **How.** Rules with the same mask share a subtable (`subtable.rs`), a hash map keyed by the masked words. A lookup
+//! walks the subtables by falling maximum priority (`order.rs`) and stops when nothing left can beat the best match.
+//! Each subtable is asked in stages, metadata, L2, L3, L4 (`stage.rs`): a stage whose values no rule has ends the search
+//! there, so later fields stay out of the mask. Before the L3 stage a prefix trie (`trie.rs`) over all rules tells which
+//! prefix lengths can match at all, and how many bits prove it; when the last stage fails, a trie over the subtable's
+//! ports says how many port bits were needed. Conjunctions (`conjunction.rs`) join rules that match only together.
 //!
 //! **Versions.** A rule is seen at version `v` when `add ≤ v < remove`. A writer inserts and hides rules at the next
 //! version while readers look at the present one, then bumps the number all readers use; a bundle commits by one bump.
@@ -21,8 +21,8 @@
 //! record, 20 to 40 of hash maps, and 20 to 80 of tries; measured in `benches/`.
 //!
 //! Masks come out as those of Open vSwitch 3.1 with Debian's fixes (`lib/classifier.c` there); `tests/data` holds
-//! what it answered for some hundred random tables. The order among subtables of equal maximum priority is part of
-//! that, since it decides what is looked at: see [order].
+//! what it answered for random tables. The order among subtables of equal maximum priority is part of
+//! that, since it decides what is looked at: see `order.rs`.
 #![forbid(unsafe_code)]
 
 mod buckets;
