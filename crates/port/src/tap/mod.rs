@@ -8,6 +8,7 @@ use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::netdev::{self, NetDevice, failed, is_device_name};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sluice_fate::{Counter, DropReason, Tally};
@@ -27,7 +28,6 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
 #[derive(Debug)]
 struct TapPort {
     info: PortInfo,
-    device: NetDevice,
     pool: Arc<dyn FramePool>,
     /// By queue. A queue is for both ways.
     queues: Vec<Arc<OwnedFd>>,
@@ -61,7 +61,6 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let mac = device.mac().map_err(|e| failed("read its address", e))?;
     Ok(Box::new(TapPort {
         info: PortInfo { kind: "tap", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
-        device,
         pool,
         rx: queues.iter().map(|_| Arc::default()).collect(),
         tx: Vec::new(),
@@ -99,7 +98,11 @@ impl Port for TapPort {
     }
 
     fn is_up(&self) -> bool {
-        self.device.is_running()
+        // The device may have been moved to another network namespace, where its name means nothing to us. Its queue
+        // knows: it takes packets while the device is set up, and reports an error when the device is gone.
+        let mut queue = [PollFd::new(&*self.queues[0], PollFlags::OUT)];
+        let asked = rustix::event::poll(&mut queue, Some(&Timespec::default()));
+        asked.is_ok() && queue[0].revents() == PollFlags::OUT
     }
 
     fn stats(&self) -> PortStats {

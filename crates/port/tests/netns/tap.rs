@@ -1,6 +1,6 @@
 //! Tap ports.
 
-use crate::host::{Rig, config, sh};
+use crate::host::{Namespace, Rig, config, sh};
 use sluice_fate::DropReason;
 use sluice_mem::FramePool;
 use sluice_port::{Pools, PortConfig};
@@ -73,4 +73,12 @@ pub fn a_device_that_is_down_takes_nothing() {
     rig.batch.push(rig.buffers.write(&pool, &[0; 60]).unwrap());
     rig.send();
     assert_eq!(rig.port.stats().tx_packets, 1);
+    // In another namespace it is the same port.
+    let other = Namespace::new();
+    sh(&format!("ip link set t0 netns {}", other.pid()));
+    assert!(!rig.port.is_up(), "moving sets it down");
+    other.sh("ip link set t0 up");
+    assert!(rig.port.is_up());
+    other.sh("ip link del t0");
+    assert!(!rig.port.is_up());
 }
