@@ -34,6 +34,9 @@ const CASES: &[Case] = &[
     ("af_xdp::what_cannot_be_opened_is_said", || link::what_cannot_be_opened_is_said("af_xdp")),
     ("af_xdp::generic_mode_works_and_says_nothing", link::generic_mode_works_and_says_nothing),
     ("af_xdp::fewer_queues_than_the_device_are_noted", link::fewer_queues_than_the_device_are_noted),
+    ("af_packet::missing_privileges_are_said", || link::missing_privileges_are_said("af_packet")),
+    ("af_xdp::missing_privileges_are_said", || link::missing_privileges_are_said("af_xdp")),
+    ("af_xdp::too_little_locked_memory_is_said", link::too_little_locked_memory_is_said),
     ("tap::the_kernel_pings_through_it", tap::the_kernel_pings_through_it),
     ("tap::queues_share_one_device", tap::queues_share_one_device),
     ("tap::what_cannot_be_opened_is_said", tap::what_cannot_be_opened_is_said),
@@ -44,6 +47,9 @@ const CASES: &[Case] = &[
 const INSIDE: &str = "SLUICE_NETNS_CASE";
 
 fn main() -> ExitCode {
+    if let Ok(kind) = std::env::var(host::OPEN_ONLY) {
+        return host::open_only(&kind);
+    }
     if let Ok(name) = std::env::var(INSIDE) {
         let (_, case) = CASES.iter().find(|(known, _)| *known == name).expect("a case of that name");
         case();

@@ -62,8 +62,9 @@ impl NetDevice {
 
     /// Sets it up.
     pub(crate) fn set_up(&self) -> io::Result<()> {
-        let flags = sys::flags(&self.socket, &self.name)?;
-        sys::set_flags(&self.socket, &self.name, flags | libc::IFF_UP as u16)
+        let (flags, up) = (sys::flags(&self.socket, &self.name)?, libc::IFF_UP as u16);
+        // Asking for what is so already would need a privilege.
+        if flags & up != 0 { Ok(()) } else { sys::set_flags(&self.socket, &self.name, flags | up) }
     }
 }
 
@@ -76,7 +77,9 @@ pub(crate) fn is_device_name(name: &str) -> bool {
 /// The error for something that failed on a device, with what helps against it.
 pub(crate) fn failed(port: String, what: String, source: io::Error) -> OpenError {
     let remedy = match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "run as root, or with the capabilities NET_ADMIN and NET_RAW",
+        Some(libc::EPERM | libc::EACCES) => {
+            "run as root, or with the capabilities NET_ADMIN and NET_RAW (AF_XDP: BPF and IPC_LOCK, too)"
+        }
         Some(libc::ENODEV | libc::ENXIO) => "expected a device of this network namespace; `ip link` lists them",
         Some(libc::EBUSY) => "something else uses the device",
         Some(libc::ENOENT) => "the kernel lacks it, or a module is not loaded",

@@ -4,7 +4,7 @@ use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{OpenError, Pools, Port, PortConfig, RxQueue, TxQueue};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,4 +156,23 @@ impl Drop for Namespace {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Set in a process that only opens a port of that type, on device v0, and prints why it cannot.
+pub const OPEN_ONLY: &str = "SLUICE_NETNS_OPEN";
+
+pub fn open_only(kind: &str) -> ExitCode {
+    if let Err(error) = sluice_port::open(&config(kind, "p1", &[("device", "v0")]), &mut Pools::default()) {
+        println!("{error}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Opens a port in a process that `prefix` starts with less than ours may; what it says.
+pub fn opened_with(prefix: &str, kind: &str) -> String {
+    let this = std::env::current_exe().expect("the path of this program");
+    let mut words = prefix.split(' ');
+    let mut command = Command::new(words.next().expect("a program"));
+    let out = command.args(words).arg(this).env(OPEN_ONLY, kind).output().expect("it runs");
+    String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned()
 }

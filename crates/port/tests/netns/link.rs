@@ -1,6 +1,6 @@
 //! Ports on one end of a veth pair, whatever their type; the kernel's stack or another port is at the other end.
 
-use crate::host::{Namespace, Rig, config, sh};
+use crate::host::{Namespace, Rig, config, opened_with, sh};
 use sluice_fate::{Counter, DropReason};
 use sluice_mem::FramePool;
 use sluice_port::{Pools, PortConfig};
@@ -279,4 +279,19 @@ pub fn fewer_queues_than_the_device_are_noted() {
     let three = PortConfig { n_rxq: 4, ..config("af_xdp", "p1", &[("device", "v1")]) };
     let error = Rig::open(&three, &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("`ethtool -L` sets how many it has"), "{error}");
+}
+
+/// One line with the cause and what helps.
+pub fn missing_privileges_are_said(kind: &str) {
+    veth(1, 1);
+    let text = opened_with("setpriv --bounding-set -all", kind);
+    assert!(text.starts_with("port p1: device v0: ") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("Operation not permitted") && text.contains("capabilities NET_ADMIN and NET_RAW"), "{text}");
+}
+
+pub fn too_little_locked_memory_is_said() {
+    veth(1, 1);
+    let text = opened_with("setpriv --bounding-set -ipc_lock prlimit --memlock=8388608", "af_xdp");
+    assert!(text.starts_with("port p1: device v0: ") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("raise the limit of locked memory (ulimit -l)"), "{text}");
 }
