@@ -126,6 +126,14 @@ struct Offered {
     long: bool,
 }
 
+impl Offered {
+    fn bytes(&self, tag: u32) -> Vec<u8> {
+        let mut bytes = udp([1, 1, 1, self.port as u8], [2, 2, 2, self.dst], self.flow, 5, tag);
+        bytes.resize(if self.long { 64 } else { 46 }, 0);
+        bytes
+    }
+}
+
 fn offered() -> impl Strategy<Value = Offered> {
     (1..=2u32, 0..FLOWS, 0..3u8, any::<bool>()).prop_map(|(port, flow, dst, long)| Offered { port, flow, dst, long })
 }
@@ -141,6 +149,21 @@ struct Setup {
     burst: usize,
 }
 
+impl Setup {
+    fn config(self) -> Config {
+        Config {
+            cores: vec![0; self.pmds],
+            batch: self.batch,
+            emc_entries: self.emc_entries,
+            emc_insert_inv_prob: self.emc,
+            max_megaflows: 4096,
+            seed: Some(3),
+            packet_in_queue: 1 << 16,
+            ..Config::default()
+        }
+    }
+}
+
 const REFERENCE: Setup = Setup { emc: 0, emc_entries: 8, batch: 1, pmds: 1, queues: 1, burst: 1 };
 
 /// What came out.
@@ -154,17 +177,7 @@ struct Outcome {
 
 fn run(setup: Setup, tables: &Tables, packets: &[Offered], remove_every: usize) -> Outcome {
     let pool = pool(8192);
-    let config = Config {
-        cores: vec![0; setup.pmds],
-        batch: setup.batch,
-        emc_entries: setup.emc_entries,
-        emc_insert_inv_prob: setup.emc,
-        max_megaflows: 4096,
-        seed: Some(3),
-        packet_in_queue: 1 << 16,
-        ..Config::default()
-    };
-    let datapath = Datapath::new(config).unwrap();
+    let datapath = Datapath::new(setup.config()).unwrap();
     let fakes = FakeTables::new({
         let tables = tables.clone();
         move |key, _| translate(&tables, key)
@@ -191,9 +204,7 @@ fn run(setup: Setup, tables: &Tables, packets: &[Offered], remove_every: usize) 
     };
     for (n, chunk) in packets.chunks(remove_every).enumerate() {
         for (i, packet) in chunk.iter().enumerate() {
-            let tag = (n * remove_every + i) as u32;
-            let mut bytes = udp([1, 1, 1, packet.port as u8], [2, 2, 2, packet.dst], packet.flow, 5, tag);
-            bytes.resize(if packet.long { 64 } else { 46 }, 0);
+            let bytes = packet.bytes((n * remove_every + i) as u32);
             let queue = usize::from(packet.flow) % setup.queues;
             ports[packet.port as usize - 1].0[queue].lock().unwrap().push_back(bytes);
             // One at a time across ports: the total order is that of the input.

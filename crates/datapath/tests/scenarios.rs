@@ -4,7 +4,7 @@ mod harness;
 
 use harness::*;
 use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Trail, Translation};
-use sluice_datapath::{Config, Datapath};
+use sluice_datapath::{Config, Datapath, PacketOut};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::sync::Arc;
@@ -272,4 +272,64 @@ fn what_may_not_be_cached_is_asked_for_each_packet_and_what_just_cannot_be_once_
     assert!(datapath.flows().is_empty());
     assert_eq!(datapath.totals()[Counter::Upcalls], 64);
     assert_eq!(tables.credited.lock().unwrap().0, 64);
+}
+
+#[test]
+fn queues_are_dealt_in_turn_unless_they_are_pinned() {
+    let pool = pool(64);
+    let datapath = Datapath::new(Config { cores: vec![0, 0], max_megaflows: 16, ..Config::default() }).unwrap();
+    let port = |n_rxq| Box::new(TestPort::new(n_rxq, 32, &pool));
+    datapath.add_port(PortNo(1), port(3)).unwrap();
+    datapath.add_port_pinned(PortNo(2), port(3), &[(0, 1), (2, 1), (1, 77)].into()).unwrap();
+    let queues = |pmd: usize| -> Vec<_> { datapath.pmds()[pmd].rxqs.iter().map(|q| (q.port.0, q.queue)).collect() };
+    assert_eq!(queues(0), [(1, 0), (1, 2)]);
+    assert_eq!(queues(1), [(1, 1), (2, 0), (2, 1), (2, 2)], "PMD 77 is not there, so that queue is dealt");
+    datapath.del_port(PortNo(1)).unwrap();
+    assert_eq!((queues(0), queues(1).len()), (vec![], 3));
+}
+
+#[test]
+fn a_packet_of_the_switch_itself_goes_where_its_actions_say() {
+    let tables = FakeTables::new(|key, _| match key.recirc_id() {
+        3 => follow(mask(&[]), [output(2)]),
+        _ => Fate::Failed(DropReason::UpcallLost),
+    });
+    let (datapath, _, sents) = datapath(2, Config::default(), &tables);
+    let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, 0);
+    let out = |bytes: &[u8], actions: &[Action]| {
+        datapath.execute(PacketOut {
+            in_port: PortNo(1),
+            bytes: bytes.to_vec(),
+            actions: actions.into(),
+            pool: pool(8),
+        });
+        run(&datapath);
+    };
+    out(&packet, &[output(1), output(2)]);
+    out(&packet, &[Action::Recirc(3)]);
+    out(&packet, &[]);
+    out(&packet[..10], &[output(1)]);
+    assert_eq!((take(&sents[0]), take(&sents[1])), (vec![packet.clone()], vec![packet.clone(), packet]));
+    let totals = datapath.totals();
+    assert_eq!((totals[Counter::Originated], totals[Counter::Received]), (4, 0));
+    assert_eq!((totals.dropped(DropReason::Rules), totals.dropped(DropReason::RxRunt)), (1, 1));
+}
+
+#[test]
+fn the_exact_match_cache_can_be_turned_off_and_on() {
+    let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
+    let (datapath, feeds, _) = datapath(2, Config { emc_insert_inv_prob: 1, ..Config::default() }, &tables);
+    let mut hits = 0;
+    // The first batch's upcall brings one entry, the others come with the next batch.
+    for (n, used, gained) in [(1, 10, 81), (0, 0, 0), (1, 10, 90)] {
+        datapath.set_emc_insert_inv_prob(n);
+        for _ in 0..10 {
+            feeds[0].lock().unwrap().extend((0..10).map(|i| udp([1, 1, 1, 1], [2, 2, 2, i], 1, 2, 0)));
+            run(&datapath);
+        }
+        let pmd = &datapath.pmds()[0];
+        assert_eq!((pmd.emc.used, pmd.emc.entries), (used, 8192));
+        assert_eq!(pmd.counters[Counter::EmcHits] - hits, gained);
+        hits = pmd.counters[Counter::EmcHits];
+    }
 }

@@ -33,6 +33,17 @@ fn by_source_port(key: &PacketKey, _bytes: &[u8]) -> Fate {
     })
 }
 
+/// Checks that `n` packets were sent and none overtook another of its flow.
+fn in_order_by_flow(sent: &[Vec<u8>], n: usize) {
+    assert_eq!(sent.len(), n);
+    let mut last = HashMap::new();
+    for packet in sent {
+        let tag = u32::from_be_bytes(*packet.last_chunk().unwrap());
+        let before = last.insert(packet[34..36].to_vec(), tag);
+        assert!(before.is_none_or(|before| before < tag), "a packet overtook another of its flow");
+    }
+}
+
 #[test]
 fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go() {
     const PACKETS: u32 = 30_000;
@@ -81,18 +92,10 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
     assert_eq!(totals.conserved(), Ok(()));
     assert_eq!((totals[Counter::Received], totals.dropped_in_all()), (u64::from(PACKETS), 0));
     assert!(removed > 0, "nothing changed while packets flowed");
-    let sent = sent.lock().unwrap();
-    assert_eq!(sent.len(), PACKETS as usize);
-    let mut last = HashMap::new();
-    for packet in sent.iter() {
-        let tag = u32::from_be_bytes(*packet.last_chunk().unwrap());
-        let before = last.insert(packet[34..36].to_vec(), tag);
-        assert!(before.is_none_or(|before| before < tag), "a packet overtook another of its flow");
-    }
+    in_order_by_flow(&sent.lock().unwrap(), PACKETS as usize);
     // Every pass is counted once: by a megaflow while it lived, when it settled, or through its translation.
     remove_all();
     assert_eq!(counted.load(Relaxed) + tables.credited.lock().unwrap().0, totals[Counter::Passes]);
-    drop(sent);
     drop(datapath);
     assert_eq!(pool.available(), pool.capacity(), "every buffer is back");
 }
