@@ -6,9 +6,9 @@
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
+use sluice_action::{Action, Fate, Header, Miss, PortNo, Translation, Upcall};
 use sluice_flow::{FlowCommand, FlowKey, FlowMod, Metadata, OfPort, PacketKey, PortNames, extract, layout};
-use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig, VlanMode};
 use sluice_oracle::pipeline::{Pipeline, Sent, as_sent};
 use sluice_oracle::{LinearClassifier, LinearRule};
 use sluice_testkit::arbitrary::frames;
@@ -137,10 +137,44 @@ const ACTIONS: &[&str] = &[
     "load:0->NXM_OF_IP_SRC[]",
 ];
 
+/// Actions that the oracle does not know.
+const MORE_ACTIONS: &[&str] = &[
+    "NORMAL",
+    "NORMAL",
+    "push_mpls:0x8847",
+    "push_mpls:0x8847",
+    "pop_mpls:0x0800",
+    "pop_mpls:0x8847",
+    "dec_mpls_ttl",
+    "set_field:5->mpls_label",
+    "set_field:3->mpls_tc",
+    "load:5->OXM_OF_MPLS_LABEL[]",
+    "output(port=2,max_len=64)",
+    "check_pkt_larger(100)->NXM_NX_REG0[0]",
+    "multipath(symmetric_l4,0,modulo_n,4,0,NXM_NX_REG0[0..15])",
+    "multipath(symmetric_l3l4,0,hrw,4,0,NXM_NX_REG0[0..15])",
+    "multipath(symmetric_l3l4+udp,0,hrw,4,0,NXM_NX_REG0[])",
+    "multipath(eth_src,0,modulo_n,4,0,NXM_NX_REG0[0..15])",
+    "multipath(nw_src,0,modulo_n,4,0,NXM_NX_REG0[0..15])",
+    "bundle(symmetric_l4,0,hrw,ofport,slaves:1,2,3)",
+    "fin_timeout(idle_timeout=3)",
+    "set_queue:2",
+    "enqueue:3:1",
+    "learn(table=3,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])",
+    "note:01",
+    "output:NXM_NX_REG0[]",
+    "clone(pop_mpls:0x0800,output:1)",
+    "clone(output(port=2,max_len=64),strip_vlan,output:3)",
+    "write_actions(push_mpls:0x8847,output:2)",
+    "resubmit(,2)",
+    "set_field:0x7->reg1",
+    "exit",
+];
+
 /// Flows of random matches and actions; what does not parse is left out.
-fn flows() -> impl Strategy<Value = Vec<FlowMod>> {
+fn flows(actions: Vec<&'static str>) -> impl Strategy<Value = Vec<FlowMod>> {
     let matches = prop::collection::vec(select(MATCHES), 0..4);
-    let actions = prop::collection::vec(select(ACTIONS), 1..5);
+    let actions = prop::collection::vec(select(actions), 1..5);
     let flow = (0..4u8, matches, actions).prop_map(|(table, matches, actions)| {
         let text = format!("table={table},{} actions={}", matches.join(","), actions.join(","));
         FlowMod::parse(&text, FlowCommand::Add, &PortNames::NONE).ok()
@@ -242,6 +276,29 @@ fn switch(flows: &[FlowMod]) -> Ofproto {
     ofproto
 }
 
+/// What datapath actions do to a packet, in full: everything that leaves, with what decides about it.
+fn effects(actions: &[Action], key: &mut FlowKey, out: &mut Vec<String>) {
+    for action in actions {
+        match action {
+            Action::Output(_) | Action::Controller { .. } | Action::Recirc(_) => {
+                out.push(format!("{action:?} of {:?}", as_sent(key)));
+            }
+            Action::Trunc(_) => out.push(format!("{action:?}")),
+            Action::PushMpls { .. } | Action::PopMpls { .. } => out.push(format!("{action:?} at {:?}", as_sent(key))),
+            // Labels are not followed further than that.
+            Action::Set { header: Header::Mpls | Header::SkbPriority, .. } => out.push(format!("{action:?}")),
+            Action::Clone(nested) => effects(nested, &mut key.clone(), out),
+            Action::CheckPktLen { len, greater, less_or_equal } => {
+                out.push(format!("longer than {len}:"));
+                effects(greater, &mut key.clone(), out);
+                out.push("else:".to_owned());
+                effects(less_or_equal, &mut key.clone(), out);
+            }
+            _ => execute(std::slice::from_ref(action), key, &mut Vec::new()),
+        }
+    }
+}
+
 /// What datapath actions do to a packet, as far as its key tells.
 fn execute(actions: &[Action], key: &mut FlowKey, sent: &mut Vec<Sent>) {
     for action in actions {
@@ -303,7 +360,7 @@ proptest! {
 
     #[test]
     fn what_matches_a_megaflow_gets_what_the_tables_say(
-        flows in flows(),
+        flows in flows(ACTIONS.to_vec()),
         packets in prop::collection::vec((frames(), 1..=PORTS, prop::collection::vec(changes(), 16)), 8),
     ) {
         let (pipeline, ofproto) = (oracle(&flows), switch(&flows));
@@ -319,6 +376,40 @@ proptest! {
                 let Some(other) = key_of(&other, port) else { continue };
                 if flow.contains(&other) {
                     check(&pipeline, &translation, &other)?;
+                }
+            }
+        }
+    }
+
+    /// The same for every action, with the switch as its own judge: a megaflow's actions must do to each of its packets
+    /// what the packet's own translation would.
+    #[test]
+    fn what_matches_a_megaflow_gets_what_its_own_translation_says(
+        flows in flows([ACTIONS, MORE_ACTIONS, MORE_ACTIONS].concat()),
+        packets in prop::collection::vec((frames(), 1..=PORTS, prop::collection::vec(changes(), 16)), 8),
+    ) {
+        let ofproto = switch(&flows);
+        let vlans = [VlanMode::of(None, &[5, 10]), VlanMode::of(Some(5), &[])];
+        let native = VlanMode::NativeUntagged { vlan: 5, trunks: None };
+        for (port, vlan) in [("p1", vlans[0].clone()), ("p2", vlans[1].clone()), ("p3", native)] {
+            ofproto.set_port("br0", port, |p| p.vlan = vlan).unwrap();
+        }
+        ofproto.fdb_add("br0", "p2", "5", "02:00:00:00:00:01").unwrap();
+        ofproto.fdb_add("br0", "p4", "0", "02:00:00:00:00:02").unwrap();
+        for (frame, port, changes) in packets {
+            let Some(key) = key_of(&frame, port) else { continue };
+            let translation = translate(&ofproto, &key);
+            let flow = sluice_action::MegaflowMatch::new(translation.mask, &key);
+            for changes in changes {
+                let mut other = frame.clone();
+                changes.iter().for_each(|change| change.apply(&mut other));
+                let Some(other) = key_of(&other, port) else { continue };
+                if flow.contains(&other) {
+                    let own = translate(&ofproto, &other);
+                    let (mut got, mut want) = (Vec::new(), Vec::new());
+                    effects(&translation.actions, &mut table_key(&other), &mut got);
+                    effects(&own.actions, &mut table_key(&other), &mut want);
+                    prop_assert_eq!(got, want, "{:?}\n{:?}\nmask {:?}", translation.actions, own.actions, translation.mask);
                 }
             }
         }

@@ -5,6 +5,14 @@ use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, VlanMode};
 use std::collections::BTreeSet;
 
+/// Where our megaflow is narrower, since OVS's is too wide: question, OVS's line, ours.
+const NARROWER: &[(&str, &str, &str)] = &[(
+    // An entry of the label stack is set whole; OVS gives every packet of this megaflow the first one's traffic class.
+    "trace br0 in_port=2,mpls,mpls_label=5,mpls_tc=1,mpls_ttl=9,mpls_bos=1",
+    "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=5,mpls_ttl=9\n",
+    "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=5,mpls_tc=1,mpls_ttl=9,mpls_bos=1\n",
+)];
+
 /// A section of a case file.
 struct Case<'a> {
     title: &'a str,
@@ -157,7 +165,11 @@ fn replay(file: &str) {
     for case in cases(&questions) {
         let ofproto = set_up(&case);
         for question in case.lines.iter().filter(|l| l.starts_with("trace ")) {
-            let (title, recorded_question, want) = recorded.next().expect("every question was recorded");
+            let (title, recorded_question, mut want) = recorded.next().expect("every question was recorded");
+            if let Some((_, theirs, ours)) = NARROWER.iter().find(|(asked, ..)| asked == question) {
+                assert!(want.contains(theirs), "no difference any more: {want}");
+                want = want.replace(theirs, ours);
+            }
             assert_eq!((title, recorded_question), (case.title, *question), "record the answers again");
             let got = ask(&ofproto, question);
             asked += 1;

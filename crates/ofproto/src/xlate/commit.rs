@@ -22,13 +22,13 @@ pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replace
     set(Header::Ethernet, &[layout::DL_SRC, layout::DL_DST], flow, base, wc, out);
     let labels_go = is_mpls(base) && !is_mpls(flow);
     if labels_go {
-        commit_labels(flow, base, out);
+        commit_labels(flow, base, wc, out);
     }
     commit_network(flow, base, wc, out);
     commit_ports(flow, base, wc, out);
     commit_icmp(flow, base, wc, out);
     if !labels_go {
-        commit_labels(flow, base, out);
+        commit_labels(flow, base, wc, out);
     }
     commit_tags(flow, base, wc, tags_replaced, out);
     set(Header::SkbPriority, &[layout::SKB_PRIORITY], flow, base, wc, out);
@@ -126,8 +126,12 @@ fn is_ip(key: &FlowKey) -> bool {
 }
 
 /// Labels: sets the one that may differ on top of the common bottom, pops the others, pushes what is missing.
-fn commit_labels(flow: &FlowKey, base: &mut FlowKey, out: &mut Vec<Action>) {
+///
+/// An entry is set whole, so what it was must be matched whole. OVS 3.1 matches only what was changed, and then gives
+/// every packet of the megaflow the other parts of the first one's label.
+fn commit_labels(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
     let mut base_n = tags::label_count(base, None);
+    let first_n = base_n;
     let flow_n = tags::label_count(flow, None);
     let mut common = tags::common_labels(flow, flow_n, base, base_n);
     let ethertype = flow.number(layout::DL_TYPE) as u16;
@@ -135,6 +139,7 @@ fn commit_labels(flow: &FlowKey, base: &mut FlowKey, out: &mut Vec<Action>) {
         if base_n - 1 == common && flow_n > common {
             let lse = tags::label(flow, flow_n - base_n);
             out.push(set_label_action(lse));
+            tags::look_at_label(wc, first_n - base_n, 0xffff_ffff);
             tags::set_label(base, 0, lse);
             common += 1;
         } else {
@@ -149,6 +154,8 @@ fn commit_labels(flow: &FlowKey, base: &mut FlowKey, out: &mut Vec<Action>) {
     while base_n < flow_n {
         let lse = tags::label(flow, flow_n - base_n - 1);
         out.push(Action::PushMpls { ethertype, lse });
+        // It may be one that was there and had been taken off for a copy of the packet.
+        tags::look_at_label(wc, flow_n - base_n - 1, 0xffff_ffff);
         tags::push_label(base, base_n, ethertype, None, Behind::Keep);
         tags::set_label(base, 0, lse);
         base_n += 1;

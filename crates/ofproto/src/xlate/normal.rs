@@ -65,10 +65,12 @@ impl Vlans {
         self
     }
 
+    /// An outer tag without id and priority is no tag. (So it is in OVS for an inner one, too, which loses a customer's
+    /// tag of VLAN 0.)
     fn put(self, key: &mut FlowKey) {
         for (i, vlan) in self.0.into_iter().enumerate() {
             let mut tag = Tag { tci: vlan.vid | vlan.pcp, ..tags::tag(key, i) };
-            if tag.tci != 0 {
+            if tag.tci != 0 || i > 0 && vlan.tpid != 0 {
                 tag.tci |= CFI as u16;
                 tag.tpid = if vlan.tpid == 0 { 0x8100 } else { vlan.tpid };
             }
@@ -209,8 +211,10 @@ impl Translator<'_> {
         let before = [0, 1].map(|i| tags::tag(&self.flow, i));
         let outside = vlans.outside(&port.vlan);
         if outside.0[0].vid == 0 && tags::tag_count(&self.flow) > 0 {
-            // Without a VLAN id, the priority decides whether there is a tag. OVS 3.1 does not match it.
+            // Without a VLAN id, the priority decides whether there is a tag. OVS 3.1 does not match it. The outer tag
+            // may have been an inner one.
             tags::look_at_tci(&mut self.wc, 0, PCP);
+            tags::look_at_tci(&mut self.wc, 1, VID | PCP);
         }
         outside.put(&mut self.flow);
         self.output_to(port.number, false, false);
