@@ -162,3 +162,41 @@ impl FreeFrames {
         &mut self.tokens[self.len..self.len + n]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FramePool, HeapPool, PoolConfig};
+
+    fn pool(frames: usize) -> HeapPool {
+        HeapPool::new(PoolConfig { frames, frame_size: 100, reserve: 0 }).unwrap()
+    }
+
+    #[test]
+    fn the_last_in_is_the_first_out_and_the_first_in_goes_back() {
+        let pool = pool(10);
+        let mut free = FreeFrames::new(pool.layout(), 2);
+        pool.take(10, &mut free);
+        let mut frames: Vec<Frame> = free.drain(10, 60).collect();
+        assert!(free.is_empty() && frames.iter().all(|frame| frame.len() == 60));
+        frames.sort_unstable_by_key(Frame::token);
+        free.extend(frames.drain(..));
+        assert_eq!(free.drain_tokens(3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(free.len(), 7);
+        assert_eq!(free.drain(2, 60).map(|frame| frame.token()).collect::<Vec<_>>(), [9, 8]);
+        assert_eq!(free.pop().map(|frame| frame.token()), Some(7));
+        assert_eq!(free.drain_tokens(usize::MAX).collect::<Vec<_>>(), [3, 4, 5, 6]);
+        assert!(free.pop().is_none() && free.is_empty());
+    }
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "another pool"))]
+    fn a_stranger_is_not_taken_for_our_own() {
+        let (ours, other) = (pool(2), pool(2));
+        let mut theirs = FreeFrames::new(other.layout(), 2);
+        other.take(2, &mut theirs);
+        let mut free = FreeFrames::new(ours.layout(), 2);
+        free.extend(theirs.drain(2, 60));
+        assert!(free.is_empty());
+    }
+}

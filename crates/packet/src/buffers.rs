@@ -272,6 +272,36 @@ mod tests {
         buffers.give(batch.drain(..));
     }
 
+    #[test]
+    fn a_pmd_that_only_gives_does_not_hoard() {
+        let pool = pool(4096, 100, 0);
+        let (mut taker, mut giver) = (Buffers::new(), Buffers::new());
+        giver.add_pool(&pool);
+        let mut batch = PacketBatch::new();
+        for round in 0..1000 {
+            assert_eq!(taker.fill(&pool, 32, 60, &mut batch), 32, "round {round}");
+            if round % 2 == 0 {
+                giver.give_batch(&mut batch);
+            } else {
+                giver.give(batch.drain(..));
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_of_several_pools_goes_back_to_each() {
+        let (one, two) = (pool(32, 100, 0), pool(32, 100, 0));
+        let mut buffers = Buffers::new();
+        let mut batch = PacketBatch::new();
+        for _ in 0..5 {
+            buffers.fill(&one, 2, 60, &mut batch);
+            buffers.fill(&two, 3, 60, &mut batch);
+        }
+        buffers.give_batch(&mut batch);
+        buffers.flush();
+        assert_eq!((one.available(), two.available(), batch.len()), (32, 32, 0));
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         Fill { pmd: usize, pool: usize, n: usize },

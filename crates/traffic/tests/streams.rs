@@ -114,6 +114,18 @@ fn queues_share_flows_rate_and_count() {
 }
 
 #[test]
+fn parts_of_a_count_add_up() {
+    for count in 1..200 {
+        for choice in [Choice::Uniform, Choice::Zipf(0.7)] {
+            let profile = Profile { choice, count: Some(count), ..profile(&[("flows", "100")]) };
+            let picked = |mut stream: sluice_traffic::FlowStream| stream.pick(&mut [0; 200]) as u64;
+            let sum: u64 = profile.streams(7).unwrap().into_iter().map(picked).sum();
+            assert_eq!(sum, count);
+        }
+    }
+}
+
+#[test]
 fn fewer_flows_than_queues_leave_queues_idle() {
     let streams = profile(&[("choice", "zipf:1")]).streams(4).unwrap();
     assert_eq!(streams.iter().filter(|stream| !stream.exhausted()).count(), 1);

@@ -88,6 +88,19 @@ mod tests {
             prop_assert_eq!(bytes, right);
         }
 
+        /// A packet too short for the checksum has none, whatever the padding behind it holds.
+        #[test]
+        fn padding_is_no_checksum(len in 0u8..18) {
+            let (mut bytes, at) = frame(false, TCP, &[], 0);
+            let l4 = at - 16;
+            bytes[17] = 20 + len;
+            let pseudo = !checksum::finish(checksum::sum(&bytes[l4 - 8..l4]) + u64::from(TCP) + u64::from(len));
+            bytes[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+            let before = bytes.clone();
+            complete(&mut bytes);
+            prop_assert_eq!(bytes, before);
+        }
+
         #[test]
         fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), 0..80), v6: bool, cut in 0usize..80) {
             complete(&mut bytes);
