@@ -78,12 +78,16 @@ fn of_port_type(kind: &str) -> CapabilitySet {
     OF_PORT_TYPE.iter().find(|(name, _)| *name == kind).map_or(CapabilitySet::empty(), |(_, set)| *set)
 }
 
-/// Gives the directory to the user if it is private to root and no system directory; whether it was given.
+/// Gives the directory to the user if it is private to root and no system directory; whether it is the user's now.
+/// An earlier run has given it already.
 fn give_rundir(rundir: &Path, uid: u32, gid: u32) -> bool {
     let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == rundir);
-    let private =
-        std::fs::symlink_metadata(rundir).is_ok_and(|m| m.is_dir() && m.uid() == 0 && m.mode() & 0o777 == 0o700);
-    private && !is_home && std::os::unix::fs::chown(rundir, Some(uid), Some(gid)).is_ok()
+    let Ok(found) = std::fs::symlink_metadata(rundir) else { return false };
+    let private = found.is_dir() && found.mode() & 0o777 == 0o700;
+    match found.uid() {
+        0 => private && !is_home && std::os::unix::fs::chown(rundir, Some(uid), Some(gid)).is_ok(),
+        owner => private && owner == uid,
+    }
 }
 
 #[cfg(test)]
@@ -95,6 +99,18 @@ mod tests {
         assert_eq!(of_port_type("tap"), CapabilitySet::NET_ADMIN);
         assert_eq!(of_port_type("null"), CapabilitySet::empty());
         assert!(of_port_type("af_xdp").contains(CapabilitySet::BPF));
+    }
+
+    #[test]
+    fn a_directory_that_is_the_users_already_needs_no_giving() {
+        let dir = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        assert!(give_rundir(dir.path(), me, gid), "tempdir makes it private");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.path(), mode).unwrap();
+        assert!(!give_rundir(dir.path(), me, gid), "others may read it");
+        assert!(!give_rundir(&dir.path().join("none"), me, gid));
     }
 
     #[test]
