@@ -20,6 +20,11 @@ pub fn canonical(text: &str) -> String {
     parts.join(",")
 }
 
+/// A megaflow's canonical text without the nesting that its tags make.
+pub fn without_tags(text: &str) -> String {
+    text.replace("eth_type(tag),", "").replace("encap(", "").trim_end_matches(')').to_owned()
+}
+
 /// Actions with every run of outputs in order of their ports, as only the order on one port can be seen: OVS floods in
 /// the order of a hash table. Its bridge's own port is left out, since Sluice has none unless it is asked for.
 pub fn canonical_actions(text: &str) -> String {

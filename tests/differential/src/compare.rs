@@ -1,5 +1,6 @@
 //! What differs between two outcomes, in words that name the place.
 
+use crate::canonical::without_tags;
 use crate::{Outcome, Sent};
 use std::collections::BTreeMap;
 
@@ -41,14 +42,22 @@ pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
 
 /// Megaflows that one side lacks; each beside the one of the other side most like it, to be read together.
 fn megaflows(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
+    let mut theirs: Vec<&String> = peer.megaflows.keys().filter(|k| !ours.megaflows.contains_key(*k)).collect();
     let mut spare: Vec<&String> = ours.megaflows.keys().filter(|k| !peer.megaflows.contains_key(*k)).collect();
-    for key in peer.megaflows.keys().filter(|k| !ours.megaflows.contains_key(*k)) {
-        let best = (0..spare.len()).max_by_key(|i| likeness(key, spare[*i]));
-        let other = best.map_or(String::new(), |i| spare.swap_remove(i).clone());
-        out.push(Difference { kind: "megaflow", what: "the two most alike".into(), peer: key.clone(), ours: other });
+    // The most alike first, so that none takes another's partner.
+    while !theirs.is_empty() && !spare.is_empty() {
+        let pairs = (0..theirs.len()).flat_map(|i| (0..spare.len()).map(move |j| (i, j)));
+        let (i, j) = pairs.max_by_key(|(i, j)| likeness(theirs[*i], spare[*j])).expect("invariant: neither is empty");
+        let (peer, ours) = (theirs.swap_remove(i).clone(), spare.swap_remove(j).clone());
+        out.push(Difference { kind: "megaflow", what: "the two most alike".into(), peer, ours });
+    }
+    for key in theirs {
+        out.push(Difference { kind: "megaflow", what: "only OVS has".into(), peer: key.clone(), ours: String::new() });
     }
     for key in spare {
-        let other = peer.megaflows.keys().max_by_key(|other| likeness(key, other)).cloned().unwrap_or_default();
+        // One that differs in the number of its tags only tells most.
+        let rank = |other: &&String| (without_tags(key) == without_tags(other), likeness(key, other));
+        let other = peer.megaflows.keys().max_by_key(rank).cloned().unwrap_or_default();
         out.push(Difference { kind: "megaflow", what: BESIDES.into(), peer: other, ours: key.clone() });
     }
 }
@@ -56,11 +65,12 @@ fn megaflows(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
 /// What is said of a megaflow that Sluice has in addition to all that Open vSwitch has.
 pub const BESIDES: &str = "Sluice has it besides";
 
-/// How many fields two megaflows share.
-fn likeness(a: &str, b: &str) -> usize {
+/// How many fields two megaflows share, less those they do not.
+fn likeness(a: &str, b: &str) -> isize {
     let fields = |text: &str| text.split([',', '(', ')']).map(str::to_owned).collect::<Vec<_>>();
-    let of_b = fields(b);
-    fields(a).iter().filter(|field| of_b.contains(field)).count()
+    let (a, b) = (fields(a), fields(b));
+    let shared = a.iter().filter(|field| b.contains(field)).count();
+    3 * shared as isize - a.len() as isize - b.len() as isize
 }
 
 /// Port for port, packet for packet, in order.
