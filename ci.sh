@@ -105,7 +105,7 @@ step_benches() {
 }
 
 step_soak() {
-    cargo build -q --release -p sluice -p sluice-lanes && target/release/soak --seconds "${SOAK_SECONDS:-20}"
+    cargo build -q --release -p sluice -p sluice-soak && target/release/soak --seconds "${SOAK_SECONDS:-20}"
 }
 
 step_long() {

@@ -79,6 +79,8 @@ impl Ovs {
         while self.rules()? > self.hidden_rules {
             std::thread::sleep(Duration::from_millis(1));
         }
+        // Not counted any more is not quite gone: the masks follow a moment later.
+        std::thread::sleep(Duration::from_millis(5));
         let file = self.path("flows.txt");
         std::fs::write(&file, tables.lines.join("\n") + "\n")?;
         self.ofctl("add-flows", tables.version, Some(&file))?;
