@@ -106,9 +106,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let me = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
-        assert!(give_rundir(dir.path(), me, gid), "tempdir makes it private");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(dir.path(), mode).unwrap();
+        let set_mode = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(dir.path(), mode).unwrap();
+        };
+        set_mode(0o700);
+        assert!(give_rundir(dir.path(), me, gid));
+        set_mode(0o755);
         assert!(!give_rundir(dir.path(), me, gid), "others may read it");
         assert!(!give_rundir(&dir.path().join("none"), me, gid));
     }
