@@ -48,7 +48,6 @@ struct Entry {
 struct PmdEntry {
     counters: Arc<FlowCounters>,
     notices: Arc<Mailbox<Died>>,
-    is_running: bool,
 }
 
 /// The notice that a megaflow has died.
@@ -122,28 +121,19 @@ impl MegaflowTable {
         self.arena.capacity()
     }
 
-    /// Makes PMD number `pmd` known, or known again after it has stopped; its counters go on where they were.
+    /// Makes PMD number `pmd` known.
     pub fn attach(&self, pmd: usize) -> io::Result<PmdSide> {
         let mut index = self.lock();
         while index.pmds.len() <= pmd {
             let counters = Arc::new(FlowCounters::new(self.capacity())?);
-            index.pmds.push(PmdEntry { counters, notices: Arc::default(), is_running: false });
+            index.pmds.push(PmdEntry { counters, notices: Arc::default() });
         }
-        let entry = &mut index.pmds[pmd];
-        entry.is_running = true;
+        let entry = &index.pmds[pmd];
         Ok(PmdSide {
             reader: Epochs::register(&self.epochs),
             counters: entry.counters.clone(),
             notices: entry.notices.clone(),
         })
-    }
-
-    /// Says that PMD number `pmd` has stopped for good and reads no more notices.
-    pub fn detach(&self, pmd: usize) {
-        if let Some(entry) = self.lock().pmds.get_mut(pmd) {
-            entry.is_running = false;
-            entry.notices.take(&mut Vec::new());
-        }
     }
 
     /// The records, under a guard.
@@ -291,7 +281,7 @@ impl MegaflowStore for MegaflowTable {
         self.arena.retire(id.0);
         let told = index.total(id, created_ms);
         index.removed.insert(id.0, told);
-        for pmd in index.pmds.iter().filter(|pmd| pmd.is_running) {
+        for pmd in &index.pmds {
             pmd.notices.post(Died { id, matched: matched.clone(), mask: mask.clone() });
         }
         Some(told)

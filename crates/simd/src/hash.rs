@@ -35,12 +35,6 @@ impl HashKey {
         HashKey { addends }
     }
 
-    /// What word `word` at place `place` (below [`PLACES`]) adds to the sum.
-    #[inline(always)]
-    pub fn term(&self, place: usize, word: u64) -> u64 {
-        product(word, self.addends[place])
-    }
-
     /// The addends of place `place`, for a caller that keeps them at hand and calls [`product`] itself.
     #[inline]
     pub fn addends(&self, place: usize) -> u64 {
@@ -115,7 +109,7 @@ mod tests {
             let key = HashKey::from_seed(seed);
             let words = std::array::from_fn(|_| splitmix64(&mut state));
             assert_eq!(whole(&key, &words), naive(&key, &words));
-            let by_place = (0..8).fold(0u64, |sum, p| sum.wrapping_add(key.term(p, words[p])));
+            let by_place = (0..8).fold(0u64, |sum, p| sum.wrapping_add(product(words[p], key.addends(p))));
             assert_eq!(key.line(0, &words), by_place);
         }
     }
