@@ -25,6 +25,7 @@ pub(crate) struct Walk {
     pub upcall: Box<dyn Upcall>,
     pub executor: Executor,
     keys: Box<[PacketKey; BATCH_MAX]>,
+    /// Those of packets just received, but while packets recirculate.
     origins: [Origin; BATCH_MAX],
     /// The most packets that go through the rooms together.
     batch_max: usize,
@@ -43,16 +44,13 @@ pub(crate) struct Context<'a, 'g> {
 impl Walk {
     pub fn new(levels: Levels, upcall: Box<dyn Upcall>, executor: Executor, batch_max: usize) -> Self {
         let keys = Box::new([PacketKey::ZERO; BATCH_MAX]);
-        Walk { levels, upcall, executor, keys, origins: [Origin::default(); BATCH_MAX], batch_max }
+        Walk { levels, upcall, executor, keys, origins: received(), batch_max }
     }
 
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
     #[inline]
     pub fn process<'g>(&mut self, batch: &mut PacketBatch, port: &Metadata, context: &mut Context<'_, 'g>) {
         parse::room(batch, port, &mut self.keys, context);
-        for (i, origin) in self.origins.iter_mut().enumerate() {
-            *origin = Origin { arrival: i as u32, depth: 0 };
-        }
         self.pass(batch, context);
         self.finish_passes(batch, context);
     }
@@ -60,13 +58,15 @@ impl Walk {
     /// Lets packets that recirculate take their further passes, and sends what was held for them.
     #[inline]
     pub fn finish_passes<'g>(&mut self, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) {
+        if self.executor.recirc.is_empty() && !self.executor.tx.is_holding() {
+            return;
+        }
         while !self.executor.recirc.is_empty() {
             self.executor.recirc.take(self.batch_max, batch, &mut self.keys, &mut self.origins);
             self.pass(batch, context);
         }
-        if self.executor.tx.is_holding() {
-            self.executor.tx.release(context.buffers, context.tally);
-        }
+        self.executor.tx.release(context.buffers, context.tally);
+        self.origins = received();
     }
 
     /// One pass of a batch whose keys are known.
@@ -84,4 +84,9 @@ impl Walk {
             act::room(executor, &mut **upcall, batch, found, context);
         }
     }
+}
+
+/// Where packets just received stem from.
+fn received() -> [Origin; BATCH_MAX] {
+    std::array::from_fn(|i| Origin { arrival: i as u32, depth: 0 })
 }
