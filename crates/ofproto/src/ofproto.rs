@@ -267,14 +267,17 @@ impl Ofproto {
         self.transact(bridge, mods, now_ms).map_err(in_bundle)
     }
 
-    /// Makes a bridge's rules these, leaving alone the ones that are there already.
+    /// Makes a bridge's rules these, leaving alone the ones that are there already. An error counts in `flows`.
     pub fn replace_flows(&self, bridge: &str, flows: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
-        let mods = {
+        let (mods, origins) = {
             let state = self.state();
             let at = position(&state, bridge)?;
             difference(&state.bridges[at], flows)
         };
-        self.bundle(bridge, &mods, now_ms)
+        self.transact(bridge, &mods, now_ms).map_err(|(i, error)| match origins.get(i) {
+            Some(origin) => Error::InBundle { index: origin + 1, error: Box::new(error) },
+            None => error,
+        })
     }
 
     /// A bridge's rules that `wanted` is about (its table, match, cookie and output port), table by table, in the order
@@ -456,11 +459,11 @@ fn check_port(state: &State, at: usize, port: &PortConfig) -> Result<(), Error> 
     }
 }
 
-/// The changes that turn a bridge's rules into `flows`.
-fn difference(bridge: &Bridge, flows: &[FlowMod]) -> Vec<FlowMod> {
+/// The changes that turn a bridge's rules into `flows`, and which of `flows` the first ones come from.
+fn difference(bridge: &Bridge, flows: &[FlowMod]) -> (Vec<FlowMod>, Vec<usize>) {
     let mut kept = std::collections::HashSet::new();
-    let mut mods = Vec::new();
-    for fm in flows {
+    let (mut mods, mut origins) = (Vec::new(), Vec::new());
+    for (i, fm) in flows.iter().enumerate() {
         let table = fm.table.unwrap_or(0);
         let rules = bridge.tables.get(usize::from(table)).and_then(|t| t.rules.as_deref());
         let found = rules.and_then(|r| r.find_exact(&fm.matches, fm.priority.into(), LATEST));
@@ -469,6 +472,7 @@ fn difference(bridge: &Bridge, flows: &[FlowMod]) -> Vec<FlowMod> {
         }
         if found.is_none_or(|r| !is_same(r.payload(), fm)) {
             mods.push(FlowMod { command: FlowCommand::Add, ..fm.clone() });
+            origins.push(i);
         }
     }
     for (table, rules) in (0..=u8::MAX).zip(&bridge.tables).filter_map(|(i, t)| Some((i, t.rules.as_deref()?))) {
@@ -478,5 +482,5 @@ fn difference(bridge: &Bridge, flows: &[FlowMod]) -> Vec<FlowMod> {
             mods.push(fm);
         }
     }
-    mods
+    (mods, origins)
 }

@@ -189,6 +189,11 @@ fn rules_change_while_packets_flow() {
     let error = daemon.refused(&["bridge/replace-flows", "br0", file.to_str().unwrap()]);
     assert!(error.contains("new.txt: line 7, column ") && error.lines().count() == 1, "{error}");
     assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]), "");
+    std::fs::write(&file, "# a rule, a blank line, and another\nip,actions=drop\n\ncheck_overlap,udp,actions=drop\n")
+        .unwrap();
+    let error = daemon.refused(&["bridge/replace-flows", "br0", file.to_str().unwrap()]);
+    assert!(error.ends_with("new.txt: line 4: another rule of priority 32768 overlaps in table 0"), "{error}");
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]), "");
     let error = daemon.refused(&["bridge/add-flow", "br0", "udp,actions=fly"]);
     assert!(error.starts_with("line 1, column ") && error.lines().count() == 1, "{error}");
     assert!(daemon.refused(&["bridge/replace-flows", "br0", "/no/such"]).starts_with("/no/such: cannot be read: "));

@@ -112,7 +112,7 @@ impl Bench {
         let names: PortNames = PortNames::NONE;
         let text = rules::read_flow_file(&args.flows)?;
         let flows = rules::parse_flow_file(&args.flows, &text, &names)?;
-        ofproto.bundle(BRIDGE, &flows, began_ms).with_context(|| args.flows.display().to_string())?;
+        ofproto.bundle(BRIDGE, &flows, began_ms).map_err(|error| rules::refused(&args.flows, &text, &error))?;
         let store = datapath.store();
         let revalidated_epoch = ofproto.epoch();
         Ok(Bench { ofproto, datapath, store, inputs, revalidated_ms: began_ms, revalidated_epoch })

@@ -4,7 +4,7 @@ use super::Switch;
 use anyhow::{Context, Result, anyhow};
 use sluice_flow::text::{FlowLine, FlowLineStats};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
-use sluice_ofproto::{Ofproto, RuleEntry};
+use sluice_ofproto::{Error, Ofproto, RuleEntry};
 use std::path::Path;
 
 /// Reads a file of rules.
@@ -21,6 +21,16 @@ pub fn read_flow_file(path: &Path) -> Result<String> {
 /// With file, line and column of what is wrong.
 pub fn parse_flow_file(path: &Path, text: &str, names: &PortNames) -> Result<Vec<FlowMod>> {
     FlowMod::parse_file(text, names).map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+/// Why the tables refused rules of a file: with the line of the one to blame.
+pub fn refused(path: &Path, text: &str, error: &Error) -> anyhow::Error {
+    let Error::InBundle { index, error } = error else { return anyhow!("{}: {error}", path.display()) };
+    // The lines that flow files are read by: comments and blank ones do not count.
+    let says_something = |line: &str| !line.split('#').next().unwrap_or("").trim().is_empty();
+    let lines = text.split('\n').enumerate().filter(|(_, line)| says_something(line));
+    let line = lines.map(|(i, _)| i + 1).nth(index.saturating_sub(1)).unwrap_or(*index);
+    anyhow!("{}: line {line}: {error}", path.display())
 }
 
 /// A bridge's rules, one a line, with their counters as of `now_ms`; `show` writes a line.
@@ -78,7 +88,7 @@ impl Switch {
     /// The same with the file's text.
     pub(super) fn replace_flows_by(&self, bridge: &str, file: &Path, text: &str) -> Result<()> {
         let flows = parse_flow_file(file, text, &self.port_names(bridge))?;
-        self.ofproto.replace_flows(bridge, &flows, self.now_ms()).with_context(|| file.display().to_string())?;
+        self.ofproto.replace_flows(bridge, &flows, self.now_ms()).map_err(|error| refused(file, text, &error))?;
         self.revalidator.hurry();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! From a configuration to a switch that runs, step by step; and its end.
 
 use super::revalidator::Revalidator;
-use super::rules::{dump, parse_flow_file, read_flow_file};
+use super::rules::{dump, parse_flow_file, read_flow_file, refused};
 use super::{End, Setup, Switch};
 use crate::config::{self, AutoOr, Bridge, Config, Level};
 use crate::text::coverage::Coverage;
@@ -60,7 +60,8 @@ impl Switch {
             drop(setup);
             let text = read_flow_file(&path)?;
             let flows = parse_flow_file(&path, &text, &self.port_names(&bridge.name))?;
-            self.ofproto.bundle(&bridge.name, &flows, self.now_ms()).with_context(|| path.display().to_string())?;
+            let loaded = self.ofproto.bundle(&bridge.name, &flows, self.now_ms());
+            loaded.map_err(|error| refused(&path, &text, &error))?;
             self.setup().flow_texts.insert(bridge.name.clone(), text);
         }
         Ok(())
