@@ -47,7 +47,7 @@ pub use error::Error;
 pub use flow_mod::Changed;
 pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};
 pub use ofproto::{Ofproto, RuleEntry, TableStats};
-pub use port::{Attach, PortConfig, VlanMode};
+pub use port::{Attach, PortConfig, PriorityTags, VlanMode};
 pub use removed::{RemovalCounts, RuleRemoved};
 pub use revalidate::{DEFAULT_MAX_IDLE_MS, Revalidated};
 pub use rule::{Removal, Rule, RuleCounts, RuleStats};

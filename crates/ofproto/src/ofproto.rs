@@ -16,7 +16,7 @@ use crate::removed::Removed;
 use crate::rule::Rule;
 use sluice_classifier::LATEST;
 use sluice_flow::{FlowCommand, FlowMod, Match, OfAction, OfPort};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The bridges. Cloning makes another handle on the same ones.
@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub epoch: AtomicU64,
     pub recirculations: Recirculations,
     pub effects: Queue,
+    /// Whether megaflows match only what decides; if not, everything.
+    pub megaflows: AtomicBool,
 }
 
 /// What only the changer needs.
@@ -93,6 +95,7 @@ impl Ofproto {
             epoch: AtomicU64::new(1),
             recirculations: Recirculations::default(),
             effects: Queue::default(),
+            megaflows: AtomicBool::new(true),
         }))
     }
 
@@ -117,6 +120,13 @@ impl Ofproto {
     /// The number that goes up with every change that a translation could notice.
     pub fn epoch(&self) -> u64 {
         self.0.epoch.load(SeqCst)
+    }
+
+    /// `upcall/disable-megaflows` and `upcall/enable-megaflows`: without them, a megaflow matches every field of its
+    /// packet. The present ones are looked at again.
+    pub fn enable_megaflows(&self, enabled: bool) {
+        self.0.megaflows.store(enabled, SeqCst);
+        self.bump();
     }
 
     /// Side effects of translations: how many wait, and how many were lost because the queue was full.

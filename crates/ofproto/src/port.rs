@@ -15,6 +15,8 @@ pub struct PortConfig {
     pub attach: Attach,
     /// Its part in `NORMAL` forwarding.
     pub vlan: VlanMode,
+    /// Whether frames of VLAN 0 that `NORMAL` sends have a tag.
+    pub priority_tags: PriorityTags,
     /// Not part of `FLOOD` and of `NORMAL` flooding.
     pub no_flood: bool,
     /// Nothing is sent to it.
@@ -61,6 +63,27 @@ pub enum VlanMode {
         /// The others; `None`: all.
         trunks: Option<BTreeSet<u16>>,
     },
+    /// Frames of customers, who have tags of their own: all are of `vlan`, whose tag comes outside of theirs.
+    Dot1qTunnel {
+        /// The VLAN.
+        vlan: u16,
+        /// The customers' VLANs that pass; `None`: all.
+        cvlans: Option<BTreeSet<u16>>,
+        /// Protocol id of the outer tag.
+        tpid: u16,
+    },
+}
+
+/// What becomes of the priority of a frame that leaves in VLAN 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PriorityTags {
+    /// No tag is made for it.
+    #[default]
+    Never,
+    /// A tag is kept or made for it if it is not 0.
+    IfNonzero,
+    /// A tag is kept even for priority 0.
+    Always,
 }
 
 impl PortConfig {
@@ -71,6 +94,7 @@ impl PortConfig {
             number: OfPort(number),
             attach: Attach::Datapath(datapath),
             vlan: VlanMode::Trunk(None),
+            priority_tags: PriorityTags::Never,
             no_flood: false,
             no_forward: false,
             no_receive: false,
@@ -107,16 +131,17 @@ impl VlanMode {
     /// The VLANs that pass with a tag, besides a native one.
     fn trunks(&self) -> Option<&BTreeSet<u16>> {
         match self {
-            VlanMode::Access(_) => None,
+            VlanMode::Access(_) | VlanMode::Dot1qTunnel { .. } => None,
             VlanMode::Trunk(set) => set.as_ref(),
             VlanMode::NativeTagged { trunks, .. } | VlanMode::NativeUntagged { trunks, .. } => trunks.as_ref(),
         }
     }
 
-    /// Whether a frame of `vlan` may leave here.
-    pub fn carries(&self, vlan: u16) -> bool {
+    /// Whether a frame of `vlan` may leave here; `inner` is the VLAN of its second tag, 0 if it has none.
+    pub fn carries(&self, vlan: u16, inner: u16) -> bool {
         match self {
-            VlanMode::Access(own) => vlan == *own,
+            VlanMode::Access(own) => vlan == *own && inner == 0,
+            VlanMode::Dot1qTunnel { vlan: own, .. } => vlan == *own && self.allows_customer(inner),
             // The native VLAN always, VLAN 0 never: untagged frames are the native VLAN's.
             VlanMode::NativeTagged { vlan: own, .. } | VlanMode::NativeUntagged { vlan: own, .. } => {
                 vlan == *own || vlan != 0 && self.trunks().is_none_or(|set| set.contains(&vlan))
@@ -129,8 +154,17 @@ impl VlanMode {
     pub fn admits(&self, vid: u16) -> bool {
         match self {
             VlanMode::Access(_) => vid == 0,
+            VlanMode::Dot1qTunnel { .. } => self.allows_customer(vid),
             VlanMode::NativeTagged { .. } | VlanMode::NativeUntagged { .. } if vid == 0 => true,
-            _ => self.carries(vid),
+            _ => self.carries(vid, 0),
+        }
+    }
+
+    /// Whether a customer's VLAN may pass.
+    pub fn allows_customer(&self, vlan: u16) -> bool {
+        match self {
+            VlanMode::Dot1qTunnel { cvlans: Some(set), .. } => set.contains(&vlan),
+            _ => true,
         }
     }
 }
@@ -143,13 +177,15 @@ mod tests {
     fn an_access_port_takes_untagged_frames_only() {
         let mode = VlanMode::of(Some(10), &[20]);
         assert_eq!(mode, VlanMode::Access(10));
-        assert!(mode.admits(0) && !mode.admits(10) && mode.carries(10) && !mode.carries(0));
+        assert!(
+            mode.admits(0) && !mode.admits(10) && mode.carries(10, 0) && !mode.carries(0, 0) && !mode.carries(10, 5)
+        );
     }
 
     #[test]
     fn a_trunk_takes_its_vlans() {
         let mode = VlanMode::of(None, &[10, 20]);
-        assert!(mode.admits(10) && !mode.admits(0) && !mode.admits(30) && mode.carries(20));
+        assert!(mode.admits(10) && !mode.admits(0) && !mode.admits(30) && mode.carries(20, 0));
         assert!(VlanMode::of(None, &[]).admits(0));
     }
 

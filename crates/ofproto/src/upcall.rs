@@ -5,7 +5,10 @@ use crate::trail::{Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
 use sluice_action::{Fate, Miss, Trail, Translation, Upcall};
 use sluice_fate::DropReason;
+use sluice_flow::layout::PRESENCE;
+use sluice_flow::{LINE_SIZE, Line, PacketKey};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// One PMD's handle on the tables.
 #[derive(Debug)]
@@ -16,6 +19,17 @@ impl Ofproto {
     pub fn upcall(&self) -> UpcallHandle {
         UpcallHandle(self.clone())
     }
+}
+
+/// The mask that matches every field of a packet.
+fn everything(key: &PacketKey) -> PacketKey {
+    let mut mask = PacketKey::ZERO;
+    mask.lines[0] = Line([0xff; LINE_SIZE]);
+    mask.lines[0].0[PRESENCE.offset] = 0;
+    for i in (1..4).filter(|&i| !key.line(i).is_zero()) {
+        *mask.make_present(i) = Line([0xff; LINE_SIZE]);
+    }
+    mask
 }
 
 impl Upcall for UpcallHandle {
@@ -32,7 +46,7 @@ impl Upcall for UpcallHandle {
         drop(state);
         let record = TrailRecord::new(*miss.key, outcome.trail, version);
         Fate::Translated(Translation {
-            mask: outcome.mask,
+            mask: if shared.megaflows.load(Relaxed) { outcome.mask } else { everything(miss.key) },
             actions: outcome.actions,
             no_output: outcome.no_output,
             version,

@@ -307,6 +307,31 @@ fn a_closing_connection_lowers_timeouts() {
 }
 
 #[test]
+fn without_megaflows_every_field_is_matched() {
+    let ofproto = switch(&["actions=output:2"]);
+    let store = Store::default();
+    let (one, other) = (packet(1, 1, 2), packet(1, 1, 3));
+    let wide = translate(&ofproto, &one, 0);
+    assert!(MegaflowMatch::new(wide.mask, &one.0).contains(&other.0));
+    ofproto.enable_megaflows(false);
+    let exact = translate(&ofproto, &one, 0);
+    assert!(MegaflowMatch::new(exact.mask, &one.0).contains(&one.0));
+    assert!(!MegaflowMatch::new(exact.mask, &one.0).contains(&other.0));
+    // They are kept: nothing they leave open decides.
+    miss(&ofproto, &store, &one, 0);
+    ofproto.enable_megaflows(true);
+    assert_eq!(ofproto.revalidate(&store, 0, DEFAULT_MAX_IDLE_MS).changed, 0);
+}
+
+#[test]
+fn forty_choices_are_not_two_to_the_fortieth_translations() {
+    let choices = ["check_pkt_larger(100)->NXM_NX_REG0[0]"; 40].join(",");
+    let ofproto = switch(&[&format!("actions={choices},output:2")]);
+    // It is cut short where the actions would get too long; that it ends is the point.
+    assert_eq!(translate(&ofproto, &packet(1, 1, 2), 0).actions.len(), 1);
+}
+
+#[test]
 fn the_deepest_translation_fits_a_thread_of_the_usual_size() {
     // Every table leads to the next, the last one back to the first: as deep as the limits allow, through clones.
     let ofproto = switch(&[]);

@@ -409,7 +409,7 @@ proptest! {
                     let (mut got, mut want) = (Vec::new(), Vec::new());
                     effects(&translation.actions, &mut table_key(&other), &mut got);
                     effects(&own.actions, &mut table_key(&other), &mut want);
-                    prop_assert_eq!(got, want, "{:?}\n{:?}\nmask {:?}", translation.actions, own.actions, translation.mask);
+                    prop_assert_eq!(got, want, "{:?}\n{:?}\nmask {:?}\nof {:?}", translation.actions, own.actions, translation.mask, key);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use sluice_action::PortNo;
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
-use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, VlanMode};
+use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, VlanMode};
 use std::collections::BTreeSet;
 
 /// Where our megaflow is narrower, since OVS's is too wide: question, OVS's line, ours.
@@ -56,13 +56,17 @@ fn dummy_number(name: &str) -> PortNo {
 fn port(words: &[&str]) -> PortConfig {
     let number = words[1].parse().expect("a port number");
     let mut port = PortConfig::new(words[0], number, dummy_number(words[0]));
-    let (mut tag, mut trunks, mut mode) = (None, Vec::new(), "");
+    let (mut tag, mut trunks, mut mode, mut cvlans) = (None, Vec::new(), "", None);
     for word in &words[2..] {
         match word.split_once('=') {
             Some(("peer", peer)) => port = PortConfig::patch(words[0], number, peer),
             Some(("tag", n)) => tag = Some(n.parse().expect("a VLAN")),
             Some(("trunks", list)) => trunks = list.split(',').map(|n| n.parse().expect("a VLAN")).collect(),
             Some(("vlan_mode", m)) => mode = m,
+            Some(("cvlans", list)) => cvlans = Some(list.split(',').map(|n| n.parse().expect("a VLAN")).collect()),
+            Some(("other_config:qinq-ethtype", "802.1q")) => {}
+            Some(("other_config:priority-tags", "if-nonzero")) => port.priority_tags = PriorityTags::IfNonzero,
+            Some(("other_config:priority-tags", "always")) => port.priority_tags = PriorityTags::Always,
             _ if *word == "no-flood" => port.no_flood = true,
             _ if *word == "no-forward" => port.no_forward = true,
             _ if *word == "no-receive" => port.no_receive = true,
@@ -73,6 +77,7 @@ fn port(words: &[&str]) -> PortConfig {
     port.vlan = match mode {
         "native-tagged" => VlanMode::NativeTagged { vlan: tag.expect("a tag"), trunks: set },
         "native-untagged" => VlanMode::NativeUntagged { vlan: tag.expect("a tag"), trunks: set },
+        "dot1q-tunnel" => VlanMode::Dot1qTunnel { vlan: tag.expect("a tag"), cvlans, tpid: 0x8100 },
         _ => VlanMode::of(tag, &trunks),
     };
     port
@@ -206,4 +211,24 @@ fn normal() {
 #[test]
 fn the_situations_of_ovs_tests() {
     replay("ovs-suite");
+}
+
+#[test]
+fn a_trace_says_who_looked_at_each_bit() {
+    let text = "== why
+bridge br0
+port br0 p1 1
+port br0 p2 2
+flow br0 in_port=1,ip actions=resubmit(,2)
+flow br0 table=2,priority=100,tcp,nw_dst=10.0.0.0/8 actions=dec_ttl,mod_dl_src:00:11:22:33:44:55,output:2";
+    let ofproto = set_up(&cases(text)[0]);
+    let flow = "in_port=1,tcp,nw_dst=10.1.2.3,nw_ttl=64";
+    let answer = ofproto.trace(&["br0", flow], 0).unwrap();
+    let (_, rest) = answer.split_once("\n\nThe megaflow matches, because these looked at it:\n").expect("our lines");
+    let (ours, _) = rest.split_once("\n\nFinal flow: ").expect("OVS's lines");
+    let want = "  recirc_id=0,eth,ip,in_port=1,nw_frag=no: every translation
+  nw_dst=10.0.0.0/8,nw_proto=6: search of table 2, bridge \"br0\"
+  nw_ttl=64: dec_ttl in table 2, priority 100, bridge \"br0\"
+  dl_src=00:00:00:00:00:00: mod_dl_src:00:11:22:33:44:55 in table 2, priority 100, bridge \"br0\"";
+    assert_eq!(ours, want);
 }

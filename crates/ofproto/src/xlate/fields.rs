@@ -174,9 +174,10 @@ impl Translator<'_> {
         }
     }
 
-    /// A tag that a write made needs a protocol id.
+    /// A tag that a write made needs a protocol id. One that a write unmade uncovers those behind it, to the datapath.
     fn fix_tpid(&mut self) {
         let mut tag = tags::tag(&self.flow, 0);
+        self.tags_replaced |= u64::from(tag.tci) & tags::CFI == 0 && tags::tag_count(&self.base) > 0;
         if tag.tpid == 0 && tag.tci != 0 {
             tag.tpid = 0x8100;
             tags::set_tag(&mut self.flow, 0, tag);

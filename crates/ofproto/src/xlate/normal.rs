@@ -5,7 +5,7 @@
 
 use super::{Translator, tags};
 use crate::mac::{Mac, is_multicast};
-use crate::port::{PortConfig, VlanMode};
+use crate::port::{PortConfig, PriorityTags, VlanMode};
 use crate::trail::Event;
 use sluice_flow::{FlowKey, OfPort, layout};
 use tags::{CFI, PCP, Tag, VID};
@@ -47,6 +47,9 @@ impl Vlans {
                     self.0[0] = Vlan { tpid, vid: *vlan, pcp: outer.pcp };
                 }
             }
+            VlanMode::Dot1qTunnel { vlan, tpid, .. } => {
+                self.0 = [Vlan { tpid: *tpid, vid: *vlan, pcp: 0 }, outer];
+            }
         }
         self
     }
@@ -61,16 +64,18 @@ impl Vlans {
                     self.0 = [self.0[1], Vlan::default()];
                 }
             }
+            VlanMode::Dot1qTunnel { .. } => self.0 = [self.0[1], Vlan::default()],
         }
         self
     }
 
     /// An outer tag without id and priority is no tag. (So it is in OVS for an inner one, too, which loses a customer's
     /// tag of VLAN 0.)
-    fn put(self, key: &mut FlowKey) {
+    fn put(self, key: &mut FlowKey, priority_tags: PriorityTags) {
+        let keep_all = priority_tags == PriorityTags::Always;
         for (i, vlan) in self.0.into_iter().enumerate() {
             let mut tag = Tag { tci: vlan.vid | vlan.pcp, ..tags::tag(key, i) };
-            if tag.tci != 0 || i > 0 && vlan.tpid != 0 {
+            if tag.tci != 0 || (i > 0 || keep_all) && vlan.tpid != 0 {
                 tag.tci |= CFI as u16;
                 tag.tpid = if vlan.tpid == 0 { 0x8100 } else { vlan.tpid };
             }
@@ -103,6 +108,8 @@ impl Translator<'_> {
             return self.warn("disallowed VLAN VID for this input port, dropping");
         }
         let vlans = received.inside(mode);
+        // An access port's VLAN takes the place of all tags there are.
+        self.tags_replaced |= matches!(mode, VlanMode::Access(_)) && tags::tag_count(&self.base) > 1;
         if port.is_some() && self.is_reserved_destination() {
             return self.detail("packet has reserved destination MAC, dropping");
         }
@@ -126,6 +133,9 @@ impl Translator<'_> {
                 VlanMode::Access(own) => format!(
                     "dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {own} access port"
                 ),
+                VlanMode::Dot1qTunnel { .. } => {
+                    format!("dropping VLAN {vid} packet received on dot1q-tunnel port {name} that excludes this VLAN")
+                }
                 _ => {
                     format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}")
                 }
@@ -198,7 +208,11 @@ impl Translator<'_> {
                 self.detail("no learned MAC for destination, flooding");
                 for port in &bridge.port_order {
                     let Some(config) = bridge.ports.get(port) else { continue };
-                    if *port != in_port && !config.no_flood && config.vlan.carries(vlans.0[0].vid) {
+                    if config.vlan == VlanMode::Access(vlans.0[0].vid) {
+                        // Only frames without a second VLAN leave here. OVS 3.1 does not match it.
+                        tags::look_at_tci(&mut self.wc, 1, VID);
+                    }
+                    if *port != in_port && !config.no_flood && config.vlan.carries(vlans.0[0].vid, vlans.0[1].vid) {
                         self.output_with(config, vlans);
                     }
                 }
@@ -209,14 +223,20 @@ impl Translator<'_> {
     /// Out of a port, tagged as it wants it.
     fn output_with(&mut self, port: &PortConfig, vlans: Vlans) {
         let before = [0, 1].map(|i| tags::tag(&self.flow, i));
-        let outside = vlans.outside(&port.vlan);
+        if let VlanMode::Dot1qTunnel { cvlans: Some(_), .. } = port.vlan {
+            tags::look_at_tci(&mut self.wc, 1, 0xffff);
+        }
+        let mut outside = vlans.outside(&port.vlan);
+        if port.priority_tags != PriorityTags::Never {
+            outside.0[0].pcp = tags::tag(&self.flow, 0).tci & PCP as u16;
+        }
         if outside.0[0].vid == 0 && tags::tag_count(&self.flow) > 0 {
             // Without a VLAN id, the priority decides whether there is a tag. OVS 3.1 does not match it. The outer tag
             // may have been an inner one.
             tags::look_at_tci(&mut self.wc, 0, PCP);
             tags::look_at_tci(&mut self.wc, 1, VID | PCP);
         }
-        outside.put(&mut self.flow);
+        outside.put(&mut self.flow, port.priority_tags);
         self.output_to(port.number, false, false);
         before.into_iter().enumerate().for_each(|(i, tag)| tags::set_tag(&mut self.flow, i, tag));
     }
