@@ -12,6 +12,10 @@
 mod bucket;
 mod counters;
 mod emc;
+mod prefixes;
+#[cfg(test)]
+mod pruned_twin;
+mod pruning;
 mod record;
 mod stage;
 #[cfg(test)]
@@ -20,6 +24,7 @@ mod subtable;
 mod subtables;
 mod table;
 mod tag_index;
+mod tuple_space;
 
 pub use counters::FlowCounters;
 pub use emc::{Emc, EmcUsage};

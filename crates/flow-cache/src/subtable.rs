@@ -2,11 +2,12 @@
 
 use crate::bucket::tag;
 use crate::tag_index::TagIndex;
-use crate::{Hits, Mask, Pass};
+use crate::{Hits, Mask, Megaflow, Pass};
 use sluice_action::FlowId;
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare, hash};
+use sluice_sync::Slots;
 
 /// Words of line 0.
 const LINE_WORDS: usize = 8;
@@ -77,7 +78,34 @@ impl Subtable {
         self.index.remove(self.tag_of(key), id.0)
     }
 
-    fn tag_of(&self, key: &PacketKey) -> u32 {
+    /// The ids of the megaflows indexed; some may be dead, and some used again.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        self.index.ids()
+    }
+
+    /// Asks the processor for where a tag is looked for.
+    #[inline]
+    pub fn prefetch(&self, tag: u32) {
+        self.index.prefetch(tag);
+    }
+
+    /// Asks the processor for a record of that tag.
+    #[inline]
+    pub fn prefetch_flows(&self, tag: u32, flows: Slots<'_, Megaflow>) {
+        self.index.first_id(tag).into_iter().for_each(|id| flows.prefetch(id));
+    }
+
+    /// Looks up one packet, whose tag here is `tag`.
+    #[inline]
+    pub fn find<'g>(&mut self, key: &PacketKey, tag: u32, flows: Slots<'g, Megaflow>) -> Option<&'g Megaflow> {
+        let flow = self.index.find(tag, |id| flows.get(id).filter(|flow| flow.contains(key)));
+        self.hits += u64::from(flow.is_some());
+        flow
+    }
+
+    /// The tag of a packet's key here.
+    #[inline]
+    pub fn tag_of(&self, key: &PacketKey) -> u32 {
         let word = |place| compare::word(&key.lines[0].0, place);
         let first = self.first[..self.n_first].iter().fold(0, |sum, t| add(sum, word(t.place), t));
         finish(first.wrapping_add(self.further_sum(key)))

@@ -5,14 +5,14 @@
 //! come. Passes before and after recirculation do not compete in one ranking, as they do in OVS, which keeps a
 //! classifier a port.
 
-use crate::subtable::{Subtable, TABLE_WORD};
-use crate::{Died, Hits, LookupStage, Mask, Megaflow, Pass};
+use crate::prefixes::NodeQuota;
+use crate::subtable::TABLE_WORD;
+use crate::tuple_space::TupleSpace;
+use crate::{Died, Hits, LookupStage, Megaflow, Pass};
 use sluice_flow::PacketKey;
 use sluice_packet::BatchMask;
 use sluice_simd::{HashKey, compare};
-use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Milliseconds between rankings. Source: OVS, DPCLS_OPTIMIZATION_INTERVAL.
 const RANK_INTERVAL_MS: u64 = 1000;
@@ -20,11 +20,14 @@ const RANK_INTERVAL_MS: u64 = 1000;
 /// Milliseconds until a table that has a new subtable is ranked.
 const RANK_SOON_MS: u64 = 50;
 
+/// Trie nodes of 2 KiB that one PMD's pruning may take. Senders make prefixes; past this, pruning gets coarser.
+const NODES_MAX: usize = 8192;
+
 /// One PMD's megaflow subtables.
 #[derive(Debug)]
 pub struct Subtables {
     secret: HashKey,
-    tables: Vec<Table>,
+    tables: Vec<TupleSpace>,
     /// Where in `tables` a (in_port, recirc_id) is; the word as in a key.
     by_word: HashMap<u64, usize>,
     /// The table used last.
@@ -34,25 +37,9 @@ pub struct Subtables {
     probes: u64,
     rank_at_ms: u64,
     rank_soon: bool,
-}
-
-/// The subtables of one (in_port, recirc_id).
-#[derive(Debug)]
-struct Table {
-    word: u64,
-    /// In places that never change; one that has gone leaves a hole, which the next one fills.
-    subtables: Vec<Option<Subtable>>,
-    /// Their places, in order of rank.
-    ranking: Vec<u32>,
-    /// The place by mask; holding the mask keeps its address its own.
-    by_mask: HashMap<MaskId, (u32, Arc<Mask>)>,
-}
-
-/// A mask by its address. Masks that are equal are one: `MegaflowTable` sees to that.
-type MaskId = usize;
-
-fn mask_id(mask: &Arc<Mask>) -> MaskId {
-    Arc::as_ptr(mask).addr()
+    /// Whether lookups leave out subtables that cannot match, where there are many.
+    prunes: bool,
+    quota: NodeQuota,
 }
 
 impl Subtables {
@@ -68,7 +55,26 @@ impl Subtables {
             probes: 0,
             rank_at_ms: 0,
             rank_soon: false,
+            prunes: true,
+            quota: NodeQuota(NODES_MAX),
         }
+    }
+
+    /// None yet, and every lookup will ask all of them: what `new` is compared with.
+    pub fn without_pruning(secret: &HashKey) -> Self {
+        Subtables { prunes: false, ..Subtables::new(secret) }
+    }
+
+    /// As [`Subtables::new`], with so many trie nodes for pruning.
+    #[cfg(test)]
+    pub(crate) fn with_nodes(secret: &HashKey, nodes: usize) -> Self {
+        Subtables { quota: NodeQuota(nodes), ..Subtables::new(secret) }
+    }
+
+    /// How many trie nodes may still be made.
+    #[cfg(test)]
+    pub(crate) fn nodes_left(&self) -> usize {
+        self.quota.0
     }
 
     /// How many subtables there are.
@@ -90,11 +96,11 @@ impl Subtables {
     pub fn insert(&mut self, key: &PacketKey, flow: &Megaflow) -> bool {
         let word = table_word(key);
         let at = *self.by_word.entry(word).or_insert_with(|| {
-            self.tables.push(Table::new(word));
+            self.tables.push(TupleSpace::new(word));
             self.tables.len() - 1
         });
-        let (subtable, is_new_mask) = self.tables[at].subtable_of(flow.mask(), &self.secret);
-        let is_new = subtable.insert(key, flow.id());
+        let quota = self.prunes.then_some(&mut self.quota);
+        let (is_new, is_new_mask) = self.tables[at].insert(key, flow, &self.secret, quota);
         self.n_subtables += usize::from(is_new_mask);
         self.rank_soon |= is_new_mask;
         self.n_flows += usize::from(is_new);
@@ -116,17 +122,11 @@ impl Subtables {
 
     fn remove_from(&mut self, at: usize, died: &Died) {
         let table = &mut self.tables[at];
-        let Some(&(place, _)) = table.by_mask.get(&mask_id(&died.mask)) else { return };
-        let Some(subtable) = &mut table.subtables[place as usize] else { return };
-        self.n_flows -= usize::from(subtable.remove(&died.matched.key, died.id));
-        if subtable.len() != 0 {
-            return;
-        }
-        table.subtables[place as usize] = None;
-        table.ranking.retain(|ranked| *ranked != place);
-        table.by_mask.remove(&mask_id(&died.mask));
-        self.n_subtables -= 1;
-        if table.by_mask.is_empty() {
+        let removed = table.remove(died, &mut self.quota);
+        self.n_flows -= usize::from(removed.flow);
+        self.n_subtables -= usize::from(removed.subtable);
+        if removed.subtable && table.is_empty() {
+            table.give_back(&mut self.quota);
             self.by_word.remove(&table.word);
             self.tables.swap_remove(at);
             if let Some(moved) = self.tables.get(at) {
@@ -148,46 +148,18 @@ impl Subtables {
         }
     }
 
-    /// Puts the subtables with the most recent hits first; equals keep their order.
     #[cold]
     fn rank(&mut self) {
-        for Table { subtables, ranking, .. } in &mut self.tables {
-            ranking.sort_by_key(|place| Reverse(subtables[*place as usize].as_ref().map_or(0, |s| s.hits)));
-            subtables.iter_mut().flatten().for_each(|s| s.hits /= 2);
-        }
+        self.tables.iter_mut().for_each(TupleSpace::rank);
     }
 
+    /// Where the table of a (in_port, recirc_id) is.
     #[inline]
-    fn table_of(&mut self, word: u64) -> Option<&mut Table> {
+    fn table_at(&mut self, word: u64) -> Option<usize> {
         if self.tables.get(self.last).is_none_or(|table| table.word != word) {
             self.last = *self.by_word.get(&word)?;
         }
-        self.tables.get_mut(self.last)
-    }
-}
-
-impl Table {
-    fn new(word: u64) -> Self {
-        Table { word, subtables: Vec::new(), ranking: Vec::new(), by_mask: HashMap::new() }
-    }
-
-    /// The subtable of a mask, made if there was none, which is the second answer.
-    fn subtable_of(&mut self, mask: &Arc<Mask>, secret: &HashKey) -> (&mut Subtable, bool) {
-        let known = self.by_mask.get(&mask_id(mask)).map(|(place, _)| *place);
-        let place = known.unwrap_or_else(|| {
-            let hole = self.subtables.iter().position(Option::is_none).unwrap_or(self.subtables.len());
-            if hole == self.subtables.len() {
-                self.subtables.push(None);
-            }
-            // Behind those in use, in front of those that have found nothing lately; ranked anew soon.
-            let in_use = |place: &u32| self.subtables[*place as usize].as_ref().is_some_and(|s| s.hits != 0);
-            let rank = self.ranking.partition_point(in_use);
-            self.ranking.insert(rank, hole as u32);
-            self.by_mask.insert(mask_id(mask), (hole as u32, mask.clone()));
-            hole as u32
-        });
-        let subtable = self.subtables[place as usize].get_or_insert_with(|| Subtable::new(mask, secret));
-        (subtable, known.is_none())
+        Some(self.last)
     }
 }
 
@@ -200,20 +172,8 @@ impl LookupStage for Subtables {
             let mut same = BatchMask::NONE;
             todo.filter(|&i| table_word(&pass.keys[i]) == word).for_each(|i| same.insert(i));
             todo = BatchMask(todo.0 & !same.0);
-            let mut probes = 0;
-            let Some(table) = self.table_of(word) else { continue };
-            let mut missing = same;
-            let Table { subtables, ranking, .. } = table;
-            for (rank, place) in ranking.iter().enumerate() {
-                let Some(subtable) = &mut subtables[*place as usize] else { continue };
-                let before = missing.len();
-                missing = subtable.lookup(pass, missing, hits);
-                probes += (rank + 1) * (before - missing.len());
-                if missing.is_empty() {
-                    break;
-                }
-            }
-            self.probes += probes as u64;
+            let Some(at) = self.table_at(word) else { continue };
+            let missing = self.tables[at].lookup(pass, same, hits, &mut self.probes, &mut self.quota);
             left = BatchMask(left.0 & !(same.0 & !missing.0));
         }
         left
@@ -234,6 +194,7 @@ mod tests {
     use sluice_fate::DropReason;
     use sluice_flow::layout;
     use sluice_packet::BATCH_MAX;
+    use std::sync::Arc;
 
     fn key(subtable: u8) -> PacketKey {
         let mut key = PacketKey::ZERO;

@@ -56,6 +56,18 @@ impl TagIndex {
         (bucket.matching(tag) | bucket.tags[SLOTS]) != 0
     }
 
+    /// An id of that tag in its first bucket, if there is one.
+    #[inline(always)]
+    pub fn first_id(&self, tag: u32) -> Option<u32> {
+        let bucket = &self.buckets[self.home(tag)];
+        slots(bucket.matching(tag) & SLOT_BITS).next().map(|slot| bucket.ids[slot])
+    }
+
+    /// All ids.
+    pub fn ids(&self) -> impl Iterator<Item = u32> {
+        self.buckets.iter().flat_map(|bucket| slots(!bucket.matching(0) & SLOT_BITS).map(|slot| bucket.ids[slot]))
+    }
+
     /// The first id of that tag that `accept` makes something of.
     #[inline]
     pub fn find<R>(&self, tag: u32, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {

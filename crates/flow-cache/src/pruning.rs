@@ -1,0 +1,223 @@
+//! Which subtables can match a packet at all, so that a lookup need not ask the others.
+//!
+//! For each prefix field a trie says which prefix *lengths* match the packet's value; for each field and length there
+//! is the set of subtables whose masks have it. Union over the lengths, intersect over the fields: who is not left has
+//! a field none of whose prefixes match. A mask that is no prefix counts by the prefix it begins with. Source of the
+//! idea: Srinivasan, Suri, Varghese: Packet classification using tuple space search, SIGCOMM '99. What was measured
+//! against it: docs/notes/bounded-misses.md.
+
+use crate::prefixes::{NodeQuota, Prefixes};
+use sluice_action::{FlowId, MegaflowMatch};
+use sluice_flow::PacketKey;
+use sluice_flow::layout::{self, Span};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The fields to prune by.
+const FIELDS: [Span; 6] =
+    [layout::NW_SRC, layout::NW_DST, layout::TP_SRC, layout::TP_DST, layout::IPV6_SRC, layout::IPV6_DST];
+
+/// Prefix lengths of a field that is 128 bits wide, 0 among them.
+const LENGTHS: usize = 129;
+
+/// The index over the listed subtables of one (in_port, recirc_id), and over their megaflows.
+#[derive(Debug, Default)]
+pub(crate) struct Pruning {
+    fields: [FieldIndex; FIELDS.len()],
+    subtables: Set,
+    /// The megaflows whose prefixes are in the tries.
+    flows: hashbrown::HashMap<FlowId, Arc<MegaflowMatch>>,
+}
+
+/// One field: its prefixes in use, and the subtables by prefix length.
+#[derive(Debug, Default)]
+struct FieldIndex {
+    prefixes: Prefixes,
+    /// Up to the longest length there has been.
+    by_len: Vec<Set>,
+    /// Bit `n - 1`: some subtable has a prefix of `n` bits.
+    present: u128,
+}
+
+/// A set of subtables by place, and of its words that are not zero.
+#[derive(Clone, Debug, Default)]
+struct Set {
+    words: Vec<u64>,
+    summary: Vec<u64>,
+    len: usize,
+}
+
+/// For each field that some mask has, the sets that may match: their union counts. All sets in one list, the fields as
+/// ranges of it, so that nothing big is moved.
+#[derive(Default)]
+struct Unions<'a> {
+    sets: arrayvec::ArrayVec<&'a Set, { LENGTHS * FIELDS.len() + 1 }>,
+    fields: arrayvec::ArrayVec<Range<usize>, { FIELDS.len() + 1 }>,
+}
+
+impl Pruning {
+    /// Lists a subtable, or takes it off the list.
+    pub fn list(&mut self, place: u32, mask: &PacketKey, on: bool) {
+        self.subtables.change(place, on);
+        for (field, span) in self.fields.iter_mut().zip(FIELDS) {
+            let len = prefix_len(mask, span);
+            if field.by_len.len() <= usize::from(len) {
+                field.by_len.resize_with(usize::from(len) + 1, Set::default);
+            }
+            let set = &mut field.by_len[usize::from(len)];
+            set.change(place, on);
+            if len > 0 {
+                let bit = 1 << (len - 1);
+                field.present = if set.len > 0 { field.present | bit } else { field.present & !bit };
+            }
+        }
+    }
+
+    /// Whether a subtable is listed.
+    pub fn has(&self, place: u32) -> bool {
+        self.subtables.has(place)
+    }
+
+    /// Notes the prefixes of a megaflow of a listed subtable.
+    pub fn add_flow(&mut self, id: FlowId, matched: &Arc<MegaflowMatch>, quota: &mut NodeQuota) {
+        match self.flows.insert(id, matched.clone()) {
+            Some(same) if Arc::ptr_eq(&same, matched) => return,
+            // The id has a new owner, so the old one is dead, though its notice has not come yet.
+            Some(dead) => self.change_prefixes(&dead, false, quota),
+            None => {}
+        }
+        self.change_prefixes(matched, true, quota);
+    }
+
+    /// Forgets the prefixes of a megaflow that has died, if they were noted.
+    pub fn remove_flow(&mut self, id: FlowId, matched: &Arc<MegaflowMatch>, quota: &mut NodeQuota) {
+        if self.flows.get(&id).is_some_and(|noted| Arc::ptr_eq(noted, matched)) {
+            self.flows.remove(&id);
+            self.change_prefixes(matched, false, quota);
+        }
+    }
+
+    fn change_prefixes(&mut self, matched: &MegaflowMatch, on: bool, quota: &mut NodeQuota) {
+        for (field, span) in self.fields.iter_mut().zip(FIELDS) {
+            let len = prefix_len(&matched.mask, span);
+            if len > 0 {
+                let prefix = value(&matched.key, span) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
+                match on {
+                    true => field.prefixes.insert(prefix, len, quota),
+                    false => field.prefixes.remove(prefix, len, quota),
+                }
+            }
+        }
+    }
+
+    /// How many trie nodes it has out of the quota.
+    pub fn nodes(&self) -> usize {
+        self.fields.iter().map(|field| field.prefixes.nodes()).sum()
+    }
+
+    /// Calls `ask` with the places of the listed subtables that can match, until it says that this is enough.
+    #[inline]
+    pub fn survivors(&self, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
+        let mut unions = Unions::default();
+        self.fill(key, &mut unions);
+        for block in 0..self.subtables.summary.len() {
+            for word in bits(unions.intersect(block, |set| &set.summary)) {
+                let word = block * 64 + word;
+                for bit in bits(unions.intersect(word, |set| &set.words)) {
+                    if ask((word * 64 + bit) as u32) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn fill<'a>(&'a self, key: &PacketKey, unions: &mut Unions<'a>) {
+        let mut sizes = [0; FIELDS.len()];
+        for (field, span) in self.fields.iter().zip(FIELDS).filter(|(field, _)| field.present != 0) {
+            let start = unions.sets.len();
+            let mut lengths = field.prefixes.lengths(value(key, span)) & field.present;
+            while lengths != 0 {
+                unions.sets.push(&field.by_len[lengths.trailing_zeros() as usize + 1]);
+                lengths &= lengths - 1;
+            }
+            if field.by_len[0].len > 0 {
+                unions.sets.push(&field.by_len[0]);
+            }
+            // The fewest first: most words are zero after one field then.
+            let size = unions.sets[start..].iter().map(|set| set.len).sum::<usize>();
+            let at = sizes[..unions.fields.len()].partition_point(|&other| other <= size);
+            sizes[at..=unions.fields.len()].rotate_right(1);
+            sizes[at] = size;
+            unions.fields.insert(at, start..unions.sets.len());
+        }
+        if unions.fields.is_empty() {
+            let start = unions.sets.len();
+            unions.sets.push(&self.subtables);
+            unions.fields.push(start..start + 1);
+        }
+    }
+}
+
+impl Unions<'_> {
+    /// The intersection of the unions at word `at` of what `part` picks.
+    #[inline(always)]
+    fn intersect(&self, at: usize, part: impl Fn(&Set) -> &[u64]) -> u64 {
+        let mut all = u64::MAX;
+        for field in &self.fields {
+            let sets = &self.sets[field.clone()];
+            all &= sets.iter().fold(0, |any, set| any | part(set).get(at).copied().unwrap_or(0));
+            if all == 0 {
+                break;
+            }
+        }
+        all
+    }
+}
+
+impl Set {
+    fn has(&self, place: u32) -> bool {
+        self.words.get(place as usize / 64).is_some_and(|word| word >> (place % 64) & 1 != 0)
+    }
+
+    /// Puts a place in that was out, or takes one out that was in.
+    fn change(&mut self, place: u32, on: bool) {
+        let at = place as usize;
+        if self.words.len() <= at / 64 {
+            self.words.resize(at / 64 + 1, 0);
+            self.summary.resize(at / 4096 + 1, 0);
+        }
+        let word = &mut self.words[at / 64];
+        *word = *word & !(1 << (at % 64)) | u64::from(on) << (at % 64);
+        let summary = &mut self.summary[at / 4096];
+        *summary = *summary & !(1 << (at / 64 % 64)) | u64::from(*word != 0) << (at / 64 % 64);
+        self.len = if on { self.len + 1 } else { self.len - 1 };
+    }
+}
+
+/// The places of the bits that are set.
+#[inline(always)]
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(at)
+    })
+}
+
+/// A field's bits, the first in bit 127.
+#[inline(always)]
+fn value(key: &PacketKey, span: Span) -> u128 {
+    let bytes = key.get(span);
+    match *bytes {
+        [a, b] => u128::from(u16::from_be_bytes([a, b])) << 112,
+        [a, b, c, d] => u128::from(u32::from_be_bytes([a, b, c, d])) << 96,
+        _ => bytes.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes)),
+    }
+}
+
+/// The length of the prefix with which a mask's bits of a field begin; bits behind it prune nothing.
+fn prefix_len(mask: &PacketKey, span: Span) -> u8 {
+    value(mask, span).leading_ones() as u8
+}
