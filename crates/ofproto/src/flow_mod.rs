@@ -186,8 +186,7 @@ impl Pending {
     pub fn learn(&mut self, bridge: &mut Bridge, fm: &FlowMod, limit: u32) -> Result<bool, Error> {
         let table = fm.table.unwrap_or(0);
         check_table(table)?;
-        let known = rules(bridge, table).find_exact(&fm.matches, fm.priority.into(), LATEST);
-        if let Some(rule) = known.map(|r| r.payload()).filter(|rule| is_same(rule, fm) && rule.flags == fm.flags) {
+        if let Some(rule) = is_learned(bridge, fm, LATEST) {
             rule.modified_ms.fetch_max(self.now_ms, Relaxed);
             return Ok(true);
         }
@@ -314,6 +313,16 @@ pub(crate) fn is_same(rule: &Rule, fm: &FlowMod) -> bool {
         && rule.hard_timeout() == fm.hard_timeout
         && rule.importance == fm.importance
         && *rule.actions == *fm.actions
+}
+
+/// The rule that a `learn` would make, if it is there as it would be. Its timeouts may be others: a modification keeps
+/// them, and `fin_timeout` may have lowered them.
+pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, version: u64) -> Option<&'b Arc<Rule>> {
+    let found = rules_of(bridge, fm.table?)?.find_exact(&fm.matches, fm.priority.into(), version)?;
+    let same = |rule: &Rule| {
+        rule.cookie == fm.new_cookie.unwrap_or(0) && rule.flags == fm.flags && *rule.actions == *fm.actions
+    };
+    Some(found.payload()).filter(|rule| same(rule))
 }
 
 /// Whether a table has so many rules of a cookie: `learn`'s limit.

@@ -2,6 +2,7 @@
 
 use crate::bridge::{BridgeId, State};
 use crate::effects::Effect;
+use crate::flow_mod::is_learned;
 use crate::ofproto::{Ofproto, Writer};
 use crate::removed::{RemovalCounts, RuleRemoved};
 
@@ -63,12 +64,17 @@ impl Ofproto {
 
     /// Whether an effect would change anything, as far as can be told cheaply.
     pub(crate) fn is_news(&self, effect: &Effect) -> bool {
-        match *effect {
-            Effect::Station { bridge, vlan, mac, port, now_ms } => self.state().bridge(bridge).is_some_and(|b| {
+        match effect {
+            Effect::Station { bridge, vlan, mac, port, now_ms } => self.state().bridge(*bridge).is_some_and(|b| {
                 let macs = b.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-                macs.has_news(vlan, mac, port, now_ms / 1000)
+                macs.has_news(*vlan, *mac, *port, now_ms / 1000)
             }),
-            _ => true,
+            Effect::Learn { bridge, flow, now_ms, .. } => {
+                let state = self.state();
+                let known = state.bridge(*bridge).and_then(|b| is_learned(b, flow, state.tables_version));
+                known.is_none_or(|rule| rule.modified_ms() / 1000 != now_ms / 1000)
+            }
+            Effect::LowerTimeouts { .. } => true,
         }
     }
 
