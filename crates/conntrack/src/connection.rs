@@ -1,0 +1,136 @@
+//! One connection.
+
+use crate::limits::Admission;
+use crate::nat::NatTarget;
+use crate::request::Helper;
+use crate::states::{State, Step};
+use crate::timeouts::{InForce, Timeout};
+use crate::tuple::Tuple;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A connection. What does not change can be read by anyone; the rest is behind a lock that two PMDs contend for only
+/// when both directions have a packet at the same moment.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The first packet's tuple, before NAT.
+    pub original: Tuple,
+    /// The tuple of packets the other way, before their NAT is undone.
+    pub reply: Tuple,
+    /// Of a data connection that a helper announced: the original tuple of the control connection.
+    pub parent: Option<Box<Tuple>>,
+    /// Which address NAT changes in the original direction.
+    pub nat: Option<NatTarget>,
+    pub helper: Option<Helper>,
+    pub admission: Admission,
+    timeouts: Arc<InForce>,
+    /// When it ends, milliseconds. The one thing a packet stores here without the lock being asked for by others.
+    expires_ms: AtomicU64,
+    /// Taken out of the table, by whoever sets this.
+    is_removed: AtomicBool,
+    mutable: Mutex<Mutable>,
+}
+
+/// What packets change.
+#[derive(Debug)]
+pub(crate) struct Mutable {
+    pub mark: u32,
+    pub label: u128,
+    pub state: State,
+    /// By how much a helper has lengthened what one direction said.
+    pub skew: Skew,
+}
+
+/// TCP sequence numbers of one direction are ahead by so many bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Skew {
+    pub bytes: i32,
+    /// Which direction.
+    pub in_reply: bool,
+}
+
+/// What a new connection is made of.
+pub(crate) struct Beginning {
+    pub original: Tuple,
+    pub reply: Tuple,
+    pub parent: Option<Box<Tuple>>,
+    pub nat: Option<NatTarget>,
+    pub helper: Option<Helper>,
+    pub admission: Admission,
+    pub timeouts: Arc<InForce>,
+    pub mark: u32,
+    pub label: u128,
+    pub state: State,
+    pub timeout: Timeout,
+}
+
+impl Connection {
+    pub fn new(from: Beginning, now_ms: u64) -> Self {
+        let expires_ms = now_ms + from.timeouts.ms(from.timeout);
+        let mutable = Mutable { mark: from.mark, label: from.label, state: from.state, skew: Skew::default() };
+        Connection {
+            original: from.original,
+            reply: from.reply,
+            parent: from.parent,
+            nat: from.nat,
+            helper: from.helper,
+            admission: from.admission,
+            timeouts: from.timeouts,
+            expires_ms: AtomicU64::new(expires_ms),
+            is_removed: AtomicBool::new(false),
+            mutable: Mutex::new(mutable),
+        }
+    }
+
+    /// Its changing part, locked. A panic while it was locked leaves numbers that are each still sound.
+    pub fn lock(&self) -> MutexGuard<'_, Mutable> {
+        self.mutable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a packet: state and end move on.
+    pub fn update(&self, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> Step {
+        let step = self.lock().state.update(l4, reply, check_seq);
+        if let Step::Valid(Some(timeout)) | Step::StillNew(timeout) = step {
+            self.expires_ms.store(now_ms + self.timeouts.ms(timeout), Ordering::Relaxed);
+        }
+        step
+    }
+
+    /// The direction of packets of that tuple: `Some(true)` for replies; `None` if they are not this connection's.
+    #[inline]
+    pub fn direction(&self, tuple: &Tuple) -> Option<bool> {
+        if self.original == *tuple {
+            Some(false)
+        } else if self.reply == *tuple {
+            Some(true)
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    pub fn expires_ms(&self) -> u64 {
+        self.expires_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether it counts no more: ended, or taken out.
+    #[inline]
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        now_ms >= self.expires_ms() || self.is_removed()
+    }
+
+    /// Ends it now; the sweep takes it out.
+    pub fn end(&self) {
+        self.expires_ms.store(0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
+    }
+
+    /// Marks it as taken out; false if somebody else has done so, whose duty it then is.
+    pub fn claim_removal(&self) -> bool {
+        !self.is_removed.swap(true, Ordering::AcqRel)
+    }
+}

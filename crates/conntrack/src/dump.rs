@@ -1,0 +1,133 @@
+//! A connection as control commands show it, and which of them a command is about.
+
+use crate::connection::Connection;
+use crate::request::Helper;
+use crate::states::State;
+use crate::tcp::{Scale, TcpState};
+use crate::tuple::{Endpoint, Tuple};
+use sluice_packet::headers::ip_proto;
+
+/// A connection, at one moment.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Tuple of the packets in the first packet's direction, before NAT.
+    pub original: Tuple,
+    /// Tuple of those the other way, before their NAT is undone.
+    pub reply: Tuple,
+    /// Original tuple of the control connection that announced it.
+    pub parent: Option<Tuple>,
+    /// Its mark.
+    pub mark: u32,
+    /// Its label.
+    pub label: u128,
+    /// Seconds until it ends, if no packet comes.
+    pub timeout_s: u64,
+    /// TCP's state.
+    pub tcp: Option<TcpInfo>,
+    /// Its helper.
+    pub helper: Option<Helper>,
+}
+
+/// State of a TCP connection: of the original direction's sender first, then the other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// State of each end.
+    pub states: [TcpState; 2],
+    /// Window scale of each; 0 if unknown or none.
+    pub scales: [u8; 2],
+    /// Whether each said its window scale.
+    pub is_scale_known: [bool; 2],
+    /// Whether each was met in the middle of the connection.
+    pub is_liberal: [bool; 2],
+}
+
+/// Which connections a command is about: those that agree with all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In this zone.
+    pub zone: Option<u16>,
+    /// Of IPv6 (or IPv4).
+    pub v6: Option<bool>,
+    /// Of this protocol.
+    pub proto: Option<u8>,
+    /// With this original tuple.
+    pub original: TupleFilter,
+    /// With this reply tuple.
+    pub reply: TupleFilter,
+}
+
+/// Parts of a tuple.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TupleFilter {
+    /// Source address.
+    pub src: Option<[u8; 16]>,
+    /// Destination address.
+    pub dst: Option<[u8; 16]>,
+    /// Source port, or ICMP identifier.
+    pub src_port: Option<u16>,
+    /// Destination port.
+    pub dst_port: Option<u16>,
+    /// ICMP type and code.
+    pub icmp: Option<(u8, u8)>,
+}
+
+impl TupleFilter {
+    fn names(&self, tuple: &Tuple) -> bool {
+        let port = |want: Option<u16>, end: &Endpoint| want.is_none_or(|port| port == end.port);
+        self.src.is_none_or(|addr| addr == tuple.src.addr)
+            && self.dst.is_none_or(|addr| addr == tuple.dst.addr)
+            && port(self.src_port, &tuple.src)
+            && port(self.dst_port, &tuple.dst)
+            && self.icmp.is_none_or(|icmp| icmp == (tuple.src.icmp_type, tuple.src.icmp_code))
+    }
+}
+
+impl Filter {
+    /// All connections of a zone, or of all.
+    pub fn zone(zone: Option<u16>) -> Self {
+        Filter { zone, ..Filter::default() }
+    }
+
+    pub(crate) fn names(&self, original: &Tuple, reply: &Tuple) -> bool {
+        self.zone.is_none_or(|zone| zone == original.zone)
+            && self.v6.is_none_or(|v6| v6 == original.v6)
+            && self.proto.is_none_or(|proto| proto == original.proto)
+            && self.original.names(original)
+            && self.reply.names(reply)
+    }
+}
+
+impl Entry {
+    pub(crate) fn of(connection: &Connection, now_ms: u64) -> Entry {
+        let mutable = connection.lock();
+        let tcp = match &mutable.state {
+            State::Tcp(tcp) => Some(TcpInfo {
+                states: tcp.peers.map(|peer| peer.state),
+                scales: tcp.peers.map(|peer| peer.scale.bits()),
+                is_scale_known: tcp.peers.map(|peer| matches!(peer.scale, Scale::Known(_))),
+                is_liberal: tcp.peers.map(|peer| peer.scale == Scale::Unknown),
+            }),
+            _ => None,
+        };
+        Entry {
+            original: connection.original,
+            reply: connection.reply,
+            parent: connection.parent.as_deref().copied(),
+            mark: mutable.mark,
+            label: mutable.label,
+            timeout_s: connection.expires_ms().saturating_sub(now_ms) / 1000,
+            tcp: tcp.filter(|_| connection.original.proto == ip_proto::TCP),
+            helper: connection.helper,
+        }
+    }
+
+    /// TCP's state in one word: of the end that is further on, as the kernel would call it.
+    pub fn tcp_state(&self) -> Option<TcpState> {
+        let [a, b] = self.tcp?.states;
+        Some(match a.max(b) {
+            TcpState::FinWait2 => TcpState::TimeWait,
+            TcpState::SynRecv => TcpState::Established,
+            state => state,
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Data connections that a helper has read about and that are to come.
+
+use crate::connection::Connection;
+use crate::nat::NatTarget;
+use crate::tuple::Tuple;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The most expectations there may be; further announcements are passed on but not helped. Our own bound: Open vSwitch
+/// has none, so that one client can fill its memory with `PORT` commands.
+const EXPECTATIONS_MAX: usize = 16384;
+
+/// What is to come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expectation {
+    /// The control connection's original tuple.
+    pub parent: Tuple,
+    /// With NAT: the address that the data connection gets, and which of its addresses that replaces.
+    pub addr: [u8; 16],
+    pub target: NatTarget,
+    /// What it inherits.
+    pub mark: u32,
+    pub label: u128,
+}
+
+/// All of them, by the tuple of the first packet with source port zero (nobody knows that one yet). A lock, but one
+/// that is not met while there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Expectations {
+    count: AtomicUsize,
+    by_tuple: Mutex<HashMap<Tuple, Expectation>>,
+}
+
+impl Expectations {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Tuple, Expectation>> {
+        self.by_tuple.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The expectation that the first packet of `tuple` meets. It stays as long as the control connection.
+    pub fn find(&self, tuple: &Tuple) -> Option<Expectation> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut tuple = *tuple;
+        tuple.src.port = 0;
+        self.lock().get(&tuple).copied()
+    }
+
+    /// Expects a connection to `port` of the end that announced it: the replying one if `reply`.
+    pub fn add(&self, port: u16, parent: &Connection, reply: bool, mark_and_label: (u32, u128)) {
+        let (original, answers) = (&parent.original, &parent.reply);
+        let is_dnat = parent.nat == Some(NatTarget::Dst);
+        let (mut tuple, addr, target) = if reply {
+            let (addr, target) = match is_dnat {
+                true => (answers.src.addr, NatTarget::Dst),
+                false => (answers.dst.addr, NatTarget::Src),
+            };
+            (*original, addr, target)
+        } else {
+            let (addr, target) = match is_dnat {
+                true => (original.dst.addr, NatTarget::Src),
+                false => (original.src.addr, NatTarget::Dst),
+            };
+            (*answers, addr, target)
+        };
+        (tuple.src.port, tuple.dst.port) = (0, port);
+        let (mark, label) = mark_and_label;
+        let mut by_tuple = self.lock();
+        if by_tuple.len() < EXPECTATIONS_MAX {
+            by_tuple.entry(tuple).or_insert(Expectation { parent: *original, addr, target, mark, label });
+            self.count.store(by_tuple.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets what a control connection announced.
+    pub fn remove_of(&self, parent: &Tuple) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut by_tuple = self.lock();
+        by_tuple.retain(|_, expectation| expectation.parent != *parent);
+        self.count.store(by_tuple.len(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,190 @@
+//! From a packet to the name of its connection.
+//!
+//! As Open vSwitch: fragments, wrong checksums, ports of zero and ICMP messages without a meaning here have none. SCTP
+//! and all protocols but TCP, UDP and ICMP are told apart by addresses only.
+
+use crate::inner;
+use crate::request::Checksums;
+use crate::tuple::{Endpoint, Tuple};
+use sluice_packet::headers::*;
+use sluice_packet::{Layers, checksum};
+
+/// What a packet says about its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    /// Where its headers are.
+    pub layers: Layers,
+    /// Where the L4 header begins.
+    pub l4: usize,
+    /// Where the IP packet ends.
+    pub end: usize,
+    /// Its connection, seen from its sender. Of an ICMP error: that of the packet inside, seen from the error's sender.
+    pub tuple: Tuple,
+    /// Whether it is an ICMP error about a packet of the connection.
+    pub related: bool,
+}
+
+/// ICMP types. Source: RFC 792.
+pub(crate) mod icmp {
+    pub const ECHO_REPLY: u8 = 0;
+    pub const UNREACHABLE: u8 = 3;
+    pub const SOURCE_QUENCH: u8 = 4;
+    pub const REDIRECT: u8 = 5;
+    pub const ECHO: u8 = 8;
+    pub const TIME_EXCEEDED: u8 = 11;
+    pub const PARAMETER_PROBLEM: u8 = 12;
+    pub const TIMESTAMP: u8 = 13;
+    pub const TIMESTAMP_REPLY: u8 = 14;
+    pub const INFORMATION: u8 = 15;
+    pub const INFORMATION_REPLY: u8 = 16;
+}
+
+/// ICMPv6 types. Source: RFC 4443.
+pub(crate) mod icmpv6 {
+    pub const UNREACHABLE: u8 = 1;
+    pub const TOO_BIG: u8 = 2;
+    pub const TIME_EXCEEDED: u8 = 3;
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    pub const ECHO: u8 = 128;
+    pub const ECHO_REPLY: u8 = 129;
+}
+
+/// The type of the answer to a question, or of the question to an answer; `None` for all other messages.
+pub(crate) fn answer_type(v6: bool, kind: u8) -> Option<u8> {
+    if v6 {
+        return match kind {
+            icmpv6::ECHO => Some(icmpv6::ECHO_REPLY),
+            icmpv6::ECHO_REPLY => Some(icmpv6::ECHO),
+            _ => None,
+        };
+    }
+    Some(match kind {
+        icmp::ECHO => icmp::ECHO_REPLY,
+        icmp::ECHO_REPLY => icmp::ECHO,
+        icmp::TIMESTAMP => icmp::TIMESTAMP_REPLY,
+        icmp::TIMESTAMP_REPLY => icmp::TIMESTAMP,
+        icmp::INFORMATION => icmp::INFORMATION_REPLY,
+        icmp::INFORMATION_REPLY => icmp::INFORMATION,
+        _ => return None,
+    })
+}
+
+/// Whether an ICMP message carries the packet it is about.
+fn is_error(v6: bool, kind: u8) -> bool {
+    if v6 {
+        let errors = [icmpv6::UNREACHABLE, icmpv6::TOO_BIG, icmpv6::TIME_EXCEEDED, icmpv6::PARAMETER_PROBLEM];
+        return errors.contains(&kind);
+    }
+    let errors = [icmp::UNREACHABLE, icmp::SOURCE_QUENCH, icmp::REDIRECT, icmp::TIME_EXCEEDED, icmp::PARAMETER_PROBLEM];
+    errors.contains(&kind)
+}
+
+/// Reads the tuple of a packet in `zone`; `None` if it can be of no connection.
+pub(crate) fn sight(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Sighting> {
+    let layers = Layers::of(bytes)?;
+    let ip = layers.ip?;
+    let payload = ip.payload?;
+    if payload.frag != 0 || checksums == Checksums::Bad {
+        return None;
+    }
+    let header = bytes.get(layers.l3..payload.l4)?;
+    let verify = checksums == Checksums::Unknown;
+    if verify && !ip.v6 && checksum::internet(header) != 0 {
+        return None;
+    }
+    let mut tuple = addresses(header, ip.v6, payload.proto, zone)?;
+    let l4 = bytes.get(payload.l4..ip.end)?;
+    if !is_sound(l4, &tuple, verify) {
+        return None;
+    }
+    let related = name_ends(&mut tuple, l4)?;
+    Some(Sighting { layers, l4: payload.l4, end: ip.end, tuple, related })
+}
+
+/// The tuple of an IP header, no ports yet.
+pub(crate) fn addresses(header: &[u8], v6: bool, proto: u8, zone: u16) -> Option<Tuple> {
+    let mut tuple = Tuple { v6, proto, zone, ..Tuple::default() };
+    if v6 {
+        tuple.src.addr = *header.get(8..)?.first_chunk()?;
+        tuple.dst.addr = *header.get(24..)?.first_chunk()?;
+    } else {
+        tuple.src.addr[..4].copy_from_slice(header.get(12..16)?);
+        tuple.dst.addr[..4].copy_from_slice(header.get(16..20)?);
+    }
+    Some(tuple)
+}
+
+/// Whether the L4 header is whole, its own lengths fit, and its checksum, if it is to be looked at, is right.
+fn is_sound(l4: &[u8], tuple: &Tuple, verify: bool) -> bool {
+    let is_sum_right = || !verify || sum_is_right(l4, tuple);
+    match tuple.proto {
+        ip_proto::TCP => {
+            let Some(offset) = l4.get(12).filter(|_| l4.len() >= TCP_SIZE) else { return false };
+            let size = usize::from(offset >> 4) * 4;
+            (TCP_SIZE..=l4.len()).contains(&size) && is_sum_right()
+        }
+        ip_proto::UDP => {
+            let Some(header) = l4.first_chunk::<UDP_SIZE>() else { return false };
+            let size = usize::from(u16::from_be_bytes([header[4], header[5]]));
+            let has_no_sum = !tuple.v6 && header[6..8] == [0, 0];
+            (UDP_SIZE..=l4.len()).contains(&size) && (has_no_sum || is_sum_right())
+        }
+        ip_proto::ICMP if !tuple.v6 => is_sum_right(),
+        ip_proto::ICMPV6 if tuple.v6 => is_sum_right(),
+        _ => true,
+    }
+}
+
+/// As Open vSwitch, it does not look for the final destination in a routing header.
+fn sum_is_right(l4: &[u8], tuple: &Tuple) -> bool {
+    let (src, dst) = (tuple.src.addr, tuple.dst.addr);
+    let v4 = |addr: [u8; 16]| [addr[0], addr[1], addr[2], addr[3]];
+    let covered = match tuple.proto {
+        ip_proto::ICMP if !tuple.v6 => 0,
+        _ if tuple.v6 => checksum::pseudo_v6(src, dst, tuple.proto, l4.len() as u32),
+        _ => checksum::pseudo_v4(v4(src), v4(dst), tuple.proto, l4.len() as u16),
+    };
+    checksum::finish(covered + checksum::sum(l4)) == 0
+}
+
+/// Names the ends by what the L4 header says, and tells whether it is an ICMP error.
+fn name_ends(tuple: &mut Tuple, l4: &[u8]) -> Option<bool> {
+    match tuple.proto {
+        ip_proto::TCP | ip_proto::UDP => ports(tuple, l4)?,
+        ip_proto::ICMP if !tuple.v6 => return icmp_ends(tuple, l4),
+        ip_proto::ICMPV6 if tuple.v6 => return icmp_ends(tuple, l4),
+        _ => {}
+    }
+    Some(false)
+}
+
+/// Takes the ports, which must not be zero.
+pub(crate) fn ports(tuple: &mut Tuple, l4: &[u8]) -> Option<()> {
+    tuple.src.port = be16(l4, 0).filter(|port| *port != 0)?;
+    tuple.dst.port = be16(l4, 2).filter(|port| *port != 0)?;
+    Some(())
+}
+
+/// Takes identifier and types of a question or answer; `None` if it is neither.
+pub(crate) fn question(tuple: &mut Tuple, l4: &[u8]) -> Option<()> {
+    let &[kind, code, _, _, id_high, id_low, ..] = l4.first_chunk::<ICMP_SIZE>()?;
+    let answer = answer_type(tuple.v6, kind).filter(|_| code == 0)?;
+    let port = u16::from_be_bytes([id_high, id_low]);
+    tuple.src = Endpoint { port, icmp_type: kind, ..tuple.src };
+    tuple.dst = Endpoint { port, icmp_type: answer, ..tuple.dst };
+    Some(())
+}
+
+fn icmp_ends(tuple: &mut Tuple, l4: &[u8]) -> Option<bool> {
+    let message = l4.first_chunk::<ICMP_SIZE>()?;
+    if !is_error(tuple.v6, message[0]) {
+        return question(tuple, l4).map(|()| false);
+    }
+    let inside = inner::of(&l4[ICMP_SIZE..], tuple.v6, tuple.zone)?;
+    // The packet inside must have come from whoever the error goes to.
+    if inside.tuple.src.addr != tuple.dst.addr {
+        return None;
+    }
+    *tuple = inside.tuple.reversed();
+    Some(true)
+}

@@ -1,0 +1,119 @@
+//! The packet inside an ICMP error: reading its tuple, translating it.
+//!
+//! It is cut short as a rule and its checksums are not looked at. Not [`sluice_packet::Layers`]: that wants the whole
+//! packet to be there.
+
+use crate::extract::{addresses, ports, question};
+use crate::nat::NatTarget;
+use crate::tuple::Tuple;
+use sluice_packet::checksum;
+use sluice_packet::headers::*;
+
+/// The packet inside an error.
+pub(crate) struct Inner {
+    /// Its connection, seen from its sender.
+    pub tuple: Tuple,
+    /// Where its L4 header begins.
+    pub l4: usize,
+}
+
+/// What an IPv4 error carries of the L4 header at least. Source: RFC 792.
+const L4_IN_ERROR: usize = 8;
+
+/// Reads the packet that begins `bytes`; `None` if its connection cannot be told.
+pub(crate) fn of(bytes: &[u8], v6: bool, zone: u16) -> Option<Inner> {
+    let (proto, l4) = if v6 { ipv6(bytes)? } else { ipv4(bytes)? };
+    let mut tuple = addresses(bytes, v6, proto, zone)?;
+    let rest = bytes.get(l4..)?;
+    // All of an IPv6 packet's L4 header is asked for, as an error has room for it.
+    let (tcp, udp) = if v6 { (TCP_SIZE, UDP_SIZE) } else { (L4_IN_ERROR, L4_IN_ERROR) };
+    match proto {
+        ip_proto::TCP if rest.len() >= tcp => ports(&mut tuple, rest)?,
+        ip_proto::UDP if rest.len() >= udp => ports(&mut tuple, rest)?,
+        ip_proto::TCP | ip_proto::UDP => return None,
+        ip_proto::ICMP if !v6 => question(&mut tuple, rest)?,
+        ip_proto::ICMPV6 if v6 => question(&mut tuple, rest)?,
+        _ => {}
+    }
+    Some(Inner { tuple, l4 })
+}
+
+fn ipv4(bytes: &[u8]) -> Option<(u8, usize)> {
+    let header = bytes.first_chunk::<IPV4_SIZE>()?;
+    let size = usize::from(header[0] & 0x0f) * 4;
+    let is_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    (size >= IPV4_SIZE && size <= bytes.len() && !is_fragment).then_some((header[9], size))
+}
+
+/// Follows the extension headers. Each turn goes on by at least eight bytes.
+fn ipv6(bytes: &[u8]) -> Option<(u8, usize)> {
+    let (mut proto, mut at) = (bytes.first_chunk::<IPV6_SIZE>()?[6], IPV6_SIZE);
+    loop {
+        let size = |unit: usize, more: usize| Some((usize::from(*bytes.get(at + 1)?) + more) * unit);
+        let size = match proto {
+            ip_proto::HOP_BY_HOP | ip_proto::ROUTING | ip_proto::DESTINATION => size(8, 1)?,
+            ip_proto::AH => size(4, 2)?,
+            // A fragment header that says nothing is passed over, as in a packet of its own.
+            ip_proto::FRAGMENT if be16(bytes, at + 2)? == 0 => 8,
+            ip_proto::FRAGMENT => return None,
+            _ => return Some((proto, at)),
+        };
+        if bytes.len().checked_sub(at)? < size.max(8) {
+            return None;
+        }
+        (proto, at) = (bytes[at], at + size);
+    }
+}
+
+/// Translates the packet inside: sets one address and both ports to those of `as_sent`, the packet's tuple as its
+/// sender sent it (or as its receiver is to see it). Checksums are brought up to date as far as they are there.
+pub(crate) fn translate(bytes: &mut [u8], as_sent: &Tuple, which: NatTarget) {
+    let Some(inner) = of(bytes, as_sent.v6, as_sent.zone) else { return };
+    let (addr, at) = match which {
+        NatTarget::Src => (as_sent.src.addr, if as_sent.v6 { 8 } else { 12 }),
+        NatTarget::Dst => (as_sent.dst.addr, if as_sent.v6 { 24 } else { 16 }),
+    };
+    let size = if as_sent.v6 { 16 } else { 4 };
+    let sum = sum_of(inner.tuple.proto, inner.l4, as_sent.v6);
+    if !as_sent.v6 {
+        put(bytes, at, &addr[..size], [Some(Sum { at: 10, is_udp: false }), sum]);
+    } else {
+        put(bytes, at, &addr[..size], [sum, None]);
+    }
+    if inner.tuple.has_ports() {
+        put(bytes, inner.l4, &as_sent.src.port.to_be_bytes(), [sum, None]);
+        put(bytes, inner.l4 + 2, &as_sent.dst.port.to_be_bytes(), [sum, None]);
+    }
+}
+
+/// A checksum that covers a field.
+#[derive(Clone, Copy)]
+struct Sum {
+    at: usize,
+    is_udp: bool,
+}
+
+fn sum_of(proto: u8, l4: usize, v6: bool) -> Option<Sum> {
+    match proto {
+        ip_proto::TCP => Some(Sum { at: l4 + 16, is_udp: false }),
+        ip_proto::UDP => Some(Sum { at: l4 + 6, is_udp: true }),
+        ip_proto::ICMPV6 if v6 => Some(Sum { at: l4 + 2, is_udp: false }),
+        _ => None,
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, new: &[u8], sums: [Option<Sum>; 2]) {
+    let mut old = [0; 16];
+    let Some(field) = bytes.get_mut(at..at + new.len()) else { return };
+    old[..new.len()].copy_from_slice(field);
+    field.copy_from_slice(new);
+    for sum in sums.into_iter().flatten() {
+        let Some(field) = bytes.get_mut(sum.at..).and_then(|rest| rest.first_chunk_mut::<2>()) else { continue };
+        let before = u16::from_be_bytes(*field);
+        if sum.is_udp && before == 0 {
+            continue;
+        }
+        let after = checksum::update(before, &old[..new.len()], new);
+        *field = if sum.is_udp && after == 0 { 0xffffu16 } else { after }.to_be_bytes();
+    }
+}

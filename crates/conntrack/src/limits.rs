@@ -1,0 +1,122 @@
+//! How many connections there may be: in a zone, and in all.
+//!
+//! As Open vSwitch: zones without a limit of their own share the default limit and one count, if there is a default
+//! limit. A limit that is deleted and set again counts from zero; connections made under the old one do not count.
+
+use crate::request::Refusal;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A zone's limit and how many connections count against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneLimit {
+    /// The zone; `None` for the default.
+    pub zone: Option<u16>,
+    /// Connections it may have.
+    pub limit: u32,
+    /// Connections it has.
+    pub count: u32,
+}
+
+/// A limit and its count.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    limit: AtomicU32,
+    count: AtomicU32,
+}
+
+/// Every limit.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    all: Quota,
+    /// The default's key is `None`.
+    zones: RwLock<BTreeMap<Option<u16>, Arc<Quota>>>,
+}
+
+/// A connection's place in the counts, to be given back by [`Limits::release`].
+#[derive(Debug)]
+pub(crate) struct Admission(Option<Arc<Quota>>);
+
+impl Quota {
+    fn new(limit: u32) -> Self {
+        Quota { limit: AtomicU32::new(limit), count: AtomicU32::new(0) }
+    }
+
+    /// Counts one more unless the limit is reached. When refusing, it writes nothing.
+    fn admit(&self) -> bool {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let more = |count: u32| (count < limit).then_some(count + 1);
+        // Only the number counts; nothing is published through it.
+        self.count.try_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn release(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn show(&self, zone: Option<u16>) -> ZoneLimit {
+        let (limit, count) = (self.limit.load(Ordering::Relaxed), self.count.load(Ordering::Relaxed));
+        ZoneLimit { zone, limit, count }
+    }
+}
+
+impl Limits {
+    pub fn new(max: u32) -> Self {
+        Limits { all: Quota::new(max), zones: RwLock::default() }
+    }
+
+    /// Counts a connection of `zone`.
+    pub fn admit(&self, zone: u16) -> Result<Admission, Refusal> {
+        let quota = {
+            let zones = self.zones.read().unwrap_or_else(PoisonError::into_inner);
+            zones.get(&Some(zone)).or_else(|| zones.get(&None)).cloned()
+        };
+        if quota.as_ref().is_some_and(|quota| !quota.admit()) {
+            return Err(Refusal::ZoneLimit);
+        }
+        if !self.all.admit() {
+            quota.iter().for_each(|quota| quota.release());
+            return Err(Refusal::TableFull);
+        }
+        Ok(Admission(quota))
+    }
+
+    /// Takes a connection off the counts.
+    pub fn release(&self, admission: &Admission) {
+        self.all.release();
+        admission.0.iter().for_each(|quota| quota.release());
+    }
+
+    /// Limit and count over all zones.
+    pub fn all(&self) -> ZoneLimit {
+        self.all.show(None)
+    }
+
+    pub fn set_all(&self, max: u32) {
+        self.all.limit.store(max, Ordering::Relaxed);
+    }
+
+    /// Sets the limit of a zone, or the default.
+    pub fn set(&self, zone: Option<u16>, limit: u32) {
+        let mut zones = self.zones.write().unwrap_or_else(PoisonError::into_inner);
+        zones.entry(zone).or_insert_with(|| Arc::new(Quota::new(limit))).limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Removes the limit of a zone; whether there was one.
+    pub fn delete(&self, zone: u16) -> bool {
+        self.zones.write().unwrap_or_else(PoisonError::into_inner).remove(&Some(zone)).is_some()
+    }
+
+    /// The limit a zone is under: its own or the default.
+    pub fn of_zone(&self, zone: u16) -> Option<ZoneLimit> {
+        let zones = self.zones.read().unwrap_or_else(PoisonError::into_inner);
+        zones.get(&Some(zone)).or_else(|| zones.get(&None)).map(|quota| quota.show(Some(zone)))
+    }
+
+    /// The default limit first, if there is one, then those of zones in order.
+    pub fn list(&self) -> Vec<ZoneLimit> {
+        let zones = self.zones.read().unwrap_or_else(PoisonError::into_inner);
+        zones.iter().map(|(zone, quota)| quota.show(*zone)).collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! Translating a packet, and its key with it.
+
+use crate::extract::Sighting;
+use crate::inner;
+use crate::nat::NatTarget;
+use crate::tuple::Tuple;
+use sluice_flow::PacketKey;
+use sluice_flow::layout;
+use sluice_packet::edit::{self, Field};
+use sluice_packet::headers::{ICMP_SIZE, ip_proto};
+use sluice_packet::{Packet, checksum};
+
+/// Makes `packet` look as `as_seen`, the tuple its receiver is to see: the address that `target` names, and both ports.
+/// Of an ICMP error: its own address, and the packet inside, which goes the other way. The key follows.
+pub(crate) fn translate(
+    packet: &mut Packet,
+    key: &mut PacketKey,
+    sighting: &Sighting,
+    as_seen: &Tuple,
+    target: NatTarget,
+) {
+    outer_address(packet, key, sighting, as_seen, target);
+    if sighting.related {
+        let bytes = packet.bytes_mut();
+        let Some(error) = bytes.get_mut(sighting.l4..sighting.end) else { return };
+        inner::translate(&mut error[ICMP_SIZE..], &as_seen.reversed(), target.flipped());
+        renew_checksum(bytes, sighting);
+    } else if as_seen.has_ports() {
+        ports(packet, key, sighting, as_seen);
+    }
+}
+
+/// Sets a field. The packet was seen to have its header, so this does not fail.
+fn set(packet: &mut Packet, sighting: &Sighting, field: Field, value: &[u8]) {
+    let done = edit::set(packet.bytes_mut(), &sighting.layers, field, value, &[0xff; 16]);
+    debug_assert!(done.is_ok(), "{field:?} of a packet whose connection is known");
+}
+
+fn outer_address(packet: &mut Packet, key: &mut PacketKey, sighting: &Sighting, as_seen: &Tuple, target: NatTarget) {
+    let v6 = as_seen.v6;
+    let addr = match target {
+        NatTarget::Src => &as_seen.src.addr,
+        NatTarget::Dst => &as_seen.dst.addr,
+    };
+    let (field, span) = match (target, v6) {
+        (NatTarget::Src, false) => (Field::Ipv4Src, layout::NW_SRC),
+        (NatTarget::Dst, false) => (Field::Ipv4Dst, layout::NW_DST),
+        (NatTarget::Src, true) => (Field::Ipv6Src, layout::IPV6_SRC),
+        (NatTarget::Dst, true) => (Field::Ipv6Dst, layout::IPV6_DST),
+    };
+    set(packet, sighting, field, &addr[..span.size]);
+    key.set(span, &addr[..span.size]);
+}
+
+fn ports(packet: &mut Packet, key: &mut PacketKey, sighting: &Sighting, as_seen: &Tuple) {
+    let (src_field, dst_field) = match as_seen.proto {
+        ip_proto::TCP => (Field::TcpSrc, Field::TcpDst),
+        _ => (Field::UdpSrc, Field::UdpDst),
+    };
+    let (src, dst) = (as_seen.src.port.to_be_bytes(), as_seen.dst.port.to_be_bytes());
+    set(packet, sighting, src_field, &src);
+    set(packet, sighting, dst_field, &dst);
+    key.set(layout::TP_SRC, &src);
+    key.set(layout::TP_DST, &dst);
+}
+
+/// Computes an ICMP error's checksum anew: what it covers changed in many places.
+fn renew_checksum(bytes: &mut [u8], sighting: &Sighting) {
+    let (l3, l4, end) = (sighting.layers.l3, sighting.l4, sighting.end);
+    let Some(sum) = bytes.get_mut(l4 + 2..).and_then(|rest| rest.first_chunk_mut::<2>()) else { return };
+    *sum = [0, 0];
+    let covered = match sighting.tuple.v6 {
+        // The pseudo header: addresses, length, protocol.
+        true => checksum::sum(&bytes[l3 + 8..l3 + 40]) + (end - l4) as u64 + u64::from(ip_proto::ICMPV6),
+        false => 0,
+    };
+    let new = checksum::finish(covered + checksum::sum(&bytes[l4..end]));
+    bytes[l4 + 2..l4 + 4].copy_from_slice(&new.to_be_bytes());
+}

@@ -1,0 +1,132 @@
+//! The connection fields of a packet's key: reading what an earlier pass wrote, writing what this one found.
+
+use crate::tuple::{Endpoint, Tuple};
+use sluice_flow::PacketKey;
+use sluice_flow::layout::{self, Span};
+
+/// Bits of `ct_state`. Source: OVS lib/packets.h, CS_STATES.
+pub mod ct_state {
+    #![expect(missing_docs, reason = "the names are the field's")]
+    pub const NEW: u8 = 0x01;
+    pub const ESTABLISHED: u8 = 0x02;
+    pub const RELATED: u8 = 0x04;
+    pub const REPLY: u8 = 0x08;
+    pub const INVALID: u8 = 0x10;
+    pub const TRACKED: u8 = 0x20;
+    pub const SRC_NAT: u8 = 0x40;
+    pub const DST_NAT: u8 = 0x80;
+    /// Either translation.
+    pub const NAT: u8 = SRC_NAT | DST_NAT;
+}
+
+/// Says that the packet has not been tracked: the action `ct_clear`. Forget what is carried, too.
+pub fn clear(key: &mut PacketKey) {
+    key.set(layout::CT_STATE, &[0]);
+    write(key, 0, 0, 0);
+    write_original(key, None);
+}
+
+/// The state of an earlier pass, 0 if there was none.
+#[inline]
+pub(crate) fn state(key: &PacketKey) -> u8 {
+    key.get(layout::CT_STATE)[0]
+}
+
+#[inline]
+pub(crate) fn set_state(key: &mut PacketKey, state: u8) {
+    key.set(layout::CT_STATE, &[state]);
+}
+
+#[inline]
+pub(crate) fn zone(key: &PacketKey) -> u16 {
+    key.number(layout::CT_ZONE) as u16
+}
+
+#[inline]
+pub(crate) fn mark(key: &PacketKey) -> u32 {
+    key.number(layout::CT_MARK) as u32
+}
+
+#[inline]
+pub(crate) fn label(key: &PacketKey) -> u128 {
+    key.get(layout::CT_LABEL).iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
+}
+
+/// Writes zone, mark and label.
+pub(crate) fn write(key: &mut PacketKey, zone: u16, mark: u32, label: u128) {
+    key.set(layout::CT_ZONE, &zone.to_be_bytes());
+    key.set(layout::CT_MARK, &mark.to_be_bytes());
+    put(key, layout::CT_LABEL, &label.to_be_bytes());
+}
+
+/// Sets a field of a line that need not be there for a value of zeros.
+fn put(key: &mut PacketKey, span: Span, value: &[u8]) {
+    if key.get(span) != value {
+        key.set(span, value);
+    }
+}
+
+/// Writes the original tuple, or none.
+pub(crate) fn write_original(key: &mut PacketKey, tuple: Option<&Tuple>) {
+    let none = Tuple::default();
+    let tuple = tuple.unwrap_or(&none);
+    // ICMP has its type and code where others have ports.
+    let (src, dst) = match tuple.is_icmp() {
+        true => (u16::from(tuple.src.icmp_type), u16::from(tuple.src.icmp_code)),
+        false => (tuple.src.port, tuple.dst.port),
+    };
+    put(key, layout::CT_SRC, &tuple.src.addr);
+    put(key, layout::CT_DST, &tuple.dst.addr);
+    put(key, layout::CT_TP_SRC, &src.to_be_bytes());
+    put(key, layout::CT_TP_DST, &dst.to_be_bytes());
+    put(key, layout::CT_NW_PROTO, &[tuple.proto]);
+    put(key, layout::CT_IS_IPV6, &[u8::from(tuple.v6)]);
+}
+
+/// The original tuple an earlier pass wrote, as the name of a connection of a packet like `like`: ICMP identifiers
+/// are not in the key and are the packet's. `None` if there is none.
+pub(crate) fn original(key: &PacketKey, like: &Tuple) -> Option<Tuple> {
+    let proto = key.get(layout::CT_NW_PROTO)[0];
+    if proto == 0 || (key.get(layout::CT_IS_IPV6)[0] != 0) != like.v6 {
+        return None;
+    }
+    let end = |addr: Span, port: Span| {
+        let mut end = Endpoint { port: key.number(port) as u16, ..Endpoint::default() };
+        end.addr.copy_from_slice(key.get(addr));
+        end
+    };
+    let mut tuple = Tuple {
+        src: end(layout::CT_SRC, layout::CT_TP_SRC),
+        dst: end(layout::CT_DST, layout::CT_TP_DST),
+        proto,
+        zone: zone(key),
+        v6: like.v6,
+    };
+    if like.is_icmp() {
+        let kind = tuple.src.port as u8;
+        tuple.src = Endpoint { port: like.src.port, icmp_type: kind, ..tuple.src };
+        tuple.dst =
+            Endpoint { port: like.dst.port, icmp_type: crate::extract::answer_type(like.v6, kind)?, ..tuple.dst };
+    }
+    Some(tuple)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back_and_clearing_leaves_no_trace() {
+        let mut key = PacketKey::ZERO;
+        let end = |n: u8, port| Endpoint { addr: [n; 16], port, ..Endpoint::default() };
+        let tuple = Tuple { src: end(1, 7), dst: end(2, 8), v6: true, proto: 17, zone: 3 };
+        set_state(&mut key, ct_state::NEW | ct_state::TRACKED);
+        write(&mut key, 3, 0xdead_beef, 5 << 100);
+        write_original(&mut key, Some(&tuple));
+        assert_eq!((state(&key), zone(&key), mark(&key), label(&key)), (0x21, 3, 0xdead_beef, 5 << 100));
+        assert_eq!(original(&key, &tuple), Some(tuple));
+        assert_eq!(original(&key, &Tuple { v6: false, ..tuple }), None);
+        clear(&mut key);
+        assert_eq!(key, PacketKey::ZERO);
+    }
+}

@@ -1,0 +1,90 @@
+//! The state of a connection, by protocol, and what a packet does to it.
+
+use crate::tcp::{Segment, Tcp};
+use crate::timeouts::Timeout;
+use crate::tuple::Tuple;
+use sluice_packet::headers::ip_proto;
+
+/// What a packet did to its connection, and what the connection's end is counted from now on. No timeout: it stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It belongs to an established connection.
+    Valid(Option<Timeout>),
+    /// It belongs to one that is not yet established.
+    StillNew(Timeout),
+    /// It does not fit.
+    Invalid,
+    /// It begins a new connection between the same ends; this one is over.
+    Replaced,
+}
+
+/// State by protocol.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum State {
+    Tcp(Tcp),
+    /// ICMP and ICMPv6: whether there was an answer.
+    Icmp {
+        answered: bool,
+    },
+    /// UDP and all others.
+    Other(Talk),
+}
+
+/// How much has been said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// One packet.
+    First,
+    /// Several, one way.
+    Several,
+    /// Both ways.
+    Both,
+}
+
+/// Whether a connection may begin with a packet of that tuple and L4 header.
+pub(crate) fn may_begin(tuple: &Tuple, l4: &[u8]) -> bool {
+    use crate::extract::{icmp, icmpv6};
+    match tuple.proto {
+        ip_proto::TCP => Segment::of(l4).is_some_and(|segment| segment.may_begin()),
+        // In the other family too: as Open vSwitch, which looks at the protocol alone.
+        ip_proto::ICMP => matches!(l4.first(), Some(&(icmp::ECHO | icmp::TIMESTAMP | icmp::INFORMATION))),
+        ip_proto::ICMPV6 => l4.first() == Some(&icmpv6::ECHO),
+        _ => true,
+    }
+}
+
+impl State {
+    /// The state after the packet that begins the connection, and its timeout. `None` if it cannot begin one.
+    pub fn begin(tuple: &Tuple, l4: &[u8]) -> Option<(State, Timeout)> {
+        Some(match tuple.proto {
+            ip_proto::TCP => (State::Tcp(Tcp::begin(&Segment::of(l4)?)), Timeout::TcpFirstPacket),
+            ip_proto::ICMP | ip_proto::ICMPV6 => (State::Icmp { answered: false }, Timeout::IcmpFirst),
+            _ => (State::Other(Talk::First), Timeout::OtherFirst),
+        })
+    }
+
+    /// Takes a packet of the connection. `check_seq`: judge TCP sequence numbers.
+    pub fn update(&mut self, l4: &[u8], reply: bool, check_seq: bool) -> Step {
+        match self {
+            State::Tcp(tcp) => match Segment::of(l4) {
+                Some(segment) => tcp.update(&segment, reply, check_seq),
+                None => Step::Invalid,
+            },
+            State::Icmp { answered } => {
+                *answered |= reply;
+                if *answered { Step::Valid(Some(Timeout::IcmpReply)) } else { Step::StillNew(Timeout::IcmpFirst) }
+            }
+            State::Other(talk) => {
+                *talk = match talk {
+                    Talk::Both => Talk::Both,
+                    _ if reply => Talk::Both,
+                    _ => Talk::Several,
+                };
+                match talk {
+                    Talk::Both => Step::Valid(Some(Timeout::OtherBothWays)),
+                    _ => Step::StillNew(Timeout::OtherSeveral),
+                }
+            }
+        }
+    }
+}

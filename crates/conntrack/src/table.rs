@@ -1,0 +1,238 @@
+//! The connections, by tuple.
+//!
+//! Shape:  2^k shards, each a hash table and a [`Wheel`] behind one lock. An entry is a hash and a connection. A tuple
+//!         and its reverse hash alike, so a connection without NAT has one entry; one with NAT has two, under its
+//!         original and its reply tuple, mostly in different shards.
+//! Cost:   a lookup locks one shard for one probe and one comparison; making or removing a connection locks one shard
+//!         or two, in the order of their numbers.
+//! Errors: a tuple that is taken is refused (see [`Taken`]).
+
+use crate::connection::Connection;
+use crate::tuple::Tuple;
+use crate::wheel::Wheel;
+use hashbrown::HashTable;
+use sluice_simd::HashKey;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Connections looked at under one hold of a shard's lock while sweeping, so that packets wait little.
+const SWEEP_AT_ONCE: usize = 64;
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Connections looked at.
+    pub examined: usize,
+    /// Connections that had ended and were taken out.
+    pub removed: usize,
+    /// Whether nothing due was left; else the budget ran out.
+    pub is_complete: bool,
+}
+
+/// Why a connection could not be inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// There is a connection of the original tuple.
+    Original,
+    /// There is one of the reply tuple.
+    Reply,
+}
+
+#[derive(Debug)]
+struct Entry {
+    hash: u64,
+    connection: Arc<Connection>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    entries: HashTable<Entry>,
+    wheel: Wheel,
+}
+
+/// A shard; two cache lines, since the prefetcher fetches lines in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard(Mutex<Inner>);
+
+/// All connections.
+#[derive(Debug)]
+pub(crate) struct Table {
+    shards: Box<[Shard]>,
+    key: HashKey,
+    /// The shard the next sweep begins with.
+    sweep_next: Mutex<usize>,
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn find(&self, hash: u64, tuple: &Tuple, now_ms: u64) -> Option<(&Arc<Connection>, bool)> {
+        let mut reply = false;
+        let is_it = |entry: &Entry| {
+            // Two live connections never share a tuple, so the first match is the only one.
+            entry.hash == hash
+                && !entry.connection.is_over(now_ms)
+                && entry.connection.direction(tuple).inspect(|direction| reply = *direction).is_some()
+        };
+        let entry = self.entries.find(hash, is_it)?;
+        Some((&entry.connection, reply))
+    }
+
+    fn insert(&mut self, hash: u64, connection: Arc<Connection>) {
+        self.entries.insert_unique(hash, Entry { hash, connection }, |entry| entry.hash);
+    }
+
+    fn remove(&mut self, hash: u64, connection: &Arc<Connection>) {
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.connection, connection);
+        if let Ok(entry) = self.entries.find_entry(hash, is_it) {
+            entry.remove();
+        }
+    }
+}
+
+impl Table {
+    pub fn new(shards: usize, key: HashKey) -> Self {
+        let shard = || Shard(Mutex::new(Inner { entries: HashTable::new(), wheel: Wheel::new() }));
+        let shards = (0..shards.next_power_of_two()).map(|_| shard()).collect();
+        Table { shards, key, sweep_next: Mutex::new(0) }
+    }
+
+    pub fn key(&self) -> &HashKey {
+        &self.key
+    }
+
+    /// The shard of a hash: by its middle bits, as the table uses both ends.
+    fn shard(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.shards.len() - 1)
+    }
+
+    /// The connection whose packets, in the direction returned, have that tuple.
+    pub fn find(&self, tuple: &Tuple, now_ms: u64) -> Option<(Arc<Connection>, bool)> {
+        let hash = tuple.hash(&self.key);
+        let shard = self.shards[self.shard(hash)].lock();
+        shard.find(hash, tuple, now_ms).map(|(connection, reply)| (connection.clone(), reply))
+    }
+
+    /// Whether no connection has that tuple.
+    pub fn is_free(&self, tuple: &Tuple, now_ms: u64) -> bool {
+        let hash = tuple.hash(&self.key);
+        self.shards[self.shard(hash)].lock().find(hash, tuple, now_ms).is_none()
+    }
+
+    /// Inserts a connection if both its tuples are free.
+    pub fn insert(&self, connection: &Arc<Connection>, now_ms: u64) -> Result<(), Taken> {
+        let (original, reply) = (connection.original.hash(&self.key), connection.reply.hash(&self.key));
+        let mut shards = self.lock_both(original, reply);
+        if shards.of(0).find(original, &connection.original, now_ms).is_some() {
+            return Err(Taken::Original);
+        }
+        if shards.of(1).find(reply, &connection.reply, now_ms).is_some() {
+            return Err(Taken::Reply);
+        }
+        shards.of(0).insert(original, connection.clone());
+        shards.of(0).wheel.file(connection.clone(), now_ms);
+        if reply != original {
+            shards.of(1).insert(reply, connection.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes a connection out; false if somebody else has.
+    pub fn remove(&self, connection: &Arc<Connection>) -> bool {
+        if !connection.claim_removal() {
+            return false;
+        }
+        let (original, reply) = (connection.original.hash(&self.key), connection.reply.hash(&self.key));
+        let mut shards = self.lock_both(original, reply);
+        shards.of(0).remove(original, connection);
+        if reply != original {
+            shards.of(1).remove(reply, connection);
+        }
+        true
+    }
+
+    /// Locks the shards of two hashes, the lower number first.
+    fn lock_both(&self, a: u64, b: u64) -> Both<'_> {
+        let (a, b) = (self.shard(a), self.shard(b));
+        let first = self.shards[a.min(b)].lock();
+        let second = (a != b).then(|| self.shards[a.max(b)].lock());
+        Both { first, second, is_swapped: a > b }
+    }
+
+    /// Takes out ended connections, looking at about `budget` of those that are due. `gone` is told of each.
+    pub fn sweep(&self, now_ms: u64, budget: usize, mut gone: impl FnMut(&Arc<Connection>)) -> Swept {
+        let mut next = self.sweep_next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swept = Swept::default();
+        for _ in 0..self.shards.len() {
+            loop {
+                if swept.examined >= budget {
+                    return swept;
+                }
+                let (examined, ended) = self.sweep_some(&self.shards[*next], now_ms);
+                swept.examined += examined;
+                for connection in ended.iter().filter(|connection| self.remove(connection)) {
+                    swept.removed += 1;
+                    gone(connection);
+                }
+                if examined == 0 {
+                    break;
+                }
+            }
+            *next = (*next + 1) % self.shards.len();
+        }
+        Swept { is_complete: true, ..swept }
+    }
+
+    /// Looks at some connections that are due: how many, and those that have ended.
+    fn sweep_some(&self, shard: &Shard, now_ms: u64) -> (usize, Vec<Arc<Connection>>) {
+        let mut shard = shard.lock();
+        let (mut examined, mut ended) = (0, Vec::new());
+        while examined < SWEEP_AT_ONCE
+            && let Some(connection) = shard.wheel.due(now_ms)
+        {
+            examined += 1;
+            if connection.is_removed() {
+                continue;
+            } else if connection.is_over(now_ms) {
+                ended.push(connection);
+            } else {
+                shard.wheel.file(connection, now_ms);
+            }
+        }
+        (examined, ended)
+    }
+
+    /// Every connection that `keep` lets through, a shard at a time; no lock is held while `each` runs.
+    pub fn for_each(&self, keep: impl Fn(&Connection) -> bool, mut each: impl FnMut(&Arc<Connection>)) {
+        for shard in &self.shards {
+            let found: Vec<_> = {
+                let shard = shard.lock();
+                let of_original = |entry: &&Entry| entry.hash == entry.connection.original.hash(&self.key);
+                let kept = shard.entries.iter().filter(|entry| keep(&entry.connection));
+                kept.filter(of_original).map(|entry| entry.connection.clone()).collect()
+            };
+            found.iter().for_each(&mut each);
+        }
+    }
+}
+
+/// One shard or two, locked.
+struct Both<'a> {
+    first: MutexGuard<'a, Inner>,
+    second: Option<MutexGuard<'a, Inner>>,
+    is_swapped: bool,
+}
+
+impl Both<'_> {
+    /// The shard of the first or second hash.
+    fn of(&mut self, i: usize) -> &mut Inner {
+        match &mut self.second {
+            Some(second) if (i == 1) != self.is_swapped => second,
+            _ => &mut self.first,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! How long a connection lives without a packet, by state and timeout policy.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A state that has a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Timeout {
+    /// TCP after the first packet (`tcp_syn_sent`).
+    TcpFirstPacket,
+    /// TCP until both ends are established (`tcp_syn_recv`).
+    TcpOpening,
+    /// TCP established (`tcp_established`).
+    TcpEstablished,
+    /// TCP after one end's FIN (`tcp_fin_wait`).
+    TcpClosing,
+    /// TCP after both (`tcp_time_wait`).
+    TcpFinWait,
+    /// TCP after both were acknowledged, or a reset (`tcp_close`).
+    TcpClosed,
+    /// UDP and others after the first packet (`udp_first`).
+    OtherFirst,
+    /// UDP and others after several packets one way (`udp_single`).
+    OtherSeveral,
+    /// UDP and others after packets both ways (`udp_multiple`).
+    OtherBothWays,
+    /// ICMP without an answer (`icmp_first`).
+    IcmpFirst,
+    /// ICMP with one (`icmp_reply`).
+    IcmpReply,
+}
+
+/// Every timeout: its name in the `CT_Timeout_Policy` table, and its default in seconds.
+/// Source: OVS lib/conntrack-tp.c, ct_dpif_netdev_tp_def. In the order of [`Timeout`].
+const DEFAULTS: [(Timeout, &str, u32); 11] = [
+    (Timeout::TcpFirstPacket, "tcp_syn_sent", 30),
+    (Timeout::TcpOpening, "tcp_syn_recv", 30),
+    (Timeout::TcpEstablished, "tcp_established", 24 * 60 * 60),
+    (Timeout::TcpClosing, "tcp_fin_wait", 15 * 60),
+    (Timeout::TcpFinWait, "tcp_time_wait", 45),
+    (Timeout::TcpClosed, "tcp_close", 30),
+    (Timeout::OtherFirst, "udp_first", 60),
+    (Timeout::OtherSeveral, "udp_single", 60),
+    (Timeout::OtherBothWays, "udp_multiple", 30),
+    (Timeout::IcmpFirst, "icmp_first", 60),
+    (Timeout::IcmpReply, "icmp_reply", 30),
+];
+
+const _: () = {
+    let mut i = 0;
+    while i < DEFAULTS.len() {
+        assert!(DEFAULTS[i].0 as usize == i, "DEFAULTS is not in the order of Timeout");
+        i += 1;
+    }
+};
+
+impl Timeout {
+    /// The timeout of that name in the `CT_Timeout_Policy` table, which knows more (those mean nothing here).
+    pub fn named(name: &str) -> Option<Timeout> {
+        DEFAULTS.iter().find(|(_, n, _)| n.eq_ignore_ascii_case(name)).map(|(timeout, ..)| *timeout)
+    }
+
+    /// Its name there.
+    pub fn name(self) -> &'static str {
+        DEFAULTS[self as usize].1
+    }
+
+    /// Its default, seconds.
+    pub fn default_s(self) -> u32 {
+        DEFAULTS[self as usize].2
+    }
+}
+
+/// Timeouts under a number, of those that differ from the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeoutPolicy {
+    /// Which, and how many seconds.
+    pub seconds: Vec<(Timeout, u32)>,
+}
+
+/// The values in force under one number. Connections hold it, so that a change of the policy reaches them at their
+/// next packet without anybody looking the policy up.
+#[derive(Debug)]
+pub(crate) struct InForce([AtomicU32; DEFAULTS.len()]);
+
+impl InForce {
+    fn new() -> Self {
+        InForce(DEFAULTS.map(|(.., seconds)| AtomicU32::new(seconds)))
+    }
+
+    fn set(&self, policy: &TimeoutPolicy) {
+        for (timeout, _, seconds) in DEFAULTS {
+            let own = policy.seconds.iter().rev().find(|(t, _)| *t == timeout);
+            // Independent numbers; a packet that meets the old one is as good as one a moment earlier.
+            self.0[timeout as usize].store(own.map_or(seconds, |(_, own)| *own), Ordering::Relaxed);
+        }
+    }
+
+    /// Milliseconds.
+    pub fn ms(&self, timeout: Timeout) -> u64 {
+        u64::from(self.0[timeout as usize].load(Ordering::Relaxed)) * 1000
+    }
+}
+
+/// All policies by number. A number once used keeps its place: deleting a policy puts the defaults into force.
+#[derive(Debug, Default)]
+pub(crate) struct TimeoutPolicies {
+    by_id: RwLock<HashMap<u32, Arc<InForce>>>,
+}
+
+impl TimeoutPolicies {
+    /// The values in force under `id`, the defaults if it was never set.
+    pub fn in_force(&self, id: u32) -> Arc<InForce> {
+        if let Some(found) = self.by_id.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return found.clone();
+        }
+        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        by_id.entry(id).or_insert_with(|| Arc::new(InForce::new())).clone()
+    }
+
+    /// Sets all timeouts under `id`; those the policy does not name are the defaults.
+    pub fn set(&self, id: u32, policy: &TimeoutPolicy) {
+        self.in_force(id).set(policy);
+    }
+}

@@ -1,0 +1,12 @@
+//! The tracker from outside: packets in, states and packets out.
+mod control;
+mod ftp;
+mod hostile;
+mod nat;
+mod protocols;
+mod related;
+mod scene;
+mod tcp;
+mod tcp_random;
+mod threads;
+mod twin;

@@ -1,0 +1,202 @@
+//! A tracker, packets, and what became of them.
+
+use sluice_conntrack::{Carried, Config, Conntrack, Moment, Outcome, Request, clear, ct_state, text};
+use sluice_conntrack::{Filter, NatSpec, NatTarget};
+use sluice_flow::{Metadata, PacketKey, extract, extract_again, layout};
+use sluice_packet::Layers;
+use sluice_simd::HashKey;
+use sluice_testkit::frame::{self, FrameBuilder};
+use sluice_testkit::plain_checksum::internet;
+use sluice_testkit::pool::TestPool;
+
+/// Port of client and server; addresses by family.
+pub const CLIENT: u16 = 40000;
+pub const SERVER: u16 = 80;
+
+pub struct Scene {
+    pub ct: Conntrack,
+    pool: TestPool,
+    pub now_ms: u64,
+    entropy: u64,
+}
+
+/// A packet after its passes.
+#[derive(Debug)]
+pub struct Seen {
+    pub outcome: Outcome,
+    pub bytes: Vec<u8>,
+    pub key: PacketKey,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        Self::with(|config| config)
+    }
+
+    pub fn with(change: impl Fn(Config) -> Config) -> Self {
+        let config = change(Config { shards: 4, ..Config::new(HashKey::from_seed(7)) });
+        Scene { ct: Conntrack::new(config), pool: TestPool::new(), now_ms: 1_000_000, entropy: 1 }
+    }
+
+    /// A packet just received, through one `ct`.
+    pub fn pass(&mut self, bytes: &[u8], request: &Request) -> Seen {
+        self.passes(bytes, std::slice::from_ref(request))
+    }
+
+    /// One packet through several, recirculated in between. Its key must say what its bytes say, and its checksums
+    /// must be right if they were.
+    pub fn passes(&mut self, bytes: &[u8], requests: &[Request]) -> Seen {
+        let mut key = PacketKey::ZERO;
+        extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");
+        let mut packet = self.pool.packet(bytes);
+        let mut carried = Carried::default();
+        let mut outcome = Outcome::Tracked;
+        let were_right = checksums_are_right(bytes);
+        for request in requests {
+            self.entropy += 1;
+            let moment = Moment { now_ms: self.now_ms, entropy: self.entropy, ..Moment::default() };
+            outcome = self.ct.execute(&mut packet, &mut key, request, &moment, &mut carried);
+            let mut again = key;
+            extract_again(packet.bytes(), &mut again).expect("a frame");
+            assert_eq!(untracked(&key), untracked(&again), "the key does not say what the packet says");
+        }
+        let bytes = self.pool.take_bytes(packet);
+        assert!(!were_right || checksums_are_right(&bytes), "wrong checksum in {bytes:02x?}");
+        Seen { outcome, bytes, key }
+    }
+
+    /// The lines of `dump-conntrack`, sorted.
+    pub fn dump(&self, more: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.ct.dump(&Filter::default(), self.now_ms, |entry| lines.push(text::entry(entry, more, false)));
+        lines.sort();
+        lines
+    }
+
+    /// Sweeps all that is due.
+    pub fn expire(&self) -> usize {
+        let mut removed = 0;
+        loop {
+            let swept = self.ct.expire(self.now_ms, 10);
+            removed += swept.removed;
+            if swept.is_complete {
+                return removed;
+            }
+        }
+    }
+}
+
+fn untracked(key: &PacketKey) -> PacketKey {
+    let mut key = *key;
+    clear(&mut key);
+    key
+}
+
+impl Seen {
+    /// The state in the words of `ct_state`, in order of bits.
+    pub fn state(&self) -> String {
+        let names = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+        let state = self.key.get(layout::CT_STATE)[0];
+        let words = names.iter().enumerate().filter(|(bit, _)| state >> bit & 1 != 0).map(|(_, name)| *name);
+        words.collect::<Vec<_>>().join("|")
+    }
+
+    pub fn has(&self, bit: u8) -> bool {
+        self.key.get(layout::CT_STATE)[0] & bit != 0
+    }
+
+    pub fn is_invalid(&self) -> bool {
+        self.has(ct_state::INVALID)
+    }
+
+    pub fn number(&self, span: layout::Span) -> u64 {
+        self.key.number(span)
+    }
+}
+
+/// Commit in zone 0.
+pub fn commit() -> Request {
+    Request { commit: true, ..Request::default() }
+}
+
+/// Look only.
+pub fn track() -> Request {
+    Request::default()
+}
+
+/// Commit with NAT to one IPv4 address (or a range) and ports.
+pub fn nat(target: NatTarget, last: (u8, u8), ports: Option<(u16, u16)>) -> Request {
+    let spec = NatSpec { target: Some(target), addrs: (v4(last.0), v4(last.1)), ports, ..NatSpec::default() };
+    Request { commit: true, nat: Some(spec), ..Request::default() }
+}
+
+/// `nat` without arguments: translate what is of a connection that is translated.
+pub fn untranslate() -> Request {
+    Request { nat: Some(NatSpec::default()), ..Request::default() }
+}
+
+/// An address of 192.0.2.0/24 as NAT takes it.
+pub fn v4(last: u8) -> [u8; 16] {
+    let mut addr = [0; 16];
+    addr[..4].copy_from_slice(&[192, 0, 2, last]);
+    addr
+}
+
+pub fn v6(last: u8) -> [u8; 16] {
+    let mut addr = [0; 16];
+    (addr[0], addr[1], addr[15]) = (0xfc, 0, last);
+    addr
+}
+
+/// Ethernet and IP from host `src` to host `dst`: 10.0.0.x or fc00::x.
+pub fn ip(is_v6: bool, src: u8, dst: u8) -> FrameBuilder {
+    match is_v6 {
+        true => frame::ethernet().ipv6(v6(src), v6(dst)),
+        false => frame::ethernet().ipv4([10, 0, 0, src], [10, 0, 0, dst]),
+    }
+}
+
+pub fn udp(is_v6: bool, src: (u8, u16), dst: (u8, u16)) -> Vec<u8> {
+    ip(is_v6, src.0, dst.0).udp(src.1, dst.1).payload(b"odd").build()
+}
+
+/// What is behind the IP header.
+pub fn l4_at(bytes: &[u8]) -> usize {
+    Layers::of(bytes).and_then(|layers| layers.l4()).expect("a packet with an L4 header").1
+}
+
+/// A packet the other way: MAC addresses aside, all that the sender of an answer would swap.
+pub fn answer(bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    let layers = Layers::of(bytes).expect("a frame");
+    let (l3, l4) = (layers.l3, l4_at(bytes));
+    let (at, size) = if layers.ip.is_some_and(|ip| ip.v6) { (l3 + 8, 16) } else { (l3 + 12, 4) };
+    out[at..at + size].copy_from_slice(&bytes[at + size..at + 2 * size]);
+    out[at + size..at + 2 * size].copy_from_slice(&bytes[at..at + size]);
+    out[l4..l4 + 2].copy_from_slice(&bytes[l4 + 2..l4 + 4]);
+    out[l4 + 2..l4 + 4].copy_from_slice(&bytes[l4..l4 + 2]);
+    out
+}
+
+/// Whether IP, TCP, UDP and ICMP checksums are right, by their definitions.
+pub fn checksums_are_right(bytes: &[u8]) -> bool {
+    let Some(layers) = Layers::of(bytes) else { return true };
+    let (Some(ip), Some((proto, l4))) = (layers.ip, layers.l4()) else { return true };
+    if ip.rerouted {
+        // The sum is over the last address of the routing header; edits know, the tracker (like Open vSwitch's) does not.
+        return true;
+    }
+    let l3 = layers.l3;
+    let segment = &bytes[l4..ip.end];
+    let addresses = if ip.v6 { &bytes[l3 + 8..l3 + 40] } else { &bytes[l3 + 12..l3 + 20] };
+    let pseudo = [addresses, &(segment.len() as u32).to_be_bytes(), &[0, 0, 0, proto]].concat();
+    let with_pseudo = || internet(&[&pseudo, segment].concat()) == 0;
+    let l4_is_right = match proto {
+        6 if segment.len() >= 20 => with_pseudo(),
+        17 if segment.len() >= 8 => !ip.v6 && segment[6..8] == [0, 0] || with_pseudo(),
+        1 if !ip.v6 => internet(segment) == 0,
+        58 if ip.v6 => with_pseudo(),
+        _ => true,
+    };
+    l4_is_right && (ip.v6 || internet(&bytes[l3..l4]) == 0)
+}
