@@ -8,13 +8,16 @@ mod classifier;
 mod flow_text;
 mod input;
 mod packet;
+mod pcap;
 
 pub use classifier::classifier;
 pub use flow_text::flow_text;
 pub use packet::packet;
+pub use pcap::pcap;
 
 /// A target: its name, as under `fuzz/seeds` and `fuzz/crashes`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target there is.
-pub const TARGETS: &[Target] = &[("classifier", classifier), ("flow-text", flow_text), ("packet", packet)];
+pub const TARGETS: &[Target] =
+    &[("classifier", classifier), ("flow-text", flow_text), ("packet", packet), ("pcap", pcap)];
