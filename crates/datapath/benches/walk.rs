@@ -23,6 +23,8 @@ struct Case {
     subtables: u8,
     /// One in so many flows enters the exact match cache; 0: it is off.
     emc: u32,
+    /// Whether the signature match cache is on.
+    smc: bool,
     /// One megaflow a rule, or a flow.
     megaflows: Megaflows,
     /// Cycles a packet that the fastest slice must not exceed; 0 is no limit.
@@ -37,22 +39,25 @@ enum Megaflows {
 use Megaflows::{Flow, Rule};
 
 const CASES: &[Case] = &[
-    Case { name: "emc-hits", flows: "100", subtables: 20, emc: 1, megaflows: Rule, limit: 75 },
-    Case { name: "megaflow-search", flows: "1M", subtables: 20, emc: 0, megaflows: Rule, limit: 300 },
-    Case { name: "one-flow", flows: "1", subtables: 1, emc: 1, megaflows: Rule, limit: 0 },
-    Case { name: "emc-1k", flows: "1k", subtables: 20, emc: 1, megaflows: Rule, limit: 0 },
-    Case { name: "emc-8k", flows: "8k", subtables: 20, emc: 1, megaflows: Rule, limit: 0 },
-    Case { name: "emc-default-8k", flows: "8k", subtables: 20, emc: 100, megaflows: Rule, limit: 0 },
-    Case { name: "emc-default-100k", flows: "100k", subtables: 20, emc: 100, megaflows: Rule, limit: 0 },
-    Case { name: "emc-default-1M", flows: "1M", subtables: 20, emc: 100, megaflows: Rule, limit: 0 },
-    Case { name: "emc-always-1M", flows: "1M", subtables: 20, emc: 1, megaflows: Rule, limit: 0 },
-    Case { name: "one-subtable-1M", flows: "1M", subtables: 1, emc: 0, megaflows: Rule, limit: 0 },
-    Case { name: "per-flow-emc-1k", flows: "1k", subtables: 20, emc: 1, megaflows: Flow, limit: 0 },
-    Case { name: "per-flow-emc-8k", flows: "8k", subtables: 20, emc: 1, megaflows: Flow, limit: 0 },
-    Case { name: "per-flow-10k", flows: "10k", subtables: 20, emc: 0, megaflows: Flow, limit: 0 },
-    Case { name: "per-flow-100k", flows: "100k", subtables: 20, emc: 0, megaflows: Flow, limit: 0 },
-    Case { name: "per-flow-1M", flows: "1M", subtables: 20, emc: 0, megaflows: Flow, limit: 0 },
-    Case { name: "per-flow-1-sub-1M", flows: "1M", subtables: 1, emc: 0, megaflows: Flow, limit: 0 },
+    Case { name: "emc-hits", flows: "100", subtables: 20, emc: 1, smc: false, megaflows: Rule, limit: 75 },
+    Case { name: "megaflow-search", flows: "1M", subtables: 20, emc: 0, smc: false, megaflows: Rule, limit: 300 },
+    Case { name: "one-flow", flows: "1", subtables: 1, emc: 1, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "emc-1k", flows: "1k", subtables: 20, emc: 1, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "emc-8k", flows: "8k", subtables: 20, emc: 1, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "emc-default-8k", flows: "8k", subtables: 20, emc: 100, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "emc-default-100k", flows: "100k", subtables: 20, emc: 100, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "emc-default-1M", flows: "1M", subtables: 20, emc: 100, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "emc-always-1M", flows: "1M", subtables: 20, emc: 1, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "one-subtable-1M", flows: "1M", subtables: 1, emc: 0, smc: false, megaflows: Rule, limit: 0 },
+    Case { name: "per-flow-emc-1k", flows: "1k", subtables: 20, emc: 1, smc: false, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-emc-8k", flows: "8k", subtables: 20, emc: 1, smc: false, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-10k", flows: "10k", subtables: 20, emc: 0, smc: false, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-100k", flows: "100k", subtables: 20, emc: 0, smc: false, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-1M", flows: "1M", subtables: 20, emc: 0, smc: false, megaflows: Flow, limit: 0 },
+    Case { name: "per-flow-1-sub-1M", flows: "1M", subtables: 1, emc: 0, smc: false, megaflows: Flow, limit: 0 },
+    Case { name: "smc-100k", flows: "100k", subtables: 20, emc: 0, smc: true, megaflows: Rule, limit: 0 },
+    Case { name: "smc-1M", flows: "1M", subtables: 20, emc: 0, smc: true, megaflows: Rule, limit: 0 },
+    Case { name: "smc-per-flow-1M", flows: "1M", subtables: 20, emc: 0, smc: true, megaflows: Flow, limit: 0 },
 ];
 
 /// The 20 rules, as an upcall.
@@ -86,7 +91,7 @@ impl Upcall for Rules {
 }
 
 fn datapath(case: &Case) -> Datapath {
-    let config = Config { emc_insert_inv_prob: case.emc, seed: Some(1), ..Config::default() };
+    let config = Config { emc_insert_inv_prob: case.emc, smc: case.smc, seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath");
     datapath.set_upcalls(|_| Box::new(Rules(case.megaflows)));
     let mut pools = Pools::default();
@@ -175,6 +180,7 @@ fn main() {
         let at = |share: f64| cycles[((cycles.len() - 1) as f64 * share) as usize];
         let passes = steady[Counter::Passes] as f64;
         let emc = 100.0 * steady[Counter::EmcHits] as f64 / passes;
+        let smc = 100.0 * steady[Counter::SmcHits] as f64 / passes;
         let probes = steady[Counter::SubtableProbes] as f64 / steady[Counter::MegaflowHits].max(1) as f64;
         let all = datapath.totals();
         // Of a few upcalls the mean is one page fault or one neighbour.
@@ -185,7 +191,7 @@ fn main() {
         let limit = if case.limit == 0 { "-".to_owned() } else { case.limit.to_string() };
         let (fastest, median, p90) = (at(0.0), at(0.5), at(0.9));
         println!(
-            "{:<18} {fastest:>8.1} {median:>8.1} {p90:>8.1} {limit:>8}  EMC {emc:.1} %, {probes:.2} probes a \
+            "{:<18} {fastest:>8.1} {median:>8.1} {p90:>8.1} {limit:>8}  EMC {emc:.1} %, SMC {smc:.1} %, {probes:.2} probes a \
              megaflow hit{upcall}",
             case.name
         );

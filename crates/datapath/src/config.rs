@@ -13,6 +13,8 @@ pub struct Config {
     pub emc_entries: usize,
     /// One in so many flows found elsewhere enters the exact match cache; 0: it is off.
     pub emc_insert_inv_prob: u32,
+    /// Whether the signature match cache is on.
+    pub smc: bool,
     /// The most megaflows there can be.
     pub max_megaflows: u32,
     /// What the secrets grow from (the hash, the choice of victims, samples); `None`: drawn from the system.
@@ -30,6 +32,7 @@ impl Default for Config {
             batch: 32,
             emc_entries: 8192,        // Source: OVS, EM_FLOW_HASH_SHIFT
             emc_insert_inv_prob: 100, // Source: OVS, DEFAULT_EM_FLOW_INSERT_INV_PROB
+            smc: false,
             max_megaflows: 1 << 21,
             seed: None,
             sleep_max_us: 0,

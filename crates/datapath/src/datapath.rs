@@ -12,7 +12,7 @@ use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, thread};
 use sluice_action::{MegaflowStore, PortNo, Upcall};
 use sluice_fate::Snapshot;
-use sluice_flow_cache::{Emc, MegaflowTable, ufid};
+use sluice_flow_cache::{Emc, MegaflowTable, Smc, ufid};
 use sluice_packet::BATCH_MAX;
 use sluice_port::{Port, PortInfo, PortStats};
 use sluice_simd::{HashKey, hash::splitmix64};
@@ -72,6 +72,9 @@ pub struct Round {
     pub exhausted: bool,
 }
 
+/// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
+const SMC_ENTRIES: usize = 1 << 20;
+
 impl Datapath {
     /// A datapath without ports, whose tables know nothing: every miss is a lost upcall until
     /// [`Datapath::set_upcalls`].
@@ -86,8 +89,10 @@ impl Datapath {
         for (number, core) in config.cores.iter().enumerate() {
             let shared = Arc::new(PmdShared::new(number, *core));
             let emc = Emc::new(config.emc_entries, config.emc_insert_inv_prob, splitmix64(&mut seed));
+            let mut smc = Smc::new(SMC_ENTRIES);
+            smc.set_on(config.smc);
             let executor = Executor::new(sender.clone(), splitmix64(&mut seed));
-            let walk = Walk::new(Levels::new(&secret, emc), Box::new(NoTables), executor, config.batch);
+            let walk = Walk::new(Levels::new(&secret, emc, smc), Box::new(NoTables), executor, config.batch);
             let side = table.attach(number).map_err(memory)?;
             let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, config.batch);
             pmd.publish();
@@ -247,6 +252,13 @@ impl Datapath {
     pub fn set_emc_insert_inv_prob(&self, n: u32) {
         let mut control = self.control();
         self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetEmcInsertInvProb(n)));
+        control.deliver();
+    }
+
+    /// Turns the signature match caches on, empty, or off.
+    pub fn set_smc(&self, on: bool) {
+        let mut control = self.control();
+        self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetSmc(on)));
         control.deliver();
     }
 

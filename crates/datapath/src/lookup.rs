@@ -3,7 +3,7 @@
 use crate::walk::Context;
 use sluice_fate::Counter;
 use sluice_flow::PacketKey;
-use sluice_flow_cache::{Emc, EmcUsage, Hits, LookupStage, Pass, Subtables, key_hash};
+use sluice_flow_cache::{Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hash};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::HashKey;
 
@@ -11,13 +11,14 @@ use sluice_simd::HashKey;
 pub(crate) struct Levels {
     secret: HashKey,
     emc: Emc,
+    smc: Smc,
     subtables: Subtables,
     hashes: [u64; BATCH_MAX],
 }
 
 impl Levels {
-    pub fn new(secret: &HashKey, emc: Emc) -> Self {
-        Levels { secret: secret.clone(), emc, subtables: Subtables::new(secret), hashes: [0; BATCH_MAX] }
+    pub fn new(secret: &HashKey, emc: Emc, smc: Smc) -> Self {
+        Levels { secret: secret.clone(), emc, smc, subtables: Subtables::new(secret), hashes: [0; BATCH_MAX] }
     }
 
     /// Looks up the first `n` keys. Returns who still misses.
@@ -30,7 +31,7 @@ impl Levels {
         context: &mut Context<'_, 'g>,
     ) -> BatchMask {
         let all = BatchMask::first(n);
-        if self.emc.is_on() {
+        if self.emc.is_on() || self.smc.is_on() {
             keys.iter().zip(&mut self.hashes).take(n).for_each(|(key, hash)| *hash = key_hash(&self.secret, key));
         }
         let pass = Pass { keys, hashes: &self.hashes, flows: context.flows };
@@ -41,9 +42,18 @@ impl Levels {
         if after_emc.is_empty() {
             return after_emc;
         }
-        let left = self.subtables.lookup(&pass, after_emc, hits);
-        tally[Counter::MegaflowHits] += (after_emc.len() - left.len()) as u64;
-        tally[Counter::SubtableProbes] += self.subtables.take_probes();
+        let after_smc = self.smc.lookup(&pass, after_emc, hits);
+        tally[Counter::SmcHits] += (after_emc.len() - after_smc.len()) as u64;
+        let mut left = after_smc;
+        if !after_smc.is_empty() {
+            left = self.subtables.lookup(&pass, after_smc, hits);
+            tally[Counter::MegaflowHits] += (after_smc.len() - left.len()) as u64;
+            tally[Counter::SubtableProbes] += self.subtables.take_probes();
+            if self.smc.is_on() {
+                let found = BatchMask(after_smc.0 & !left.0);
+                found.for_each(|i| hits[i].iter().for_each(|flow| self.smc.insert(self.hashes[i], flow.id())));
+            }
+        }
         if self.emc.is_on() {
             let found = BatchMask(after_emc.0 & !left.0);
             found.for_each(|i| hits[i].iter().for_each(|flow| self.emc.offer(self.hashes[i], flow.id())));
@@ -56,6 +66,9 @@ impl Levels {
         self.subtables.insert(key, flow);
         if self.emc.is_on() {
             self.emc.offer(self.hashes[i], flow.id());
+        }
+        if self.smc.is_on() {
+            self.smc.insert(self.hashes[i], flow.id());
         }
     }
 
@@ -74,6 +87,10 @@ impl Levels {
 
     pub fn set_emc_insert_inv_prob(&mut self, n: u32) {
         self.emc.set_insert_inv_prob(n);
+    }
+
+    pub fn set_smc(&mut self, on: bool) {
+        self.smc.set_on(on);
     }
 
     pub fn emc_usage(&self) -> EmcUsage {

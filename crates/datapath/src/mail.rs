@@ -21,6 +21,8 @@ pub(crate) enum Mail {
     SetUpcall(Box<dyn Upcall>),
     /// Change the EMC's insertion probability to one in so many; 0 turns it off.
     SetEmcInsertInvProb(u32),
+    /// Turn the SMC on or off.
+    SetSmc(bool),
     /// Send a packet the switch made itself.
     Execute(PacketOut),
 }

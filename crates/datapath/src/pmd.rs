@@ -220,6 +220,7 @@ impl Pmd {
                 }
                 Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
                 Mail::SetEmcInsertInvProb(n) => self.walk.levels.set_emc_insert_inv_prob(n),
+                Mail::SetSmc(on) => self.walk.levels.set_smc(on),
                 Mail::Execute(out) => self.packet_outs.push(out),
             }
         }

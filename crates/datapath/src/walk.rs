@@ -1,7 +1,7 @@
 //! The walk of a packet, one call a room.
 //!
 //! ```text
-//! rx ─► parse ─► lookup: EMC, subtables ─miss─► upcall ─► act ─► tx
+//! rx ─► parse ─► lookup: EMC, SMC, subtables ─miss─► upcall ─► act ─► tx
 //!                  ▲                                       │
 //!                  └───────────── recirculate ◄────────────┘
 //! ```

@@ -143,6 +143,7 @@ fn offered() -> impl Strategy<Value = Offered> {
 struct Setup {
     emc: u32,
     emc_entries: usize,
+    smc: bool,
     batch: usize,
     pmds: usize,
     queues: usize,
@@ -156,6 +157,7 @@ impl Setup {
             batch: self.batch,
             emc_entries: self.emc_entries,
             emc_insert_inv_prob: self.emc,
+            smc: self.smc,
             max_megaflows: 4096,
             seed: Some(3),
             packet_in_queue: 1 << 16,
@@ -164,7 +166,7 @@ impl Setup {
     }
 }
 
-const REFERENCE: Setup = Setup { emc: 0, emc_entries: 8, batch: 1, pmds: 1, queues: 1, burst: 1 };
+const REFERENCE: Setup = Setup { emc: 0, emc_entries: 8, smc: false, batch: 1, pmds: 1, queues: 1, burst: 1 };
 
 /// What came out.
 struct Outcome {
@@ -273,19 +275,25 @@ proptest! {
         let passes = &reference.totals;
         let answered = passes[Counter::MegaflowHits] + passes[Counter::Upcalls] + passes[Counter::UpcallsLost];
         prop_assert_eq!(passes[Counter::Passes], answered);
-        for (emc, emc_entries, batch, burst) in
-            [(0, 8, 32, 32), (1, 8, 32, 32), (1, 8192, 32, 32), (3, 64, 7, 32), (1, 8, 1, 32), (0, 8, 32, 5)]
-        {
-            let setup = Setup { emc, emc_entries, batch, burst, ..REFERENCE };
+        for (emc, emc_entries, smc, batch, burst) in [
+            (0, 8, false, 32, 32),
+            (1, 8, false, 32, 32),
+            (1, 8192, false, 32, 32),
+            (3, 64, true, 7, 32),
+            (1, 8, true, 1, 32),
+            (0, 8, true, 32, 5),
+        ] {
+            let setup = Setup { emc, emc_entries, smc, batch, burst, ..REFERENCE };
             let outcome = run(setup, &tables, &packets, remove_every);
             prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
             prop_assert_eq!(&outcome.sent, &reference.sent, "{:?}", setup);
             let t = &outcome.totals;
-            let answered = t[Counter::EmcHits] + t[Counter::MegaflowHits] + t[Counter::Upcalls] + t[Counter::UpcallsLost];
+            let levels = [Counter::EmcHits, Counter::SmcHits, Counter::MegaflowHits, Counter::Upcalls, Counter::UpcallsLost];
+            let answered = levels.iter().map(|level| t[*level]).sum::<u64>();
             prop_assert_eq!(t[Counter::Passes], answered);
         }
         for (pmds, queues, batch) in [(2, 3, 32), (2, 1, 32), (3, 2, 1)] {
-            let setup = Setup { emc: 1, pmds, queues, batch, burst: 32, emc_entries: 64 };
+            let setup = Setup { emc: 1, pmds, queues, batch, burst: 32, emc_entries: 64, smc: true };
             let outcome = run(setup, &tables, &packets, remove_every);
             prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
             prop_assert_eq!(by_flow(&outcome), by_flow(&reference), "{:?}", setup);

@@ -2,8 +2,8 @@
 //!
 //! - [`MegaflowTable`]: the [`Megaflow`] records in one arena, under stable ids; who installs, who removes, what each
 //!   PMD has counted. Control threads and upcalls take its lock; lookups never do.
-//! - [`Emc`], [`Subtables`]: one PMD's indexes, `&mut`, no locks. Both are [`LookupStage`]s: they narrow the set of
-//!   packets still missing.
+//! - [`Emc`], [`Smc`], [`Subtables`]: one PMD's indexes, `&mut`, no locks. All are [`LookupStage`]s: they narrow the set
+//!   of packets still missing.
 //!
 //! An index entry is a hint. A hit is: the record is live, and the packet's key under the record's mask equals the
 //! record's key. So a stale entry, or one whose id now names another megaflow, costs a compare and never an action.
@@ -17,6 +17,7 @@ mod prefixes;
 mod pruned_twin;
 mod pruning;
 mod record;
+mod smc;
 mod stage;
 #[cfg(test)]
 mod stateful;
@@ -29,6 +30,7 @@ mod tuple_space;
 pub use counters::FlowCounters;
 pub use emc::{Emc, EmcUsage};
 pub use record::{Mask, Megaflow, Verdict};
+pub use smc::Smc;
 pub use stage::{Hits, LookupStage, Pass, key_hash};
 pub use subtables::Subtables;
 pub use table::{Died, FlowView, Installed, MegaflowTable, PmdSide, ufid};

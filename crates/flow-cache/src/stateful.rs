@@ -1,7 +1,7 @@
 //! The whole hierarchy against a plain map, step by step: installing, removing, looking up, ids reused at once, tags
 //! that collide, buckets that are full, notices that come late.
 
-use crate::{Emc, Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Subtables, key_hash};
+use crate::{Emc, Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Smc, Subtables, key_hash};
 use proptest::prelude::*;
 use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Trail, Translation};
 use sluice_fate::DropReason;
@@ -101,6 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Levels {
     side: PmdSide,
     emc: Emc,
+    smc: Smc,
     subtables: Subtables,
     notices: Vec<crate::Died>,
 }
@@ -124,8 +125,15 @@ struct World {
     says: HashMap<Fields, u32>,
 }
 
+/// A cache of so many entries; off if none.
+fn smc(entries: usize) -> Smc {
+    let mut smc = Smc::new(entries);
+    smc.set_on(entries != 0);
+    smc
+}
+
 impl World {
-    fn new(hash: Hash, emc_entries: usize) -> Self {
+    fn new(hash: Hash, emc_entries: usize, smc_entries: usize) -> Self {
         let secret = match hash {
             Hash::Good => HashKey::from_seed(1),
             Hash::Weak | Hash::Constant => HashKey::from_addends([0; 32]),
@@ -133,7 +141,8 @@ impl World {
         let table = MegaflowTable::new(96, &secret).unwrap();
         let pmd = |number| Levels {
             side: table.attach(number).unwrap(),
-            emc: Emc::new(emc_entries, 1, 5),
+            emc: Emc::new(emc_entries, u32::from(emc_entries != 0), 5),
+            smc: smc(smc_entries),
             subtables: Subtables::new(&secret),
             notices: Vec::new(),
         };
@@ -156,15 +165,16 @@ impl World {
             };
         }
         let said: Vec<_> = batch.iter().map(|fields| self.say(*fields)).collect();
-        let Levels { side, emc, subtables, .. } = &mut self.pmds[pmd];
+        let Levels { side, emc, smc, subtables, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
         let pass = Pass { keys: &keys, hashes: &hashes, flows };
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let all = BatchMask::first(batch.len());
         let after_emc = emc.lookup(&pass, all, &mut hits);
-        let left = subtables.lookup(&pass, after_emc, &mut hits);
-        assert_eq!(after_emc.0 & !all.0 | left.0 & !after_emc.0, 0, "each level narrows");
+        let after_smc = smc.lookup(&pass, after_emc, &mut hits);
+        let left = subtables.lookup(&pass, after_smc, &mut hits);
+        assert_eq!(after_emc.0 & !all.0 | after_smc.0 & !after_emc.0 | left.0 & !after_smc.0, 0, "each level narrows");
         for i in 0..batch.len() {
             assert_eq!(hits[i].is_none(), left.contains(i));
             let Some(flow) = hits[i] else { continue };
@@ -173,6 +183,9 @@ impl World {
                 continue;
             }
             emc.offer(hashes[i], flow.id());
+            if after_smc.contains(i) {
+                smc.insert(hashes[i], flow.id());
+            }
         }
         for i in left {
             let translation = Translation {
@@ -189,6 +202,7 @@ impl World {
                     assert!(flow.contains(&keys[i]));
                     subtables.insert(&keys[i], flow);
                     emc.offer(hashes[i], flow.id());
+                    smc.insert(hashes[i], flow.id());
                 }
                 Installed::Full => {}
                 Installed::Stale => panic!("it was current"),
@@ -209,7 +223,7 @@ impl World {
     }
 
     fn read_notices(&mut self, pmd: usize) {
-        let Levels { side, emc, subtables, notices } = &mut self.pmds[pmd];
+        let Levels { side, emc, subtables, notices, .. } = &mut self.pmds[pmd];
         side.notices.take(notices);
         notices.drain(..).for_each(|died| subtables.remove(&died));
         emc.forget();
@@ -229,9 +243,10 @@ proptest! {
     fn every_answer_is_what_the_tables_say_now(
         steps in prop::collection::vec((0..2usize, step()), 1..120),
         hash in prop_oneof![Just(Hash::Good), Just(Hash::Weak), Just(Hash::Constant)],
-        emc_entries in prop_oneof![Just(1usize), Just(8), Just(64)],
+        emc_entries in prop_oneof![Just(0usize), Just(1), Just(8), Just(64)],
+        smc_entries in prop_oneof![Just(0usize), Just(1), Just(40)],
     ) {
-        let mut world = World::new(hash, emc_entries);
+        let mut world = World::new(hash, emc_entries, smc_entries);
         for (pmd, step) in steps {
             match step {
                 Step::Lookup(batch) => world.lookup(pmd, &batch),

@@ -105,10 +105,8 @@ fn check_datapath(config: &Config) -> Checked {
             format!("{} entries; expected a power of two from 256 to 16777216", datapath.emc_entries),
         );
     }
-    for (key, level) in [("smc", datapath.smc), ("distributor", datapath.distributor)] {
-        if level == Level::On {
-            return wrong(format!("datapath.{key}"), format!("this build has no {key}; expected \"auto\" or \"off\""));
-        }
+    if datapath.distributor == Level::On {
+        return wrong("datapath.distributor", "this build has no distributor; expected \"auto\" or \"off\"");
     }
     one_of("datapath.emc-recirc", &datapath.emc_recirc, &["auto", "always"], &["threshold", "random", "rss"])?;
     one_of("datapath.distributor-table", &datapath.distributor_table, &["auto"], &["own", "ht", "vbf"])?;

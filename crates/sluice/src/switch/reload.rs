@@ -88,6 +88,7 @@ impl Switch {
             Change::SetDatapath => {
                 self.revalidator.set_max_idle(new.datapath.max_idle.0);
                 self.datapath.set_emc_insert_inv_prob(super::start::emc_insert_inv_prob(&new.datapath));
+                self.datapath.set_smc(super::start::smc(&new.datapath));
             }
             // Read where it is used, or at the next start.
             Change::SetStopAfter | Change::AtNextStart(_) => {}

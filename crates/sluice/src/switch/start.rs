@@ -134,6 +134,7 @@ fn datapath_config(config: &Config) -> sluice_datapath::Config {
         cores: config.switch.pmd_cores.iter().map(|core| *core as usize).collect(),
         emc_entries: config.datapath.emc_entries as usize,
         emc_insert_inv_prob: emc_insert_inv_prob(&config.datapath),
+        smc: smc(&config.datapath),
         max_megaflows: max_megaflows(&config.datapath),
         sleep_max_us: u32::try_from(config.datapath.pmd_sleep_max.0.as_micros()).unwrap_or(u32::MAX),
         ..sluice_datapath::Config::default()
@@ -143,6 +144,11 @@ fn datapath_config(config: &Config) -> sluice_datapath::Config {
 /// As many megaflows as the memory given to them holds.
 fn max_megaflows(datapath: &config::Datapath) -> u32 {
     u32::try_from(datapath.flow_memory.0 / MEGAFLOW_BYTES).unwrap_or(u32::MAX).clamp(1, 1 << 28)
+}
+
+/// Whether the signature match cache is on. "auto" is off: no one decides by measurement yet.
+pub fn smc(datapath: &config::Datapath) -> bool {
+    datapath.smc == Level::On
 }
 
 /// One insertion in so many; 0 is off.

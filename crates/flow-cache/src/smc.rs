@@ -1,0 +1,192 @@
+//! The signature match cache (SMC): many flows in little memory, in front of the subtables.
+//!
+//! An entry is 16 bits of the hash and a megaflow's id, ten to a cache line: 6.4 bytes a flow, where the EMC takes
+//! 16. OVS's has four to a bucket, looks at the first that agrees, and names a flow by a 16-bit index; here an id has
+//! 32 bits, and all ways that agree are tried. As in the EMC, what is verified is the megaflow itself, so an entry of
+//! a dead or changed megaflow costs a compare and needs no sweep.
+
+use crate::{Hits, LookupStage, Pass};
+use sluice_action::FlowId;
+use sluice_packet::BatchMask;
+use sluice_simd::{prefetch, signature};
+
+/// Entries of a bucket.
+const WAYS: usize = 10;
+const WAY_BITS: u16 = (1 << WAYS) - 1;
+
+/// Where the ids begin; an id is two halves, the low one first.
+const IDS: usize = 12;
+
+/// One cache line: ten signatures, 0 for an empty way; two halves unused; ten ids.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Bucket([u16; 32]);
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// One PMD's signature match cache.
+///
+/// Shape:  2^k buckets of ten ways. The hash's low k bits pick the bucket, its high 16 are the signature.
+/// Errors: none. A full bucket overwrites the way that its hash names, so flows that meet there take turns.
+/// Memory: none while it is off.
+#[derive(Debug)]
+pub struct Smc {
+    buckets: Vec<Bucket>,
+    entries: usize,
+}
+
+impl Bucket {
+    const EMPTY: Bucket = Bucket([0; 32]);
+
+    /// Bit `i` is set for each way with that signature.
+    #[inline(always)]
+    fn matching(&self, wanted: u16) -> u16 {
+        let first = self.0.first_chunk().expect("invariant: a bucket has 32 halves");
+        signature::matching(first, wanted) & WAY_BITS
+    }
+
+    #[inline(always)]
+    fn id(&self, way: usize) -> u32 {
+        u32::from(self.0[IDS + 2 * way]) | u32::from(self.0[IDS + 2 * way + 1]) << 16
+    }
+
+    fn set(&mut self, way: usize, signature: u16, id: u32) {
+        self.0[way] = signature;
+        self.0[IDS + 2 * way] = id as u16;
+        self.0[IDS + 2 * way + 1] = (id >> 16) as u16;
+    }
+}
+
+/// The signature of a hash: anything but the empty way's 0.
+#[inline(always)]
+fn signature_of(hash: u64) -> u16 {
+    ((hash >> 48) as u16).max(1)
+}
+
+/// The ways named by a bit set.
+#[inline(always)]
+fn ways(mut bits: u16) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let way = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (way < WAYS).then_some(way)
+    })
+}
+
+impl Smc {
+    /// A cache that is off, and has room for `entries` flows or more once it is on.
+    pub fn new(entries: usize) -> Self {
+        Smc { buckets: Vec::new(), entries: entries.clamp(1, 1 << 28) }
+    }
+
+    /// Turns it on, empty, or off.
+    pub fn set_on(&mut self, on: bool) {
+        if on != self.is_on() {
+            let buckets = if on { self.entries.div_ceil(WAYS).next_power_of_two() } else { 0 };
+            self.buckets = vec![Bucket::EMPTY; buckets];
+        }
+    }
+
+    /// Whether it is to be asked at all.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        !self.buckets.is_empty()
+    }
+
+    /// Notes the megaflow of a key's hash. The cache must be on to keep it.
+    #[inline]
+    pub fn insert(&mut self, hash: u64, id: FlowId) {
+        let at = self.at(hash);
+        let Some(bucket) = self.buckets.get_mut(at) else { return };
+        let signature = signature_of(hash);
+        // A key whose entry is stale has its signature there still; another key of that signature is put out.
+        let same = bucket.matching(signature);
+        if ways(same).any(|way| bucket.id(way) == id.0) {
+            return;
+        }
+        let free = bucket.matching(0);
+        let way = match (free, same) {
+            (0, 0) => (hash >> 32) as usize % WAYS,
+            (0, same) => same.trailing_zeros() as usize,
+            (free, _) => free.trailing_zeros() as usize,
+        };
+        bucket.set(way, signature, id.0);
+    }
+
+    #[inline(always)]
+    fn at(&self, hash: u64) -> usize {
+        hash as usize & self.buckets.len().wrapping_sub(1)
+    }
+}
+
+impl LookupStage for Smc {
+    #[inline]
+    fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+        if !self.is_on() {
+            return miss;
+        }
+        miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(pass.hashes[i])]));
+        let mut same = [0u16; sluice_packet::BATCH_MAX];
+        for i in miss {
+            let bucket = &self.buckets[self.at(pass.hashes[i])];
+            same[i] = bucket.matching(signature_of(pass.hashes[i]));
+            ways(same[i]).take(1).for_each(|way| pass.flows.prefetch(bucket.id(way)));
+        }
+        let mut found = 0;
+        for i in miss {
+            let (bucket, key) = (&self.buckets[self.at(pass.hashes[i])], &pass.keys[i]);
+            let mut flows = ways(same[i]).filter_map(|way| pass.flows.get(bucket.id(way)));
+            if let Some(flow) = flows.find(|flow| flow.contains(key)) {
+                hits[i] = Some(flow);
+                found |= 1 << i;
+            }
+        }
+        BatchMask(miss.0 & !found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ids_of(smc: &Smc, hash: u64) -> Vec<u32> {
+        let bucket = &smc.buckets[smc.at(hash)];
+        ways(bucket.matching(signature_of(hash))).map(|way| bucket.id(way)).collect()
+    }
+
+    proptest! {
+        /// What was noted last is there, whatever collides, and nothing is there that was not noted under that
+        /// signature. Few buckets, few signatures and ids of both halves: full buckets and duplicates are common.
+        #[test]
+        fn the_last_noted_is_there(
+            steps in prop::collection::vec((0..40u64, 0..3u64, 0..6u32, 0..3u32), 1..200),
+            entries in 1..40usize,
+        ) {
+            let mut smc = Smc::new(entries);
+            smc.set_on(true);
+            let mut noted = std::collections::HashSet::new();
+            for (signature, low, id, high) in steps {
+                let (hash, id) = (signature << 48 | signature << 32 | low, id | high << 16);
+                smc.insert(hash, FlowId(id));
+                noted.insert((signature.max(1), id));
+                let have = ids_of(&smc, hash);
+                prop_assert!(have.contains(&id));
+                prop_assert!(have.iter().all(|id| noted.contains(&(signature.max(1), *id))));
+            }
+        }
+    }
+
+    #[test]
+    fn ten_flows_of_one_signature_are_all_there() {
+        let mut smc = Smc::new(10);
+        smc.insert(7, FlowId(1));
+        assert!(!smc.is_on(), "an insertion does not turn it on");
+        smc.set_on(true);
+        let ids: Vec<u32> = (0..10).map(|i| 1 << 31 | i << 16 | 7).collect();
+        ids.iter().for_each(|id| smc.insert(7, FlowId(*id)));
+        assert_eq!(ids_of(&smc, 7), ids);
+        smc.set_on(false);
+        assert_eq!(smc.buckets.capacity(), 0);
+    }
+}
