@@ -241,6 +241,17 @@ impl Datapath {
         rebalance::rebalance(&self.pmds, || control.deliver())
     }
 
+    /// The PMDs, by number, whose threads have ended by a panic: a bug of ours. Their queues are not polled any more.
+    pub fn lost_pmds(&self) -> Vec<usize> {
+        let control = self.control();
+        let lost = |engine: &Engine| match engine {
+            Engine::Resting(_) => false,
+            Engine::Running(thread) => thread.is_finished(),
+            Engine::Lost => true,
+        };
+        control.engines.iter().enumerate().filter(|(_, engine)| lost(engine)).map(|(pmd, _)| pmd).collect()
+    }
+
     /// Sends a packet of the switch's own, through the first PMD.
     pub fn execute(&self, packet: PacketOut) {
         let mut control = self.control();

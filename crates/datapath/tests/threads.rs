@@ -123,6 +123,32 @@ fn threads_stop_and_start_again_where_they_were() {
 }
 
 #[test]
+fn a_pmd_that_panics_is_named_and_the_other_goes_on() {
+    let pool = pool(256);
+    let datapath = Datapath::new(Config { cores: vec![0, 0], max_megaflows: 16, ..Config::default() }).unwrap();
+    let tables = FakeTables::new(|key, bytes| match key.number(layout::TP_SRC) {
+        666 => panic!("a bug that this test made"),
+        _ => by_source_port(key, bytes),
+    });
+    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let port = TestPort::new(2, 32, &pool);
+    let feeds = port.feeds.clone();
+    datapath.add_port(PortNo(2), Box::new(port)).unwrap();
+    datapath.start().unwrap();
+    assert!(datapath.lost_pmds().is_empty());
+    feeds[1].lock().unwrap().push_back(udp([1, 1, 1, 1], [2, 2, 2, 2], 666, 5, 0));
+    while datapath.lost_pmds().is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(datapath.lost_pmds().len(), 1);
+    feeds[0].lock().unwrap().push_back(udp([1, 1, 1, 1], [2, 2, 2, 2], 2, 5, 0));
+    while datapath.totals()[Counter::Sent] < 1 {
+        std::thread::yield_now();
+    }
+    datapath.stop();
+}
+
+#[test]
 fn a_core_that_is_not_there_is_told() {
     let datapath = Datapath::new(Config { cores: vec![1023], max_megaflows: 16, ..Config::default() }).unwrap();
     let unpinned = datapath.start().unwrap();

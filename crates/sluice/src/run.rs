@@ -53,13 +53,16 @@ pub fn run(file: &Path) -> Result<()> {
     let server = Server::listen(&socket, Box::new(CommandTable(Arc::clone(&switch))))?;
     tracing::info!("running, control socket {}", socket.display());
     let why = attend(&switch);
-    tracing::info!("ending: {why}");
+    match &why {
+        Ok(why) => tracing::info!("ending: {why}"),
+        Err(error) => tracing::error!("ending: {error}"),
+    }
     drop(server);
     switch.stop();
     let mut out = std::io::stdout().lock();
     // Nobody may be reading any more.
     let _ = write!(out, "{}", summary(&switch)).and_then(|()| out.flush());
-    Ok(())
+    why.map(drop)
 }
 
 /// SIGTERM and SIGINT ask for the end; a second one does not wait for it.
@@ -81,7 +84,10 @@ fn watch_signals(switch: &Arc<Switch>) -> Result<()> {
 }
 
 /// Does what is due, until the end; returns why it is.
-fn attend(switch: &Switch) -> String {
+///
+/// # Errors
+/// If a PMD thread has panicked: whoever started the switch should start it again.
+fn attend(switch: &Switch) -> Result<String> {
     let began = Instant::now();
     let mut live = LiveLine::new(switch, began);
     let mut next_sample = began + Duration::from_secs(SAMPLE_SECS);
@@ -91,17 +97,22 @@ fn attend(switch: &Switch) -> String {
         let now = Instant::now();
         if let Some(after) = stop_after.filter(|after| now - began >= *after) {
             live.finish(switch);
-            return format!("{} s have passed", after.as_secs_f64());
+            return Ok(format!("{} s have passed", after.as_secs_f64()));
         }
         let until = stop_after.map_or(now + TICK, |after| (now + TICK).min(began + after));
         if let Some(why) = switch.wait_for_end(until) {
             live.finish(switch);
-            return why;
+            return Ok(why);
         }
         switch.tick();
         let now = Instant::now();
         if now >= next_watch {
             switch.watch_ports();
+            let lost = switch.datapath.lost_pmds();
+            anyhow::ensure!(
+                lost.is_empty(),
+                "PMD threads {lost:?} have panicked, a bug in sluice; see the lines above"
+            );
             next_watch = now + WATCH_PORTS_EVERY;
         }
         if now >= next_sample {
