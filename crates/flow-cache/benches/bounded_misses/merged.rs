@@ -1,4 +1,4 @@
-//! Candidate 3: fewer tables, after TupleMerge. A flow goes into a table of a coarser mask, prefix lengths rounded down
+//! A candidate that lost: fewer tables, after TupleMerge. A flow goes into a table of a coarser mask, prefix lengths rounded down
 //! to a few steps, and is verified under its own mask. So the number of tables is bounded whatever masks come, but
 //! flows that differ only in the bits rounded away crowd under one hash; past a limit they get tables of their own.
 
@@ -81,16 +81,8 @@ impl Search for Merged {
         }
     }
 
-    fn find(&self, flows: &[Flow], key: &Words) -> (Option<u32>, usize) {
-        for (i, table) in self.tables.iter().enumerate() {
-            if let Some(id) = table.find(flows, key) {
-                return (Some(id), i + 1);
-            }
-        }
-        (None, self.tables.len())
-    }
-
-    fn bytes(&self) -> usize {
-        self.home.capacity() * 132
+    fn find_all<'a>(&'a mut self, flows: &'a [Flow], keys: &'a [Words]) -> Box<dyn FnMut() -> Vec<Option<u32>> + 'a> {
+        let find = |key| self.tables.iter().find_map(|table| table.find(flows, key));
+        Box::new(move || keys.iter().map(find).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Megaflows, subtables, and the plain search that the candidates are compared with.
+//! Megaflows, and what a candidate has to do with them.
 
 use hashbrown::HashTable;
 use sluice_flow::layout::{self, Span};
@@ -24,10 +24,18 @@ pub trait Search {
     fn name(&self) -> &'static str;
     fn insert(&mut self, flows: &[Flow], id: u32);
     fn remove(&mut self, flows: &[Flow], id: u32);
-    /// The megaflow, and how many hash tables were asked.
-    fn find(&self, flows: &[Flow], key: &Words) -> (Option<u32>, usize);
-    /// About how many bytes the index takes besides its subtables.
-    fn bytes(&self) -> usize;
+    /// Gets ready to look up these keys; each call of what it returns looks all of them up.
+    fn find_all<'a>(&'a mut self, flows: &'a [Flow], keys: &'a [Words]) -> Box<dyn FnMut() -> Vec<Option<u32>> + 'a>;
+    /// What is done about once a second.
+    fn tidy(&mut self) {}
+    /// The number of a flow that was found.
+    fn number(&self, found: u32) -> u32 {
+        found
+    }
+    /// How many hash tables were asked for hits since this was last asked, if it knows.
+    fn take_probes(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 /// The prefix fields that the candidates prune by.
@@ -101,47 +109,5 @@ impl Subtable {
         let hash = self.hash(key);
         let same = |&(h, id): &(u32, u32)| h == hash && flows[id as usize].matches(key);
         self.ids.find(spread(hash), same).map(|&(_, id)| id)
-    }
-}
-
-/// Every subtable asked in turn.
-#[derive(Default)]
-pub struct Plain {
-    subtables: Vec<Subtable>,
-}
-
-impl Search for Plain {
-    fn name(&self) -> &'static str {
-        "plain"
-    }
-
-    fn insert(&mut self, flows: &[Flow], id: u32) {
-        let mask = flows[id as usize].mask;
-        let at = self.subtables.iter().position(|s| s.mask == mask).unwrap_or_else(|| {
-            self.subtables.push(Subtable::new(mask));
-            self.subtables.len() - 1
-        });
-        self.subtables[at].insert(flows, id);
-    }
-
-    fn remove(&mut self, flows: &[Flow], id: u32) {
-        let at = self.subtables.iter().position(|s| s.mask == flows[id as usize].mask).expect("it is in");
-        self.subtables[at].remove(flows, id);
-        if self.subtables[at].is_empty() {
-            self.subtables.swap_remove(at);
-        }
-    }
-
-    fn find(&self, flows: &[Flow], key: &Words) -> (Option<u32>, usize) {
-        for (i, subtable) in self.subtables.iter().enumerate() {
-            if let Some(id) = subtable.find(flows, key) {
-                return (Some(id), i + 1);
-            }
-        }
-        (None, self.subtables.len())
-    }
-
-    fn bytes(&self) -> usize {
-        0
     }
 }
