@@ -138,7 +138,8 @@ fn may_change(bytes: &[u8], header: Header) -> Vec<std::ops::Range<usize>> {
     let mut ranges = match header {
         Header::Ethernet => vec![0..6, 6..12],
         Header::Mpls => vec![layers.l2_end..layers.l2_end + 2, layers.l2_end + 2..layers.l2_end + 4],
-        Header::Arp => vec![l3 + 7..l3 + 8, l3 + 8..l3 + 28],
+        // The operation's upper byte too: it is cleared when the lower one is written whole.
+        Header::Arp => vec![l3 + 6..l3 + 28],
         Header::Ipv4 => vec![l3 + 1..l3 + 2, l3 + 8..l3 + 9, l3 + 10..l3 + 20],
         Header::Ipv6 => vec![l3..l3 + 4, l3 + 7..l3 + 40],
         _ => vec![],
@@ -265,6 +266,13 @@ proptest! {
             return Ok(());
         }
         let ranges = may_change(&packet, header);
+        let l3 = Layers::of(&packet).unwrap().l3;
+        if header == Header::Arp {
+            prop_assert!(after[l3 + 6] == packet[l3 + 6] || after[l3 + 6] == 0);
+        }
+        if header == Header::Ipv6 {
+            prop_assert_eq!(after[l3] >> 4, packet[l3] >> 4, "the version");
+        }
         for i in (0..packet.len()).filter(|&i| packet[i] != after[i]) {
             prop_assert!(ranges.iter().any(|range| range.contains(&i)), "{:?} changed byte {}: {:02x?}", header, i, packet);
         }
