@@ -221,3 +221,37 @@ fn value(key: &PacketKey, span: Span) -> u128 {
 fn prefix_len(mask: &PacketKey, span: Span) -> u8 {
     value(mask, span).leading_ones() as u8
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_used_again_before_the_notice_leaves_no_prefix() {
+        let (mut pruning, mut quota) = (Pruning::default(), NodeQuota(9));
+        let flow = |last: u8| {
+            let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
+            key.set(layout::NW_SRC, &[10, 0, 0, last]);
+            mask.set(layout::NW_SRC, &[0xff; 4]);
+            Arc::new(MegaflowMatch::new(mask, &key))
+        };
+        let (dead, live) = (flow(1), flow(2));
+        pruning.list(3, &live.mask, true);
+        let found = |pruning: &Pruning, flow: &MegaflowMatch| {
+            let mut places = Vec::new();
+            pruning.survivors(&flow.key, |place| {
+                places.push(place);
+                false
+            });
+            places
+        };
+        pruning.add_flow(FlowId(7), &dead, &mut quota);
+        pruning.add_flow(FlowId(7), &live, &mut quota);
+        pruning.add_flow(FlowId(7), &live, &mut quota);
+        assert_eq!((found(&pruning, &dead), found(&pruning, &live)), (vec![], vec![3]));
+        pruning.remove_flow(FlowId(7), &dead, &mut quota);
+        assert_eq!((found(&pruning, &live), pruning.nodes() + quota.0), (vec![3], 9));
+        pruning.remove_flow(FlowId(7), &live, &mut quota);
+        assert_eq!((pruning.nodes(), quota.0), (0, 9));
+    }
+}
