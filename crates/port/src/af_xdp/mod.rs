@@ -45,6 +45,14 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets(Arc<Mutex<Vec<Weak<sys::Socket>>>>);
 
+/// Why drivers are not asked for zero-copy: they would write and read frames by device addresses, and refuse one that
+/// lies across two pages which are not neighbours there; it would be lost to its pool. Frames of ours may lie so.
+const NO_ZERO_COPY: &str =
+    "no zero-copy: the kernel copies each packet once on receive and once on send, whatever the driver can do";
+/// What generic mode means.
+const GENERIC: &str = "generic mode: the kernel copies each packet and makes a buffer of its own first, which is slower, \
+                       and large segments of local senders are lost or cut short (`ethtool -K PEER tso off gso off`)";
+
 /// A device of the kernel.
 #[derive(Debug)]
 struct XdpPort {
@@ -206,26 +214,33 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Puts the program on the device: in the driver if that is not refused, unless told otherwise.
+    /// Puts the program on the device: in the driver if that is not refused, unless told otherwise. Notes what could
+    /// not be had.
     fn attach(
         &self,
         map: &SocketMap,
         index: u32,
         notes: &mut Vec<String>,
     ) -> Result<Attached, (&'static str, io::Error)> {
-        if let Some(mode) = self.mode {
-            return map.attach(index, mode).map_err(|e| ("put a program on it in the mode asked for", e));
-        }
-        match map.attach(index, Mode::Native) {
-            Err(e) if !matches!(e.raw_os_error(), Some(libc::EPERM | libc::EBUSY)) => {
-                notes.push(format!(
-                    "the driver takes no XDP program ({e}): generic mode, where large segments of local senders are lost \
-                     (`ethtool -K PEER tso off gso off`)"
-                ));
-                map.attach(index, Mode::Generic).map_err(|e| ("put a program on it", e))
-            }
-            done => done.map_err(|e| ("put a program on it", e)),
-        }
+        let attached = match self.mode {
+            Some(mode) => map.attach(index, mode).map(|attached| (attached, mode, String::new())),
+            None => match map.attach(index, Mode::Native) {
+                Err(e) if !matches!(e.raw_os_error(), Some(libc::EPERM | libc::EBUSY)) => {
+                    let why = format!("the driver takes no XDP program ({e}): ");
+                    map.attach(index, Mode::Generic).map(|attached| (attached, Mode::Generic, why))
+                }
+                done => done.map(|attached| (attached, Mode::Native, String::new())),
+            },
+        };
+        let (attached, mode, why) = attached.map_err(|e| match self.mode {
+            Some(_) => ("put a program on it in the mode asked for", e),
+            None => ("put a program on it", e),
+        })?;
+        notes.push(match mode {
+            Mode::Native => NO_ZERO_COPY.to_owned(),
+            Mode::Generic => format!("{why}{GENERIC}"),
+        });
+        Ok(attached)
     }
 }
 

@@ -259,13 +259,14 @@ pub fn what_cannot_be_opened_is_said(kind: &str) {
 }
 
 /// Behind the driver instead of in it.
-pub fn generic_mode_works_and_says_nothing() {
+pub fn generic_mode_works_and_says_what_it_means() {
     veth(1, 1);
     sh("ip addr add 10.9.0.1/24 dev v1");
     let keys = [("device", "v0"), ("mode", "generic")];
     let config = PortConfig { mtu: 9000, ..config("af_xdp", "p1", &keys) };
     let mut rig = Rig::open(&config, &mut Pools::new(1024)).unwrap();
-    assert_eq!(rig.port.notes(), [] as [String; 0]);
+    let [note] = rig.port.notes() else { panic!("{:?}", rig.port.notes()) };
+    assert!(note.starts_with("generic mode: ") && note.contains("large segments of local senders"), "{note}");
     answer(&mut rig, ping("-c 10 -s 8972 10.9.0.2"));
     let twice = Rig::open(&config, &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();
     assert!(twice.contains("something else uses the device"), "{twice}");
@@ -275,7 +276,9 @@ pub fn generic_mode_works_and_says_nothing() {
 pub fn fewer_queues_than_the_device_are_noted() {
     veth(1, 3);
     let rig = Rig::open(&config("af_xdp", "p1", &[("device", "v0")]), &mut Pools::new(1024)).unwrap();
-    assert!(rig.port.notes()[0].contains("the device has 3 receive queues and the port 1"), "{:?}", rig.port.notes());
+    let [mode, queues] = rig.port.notes() else { panic!("{:?}", rig.port.notes()) };
+    assert!(mode.starts_with("no zero-copy: "), "{mode}");
+    assert!(queues.contains("the device has 3 receive queues and the port 1"), "{queues}");
     let three = PortConfig { n_rxq: 4, ..config("af_xdp", "p1", &[("device", "v1")]) };
     let error = Rig::open(&three, &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("`ethtool -L` sets how many it has"), "{error}");
