@@ -39,6 +39,11 @@ impl NetDevice {
         sys::set_mtu(&self.socket, &self.name, mtu)
     }
 
+    /// Sets how many packets may wait for it to send them.
+    pub(crate) fn set_queue_len(&self, packets: u32) -> io::Result<()> {
+        sys::set_queue_len(&self.socket, &self.name, packets)
+    }
+
     /// Its Ethernet address; `ENOTSUP` if it is no Ethernet device.
     pub(crate) fn mac(&self) -> io::Result<[u8; 6]> {
         sys::mac(&self.socket, &self.name)

@@ -13,6 +13,7 @@ const SIOCSIFMTU: libc::Ioctl = 0x8922;
 const SIOCSIFHWADDR: libc::Ioctl = 0x8924;
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const SIOCGIFHWADDR: libc::Ioctl = 0x8927;
+const SIOCSIFTXQLEN: libc::Ioctl = 0x8943;
 
 /// A request for the device called `name`, all else zero. Longer names are cut, and so name no device.
 pub(crate) fn request(name: &str) -> libc::ifreq {
@@ -63,6 +64,14 @@ pub(crate) fn set_mtu(fd: &OwnedFd, name: &str, mtu: u32) -> io::Result<()> {
     let mut request = request(name);
     request.ifr_ifru.ifru_mtu = mtu as libc::c_int;
     ask(fd, SIOCSIFMTU, &mut request)
+}
+
+/// Sets how many packets may wait to be sent.
+pub(crate) fn set_queue_len(fd: &OwnedFd, name: &str, packets: u32) -> io::Result<()> {
+    let mut request = request(name);
+    // The kernel reads `ifr_qlen`, an integer at the same place.
+    request.ifr_ifru.ifru_mtu = packets as libc::c_int;
+    ask(fd, SIOCSIFTXQLEN, &mut request)
 }
 
 /// Its Ethernet address.

@@ -35,6 +35,10 @@ struct TapPort {
     tx: Vec<Arc<QueueStats>>,
 }
 
+/// Packets that the kernel keeps for us to receive, by queue. Its own 1000 are less than comes while something else has
+/// the core for a scheduler's slice.
+const WAITING: u32 = 4096;
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let name = options.text("device").unwrap_or(&options.config.name);
@@ -54,6 +58,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     }
     let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
     device.set_mtu(mtu).map_err(|e| failed("set its MTU", e))?;
+    device.set_queue_len(WAITING).map_err(|e| failed("set its queue length", e))?;
     if options.text("mac").is_some() {
         device.set_mac(options.mac()?).map_err(|e| failed("set its address", e))?;
     }
