@@ -139,7 +139,7 @@ fn may_change(bytes: &[u8], header: Header) -> Vec<std::ops::Range<usize>> {
         Header::Ethernet => vec![0..6, 6..12],
         Header::Mpls => vec![layers.l2_end..layers.l2_end + 2, layers.l2_end + 2..layers.l2_end + 4],
         // The operation's upper byte too: it is cleared when the lower one is written whole.
-        Header::Arp => vec![l3 + 6..l3 + 28],
+        Header::Arp => vec![l3 + 6..l3 + 8, l3 + 8..l3 + 28],
         Header::Ipv4 => vec![l3 + 1..l3 + 2, l3 + 8..l3 + 9, l3 + 10..l3 + 20],
         Header::Ipv6 => vec![l3..l3 + 4, l3 + 7..l3 + 40],
         _ => vec![],
