@@ -85,12 +85,12 @@ step_fuzz() {
     done
 }
 
-# New inputs go to a scratch corpus; the seeds in git stay as they are.
+# New inputs go to a scratch corpus; the seeds in git stay as they are. CI repeats itself; the long lane draws (seed 0).
 fuzz_one() {
     local scratch=fuzz/target/corpus/$1 out=fuzz/target/crashes/
     mkdir -p "$scratch" "fuzz/seeds/$1" "$out"
     echo "-- fuzz $1, ${FUZZ_SECONDS:-30} s"
-    if "fuzz/target/x86_64-unknown-linux-gnu/release/$1" "$scratch" "fuzz/seeds/$1" -max_total_time="${FUZZ_SECONDS:-30}" \
+    if "fuzz/target/x86_64-unknown-linux-gnu/release/$1" "$scratch" "fuzz/seeds/$1" -max_total_time="${FUZZ_SECONDS:-30}" -seed="${FUZZ_SEED:-1}" \
         -max_len=4096 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$out$1-" \
         >"fuzz/target/$1.log" 2>&1; then
         grep -E 'number_of_executed_units|new_units_added|peak_rss' "fuzz/target/$1.log"
@@ -117,7 +117,7 @@ step_long() {
     mkdir -p "$out"
     ci/machine-sheet >"$out/machine.txt"
     long_lane "$out" differential TABLES=2000 PACKETS=200
-    long_lane "$out" fuzz FUZZ_SECONDS=600
+    long_lane "$out" fuzz FUZZ_SECONDS=600 FUZZ_SEED=0
     long_lane "$out" soak SOAK_SECONDS=900
     echo "results: $out"
 }

@@ -23,6 +23,10 @@ impl<'a> MatchReader<'a> {
     pub fn read(&mut self, pair: &Pair<'a>) -> Result<bool, SyntaxError> {
         let key = pair.key;
         if pair.delimiter == Delimiter::None && (key.text == "eth" || self.matches.set_shorthand(key.text)) {
+            // A later dl_type may take away what the shorthand's protocol needs.
+            if self.matches.field(FieldId::IpProto).1 != 0 {
+                self.seen.push((FieldId::IpProto.field(), key));
+            }
             return Ok(true);
         }
         if key.text.contains('[') {
