@@ -5,15 +5,17 @@
 //! instruction a line; there is no sparse miniflow to gather from.
 //!
 //! The flow language: [`field`] is the table of fields, [`Match`] what a rule matches, [`OfAction`] what it does,
-//! [`FlowMod`] a whole line of flow text.
+//! [`FlowMod`] a whole line of flow text; [`GroupMod`] and [`MeterMod`] change groups and meters.
 #![forbid(unsafe_code)]
 
 mod extract;
 pub mod field;
 mod flow_match;
 mod flow_mod;
+mod group;
 mod key;
 pub mod layout;
+mod meter;
 mod of_port;
 pub mod ofpact;
 mod prereq;
@@ -24,7 +26,14 @@ pub use extract::{Metadata, ParseError, extract, extract_again};
 pub use field::{Field, FieldId};
 pub use flow_match::Match;
 pub use flow_mod::{DEFAULT_PRIORITY, FlowCommand, FlowFlags, FlowMod};
+pub use group::{
+    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GROUP_MAX, GroupCommand,
+    GroupConfig, GroupKind, GroupMod, Selection,
+};
 pub use key::{FlowKey, LINE_SIZE, Line, PacketKey};
+pub use meter::{
+    Band, BandKind, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterConfig, MeterMod,
+};
 pub use of_port::{OfPort, PortNames};
 pub use ofpact::{Mac, OfAction};
 pub use subfield::SubField;
