@@ -1,5 +1,6 @@
 //! Datapath actions.
 
+use crate::Ct;
 use sluice_flow::layout::Span;
 
 /// A datapath port number. Unique in the switch, over all bridges.
@@ -70,6 +71,10 @@ pub enum Action {
         /// The Ethernet type of what is behind it.
         ethertype: u16,
     },
+    /// Find the packet's connection, and write its state into the key.
+    Ct(Box<Ct>),
+    /// Forget the packet's connection and its state.
+    CtClear,
     /// Look the packet up again under a recirculation id.
     Recirc(u32),
     /// Cut what following outputs send to a length.

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod ct;
 mod edit;
 mod megaflow;
 mod text;
 mod upcall;
 
 pub use action::{Action, Actions, Header, MaskedField, PortNo};
+pub use ct::Ct;
 pub use edit::edit;
 pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail};
 pub use text::{DatapathPortNames, show_actions, show_flow, show_stats, show_ufid};

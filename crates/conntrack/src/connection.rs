@@ -1,11 +1,11 @@
 //! One connection.
 
 use crate::limits::Admission;
-use crate::nat::NatTarget;
-use crate::request::Helper;
 use crate::states::{State, Step};
 use crate::timeouts::{InForce, Timeout};
 use crate::tuple::Tuple;
+use sluice_action::ct::Helper;
+use sluice_action::ct::NatTarget;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

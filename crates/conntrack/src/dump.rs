@@ -1,10 +1,10 @@
 //! A connection as control commands show it, and which of them a command is about.
 
 use crate::connection::Connection;
-use crate::request::Helper;
 use crate::states::State;
 use crate::tcp::{Scale, TcpState};
 use crate::tuple::{Endpoint, Tuple};
+use sluice_action::ct::Helper;
 use sluice_packet::headers::ip_proto;
 
 /// A connection, at one moment.

@@ -1,8 +1,8 @@
 //! Data connections that a helper has read about and that are to come.
 
 use crate::connection::Connection;
-use crate::nat::NatTarget;
 use crate::tuple::Tuple;
+use sluice_action::ct::NatTarget;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -4,8 +4,8 @@
 //! packet to be there.
 
 use crate::extract::{addresses, ports, question};
-use crate::nat::NatTarget;
 use crate::tuple::Tuple;
+use sluice_action::ct::NatTarget;
 use sluice_packet::checksum;
 use sluice_packet::headers::*;
 

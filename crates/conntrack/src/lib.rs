@@ -1,6 +1,6 @@
 //! Connection tracking: which connection a packet belongs to, what state that is in, and its NAT.
 //!
-//! The act room calls [`Conntrack::execute`] with a packet, its key and a [`Request`] (the arguments of `ct(…)`); it
+//! The act room calls [`Conntrack::execute`] with a packet, its key and a [`Ct`] (the arguments of `ct(…)`); it
 //! finds or makes the connection, writes `ct_state`, `ct_zone`, `ct_mark`, `ct_label` and the original tuple into the
 //! key, and rewrites packet and key for NAT. What it answers is what Open vSwitch 3.1's userspace tracker answers.
 //!
@@ -44,8 +44,8 @@ mod wheel;
 
 pub use dump::{Entry, Filter, TcpInfo, TupleFilter};
 pub use limits::ZoneLimit;
-pub use nat::{NatSpec, NatTarget, PortChoice};
-pub use request::{Carried, Checksums, Helper, Masked, Moment, Outcome, Refusal, Request};
+pub use request::{Carried, Checksums, Moment, Outcome, Refusal};
+pub use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
 pub use stamp::{clear, ct_state};
 pub use table::Swept;
 pub use tcp::TcpState;

@@ -5,52 +5,9 @@
 //! out quickly. Random port choice and persistence, which its userspace tracker accepts and ignores, are done here.
 
 use crate::tuple::Tuple;
+use sluice_action::ct::{NatSpec, NatTarget, PortChoice};
 use sluice_simd::HashKey;
 use sluice_simd::hash::{finish, splitmix64};
-
-/// Which address NAT changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NatTarget {
-    /// The source.
-    Src,
-    /// The destination.
-    Dst,
-}
-
-impl NatTarget {
-    /// What is changed in packets the other way.
-    pub(crate) fn flipped(self) -> Self {
-        match self {
-            NatTarget::Src => NatTarget::Dst,
-            NatTarget::Dst => NatTarget::Src,
-        }
-    }
-}
-
-/// How the first port to try is picked from a range that was given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PortChoice {
-    /// By a hash of the connection: the same again for the same connection.
-    #[default]
-    Hash,
-    /// By the moment's entropy.
-    Random,
-}
-
-/// The arguments of `nat(…)`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct NatSpec {
-    /// What a new connection's NAT changes. `None`: it has none; packets of connections that have are translated.
-    pub target: Option<NatTarget>,
-    /// First and last address; an IPv4 one is in the first four bytes. All zero: the connection's own address.
-    pub addrs: ([u8; 16], [u8; 16]),
-    /// First and last port.
-    pub ports: Option<(u16, u16)>,
-    /// For the ports.
-    pub choice: PortChoice,
-    /// Choose the address by the sender's alone, so that a client keeps it whomever it talks to.
-    pub persistent: bool,
-}
 
 /// Ports tried in a row. Source: OVS lib/conntrack.c, max_attempts.
 const ATTEMPTS: u32 = 128;
@@ -80,7 +37,7 @@ pub(crate) fn choose(
         return is_free(&reply).then_some(reply);
     }
     let start = match spec.choice {
-        PortChoice::Hash => hash,
+        PortChoice::Unsaid | PortChoice::Hash => hash,
         PortChoice::Random => splitmix64(&mut entropy) as u32,
     };
     let given = spec.ports.map(|(min, max)| Ports::in_range(min, max.max(min), start));

@@ -1,47 +1,7 @@
 //! What the act room asks for, and what it is told.
 
 use crate::connection::Connection;
-use crate::nat::NatSpec;
 use std::sync::Arc;
-
-/// A new value and the bits of the old one that it replaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Masked<T> {
-    /// The value; zero outside the mask.
-    pub value: T,
-    /// The bits that change.
-    pub mask: T,
-}
-
-/// An application-level gateway: reads a control connection and lets the data connections it announces be related.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Helper {
-    /// FTP, active and passive, with its IPv6 extensions.
-    Ftp,
-    /// TFTP.
-    Tftp,
-}
-
-/// The arguments of a `ct(…)` action.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Request {
-    /// The zone to look in.
-    pub zone: u16,
-    /// Make the connection if there is none.
-    pub commit: bool,
-    /// With a packet in the reply direction: end the connection and make one in the packet's. Says `commit` too.
-    pub force: bool,
-    /// Sets the mark.
-    pub mark: Option<Masked<u32>>,
-    /// Sets the label.
-    pub label: Option<Masked<u128>>,
-    /// Translate addresses.
-    pub nat: Option<NatSpec>,
-    /// Help the new connection so.
-    pub helper: Option<Helper>,
-    /// The timeout policy of the new connection; 0 is the default one.
-    pub timeout_policy: u32,
-}
 
 /// What is known about a packet's checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

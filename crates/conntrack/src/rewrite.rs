@@ -2,8 +2,8 @@
 
 use crate::extract::Sighting;
 use crate::inner;
-use crate::nat::NatTarget;
 use crate::tuple::Tuple;
+use sluice_action::ct::NatTarget;
 use sluice_flow::PacketKey;
 use sluice_flow::layout;
 use sluice_packet::edit::{self, Field};

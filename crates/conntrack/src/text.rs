@@ -5,9 +5,9 @@
 
 use crate::dump::{Entry, Filter, TupleFilter};
 use crate::limits::ZoneLimit;
-use crate::request::Helper;
 use crate::tcp::TcpState;
 use crate::tuple::{Endpoint, Tuple};
+use sluice_action::ct::Helper;
 use sluice_packet::headers::ip_proto;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};

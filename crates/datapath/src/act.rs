@@ -6,12 +6,13 @@
 //! a megaflow first, to do this once a group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in this
 //! room): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
 
-use crate::execute::Executor;
+use crate::execute::{Executor, Passage};
 use crate::recirc::Origin;
 use crate::tx::{TxSlot, discard};
 use crate::upcall::{Answer, Answers};
 use crate::walk::Context;
 use sluice_action::{Action, Upcall};
+use sluice_conntrack::Carried;
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{Hits, Megaflow, Verdict};
@@ -36,6 +37,7 @@ enum Step {
 pub(crate) struct Batch<'a, 'g> {
     pub keys: &'a mut [PacketKey; BATCH_MAX],
     pub origins: &'a [Origin; BATCH_MAX],
+    pub carried: &'a mut [Carried; BATCH_MAX],
     pub hits: &'a Hits<'g>,
     /// The answers that packets without a hit follow.
     pub answers: Option<&'a Answers>,
@@ -156,7 +158,9 @@ fn act_in_full<'g>(
             Some(Answer::Follow(followed)) => {
                 let translation = &followed.translation;
                 let (bytes, flags) = (packet.frame.len() as u64, tcp_flags(key));
-                executor.run(&translation.actions, packet, key, (origin, translation.no_output), context);
+                let carried = std::mem::take(&mut batch.carried[i]);
+                let passage = Passage { origin, carried, no_output: translation.no_output };
+                executor.run(&translation.actions, packet, key, passage, context);
                 upcall.credit(&translation.trail, 1, bytes, flags, context.now_ms);
             }
             Some(Answer::Lost(reason)) => discard(packet, *reason, context.buffers, context.tally),
@@ -167,7 +171,9 @@ fn act_in_full<'g>(
                 Step::Drop(reason) => discard(packet, reason, context.buffers, context.tally),
                 Step::Execute => {
                     let translation = batch.hits[i].expect("invariant: a hit or an answer").translation();
-                    executor.run(&translation.actions, packet, key, (origin, translation.no_output), context);
+                    let carried = std::mem::take(&mut batch.carried[i]);
+                    let passage = Passage { origin, carried, no_output: translation.no_output };
+                    executor.run(&translation.actions, packet, key, passage, context);
                 }
             },
         }

@@ -11,6 +11,7 @@ use crate::report::PmdShared;
 use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, thread};
 use sluice_action::{MegaflowStore, PortNo, Upcall};
+use sluice_conntrack::Conntrack;
 use sluice_fate::Snapshot;
 use sluice_flow_cache::{Emc, MegaflowTable, Smc, ufid};
 use sluice_packet::BATCH_MAX;
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 pub struct Datapath {
     config: Config,
     table: Arc<MegaflowTable>,
+    conntrack: Arc<Conntrack>,
     pmds: Vec<Arc<PmdShared>>,
     control: Mutex<Control>,
     packet_ins: Mutex<Option<Receiver<PacketIn>>>,
@@ -75,6 +77,9 @@ pub struct Round {
 /// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
 const SMC_ENTRIES: usize = 1 << 20;
 
+/// Connections looked at in one go when those that have ended are taken out: some milliseconds' work.
+const EXPIRE_AT_ONCE: usize = 1 << 16;
+
 impl Datapath {
     /// A datapath without ports, whose tables know nothing: every miss is a lost upcall until
     /// [`Datapath::set_upcalls`].
@@ -84,6 +89,7 @@ impl Datapath {
         let secret = HashKey::from_seed(splitmix64(&mut seed));
         let memory = |source| DatapathError::Memory { megaflows: config.max_megaflows, source };
         let table = Arc::new(MegaflowTable::new(config.max_megaflows, &secret).map_err(memory)?);
+        let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
         let (sender, receiver) = mpsc::sync_channel(config.packet_in_queue);
         let (mut pmds, mut engines) = (Vec::new(), Vec::new());
         for (number, core) in config.cores.iter().enumerate() {
@@ -91,7 +97,7 @@ impl Datapath {
             let emc = Emc::new(config.emc_entries, config.emc_insert_inv_prob, splitmix64(&mut seed));
             let mut smc = Smc::new(SMC_ENTRIES);
             smc.set_on(config.smc);
-            let executor = Executor::new(sender.clone(), splitmix64(&mut seed));
+            let executor = Executor::new(conntrack.clone(), sender.clone(), splitmix64(&mut seed));
             let walk = Walk::new(Levels::new(&secret, emc, smc), Box::new(NoTables), executor, config.batch);
             let side = table.attach(number).map_err(memory)?;
             let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, config.batch);
@@ -102,7 +108,7 @@ impl Datapath {
         let baselines = vec![(Snapshot::default(), Instant::now()); pmds.len()];
         let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines };
         let packet_ins = Mutex::new(Some(receiver));
-        Ok(Datapath { config, table, pmds, control: Mutex::new(control), packet_ins })
+        Ok(Datapath { config, table, conntrack, pmds, control: Mutex::new(control), packet_ins })
     }
 
     /// Gives each PMD its way to the tables; `make` gets the PMD's number.
@@ -110,6 +116,16 @@ impl Datapath {
         let mut control = self.control();
         self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetUpcall(make(pmd.pmd))));
         control.deliver();
+    }
+
+    /// The connections, for whoever shows, ages or limits them.
+    pub fn conntrack(&self) -> &Arc<Conntrack> {
+        &self.conntrack
+    }
+
+    /// Takes out connections that have ended, in part if there are very many. Some times a second.
+    pub fn expire_connections(&self, now_ms: u64) {
+        self.conntrack.expire(now_ms, EXPIRE_AT_ONCE);
     }
 
     /// The megaflows, for whoever keeps them true.

@@ -5,28 +5,54 @@
 
 use crate::recirc::{Origin, RECIRC_MAX, Recirc};
 use crate::report::PacketIn;
+use crate::track;
 use crate::tx::{TxPorts, discard};
 use crate::walk::Context;
 use sluice_action::{Action, Header, MaskedField, PortNo, edit};
+use sluice_conntrack::{Carried, Conntrack};
 use sluice_fate::{Counter, DropReason};
-use sluice_flow::{PacketKey, extract_again};
+use sluice_flow::{PacketKey, ParseError, extract_again};
 use sluice_packet::Packet;
 use sluice_simd::hash::splitmix64;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+
+/// How a packet has come to a list of actions.
+pub(crate) struct Passage {
+    pub origin: Origin,
+    pub carried: Carried,
+    /// Why it ends if the actions send it nowhere.
+    pub no_output: DropReason,
+}
+
+impl Traveller<'_> {
+    /// Reads the key anew if the bytes have changed since.
+    pub fn renew_key(&mut self) -> Result<(), DropReason> {
+        if self.is_dirty {
+            extract_again(self.packet.bytes(), self.key)?;
+            self.is_dirty = false;
+        }
+        debug_assert_eq!(Ok(*self.key), read_again(&self.packet, self.key), "a key patched, and the bytes");
+        Ok(())
+    }
+}
 
 /// What actions work with: where packets go.
 pub(crate) struct Executor {
     pub tx: TxPorts,
     pub recirc: Recirc,
+    conntrack: Arc<Conntrack>,
     packet_ins: SyncSender<PacketIn>,
     random: u64,
 }
 
 /// A packet on its way through a list of actions.
-struct Traveller<'k> {
-    packet: Packet,
-    key: &'k mut PacketKey,
+pub(crate) struct Traveller<'k> {
+    pub packet: Packet,
+    pub key: &'k mut PacketKey,
     origin: Origin,
+    /// Its connection, from an earlier `ct`.
+    pub carried: Carried,
     /// Why it ends if the actions send it nowhere.
     no_output: DropReason,
     /// The next output sends at most so many bytes.
@@ -36,8 +62,8 @@ struct Traveller<'k> {
 }
 
 impl Executor {
-    pub fn new(packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
-        Executor { tx: TxPorts::default(), recirc: Recirc::default(), packet_ins, random }
+    pub fn new(conntrack: Arc<Conntrack>, packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
+        Executor { tx: TxPorts::default(), recirc: Recirc::default(), conntrack, packet_ins, random }
     }
 
     /// Does what `actions` say to a packet.
@@ -46,10 +72,11 @@ impl Executor {
         actions: &[Action],
         packet: Packet,
         key: &mut PacketKey,
-        (origin, no_output): (Origin, DropReason),
+        passage: Passage,
         context: &mut Context<'_, '_>,
     ) {
-        self.walk(actions, Traveller { packet, key, origin, no_output, cut: None, is_dirty: false }, context);
+        let Passage { origin, carried, no_output } = passage;
+        self.walk(actions, Traveller { packet, key, origin, carried, no_output, cut: None, is_dirty: false }, context);
     }
 
     fn walk(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
@@ -59,7 +86,7 @@ impl Executor {
         for action in &actions[..last] {
             if sends(action) {
                 self.send_copy(action, &mut traveller, context);
-            } else if let Err(reason) = change(action, &mut traveller) {
+            } else if let Err(reason) = self.change(action, &mut traveller, context) {
                 return discard(traveller.packet, reason, context.buffers, context.tally);
             }
         }
@@ -85,8 +112,9 @@ impl Executor {
         let mut key = *traveller.key;
         match context.buffers.copy(&traveller.packet) {
             Ok(packet) => {
-                let Traveller { origin, no_output, cut, is_dirty, .. } = *traveller;
-                let copy = Traveller { packet, key: &mut key, origin, no_output, cut, is_dirty };
+                let &mut Traveller { origin, ref carried, no_output, cut, is_dirty, .. } = traveller;
+                let carried = carried.clone();
+                let copy = Traveller { packet, key: &mut key, origin, carried, no_output, cut, is_dirty };
                 self.send_now(action, copy, context);
             }
             Err(reason) => context.tally.drop(reason, 1),
@@ -129,6 +157,46 @@ impl Executor {
         }
     }
 
+    /// Changes the packet as an action says; `Err` if the packet is not one that it can be done to.
+    fn change(
+        &mut self,
+        action: &Action,
+        traveller: &mut Traveller<'_>,
+        context: &mut Context<'_, '_>,
+    ) -> Result<(), DropReason> {
+        match action {
+            Action::Trunc(len) => traveller.cut = Some(*len as usize),
+            Action::Drop => return Err(traveller.no_output),
+            Action::Ct(ct) => {
+                let entropy = splitmix64(&mut self.random);
+                track::track(&self.conntrack, ct, entropy, traveller, context)?;
+            }
+            Action::CtClear => track::forget(traveller),
+            Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {
+                fields.iter().for_each(|field| set_in_key(field, traveller.key));
+            }
+            Action::Set { header, fields } => {
+                edit(action, &mut traveller.packet)?;
+                if track::renames(*header, fields) {
+                    traveller.carried.forget();
+                }
+                match header {
+                    // The header is there, or the edit would have failed; so the key has its fields.
+                    Header::Ethernet | Header::Ipv4 => {
+                        fields.iter().for_each(|field| set_in_key(field, traveller.key));
+                    }
+                    // Of these a key may know less than there is, behind broken headers.
+                    _ => traveller.is_dirty = true,
+                }
+            }
+            _ => {
+                edit(action, &mut traveller.packet)?;
+                traveller.is_dirty = true;
+            }
+        }
+        Ok(())
+    }
+
     fn output(&mut self, port: PortNo, traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
         let Traveller { mut packet, origin, cut, .. } = traveller;
         if let Some(len) = cut {
@@ -140,16 +208,16 @@ impl Executor {
         }
     }
 
-    fn recirculate(&mut self, id: u32, traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
-        let Traveller { packet, key, origin, is_dirty, .. } = traveller;
-        if origin.depth >= RECIRC_MAX {
-            return discard(packet, DropReason::RecircDepth, context.buffers, context.tally);
+    fn recirculate(&mut self, id: u32, mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+        if traveller.origin.depth >= RECIRC_MAX {
+            return discard(traveller.packet, DropReason::RecircDepth, context.buffers, context.tally);
         }
-        if is_dirty && let Err(error) = extract_again(packet.bytes(), key) {
-            return discard(packet, error.into(), context.buffers, context.tally);
+        if let Err(reason) = traveller.renew_key() {
+            return discard(traveller.packet, reason, context.buffers, context.tally);
         }
+        let Traveller { packet, key, origin, carried, .. } = traveller;
         key.set(sluice_flow::layout::RECIRC_ID, &id.to_be_bytes());
-        self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin });
+        self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, carried);
     }
 
     /// Queues a message for a controller; `Err` if there is no room.
@@ -192,29 +260,21 @@ fn sends(action: &Action) -> bool {
         | Action::PopVlan
         | Action::PushMpls { .. }
         | Action::PopMpls { .. }
+        | Action::Ct(_)
+        | Action::CtClear
         | Action::Trunc(_)
         | Action::Drop => false,
     }
 }
 
-/// Changes the packet as an action says; `Err` if the packet is not one that it can be done to.
-fn change(action: &Action, traveller: &mut Traveller<'_>) -> Result<(), DropReason> {
-    match action {
-        Action::Trunc(len) => traveller.cut = Some(*len as usize),
-        Action::Drop => return Err(traveller.no_output),
-        Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {
-            fields.iter().for_each(|field| set_metadata(field, traveller.key));
-        }
-        _ => {
-            edit(action, &mut traveller.packet)?;
-            traveller.is_dirty = true;
-        }
-    }
-    Ok(())
+/// The plain twin of patching a key.
+fn read_again(packet: &Packet, key: &PacketKey) -> Result<PacketKey, ParseError> {
+    let mut again = *key;
+    extract_again(packet.bytes(), &mut again).map(|()| again)
 }
 
-/// Sets what a key says besides the packet's bytes. Fields of tables only (queue priority) are not in it.
-fn set_metadata(field: &MaskedField, key: &mut PacketKey) {
+/// Sets a field in a key. Fields of tables only (queue priority) are not in it.
+fn set_in_key(field: &MaskedField, key: &mut PacketKey) {
     if field.span.offset >= sluice_flow::layout::PACKET_KEY_SIZE {
         return;
     }

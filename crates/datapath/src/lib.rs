@@ -22,6 +22,7 @@ mod rebalance;
 mod recirc;
 mod report;
 mod thread;
+mod track;
 mod tx;
 mod upcall;
 mod walk;

@@ -3,12 +3,15 @@
 //! [`Pmd::run_once`] is one turn of it, with the time given: a thread calls it for ever, `replay` and tests call it
 //! themselves.
 
+use crate::execute::Passage;
 use crate::load::{INTERVAL_MS, RxqLoad};
 use crate::mail::{Mail, PacketOut, Removed};
+use crate::recirc::Origin;
 use crate::report::PmdShared;
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
 use sluice_action::PortNo;
+use sluice_conntrack::Carried;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::{Metadata, PacketKey, extract};
 use sluice_flow_cache::{Died, MegaflowTable, PmdSide};
@@ -257,7 +260,8 @@ fn execute<'g>(walk: &mut Walk, out: PacketOut, batch: &mut PacketBatch, context
     if let Err(error) = extract(packet.bytes(), &Metadata::of_port(out.in_port.0), &mut key) {
         return discard(packet, error.into(), context.buffers, context.tally);
     }
-    walk.executor.run(&out.actions, packet, &mut key, (Default::default(), DropReason::Rules), context);
+    let passage = Passage { origin: Origin::default(), carried: Carried::default(), no_output: DropReason::Rules };
+    walk.executor.run(&out.actions, packet, &mut key, passage, context);
     walk.finish_passes(batch, context);
     walk.executor.tx.flush(context.buffers, context.tally);
 }

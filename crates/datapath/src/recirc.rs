@@ -1,5 +1,6 @@
 //! The recirculation room: packets that are to be looked up again.
 
+use sluice_conntrack::Carried;
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ struct Waiting {
     packet: Packet,
     key: PacketKey,
     origin: Origin,
+    carried: Carried,
 }
 
 /// Where a packet in the rooms stems from.
@@ -31,8 +33,8 @@ pub(crate) struct Origin {
 
 impl Recirc {
     /// Lets a packet wait for another pass under this key. `origin` is that of the new pass.
-    pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin) {
-        self.waiting.push_back(Waiting { packet, key, origin });
+    pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, carried: Carried) {
+        self.waiting.push_back(Waiting { packet, key, origin, carried });
     }
 
     /// Whether nobody waits.
@@ -41,19 +43,21 @@ impl Recirc {
         self.waiting.is_empty()
     }
 
-    /// Moves up to `max` waiting packets into an empty batch, with their keys and origins.
+    /// Moves up to `max` waiting packets into an empty batch, with their keys, origins and connections.
     pub fn take(
         &mut self,
         max: usize,
         batch: &mut PacketBatch,
         keys: &mut [PacketKey; BATCH_MAX],
         origins: &mut [Origin; BATCH_MAX],
+        carried: &mut [Carried; BATCH_MAX],
     ) {
         let n = max.min(BATCH_MAX).min(self.waiting.len());
         for (i, waiting) in self.waiting.drain(..n).enumerate() {
             batch.push(waiting.packet);
             keys[i] = waiting.key;
             origins[i] = waiting.origin;
+            carried[i] = waiting.carried;
         }
     }
 }

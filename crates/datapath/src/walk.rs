@@ -13,6 +13,7 @@ use crate::parse;
 use crate::recirc::Origin;
 use crate::upcall;
 use sluice_action::Upcall;
+use sluice_conntrack::Carried;
 use sluice_fate::Tally;
 use sluice_flow::{Metadata, PacketKey};
 use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
@@ -27,6 +28,8 @@ pub(crate) struct Walk {
     keys: Box<[PacketKey; BATCH_MAX]>,
     /// Those of packets just received, but while packets recirculate.
     origins: [Origin; BATCH_MAX],
+    /// The connections of packets that recirculate; none of packets just received.
+    carried: [Carried; BATCH_MAX],
     /// The most packets that go through the rooms together.
     batch_max: usize,
 }
@@ -44,7 +47,7 @@ pub(crate) struct Context<'a, 'g> {
 impl Walk {
     pub fn new(levels: Levels, upcall: Box<dyn Upcall>, executor: Executor, batch_max: usize) -> Self {
         let keys = Box::new([PacketKey::ZERO; BATCH_MAX]);
-        Walk { levels, upcall, executor, keys, origins: received(), batch_max }
+        Walk { levels, upcall, executor, keys, origins: received(), carried: Default::default(), batch_max }
     }
 
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
@@ -62,25 +65,27 @@ impl Walk {
             return;
         }
         while !self.executor.recirc.is_empty() {
-            self.executor.recirc.take(self.batch_max, batch, &mut self.keys, &mut self.origins);
+            let Walk { executor, keys, origins, carried, .. } = self;
+            executor.recirc.take(self.batch_max, batch, keys, origins, carried);
             self.pass(batch, context);
         }
         self.executor.tx.release(context.buffers, context.tally);
         self.origins = received();
+        self.carried = Default::default();
     }
 
     /// One pass of a batch whose keys are known.
     #[inline]
     fn pass<'g>(&mut self, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) {
-        let Walk { levels, upcall, executor, keys, origins, .. } = self;
+        let Walk { levels, upcall, executor, keys, origins, carried, .. } = self;
         let mut hits = [None; BATCH_MAX];
         let miss = levels.room(keys, batch.len(), &mut hits, context);
         if miss.is_empty() {
-            let found = act::Batch { keys, origins, hits: &hits, answers: None };
+            let found = act::Batch { keys, origins, carried, hits: &hits, answers: None };
             act::room(executor, &mut **upcall, batch, found, context);
         } else {
             let answers = upcall::room(&mut **upcall, levels, (batch, keys), miss, &mut hits, context);
-            let found = act::Batch { keys, origins, hits: &hits, answers: Some(&answers) };
+            let found = act::Batch { keys, origins, carried, hits: &hits, answers: Some(&answers) };
             act::room(executor, &mut **upcall, batch, found, context);
         }
     }

@@ -55,6 +55,17 @@ counters! {
     /// TSC cycles spent in upcalls.
     UpcallCycles = "upcall-cycles",
 
+    /// Packets that began a connection.
+    ConntrackCommits = "conntrack-commits",
+    /// Packets of no connection that could begin none (`ct_state` inv); they went on.
+    ConntrackInvalid = "conntrack-invalid",
+    /// Connections not begun because their zone was at its limit; the packets went on.
+    ConntrackZoneLimit = "conntrack-zone-limit",
+    /// Connections not begun because all zones together were at the limit; the packets went on.
+    ConntrackTableFull = "conntrack-table-full",
+    /// Connections not begun because NAT found no free address and port; the packets went on.
+    ConntrackNatExhausted = "conntrack-nat-exhausted",
+
     /// Batches handed to a port for sending.
     TxBatches = "tx-batches",
     /// Loop iterations that received nothing.

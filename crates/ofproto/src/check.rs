@@ -37,6 +37,7 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
         OfAction::Clone(nested) | OfAction::WriteActions(nested) => {
             nested.iter().try_for_each(|action| check_action(table, action))?;
         }
+        OfAction::Conntrack(ct) => _ = ct.table.map_or(Ok(0), check_table)?,
         OfAction::Learn(learn) => _ = check_table(learn.table)?,
         _ => {}
     }
@@ -45,11 +46,8 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
 
 /// What an action would need that is not there; `None` if it can be done.
 fn missing(action: &OfAction) -> Option<&'static str> {
-    const CONNTRACK: &str = "connection tracking is not built yet";
     const METERS: &str = "meters are not built yet";
     match action {
-        OfAction::Conntrack(_) | OfAction::CtClear | OfAction::Nat(_) => Some(CONNTRACK),
-        OfAction::Resubmit { with_ct_orig: true, .. } => Some(CONNTRACK),
         OfAction::Group(_) => Some("groups are not built yet"),
         OfAction::Meter(_) => Some(METERS),
         OfAction::Controller(c) if c.meter_id.is_some() => Some(METERS),

@@ -50,6 +50,8 @@ pub(crate) struct Frozen {
     pub metadata: u64,
     pub stack: Vec<Stacked>,
     pub was_mpls: bool,
+    /// Whether the fields of its connection mean something.
+    pub conntracked: bool,
     pub actions: FrozenActions,
     pub action_set: Vec<OfAction>,
     pub userdata: Vec<u8>,
@@ -148,6 +150,7 @@ mod tests {
             metadata: 0,
             stack: Vec::new(),
             was_mpls: false,
+            conntracked: false,
             actions: FrozenActions::default(),
             action_set: Vec::new(),
             userdata: Vec::new(),

@@ -235,10 +235,8 @@ fn timeouts_remove_rules_and_say_why() {
 fn what_is_not_built_is_refused_by_name() {
     let ofproto = switch();
     for (text, want) in [
-        ("ip actions=ct(commit)", "connection tracking is not built yet"),
         ("actions=group:1", "groups are not built yet"),
-        ("ip,ct_state=+trk+est actions=resubmit(,1,ct)", "connection tracking is not built yet"),
-        ("ip actions=clone(ct_clear,output:1)", "connection tracking is not built yet"),
+        ("dl_type=0x894f actions=dec_nsh_ttl", "NSH is not built yet"),
     ] {
         let refused = apply(&ofproto, FlowCommand::Add, text, 0).unwrap_err().to_string();
         assert!(refused.ends_with(want), "{text}: {refused}");

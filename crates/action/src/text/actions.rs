@@ -41,6 +41,8 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
         Action::PopVlan => f.write_str("pop_vlan"),
         Action::PushMpls { ethertype, lse } => write!(f, "push_mpls({},eth_type=0x{ethertype:x})", Lse((*lse).into())),
         Action::PopMpls { ethertype } => write!(f, "pop_mpls(eth_type=0x{ethertype:x})"),
+        Action::Ct(ct) => super::ct::show(f, ct),
+        Action::CtClear => f.write_str("ct_clear"),
         Action::Recirc(id) => write!(f, "recirc({})", hex((*id).into())),
         Action::Trunc(len) => write!(f, "trunc({len})"),
         Action::Clone(actions) => write!(f, "clone({})", nested(actions)),

@@ -488,7 +488,7 @@ pub(super) fn hex(value: u64) -> impl fmt::Display {
     wide_hex(value.into())
 }
 
-fn wide_hex(value: u128) -> impl fmt::Display {
+pub(super) fn wide_hex(value: u128) -> impl fmt::Display {
     fmt::from_fn(move |f| if value == 0 { f.write_str("0") } else { write!(f, "{value:#x}") })
 }
 
@@ -498,7 +498,7 @@ fn mac(bytes: &[u8]) -> impl fmt::Display + use<> {
 }
 
 /// An IPv6 address as the C library writes it, which shows the last 32 bits of `::a.b.c.d` as an IPv4 address.
-fn ipv6(bytes: &[u8]) -> impl fmt::Display + use<> {
+pub(super) fn ipv6(bytes: &[u8]) -> impl fmt::Display + use<> {
     let address = Ipv6Addr::from(bytes.iter().fold(0u128, |n, b| n << 8 | u128::from(*b)));
     fmt::from_fn(move |f| match address.segments() {
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {

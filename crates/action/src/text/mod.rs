@@ -5,6 +5,7 @@
 //! a constant; queue priorities are not matched on.
 
 mod actions;
+mod ct;
 mod key;
 
 pub use actions::show_actions;

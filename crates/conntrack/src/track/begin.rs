@@ -5,12 +5,14 @@ use super::execute::{Pass, translate};
 use crate::connection::{Beginning, Connection};
 use crate::expectation::Expectation;
 use crate::limits::Admission;
-use crate::nat::{self, NatTarget};
-use crate::request::{Helper, Outcome, Refusal};
+use crate::nat;
+use crate::request::{Outcome, Refusal};
 use crate::stamp::ct_state;
 use crate::states::{self, State};
 use crate::table::Taken;
 use crate::tuple::Tuple;
+use sluice_action::ct::Helper;
+use sluice_action::ct::NatTarget;
 use std::sync::Arc;
 
 /// Tries to insert with a tuple chosen anew, after another PMD took the one chosen first.

@@ -5,11 +5,13 @@ use crate::connection::Connection;
 use crate::expectation::Expectation;
 use crate::extract::{self, Sighting};
 use crate::ftp;
-use crate::nat::NatTarget;
-use crate::request::{Carried, Helper, Known, Moment, Outcome, Request};
+use crate::request::{Carried, Known, Moment, Outcome};
 use crate::rewrite;
 use crate::stamp::{self, ct_state};
 use crate::states::Step;
+use sluice_action::Ct;
+use sluice_action::ct::Helper;
+use sluice_action::ct::NatTarget;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::Packet;
 use sluice_packet::headers::ip_proto;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct Pass<'a> {
     pub packet: &'a mut Packet,
     pub key: &'a mut PacketKey,
-    pub request: &'a Request,
+    pub request: &'a Ct,
     pub moment: &'a Moment,
     pub sighting: Sighting,
     /// It goes against the direction of the connection's first packet.
@@ -66,7 +68,7 @@ impl Conntrack {
         &self,
         packet: &mut Packet,
         key: &mut PacketKey,
-        request: &Request,
+        request: &Ct,
         moment: &Moment,
         carried: &mut Carried,
     ) -> Outcome {
@@ -96,14 +98,7 @@ impl Conntrack {
     }
 
     /// A packet that has been through this zone: no state moves on.
-    fn again(
-        &self,
-        packet: &mut Packet,
-        key: &mut PacketKey,
-        request: &Request,
-        moment: &Moment,
-        known: Known,
-    ) -> Carried {
+    fn again(&self, packet: &mut Packet, key: &mut PacketKey, request: &Ct, moment: &Moment, known: Known) -> Carried {
         if request.nat.is_some()
             && let Some(sighting) = extract::sight(packet.bytes(), request.zone, moment.checksums)
         {
@@ -313,7 +308,7 @@ fn write(pass: &mut Pass<'_>, connection: Option<&Arc<Connection>>, expected: Op
 }
 
 /// Sets mark and label as asked for; a data connection keeps its control connection's.
-fn set_mark_and_label(key: &mut PacketKey, request: &Request, connection: &Connection) {
+fn set_mark_and_label(key: &mut PacketKey, request: &Ct, connection: &Connection) {
     if request.mark.is_none() && request.label.is_none() {
         return;
     }

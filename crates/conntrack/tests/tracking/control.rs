@@ -1,10 +1,10 @@
 //! Timeouts, limits, flushing, dumping.
 
 use crate::scene::*;
-use sluice_conntrack::{Config, Filter, Outcome, Refusal, Request, Timeout, TimeoutPolicy, text};
+use sluice_conntrack::{Config, Ct, Filter, Outcome, Refusal, Timeout, TimeoutPolicy, text};
 
-fn zone(zone: u16) -> Request {
-    Request { zone, ..commit() }
+fn zone(zone: u16) -> Ct {
+    Ct { zone, ..commit() }
 }
 
 /// A UDP packet of connection `n`.
@@ -52,7 +52,7 @@ fn timeout_policies_rule_the_connections_made_under_them() {
     scene
         .ct
         .set_timeout_policy(7, &TimeoutPolicy { seconds: vec![(Timeout::OtherFirst, 3), (Timeout::OtherSeveral, 2)] });
-    let under = |timeout_policy| Request { timeout_policy, ..commit() };
+    let under = |timeout_policy| Ct { timeout_policy, ..commit() };
     scene.pass(&nth(0), &under(7));
     scene.pass(&nth(1), &under(0));
     scene.now_ms += 2_999;

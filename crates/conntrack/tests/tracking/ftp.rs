@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use crate::tcp::{ACK, SYN, Segment, Sender, segment};
-use sluice_conntrack::{Helper, Masked, NatSpec, NatTarget, Request};
+use sluice_conntrack::{Ct, Helper, Masked, NatSpec, NatTarget};
 use sluice_flow::layout;
 use sluice_packet::headers::be32;
 
@@ -12,9 +12,9 @@ fn frame(segment: Segment<'_>) -> Vec<u8> {
     segment.frame_between((1, CLIENT), CONTROL)
 }
 
-fn request(target: Option<NatTarget>, addr: [u8; 16]) -> Request {
+fn request(target: Option<NatTarget>, addr: [u8; 16]) -> Ct {
     let nat = NatSpec { target, addrs: (addr, addr), ..NatSpec::default() };
-    Request { helper: Some(Helper::Ftp), nat: Some(nat), mark: Some(Masked { value: 5, mask: !0 }), ..commit() }
+    Ct { helper: Some(Helper::Ftp), nat: Some(nat), mark: Some(Masked { value: 5, mask: !0 }), ..commit() }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -73,7 +73,7 @@ fn active_mode_through_source_nat() {
         sluice_packet::edit::set(&mut data_to_nat, &layers, field, &to, &[0xff; 4]).expect("IPv4");
         let seen = scene.pass(&data_to_nat, &track());
         assert_eq!((seen.state().as_str(), seen.number(layout::CT_MARK)), ("new|rel|trk", 5));
-        let seen = scene.pass(&data_to_nat, &Request { commit: true, ..untranslate() });
+        let seen = scene.pass(&data_to_nat, &Ct { commit: true, ..untranslate() });
         assert_eq!((seen.state().as_str(), &seen.bytes), ("new|rel|trk|dnat", &data));
         assert_eq!(seen.number(layout::CT_TP_DST), 21, "its original tuple is the control connection's");
         let answer = ip(false, 1, 2).tcp(1025, 20).tcp_flags(SYN | ACK).build();
@@ -97,8 +97,8 @@ fn segment_of_data(frame: Vec<u8>) -> Vec<u8> {
 #[test]
 fn passive_mode_and_extended_commands_without_nat() {
     let mut scene = Scene::new();
-    let helped = Request { helper: Some(Helper::Ftp), ..commit() };
-    let plain = Request { helper: Some(Helper::Ftp), ..track() };
+    let helped = Ct { helper: Some(Helper::Ftp), ..commit() };
+    let plain = Ct { helper: Some(Helper::Ftp), ..track() };
     scene.pass(&frame(segment(Sender::Client, SYN, 1000, 0, b"")), &helped);
     scene.pass(&frame(segment(Sender::Server, SYN | ACK, 5000, 1001, b"")), &plain);
     scene.pass(&frame(segment(Sender::Client, ACK, 1001, 5001, b"")), &plain);
@@ -119,7 +119,7 @@ fn passive_mode_and_extended_commands_without_nat() {
 #[test]
 fn extended_active_mode_over_ipv6() {
     let mut scene = Scene::new();
-    let helped = Request { helper: Some(Helper::Ftp), ..commit() };
+    let helped = Ct { helper: Some(Helper::Ftp), ..commit() };
     let to_server = |payload: &[u8]| ip(true, 1, 2).tcp(CLIENT, 21).payload(payload).build();
     scene.pass(&to_server(b"x"), &helped);
     assert_eq!(scene.pass(&answer(&to_server(b"x")), &helped).state(), "est|rpl|trk");
@@ -131,7 +131,7 @@ fn extended_active_mode_over_ipv6() {
 #[test]
 fn tftp_expects_its_data() {
     let mut scene = Scene::new();
-    let helped = Request { helper: Some(Helper::Tftp), ..commit() };
+    let helped = Ct { helper: Some(Helper::Tftp), ..commit() };
     scene.pass(&udp(false, (1, CLIENT), (2, 69)), &helped);
     assert_eq!(scene.pass(&udp(false, (2, 3333), (1, CLIENT)), &commit()).state(), "new|rel|trk");
 }

@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use proptest::prelude::*;
-use sluice_conntrack::{Helper, Masked, NatSpec, NatTarget, PortChoice, Request};
+use sluice_conntrack::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
 
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let port = prop::sample::select(vec![0, 1, 21, 69, 80]);
@@ -44,17 +44,17 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![9 => damaged, 1 => prop::collection::vec(any::<u8>(), 14..120)]
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = Ct> {
     let target = prop::sample::select(vec![None, Some(NatTarget::Src), Some(NatTarget::Dst)]);
     let addr = prop::sample::select(vec![[0; 16], [1; 16], [10; 16], [0xff; 16]]);
     let spec = (target, addr.clone(), addr, prop::option::of((any::<u16>(), any::<u16>())), any::<[bool; 2]>())
         .prop_map(|(target, min, max, ports, [is_random, persistent])| {
             let choice = if is_random { PortChoice::Random } else { PortChoice::Hash };
-            NatSpec { target, addrs: (min, max), ports, choice, persistent }
+            NatSpec { target, addrs: (min, max), ports, choice, persistent, ..NatSpec::default() }
         });
     let helper = prop::sample::select(vec![None, Some(Helper::Ftp), Some(Helper::Tftp)]);
     (0..2u16, any::<[bool; 3]>(), prop::option::of(spec), helper, 0..2u32).prop_map(
-        |(zone, [commit, force, marks], nat, helper, timeout_policy)| Request {
+        |(zone, [commit, force, marks], nat, helper, timeout_policy)| Ct {
             zone,
             commit,
             force,

@@ -1,7 +1,7 @@
 //! Source and destination NAT, there and back.
 
 use crate::scene::*;
-use sluice_conntrack::{Filter, NatSpec, NatTarget, Outcome, Refusal, Request};
+use sluice_conntrack::{Ct, Filter, NatSpec, NatTarget, Outcome, Refusal};
 use sluice_packet::Layers;
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ fn ends(bytes: &[u8]) -> (Vec<u8>, u16, Vec<u8>, u16) {
 }
 
 /// Sends a packet, has what arrives answered, and checks that the answer arrives as one to the packet sent.
-fn round_trip(scene: &mut Scene, there: &[u8], request: &Request) -> Vec<u8> {
+fn round_trip(scene: &mut Scene, there: &[u8], request: &Ct) -> Vec<u8> {
     let seen = scene.pass(there, request);
     assert_eq!(seen.outcome, Outcome::Committed);
     let state = match request.nat.as_ref().and_then(|spec| spec.target) {
@@ -23,10 +23,10 @@ fn round_trip(scene: &mut Scene, there: &[u8], request: &Request) -> Vec<u8> {
         _ => ("new|trk|dnat", "est|rpl|trk|snat", "est|trk|dnat"),
     };
     assert_eq!(seen.state(), state.0);
-    let back = scene.pass(&answer(&seen.bytes), &Request { zone: request.zone, ..untranslate() });
+    let back = scene.pass(&answer(&seen.bytes), &Ct { zone: request.zone, ..untranslate() });
     assert_eq!(back.state(), state.1);
     assert_eq!(back.bytes, answer(there), "the answer is not to the packet sent");
-    let again = scene.pass(there, &Request { zone: request.zone, ..untranslate() });
+    let again = scene.pass(there, &Ct { zone: request.zone, ..untranslate() });
     assert_eq!((again.state().as_str(), &again.bytes), (state.2, &seen.bytes));
     seen.bytes
 }
@@ -39,7 +39,7 @@ fn both_families_and_protocols_round_trip() {
                 let mut scene = Scene::new();
                 let addr = if is_v6 { v6(0x99) } else { v4(9) };
                 let spec = NatSpec { target: Some(target), addrs: (addr, addr), ports, ..NatSpec::default() };
-                let request = Request { zone: 3, nat: Some(spec), ..commit() };
+                let request = Ct { zone: 3, nat: Some(spec), ..commit() };
                 let tcp = ip(is_v6, 1, 2).tcp(CLIENT, SERVER).payload(b"odd").build();
                 for there in [udp(is_v6, (1, CLIENT), (2, SERVER)), tcp] {
                     let (src, src_port, dst, dst_port) = ends(&round_trip(&mut scene, &there, &request));
@@ -96,11 +96,11 @@ fn a_translated_packet_is_found_again_on_its_next_pass() {
     let back = scene.passes(&answer(&seen.bytes), &[untranslate(), track()]);
     assert_eq!((back.state().as_str(), &back.bytes), ("est|rpl|trk|snat", &answer(&there)));
     // In another zone it is another packet, and may be translated again: both ways through two zones.
-    let snat = Request { zone: 5, ..nat(NatTarget::Src, (7, 7), None) };
+    let snat = Ct { zone: 5, ..nat(NatTarget::Src, (7, 7), None) };
     let both = scene.passes(&there, &[untranslate(), snat]);
     assert_eq!(both.state(), "new|trk|snat");
     assert_eq!(ends(&both.bytes), (v4(7)[..4].to_vec(), CLIENT, v4(9)[..4].to_vec(), 8080));
-    let back = scene.passes(&answer(&both.bytes), &[Request { zone: 5, ..untranslate() }, untranslate()]);
+    let back = scene.passes(&answer(&both.bytes), &[Ct { zone: 5, ..untranslate() }, untranslate()]);
     assert_eq!(back.bytes, answer(&there));
 }
 
@@ -108,7 +108,7 @@ fn a_translated_packet_is_found_again_on_its_next_pass() {
 fn nat_without_a_target_translates_nothing_new() {
     let mut scene = Scene::new();
     let there = udp(false, (1, CLIENT), (2, SERVER));
-    let seen = scene.pass(&there, &Request { commit: true, ..untranslate() });
+    let seen = scene.pass(&there, &Ct { commit: true, ..untranslate() });
     assert_eq!((seen.state().as_str(), &seen.bytes), ("new|trk", &there));
     assert_eq!(scene.pass(&answer(&there), &untranslate()).state(), "est|rpl|trk");
 }
@@ -117,7 +117,7 @@ fn nat_without_a_target_translates_nothing_new() {
 fn source_nat_to_ones_own_address_only_moves_clashing_ports() {
     let mut scene = Scene::new();
     let own = NatSpec { target: Some(NatTarget::Src), ..NatSpec::default() };
-    let request = Request { nat: Some(own), ..commit() };
+    let request = Ct { nat: Some(own), ..commit() };
     let there = udp(false, (1, CLIENT), (2, SERVER));
     assert_eq!(round_trip(&mut scene, &there, &request), there);
 }
@@ -136,12 +136,12 @@ fn ping_is_translated_by_address() {
         };
         let addr = if is_v6 { v6(0x99) } else { [10, 0, 0, 0x99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] };
         let spec = NatSpec { target: Some(NatTarget::Src), addrs: (addr, addr), ..NatSpec::default() };
-        let seen = scene.pass(&build(1, 2, kinds[0]), &Request { nat: Some(spec.clone()), ..commit() });
+        let seen = scene.pass(&build(1, 2, kinds[0]), &Ct { nat: Some(spec.clone()), ..commit() });
         assert_eq!(seen.bytes, build(0x99, 2, kinds[0]));
         let back = scene.pass(&build(2, 0x99, kinds[1]), &untranslate());
         assert_eq!((back.state().as_str(), &back.bytes), ("est|rpl|trk|dnat", &build(2, 1, kinds[1])));
         // Identifiers are not translated, so a second client with the same one finds the tuple taken.
-        let seen = scene.pass(&build(3, 2, kinds[0]), &Request { nat: Some(spec), ..commit() });
+        let seen = scene.pass(&build(3, 2, kinds[0]), &Ct { nat: Some(spec), ..commit() });
         assert_eq!(seen.outcome, Outcome::Refused(Refusal::NatExhausted));
     }
 }

@@ -1,7 +1,7 @@
 //! UDP, ICMP and all others; commit, zones, mark, label, force, clear.
 
 use crate::scene::*;
-use sluice_conntrack::{Carried, Checksums, Masked, Moment, Outcome, Request, clear, ct_state};
+use sluice_conntrack::{Carried, Checksums, Ct, Masked, Moment, Outcome, clear, ct_state};
 use sluice_flow::{PacketKey, layout};
 use sluice_testkit::pool::TestPool;
 
@@ -112,7 +112,7 @@ fn what_has_no_connection_is_invalid() {
 #[test]
 fn zones_do_not_know_each_other_and_state_ends_at_their_border() {
     let mut scene = Scene::new();
-    let zone = |zone, commit| Request { zone, commit, ..Request::default() };
+    let zone = |zone, commit| Ct { zone, commit, ..Ct::default() };
     let there = udp(false, (1, CLIENT), (2, SERVER));
     let back = udp(false, (2, SERVER), (1, CLIENT));
     scene.pass(&there, &zone(1, true));
@@ -141,7 +141,7 @@ fn mark_and_label_are_set_by_mask_and_kept() {
     let mut scene = Scene::new();
     let there = udp(true, (1, CLIENT), (2, SERVER));
     let back = udp(true, (2, SERVER), (1, CLIENT));
-    let set = |mark, mark_mask, label, label_mask| Request {
+    let set = |mark, mark_mask, label, label_mask| Ct {
         mark: Some(Masked { value: mark, mask: mark_mask }),
         label: Some(Masked { value: label, mask: label_mask }),
         ..commit()
@@ -156,14 +156,14 @@ fn mark_and_label_are_set_by_mask_and_kept() {
     assert_eq!((seen.key.get(layout::CT_LABEL)[0], seen.key.get(layout::CT_LABEL)[15]), (0x80, 7));
     assert!(scene.dump(false)[0].ends_with(",mark=7988,labels=0x80000000000000000000000000000007"));
     // Without a connection there is nothing to mark.
-    let seen = scene.pass(&udp(true, (1, 9), (2, 9)), &Request { commit: false, ..set(1, 1, 1, 1) });
+    let seen = scene.pass(&udp(true, (1, 9), (2, 9)), &Ct { commit: false, ..set(1, 1, 1, 1) });
     assert_eq!(seen.number(layout::CT_MARK), 0);
 }
 
 #[test]
 fn force_in_the_reply_direction_begins_anew() {
     let mut scene = Scene::new();
-    let force = Request { force: true, ..Request::default() };
+    let force = Ct { force: true, ..Ct::default() };
     let there = udp(false, (1, CLIENT), (2, SERVER));
     let back = udp(false, (2, SERVER), (1, CLIENT));
     scene.pass(&there, &commit());
@@ -181,7 +181,7 @@ fn force_in_the_reply_direction_begins_anew() {
 fn clearing_leaves_a_packet_as_if_never_tracked() {
     let mut scene = Scene::new();
     let bytes = udp(true, (1, CLIENT), (2, SERVER));
-    let mut seen = scene.pass(&bytes, &Request { mark: Some(Masked { value: 5, mask: !0 }), ..commit() });
+    let mut seen = scene.pass(&bytes, &Ct { mark: Some(Masked { value: 5, mask: !0 }), ..commit() });
     assert!(seen.has(ct_state::TRACKED));
     clear(&mut seen.key);
     for span in [layout::CT_STATE, layout::CT_ZONE, layout::CT_MARK, layout::CT_NW_PROTO, layout::CT_IS_IPV6] {

@@ -1,7 +1,7 @@
 //! ICMP errors about packets of a connection.
 
 use crate::scene::*;
-use sluice_conntrack::{NatSpec, NatTarget, Request};
+use sluice_conntrack::{Ct, NatSpec, NatTarget};
 use sluice_packet::Layers;
 
 /// An error from host `from` to `to` about the packet in a frame, of which it carries `carried` bytes from IP on.
@@ -71,7 +71,7 @@ fn an_error_about_a_translated_packet_arrives_as_one_about_the_packet_sent() {
                     true => ip(is_v6, 1, 2).tcp(CLIENT, SERVER).tcp_flags(2).build(),
                     false => udp(is_v6, (1, CLIENT), (2, SERVER)),
                 };
-                let translated = scene.pass(&there, &Request { nat: Some(spec), ..commit() });
+                let translated = scene.pass(&there, &Ct { nat: Some(spec), ..commit() });
                 assert!(checksums_are_right(&translated.bytes));
                 // The end that the packet reached complains; the error must look as if about what was sent.
                 let (reached, seen_from) = match target {

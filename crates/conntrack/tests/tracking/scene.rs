@@ -1,6 +1,6 @@
 //! A tracker, packets, and what became of them.
 
-use sluice_conntrack::{Carried, Config, Conntrack, Moment, Outcome, Request, clear, ct_state, text};
+use sluice_conntrack::{Carried, Config, Conntrack, Ct, Moment, Outcome, clear, ct_state, text};
 use sluice_conntrack::{Filter, NatSpec, NatTarget};
 use sluice_flow::{Metadata, PacketKey, extract, extract_again, layout};
 use sluice_packet::Layers;
@@ -39,13 +39,13 @@ impl Scene {
     }
 
     /// A packet just received, through one `ct`.
-    pub fn pass(&mut self, bytes: &[u8], request: &Request) -> Seen {
+    pub fn pass(&mut self, bytes: &[u8], request: &Ct) -> Seen {
         self.passes(bytes, std::slice::from_ref(request))
     }
 
     /// One packet through several, recirculated in between. Its key must say what its bytes say, and its checksums
     /// must be right if they were.
-    pub fn passes(&mut self, bytes: &[u8], requests: &[Request]) -> Seen {
+    pub fn passes(&mut self, bytes: &[u8], requests: &[Ct]) -> Seen {
         let mut key = PacketKey::ZERO;
         extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");
         let mut packet = self.pool.packet(bytes);
@@ -115,24 +115,24 @@ impl Seen {
 }
 
 /// Commit in zone 0.
-pub fn commit() -> Request {
-    Request { commit: true, ..Request::default() }
+pub fn commit() -> Ct {
+    Ct { commit: true, ..Ct::default() }
 }
 
 /// Look only.
-pub fn track() -> Request {
-    Request::default()
+pub fn track() -> Ct {
+    Ct::default()
 }
 
 /// Commit with NAT to one IPv4 address (or a range) and ports.
-pub fn nat(target: NatTarget, last: (u8, u8), ports: Option<(u16, u16)>) -> Request {
+pub fn nat(target: NatTarget, last: (u8, u8), ports: Option<(u16, u16)>) -> Ct {
     let spec = NatSpec { target: Some(target), addrs: (v4(last.0), v4(last.1)), ports, ..NatSpec::default() };
-    Request { commit: true, nat: Some(spec), ..Request::default() }
+    Ct { commit: true, nat: Some(spec), ..Ct::default() }
 }
 
 /// `nat` without arguments: translate what is of a connection that is translated.
-pub fn untranslate() -> Request {
-    Request { nat: Some(NatSpec::default()), ..Request::default() }
+pub fn untranslate() -> Ct {
+    Ct { nat: Some(NatSpec::default()), ..Ct::default() }
 }
 
 /// An address of 192.0.2.0/24 as NAT takes it.

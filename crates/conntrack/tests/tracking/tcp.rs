@@ -1,7 +1,7 @@
 //! TCP: scripted exchanges, segment by segment.
 
 use crate::scene::*;
-use sluice_conntrack::{Outcome, Request};
+use sluice_conntrack::{Ct, Outcome};
 use sluice_testkit::plain_checksum::internet;
 
 /// Who sends.
@@ -65,7 +65,7 @@ fn at(base: u32, n: i32) -> u32 {
     base.wrapping_add_signed(n)
 }
 
-fn play(scene: &mut Scene, segment: Segment<'_>, request: &Request) -> String {
+fn play(scene: &mut Scene, segment: Segment<'_>, request: &Ct) -> String {
     scene.pass(&segment.frame(), request).state()
 }
 

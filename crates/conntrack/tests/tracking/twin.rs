@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use proptest::prelude::*;
-use sluice_conntrack::{Filter, Outcome, Refusal, Request};
+use sluice_conntrack::{Ct, Filter, Outcome, Refusal};
 
 /// A UDP connection of the twin.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ proptest! {
                     // How many there are, ended ones not yet swept included, is compared at the end.
                     let limit = scene.ct.zone_limit(zone);
                     let (state, begins) = twin.packet(scene.now_ms, zone, src, dst, force);
-                    let request = Request { zone, commit, force, ..Request::default() };
+                    let request = Ct { zone, commit, force, ..Ct::default() };
                     let seen = scene.pass(&udp(false, src, dst), &request);
                     prop_assert_eq!(seen.state(), state);
                     let is_full = limit.is_some_and(|limit| limit.count >= limit.limit);

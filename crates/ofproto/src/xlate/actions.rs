@@ -1,5 +1,6 @@
 //! One action after the other.
 
+use super::table::SearchBy;
 use super::{Failure, MAX_NESTING, Manner, Steps, Translator, hash, tags};
 use crate::trace::Kind;
 use sluice_flow::layout::{self, Span};
@@ -83,16 +84,18 @@ impl Translator<'_> {
             OfAction::OutputReg { src, max_len } => self.output_to_field(*src, *max_len, last),
             OfAction::Enqueue { port, queue } => self.enqueue(*port, *queue, last),
             OfAction::Bundle(bundle) => self.bundle(bundle, last),
-            OfAction::Resubmit { port, table, .. } => {
+            OfAction::Resubmit { port, table, with_ct_orig } => {
                 let in_port = if *port == OfPort::IN_PORT { self.in_port() } else { *port };
                 let table = table.filter(|&t| t != 255).unwrap_or(self.table);
-                self.go_to_table(in_port, table, last, Manner::Inline);
+                let by = if *with_ct_orig { SearchBy::Connection } else { SearchBy::Packet };
+                self.search_and_go(in_port, table, by, last, Manner::Inline);
                 return Next::Skip;
             }
             OfAction::GotoTable(table) => {
                 self.go_to_table(self.in_port(), *table, last, Manner::Inline);
                 return Next::Skip;
             }
+            OfAction::Conntrack(ct) => self.conntrack(ct, last),
             OfAction::Clone(actions) => self.cloned(actions, last),
             OfAction::CheckPktLarger { dst, pkt_len } => {
                 self.check_packet_length(*dst, *pkt_len, rest);
@@ -112,6 +115,8 @@ impl Translator<'_> {
                     return Next::End;
                 }
             }
+            OfAction::CtClear => self.conntrack_clear(),
+            OfAction::Nat(nat) => self.ct_nat = Some(*nat),
             OfAction::DecMplsTtl => {
                 if self.dec_mpls_ttl() {
                     return Next::End;

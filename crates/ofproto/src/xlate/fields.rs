@@ -208,8 +208,9 @@ impl Translator<'_> {
                 tags::look_at_tci(&mut self.wc, 0, tags::CFI);
                 u64::from(tags::tag(&self.flow, 0).tci) & tags::CFI != 0
             }
-            // There is no connection tracking and no NSH yet.
-            Prereq::CtValid | Prereq::Nsh => false,
+            Prereq::CtValid => self.has_valid_connection(),
+            // There is no NSH yet.
+            Prereq::Nsh => false,
             Prereq::Tcp => self.is_proto(6) && has_ports(self),
             Prereq::Udp => self.is_proto(17) && has_ports(self),
             Prereq::Sctp => self.is_proto(132) && has_ports(self),

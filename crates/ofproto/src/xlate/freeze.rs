@@ -56,6 +56,7 @@ impl Translator<'_> {
             metadata: self.number(layout::METADATA),
             stack: self.stack.clone(),
             was_mpls: self.was_mpls,
+            conntracked: self.conntracked,
             actions,
             action_set,
             userdata: Vec::new(),
@@ -76,6 +77,7 @@ impl Translator<'_> {
         self.bridge = bridge;
         self.table = frozen.table;
         self.say(Kind::Thaw, || format!("Resuming from table {}", frozen.table));
+        self.thaw_connection(frozen.conntracked);
         self.flow.set_number(layout::IN_PORT, frozen.in_port.0.into());
         self.flow.lines[layout::REGS.line()] = frozen.registers;
         self.flow.set_number(layout::METADATA, frozen.metadata);

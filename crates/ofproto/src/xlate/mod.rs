@@ -18,11 +18,13 @@
 //! | [`output`] | outputs, floods, patch ports, controllers |
 //! | [`normal`] | the learning switch |
 //! | [`nested`] | clone, action sets, check_pkt_larger |
+//! | [`ct`] | connection tracking |
 //! | [`freeze`] | stopping and going on after recirculation |
 //! | [`learn`] | learn and fin_timeout |
 
 mod actions;
 pub(crate) mod commit;
+mod ct;
 mod fields;
 mod freeze;
 pub(crate) mod hash;
@@ -130,6 +132,10 @@ pub(crate) struct Translator<'a> {
     labels_popped: bool,
     /// The last label was popped: what is behind it is not known here.
     was_mpls: bool,
+    /// The packet has come from `ct(table=…)`: the fields of its connection mean something.
+    conntracked: bool,
+    /// The `nat` of the `ct` that is being taken.
+    ct_nat: Option<sluice_flow::ofpact::Nat>,
 
     failure: Option<Failure>,
     cacheable: bool,
@@ -251,7 +257,7 @@ fn netlink_size(action: &Action) -> usize {
     let nested = |actions: &[Action]| actions.iter().map(netlink_size).sum::<usize>() + ATTRIBUTE;
     ATTRIBUTE
         + match action {
-            Action::PopVlan | Action::Drop => 0,
+            Action::PopVlan | Action::CtClear | Action::Drop => 0,
             Action::Set { header, .. } => {
                 use sluice_action::Header::{Arp, Ethernet, Ipv4, Ipv6, Nd};
                 match header {
@@ -265,6 +271,7 @@ fn netlink_size(action: &Action) -> usize {
             Action::Clone(actions) | Action::Sample { actions, .. } => nested(actions),
             Action::CheckPktLen { greater, less_or_equal, .. } => nested(greater) + nested(less_or_equal),
             Action::Controller { .. } => 64,
+            Action::Ct(_) => 96,
             _ => 4,
         }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// See [`Translator::save`].
 struct Saved {
     flow: FlowKey,
-    /// What the datapath has: its key, and whether the last label has gone.
-    datapath: (FlowKey, bool),
+    /// What the datapath has: its key, whether the last label has gone, whether there is a connection.
+    datapath: (FlowKey, bool, bool),
     stack: Vec<Stacked>,
     action_set: Vec<OfAction>,
 }
@@ -95,13 +95,13 @@ impl Translator<'_> {
         self.action_set.clone_from(&saved.action_set);
     }
 
-    fn datapath(&self) -> (FlowKey, bool) {
-        (self.base, self.was_mpls)
+    fn datapath(&self) -> (FlowKey, bool, bool) {
+        (self.base, self.was_mpls, self.conntracked)
     }
 
     #[inline(never)]
     fn take_back_datapath(&mut self, saved: &Saved) {
-        (self.base, self.was_mpls) = saved.datapath;
+        (self.base, self.was_mpls, self.conntracked) = saved.datapath;
     }
 
     pub(super) fn write_actions(&mut self, actions: &[OfAction]) {
@@ -147,10 +147,10 @@ impl Translator<'_> {
     }
 }
 
-/// What can be undone without a copy of the packet: everything but cutting it short. (What else OVS names here,
-/// connection tracking, meters, encapsulation, is not built yet.)
+/// What can be undone without a copy of the packet: everything but cutting it short and tracking it. (What else OVS
+/// names here, meters and encapsulation, is not built yet.)
 fn can_be_undone(action: &OfAction) -> bool {
-    !matches!(action, OfAction::OutputTrunc { .. })
+    !matches!(action, OfAction::OutputTrunc { .. } | OfAction::Conntrack(_) | OfAction::Nat(_))
 }
 
 /// The actions of a set in the order the OpenFlow specification gives; none if it outputs nowhere.

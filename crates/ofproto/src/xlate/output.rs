@@ -128,7 +128,8 @@ impl<'a> Translator<'a> {
     /// Goes on in another bridge, on a copy of the packet as far as this one is concerned.
     fn cross(&mut self, bridge: &'a crate::bridge::Bridge, peer: &PortConfig, last: bool) {
         // On the heap: bridges nest deeply.
-        let (here, flow, was_mpls) = (self.bridge, Box::new(self.flow), self.was_mpls);
+        let (here, flow) = (self.bridge, Box::new(self.flow));
+        let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
         let (stack, action_set) = (std::mem::take(&mut self.stack), std::mem::take(&mut self.action_set));
         let tunnel_mask = crate::recirc::tunnel_part(&self.wc);
         self.flow.set_number(layout::IN_PORT, peer.number.0.into());
@@ -137,6 +138,7 @@ impl<'a> Translator<'a> {
         self.set_tunnel_mask(Line::ZERO);
         self.flow.lines[layout::REGS.line()] = Line::ZERO;
         self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
+        self.forget_connection();
         let name = bridge.name().to_owned();
         let section = self.open(Kind::Bridge, || format!("bridge(\"{name}\")"));
         self.bridge = bridge;
@@ -147,7 +149,8 @@ impl<'a> Translator<'a> {
             self.end_of_pipeline();
         }
         self.close(section);
-        (self.bridge, self.flow, self.was_mpls) = (here, *flow, was_mpls);
+        (self.bridge, self.flow) = (here, *flow);
+        (self.was_mpls, self.conntracked) = (was_mpls, conntracked);
         (self.stack, self.action_set) = (stack, action_set);
         self.set_tunnel_mask(tunnel_mask);
         // What ended the other bridge's translation does not end this one's.

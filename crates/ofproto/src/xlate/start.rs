@@ -12,6 +12,9 @@ use sluice_flow::layout;
 use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
 use std::sync::Arc;
 
+/// The bit of a connection's state that says that there was one looked for.
+const TRACKED: u64 = 0x20;
+
 /// Where a translation begins.
 pub(crate) enum Start<'a> {
     /// With a key from the datapath, by its port.
@@ -98,6 +101,8 @@ impl<'a> Translator<'a> {
             tags_replaced: false,
             labels_popped: false,
             was_mpls: false,
+            conntracked: false,
+            ct_nat: None,
             failure: None,
             cacheable: true,
             no_output: DropReason::Rules,
@@ -128,6 +133,8 @@ impl<'a> Translator<'a> {
                     return self.fail(Failure::NoRecirculation);
                 }
             }
+        } else {
+            self.conntracked = self.number(layout::CT_STATE) & TRACKED != 0;
         }
         let frozen = thawed.as_deref().map(|r: &Recirculation| &r.frozen.actions).filter(|a| !a.actions.is_empty());
         let steps = match (frozen, question.actions) {

@@ -9,6 +9,14 @@ use sluice_flow::OfPort;
 use sluice_flow::layout;
 use std::sync::Arc;
 
+/// What a search goes by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SearchBy {
+    Packet,
+    /// The original tuple of the packet's connection in place of its own.
+    Connection,
+}
+
 /// What a search found.
 enum Found<'a> {
     Rule(&'a Arc<Rule>),
@@ -30,6 +38,10 @@ impl<'a> Translator<'a> {
 
     /// Searches a table and does what the rule found says; nothing if none is found.
     pub(super) fn go_to_table(&mut self, in_port: OfPort, table: u8, last: bool, manner: Manner) {
+        self.search_and_go(in_port, table, SearchBy::Packet, last, manner);
+    }
+
+    pub(super) fn search_and_go(&mut self, in_port: OfPort, table: u8, by: SearchBy, last: bool, manner: Manner) {
         if self.was_mpls {
             return self.trigger_freeze();
         }
@@ -37,7 +49,14 @@ impl<'a> Translator<'a> {
             return;
         }
         let old_table = std::mem::replace(&mut self.table, table);
+        if by == SearchBy::Connection && !self.swap_tuple() {
+            self.table = old_table;
+            return;
+        }
         let found = self.search(in_port);
+        if by == SearchBy::Connection {
+            self.swap_tuple_back();
+        }
         let section = self.open_table(table, &found);
         let rule = match found {
             Found::Rule(rule) => Some(rule),

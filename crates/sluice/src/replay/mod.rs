@@ -158,8 +158,9 @@ impl Bench {
         Ok(now_ms)
     }
 
-    /// Ages rules, and looks at the megaflows if rules have changed or it is time.
+    /// Ages connections and rules, and looks at the megaflows if rules have changed or it is time.
     fn keep_house(&mut self, now_ms: u64) {
+        self.datapath.expire_connections(now_ms);
         // Rules are credited with what their megaflows carried before their idleness is judged.
         if now_ms >= self.revalidated_ms + REVALIDATE_EVERY_MS {
             self.revalidate(now_ms);

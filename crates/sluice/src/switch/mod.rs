@@ -161,8 +161,9 @@ impl Switch {
         ])
     }
 
-    /// What has to be done several times a second: side effects of packets, timeouts of rules.
+    /// What has to be done several times a second: side effects of packets, timeouts of rules and connections.
     pub fn tick(&self) {
+        self.datapath.expire_connections(self.now_ms());
         let epoch = self.ofproto.epoch();
         self.ofproto.tick(self.now_ms());
         if self.ofproto.epoch() != epoch {

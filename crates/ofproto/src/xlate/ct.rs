@@ -1,0 +1,192 @@
+//! Connection tracking: `ct(…)`, `ct_clear`, `resubmit(…,ct)`.
+//!
+//! The fields of a connection mean something only in the pass that `ct(table=…)` leads to. Everywhere else they are
+//! cleared, whatever the datapath's packet still carries.
+
+use super::{Steps, Translator};
+use crate::recirc::FrozenActions;
+use sluice_action::Action;
+use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
+use sluice_flow::layout::{self, Span};
+use sluice_flow::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};
+use sluice_flow::{FieldId, FlowKey};
+
+/// Every field of a connection.
+const FIELDS: [Span; 10] = [
+    layout::CT_STATE,
+    layout::CT_ZONE,
+    layout::CT_MARK,
+    layout::CT_LABEL,
+    layout::CT_SRC,
+    layout::CT_DST,
+    layout::CT_TP_SRC,
+    layout::CT_TP_DST,
+    layout::CT_NW_PROTO,
+    layout::CT_IS_IPV6,
+];
+
+/// Bits of a valid connection's state: new, est, rpl. Source: OVS lib/flow.h, CS_VALID_MASK.
+const VALID: u64 = 0x0b;
+
+/// Says of a key that its packet has not been tracked.
+fn clear(key: &mut FlowKey) {
+    FIELDS.into_iter().for_each(|span| key.get_mut(span).fill(0));
+}
+
+/// Exchanges the fields that name a packet with those that name its connection.
+fn swap_tuple(key: &mut FlowKey, v4: bool) {
+    let (src, dst) = if v4 { (layout::NW_SRC, layout::NW_DST) } else { (layout::IPV6_SRC, layout::IPV6_DST) };
+    let pairs = [
+        (layout::NW_PROTO, layout::CT_NW_PROTO),
+        (src, Span { size: src.size, ..layout::CT_SRC }),
+        (dst, Span { size: dst.size, ..layout::CT_DST }),
+        (layout::TP_SRC, layout::CT_TP_SRC),
+        (layout::TP_DST, layout::CT_TP_DST),
+    ];
+    for (a, b) in pairs {
+        let mut kept = [0; 16];
+        kept[..a.size].copy_from_slice(key.get(a));
+        let other = *key;
+        key.get_mut(a).copy_from_slice(other.get(b));
+        key.get_mut(b).copy_from_slice(&kept[..a.size]);
+    }
+}
+
+impl Translator<'_> {
+    /// `ct(…)`: the datapath looks for the connection; with a table, a copy of the packet comes round again and goes on
+    /// there, while this one goes on untracked.
+    pub(super) fn conntrack(&mut self, ct: &Conntrack, last: bool) {
+        let zone = match ct.zone {
+            ConntrackZone::Number(zone) => zone,
+            ConntrackZone::Field(field) => {
+                self.look_at_field(field.field, field.mask());
+                field.get(&self.flow) as u16
+            }
+        };
+        // What the nested actions write is told apart from what has been matched by beginning with an empty mask.
+        let matched = [layout::CT_MARK, layout::CT_LABEL].map(|span| (span, self.wc.get(span).to_vec()));
+        self.commit();
+        self.ct_nat = None;
+        matched.iter().for_each(|(span, _)| self.wc.get_mut(*span).fill(0));
+        self.actions(Steps::of(&ct.actions), last);
+        let action = self.ct_action(ct, zone);
+        matched.iter().for_each(|(span, mask)| self.wc.set(*span, mask));
+        self.emit(Action::Ct(Box::new(action)));
+        if let Some(table) = ct.table {
+            self.conntracked = true;
+            self.recirculate_and_fork(table);
+        }
+        self.ct_nat = None;
+        clear(&mut self.flow);
+        self.detail("Sets the packet to an untracked state, and clears all the conntrack fields.");
+        self.conntracked = false;
+    }
+
+    fn ct_action(&self, ct: &Conntrack, zone: u16) -> Ct {
+        let field = |field: FieldId| {
+            let mask = field.field().get(&self.wc);
+            (mask != 0).then(|| Masked { value: field.field().get(&self.flow) & mask, mask })
+        };
+        Ct {
+            zone,
+            commit: ct.commit,
+            force: ct.force,
+            mark: field(FieldId::CtMark).map(|m| Masked { value: m.value as u32, mask: m.mask as u32 }),
+            label: field(FieldId::CtLabel),
+            nat: self.ct_nat.as_ref().map(nat_spec),
+            helper: match ct.alg {
+                21 => Some(Helper::Ftp),
+                69 => Some(Helper::Tftp),
+                _ => None,
+            },
+            timeout_policy: 0,
+        }
+    }
+
+    /// Sends a copy round again to go on in `table`; this list of actions goes on after it.
+    fn recirculate_and_fork(&mut self, table: u8) {
+        let frozen = self.state_to_freeze(table, FrozenActions::default(), self.action_set.clone());
+        let Some(recirculation) = self.freeze(frozen) else { return };
+        self.emit(Action::Recirc(recirculation.id));
+        self.detail(&format!(
+            "A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table {table}."
+        ));
+    }
+
+    /// `ct_clear`.
+    pub(super) fn conntrack_clear(&mut self) {
+        if self.conntracked {
+            self.forget_connection();
+            self.emit(Action::CtClear);
+        }
+    }
+
+    /// The key's connection means nothing any more.
+    pub(super) fn forget_connection(&mut self) {
+        self.conntracked = false;
+        clear(&mut self.flow);
+    }
+
+    /// Takes up whether the packet was tracked when it was frozen.
+    pub(super) fn thaw_connection(&mut self, conntracked: bool) {
+        self.conntracked = conntracked;
+        if !conntracked {
+            clear(&mut self.flow);
+        }
+    }
+
+    /// Whether the key is of a valid connection; what tells goes into the mask.
+    pub(super) fn has_valid_connection(&mut self) -> bool {
+        self.look_at(layout::CT_STATE, VALID);
+        self.number(layout::CT_STATE) & VALID != 0
+    }
+
+    /// Exchanges packet and connection for a search, in key and mask. False if there is no connection to search by.
+    pub(super) fn swap_tuple(&mut self) -> bool {
+        // OVS leaves these bits out of the mask, and then misses connections of packets that look alike.
+        self.look_at(layout::CT_NW_PROTO, 0xff);
+        if self.number(layout::CT_NW_PROTO) == 0 || !self.is_ip() {
+            self.error(|| "resubmit(ct) with non-tracked or non-IP packet!".to_owned());
+            return false;
+        }
+        self.swap_tuple_back();
+        true
+    }
+
+    pub(super) fn swap_tuple_back(&mut self) {
+        let v4 = self.dl_type() == 0x0800;
+        swap_tuple(&mut self.flow, v4);
+        swap_tuple(&mut self.wc, v4);
+    }
+}
+
+/// `nat(…)` as the tracker wants it.
+fn nat_spec(nat: &Nat) -> NatSpec {
+    let v4 = |addr: std::net::Ipv4Addr| {
+        let mut out = [0; 16];
+        out[..4].copy_from_slice(&addr.octets());
+        out
+    };
+    let (v6, addrs) = match nat.addresses {
+        Some(NatAddresses::V4(first, last)) => (false, (v4(first), v4(last.max(first)))),
+        Some(NatAddresses::V6(first, last)) => (true, (first.octets(), last.max(first).octets())),
+        None => (false, Default::default()),
+    };
+    let (first, last) = nat.ports;
+    NatSpec {
+        target: nat.kind.map(|kind| match kind {
+            NatKind::Src => NatTarget::Src,
+            NatKind::Dst => NatTarget::Dst,
+        }),
+        v6,
+        addrs,
+        // As OVS: ports count only beside an address.
+        ports: (nat.addresses.is_some() && first != 0).then_some((first, last.max(first))),
+        choice: match (nat.hash, nat.random) {
+            (true, _) => PortChoice::Hash,
+            (_, true) => PortChoice::Random,
+            _ => PortChoice::Unsaid,
+        },
+        persistent: nat.persistent,
+    }
+}
