@@ -9,7 +9,7 @@
 //! `cargo bench -p sluice-datapath --bench walk [-- FILTER]`; as a test (`cargo test --bench walk`) it only checks.
 
 use sluice_action::{Action, Fate, Miss, PortNo, Trail, Translation, Upcall};
-use sluice_datapath::{Config, Datapath};
+use sluice_datapath::{Arm, Config, Datapath};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
 use sluice_port::{Pools, PortConfig};
@@ -91,7 +91,8 @@ impl Upcall for Rules {
 }
 
 fn datapath(case: &Case) -> Datapath {
-    let config = Config { emc_insert_inv_prob: case.emc, smc: case.smc, seed: Some(1), ..Config::default() };
+    let arm = Arm { emc: Some(case.emc).filter(|n| *n != 0), smc: case.smc };
+    let config = Config { settings: arm.into(), seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath");
     datapath.set_upcalls(|_| Box::new(Rules(case.megaflows)));
     let mut pools = Pools::default();

@@ -1,6 +1,9 @@
 //! How a datapath is set up, and what can go wrong with it.
 
+use crate::Settings;
+use crate::settings::EMC_ENTRIES_MAX;
 use sluice_action::PortNo;
+use sluice_packet::BATCH_MAX;
 
 /// How a datapath is set up.
 #[derive(Clone, Debug)]
@@ -9,12 +12,8 @@ pub struct Config {
     pub cores: Vec<usize>,
     /// The most packets that go through the rooms together, 1 to 32.
     pub batch: usize,
-    /// Entries of each PMD's exact match cache; rounded up to a power of two.
-    pub emc_entries: usize,
-    /// One in so many flows found elsewhere enters the exact match cache; 0: it is off.
-    pub emc_insert_inv_prob: u32,
-    /// Whether the signature match cache is on.
-    pub smc: bool,
+    /// How packets are looked up.
+    pub settings: Settings,
     /// The most megaflows there can be.
     pub max_megaflows: u32,
     /// What the secrets grow from (the hash, the choice of victims, samples); `None`: drawn from the system.
@@ -30,15 +29,39 @@ impl Default for Config {
         Config {
             cores: vec![0],
             batch: 32,
-            emc_entries: 8192,        // Source: OVS, EM_FLOW_HASH_SHIFT
-            emc_insert_inv_prob: 100, // Source: OVS, DEFAULT_EM_FLOW_INSERT_INV_PROB
-            smc: false,
+            settings: Settings::default(),
             max_megaflows: 1 << 21,
             seed: None,
             sleep_max_us: 0,
             packet_in_queue: 1024,
         }
     }
+}
+
+impl Config {
+    /// Whether there can be such a datapath.
+    pub(crate) fn check(&self) -> Result<(), DatapathError> {
+        let wrong = |what, value, expected| Err(DatapathError::Config { what, value, expected });
+        if self.cores.is_empty() {
+            return wrong("the number of PMD cores", 0, "at least one");
+        }
+        if !(1..=BATCH_MAX).contains(&self.batch) {
+            return wrong("the batch size", self.batch, "1 to 32");
+        }
+        if !(1..=1 << 28).contains(&self.max_megaflows) {
+            return wrong("the limit on megaflows", self.max_megaflows as usize, "1 to 268435456");
+        }
+        check_settings(&self.settings)
+    }
+}
+
+/// Whether there can be such settings.
+pub(crate) fn check_settings(settings: &Settings) -> Result<(), DatapathError> {
+    let value = settings.emc_entries;
+    if !(1..=EMC_ENTRIES_MAX).contains(&value) {
+        return Err(DatapathError::Config { what: "emc-entries", value, expected: "1 to 268435456" });
+    }
+    Ok(())
 }
 
 /// Why the datapath could not do what it was asked to.

@@ -2,19 +2,18 @@
 
 use crate::execute::Executor;
 use crate::load::{Load, RxqLoad};
-use crate::lookup::Levels;
+use crate::lookup::{Caches, Levels};
 use crate::mail::Mail;
 use crate::no_tables::NoTables;
 use crate::pmd::Pmd;
 use crate::rebalance;
 use crate::report::PmdShared;
 use crate::walk::Walk;
-use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, thread};
+use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, Settings, thread};
 use sluice_action::{MegaflowStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
 use sluice_fate::Snapshot;
-use sluice_flow_cache::{Emc, MegaflowTable, Smc, ufid};
-use sluice_packet::BATCH_MAX;
+use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_port::{Port, PortInfo, PortStats};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::BTreeMap;
@@ -39,13 +38,17 @@ pub struct Datapath {
 }
 
 /// What control threads share.
-struct Control {
+pub(crate) struct Control {
     engines: Vec<Engine>,
     ports: BTreeMap<PortNo, Box<dyn Port>>,
     /// The PMD that gets the next receive queue.
     next_pmd: usize,
     /// What each PMD had counted when its statistics were cleared, and when that was.
     baselines: Vec<(Snapshot, Instant)>,
+    /// How packets are looked up now.
+    pub settings: Settings,
+    /// What secrets yet to be drawn grow from.
+    pub seed: u64,
 }
 
 /// Where a PMD is.
@@ -74,9 +77,6 @@ pub struct Round {
     pub exhausted: bool,
 }
 
-/// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
-const SMC_ENTRIES: usize = 1 << 20;
-
 /// Connections looked at in one go when those that have ended are taken out: some milliseconds' work.
 const EXPIRE_AT_ONCE: usize = 1 << 16;
 
@@ -84,7 +84,7 @@ impl Datapath {
     /// A datapath without ports, whose tables know nothing: every miss is a lost upcall until
     /// [`Datapath::set_upcalls`].
     pub fn new(config: Config) -> Result<Self, DatapathError> {
-        check(&config)?;
+        config.check()?;
         let mut seed = config.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let secret = HashKey::from_seed(splitmix64(&mut seed));
         let memory = |source| DatapathError::Memory { megaflows: config.max_megaflows, source };
@@ -94,11 +94,10 @@ impl Datapath {
         let (mut pmds, mut engines) = (Vec::new(), Vec::new());
         for (number, core) in config.cores.iter().enumerate() {
             let shared = Arc::new(PmdShared::new(number, *core));
-            let emc = Emc::new(config.emc_entries, config.emc_insert_inv_prob, splitmix64(&mut seed));
-            let mut smc = Smc::new(SMC_ENTRIES);
-            smc.set_on(config.smc);
+            let caches = Caches::new(&config.settings, &mut seed);
+            let levels = Levels::new(&secret, &config.settings, caches);
             let executor = Executor::new(conntrack.clone(), sender.clone(), splitmix64(&mut seed));
-            let walk = Walk::new(Levels::new(&secret, emc, smc), Box::new(NoTables), executor, config.batch);
+            let walk = Walk::new(levels, Box::new(NoTables), executor, config.batch);
             let side = table.attach(number).map_err(memory)?;
             let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, config.batch);
             pmd.publish();
@@ -106,7 +105,8 @@ impl Datapath {
             pmds.push(shared);
         }
         let baselines = vec![(Snapshot::default(), Instant::now()); pmds.len()];
-        let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines };
+        let settings = config.settings;
+        let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, settings, seed };
         let packet_ins = Mutex::new(Some(receiver));
         Ok(Datapath { config, table, conntrack, pmds, control: Mutex::new(control), packet_ins })
     }
@@ -239,15 +239,7 @@ impl Datapath {
         }
         drop(into);
         control.deliver();
-        let mut waiting = self.pmds.len();
-        while waiting != 0 {
-            match removed.recv_timeout(Duration::from_millis(50)) {
-                Ok(_) => waiting -= 1,
-                // A thread that has panicked answers nothing; the others do.
-                Err(RecvTimeoutError::Timeout) if control.all_alive() => {}
-                Err(_) => break,
-            }
-        }
+        control.wait_for(&removed, self.pmds.len());
         Ok(port)
     }
 
@@ -272,20 +264,6 @@ impl Datapath {
     pub fn execute(&self, packet: PacketOut) {
         let mut control = self.control();
         self.pmds[0].mailbox.post(Mail::Execute(packet));
-        control.deliver();
-    }
-
-    /// Changes the exact match caches' insertion probability to one in `n`; 0 turns them off.
-    pub fn set_emc_insert_inv_prob(&self, n: u32) {
-        let mut control = self.control();
-        self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetEmcInsertInvProb(n)));
-        control.deliver();
-    }
-
-    /// Turns the signature match caches on, empty, or off.
-    pub fn set_smc(&self, on: bool) {
-        let mut control = self.control();
-        self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetSmc(on)));
         control.deliver();
     }
 
@@ -334,7 +312,12 @@ impl Datapath {
         flows
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
+    /// The PMDs, by number.
+    pub(crate) fn shared(&self) -> &[Arc<PmdShared>] {
+        &self.pmds
+    }
+
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         // Whoever panicked with it held left lists that are still whole.
         self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -342,12 +325,26 @@ impl Datapath {
 
 impl Control {
     /// Lets PMDs that rest read their mail.
-    fn deliver(&mut self) {
+    pub fn deliver(&mut self) {
         for engine in &mut self.engines {
             if let Engine::Resting(pmd) = engine {
                 pmd.read_mail();
             }
         }
+    }
+
+    /// Waits for one answer from each of so many PMDs that have mail, and returns the answers.
+    pub fn wait_for<T>(&self, answers: &Receiver<T>, pmds: usize) -> Vec<T> {
+        let mut all = Vec::with_capacity(pmds);
+        while all.len() != pmds {
+            match answers.recv_timeout(Duration::from_millis(50)) {
+                Ok(answer) => all.push(answer),
+                // A thread that has panicked answers nothing; the others do.
+                Err(RecvTimeoutError::Timeout) if self.all_alive() => {}
+                Err(_) => break,
+            }
+        }
+        all
     }
 
     fn all_alive(&self) -> bool {
@@ -375,21 +372,4 @@ impl Drop for Datapath {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn check(config: &Config) -> Result<(), DatapathError> {
-    let wrong = |what, value, expected| Err(DatapathError::Config { what, value, expected });
-    if config.cores.is_empty() {
-        return wrong("the number of PMD cores", 0, "at least one");
-    }
-    if !(1..=BATCH_MAX).contains(&config.batch) {
-        return wrong("the batch size", config.batch, "1 to 32");
-    }
-    if !(1..=1 << 28).contains(&config.emc_entries) {
-        return wrong("emc-entries", config.emc_entries, "1 to 268435456");
-    }
-    if !(1..=1 << 28).contains(&config.max_megaflows) {
-        return wrong("the limit on megaflows", config.max_megaflows as usize, "1 to 268435456");
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod arm;
 mod clock;
 mod config;
 mod datapath;
@@ -20,18 +21,22 @@ mod parse;
 mod pmd;
 mod rebalance;
 mod recirc;
+mod reconfigure;
 mod report;
+mod settings;
 mod thread;
 mod track;
 mod tx;
 mod upcall;
 mod walk;
 
+pub use arm::Arm;
 pub use clock::{now_ms, tsc_hz};
 pub use config::{Config, DatapathError};
 pub use datapath::{Datapath, Round, Unpinned};
 pub use mail::PacketOut;
 pub use report::{FlowReport, PacketIn, PmdReport, RxqReport, USAGE_SPAN};
+pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{EmcUsage, FlowView, ufid};
 
 /// Datapath port numbers are below this.

@@ -1,11 +1,17 @@
 //! The lookup room: from keys to megaflows, level by level.
 
+use crate::settings::Level;
 use crate::walk::Context;
+use crate::{Arm, Settings};
 use sluice_fate::Counter;
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hash};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::HashKey;
+use sluice_simd::hash::splitmix64;
+
+/// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
+const SMC_ENTRIES: usize = 1 << 20;
 
 /// One PMD's indexes.
 pub(crate) struct Levels {
@@ -13,12 +19,73 @@ pub(crate) struct Levels {
     emc: Emc,
     smc: Smc,
     subtables: Subtables,
+    /// The levels that are asked now.
+    arm: Arm,
     hashes: [u64; BATCH_MAX],
 }
 
+/// Caches on their way to a PMD or back; `None` for one that stays as it is.
+pub(crate) struct Caches {
+    emc: Option<Emc>,
+    smc: Option<Smc>,
+}
+
+impl Caches {
+    /// Empty caches for these settings. `seed` is drawn from.
+    pub fn new(settings: &Settings, seed: &mut u64) -> Self {
+        Caches { emc: Some(emc(settings, seed)), smc: Some(smc(settings)) }
+    }
+
+    /// Those that other settings need.
+    pub fn between(old: &Settings, new: &Settings, seed: &mut u64) -> Self {
+        Caches {
+            emc: (emc_entries(old) != emc_entries(new)).then(|| emc(new, seed)),
+            smc: ((old.smc == Level::Off) != (new.smc == Level::Off)).then(|| smc(new)),
+        }
+    }
+}
+
+fn emc_entries(settings: &Settings) -> usize {
+    if settings.emc_level() == Level::Off { 0 } else { settings.emc_entries }
+}
+
+fn emc(settings: &Settings, seed: &mut u64) -> Emc {
+    Emc::new(emc_entries(settings), 1, splitmix64(seed))
+}
+
+fn smc(settings: &Settings) -> Smc {
+    let mut smc = Smc::new(SMC_ENTRIES);
+    smc.set_on(settings.smc != Level::Off);
+    smc
+}
+
 impl Levels {
-    pub fn new(secret: &HashKey, emc: Emc, smc: Smc) -> Self {
-        Levels { secret: secret.clone(), emc, smc, subtables: Subtables::new(secret), hashes: [0; BATCH_MAX] }
+    pub fn new(secret: &HashKey, settings: &Settings, caches: Caches) -> Self {
+        let mut levels = Levels {
+            secret: secret.clone(),
+            emc: Emc::new(0, 1, 0),
+            smc: Smc::new(SMC_ENTRIES),
+            subtables: Subtables::new(secret),
+            arm: Arm::BARE,
+            hashes: [0; BATCH_MAX],
+        };
+        levels.set(settings, caches);
+        levels
+    }
+
+    /// Changes settings and caches. Returns the caches that were replaced, for whoever may take time to free them.
+    pub fn set(&mut self, settings: &Settings, mut caches: Caches) -> Caches {
+        caches.emc.iter_mut().for_each(|emc| std::mem::swap(emc, &mut self.emc));
+        caches.smc.iter_mut().for_each(|smc| std::mem::swap(smc, &mut self.smc));
+        self.use_arm(Arm::all(settings)[0]);
+        caches
+    }
+
+    /// Asks these levels from now on. Entries of the others stay: they are hints, and may be of use again.
+    #[inline]
+    pub fn use_arm(&mut self, arm: Arm) {
+        self.arm = arm;
+        arm.emc.iter().for_each(|n| self.emc.set_insert_inv_prob(*n));
     }
 
     /// Looks up the first `n` keys. Returns who still misses.
@@ -31,30 +98,37 @@ impl Levels {
         context: &mut Context<'_, 'g>,
     ) -> BatchMask {
         let all = BatchMask::first(n);
-        if self.emc.is_on() || self.smc.is_on() {
+        let Arm { emc, smc } = self.arm;
+        if emc.is_some() || smc {
             keys.iter().zip(&mut self.hashes).take(n).for_each(|(key, hash)| *hash = key_hash(&self.secret, key));
         }
         let pass = Pass { keys, hashes: &self.hashes, flows: context.flows };
-        let after_emc = self.emc.lookup(&pass, all, hits);
         let tally = &mut *context.tally;
         tally[Counter::Passes] += n as u64;
-        tally[Counter::EmcHits] += (n - after_emc.len()) as u64;
-        if after_emc.is_empty() {
-            return after_emc;
+        let mut after_emc = all;
+        if emc.is_some() {
+            after_emc = self.emc.lookup(&pass, all, hits);
+            tally[Counter::EmcHits] += (n - after_emc.len()) as u64;
+            if after_emc.is_empty() {
+                return after_emc;
+            }
         }
-        let after_smc = self.smc.lookup(&pass, after_emc, hits);
-        tally[Counter::SmcHits] += (after_emc.len() - after_smc.len()) as u64;
+        let mut after_smc = after_emc;
+        if smc {
+            after_smc = self.smc.lookup(&pass, after_emc, hits);
+            tally[Counter::SmcHits] += (after_emc.len() - after_smc.len()) as u64;
+        }
         let mut left = after_smc;
         if !after_smc.is_empty() {
             left = self.subtables.lookup(&pass, after_smc, hits);
             tally[Counter::MegaflowHits] += (after_smc.len() - left.len()) as u64;
             tally[Counter::SubtableProbes] += self.subtables.take_probes();
-            if self.smc.is_on() {
+            if smc {
                 let found = BatchMask(after_smc.0 & !left.0);
                 found.for_each(|i| hits[i].iter().for_each(|flow| self.smc.insert(self.hashes[i], flow.id())));
             }
         }
-        if self.emc.is_on() {
+        if emc.is_some() {
             let found = BatchMask(after_emc.0 & !left.0);
             found.for_each(|i| hits[i].iter().for_each(|flow| self.emc.offer(self.hashes[i], flow.id())));
         }
@@ -64,10 +138,10 @@ impl Levels {
     /// Indexes a megaflow that an upcall brought for packet `i` of the pass under way.
     pub fn insert(&mut self, i: usize, key: &PacketKey, flow: &sluice_flow_cache::Megaflow) {
         self.subtables.insert(key, flow);
-        if self.emc.is_on() {
+        if self.arm.emc.is_some() {
             self.emc.offer(self.hashes[i], flow.id());
         }
-        if self.smc.is_on() {
+        if self.arm.smc {
             self.smc.insert(self.hashes[i], flow.id());
         }
     }
@@ -83,14 +157,6 @@ impl Levels {
     pub fn maintain(&mut self, context: &Context<'_, '_>) {
         self.emc.sweep(context.flows);
         self.subtables.maintain(context.now_ms);
-    }
-
-    pub fn set_emc_insert_inv_prob(&mut self, n: u32) {
-        self.emc.set_insert_inv_prob(n);
-    }
-
-    pub fn set_smc(&mut self, on: bool) {
-        self.smc.set_on(on);
     }
 
     pub fn emc_usage(&self) -> EmcUsage {

@@ -1,6 +1,8 @@
 //! What control threads tell a PMD.
 
+use crate::Settings;
 use crate::load::RxqLoad;
+use crate::lookup::Caches;
 use sluice_action::{Actions, PortNo, Upcall};
 use sluice_mem::FramePool;
 use sluice_port::{RxQueue, TxQueue};
@@ -19,10 +21,8 @@ pub(crate) enum Mail {
     RemovePort { port: PortNo, into: Sender<Removed> },
     /// Ask these tables from now on.
     SetUpcall(Box<dyn Upcall>),
-    /// Change the EMC's insertion probability to one in so many; 0 turns it off.
-    SetEmcInsertInvProb(u32),
-    /// Turn the SMC on or off.
-    SetSmc(bool),
+    /// Look packets up like this, in these caches; those they replace are handed back.
+    SetSettings { settings: Settings, caches: Caches, into: Sender<Caches> },
     /// Send a packet the switch made itself.
     Execute(PacketOut),
 }

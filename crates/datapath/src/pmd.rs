@@ -222,8 +222,10 @@ impl Pmd {
                     let _ = into.send(removed);
                 }
                 Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
-                Mail::SetEmcInsertInvProb(n) => self.walk.levels.set_emc_insert_inv_prob(n),
-                Mail::SetSmc(on) => self.walk.levels.set_smc(on),
+                Mail::SetSettings { settings, caches, into } => {
+                    let replaced = self.walk.levels.set(&settings, caches);
+                    let _ = into.send(replaced);
+                }
                 Mail::Execute(out) => self.packet_outs.push(out),
             }
         }

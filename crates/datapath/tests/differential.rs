@@ -8,7 +8,7 @@ mod harness;
 use harness::*;
 use proptest::prelude::*;
 use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Trail, Translation};
-use sluice_datapath::{Config, Datapath};
+use sluice_datapath::{Arm, Config, Datapath, Settings};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
@@ -151,13 +151,15 @@ struct Setup {
 }
 
 impl Setup {
+    fn arm(self) -> Arm {
+        Arm { emc: Some(self.emc).filter(|n| *n != 0), smc: self.smc }
+    }
+
     fn config(self) -> Config {
         Config {
             cores: vec![0; self.pmds],
             batch: self.batch,
-            emc_entries: self.emc_entries,
-            emc_insert_inv_prob: self.emc,
-            smc: self.smc,
+            settings: Settings { emc_entries: self.emc_entries, ..self.arm().into() },
             max_megaflows: 4096,
             seed: Some(3),
             packet_in_queue: 1 << 16,

@@ -4,11 +4,14 @@ mod harness;
 
 use harness::*;
 use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Trail, Translation};
-use sluice_datapath::{Config, Datapath, PacketOut};
+use sluice_datapath::{Arm, Config, Datapath, PacketOut};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Every megaflow enters the exact match cache, and there is no other.
+const EMC: Arm = Arm { emc: Some(1), smc: false };
 
 /// A translation that may be cached.
 fn follow(mask: PacketKey, actions: impl Into<Actions>) -> Fate {
@@ -71,7 +74,8 @@ fn the_first_packet_asks_and_the_others_follow_the_megaflow() {
     run(&datapath);
     assert_eq!(take(&sents[1]), packets, "in order of arrival");
     let totals = datapath.totals();
-    assert_eq!((totals[Counter::Upcalls], totals[Counter::MegaflowHits] + totals[Counter::EmcHits]), (3, 97));
+    let hits = totals[Counter::EmcHits] + totals[Counter::SmcHits] + totals[Counter::MegaflowHits];
+    assert_eq!((totals[Counter::Upcalls], hits), (3, 97));
     assert_eq!(*tables.credited.lock().unwrap(), (3, 3 * 46));
     let flows = datapath.flows();
     assert_eq!(flows.len(), 3);
@@ -84,7 +88,7 @@ fn the_first_packet_asks_and_the_others_follow_the_megaflow() {
 #[test]
 fn a_removed_megaflow_is_asked_for_again_and_its_count_is_exact() {
     let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
-    let (datapath, feeds, sents) = datapath(2, Config { emc_insert_inv_prob: 1, ..Config::default() }, &tables);
+    let (datapath, feeds, sents) = datapath(2, Config { settings: EMC.into(), ..Config::default() }, &tables);
     for round in 0..5 {
         feeds[0].lock().unwrap().extend((0..10).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
         run(&datapath);
@@ -318,17 +322,17 @@ fn a_packet_of_the_switch_itself_goes_where_its_actions_say() {
 #[test]
 fn the_exact_match_cache_can_be_turned_off_and_on() {
     let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
-    let (datapath, feeds, _) = datapath(2, Config { emc_insert_inv_prob: 1, ..Config::default() }, &tables);
+    let (datapath, feeds, _) = datapath(2, Config { settings: EMC.into(), ..Config::default() }, &tables);
     let mut hits = 0;
     // The first batch's upcall brings one entry, the others come with the next batch.
-    for (n, used, gained) in [(1, 10, 81), (0, 0, 0), (1, 10, 90)] {
-        datapath.set_emc_insert_inv_prob(n);
+    for (arm, used, gained) in [(EMC, 10, 81), (Arm::BARE, 0, 0), (EMC, 10, 90)] {
+        datapath.set_settings(arm.into()).unwrap();
         for _ in 0..10 {
             feeds[0].lock().unwrap().extend((0..10).map(|i| udp([1, 1, 1, 1], [2, 2, 2, i], 1, 2, 0)));
             run(&datapath);
         }
         let pmd = &datapath.pmds()[0];
-        assert_eq!((pmd.emc.used, pmd.emc.entries), (used, 8192));
+        assert_eq!((pmd.emc.used, pmd.emc.entries), (used, if arm == EMC { 8192 } else { 0 }));
         assert_eq!(pmd.counters[Counter::EmcHits] - hits, gained);
         hits = pmd.counters[Counter::EmcHits];
     }

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::*;
 use sluice_action::{Action, Fate, PortNo, Trail, Translation};
-use sluice_datapath::{Config, Datapath};
+use sluice_datapath::{Arm, Config, Datapath};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::collections::HashMap;
@@ -48,7 +48,12 @@ fn in_order_by_flow(sent: &[Vec<u8>], n: usize) {
 fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go() {
     const PACKETS: u32 = 30_000;
     let pool = pool(16_384);
-    let config = Config { cores: vec![0, 0], emc_insert_inv_prob: 2, max_megaflows: 256, ..Config::default() };
+    let config = Config {
+        cores: vec![0, 0],
+        settings: Arm { emc: Some(2), smc: true }.into(),
+        max_megaflows: 256,
+        ..Config::default()
+    };
     let datapath = Datapath::new(config).unwrap();
     let tables = FakeTables::new(by_source_port);
     datapath.set_upcalls(|_| Box::new(tables.clone()));

@@ -19,6 +19,12 @@ const SWEEP_BUCKETS: usize = 2;
 /// itself: asking first cost 1 cycle a packet of 67 and gained none at 8000 flows (2026-11-20).
 const PREFETCH_FROM: usize = 1 << 14;
 
+/// One bit a slot.
+const SLOTS: u32 = (1 << LANES) - 1;
+
+/// The step at which every candidate is inserted.
+const ALSLOTS: u64 = 1 << 32;
+
 /// One PMD's exact match cache.
 ///
 /// Shape:  2^k buckets of 8 slots; a bucket is one cache line. There are twice as many slots as entries, so that the
@@ -27,16 +33,19 @@ const PREFETCH_FROM: usize = 1 << 14;
 /// Errors: none. A full bucket overwrites a random entry of its own, as does every bucket when all entries are in use.
 /// Counts: `used` is exactly the number of entries in use. An entry whose megaflow is dead stays in use until it is
 ///         overwritten or swept, which is within `buckets / 2` calls of `sweep` after `forget`.
+/// Memory: none without entries.
 #[derive(Debug)]
 pub struct Emc {
     buckets: Vec<Bucket>,
     /// The most entries that may be in use.
     entries: usize,
     used: usize,
-    /// One in so many misses of this level inserts; 0: the cache is off.
-    insert_inv_prob: u32,
-    /// Candidates to let pass before the next insertion.
-    until_insert: u32,
+    /// How far one candidate brings the next insertion nearer: [`ALSLOTS`] over the inverse of the probability.
+    step: u64,
+    /// How near it is, and where it takes place. Ports of different probabilities may take turns: what one has
+    /// contributed stays.
+    progress: u64,
+    due: u64,
     random: u64,
     /// The next bucket to sweep, and how many are left to sweep.
     sweep_at: usize,
@@ -60,39 +69,37 @@ impl EmcUsage {
 }
 
 impl Emc {
-    /// An empty cache of `entries` entries, into which one in `insert_inv_prob` candidates is inserted; 0 turns the cache
-    /// off. `seed` is for the choice of what to overwrite.
+    /// An empty cache of `entries` entries, into which one in `insert_inv_prob` candidates is inserted. With 0 entries it
+    /// is off. `seed` is for the choice of what to overwrite.
     pub fn new(entries: usize, insert_inv_prob: u32, seed: u64) -> Self {
-        let entries = entries.clamp(1, 1 << 28);
-        let buckets = (entries * 2).div_ceil(LANES).next_power_of_two();
+        let entries = entries.min(1 << 28);
+        let buckets = if entries == 0 { 0 } else { (entries * 2).div_ceil(LANES).next_power_of_two() };
         let mut emc = Emc {
             buckets: vec![Bucket::EMPTY; buckets],
             entries,
             used: 0,
-            insert_inv_prob: 0,
-            until_insert: 0,
+            step: ALSLOTS,
+            progress: 0,
+            due: 0,
             random: seed,
             sweep_at: 0,
             sweep_left: 0,
         };
         emc.set_insert_inv_prob(insert_inv_prob);
+        emc.draw_due();
         emc
     }
 
-    /// Changes the insertion probability to one in `n`; 0 turns the cache off and empties it.
+    /// Changes the insertion probability to one in `n`, at least 1. Cheap enough for every batch.
+    #[inline]
     pub fn set_insert_inv_prob(&mut self, n: u32) {
-        self.insert_inv_prob = n;
-        self.draw_until_insert();
-        if n == 0 && self.used != 0 {
-            self.buckets.fill(Bucket::EMPTY);
-            self.used = 0;
-        }
+        self.step = ALSLOTS / u64::from(n.max(1));
     }
 
     /// Whether it is to be asked at all.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.insert_inv_prob != 0
+        !self.buckets.is_empty()
     }
 
     /// How full it is.
@@ -106,22 +113,30 @@ impl Emc {
         self.buckets.iter().map(|bucket| LANES - bucket.matching(0).count_ones() as usize).sum()
     }
 
-    /// Offers a flow that another level found; one in N is taken.
+    /// Offers a flow that another level found; one in N is taken. The cache must be on to take any.
     #[inline]
     pub fn offer(&mut self, hash: u64, id: FlowId) {
-        if self.until_insert == 0 && self.is_on() {
-            self.insert(hash, id);
-            self.draw_until_insert();
-        } else {
-            self.until_insert = self.until_insert.saturating_sub(1);
+        if self.step == ALSLOTS {
+            return self.insert(hash, id);
         }
+        self.progress += self.step;
+        if self.progress >= self.due {
+            self.insert(hash, id);
+            self.draw_due();
+        }
+    }
+
+    /// Draws where the next insertion takes place: evenly spread up to twice the mean.
+    fn draw_due(&mut self) {
+        self.progress = 0;
+        self.due = hash::splitmix64(&mut self.random) % (2 * ALSLOTS);
     }
 
     /// Puts an entry in, whatever the probability.
     fn insert(&mut self, hash: u64, id: FlowId) {
         let tag = tag((hash >> 32) as u32);
         let at = self.at(hash);
-        let bucket = &mut self.buckets[at];
+        let Some(bucket) = self.buckets.get_mut(at) else { return };
         let same = bucket.matching(tag);
         let free = bucket.matching(0);
         let slot = if same != 0 {
@@ -130,11 +145,16 @@ impl Emc {
             self.used += 1;
             free.trailing_zeros() as usize
         } else {
-            let taken = !free & ((1 << LANES) - 1);
-            let nth = hash::splitmix64(&mut self.random) as u32 % taken.count_ones().max(1);
+            let taken = !free & SLOTS;
             // A bucket all of whose slots are free when all entries are in use elsewhere takes nothing.
-            let Some(slot) = slots(taken).nth(nth as usize) else { return };
-            slot
+            if taken == 0 {
+                return;
+            }
+            // The first one taken from a random slot on. Counting up to a random one takes branches nobody can predict: 1 M
+            // flows, every candidate inserted, 289 cycles a packet instead of 243 (2026-11-20).
+            let from = hash::splitmix64(&mut self.random) as usize % LANES;
+            let turned = (taken >> from | taken << (LANES - from)) & SLOTS;
+            (from + turned.trailing_zeros() as usize) % LANES
         };
         bucket.tags[slot] = tag;
         bucket.ids[slot] = id.0;
@@ -171,13 +191,7 @@ impl Emc {
 
     #[inline(always)]
     fn at(&self, hash: u64) -> usize {
-        hash as usize & (self.buckets.len() - 1)
-    }
-
-    /// Draws a number of candidates to pass over whose mean makes it one insertion in `insert_inv_prob`.
-    fn draw_until_insert(&mut self) {
-        let span = u64::from(self.insert_inv_prob).saturating_mul(2).saturating_sub(1);
-        self.until_insert = if span <= 1 { 0 } else { (hash::splitmix64(&mut self.random) % span) as u32 };
+        hash as usize & self.buckets.len().wrapping_sub(1)
     }
 }
 
@@ -215,4 +229,37 @@ impl LookupStage for Emc {
 fn other_slot<'g>(bucket: &Bucket, same_tag: u32, pass: &Pass<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
     let others = slots(same_tag & same_tag.wrapping_sub(1));
     others.filter_map(|slot| pass.flows.get(bucket.ids[slot])).find(|flow| flow.contains(&pass.keys[i]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of 100,000 candidates of a port that inserts one in 50 are taken, when ports take turns.
+    fn taken(turns: &[(u32, usize)]) -> usize {
+        let mut emc = Emc::new(1 << 20, 1, 7);
+        let (mut offered, mut taken) = (0u64, 0);
+        while offered < 100_000 {
+            for &(inv_prob, candidates) in turns {
+                emc.set_insert_inv_prob(inv_prob);
+                let before = emc.usage().used;
+                for _ in 0..candidates {
+                    offered += u64::from(inv_prob == 50);
+                    // No two flows meet.
+                    let hash = emc.random.rotate_left(17) ^ hash::splitmix64(&mut emc.random);
+                    emc.offer(hash, FlowId(1));
+                }
+                taken += if inv_prob == 50 { emc.usage().used - before } else { 0 };
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn one_in_so_many_is_taken_whoever_else_takes_turns() {
+        for turns in [&[(50, 32)][..], &[(50, 32), (1, 32)], &[(50, 1), (100, 9)]] {
+            let taken = taken(turns);
+            assert!((1800..2200).contains(&taken), "{taken} of 100000 with {turns:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use crate::script::{Expected, Script, Step};
 use crate::verdict::{self, Sent};
 use crate::wire::{Wire, flow_of};
 use sluice_action::PortNo;
-use sluice_datapath::{Config, Datapath};
+use sluice_datapath::{Arm, Config, Datapath, Settings};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -117,11 +117,11 @@ struct Switch {
 
 impl Switch {
     fn new(script: &Script, setting: &Setting) -> Result<Self, String> {
+        let arm = Arm { emc: Some(setting.emc_insert_inv_prob).filter(|n| *n != 0), smc: false };
         let config = Config {
             cores: (0..setting.pmds).collect(),
             batch: setting.batch,
-            emc_entries: setting.emc_entries,
-            emc_insert_inv_prob: setting.emc_insert_inv_prob,
+            settings: Settings { emc_entries: setting.emc_entries, ..arm.into() },
             max_megaflows: setting.max_megaflows,
             seed: Some(1),
             sleep_max_us: 50,

@@ -5,6 +5,7 @@ mod bridge;
 pub mod datapath;
 pub mod options;
 mod process;
+mod settings;
 
 use crate::ctl::server::Commands;
 use crate::switch::Switch;
@@ -92,6 +93,7 @@ const COMMANDS: &[Command] = &[
     command("revalidator/wait", "", 0..=0, datapath::revalidator_wait),
     command("sluice/drops", "", 0..=0, process::drops),
     command("sluice/reload", "", 0..=0, process::reload),
+    command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
     command("upcall/show", "", 0..=0, datapath::upcall_show),
     command("version", "", 0..=0, process::version),
     command("vlog/list", "", 0..=0, process::vlog_list),

@@ -2,7 +2,8 @@
 //!
 //! When a feature arrives, its line here goes: the table of what is refused is the honest list of what is missing.
 
-use super::{Config, Level, PATCH, Port};
+use super::{Config, PATCH, Port};
+use sluice_datapath::Level;
 use std::collections::HashSet;
 
 /// A key whose value cannot stand, and why.

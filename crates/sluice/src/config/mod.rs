@@ -10,9 +10,10 @@ mod value;
 
 pub use error::ConfigError;
 
-pub use value::{AutoOr, Duration, Level, Share, Size};
+pub use value::{AutoOr, Duration, Share, Size};
 
 use serde::Deserialize;
+use sluice_datapath::{InsertInvProb, Level, Settings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -81,10 +82,13 @@ pub struct Dpdk {
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Datapath {
     /// Exact match cache.
+    #[serde(deserialize_with = "value::level")]
     pub emc: Level,
     /// Signature match cache.
+    #[serde(deserialize_with = "value::level")]
     pub smc: Level,
     /// Cuckoo distributor.
+    #[serde(deserialize_with = "value::level")]
     pub distributor: Level,
     /// Entries of the exact match cache, a power of two.
     pub emc_entries: u32,
@@ -246,6 +250,21 @@ impl Default for Datapath {
             flow_memory: Size(256 << 20),
             miss_budget: AutoOr::Auto,
             pmd_sleep_max: Duration::from_secs(0),
+        }
+    }
+}
+
+impl Datapath {
+    /// How packets are to be looked up.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            emc: self.emc,
+            smc: self.smc,
+            emc_insert_inv_prob: match self.emc_insert_inv_prob {
+                AutoOr::Auto => InsertInvProb::Auto,
+                AutoOr::Is(n) => InsertInvProb::OneIn(n),
+            },
+            emc_entries: self.emc_entries as usize,
         }
     }
 }

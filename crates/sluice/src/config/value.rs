@@ -1,6 +1,7 @@
-//! The values of the configuration that TOML has no type for: durations, sizes, shares, levels.
+//! The values of the configuration that TOML has no type for: durations, sizes, shares.
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use sluice_datapath::Level;
 use std::fmt;
 
 /// A span of time, written `"10s"`, `"200ms"`, `"50us"` or `"5m"`.
@@ -14,18 +15,6 @@ pub struct Size(pub u64);
 /// A share of a whole, above 0 and up to 1, written `0.25` or `"25%"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
-
-/// Whether a level of the lookup is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Level {
-    /// Decided by measuring.
-    #[default]
-    Auto,
-    /// Always.
-    On,
-    /// Never.
-    Off,
-}
 
 /// `"auto"`, or a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,17 +100,14 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for Level {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match String::deserialize(deserializer)?.as_str() {
-            "auto" => Ok(Level::Auto),
-            "on" => Ok(Level::On),
-            "off" => Ok(Level::Off),
-            other => {
-                Err(de::Error::custom(format_args!("\"{other}\" is no level; expected \"auto\", \"on\" or \"off\"")))
-            }
-        }
-    }
+/// Reads whether a level of the lookup is used.
+///
+/// # Errors
+/// If it is not one of the words.
+pub fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Level, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse()
+        .map_err(|()| de::Error::custom(format_args!("\"{text}\" is no level; expected \"auto\", \"on\" or \"off\"")))
 }
 
 impl Adaptive for u32 {

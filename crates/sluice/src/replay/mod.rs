@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use capture::Record;
 use port::Wire;
 use sluice_action::{DatapathPortNames, MegaflowStore, PortNo};
-use sluice_datapath::{Config, Datapath};
+use sluice_datapath::{Arm, Config, Datapath};
 use sluice_flow::{OfPort, PortNames};
 use sluice_ofproto::{Attach, BridgeConfig, Ofproto, PortConfig};
 use sluice_port::Pools;
@@ -87,7 +87,7 @@ impl Bench {
         let config = Config {
             cores: (0..args.pmds).collect(),
             batch: args.batch,
-            emc_insert_inv_prob: u32::from(!args.no_emc),
+            settings: Arm { emc: (!args.no_emc).then_some(1), smc: false }.into(),
             seed: Some(SEED),
             ..Config::default()
         };

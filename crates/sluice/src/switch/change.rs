@@ -105,7 +105,6 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
         ("switch.rundir", a.rundir == b.rundir),
         ("switch.pmd-cores", a.pmd_cores == b.pmd_cores),
         ("switch.dpdk", a.dpdk == b.dpdk),
-        ("datapath.emc-entries", c.emc_entries == d.emc_entries),
         ("datapath.vector", c.vector == d.vector),
         ("datapath.flow-memory", c.flow_memory == d.flow_memory),
         ("datapath.pmd-sleep-max", c.pmd_sleep_max == d.pmd_sleep_max),
@@ -115,7 +114,6 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
         }
     }
     let at_start = |d: &crate::config::Datapath| crate::config::Datapath {
-        emc_entries: 0,
         vector: String::new(),
         flow_memory: crate::config::Size(0),
         pmd_sleep_max: crate::config::Duration::default(),
@@ -174,11 +172,11 @@ mod tests {
     fn what_is_read_at_start_is_said() {
         let old = bridge("br0", "");
         let new = bridge("br0", "")
-            + "[switch]\npmd-cores = [2]\nstop-after = \"1s\"\n[datapath]\nemc = \"off\"\nemc-entries = 1024\n";
+            + "[switch]\npmd-cores = [2]\nstop-after = \"1s\"\n[datapath]\nemc-entries = 1024\nflow-memory = \"1GiB\"\n";
         let expected = [
             "switch.stop-after: changed",
             "switch.pmd-cores: changed, takes effect at the next start",
-            "datapath.emc-entries: changed, takes effect at the next start",
+            "datapath.flow-memory: changed, takes effect at the next start",
             "datapath: settings changed",
         ];
         assert_eq!(steps(&old, &new), expected);

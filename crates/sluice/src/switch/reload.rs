@@ -7,8 +7,9 @@ use super::Switch;
 use super::change::{Change, changes};
 use super::rules::{parse_flow_file, read_flow_file};
 use super::start::bridge_config;
-use crate::config::{Bridge, Config};
+use crate::config::{Bridge, Config, Datapath};
 use anyhow::Result;
+use sluice_datapath::Settings;
 use sluice_ofproto::VlanMode;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ impl Switch {
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         self.setup().config = new.clone();
         for step in &steps {
-            match self.apply(step, &new, &texts) {
+            match self.apply(step, &old, &new, &texts) {
                 Ok(()) => done.push(step.to_string()),
                 Err(error) => failed.push(format!("{error:#}")),
             }
@@ -49,7 +50,7 @@ impl Switch {
         Ok(if done.is_empty() { "nothing changed".into() } else { done.join("\n") })
     }
 
-    fn apply(&self, step: &Change, new: &Config, texts: &Texts) -> Result<()> {
+    fn apply(&self, step: &Change, old: &Config, new: &Config, texts: &Texts) -> Result<()> {
         let mut setup = self.setup();
         match step {
             Change::RemovePort(bridge, port) if !setup.ports.contains_key(port) => {
@@ -87,13 +88,23 @@ impl Switch {
             Change::AddPort(bridge, port) => setup.add_port(&self.ofproto, &self.datapath, bridge, port)?,
             Change::SetDatapath => {
                 self.revalidator.set_max_idle(new.datapath.max_idle.0);
-                self.datapath.set_emc_insert_inv_prob(super::start::emc_insert_inv_prob(&new.datapath));
-                self.datapath.set_smc(super::start::smc(&new.datapath));
+                self.datapath.set_settings(self.changed_settings(&old.datapath, &new.datapath)?)?;
             }
             // Read where it is used, or at the next start.
             Change::SetStopAfter | Change::AtNextStart(_) => {}
         }
         Ok(())
+    }
+
+    /// The settings in force, with what the file says otherwise about than it did: what was set by command stays.
+    fn changed_settings(&self, old: &Datapath, new: &Datapath) -> Result<Settings> {
+        let mut settings = self.datapath.settings();
+        for (was, (key, value)) in old.settings().values().iter().zip(new.settings().values()) {
+            if was.1 != value {
+                settings.set(key, &value)?;
+            }
+        }
+        Ok(settings)
     }
 
     /// Replaces a bridge's rules if their file says something else than when it was last read; whether it did.

@@ -3,7 +3,7 @@
 use super::revalidator::Revalidator;
 use super::rules::{dump, parse_flow_file, read_flow_file, refused};
 use super::{End, Setup, Switch};
-use crate::config::{self, AutoOr, Bridge, Config, Level};
+use crate::config::{self, Bridge, Config};
 use crate::text::coverage::Coverage;
 use anyhow::{Context, Result};
 use sluice_datapath::Datapath;
@@ -12,10 +12,6 @@ use sluice_port::Pools;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-
-/// One in so many flows enters the exact match cache unless the configuration says otherwise. Source: OVS,
-/// DEFAULT_EM_FLOW_INSERT_INV_PROB.
-const EMC_INSERT_INV_PROB: u32 = 100;
 
 /// Memory of a megaflow: record, match, actions, trail, and its entries in one PMD's indexes, bytes.
 const MEGAFLOW_BYTES: u64 = 1024;
@@ -132,9 +128,7 @@ fn pools(config: &Config) -> Pools {
 fn datapath_config(config: &Config) -> sluice_datapath::Config {
     sluice_datapath::Config {
         cores: config.switch.pmd_cores.iter().map(|core| *core as usize).collect(),
-        emc_entries: config.datapath.emc_entries as usize,
-        emc_insert_inv_prob: emc_insert_inv_prob(&config.datapath),
-        smc: smc(&config.datapath),
+        settings: config.datapath.settings(),
         max_megaflows: max_megaflows(&config.datapath),
         sleep_max_us: u32::try_from(config.datapath.pmd_sleep_max.0.as_micros()).unwrap_or(u32::MAX),
         ..sluice_datapath::Config::default()
@@ -144,19 +138,4 @@ fn datapath_config(config: &Config) -> sluice_datapath::Config {
 /// As many megaflows as the memory given to them holds.
 fn max_megaflows(datapath: &config::Datapath) -> u32 {
     u32::try_from(datapath.flow_memory.0 / MEGAFLOW_BYTES).unwrap_or(u32::MAX).clamp(1, 1 << 28)
-}
-
-/// Whether the signature match cache is on. "auto" is on: nobody decides while running yet, and measured once, with
-/// 100,000 flows, it costs a tenth of a packet's cycles in one subtable and saves nearly half in twenty.
-pub fn smc(datapath: &config::Datapath) -> bool {
-    datapath.smc != Level::Off
-}
-
-/// One insertion in so many; 0 is off.
-pub fn emc_insert_inv_prob(datapath: &config::Datapath) -> u32 {
-    match (datapath.emc, datapath.emc_insert_inv_prob) {
-        (Level::Off, _) => 0,
-        (_, AutoOr::Is(n)) => n,
-        (_, AutoOr::Auto) => EMC_INSERT_INV_PROB,
-    }
 }

@@ -1,0 +1,92 @@
+//! An arm: one way to look packets up, nothing left open. What the autopilot chooses between.
+
+use crate::settings::{InsertInvProb, Level, Settings};
+use std::fmt::{self, Display};
+
+/// Which levels are asked in front of the megaflow subtables, and how they are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Arm {
+    /// The exact match cache takes one in so many of the megaflows that other levels find; `None`: it is not asked.
+    pub emc: Option<u32>,
+    /// Whether the signature match cache is asked.
+    pub smc: bool,
+}
+
+/// The insertion probabilities worth a try: every candidate, and OVS's DEFAULT_EM_FLOW_INSERT_INV_PROB.
+const INV_PROBS: [u32; 2] = [100, 1];
+
+impl Arm {
+    /// The subtables alone.
+    pub const BARE: Arm = Arm { emc: None, smc: false };
+
+    /// Every arm that these settings leave, at least one. The first is safe: it is the one that is never far from the
+    /// best, whatever the traffic.
+    pub fn all(settings: &Settings) -> Vec<Arm> {
+        let smc = choices(settings.smc);
+        let emc: Vec<Option<u32>> = choices(settings.emc_level())
+            .iter()
+            .flat_map(|on| match (on, settings.emc_insert_inv_prob) {
+                (false, _) => vec![None],
+                (true, InsertInvProb::OneIn(n)) => vec![Some(n)],
+                (true, InsertInvProb::Auto) => INV_PROBS.map(Some).to_vec(),
+            })
+            .collect();
+        let mut arms: Vec<Arm> = smc.iter().flat_map(|&smc| emc.iter().map(move |&emc| Arm { emc, smc })).collect();
+        // One cache is enough to be safe, and asking two in vain is not.
+        arms.sort_by_key(|arm| arm.smc == arm.emc.is_some());
+        arms
+    }
+}
+
+/// What a level may be, the better guess first.
+fn choices(level: Level) -> &'static [bool] {
+    match level {
+        Level::Auto => &[true, false],
+        Level::On => &[true],
+        Level::Off => &[false],
+    }
+}
+
+/// Settings that leave this arm only.
+impl From<Arm> for Settings {
+    fn from(arm: Arm) -> Settings {
+        let level = |on| if on { Level::On } else { Level::Off };
+        Settings {
+            emc: level(arm.emc.is_some()),
+            smc: level(arm.smc),
+            emc_insert_inv_prob: InsertInvProb::OneIn(arm.emc.unwrap_or(1)),
+            ..Settings::BARE
+        }
+    }
+}
+
+impl Display for Arm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let emc = self.emc.map(|n| if n == 1 { "EMC".to_owned() } else { format!("EMC 1/{n}") });
+        let words: Vec<String> = emc.into_iter().chain(self.smc.then(|| "SMC".to_owned())).collect();
+        f.pad(if words.is_empty() { "subtables alone".to_owned() } else { words.join(" + ") }.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_leave_what_they_say() {
+        let names = |settings: &Settings| Arm::all(settings).iter().map(Arm::to_string).collect::<Vec<_>>();
+        let auto = Settings::default();
+        assert_eq!(names(&auto), ["SMC", "EMC 1/100", "EMC", "EMC 1/100 + SMC", "EMC + SMC", "subtables alone"]);
+        assert_eq!(names(&Settings { emc: Level::On, ..auto }).len(), 4);
+        let never = Settings { emc: Level::On, emc_insert_inv_prob: InsertInvProb::OneIn(0), ..auto };
+        assert_eq!(names(&never), ["SMC", "subtables alone"]);
+        assert_eq!(names(&Settings::BARE), ["subtables alone"]);
+    }
+
+    #[test]
+    fn an_arm_can_be_forced() {
+        for arm in Arm::all(&Settings::default()) {
+            assert_eq!(Arm::all(&Settings::from(arm)), [arm]);
+        }
+    }
+}

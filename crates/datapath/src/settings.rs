@@ -1,0 +1,206 @@
+//! What can be told a datapath about its lookup while it runs: for each level whether it runs, and how the exact match
+//! cache is filled. What is left to the autopilot says "auto".
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// Whether a level of the lookup runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// The autopilot decides, for each receive queue.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never; it has no memory then.
+    Off,
+}
+
+/// How many candidates of the exact match cache are inserted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum InsertInvProb {
+    /// The autopilot decides.
+    #[default]
+    Auto,
+    /// One in so many; 0: none, which turns the cache off.
+    OneIn(u32),
+}
+
+/// The settings of the lookup.
+///
+/// Every combination gives the same packets and counters of megaflows; they differ in cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// Exact match cache.
+    pub emc: Level,
+    /// Signature match cache.
+    pub smc: Level,
+    /// How many candidates the exact match cache takes.
+    pub emc_insert_inv_prob: InsertInvProb,
+    /// Entries of each PMD's exact match cache, 1 to 2^28.
+    pub emc_entries: usize,
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// There is no such setting.
+    #[error("\"{0}\" is no setting; expected one of {keys}", keys = Settings::KEYS.join(", "))]
+    Key(String),
+    /// The setting has no such value.
+    #[error("{key}: \"{value}\"; expected {expected}")]
+    Value {
+        /// Which setting.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What may be.
+        expected: &'static str,
+    },
+}
+
+/// Entries of the exact match cache if nothing is said. Source: OVS, EM_FLOW_HASH_SHIFT.
+const EMC_ENTRIES: usize = 8192;
+/// The most entries it can have.
+pub(crate) const EMC_ENTRIES_MAX: usize = 1 << 28;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            emc: Level::Auto,
+            smc: Level::Auto,
+            emc_insert_inv_prob: InsertInvProb::Auto,
+            emc_entries: EMC_ENTRIES,
+        }
+    }
+}
+
+impl Settings {
+    /// The names of the settings, as in the configuration file.
+    pub const KEYS: &[&str] = &["emc", "smc", "emc-entries", "emc-insert-inv-prob"];
+
+    /// Settings that leave nothing to decide: every level off, the subtables alone.
+    pub const BARE: Settings = Settings {
+        emc: Level::Off,
+        smc: Level::Off,
+        emc_insert_inv_prob: InsertInvProb::OneIn(1),
+        emc_entries: EMC_ENTRIES,
+    };
+
+    /// Changes one setting, both as text.
+    ///
+    /// # Errors
+    /// If there is no such setting, or it has no such value; nothing has changed then.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
+        let wrong = |key, expected| SettingError::Value { key, value: value.into(), expected };
+        match key {
+            "emc" => self.emc = value.parse().map_err(|()| wrong("emc", Level::EXPECTED))?,
+            "smc" => self.smc = value.parse().map_err(|()| wrong("smc", Level::EXPECTED))?,
+            "emc-entries" => {
+                let entries = value.parse().ok().filter(|n| (1..=EMC_ENTRIES_MAX).contains(n));
+                self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", "a number from 1 to 268435456"))?;
+            }
+            "emc-insert-inv-prob" => {
+                let expected = "\"auto\" or a whole number from 0 to 4294967295";
+                self.emc_insert_inv_prob = value.parse().map_err(|()| wrong("emc-insert-inv-prob", expected))?;
+            }
+            _ => return Err(SettingError::Key(key.into())),
+        }
+        Ok(())
+    }
+
+    /// Every setting with its value as text, in the order of [`Settings::KEYS`].
+    pub fn values(&self) -> [(&'static str, String); 4] {
+        let values = [
+            self.emc.to_string(),
+            self.smc.to_string(),
+            self.emc_entries.to_string(),
+            self.emc_insert_inv_prob.to_string(),
+        ];
+        let mut keys = Self::KEYS.iter();
+        values.map(|value| (*keys.next().expect("invariant: a value a key"), value))
+    }
+
+    /// How the exact match cache is, insertions included.
+    pub(crate) fn emc_level(&self) -> Level {
+        if self.emc_insert_inv_prob == InsertInvProb::OneIn(0) { Level::Off } else { self.emc }
+    }
+}
+
+impl Level {
+    const EXPECTED: &str = "\"auto\", \"on\" or \"off\"";
+}
+
+impl Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Level::Auto => "auto",
+            Level::On => "on",
+            Level::Off => "off",
+        })
+    }
+}
+
+impl FromStr for Level {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "auto" => Ok(Level::Auto),
+            "on" => Ok(Level::On),
+            "off" => Ok(Level::Off),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Display for InsertInvProb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InsertInvProb::Auto => f.pad("auto"),
+            InsertInvProb::OneIn(n) => n.fmt(f),
+        }
+    }
+}
+
+impl FromStr for InsertInvProb {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "auto" => Ok(InsertInvProb::Auto),
+            number => number.parse().map(InsertInvProb::OneIn).map_err(|_| ()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_can_be_set() {
+        let mut settings = Settings::BARE;
+        let told = [("emc", "on"), ("smc", "auto"), ("emc-entries", "256"), ("emc-insert-inv-prob", "7")];
+        told.iter().for_each(|(key, value)| settings.set(key, value).unwrap());
+        assert_eq!(settings.values().map(|(key, value)| (key, value)), told.map(|(k, v)| (k, v.to_owned())));
+        let mut copy = Settings::default();
+        settings.values().iter().for_each(|(key, value)| copy.set(key, value).unwrap());
+        assert_eq!(copy, settings);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_changes_nothing() {
+        let mut settings = Settings::default();
+        for (key, value, error) in [
+            ("emcc", "on", "\"emcc\" is no setting; expected one of emc, smc, "),
+            ("emc", "yes", "emc: \"yes\"; expected \"auto\", \"on\" or \"off\""),
+            ("emc-entries", "0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
+            ("emc-insert-inv-prob", "-1", "emc-insert-inv-prob: \"-1\"; expected \"auto\" or a whole number"),
+        ] {
+            let told = settings.set(key, value).unwrap_err().to_string();
+            assert!(told.starts_with(error), "{told}");
+        }
+        assert_eq!(settings, Settings::default());
+    }
+}

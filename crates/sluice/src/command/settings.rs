@@ -1,0 +1,62 @@
+//! `sluice/set`: how packets are looked up, shown and changed.
+
+use super::Reply;
+use crate::switch::Switch;
+use sluice_datapath::Settings;
+
+/// Changes the settings given, all or none, and shows what they all are now.
+pub fn set(switch: &Switch, args: &[&str]) -> Reply {
+    let mut settings = switch.datapath.settings();
+    for arg in args {
+        let (key, value) =
+            arg.split_once('=').ok_or_else(|| format!("\"{arg}\"; expected SETTING=VALUE, as in emc=off"))?;
+        settings.set(key, value).map_err(|error| error.to_string())?;
+    }
+    if !args.is_empty() {
+        switch.datapath.set_settings(settings).map_err(|error| error.to_string())?;
+        tracing::info!("settings of the lookup: {}", args.join(" "));
+    }
+    Ok(show(&settings))
+}
+
+/// A line a setting: name, value, and what that means.
+fn show(settings: &Settings) -> String {
+    settings.values().iter().map(|(key, value)| format!("{key:<20} {value:<10} {}\n", meaning(key, value))).collect()
+}
+
+fn meaning(key: &str, value: &str) -> String {
+    let level = |name: &str| match value {
+        "on" => format!("{name}: always asked"),
+        "off" => format!("{name}: never asked, and without memory"),
+        _ => format!("{name}: asked where it pays, by measurement"),
+    };
+    match (key, value) {
+        ("emc", _) => level("exact match cache"),
+        ("smc", _) => level("signature match cache"),
+        ("emc-entries", _) => "entries of each PMD's exact match cache".into(),
+        ("emc-insert-inv-prob", "auto") => "how many candidates it takes is chosen by measurement".into(),
+        ("emc-insert-inv-prob", "0") => "it takes no candidate, so it is off".into(),
+        ("emc-insert-inv-prob", "1") => "it takes every candidate".into(),
+        ("emc-insert-inv-prob", n) => format!("it takes one candidate in {n}"),
+        _ => unreachable!("no setting {key}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_shown_with_words() {
+        let mut settings = Settings::default();
+        settings.set("emc-insert-inv-prob", "7").unwrap();
+        settings.set("smc", "off").unwrap();
+        let expected = "\
+emc                  auto       exact match cache: asked where it pays, by measurement
+smc                  off        signature match cache: never asked, and without memory
+emc-entries          8192       entries of each PMD's exact match cache
+emc-insert-inv-prob  7          it takes one candidate in 7
+";
+        assert_eq!(show(&settings), expected);
+    }
+}
