@@ -1,22 +1,9 @@
 #!/usr/bin/env bash
 # Two hosts joined by the switch over veth pairs, with AF_XDP and again with AF_PACKET: ping, ping6 and TCP with every
-# offload as the kernel has it, IPv4 and IPv6; a pair that is taken away and put back.
+# offload as the kernel has it, IPv4 and IPv6; a pair that is taken away and put back, and a port whose device was not
+# there at the start, while the others go on.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-cargo build -q -p sluice
-sluice=$PWD/target/debug/sluice
-dir=$(mktemp -d)
-a=dv-$$-a b=dv-$$-b s=dv-$$-s
-pid= server=
-finish() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
-    for ns in "$a" "$b" "$s"; do ip netns del "$ns" 2>/dev/null || true; done
-    rm -rf "$dir"
-}
-trap finish EXIT
-fail() { echo "devices: $kind: $*" >&2; cat "$dir/log" >&2; exit 1; }
-ctl() { "$sluice" ctl -T 20 -t "$dir/run/sluice.ctl" "$@"; }
+. "$(dirname "$0")/common/switch.bash"
 
 # A pair: port p$1 at the switch, eth0 of host number $1 in namespace $2.
 pair() {
@@ -26,58 +13,48 @@ pair() {
     ip -n "$2" link set eth0 up
     ip -n "$s" link set "p$1" up
 }
+a_pings() { ip netns exec "$a" ping -q -c 5 -i 0.1 -W 5 "$@" > "$dir/ping" || fail "no ping $*: $(cat "$dir/ping")"; }
 
 for kind in af_xdp af_packet; do
-    for ns in "$a" "$b" "$s"; do ip netns add "$ns"; done
+    make_namespaces
     pair 1 "$a"
     pair 2 "$b"
-    cat > "$dir/switch.toml" <<TOML
-[switch]
-rundir = "$dir/run"
-pmd-cores = [0]
-[datapath]
-pmd-sleep-max = "50us"
-[[bridge]]
-name = "br0"
-fail-mode = "standalone"
-[[bridge.port]]
-name = "p1"
-ofport = 1
-type = "$kind"
-[[bridge.port]]
-name = "p2"
-ofport = 2
-type = "$kind"
-TOML
-    ip netns exec "$s" "$sluice" run "$dir/switch.toml" > "$dir/out" 2> "$dir/log" &
-    pid=$!
-    for _ in $(seq 200); do [ -S "$dir/run/sluice.ctl" ] && break; sleep 0.1; done
-    [ -S "$dir/run/sluice.ctl" ] || fail "it did not start"
+    printf '%s\n' "p1 $kind" "p2 $kind" "p3 $kind" | configure
+    start
+    grep -q 'ERR|port p3: device p3: find it: No such device' "$dir/log" || fail "the device that is not there was not told of"
 
-    ip netns exec "$a" ping -q -c 5 -i 0.1 -W 5 -s 1472 10.9.0.2 > "$dir/ping" || fail "no ping: $(cat "$dir/ping")"
-    ip netns exec "$a" ping -6 -q -c 5 -i 0.1 -W 5 fd00::2 > "$dir/ping" || fail "no ping6: $(cat "$dir/ping")"
+    a_pings -s 1472 10.9.0.2
+    echo "$kind: round trips of a lone packet: $(tail -1 "$dir/ping")"
+    a_pings -6 fd00::2
     for host in 10.9.0.2 fd00::2; do
-        ip netns exec "$b" iperf3 -s -1 > /dev/null &
-        server=$!
-        sleep 1
+        serve "$b"
         ip netns exec "$a" iperf3 -c "$host" -n 30M > "$dir/iperf" 2>&1 || fail "no TCP: $(cat "$dir/iperf")"
         echo "$kind: TCP to $host: $(awk '/receiver/ { print $7, $8 }' "$dir/iperf")"
-        wait "$server" || true
-        server=
+        served
     done
 
+    # A pair that goes, while the other hosts go on; with another user's rights it is opened again.
     ip -n "$s" link del p2
-    for _ in $(seq 100); do grep -q 'port p2 is down' "$dir/log" && break; sleep 0.1; done
-    grep -q 'port p2 is down' "$dir/log" || fail "the device that has gone was not noticed"
+    logged 'port p2 is down'
     pair 2 "$b"
-    for _ in $(seq 100); do grep -q 'port p2 is up' "$dir/log" && break; sleep 0.1; done
+    logged 'port p2 is up'
     ip netns exec "$a" ip neigh flush dev eth0
-    ip netns exec "$a" ping -q -c 3 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping after the device came back"
+    a_pings 10.9.0.2
+    # The port that was never there.
+    ip -n "$s" link add p3 type veth peer name q3
+    ip -n "$s" link set p3 up
+    ip -n "$s" link set q3 up
+    logged 'port p3 could be opened now'
+    # A namespace that disappears with its device.
+    ip netns del "$b"
+    until_true logged_again 'port p2 is down' 1 || fail "the namespace that has gone was not noticed"
+    ip netns add "$b"
+    pair 2 "$b"
+    until_true logged_again 'port p2 is up' 1 || fail "the device of the new namespace was not noticed"
+    ip netns exec "$a" ip neigh flush dev eth0
+    a_pings 10.9.0.2
     ctl sluice/drops > "$dir/drops"
-
-    kill -TERM "$pid"
-    wait "$pid" || fail "it ended with $?"
-    pid=
-    for ns in "$a" "$b" "$s"; do ip netns del "$ns"; done
+    stop
+    remove_namespaces
 done
 echo "two hosts joined by AF_XDP and by AF_PACKET"

@@ -3,21 +3,8 @@
 # ping6 with packets of 1500 and 9000 bytes, frames with VLAN tags, TCP and UDP by iperf3, and 200 000 datagrams at half
 # the rate that the same run measured, none lost.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-cargo build -q -p sluice
-sluice=$PWD/target/debug/sluice
-dir=$(mktemp -d)
-a=fr-$$-a b=fr-$$-b s=fr-$$-s
+. "$(dirname "$0")/common/switch.bash"
 packets=200000
-pid= server=
-finish() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
-    for ns in "$a" "$b" "$s"; do ip netns del "$ns" 2>/dev/null || true; done
-    rm -rf "$dir"
-}
-trap finish EXIT
-fail() { echo "frames: $kind: $*" >&2; cat "$dir/log" >&2; exit 1; }
 
 # Host $1 in namespace $2 behind device $3.
 host() {
@@ -95,37 +82,15 @@ paced() {
 }
 
 for kind in af_xdp af_packet tap; do
-    for ns in "$a" "$b" "$s"; do ip netns add "$ns"; done
+    make_namespaces
     if [ "$kind" != tap ]; then
         ip -n "$s" link add p1 mtu 9000 type veth peer name h1 netns "$a"
         ip -n "$s" link add p2 mtu 9000 type veth peer name h2 netns "$b"
         ip -n "$s" link set p1 up
         ip -n "$s" link set p2 up
     fi
-    cat > "$dir/switch.toml" <<TOML
-[switch]
-rundir = "$dir/run"
-pmd-cores = [0]
-[datapath]
-pmd-sleep-max = "50us"
-[[bridge]]
-name = "br0"
-fail-mode = "standalone"
-[[bridge.port]]
-name = "p1"
-ofport = 1
-type = "$kind"
-mtu = 9000
-[[bridge.port]]
-name = "p2"
-ofport = 2
-type = "$kind"
-mtu = 9000
-TOML
-    ip netns exec "$s" "$sluice" run "$dir/switch.toml" > "$dir/out" 2> "$dir/log" &
-    pid=$!
-    for _ in $(seq 200); do [ -S "$dir/run/sluice.ctl" ] && break; sleep 0.1; done
-    [ -S "$dir/run/sluice.ctl" ] || fail "it did not start"
+    printf '%s\n' "p1 $kind mtu = 9000" "p2 $kind mtu = 9000" | configure
+    start
     h1=h1 h2=h2
     if [ "$kind" = tap ]; then
         h1=p1 h2=p2
@@ -144,20 +109,15 @@ TOML
     done
     vlan
     for run in "10.9.0.2 -n 20M" "fd00::2 -n 20M" "10.9.0.2 -u -b 50M -t 2 -l 1400" "fd00::2 -u -b 50M -t 2 -l 8000"; do
-        ip netns exec "$b" iperf3 -s -1 > /dev/null &
-        server=$!
-        for _ in $(seq 100); do ip netns exec "$b" ss -ltnH 'sport = :5201' | grep -q . && break; sleep 0.1; done
+        serve "$b"
         # shellcheck disable=SC2086
         timeout 60 ip netns exec "$a" iperf3 -c $run > "$dir/iperf" 2>&1 || fail "iperf3 $run: $(cat "$dir/iperf")"
         echo "$kind: iperf3 $run: $(awk '/receiver/ { print $7, $8, $11, $12 }' "$dir/iperf")"
-        wait "$server" || true
-        server=
+        served
     done
     paced || fail "packets were lost at half the rate"
 
-    kill -TERM "$pid"
-    wait "$pid" || fail "it ended with $?"
-    pid=
-    for ns in "$a" "$b" "$s"; do ip netns del "$ns"; done
+    stop
+    remove_namespaces
 done
 echo "two hosts joined by AF_XDP, AF_PACKET and tap"

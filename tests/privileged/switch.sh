@@ -1,52 +1,22 @@
 #!/usr/bin/env bash
-# The switch as root: it leaves root on every thread, keeps what its ports need to be opened again, and joins two
+# The switch as root: it leaves root on every thread, keeps exactly what its ports take to be opened again, and joins two
 # namespaces over tap devices, with NORMAL and with rules that come and go at run time.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-cargo build -q -p sluice
-sluice=$PWD/target/debug/sluice
-dir=$(mktemp -d)
-a=sw-$$-a b=sw-$$-b s=sw-$$-s
-pid=
-finish() {
-    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
-    for ns in "$a" "$b" "$s"; do ip netns del "$ns" 2>/dev/null || true; done
-    rm -rf "$dir"
-}
-trap finish EXIT
-fail() { echo "switch: $*" >&2; cat "$dir/log" >&2; exit 1; }
-ctl() { "$sluice" ctl -T 20 -t "$dir/run/sluice.ctl" "$@"; }
+. "$(dirname "$0")/common/switch.bash"
 
-for ns in "$a" "$b" "$s"; do ip netns add "$ns"; done
-cat > "$dir/switch.toml" <<TOML
-[switch]
-rundir = "$dir/run"
-pmd-cores = [0]
-[datapath]
-pmd-sleep-max = "100us"
-[[bridge]]
-name = "br0"
-fail-mode = "standalone"
-[[bridge.port]]
-name = "t1"
-ofport = 1
-type = "tap"
-[[bridge.port]]
-name = "t2"
-ofport = 2
-type = "tap"
-TOML
-ip netns exec "$s" "$sluice" run "$dir/switch.toml" > "$dir/out" 2> "$dir/log" &
-pid=$!
-for _ in $(seq 200); do [ -S "$dir/run/sluice.ctl" ] && break; sleep 0.1; done
-[ -S "$dir/run/sluice.ctl" ] || fail "it did not start"
+make_namespaces
+printf '%s\n' "t1 tap" "t2 tap" "vm vhost-user options = { path = \"$dir/run/vm.sock\", mode = \"server\" }" | configure
+start
 
-# CAP_DAC_READ_SEARCH is bit 2, CAP_NET_ADMIN bit 12.
-for task in /proc/"$pid"/task/*/status; do
-    grep -q '^Uid:.*\b0\b' "$task" && fail "$task: still root"
-    grep -q '^CapEff:[[:space:]]*0000000000001004$' "$task" || fail "$task: $(grep CapEff "$task")"
+# CAP_NET_ADMIN is bit 12. The thread that talks to virtual machines keeps nothing.
+for task in /proc/"$pid"/task/*; do
+    grep -q '^Uid:.*\b0\b' "$task/status" && fail "$task: still root"
+    kept=0000000000001000
+    grep -q '^vhost' "$task/comm" && kept=0000000000000000
+    grep -q "^CapEff:[[:space:]]*$kept\$" "$task/status" || fail "$(cat "$task/comm"): $(grep CapEff "$task/status")"
+    grep -q "^CapPrm:[[:space:]]*$kept\$" "$task/status" || fail "$(cat "$task/comm"): $(grep CapPrm "$task/status")"
 done
-grep -q 'capabilities kept: dac_read_search, net_admin' "$dir/log" || fail "the log does not say what was kept"
+grep -q 'capabilities kept: net_admin$' "$dir/log" || fail "the log does not say what was kept"
 
 ip -n "$s" link set t1 netns "$a"
 ip -n "$s" link set t2 netns "$b"
@@ -63,20 +33,34 @@ ctl bridge/del-flows br0 icmp
 ip netns exec "$a" ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping after the rule has gone"
 
 ip -n "$b" link set t2 down
-for _ in $(seq 100); do grep -q 'port t2 is down' "$dir/log" && break; sleep 0.1; done
-grep -q 'port t2 is down' "$dir/log" || fail "the link that went down was not noticed"
+logged 'port t2 is down'
 ip -n "$b" link set t2 up
-for _ in $(seq 100); do grep -q 'port t2 is up' "$dir/log" && break; sleep 0.1; done
+logged 'port t2 is up'
 ip netns exec "$a" ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping after the link came back"
 
-# What was kept is enough for another tap, and rules are read past file modes.
-ctl bridge/add-port br0 t3 ofport=3 type=tap || fail "no third tap"
-(umask 077; echo 'priority=5,actions=NORMAL' > "$dir/rules")
-ctl bridge/replace-flows br0 "$dir/rules" || fail "rules of a private file were not read"
-ctl bridge/dump-flows br0 | grep -q 'priority=5,actions=NORMAL' || fail "the rules are not there"
+# What was kept is enough for another tap; ports come and go while the hosts talk, and not a ping is lost.
+ip netns exec "$a" ping -q -c 100 -i 0.02 -W 5 10.9.0.2 > "$dir/ping" &
+pings=$!
+for n in 4 5 6 7; do
+    ctl bridge/add-port br0 "t$n" "ofport=$n" type=tap || fail "no tap t$n"
+    ctl bridge/add-port br0 "n$n" "ofport=1$n" type=null || fail "no port n$n"
+    ctl bridge/del-port br0 "t$n" || fail "tap t$n does not go"
+done
+wait "$pings" || fail "pings were lost while ports came and went"
+grep -q ' 0% packet loss' "$dir/ping" || fail "pings were lost while ports came and went: $(cat "$dir/ping")"
 
-kill -TERM "$pid"
-wait "$pid" || fail "it ended with $?"
-pid=
+# What the new user may read can be read; what is root's cannot, and is told so.
+(umask 077; echo 'priority=5,actions=NORMAL' > "$dir/rules")
+ctl bridge/replace-flows br0 "$dir/rules" 2> "$dir/refused" && fail "a file private to root was read"
+grep -q "rules: cannot be read: Permission denied (os error 13); this runs as user 65534: let that user read it" "$dir/refused" ||
+    fail "the refusal does not help: $(cat "$dir/refused")"
+chmod 644 "$dir/rules"
+ctl bridge/replace-flows br0 "$dir/rules" || fail "rules were not read"
+ctl bridge/dump-flows br0 | grep -q 'priority=5,actions=NORMAL' || fail "the rules are not there"
+chmod 644 "$dir/switch.toml"
+ctl sluice/reload | grep -q 'nothing changed' || fail "the configuration was not read again"
+
+stop
 [ ! -e "$dir/run/sluice.ctl" ] || fail "the control socket is still there"
+[ ! -e "$dir/run/vm.sock" ] || fail "the socket for a virtual machine is still there"
 echo "left root, joined two namespaces, cleaned up"

@@ -52,6 +52,9 @@ pub struct Kind {
     pub help: &'static str,
     /// The options it knows.
     pub options: &'static [OptionKey],
+    /// The Linux capabilities that opening one takes, by name; exactly these, which the test `netns` shows.
+    /// Source: capabilities(7), packet(7), bpf(2), Linux's AF_XDP sockets.
+    pub capabilities: &'static [&'static str],
     open: Opener,
 }
 
@@ -64,48 +67,57 @@ pub const KINDS: &[Kind] = &[
         name: "generator",
         help: "receives made-up traffic, swallows what is sent to it",
         options: generator::OPTIONS,
+        capabilities: &[],
         open: generator::open,
     },
     Kind {
         name: "null",
         help: "receives nothing, swallows what is sent to it",
         options: null::OPTIONS,
+        capabilities: &[],
         open: null::open,
     },
     Kind {
         name: "pcap",
         help: "receives what a capture holds, writes what is sent to it into another",
         options: pcap::OPTIONS,
+        capabilities: &[],
         open: pcap::open,
     },
     Kind {
         name: "af_packet",
         help: "any Ethernet device of the kernel, by packet sockets",
         options: af_packet::OPTIONS,
+        capabilities: &["NET_ADMIN", "NET_RAW"],
         open: af_packet::open,
     },
     Kind {
         name: "af_xdp",
         help: "any Ethernet device of the kernel, by AF_XDP sockets, without a copy between such ports",
         options: af_xdp::OPTIONS,
+        capabilities: &["NET_ADMIN", "NET_RAW", "BPF", "IPC_LOCK"],
         open: af_xdp::open,
     },
     Kind {
         name: "vhost-user",
         help: "a virtual machine's network device (split rings, merged buffers, several queues)",
         options: vhost_user::OPTIONS,
+        capabilities: &[],
         open: vhost_user::open,
     },
     Kind {
         name: "tap",
         help: "an Ethernet device of the kernel, made for the purpose",
         options: tap::OPTIONS,
+        capabilities: &["NET_ADMIN"],
         open: tap::open,
     },
     Kind {
         name: "dpdk",
         help: "any device DPDK knows (needs a build with the feature dpdk)",
         options: DPDK_OPTIONS,
+        // What its drivers over kernel devices take; those of hardware differ.
+        capabilities: &["NET_ADMIN", "NET_RAW", "IPC_LOCK"],
         #[cfg(feature = "dpdk")]
         open: crate::dpdk::open,
         #[cfg(not(feature = "dpdk"))]

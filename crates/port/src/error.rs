@@ -47,3 +47,16 @@ pub enum OpenError {
     #[expect(missing_docs, reason = "the names say it")]
     Pool { port: String, source: PoolError },
 }
+
+impl OpenError {
+    /// Whether nothing but another configuration helps: a second try would fail in the same way.
+    pub fn is_of_configuration(&self) -> bool {
+        matches!(
+            self,
+            OpenError::UnknownType { .. }
+                | OpenError::UnknownOption { .. }
+                | OpenError::BadOption { .. }
+                | OpenError::MissingOption { .. }
+        )
+    }
+}

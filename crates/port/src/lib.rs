@@ -40,6 +40,8 @@ mod queue;
 mod rss;
 mod stats;
 mod tap;
+#[allow(unsafe_code)]
+mod user;
 mod vhost_user;
 
 pub use config::{KINDS, Kind, OptionKey, PortConfig, open};
@@ -48,3 +50,4 @@ pub use mtu::Mtu;
 pub use pools::{DpdkConfig, Pools};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 pub use rss::{rss_hash, rss_queue};
+pub use user::become_user;

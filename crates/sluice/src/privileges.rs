@@ -1,24 +1,12 @@
 //! Leaving root: the switch runs as an ordinary user with exactly the capabilities that it still needs.
 //!
-//! Credentials belong to threads, so this comes after ports are open and before any thread is started; threads
-//! inherit them.
+//! This comes after ports are open and before the switch's own threads are started, which inherit what is left. Threads
+//! that ports have started already (vhost-user, DPDK) become the same user and keep no capability.
 
 use anyhow::{Context, Result};
-use rustix::fs::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// What each port type needs to be opened again. Source: capabilities(7), packet(7), bpf(2), Linux AF_XDP sockets.
-const OF_PORT_TYPE: &[(&str, CapabilitySet)] = &[
-    ("tap", CapabilitySet::NET_ADMIN),
-    ("af_packet", CapabilitySet::NET_RAW.union(CapabilitySet::NET_ADMIN)),
-    (
-        "af_xdp",
-        CapabilitySet::NET_RAW.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::BPF).union(CapabilitySet::IPC_LOCK),
-    ),
-    ("dpdk", CapabilitySet::NET_RAW.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::IPC_LOCK)),
-];
 
 /// The user to become if nobody else asks for the switch. Source: Linux's overflow user, "nobody".
 const NOBODY: u32 = 65534;
@@ -43,7 +31,7 @@ impl std::fmt::Display for Left {
 /// Leaves root, if this is root: becomes `$SUDO_UID` or nobody and keeps what ports of `kinds` need.
 ///
 /// `rundir` is given to that user, so that the sockets in it can be made and removed, if it is the switch's own
-/// (private to root). To read rule files and the configuration again, reading past file modes is kept.
+/// (private to root). Files that are read later (configuration and rules, on command) must be readable to that user.
 ///
 /// # Errors
 /// If the system refuses a step; what was done until then stays done.
@@ -56,26 +44,43 @@ pub fn leave_root<'a>(rundir: &Path, kinds: impl Iterator<Item = &'a str>) -> Re
     let gid: u32 = variable("SUDO_GID").unwrap_or(NOBODY);
 
     let own = rustix::thread::capabilities(None).context("capabilities")?.permitted;
-    let mut wanted = kinds.fold(CapabilitySet::DAC_READ_SEARCH, |set, kind| set.union(of_port_type(kind)));
+    let mut wanted = kinds.fold(CapabilitySet::empty(), |set, kind| set.union(of_port_type(kind)));
     if !give_rundir(rundir, uid, gid) {
-        // Sockets in a directory that stays root's can be made and removed only so.
         wanted |= CapabilitySet::DAC_OVERRIDE;
+        tracing::warn!(
+            "rundir {} is root's and not private: dac_override is kept, or sockets in it could not be made and removed; \
+             better is a directory of mode 0700, which is given to user {uid}",
+            rundir.display()
+        );
     }
     let kept = own.intersection(wanted);
 
     rustix::thread::set_keep_capabilities(true).context("keeping capabilities")?;
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-    rustix::thread::set_thread_groups(&[]).context("leaving root's groups")?;
-    rustix::thread::set_thread_res_gid(gid, gid, gid).context("leaving root's group")?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).context("leaving root")?;
+    // Every thread's; only this one has asked to keep its capabilities.
+    sluice_port::become_user(uid, gid).with_context(|| format!("becoming user {uid}"))?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets).context("dropping capabilities")?;
     rustix::thread::set_no_new_privs(true).context("giving up new privileges")?;
-    Ok(Some(Left { uid: uid.as_raw(), kept }))
+    Ok(Some(Left { uid, kept }))
 }
 
+/// Why a file cannot be read; that root's files cannot once root was left, too.
+pub fn cannot_read(error: &std::io::Error) -> String {
+    let user = rustix::process::geteuid();
+    let advice = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            format!("; this runs as user {}: let that user read it (chmod, chgrp), or start again", user.as_raw())
+        }
+        _ => String::new(),
+    };
+    format!("cannot be read: {error}{advice}")
+}
+
+/// What a port type takes to be opened again.
 fn of_port_type(kind: &str) -> CapabilitySet {
-    OF_PORT_TYPE.iter().find(|(name, _)| *name == kind).map_or(CapabilitySet::empty(), |(_, set)| *set)
+    let kind = sluice_port::KINDS.iter().find(|known| known.name == kind);
+    let names = kind.map_or(&[][..], |kind| kind.capabilities);
+    names.iter().filter_map(|name| CapabilitySet::from_name(name)).collect()
 }
 
 /// Gives the directory to the user if it is private to root and no system directory; whether it is the user's now.
@@ -99,6 +104,9 @@ mod tests {
         assert_eq!(of_port_type("tap"), CapabilitySet::NET_ADMIN);
         assert_eq!(of_port_type("null"), CapabilitySet::empty());
         assert!(of_port_type("af_xdp").contains(CapabilitySet::BPF));
+        for kind in sluice_port::KINDS {
+            assert_eq!(of_port_type(kind.name).iter_names().count(), kind.capabilities.len(), "{}", kind.name);
+        }
     }
 
     #[test]
@@ -119,8 +127,8 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_named() {
-        let left = Left { uid: 65534, kept: CapabilitySet::NET_ADMIN | CapabilitySet::DAC_READ_SEARCH };
-        assert_eq!(left.to_string(), "running as user 65534, capabilities kept: dac_read_search, net_admin");
+        let left = Left { uid: 65534, kept: CapabilitySet::NET_ADMIN | CapabilitySet::BPF };
+        assert_eq!(left.to_string(), "running as user 65534, capabilities kept: net_admin, bpf");
         let left = Left { uid: 7, kept: CapabilitySet::empty() };
         assert_eq!(left.to_string(), "running as user 7, capabilities kept: none");
     }

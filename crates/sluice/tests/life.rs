@@ -78,25 +78,10 @@ fn what_cannot_start_says_why_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     std::fs::write(at("bad.txt"), "udp,actions=drop\n\n# six\n\n\n\nudp,nw_src=1.2.3,actions=drop\n").unwrap();
-    std::fs::write(at("junk.pcap"), "this is no capture at all, but long enough for a header").unwrap();
-    let mut cut = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
-    std::fs::write(at("empty.pcap"), &cut).unwrap();
-    cut.extend([0, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0, 1, 2, 3]);
-    std::fs::write(at("cut.pcap"), &cut).unwrap();
-    cut[32..36].copy_from_slice(&[0xff; 4]);
-    std::fs::write(at("absurd.pcap"), &cut).unwrap();
     let rundir = format!("[switch]\nrundir = \"{}\"\npmd-cores = [0]\n", at("run").display());
-    let pcap = |file: &str| {
-        bridge("br0", "none").replace("flows = \"none\"\n", "")
-            + &port("p1", 1, "pcap", &format!("options = {{ rx = \"{file}\" }}"))
-    };
     for (config, expected) in [
         (bridge("br0", "missing.txt"), "missing.txt: cannot be read: No such file"),
         (bridge("br0", "bad.txt"), "bad.txt: line 7, column "),
-        (pcap("missing.pcap"), "port p1: "),
-        (pcap("junk.pcap"), "expected a classic pcap file"),
-        (pcap("cut.pcap"), "packet 1 at byte 24: the file ends after 3 bytes"),
-        (pcap("absurd.pcap"), "packet 1 at byte 24: a length of 4294967295 bytes; expected at most "),
     ] {
         std::fs::write(at("s.toml"), rundir.clone() + &config).unwrap();
         let output = sluice(&["run", at("s.toml").to_str().unwrap()]);
@@ -104,6 +89,110 @@ fn what_cannot_start_says_why_in_one_line() {
         let errors: Vec<_> = text.lines().filter(|line| line.starts_with("sluice: ")).collect();
         assert_eq!((output.status.code(), errors.len()), (Some(1), 1), "{text}");
         assert!(errors[0].contains(expected), "{}", errors[0]);
+    }
+}
+
+/// Log lines of errors.
+fn errors(log: &str) -> Vec<&str> {
+    log.lines().filter(|line| line.contains("|ERR")).collect()
+}
+
+#[test]
+fn a_port_that_cannot_be_opened_is_one_line_and_the_others_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("junk.pcap"), "this is no capture at all, but long enough for a header").unwrap();
+    let mut cut = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    std::fs::write(at("empty.pcap"), &cut).unwrap();
+    cut.extend([0, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0, 1, 2, 3]);
+    std::fs::write(at("cut.pcap"), &cut).unwrap();
+    cut[32..36].copy_from_slice(&[0xff; 4]);
+    std::fs::write(at("absurd.pcap"), &cut).unwrap();
+    let bad = |key: &str, value: &str| {
+        (format!("options = {{ {key} = \"{value}\" }}"), format!("{key} = \"{value}\": expected "))
+    };
+    let capture = |name: &str| format!("options = {{ rx = \"{}\" }}", at(name).display());
+    for (kind, (more, expected)) in [
+        ("pcap", (capture("missing.pcap"), "missing.pcap: No such file".to_owned())),
+        ("pcap", (capture("junk.pcap"), "expected a classic pcap file".into())),
+        ("pcap", (capture("cut.pcap"), "packet 1 at byte 24: the file ends after 3 bytes".into())),
+        (
+            "pcap",
+            (capture("absurd.pcap"), "packet 1 at byte 24: a length of 4294967295 bytes; expected at most ".into()),
+        ),
+        ("generator", bad("flows", "many")),
+        ("null", bad("mac", "1:2")),
+        ("tap", bad("device", "a/b")),
+        ("af_packet", bad("device", "a/b")),
+        ("af_xdp", bad("mode", "fast")),
+        ("vhost-user", (String::new(), "type vhost-user needs option path: ".into())),
+        ("af_packet", (String::new(), "device bad: find it: No such device".into())),
+        ("af_xdp", (String::new(), "device bad: find it: No such device".into())),
+    ] {
+        let config = PMD.to_owned()
+            + &bridge("br0", "f")
+            + &port("gen", 1, "generator", "options = { rate = 1000 }")
+            + &port("bad", 2, kind, &more)
+            + &port("sink", 3, "null", "");
+        // Rules may name it.
+        let daemon = Daemon::start_with(&config, &[("f", "in_port=gen,actions=output:bad,output:sink\n")]);
+        let log = daemon.log();
+        let errors = errors(&log);
+        assert_eq!(errors.len(), 1, "{kind}: {log}");
+        assert!(errors[0].contains("port bad: ") && errors[0].contains(&expected), "{kind}: {}", errors[0]);
+        daemon.wait_for(&["dpctl/show", "-s"], |text| !text.split("sink").nth(1).unwrap().contains("TX packets:0 "));
+        assert!(daemon.ctl(&["dpif/show"]).contains("closed=\"port bad: "), "{}", daemon.ctl(&["dpif/show"]));
+        assert_eq!(daemon.signal("TERM").code, Some(0));
+    }
+}
+
+#[test]
+fn a_port_opens_when_its_device_is_there() {
+    let ports = |more: &str| {
+        PMD.to_owned() + &bridge("br0", "f") + &port("gen", 1, "generator", "options = { rate = 1000 }") + more
+    };
+    let capture = |n| port("cap", 2, "pcap", &format!("options = {{ rx = \"{n}.pcap\" }}"));
+    let daemon = Daemon::start_with(&ports(&capture(1)), &[("f", "actions=drop\n")]);
+    assert!(daemon.log().contains("1.pcap"), "{}", daemon.log());
+    let empty = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    std::fs::write(daemon.dir.path().join("1.pcap"), empty).unwrap();
+    daemon.wait_for(&["dpif/show"], |text| text.contains("cap 2/2: (pcap: mtu=1500"));
+    assert!(daemon.log().contains("port cap could be opened now"), "{}", daemon.log());
+    // A port that a reload adds and that cannot be opened is told of, stays configured and can be taken away again.
+    daemon.configure(&ports(&capture(2)));
+    let error = daemon.refused(&["sluice/reload"]);
+    assert!(error.contains("2.pcap: No such file"), "{error}");
+    daemon.configure(&ports(""));
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: port cap removed\n");
+    assert!(!daemon.ctl(&["dpif/show"]).contains("cap"));
+}
+
+#[test]
+fn queues_are_dealt_in_turn_and_pinned_ones_stay() {
+    let config = "[switch]\npmd-cores = [0, 1]\n".to_owned()
+        + &bridge("br0", "f")
+        + &port("a", 1, "generator", "n-rxq = 4\noptions = { rate = 10 }\npmd-rxq-affinity = \"0:1,1:1,2:1\"");
+    let daemon = Daemon::start_with(&config, &[("f", "actions=drop\n")]);
+    let queues_of = |text: &str, core: &str| -> Vec<usize> {
+        let part = text.split(&format!("core_id {core}:\n")).nth(1).unwrap().split("pmd thread").next().unwrap();
+        let of = |line: &str| {
+            line.split("queue-id:").nth(1).map(|rest| rest.trim().split(' ').next().unwrap().parse().unwrap())
+        };
+        part.lines().filter_map(of).collect()
+    };
+    let show = daemon.ctl(&["dpif-netdev/pmd-rxq-show"]);
+    assert_eq!((queues_of(&show, "0"), queues_of(&show, "1")), (vec![3], vec![0, 1, 2]), "{show}");
+    daemon.ctl(&["dpif-netdev/pmd-rxq-rebalance"]);
+    let show = daemon.ctl(&["dpif-netdev/pmd-rxq-show"]);
+    assert_eq!((queues_of(&show, "0"), queues_of(&show, "1")), (vec![3], vec![0, 1, 2]), "{show}");
+    for (affinity, expected) in [
+        ("4:0", "queue 4; the port has 1, counted from 0 (n-rxq)"),
+        ("0:7", "core 7 has no PMD; expected one of switch.pmd-cores = [0, 1]"),
+        ("0", "\"0\" pins no queue; expected QUEUE:CORE"),
+    ] {
+        let affinity = format!("pmd-rxq-affinity={affinity}");
+        let error = daemon.refused(&["bridge/add-port", "br0", "b", "ofport=2", "type=null", &affinity]);
+        assert!(error.contains(expected), "{error}");
     }
 }
 

@@ -292,6 +292,33 @@ pub fn missing_privileges_are_said(kind: &str) {
     assert!(text.contains("Operation not permitted") && text.contains("capabilities NET_ADMIN and NET_RAW"), "{text}");
 }
 
+/// An ordinary user with the capabilities that the type lists can open a port; without any one of them it cannot.
+pub fn capabilities_are_exact(kind: &str) {
+    if kind != "tap" {
+        veth(1, 1);
+    }
+    let listed = sluice_port::KINDS.iter().find(|known| known.name == kind).unwrap().capabilities;
+    let open = |names: &[&str]| {
+        if kind != "tap" {
+            // What has to be set up is set up by the port.
+            sh("ip link set v0 down mtu 1400");
+        }
+        let set: String = names.iter().map(|name| format!(",+{}", name.to_lowercase())).collect();
+        let user = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+        let limit = "prlimit --memlock=8388608";
+        opened_with(
+            &format!("{limit} {user} --inh-caps -all{set} --ambient-caps -all{set} --bounding-set -all{set}"),
+            kind,
+        )
+    };
+    assert_eq!(open(listed), "");
+    for without in listed {
+        let rest: Vec<_> = listed.iter().filter(|name| *name != without).copied().collect();
+        let text = open(&rest);
+        assert!(text.starts_with("port p1: ") && text.lines().count() == 1, "{kind} without {without}: {text:?}");
+    }
+}
+
 pub fn too_little_locked_memory_is_said() {
     veth(1, 1);
     let text = opened_with("setpriv --bounding-set -ipc_lock prlimit --memlock=8388608", "af_xdp");

@@ -117,6 +117,7 @@ pub fn port(name: &str, words: &[&str]) -> Result<Port, String> {
             "type" => port.kind = value.into(),
             "mtu" => port.mtu = number(key, value)?,
             "n-rxq" => port.n_rxq = number(key, value)?,
+            "pmd-rxq-affinity" => port.pmd_rxq_affinity = value.parse()?,
             "tag" => port.tag = Some(number(key, value)?),
             "trunks" => {
                 let vlans = value.trim_matches(['[', ']']).split(',').map(|vlan| number(key, vlan.trim()));

@@ -60,6 +60,7 @@ pub fn check(config: &Config) -> Checked {
         for (p, port) in bridge.port.iter().enumerate() {
             let path = format!("{path}.port[{p}]");
             check_port(&path, port)?;
+            check_affinity(&path, port, &config.switch.pmd_cores)?;
             if !ports.insert(&port.name) {
                 return wrong(
                     format!("{path}.name"),
@@ -165,6 +166,20 @@ pub fn check_port(path: &str, port: &Port) -> Checked {
     for (key, vlan) in vlans {
         if vlan > VLAN_MAX {
             return wrong(format!("{path}.{key}"), format!("VLAN {vlan}; expected 0 to {VLAN_MAX}"));
+        }
+    }
+    Ok(())
+}
+
+/// Pinned queues exist, and so do the PMDs of their cores.
+pub fn check_affinity(path: &str, port: &Port, cores: &[u32]) -> Checked {
+    let key = format!("{path}.pmd-rxq-affinity");
+    for (queue, core) in &port.pmd_rxq_affinity.0 {
+        if *queue >= port.n_rxq {
+            return wrong(key, format!("queue {queue}; the port has {}, counted from 0 (n-rxq)", port.n_rxq));
+        }
+        if !cores.contains(core) {
+            return wrong(key, format!("core {core} has no PMD; expected one of switch.pmd-cores = {cores:?}"));
         }
     }
     Ok(())

@@ -19,7 +19,12 @@ pub struct ConfigError {
 impl ConfigError {
     /// The file could not be read.
     pub fn unreadable(file: &Path, error: &std::io::Error) -> Self {
-        ConfigError { file: file.into(), line: None, key: String::new(), message: format!("cannot be read: {error}") }
+        ConfigError {
+            file: file.into(),
+            line: None,
+            key: String::new(),
+            message: crate::privileges::cannot_read(error),
+        }
     }
 
     /// TOML or serde refused it.

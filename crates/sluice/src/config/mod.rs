@@ -9,8 +9,7 @@ mod error;
 mod value;
 
 pub use error::ConfigError;
-
-pub use value::{AutoOr, Duration, Share, Size};
+pub use value::{Affinity, AutoOr, Duration, Share, Size};
 
 use serde::Deserialize;
 use sluice_datapath::{InsertInvProb, Level, Settings};
@@ -172,6 +171,9 @@ pub struct Port {
     /// Receive queues.
     #[serde(default = "one")]
     pub n_rxq: usize,
+    /// Cores that poll certain receive queues; the other queues are spread.
+    #[serde(default)]
+    pub pmd_rxq_affinity: Affinity,
     /// Access VLAN.
     #[serde(default)]
     pub tag: Option<u16>,
@@ -187,8 +189,9 @@ pub struct Port {
 ///
 /// # Errors
 /// With the key and what was expected.
-pub fn check_port(port: &Port) -> Result<(), String> {
-    check::check_port("port", port).map_err(|wrong| format!("{}: {}", wrong.key, wrong.message))
+pub fn check_port(port: &Port, pmd_cores: &[u32]) -> Result<(), String> {
+    let checked = check::check_port("port", port).and_then(|()| check::check_affinity("port", port, pmd_cores));
+    checked.map_err(|wrong| format!("{}: {}", wrong.key, wrong.message))
 }
 
 /// The MTU of a port that does not say.
@@ -203,6 +206,7 @@ impl Port {
             kind: kind.into(),
             mtu: ETHERNET_MTU,
             n_rxq: 1,
+            pmd_rxq_affinity: Affinity::default(),
             tag: None,
             trunks: Vec::new(),
             options: BTreeMap::new(),

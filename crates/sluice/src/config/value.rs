@@ -16,6 +16,10 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
 
+/// Which cores poll which receive queues, written `"0:1,2:3"`: queue 0 on core 1, queue 2 on core 3. By queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Affinity(pub std::collections::BTreeMap<usize, u32>);
+
 /// `"auto"`, or a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AutoOr<T> {
@@ -97,6 +101,26 @@ impl<'de> Deserialize<'de> for Size {
                 "\"{text}\" is no size; expected a number and KiB, MiB or GiB, as in \"256MiB\""
             ))
         })
+    }
+}
+
+impl std::str::FromStr for Affinity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pairs = text.split(',').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (queue, core) = pair.split_once(':')?;
+            Some((queue.trim().parse().ok()?, core.trim().parse().ok()?))
+        });
+        pairs.collect::<Option<_>>().map(Affinity).ok_or_else(|| {
+            format!("\"{text}\" pins no queue; expected QUEUE:CORE, with commas between, as in \"0:1,1:3\"")
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Affinity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

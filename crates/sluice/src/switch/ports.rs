@@ -10,6 +10,7 @@ use sluice_flow::{OfPort, PortNames};
 use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, Ofproto, PortConfig, VlanMode};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// A port of a bridge.
 #[derive(Clone, Debug)]
@@ -22,6 +23,42 @@ pub struct PortEntry {
     pub config: config::Port,
     /// Whether its link was up when it was last looked at.
     is_up: bool,
+    /// Why the datapath has not got it, if so.
+    closed: Option<Closed>,
+}
+
+/// A port that could not be opened.
+#[derive(Clone, Debug)]
+struct Closed {
+    why: String,
+    /// When it is tried again, and how long after that; `None` if only another configuration helps.
+    retry: Option<(Instant, Duration)>,
+}
+
+/// From one try to open a port to the next, at first and at most.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+impl Closed {
+    fn new(error: &anyhow::Error) -> Self {
+        let fault = error.downcast_ref::<sluice_port::OpenError>();
+        let retry = fault.is_none_or(|e| !e.is_of_configuration()).then(|| (Instant::now() + RETRY_FIRST, RETRY_FIRST));
+        Closed { why: format!("{error:#}"), retry }
+    }
+
+    fn is_due(&self) -> bool {
+        self.retry.is_some_and(|(at, _)| at <= Instant::now())
+    }
+
+    /// Failed again.
+    fn again(&mut self, error: &anyhow::Error) {
+        let pause = self.retry.map_or(RETRY_FIRST, |(_, pause)| (pause * 2).min(RETRY_MAX));
+        let why = format!("{error:#}");
+        if why != self.why {
+            tracing::error!("{why}");
+        }
+        *self = Closed { why, retry: Some((Instant::now() + pause, pause)) };
+    }
 }
 
 impl Setup {
@@ -33,34 +70,86 @@ impl Setup {
         bridge: &str,
         port: &config::Port,
     ) -> Result<()> {
+        let number = self.announce_port(ofproto, bridge, port)?;
+        let opened = number.map_or(Ok(()), |number| self.open_port(datapath, number, port));
+        if opened.is_err() {
+            self.ports.remove(&port.name);
+            let _ = ofproto.remove_port(bridge, &port.name);
+        }
+        opened
+    }
+
+    /// The same for a configured port, which is there for rules to name even if it cannot be opened now: it is down
+    /// until it can. The error is for the log; `Err` is for a port that cannot be at all.
+    pub fn add_configured_port(
+        &mut self,
+        ofproto: &Ofproto,
+        datapath: &Datapath,
+        bridge: &str,
+        port: &config::Port,
+    ) -> Result<Option<anyhow::Error>> {
+        let Some(number) = self.announce_port(ofproto, bridge, port)? else { return Ok(None) };
+        let Err(error) = self.open_port(datapath, number, port) else { return Ok(None) };
+        let entry = self.ports.get_mut(&port.name).expect("invariant: it was announced");
+        (entry.is_up, entry.closed) = (false, Some(Closed::new(&error)));
+        ofproto.set_port(bridge, &port.name, |port| port.up = false)?;
+        Ok(Some(error))
+    }
+
+    /// Makes a port known to the tables; its datapath number, unless it is a patch port.
+    fn announce_port(&mut self, ofproto: &Ofproto, bridge: &str, port: &config::Port) -> Result<Option<PortNo>> {
         if let Some(taken) = self.ports.get(&port.name) {
             bail!("port {}: bridge {} has one of that name already", port.name, taken.bridge);
         }
         let ofport =
             OfPort(u16::try_from(port.ofport).with_context(|| format!("port {}: number {}", port.name, port.ofport))?);
-        let number = if port.kind == PATCH {
-            let peer = text(&port.options["peer"]);
-            ofproto.add_port(bridge, tables_view(port, PortConfig::patch(&port.name, ofport.0, &peer)))?;
-            None
+        let (number, known) = if port.kind == PATCH {
+            (None, PortConfig::patch(&port.name, ofport.0, &text(&port.options["peer"])))
         } else {
             let number = self.free_number(port.ofport)?;
-            let pools = self.pools.iter().count();
-            let opened = sluice_port::open(&port_crate_view(&self.config, port), &mut self.pools)?;
-            if self.pools.iter().count() > pools {
-                self.log_pools();
-            }
-            opened.notes().iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
-            ofproto.add_port(bridge, tables_view(port, PortConfig::new(&port.name, ofport.0, number)))?;
-            if let Err(error) = datapath.add_port(number, opened) {
-                let _ = ofproto.remove_port(bridge, &port.name);
-                return Err(error).with_context(|| format!("port {}", port.name));
-            }
-            Some(number)
+            (Some(number), PortConfig::new(&port.name, ofport.0, number))
         };
-        let entry = PortEntry { bridge: bridge.into(), number, config: port.clone(), is_up: true };
+        ofproto.add_port(bridge, tables_view(port, known))?;
+        let entry = PortEntry { bridge: bridge.into(), number, config: port.clone(), is_up: true, closed: None };
         self.ports.insert(port.name.clone(), entry);
         tracing::info!("bridge {bridge}: added port {} of type {}, number {}", port.name, port.kind, port.ofport);
-        Ok(())
+        Ok(number)
+    }
+
+    /// Opens a port and gives it to the datapath.
+    fn open_port(&mut self, datapath: &Datapath, number: PortNo, port: &config::Port) -> Result<()> {
+        let affinity = self.affinity(port);
+        let pools = self.pools.iter().count();
+        let opened = sluice_port::open(&port_crate_view(&self.config, port), &mut self.pools)?;
+        if self.pools.iter().count() > pools {
+            self.log_pools();
+        }
+        opened.notes().iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
+        datapath.add_port_pinned(number, opened, &affinity).with_context(|| format!("port {}", port.name))
+    }
+
+    /// Which PMD each pinned queue of a port goes to.
+    fn affinity(&self, port: &config::Port) -> BTreeMap<usize, usize> {
+        let cores = &self.config.switch.pmd_cores;
+        let pmd_of = |core| cores.iter().position(|c| c == core);
+        port.pmd_rxq_affinity.0.iter().filter_map(|(queue, core)| Some((*queue, pmd_of(core)?))).collect()
+    }
+
+    /// Tries again to open the ports that could not be, if it is time.
+    fn reopen_ports(&mut self, datapath: &Datapath) {
+        let due = self.ports.iter().filter(|(_, entry)| entry.closed.as_ref().is_some_and(Closed::is_due));
+        let due: Vec<_> = due.filter_map(|(_, entry)| Some((entry.number?, entry.config.clone()))).collect();
+        for (number, port) in due {
+            let done = self.open_port(datapath, number, &port);
+            let Some(entry) = self.ports.get_mut(&port.name) else { continue };
+            match (done, &mut entry.closed) {
+                (Err(error), Some(closed)) => closed.again(&error),
+                _ => {
+                    tracing::info!("bridge {}: port {} could be opened now", entry.bridge, port.name);
+                    entry.closed = None;
+                }
+            }
+        }
     }
 
     /// Says what memory packets live in.
@@ -79,7 +168,21 @@ impl Setup {
             return Ok(ofproto.add_port(&bridge.name, nothing)?);
         }
         let port = config::Port::of_type("tap", &bridge.name, OfPort::LOCAL.0.into());
-        self.add_port(ofproto, datapath, &bridge.name, &port)
+        self.add_or_log(ofproto, datapath, &bridge.name, &port)
+    }
+
+    /// Adds a configured port; if it cannot be opened the log says why, and the others run.
+    pub fn add_or_log(
+        &mut self,
+        ofproto: &Ofproto,
+        datapath: &Datapath,
+        bridge: &str,
+        port: &config::Port,
+    ) -> Result<()> {
+        if let Some(error) = self.add_configured_port(ofproto, datapath, bridge, port)? {
+            tracing::error!("{error:#}");
+        }
+        Ok(())
     }
 
     /// Takes a port away from its bridge and closes it.
@@ -87,6 +190,7 @@ impl Setup {
         // The tables forget it first, so that no new megaflow sends to it.
         ofproto.remove_port(bridge, name)?;
         if let Some(entry) = self.ports.remove(name)
+            && entry.closed.is_none()
             && let Some(number) = entry.number
         {
             datapath.del_port(number).with_context(|| format!("port {name}"))?;
@@ -135,8 +239,9 @@ impl Switch {
     /// # Errors
     /// If the port is not as it must be, cannot be opened, or its name or number is taken.
     pub fn add_port(&self, bridge: &str, port: &config::Port) -> Result<()> {
-        config::check_port(port).map_err(anyhow::Error::msg)?;
-        self.setup().add_port(&self.ofproto, &self.datapath, bridge, port)?;
+        let mut setup = self.setup();
+        config::check_port(port, &setup.config.switch.pmd_cores).map_err(anyhow::Error::msg)?;
+        setup.add_port(&self.ofproto, &self.datapath, bridge, port)?;
         self.revalidator.hurry();
         Ok(())
     }
@@ -154,6 +259,7 @@ impl Switch {
     /// Lets ports come back whose devices have, and tells the tables of links that went up or down.
     pub fn watch_ports(&self) {
         self.datapath.tend_ports();
+        self.setup().reopen_ports(&self.datapath);
         let links: BTreeMap<_, _> =
             self.datapath.ports().into_iter().map(|(number, .., is_up)| (number, is_up)).collect();
         let mut setup = self.setup();
@@ -200,6 +306,9 @@ impl Switch {
                 let info = port.datapath().and_then(|number| infos.get(&number));
                 let kind = entry.map_or("internal", |entry| entry.config.kind.as_str());
                 let mut config = BTreeMap::new();
+                if let Some(closed) = entry.and_then(|entry| entry.closed.as_ref()) {
+                    config.insert("closed".into(), format!("\"{}\"", closed.why));
+                }
                 if let Some((info, _)) = info {
                     config.insert("n_rxq".into(), info.n_rxq.to_string());
                     config.insert("n_txq".into(), info.n_txq.to_string());

@@ -70,7 +70,7 @@ impl Switch {
                 self.ofproto.add_bridge(bridge_config(bridge), self.now_ms())?;
                 setup.add_local_port(&self.ofproto, &self.datapath, bridge)?;
                 for port in &bridge.port {
-                    setup.add_port(&self.ofproto, &self.datapath, &bridge.name, port)?;
+                    setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
                 }
                 drop(setup);
                 self.apply_rules(bridge, texts)?;
@@ -85,7 +85,10 @@ impl Switch {
                     entry.config = (**port).clone();
                 }
             }
-            Change::AddPort(bridge, port) => setup.add_port(&self.ofproto, &self.datapath, bridge, port)?,
+            // It stays configured, and is tried again.
+            Change::AddPort(bridge, port) => {
+                setup.add_configured_port(&self.ofproto, &self.datapath, bridge, port)?.map_or(Ok(()), Err)?
+            }
             Change::SetDatapath => {
                 self.revalidator.set_max_idle(new.datapath.max_idle.0);
                 self.datapath.set_settings(self.changed_settings(&old.datapath, &new.datapath)?)?;

@@ -1,7 +1,8 @@
 //! Rules, as commands and files change and show them.
 
 use super::Switch;
-use anyhow::{Context, Result, anyhow};
+use crate::privileges::cannot_read;
+use anyhow::{Result, anyhow};
 use sluice_flow::text::{FlowLine, FlowLineStats};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_ofproto::{Error, Ofproto, RuleEntry};
@@ -12,7 +13,7 @@ use std::path::Path;
 /// # Errors
 /// If it cannot be read, or a line is wrong: with file, line and column.
 pub fn read_flow_file(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))
+    std::fs::read_to_string(path).map_err(|e| anyhow!("{}: {}", path.display(), cannot_read(&e)))
 }
 
 /// The rules in the text of a file.

@@ -20,7 +20,7 @@ impl Switch {
     /// Opens ports, loads rules; no thread runs yet, so that root can be left in between.
     ///
     /// # Errors
-    /// If a port cannot be opened, a file of rules is wrong, or memory is short.
+    /// If a file of rules is wrong, or memory is short. A port that cannot be opened is logged and tried again.
     pub fn prepare(file: &Path, config: Config) -> Result<Arc<Switch>> {
         let datapath = Arc::new(Datapath::new(datapath_config(&config))?);
         let ofproto = Ofproto::new();
@@ -49,7 +49,7 @@ impl Switch {
         let mut setup = self.setup();
         setup.add_local_port(&self.ofproto, &self.datapath, bridge)?;
         for port in &bridge.port {
-            setup.add_port(&self.ofproto, &self.datapath, &bridge.name, port)?;
+            setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
         }
         if let Some(flows) = &bridge.flows {
             let path = setup.config.resolve(flows);

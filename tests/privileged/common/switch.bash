@@ -1,0 +1,80 @@
+# Sourced by the lanes here: a switch of this tree in a namespace of its own, and two hosts behind it. What was started
+# is ended, and what was made is removed, when the script ends.
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+lane=$(basename "$0" .sh)
+cargo build -q -p sluice ${SLUICE_FEATURES:+--features "$SLUICE_FEATURES"}
+sluice=$PWD/target/debug/sluice
+dir=$(mktemp -d)
+# The switch becomes an ordinary user, who has to come by.
+chmod 711 "$dir"
+a=$lane-$$-a b=$lane-$$-b s=$lane-$$-s
+kind=
+pid= server=
+
+finish() {
+    local job
+    for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done
+    for ns in "$a" "$b" "$s"; do ip netns del "$ns" 2>/dev/null || true; done
+    rm -rf "$dir"
+}
+trap finish EXIT
+fail() { ctl sluice/drops >&2 || true; echo "$lane:${kind:+ $kind:} $*" >&2; cat "$dir/log" >&2; exit 1; }
+ctl() { "$sluice" ctl -T 20 -t "$dir/run/sluice.ctl" "$@"; }
+
+# Waits up to ten seconds until the command succeeds; whether it did.
+until_true() {
+    local _
+    for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done
+    return 1
+}
+logged() { until_true grep -q "$1" "$dir/log" || fail "the log never said: $1"; }
+
+times_logged() { grep -c "$1" "$dir/log" || true; }
+# More often than $2 times.
+logged_again() { [ "$(times_logged "$1")" -gt "$2" ]; }
+
+make_namespaces() { for ns in "$a" "$b" "$s"; do ip netns add "$ns"; done; }
+remove_namespaces() { for ns in "$a" "$b" "$s"; do ip netns del "$ns"; done; }
+
+# Writes the configuration: a learning switch on core 0. Port lines come on standard input, `NAME TYPE [KEY = VALUE; …]`,
+# numbered from 1.
+configure() {
+    local name type more number=0
+    cat > "$dir/switch.toml" <<TOML
+[switch]
+rundir = "$dir/run"
+pmd-cores = [0]
+[datapath]
+pmd-sleep-max = "50us"
+[[bridge]]
+name = "br0"
+fail-mode = "standalone"
+TOML
+    while read -r name type more; do
+        number=$((number + 1))
+        printf '[[bridge.port]]\nname = "%s"\ntype = "%s"\nofport = %d\n' "$name" "$type" "$number"
+        tr ';' '\n' <<< "$more"
+    done >> "$dir/switch.toml"
+}
+
+# Runs the switch in namespace s and waits until it is there.
+start() {
+    nice -n "${niceness:-0}" ip netns exec "$s" "$sluice" run "$dir/switch.toml" > "$dir/out" 2> "$dir/log" &
+    pid=$!
+    until_true ctl version || fail "it did not start"
+}
+
+# Ends it; it must end well.
+stop() {
+    kill -TERM "$pid"
+    wait "$pid" || fail "it ended with $?"
+    pid=
+}
+
+# A server for one iperf3 in namespace $1.
+serve() {
+    ip netns exec "$1" iperf3 -s -1 > /dev/null &
+    server=$!
+    until_true sh -c "ip netns exec $1 ss -ltnH 'sport = :5201' | grep -q ." || fail "no iperf3 server"
+}
+served() { wait "$server" || true; server=; }
