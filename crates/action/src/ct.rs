@@ -35,8 +35,6 @@ pub struct Ct {
     pub nat: Option<NatSpec>,
     /// Help the new connection so.
     pub helper: Option<Helper>,
-    /// The timeout policy of the new connection; 0 is the default one.
-    pub timeout_policy: u32,
 }
 
 /// Which address NAT changes.

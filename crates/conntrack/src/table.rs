@@ -206,6 +206,16 @@ impl Table {
         (examined, ended)
     }
 
+    /// How many live connections stand in each shard under their original tuple.
+    pub fn count_by_shard(&self, now_ms: u64) -> Vec<usize> {
+        let count = |shard: &Shard| {
+            let shard = shard.lock();
+            let of_original = |entry: &&Entry| entry.hash == entry.connection.original.hash(&self.key);
+            shard.entries.iter().filter(|entry| !entry.connection.is_over(now_ms)).filter(of_original).count()
+        };
+        self.shards.iter().map(count).collect()
+    }
+
     /// Every connection that `keep` lets through, a shard at a time; no lock is held while `each` runs.
     pub fn for_each(&self, keep: impl Fn(&Connection) -> bool, mut each: impl FnMut(&Arc<Connection>)) {
         for shard in &self.shards {

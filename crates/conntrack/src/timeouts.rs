@@ -1,7 +1,7 @@
-//! How long a connection lives without a packet, by state and timeout policy.
+//! How long a connection lives without a packet, by state and zone.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A state that has a timeout.
@@ -57,6 +57,17 @@ const _: () = {
 };
 
 impl Timeout {
+    /// Every one.
+    pub const ALL: [Timeout; DEFAULTS.len()] = {
+        let mut all = [Timeout::TcpFirstPacket; DEFAULTS.len()];
+        let mut i = 0;
+        while i < DEFAULTS.len() {
+            all[i] = DEFAULTS[i].0;
+            i += 1;
+        }
+        all
+    };
+
     /// The timeout of that name in the `CT_Timeout_Policy` table, which knows more (those mean nothing here).
     pub fn named(name: &str) -> Option<Timeout> {
         DEFAULTS.iter().find(|(_, n, _)| n.eq_ignore_ascii_case(name)).map(|(timeout, ..)| *timeout)
@@ -73,14 +84,14 @@ impl Timeout {
     }
 }
 
-/// Timeouts under a number, of those that differ from the default.
+/// A zone's timeouts that differ from the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeoutPolicy {
     /// Which, and how many seconds.
     pub seconds: Vec<(Timeout, u32)>,
 }
 
-/// The values in force under one number. Connections hold it, so that a change of the policy reaches them at their
+/// The values in force in a zone. Connections hold it, so that a change of the policy reaches them at their
 /// next packet without anybody looking the policy up.
 #[derive(Debug)]
 pub(crate) struct InForce([AtomicU32; DEFAULTS.len()]);
@@ -104,24 +115,55 @@ impl InForce {
     }
 }
 
-/// All policies by number. A number once used keeps its place: deleting a policy puts the defaults into force.
-#[derive(Debug, Default)]
+/// The policies of zones, and what is in force in all others.
+#[derive(Debug)]
 pub(crate) struct TimeoutPolicies {
-    by_id: RwLock<HashMap<u32, Arc<InForce>>>,
+    default: Arc<InForce>,
+    /// How many zones have one: most switches have none, and then no lock is met.
+    zones: AtomicUsize,
+    by_zone: RwLock<BTreeMap<u16, (TimeoutPolicy, Arc<InForce>)>>,
+}
+
+impl Default for TimeoutPolicies {
+    fn default() -> Self {
+        let default = Arc::new(InForce::new());
+        TimeoutPolicies { default, zones: AtomicUsize::new(0), by_zone: RwLock::default() }
+    }
 }
 
 impl TimeoutPolicies {
-    /// The values in force under `id`, the defaults if it was never set.
-    pub fn in_force(&self, id: u32) -> Arc<InForce> {
-        if let Some(found) = self.by_id.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            return found.clone();
+    /// The values in force in a zone.
+    pub fn in_force(&self, zone: u16) -> Arc<InForce> {
+        if self.zones.load(Ordering::Relaxed) != 0
+            && let Some((_, own)) = self.by_zone.read().unwrap_or_else(PoisonError::into_inner).get(&zone)
+        {
+            return own.clone();
         }
-        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
-        by_id.entry(id).or_insert_with(|| Arc::new(InForce::new())).clone()
+        self.default.clone()
     }
 
-    /// Sets all timeouts under `id`; those the policy does not name are the defaults.
-    pub fn set(&self, id: u32, policy: &TimeoutPolicy) {
-        self.in_force(id).set(policy);
+    /// Gives a zone a policy; what it does not name is at its default.
+    pub fn set(&self, zone: u16, policy: &TimeoutPolicy) {
+        let mut by_zone = self.by_zone.write().unwrap_or_else(PoisonError::into_inner);
+        let (kept, own) = by_zone.entry(zone).or_insert_with(|| (policy.clone(), Arc::new(InForce::new())));
+        own.set(policy);
+        kept.clone_from(policy);
+        self.zones.store(by_zone.len(), Ordering::Relaxed);
+    }
+
+    /// Takes a zone's policy away; whether it had one.
+    pub fn delete(&self, zone: u16) -> bool {
+        let mut by_zone = self.by_zone.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = by_zone.remove(&zone);
+        // Connections hold it on.
+        removed.iter().for_each(|(_, own)| own.set(&TimeoutPolicy::default()));
+        self.zones.store(by_zone.len(), Ordering::Relaxed);
+        removed.is_some()
+    }
+
+    /// Every zone that has a policy, with it, in order.
+    pub fn list(&self) -> Vec<(u16, TimeoutPolicy)> {
+        let by_zone = self.by_zone.read().unwrap_or_else(PoisonError::into_inner);
+        by_zone.iter().map(|(zone, (policy, _))| (*zone, policy.clone())).collect()
     }
 }

@@ -28,9 +28,6 @@ pub(super) fn show(f: &mut Formatter<'_>, ct: &Ct) -> fmt::Result {
         Some(Helper::Tftp) => parts.push("helper=tftp".to_owned()),
         None => {}
     }
-    if ct.timeout_policy != 0 {
-        parts.push(format!("timeout={}", ct.timeout_policy));
-    }
     parts.extend(ct.nat.as_ref().map(nat));
     f.write_str("ct")?;
     if parts.is_empty() { Ok(()) } else { write!(f, "({})", parts.join(",")) }

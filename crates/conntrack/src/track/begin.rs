@@ -134,7 +134,7 @@ impl Conntrack {
             nat,
             helper: pass.request.helper.filter(fits),
             admission,
-            timeouts: self.timeouts.in_force(pass.request.timeout_policy),
+            timeouts: self.timeouts.in_force(original.zone),
             mark: expected.map_or(0, |expected| expected.mark),
             label: expected.map_or(0, |expected| expected.label),
             state,

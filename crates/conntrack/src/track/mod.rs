@@ -132,15 +132,25 @@ impl Conntrack {
         self.limits.list()
     }
 
-    /// Sets a timeout policy; what it does not name is at its default. Connections under it follow with their next
-    /// packet. 0 is the policy of requests that name none.
-    pub fn set_timeout_policy(&self, id: u32, policy: &TimeoutPolicy) {
-        self.timeouts.set(id, policy);
+    /// Gives a zone timeouts of its own; what the policy does not name is at its default. Connections made under an
+    /// earlier policy of the zone follow with their next packet.
+    pub fn set_timeouts(&self, zone: u16, policy: &TimeoutPolicy) {
+        self.timeouts.set(zone, policy);
     }
 
-    /// Puts the defaults in place of a timeout policy.
-    pub fn delete_timeout_policy(&self, id: u32) {
-        self.timeouts.set(id, &TimeoutPolicy::default());
+    /// Puts the defaults in place of a zone's timeouts; whether it had any.
+    pub fn delete_timeouts(&self, zone: u16) -> bool {
+        self.timeouts.delete(zone)
+    }
+
+    /// Every zone that has timeouts of its own, with them, in order.
+    pub fn timeouts(&self) -> Vec<(u16, TimeoutPolicy)> {
+        self.timeouts.list()
+    }
+
+    /// How many live connections each shard holds, of those whose first packet's tuple is in it (`ct-bkts`).
+    pub fn connections_by_shard(&self, now_ms: u64) -> Vec<usize> {
+        self.table.count_by_shard(now_ms)
     }
 
     /// Whether TCP sequence numbers are judged (`ct-get-tcp-seq-chk`).

@@ -47,24 +47,22 @@ fn a_sweep_finds_every_ended_connection_within_half_a_minute_and_keeps_to_its_bu
 }
 
 #[test]
-fn timeout_policies_rule_the_connections_made_under_them() {
+fn timeouts_of_a_zone_rule_its_connections() {
     let mut scene = Scene::new();
-    scene
-        .ct
-        .set_timeout_policy(7, &TimeoutPolicy { seconds: vec![(Timeout::OtherFirst, 3), (Timeout::OtherSeveral, 2)] });
-    let under = |timeout_policy| Ct { timeout_policy, ..commit() };
+    scene.ct.set_timeouts(7, &TimeoutPolicy { seconds: vec![(Timeout::OtherFirst, 3), (Timeout::OtherSeveral, 2)] });
+    let under = zone;
     scene.pass(&nth(0), &under(7));
     scene.pass(&nth(1), &under(0));
     scene.now_ms += 2_999;
     assert_eq!(scene.dump(false).len(), 2);
-    scene.pass(&nth(0), &track());
+    scene.pass(&nth(0), &under(7));
     scene.now_ms += 2_000;
     assert_eq!(scene.dump(false).len(), 1);
     // A change reaches connections with their next packet.
     scene.pass(&nth(0), &under(7));
-    scene.ct.delete_timeout_policy(7);
-    scene.pass(&nth(0), &track());
-    scene.now_ms += 59_000;
+    assert!(scene.ct.delete_timeouts(7) && !scene.ct.delete_timeouts(7));
+    scene.pass(&nth(0), &under(7));
+    scene.now_ms += 55_000;
     assert_eq!(scene.dump(false).iter().filter(|line| line.contains("sport=1000")).count(), 1);
     assert_eq!(Timeout::named("TCP_Established").map(Timeout::default_s), Some(86_400));
     assert_eq!((Timeout::named("tcp_last_ack"), Timeout::IcmpReply.name()), (None, "icmp_reply"));

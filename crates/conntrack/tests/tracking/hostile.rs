@@ -53,8 +53,8 @@ fn request() -> impl Strategy<Value = Ct> {
             NatSpec { target, addrs: (min, max), ports, choice, persistent, ..NatSpec::default() }
         });
     let helper = prop::sample::select(vec![None, Some(Helper::Ftp), Some(Helper::Tftp)]);
-    (0..2u16, any::<[bool; 3]>(), prop::option::of(spec), helper, 0..2u32).prop_map(
-        |(zone, [commit, force, marks], nat, helper, timeout_policy)| Ct {
+    (0..2u16, any::<[bool; 3]>(), prop::option::of(spec), helper).prop_map(
+        |(zone, [commit, force, marks], nat, helper)| Ct {
             zone,
             commit,
             force,
@@ -62,7 +62,6 @@ fn request() -> impl Strategy<Value = Ct> {
             label: marks.then_some(Masked { value: 1, mask: 3 }),
             nat,
             helper,
-            timeout_policy,
         },
     )
 }

@@ -99,7 +99,6 @@ impl Translator<'_> {
                 69 => Some(Helper::Tftp),
                 _ => None,
             },
-            timeout_policy: 0,
         }
     }
 

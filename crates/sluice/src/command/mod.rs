@@ -2,6 +2,7 @@
 //! it takes and what answers it.
 
 mod bridge;
+mod conntrack;
 pub mod datapath;
 pub mod options;
 mod process;
@@ -51,6 +52,18 @@ const COMMANDS: &[Command] = &[
     command("bridge/replace-flows", "bridge file", 2..=2, bridge::replace_flows),
     command("coverage/read-counter", "COUNTER", 1..=1, process::coverage_read_counter),
     command("coverage/show", "", 0..=0, process::coverage_show),
+    command("dpctl/ct-bkts", "[dp] [gt=N]", 0..=2, conntrack::buckets),
+    command("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1..=2, conntrack::del_limits),
+    command("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0..=1, conntrack::disable_tcp_seq_chk),
+    command("dpctl/ct-enable-tcp-seq-chk", "[dp]", 0..=1, conntrack::enable_tcp_seq_chk),
+    command("dpctl/ct-get-limits", "[dp] [zone=N1[,N2]...]", 0..=2, conntrack::get_limits),
+    command("dpctl/ct-get-maxconns", "[dp]", 0..=1, conntrack::get_maxconns),
+    command("dpctl/ct-get-nconns", "[dp]", 0..=1, conntrack::get_nconns),
+    command("dpctl/ct-get-tcp-seq-chk", "[dp]", 0..=1, conntrack::get_tcp_seq_chk),
+    command("dpctl/ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1..=ANY, conntrack::set_limits),
+    command("dpctl/ct-set-maxconns", "[dp] maxconns", 1..=2, conntrack::set_maxconns),
+    command("dpctl/ct-stats-show", "[dp] [zone=N]", 0..=ANY, conntrack::stats_show),
+    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=ANY, conntrack::dump),
     command("dpctl/dump-dps", "", 0..=0, datapath::dpctl_dump_dps),
     command(
         "dpctl/dump-flows",
@@ -58,6 +71,7 @@ const COMMANDS: &[Command] = &[
         0..=8,
         datapath::dpctl_dump_flows,
     ),
+    command("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0..=4, conntrack::flush),
     command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
     command(
         "dpif-netdev/pmd-perf-show",
@@ -91,6 +105,9 @@ const COMMANDS: &[Command] = &[
     ),
     command("revalidator/purge", "", 0..=0, datapath::revalidator_purge),
     command("revalidator/wait", "", 0..=0, datapath::revalidator_wait),
+    command("sluice/ct-del-timeouts", "ZONE", 1..=1, conntrack::del_timeouts),
+    command("sluice/ct-get-timeouts", "", 0..=0, conntrack::get_timeouts),
+    command("sluice/ct-set-timeouts", "ZONE NAME=SECONDS...", 2..=ANY, conntrack::set_timeouts),
     command("sluice/drops", "", 0..=0, process::drops),
     command("sluice/reload", "", 0..=0, process::reload),
     command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
