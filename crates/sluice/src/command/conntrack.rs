@@ -28,11 +28,15 @@ impl<'a> Words<'a> {
                 "--statistics" => words.statistics = true,
                 "--names" | "--no-names" => {}
                 _ if option.starts_with("--") => return Err(format!("Unrecognized option {option}")),
-                _ => option.chars().skip(1).try_for_each(|letter| match letter {
-                    'm' => Ok(words.more = true),
-                    's' => Ok(words.statistics = true),
-                    _ => Err(format!("Unrecognized option -{letter}")),
-                })?,
+                _ => {
+                    for letter in option.chars().skip(1) {
+                        match letter {
+                            'm' => words.more = true,
+                            's' => words.statistics = true,
+                            _ => return Err(format!("Unrecognized option -{letter}")),
+                        }
+                    }
+                }
             }
         }
         let rest = &args[options..];
