@@ -10,6 +10,8 @@ pub struct Arm {
     pub emc: Option<u32>,
     /// Whether the signature match cache is asked.
     pub smc: bool,
+    /// Whether the distributor is asked, in front of the search.
+    pub distributor: bool,
 }
 
 /// The insertion probabilities worth a try: every candidate, and OVS's DEFAULT_EM_FLOW_INSERT_INV_PROB.
@@ -17,7 +19,7 @@ const INV_PROBS: [u32; 2] = [100, 1];
 
 impl Arm {
     /// The subtables alone.
-    pub const BARE: Arm = Arm { emc: None, smc: false };
+    pub const BARE: Arm = Arm { emc: None, smc: false, distributor: false };
 
     /// Every arm that these settings leave, at least one. The first is safe: it is the one that is never far from the
     /// best, whatever the traffic.
@@ -31,9 +33,17 @@ impl Arm {
                 (true, InsertInvProb::Auto) => INV_PROBS.map(Some).to_vec(),
             })
             .collect();
-        let mut arms: Vec<Arm> = smc.iter().flat_map(|&smc| emc.iter().map(move |&emc| Arm { emc, smc })).collect();
+        let mut arms = Vec::new();
+        for (&smc, &emc) in smc.iter().flat_map(|smc| emc.iter().map(move |emc| (smc, emc))) {
+            // Behind a signature match cache there is nothing to gain: it names the megaflow itself.
+            let distributor = match settings.distributor {
+                Level::Auto if smc => &[false][..],
+                level => choices(level),
+            };
+            arms.extend(distributor.iter().map(|&distributor| Arm { emc, smc, distributor }));
+        }
         // One cache is enough to be safe, and asking two in vain is not.
-        arms.sort_by_key(|arm| arm.smc == arm.emc.is_some());
+        arms.sort_by_key(|arm| [arm.smc, arm.emc.is_some(), arm.distributor].iter().filter(|on| **on).count() != 1);
         arms
     }
 }
@@ -54,6 +64,7 @@ impl From<Arm> for Settings {
         Settings {
             emc: level(arm.emc.is_some()),
             smc: level(arm.smc),
+            distributor: level(arm.distributor),
             emc_insert_inv_prob: InsertInvProb::OneIn(arm.emc.unwrap_or(1)),
             ..Settings::BARE
         }
@@ -63,7 +74,9 @@ impl From<Arm> for Settings {
 impl Display for Arm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let emc = self.emc.map(|n| if n == 1 { "EMC".to_owned() } else { format!("EMC 1/{n}") });
-        let words: Vec<String> = emc.into_iter().chain(self.smc.then(|| "SMC".to_owned())).collect();
+        let smc = self.smc.then(|| "SMC".to_owned());
+        let distributor = self.distributor.then(|| "distributor".to_owned());
+        let words: Vec<String> = emc.into_iter().chain(smc).chain(distributor).collect();
         f.pad(if words.is_empty() { "subtables alone".to_owned() } else { words.join(" + ") }.as_str())
     }
 }
@@ -76,10 +89,23 @@ mod tests {
     fn settings_leave_what_they_say() {
         let names = |settings: &Settings| Arm::all(settings).iter().map(Arm::to_string).collect::<Vec<_>>();
         let auto = Settings::default();
-        assert_eq!(names(&auto), ["SMC", "EMC 1/100", "EMC", "EMC 1/100 + SMC", "EMC + SMC", "subtables alone"]);
-        assert_eq!(names(&Settings { emc: Level::On, ..auto }).len(), 4);
+        assert_eq!(
+            names(&auto),
+            [
+                "SMC",
+                "EMC 1/100",
+                "EMC",
+                "distributor",
+                "EMC 1/100 + SMC",
+                "EMC + SMC",
+                "EMC 1/100 + distributor",
+                "EMC + distributor",
+                "subtables alone"
+            ]
+        );
+        assert_eq!(names(&Settings { emc: Level::On, ..auto }).len(), 6);
         let never = Settings { emc: Level::On, emc_insert_inv_prob: InsertInvProb::OneIn(0), ..auto };
-        assert_eq!(names(&never), ["SMC", "subtables alone"]);
+        assert_eq!(names(&never), ["SMC", "distributor", "subtables alone"]);
         assert_eq!(names(&Settings::BARE), ["subtables alone"]);
     }
 

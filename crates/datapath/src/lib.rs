@@ -37,7 +37,8 @@ pub use datapath::{Datapath, Round, Unpinned};
 pub use mail::PacketOut;
 pub use report::{FlowReport, PacketIn, PmdReport, RxqReport, USAGE_SPAN};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
-pub use sluice_flow_cache::{EmcUsage, FlowView, ufid};
+pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};
+pub use sluice_simd::Isa;
 
 /// Datapath port numbers are below this.
 pub const PORTS_MAX: u32 = 1 << 16;

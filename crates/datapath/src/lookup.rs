@@ -3,9 +3,11 @@
 use crate::settings::Level;
 use crate::walk::Context;
 use crate::{Arm, Settings};
-use sluice_fate::Counter;
+use sluice_fate::{Counter, Tally};
 use sluice_flow::PacketKey;
-use sluice_flow_cache::{Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hash};
+use sluice_flow_cache::{
+    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hash,
+};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::HashKey;
 use sluice_simd::hash::splitmix64;
@@ -13,11 +15,15 @@ use sluice_simd::hash::splitmix64;
 /// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
 const SMC_ENTRIES: usize = 1 << 20;
 
+/// Flows that each PMD's distributor has room for, in 4 MiB.
+const DISTRIBUTOR_ENTRIES: usize = 1 << 20;
+
 /// One PMD's indexes.
 pub(crate) struct Levels {
     secret: HashKey,
     emc: Emc,
     smc: Smc,
+    distributor: Distributor,
     subtables: Subtables,
     /// The levels that are asked now.
     arm: Arm,
@@ -28,12 +34,14 @@ pub(crate) struct Levels {
 pub(crate) struct Caches {
     emc: Option<Emc>,
     smc: Option<Smc>,
+    distributor: Option<Distributor>,
 }
 
 impl Caches {
     /// Empty caches for these settings. `seed` is drawn from.
     pub fn new(settings: &Settings, seed: &mut u64) -> Self {
-        Caches { emc: Some(emc(settings, seed)), smc: Some(smc(settings)) }
+        let distributor = Some(distributor(settings, seed));
+        Caches { emc: Some(emc(settings, seed)), smc: Some(smc(settings)), distributor }
     }
 
     /// Those that other settings need.
@@ -41,6 +49,7 @@ impl Caches {
         Caches {
             emc: (emc_entries(old) != emc_entries(new)).then(|| emc(new, seed)),
             smc: ((old.smc == Level::Off) != (new.smc == Level::Off)).then(|| smc(new)),
+            distributor: (distributor_table(old) != distributor_table(new)).then(|| distributor(new, seed)),
         }
     }
 }
@@ -59,12 +68,24 @@ fn smc(settings: &Settings) -> Smc {
     smc
 }
 
+/// The distributor's table, if it has one.
+fn distributor_table(settings: &Settings) -> Option<DistributorTable> {
+    (settings.distributor != Level::Off).then_some(settings.distributor_table)
+}
+
+fn distributor(settings: &Settings, seed: &mut u64) -> Distributor {
+    let mut distributor = Distributor::new(DISTRIBUTOR_ENTRIES, settings.vector, splitmix64(seed));
+    distributor.set(distributor_table(settings));
+    distributor
+}
+
 impl Levels {
     pub fn new(secret: &HashKey, settings: &Settings, caches: Caches) -> Self {
         let mut levels = Levels {
             secret: secret.clone(),
             emc: Emc::new(0, 1, 0),
             smc: Smc::new(SMC_ENTRIES),
+            distributor: Distributor::new(DISTRIBUTOR_ENTRIES, settings.vector, 0),
             subtables: Subtables::new(secret),
             arm: Arm::BARE,
             hashes: [0; BATCH_MAX],
@@ -77,6 +98,8 @@ impl Levels {
     pub fn set(&mut self, settings: &Settings, mut caches: Caches) -> Caches {
         caches.emc.iter_mut().for_each(|emc| std::mem::swap(emc, &mut self.emc));
         caches.smc.iter_mut().for_each(|smc| std::mem::swap(smc, &mut self.smc));
+        caches.distributor.iter_mut().for_each(|distributor| std::mem::swap(distributor, &mut self.distributor));
+        self.distributor.set_isa(settings.vector);
         self.use_arm(Arm::all(settings)[0]);
         caches
     }
@@ -98,8 +121,8 @@ impl Levels {
         context: &mut Context<'_, 'g>,
     ) -> BatchMask {
         let all = BatchMask::first(n);
-        let Arm { emc, smc } = self.arm;
-        if emc.is_some() || smc {
+        let Arm { emc, smc, distributor } = self.arm;
+        if emc.is_some() || smc || distributor {
             keys.iter().zip(&mut self.hashes).take(n).for_each(|(key, hash)| *hash = key_hash(&self.secret, key));
         }
         let pass = Pass { keys, hashes: &self.hashes, flows: context.flows };
@@ -120,7 +143,10 @@ impl Levels {
         }
         let mut left = after_smc;
         if !after_smc.is_empty() {
-            left = self.subtables.lookup(&pass, after_smc, hits);
+            left = match distributor {
+                true => search_hinted(&mut self.distributor, &mut self.subtables, &pass, after_smc, hits, tally),
+                false => self.subtables.lookup(&pass, after_smc, hits),
+            };
             tally[Counter::MegaflowHits] += (after_smc.len() - left.len()) as u64;
             tally[Counter::SubtableProbes] += self.subtables.take_probes();
             if smc {
@@ -144,6 +170,9 @@ impl Levels {
         if self.arm.smc {
             self.smc.insert(self.hashes[i], flow.id());
         }
+        if self.arm.distributor {
+            self.distributor.note(&mut self.subtables, self.hashes[i], key, flow);
+        }
     }
 
     /// Forgets megaflows that have died.
@@ -166,4 +195,31 @@ impl Levels {
     pub fn subtables(&self) -> &Subtables {
         &self.subtables
     }
+}
+
+/// Looks for megaflows in the subtable that the distributor names, then in all of them.
+#[inline]
+fn search_hinted<'g>(
+    distributor: &mut Distributor,
+    subtables: &mut Subtables,
+    pass: &Pass<'_, 'g>,
+    miss: BatchMask,
+    hits: &mut Hits<'g>,
+    tally: &mut Tally,
+) -> BatchMask {
+    let searched = distributor.lookup(subtables, pass, miss, hits);
+    let answers = distributor.take_answers();
+    tally[Counter::DistributorHits] += answers.hits;
+    tally[Counter::DistributorMisses] += answers.misses;
+    tally[Counter::DistributorWrong] += answers.wrong;
+    if searched.is_empty() {
+        return searched;
+    }
+    let left = subtables.lookup(pass, searched, hits);
+    for i in BatchMask(searched.0 & !left.0) {
+        if let Some(flow) = hits[i] {
+            distributor.note(subtables, pass.hashes[i], &pass.keys[i], flow);
+        }
+    }
+    left
 }

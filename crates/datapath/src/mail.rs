@@ -22,7 +22,7 @@ pub(crate) enum Mail {
     /// Ask these tables from now on.
     SetUpcall(Box<dyn Upcall>),
     /// Look packets up like this, in these caches; those they replace are handed back.
-    SetSettings { settings: Settings, caches: Caches, into: Sender<Caches> },
+    SetSettings { settings: Settings, caches: Box<Caches>, into: Sender<Caches> },
     /// Send a packet the switch made itself.
     Execute(PacketOut),
 }

@@ -223,7 +223,7 @@ impl Pmd {
                 }
                 Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
                 Mail::SetSettings { settings, caches, into } => {
-                    let replaced = self.walk.levels.set(&settings, caches);
+                    let replaced = self.walk.levels.set(&settings, *caches);
                     let _ = into.send(replaced);
                 }
                 Mail::Execute(out) => self.packet_outs.push(out),

@@ -26,7 +26,7 @@ impl Datapath {
         let (into, replaced) = mpsc::channel();
         for pmd in self.shared() {
             let caches = Caches::between(&old, &settings, &mut control.seed);
-            pmd.mailbox.post(Mail::SetSettings { settings, caches, into: into.clone() });
+            pmd.mailbox.post(Mail::SetSettings { settings, caches: Box::new(caches), into: into.clone() });
         }
         drop(into);
         control.deliver();

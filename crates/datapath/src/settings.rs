@@ -1,6 +1,9 @@
 //! What can be told a datapath about its lookup while it runs: for each level whether it runs, and how the exact match
 //! cache is filled. What is left to the autopilot says "auto".
 
+use sluice_flow_cache::DistributorTable;
+use sluice_simd::Isa;
+use sluice_simd::isa::NoIsa;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
@@ -35,6 +38,12 @@ pub struct Settings {
     pub emc: Level,
     /// Signature match cache.
     pub smc: Level,
+    /// Cuckoo distributor.
+    pub distributor: Level,
+    /// What the distributor keeps its hints in.
+    pub distributor_table: DistributorTable,
+    /// The vector instructions in use.
+    pub vector: Isa,
     /// How many candidates the exact match cache takes.
     pub emc_insert_inv_prob: InsertInvProb,
     /// Entries of each PMD's exact match cache, 1 to 2^28.
@@ -57,6 +66,9 @@ pub enum SettingError {
         /// What may be.
         expected: &'static str,
     },
+    /// The processor lacks these vector instructions.
+    #[error("vector: {0}")]
+    Vector(#[from] NoIsa),
 }
 
 /// Entries of the exact match cache if nothing is said. Source: OVS, EM_FLOW_HASH_SHIFT.
@@ -69,6 +81,9 @@ impl Default for Settings {
         Settings {
             emc: Level::Auto,
             smc: Level::Auto,
+            distributor: Level::Auto,
+            distributor_table: DistributorTable::Own,
+            vector: Isa::best(),
             emc_insert_inv_prob: InsertInvProb::Auto,
             emc_entries: EMC_ENTRIES,
         }
@@ -77,12 +92,16 @@ impl Default for Settings {
 
 impl Settings {
     /// The names of the settings, as in the configuration file.
-    pub const KEYS: &[&str] = &["emc", "smc", "emc-entries", "emc-insert-inv-prob"];
+    pub const KEYS: &[&str] =
+        &["emc", "smc", "distributor", "distributor-table", "vector", "emc-entries", "emc-insert-inv-prob"];
 
     /// Settings that leave nothing to decide: every level off, the subtables alone.
     pub const BARE: Settings = Settings {
         emc: Level::Off,
         smc: Level::Off,
+        distributor: Level::Off,
+        distributor_table: DistributorTable::Own,
+        vector: Isa::SCALAR,
         emc_insert_inv_prob: InsertInvProb::OneIn(1),
         emc_entries: EMC_ENTRIES,
     };
@@ -96,6 +115,15 @@ impl Settings {
         match key {
             "emc" => self.emc = value.parse().map_err(|()| wrong("emc", Level::EXPECTED))?,
             "smc" => self.smc = value.parse().map_err(|()| wrong("smc", Level::EXPECTED))?,
+            "distributor" => self.distributor = value.parse().map_err(|()| wrong("distributor", Level::EXPECTED))?,
+            "distributor-table" => {
+                let table = DistributorTable::ALL.into_iter().find(|table| table.name() == value);
+                let table = table.or((value == "auto").then_some(DistributorTable::Own));
+                let expected = "\"auto\", \"own\", \"ht\" or \"vbf\"";
+                self.distributor_table = table.ok_or_else(|| wrong("distributor-table", expected))?;
+            }
+            "vector" if value == "auto" => self.vector = Isa::best(),
+            "vector" => self.vector = Isa::named(value)?,
             "emc-entries" => {
                 let entries = value.parse().ok().filter(|n| (1..=EMC_ENTRIES_MAX).contains(n));
                 self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", "a number from 1 to 268435456"))?;
@@ -110,10 +138,13 @@ impl Settings {
     }
 
     /// Every setting with its value as text, in the order of [`Settings::KEYS`].
-    pub fn values(&self) -> [(&'static str, String); 4] {
+    pub fn values(&self) -> [(&'static str, String); 7] {
         let values = [
             self.emc.to_string(),
             self.smc.to_string(),
+            self.distributor.to_string(),
+            self.distributor_table.name().to_owned(),
+            self.vector.name().to_owned(),
             self.emc_entries.to_string(),
             self.emc_insert_inv_prob.to_string(),
         ];
@@ -181,7 +212,15 @@ mod tests {
     #[test]
     fn what_is_printed_can_be_set() {
         let mut settings = Settings::BARE;
-        let told = [("emc", "on"), ("smc", "auto"), ("emc-entries", "256"), ("emc-insert-inv-prob", "7")];
+        let told = [
+            ("emc", "on"),
+            ("smc", "auto"),
+            ("distributor", "on"),
+            ("distributor-table", "vbf"),
+            ("vector", "scalar"),
+            ("emc-entries", "256"),
+            ("emc-insert-inv-prob", "7"),
+        ];
         told.iter().for_each(|(key, value)| settings.set(key, value).unwrap());
         assert_eq!(settings.values().map(|(key, value)| (key, value)), told.map(|(k, v)| (k, v.to_owned())));
         let mut copy = Settings::default();
@@ -195,6 +234,9 @@ mod tests {
         for (key, value, error) in [
             ("emcc", "on", "\"emcc\" is no setting; expected one of emc, smc, "),
             ("emc", "yes", "emc: \"yes\"; expected \"auto\", \"on\" or \"off\""),
+            ("distributor", "vbf", "distributor: \"vbf\"; expected \"auto\", \"on\" or \"off\""),
+            ("distributor-table", "x", "distributor-table: \"x\"; expected \"auto\", \"own\""),
+            ("vector", "mmx", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
             ("emc-entries", "0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
             ("emc-insert-inv-prob", "-1", "emc-insert-inv-prob: \"-1\"; expected \"auto\" or a whole number"),
         ] {

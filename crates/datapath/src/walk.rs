@@ -1,9 +1,9 @@
 //! The walk of a packet, one call a room.
 //!
 //! ```text
-//! rx ─► parse ─► lookup: EMC, SMC, subtables ─miss─► upcall ─► act ─► tx
-//!                  ▲                                       │
-//!                  └───────────── recirculate ◄────────────┘
+//! rx ─► parse ─► lookup: EMC, SMC, distributor, subtables ─miss─► upcall ─► act ─► tx
+//!                  ▲                                                    │
+//!                  └────────────────── recirculate ◄────────────────────┘
 //! ```
 
 use crate::act;

@@ -8,7 +8,7 @@ mod harness;
 use harness::*;
 use proptest::prelude::*;
 use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Trail, Translation};
-use sluice_datapath::{Arm, Config, Datapath, Settings};
+use sluice_datapath::{Arm, Config, Datapath, DistributorTable, Isa, Settings};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
@@ -144,6 +144,8 @@ struct Setup {
     emc: u32,
     emc_entries: usize,
     smc: bool,
+    distributor: Option<DistributorTable>,
+    isa: Isa,
     batch: usize,
     pmds: usize,
     queues: usize,
@@ -152,14 +154,19 @@ struct Setup {
 
 impl Setup {
     fn arm(self) -> Arm {
-        Arm { emc: Some(self.emc).filter(|n| *n != 0), smc: self.smc }
+        Arm { emc: Some(self.emc).filter(|n| *n != 0), smc: self.smc, distributor: self.distributor.is_some() }
     }
 
     fn config(self) -> Config {
         Config {
             cores: vec![0; self.pmds],
             batch: self.batch,
-            settings: Settings { emc_entries: self.emc_entries, ..self.arm().into() },
+            settings: Settings {
+                emc_entries: self.emc_entries,
+                distributor_table: self.distributor.unwrap_or(DistributorTable::Own),
+                vector: self.isa,
+                ..self.arm().into()
+            },
             max_megaflows: 4096,
             seed: Some(3),
             packet_in_queue: 1 << 16,
@@ -168,7 +175,17 @@ impl Setup {
     }
 }
 
-const REFERENCE: Setup = Setup { emc: 0, emc_entries: 8, smc: false, batch: 1, pmds: 1, queues: 1, burst: 1 };
+const REFERENCE: Setup = Setup {
+    emc: 0,
+    emc_entries: 8,
+    smc: false,
+    distributor: None,
+    isa: Isa::SCALAR,
+    batch: 1,
+    pmds: 1,
+    queues: 1,
+    burst: 1,
+};
 
 /// What came out.
 struct Outcome {
@@ -277,15 +294,24 @@ proptest! {
         let passes = &reference.totals;
         let answered = passes[Counter::MegaflowHits] + passes[Counter::Upcalls] + passes[Counter::UpcallsLost];
         prop_assert_eq!(passes[Counter::Passes], answered);
-        for (emc, emc_entries, smc, batch, burst) in [
-            (0, 8, false, 32, 32),
-            (1, 8, false, 32, 32),
-            (1, 8192, false, 32, 32),
-            (3, 64, true, 7, 32),
-            (1, 8, true, 1, 32),
-            (0, 8, true, 32, 5),
-        ] {
-            let setup = Setup { emc, emc_entries, smc, batch, burst, ..REFERENCE };
+        let isas = Isa::available();
+        for (round, (emc, emc_entries, smc, distributor, batch, burst)) in [
+            (0, 8, false, None, 32, 32),
+            (1, 8, false, None, 32, 32),
+            (1, 8192, false, None, 32, 32),
+            (3, 64, true, None, 7, 32),
+            (1, 8, true, None, 1, 32),
+            (0, 8, true, None, 32, 5),
+            (0, 8, false, Some(DistributorTable::Own), 1, 32),
+            (0, 8, false, Some(DistributorTable::Own), 32, 32),
+            (0, 8, false, Some(DistributorTable::Own), 32, 5),
+            (0, 8, false, Some(DistributorTable::Ht), 32, 32),
+            (0, 8, false, Some(DistributorTable::Vbf), 32, 7),
+            (3, 8, false, Some(DistributorTable::Own), 7, 32),
+            (3, 8, true, Some(DistributorTable::Ht), 32, 32),
+        ].into_iter().enumerate() {
+            let isa = isas[round % isas.len()];
+            let setup = Setup { emc, emc_entries, smc, distributor, isa, batch, burst, ..REFERENCE };
             let outcome = run(setup, &tables, &packets, remove_every);
             prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
             prop_assert_eq!(&outcome.sent, &reference.sent, "{:?}", setup);
@@ -293,9 +319,15 @@ proptest! {
             let levels = [Counter::EmcHits, Counter::SmcHits, Counter::MegaflowHits, Counter::Upcalls, Counter::UpcallsLost];
             let answered = levels.iter().map(|level| t[*level]).sum::<u64>();
             prop_assert_eq!(t[Counter::Passes], answered);
+            prop_assert!(t[Counter::DistributorHits] <= t[Counter::MegaflowHits]);
+            let told = [Counter::DistributorHits, Counter::DistributorMisses, Counter::DistributorWrong];
+            let asked = t[Counter::Passes] - t[Counter::EmcHits] - t[Counter::SmcHits];
+            let told = told.iter().map(|counter| t[*counter]).sum::<u64>();
+            prop_assert_eq!(told, if distributor.is_some() { asked } else { 0 });
         }
         for (pmds, queues, batch) in [(2, 3, 32), (2, 1, 32), (3, 2, 1)] {
-            let setup = Setup { emc: 1, pmds, queues, batch, burst: 32, emc_entries: 64, smc: true };
+            let levels = Setup { emc: 1, emc_entries: 64, smc: true, distributor: Some(DistributorTable::Own), ..REFERENCE };
+            let setup = Setup { pmds, queues, batch, burst: 32, isa: Isa::best(), ..levels };
             let outcome = run(setup, &tables, &packets, remove_every);
             prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
             prop_assert_eq!(by_flow(&outcome), by_flow(&reference), "{:?}", setup);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Every megaflow enters the exact match cache, and there is no other.
-const EMC: Arm = Arm { emc: Some(1), smc: false };
+const EMC: Arm = Arm { emc: Some(1), ..Arm::BARE };
 
 /// A translation that may be cached.
 fn follow(mask: PacketKey, actions: impl Into<Actions>) -> Fate {

@@ -48,6 +48,12 @@ counters! {
     MegaflowHits = "megaflow-hits",
     /// Subtables probed for those hits.
     SubtableProbes = "subtable-probes",
+    /// Megaflow hits in the subtable that the distributor named.
+    DistributorHits = "distributor-hits",
+    /// Passes for which the distributor named no subtable.
+    DistributorMisses = "distributor-misses",
+    /// Passes for which it named a subtable that did not have them.
+    DistributorWrong = "distributor-wrong",
     /// Upcalls that told what to do.
     Upcalls = "upcalls",
     /// Upcalls that failed.

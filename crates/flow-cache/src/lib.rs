@@ -3,7 +3,7 @@
 //! - [`MegaflowTable`]: the [`Megaflow`] records in one arena, under stable ids; who installs, who removes, what each
 //!   PMD has counted. Control threads and upcalls take its lock; lookups never do.
 //! - [`Emc`], [`Smc`], [`Subtables`]: one PMD's indexes, `&mut`, no locks. All are [`LookupStage`]s: they narrow the set
-//!   of packets still missing.
+//!   of packets still missing. A [`Distributor`] stands in front of the subtables and says which one to ask.
 //!
 //! An index entry is a hint. A hit is: the record is live, and the packet's key under the record's mask equals the
 //! record's key. So a stale entry, or one whose id now names another megaflow, costs a compare and never an action.
@@ -11,6 +11,7 @@
 
 mod bucket;
 mod counters;
+mod distributor;
 mod emc;
 mod prefixes;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tag_index;
 mod tuple_space;
 
 pub use counters::FlowCounters;
+pub use distributor::{Distributor, DistributorAnswers, DistributorTable};
 pub use emc::{Emc, EmcUsage};
 pub use record::{Mask, Megaflow, Verdict};
 pub use smc::Smc;

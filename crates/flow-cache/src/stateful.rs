@@ -1,13 +1,16 @@
 //! The whole hierarchy against a plain map, step by step: installing, removing, looking up, ids reused at once, tags
-//! that collide, buckets that are full, notices that come late.
+//! that collide, buckets that are full, notices that come late, hints that point to another's subtable.
 
-use crate::{Emc, Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Smc, Subtables, key_hash};
+use crate::{
+    Distributor, DistributorTable, Emc, Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Smc, Subtables,
+    key_hash,
+};
 use proptest::prelude::*;
 use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::HashKey;
+use sluice_simd::{HashKey, Isa};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -102,6 +105,7 @@ struct Levels {
     side: PmdSide,
     emc: Emc,
     smc: Smc,
+    distributor: Distributor,
     subtables: Subtables,
     notices: Vec<crate::Died>,
 }
@@ -125,6 +129,41 @@ struct World {
     says: HashMap<Fields, u32>,
 }
 
+/// How the hierarchy is set up.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    hash: Hash,
+    /// 0: it is off.
+    emc_entries: usize,
+    /// 0: it is off.
+    smc_entries: usize,
+    distributor: Option<DistributorTable>,
+    distributor_entries: usize,
+    isa: Isa,
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    let distributor = prop_oneof![
+        2 => Just(None),
+        3 => prop::sample::select(&DistributorTable::ALL[..]).prop_map(Some)
+    ];
+    (
+        prop_oneof![Just(Hash::Good), Just(Hash::Weak), Just(Hash::Constant)],
+        prop_oneof![2 => Just(0usize), 1 => Just(1), 1 => Just(8), 1 => Just(64)],
+        prop_oneof![2 => Just(0usize), 1 => Just(1), 1 => Just(40)],
+        (distributor, prop_oneof![Just(1usize), Just(100)]),
+        prop::sample::select(Isa::available()),
+    )
+        .prop_map(|(hash, emc_entries, smc_entries, (distributor, distributor_entries), isa)| Setup {
+            hash,
+            emc_entries,
+            smc_entries,
+            distributor,
+            distributor_entries,
+            isa,
+        })
+}
+
 /// A cache of so many entries; off if none.
 fn smc(entries: usize) -> Smc {
     let mut smc = Smc::new(entries);
@@ -132,8 +171,15 @@ fn smc(entries: usize) -> Smc {
     smc
 }
 
+fn distributor(setup: &Setup) -> Distributor {
+    let mut distributor = Distributor::new(setup.distributor_entries, setup.isa, 3);
+    distributor.set(setup.distributor);
+    distributor
+}
+
 impl World {
-    fn new(hash: Hash, emc_entries: usize, smc_entries: usize) -> Self {
+    fn new(setup: Setup) -> Self {
+        let Setup { hash, emc_entries, smc_entries, .. } = setup;
         let secret = match hash {
             Hash::Good => HashKey::from_seed(1),
             Hash::Weak | Hash::Constant => HashKey::from_addends([0; 32]),
@@ -143,6 +189,7 @@ impl World {
             side: table.attach(number).unwrap(),
             emc: Emc::new(emc_entries, u32::from(emc_entries != 0), 5),
             smc: smc(smc_entries),
+            distributor: distributor(&setup),
             subtables: Subtables::new(&secret),
             notices: Vec::new(),
         };
@@ -165,7 +212,7 @@ impl World {
             };
         }
         let said: Vec<_> = batch.iter().map(|fields| self.say(*fields)).collect();
-        let Levels { side, emc, smc, subtables, .. } = &mut self.pmds[pmd];
+        let Levels { side, emc, smc, distributor, subtables, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
         let pass = Pass { keys: &keys, hashes: &hashes, flows };
@@ -173,8 +220,14 @@ impl World {
         let all = BatchMask::first(batch.len());
         let after_emc = emc.lookup(&pass, all, &mut hits);
         let after_smc = smc.lookup(&pass, after_emc, &mut hits);
-        let left = subtables.lookup(&pass, after_smc, &mut hits);
-        assert_eq!(after_emc.0 & !all.0 | after_smc.0 & !after_emc.0 | left.0 & !after_smc.0, 0, "each level narrows");
+        let searched = distributor.lookup(subtables, &pass, after_smc, &mut hits);
+        let answers = distributor.take_answers();
+        let asked = if distributor.is_on() { after_smc.len() } else { 0 };
+        assert_eq!(answers.hits + answers.misses + answers.wrong, asked as u64);
+        assert_eq!(answers.hits, (after_smc.len() - searched.len()) as u64);
+        let left = subtables.lookup(&pass, searched, &mut hits);
+        let narrows = [(all, after_emc), (after_emc, after_smc), (after_smc, searched), (searched, left)];
+        assert!(narrows.iter().all(|(wide, narrow)| narrow.0 & !wide.0 == 0), "each level narrows");
         for i in 0..batch.len() {
             assert_eq!(hits[i].is_none(), left.contains(i));
             let Some(flow) = hits[i] else { continue };
@@ -185,6 +238,9 @@ impl World {
             emc.offer(hashes[i], flow.id());
             if after_smc.contains(i) {
                 smc.insert(hashes[i], flow.id());
+            }
+            if searched.contains(i) {
+                distributor.note(subtables, hashes[i], &keys[i], flow);
             }
         }
         for i in left {
@@ -203,6 +259,7 @@ impl World {
                     subtables.insert(&keys[i], flow);
                     emc.offer(hashes[i], flow.id());
                     smc.insert(hashes[i], flow.id());
+                    distributor.note(subtables, hashes[i], &keys[i], flow);
                 }
                 Installed::Full => {}
                 Installed::Stale => panic!("it was current"),
@@ -237,16 +294,14 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn every_answer_is_what_the_tables_say_now(
         steps in prop::collection::vec((0..2usize, step()), 1..120),
-        hash in prop_oneof![Just(Hash::Good), Just(Hash::Weak), Just(Hash::Constant)],
-        emc_entries in prop_oneof![Just(0usize), Just(1), Just(8), Just(64)],
-        smc_entries in prop_oneof![Just(0usize), Just(1), Just(40)],
+        setup in setup(),
     ) {
-        let mut world = World::new(hash, emc_entries, smc_entries);
+        let mut world = World::new(setup);
         for (pmd, step) in steps {
             match step {
                 Step::Lookup(batch) => world.lookup(pmd, &batch),

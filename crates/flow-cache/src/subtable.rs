@@ -83,6 +83,12 @@ impl Subtable {
         self.index.ids()
     }
 
+    /// Whether looking first at all that a batch needs pays.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.index.is_large()
+    }
+
     /// Asks the processor for where a tag is looked for.
     #[inline]
     pub fn prefetch(&self, tag: u32) {

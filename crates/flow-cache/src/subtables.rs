@@ -10,7 +10,7 @@ use crate::subtable::TABLE_WORD;
 use crate::tuple_space::TupleSpace;
 use crate::{Died, Hits, LookupStage, Megaflow, Pass};
 use sluice_flow::PacketKey;
-use sluice_packet::BatchMask;
+use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare};
 use std::collections::HashMap;
 
@@ -33,6 +33,7 @@ pub struct Subtables {
     /// The table used last.
     last: usize,
     n_subtables: usize,
+    n_gone: u64,
     n_flows: usize,
     probes: u64,
     rank_at_ms: u64,
@@ -51,6 +52,7 @@ impl Subtables {
             by_word: HashMap::new(),
             last: 0,
             n_subtables: 0,
+            n_gone: 0,
             n_flows: 0,
             probes: 0,
             rank_at_ms: 0,
@@ -125,6 +127,7 @@ impl Subtables {
         let removed = table.remove(died, &mut self.quota);
         self.n_flows -= usize::from(removed.flow);
         self.n_subtables -= usize::from(removed.subtable);
+        self.n_gone += u64::from(removed.subtable);
         if removed.subtable && table.is_empty() {
             table.give_back(&mut self.quota);
             self.by_word.remove(&table.word);
@@ -165,6 +168,48 @@ impl Subtables {
 
 impl LookupStage for Subtables {
     fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+        self.by_table(pass, miss, |table, probes, quota, same| table.lookup(pass, same, hits, probes, quota))
+    }
+}
+
+impl Subtables {
+    /// Asks one subtable a packet, the one that `hints[i]` names: one more than its place in its table. Writes `hits`
+    /// and returns who still misses.
+    pub(crate) fn lookup_at<'g>(
+        &mut self,
+        hints: &[u16; BATCH_MAX],
+        pass: &Pass<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
+        self.probes += miss.len() as u64;
+        self.by_table(pass, miss, |table, _, _, same| table.lookup_at(hints, pass, same, hits))
+    }
+
+    /// What a distributor is to say so that `lookup_at` asks the subtable of this megaflow, which is that of `key`.
+    /// `None` if the number does not fit.
+    #[inline]
+    pub(crate) fn hint_of(&mut self, key: &PacketKey, flow: &Megaflow) -> Option<u16> {
+        let at = self.table_at(table_word(key))?;
+        let place = self.tables[at].place_of(flow.mask())?;
+        u16::try_from(place + 1).ok()
+    }
+
+    /// The subtables that have gone since the beginning.
+    #[inline]
+    pub(crate) fn gone(&self) -> u64 {
+        self.n_gone
+    }
+
+    /// Calls `look` for each (in_port, recirc_id) with the packets of `miss` that are its own; it returns those that
+    /// still miss, and so does this.
+    #[inline(always)]
+    fn by_table(
+        &mut self,
+        pass: &Pass<'_, '_>,
+        miss: BatchMask,
+        mut look: impl FnMut(&mut TupleSpace, &mut u64, &mut NodeQuota, BatchMask) -> BatchMask,
+    ) -> BatchMask {
         let (mut todo, mut left) = (miss, miss);
         while let Some(first) = todo.into_iter().next() {
             // The packets that share the first one's table: all of them, unless recirculation mixed the batch.
@@ -173,7 +218,7 @@ impl LookupStage for Subtables {
             todo.filter(|&i| table_word(&pass.keys[i]) == word).for_each(|i| same.insert(i));
             todo = BatchMask(todo.0 & !same.0);
             let Some(at) = self.table_at(word) else { continue };
-            let missing = self.tables[at].lookup(pass, same, hits, &mut self.probes, &mut self.quota);
+            let missing = look(&mut self.tables[at], &mut self.probes, &mut self.quota, same);
             left = BatchMask(left.0 & !(same.0 & !missing.0));
         }
         left
@@ -193,7 +238,6 @@ mod tests {
     use sluice_action::{FlowId, Trail, Translation};
     use sluice_fate::DropReason;
     use sluice_flow::layout;
-    use sluice_packet::BATCH_MAX;
     use std::sync::Arc;
 
     fn key(subtable: u8) -> PacketKey {

@@ -9,12 +9,12 @@ use crate::pruning::Pruning;
 use crate::subtable::Subtable;
 use crate::{Died, Hits, Mask, Megaflow, Pass};
 use arrayvec::ArrayVec;
+use hashbrown::HashMap;
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, prefetch};
 use sluice_sync::Slots;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// With fewer subtables all are asked. Measured: docs/notes/bounded-misses.md.
@@ -243,6 +243,47 @@ impl TupleSpace {
             }
         }
         left
+    }
+
+    /// Where the subtable of a mask is.
+    #[inline]
+    pub fn place_of(&self, mask: &Arc<Mask>) -> Option<u32> {
+        self.by_mask.get(&mask_id(mask)).map(|(place, _)| *place)
+    }
+
+    /// Asks one subtable a packet: the one whose place is `hints[i] - 1`, if there is such a one. Writes `hits` and
+    /// returns who still misses.
+    pub fn lookup_at<'g>(
+        &mut self,
+        hints: &[u16; BATCH_MAX],
+        pass: &Pass<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
+        let subtables = &mut self.subtables;
+        let place = |i: usize| usize::from(hints[i]).wrapping_sub(1);
+        // Stage by stage for the whole batch, so that the packets' cache misses overlap.
+        let (mut tags, mut large) = ([0; BATCH_MAX], BatchMask::NONE);
+        for i in miss {
+            let Some(Some(subtable)) = subtables.get(place(i)) else { continue };
+            tags[i] = subtable.tag_of(&pass.keys[i]);
+            if subtable.is_large() {
+                subtable.prefetch(tags[i]);
+                large.insert(i);
+            }
+        }
+        for i in large {
+            subtables[place(i)].iter().for_each(|subtable| subtable.prefetch_flows(tags[i], pass.flows));
+        }
+        let mut found = 0;
+        for i in miss {
+            let Some(Some(subtable)) = subtables.get_mut(place(i)) else { continue };
+            if let Some(flow) = subtable.find(&pass.keys[i], tags[i], pass.flows) {
+                hits[i] = Some(flow);
+                found |= 1 << i;
+            }
+        }
+        BatchMask(miss.0 & !found)
     }
 
     /// Lists a subtable that was here before the table was large.

@@ -4,7 +4,7 @@ use crate::script::{Expected, Script, Step};
 use crate::verdict::{self, Sent};
 use crate::wire::{Wire, flow_of};
 use sluice_action::PortNo;
-use sluice_datapath::{Arm, Config, Datapath, Settings};
+use sluice_datapath::{Arm, Config, Datapath, DistributorTable, Settings};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -31,6 +31,10 @@ pub struct Setting {
     pub emc_entries: usize,
     /// One in so many flows enters it; 0 turns it off.
     pub emc_insert_inv_prob: u32,
+    /// Whether the signature match cache is on.
+    pub smc: bool,
+    /// What the distributor keeps its hints in, if it is on.
+    pub distributor: Option<DistributorTable>,
     /// How many megaflows there may be.
     pub max_megaflows: u32,
     /// Whether PMDs run as threads.
@@ -47,6 +51,8 @@ impl Setting {
         batch: 32,
         emc_entries: 8192,
         emc_insert_inv_prob: 1,
+        smc: false,
+        distributor: None,
         max_megaflows: 1 << 16,
         threads: false,
         times: 1,
@@ -60,6 +66,16 @@ impl Setting {
         Setting { name: "no EMC", emc_insert_inv_prob: 0, times: 3, ..Setting::PLAIN },
         Setting { name: "an EMC of two entries", emc_entries: 2, times: 3, ..Setting::PLAIN },
         Setting { name: "no EMC, one megaflow", emc_insert_inv_prob: 0, max_megaflows: 1, times: 3, ..Setting::PLAIN },
+        Setting { name: "SMC alone", emc_insert_inv_prob: 0, smc: true, times: 3, ..Setting::PLAIN },
+        Setting::distributor("distributor on its own table", DistributorTable::Own),
+        Setting::distributor("distributor on HT", DistributorTable::Ht),
+        Setting::distributor("distributor on vBF", DistributorTable::Vbf),
+        Setting {
+            emc_insert_inv_prob: 1,
+            emc_entries: 2,
+            smc: true,
+            ..Setting::distributor("every level, an EMC of two entries", DistributorTable::Own)
+        },
         Setting { name: "two PMDs, three queues", pmds: 2, queues: 3, times: 3, ..Setting::PLAIN },
         Setting { name: "two threads, three queues", pmds: 2, queues: 3, times: 5, threads: true, ..Setting::PLAIN },
         Setting {
@@ -73,6 +89,11 @@ impl Setting {
             ..Setting::PLAIN
         },
     ];
+
+    /// The distributor alone, asked twice about what it has seen once.
+    const fn distributor(name: &'static str, table: DistributorTable) -> Setting {
+        Setting { name, emc_insert_inv_prob: 0, distributor: Some(table), times: 3, ..Setting::PLAIN }
+    }
 
     /// Whether packets of different flows keep their order too.
     fn keeps_order(&self) -> bool {
@@ -117,11 +138,13 @@ struct Switch {
 
 impl Switch {
     fn new(script: &Script, setting: &Setting) -> Result<Self, String> {
-        let arm = Arm { emc: Some(setting.emc_insert_inv_prob).filter(|n| *n != 0), smc: false };
+        let emc = Some(setting.emc_insert_inv_prob).filter(|n| *n != 0);
+        let arm = Arm { emc, smc: setting.smc, distributor: setting.distributor.is_some() };
+        let distributor_table = setting.distributor.unwrap_or(DistributorTable::Own);
         let config = Config {
             cores: (0..setting.pmds).collect(),
             batch: setting.batch,
-            settings: Settings { emc_entries: setting.emc_entries, ..arm.into() },
+            settings: Settings { emc_entries: setting.emc_entries, distributor_table, ..arm.into() },
             max_megaflows: setting.max_megaflows,
             seed: Some(1),
             sleep_max_us: 50,

@@ -33,6 +33,12 @@ fn meaning(key: &str, value: &str) -> String {
     match (key, value) {
         ("emc", _) => level("exact match cache"),
         ("smc", _) => level("signature match cache"),
+        ("distributor", _) => level("cuckoo distributor"),
+        ("distributor-table", "own") => "it keeps its hints in a table of its own".into(),
+        ("distributor-table", "ht") => "it keeps its hints in the membership library's hash table".into(),
+        ("distributor-table", _) => "it keeps its hints in a vector of Bloom filters, for 64 subtables at most".into(),
+        ("vector", "scalar") => "plain code".into(),
+        ("vector", _) => "vector instructions in use".into(),
         ("emc-entries", _) => "entries of each PMD's exact match cache".into(),
         ("emc-insert-inv-prob", "auto") => "how many candidates it takes is chosen by measurement".into(),
         ("emc-insert-inv-prob", "0") => "it takes no candidate, so it is off".into(),
@@ -51,9 +57,14 @@ mod tests {
         let mut settings = Settings::default();
         settings.set("emc-insert-inv-prob", "7").unwrap();
         settings.set("smc", "off").unwrap();
+        settings.set("distributor-table", "vbf").unwrap();
+        settings.set("vector", "scalar").unwrap();
         let expected = "\
 emc                  auto       exact match cache: asked where it pays, by measurement
 smc                  off        signature match cache: never asked, and without memory
+distributor          auto       cuckoo distributor: asked where it pays, by measurement
+distributor-table    vbf        it keeps its hints in a vector of Bloom filters, for 64 subtables at most
+vector               scalar     plain code
 emc-entries          8192       entries of each PMD's exact match cache
 emc-insert-inv-prob  7          it takes one candidate in 7
 ";

@@ -3,7 +3,7 @@
 //! When a feature arrives, its line here goes: the table of what is refused is the honest list of what is missing.
 
 use super::{Config, PATCH, Port};
-use sluice_datapath::Level;
+use sluice_datapath::Settings;
 use std::collections::HashSet;
 
 /// A key whose value cannot stand, and why.
@@ -107,12 +107,15 @@ fn check_datapath(config: &Config) -> Checked {
             format!("{} entries; expected a power of two from 256 to 16777216", datapath.emc_entries),
         );
     }
-    if datapath.distributor == Level::On {
-        return wrong("datapath.distributor", "this build has no distributor; expected \"auto\" or \"off\"");
-    }
     one_of("datapath.emc-recirc", &datapath.emc_recirc, &["auto", "always"], &["threshold", "random", "rss"])?;
-    one_of("datapath.distributor-table", &datapath.distributor_table, &["auto"], &["own", "ht", "vbf"])?;
-    one_of("datapath.vector", &datapath.vector, &["auto", "scalar"], &["avx2", "avx512"])?;
+    for (key, value) in [("distributor-table", &datapath.distributor_table), ("vector", &datapath.vector)] {
+        Settings::default().set(key, value).or_else(|error| {
+            // The key is said already.
+            let said = error.to_string();
+            let message = said.strip_prefix(key).map_or(said.as_str(), |rest| rest.trim_start_matches(": "));
+            wrong(format!("datapath.{key}"), message)
+        })?;
+    }
     one_of("datapath.governor", &datapath.governor, &["auto", "off"], &["classic", "shortcut"])?;
     if datapath.miss_budget != super::AutoOr::Auto {
         return wrong("datapath.miss-budget", "this build has no budget for misses; expected \"auto\"");

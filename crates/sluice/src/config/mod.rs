@@ -261,15 +261,21 @@ impl Default for Datapath {
 impl Datapath {
     /// How packets are to be looked up.
     pub fn settings(&self) -> Settings {
-        Settings {
+        let mut settings = Settings {
             emc: self.emc,
             smc: self.smc,
+            distributor: self.distributor,
             emc_insert_inv_prob: match self.emc_insert_inv_prob {
                 AutoOr::Auto => InsertInvProb::Auto,
                 AutoOr::Is(n) => InsertInvProb::OneIn(n),
             },
             emc_entries: self.emc_entries as usize,
+            ..Settings::default()
+        };
+        for (key, value) in [("distributor-table", &self.distributor_table), ("vector", &self.vector)] {
+            settings.set(key, value).expect("invariant: the check of the configuration has set it once");
         }
+        settings
     }
 }
 

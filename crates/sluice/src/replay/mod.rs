@@ -87,7 +87,7 @@ impl Bench {
         let config = Config {
             cores: (0..args.pmds).collect(),
             batch: args.batch,
-            settings: Arm { emc: (!args.no_emc).then_some(1), smc: false }.into(),
+            settings: Arm { emc: (!args.no_emc).then_some(1), ..Arm::BARE }.into(),
             seed: Some(SEED),
             ..Config::default()
         };

@@ -105,7 +105,6 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
         ("switch.rundir", a.rundir == b.rundir),
         ("switch.pmd-cores", a.pmd_cores == b.pmd_cores),
         ("switch.dpdk", a.dpdk == b.dpdk),
-        ("datapath.vector", c.vector == d.vector),
         ("datapath.flow-memory", c.flow_memory == d.flow_memory),
         ("datapath.pmd-sleep-max", c.pmd_sleep_max == d.pmd_sleep_max),
     ] {
@@ -114,7 +113,6 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
         }
     }
     let at_start = |d: &crate::config::Datapath| crate::config::Datapath {
-        vector: String::new(),
         flow_memory: crate::config::Size(0),
         pmd_sleep_max: crate::config::Duration::default(),
         ..d.clone()

@@ -59,6 +59,7 @@ pub fn perf_show(pmd: &PmdFigures, tsc_hz: u64, now: WallTime) -> String {
         iterations(&mut out, pmd, tsc_hz, seconds);
         received(&mut out, pmd, tsc_hz, seconds);
         sent(&mut out, pmd, seconds);
+        distributor(&mut out, pmd);
         if let Some((used, entries)) = pmd.emc {
             let _ = writeln!(out, "  EMC entries:        {used:>12}  ({:5.1} % full)", percent(used, entries));
         }
@@ -132,6 +133,27 @@ fn sent(out: &mut String, pmd: &PmdFigures, seconds: f64) {
     let batches = pmd.counters[Counter::TxBatches];
     let _ = writeln!(out, "  Tx packets:         {tx:>12}  ({:.0} Kpps)", tx as f64 / seconds / 1000.0);
     let _ = writeln!(out, "  Tx batches:         {batches:>12}  ({:.2} pkts/batch)", ratio(tx, batches));
+}
+
+/// What the distributor did, if it was asked. Its hits are megaflow hits, and counted there too.
+fn distributor(out: &mut String, pmd: &PmdFigures) {
+    let c = &pmd.counters;
+    let answers = [
+        ("- hits:", c[Counter::DistributorHits]),
+        ("- misses:", c[Counter::DistributorMisses]),
+        ("- wrong answers:", c[Counter::DistributorWrong]),
+    ];
+    let asked = answers.iter().map(|(_, n)| n).sum();
+    if asked != 0 {
+        let _ = writeln!(
+            out,
+            "  Distributor asked:  {asked:>12}  ({:5.1} % of passes)",
+            percent(asked, c[Counter::Passes])
+        );
+        for (label, n) in answers {
+            let _ = writeln!(out, "  {label:<20}{n:>12}  ({:5.1} %)", percent(n, asked));
+        }
+    }
 }
 
 /// `pmd-stats-show` of one thread.
@@ -240,6 +262,21 @@ pmd thread numa_id 0 core_id 1:
   Tx batches:               171400  (14.00 pkts/batch)
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn the_distributor_has_lines_of_its_own_behind_those_of_ovs() {
+        let mut pmd = busy();
+        let before = perf_show(&pmd, 2_402_000_000, WallTime { ms: 0 });
+        pmd.counters[Counter::DistributorHits] = 1_700_000;
+        pmd.counters[Counter::DistributorMisses] = 99_000;
+        pmd.counters[Counter::DistributorWrong] = 1_000;
+        let expected = "  Distributor asked:       1800000  ( 50.0 % of passes)
+  - hits:                  1700000  ( 94.4 %)
+  - misses:                  99000  (  5.5 %)
+  - wrong answers:            1000  (  0.1 %)
+";
+        assert_eq!(perf_show(&pmd, 2_402_000_000, WallTime { ms: 0 }).strip_prefix(&before), Some(expected));
     }
 
     #[test]

@@ -1,0 +1,209 @@
+//! The cuckoo distributor: key → the one subtable to ask, in front of the search.
+//!
+//! It keeps sixteen bits of a flow's hash and the number of a subtable, four bytes in all, so a million flows take
+//! 4 MiB. What it says is a *hint*: the subtable is asked, and if it does not have the packet (a *wrong answer*:
+//! another flow's signature, or a subtable that has gone) the search follows, and what that finds is noted. So no entry
+//! needs deleting, and a distributor that knows nothing of a flow costs it a cache line.
+//!
+//! Where the number of subtables asked for a hit is close to one without it, it is in the way.
+//! Source: Y. Wang, "dpif-netdev: cuckoo distributor" (2017), after B. Fan et al., "Cuckoo Filter", CoNEXT 2014.
+
+mod own;
+mod summary;
+
+use crate::{Hits, Megaflow, Pass, Subtables};
+use own::Own;
+use sluice_flow::PacketKey;
+use sluice_packet::{BATCH_MAX, BatchMask};
+use sluice_simd::Isa;
+use summary::{HtTable, VbfTable};
+
+/// What the distributor keeps its hints in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DistributorTable {
+    /// A table of its own: the key's hash, computed anyway, picks one cache line, or a second if that is full.
+    Own,
+    /// The membership library's HT in cache mode.
+    Ht,
+    /// The membership library's vBF: not more than 64 subtables. Nothing can be deleted from it, so it is rebuilt.
+    Vbf,
+}
+
+impl DistributorTable {
+    /// All of them.
+    pub const ALL: [DistributorTable; 3] = [DistributorTable::Own, DistributorTable::Ht, DistributorTable::Vbf];
+
+    /// Its name, as in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            DistributorTable::Own => "own",
+            DistributorTable::Ht => "ht",
+            DistributorTable::Vbf => "vbf",
+        }
+    }
+
+    /// The most subtables of one (in_port, recirc_id) that it can tell apart. With more of them a combination is not
+    /// applicable: packets of the others are never hinted.
+    pub fn max_subtables(self) -> usize {
+        match self {
+            DistributorTable::Own | DistributorTable::Ht => u16::MAX as usize,
+            DistributorTable::Vbf => summary::VBF_SETS_MAX,
+        }
+    }
+}
+
+/// What became of the packets that a distributor was asked about: one of three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DistributorAnswers {
+    /// The subtable that it named had the packet.
+    pub hits: u64,
+    /// It named none.
+    pub misses: u64,
+    /// The subtable that it named did not have the packet.
+    pub wrong: u64,
+}
+
+/// One PMD's distributor.
+///
+/// Shape:  see [`DistributorTable`]. The hints of one (in_port, recirc_id) mean nothing in another, but the hash
+///         covers both.
+/// Errors: none; a full place overwrites.
+/// Memory: none while it is off.
+#[derive(Debug)]
+pub struct Distributor {
+    table: Option<Table>,
+    isa: Isa,
+    entries: usize,
+    /// Keys the hashes of the summaries.
+    seed: u64,
+    answers: DistributorAnswers,
+}
+
+#[derive(Debug)]
+enum Table {
+    Own(Own),
+    Ht(HtTable),
+    Vbf(VbfTable),
+}
+
+impl Distributor {
+    /// A distributor that is off, and has room for `entries` flows once it is on. `seed` is for the hash of the
+    /// summaries, `isa` for its own table's comparisons.
+    pub fn new(entries: usize, isa: Isa, seed: u64) -> Self {
+        Distributor { table: None, isa, entries: entries.clamp(1, 1 << 28), seed, answers: Default::default() }
+    }
+
+    /// Turns it on with a table of that kind, empty unless it is that already; or off.
+    pub fn set(&mut self, kind: Option<DistributorTable>) {
+        if kind != self.kind() {
+            self.table = kind.map(|kind| match kind {
+                DistributorTable::Own => Table::Own(Own::new(self.entries)),
+                DistributorTable::Ht => Table::Ht(HtTable::new(self.entries, self.seed)),
+                DistributorTable::Vbf => Table::Vbf(VbfTable::new(self.entries, self.seed)),
+            });
+        }
+    }
+
+    /// Uses these vector instructions from now on.
+    pub fn set_isa(&mut self, isa: Isa) {
+        self.isa = isa;
+    }
+
+    /// What it keeps its hints in, if it is on.
+    pub fn kind(&self) -> Option<DistributorTable> {
+        self.table.as_ref().map(|table| match table {
+            Table::Own(_) => DistributorTable::Own,
+            Table::Ht(_) => DistributorTable::Ht,
+            Table::Vbf(_) => DistributorTable::Vbf,
+        })
+    }
+
+    /// Whether it is to be asked at all.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// What it answered since this was last asked.
+    pub fn take_answers(&mut self) -> DistributorAnswers {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Looks up each packet of `miss` in the subtable that is named for its hash; writes `hits` and returns who still
+    /// misses. A hit is verified, as everywhere.
+    pub fn lookup<'g>(
+        &mut self,
+        subtables: &mut Subtables,
+        pass: &Pass<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
+        let Some(table) = &mut self.table else { return miss };
+        let mut hints = [0; BATCH_MAX];
+        let told = table.find(self.isa, pass.hashes, miss, &mut hints, subtables.gone());
+        let mut wrong = if told.is_empty() { told } else { subtables.lookup_at(&hints, pass, told, hits) };
+        // Of a Bloom filter a flow may be in several sets, its own among them.
+        while let Table::Vbf(vbf) = table
+            && !wrong.is_empty()
+        {
+            let more = vbf.find_more(pass.hashes, wrong, &mut hints);
+            if more.is_empty() {
+                break;
+            }
+            let still = subtables.lookup_at(&hints, pass, more, hits);
+            wrong = BatchMask(wrong.0 & !(more.0 & !still.0));
+        }
+        self.answers.misses += (miss.len() - told.len()) as u64;
+        self.answers.wrong += wrong.len() as u64;
+        self.answers.hits += (told.len() - wrong.len()) as u64;
+        BatchMask(miss.0 & !told.0 | wrong.0)
+    }
+
+    /// Notes where a packet's megaflow is, which another level has found. The distributor must be on to keep it.
+    #[inline]
+    pub fn note(&mut self, subtables: &mut Subtables, hash: u64, key: &PacketKey, flow: &Megaflow) {
+        let Some(table) = &mut self.table else { return };
+        let Some(hint) = subtables.hint_of(key, flow) else { return };
+        match table {
+            Table::Own(own) => own.note(hash, hint),
+            Table::Ht(ht) => ht.note(hash, hint),
+            Table::Vbf(vbf) => vbf.note(hash, hint),
+        }
+    }
+}
+
+impl Table {
+    /// Writes the hints of the packets of `miss`; returns those that have one.
+    #[inline]
+    fn find(
+        &mut self,
+        isa: Isa,
+        hashes: &[u64; BATCH_MAX],
+        miss: BatchMask,
+        hints: &mut [u16; BATCH_MAX],
+        subtables_gone: u64,
+    ) -> BatchMask {
+        let mut asked = [0; BATCH_MAX];
+        let mut n = 0;
+        for i in miss {
+            asked[n] = hashes[i];
+            n += 1;
+        }
+        let mut found = [0; BATCH_MAX];
+        let (asked, found) = (&asked[..n], &mut found[..n]);
+        match self {
+            Table::Own(own) => own.find(isa, asked, found),
+            Table::Ht(ht) => ht.find(asked, found),
+            Table::Vbf(vbf) => vbf.find(asked, found, subtables_gone),
+        }
+        let mut told = 0;
+        for (i, hint) in miss.into_iter().zip(found) {
+            hints[i] = *hint;
+            told |= u32::from(*hint != 0) << i;
+        }
+        BatchMask(told)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Set summaries of the membership library as the distributor's table: a subtable is a set, a flow's hash the key.
+
+use sluice_membership::{Ht, HtConfig, SetId, Summary, Vbf, VbfConfig};
+use sluice_packet::{BATCH_MAX, BatchMask};
+
+/// The most subtables that a vector Bloom filter tells apart: the bits of its widest row.
+pub(super) const VBF_SETS_MAX: usize = 64;
+
+/// The share of strangers that a vBF may send to a subtable. Source: 97 % right answers in "Optimizing OvS using DPDK
+/// Membership Library" (2017).
+const VBF_FALSE_POSITIVES: f64 = 0.03;
+
+/// Lookups between two rebuilds for the sake of subtables that have gone: clearing the rows takes some 100 µs.
+const VBF_REBUILD_EVERY: u64 = 1 << 20;
+
+/// Bits of a flow's hash as a key of the membership library.
+fn key(hash: u64) -> [u8; 8] {
+    hash.to_le_bytes()
+}
+
+/// HT in cache mode.
+pub(super) struct HtTable(Ht);
+
+impl HtTable {
+    pub fn new(entries: usize, seed: u64) -> Self {
+        let ht = Ht::new(&HtConfig { keys: entries, cache: true, seed });
+        HtTable(ht.expect("invariant: the number of entries is within the library's limits"))
+    }
+
+    /// The hint noted for each hash, 0 if none is.
+    pub fn find(&self, hashes: &[u64], found: &mut [u16]) {
+        let mut keys = [[0; 8]; BATCH_MAX];
+        keys.iter_mut().zip(hashes).for_each(|(to, hash)| *to = key(*hash));
+        let mut sets = [None; BATCH_MAX];
+        self.0.lookup_bulk(&keys[..hashes.len()], &mut sets);
+        found.iter_mut().zip(sets).for_each(|(to, set)| *to = set.map_or(0, SetId::get));
+    }
+
+    /// Notes a hint.
+    pub fn note(&mut self, hash: u64, hint: u16) {
+        if let Some(set) = SetId::new(hint) {
+            // In cache mode there is always room.
+            let _ = self.0.add(&key(hash), set);
+        }
+    }
+}
+
+impl std::fmt::Debug for HtTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HtTable").field("entries", &self.0.len()).finish_non_exhaustive()
+    }
+}
+
+/// A vector Bloom filter, for as many sets as there have been subtables.
+///
+/// It is rebuilt, that is, emptied, to be filled by what the search finds: when it holds as many keys as it was made
+/// for, when a subtable comes that it has no set for, and, not too often, when subtables have gone.
+pub(super) struct VbfTable {
+    vbf: Vbf,
+    entries: usize,
+    seed: u64,
+    sets: usize,
+    /// Keys added since it was built.
+    added: usize,
+    /// Lookups since it was built.
+    asked: u64,
+    /// Subtables that had gone when it was built.
+    gone: u64,
+}
+
+impl VbfTable {
+    pub fn new(entries: usize, seed: u64) -> Self {
+        let sets = 8;
+        VbfTable { vbf: vbf(entries, sets, seed), entries, seed, sets, added: 0, asked: 0, gone: 0 }
+    }
+
+    /// A hint noted for each hash, 0 if none is.
+    pub fn find(&mut self, hashes: &[u64], found: &mut [u16], subtables_gone: u64) {
+        self.asked += hashes.len() as u64;
+        if subtables_gone != self.gone && self.asked >= VBF_REBUILD_EVERY {
+            self.gone = subtables_gone;
+            self.clear();
+        }
+        let mut keys = [[0; 8]; BATCH_MAX];
+        keys.iter_mut().zip(hashes).for_each(|(to, hash)| *to = key(*hash));
+        let mut sets = [None; BATCH_MAX];
+        self.vbf.lookup_bulk(&keys[..hashes.len()], &mut sets);
+        found.iter_mut().zip(sets).for_each(|(to, set)| *to = set.map_or(0, SetId::get));
+    }
+
+    /// Writes, for each packet of `wrong`, the next hint after the one in `hints`; returns those that have one.
+    pub fn find_more(&self, hashes: &[u64; BATCH_MAX], wrong: BatchMask, hints: &mut [u16; BATCH_MAX]) -> BatchMask {
+        let mut more = BatchMask::NONE;
+        for i in wrong {
+            let mut sets = [SetId::MIN; VBF_SETS_MAX];
+            let n = self.vbf.lookup_multi(&key(hashes[i]), &mut sets);
+            if let Some(next) = sets[..n].iter().find(|set| set.get() > hints[i]) {
+                hints[i] = next.get();
+                more.insert(i);
+            }
+        }
+        more
+    }
+
+    /// Notes a hint, if there can be a set for it.
+    pub fn note(&mut self, hash: u64, hint: u16) {
+        let sets = usize::from(hint).next_power_of_two();
+        let Some(set) = SetId::new(hint).filter(|_| sets <= VBF_SETS_MAX) else { return };
+        if sets > self.sets {
+            self.sets = sets;
+            self.vbf = vbf(self.entries, sets, self.seed);
+            (self.added, self.asked) = (0, 0);
+        } else if self.added >= self.entries {
+            self.clear();
+        }
+        self.added += usize::from(self.vbf.add(&key(hash), set).is_ok());
+    }
+
+    #[cold]
+    fn clear(&mut self) {
+        self.vbf.reset();
+        (self.added, self.asked) = (0, 0);
+    }
+}
+
+fn vbf(keys: usize, sets: usize, seed: u64) -> Vbf {
+    let vbf = Vbf::new(&VbfConfig { keys, sets, false_positives: VBF_FALSE_POSITIVES, seed });
+    vbf.expect("invariant: keys, sets and rate are within the library's limits")
+}
+
+impl std::fmt::Debug for VbfTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VbfTable").field("sets", &self.sets).field("added", &self.added).finish_non_exhaustive()
+    }
+}

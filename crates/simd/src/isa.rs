@@ -1,0 +1,119 @@
+//! Which vector instructions this machine has, and which of them are used.
+//!
+//! A verb with kernels of several instruction sets takes an [`Isa`] and works on a batch, so that choosing costs one
+//! branch a batch. `Scalar` is plain code for the instruction set that the whole program is built for.
+
+use std::fmt;
+
+/// An instruction set that this machine has: only [`Isa::best`], [`Isa::available`] and [`Isa::named`] make one, after
+/// asking the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Isa(pub(crate) Set);
+
+/// The instruction sets that kernels are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Set {
+    Scalar,
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL: every server since Skylake-SP and Zen 4.
+    Avx512,
+}
+
+/// An instruction set was asked for that there is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoIsa {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl Isa {
+    /// Plain code, which runs everywhere.
+    pub const SCALAR: Isa = Isa(Set::Scalar);
+
+    /// Every instruction set there are kernels for, by name.
+    pub const NAMES: [&str; 3] = ["scalar", "avx2", "avx512"];
+
+    /// Those that this machine has, the plainest first.
+    pub fn available() -> Vec<Isa> {
+        let all = [Set::Scalar, Set::Avx2, Set::Avx512];
+        all.into_iter().filter(|set| set.is_here()).map(Isa).collect()
+    }
+
+    /// The widest that this machine has.
+    pub fn best() -> Isa {
+        *Isa::available().last().expect("invariant: plain code runs everywhere")
+    }
+
+    /// The instruction set of that name, if this machine has it.
+    pub fn named(name: &str) -> Result<Isa, NoIsa> {
+        let known = Isa::available().into_iter().find(|isa| isa.name() == name);
+        known.ok_or_else(|| NoIsa { name: name.to_owned() })
+    }
+
+    /// Its name, as in a configuration.
+    pub fn name(self) -> &'static str {
+        Isa::NAMES[self.0 as usize]
+    }
+}
+
+impl fmt::Display for NoIsa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has: Vec<_> = Isa::available().into_iter().map(|isa| format!("\"{}\"", isa.name())).collect();
+        match Isa::NAMES.contains(&self.name.as_str()) {
+            true => write!(f, "this CPU lacks \"{}\"; it has {}", self.name, has.join(", ")),
+            false => write!(f, "\"{}\" is unknown; this CPU has {}", self.name, has.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for NoIsa {}
+
+impl Set {
+    #[cfg(target_arch = "x86_64")]
+    fn is_here(self) -> bool {
+        match self {
+            Set::Scalar => true,
+            Set::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1"),
+            Set::Avx512 => {
+                Set::Avx2.is_here()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn is_here(self) -> bool {
+        self == Set::Scalar
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `REQUIRE_ISA` names what must have been tested; the property tests of every verb go over [`Isa::available`].
+    #[test]
+    fn what_is_required_is_here_and_the_rest_is_named() {
+        let has: Vec<_> = Isa::available().into_iter().map(Isa::name).collect();
+        for name in Isa::NAMES {
+            if !has.contains(&name) {
+                println!("SKIPPED kernels of {name}: this CPU lacks it");
+            }
+        }
+        let required = std::env::var("REQUIRE_ISA").unwrap_or_default();
+        for name in required.split(',').filter(|name| !name.is_empty()) {
+            assert!(has.contains(&name), "REQUIRE_ISA: {}", Isa::named(name).unwrap_err());
+        }
+    }
+
+    #[test]
+    fn names_and_errors() {
+        assert_eq!(Isa::named("scalar"), Ok(Isa::SCALAR));
+        assert!(Isa::available().into_iter().all(|isa| Isa::named(isa.name()) == Ok(isa)));
+        let error = Isa::named("mmx").unwrap_err().to_string();
+        assert!(error.starts_with("\"mmx\" is unknown; this CPU has \"scalar\""), "{error}");
+    }
+}
