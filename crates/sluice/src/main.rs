@@ -1,4 +1,5 @@
-//! The sluice command: `run` a switch, `replay` captures through its tables, `ctl` one that runs.
+//! The sluice command: `run` a switch, `replay` captures through its tables, `lab` what it
+//! can do, `ctl` one that runs.
 //!
 //! Wiring only: what the parts do is in their own crates. Exit codes: 0, 1 for an error (one line on standard error),
 //! and for `ctl` 2 if the switch answered with an error, as `ovs-appctl` has it.
@@ -42,6 +43,7 @@ enum CliCommand {
         help_config: bool,
     },
     Replay(replay::ReplayArgs),
+    Lab(sluice_lab::LabArgs),
     /// Send a command to a running switch, as ovs-appctl does
     Ctl {
         /// The switch's control socket [default: sluice.ctl in the default rundir]
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => Ok(show(&config::help())),
         CliCommand::Run { config: Some(config), .. } => run::run(&config).map(|()| ExitCode::SUCCESS),
         CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
+        CliCommand::Lab(args) => sluice_lab::run(&args).map(|()| ExitCode::SUCCESS),
         CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
     };
     done.unwrap_or_else(|error| {

@@ -22,6 +22,6 @@ pub use flow_space::{Flow, FlowSpace};
 pub use frame_template::FRAME_SIZE_MIN;
 pub use pacer::Pacer;
 pub use parse::count as parse_count;
-pub use profile::{Choice, Profile, ProfileError, Range, Rate};
+pub use profile::{Choice, Profile, ProfileError, Range, Rate, subtable_source};
 pub use rng::SplitMix64;
 pub use stream::{FlowStream, FrameWriter, flow_hash};

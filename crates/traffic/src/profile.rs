@@ -8,9 +8,9 @@ use crate::{FlowSpace, FlowStream, parse};
 pub struct Profile {
     /// How many flows; without it, as many as the ranges hold.
     pub flows: Option<u32>,
-    /// The cuckoo distributor's traffic: that many source addresses `i.0.0.0` from 1 on, the first with TCP, the
+    /// The cuckoo distributor's traffic: that many source addresses ([`subtable_source`]), the first with TCP, the
     /// others with UDP, each to the same destinations. Takes the place of `src` and `protocols`.
-    pub subtables: Option<u8>,
+    pub subtables: Option<u16>,
     /// IPv4 sources.
     pub src: Option<Range>,
     /// IPv4 destinations; without it from 10.0.0.0 on, as many as the flows need.
@@ -111,8 +111,10 @@ impl Range {
 
 /// The longest frame a profile may ask for: an MTU of 9216. Bytes.
 const FRAME_SIZE_MAX: usize = 9230;
-/// Subtables: the rule of number i has a prefix of 7 + i bits, of at most 32, and source address i.0.0.0.
-const SUBTABLES_MAX: u8 = 25;
+/// Sources that are told apart by their upper ten bits, with room above for what is not made.
+const SUBTABLES_MAX: u16 = 512;
+/// So many have sources of the form i.0.0.0, where the rule of number i has a prefix of 7 + i bits, of at most 32.
+const SUBTABLES_BY_OCTET: u16 = 25;
 /// The exponents allowed: beyond, rank 2 is never seen.
 const ZIPF_MAX: f64 = 20.0;
 
@@ -120,7 +122,10 @@ impl Profile {
     /// Every key, and what it means.
     pub const KEYS: &[(&'static str, &'static str)] = &[
         ("flows", "how many flows, such as 100k or 1M; default: as many as the ranges hold"),
-        ("subtables", "1 to 25: sources i.0.0.0, the first tcp, the others udp (in place of src and protocol)"),
+        (
+            "subtables",
+            "1 to 512: sources i.0.0.0 (beyond 25: i times 2^22), the first tcp, the others udp (in place of src and protocol)",
+        ),
         ("src", "IPv4 sources: 10.0.0.1, 10.0.0.1-10.0.0.9 or 10.0.0.0/24; default 1.0.0.1"),
         ("dst", "IPv4 destinations, likewise; default: from 10.0.0.0 on, as many as the flows need"),
         ("sport", "source ports: 80 or 1000-2000; default 1000"),
@@ -156,7 +161,7 @@ impl Profile {
             "flows" => self.flows = Some(flows(value).ok_or(FLOWS)?),
             "subtables" => {
                 let n = value.parse().ok().filter(|n| (1..=SUBTABLES_MAX).contains(n));
-                self.subtables = Some(n.ok_or("a number of subtables from 1 to 25")?);
+                self.subtables = Some(n.ok_or("a number of subtables from 1 to 512")?);
             }
             "src" => self.src = Some(addresses(value)?),
             "dst" => self.dst = Some(addresses(value)?),
@@ -193,7 +198,7 @@ impl Profile {
                 let why = "neither src nor protocol beside it, since it says both";
                 return Err(wrong("subtables", n.to_string(), why));
             }
-            Some(n) => (1..=n).map(|i| (if i == 1 { TCP } else { UDP }, u32::from(i) << 24)).collect(),
+            Some(n) => (1..=n).map(|i| (if i == 1 { TCP } else { UDP }, subtable_source(i, n))).collect(),
             None => {
                 let first = self.src.map_or(0x0100_0001, |range| range.first);
                 self.protocols.as_deref().unwrap_or(&[UDP]).iter().map(|protocol| (*protocol, first)).collect()
@@ -230,6 +235,12 @@ impl Profile {
     pub fn streams(&self, queues: usize) -> Result<Vec<FlowStream>, ProfileError> {
         Ok(FlowStream::split(self, &self.flow_space()?, queues))
     }
+}
+
+/// The source address of number `i`, from 1, of `n` subtables: i.0.0.0 as in the seed, or if there are too many for
+/// that, i in the upper ten bits.
+pub fn subtable_source(i: u16, n: u16) -> u32 {
+    u32::from(i) << if n <= SUBTABLES_BY_OCTET { 24 } else { 22 }
 }
 
 fn choice(text: &str) -> Option<Choice> {

@@ -1,0 +1,167 @@
+//! `sluice lab`: which experiments, how large, and where the report goes.
+
+use crate::experiment::{EXPERIMENTS, Experiment, named};
+use crate::lab::Lab;
+use crate::record::{FORMAT, Findings, Record, Size};
+use crate::sheet::Sheet;
+use crate::{noise, report};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Run experiments and write their report; without a name, all of them
+#[derive(clap::Args, Debug)]
+pub struct LabArgs {
+    /// An experiment, "list" for their names, "quick" for a short look at all, "report" to write it again
+    what: Option<String>,
+    /// A short look: few points, few repetitions
+    #[arg(long)]
+    quick: bool,
+    /// Print the records as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where records and report go
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    out: PathBuf,
+    /// Go on from points that an interrupted run of the same size left in the directory
+    #[arg(long)]
+    resume: bool,
+}
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// If there is no such experiment, an answer is wrong, or a file cannot be written.
+pub fn run(args: &LabArgs) -> Result<()> {
+    let (size, wanted): (Size, Vec<&dyn Experiment>) = match args.what.as_deref() {
+        Some("list") => return list(),
+        Some("report") => return say_report(&args.out),
+        Some("quick") => (Size::Quick, EXPERIMENTS.to_vec()),
+        None => (if args.quick { Size::Quick } else { Size::Full }, EXPERIMENTS.to_vec()),
+        Some(name) => {
+            let Some(experiment) = named(name) else {
+                let names: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name()).collect();
+                bail!("{name}: expected an experiment ({}), list, quick or report", names.join(", "));
+            };
+            (if args.quick { Size::Quick } else { Size::Full }, vec![experiment])
+        }
+    };
+    std::fs::create_dir_all(&args.out).with_context(|| format!("{}: cannot be made", args.out.display()))?;
+    let stop = stop_on_signals()?;
+    pin();
+    for experiment in wanted {
+        if let Some(why) = experiment.obstacle() {
+            eprintln!("{}: left out: {why}", experiment.name());
+            continue;
+        }
+        let record = run_one(experiment, size, args, &stop)?;
+        let json = serde_json::to_string_pretty(&record)?;
+        let path = args.out.join(format!("{}.json", experiment.name()));
+        std::fs::write(&path, &json).with_context(|| format!("{}: cannot be written", path.display()))?;
+        record.noise.iter().for_each(|why| eprintln!("{}: {why}", experiment.name()));
+        if args.json {
+            println!("{json}");
+        }
+        if stop.load(Relaxed) {
+            say_report(&args.out)?;
+            bail!("stopped: what was measured is kept; --resume goes on from there");
+        }
+    }
+    say_report(&args.out)
+}
+
+fn run_one(experiment: &dyn Experiment, size: Size, args: &LabArgs, stop: &Arc<AtomicBool>) -> Result<Record> {
+    eprintln!("== {}: {}", experiment.name(), experiment.about());
+    let path = args.out.join(format!("{}.json", experiment.name()));
+    let earlier = if args.resume { report::read(&path)? } else { None };
+    let done = earlier.filter(|record| record.size == size).map(|record| record.findings.points).unwrap_or_default();
+    let mut lab = Lab::new(size, Arc::clone(stop), done);
+    let (began, clock) = (utc(), Instant::now());
+    let findings: Findings = experiment.run(&mut lab).with_context(|| experiment.name())?;
+    Ok(Record {
+        format: FORMAT.to_owned(),
+        experiment: experiment.name().to_owned(),
+        about: experiment.about().to_owned(),
+        command: command_line(),
+        began,
+        seconds: clock.elapsed().as_secs_f64(),
+        size,
+        interrupted: stop.load(Relaxed),
+        sheet: Sheet::of_this_machine(),
+        noise: noise::verdict(&findings.points),
+        findings,
+    })
+}
+
+fn list() -> Result<()> {
+    for experiment in EXPERIMENTS {
+        let obstacle = experiment.obstacle().map(|why| format!(" (not here: {why})")).unwrap_or_default();
+        println!("{:<12} {}{obstacle}", experiment.name(), experiment.about());
+    }
+    Ok(())
+}
+
+fn say_report(dir: &Path) -> Result<()> {
+    println!("report: {}", report::write(dir)?.display());
+    Ok(())
+}
+
+/// The first SIGINT or SIGTERM asks for the end, the second does not wait for it.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop)).context("signals")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
+    }
+    Ok(stop)
+}
+
+/// Runs on the last core there is, where the fewest interrupts are; wherever the system lets us, if not.
+fn pin() {
+    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(last);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &cores) {
+        eprintln!("not bound to core {last}: {error}");
+    }
+}
+
+/// The command line, with the program by its name alone.
+fn command_line() -> String {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    format!("sluice {}", args.join(" "))
+}
+
+/// Now, as `2026-01-31 12:00`.
+fn utc() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let (days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
+    let (year, month, day) = civil(days as i64);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+/// Year, month and day of a number of days since 1970. Source: Hinnant, "chrono-compatible low-level date algorithms".
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(19_782), (2024, 2, 29));
+        assert_eq!(civil(20_777), (2026, 11, 20));
+    }
+}

@@ -1,0 +1,45 @@
+//! What an experiment is, and all there are. A new one is a file in `experiments` and a line in [`EXPERIMENTS`].
+
+use crate::experiments::{caches, scale, subtables};
+use crate::lab::Lab;
+use crate::record::Findings;
+
+/// A question that measurements answer.
+pub trait Experiment: Sync {
+    /// What it is called on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it asks, one line.
+    fn about(&self) -> &'static str;
+
+    /// Why it cannot run here; `None` if it can.
+    fn obstacle(&self) -> Option<String> {
+        None
+    }
+
+    /// Runs it, as large as the lab asks for. When the lab is told to stop, it returns what it has.
+    ///
+    /// # Errors
+    /// If it cannot run, or an answer is wrong.
+    fn run(&self, lab: &mut Lab) -> anyhow::Result<Findings>;
+}
+
+/// All experiments, in the order of the report.
+pub const EXPERIMENTS: &[&dyn Experiment] = &[&subtables::Subtables, &caches::Caches, &scale::Scale];
+
+/// The experiment of that name.
+pub fn named(name: &str) -> Option<&'static dyn Experiment> {
+    EXPERIMENTS.iter().copied().find(|experiment| experiment.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::BTreeSet<_> = EXPERIMENTS.iter().map(|e| e.name()).collect();
+        assert_eq!(names.len(), EXPERIMENTS.len());
+        assert!(names.iter().all(|name| named(name).is_some()));
+    }
+}

@@ -1,0 +1,123 @@
+//! Flows by the million, subtables by the hundred: is there a cliff?
+
+use super::{METHOD, lines_over_flows, table_of};
+use crate::experiment::Experiment;
+use crate::grid::{Grid, Place, Ready, place};
+use crate::lab::Lab;
+use crate::record::{Axis, Figure, Findings, Point, Table};
+use crate::rig::{CYCLES, Workload};
+use crate::setting::{self, Setting};
+use crate::text;
+use anyhow::Result;
+
+/// The experiment.
+pub struct Scale;
+
+/// What `sluice run` does unless told otherwise.
+const SETTINGS: &[Setting] = &[setting::AUTO];
+
+/// Where everything is compared with.
+const HOME: (f64, f64) = (1e3, 20.0);
+/// No point may cost more than so many times what it costs there.
+const CLIFF: f64 = 2.5;
+
+impl Experiment for Scale {
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn about(&self) -> &'static str {
+        "Is there a cliff between 1 and 10 M flows, or 1 and 500 subtables?"
+    }
+
+    fn run(&self, lab: &mut Lab) -> Result<Findings> {
+        let flows: &[f64] = lab.size.pick(
+            &[1.0, 1e3, 8192.0, 100e3, 1e6],
+            &[1.0, 10.0, 100.0, 1e3, 4096.0, 8192.0, 20e3, 100e3, 400e3, 1e6, 4e6, 10e6],
+        );
+        let subtables: &[f64] = lab.size.pick(&[1.0, 20.0, 500.0], &[1.0, 5.0, 20.0, 100.0, 500.0]);
+        let all = flows.iter().flat_map(|f| subtables.iter().map(|s| (*f, *s)));
+        let grid = Grid {
+            places: all.filter(|(f, s)| f >= s).map(|(f, s)| place([("flows", f), ("subtables", s)])).collect(),
+            arms: names().into_iter().map(str::to_owned).collect(),
+            set_up: &set_up,
+            figure: CYCLES,
+            rounds: Grid::ROUNDS,
+            span: Grid::SPAN,
+        };
+        let points = grid.run(lab)?;
+        Ok(Findings {
+            tables: vec![
+                verdicts(&points),
+                table_of("Cycles a packet: median (least–most)", &points, &["flows", "subtables"], &names(), CYCLES),
+            ],
+            figures: SETTINGS.iter().map(|setting| figure(&points, subtables, setting)).collect(),
+            notes: METHOD.map(str::to_owned).to_vec(),
+            points,
+        })
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    SETTINGS.iter().map(|setting| setting.name).collect()
+}
+
+fn set_up(at: &Place, arm: usize) -> Result<Ready> {
+    let (flows, subtables) = (at["flows"] as u64, at["subtables"] as u16);
+    SETTINGS[arm].rig(&Workload::subtables(flows, subtables), flows)
+}
+
+/// One line a number of subtables.
+fn figure(points: &[Point], subtables: &[f64], setting: &Setting) -> Figure {
+    let lines = subtables.iter().map(|n| {
+        let here: Vec<&Point> = points.iter().filter(|p| p.at("subtables") == *n).collect();
+        let figure = lines_over_flows(&here, &[setting.name], CYCLES, Axis::linear("cycles a packet"), "", "");
+        let crate::record::Chart::Lines { series, .. } = figure.chart else { return Vec::new() };
+        series
+            .into_iter()
+            .map(|s| crate::record::Series { name: format!("{} subtables", text::count(*n)), ..s })
+            .collect()
+    });
+    Figure {
+        title: format!("Cycles over flows and subtables, {}", setting.name),
+        caption: "Error bars from the fastest to the slowest repetition.".to_owned(),
+        chart: crate::record::Chart::Lines {
+            x: Axis::log("flows"),
+            y: Axis::linear("cycles a packet"),
+            series: lines.flatten().collect(),
+        },
+    }
+}
+
+/// The two promises, with what became of them.
+fn verdicts(points: &[Point]) -> Table {
+    let mut rows = Vec::new();
+    for setting in SETTINGS {
+        let cycles = |p: &Point| p.figure(setting.name, CYCLES).map_or(f64::NAN, |s| s.median);
+        let small: Vec<f64> =
+            points.iter().filter(|p| p.at("subtables") == 1.0 && p.at("flows") <= 8192.0).map(cycles).collect();
+        let (least, most) = small.iter().fold((f64::INFINITY, 0.0f64), |(l, m), c| (l.min(*c), m.max(*c)));
+        rows.push(vec![
+            setting.name.to_owned(),
+            "1 to 8192 flows, one subtable: most over least".to_owned(),
+            "1.15".to_owned(),
+            format!("{:.2}", most / least),
+        ]);
+        let home = points.iter().find(|p| (p.at("flows"), p.at("subtables")) == HOME).map(cycles);
+        let worst = points.iter().max_by(|a, b| cycles(a).total_cmp(&cycles(b)));
+        rows.extend(home.zip(worst).map(|(home, worst)| {
+            let at = [worst.at("flows"), worst.at("subtables")].map(text::count);
+            vec![
+                setting.name.to_owned(),
+                format!("worst point ({} flows, {} subtables) over 1k flows in 20", at[0], at[1]),
+                CLIFF.to_string(),
+                format!("{:.2}", cycles(worst) / home),
+            ]
+        }));
+    }
+    Table {
+        title: "No cliff".to_owned(),
+        columns: ["setting", "promise", "at most", "measured"].map(str::to_owned).to_vec(),
+        rows,
+    }
+}

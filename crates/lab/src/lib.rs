@@ -1,0 +1,26 @@
+//! The lab: every claim as a command, with a picture.
+//!
+//! An [`experiment::Experiment`] measures points of a grid, each with every forced setting in turn (`grid.rs`), on a
+//! switch in the process (`rig.rs`), whose answers are checked before anything is timed. What comes of it is a
+//! [`record::Record`]: plain data, one JSON file an experiment, from which `report` makes a page, and which a later run
+//! can go on from.
+#![forbid(unsafe_code)]
+
+mod command;
+mod experiment;
+mod experiments;
+mod grid;
+mod lab;
+mod noise;
+mod progress;
+mod record;
+mod report;
+mod rig;
+mod rules;
+mod setting;
+mod sheet;
+mod stat;
+mod svg;
+mod text;
+
+pub use command::{LabArgs, run};

@@ -1,0 +1,256 @@
+//! A switch in the process: generator → rules → null port, taking turns in the caller's thread. No privileges.
+
+use anyhow::{Result, anyhow, ensure};
+use sluice_action::PortNo;
+use sluice_datapath::{Config, Datapath, Level, Settings};
+use sluice_fate::{Counter, Snapshot};
+use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_port::Pools;
+use sluice_traffic::{FlowStream, Profile};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What a switch is given to do.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Keys and values of the generator's profile.
+    pub profile: Vec<(&'static str, String)>,
+    /// The rules.
+    pub rules: String,
+    /// The megaflow subtables that they come to.
+    pub subtables: usize,
+}
+
+impl Workload {
+    /// The cuckoo distributor's test: `flows` flows, evenly over `subtables` rules with a mask each.
+    pub fn subtables(flows: u64, subtables: u16) -> Workload {
+        Workload {
+            profile: vec![
+                ("flows", flows.max(subtables.into()).to_string()),
+                ("subtables", subtables.to_string()),
+                ("seed", "0".to_owned()),
+            ],
+            rules: crate::rules::subtables(subtables),
+            subtables: usize::from(subtables),
+        }
+    }
+
+    /// One rule for all.
+    pub fn one_rule(flows: u64, rule: &str) -> Workload {
+        Workload {
+            profile: vec![("flows", flows.to_string()), ("seed", "0".to_owned())],
+            rules: rule.to_owned(),
+            subtables: 1,
+        }
+    }
+}
+
+/// A switch with its traffic.
+pub struct Rig {
+    ofproto: Ofproto,
+    datapath: Datapath,
+    /// The generator's packets once more, to know what each rule should have carried.
+    twin: FlowStream,
+    subtables: usize,
+}
+
+/// Turns of the loop in a slice: 2048 packets, about 0.1 ms.
+const TURNS: usize = 64;
+/// Packets in a turn.
+const BATCH: u64 = 32;
+/// Part of a measurement that only warms the processor's caches, after other switches have had them.
+const WARM_PART: f64 = 0.2;
+
+/// Slices at least in a measurement, so that its median is one even when the host takes a nap.
+const SLICES_MIN: usize = 25;
+
+const BRIDGE: &str = "br0";
+
+impl Rig {
+    /// A switch that does `workload` with `settings`.
+    ///
+    /// # Errors
+    /// If rules or profile are wrong, or memory is short.
+    pub fn new(workload: &Workload, settings: Settings) -> Result<Rig> {
+        // Always the same seed, so that runs repeat.
+        let datapath = Datapath::new(Config { settings, seed: Some(1), ..Config::default() })?;
+        let ofproto = Ofproto::new();
+        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0)?;
+        let mut pools = Pools::default();
+        let mut profile = Profile::default();
+        for (key, value) in &workload.profile {
+            profile.set(key, value).ok_or_else(|| anyhow!("{key}: no key of a profile"))??;
+        }
+        let options: BTreeMap<String, String> =
+            workload.profile.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        for (number, kind, options) in [(1, "generator", options), (2, "null", BTreeMap::new())] {
+            ofproto.add_port(BRIDGE, PortConfig::new(kind, number, PortNo(number.into())))?;
+            let config = sluice_port::PortConfig {
+                name: kind.into(),
+                kind: kind.into(),
+                options,
+                ..sluice_port::PortConfig::default()
+            };
+            datapath.add_port(PortNo(number.into()), sluice_port::open(&config, &mut pools)?)?;
+        }
+        let flows =
+            FlowMod::parse_file(&workload.rules, &PortNames::NONE).map_err(|error| anyhow!("rules: {error}"))?;
+        ofproto.bundle(BRIDGE, &flows, 0)?;
+        let twin = profile.streams(1)?.pop().ok_or_else(|| anyhow!("a profile without a stream"))?;
+        Ok(Rig { ofproto, datapath, twin, subtables: workload.subtables })
+    }
+
+    /// Warms the caches with so many packets and checks the answers: every packet is sent, every rule has carried exactly
+    /// the packets that are its, there are as many subtables as there should be, the level that is off answers nothing.
+    ///
+    /// # Errors
+    /// If an answer is wrong.
+    pub fn check(&mut self, packets: u64, settings: &Settings) -> Result<()> {
+        for _ in 0..packets.div_ceil(TURNS as u64 * BATCH) {
+            self.datapath.run_turns(TURNS, 0);
+        }
+        let all = self.datapath.totals();
+        all.conserved().map_err(|unbalanced| anyhow!("packets are not conserved: {unbalanced:?}"))?;
+        ensure!(
+            all[Counter::Received] == all[Counter::Sent],
+            "of {} packets {} were sent",
+            all[Counter::Received],
+            all[Counter::Sent]
+        );
+        let pmd = self.datapath.pmds().pop().ok_or_else(|| anyhow!("no PMD"))?;
+        ensure!(pmd.subtables == self.subtables, "{} subtables instead of {}", pmd.subtables, self.subtables);
+        let Settings { emc, smc, distributor, .. } = *settings;
+        for (level, hits) in [(emc, Counter::EmcHits), (smc, Counter::SmcHits), (distributor, Counter::DistributorHits)]
+        {
+            ensure!(level != Level::Off || all[hits] == 0, "{} {} of a cache that is off", all[hits], hits.name());
+        }
+        self.check_rules(all[Counter::Received])
+    }
+
+    /// Compares the rules' counters with the generator's twin, which has sent as many packets.
+    fn check_rules(&mut self, sent: u64) -> Result<()> {
+        let mut expected: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut flows = [0; BATCH as usize];
+        let mut left = sent;
+        while left != 0 {
+            let n = self.twin.pick(&mut flows[..left.min(BATCH) as usize]);
+            ensure!(n != 0, "the generator's twin ends early");
+            // The source address is the rule's.
+            flows[..n].iter().for_each(|flow| *expected.entry(self.twin.flow(*flow).src).or_default() += 1);
+            left -= n as u64;
+        }
+        self.ofproto.revalidate(&*self.datapath.store(), 0, u64::MAX);
+        let rules = self.ofproto.rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
+        let mut carried: Vec<u64> = rules.iter().map(|entry| entry.rule.stats().packets).filter(|n| *n != 0).collect();
+        let mut expected: Vec<u64> = expected.into_values().collect();
+        carried.sort_unstable();
+        expected.sort_unstable();
+        ensure!(carried == expected, "the rules have carried {carried:?} packets instead of {expected:?}");
+        Ok(())
+    }
+
+    /// Measures for about `span`: the median of slices of 2048 packets, and what answered.
+    pub fn time(&self, span: Duration) -> Sample {
+        let began = Instant::now();
+        while began.elapsed() < span.mul_f64(WARM_PART) {
+            self.datapath.run_turns(TURNS, 0);
+        }
+        let before = self.datapath.totals();
+        let mut slices = Vec::new();
+        while began.elapsed() < span || slices.len() < SLICES_MIN {
+            slices.push(self.slice());
+        }
+        slices.sort_by(f64::total_cmp);
+        let counted = self.datapath.totals().since(&before);
+        Sample::of(slices[slices.len() / 2], &counted, self.datapath.pmds().first().map_or(0, |pmd| pmd.emc.used))
+    }
+
+    /// Cycles a packet of one slice.
+    fn slice(&self) -> f64 {
+        let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];
+        let before = self.datapath.totals();
+        self.datapath.run_turns(TURNS, 0);
+        let counted = self.datapath.totals().since(&before);
+        cycles(&counted) as f64 / counted[Counter::Received].max(1) as f64
+    }
+}
+
+/// What one measurement gave, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Sample(pub BTreeMap<String, f64>);
+
+impl Sample {
+    fn of(cycles: f64, counted: &Snapshot, emc_used: usize) -> Sample {
+        let share = |counter| 100.0 * counted[counter] as f64 / counted[Counter::Passes].max(1) as f64;
+        let hits = counted[Counter::MegaflowHits];
+        let figures = [
+            (CYCLES, cycles),
+            (MPPS, sluice_datapath::tsc_hz() as f64 / cycles / 1e6),
+            (EMC_SHARE, share(Counter::EmcHits)),
+            (SMC_SHARE, share(Counter::SmcHits)),
+            (MEGAFLOW_SHARE, share(Counter::MegaflowHits)),
+            (DISTRIBUTOR_SHARE, share(Counter::DistributorHits)),
+            (PROBES, if hits == 0 { 0.0 } else { counted[Counter::SubtableProbes] as f64 / hits as f64 }),
+            (EMC_USED, emc_used as f64),
+        ];
+        Sample(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+}
+
+/// Cycles a packet, generator and null port included.
+pub const CYCLES: &str = "cycles";
+/// Million packets a second, by the same cycles.
+pub const MPPS: &str = "mpps";
+/// Passes that the exact match cache answers, percent.
+pub const EMC_SHARE: &str = "emc_percent";
+/// Passes that the signature match cache answers, percent.
+pub const SMC_SHARE: &str = "smc_percent";
+/// Passes that the subtables answer, percent.
+pub const MEGAFLOW_SHARE: &str = "megaflow_percent";
+/// Passes that the distributor leads to their subtable at once, percent; they count among the subtables' too.
+pub const DISTRIBUTOR_SHARE: &str = "distributor_percent";
+/// Subtables probed a megaflow hit.
+pub const PROBES: &str = "probes";
+/// Entries of the exact match cache in use.
+pub const EMC_USED: &str = "emc_used";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setting;
+
+    /// Twenty subtables by the seed's rules and two hundred by ours come to as many, with every level alone.
+    #[test]
+    fn every_setting_gives_the_right_answers() {
+        for subtables in [20, 200] {
+            for setting in [setting::SEARCH, setting::EMC, setting::SMC, setting::BOTH, setting::AUTO] {
+                let settings = setting.settings().unwrap();
+                let mut rig = Rig::new(&Workload::subtables(1000, subtables), settings).unwrap();
+                rig.check(20_000, &settings).unwrap();
+                let sample = rig.time(Duration::ZERO);
+                assert!(sample.0[CYCLES] > 0.0, "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_rule_does_not_pass() {
+        let mut workload = Workload::subtables(1000, 3);
+        workload.rules = workload.rules.replace("nw_src=2.0.0.0/9", "nw_src=2.0.0.0/32");
+        let settings = setting::SEARCH.settings().unwrap();
+        // Sources are first addresses, so the rule still matches, by another mask.
+        assert!(Rig::new(&workload, settings).unwrap().check(20_000, &settings).is_ok());
+        workload.rules = workload.rules.replace("nw_src=2.0.0.0/32,actions=output:2", "nw_src=2.0.0.0/9,actions=drop");
+        let error = Rig::new(&workload, settings).unwrap().check(20_000, &settings).unwrap_err();
+        assert!(error.to_string().contains("were sent"), "{error}");
+        workload.rules =
+            workload.rules.replace("udp,nw_src=2.0.0.0/9,actions=drop", "udp,nw_src=0.0.0.0/1,actions=output:2");
+        let error = Rig::new(&workload, settings).unwrap().check(20_000, &settings).unwrap_err();
+        assert!(
+            error.to_string().contains("subtables instead of") || error.to_string().contains("have carried"),
+            "{error}"
+        );
+    }
+}

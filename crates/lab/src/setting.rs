@@ -1,0 +1,97 @@
+//! Forced settings of the lookup: the arms that experiments compare.
+
+use crate::grid::Ready;
+use crate::rig::{Rig, Workload};
+use anyhow::Result;
+use sluice_datapath::{SettingError, Settings};
+
+/// A setting by name, as the configuration's keys: what is not said is off, and vectors are the best there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name in tables and plots.
+    pub name: &'static str,
+    /// Keys and values.
+    pub keys: &'static [(&'static str, &'static str)],
+}
+
+/// Subtables alone: what every other setting is compared with.
+pub const SEARCH: Setting = Setting { name: "search", keys: &[] };
+/// The exact match cache alone, one in a hundred misses inserted, as in Open vSwitch.
+pub const EMC: Setting = Setting { name: "emc", keys: &[("emc", "on"), ("emc-insert-inv-prob", "100")] };
+/// The exact match cache alone, every miss inserted.
+pub const EMC_ALWAYS: Setting = Setting { name: "emc 1:1", keys: &[("emc", "on"), ("emc-insert-inv-prob", "1")] };
+/// The signature match cache alone.
+pub const SMC: Setting = Setting { name: "smc", keys: &[("smc", "on")] };
+/// Both caches.
+pub const BOTH: Setting =
+    Setting { name: "emc+smc", keys: &[("emc", "on"), ("emc-insert-inv-prob", "100"), ("smc", "on")] };
+/// What the switch does unless told otherwise.
+pub const AUTO: Setting = Setting {
+    name: "auto",
+    keys: &[("emc", "auto"), ("smc", "auto"), ("distributor", "auto"), ("emc-insert-inv-prob", "auto")],
+};
+
+/// The distributor alone: every table it runs on, with every kind of vectors.
+pub const DISTRIBUTORS: [Setting; 9] = [
+    Setting { name: "own scalar", keys: &distributor("own", "scalar") },
+    Setting { name: "own avx2", keys: &distributor("own", "avx2") },
+    Setting { name: "own avx512", keys: &distributor("own", "avx512") },
+    Setting { name: "ht scalar", keys: &distributor("ht", "scalar") },
+    Setting { name: "ht avx2", keys: &distributor("ht", "avx2") },
+    Setting { name: "ht avx512", keys: &distributor("ht", "avx512") },
+    Setting { name: "vbf scalar", keys: &distributor("vbf", "scalar") },
+    Setting { name: "vbf avx2", keys: &distributor("vbf", "avx2") },
+    Setting { name: "vbf avx512", keys: &distributor("vbf", "avx512") },
+];
+
+const fn distributor(table: &'static str, vector: &'static str) -> [(&'static str, &'static str); 3] {
+    [("distributor", "on"), ("distributor-table", table), ("vector", vector)]
+}
+
+impl Setting {
+    /// The datapath's settings.
+    ///
+    /// # Errors
+    /// If this processor has no such vectors.
+    pub fn settings(&self) -> Result<Settings, SettingError> {
+        let mut settings = Settings { vector: Settings::default().vector, ..Settings::BARE };
+        self.keys.iter().try_for_each(|(key, value)| settings.set(key, value))?;
+        Ok(settings)
+    }
+
+    /// A switch that does `workload` with this, its caches warm after a few packets of each of `flows`, its answers
+    /// checked.
+    ///
+    /// # Errors
+    /// If an answer is wrong, or the switch cannot be made.
+    pub fn rig(&self, workload: &Workload, flows: u64) -> Result<Ready> {
+        let settings = match self.settings() {
+            Err(SettingError::Vector(why)) => return Ok(Ready::NotApplicable(why.to_string())),
+            other => other?,
+        };
+        let mut rig = Rig::new(workload, settings)?;
+        rig.check((flows * PACKETS_A_FLOW).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end()), &settings)?;
+        Ok(Ready::Subject(Box::new(rig)))
+    }
+}
+
+/// Packets of each flow that warm the caches.
+const PACKETS_A_FLOW: u64 = 4;
+/// At least so many, for one in a hundred misses to fill a cache; at most so many, for time.
+const WARM_PACKETS: std::ops::RangeInclusive<u64> = 1_000_000..=40_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_can_be_set_where_the_processor_has_it() {
+        for setting in [SEARCH, EMC, EMC_ALWAYS, SMC, BOTH, AUTO].into_iter().chain(DISTRIBUTORS) {
+            match setting.settings() {
+                Ok(_) => {}
+                Err(SettingError::Vector(_)) => assert!(setting.name.contains("avx"), "{}", setting.name),
+                Err(error) => panic!("{}: {error}", setting.name),
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Numbers as people read them, and tables as Markdown.
+
+use crate::record::{Record, Size, Table};
+use crate::stat::Stat;
+use std::fmt::Write;
+
+/// A count, short where it is round: 1000 is `1k`, 1500 is `1500`.
+pub fn count(n: f64) -> String {
+    for (unit, name) in [(1e6, "M"), (1e3, "k")] {
+        if n >= unit && n % unit == 0.0 {
+            return format!("{}{name}", n / unit);
+        }
+    }
+    format!("{n}")
+}
+
+/// A number with as many digits as it deserves.
+pub fn number(x: f64) -> String {
+    match x.abs() {
+        a if a >= 100.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.1}"),
+        _ => format!("{x:.2}"),
+    }
+}
+
+/// Median and range: `61.2 (60.1–63.0)`.
+pub fn stat(stat: Option<&Stat>) -> String {
+    match stat {
+        None => "n/a".to_owned(),
+        Some(s) => format!("{} ({}–{})", number(s.median), number(s.min), number(s.max)),
+    }
+}
+
+/// Records as Markdown.
+pub fn markdown(records: &[Record]) -> String {
+    let mut out = String::from("# Lab report\n");
+    for record in records {
+        let _ = write!(out, "\n## {}\n\n{}\n\n", record.experiment, record.about);
+        let _ =
+            writeln!(out, "`{}`, {} UTC, {:.0} s, {}\n", record.command, record.began, record.seconds, size(record));
+        record.noise.iter().for_each(|why| out += &format!("**{why}**\n\n"));
+        record.findings.notes.iter().for_each(|note| out += &format!("- {note}\n"));
+        for t in &record.findings.tables {
+            let _ = write!(out, "\n### {}\n\n{}", t.title, table(t));
+        }
+    }
+    if let Some(record) = records.first() {
+        let rows = record.sheet.0.iter().map(|(name, fact)| vec![name.clone(), fact.clone()]).collect();
+        let sheet = Table { title: String::new(), columns: vec!["machine".into(), String::new()], rows };
+        let _ = write!(out, "\n## The machine\n\n{}", table(&sheet));
+    }
+    out
+}
+
+/// How much of the experiment this is.
+pub fn size(record: &Record) -> &'static str {
+    match (record.size, record.interrupted) {
+        (_, true) => "stopped before its end",
+        (Size::Quick, _) => "a quick look: few points, few repetitions",
+        (Size::Full, _) => "the whole experiment",
+    }
+}
+
+fn table(table: &Table) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rule: Vec<String> = table.columns.iter().map(|_| "---".to_owned()).collect();
+    line(&table.columns) + &line(&rule) + &table.rows.iter().map(|row| line(row)).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!([1.0, 1000.0, 1500.0, 1e6, 1e7].map(count), ["1", "1k", "1500", "1M", "10M"]);
+        assert_eq!([0.256, 12.34, 123.4].map(number), ["0.26", "12.3", "123"]);
+        assert_eq!(stat(None), "n/a");
+    }
+
+    #[test]
+    fn a_bar_in_a_cell_does_not_end_it() {
+        let t = Table { title: String::new(), columns: vec!["a".into()], rows: vec![vec!["x|y".into()]] };
+        assert_eq!(table(&t), "| a |\n| --- |\n| x\\|y |\n");
+    }
+}
