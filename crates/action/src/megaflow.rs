@@ -1,5 +1,7 @@
 //! What a megaflow is, as seen from both sides.
 
+use crate::Actions;
+use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey};
 
 /// A megaflow's stable name: its place in the shared arena. Reused after the record has been reclaimed.
@@ -69,13 +71,29 @@ impl std::fmt::Debug for Trail {
     }
 }
 
+/// A live megaflow, as the revalidator sees it.
+pub struct Visited<'a> {
+    /// Its name.
+    pub id: FlowId,
+    /// The bits that its packets agree on.
+    pub mask: &'a PacketKey,
+    /// What is done with its packets.
+    pub actions: &'a Actions,
+    /// Why they end if the actions send them nowhere.
+    pub no_output: DropReason,
+    /// What the translation remembers for itself.
+    pub trail: &'a Trail,
+    /// What it has carried since it was installed.
+    pub stats: FlowStats,
+}
+
 /// The shared megaflow records, as the revalidator sees them. Control threads only.
 pub trait MegaflowStore: Send + Sync {
-    /// Calls `visit` for every live megaflow, with its translation and what it has carried since it was installed.
+    /// Calls `visit` for every live megaflow.
     ///
-    /// The packet whose miss installed it is not among them: that one is credited by `Upcall::credit`, as every packet
+    /// The packet whose miss installed it is not among those it has carried: that one is credited by `Upcall::credit`, as every packet
     /// is that follows a translation instead of a megaflow.
-    fn for_each(&self, visit: &mut dyn FnMut(FlowId, &MegaflowMatch, &crate::Translation, FlowStats));
+    fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>));
 
     /// Takes a megaflow away and returns what it had carried until now; `None` if it had gone already.
     ///
@@ -84,7 +102,16 @@ pub trait MegaflowStore: Send + Sync {
 
     /// Reclaims the records of removed megaflows that no PMD can see any more, and calls `visit` for each that carried
     /// packets after `remove` had returned, with those packets only. To be called now and then, say once a dump.
-    fn settle(&self, visit: &mut dyn FnMut(FlowId, &crate::Translation, FlowStats));
+    fn settle(&self, visit: &mut dyn FnMut(&Trail, FlowStats));
+
+    /// Makes memory ready for megaflows that may come, so that a PMD need not wait for the kernel. To be called now and
+    /// then by a thread that may wait.
+    ///
+    /// # Errors
+    /// If there is no memory; the store goes on with what it has.
+    fn make_room(&self) -> std::io::Result<()> {
+        Ok(())
+    }
 
     /// How many live megaflows there are.
     fn len(&self) -> usize;

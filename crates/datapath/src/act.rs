@@ -145,9 +145,9 @@ fn act_in_full<'g>(
 ) {
     let answer = |i: usize| batch.answers.filter(|_| batch.hits[i].is_none()).and_then(|all| all.of(i));
     let recirculates = |i: usize| match answer(i) {
-        Some(Answer::Follow(followed)) => has_recirc(&followed.translation.actions),
+        Some(Answer::Follow(followed)) => has_recirc(&followed.actions),
         Some(Answer::Lost(_)) => false,
-        None => batch.hits[i].is_some_and(|flow| has_recirc(&flow.translation().actions)),
+        None => batch.hits[i].is_some_and(|flow| has_recirc(flow.actions())),
     };
     if !executor.tx.is_holding() && (0..packets.len()).any(recirculates) {
         executor.tx.hold();
@@ -156,12 +156,11 @@ fn act_in_full<'g>(
         let (key, origin) = (&mut batch.keys[i], batch.origins[i]);
         match answer(i) {
             Some(Answer::Follow(followed)) => {
-                let translation = &followed.translation;
                 let (bytes, flags) = (packet.frame.len() as u64, tcp_flags(key));
                 let carried = std::mem::take(&mut batch.carried[i]);
-                let passage = Passage { origin, carried, no_output: translation.no_output };
-                executor.run(&translation.actions, packet, key, passage, context);
-                upcall.credit(&translation.trail, 1, bytes, flags, context.now_ms);
+                let passage = Passage { origin, carried, no_output: followed.no_output };
+                executor.run(&followed.actions, packet, key, passage, context);
+                upcall.credit(&followed.trail, 1, bytes, flags, context.now_ms);
             }
             Some(Answer::Lost(reason)) => discard(packet, *reason, context.buffers, context.tally),
             None => match plans[i].step() {
@@ -170,10 +169,10 @@ fn act_in_full<'g>(
                 }
                 Step::Drop(reason) => discard(packet, reason, context.buffers, context.tally),
                 Step::Execute => {
-                    let translation = batch.hits[i].expect("invariant: a hit or an answer").translation();
+                    let flow = batch.hits[i].expect("invariant: a hit or an answer");
                     let carried = std::mem::take(&mut batch.carried[i]);
-                    let passage = Passage { origin, carried, no_output: translation.no_output };
-                    executor.run(&translation.actions, packet, key, passage, context);
+                    let passage = Passage { origin, carried, no_output: flow.no_output() };
+                    executor.run(flow.actions(), packet, key, passage, context);
                 }
             },
         }

@@ -7,7 +7,7 @@
 use crate::lookup::Levels;
 use crate::walk::Context;
 use arrayvec::ArrayVec;
-use sluice_action::{Fate, FlowId, MegaflowMatch, Miss, Translation, Upcall};
+use sluice_action::{Actions, Fate, FlowId, MegaflowMatch, Miss, Trail, Translation, Upcall};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{Hits, Installed, Megaflow};
@@ -24,16 +24,18 @@ pub(crate) struct Answers {
 /// One answer.
 pub(crate) enum Answer {
     /// Follow this translation.
-    Follow(Box<Followed>),
+    Follow(Followed),
     /// Drop.
     Lost(DropReason),
 }
 
 /// A translation, and for which packets it may be used again in this batch.
 pub(crate) struct Followed {
-    pub translation: Translation,
+    pub actions: Actions,
+    pub no_output: DropReason,
+    pub trail: Trail,
     /// `None` if each packet has to ask for itself.
-    shared: Option<MegaflowMatch>,
+    shared: Option<Box<MegaflowMatch>>,
 }
 
 impl Answers {
@@ -98,9 +100,10 @@ pub(crate) fn room<'g>(
                     context.counters.set_indexed(flow.id());
                     fresh.push(flow);
                 }
-                let shared =
-                    (flow.is_none() && translation.cacheable).then(|| MegaflowMatch::new(translation.mask, key));
-                answers.push(i, Answer::Follow(Box::new(Followed { translation, shared })));
+                let alone = flow.is_some() || !translation.cacheable;
+                let shared = (!alone).then(|| Box::new(MegaflowMatch::new(translation.mask, key)));
+                let Translation { actions, no_output, trail, .. } = translation;
+                answers.push(i, Answer::Follow(Followed { actions, no_output, trail, shared }));
             }
             Fate::Failed(reason) => {
                 context.tally[Counter::UpcallsLost] += 1;

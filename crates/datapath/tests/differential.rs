@@ -215,12 +215,12 @@ fn run(setup: Setup, tables: &Tables, packets: &[Offered], remove_every: usize) 
     let (mut removed, mut turn) = ((0, 0), 0);
     let mut remove_all = |datapath: &Datapath| {
         let mut ids = Vec::new();
-        store.for_each(&mut |id, _, _, _| ids.push(id));
+        store.for_each(&mut |flow| ids.push(flow.id));
         for id in ids {
             let stats = store.remove(id).unwrap();
             removed = (removed.0 + stats.packets, removed.1 + stats.bytes);
         }
-        store.settle(&mut |_, _, _| panic!("no PMD is under way"));
+        store.settle(&mut |_, _| panic!("no PMD is under way"));
         assert!(datapath.flows().is_empty());
     };
     for (n, chunk) in packets.chunks(remove_every).enumerate() {

@@ -96,11 +96,11 @@ fn a_removed_megaflow_is_asked_for_again_and_its_count_is_exact() {
         assert_eq!(datapath.totals()[Counter::Upcalls], round + 1);
         let store = datapath.store();
         let mut ids = Vec::new();
-        store.for_each(&mut |id, _, _, stats| ids.push((id, stats.packets)));
+        store.for_each(&mut |flow| ids.push((flow.id, flow.stats.packets)));
         assert_eq!(ids, [(FlowId(0), 9)], "the id is used again");
         assert_eq!(store.remove(FlowId(0)).unwrap().packets, 9);
         assert_eq!(store.remove(FlowId(0)), None);
-        store.settle(&mut |_, _, _| panic!("nothing was late"));
+        store.settle(&mut |_, _| panic!("nothing was late"));
         (0..2000).for_each(|turn| assert_eq!(datapath.run_once(turn).fullest, 0));
         let pmd = &datapath.pmds()[0];
         assert_eq!((pmd.megaflows, pmd.subtables, pmd.emc.used), (0, 0, 0), "nothing is left of it");

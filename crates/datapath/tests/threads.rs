@@ -68,9 +68,9 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
     };
     let remove_all = || {
         let mut ids = Vec::new();
-        store.for_each(&mut |id, _, _, _| ids.push(id));
+        store.for_each(&mut |flow| ids.push(flow.id));
         ids.iter().for_each(|id| count(store.remove(*id).unwrap().packets));
-        store.settle(&mut |_, _, late| count(late.packets));
+        store.settle(&mut |_, late| count(late.packets));
         ids.len()
     };
     datapath.start().unwrap();

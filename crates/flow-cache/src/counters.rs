@@ -23,6 +23,10 @@ impl FlowCounters {
         Ok(FlowCounters { cells: LazyArray::new(capacity)? })
     }
 
+    pub(crate) fn populate(&self, ids: std::ops::Range<usize>) -> io::Result<()> {
+        self.cells.populate(ids)
+    }
+
     /// Counts a packet. Only the owning PMD calls this, under a guard that saw the megaflow live.
     #[inline(always)]
     pub fn add(&self, id: FlowId, bytes: u64, tcp_flags: u16, now_ms: u64) {

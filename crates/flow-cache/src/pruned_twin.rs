@@ -163,13 +163,13 @@ proptest! {
                 }
                 Step::Remove(..) => {}
                 Step::ReadNotices => read_notices(&mut side, &mut pruned, &mut plain),
-                Step::Settle => table.settle(&mut |_, _, _| ()),
+                Step::Settle => table.settle(&mut |_, _| ()),
                 Step::Rank => [&mut pruned, &mut plain].into_iter().for_each(|s| s.maintain(u64::MAX / 2)),
             }
             prop_assert_eq!((pruned.flows(), pruned.subtables()), (plain.flows(), plain.subtables()));
         }
         live.into_iter().for_each(|id| assert!(table.remove(id).is_some()));
-        table.settle(&mut |_, _, _| ());
+        table.settle(&mut |_, _| ());
         read_notices(&mut side, &mut pruned, &mut plain);
         prop_assert_eq!((pruned.flows(), pruned.subtables(), pruned.nodes_left()), (0, 0, nodes));
     }

@@ -1,10 +1,10 @@
 //! A megaflow as the fast path reads it.
 
-use sluice_action::{Action, FlowId, MegaflowMatch, PortNo, Translation};
+use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
-use sluice_simd::compare;
-use std::sync::Arc;
+use sluice_simd::{HashKey, compare, hash};
+use std::sync::{Arc, OnceLock};
 
 /// A mask, shared by the megaflows that have it; there are few, so it is in the cache.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub struct Mask {
     /// Line 0 as words, presence byte zero.
     words: [u64; 8],
+    /// Bit `i`: it has bits in line `i`, 1 to 3.
+    further: u8,
     /// The mask as given.
     pub whole: PacketKey,
 }
@@ -29,38 +31,63 @@ pub enum Verdict {
 
 /// A record of the arena: mask, masked key, and what to do.
 ///
-/// Shape:  with the arena's state word in front, two cache lines: a header that leads to the rest, and line 0 of the
-///         key. The mask is the third line that a match reads.
+/// Shape:  with the arena's state word in front, three cache lines: what a hit leads to, line 0 of the key, and what a
+///         match does not read. A match reads the first two, and the mask, which megaflows share.
+/// Memory: 192 bytes with the state, and 208 more if the key has lines behind line 0. Actions are shared with whoever
+///         made the translation.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Megaflow {
     id: FlowId,
     /// Bit `i`: the mask has bits in line `i`, 1 to 3.
     further: u8,
+    no_output: DropReason,
     verdict: Verdict,
     mask: Arc<Mask>,
-    rest: Box<Rest>,
-    /// Keeps the key on a line of its own: the arena's state word is in front of the record.
-    _space: [u64; 3],
+    actions: Actions,
+    trail: Trail,
+    /// Line 0 of the masked key.
     key: [u64; 8],
-}
-
-const _: () = assert!(size_of::<Megaflow>() == 120 && std::mem::offset_of!(Megaflow, key) == 56);
-
-/// What a match does not read.
-#[derive(Debug)]
-struct Rest {
-    matched: Arc<MegaflowMatch>,
-    translation: Translation,
+    /// Lines 1 to 3, if any of them has bits.
+    further_key: Option<Box<[Line; 3]>>,
+    version: u64,
     created_ms: u64,
+    /// The identity in one piece, once somebody has asked for it.
+    matched: OnceLock<Arc<MegaflowMatch>>,
 }
+
+const _: () = assert!(size_of::<Megaflow>() <= 192 - 8 && std::mem::offset_of!(Megaflow, key) == 56);
 
 impl Mask {
     /// The mask, ready to be shared.
     pub fn new(mask: &PacketKey) -> Self {
         let mut words = compare::words(&mask.lines[0].0);
         words[PRESENCE_WORD] &= !PRESENCE_BITS;
-        Mask { words, whole: *mask }
+        let further = (1..4).filter(|&i| !mask.line(i).is_zero()).fold(0, |bits, i| bits | 1 << i);
+        Mask { words, further, whole: *mask }
+    }
+
+    /// Line 0 of a key under it, presence byte zero.
+    fn first_of(&self, key: &PacketKey) -> [u64; 8] {
+        let words = compare::words(&key.lines[0].0);
+        std::array::from_fn(|i| words[i] & self.words[i])
+    }
+
+    /// The lines behind line 0 in which it has bits.
+    fn further(&self) -> impl Iterator<Item = usize> {
+        (1..4).filter(|i| self.further >> i & 1 != 0)
+    }
+
+    /// A hash of a key under this very copy of the mask.
+    pub(crate) fn hash_of(&self, key: &PacketKey, secret: &HashKey) -> u64 {
+        let line = |i: usize| compare::words(&key.line(i).and(self.whole.line(i)).0);
+        self.hash(&self.first_of(key), line, secret)
+    }
+
+    fn hash(&self, first: &[u64; 8], line: impl Fn(usize) -> [u64; 8], secret: &HashKey) -> u64 {
+        let sum = self.further().fold(secret.line(0, first), |sum, i| sum.wrapping_add(secret.line(i, &line(i))));
+        // Masks are compared by address, so an address may stand for one.
+        hash::finish(sum.wrapping_add(hash::finish(std::ptr::from_ref(self).addr() as u64)))
     }
 
     /// Line 0 as words, presence byte zero.
@@ -75,24 +102,34 @@ const PRESENCE_WORD: usize = layout::PRESENCE.offset / 8;
 const PRESENCE_BITS: u64 = 0xff << (layout::PRESENCE.offset % 8 * 8);
 
 impl Megaflow {
-    /// The record of `matched`, whose mask is `mask`, under `id`.
+    /// The megaflow of `key` under `mask`, the shared copy of the translation's, by the name of `id`.
     pub(crate) fn new(
         id: FlowId,
         mask: Arc<Mask>,
-        matched: Arc<MegaflowMatch>,
+        key: &PacketKey,
         translation: &Translation,
         created_ms: u64,
     ) -> Self {
-        let mut key = compare::words(&matched.key.lines[0].0);
-        key[PRESENCE_WORD] &= !PRESENCE_BITS;
-        let further = (1..4).filter(|&i| !matched.mask.line(i).is_zero()).fold(0, |bits, i| bits | 1 << i);
+        let line = |i: usize| key.line(i).and(mask.whole.line(i));
         let verdict = match &translation.actions[..] {
             [] | [Action::Drop] => Verdict::Drop(translation.no_output),
             [Action::Output(port)] => Verdict::Output(*port),
             _ => Verdict::Actions,
         };
-        let rest = Box::new(Rest { matched, translation: translation.clone(), created_ms });
-        Megaflow { id, further, verdict, mask, rest, _space: [0; 3], key }
+        Megaflow {
+            id,
+            further: mask.further,
+            no_output: translation.no_output,
+            verdict,
+            actions: translation.actions.clone(),
+            trail: translation.trail.clone(),
+            key: mask.first_of(key),
+            further_key: (mask.further != 0).then(|| Box::new([line(1), line(2), line(3)])),
+            version: translation.version,
+            created_ms,
+            matched: OnceLock::new(),
+            mask,
+        }
     }
 
     /// Whether a packet's key belongs to it.
@@ -104,11 +141,8 @@ impl Megaflow {
 
     #[inline(never)]
     fn contains_further(&self, key: &PacketKey) -> bool {
-        let MegaflowMatch { mask, key: want } = &*self.rest.matched;
-        (1..4).filter(|i| self.further >> i & 1 != 0).all(|i| {
-            let masked: Line = key.line(i).and(&mask.lines[i]);
-            masked == *want.line(i)
-        })
+        let Some(want) = &self.further_key else { return true };
+        self.mask.further().all(|i| key.line(i).and(&self.mask.whole.lines[i]) == want[i - 1])
     }
 
     /// Its name.
@@ -123,27 +157,68 @@ impl Megaflow {
         self.verdict
     }
 
+    /// What to do.
+    #[inline]
+    pub fn actions(&self) -> &Actions {
+        &self.actions
+    }
+
+    /// Why a packet ends if the actions send it nowhere.
+    #[inline]
+    pub fn no_output(&self) -> DropReason {
+        self.no_output
+    }
+
     /// Its mask.
     #[inline]
     pub fn mask(&self) -> &Arc<Mask> {
         &self.mask
     }
 
-    /// Its identity.
-    #[inline]
+    /// Its identity, in one piece that is made when it is first asked for.
     pub fn matched(&self) -> &Arc<MegaflowMatch> {
-        &self.rest.matched
+        self.matched.get_or_init(|| Arc::new(self.identity()))
     }
 
-    /// What the tables said.
+    /// What the translation left behind for itself.
     #[inline]
-    pub fn translation(&self) -> &Translation {
-        &self.rest.translation
+    pub fn trail(&self) -> &Trail {
+        &self.trail
     }
 
     /// When it was installed, milliseconds of the switch's clock.
     #[inline]
     pub fn created_ms(&self) -> u64 {
-        self.rest.created_ms
+        self.created_ms
+    }
+
+    /// [`Mask::hash_of`] its packets.
+    pub(crate) fn hash(&self, secret: &HashKey) -> u64 {
+        let line = |i: usize| self.further_key.as_ref().map_or([0; 8], |lines| compare::words(&lines[i - 1].0));
+        self.mask.hash(&self.key, line, secret)
+    }
+
+    /// A copy of its identity.
+    pub(crate) fn identity(&self) -> MegaflowMatch {
+        let mut key = PacketKey::ZERO;
+        key.lines[0] = Line::from_words(self.key);
+        for (i, line) in (1..).zip(self.further_key.iter().flat_map(|lines| lines.iter())) {
+            if !line.is_zero() {
+                *key.make_present(i) = *line;
+            }
+        }
+        MegaflowMatch { mask: self.mask.whole, key }
+    }
+
+    /// A copy of what the tables said.
+    pub(crate) fn translation(&self) -> Translation {
+        Translation {
+            mask: self.mask.whole,
+            actions: self.actions.clone(),
+            no_output: self.no_output,
+            version: self.version,
+            cacheable: true,
+            trail: self.trail.clone(),
+        }
     }
 }

@@ -231,7 +231,7 @@ impl World {
         for i in 0..batch.len() {
             assert_eq!(hits[i].is_none(), left.contains(i));
             let Some(flow) = hits[i] else { continue };
-            assert_eq!(flow.translation().actions[..], [Action::Output(PortNo(said[i]))], "{:?}", batch[i]);
+            assert_eq!(flow.actions()[..], [Action::Output(PortNo(said[i]))], "{:?}", batch[i]);
             if !after_emc.contains(i) {
                 continue;
             }
@@ -270,9 +270,9 @@ impl World {
     fn change(&mut self, fields: Fields) {
         *self.says.entry(fields.masked()).or_insert(0) += 1;
         let mut ids = Vec::new();
-        self.table.for_each(&mut |id, matched, _, _| {
-            if matched.contains(&fields.key()) {
-                ids.push(id);
+        self.table.for_each_view(|flow| {
+            if flow.matched.contains(&fields.key()) {
+                ids.push(flow.id);
             }
         });
         assert!(ids.len() <= 1, "no packet has two megaflows");
@@ -307,7 +307,7 @@ proptest! {
                 Step::Lookup(batch) => world.lookup(pmd, &batch),
                 Step::Change(fields) => world.change(fields),
                 Step::ReadNotices => world.read_notices(pmd),
-                Step::Settle => world.table.settle(&mut |_, _, _| panic!("nothing was counted")),
+                Step::Settle => world.table.settle(&mut |_, _| panic!("nothing was counted")),
                 Step::Sweep => world.sweep(pmd),
                 Step::Rank => (0..3).for_each(|_| world.pmds[pmd].subtables.maintain(u64::MAX / 2)),
             }
@@ -319,9 +319,9 @@ proptest! {
         }
         // Everything goes, and nothing is left behind.
         let mut ids = Vec::new();
-        world.table.for_each(&mut |id, _, _, _| ids.push(id));
+        world.table.for_each(&mut |flow| ids.push(flow.id));
         ids.into_iter().for_each(|id| assert!(world.table.remove(id).is_some()));
-        world.table.settle(&mut |_, _, _| ());
+        world.table.settle(&mut |_, _| ());
         prop_assert!(world.table.is_empty());
         for pmd in 0..2 {
             world.read_notices(pmd);

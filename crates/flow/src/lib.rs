@@ -8,6 +8,7 @@
 //! [`FlowMod`] a whole line of flow text; [`GroupMod`] and [`MeterMod`] change groups and meters.
 #![forbid(unsafe_code)]
 
+mod compact_key;
 mod extract;
 pub mod field;
 mod flow_match;
@@ -22,6 +23,7 @@ mod prereq;
 mod subfield;
 pub mod text;
 
+pub use compact_key::CompactKey;
 pub use extract::{Metadata, ParseError, extract, extract_again};
 pub use field::{Field, FieldId};
 pub use flow_match::Match;

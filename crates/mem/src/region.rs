@@ -1,10 +1,13 @@
 //! One stretch of memory for packets, on the largest pages the machine gives.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// The page size the kernel's huge pages have on x86-64 and on arm64 with 4 KiB pages.
 const HUGE_PAGE: usize = 2 << 20;
+/// The smallest page.
+const PAGE: usize = 4096;
 
 /// The pages a [`Region`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +57,8 @@ impl Region {
         if wanted.is_ok_and(|modes| !modes.contains("[never]")) && region.advise(libc::MADV_HUGEPAGE).is_ok() {
             region.pages = Pages::Transparent;
         }
-        match region.advise(libc::MADV_POPULATE_WRITE) {
-            // A kernel before 5.14 does not know the advice; its pages come at first touch.
-            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
-            _ => Ok(region),
-        }
+        region.populate(0..size)?;
+        Ok(region)
     }
 
     /// Reserves at least `size` bytes of address space, whose zeroed pages come when they are first touched.
@@ -90,9 +90,29 @@ impl Region {
         self.pages
     }
 
+    /// Makes the pages of a stretch of bytes resident now, so that nobody has to wait for them later. What lies outside
+    /// the region is left out.
+    ///
+    /// # Errors
+    /// If there is no memory. A kernel that does not know how (before Linux 5.14) does nothing.
+    pub fn populate(&self, bytes: Range<usize>) -> io::Result<()> {
+        let end = bytes.end.min(self.size).next_multiple_of(PAGE);
+        let start = bytes.start.min(end) / PAGE * PAGE;
+        match self.advise_range(start..end, libc::MADV_POPULATE_WRITE) {
+            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        self.advise_range(0..self.size, advice)
+    }
+
+    fn advise_range(&self, bytes: Range<usize>, advice: libc::c_int) -> io::Result<()> {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.size, "invariant: advice is about the region itself");
+        let base = self.base.as_ptr().wrapping_add(bytes.start);
         // SAFETY: the range is this region's own mapping; neither advice used here changes its contents.
-        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.size, advice) } {
+        match unsafe { libc::madvise(base.cast(), bytes.len(), advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -155,6 +175,18 @@ mod tests {
         // SAFETY: the last byte lies in the region, which is this test's own.
         let last = unsafe { &mut *region.base().as_ptr().add(region.size() - 1) };
         assert_eq!(std::mem::replace(last, 7), 0);
+    }
+
+    #[test]
+    fn populating_changes_nothing_and_leaves_out_what_is_outside() {
+        let region = Region::reserve(4 << 20).unwrap();
+        // SAFETY: the region is `size` bytes of this test's own.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(region.base().as_ptr(), region.size()) };
+        bytes[5000] = 7;
+        for range in [4999..5001, 0..1, region.size() - 1..usize::MAX / 2, 9 << 20..10 << 20, 8..8] {
+            region.populate(range).unwrap();
+        }
+        assert_eq!(bytes.iter().map(|b| u64::from(*b)).sum::<u64>(), 7);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::effects::Effect;
 use crate::ofproto::Ofproto;
 use crate::trail::{Inner, Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
-use sluice_action::{FlowId, FlowStats, MegaflowStore, Trail, Translation};
+use sluice_action::{FlowId, FlowStats, MegaflowStore, Trail, Visited};
 use sluice_flow::PacketKey;
 
 /// How long an unused megaflow stays unless the configuration says otherwise.
@@ -51,29 +51,29 @@ impl Ofproto {
         let mut done = Revalidated::default();
         let mut effects = Vec::new();
         let mut doomed: Doomed = Vec::new();
-        store.for_each(&mut |id, matches, translation, stats| {
+        store.for_each(&mut |flow| {
             done.dumped += 1;
-            let Some(record) = translation.trail.0.downcast_ref::<TrailRecord>() else { return };
+            let Some(record) = flow.trail.0.downcast_ref::<TrailRecord>() else { return };
             let mut inner = record.lock();
-            credit(&mut inner, stats, &mut effects);
+            credit(&mut inner, flow.stats, &mut effects);
             if effects.len() >= BATCH {
                 self.apply(&mut self.writer(), effects.drain(..));
             }
-            let idle_since = stats.used_ms.unwrap_or(stats.created_ms);
+            let idle_since = flow.stats.used_ms.unwrap_or(flow.stats.created_ms);
             let verdict = if now_ms > idle_since.saturating_add(max_idle_ms) {
                 Verdict::Idle
             } else if inner.epoch == self.epoch() {
                 Verdict::Keep
             } else {
                 done.translated += 1;
-                self.judge(record, &mut inner, &matches.mask, translation, now_ms)
+                self.judge(record, &mut inner, flow, now_ms)
             };
             let idle = match verdict {
                 Verdict::Keep => return,
                 Verdict::Idle => true,
                 Verdict::Changed => false,
             };
-            doomed.push((id, translation.trail.clone(), idle));
+            doomed.push((flow.id, flow.trail.clone(), idle));
         });
         for (_, _, idle) in &doomed {
             let count = if *idle { &mut done.idle } else { &mut done.changed };
@@ -86,34 +86,27 @@ impl Ofproto {
     /// Deletes every megaflow; how many.
     pub fn purge(&self, store: &dyn MegaflowStore) -> usize {
         let mut doomed: Doomed = Vec::new();
-        store.for_each(&mut |id, _, translation, _| doomed.push((id, translation.trail.clone(), false)));
+        store.for_each(&mut |flow| doomed.push((flow.id, flow.trail.clone(), false)));
         let count = doomed.len();
         self.remove(store, doomed, &mut Vec::new());
         count
     }
 
     /// Translates a megaflow's packet again.
-    fn judge(
-        &self,
-        record: &TrailRecord,
-        inner: &mut Inner,
-        mask: &PacketKey,
-        translation: &Translation,
-        now_ms: u64,
-    ) -> Verdict {
+    fn judge(&self, record: &TrailRecord, inner: &mut Inner, flow: &Visited<'_>, now_ms: u64) -> Verdict {
         let epoch = self.epoch();
-        let question = Question { start: Start::Datapath(&record.key), now_ms, side_effects: false, actions: None };
+        let question = Question { start: Start::Datapath(&record.key()), now_ms, side_effects: false, actions: None };
         let state = self.state();
         let Some(outcome) = Translator::run(&state, &self.0, &question, None) else { return Verdict::Changed };
         drop(state);
         let holds = outcome.cacheable
-            && outcome.actions == translation.actions
-            && outcome.no_output == translation.no_output
-            && is_within(&outcome.mask, mask);
+            && outcome.actions == *flow.actions
+            && outcome.no_output == flow.no_output
+            && is_within(&outcome.mask, flow.mask);
         if !holds {
             return Verdict::Changed;
         }
-        inner.events = outcome.trail;
+        inner.events = outcome.trail.into_boxed_slice();
         inner.epoch = epoch;
         Verdict::Keep
     }
@@ -125,8 +118,8 @@ impl Ofproto {
             };
             credit(&mut record.lock(), stats, effects);
         }
-        store.settle(&mut |_, translation, stats| {
-            let Some(record) = translation.trail.0.downcast_ref::<TrailRecord>() else { return };
+        store.settle(&mut |trail, stats| {
+            let Some(record) = trail.0.downcast_ref::<TrailRecord>() else { return };
             let late = Push {
                 packets: stats.packets,
                 bytes: stats.bytes,

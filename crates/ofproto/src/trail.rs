@@ -8,7 +8,7 @@ use crate::effects::Effect;
 use crate::mac::Mac;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
-use sluice_flow::{FlowMod, OfPort, PacketKey};
+use sluice_flow::{CompactKey, FlowMod, OfPort, PacketKey};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// FIN or RST: the connection is closing.
@@ -44,14 +44,14 @@ pub(crate) struct Push {
 #[derive(Debug)]
 pub(crate) struct TrailRecord {
     /// The key it was made from; revalidation translates it again.
-    pub key: PacketKey,
+    key: CompactKey,
     inner: Mutex<Inner>,
 }
 
 /// What revalidation changes.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub events: Vec<Event>,
+    pub events: Box<[Event]>,
     /// The epoch for which the translation is known to hold.
     pub epoch: u64,
     /// Packets and bytes of the megaflow that have been credited.
@@ -59,8 +59,14 @@ pub(crate) struct Inner {
 }
 
 impl TrailRecord {
-    pub fn new(key: PacketKey, events: Vec<Event>, epoch: u64) -> Self {
-        TrailRecord { key, inner: Mutex::new(Inner { events, epoch, credited: (0, 0) }) }
+    pub fn new(key: &PacketKey, events: Vec<Event>, epoch: u64) -> Self {
+        let events = events.into_boxed_slice();
+        TrailRecord { key: key.into(), inner: Mutex::new(Inner { events, epoch, credited: (0, 0) }) }
+    }
+
+    /// The key it was made from.
+    pub fn key(&self) -> PacketKey {
+        (&self.key).into()
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -70,7 +76,7 @@ impl TrailRecord {
 
 /// The packet that a translation was made for, as the datapath knew it.
 pub fn packet_of(trail: &sluice_action::Trail) -> Option<PacketKey> {
-    trail.0.downcast_ref::<TrailRecord>().map(|record| record.key)
+    trail.0.downcast_ref::<TrailRecord>().map(TrailRecord::key)
 }
 
 /// Credits packets, and tells what they bring about.

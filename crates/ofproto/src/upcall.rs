@@ -3,21 +3,52 @@
 use crate::ofproto::Ofproto;
 use crate::trail::{Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
-use sluice_action::{Fate, Miss, Trail, Translation, Upcall};
+use arrayvec::ArrayVec;
+use sluice_action::{Actions, Fate, Miss, Trail, Translation, Upcall};
 use sluice_fate::DropReason;
 use sluice_flow::layout::PRESENCE;
 use sluice_flow::{LINE_SIZE, Line, PacketKey};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Lists of actions that are remembered to be shared.
+const RECENT: usize = 16;
+
 /// One PMD's handle on the tables.
 #[derive(Debug)]
-pub struct UpcallHandle(Ofproto);
+pub struct UpcallHandle {
+    ofproto: Ofproto,
+    recent: RecentActions,
+}
+
+/// The lists of actions used lately: most megaflows do what others do, so they share one list.
+#[derive(Debug, Default)]
+struct RecentActions {
+    lists: ArrayVec<Actions, RECENT>,
+    /// The one that makes room next.
+    next: usize,
+}
+
+impl RecentActions {
+    /// The remembered list that is equal, or this one, remembered.
+    fn share(&mut self, actions: Actions) -> Actions {
+        if let Some(known) = self.lists.iter().find(|known| **known == actions) {
+            return known.clone();
+        }
+        if self.lists.is_full() {
+            self.lists[self.next] = actions.clone();
+            self.next = (self.next + 1) % RECENT;
+        } else {
+            self.lists.push(actions.clone());
+        }
+        actions
+    }
+}
 
 impl Ofproto {
     /// A handle for a PMD.
     pub fn upcall(&self) -> UpcallHandle {
-        UpcallHandle(self.clone())
+        UpcallHandle { ofproto: self.clone(), recent: RecentActions::default() }
     }
 }
 
@@ -34,20 +65,21 @@ fn everything(key: &PacketKey) -> PacketKey {
 
 impl Upcall for UpcallHandle {
     fn translate(&mut self, miss: &Miss<'_>) -> Fate {
-        let shared = &*self.0.0;
+        let shared = &*self.ofproto.0;
         let question =
             Question { start: Start::Datapath(miss.key), now_ms: miss.now_ms, side_effects: true, actions: None };
         // The epoch is read first: a change in between makes the translation look older than it is, never younger.
-        let version = self.0.epoch();
-        let state = self.0.state();
+        let version = self.ofproto.epoch();
+        let state = self.ofproto.state();
         let Some(outcome) = Translator::run(&state, shared, &question, None) else {
             return Fate::Failed(DropReason::UpcallLost);
         };
         drop(state);
-        let record = TrailRecord::new(*miss.key, outcome.trail, version);
+        let mask = if shared.megaflows.load(Relaxed) { outcome.mask } else { everything(miss.key) };
+        let record = TrailRecord::new(miss.key, outcome.trail, version);
         Fate::Translated(Translation {
-            mask: if shared.megaflows.load(Relaxed) { outcome.mask } else { everything(miss.key) },
-            actions: outcome.actions,
+            mask,
+            actions: self.recent.share(outcome.actions),
             no_output: outcome.no_output,
             version,
             cacheable: outcome.cacheable,
@@ -56,7 +88,7 @@ impl Upcall for UpcallHandle {
     }
 
     fn is_current(&self, version: u64) -> bool {
-        self.0.epoch() == version
+        self.ofproto.epoch() == version
     }
 
     /// Every packet that follows a translation is credited here or by its megaflow, so here is where the first packet's
@@ -65,9 +97,26 @@ impl Upcall for UpcallHandle {
         let Some(record) = trail.0.downcast_ref::<TrailRecord>() else { return };
         let credited = Push { packets, bytes, tcp_flags, used_ms: now_ms };
         push(&record.lock().events, credited, |effect| {
-            if self.0.is_news(&effect) {
-                self.0.0.effects.put(effect);
+            if self.ofproto.is_news(&effect) {
+                self.ofproto.0.effects.put(effect);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_action::{Action, PortNo};
+
+    #[test]
+    fn equal_lists_become_one_and_old_ones_make_room() {
+        let mut recent = RecentActions::default();
+        let list = |n: u32| Actions::from([Action::Output(PortNo(n))]);
+        let first = recent.share(list(0));
+        assert!(Arc::ptr_eq(&recent.share(list(0)), &first));
+        (0..40).for_each(|n| assert_eq!(recent.share(list(n)), list(n)));
+        assert_eq!(recent.lists.len(), RECENT);
+        assert!(!Arc::ptr_eq(&recent.share(list(0)), &first), "forgotten meanwhile");
     }
 }

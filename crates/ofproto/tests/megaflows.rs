@@ -1,6 +1,8 @@
 //! Megaflows stay true, and every packet counts on every rule it met.
 
-use sluice_action::{Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Translation, Upcall};
+use sluice_action::{
+    Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Trail, Translation, Upcall, Visited,
+};
 use sluice_flow::{FlowCommand, FlowMod, Metadata, PacketKey, PortNames, extract};
 use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, Revalidated};
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ struct Inside {
     next: u32,
     flows: BTreeMap<FlowId, (MegaflowMatch, Translation, FlowStats)>,
     /// Packets that come while a flow is being removed.
-    late: Vec<(FlowId, Translation, FlowStats)>,
+    late: Vec<(Trail, FlowStats)>,
 }
 
 impl Store {
@@ -39,22 +41,26 @@ impl Store {
 }
 
 impl MegaflowStore for Store {
-    fn for_each(&self, visit: &mut dyn FnMut(FlowId, &MegaflowMatch, &Translation, FlowStats)) {
+    fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>)) {
         let inside = self.0.lock().unwrap();
-        inside.flows.iter().for_each(|(id, (matches, translation, stats))| visit(*id, matches, translation, *stats));
+        for (id, (matches, translation, stats)) in &inside.flows {
+            let Translation { actions, no_output, trail, .. } = translation;
+            let (mask, no_output, stats) = (&matches.mask, *no_output, *stats);
+            visit(&Visited { id: *id, mask, actions, no_output, trail, stats });
+        }
     }
 
     fn remove(&self, id: FlowId) -> Option<FlowStats> {
         let mut inside = self.0.lock().unwrap();
         let (_, translation, stats) = inside.flows.remove(&id)?;
         let late = FlowStats { packets: 2, bytes: 120, used_ms: stats.used_ms, ..FlowStats::default() };
-        inside.late.push((id, translation, late));
+        inside.late.push((translation.trail, late));
         Some(stats)
     }
 
-    fn settle(&self, visit: &mut dyn FnMut(FlowId, &Translation, FlowStats)) {
+    fn settle(&self, visit: &mut dyn FnMut(&Trail, FlowStats)) {
         let late = std::mem::take(&mut self.0.lock().unwrap().late);
-        late.iter().for_each(|(id, translation, stats)| visit(*id, translation, *stats));
+        late.iter().for_each(|(trail, stats)| visit(trail, *stats));
     }
 
     fn len(&self) -> usize {

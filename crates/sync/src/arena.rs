@@ -145,6 +145,12 @@ impl<T: Send + Sync> Arena<T> {
         n
     }
 
+    /// Makes the pages of some slots resident now, so that a writer need not wait for the kernel.
+    #[cfg(not(test))]
+    pub fn populate(&self, ids: std::ops::Range<usize>) -> io::Result<()> {
+        self.slots.populate(ids)
+    }
+
     /// Dead records that are not reclaimed yet.
     pub fn waiting(&self) -> usize {
         lock(&self.writer).dead.len()

@@ -3,7 +3,7 @@
 use sluice_mem::Region;
 use std::io;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Types for which zeros are a value.
@@ -37,6 +37,12 @@ impl<T: Zeroed> LazyArray<T> {
         const { assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) };
         let size = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(LazyArray { region: Region::reserve(size)?, len, of: PhantomData })
+    }
+
+    /// Makes the pages of some elements resident now, so that who writes them first need not wait for the kernel.
+    pub fn populate(&self, elements: Range<usize>) -> io::Result<()> {
+        let byte = |element: usize| element.min(self.len) * size_of::<T>();
+        self.region.populate(byte(elements.start)..byte(elements.end))
     }
 }
 

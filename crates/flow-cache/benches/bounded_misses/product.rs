@@ -81,7 +81,7 @@ impl Search for Product {
         let mut notices = Vec::new();
         self.side.notices.take(&mut notices);
         notices.iter().for_each(|died| self.subtables.remove(died));
-        self.table.settle(&mut |_, _, _| ());
+        self.table.settle(&mut |_, _| ());
     }
 
     fn find_all(&mut self, _flows: &[Flow], keys: &[Words]) -> Box<dyn FnMut() -> Vec<Option<u32>> + '_> {

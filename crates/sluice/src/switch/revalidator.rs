@@ -53,6 +53,7 @@ impl Revalidator {
     /// # Errors
     /// If there can be no thread.
     pub fn start(&self) -> std::io::Result<()> {
+        self.shared.make_room();
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("revalidator".into()).spawn(move || shared.run())?;
         *super::lock(&self.thread) = Some(thread);
@@ -113,12 +114,19 @@ impl Drop for Revalidator {
 }
 
 impl Shared {
+    fn make_room(&self) {
+        if let Err(error) = self.store.make_room() {
+            tracing::warn!("megaflows: memory is short: {error}; lower flow-memory");
+        }
+    }
+
     fn run(&self) {
         let mut next = Instant::now();
         while let Some(max_idle_ms) = self.wait_for_round(next) {
             let began = Instant::now();
             next = began + ROUND_EVERY;
             let done = self.ofproto.revalidate(&*self.store, sluice_datapath::now_ms(), max_idle_ms);
+            self.make_room();
             let mut state = super::lock(&self.state);
             state.done = state.begun;
             let figures = &mut state.figures;

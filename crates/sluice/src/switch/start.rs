@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Memory of a megaflow: record, match, actions, trail, and its entries in one PMD's indexes, bytes.
-const MEGAFLOW_BYTES: u64 = 1024;
+/// Memory of a megaflow: record, key, trail, and its entries in one PMD's indexes, bytes.
+const MEGAFLOW_BYTES: u64 = 512;
 
 impl Switch {
     /// Opens ports, loads rules; no thread runs yet, so that root can be left in between.

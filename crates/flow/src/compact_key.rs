@@ -1,0 +1,52 @@
+//! A packet's key in the room it needs.
+
+use crate::{Line, PacketKey};
+
+/// A [`PacketKey`] to be kept: 72 bytes for an ordinary IPv4 packet, where the key itself has 256.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactKey {
+    /// Line 0 as words, with its presence byte: words, since a line would want to be aligned.
+    first: [u64; 8],
+    /// Lines 1 to 3, if one of them is there.
+    further: Option<Box<[Line; 3]>>,
+}
+
+impl From<&PacketKey> for CompactKey {
+    fn from(key: &PacketKey) -> Self {
+        let is_there = (1..4).any(|i| !key.line(i).is_zero());
+        let further = is_there.then(|| Box::new([1, 2, 3].map(|i| *key.line(i))));
+        CompactKey { first: key.lines[0].words(), further }
+    }
+}
+
+impl From<&CompactKey> for PacketKey {
+    fn from(compact: &CompactKey) -> Self {
+        let mut key = PacketKey::ZERO;
+        key.lines[0] = Line::from_words(compact.first);
+        match &compact.further {
+            Some(further) => key.lines[1..].copy_from_slice(&further[..]),
+            // A line said to be there is one of zeros.
+            None => key.lines[1..].fill(Line::ZERO),
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout;
+
+    #[test]
+    fn a_key_comes_back_as_it_was() {
+        let mut key = PacketKey::ZERO;
+        key.set(layout::NW_SRC, &[10, 0, 0, 1]);
+        for span in [layout::TP_DST, layout::IPV6_DST, layout::CT_LABEL] {
+            key.make_present(span.line());
+            assert_eq!(PacketKey::from(&CompactKey::from(&key)), key, "a line of zeros");
+            key.set(span, &vec![7; span.size]);
+            let again = PacketKey::from(&CompactKey::from(&key));
+            assert_eq!((again, again.get(span)), (key, key.get(span)));
+        }
+    }
+}
