@@ -5,6 +5,7 @@ use crate::load::{Load, RxqLoad};
 use crate::lookup::{Caches, Levels};
 use crate::mail::Mail;
 use crate::no_tables::NoTables;
+use crate::pilot::Pilot;
 use crate::pmd::Pmd;
 use crate::rebalance;
 use crate::report::PmdShared;
@@ -15,7 +16,7 @@ use sluice_conntrack::Conntrack;
 use sluice_fate::Snapshot;
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_port::{Port, PortInfo, PortStats};
-use sluice_simd::{HashKey, hash::splitmix64};
+use sluice_simd::{HashKey, hash::splitmix64, tsc};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
@@ -221,7 +222,8 @@ impl Datapath {
             let load = Arc::new(RxqLoad { port: number, queue, pinned: pinned_to.is_some(), load: Load::default() });
             pmd.rxqs().push(load.clone());
             pmd.exhausted.store(false, Relaxed);
-            pmd.mailbox.post(Mail::AddRxq { queue: port.rx_queue(queue), load });
+            let pilot = Pilot::new(&control.settings, tsc::now());
+            pmd.mailbox.post(Mail::AddRxq { queue: port.rx_queue(queue), load, pilot });
         }
         control.ports.insert(number, port);
         control.deliver();
@@ -246,7 +248,8 @@ impl Datapath {
     /// Deals the receive queues to the PMDs anew, by what they cost in the last minute; how many moved. Pinned ones stay.
     pub fn rebalance(&self) -> usize {
         let mut control = self.control();
-        rebalance::rebalance(&self.pmds, || control.deliver())
+        let settings = control.settings;
+        rebalance::rebalance(&self.pmds, &settings, || control.deliver())
     }
 
     /// The PMDs, by number, whose threads have ended by a panic: a bug of ours. Their queues are not polled any more.

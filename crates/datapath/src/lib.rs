@@ -9,6 +9,7 @@
 
 mod act;
 mod arm;
+mod autopilot;
 mod clock;
 mod config;
 mod datapath;
@@ -18,6 +19,7 @@ mod lookup;
 mod mail;
 mod no_tables;
 mod parse;
+mod pilot;
 mod pmd;
 mod rebalance;
 mod recirc;
@@ -31,10 +33,12 @@ mod upcall;
 mod walk;
 
 pub use arm::Arm;
+pub use autopilot::{Doing, Why};
 pub use clock::{now_ms, tsc_hz};
 pub use config::{Config, DatapathError};
 pub use datapath::{Datapath, Round, Unpinned};
 pub use mail::PacketOut;
+pub use pilot::{ArmReport, AutopilotReport};
 pub use report::{FlowReport, PacketIn, PmdReport, RxqReport, USAGE_SPAN};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};

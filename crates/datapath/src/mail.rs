@@ -1,8 +1,9 @@
 //! What control threads tell a PMD.
 
-use crate::Settings;
 use crate::load::RxqLoad;
 use crate::lookup::Caches;
+use crate::pilot::Pilot;
+use crate::{AutopilotReport, Settings};
 use sluice_action::{Actions, PortNo, Upcall};
 use sluice_mem::FramePool;
 use sluice_port::{RxQueue, TxQueue};
@@ -12,7 +13,7 @@ use std::sync::mpsc::Sender;
 /// A message for a PMD, read between two iterations.
 pub(crate) enum Mail {
     /// Poll this queue.
-    AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad> },
+    AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, pilot: Pilot },
     /// Stop polling this queue and hand it over, everything it gave having been sent.
     TakeRxq { port: PortNo, queue: usize, into: Sender<Box<dyn RxQueue>> },
     /// Send to this port through this queue.
@@ -22,7 +23,9 @@ pub(crate) enum Mail {
     /// Ask these tables from now on.
     SetUpcall(Box<dyn Upcall>),
     /// Look packets up like this, in these caches; those they replace are handed back.
-    SetSettings { settings: Settings, caches: Box<Caches>, into: Sender<Caches> },
+    SetSettings { settings: Settings, caches: Box<Caches>, pilot: Pilot, into: Sender<Caches> },
+    /// Tell what the autopilots have chosen.
+    TellAutopilots(Sender<Vec<AutopilotReport>>),
     /// Send a packet the switch made itself.
     Execute(PacketOut),
 }

@@ -6,6 +6,7 @@
 use crate::execute::Passage;
 use crate::load::{INTERVAL_MS, RxqLoad};
 use crate::mail::{Mail, PacketOut, Removed};
+use crate::pilot::{Mark, Pilot};
 use crate::recirc::Origin;
 use crate::report::PmdShared;
 use crate::tx::discard;
@@ -50,6 +51,7 @@ struct Rxq {
     queue: Box<dyn RxQueue>,
     load: Arc<RxqLoad>,
     port: Metadata,
+    pilot: Pilot,
 }
 
 impl Pmd {
@@ -124,6 +126,8 @@ impl Pmd {
                 continue;
             }
             context.tally[Counter::Received] += n as u64;
+            walk.levels.use_arm(rxq.pilot.arm());
+            let before = Mark::of(context.tally);
             if n <= *batch_max {
                 walk.process(burst, &rxq.port, &mut context);
             } else {
@@ -135,7 +139,9 @@ impl Pmd {
             }
             walk.executor.tx.flush(context.buffers, context.tally);
             let now = tsc::now();
-            rxq.load.load.add(now.saturating_sub(*mark));
+            let cycles = now.saturating_sub(*mark);
+            rxq.load.load.add(cycles);
+            rxq.pilot.record(n, before, context.tally, cycles, now);
             *mark = now;
             fullest = fullest.max(n);
         }
@@ -205,9 +211,9 @@ impl Pmd {
         self.shared.mailbox.take(&mut mail);
         for letter in mail.drain(..) {
             match letter {
-                Mail::AddRxq { queue, load } => {
+                Mail::AddRxq { queue, load, pilot } => {
                     let port = Metadata::of_port(load.port.0);
-                    self.rxqs.push(Rxq { queue, load, port });
+                    self.rxqs.push(Rxq { queue, load, port, pilot });
                 }
                 Mail::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
@@ -222,9 +228,15 @@ impl Pmd {
                     let _ = into.send(removed);
                 }
                 Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
-                Mail::SetSettings { settings, caches, into } => {
+                Mail::SetSettings { settings, caches, pilot, into } => {
                     let replaced = self.walk.levels.set(&settings, *caches);
+                    self.rxqs.iter_mut().for_each(|rxq| rxq.pilot = pilot.clone());
                     let _ = into.send(replaced);
+                }
+                Mail::TellAutopilots(into) => {
+                    let now = tsc::now();
+                    let reports = self.rxqs.iter().map(|rxq| rxq.pilot.report(rxq.load.port, rxq.load.queue, now));
+                    let _ = into.send(reports.collect());
                 }
                 Mail::Execute(out) => self.packet_outs.push(out),
             }

@@ -1,8 +1,11 @@
 //! Which PMD polls which receive queue, once it is known what each queue costs.
 
+use crate::Settings;
 use crate::load::RxqLoad;
 use crate::mail::Mail;
+use crate::pilot::Pilot;
 use crate::report::PmdShared;
+use sluice_simd::tsc;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -25,7 +28,7 @@ fn deal(cycles: &[u64], pmds: usize) -> Vec<usize> {
 
 /// Deals the queues that are not pinned anew and moves those whose PMD changes; how many. `deliver` lets PMDs that rest
 /// read their mail.
-pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], mut deliver: impl FnMut()) -> usize {
+pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], settings: &Settings, mut deliver: impl FnMut()) -> usize {
     let all: Vec<(usize, Arc<RxqLoad>)> = pmds
         .iter()
         .enumerate()
@@ -47,7 +50,9 @@ pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], mut deliver: impl FnMut()) -> u
         };
         pmds[*from].rxqs().retain(|q| !Arc::ptr_eq(q, rxq));
         pmds[to].rxqs().push(rxq.clone());
-        pmds[to].mailbox.post(Mail::AddRxq { queue, load: rxq.clone() });
+        // The caches there are others: what was measured here says nothing.
+        let pilot = Pilot::new(settings, tsc::now());
+        pmds[to].mailbox.post(Mail::AddRxq { queue, load: rxq.clone(), pilot });
         deliver();
         moved += 1;
     }

@@ -3,7 +3,9 @@
 use crate::config::check_settings;
 use crate::lookup::Caches;
 use crate::mail::Mail;
-use crate::{Datapath, DatapathError, Settings};
+use crate::pilot::Pilot;
+use crate::{AutopilotReport, Datapath, DatapathError, Settings};
+use sluice_simd::tsc;
 use std::sync::mpsc;
 
 impl Datapath {
@@ -26,11 +28,24 @@ impl Datapath {
         let (into, replaced) = mpsc::channel();
         for pmd in self.shared() {
             let caches = Caches::between(&old, &settings, &mut control.seed);
-            pmd.mailbox.post(Mail::SetSettings { settings, caches: Box::new(caches), into: into.clone() });
+            let (caches, pilot) = (Box::new(caches), Pilot::new(&settings, tsc::now()));
+            pmd.mailbox.post(Mail::SetSettings { settings, caches, pilot, into: into.clone() });
         }
         drop(into);
         control.deliver();
         control.wait_for(&replaced, self.shared().len());
         Ok(())
+    }
+
+    /// What the autopilots have chosen: the PMDs in order, each with its core and its queues.
+    pub fn autopilots(&self) -> Vec<(usize, Vec<AutopilotReport>)> {
+        let mut control = self.control();
+        let told = self.shared().iter().map(|pmd| {
+            let (into, told) = mpsc::channel();
+            pmd.mailbox.post(Mail::TellAutopilots(into));
+            control.deliver();
+            (pmd.core, control.wait_for(&told, 1).pop().unwrap_or_default())
+        });
+        told.collect()
     }
 }

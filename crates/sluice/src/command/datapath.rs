@@ -35,7 +35,7 @@ pub fn figures(report: &PmdReport) -> PmdFigures {
 }
 
 /// The NUMA node of a core, as the system tells; 0 where it does not.
-fn switch_numa(core: usize) -> u32 {
+pub fn switch_numa(core: usize) -> u32 {
     let Ok(entries) = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}")) else { return 0 };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next().unwrap_or(0)

@@ -105,6 +105,7 @@ const COMMANDS: &[Command] = &[
     ),
     command("revalidator/purge", "", 0..=0, datapath::revalidator_purge),
     command("revalidator/wait", "", 0..=0, datapath::revalidator_wait),
+    command("sluice/autopilot-show", "", 0..=0, settings::autopilot_show),
     command("sluice/ct-del-timeouts", "ZONE", 1..=1, conntrack::del_timeouts),
     command("sluice/ct-get-timeouts", "", 0..=0, conntrack::get_timeouts),
     command("sluice/ct-set-timeouts", "ZONE NAME=SECONDS...", 2..=ANY, conntrack::set_timeouts),

@@ -1,8 +1,9 @@
-//! `sluice/set`: how packets are looked up, shown and changed.
+//! `sluice/set` and `sluice/autopilot-show`: how packets are looked up, shown and changed.
 
 use super::Reply;
 use crate::switch::Switch;
-use sluice_datapath::Settings;
+use crate::text::autopilot;
+use sluice_datapath::{AutopilotReport, Settings};
 
 /// Changes the settings given, all or none, and shows what they all are now.
 pub fn set(switch: &Switch, args: &[&str]) -> Reply {
@@ -17,6 +18,16 @@ pub fn set(switch: &Switch, args: &[&str]) -> Reply {
         tracing::info!("settings of the lookup: {}", args.join(" "));
     }
     Ok(show(&settings))
+}
+
+/// What the autopilots have chosen for what the settings leave open.
+pub fn autopilot_show(switch: &Switch, _: &[&str]) -> Reply {
+    let names = switch.datapath_names();
+    let show = |(core, reports): (usize, Vec<AutopilotReport>)| {
+        let numa = super::datapath::switch_numa(core);
+        autopilot::show(numa, core, &reports, |report| names.display(report.port).to_string())
+    };
+    Ok(switch.datapath.autopilots().into_iter().map(show).collect())
 }
 
 /// A line a setting: name, value, and what that means.

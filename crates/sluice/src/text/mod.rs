@@ -1,5 +1,6 @@
 //! Replies in Open vSwitch's text, byte for byte where it has one; figures in, text out.
 
+pub mod autopilot;
 pub mod coverage;
 pub mod datapath;
 pub mod live;

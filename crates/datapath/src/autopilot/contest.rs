@@ -1,0 +1,83 @@
+//! After the start and after a sudden change nothing that was measured counts any more: every arm flies in turn, for
+//! short slices at first; the better ones again, for longer.
+
+use arrayvec::ArrayVec;
+
+/// Rounds: how many arms take part at most, and how many chunks of each are measured, after one that is not. The
+/// cheapest chunk counts: interrupts only add.
+const ROUNDS: [(usize, usize); 3] = [(usize::MAX, 2), (4, 2), (2, 3)];
+
+/// A contest under way.
+#[derive(Clone, Debug)]
+pub(super) struct Contest {
+    round: usize,
+    /// Who takes part in this round, with the cost last measured, cycles a packet; the safe arm first.
+    field: Vec<(usize, f64)>,
+    /// Whose slice it is.
+    at: usize,
+    warmed: bool,
+    costs: ArrayVec<f64, 4>,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Next {
+    /// Let this arm fly.
+    Fly(usize),
+    /// The contest is over: this arm was the cheapest, and the safe one took so much.
+    Over { best: usize, cost: f64, safe_cost: f64 },
+}
+
+impl Contest {
+    /// Between these arms, the first of which is the safe one.
+    pub fn new(arms: impl Iterator<Item = usize>) -> Self {
+        let field = arms.map(|arm| (arm, f64::INFINITY)).collect();
+        Contest { round: 0, field, at: 0, warmed: false, costs: ArrayVec::new() }
+    }
+
+    /// Who flies first.
+    pub fn first(&self) -> usize {
+        self.field[0].0
+    }
+
+    /// Takes the cost of a chunk of the arm that flies. A hopeless one ends its slice. `note` is told what each arm took.
+    pub fn push(&mut self, cost: f64, hopeless: bool, mut note: impl FnMut(usize, f64)) -> Next {
+        if hopeless {
+            self.costs.clear();
+            self.costs.push(cost);
+        } else if self.warmed {
+            self.costs.push(cost);
+        }
+        self.warmed = true;
+        let wanted = ROUNDS[self.round].1;
+        if !hopeless && self.costs.len() < wanted {
+            return Next::Fly(self.field[self.at].0);
+        }
+        let cost = self.costs.iter().copied().fold(f64::INFINITY, f64::min);
+        self.field[self.at].1 = cost;
+        note(self.field[self.at].0, cost);
+        self.costs.clear();
+        self.warmed = false;
+        self.at += 1;
+        if self.at == self.field.len() && !self.next_round() {
+            return self.outcome();
+        }
+        Next::Fly(self.field[self.at].0)
+    }
+
+    /// Lets the best go on, and the safe one, which they are compared with. Whether there is another round.
+    fn next_round(&mut self) -> bool {
+        self.at = 0;
+        self.round += 1;
+        let Some((most, _)) = ROUNDS.get(self.round) else { return false };
+        let (_, others) = self.field.split_first_mut().expect("invariant: the safe arm takes part");
+        others.sort_by(|a, b| a.1.total_cmp(&b.1));
+        self.field.truncate(*most);
+        self.field.len() > 1
+    }
+
+    fn outcome(&self) -> Next {
+        let best = self.field.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("invariant: the safe arm takes part");
+        Next::Over { best: best.0, cost: best.1, safe_cost: self.field[0].1 }
+    }
+}

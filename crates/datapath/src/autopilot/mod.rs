@@ -1,0 +1,375 @@
+//! The autopilot: which arm a receive queue's packets fly, decided from measured cycles.
+//!
+//! One arm is in charge. Now and then another one flies for a contiguous slice, long enough to warm its cache, and is
+//! compared with the one in charge before and after: a *trial*. After the start and after a sudden change the safe arm
+//! flies first and fills its cache, then all are compared: a *contest*. Whoever is in charge is replaced only by one
+//! that is clearly cheaper, and at most once a second while the traffic stays what it is.
+//!
+//! - Bad arms are tried ever more rarely, and a ledger keeps what trials cost under 1 % of all cycles.
+//! - Sudden changes that follow each other quickly (somebody may want to provoke contests) are answered by the safe
+//!   arm, and contests get rarer.
+//! - Everything is counted in chunks: 256 packets or more, half a millisecond or more. A chunk that an interrupt fell
+//!   into is one value of a median.
+//!
+//! This is plain state: cycles and time are arguments, arms are numbers. Per burst it adds a few numbers up.
+
+mod contest;
+mod ledger;
+mod sample;
+#[cfg(test)]
+mod tests;
+mod trial;
+mod view;
+
+pub(crate) use sample::Sample;
+pub use view::{Doing, Why};
+
+use contest::{Contest, Next};
+use ledger::Ledger;
+use sample::{Look, Usual};
+use trial::{Trial, Verdict};
+
+/// Packets of a chunk at least.
+const CHUNK_PACKETS: u64 = 256;
+/// Length of a chunk at least, in parts of a millisecond.
+const CHUNKS_PER_MS: u64 = 2;
+/// An arm that takes so many times the cycles of the one in charge, over so many packets, is not flown to the chunk's
+/// end: a receive ring would overflow.
+const HOPELESS: f64 = 4.0;
+const HOPELESS_PACKETS: u64 = 64;
+/// Chunks in a row that must be surprising.
+const SURPRISES: u32 = 5;
+/// How long the safe arm fills its cache before a contest.
+const WARM_MS: u64 = 40;
+const WARM_PACKETS: u64 = 2048;
+/// An arm must be cheaper by this share to take over, and by more than chunks differ anyway.
+const HYSTERESIS: f64 = 0.02;
+/// So much cheaper that one trial is enough.
+const CLEARLY: f64 = 0.1;
+/// Won trials in a row that are enough otherwise.
+const WINS: u32 = 2;
+/// The shortest time between two changes under steady load.
+const DWELL_MS: u64 = 1000;
+/// Time to an arm's next trial after one that it lost, doubled by each further one, up to 2^7 times.
+const RETRY_MS: u64 = 500;
+const RETRY_DOUBLINGS: u32 = 7;
+/// The shortest and the longest time between two contests; doubled each time one follows within `QUICKLY_MS`.
+const CONTESTS_MS: (u64, u64) = (1000, 16_000);
+const QUICKLY_MS: u64 = 4000;
+
+/// What is known of an arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Cycles a packet when last measured, and when that was, TSC.
+    pub measured: Option<(f64, u64)>,
+    /// When its next trial is due, TSC.
+    pub next_trial: u64,
+    /// Trials lost in a row.
+    losses: u32,
+    /// Trials won in a row.
+    wins: u32,
+    /// Cycles that its last trial cost beyond what the arm in charge would have taken.
+    excess: f64,
+    /// Whether it differs from others only for packets that are looked up more than once.
+    for_recirculation: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The safe arm fills its cache.
+    Warm { since: u64, packets: u64 },
+    /// All arms fly in turn.
+    Contest(Contest),
+    /// The arm in charge flies. A contest may be due.
+    Cruise { contest_at: Option<u64> },
+    /// Another one flies, or the one in charge again, to compare it with.
+    Trial(Box<Trial>),
+}
+
+/// The autopilot of one receive queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Autopilot {
+    ms: u64,
+    arms: Vec<Known>,
+    in_charge: usize,
+    /// Who was in charge when a contest began.
+    before: usize,
+    flying: usize,
+    phase: Phase,
+    chunk: Sample,
+    chunk_began: u64,
+    usual: Usual,
+    /// Cycles a packet of the arm in charge, as of the last chunk.
+    yardstick: f64,
+    surprises: u32,
+    recirculates: bool,
+    ledger: Ledger,
+    contest_at: u64,
+    contests_apart: u64,
+    changed_at: u64,
+    changes: u64,
+    contests: u64,
+    why: Why,
+}
+
+/// The arm that is safe.
+const SAFE: usize = 0;
+
+impl Autopilot {
+    /// For arms of which the first is safe; `for_recirculation` says which ones differ from others only for packets that
+    /// are looked up more than once. `hz` is the TSC's, `now` its value.
+    pub fn new(for_recirculation: &[bool], hz: u64, now: u64) -> Self {
+        let known = |for_recirculation: &bool| Known {
+            measured: None,
+            next_trial: now,
+            losses: 0,
+            wins: 0,
+            excess: 0.0,
+            for_recirculation: *for_recirculation,
+        };
+        let ms = (hz / 1000).max(1);
+        Autopilot {
+            ms,
+            arms: for_recirculation.iter().map(known).collect(),
+            in_charge: SAFE,
+            before: SAFE,
+            flying: SAFE,
+            phase: Phase::Warm { since: now, packets: 0 },
+            chunk: Sample::default(),
+            chunk_began: now,
+            usual: Usual::default(),
+            yardstick: f64::INFINITY,
+            surprises: 0,
+            recirculates: false,
+            ledger: Ledger::new(ms as f64),
+            contest_at: now,
+            contests_apart: CONTESTS_MS.0 * ms,
+            changed_at: now,
+            changes: 0,
+            contests: 0,
+            why: if for_recirculation.len() == 1 { Why::Forced } else { Why::Start },
+        }
+    }
+
+    /// The arm to fly.
+    #[inline]
+    pub fn flying(&self) -> usize {
+        self.flying
+    }
+
+    /// Notes what a burst took that flew that arm; it ended `now`.
+    #[inline]
+    pub fn record(&mut self, burst: &Sample, now: u64) {
+        self.chunk.add(burst);
+        let Sample { packets, cycles, .. } = self.chunk;
+        let is_whole = packets >= CHUNK_PACKETS && now.saturating_sub(self.chunk_began) >= self.ms / CHUNKS_PER_MS;
+        let is_tried = self.flying != self.in_charge;
+        if is_whole || is_tried && packets >= HOPELESS_PACKETS && self.is_hopeless(packets, cycles) {
+            self.end_chunk(now);
+        }
+    }
+
+    fn is_hopeless(&self, packets: u64, cycles: u64) -> bool {
+        cycles as f64 > HOPELESS * self.yardstick * packets as f64
+    }
+
+    #[cold]
+    fn end_chunk(&mut self, now: u64) {
+        let chunk = std::mem::take(&mut self.chunk);
+        self.chunk_began = now;
+        self.ledger.earn(chunk.cycles as f64);
+        self.recirculates = chunk.recirculates();
+        let mut hopeless = false;
+        if self.flying != self.in_charge {
+            hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
+            self.ledger.spend(chunk.cycles as f64 - self.yardstick * chunk.packets as f64);
+        }
+        match std::mem::replace(&mut self.phase, Phase::Cruise { contest_at: None }) {
+            Phase::Warm { since, packets } => self.warm(&chunk, since, packets + chunk.packets, now),
+            Phase::Contest(contest) => self.contest(contest, &chunk, hopeless, now),
+            Phase::Cruise { contest_at } => self.cruise(&chunk, contest_at, now),
+            Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
+        }
+        if self.usual.is_known() {
+            self.yardstick = self.usual.cost();
+        }
+    }
+
+    fn warm(&mut self, chunk: &Sample, since: u64, packets: u64, now: u64) {
+        self.usual.learn(chunk);
+        self.arms[SAFE].measured = Some((self.usual.cost(), now));
+        self.phase = if now.saturating_sub(since) < WARM_MS * self.ms || packets < WARM_PACKETS {
+            Phase::Warm { since, packets }
+        } else if self.eligible().count() < 2 {
+            Phase::Cruise { contest_at: None }
+        } else {
+            self.contests += 1;
+            let contest = Contest::new(self.eligible());
+            self.flying = contest.first();
+            Phase::Contest(contest)
+        };
+    }
+
+    /// The arms that may fly now, the safe one first.
+    fn eligible(&self) -> impl Iterator<Item = usize> + use<> {
+        let recirculates = self.recirculates;
+        let may: Vec<bool> = self.arms.iter().map(|arm| recirculates || !arm.for_recirculation).collect();
+        may.into_iter().enumerate().filter(|(_, may)| *may).map(|(arm, _)| arm)
+    }
+
+    fn contest(&mut self, mut contest: Contest, chunk: &Sample, hopeless: bool, now: u64) {
+        if !self.usual.is_comparable(chunk) {
+            // The load moved under the contest: the safe arm, and another contest when it may be.
+            self.take_charge(SAFE, Why::Unsteady, now);
+            self.phase = Phase::Cruise { contest_at: Some(now + self.contests_apart) };
+            return;
+        }
+        let arms = &mut self.arms;
+        match contest.push(chunk.cost(), hopeless, |arm, cost| arms[arm].measured = Some((cost, now))) {
+            Next::Fly(arm) => {
+                self.flying = arm;
+                self.phase = Phase::Contest(contest);
+            }
+            Next::Over { best, cost, safe_cost } => {
+                let margin = self.usual.deviation().max(HYSTERESIS);
+                let winner = if cost < safe_cost * (1.0 - margin) { best } else { SAFE };
+                for (n, arm) in self.arms.iter_mut().enumerate() {
+                    // Not all at once, and those that seem bad last.
+                    let cost = arm.measured.map_or(1.0, |(c, _)| (c / cost).min(HOPELESS));
+                    let wait = (RETRY_MS as f64 * cost * (1.0 + n as f64 / 4.0)) as u64 * self.ms;
+                    (arm.losses, arm.wins, arm.next_trial) = (0, 0, now + wait);
+                }
+                self.contest_at = now;
+                self.take_charge(winner, Why::Contest, now);
+            }
+        }
+    }
+
+    /// Puts an arm in charge; the usual is learnt anew.
+    fn take_charge(&mut self, arm: usize, why: Why, now: u64) {
+        if arm != self.before {
+            self.changes += 1;
+            self.changed_at = now;
+        }
+        (self.before, self.in_charge, self.flying, self.why) = (arm, arm, arm, why);
+        self.usual = Usual::default();
+        self.surprises = 0;
+        self.phase = Phase::Cruise { contest_at: None };
+    }
+
+    fn cruise(&mut self, chunk: &Sample, contest_at: Option<u64>, now: u64) {
+        self.phase = Phase::Cruise { contest_at };
+        if contest_at.is_some_and(|at| now >= at) {
+            return self.begin_contest(now);
+        }
+        if self.watch(chunk, now) {
+            return;
+        }
+        self.arms[self.in_charge].measured = Some((self.usual.cost(), now));
+        if !self.usual.is_known() || self.surprises != 0 {
+            return;
+        }
+        let due = self.eligible().filter(|arm| *arm != self.in_charge && self.arms[*arm].next_trial <= now);
+        let Some(next) = due.min_by_key(|arm| self.arms[*arm].next_trial) else { return };
+        // What it costs is not known before the first trial: a guess is a chunk's length.
+        let excess = self.arms[next].excess.max((self.ms / CHUNKS_PER_MS) as f64);
+        if self.ledger.affords(excess) {
+            self.phase = Phase::Trial(Box::new(Trial::new(next, self.usual.cost())));
+            self.flying = next;
+        }
+    }
+
+    /// Compares a chunk of the arm in charge with what is usual; whether that ended in a sudden change.
+    fn watch(&mut self, chunk: &Sample, now: u64) -> bool {
+        if !self.usual.is_known() || self.arms.len() == 1 {
+            self.usual.learn(chunk);
+            return false;
+        }
+        let look = self.usual.look(chunk);
+        if look == Look::Usual {
+            self.usual.learn(chunk);
+            self.surprises = 0;
+            return false;
+        }
+        self.surprises += 1;
+        if self.surprises < SURPRISES {
+            return false;
+        }
+        self.surprises = 0;
+        self.usual = Usual::default();
+        if look == Look::Surprising {
+            self.changed_suddenly(now);
+        }
+        look == Look::Surprising
+    }
+
+    fn changed_suddenly(&mut self, now: u64) {
+        let since = now.saturating_sub(self.contest_at);
+        if since >= self.contests_apart {
+            let quickly = since < QUICKLY_MS * self.ms;
+            let apart = if quickly { self.contests_apart * 2 } else { CONTESTS_MS.0 * self.ms };
+            self.contests_apart = apart.min(CONTESTS_MS.1 * self.ms);
+            return self.begin_contest(now);
+        }
+        self.take_charge(SAFE, Why::Unsteady, now);
+        self.phase = Phase::Cruise { contest_at: Some(self.contest_at + self.contests_apart) };
+    }
+
+    /// Lets the safe arm fill its cache, then all compete. Who is in charge is decided at the end.
+    fn begin_contest(&mut self, now: u64) {
+        self.contest_at = now;
+        (self.in_charge, self.flying) = (SAFE, SAFE);
+        self.usual = Usual::default();
+        self.phase = Phase::Warm { since: now, packets: 0 };
+    }
+
+    fn trial(&mut self, mut trial: Box<Trial>, chunk: &Sample, hopeless: bool, now: u64) {
+        let broke = !self.ledger.affords(0.0);
+        if self.flying != self.in_charge {
+            if trial.fly(chunk, hopeless || broke) {
+                self.flying = self.in_charge;
+            }
+            self.phase = Phase::Trial(trial);
+            return;
+        }
+        if self.watch(chunk, now) {
+            return;
+        }
+        self.phase = match trial.compare(chunk) {
+            None => Phase::Trial(trial),
+            Some(verdict) => {
+                self.judge(&trial, verdict, now);
+                Phase::Cruise { contest_at: None }
+            }
+        };
+    }
+
+    fn judge(&mut self, trial: &Trial, verdict: Verdict, now: u64) {
+        let (ms, contender) = (self.ms, trial.arm);
+        let known = &mut self.arms[contender];
+        match verdict {
+            Verdict::Unclear => known.next_trial = now + RETRY_MS * ms,
+            Verdict::Cheaper { by, cost, excess, early } => {
+                (known.measured, known.excess) = (Some((cost, now)), excess);
+                if by < self.usual.deviation().max(HYSTERESIS) {
+                    known.wins = 0;
+                    known.next_trial = now + (RETRY_MS << known.losses.min(RETRY_DOUBLINGS)) * ms;
+                    known.losses += u32::from(!early);
+                    return;
+                }
+                (known.wins, known.losses) = (known.wins + 1, 0);
+                known.next_trial = now;
+                if by < CLEARLY && known.wins < WINS {
+                    return;
+                }
+                if now.saturating_sub(self.changed_at) < DWELL_MS * ms {
+                    known.next_trial = self.changed_at + DWELL_MS * ms;
+                    return;
+                }
+                known.wins = 0;
+                self.arms[self.before].next_trial = now + 2 * DWELL_MS * ms;
+                self.take_charge(contender, Why::Trial(by), now);
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What bursts took, and what is usual.
+
+use arrayvec::ArrayVec;
+
+/// What a burst took, or several.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sample {
+    /// How many bursts.
+    pub bursts: u64,
+    /// Their packets.
+    pub packets: u64,
+    /// TSC cycles from poll to tx, those of upcalls left out.
+    pub cycles: u64,
+    /// Passes through the lookup.
+    pub passes: u64,
+    /// Those that a cache in front of the subtables answered.
+    pub cached: u64,
+}
+
+impl Sample {
+    #[inline]
+    pub fn add(&mut self, other: &Sample) {
+        self.bursts += other.bursts;
+        self.packets += other.packets;
+        self.cycles += other.cycles;
+        self.passes += other.passes;
+        self.cached += other.cached;
+    }
+
+    /// Cycles a packet.
+    pub fn cost(&self) -> f64 {
+        self.cycles as f64 / self.packets.max(1) as f64
+    }
+
+    /// Packets a burst.
+    pub fn fullness(&self) -> f64 {
+        self.packets as f64 / self.bursts.max(1) as f64
+    }
+
+    /// Share of the passes that a cache answered.
+    pub fn cached_share(&self) -> f64 {
+        self.cached as f64 / self.passes.max(1) as f64
+    }
+
+    /// Whether packets are looked up more than once: one in twenty or more.
+    pub fn recirculates(&self) -> bool {
+        self.passes > self.packets + self.packets / 20
+    }
+}
+
+/// The middle of some values; the mean of both middles of an even number. Not a number of none.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted: ArrayVec<f64, 16> = values.iter().copied().take(16).collect();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    if n == 0 { f64::NAN } else { (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0 }
+}
+
+/// Chunks of which [`Usual`] remembers the cost.
+const RECENT: usize = 8;
+
+/// What the chunks of the arm in charge look like, if nothing happens.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Usual {
+    learnt: usize,
+    recent: [f64; RECENT],
+    cost: f64,
+    /// Mean distance of a chunk's cost from it, as a share of it.
+    deviation: f64,
+    cached_share: f64,
+    fullness: f64,
+}
+
+/// Weight of one chunk in what is usual.
+const WEIGHT: f64 = 1.0 / 32.0;
+/// A cost this far from the usual is a surprise, or so many times as far as chunks are from each other anyway.
+const COST_SURPRISE: f64 = 0.15;
+const DEVIATIONS: f64 = 4.0;
+/// An outlier counts as no more than this in the deviation.
+const OUTLIER: f64 = 0.25;
+/// A share of cached passes this far from the usual is one.
+const SHARE_SURPRISE: f64 = 0.15;
+/// Bursts that differ by more in their packets are not compared: their fixed costs are spread otherwise.
+const COMPARABLE: f64 = 0.3;
+
+/// What a chunk is, compared with the usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Usual,
+    /// The traffic is another.
+    Surprising,
+    /// It is as much as before in larger bursts, or smaller.
+    OtherLoad,
+}
+
+impl Usual {
+    pub fn is_known(&self) -> bool {
+        self.learnt >= RECENT
+    }
+
+    /// Adds a chunk.
+    pub fn learn(&mut self, chunk: &Sample) {
+        self.recent[self.learnt % RECENT] = chunk.cost();
+        self.learnt += 1;
+        let weight = WEIGHT.max(1.0 / self.learnt as f64);
+        self.cost += weight * (chunk.cost() - self.cost);
+        self.deviation += weight * ((chunk.cost() / self.cost - 1.0).abs().min(OUTLIER) - self.deviation);
+        if self.learnt == RECENT {
+            // An interrupt among the first few is not to stay in the mean.
+            self.cost = self.cost();
+            self.deviation =
+                self.recent.map(|cost| (cost / self.cost - 1.0).abs().min(OUTLIER)).iter().sum::<f64>() / RECENT as f64;
+        }
+        self.cached_share += weight * (chunk.cached_share() - self.cached_share);
+        self.fullness += weight * (chunk.fullness() - self.fullness);
+    }
+
+    /// Cycles a packet, lately.
+    pub fn cost(&self) -> f64 {
+        median(&self.recent[..self.learnt.min(RECENT)])
+    }
+
+    /// Mean distance of a chunk's cost from the usual, as a share of it: differences below it are noise.
+    pub fn deviation(&self) -> f64 {
+        self.deviation
+    }
+
+    pub fn look(&self, chunk: &Sample) -> Look {
+        if (chunk.cached_share() - self.cached_share).abs() > SHARE_SURPRISE {
+            Look::Surprising
+        } else if !self.is_comparable(chunk) {
+            Look::OtherLoad
+        } else if (chunk.cost() / self.cost - 1.0).abs() > COST_SURPRISE.max(DEVIATIONS * self.deviation) {
+            Look::Surprising
+        } else {
+            Look::Usual
+        }
+    }
+
+    /// Whether a chunk's bursts are about as full as is usual.
+    pub fn is_comparable(&self, chunk: &Sample) -> bool {
+        (chunk.fullness() / self.fullness - 1.0).abs() <= COMPARABLE
+    }
+}

@@ -1,0 +1,293 @@
+//! The autopilot in simulated worlds: what an arm costs is a function of the arm and of what flew before, with noise.
+
+use super::*;
+
+/// The clock's frequency: a slow machine, so that seconds are quickly simulated.
+const HZ: u64 = 200_000_000;
+const SECOND: u64 = HZ;
+
+/// A cache that fills while an arm flies that has it.
+#[derive(Clone, Copy, Debug)]
+struct Arm {
+    /// Cycles a packet that its cache answers, and one that it does not.
+    hit: f64,
+    miss: f64,
+    /// Flows; the cache holds them all.
+    flows: f64,
+    /// Packets that have filled the cache.
+    seen: f64,
+}
+
+/// An arm of constant cost, without a cache.
+fn plain(cost: f64) -> Arm {
+    Arm { hit: cost, miss: cost, flows: 1.0, seen: f64::INFINITY }
+}
+
+/// A cache that is empty, in front of `miss`.
+fn cache(hit: f64, miss: f64, flows: f64) -> Arm {
+    Arm { hit, miss, flows, seen: 0.0 }
+}
+
+struct World {
+    arms: Vec<Arm>,
+    autopilot: Autopilot,
+    now: u64,
+    random: u64,
+    /// Standard deviation of a burst's cost.
+    noise: f64,
+    /// Packets a second offered; what a port has in between is idle time.
+    rate: f64,
+    burst: u64,
+    packets: u64,
+    cycles: f64,
+    /// Where each change took place.
+    changes: Vec<u64>,
+}
+
+impl World {
+    fn new(arms: &[Arm]) -> World {
+        let autopilot = Autopilot::new(&vec![false; arms.len()], HZ, 0);
+        let arms = arms.to_vec();
+        let (changes, noise) = (Vec::new(), 0.05);
+        World {
+            arms,
+            autopilot,
+            now: 0,
+            random: 1,
+            noise,
+            rate: f64::INFINITY,
+            burst: 32,
+            packets: 0,
+            cycles: 0.0,
+            changes,
+        }
+    }
+
+    fn random(&mut self) -> f64 {
+        (sluice_simd::hash::splitmix64(&mut self.random) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Roughly normal, of that deviation around 1; now and then an interrupt.
+    fn noise(&mut self) -> f64 {
+        let sum: f64 = (0..12).map(|_| self.random()).sum::<f64>() - 6.0;
+        let interrupt = if self.random() < 0.001 { 20.0 } else { 0.0 };
+        (1.0 + self.noise * sum + interrupt).max(0.2)
+    }
+
+    fn burst(&mut self) {
+        let (flying, n) = (self.autopilot.flying(), self.burst as f64);
+        let share = {
+            let arm = &mut self.arms[flying];
+            arm.seen += n;
+            1.0 - (-arm.seen / arm.flows).exp()
+        };
+        let arm = self.arms[flying];
+        let cycles = (arm.hit * share + arm.miss * (1.0 - share)) * n * self.noise();
+        let idle = (n / self.rate * HZ as f64 - cycles).max(0.0);
+        self.now += (cycles + idle) as u64;
+        self.packets += self.burst;
+        self.cycles += cycles;
+        let before = self.autopilot.changes;
+        let sample = Sample {
+            bursts: 1,
+            packets: self.burst,
+            cycles: cycles as u64,
+            passes: self.burst,
+            cached: (n * share * if arm.hit < arm.miss { 1.0 } else { 0.0 }) as u64,
+        };
+        self.autopilot.record(&sample, self.now);
+        if self.autopilot.changes != before {
+            self.changes.push(self.now);
+        }
+    }
+
+    fn fly(&mut self, cycles: u64) {
+        let end = self.now + cycles;
+        while self.now < end {
+            self.burst();
+        }
+    }
+
+    fn in_charge(&self) -> usize {
+        self.autopilot.in_charge
+    }
+
+    fn best(&self) -> usize {
+        let cost = |arm: &&Arm| arm.hit;
+        self.arms
+            .iter()
+            .position(|arm| arm.hit == self.arms.iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap().hit)
+            .unwrap()
+    }
+
+    /// The traffic changes: every cache has other flows, every arm other costs.
+    fn step(&mut self, arms: &[Arm]) {
+        self.arms = arms.to_vec();
+    }
+}
+
+#[test]
+fn the_cheapest_arm_is_found_wherever_it_stands_and_noise_does_not_matter() {
+    for best in 0..6 {
+        for (noise, gap) in [(0.02, 1.06), (0.2, 1.1), (0.5, 1.3)] {
+            let arms: Vec<Arm> =
+                (0..6).map(|n| plain(if n == best { 100.0 } else { 100.0 * gap + n as f64 })).collect();
+            let mut world = World::new(&arms);
+            world.noise = noise;
+            world.fly(8 * SECOND);
+            assert_eq!(world.in_charge(), best, "noise {noise}");
+            let early = world.changes.len();
+            world.fly(60 * SECOND);
+            assert_eq!((world.in_charge(), world.changes.len()), (best, early), "noise {noise}");
+        }
+    }
+}
+
+#[test]
+fn probing_costs_less_than_a_hundredth() {
+    for others in [[1.05; 5], [1.5; 5], [2.0, 3.0, 10.0, 50.0, 1.2]] {
+        let arms: Vec<Arm> = [1.0].iter().chain(&others).map(|c| plain(100.0 * c)).collect();
+        let mut world = World::new(&arms);
+        for seconds in [10, 110] {
+            world.fly(seconds * SECOND);
+            let regret = world.cycles / (100.0 * world.packets as f64 * 1.02) - 1.0;
+            // The noise's interrupts are 2 % of their own.
+            assert!(regret < 0.01, "{regret} with {others:?}");
+            assert!(world.autopilot.ledger.regret_share() < 0.01, "{others:?}");
+        }
+        // Once all is known, it costs next to nothing.
+        let before = world.autopilot.ledger.regret_share();
+        assert!(before < 0.003, "{before} with {others:?}");
+    }
+}
+
+#[test]
+fn after_a_sudden_change_it_has_settled_within_100_ms_or_20000_packets() {
+    let tables = [
+        [100.0, 70.0, 75.0, 200.0, 210.0, 400.0],
+        [70.0, 100.0, 300.0, 90.0, 120.0, 2000.0],
+        [130.0, 160.0, 170.0, 110.0, 112.0, 60.0],
+        [300.0, 320.0, 310.0, 150.0, 400.0, 600.0],
+    ];
+    for rate in [f64::INFINITY, 1e6, 200e3, 50e3] {
+        for from in tables {
+            for to in tables.iter().filter(|to| **to != from) {
+                let mut world = World::new(&from.map(plain));
+                world.rate = rate;
+                world.fly(20 * SECOND);
+                assert_eq!(world.in_charge(), world.best());
+                world.step(&to.map(plain));
+                let (began, packets) = (world.now, world.packets);
+                while world.now - began < SECOND / 10 || world.packets - packets < 20_000 {
+                    world.burst();
+                }
+                assert_eq!(world.in_charge(), world.best(), "{from:?} to {to:?} at {rate}");
+                assert_eq!(world.autopilot.flying(), world.best());
+                let changes = world.changes.len();
+                world.fly(5 * SECOND);
+                assert_eq!(world.changes.len(), changes, "{from:?} to {to:?} at {rate}: it had not settled");
+            }
+        }
+    }
+}
+
+#[test]
+fn under_steady_load_it_changes_at_most_once_a_second() {
+    // Equal arms, and as much noise as there may be: whatever it does, it is not to flutter.
+    for noise in [0.05, 0.5, 1.0] {
+        let mut world = World::new(&[plain(100.0); 6]);
+        world.noise = noise;
+        world.fly(60 * SECOND);
+        let changes = &world.changes;
+        assert!(changes.windows(2).all(|pair| pair[1] - pair[0] >= SECOND), "noise {noise}: {changes:?}");
+        assert!(changes.len() <= 6, "noise {noise}: {} changes in a minute", changes.len());
+    }
+}
+
+#[test]
+fn a_cache_gets_the_time_that_it_takes_to_warm() {
+    // The safe arm has none; the other takes a tenth of a second, and so several trials, to be of use.
+    let mut world = World::new(&[plain(200.0), cache(80.0, 230.0, 100_000.0), plain(190.0)]);
+    world.fly(30 * SECOND);
+    assert_eq!(world.in_charge(), 1);
+    // A cache that never answers is not worth the asking.
+    let mut world = World::new(&[cache(80.0, 230.0, 1e12), plain(200.0)]);
+    world.fly(2 * SECOND);
+    assert_eq!(world.in_charge(), 1);
+}
+
+#[test]
+fn traffic_that_alternates_gains_nothing_over_the_safe_arm() {
+    let one = [100.0, 60.0, 70.0, 1000.0].map(plain);
+    let other = [120.0, 1200.0, 90.0, 70.0].map(plain);
+    for half_period_ms in [1, 5, 20, 50, 100, 300, 700, 2000] {
+        let mut world = World::new(&one);
+        world.fly(5 * SECOND);
+        let (cycles, mut safe) = (world.cycles, 0.0);
+        let began = world.now;
+        let mut odd = false;
+        while world.now - began < 60 * SECOND {
+            odd = !odd;
+            world.step(if odd { &other } else { &one });
+            let packets = world.packets;
+            world.fly(half_period_ms * SECOND / 1000);
+            safe += (world.packets - packets) as f64 * world.arms[SAFE].hit;
+        }
+        let ratio = (world.cycles - cycles) / (safe * 1.02);
+        assert!(ratio < 1.05, "{ratio} of the safe arm's cycles at {half_period_ms} ms");
+    }
+}
+
+#[test]
+fn a_hopeless_arm_flies_a_few_bursts_only() {
+    let mut world = World::new(&[plain(50.0), plain(20_000.0)]);
+    let mut in_a_row = 0;
+    while world.now < 30 * SECOND {
+        world.burst();
+        in_a_row = if world.autopilot.flying() == 1 { in_a_row + 1 } else { 0 };
+        assert!(in_a_row <= 2, "64 packets are two bursts");
+    }
+}
+
+#[test]
+fn other_loads_are_not_taken_for_other_traffic() {
+    let mut world = World::new(&[plain(100.0), plain(90.0), plain(130.0)]);
+    world.fly(5 * SECOND);
+    let contests = world.autopilot.contests;
+    for round in 0..100 {
+        // Small bursts are dearer by the packet.
+        world.burst = if round % 2 == 0 { 4 } else { 32 };
+        let dearer = if round % 2 == 0 { 1.6 } else { 1.0 };
+        world.step(&[100.0, 90.0, 130.0].map(|c| plain(c * dearer)));
+        world.fly(SECOND / 5);
+    }
+    assert_eq!(world.autopilot.contests, contests);
+    assert_eq!(world.in_charge(), 1);
+}
+
+#[test]
+fn a_single_arm_flies() {
+    let mut world = World::new(&[plain(100.0)]);
+    world.fly(SECOND);
+    world.step(&[plain(500.0)]);
+    world.fly(SECOND);
+    assert_eq!((world.changes.len(), world.autopilot.contests), (0, 0));
+    assert_eq!(world.autopilot.why, Why::Forced);
+    assert!((world.autopilot.arms[0].measured.unwrap().0 / 500.0 - 1.0).abs() < 0.1);
+}
+
+#[test]
+fn arms_for_recirculated_packets_fly_only_where_there_are_some() {
+    let mut autopilot = Autopilot::new(&[false, true], HZ, 0);
+    let mut now = 0;
+    let mut flown = |autopilot: &mut Autopilot, passes: u64| {
+        (0..200_000).any(|_| {
+            now += 3200;
+            let cost = if autopilot.flying() == 1 { 90 } else { 100 };
+            autopilot.record(&Sample { bursts: 1, packets: 32, cycles: 32 * cost, passes, cached: 0 }, now);
+            autopilot.flying() == 1
+        })
+    };
+    assert!(!flown(&mut autopilot, 32));
+    assert!(flown(&mut autopilot, 64));
+}

@@ -1,0 +1,114 @@
+//! A trial: one arm side by side with the one in charge.
+
+use super::sample::{Sample, median};
+use arrayvec::ArrayVec;
+
+/// Chunks that warm the cache at least, and at most.
+const WARMING: (usize, usize) = (12, 64);
+/// The cache still fills if the share of cached passes was larger in the later half of its chunks: by a hundredth of
+/// itself, and by more than chance makes of it, so many standard deviations.
+const GAIN: f64 = 0.01;
+const SIGNIFICANT: f64 = 2.5;
+/// Chunks measured of either arm.
+const MEASURED: usize = 4;
+/// Chunks of the arm in charge that are not measured: its part of the processor's caches comes back.
+const RETURNING: usize = 2;
+/// If the arm in charge took so much more after than before, or less, the traffic moved under the trial.
+const STEADY: f64 = 0.1;
+/// Bursts must be as full, within this.
+const COMPARABLE: f64 = 0.3;
+
+/// A trial under way.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    /// Who is tried.
+    pub arm: usize,
+    before: f64,
+    flown: Sample,
+    /// Shares of cached passes, chunk by chunk while the cache warms.
+    shares: ArrayVec<f64, { WARMING.1 }>,
+    /// Costs of the arm tried, and the bursts they were measured in.
+    costs: ArrayVec<f64, MEASURED>,
+    measured: Sample,
+    /// Costs of the arm in charge afterwards.
+    after: ArrayVec<f64, MEASURED>,
+    compared: Sample,
+    returned: usize,
+}
+
+/// What a trial tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Nothing: the load moved.
+    Unclear,
+    /// The arm takes so many cycles a packet, which is cheaper by that share (dearer, if negative); the trial cost
+    /// `excess` cycles.
+    /// `early`: its cache was still filling.
+    Cheaper { by: f64, cost: f64, excess: f64, early: bool },
+}
+
+impl Trial {
+    /// Of an arm, where the one in charge takes `before` cycles a packet.
+    pub fn new(arm: usize, before: f64) -> Self {
+        Trial {
+            arm,
+            before,
+            flown: Sample::default(),
+            shares: ArrayVec::new(),
+            costs: ArrayVec::new(),
+            measured: Sample::default(),
+            after: ArrayVec::new(),
+            compared: Sample::default(),
+            returned: 0,
+        }
+    }
+
+    /// Takes a chunk of the arm tried; `end` if there is to be no other. Whether it has flown long enough.
+    pub fn fly(&mut self, chunk: &Sample, end: bool) -> bool {
+        self.flown.add(chunk);
+        if !end && self.costs.is_empty() && self.warms(chunk) {
+            return false;
+        }
+        self.costs.push(chunk.cost());
+        self.measured.add(chunk);
+        end || self.costs.is_full()
+    }
+
+    /// Whether the cache still fills.
+    fn warms(&mut self, chunk: &Sample) -> bool {
+        self.shares.push(chunk.cached_share());
+        self.shares.len() < WARMING.0 || !self.shares.is_full() && self.still_fills()
+    }
+
+    /// Whether the share of cached passes was growing while it warmed.
+    fn still_fills(&self) -> bool {
+        let half = self.shares.len() / 2;
+        let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+        let (old, new) = (mean(&self.shares[..half]), mean(&self.shares[self.shares.len() - half..]));
+        let passes = self.flown.passes as f64 / 2.0;
+        let by_chance = (2.0 * old * (1.0 - old) / passes).sqrt();
+        new - old > (GAIN * old).max(SIGNIFICANT * by_chance)
+    }
+
+    /// Takes a chunk of the arm in charge, after the other has flown.
+    pub fn compare(&mut self, chunk: &Sample) -> Option<Verdict> {
+        self.returned += 1;
+        if self.returned <= RETURNING {
+            return None;
+        }
+        self.after.push(chunk.cost());
+        self.compared.add(chunk);
+        self.after.is_full().then(|| self.verdict())
+    }
+
+    fn verdict(&self) -> Verdict {
+        let (after, cost) = (median(&self.after), median(&self.costs));
+        let as_full = (self.measured.fullness() / self.compared.fullness() - 1.0).abs() <= COMPARABLE;
+        if !as_full || (after / self.before - 1.0).abs() > STEADY {
+            return Verdict::Unclear;
+        }
+        let other = (self.before + after) / 2.0;
+        let excess = self.flown.cycles as f64 - other * self.flown.packets as f64;
+        Verdict::Cheaper { by: 1.0 - cost / other, cost, excess: excess.max(0.0), early: self.still_fills() }
+    }
+}

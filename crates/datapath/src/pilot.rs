@@ -1,0 +1,130 @@
+//! The autopilot at work for one receive queue: from counters to samples, from numbers to arms.
+
+use crate::autopilot::{Autopilot, Doing, Sample, Why};
+use crate::clock::tsc_hz;
+use crate::{Arm, Settings};
+use sluice_action::PortNo;
+use sluice_fate::{Counter, Tally};
+use std::time::Duration;
+
+/// One receive queue's arms, and who chooses among them.
+#[derive(Clone, Debug)]
+pub(crate) struct Pilot {
+    arms: Vec<Arm>,
+    autopilot: Autopilot,
+}
+
+/// What a PMD had counted when a burst began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    passes: u64,
+    cached: u64,
+    upcall_cycles: u64,
+}
+
+impl Mark {
+    #[inline]
+    pub fn of(tally: &Tally) -> Self {
+        Mark {
+            passes: tally[Counter::Passes],
+            cached: tally[Counter::EmcHits] + tally[Counter::SmcHits] + tally[Counter::DistributorHits],
+            upcall_cycles: tally[Counter::UpcallCycles],
+        }
+    }
+}
+
+impl Pilot {
+    /// For these settings; `now` is the TSC's value.
+    pub fn new(settings: &Settings, now: u64) -> Self {
+        let arms = Arm::all(settings);
+        let for_recirculation: Vec<bool> = arms.iter().map(|_| false).collect();
+        Pilot { autopilot: Autopilot::new(&for_recirculation, tsc_hz(), now), arms }
+    }
+
+    /// How the next burst is to be looked up.
+    #[inline]
+    pub fn arm(&self) -> Arm {
+        self.arms[self.autopilot.flying()]
+    }
+
+    /// Notes a burst that took so many cycles and ended `now`. An upcall's cycles tell nothing about an arm.
+    #[inline]
+    pub fn record(&mut self, packets: usize, before: Mark, tally: &Tally, cycles: u64, now: u64) {
+        let after = Mark::of(tally);
+        let sample = Sample {
+            bursts: 1,
+            packets: packets as u64,
+            cycles: cycles.saturating_sub(after.upcall_cycles - before.upcall_cycles),
+            passes: after.passes - before.passes,
+            cached: after.cached - before.cached,
+        };
+        self.autopilot.record(&sample, now);
+    }
+
+    /// What it has chosen, and why.
+    pub fn report(&self, port: PortNo, queue: usize, now: u64) -> AutopilotReport {
+        let autopilot = &self.autopilot;
+        let arms = self.arms.iter().enumerate().map(|(n, arm)| {
+            let known = autopilot.known(n);
+            ArmReport {
+                arm: *arm,
+                cost: known.measured.map(|(cost, _)| cost),
+                measured_ago: known.measured.map(|(_, at)| autopilot.between(at, now)),
+                next_trial: autopilot.next_trial(n).map(|at| autopilot.between(now, at)),
+            }
+        });
+        AutopilotReport {
+            port,
+            queue,
+            arms: arms.collect(),
+            in_charge: autopilot.in_charge(),
+            flying: autopilot.flying(),
+            doing: autopilot.doing(),
+            why: autopilot.why(),
+            changed_ago: autopilot.between(autopilot.changed_at(), now),
+            changes: autopilot.changes(),
+            contests: autopilot.contests(),
+            regret_share: autopilot.regret_share(),
+        }
+    }
+}
+
+/// What the autopilot of one receive queue has chosen, and why.
+#[derive(Clone, Debug)]
+pub struct AutopilotReport {
+    /// The queue's port.
+    pub port: PortNo,
+    /// Its number at that port.
+    pub queue: usize,
+    /// Every arm that the settings leave; the safe one first.
+    pub arms: Vec<ArmReport>,
+    /// The arm in charge, by its place in `arms`.
+    pub in_charge: usize,
+    /// The arm that flies now.
+    pub flying: usize,
+    /// What is going on.
+    pub doing: Doing,
+    /// Why the arm in charge is in charge.
+    pub why: Why,
+    /// Since when.
+    pub changed_ago: Duration,
+    /// How often another arm was put in charge.
+    pub changes: u64,
+    /// How often all arms were compared: at the start, and after sudden changes.
+    pub contests: u64,
+    /// What trying other arms has cost, as a share of all cycles.
+    pub regret_share: f64,
+}
+
+/// What is known of an arm.
+#[derive(Clone, Copy, Debug)]
+pub struct ArmReport {
+    /// The arm.
+    pub arm: Arm,
+    /// Cycles a packet, from poll to tx, when last measured.
+    pub cost: Option<f64>,
+    /// How long ago that was.
+    pub measured_ago: Option<Duration>,
+    /// When it is due to be tried; `None` if it is in charge or cannot be.
+    pub next_trial: Option<Duration>,
+}
