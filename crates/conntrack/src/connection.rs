@@ -91,9 +91,15 @@ impl Connection {
     pub fn update(&self, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> Step {
         let step = self.lock().state.update(l4, reply, check_seq);
         if let Step::Valid(Some(timeout)) | Step::StillNew(timeout) = step {
-            self.expires_ms.store(now_ms + self.timeouts.ms(timeout), Ordering::Relaxed);
+            self.prolong(timeout, now_ms);
         }
         step
+    }
+
+    /// Lets it live so long from now.
+    #[inline]
+    pub fn prolong(&self, timeout: Timeout, now_ms: u64) {
+        self.expires_ms.store(now_ms + self.timeouts.ms(timeout), Ordering::Relaxed);
     }
 
     /// The direction of packets of that tuple: `Some(true)` for replies; `None` if they are not this connection's.

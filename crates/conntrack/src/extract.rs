@@ -12,8 +12,8 @@ use sluice_packet::{Layers, checksum};
 /// What a packet says about its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sighting {
-    /// Where its headers are.
-    pub layers: Layers,
+    /// Where its IP header begins.
+    pub l3: usize,
     /// Where the L4 header begins.
     pub l4: usize,
     /// Where the IP packet ends.
@@ -98,7 +98,7 @@ pub(crate) fn sight(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Sig
         return None;
     }
     let related = name_ends(&mut tuple, l4)?;
-    Some(Sighting { layers, l4: payload.l4, end: ip.end, tuple, related })
+    Some(Sighting { l3: layers.l3, l4: payload.l4, end: ip.end, tuple, related })
 }
 
 /// The tuple of an IP header, no ports yet.

@@ -179,7 +179,7 @@ fn replace(packet: &mut Packet, at: usize, size: usize, new: &[u8]) -> Option<i3
 
 /// Makes the IP header tell the new length.
 fn set_length(bytes: &mut [u8], sighting: &Sighting, grown: i32) {
-    let l3 = sighting.layers.l3;
+    let l3 = sighting.l3;
     let at = if sighting.tuple.v6 { l3 + 4 } else { l3 + 2 };
     let old = [bytes[at], bytes[at + 1]];
     let new = u16::from_be_bytes(old).wrapping_add_signed(grown as i16).to_be_bytes();
@@ -202,7 +202,7 @@ pub(crate) fn shift(packet: &mut Packet, sighting: &Sighting, skew: Skew, reply:
 }
 
 fn renew_checksum(bytes: &mut [u8], sighting: &Sighting) {
-    let (l3, l4, end) = (sighting.layers.l3, sighting.l4, sighting.end);
+    let (l3, l4, end) = (sighting.l3, sighting.l4, sighting.end);
     let addresses = if sighting.tuple.v6 { l3 + 8..l3 + 40 } else { l3 + 12..l3 + 20 };
     bytes[l4 + 16..l4 + 18].copy_from_slice(&[0, 0]);
     let pseudo = checksum::sum(&bytes[addresses]) + u64::from(ip_proto::TCP) + (end - l4) as u64;

@@ -14,6 +14,8 @@
 //! shards, each behind a lock that is held for a lookup; a connection's state is behind its own. Nothing here reads a
 //! clock or draws random numbers: both are in [`Moment`].
 //!
+//! Each PMD keeps the connections it met lately ([`Recent`]); a packet of one of them meets no lock but the connection's.
+//!
 //! Expiry: a packet stores the connection's new end, nothing more. A connection past its end is not found any more;
 //! [`Conntrack::expire`], called by a control thread, takes it out (see [`wheel`](mod@wheel)).
 //!
@@ -30,6 +32,7 @@ mod ftp;
 mod inner;
 mod limits;
 mod nat;
+mod recent;
 mod request;
 mod rewrite;
 mod stamp;
@@ -44,11 +47,12 @@ mod wheel;
 
 pub use dump::{Entry, Filter, TcpInfo, TupleFilter};
 pub use limits::ZoneLimit;
+pub use recent::Recent;
 pub use request::{Carried, Checksums, Moment, Outcome, Refusal};
 pub use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
 pub use stamp::{clear, ct_state};
 pub use table::Swept;
 pub use tcp::TcpState;
 pub use timeouts::{Timeout, TimeoutPolicy};
-pub use track::{Config, Conntrack};
+pub use track::{Config, Conntrack, Sought};
 pub use tuple::{Endpoint, Tuple};

@@ -1,7 +1,6 @@
 //! What the act room asks for, and what it is told.
 
 use crate::connection::Connection;
-use std::sync::Arc;
 
 /// What is known about a packet's checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,18 +25,23 @@ pub struct Moment {
     pub checksums: Checksums,
 }
 
-/// What an earlier call found for the same packet, so that a later one in the same zone neither looks it up nor counts
-/// it again. Keep it with the packet, over recirculation too; forget it when an address or port of the packet is set
-/// by anything but this crate, and at `ct_clear`. Losing it is never unsafe, but a later pass then sees a second packet.
-#[derive(Clone, Debug, Default)]
+/// What an earlier call found for the same packet, so that a later one in the same zone does not count it again. Keep
+/// it with the packet, over recirculation too; forget it when an address or port of the packet is set by anything but
+/// this crate, and at `ct_clear`. Losing it is never unsafe, but a later pass then sees a second packet.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Carried(pub(crate) Option<Known>);
 
-/// The connection, and the packet's place in it.
-#[derive(Clone, Debug)]
+/// The connection, by its place in memory: a name that is only ever compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    pub connection: Arc<Connection>,
-    pub reply: bool,
-    pub related: bool,
+    pub zone: u16,
+    pub connection: usize,
+}
+
+impl Known {
+    pub fn of(connection: &Connection) -> Self {
+        Known { zone: connection.original.zone, connection: std::ptr::from_ref(connection).addr() }
+    }
 }
 
 impl Carried {

@@ -8,7 +8,7 @@ use sluice_flow::PacketKey;
 use sluice_flow::layout;
 use sluice_packet::edit::{self, Field};
 use sluice_packet::headers::{ICMP_SIZE, ip_proto};
-use sluice_packet::{Packet, checksum};
+use sluice_packet::{Layers, Packet, checksum};
 
 /// Makes `packet` look as `as_seen`, the tuple its receiver is to see: the address that `target` names, and both ports.
 /// Of an ICMP error: its own address, and the packet inside, which goes the other way. The key follows.
@@ -19,24 +19,25 @@ pub(crate) fn translate(
     as_seen: &Tuple,
     target: NatTarget,
 ) {
-    outer_address(packet, key, sighting, as_seen, target);
+    outer_address(packet, key, as_seen, target);
     if sighting.related {
         let bytes = packet.bytes_mut();
         let Some(error) = bytes.get_mut(sighting.l4..sighting.end) else { return };
         inner::translate(&mut error[ICMP_SIZE..], &as_seen.reversed(), target.flipped());
         renew_checksum(bytes, sighting);
     } else if as_seen.has_ports() {
-        ports(packet, key, sighting, as_seen);
+        ports(packet, key, as_seen);
     }
 }
 
 /// Sets a field. The packet was seen to have its header, so this does not fail.
-fn set(packet: &mut Packet, sighting: &Sighting, field: Field, value: &[u8]) {
-    let done = edit::set(packet.bytes_mut(), &sighting.layers, field, value, &[0xff; 16]);
-    debug_assert!(done.is_ok(), "{field:?} of a packet whose connection is known");
+fn set(packet: &mut Packet, field: Field, value: &[u8]) {
+    let layers = Layers::of(packet.bytes());
+    let done = layers.map(|layers| edit::set(packet.bytes_mut(), &layers, field, value, &[0xff; 16]));
+    debug_assert_eq!(done, Some(Ok(())), "{field:?} of a packet whose connection is known");
 }
 
-fn outer_address(packet: &mut Packet, key: &mut PacketKey, sighting: &Sighting, as_seen: &Tuple, target: NatTarget) {
+fn outer_address(packet: &mut Packet, key: &mut PacketKey, as_seen: &Tuple, target: NatTarget) {
     let v6 = as_seen.v6;
     let addr = match target {
         NatTarget::Src => &as_seen.src.addr,
@@ -48,25 +49,25 @@ fn outer_address(packet: &mut Packet, key: &mut PacketKey, sighting: &Sighting, 
         (NatTarget::Src, true) => (Field::Ipv6Src, layout::IPV6_SRC),
         (NatTarget::Dst, true) => (Field::Ipv6Dst, layout::IPV6_DST),
     };
-    set(packet, sighting, field, &addr[..span.size]);
+    set(packet, field, &addr[..span.size]);
     key.set(span, &addr[..span.size]);
 }
 
-fn ports(packet: &mut Packet, key: &mut PacketKey, sighting: &Sighting, as_seen: &Tuple) {
+fn ports(packet: &mut Packet, key: &mut PacketKey, as_seen: &Tuple) {
     let (src_field, dst_field) = match as_seen.proto {
         ip_proto::TCP => (Field::TcpSrc, Field::TcpDst),
         _ => (Field::UdpSrc, Field::UdpDst),
     };
     let (src, dst) = (as_seen.src.port.to_be_bytes(), as_seen.dst.port.to_be_bytes());
-    set(packet, sighting, src_field, &src);
-    set(packet, sighting, dst_field, &dst);
+    set(packet, src_field, &src);
+    set(packet, dst_field, &dst);
     key.set(layout::TP_SRC, &src);
     key.set(layout::TP_DST, &dst);
 }
 
 /// Computes an ICMP error's checksum anew: what it covers changed in many places.
 fn renew_checksum(bytes: &mut [u8], sighting: &Sighting) {
-    let (l3, l4, end) = (sighting.layers.l3, sighting.l4, sighting.end);
+    let (l3, l4, end) = (sighting.l3, sighting.l4, sighting.end);
     let Some(sum) = bytes.get_mut(l4 + 2..).and_then(|rest| rest.first_chunk_mut::<2>()) else { return };
     *sum = [0, 0];
     let covered = match sighting.tuple.v6 {

@@ -42,21 +42,36 @@ pub(crate) fn zone(key: &PacketKey) -> u16 {
     key.number(layout::CT_ZONE) as u16
 }
 
-#[inline]
-pub(crate) fn mark(key: &PacketKey) -> u32 {
-    key.number(layout::CT_MARK) as u32
-}
-
-#[inline]
-pub(crate) fn label(key: &PacketKey) -> u128 {
-    key.get(layout::CT_LABEL).iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
-}
-
 /// Writes zone, mark and label.
+#[inline]
 pub(crate) fn write(key: &mut PacketKey, zone: u16, mark: u32, label: u128) {
     key.set(layout::CT_ZONE, &zone.to_be_bytes());
     key.set(layout::CT_MARK, &mark.to_be_bytes());
     put(key, layout::CT_LABEL, &label.to_be_bytes());
+}
+
+/// Writes zone, mark, label and the original tuple of a connection.
+#[inline]
+pub(crate) fn write_all(key: &mut PacketKey, zone: u16, mark: u32, label: u128, tuple: &Tuple) {
+    key.set(layout::CT_ZONE, &zone.to_be_bytes());
+    key.set(layout::CT_MARK, &mark.to_be_bytes());
+    key.set(layout::CT_LABEL, &label.to_be_bytes());
+    let (src, dst) = ports(tuple);
+    key.set(layout::CT_SRC, &tuple.src.addr);
+    key.set(layout::CT_DST, &tuple.dst.addr);
+    key.set(layout::CT_TP_SRC, &src.to_be_bytes());
+    key.set(layout::CT_TP_DST, &dst.to_be_bytes());
+    key.set(layout::CT_NW_PROTO, &[tuple.proto]);
+    key.set(layout::CT_IS_IPV6, &[u8::from(tuple.v6)]);
+}
+
+/// What stands in the place of ports: ICMP has its type and code there.
+#[inline]
+fn ports(tuple: &Tuple) -> (u16, u16) {
+    match tuple.is_icmp() {
+        true => (u16::from(tuple.src.icmp_type), u16::from(tuple.src.icmp_code)),
+        false => (tuple.src.port, tuple.dst.port),
+    }
 }
 
 /// Sets a field of a line that need not be there for a value of zeros.
@@ -70,11 +85,7 @@ fn put(key: &mut PacketKey, span: Span, value: &[u8]) {
 pub(crate) fn write_original(key: &mut PacketKey, tuple: Option<&Tuple>) {
     let none = Tuple::default();
     let tuple = tuple.unwrap_or(&none);
-    // ICMP has its type and code where others have ports.
-    let (src, dst) = match tuple.is_icmp() {
-        true => (u16::from(tuple.src.icmp_type), u16::from(tuple.src.icmp_code)),
-        false => (tuple.src.port, tuple.dst.port),
-    };
+    let (src, dst) = ports(tuple);
     put(key, layout::CT_SRC, &tuple.src.addr);
     put(key, layout::CT_DST, &tuple.dst.addr);
     put(key, layout::CT_TP_SRC, &src.to_be_bytes());
@@ -123,9 +134,14 @@ mod tests {
         set_state(&mut key, ct_state::NEW | ct_state::TRACKED);
         write(&mut key, 3, 0xdead_beef, 5 << 100);
         write_original(&mut key, Some(&tuple));
-        assert_eq!((state(&key), zone(&key), mark(&key), label(&key)), (0x21, 3, 0xdead_beef, 5 << 100));
+        assert_eq!((state(&key), zone(&key), key.number(layout::CT_MARK)), (0x21, 3, 0xdead_beef));
+        assert_eq!(key.get(layout::CT_LABEL), (5u128 << 100).to_be_bytes());
         assert_eq!(original(&key, &tuple), Some(tuple));
         assert_eq!(original(&key, &Tuple { v6: false, ..tuple }), None);
+        let mut at_once = PacketKey::ZERO;
+        set_state(&mut at_once, ct_state::NEW | ct_state::TRACKED);
+        write_all(&mut at_once, 3, 0xdead_beef, 5 << 100, &tuple);
+        assert_eq!(at_once, key);
         clear(&mut key);
         assert_eq!(key, PacketKey::ZERO);
     }

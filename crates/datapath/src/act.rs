@@ -8,6 +8,7 @@
 
 use crate::execute::{Executor, Passage};
 use crate::recirc::Origin;
+use crate::track;
 use crate::tx::{TxSlot, discard};
 use crate::upcall::{Answer, Answers};
 use crate::walk::Context;
@@ -36,34 +37,40 @@ enum Step {
 /// What a batch in the rooms consists of, besides its packets.
 pub(crate) struct Batch<'a, 'g> {
     pub keys: &'a mut [PacketKey; BATCH_MAX],
-    pub origins: &'a [Origin; BATCH_MAX],
+    pub origins: &'a mut [Origin; BATCH_MAX],
     pub carried: &'a mut [Carried; BATCH_MAX],
     pub hits: &'a Hits<'g>,
     /// The answers that packets without a hit follow.
     pub answers: Option<&'a Answers>,
 }
 
-/// Acts on every packet of the batch, which is empty afterwards.
+/// Acts on every packet of the batch. False if it is empty afterwards; true if all its packets take another pass.
 #[inline]
 pub(crate) fn room<'g>(
     executor: &mut Executor,
     upcall: &mut dyn Upcall,
     packets: &mut PacketBatch,
-    batch: Batch<'_, 'g>,
+    mut batch: Batch<'_, 'g>,
     context: &mut Context<'_, 'g>,
-) {
+) -> bool {
     let plans = plan_and_count(executor, packets, &batch, context);
     let plans = &plans[..packets.len()];
-    let Some(first) = plans.first() else { return };
+    let Some(first) = plans.first() else { return false };
     let differing = plans.iter().fold(0, |bits, plan| bits | plan.0 ^ first.0);
     let executes = plans.iter().fold(0, |most, plan| most.max(plan.0)) == Plan::EXECUTE.0;
     if executes || executor.tx.is_holding() {
-        return act_in_full(executor, upcall, packets, batch, plans, context);
+        let may_stay = differing == 0 && batch.answers.is_none() && !executor.tx.is_holding();
+        if may_stay && track::room(executor, packets, &mut batch, context) {
+            return true;
+        }
+        act_in_full(executor, upcall, packets, batch, plans, context);
+        return false;
     }
     if differing == 0
         && let Step::Send(slot) = first.step()
     {
-        return executor.tx.push_all(slot, packets, context.buffers, context.tally);
+        executor.tx.push_all(slot, packets, context.buffers, context.tally);
+        return false;
     }
     for (packet, plan) in packets.drain(..).zip(plans) {
         match plan.step() {
@@ -72,6 +79,7 @@ pub(crate) fn room<'g>(
             Step::Execute => unreachable!("no packet of this batch executes: checked above"),
         }
     }
+    false
 }
 
 /// Counts each hit for its megaflow and finds out what the packet meets. Packets without a hit execute.

@@ -9,7 +9,7 @@ use crate::track;
 use crate::tx::{TxPorts, discard};
 use crate::walk::Context;
 use sluice_action::{Action, Header, MaskedField, PortNo, edit};
-use sluice_conntrack::{Carried, Conntrack};
+use sluice_conntrack::{Carried, Conntrack, Recent};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, ParseError, extract_again};
 use sluice_packet::Packet;
@@ -37,13 +37,18 @@ impl Traveller<'_> {
     }
 }
 
+/// Connections a PMD keeps at hand, in 2 MiB.
+const RECENT_CONNECTIONS: usize = 1 << 17;
+
 /// What actions work with: where packets go.
 pub(crate) struct Executor {
     pub tx: TxPorts,
     pub recirc: Recirc,
-    conntrack: Arc<Conntrack>,
+    pub conntrack: Arc<Conntrack>,
+    /// Connections this PMD met lately.
+    pub recent: Recent,
     packet_ins: SyncSender<PacketIn>,
-    random: u64,
+    pub random: u64,
 }
 
 /// A packet on its way through a list of actions.
@@ -63,7 +68,8 @@ pub(crate) struct Traveller<'k> {
 
 impl Executor {
     pub fn new(conntrack: Arc<Conntrack>, packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
-        Executor { tx: TxPorts::default(), recirc: Recirc::default(), conntrack, packet_ins, random }
+        let recent = Recent::new(RECENT_CONNECTIONS);
+        Executor { tx: TxPorts::default(), recirc: Recirc::default(), conntrack, recent, packet_ins, random }
     }
 
     /// Does what `actions` say to a packet.
@@ -112,8 +118,7 @@ impl Executor {
         let mut key = *traveller.key;
         match context.buffers.copy(&traveller.packet) {
             Ok(packet) => {
-                let &mut Traveller { origin, ref carried, no_output, cut, is_dirty, .. } = traveller;
-                let carried = carried.clone();
+                let Traveller { origin, carried, no_output, cut, is_dirty, .. } = *traveller;
                 let copy = Traveller { packet, key: &mut key, origin, carried, no_output, cut, is_dirty };
                 self.send_now(action, copy, context);
             }
@@ -169,7 +174,7 @@ impl Executor {
             Action::Drop => return Err(traveller.no_output),
             Action::Ct(ct) => {
                 let entropy = splitmix64(&mut self.random);
-                track::track(&self.conntrack, ct, entropy, traveller, context)?;
+                track::track(&self.conntrack, &mut self.recent, ct, entropy, traveller, context)?;
             }
             Action::CtClear => track::forget(traveller),
             Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {

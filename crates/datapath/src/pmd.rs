@@ -173,6 +173,7 @@ impl Pmd {
     /// Shows the counters and gauges to everybody.
     pub fn publish(&mut self) {
         self.turns_to_publish = PUBLISH_EVERY;
+        self.walk.executor.recent.sweep();
         self.shared.stats.publish(&mut self.tally);
         let (emc, subtables) = (self.walk.levels.emc_usage(), self.walk.levels.subtables());
         let gauges = &self.shared.gauges;

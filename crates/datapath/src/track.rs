@@ -1,15 +1,21 @@
 //! The actions `ct` and `ct_clear`, on one packet.
 
-use crate::execute::Traveller;
+use crate::act::Batch;
+use crate::execute::{Executor, Traveller};
+use crate::recirc::RECIRC_MAX;
 use crate::walk::Context;
-use sluice_action::{Ct, Header, MaskedField};
-use sluice_conntrack::{Checksums, Conntrack, Moment, Outcome, Refusal, clear};
+use sluice_action::{Action, Ct, Header, MaskedField};
+use sluice_conntrack::{Checksums, Conntrack, Moment, Outcome, Recent, Refusal, Sought, clear};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::layout;
+use sluice_flow_cache::Hits;
+use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_simd::hash::splitmix64;
 
 /// Finds the packet's connection, or makes it; writes its state into the key and translates the packet.
 pub(crate) fn track(
     conntrack: &Conntrack,
+    recent: &mut Recent,
     ct: &Ct,
     entropy: u64,
     traveller: &mut Traveller<'_>,
@@ -18,8 +24,49 @@ pub(crate) fn track(
     traveller.renew_key()?;
     let moment = Moment { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
     let Traveller { packet, key, carried, .. } = traveller;
-    count(conntrack.execute(packet, key, ct, &moment, carried), context.tally);
+    count(conntrack.execute(recent, packet, key, ct, &moment, carried), context.tally);
     Ok(())
+}
+
+/// The `ct` of a packet's megaflow and the id to recirculate under, if these are all that the megaflow does.
+fn track_and_recirculate<'g>(hits: &Hits<'g>, i: usize) -> Option<(&'g Ct, u32)> {
+    match &hits[i]?.actions()[..] {
+        [Action::Ct(ct), Action::Recirc(id)] => Some((ct, *id)),
+        _ => None,
+    }
+}
+
+/// Tracks a whole batch in place: when every packet is to be tracked and to recirculate, and nothing else, packets and
+/// keys stay where they are for the next pass. Each step is done for all packets, so that memory answers meanwhile.
+/// False, and nothing is done, if the batch is not so.
+#[inline]
+pub(crate) fn room(
+    executor: &mut Executor,
+    packets: &mut PacketBatch,
+    batch: &mut Batch<'_, '_>,
+    context: &mut Context<'_, '_>,
+) -> bool {
+    let n = packets.len();
+    let is_deep = batch.origins[..n].iter().any(|origin| origin.depth >= RECIRC_MAX);
+    if is_deep || (0..n).any(|i| track_and_recirculate(batch.hits, i).is_none()) {
+        return false;
+    }
+    let Executor { conntrack, recent, random, .. } = executor;
+    let ways: [_; BATCH_MAX] = std::array::from_fn(|i| track_and_recirculate(batch.hits, i % n));
+    let ways = ways.iter().flatten();
+    let mut sought = [Sought::NOTHING; BATCH_MAX];
+    for ((sought, packet), (ct, _)) in sought.iter_mut().zip(packets.iter()).zip(ways.clone()) {
+        *sought = conntrack.seek(recent, packet, ct.zone, Checksums::Unknown);
+    }
+    sought[..n].iter().for_each(|sought| conntrack.approach(recent, sought));
+    for (i, (packet, (ct, id))) in packets.iter_mut().zip(ways).enumerate() {
+        let moment = Moment { now_ms: context.now_ms, entropy: splitmix64(random), checksums: Checksums::Unknown };
+        let (key, carried) = (&mut batch.keys[i], &mut batch.carried[i]);
+        count(conntrack.execute_sought(recent, &sought[i], (packet, key), ct, &moment, carried), context.tally);
+        key.set(layout::RECIRC_ID, &id.to_be_bytes());
+        batch.origins[i].depth += 1;
+    }
+    true
 }
 
 fn count(outcome: Outcome, tally: &mut Tally) {

@@ -29,12 +29,17 @@ pub trait LookupStage {
     fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask;
 }
 
-/// The hash of a whole key: low bits pick a bucket, the high 32 are the tag.
+/// The hash of a key: low bits pick a bucket, the high 32 are the tag.
+///
+/// Of all that is known of a connection, only what stands in line 0 counts: state, zone and mark. The rest (line 2)
+/// follows from the packet's own addresses as a rule; packets that differ there alone share an entry.
 #[inline(always)]
 pub fn key_hash(secret: &HashKey, key: &PacketKey) -> u64 {
+    const FURTHER: u64 =
+        (1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line()) << (layout::PRESENCE.offset % 8 * 8);
     let words = compare::words(&key.lines[0].0);
     let mut sum = secret.line(0, &words);
-    if words[layout::PRESENCE.offset / 8] >> (layout::PRESENCE.offset % 8 * 8) & 0xff != 0 {
+    if words[layout::PRESENCE.offset / 8] & FURTHER != 0 {
         sum = sum.wrapping_add(further_lines(secret, key));
     }
     hash::finish(sum)
@@ -42,5 +47,6 @@ pub fn key_hash(secret: &HashKey, key: &PacketKey) -> u64 {
 
 #[inline(never)]
 fn further_lines(secret: &HashKey, key: &PacketKey) -> u64 {
-    (1..4).fold(0, |sum: u64, i| sum.wrapping_add(secret.line(i, &compare::words(&key.line(i).0))))
+    let line = |i: usize| secret.line(i, &compare::words(&key.line(i).0));
+    line(layout::IPV6_SRC.line()).wrapping_add(line(layout::TUN_ID.line()))
 }

@@ -4,6 +4,7 @@ mod begin;
 mod execute;
 
 pub(crate) use execute::Pass;
+pub use execute::Sought;
 
 use crate::connection::Connection;
 use crate::dump::{Entry, Filter};

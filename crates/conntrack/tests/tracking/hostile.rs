@@ -73,11 +73,23 @@ proptest! {
         passes in prop::collection::vec((frame(), prop::collection::vec(request(), 1..3), 0..20_000u64), 1..40),
     ) {
         let mut scene = Scene::new();
+        // The twin always goes the long way.
+        let mut twin = Scene::new();
+        twin.forgetful = true;
         for (bytes, requests, wait) in passes {
             scene.now_ms += wait;
+            twin.now_ms += wait;
             // Keys and checksums are looked at in there.
-            scene.passes(&bytes, &requests);
+            let (seen, plainly) = (scene.passes(&bytes, &requests), twin.passes(&bytes, &requests));
+            prop_assert_eq!((seen.outcome, &seen.bytes, seen.key), (plainly.outcome, &plainly.bytes, plainly.key));
+            let sorted = |scene: &Scene| {
+                let mut lines = scene.dump(true);
+                lines.sort();
+                lines
+            };
+            prop_assert_eq!(sorted(&scene), sorted(&twin));
             scene.ct.expire(scene.now_ms, 5);
+            twin.ct.expire(twin.now_ms, 5);
             prop_assert!(scene.dump(true).len() <= scene.ct.connections() as usize);
         }
         scene.ct.flush(&sluice_conntrack::Filter::default());

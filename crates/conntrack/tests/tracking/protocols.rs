@@ -1,7 +1,7 @@
 //! UDP, ICMP and all others; commit, zones, mark, label, force, clear.
 
 use crate::scene::*;
-use sluice_conntrack::{Carried, Checksums, Ct, Masked, Moment, Outcome, clear, ct_state};
+use sluice_conntrack::{Carried, Checksums, Ct, Masked, Moment, Outcome, Recent, clear, ct_state};
 use sluice_flow::{PacketKey, layout};
 use sluice_testkit::pool::TestPool;
 
@@ -102,7 +102,10 @@ fn what_has_no_connection_is_invalid() {
     for (checksums, outcome) in [(Checksums::Good, Outcome::Committed), (Checksums::Bad, Outcome::Invalid)] {
         let (mut packet, mut key) = (pool.packet(&broken_sum), PacketKey::ZERO);
         let moment = Moment { checksums, ..Moment::default() };
-        assert_eq!(scene.ct.execute(&mut packet, &mut key, &commit(), &moment, &mut Carried::default()), outcome);
+        assert_eq!(
+            scene.ct.execute(&mut Recent::new(0), &mut packet, &mut key, &commit(), &moment, &mut Carried::default()),
+            outcome
+        );
         pool.take_bytes(packet);
     }
     let no_sum = ip(false, 1, 2).udp(5, 7).no_checksum().payload(b"x").build();

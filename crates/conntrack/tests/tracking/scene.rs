@@ -1,6 +1,6 @@
 //! A tracker, packets, and what became of them.
 
-use sluice_conntrack::{Carried, Config, Conntrack, Ct, Moment, Outcome, clear, ct_state, text};
+use sluice_conntrack::{Carried, Config, Conntrack, Ct, Moment, Outcome, Recent, clear, ct_state, text};
 use sluice_conntrack::{Filter, NatSpec, NatTarget};
 use sluice_flow::{Metadata, PacketKey, extract, extract_again, layout};
 use sluice_packet::Layers;
@@ -15,6 +15,9 @@ pub const SERVER: u16 = 80;
 
 pub struct Scene {
     pub ct: Conntrack,
+    /// What a PMD would keep; made anew for each packet if `forgetful`.
+    recent: Recent,
+    pub forgetful: bool,
     pool: TestPool,
     pub now_ms: u64,
     entropy: u64,
@@ -35,7 +38,14 @@ impl Scene {
 
     pub fn with(change: impl Fn(Config) -> Config) -> Self {
         let config = change(Config { shards: 4, ..Config::new(HashKey::from_seed(7)) });
-        Scene { ct: Conntrack::new(config), pool: TestPool::new(), now_ms: 1_000_000, entropy: 1 }
+        Scene {
+            ct: Conntrack::new(config),
+            recent: Recent::new(64),
+            forgetful: false,
+            pool: TestPool::new(),
+            now_ms: 1_000_000,
+            entropy: 1,
+        }
     }
 
     /// A packet just received, through one `ct`.
@@ -54,8 +64,11 @@ impl Scene {
         let were_right = checksums_are_right(bytes);
         for request in requests {
             self.entropy += 1;
+            if self.forgetful {
+                self.recent = Recent::new(0);
+            }
             let moment = Moment { now_ms: self.now_ms, entropy: self.entropy, ..Moment::default() };
-            outcome = self.ct.execute(&mut packet, &mut key, request, &moment, &mut carried);
+            outcome = self.ct.execute(&mut self.recent, &mut packet, &mut key, request, &moment, &mut carried);
             let mut again = key;
             extract_again(packet.bytes(), &mut again).expect("a frame");
             assert_eq!(untracked(&key), untracked(&again), "the key does not say what the packet says");

@@ -52,7 +52,7 @@ pub(super) fn keep_connection(before: &PacketKey, layers: &Layers, has_l4: bool,
     if before.number(layout::CT_NW_PROTO) == 0 || layers.ip.is_none_or(|ip| ip.v6 != is_v6) {
         return;
     }
-    for span in [layout::CT_SRC, layout::CT_DST, layout::CT_NW_PROTO] {
+    for span in [layout::CT_SRC, layout::CT_DST, layout::CT_NW_PROTO, layout::CT_IS_IPV6] {
         keep(before, span, key);
     }
     if has_l4 {

@@ -1,0 +1,92 @@
+//! The connections a PMD met lately: a way to them that needs no lock of the table.
+//!
+//! Shape:  buckets of four hashes and connections, a cache line each; owned by one PMD.
+//! Cost:   a hit reads the bucket and the connection; no lock, no reference counted.
+//! Errors: an entry is a hint. It counts if its connection is not over and has the packet's tuple; no two live
+//!         connections share a tuple, so then it is the one. A connection taken out of the table stays in memory until
+//!         its entry is replaced or swept.
+
+use crate::connection::Connection;
+use crate::tuple::Tuple;
+use std::sync::Arc;
+
+/// Entries in a bucket.
+const WAYS: usize = 4;
+
+#[derive(Clone, Debug, Default)]
+#[repr(align(64))]
+struct Bucket([Option<Entry>; WAYS]);
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The low half of the tuple's hash.
+    tag: u32,
+    connection: Arc<Connection>,
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// The connections a PMD met lately.
+#[derive(Debug)]
+pub struct Recent {
+    buckets: Box<[Bucket]>,
+    /// The bucket that is swept next.
+    sweep: usize,
+}
+
+impl Recent {
+    /// Room for about so many connections; rounded up to a power of two.
+    pub fn new(connections: usize) -> Self {
+        let buckets = (connections / WAYS).next_power_of_two();
+        Recent { buckets: vec![Bucket::default(); buckets].into(), sweep: 0 }
+    }
+
+    /// The bucket of a hash: by its upper half, as the tag is the lower.
+    #[inline]
+    fn at(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.buckets.len() - 1)
+    }
+
+    /// Asks for the bucket of a hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        sluice_simd::prefetch::read(&self.buckets[self.at(hash)]);
+    }
+
+    /// Asks for the connections that a hash may stand for.
+    #[inline]
+    pub(crate) fn prefetch_connection(&self, hash: u64) {
+        let bucket = &self.buckets[self.at(hash)];
+        for entry in bucket.0.iter().flatten().filter(|entry| entry.tag == hash as u32) {
+            let first = Arc::as_ptr(&entry.connection).cast::<[u8; 64]>();
+            (0..size_of::<Connection>().div_ceil(64))
+                .for_each(|line| sluice_simd::prefetch::read(first.wrapping_add(line)));
+        }
+    }
+
+    /// The live connection whose packets, in the direction returned, have that tuple.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, tuple: &Tuple, now_ms: u64) -> Option<(&Arc<Connection>, bool)> {
+        let bucket = &self.buckets[self.at(hash)];
+        let fitting = bucket.0.iter().flatten().filter(|entry| entry.tag == hash as u32);
+        let mut live = fitting.filter(|entry| !entry.connection.is_over(now_ms));
+        live.find_map(|entry| Some((&entry.connection, entry.connection.direction(tuple)?)))
+    }
+
+    /// Remembers a connection under the hash of one of its tuples, in place of one that is over or, by chance, any.
+    pub(crate) fn insert(&mut self, hash: u64, connection: &Arc<Connection>, now_ms: u64) {
+        let at = self.at(hash);
+        let bucket = &mut self.buckets[at].0;
+        let is_free = |entry: &Option<Entry>| entry.as_ref().is_none_or(|e| e.connection.is_over(now_ms));
+        let way = bucket.iter().position(is_free).unwrap_or((hash >> 30) as usize % WAYS);
+        bucket[way] = Some(Entry { tag: hash as u32, connection: connection.clone() });
+    }
+
+    /// Lets go of connections that have been taken out of the table, in one bucket after the other, a call each.
+    pub fn sweep(&mut self) {
+        for entry in &mut self.buckets[self.sweep].0 {
+            entry.take_if(|entry| entry.connection.is_removed());
+        }
+        self.sweep = (self.sweep + 1) & (self.buckets.len() - 1);
+    }
+}
