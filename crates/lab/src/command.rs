@@ -3,6 +3,7 @@
 use crate::experiment::{EXPERIMENTS, Experiment, named};
 use crate::lab::Lab;
 use crate::record::{FORMAT, Findings, Record, Size};
+use crate::search::{self, SearchArgs};
 use crate::sheet::Sheet;
 use crate::{noise, report};
 use anyhow::{Context, Result, bail};
@@ -13,8 +14,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Run experiments and write their report; without a name, all of them
 #[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct LabArgs {
-    /// An experiment, "list" for their names, "quick" for a short look at all, "report" to write it again
+    #[command(subcommand)]
+    command: Option<LabCommand>,
+    /// An experiment, "list" for their names, "quick" for a short look at all, "report" to render it again
     what: Option<String>,
     /// A short look: few points, few repetitions
     #[arg(long)]
@@ -30,11 +34,19 @@ pub struct LabArgs {
     resume: bool,
 }
 
+#[derive(clap::Subcommand, Debug)]
+enum LabCommand {
+    Search(Box<SearchArgs>),
+}
+
 /// Does what the arguments say.
 ///
 /// # Errors
 /// If there is no such experiment, an answer is wrong, or a file cannot be written.
 pub fn run(args: &LabArgs) -> Result<()> {
+    if let Some(LabCommand::Search(args)) = &args.command {
+        return search::run(args);
+    }
     let (size, wanted): (Size, Vec<&dyn Experiment>) = match args.what.as_deref() {
         Some("list") => return list(),
         Some("report") => return say_report(&args.out),
@@ -59,7 +71,7 @@ pub fn run(args: &LabArgs) -> Result<()> {
         let record = run_one(experiment, size, args, &stop)?;
         let json = serde_json::to_string_pretty(&record)?;
         let path = args.out.join(format!("{}.json", experiment.name()));
-        std::fs::write(&path, &json).with_context(|| format!("{}: cannot be written", path.display()))?;
+        report::put(&path, &json)?;
         record.noise.iter().for_each(|why| eprintln!("{}: {why}", experiment.name()));
         if args.json {
             println!("{json}");
@@ -109,7 +121,7 @@ fn say_report(dir: &Path) -> Result<()> {
 }
 
 /// The first SIGINT or SIGTERM asks for the end, the second does not wait for it.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop)).context("signals")?;
@@ -129,13 +141,13 @@ fn pin() {
 }
 
 /// The command line, with the program by its name alone.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let args: Vec<String> = std::env::args().skip(1).collect();
     format!("sluice {}", args.join(" "))
 }
 
 /// Now, as `2026-01-31 12:00`.
-fn utc() -> String {
+pub fn utc() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
     let (year, month, day) = civil(days as i64);

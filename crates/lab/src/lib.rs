@@ -17,10 +17,12 @@ mod record;
 mod report;
 mod rig;
 mod rules;
+mod search;
 mod setting;
 mod sheet;
 mod stat;
 mod svg;
+mod switch;
 mod text;
 
 pub use command::{LabArgs, run};

@@ -33,6 +33,12 @@ impl CpuTime {
     }
 }
 
+/// What speaks against a run during which the host took so much time.
+pub fn steal(percent: f64) -> Vec<String> {
+    let noisy = percent > STEAL_MAX_PERCENT;
+    noisy.then(|| format!("too noisy: the host took {percent:.1} % of the time")).into_iter().collect()
+}
+
 /// What speaks against the points; nothing if they are to be trusted.
 pub fn verdict(points: &[Point]) -> Vec<String> {
     let stolen = points.iter().filter(|p| p.steal_percent > STEAL_MAX_PERCENT).count();

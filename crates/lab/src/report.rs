@@ -15,17 +15,25 @@ const PAGE_STYLE: &str = include_str!("report.css");
 /// If a record cannot be read, or a file not be written.
 pub fn write(dir: &Path) -> Result<PathBuf> {
     let records = read_all(dir)?;
-    let put = |path: PathBuf, text: String| -> Result<PathBuf> {
-        std::fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
-        Ok(path)
-    };
     for record in &records {
         for (i, figure) in record.findings.figures.iter().enumerate() {
-            put(dir.join(format!("{}-{}.svg", record.experiment, i + 1)), svg::document(figure))?;
+            put(&dir.join(format!("{}-{}.svg", record.experiment, i + 1)), &svg::document(figure))?;
         }
     }
-    put(dir.join("report.md"), text::markdown(&records))?;
-    put(dir.join("report.html"), page(&records))
+    put(&dir.join("report.md"), &text::markdown(&records))?;
+    let path = dir.join("report.html");
+    put(&path, &page(&records))?;
+    Ok(path)
+}
+
+/// Writes a file whole or not at all: an interrupted run leaves the one before.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn put(path: &Path, text: &str) -> Result<()> {
+    let fresh = path.with_extension("new");
+    let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
+    written.with_context(|| format!("{}: cannot be written", path.display()))
 }
 
 /// The records in a directory, in the order of the experiments.
@@ -37,6 +45,7 @@ pub fn read_all(dir: &Path) -> Result<Vec<Record>> {
     for experiment in crate::experiment::EXPERIMENTS {
         records.extend(read(&dir.join(format!("{}.json", experiment.name())))?);
     }
+    records.extend(read(&dir.join("search.json"))?);
     Ok(records)
 }
 

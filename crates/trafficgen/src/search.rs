@@ -224,6 +224,11 @@ impl Search {
         }
     }
 
+    /// What is searched for.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Every trial so far.
     pub fn records(&self) -> &[Record] {
         &self.records

@@ -1,0 +1,324 @@
+//! `sluice lab search`: the highest rate a switch carries with a traffic profile, after RFC 2544.
+
+use crate::progress::Progress;
+use crate::record::{Axis, Chart, FORMAT, Figure, Findings, Record, Series, Size, Table};
+use crate::sheet::Sheet;
+use crate::text::number;
+use crate::{command, noise, report, switch};
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sluice_trafficgen::search::{self, Config, Kind, Search};
+use sluice_trafficgen::{External, Generator, LaneFigures, OverPorts, Plan, Trial, TrialFigures};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Search the highest rate at which a switch loses no more than it may (RFC 2544), with a traffic profile
+#[derive(clap::Args, Debug)]
+pub struct SearchArgs {
+    /// The traffic profile (JSON)
+    profile: PathBuf,
+    /// Rules of the switch in this process (ovs-ofctl syntax); default: the ports of a pair send to each other
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ports", "program"])]
+    rules: Option<PathBuf>,
+    /// A switch elsewhere: the generator's own ports, such as af_packet:veth0,af_packet:veth1, in the profile's order
+    #[arg(long, value_name = "TYPE:DEVICE,…", value_delimiter = ',', conflicts_with = "program")]
+    ports: Vec<String>,
+    /// Highest loss, share of the packets
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.00002,0,0.005")]
+    loss: Vec<f64>,
+    /// Where to begin, packets a second
+    #[arg(long, value_name = "PPS", default_value_t = 20e6)]
+    max_rate: f64,
+    /// Below this is none, packets a second
+    #[arg(long, value_name = "PPS", default_value_t = 1e3)]
+    min_rate: f64,
+    /// How close passed and failed rate must come, as a share
+    #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
+    granularity: f64,
+    /// Length of a sniff, seconds; 0: none
+    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    sniff: f64,
+    /// Length of a search trial, seconds
+    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    search: f64,
+    /// Length of a final validation, seconds
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    validation: f64,
+    /// Length of the warm-up before the first trial, seconds; 0: none
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    warmup: f64,
+    /// Where records and report go
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    out: PathBuf,
+    /// Go on from the trials that an interrupted search left in the directory
+    #[arg(long)]
+    resume: bool,
+    /// A program that sends: told {rate}, {seconds} and {warmup}, prints {"sent": N, "received": N}
+    #[arg(last = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// A search as it is kept between trials.
+#[derive(Serialize, Deserialize)]
+struct State {
+    /// The profile's text: another one cannot be gone on with.
+    profile: String,
+    search: Search,
+    /// What each trial gave, by lane.
+    lanes: Vec<Vec<LaneFigures>>,
+    /// Latencies of the last trial that was a validation: from, to, packets.
+    latencies: Vec<(u64, u64, u64)>,
+}
+
+/// A warm-up's rate as a share of the highest.
+const WARMUP_SHARE: f64 = 0.1;
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// If profile or numbers are wrong, or a trial could not be run; trials so far are kept.
+pub fn run(args: &SearchArgs) -> Result<()> {
+    let plan = Plan::read(&args.profile)?;
+    let text = std::fs::read_to_string(&args.profile).context("the profile")?;
+    let config = Config {
+        max_rate_pps: args.max_rate,
+        min_rate_pps: args.min_rate,
+        loss_limits: args.loss.clone(),
+        granularity: args.granularity,
+        sniff_s: args.sniff,
+        search_s: args.search,
+        validation_s: args.validation,
+        ..Config::default()
+    };
+    ensure!(args.warmup >= 0.0 && args.warmup.is_finite(), "warmup = {}: expected seconds", args.warmup);
+    std::fs::create_dir_all(&args.out).with_context(|| format!("{}: cannot be made", args.out.display()))?;
+    let kept = args.out.join("search-state.json");
+    let mut state = State { profile: text, search: Search::new(config)?, lanes: Vec::new(), latencies: Vec::new() };
+    if args.resume {
+        state = resumed(&kept, state)?;
+    }
+    let stop = command::stop_on_signals()?;
+    let (began, clock) = (command::utc(), Instant::now());
+    let steal = noise::CpuTime::now();
+    let done = {
+        let mut generator = Under::new(args, &plan)?;
+        trials(&mut state, &mut *generator.generator, args, &kept, &stop)
+    };
+    let mut record = Record {
+        format: FORMAT.to_owned(),
+        experiment: "search".to_owned(),
+        about: format!("Which rate is carried, of {}?", args.profile.display()),
+        command: command::command_line(),
+        began,
+        seconds: clock.elapsed().as_secs_f64(),
+        size: Size::Full,
+        interrupted: state.search.next_trial().is_some(),
+        sheet: Sheet::of_this_machine(),
+        findings: findings(&state),
+        noise: noise::steal(noise::CpuTime::now().steal_percent_since(steal)),
+    };
+    record.findings.notes.push(plan.to_string());
+    report::put(&args.out.join("search.json"), &serde_json::to_string_pretty(&record)?)?;
+    answers(&state).rows.iter().for_each(|row| println!("{}", row.join("  ")));
+    println!("report: {}", report::write(&args.out)?.display());
+    done
+}
+
+/// The state of an earlier search of the same profile with the same numbers; the fresh one if there is none.
+fn resumed(path: &Path, fresh: State) -> Result<State> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(fresh),
+        Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", path.display())),
+    };
+    let state: State = serde_json::from_str(&text)
+        .with_context(|| format!("{}: expected a search's state; remove it", path.display()))?;
+    ensure!(
+        state.profile == fresh.profile && state.search.config() == fresh.search.config(),
+        "{}: of another profile or other numbers; leave out --resume to begin anew",
+        path.display()
+    );
+    Ok(state)
+}
+
+/// A generator, and the switch in this process if that is what it sends through.
+struct Under {
+    generator: Box<dyn Generator>,
+    _switch: Option<switch::Running>,
+}
+
+impl Under {
+    fn new(args: &SearchArgs, plan: &Plan) -> Result<Under> {
+        if !args.program.is_empty() {
+            return Ok(Under { generator: Box::new(External { command: args.program.clone() }), _switch: None });
+        }
+        if args.ports.is_empty() {
+            let rules = match &args.rules {
+                Some(path) => std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?,
+                None => switch::pairs(plan.ports),
+            };
+            let (generator, switch) = switch::start(plan, &rules)?;
+            return Ok(Under { generator: Box::new(generator), _switch: Some(switch) });
+        }
+        if args.ports.len() != plan.ports {
+            bail!("--ports has {} ports: expected {}, as the profile has pairs", args.ports.len(), plan.ports);
+        }
+        let mut pools = sluice_port::Pools::default();
+        let ports = args.ports.iter().map(|port| switch::open(port, plan, &mut pools)).collect::<Result<Vec<_>>>()?;
+        let pool = pools.of_size(plan.longest())?;
+        Ok(Under { generator: Box::new(OverPorts::new(plan, ports, pool)), _switch: None })
+    }
+}
+
+/// Runs trial after trial, keeping the state after each.
+fn trials(
+    state: &mut State,
+    generator: &mut dyn Generator,
+    args: &SearchArgs,
+    kept: &Path,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut progress = Progress::on_stderr();
+    progress.show(state.search.progress());
+    let mut is_warm = args.warmup == 0.0;
+    while let Some(next) = state.search.next_trial() {
+        if !is_warm {
+            is_warm = true;
+            warm_up(generator, args, stop, &mut progress)?;
+        }
+        let trial =
+            Trial { rate_pps: next.rate_pps, duration: Duration::from_secs_f64(next.duration_s), is_warmup: false };
+        let figures = generator.run(&trial, stop);
+        if stop.load(Relaxed) {
+            bail!("stopped: the trials so far are kept; --resume goes on from there");
+        }
+        let figures = figures.context("the trials so far are kept; --resume goes on from there")?;
+        take(state, &next, figures);
+        let json = serde_json::to_string_pretty(state)?;
+        report::put(kept, &json)?;
+        progress.say(&line(state));
+        progress.show(state.search.progress());
+    }
+    Ok(())
+}
+
+/// Teaches the switch the flows of streams that are for that.
+fn warm_up(generator: &mut dyn Generator, args: &SearchArgs, stop: &AtomicBool, progress: &mut Progress) -> Result<()> {
+    let trial = Trial {
+        rate_pps: args.max_rate * WARMUP_SHARE,
+        duration: Duration::from_secs_f64(args.warmup),
+        is_warmup: true,
+    };
+    match generator.run(&trial, stop) {
+        Ok(figures) => progress.say(&format!("warm-up: {} packets", figures.outcome().sent)),
+        Err(sluice_trafficgen::GeneratorError::Nothing(_)) => progress.say("no stream is for warming up"),
+        Err(error) => return Err(error).context("warm-up"),
+    }
+    Ok(())
+}
+
+fn take(state: &mut State, trial: &search::Trial, figures: TrialFigures) {
+    state.search.record(figures.outcome());
+    if let (Kind::Validation, Some(latencies)) = (trial.kind, &figures.latencies) {
+        state.latencies = latencies.bins();
+    }
+    state.lanes.push(figures.lanes);
+}
+
+/// The last trial in a line.
+fn line(state: &State) -> String {
+    row(state, state.lanes.len() - 1).join("  ")
+}
+
+/// A trial as cells.
+fn row(state: &State, i: usize) -> Vec<String> {
+    let record = &state.search.records()[i];
+    let lanes = &state.lanes[i];
+    let worst = lanes.iter().filter_map(|lane| lane.latency).max_by_key(|l| l.p99_9_ns);
+    let us = |ns: u64| number(ns as f64 / 1e3);
+    let latency = worst.map_or("-".to_owned(), |l| {
+        format!("{}/{}/{}/{} µs", us(l.p50_ns), us(l.p99_ns), us(l.p99_9_ns), us(l.max_ns))
+    });
+    let sum = |count: fn(&LaneFigures) -> u64| lanes.iter().map(count).sum::<u64>();
+    vec![
+        format!("{:?}", record.trial.kind).to_lowercase(),
+        format!("≤ {} %", record.trial.loss_limit * 100.0),
+        format!("{:.4} Mpps", record.trial.rate_pps / 1e6),
+        format!("{} s", record.trial.duration_s),
+        format!("lost {} of {}", record.outcome.sent.saturating_sub(record.outcome.received), record.outcome.sent),
+        format!("{:.5} %", record.outcome.loss() * 100.0),
+        if record.passed { "passed" } else { "failed" }.to_owned(),
+        latency,
+        format!("{} out of order, {} astray", sum(|l| l.out_of_order), sum(|l| l.astray)),
+    ]
+}
+
+fn answers(state: &State) -> Table {
+    let row = |answer: search::Answer| {
+        let rate = answer.rate_pps.map_or("none".to_owned(), |rate| format!("{:.4} Mpps", rate / 1e6));
+        vec![format!("loss of at most {} %:", answer.loss_limit * 100.0), rate]
+    };
+    Table {
+        title: "The highest rate that passed its validation".to_owned(),
+        columns: ["loss", "rate"].map(str::to_owned).to_vec(),
+        rows: state.search.answers().into_iter().map(row).collect(),
+    }
+}
+
+fn lanes_table(state: &State) -> Option<Table> {
+    let at = state.search.records().iter().rposition(|r| r.trial.kind == Kind::Validation && r.passed)?;
+    let row = |lane: &LaneFigures| {
+        let us = |pick: fn(&sluice_trafficgen::Latency) -> u64| {
+            lane.latency.as_ref().map_or("-".to_owned(), |l| number(pick(l) as f64 / 1e3))
+        };
+        let counts = [lane.sent, lane.received, lane.out_of_order, lane.astray].map(|n| n.to_string());
+        let times = [us(|l| l.p50_ns), us(|l| l.p99_ns), us(|l| l.p99_9_ns), us(|l| l.max_ns)];
+        [lane.lane.clone()].into_iter().chain(counts).chain(times).collect()
+    };
+    let heads = ["lane", "sent", "received", "out of order", "astray", "p50 µs", "p99 µs", "p99.9 µs", "max µs"];
+    Some(Table {
+        title: "The last validation that passed, by lane".to_owned(),
+        columns: heads.map(str::to_owned).to_vec(),
+        rows: state.lanes[at].iter().map(row).collect(),
+    })
+}
+
+fn findings(state: &State) -> Findings {
+    let heads = ["trial", "limit", "rate", "length", "lost", "loss", "verdict", "p50/p99/p99.9/max", "order"];
+    let mut tables = vec![answers(state)];
+    tables.extend(lanes_table(state));
+    tables.push(Table {
+        title: "Every trial".to_owned(),
+        columns: heads.map(str::to_owned).to_vec(),
+        rows: (0..state.lanes.len()).map(|i| row(state, i)).collect(),
+    });
+    let mut points: Vec<[f64; 4]> = state
+        .search
+        .records()
+        .iter()
+        .map(|r| [r.trial.rate_pps / 1e6, 100.0 * r.outcome.loss(), 100.0 * r.outcome.loss(), 100.0 * r.outcome.loss()])
+        .collect();
+    points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let mut figures = vec![Figure {
+        title: "Loss over rate".to_owned(),
+        caption: "Every trial, whatever its length.".to_owned(),
+        chart: Chart::Lines {
+            x: Axis::linear("Mpps"),
+            y: Axis::linear("lost, percent"),
+            series: vec![Series { name: "trials".to_owned(), points }],
+        },
+    }];
+    if !state.latencies.is_empty() {
+        let us = |ns: u64| ns as f64 / 1e3;
+        figures.push(Figure {
+            title: "Latency in the last validation".to_owned(),
+            caption: "From when a packet was due to when the switch sent it.".to_owned(),
+            chart: Chart::Histogram {
+                x: Axis::log("µs"),
+                bins: state.latencies.iter().map(|(from, to, n)| (us((*from).max(1)), us(*to + 1), *n)).collect(),
+            },
+        });
+    }
+    Findings { points: Vec::new(), tables, figures, notes: Vec::new() }
+}

@@ -1,0 +1,133 @@
+//! `sluice lab`: the search against a simulated switch of known limit, and what is said when something goes wrong.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PROFILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/profiles/seed.json");
+
+/// A program that simulates a switch which carries a million packets a second, in whole packets.
+const MILLION: &str = r#"sent=$(( {rate} * 2 )); most=2000000; got=$(( sent < most ? sent : most ))
+echo "{\"sent\": $sent, \"received\": $got}""#;
+
+fn lab(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.arg("lab").args(args).stdin(Stdio::null());
+    command
+}
+
+/// A search by a shell script, with trials that take no time.
+fn search(dir: &Path, more: &[&str], script: &str) -> Command {
+    let out = dir.to_str().expect("a path of letters");
+    let mut command = lab(&["search", PROFILE, "--sniff", "0", "--warmup", "0", "--granularity", "0.01", "--out", out]);
+    command.args(["--max-rate", "16000000"]).args(more).args(["--", "sh", "-c", script]);
+    command
+}
+
+fn text(out: &Output) -> (String, String) {
+    (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+/// The rates that a search printed, Mpps.
+fn answers(stdout: &str) -> Vec<f64> {
+    let rate = |line: &str| line.strip_suffix(" Mpps")?.rsplit(' ').next()?.parse().ok();
+    stdout.lines().filter_map(rate).collect()
+}
+
+#[test]
+fn a_simulated_switch_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = search(dir.path(), &[], MILLION).output().unwrap();
+    let (stdout, stderr) = text(&out);
+    assert!(out.status.success(), "{stderr}");
+    let rates = answers(&stdout);
+    assert_eq!(rates.len(), 3, "{stdout}");
+    for (rate, known) in rates.iter().zip([1.000_02, 1.0, 1.005]) {
+        assert!(*rate <= known * 1.001 && *rate >= known * 0.985, "{rate} of {known}\n{stderr}");
+    }
+    assert!(stderr.lines().filter(|line| line.starts_with("search ")).count() > 5, "a line a trial: {stderr}");
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("Loss over rate"));
+}
+
+#[test]
+fn a_program_that_dies_or_raves_leaves_a_search_to_go_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = dir.path().join("count");
+    // The fourth trial fails.
+    let counted = |then: &str| {
+        let count = count.display();
+        format!("echo x >> {count}; if [ $(wc -l < {count}) = 4 ]; then {then}; fi\n{MILLION}")
+    };
+    for (then, want) in [("echo no link >&2; exit 7", "it said: no link"), ("echo what; exit 0", "printed \"what\\n\"")]
+    {
+        let _ = std::fs::remove_file(&count);
+        let out = search(dir.path(), &[], &counted(then)).output().unwrap();
+        let (_, stderr) = text(&out);
+        assert_eq!(out.status.code(), Some(1));
+        let last = stderr.lines().last().unwrap();
+        assert!(last.starts_with("sluice: the trials so far are kept; --resume goes on from there: sh"), "{last}");
+        assert!(last.contains(want), "{last}");
+        assert!(std::fs::read_to_string(dir.path().join("report.md")).unwrap().contains("stopped before its end"));
+        let out = search(dir.path(), &["--resume"], MILLION).output().unwrap();
+        let (stdout, stderr) = text(&out);
+        assert!(out.status.success() && answers(&stdout).len() == 3, "{stderr}");
+        let state = std::fs::read_to_string(dir.path().join("search-state.json")).unwrap();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        let here = stderr.lines().filter(|line| line.contains("Mpps")).count();
+        assert_eq!(state["lanes"].as_array().unwrap().len(), here + 3, "three trials were kept");
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_a_search_to_go_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = format!("sleep 0.2\n{MILLION}");
+    let child = search(dir.path(), &[], &slow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let state = dir.path().join("search-state.json");
+    wait_for(&state);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let out = child.wait_with_output().unwrap();
+    let (_, stderr) = text(&out);
+    let last = stderr.lines().last().unwrap();
+    assert_eq!(last, "sluice: stopped: the trials so far are kept; --resume goes on from there");
+    let out = search(dir.path(), &["--resume"], MILLION).output().unwrap();
+    assert_eq!(answers(&text(&out).0).len(), 3);
+    let out = search(dir.path(), &["--resume", "--validation", "61"], MILLION).output().unwrap();
+    assert!(text(&out).1.contains("of another profile or other numbers"));
+}
+
+fn wait_for(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} did not appear", path.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let profile = dir.path().join("p.json");
+    std::fs::write(&profile, r#"{ "streams": [ { "flows": 1, "rate": 1e15, "stream_types": [] } ] }"#).unwrap();
+    let out = dir.path().to_str().unwrap();
+    for (args, want) in [
+        (
+            vec!["search", profile.to_str().unwrap()],
+            "p.json: stream 0: rate: 1000000000000000: expected packets a second",
+        ),
+        (vec!["search", "/nowhere.json"], "/nowhere.json: cannot be read: No such file"),
+        (vec!["search", PROFILE, "--granularity", "0", "--out", out], "granularity = 0: expected a share"),
+        (vec!["search", PROFILE, "--ports", "af_packet:a", "--out", out], "--ports has 1 ports: expected 2"),
+        (vec!["search", PROFILE, "--ports", "a,b", "--out", out], "port a: expected TYPE:DEVICE"),
+        (vec!["nothing", "--out", out], "nothing: expected an experiment (subtables, "),
+    ] {
+        let out = lab(&args).output().unwrap();
+        let (_, stderr) = text(&out);
+        assert_eq!(out.status.code(), Some(1), "{args:?}");
+        assert!(stderr.lines().last().unwrap().contains(want), "{stderr}\ninstead of {want}");
+    }
+    let (list, _) = text(&lab(&["list"]).output().unwrap());
+    assert!(list.lines().any(|line| line.starts_with("subtables ")), "{list}");
+}

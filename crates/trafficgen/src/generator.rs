@@ -1,0 +1,124 @@
+//! What a generator is asked, and what it answers.
+
+use crate::latency::{Histogram, Latency};
+use crate::search::Outcome;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Sends packets through a switch and tells what became of them.
+pub trait Generator {
+    /// Runs a trial. Ends early, with what it has, once `stop` is set.
+    ///
+    /// # Errors
+    /// If it could not be run as asked: its figures would mean nothing.
+    fn run(&mut self, trial: &Trial, stop: &AtomicBool) -> Result<TrialFigures, GeneratorError>;
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trial {
+    /// Packets a second, over all lanes.
+    pub rate_pps: f64,
+    /// How long.
+    pub duration: Duration,
+    /// Whether it only teaches the switch its flows: lanes for that take part, nothing is counted.
+    pub is_warmup: bool,
+}
+
+/// What became of the packets.
+#[derive(Clone, Debug, Default)]
+pub struct TrialFigures {
+    /// By lane; an external program may tell of one alone.
+    pub lanes: Vec<LaneFigures>,
+    /// How late packets were, all lanes together, if it was measured here.
+    pub latencies: Option<Histogram>,
+}
+
+/// What became of a lane's packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaneFigures {
+    /// Which lane.
+    pub lane: String,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came where they should.
+    pub received: u64,
+    /// Of those, packets that came after one sent later.
+    pub out_of_order: u64,
+    /// Packets that came to another port.
+    pub astray: u64,
+    /// How late they were, if that was measured.
+    pub latency: Option<Latency>,
+}
+
+impl TrialFigures {
+    /// Packets sent and received, over all lanes.
+    pub fn outcome(&self) -> Outcome {
+        let sum = |count: fn(&LaneFigures) -> u64| self.lanes.iter().map(count).sum();
+        Outcome { sent: sum(|lane| lane.sent), received: sum(|lane| lane.received) }
+    }
+}
+
+/// Why a trial could not be run as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum GeneratorError {
+    /// It sends too slowly.
+    #[error(
+        "the generator sent {reached:.0} packets a second of the {asked:.0} asked for; lower max_rate_pps, or use a faster generator"
+    )]
+    Rate {
+        /// Packets a second.
+        asked: f64,
+        /// Packets a second.
+        reached: f64,
+    },
+    /// A rate that no packets can have.
+    #[error("a rate of {0} packets a second: expected one above 0 and at most {max:.0}", max = RATE_MAX)]
+    Impossible(f64),
+    /// No lane takes part.
+    #[error("no stream takes part: none has \"{0}\" among its stream_types")]
+    Nothing(&'static str),
+    /// A port has no buffers.
+    #[error("the generator has no packet buffers left")]
+    Buffers,
+    /// A program could not be started.
+    #[error("{program}: cannot be started: {source}")]
+    Start {
+        /// Its name.
+        program: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A program failed.
+    #[error("{program}: {how}{said}", said = if .stderr.is_empty() { String::new() } else { format!("; it said: {}", .stderr) })]
+    Died {
+        /// Its name.
+        program: String,
+        /// How it ended.
+        how: String,
+        /// The end of what it wrote to standard error.
+        stderr: String,
+    },
+    /// A program printed something else than figures.
+    #[error(
+        "{program} printed {printed:?}: expected figures as JSON, such as {{\"sent\": 1000, \"received\": 999}}: {why}"
+    )]
+    Nonsense {
+        /// Its name.
+        program: String,
+        /// The beginning of what it printed.
+        printed: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// The highest rate there is, packets a second: 400 Gbit/s of shortest frames are 595 million.
+pub const RATE_MAX: f64 = 1e9;
+
+/// Whether a rate makes sense.
+pub(crate) fn check_rate(rate_pps: f64) -> Result<(), GeneratorError> {
+    // The comparison is false for what is not a number.
+    if rate_pps > 0.0 && rate_pps <= RATE_MAX { Ok(()) } else { Err(GeneratorError::Impossible(rate_pps)) }
+}

@@ -1,0 +1,324 @@
+//! The generator for a switch in this process: ports whose packets come by the clock.
+//!
+//! A port's receive queue hands over what has come by now (`arrivals.rs`) and its transmit queue counts what the switch
+//! sends (`ledger.rs`), so no core is spent on sending and no packet is late but by the switch. Writing frames is paid
+//! by the PMD, where a NIC's memory writes would be; it is a few cycles a packet.
+
+use crate::arrivals::Arrivals;
+use crate::generator::{Generator, GeneratorError, Trial, TrialFigures, check_rate};
+use crate::lane::Lane;
+use crate::ledger::Ledger;
+use crate::profile::{MEASUREMENT, Plan, TEACHING};
+use crate::stamp::Stamp;
+use sluice_fate::{Counter, Tally};
+use sluice_mem::FramePool;
+use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Packets that may wait at a port, over all its lanes. Source: the usual ring of a NIC's receive queue.
+const RING: u64 = 2048;
+/// How long packets under way may take after the last was sent.
+const DRAIN: Duration = Duration::from_millis(300);
+/// How often it is looked whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// From setting a trial up to its first packet.
+const LEAD: Duration = Duration::from_millis(5);
+
+/// The generator for a switch in this process.
+#[derive(Debug)]
+pub struct InProcess {
+    lanes: Vec<Lane>,
+    shared: Arc<Shared>,
+    trial: u16,
+}
+
+/// What the ports and the generator share.
+#[derive(Debug)]
+struct Shared {
+    /// What times count from.
+    origin: Instant,
+    /// By port: the lanes that send there.
+    sending: Vec<Mutex<Vec<Sending>>>,
+    ledger: Mutex<Ledger>,
+    rx_packets: AtomicU64,
+    tx_packets: AtomicU64,
+}
+
+/// A lane under way.
+#[derive(Debug)]
+struct Sending {
+    stamp: Stamp,
+    lane: Lane,
+    arrivals: Arrivals,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever panicked with it held left counters that are still counters.
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Shared {
+    fn now_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+}
+
+impl InProcess {
+    /// The generator of a plan, and the ports to give to the switch; their frames are of `pool`, whose are long enough
+    /// for the plan's.
+    pub fn new(plan: &Plan, pool: &Arc<dyn FramePool>) -> (InProcess, Vec<Box<dyn Port>>) {
+        let shared = Arc::new(Shared {
+            origin: Instant::now(),
+            sending: (0..plan.ports).map(|_| Mutex::default()).collect(),
+            ledger: Mutex::default(),
+            rx_packets: AtomicU64::new(0),
+            tx_packets: AtomicU64::new(0),
+        });
+        let port = |number| -> Box<dyn Port> {
+            Box::new(LanePort {
+                number,
+                mtu: plan.longest() as u32,
+                shared: Arc::clone(&shared),
+                pool: Arc::clone(pool),
+            })
+        };
+        let ports = (0..plan.ports).map(port).collect();
+        (InProcess { lanes: plan.lanes.clone(), shared, trial: 0 }, ports)
+    }
+
+    /// Lets lanes send from now on.
+    fn begin(&mut self, trial: &Trial, own_rates: f64) {
+        self.trial = self.trial.wrapping_add(1);
+        *lock(&self.shared.ledger) = Ledger::new(self.trial, self.lanes.iter().map(|lane| lane.to));
+        let began_ns = self.shared.now_ns() + LEAD.as_nanos() as u64;
+        for (port, sending) in self.shared.sending.iter().enumerate() {
+            let here =
+                || self.lanes.iter().enumerate().filter(|(_, lane)| lane.from == port && takes_part(lane, trial));
+            let room = RING / (here().count() as u64).max(1);
+            *lock(sending) = here()
+                .map(|(number, lane)| {
+                    let rate = trial.rate_pps * lane.rate_pps / own_rates;
+                    let total = (rate * trial.duration.as_secs_f64()).round() as u64;
+                    Sending {
+                        stamp: Stamp { trial: self.trial, lane: number as u16, number: 0, due_ns: 0 },
+                        lane: lane.clone(),
+                        arrivals: Arrivals::new(rate, began_ns, total, room),
+                    }
+                })
+                .collect();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.sending.iter().all(|sending| lock(sending).iter().all(|s| s.arrivals.is_over()))
+    }
+}
+
+/// Whether a lane sends in a trial.
+pub(crate) fn takes_part(lane: &Lane, trial: &Trial) -> bool {
+    if trial.is_warmup { lane.teaches } else { lane.measures }
+}
+
+/// The sum of the lanes' own rates; an error if no lane takes part, or the trial's rate is no rate.
+pub(crate) fn own_rates(lanes: &[Lane], trial: &Trial) -> Result<f64, GeneratorError> {
+    check_rate(trial.rate_pps)?;
+    let sum: f64 = lanes.iter().filter(|lane| takes_part(lane, trial)).map(|lane| lane.rate_pps).sum();
+    let kind = if trial.is_warmup { TEACHING } else { MEASUREMENT };
+    if sum > 0.0 { Ok(sum) } else { Err(GeneratorError::Nothing(kind)) }
+}
+
+impl Generator for InProcess {
+    fn run(&mut self, trial: &Trial, stop: &AtomicBool) -> Result<TrialFigures, GeneratorError> {
+        let own_rates = own_rates(&self.lanes, trial)?;
+        self.begin(trial, own_rates);
+        let ends = Instant::now() + LEAD + trial.duration;
+        while Instant::now() < ends && !stop.load(Relaxed) {
+            std::thread::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now())));
+        }
+        let drained = Instant::now() + DRAIN;
+        while Instant::now() < drained && !self.is_over() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // What has been taken from the rings is sent within a turn of the switch's loop.
+        std::thread::sleep(LEAD);
+        let mut lanes = Vec::new();
+        let ledger = lock(&self.shared.ledger);
+        for sending in &self.shared.sending {
+            for sent in lock(sending).drain(..) {
+                let number = usize::from(sent.stamp.lane);
+                lanes.push((number, ledger.figures(number, sent.lane.name, sent.arrivals.come())));
+            }
+        }
+        lanes.sort_by_key(|(number, _)| *number);
+        let lanes = lanes.into_iter().map(|(_, figures)| figures).collect();
+        Ok(TrialFigures { lanes, latencies: Some(ledger.histogram()) })
+    }
+}
+
+/// A port of the generator.
+#[derive(Debug)]
+struct LanePort {
+    number: usize,
+    mtu: u32,
+    shared: Arc<Shared>,
+    pool: Arc<dyn FramePool>,
+}
+
+impl Port for LanePort {
+    fn info(&self) -> PortInfo {
+        let mac = [2, 0, 0, 0, 1, self.number as u8];
+        PortInfo { kind: "lane", n_rxq: 1, n_txq: 1, mtu: self.mtu, mac }
+    }
+
+    fn rx_queue(&mut self, _queue: usize) -> Box<dyn RxQueue> {
+        Box::new(LaneRx { number: self.number, shared: Arc::clone(&self.shared), pool: Arc::clone(&self.pool) })
+    }
+
+    fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
+        Box::new(LaneTx { number: self.number, shared: Arc::clone(&self.shared) })
+    }
+
+    fn stats(&self) -> PortStats {
+        PortStats {
+            rx_packets: self.shared.rx_packets.load(Relaxed),
+            tx_packets: self.shared.tx_packets.load(Relaxed),
+            ..PortStats::default()
+        }
+    }
+}
+
+struct LaneRx {
+    number: usize,
+    shared: Arc<Shared>,
+    pool: Arc<dyn FramePool>,
+}
+
+impl RxQueue for LaneRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
+        let mut sending = lock(&self.shared.sending[self.number]);
+        if sending.is_empty() {
+            return;
+        }
+        let now_ns = self.shared.now_ns();
+        let lanes = sending.len();
+        for (i, lane) in sending.iter_mut().enumerate() {
+            lane.arrivals.advance(now_ns);
+            // Lanes share the batch: what one leaves, the later ones get.
+            let room = (BATCH_MAX - batch.len()) / (lanes - i);
+            let Some((first, n)) = lane.arrivals.take(room as u64) else { continue };
+            for number in first..first + n {
+                let size = lane.lane.frames.size(number);
+                // Without a free buffer the packet is lost, as in a NIC.
+                if buffers.fill(&self.pool, 1, size, batch) == 0 {
+                    break;
+                }
+                let stamp = Stamp { number: number as u32, due_ns: lane.arrivals.due_ns(number), ..lane.stamp };
+                if let Some(packet) = batch.last_mut() {
+                    lane.lane.frames.write(number, &stamp, packet.frame.bytes_mut());
+                }
+            }
+        }
+        self.shared.rx_packets.fetch_add(batch.len() as u64, Relaxed);
+    }
+}
+
+struct LaneTx {
+    number: usize,
+    shared: Arc<Shared>,
+}
+
+impl TxQueue for LaneTx {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let now_ns = self.shared.now_ns();
+        let mut ledger = lock(&self.shared.ledger);
+        batch.iter().for_each(|packet| ledger.count(packet.bytes(), self.number, now_ns));
+        drop(ledger);
+        tally[Counter::Sent] += batch.len() as u64;
+        self.shared.tx_packets.fetch_add(batch.len() as u64, Relaxed);
+        buffers.give_batch(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_port::Pools;
+    use std::path::Path;
+
+    const PROFILE: &str = r#"{ "port_pairs": 2, "streams": [
+        { "flows": 10, "rate": 3, "stream_types": ["teaching_warmup", "measurement"] },
+        { "flows": 10, "rate": 1, "frame_size": "imix", "stream_types": ["measurement"],
+          "traffic_direction": "revunidirectional", "port_pairs": [1] } ] }"#;
+
+    /// Swaps the ports of a pair, and loses every `lose`th packet.
+    fn switch(ports: &mut [Box<dyn Port>], lose: u64, ends: &AtomicBool) {
+        let mut rx: Vec<_> = ports.iter_mut().map(|port| port.rx_queue(0)).collect();
+        let mut tx: Vec<_> = ports.iter_mut().map(|port| port.tx_queue(0)).collect();
+        let (mut buffers, mut tally, mut batch, mut seen) =
+            (Buffers::new(), Tally::default(), PacketBatch::new(), 0u64);
+        while !ends.load(Relaxed) {
+            for (i, rx) in rx.iter_mut().enumerate() {
+                rx.poll(&mut batch, &mut buffers, &mut tally);
+                let mut kept = PacketBatch::new();
+                for packet in batch.drain(..) {
+                    seen += 1;
+                    if lose != 0 && seen % lose == 0 {
+                        buffers.give(std::iter::once(packet))
+                    } else {
+                        kept.push(packet)
+                    }
+                }
+                tx[i ^ 1].send(&mut kept, &mut buffers, &mut tally);
+            }
+        }
+    }
+
+    fn run(lose: u64, trial: &Trial) -> TrialFigures {
+        let plan = Plan::parse(PROFILE, Path::new("p.json")).unwrap();
+        let pool: Arc<dyn FramePool> = Pools::new(4096).of_size(plan.longest()).unwrap();
+        let (mut generator, mut ports) = InProcess::new(&plan, &pool);
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| switch(&mut ports, lose, &ends));
+            let figures = generator.run(trial, &AtomicBool::new(false));
+            ends.store(true, Relaxed);
+            figures.unwrap()
+        })
+    }
+
+    #[test]
+    fn every_packet_is_accounted_for() {
+        let trial = Trial { rate_pps: 7000.0, duration: Duration::from_millis(200), is_warmup: false };
+        let figures = run(0, &trial);
+        let sent: Vec<u64> = figures.lanes.iter().map(|lane| lane.sent).collect();
+        assert_eq!(sent, [600, 600, 200], "3 : 3 : 1 of 1400 packets");
+        for lane in &figures.lanes {
+            assert_eq!((lane.received, lane.out_of_order, lane.astray), (lane.sent, 0, 0), "{}", lane.lane);
+            assert!(lane.latency.unwrap().p50_ns > 0);
+        }
+        let figures = run(10, &trial);
+        let outcome = figures.outcome();
+        assert_eq!(outcome.sent - outcome.received, 140, "a tenth was lost");
+    }
+
+    #[test]
+    fn a_warm_up_is_of_those_who_teach() {
+        let trial = Trial { rate_pps: 7000.0, duration: Duration::from_millis(50), is_warmup: true };
+        assert_eq!(run(0, &trial).lanes.len(), 2);
+    }
+
+    #[test]
+    fn impossible_rates_are_refused() {
+        let plan = Plan::parse(PROFILE, Path::new("p.json")).unwrap();
+        let pool: Arc<dyn FramePool> = Pools::new(64).of_size(plan.longest()).unwrap();
+        let (mut generator, _ports) = InProcess::new(&plan, &pool);
+        for rate_pps in [0.0, -1.0, f64::NAN, 1e10] {
+            let trial = Trial { rate_pps, duration: Duration::ZERO, is_warmup: false };
+            let error = generator.run(&trial, &AtomicBool::new(false)).unwrap_err().to_string();
+            assert!(error.contains("expected one above 0 and at most 1000000000"), "{error}");
+        }
+    }
+}

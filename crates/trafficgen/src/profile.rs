@@ -1,0 +1,360 @@
+//! Traffic profiles in JSON, in the form of seed 004: streams with flows, frame size, rate, and what varies.
+//!
+//! ```json
+//! { "streams": [ { "flows": 100, "frame_size": 64, "rate": 1000000, "frame_type": "generic",
+//!                  "flow_mods": "function:create_flow_mod_object(use_src_ip_flows=True, use_dst_ip_flows=True)",
+//!                  "stream_types": ["teaching_warmup", "measurement"] } ] }
+//! ```
+//!
+//! Beyond the seed: `port_pairs` (pairs of ports, 1 if nothing is said) beside `streams`; in a stream `port_pairs` (which
+//! of them, all if nothing is said), `traffic_direction` (`unidirectional`, from the pair's first port, is the default;
+//! `revunidirectional`, `bidirectional`), `protocol` (`udp`, `tcp`), `choice` (`uniform`, `sequential`,
+//! `zipf:EXPONENT`), `frame_size` `"imix"` (64, 594 and 1518 bytes as 7 : 4 : 1), and `pcap` (a capture, relative to the
+//! profile) instead of flows. Sizes are with the Ethernet checksum.
+
+use crate::generator::RATE_MAX;
+use crate::lane::{Frames, Lane};
+use crate::stamp::STAMP_SIZE;
+use serde::Deserialize;
+use sluice_port::pcap::{CaptureError, Reader};
+use sluice_traffic::{Profile, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A profile, read and checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its lanes.
+    pub lanes: Vec<Lane>,
+    /// How many ports it takes.
+    pub ports: usize,
+}
+
+/// What is wrong with a profile.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// It cannot be read.
+    #[error("{}: cannot be read: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not JSON of that form.
+    #[error("{}: {source}", .path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        source: serde_json::Error,
+    },
+    /// A value is wrong.
+    #[error("{}: stream {stream}: {key}: {value}: expected {expected}", .path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Which stream, from 0.
+        stream: usize,
+        /// Which key.
+        key: &'static str,
+        /// What it was.
+        value: String,
+        /// What was expected.
+        expected: String,
+    },
+    /// A capture cannot be used.
+    #[error("{}: stream {stream}: {source}", .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Which stream, from 0.
+        stream: usize,
+        /// Why.
+        source: CaptureError,
+    },
+    /// There is none.
+    #[error("{}: streams: expected at least one", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    streams: Vec<StreamText>,
+    #[serde(default = "one")]
+    port_pairs: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StreamText {
+    flows: Option<u32>,
+    frame_size: Option<serde_json::Value>,
+    flow_mods: Option<String>,
+    rate: f64,
+    #[serde(default = "generic")]
+    frame_type: String,
+    stream_types: Vec<String>,
+    port_pairs: Option<Vec<usize>>,
+    traffic_direction: Option<String>,
+    protocol: Option<String>,
+    choice: Option<String>,
+    pcap: Option<PathBuf>,
+}
+
+fn generic() -> String {
+    "generic".to_owned()
+}
+
+/// Bytes of the Ethernet checksum, which frames here are without.
+const CHECKSUM: usize = 4;
+/// What is wrong with a value: key, value, expected.
+type Wrong = (&'static str, String, String);
+/// Pairs of ports there may be.
+const PAIRS_MAX: usize = 64;
+/// Packets of a capture that are kept, and the longest of them.
+const CAPTURE_MAX: usize = 1 << 20;
+const FRAME_MAX: usize = 9230;
+/// The shortest TCP frame with room for a stamp: headers of 54 bytes.
+const TCP_FRAME_MIN: usize = 54 + STAMP_SIZE;
+
+impl Plan {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// With the file, the stream, the key and what was expected.
+    pub fn read(path: &Path) -> Result<Plan, PlanError> {
+        let text = std::fs::read_to_string(path).map_err(|source| PlanError::Read { path: path.into(), source })?;
+        Plan::parse(&text, path)
+    }
+
+    /// The same of text; `path` is for errors, and what captures are relative to.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
+        let file: FileText =
+            serde_json::from_str(text).map_err(|source| PlanError::Form { path: path.into(), source })?;
+        let mut lanes = Vec::new();
+        for (number, stream) in file.streams.iter().enumerate() {
+            let wrong = |(key, value, expected): Wrong| PlanError::Value {
+                path: path.into(),
+                stream: number,
+                key,
+                value,
+                expected,
+            };
+            if !(1..=PAIRS_MAX).contains(&file.port_pairs) {
+                let expected = format!("1 to {PAIRS_MAX} pairs");
+                return Err(wrong(("port_pairs", file.port_pairs.to_string(), expected)));
+            }
+            let capture = match &stream.pcap {
+                None => None,
+                Some(name) => Some(read_capture(path, number, name)?),
+            };
+            lanes.extend(stream.lanes(number, file.port_pairs, capture).map_err(wrong)?);
+        }
+        if lanes.is_empty() {
+            return Err(PlanError::Empty { path: path.into() });
+        }
+        Ok(Plan { lanes, ports: 2 * file.port_pairs })
+    }
+
+    /// Packets a second over all lanes that are measured, as the profile has them.
+    pub fn rate_pps(&self) -> f64 {
+        self.lanes.iter().filter(|lane| lane.measures).map(|lane| lane.rate_pps).sum()
+    }
+
+    /// The longest frame, bytes.
+    pub fn longest(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.frames.longest()).max().unwrap_or(0)
+    }
+}
+
+impl StreamText {
+    fn lanes(&self, number: usize, pairs: usize, capture: Option<Arc<Vec<Vec<u8>>>>) -> Result<Vec<Lane>, Wrong> {
+        if !(self.rate > 0.0 && self.rate <= RATE_MAX) {
+            let expected = format!("packets a second, above 0 and at most {RATE_MAX:.0}");
+            return Err(("rate", self.rate.to_string(), expected));
+        }
+        for kind in &self.stream_types {
+            if kind != TEACHING && kind != MEASUREMENT {
+                return Err(("stream_types", kind.clone(), format!("{TEACHING} or {MEASUREMENT}")));
+            }
+        }
+        let all: Vec<usize> = (0..pairs).collect();
+        let pairs_of = self.port_pairs.as_ref().unwrap_or(&all);
+        if let Some(pair) = pairs_of.iter().find(|pair| **pair >= pairs) {
+            return Err(("port_pairs", pair.to_string(), format!("pairs from 0 to {}", pairs - 1)));
+        }
+        let directions: &[bool] = match self.traffic_direction.as_deref() {
+            None | Some("unidirectional") => &[false],
+            Some("revunidirectional") => &[true],
+            Some("bidirectional") => &[false, true],
+            Some(other) => {
+                let expected = "unidirectional, revunidirectional or bidirectional";
+                return Err(("traffic_direction", other.to_owned(), expected.to_owned()));
+            }
+        };
+        let mut lanes = Vec::new();
+        for pair in pairs_of {
+            for &is_reverse in directions {
+                let (from, to) = (2 * pair + usize::from(is_reverse), 2 * pair + usize::from(!is_reverse));
+                let frames = match &capture {
+                    Some(frames) => Frames::Captured { frames: Arc::clone(frames) },
+                    None => self.frames(is_reverse)?,
+                };
+                lanes.push(Lane {
+                    name: format!("stream {number}, port {from} to {to}"),
+                    from,
+                    to,
+                    rate_pps: self.rate,
+                    teaches: self.stream_types.iter().any(|kind| kind == TEACHING),
+                    measures: self.stream_types.iter().any(|kind| kind == MEASUREMENT),
+                    frames,
+                });
+            }
+        }
+        Ok(lanes)
+    }
+
+    fn frames(&self, is_reverse: bool) -> Result<Frames, Wrong> {
+        let Some(flows) = self.flows.filter(|n| *n > 0) else {
+            let value = self.flows.map_or("nothing".to_owned(), |n| n.to_string());
+            return Err(("flows", value, "a number of flows from 1 to 4294967295, or a pcap".to_owned()));
+        };
+        let mut profile = Profile { flows: Some(flows), ..Profile::default() };
+        let mut set = |key: &str, value: &str| match profile.set(key, value) {
+            Some(Err(error)) => Err((error.key, error.value, error.expected)),
+            _ => Ok(()),
+        };
+        set("choice", self.choice.as_deref().unwrap_or("sequential"))?;
+        match (self.frame_type.as_str(), self.protocol.as_deref()) {
+            ("generic", None | Some("udp")) => {}
+            ("generic", Some("tcp")) => set("protocol", "tcp")?,
+            ("icmp", None) => set("protocol", "icmp")?,
+            ("generic" | "icmp", Some(other)) => {
+                return Err(("protocol", other.to_owned(), "udp or tcp, of frame_type generic".to_owned()));
+            }
+            (other, _) => return Err(("frame_type", other.to_owned(), "generic or icmp".to_owned())),
+        }
+        self.vary(&mut profile, flows)?;
+        if is_reverse {
+            std::mem::swap(&mut profile.src, &mut profile.dst);
+            std::mem::swap(&mut profile.sport, &mut profile.dport);
+            std::mem::swap(&mut profile.src_mac, &mut profile.dst_mac);
+        }
+        let sizes = self.sizes()?;
+        let is_tcp = self.protocol.as_deref() == Some("tcp");
+        if let Some((size, _)) = sizes.iter().find(|(size, _)| is_tcp && *size < TCP_FRAME_MIN) {
+            let expected = format!("at least {} for tcp, whose payload holds a stamp", TCP_FRAME_MIN + CHECKSUM);
+            return Err(("frame_size", (size + CHECKSUM).to_string(), expected));
+        }
+        Frames::made(&profile, &sizes).map_err(|error| (error.key, error.value, error.expected))
+    }
+
+    /// Spreads the flows over the fields that `flow_mods` names: evenly, the product of their ranges being at least as
+    /// many as there are flows.
+    fn vary(&self, profile: &mut Profile, flows: u32) -> Result<(), Wrong> {
+        const FORM: &str =
+            "function:create_flow_mod_object(use_src_ip_flows=True, …) with src_ip, dst_ip, src_port, dst_port";
+        let text = self.flow_mods.as_deref().unwrap_or("function:create_flow_mod_object(use_dst_ip_flows=True)");
+        let wrong = || ("flow_mods", text.to_owned(), FORM.to_owned());
+        let inside = text.strip_prefix("function:create_flow_mod_object(").and_then(|rest| rest.strip_suffix(')'));
+        let mut fields = Vec::new();
+        for part in inside.ok_or_else(wrong)?.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            match part.split_once('=').map(|(key, value)| (key.trim(), value.trim())).ok_or_else(wrong)? {
+                (
+                    key @ ("use_src_ip_flows" | "use_dst_ip_flows" | "use_src_port_flows" | "use_dst_port_flows"),
+                    "True",
+                ) => {
+                    fields.push(key);
+                }
+                (_, "False") => {}
+                _ => return Err(wrong()),
+            }
+        }
+        let mut left = flows;
+        for (i, field) in fields.iter().enumerate() {
+            let rest = (fields.len() - i) as f64;
+            let most = if field.contains("_port_") { 64_000 } else { 1 << 24 };
+            let n = if rest == 1.0 { left } else { f64::from(left).powf(1.0 / rest).ceil() as u32 }.clamp(1, most);
+            left = left.div_ceil(n);
+            let range = |first: u32| Range::new(first, first + (n - 1)).ok_or_else(wrong);
+            match *field {
+                "use_src_ip_flows" => profile.src = Some(range(0x0a00_0001)?),
+                "use_dst_ip_flows" => profile.dst = Some(range(0x0800_0001)?),
+                "use_src_port_flows" => profile.sport = range(1024)?,
+                _ => profile.dport = range(1024)?,
+            }
+        }
+        if left > 1 {
+            let held = u64::from(flows).div_ceil(u64::from(left));
+            return Err(("flows", flows.to_string(), format!("at most about {held}, which is what flow_mods vary")));
+        }
+        profile.src = profile.src.or(Range::new(0x0a00_0001, 0x0a00_0001));
+        profile.dst = profile.dst.or(Range::new(0x0800_0001, 0x0800_0001));
+        Ok(())
+    }
+
+    /// Frame sizes without checksum, each with its share.
+    fn sizes(&self) -> Result<Vec<(usize, u8)>, Wrong> {
+        let wrong = |value: &serde_json::Value| {
+            ("frame_size", value.to_string(), format!("64 to {} bytes, or \"imix\"", FRAME_MAX + CHECKSUM))
+        };
+        match &self.frame_size {
+            None => Ok(vec![(60, 1)]),
+            Some(value) if value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("imix")) => {
+                Ok(vec![(60, 7), (590, 4), (1514, 1)])
+            }
+            Some(value) => {
+                let size = value.as_u64().and_then(|n| usize::try_from(n).ok());
+                let size = size.filter(|n| (64..=FRAME_MAX + CHECKSUM).contains(n)).ok_or_else(|| wrong(value))?;
+                Ok(vec![(size - CHECKSUM, 1)])
+            }
+        }
+    }
+}
+
+/// A stream type: sent to teach the switch its flows.
+pub(crate) const TEACHING: &str = "teaching_warmup";
+/// A stream type: sent and counted.
+pub(crate) const MEASUREMENT: &str = "measurement";
+
+fn read_capture(path: &Path, stream: usize, name: &Path) -> Result<Arc<Vec<Vec<u8>>>, PlanError> {
+    let file = path.parent().unwrap_or(Path::new("")).join(name);
+    let bad = |source| PlanError::Capture { path: path.into(), stream, source };
+    let mut reader = Reader::open(&file).map_err(bad)?;
+    let (mut frames, mut packet) = (Vec::new(), Vec::new());
+    while frames.len() < CAPTURE_MAX && reader.next_packet(&mut packet).map_err(bad)?.is_some() {
+        frames.push(packet.clone());
+    }
+    let value = |expected: &str| PlanError::Value {
+        path: path.into(),
+        stream,
+        key: "pcap",
+        value: name.display().to_string(),
+        expected: expected.to_owned(),
+    };
+    if frames.is_empty() || frames.iter().any(|frame| !(60..=FRAME_MAX).contains(&frame.len())) {
+        return Err(value("packets of 60 to 9230 bytes: the last 18 of each carry a stamp"));
+    }
+    Ok(Arc::new(frames))
+}
+
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} lanes over {} ports, {:.0} packets a second", self.lanes.len(), self.ports, self.rate_pps())
+    }
+}
+
+#[cfg(test)]
+mod tests;
