@@ -29,6 +29,8 @@ pub struct FlowMod {
     pub importance: u16,
     /// How to treat the flow.
     pub flags: FlowFlags,
+    /// For additions: an equal flow's counters go on. If not they start again, as before OpenFlow 1.2.
+    pub keep_counts: bool,
     /// For changes and deletions: only flows that output there.
     pub out_port: Option<OfPort>,
     /// For changes and deletions: only flows that send to this group.
@@ -83,6 +85,7 @@ impl FlowMod {
             hard_timeout: 0,
             importance: 0,
             flags: FlowFlags::default(),
+            keep_counts: false,
             out_port: None,
             out_group: None,
             matches: Match::ANY,

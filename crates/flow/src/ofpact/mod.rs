@@ -246,3 +246,30 @@ pub enum OfAction {
     /// `goto_table:TABLE`.
     GotoTable(u8),
 }
+
+impl OfAction {
+    /// Whether an action set can hold it.
+    pub fn in_action_set(&self) -> bool {
+        !matches!(
+            self,
+            OfAction::Bundle(_)
+                | OfAction::Clone(_)
+                | OfAction::Controller(_)
+                | OfAction::Enqueue { .. }
+                | OfAction::Exit
+                | OfAction::FinTimeout { .. }
+                | OfAction::Learn(_)
+                | OfAction::Conjunction { .. }
+                | OfAction::Multipath(_)
+                | OfAction::Note(_)
+                | OfAction::OutputReg { .. }
+                | OfAction::OutputTrunc { .. }
+                | OfAction::PopQueue
+                | OfAction::Sample(_)
+                | OfAction::StackPush(_)
+                | OfAction::StackPop(_)
+                | OfAction::CheckPktLarger { .. }
+                | OfAction::DeleteField(_)
+        )
+    }
+}

@@ -93,36 +93,11 @@ fn nesting(p: &Placed<'_>, within: Within) -> Result<(), SyntaxError> {
         _ if matches!(p.action, OfAction::Meter(_)) => {
             Err(p.at.conflict("meter within another action", "meter only in the flow itself"))
         }
-        Within::WriteActions if !in_action_set(&p.action) => {
+        Within::WriteActions if !p.action.in_action_set() => {
             Err(p.at.conflict(format!("{what} within write_actions"), "an action that an action set can hold"))
         }
         _ => Ok(()),
     }
-}
-
-/// Whether an action set can hold it.
-fn in_action_set(action: &OfAction) -> bool {
-    !matches!(
-        action,
-        OfAction::Bundle(_)
-            | OfAction::Clone(_)
-            | OfAction::Controller(_)
-            | OfAction::Enqueue { .. }
-            | OfAction::Exit
-            | OfAction::FinTimeout { .. }
-            | OfAction::Learn(_)
-            | OfAction::Conjunction { .. }
-            | OfAction::Multipath(_)
-            | OfAction::Note(_)
-            | OfAction::OutputReg { .. }
-            | OfAction::OutputTrunc { .. }
-            | OfAction::PopQueue
-            | OfAction::Sample(_)
-            | OfAction::StackPush(_)
-            | OfAction::StackPop(_)
-            | OfAction::CheckPktLarger { .. }
-            | OfAction::DeleteField(_)
-    )
 }
 
 /// Checks that every field an action reads or writes has its prerequisites, given what the flow matches and what the

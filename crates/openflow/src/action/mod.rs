@@ -1,0 +1,55 @@
+//! Actions on the wire. Numbers are in [`codes`]; what the actions are is [`sluice_flow::OfAction`].
+
+mod codes;
+mod large;
+mod nested;
+mod read;
+mod write;
+
+use crate::wire::{Reader, Writer};
+use crate::{Error, Version};
+use sluice_flow::{OfAction, SubField};
+
+pub(crate) use read::read_list;
+pub(crate) use write::{is_instruction, put_list};
+
+/// Actions within actions within actions: so deep at most.
+const DEPTH_MAX: usize = 32;
+
+/// Reads actions to the end of `r`.
+pub(crate) fn read(r: Reader<'_>, version: Version) -> Result<Vec<OfAction>, Error> {
+    read_list(r, version, 0)
+}
+
+/// `(start << 6) | (n_bits - 1)`, as Nicira's actions name bits of a field.
+fn bits_of(sub: SubField) -> u16 {
+    (sub.start << 6 | (sub.n_bits - 1) & 0x3f) as u16
+}
+
+/// A bit range of a field that an action reads.
+fn source(field: &'static sluice_flow::Field, start: u32, n_bits: u32) -> Result<SubField, Error> {
+    if n_bits == 0 || start + n_bits > field.n_bits {
+        return Err(Error::ActionBadSetLen);
+    }
+    Ok(SubField { field: field.id, start, n_bits })
+}
+
+/// A bit range of a field that an action writes.
+fn destination(field: &'static sluice_flow::Field, start: u32, n_bits: u32) -> Result<SubField, Error> {
+    if !field.writable {
+        return Err(Error::ActionBadSetArgument);
+    }
+    source(field, start, n_bits)
+}
+
+/// Reads start and number of bits from 16 bits.
+fn read_bits(r: &mut Reader<'_>) -> Result<(u32, u32), Error> {
+    let bits = u32::from(r.u16()?);
+    Ok((bits >> 6, (bits & 0x3f) + 1))
+}
+
+/// Writes start and number of bits, then the field, as most of Nicira's actions have it.
+fn put_bits_and_field(sub: SubField, w: &mut Writer) {
+    w.u16(bits_of(sub));
+    crate::oxm::put_field_header(sub.field, crate::oxm::Numbering::Nxm, w);
+}

@@ -1,0 +1,138 @@
+//! A connection's bundles: messages kept until they are to be done together.
+//!
+//! What is kept are the messages' bytes, which are a tenth of what they are once read. Each is read when it comes, so that
+//! what is wrong with it is said then, and again when the bundle is done.
+
+use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
+use crate::{Error, Header, Message, Version};
+use std::collections::HashMap;
+
+/// Bundles of a connection at most.
+const BUNDLES_MAX: usize = 16;
+
+/// Bytes of all messages in a connection's bundles at most: some two million flow-mods.
+const BYTES_MAX: usize = 512 << 20;
+
+/// A connection's bundles.
+#[derive(Debug, Default)]
+pub(crate) struct Bundles {
+    by_id: HashMap<u32, Bundle>,
+    /// Bytes kept, over all bundles.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Bundle {
+    flags: u16,
+    is_closed: bool,
+    /// Messages, one behind the other.
+    messages: Vec<u8>,
+}
+
+impl Bundle {
+    /// What is wrong with adding to it or closing it.
+    fn wrong(&self, flags: u16) -> Option<Error> {
+        match self {
+            Bundle { is_closed: true, .. } => Some(Error::BundleBundleClosed),
+            _ if self.flags != flags => Some(Error::BundleBadFlags),
+            _ => None,
+        }
+    }
+}
+
+impl Bundles {
+    /// Takes a step; the messages to be done if that is what it is.
+    pub fn control(&mut self, m: &BundleControl) -> Result<Option<Vec<u8>>, Error> {
+        if m.is_reply {
+            return Err(Error::BundleBadType);
+        }
+        match m.step {
+            BundleStep::Open => {
+                if self.remove(m.id).is_some() {
+                    return Err(Error::BundleBadId);
+                }
+                self.open(m.id, m.flags).map(|()| None)
+            }
+            BundleStep::Close => {
+                let bundle = self.by_id.get_mut(&m.id).ok_or(Error::BundleBadId)?;
+                let wrong = bundle.wrong(m.flags);
+                bundle.is_closed = true;
+                match wrong {
+                    // Whatever is wrong with a bundle, it is gone then.
+                    Some(error) => {
+                        self.remove(m.id);
+                        Err(error)
+                    }
+                    None => Ok(None),
+                }
+            }
+            BundleStep::Commit => {
+                let bundle = self.remove(m.id).ok_or(Error::BundleBadId)?;
+                if bundle.flags != m.flags {
+                    return Err(Error::BundleBadFlags);
+                }
+                Ok(Some(bundle.messages))
+            }
+            BundleStep::Discard => self.remove(m.id).map(|_| None).ok_or(Error::BundleBadId),
+        }
+    }
+
+    fn open(&mut self, id: u32, flags: u16) -> Result<(), Error> {
+        if self.by_id.len() == BUNDLES_MAX {
+            return Err(Error::BundleOutOfBundles);
+        }
+        self.by_id.insert(id, Bundle { flags, is_closed: false, messages: Vec::new() });
+        Ok(())
+    }
+
+    fn remove(&mut self, id: u32) -> Option<Bundle> {
+        let bundle = self.by_id.remove(&id)?;
+        self.bytes -= bundle.messages.len();
+        Some(bundle)
+    }
+
+    /// Keeps a message, opening its bundle if need be.
+    pub fn add(&mut self, m: &BundleAdd, xid: u32, version: Version, table_in_command: bool) -> Result<(), Error> {
+        let header = Header::read(&m.message)?;
+        if header.xid != xid {
+            return Err(Error::BundleMsgBadXid);
+        }
+        if header.version != version as u8 {
+            return Err(Error::BundleBadVersion);
+        }
+        let (.., message) = Message::read(&m.message, table_in_command)?;
+        if !can_be_bundled(&message) {
+            return Err(Error::BundleMsgUnsup);
+        }
+        if self.bytes + m.message.len() > BYTES_MAX {
+            return Err(Error::BundleMsgTooMany);
+        }
+        if !self.by_id.contains_key(&m.id) {
+            self.open(m.id, m.flags)?;
+        }
+        let bundle = self.by_id.get_mut(&m.id).expect("invariant: it was there or was just opened");
+        if let Some(error) = bundle.wrong(m.flags) {
+            self.remove(m.id);
+            return Err(error);
+        }
+        bundle.messages.extend(&m.message);
+        self.bytes += m.message.len();
+        Ok(())
+    }
+}
+
+fn can_be_bundled(message: &Message) -> bool {
+    matches!(message, Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_))
+}
+
+/// The messages of a bundle, in order, with the bytes of each.
+pub fn bundled(messages: &[u8], table_in_command: bool) -> impl Iterator<Item = (&[u8], Message)> {
+    let mut rest = messages;
+    std::iter::from_fn(move || {
+        let length = usize::from(Header::read(rest).ok()?.length);
+        let (bytes, after) = rest.split_at_checked(length)?;
+        rest = after;
+        let (.., message) = Message::read(bytes, table_in_command).ok()?;
+        Some((bytes, message))
+    })
+}

@@ -1,0 +1,28 @@
+//! OpenFlow: messages and session state, bytes in, bytes out; no sockets.
+//!
+//! OpenFlow 1.0, 1.3, 1.4 and 1.5 with Nicira's extensions, as Open vSwitch 3.1 speaks them. [`Framer`] cuts a stream into
+//! messages, [`Message`] reads and writes them. Fields and actions are declared in crate `flow`, once for wire, text and
+//! classifier.
+#![forbid(unsafe_code)]
+
+mod action;
+mod bundle;
+mod error;
+mod frame;
+mod instruction;
+mod match10;
+pub mod message;
+mod oxm;
+mod packet_in;
+mod property;
+mod session;
+mod version;
+mod wire;
+
+pub use bundle::bundled;
+pub use error::{Error, ErrorCode, NICIRA, ONF};
+pub use frame::{Framer, HEADER_SIZE, Header, MESSAGE_MAX};
+pub use message::{Format, Message};
+pub use packet_in::{FlowRemoved, FlowRemovedReason, PacketIn, PacketInFormat, PacketOut};
+pub use session::{BundleCommit, Event, Peer, Request, Session};
+pub use version::Version;

@@ -1,0 +1,305 @@
+//! What is between a switch and one controller: hello, roles, asynchronous messages, bundles.
+
+use super::Format;
+use crate::Error;
+use crate::property;
+use crate::wire::{Reader, Writer};
+
+/// The element of a hello that has the versions, as bits.
+const VERSION_BITMAP: u16 = 1;
+
+/// The versions of a hello, if it says more than its header.
+pub(super) fn read_hello(r: &mut Reader<'_>) -> Option<u32> {
+    let mut versions = None;
+    while let (Ok(kind), Ok(length)) = (r.u16(), r.u16()) {
+        let length = usize::from(length);
+        let mut body = r.part(length.checked_sub(4)?).ok()?;
+        if kind == VERSION_BITMAP && versions.is_none() {
+            versions = body.u32().ok();
+        }
+        let padding = (length.next_multiple_of(8) - length).min(r.len());
+        r.skip(padding).ok()?;
+    }
+    versions
+}
+
+pub(super) fn put_hello(versions: Option<u32>, w: &mut Writer) {
+    if let Some(versions) = versions {
+        property::put(VERSION_BITMAP, &versions.to_be_bytes(), w);
+    }
+}
+
+/// What a controller may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Everything, beside others.
+    #[default]
+    Equal,
+    /// Everything, and it is the only one.
+    Primary,
+    /// Ask, and be told of little.
+    Secondary,
+}
+
+/// A controller's wish for a role, or what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleMessage {
+    /// Whose form it has.
+    pub format: Format,
+    /// The role; `None`: as it is.
+    pub role: Option<Role>,
+    /// How recent the wish is. `None`: Nicira's form, or all ones in an answer.
+    pub generation: Option<u64>,
+}
+
+const UNKNOWN_GENERATION: u64 = u64::MAX;
+
+pub(super) fn read_role(r: &mut Reader<'_>, format: Format) -> Result<RoleMessage, Error> {
+    let number = r.u32()?;
+    if format == Format::Nicira {
+        let role = match number {
+            0 => Role::Equal,
+            1 => Role::Primary,
+            2 => Role::Secondary,
+            _ => return Err(Error::RoleBadRole),
+        };
+        return Ok(RoleMessage { format, role: Some(role), generation: None });
+    }
+    r.skip(4)?;
+    let generation = r.u64()?;
+    let role = match number {
+        0 => None,
+        1 => Some(Role::Equal),
+        2 => Some(Role::Primary),
+        3 => Some(Role::Secondary),
+        _ => return Err(Error::RoleBadRole),
+    };
+    Ok(RoleMessage { format, role, generation: Some(generation) })
+}
+
+pub(super) fn put_role(m: &RoleMessage, w: &mut Writer) {
+    let standard = match m.role {
+        None => 0,
+        Some(Role::Equal) => 1,
+        Some(Role::Primary) => 2,
+        Some(Role::Secondary) => 3,
+    };
+    if m.format == Format::Nicira {
+        return w.u32(u32::saturating_sub(standard, 1));
+    }
+    w.u32(standard);
+    w.zeros(4);
+    w.u64(m.generation.unwrap_or(UNKNOWN_GENERATION));
+}
+
+/// Why a controller's role changed. Numbers are OpenFlow 1.4's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RoleReason {
+    /// Another one became primary.
+    PrimaryRequest = 0,
+    /// The configuration changed.
+    Config = 1,
+    /// An experimenter's own.
+    Experimenter = 2,
+}
+
+/// News of a controller's role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleStatus {
+    /// The role it has now.
+    pub role: Role,
+    /// Why.
+    pub reason: RoleReason,
+    /// The generation that brought it.
+    pub generation: Option<u64>,
+}
+
+pub(super) fn read_role_status(r: &mut Reader<'_>) -> Result<RoleStatus, Error> {
+    let role = match r.u32()? {
+        1 => Role::Equal,
+        2 => Role::Primary,
+        3 => Role::Secondary,
+        _ => return Err(Error::RoleBadRole),
+    };
+    let reason = match r.u8()? {
+        0 => RoleReason::PrimaryRequest,
+        1 => RoleReason::Config,
+        2 => RoleReason::Experimenter,
+        _ => return Err(Error::RequestBadReason),
+    };
+    r.skip(3)?;
+    Ok(RoleStatus { role, reason, generation: Some(r.u64()?).filter(|g| *g != UNKNOWN_GENERATION) })
+}
+
+pub(super) fn put_role_status(s: &RoleStatus, w: &mut Writer) {
+    w.u32(match s.role {
+        Role::Equal => 1,
+        Role::Primary => 2,
+        Role::Secondary => 3,
+    });
+    w.u8(s.reason as u8);
+    w.zeros(3);
+    w.u64(s.generation.unwrap_or(UNKNOWN_GENERATION));
+}
+
+/// Kinds of messages that nobody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "the names are the messages'")]
+pub enum AsyncKind {
+    PacketIn = 0,
+    PortStatus = 1,
+    FlowRemoved = 2,
+    RoleStatus = 3,
+    TableStatus = 4,
+    RequestForward = 5,
+}
+
+/// Number of kinds.
+pub(crate) const ASYNC_KINDS: usize = 6;
+
+/// Which asynchronous messages a controller gets, by kind: bits of reasons, first those for a primary or equal one, then
+/// those for a secondary one. `None`: not said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AsyncMasks(pub [[Option<u32>; 2]; ASYNC_KINDS]);
+
+/// Reads the masks of Nicira's and OpenFlow 1.3's form: those of three kinds.
+pub(super) fn read_async13(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
+    let mut masks = AsyncMasks::default();
+    for kind in &mut masks.0[..3] {
+        *kind = [Some(r.u32()?), Some(r.u32()?)];
+    }
+    Ok(masks)
+}
+
+pub(super) fn put_async13(masks: &AsyncMasks, w: &mut Writer) {
+    masks.0[..3].iter().flatten().for_each(|mask| w.u32(mask.unwrap_or(0)));
+}
+
+/// Reads the masks of OpenFlow 1.4's form, properties: even numbers are a secondary controller's.
+pub(super) fn read_async14(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
+    let mut masks = AsyncMasks::default();
+    property::each(r.part(r.len())?, |kind, body| {
+        if kind == property::EXPERIMENTER || kind == 0xfffe {
+            return Err(Error::PropertyBadExperimenter);
+        }
+        let slot = masks.0.get_mut(usize::from(kind / 2)).ok_or(Error::PropertyBadType)?;
+        slot[usize::from(kind.is_multiple_of(2))] = Some(property::u32(body)?);
+        Ok(())
+    })?;
+    Ok(masks)
+}
+
+pub(super) fn put_async14(masks: &AsyncMasks, w: &mut Writer) {
+    for (i, [primary, secondary]) in masks.0.iter().enumerate() {
+        for (kind, mask) in [(2 * i, secondary), (2 * i + 1, primary)] {
+            if let Some(mask) = mask {
+                property::put(kind as u16, &mask.to_be_bytes(), w);
+            }
+        }
+    }
+}
+
+/// A step in the life of a bundle. Numbers are OpenFlow 1.4's; answers are one higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum BundleStep {
+    /// Begin it.
+    Open = 0,
+    /// No more messages for it.
+    Close = 2,
+    /// Do it.
+    Commit = 4,
+    /// Forget it.
+    Discard = 6,
+}
+
+/// All or nothing, and nobody sees it half done; a flag of bundles.
+pub const BUNDLE_ATOMIC: u16 = 1;
+/// In this order.
+pub const BUNDLE_ORDERED: u16 = 2;
+
+/// A bundle's next step, or the answer that it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BundleControl {
+    /// Which bundle.
+    pub id: u32,
+    /// Which step.
+    pub step: BundleStep,
+    /// Whether it is an answer.
+    pub is_reply: bool,
+    /// `BUNDLE_*`.
+    pub flags: u16,
+}
+
+pub(super) fn read_bundle_control(r: &mut Reader<'_>) -> Result<BundleControl, Error> {
+    use BundleStep::{Close, Commit, Discard, Open};
+    let (id, number, flags) = (r.u32()?, r.u16()?, r.u16()?);
+    let step = [Open, Close, Commit, Discard].into_iter().find(|s| *s as u16 == number & !1);
+    // Properties are experimenters' only.
+    property::each(r.part(r.len())?, |_, _| Err(Error::PropertyBadType))?;
+    let step = step.ok_or(Error::BundleBadType)?;
+    Ok(BundleControl { id, step, is_reply: number & 1 != 0, flags })
+}
+
+pub(super) fn put_bundle_control(m: &BundleControl, w: &mut Writer) {
+    w.u32(m.id);
+    w.u16(m.step as u16 | u16::from(m.is_reply));
+    w.u16(m.flags);
+}
+
+/// A message for a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundleAdd {
+    /// Which bundle.
+    pub id: u32,
+    /// `BUNDLE_*`.
+    pub flags: u16,
+    /// The message, header and all.
+    pub message: Vec<u8>,
+}
+
+pub(super) fn read_bundle_add(r: &mut Reader<'_>) -> Result<BundleAdd, Error> {
+    let id = r.u32()?;
+    r.skip(2)?;
+    let flags = r.u16()?;
+    let length = crate::Header::read(r.rest()).map_err(|_| Error::BundleMsgBadLen)?.length;
+    let message = r.or(Error::BundleMsgBadLen).take(length.into())?.to_vec();
+    if message.len() < crate::HEADER_SIZE {
+        return Err(Error::BundleMsgBadLen);
+    }
+    r.skip(r.len())?;
+    Ok(BundleAdd { id, flags, message })
+}
+
+pub(super) fn put_bundle_add(m: &BundleAdd, w: &mut Writer) {
+    w.u32(m.id);
+    w.zeros(2);
+    w.u16(m.flags);
+    w.put(&m.message);
+}
+
+/// How full a table is. OpenFlow 1.4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableStatus {
+    /// Numbers are OpenFlow's: 3 below the lower mark, 4 above the upper one.
+    pub reason: u8,
+    /// The table.
+    pub table: super::switch::TableMod,
+}
+
+pub(super) fn read_table_status(r: &mut Reader<'_>) -> Result<TableStatus, Error> {
+    let reason = r.u8()?;
+    if !(3..=4).contains(&reason) {
+        return Err(Error::RequestBadReason);
+    }
+    r.skip(7)?;
+    Ok(TableStatus { reason, table: super::switch::read_table_desc(r)? })
+}
+
+pub(super) fn put_table_status(s: &TableStatus, w: &mut Writer) {
+    w.u8(s.reason);
+    w.zeros(7);
+    super::switch::put_table_desc(&s.table, w);
+}

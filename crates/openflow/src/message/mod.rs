@@ -1,0 +1,149 @@
+//! Messages: what they say, and how they are read and written.
+//!
+//! | module | messages |
+//! |---|---|
+//! | [`connection`] | hello, roles, asynchronous messages, bundles |
+//! | [`switch`] | features, configuration, description, tables |
+//! | [`flow_mod`], [`flow_stats`] | flows |
+//! | [`ports`], [`groups`], [`meters`] | ports, groups, meters and queues |
+//! | [`stats`] | questions and answers that may take many messages |
+
+pub mod connection;
+pub mod flow_mod;
+pub mod flow_stats;
+pub mod groups;
+mod kinds;
+pub mod meters;
+pub mod ports;
+pub mod stats;
+pub mod switch;
+
+use crate::error::ErrorCode;
+use crate::frame::{HEADER_SIZE, Header};
+use crate::packet_in::{FlowRemoved, PacketIn, PacketOut};
+use crate::wire::{Reader, Writer};
+use crate::{Error, Version};
+use connection::{AsyncMasks, BundleAdd, BundleControl, RoleMessage, RoleStatus, TableStatus};
+use flow_mod::FlowModMessage;
+use meters::QueueConfig;
+use ports::{PortMod, PortStatus};
+use sluice_flow::{GroupMod, MeterMod, OfPort};
+use stats::{StatsReply, StatsRequest};
+use switch::{Features, SwitchConfig, TableMod};
+
+/// Whose form a message has, where there are two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The standard's.
+    #[default]
+    Standard,
+    /// Nicira's: OpenFlow 1.0 with the matches of later versions.
+    Nicira,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the names are the specification's")]
+pub enum Message {
+    /// Versions that the sender speaks, as bits, if it says so; its header has the highest.
+    Hello(Option<u32>),
+    /// What was wrong, and the beginning of the message it was wrong with.
+    Error(ErrorCode, Vec<u8>),
+    EchoRequest(Vec<u8>),
+    EchoReply(Vec<u8>),
+    FeaturesRequest,
+    FeaturesReply(Features),
+    GetConfigRequest,
+    GetConfigReply(SwitchConfig),
+    SetConfig(SwitchConfig),
+    PacketIn(Box<PacketIn>),
+    FlowRemoved(Box<FlowRemoved>),
+    PortStatus(Box<PortStatus>),
+    PacketOut(Box<PacketOut>),
+    FlowMod(Box<FlowModMessage>),
+    GroupMod(Box<GroupMod>),
+    PortMod(PortMod),
+    TableMod(TableMod),
+    BarrierRequest,
+    BarrierReply,
+    QueueGetConfigRequest(OfPort),
+    QueueGetConfigReply(OfPort, Vec<QueueConfig>),
+    RoleRequest(RoleMessage),
+    RoleReply(RoleMessage),
+    RoleStatus(RoleStatus),
+    TableStatus(TableStatus),
+    GetAsyncRequest,
+    GetAsyncReply(AsyncMasks),
+    SetAsync(AsyncMasks),
+    MeterMod(MeterMod),
+    /// A change of a group or meter that another controller made: that message.
+    RequestForward(Vec<u8>),
+    BundleControl(BundleControl),
+    BundleAdd(BundleAdd),
+    /// A question; whether more of it follows.
+    StatsRequest(StatsRequest, bool),
+    /// An answer, or part of it; whether more of it follows.
+    StatsReply(StatsReply, bool),
+    /// Nicira, OpenFlow 1.0: how flows are to be written.
+    SetFlowFormat(Format),
+    /// Nicira, OpenFlow 1.0: whether flow-mods have the table's number in their command.
+    FlowModTableId(bool),
+    /// Nicira: how packet-ins are to be written.
+    SetPacketInFormat(crate::PacketInFormat),
+    /// Nicira: flows are to be shown with their ages.
+    FlowAge,
+    /// Nicira: the connection's number, for `controller(id=…)`.
+    SetControllerId(u16),
+    /// Nicira: forget the connections of a zone.
+    CtFlushZone(u16),
+}
+
+impl Message {
+    /// Reads a whole message, as [`crate::Framer`] cuts them. `table_in_command` is what [`Message::FlowModTableId`] last
+    /// said on this connection.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub fn read(bytes: &[u8], table_in_command: bool) -> Result<(Version, u32, Message), Error> {
+        let header = Header::read(bytes)?;
+        let mut r = Reader::new(bytes, Error::RequestBadLen).part(header.length.into())?;
+        r.skip(HEADER_SIZE)?;
+        if header.kind == kinds::HELLO {
+            // A hello may be of any version; what it says about versions is all that matters.
+            let version = Version::from_wire(header.version).unwrap_or(Version::V15);
+            return Ok((version, header.xid, Message::Hello(connection::read_hello(&mut r))));
+        }
+        let version = Version::from_wire(header.version).ok_or(Error::RequestBadVersion)?;
+        let message = kinds::read(header.kind, &mut r, version, table_in_command)?;
+        r.end()?;
+        Ok((version, header.xid, message))
+    }
+
+    /// Writes the message; statistics that do not fit into one make several.
+    pub fn write(&self, version: Version, xid: u32) -> Vec<u8> {
+        let begin = |kind: u8| {
+            let mut w = Writer::default();
+            w.u8(version as u8);
+            w.u8(kind);
+            w.u16(0);
+            w.u32(xid);
+            w
+        };
+        let finish = |mut w: Writer| {
+            w.patch_u16(2, w.len());
+            w.bytes
+        };
+        if let Message::StatsReply(reply, more) = self {
+            let parts = reply.put_parts(*more, version, || begin(kinds::stats_reply(version)));
+            return parts.into_iter().flat_map(finish).collect();
+        }
+        let kind = kinds::number(self, version);
+        let mut w = begin(kind.message);
+        if let Some((vendor, subtype)) = kind.experimenter {
+            w.u32(vendor);
+            w.u32(subtype);
+        }
+        kinds::put(self, version, &mut w);
+        finish(w)
+    }
+}

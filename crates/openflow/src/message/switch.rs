@@ -1,0 +1,329 @@
+//! What a switch is and how it behaves: features, configuration, description, tables.
+
+use super::ports::PortDesc;
+use crate::property;
+use crate::wire::{Reader, Writer};
+use crate::{Error, Version};
+
+/// What a switch can do; bits of [`Features::capabilities`], as OpenFlow 1.4 has them.
+pub mod capability {
+    /// Statistics of flows.
+    pub const FLOW_STATS: u32 = 1;
+    /// Of tables.
+    pub const TABLE_STATS: u32 = 1 << 1;
+    /// Of ports.
+    pub const PORT_STATS: u32 = 1 << 2;
+    /// Of groups; in OpenFlow 1.0 the bit says spanning tree.
+    pub const GROUP_STATS: u32 = 1 << 3;
+    /// Fragments are put together.
+    pub const IP_REASM: u32 = 1 << 5;
+    /// Statistics of queues.
+    pub const QUEUE_STATS: u32 = 1 << 6;
+    /// OpenFlow 1.0: addresses of ARP can be matched.
+    pub const ARP_MATCH_IP: u32 = 1 << 7;
+    /// Ports that would make loops are blocked.
+    pub const PORT_BLOCKED: u32 = 1 << 8;
+    /// Bundles.
+    pub const BUNDLES: u32 = 1 << 9;
+    /// Flow monitoring.
+    pub const FLOW_MONITORING: u32 = 1 << 10;
+}
+
+/// What a switch is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Datapath id.
+    pub datapath_id: u64,
+    /// Packets it can keep for controllers.
+    pub n_buffers: u32,
+    /// Tables.
+    pub n_tables: u8,
+    /// Number of the connection, 0 for the main one.
+    pub auxiliary_id: u8,
+    /// Bits of [`capability`].
+    pub capabilities: u32,
+    /// OpenFlow 1.0: the actions it has, by bits.
+    pub actions: u32,
+    /// OpenFlow 1.0: its ports.
+    pub ports: Vec<PortDesc>,
+}
+
+pub(super) fn read_features(r: &mut Reader<'_>, version: Version) -> Result<Features, Error> {
+    let (datapath_id, n_buffers, n_tables, auxiliary_id) = (r.u64()?, r.u32()?, r.u8()?, r.u8()?);
+    r.skip(2)?;
+    let (capabilities, actions) = (r.u32()?, r.u32()?);
+    let mut ports = Vec::new();
+    while version == Version::V10 && !r.is_empty() {
+        ports.push(PortDesc::read(r, version)?);
+    }
+    Ok(Features { datapath_id, n_buffers, n_tables, auxiliary_id, capabilities, actions, ports })
+}
+
+pub(super) fn put_features(f: &Features, version: Version, w: &mut Writer) {
+    w.u64(f.datapath_id);
+    w.u32(f.n_buffers);
+    w.u8(f.n_tables);
+    w.u8(if version == Version::V10 { 0 } else { f.auxiliary_id });
+    w.zeros(2);
+    w.u32(f.capabilities);
+    if version > Version::V10 {
+        return w.zeros(4);
+    }
+    w.u32(f.actions);
+    // Ports that do not fit are asked for in another way.
+    f.ports.iter().take((usize::from(u16::MAX) - 32) / 48).for_each(|port| port.put(version, w));
+}
+
+/// Fragments are dropped; bits of [`SwitchConfig::flags`].
+pub const FRAG_DROP: u16 = 1;
+/// The first fragment has its ports. Nicira's.
+pub const FRAG_NX_MATCH: u16 = 3;
+/// All bits about fragments.
+pub const FRAG_MASK: u16 = 3;
+/// Packets whose time to live is over go to controllers. Before OpenFlow 1.3.
+pub const INVALID_TTL_TO_CONTROLLER: u16 = 4;
+
+/// How a switch behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchConfig {
+    /// `FRAG_*` and others.
+    pub flags: u16,
+    /// Bytes of a packet that a controller gets.
+    pub miss_send_len: u16,
+}
+
+/// A description for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Who made it.
+    pub manufacturer: String,
+    /// What of.
+    pub hardware: String,
+    /// Of which program.
+    pub software: String,
+    /// Its number.
+    pub serial: String,
+    /// Its name.
+    pub datapath: String,
+}
+
+/// Sizes of the texts of a description.
+const TEXT_SIZE: usize = 256;
+const SERIAL_SIZE: usize = 32;
+
+pub(super) fn read_description(r: &mut Reader<'_>) -> Result<Description, Error> {
+    Ok(Description {
+        manufacturer: r.text(TEXT_SIZE)?,
+        hardware: r.text(TEXT_SIZE)?,
+        software: r.text(TEXT_SIZE)?,
+        serial: r.text(SERIAL_SIZE)?,
+        datapath: r.text(TEXT_SIZE)?,
+    })
+}
+
+pub(super) fn put_description(d: &Description, w: &mut Writer) {
+    w.text(&d.manufacturer, TEXT_SIZE);
+    w.text(&d.hardware, TEXT_SIZE);
+    w.text(&d.software, TEXT_SIZE);
+    w.text(&d.serial, SERIAL_SIZE);
+    w.text(&d.datapath, TEXT_SIZE);
+}
+
+/// Longest name of a table, with the zero behind it.
+const TABLE_NAME_SIZE: usize = 32;
+
+/// A table, as far as its statistics say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Number.
+    pub table: u8,
+    /// OpenFlow 1.0: name.
+    pub name: String,
+    /// OpenFlow 1.0: which fields can be wildcards.
+    pub wildcards: u32,
+    /// OpenFlow 1.0: flows it can hold.
+    pub max_entries: u32,
+    /// Flows it holds.
+    pub active: u32,
+    /// Searches.
+    pub lookups: u64,
+    /// Searches that found a flow.
+    pub matched: u64,
+}
+
+impl TableStats {
+    pub(super) fn put(&self, version: Version, w: &mut Writer) {
+        w.u8(self.table);
+        w.zeros(3);
+        if version == Version::V10 {
+            w.text(&self.name, TABLE_NAME_SIZE);
+            w.u32(self.wildcards);
+            w.u32(self.max_entries);
+        }
+        w.u32(self.active);
+        w.u64(self.lookups);
+        w.u64(self.matched);
+    }
+
+    pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<TableStats, Error> {
+        let mut stats = TableStats { table: r.u8()?, ..TableStats::default() };
+        r.skip(3)?;
+        if version == Version::V10 {
+            (stats.name, stats.wildcards, stats.max_entries) = (r.text(TABLE_NAME_SIZE)?, r.u32()?, r.u32()?);
+        }
+        (stats.active, stats.lookups, stats.matched) = (r.u32()?, r.u64()?, r.u64()?);
+        Ok(stats)
+    }
+}
+
+/// A table may evict flows when it is full; a bit of [`TableMod::config`].
+pub const TABLE_EVICTION: u32 = 1 << 2;
+/// It tells controllers how full it is.
+pub const TABLE_VACANCY_EVENTS: u32 = 1 << 3;
+
+/// A change of a table, or what it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableMod {
+    /// Which; 255: all.
+    pub table: u8,
+    /// `TABLE_*`; before OpenFlow 1.4 what to do with packets that no flow matches.
+    pub config: u32,
+    /// OpenFlow 1.4: by what to evict, bits of `OFPTMPEF14_*`.
+    pub eviction_flags: Option<u32>,
+    /// OpenFlow 1.4: when to tell how full it is.
+    pub vacancy: Option<Vacancy>,
+}
+
+/// When a table tells how full it is: percent of room left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vacancy {
+    /// Below this.
+    pub down: u8,
+    /// Above this.
+    pub up: u8,
+    /// Now.
+    pub now: u8,
+}
+
+const TABLE_EVICTION_PROPERTY: u16 = 2;
+const TABLE_VACANCY_PROPERTY: u16 = 3;
+
+pub(super) fn read_table_mod(r: &mut Reader<'_>, version: Version) -> Result<TableMod, Error> {
+    let table = r.u8()?;
+    r.skip(3)?;
+    let mut m = TableMod { table, config: r.u32()?, ..TableMod::default() };
+    if version >= Version::V14 {
+        read_table_properties(r, &mut m)?;
+    }
+    Ok(m)
+}
+
+fn read_table_properties(r: &mut Reader<'_>, m: &mut TableMod) -> Result<(), Error> {
+    property::each(r.part(r.len())?, |kind, body| {
+        match kind {
+            TABLE_EVICTION_PROPERTY => m.eviction_flags = Some(property::u32(body)?),
+            TABLE_VACANCY_PROPERTY => {
+                m.vacancy = Some(Vacancy { down: body.u8()?, up: body.u8()?, now: body.u8()? });
+                body.skip(1)?;
+                body.end()?;
+            }
+            property::EXPERIMENTER => return Err(Error::PropertyBadExperimenter),
+            _ => return Err(Error::PropertyBadType),
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn put_table_mod(m: &TableMod, version: Version, w: &mut Writer) {
+    w.u8(m.table);
+    w.zeros(3);
+    w.u32(m.config);
+    if version >= Version::V14 {
+        put_table_properties(m, w);
+    }
+}
+
+fn put_table_properties(m: &TableMod, w: &mut Writer) {
+    if let Some(flags) = m.eviction_flags {
+        property::put(TABLE_EVICTION_PROPERTY, &flags.to_be_bytes(), w);
+    }
+    if let Some(v) = m.vacancy {
+        property::put(TABLE_VACANCY_PROPERTY, &[v.down, v.up, v.now, 0], w);
+    }
+}
+
+/// Writes a table as an item of a reply of OpenFlow 1.4.
+pub(super) fn put_table_desc(m: &TableMod, w: &mut Writer) {
+    let start = w.len();
+    w.u16(0);
+    w.u8(m.table);
+    w.zeros(1);
+    w.u32(m.config);
+    put_table_properties(m, w);
+    w.patch_u16(start, w.len() - start);
+}
+
+pub(super) fn read_table_desc(r: &mut Reader<'_>) -> Result<TableMod, Error> {
+    let length = usize::from(r.u16()?);
+    let mut r = r.part(length.checked_sub(2).ok_or(Error::RequestBadLen)?)?;
+    let table = r.u8()?;
+    r.skip(1)?;
+    let mut m = TableMod { table, config: r.u32()?, ..TableMod::default() };
+    read_table_properties(&mut r, &mut m)?;
+    Ok(m)
+}
+
+/// What a table can do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFeatures {
+    /// Number.
+    pub table: u8,
+    /// OpenFlow 1.5: what to do with this in a request.
+    pub command: u8,
+    /// Name.
+    pub name: String,
+    /// Bits of the metadata that can be matched.
+    pub metadata_match: u64,
+    /// Bits of the metadata that can be written.
+    pub metadata_write: u64,
+    /// OpenFlow 1.5: `OFPTFF_*`; before, nothing.
+    pub capabilities: u32,
+    /// Flows it can hold.
+    pub max_entries: u32,
+    /// Properties by number, as they stand in the message: lists of instructions, tables, actions and fields.
+    pub properties: Vec<(u16, Vec<u8>)>,
+}
+
+impl TableFeatures {
+    pub(super) fn put(&self, w: &mut Writer) {
+        let start = w.len();
+        w.u16(0);
+        w.u8(self.table);
+        w.u8(self.command);
+        w.zeros(4);
+        w.text(&self.name, TABLE_NAME_SIZE);
+        w.u64(self.metadata_match);
+        w.u64(self.metadata_write);
+        w.u32(self.capabilities);
+        w.u32(self.max_entries);
+        self.properties.iter().for_each(|(kind, value)| property::put(*kind, value, w));
+        w.patch_u16(start, w.len() - start);
+    }
+
+    pub(super) fn read(r: &mut Reader<'_>) -> Result<TableFeatures, Error> {
+        let mut r2 = r.or(Error::PropertyBadLen);
+        let length = usize::from(r2.u16()?);
+        let mut r2 = r2.part(length.checked_sub(2).ok_or(Error::PropertyBadLen)?)?;
+        r.skip(length)?;
+        let (table, command) = (r2.u8()?, r2.u8()?);
+        r2.skip(4)?;
+        let mut f = TableFeatures { table, command, name: r2.text(TABLE_NAME_SIZE)?, ..TableFeatures::default() };
+        (f.metadata_match, f.metadata_write) = (r2.u64()?, r2.u64()?);
+        (f.capabilities, f.max_entries) = (r2.u32()?, r2.u32()?);
+        property::each(r2, |kind, body| {
+            f.properties.push((kind, body.take(body.len())?.to_vec()));
+            Ok(())
+        })?;
+        Ok(f)
+    }
+}

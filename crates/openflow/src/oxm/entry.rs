@@ -1,0 +1,179 @@
+//! One field: header, value, mask.
+
+use super::Numbering;
+use crate::Error;
+use crate::wire::{Reader, Writer};
+use sluice_flow::OfPort;
+use sluice_flow::field::{FIELDS, Field, FieldId, Oxm, OxmClass, ones};
+use std::sync::OnceLock;
+
+/// Class of fields whose experimenter's id follows their header.
+const EXPERIMENTER_CLASS: u16 = 0xffff;
+
+/// What stands in front of a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OxmHeader {
+    class: OxmClass,
+    number: u8,
+    has_mask: bool,
+    /// Bytes that follow, an experimenter's id left out.
+    length: usize,
+}
+
+impl OxmHeader {
+    fn read(r: &mut Reader<'_>) -> Result<OxmHeader, Error> {
+        let (class, field, length) = (r.u16()?, r.u8()?, usize::from(r.u8()?));
+        let (class, length) = match class {
+            EXPERIMENTER_CLASS => (OxmClass::Experimenter(r.u32()?), length.checked_sub(4).ok_or(Error::MatchBadLen)?),
+            0 => (OxmClass::Nxm0, length),
+            1 => (OxmClass::Nxm1, length),
+            0x1000 => (OxmClass::Ericsson, length),
+            0x8001 => (OxmClass::PacketRegs, length),
+            0x8000 => (OxmClass::Basic, length),
+            // No field of ours; the number is none of Basic's either.
+            _ => return Ok(OxmHeader { class: OxmClass::Basic, number: 0xff, has_mask: field & 1 != 0, length }),
+        };
+        Ok(OxmHeader { class, number: field >> 1, has_mask: field & 1 != 0, length })
+    }
+
+    /// The field it names, if its size is the field's.
+    fn field(&self) -> Option<&'static Field> {
+        let field = lookup(self.class, self.number)?;
+        (self.length == field.n_bytes * (1 + usize::from(self.has_mask))).then_some(field)
+    }
+
+    fn put(field: &Field, oxm: Oxm, has_mask: bool, w: &mut Writer) {
+        let id = if let OxmClass::Experimenter(id) = oxm.class { Some(id) } else { None };
+        let length = field.n_bytes * (1 + usize::from(has_mask)) + if id.is_some() { 4 } else { 0 };
+        w.u16(oxm.class.code());
+        w.u8(oxm.number << 1 | u8::from(has_mask));
+        w.u8(length as u8);
+        if let Some(id) = id {
+            w.u32(id);
+        }
+    }
+}
+
+/// The field of a number. The common classes have an index: flow-mods come by the million.
+fn lookup(class: OxmClass, number: u8) -> Option<&'static Field> {
+    type Index = [[Option<FieldId>; 128]; 3];
+    static INDEX: OnceLock<Box<Index>> = OnceLock::new();
+    const CLASSES: [OxmClass; 3] = [OxmClass::Nxm0, OxmClass::Nxm1, OxmClass::Basic];
+    let Some(at) = CLASSES.iter().position(|c| *c == class) else { return Field::by_oxm(class, number) };
+    let index = INDEX.get_or_init(|| {
+        let mut index = Box::new([[None; 128]; 3]);
+        for field in &FIELDS {
+            for oxm in field.oxm.iter().flatten() {
+                if let Some(at) = CLASSES.iter().position(|c| *c == oxm.class) {
+                    index[at][usize::from(oxm.number)] = Some(field.id);
+                }
+            }
+        }
+        index
+    });
+    index[at].get(usize::from(number)).copied().flatten().map(FieldId::field)
+}
+
+/// How a field is numbered; `None` for fields that have no number at all.
+pub(crate) fn numbered(field: &Field, numbering: Numbering) -> Option<Oxm> {
+    let mut known = field.oxm.iter().flatten();
+    let first = *known.next()?;
+    Some(known.fold(first, |best, oxm| if oxm.since <= numbering.since() { *oxm } else { best }))
+}
+
+/// A field as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// One that the table has. Without a mask on the wire, the mask is all ones.
+    Field { field: &'static Field, value: u128, mask: u128, has_mask: bool },
+    /// Nicira's field for cookies, which only some messages may have.
+    Cookie { value: u64, mask: u64 },
+    /// One that nobody here knows.
+    Unknown,
+}
+
+/// Number of the cookie's field in Nicira's second class.
+const COOKIE: u8 = 30;
+
+/// Reads a field with value and mask.
+pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<Entry, Error> {
+    let header = OxmHeader::read(r)?;
+    let mut payload = r.part(header.length)?;
+    let is_cookie = (header.class, header.number) == (OxmClass::Nxm1, COOKIE)
+        && header.length == 8 * (1 + usize::from(header.has_mask));
+    let field = header.field();
+    let width = match field {
+        Some(field) => field.n_bytes,
+        None if is_cookie => 8,
+        None => return consistent_unknown(&header, payload.rest()),
+    };
+    let value = payload.number(width)?;
+    let mask = if header.has_mask { payload.number(width)? } else { ones(8 * width as u32) };
+    if value & !mask != 0 {
+        return Err(Error::MatchBadWildcards);
+    }
+    Ok(match field {
+        Some(field) => Entry::Field { field, value, mask, has_mask: header.has_mask },
+        None => Entry::Cookie { value: value as u64, mask: mask as u64 },
+    })
+}
+
+/// A field that nobody knows must at least be one: no value bits outside its mask.
+fn consistent_unknown(header: &OxmHeader, payload: &[u8]) -> Result<Entry, Error> {
+    if header.has_mask {
+        let (value, mask) = payload.split_at(payload.len() / 2);
+        if value.iter().zip(mask).any(|(v, m)| v & !m != 0) {
+            return Err(Error::MatchBadWildcards);
+        }
+    }
+    Ok(Entry::Unknown)
+}
+
+/// Reads the header of a field without value, as actions name fields.
+pub(crate) fn field_header(r: &mut Reader<'_>) -> Result<&'static Field, Error> {
+    let header = OxmHeader::read(r)?;
+    let known = lookup(header.class, header.number).ok_or(Error::ActionBadSetType)?;
+    match header.field() {
+        Some(_) if header.has_mask => Err(Error::MatchBadMask),
+        Some(field) => Ok(field),
+        None if header.length != known.n_bytes => Err(Error::ActionBadSetLen),
+        None => Err(Error::ActionBadSetType),
+    }
+}
+
+/// Reads the 32 bits that name a field in Nicira's older actions.
+pub(crate) fn read_nxm_field(r: &mut Reader<'_>) -> Result<&'static Field, Error> {
+    field_header(&mut r.part(4)?.or(Error::ActionBadSetType))
+}
+
+/// Writes the header of a field without value. A field that has no number gets one that nobody has.
+pub(crate) fn put_field_header(field: FieldId, numbering: Numbering, w: &mut Writer) {
+    let field = field.field();
+    match numbered(field, numbering) {
+        Some(oxm) => OxmHeader::put(field, oxm, false, w),
+        None => w.u32(0),
+    }
+}
+
+/// Writes a field with its value, and with its mask unless that is `None`.
+pub(crate) fn put_entry(field: &'static Field, value: u128, mask: Option<u128>, numbering: Numbering, w: &mut Writer) {
+    let Some(oxm) = numbered(field, numbering) else { return };
+    OxmHeader::put(field, oxm, mask.is_some(), w);
+    w.number(value, field.n_bytes);
+    if let Some(mask) = mask {
+        w.number(mask, field.n_bytes);
+    }
+}
+
+/// Whether a number is a value of the field.
+pub(crate) fn valid_value(field: &Field, value: u128) -> bool {
+    match field.id {
+        FieldId::VlanVid => value <= 0x1fff,
+        FieldId::ArpOp => value <= 0xff,
+        FieldId::IpDscp => value & !0xfc == 0,
+        FieldId::NshTtl => value <= 63,
+        FieldId::InPortOxm | FieldId::ActsetOutput => OfPort::from_of11(value as u32).is_some(),
+        FieldId::CtState => value <= 0xff,
+        _ => value <= ones(field.n_bits),
+    }
+}

@@ -1,0 +1,30 @@
+//! Fields on the wire: NXM, as Nicira's messages have them, and OXM, as OpenFlow 1.2 and later have them.
+//!
+//! Names, numbers and sizes come from the table of fields in crate `flow`; nothing is declared a second time here.
+
+mod entry;
+mod read;
+mod write;
+
+pub(crate) use entry::{Entry, field_header, put_entry, put_field_header, read_entry, read_nxm_field, valid_value};
+pub(crate) use read::{read_field_masks, read_fields, read_match, read_nxm_match, read_nxm_match_and_cookie};
+pub(crate) use write::{put_field_masks, put_fields, put_match, put_nxm_match, put_nxm_match_and_cookie};
+
+/// Which numbers a field gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// Nicira's first.
+    Nxm,
+    /// The newest that the version has.
+    Oxm(crate::Version),
+}
+
+impl Numbering {
+    /// As an `Oxm`'s `since` counts.
+    fn since(self) -> u8 {
+        match self {
+            Numbering::Nxm => 0,
+            Numbering::Oxm(version) => version as u8,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Matches from fields.
+
+use super::entry::{Entry, read_entry, valid_value};
+use crate::Error;
+use crate::wire::Reader;
+use sluice_flow::field::{Field, FieldId, Place, ones};
+use sluice_flow::{Match, layout};
+
+/// `OFPMT_OXM`: the only kind of match that OpenFlow 1.3 and later have.
+const MATCH_OXM: u16 = 1;
+
+/// Reads a match of OpenFlow 1.2 or later, with the bytes that fill it up.
+pub(crate) fn read_match(r: &mut Reader<'_>, strict: bool) -> Result<Match, Error> {
+    let mut r2 = r.or(Error::MatchBadLen);
+    let (kind, length) = (r2.u16()?, usize::from(r2.u16()?));
+    if kind != MATCH_OXM {
+        return Err(Error::MatchBadType);
+    }
+    let fields = r2.part(length.checked_sub(4).ok_or(Error::MatchBadLen)?)?;
+    r2.skip(length.next_multiple_of(8) - length)?;
+    r.skip(length.next_multiple_of(8))?;
+    read_all(fields, strict, false).map(|(matches, ..)| matches)
+}
+
+/// Reads Nicira's form of a match: so many bytes of fields, filled up to a multiple of 8.
+pub(crate) fn read_nxm_match(r: &mut Reader<'_>, length: usize, strict: bool) -> Result<Match, Error> {
+    read_padded(r, length, strict, false).map(|(matches, ..)| matches)
+}
+
+/// The same where a cookie with its mask may be among the fields.
+pub(crate) fn read_nxm_match_and_cookie(r: &mut Reader<'_>, length: usize) -> Result<(Match, u64, u64), Error> {
+    read_padded(r, length, true, true)
+}
+
+fn read_padded(r: &mut Reader<'_>, length: usize, strict: bool, cookies: bool) -> Result<(Match, u64, u64), Error> {
+    let mut padded = r.or(Error::MatchBadLen).part(length.next_multiple_of(8))?;
+    r.skip(padded.len())?;
+    read_all(padded.part(length)?, strict, cookies)
+}
+
+/// Reads fields with nothing around them.
+pub(crate) fn read_fields(r: Reader<'_>, strict: bool) -> Result<Match, Error> {
+    read_all(r.or(Error::MatchBadLen), strict, false).map(|(matches, ..)| matches)
+}
+
+/// Strict: every field must be known and have its prerequisites before it. If not, what is unknown is skipped.
+fn read_all(mut r: Reader<'_>, strict: bool, cookies: bool) -> Result<(Match, u64, u64), Error> {
+    let mut matches = Match::ANY;
+    let (mut cookie, mut cookie_mask) = (0, 0);
+    while !r.is_empty() {
+        match read_entry(&mut r)? {
+            Entry::Field { field, value, mask, .. } => add(&mut matches, field, value, mask, strict)?,
+            Entry::Cookie { .. } if !cookies => return Err(Error::MatchBadField),
+            Entry::Cookie { .. } if cookie_mask != 0 => return Err(Error::MatchDupField),
+            Entry::Cookie { value, mask } => (cookie, cookie_mask) = (value, mask),
+            Entry::Unknown if strict => return Err(Error::MatchBadField),
+            Entry::Unknown => {}
+        }
+    }
+    Ok((matches, cookie, cookie_mask))
+}
+
+fn add(matches: &mut Match, field: &'static Field, value: u128, mask: u128, strict: bool) -> Result<(), Error> {
+    let all = ones(8 * field.n_bytes as u32);
+    if !field.maskable && mask != 0 && mask != all {
+        return Err(Error::MatchBadMask);
+    }
+    if !valid_value(field, value) {
+        return Err(Error::MatchBadValue);
+    }
+    let tagged = field.id != FieldId::VlanPcp || matches.key.number(layout::VLAN0_TCI) & 0x1000 != 0;
+    if strict && !(matches.satisfies(field.prereq) && tagged) {
+        return Err(Error::MatchBadPrereq);
+    }
+    if place_of_its_own(field).read(&matches.mask) != 0 {
+        return Err(Error::MatchDupField);
+    }
+    matches.set_masked(field.id, value, mask);
+    Ok(())
+}
+
+/// The bits that no other field of the same match has.
+fn place_of_its_own(field: &Field) -> Place {
+    match field.id {
+        FieldId::VlanVid => Place { n_bits: 12, ..field.place },
+        FieldId::IpDscp => Place { lsb: 2, n_bits: 6, ..field.place },
+        _ => field.place,
+    }
+}
+
+/// Reads what [`super::put_field_masks`] writes: fields whose value says which of their bits matter.
+pub(crate) fn read_field_masks(mut r: Reader<'_>) -> Result<Match, Error> {
+    let mut matches = Match::ANY;
+    while !r.is_empty() {
+        match read_entry(&mut r)? {
+            Entry::Field { field, value, .. } => matches.set_masked(field.id, value, value),
+            Entry::Cookie { .. } | Entry::Unknown => return Err(Error::MatchBadField),
+        }
+    }
+    Ok(matches)
+}

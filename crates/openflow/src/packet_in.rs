@@ -1,0 +1,432 @@
+//! Packets on their way to controllers and back: packet-in, packet-out; and flows that went.
+
+use crate::action::{self, put_list};
+use crate::message::flow_stats::{put_duration, put_oxs_stats, read_duration, read_oxs_stats};
+use crate::oxm::{self, Numbering};
+use crate::property;
+use crate::wire::{Reader, Writer};
+use crate::{Error, Format, Version, match10};
+use sluice_flow::ofpact::PacketInReason;
+use sluice_flow::{FieldId, Match, OfAction, OfPort};
+
+/// The reason of that number.
+pub(crate) fn reason(number: u8) -> Option<PacketInReason> {
+    use PacketInReason::{Action, ActionSet, ExplicitMiss, Group, ImplicitMiss, InvalidTtl, NoMatch, PacketOut};
+    let known = [NoMatch, Action, InvalidTtl, ActionSet, Group, PacketOut, ExplicitMiss, ImplicitMiss];
+    known.into_iter().find(|r| *r as u8 == number)
+}
+
+/// What a version calls a reason that it has no name for. Source: Open vSwitch, `encode_packet_in_reason`.
+pub(crate) fn reason_in(reason: PacketInReason, version: Version) -> PacketInReason {
+    match reason {
+        PacketInReason::ActionSet | PacketInReason::Group | PacketInReason::PacketOut if version < Version::V14 => {
+            PacketInReason::Action
+        }
+        PacketInReason::ExplicitMiss if version < Version::V13 => PacketInReason::Action,
+        PacketInReason::ExplicitMiss | PacketInReason::ImplicitMiss => PacketInReason::NoMatch,
+        _ => reason,
+    }
+}
+
+/// How packet-ins are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum PacketInFormat {
+    /// The version's own.
+    #[default]
+    Standard = 0,
+    /// Nicira's first: with the packet's metadata.
+    Nxt = 1,
+    /// Nicira's second: with user data too.
+    Nxt2 = 2,
+}
+
+impl PacketInFormat {
+    /// The format of that number.
+    pub fn from_wire(number: u32) -> Option<Self> {
+        [Self::Standard, Self::Nxt, Self::Nxt2].into_iter().find(|f| *f as u32 == number)
+    }
+}
+
+/// A packet for a controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketIn {
+    /// How it is written.
+    pub format: PacketInFormat,
+    /// Why it comes.
+    pub reason: PacketInReason,
+    /// The table that sent it.
+    pub table: u8,
+    /// Cookie of the rule that sent it; all ones if none did.
+    pub cookie: u64,
+    /// Bytes of the whole packet.
+    pub total_len: u32,
+    /// In-port, registers, metadata …: what the packet's bytes do not say.
+    pub metadata: Match,
+    /// The packet, or its beginning.
+    pub data: Vec<u8>,
+    /// Bytes that the rule passes on; only Nicira's second format has them.
+    pub userdata: Vec<u8>,
+}
+
+impl PacketIn {
+    /// The port it came in by.
+    pub fn in_port(&self) -> OfPort {
+        OfPort(self.metadata.field(FieldId::InPort).0 as u16)
+    }
+}
+
+const NO_BUFFER: u32 = u32::MAX;
+
+/// Properties of Nicira's second format.
+mod packet_in2 {
+    pub const PACKET: u16 = 0;
+    pub const FULL_LEN: u16 = 1;
+    pub const TABLE_ID: u16 = 3;
+    pub const COOKIE: u16 = 4;
+    pub const REASON: u16 = 5;
+    pub const METADATA: u16 = 6;
+    pub const USERDATA: u16 = 7;
+}
+
+pub(crate) fn put(p: &PacketIn, version: Version, w: &mut Writer) {
+    let reason = reason_in(p.reason, version) as u8;
+    match p.format {
+        PacketInFormat::Nxt => {
+            put_head(p, reason, w);
+            w.u64(p.cookie);
+            let at = w.len();
+            w.zeros(8);
+            let length = oxm::put_nxm_match(&p.metadata, w);
+            w.patch_u16(at, length);
+            w.zeros(2);
+            w.put(&p.data);
+        }
+        PacketInFormat::Nxt2 => put2(p, reason, w),
+        PacketInFormat::Standard if version == Version::V10 => {
+            w.u32(NO_BUFFER);
+            w.u16(p.total_len as u16);
+            w.u16(p.in_port().0);
+            w.u8(reason);
+            w.zeros(1);
+            w.put(&p.data);
+        }
+        PacketInFormat::Standard => {
+            put_head(p, reason, w);
+            w.u64(p.cookie);
+            oxm::put_match(&p.metadata, version, w);
+            w.zeros(2);
+            w.put(&p.data);
+        }
+    }
+}
+
+fn put_head(p: &PacketIn, reason: u8, w: &mut Writer) {
+    w.u32(NO_BUFFER);
+    w.u16(p.total_len as u16);
+    w.u8(reason);
+    w.u8(p.table);
+}
+
+fn put2(p: &PacketIn, reason: u8, w: &mut Writer) {
+    property::put(packet_in2::PACKET, &p.data, w);
+    if p.total_len as usize != p.data.len() {
+        property::put(packet_in2::FULL_LEN, &p.total_len.to_be_bytes(), w);
+    }
+    if p.table != 0 {
+        property::put(packet_in2::TABLE_ID, &[p.table], w);
+    }
+    if p.cookie != u64::MAX {
+        property::put_u64(packet_in2::COOKIE, p.cookie, w);
+    }
+    if p.reason != PacketInReason::NoMatch {
+        property::put(packet_in2::REASON, &[reason], w);
+    }
+    let mut metadata = Writer::default();
+    oxm::put_fields(&p.metadata, Numbering::Nxm, &mut metadata);
+    property::put(packet_in2::METADATA, &metadata.bytes, w);
+    if !p.userdata.is_empty() {
+        property::put(packet_in2::USERDATA, &p.userdata, w);
+    }
+}
+
+/// Reads a packet-in. Metadata that this build does not know is skipped.
+pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat) -> Result<PacketIn, Error> {
+    let mut p = PacketIn {
+        format,
+        reason: PacketInReason::NoMatch,
+        table: 0,
+        cookie: u64::MAX,
+        total_len: 0,
+        metadata: Match::ANY,
+        data: Vec::new(),
+        userdata: Vec::new(),
+    };
+    let wrong = Error::RequestBadReason;
+    if format == PacketInFormat::Nxt2 {
+        read2(r, &mut p)?;
+        return Ok(p);
+    }
+    r.skip(4)?;
+    p.total_len = r.u16()?.into();
+    if (version, format) == (Version::V10, PacketInFormat::Standard) {
+        p.metadata = Match::ANY.with(FieldId::InPort, r.u16()?.into());
+        p.reason = reason(r.u8()?).ok_or(wrong)?;
+        r.skip(1)?;
+    } else {
+        (p.reason, p.table, p.cookie) = (reason(r.u8()?).ok_or(wrong)?, r.u8()?, r.u64()?);
+        if format == PacketInFormat::Nxt {
+            let length = r.u16()?;
+            r.skip(6)?;
+            p.metadata = oxm::read_nxm_match(r, length.into(), false)?;
+        } else {
+            p.metadata = oxm::read_match(r, false)?;
+        }
+        r.skip(2)?;
+    }
+    p.data = r.take(r.len())?.to_vec();
+    Ok(p)
+}
+
+fn read2(r: &mut Reader<'_>, p: &mut PacketIn) -> Result<(), Error> {
+    let mut full_len = None;
+    property::each(r.part(r.len())?, |kind, body| {
+        match kind {
+            packet_in2::PACKET => p.data = body.take(body.len())?.to_vec(),
+            packet_in2::FULL_LEN => full_len = Some(property::u32(body)?),
+            packet_in2::TABLE_ID => p.table = property::u8(body)?,
+            packet_in2::COOKIE => p.cookie = property::u64(body)?,
+            packet_in2::REASON => p.reason = reason(property::u8(body)?).ok_or(Error::RequestBadReason)?,
+            packet_in2::METADATA => p.metadata = oxm::read_fields(*body, false)?,
+            packet_in2::USERDATA => p.userdata = body.take(body.len())?.to_vec(),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    p.total_len = full_len.unwrap_or(p.data.len() as u32);
+    Ok(())
+}
+
+/// A packet from a controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketOut {
+    /// A packet that waits in the switch. This switch keeps none.
+    pub buffer_id: Option<u32>,
+    /// What it is to be taken for: its in-port, and in OpenFlow 1.5 registers, metadata and the like.
+    pub metadata: Match,
+    /// What to do with it.
+    pub actions: Vec<OfAction>,
+    /// The packet.
+    pub data: Vec<u8>,
+}
+
+impl PacketOut {
+    /// The port that it is said to have come in by.
+    pub fn in_port(&self) -> OfPort {
+        OfPort(self.metadata.field(FieldId::InPort).0 as u16)
+    }
+}
+
+pub(crate) fn read_out(r: &mut Reader<'_>, version: Version) -> Result<PacketOut, Error> {
+    let buffer_id = Some(r.u32()?).filter(|id| *id != NO_BUFFER);
+    let (metadata, actions_len) = match version {
+        Version::V10 => (Match::ANY.with(FieldId::InPort, r.u16()?.into()), r.u16()?),
+        Version::V15 => {
+            let n = r.u16()?;
+            r.skip(2)?;
+            (oxm::read_match(r, true)?, n)
+        }
+        _ => {
+            let port = OfPort::from_of11(r.u32()?).ok_or(Error::RequestBadPort)?;
+            let n = r.u16()?;
+            r.skip(6)?;
+            (Match::ANY.with(FieldId::InPort, port.0.into()), n)
+        }
+    };
+    let port = OfPort(metadata.field(FieldId::InPort).0 as u16);
+    let known = port.is_ordinary() || [OfPort::LOCAL, OfPort::NONE, OfPort::CONTROLLER].contains(&port);
+    if !known || metadata.field(FieldId::InPort).1 == 0 {
+        return Err(Error::RequestBadPort);
+    }
+    let actions = action::read(r.or(Error::ActionBadLen).part(actions_len.into())?, version)?;
+    r.skip(actions_len.into())?;
+    let data = r.take(r.len())?.to_vec();
+    Ok(PacketOut { buffer_id, metadata, actions, data })
+}
+
+pub(crate) fn put_out(p: &PacketOut, version: Version, w: &mut Writer) {
+    w.u32(p.buffer_id.unwrap_or(NO_BUFFER));
+    let mut actions = Writer::default();
+    put_list(&p.actions, version, &mut actions);
+    let n = actions.len() as u16;
+    match version {
+        Version::V10 => {
+            w.u16(p.in_port().0);
+            w.u16(n);
+        }
+        Version::V15 => {
+            w.u16(n);
+            w.zeros(2);
+            oxm::put_match(&p.metadata, version, w);
+        }
+        _ => {
+            w.u32(p.in_port().to_of11());
+            w.u16(n);
+            w.zeros(6);
+        }
+    }
+    w.put(&actions.bytes);
+    w.put(&p.data);
+}
+
+/// Why a flow went. Numbers are OpenFlow's `OFPRR_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FlowRemovedReason {
+    /// No packet for its idle timeout.
+    IdleTimeout = 0,
+    /// Its hard timeout is over.
+    HardTimeout = 1,
+    /// A command deleted it.
+    Delete = 2,
+    /// Its group was deleted.
+    GroupDelete = 3,
+    /// Its meter was deleted.
+    MeterDelete = 4,
+    /// It was evicted.
+    Eviction = 5,
+}
+
+/// A flow that went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowRemoved {
+    /// How it is written; for OpenFlow 1.0.
+    pub format: Format,
+    /// What it matched.
+    pub matches: Match,
+    /// Its cookie.
+    pub cookie: u64,
+    /// Its priority.
+    pub priority: u16,
+    /// Why it went.
+    pub reason: FlowRemovedReason,
+    /// Its table; OpenFlow 1.0's own form does not say it.
+    pub table: u8,
+    /// Nanoseconds since it was added.
+    pub duration_ns: u64,
+    /// Its idle timeout.
+    pub idle_timeout: u16,
+    /// Its hard timeout; only OpenFlow 1.2 and later say it.
+    pub hard_timeout: u16,
+    /// Packets it carried.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+fn removed_reason(number: u8) -> Result<FlowRemovedReason, Error> {
+    use FlowRemovedReason::{Delete, Eviction, GroupDelete, HardTimeout, IdleTimeout, MeterDelete};
+    let known = [IdleTimeout, HardTimeout, Delete, GroupDelete, MeterDelete, Eviction];
+    known.get(usize::from(number)).copied().ok_or(Error::RequestBadReason)
+}
+
+pub(crate) fn put_removed(f: &FlowRemoved, version: Version, w: &mut Writer) {
+    let counters = |w: &mut Writer| {
+        w.u64(f.packets);
+        w.u64(f.bytes);
+    };
+    if version == Version::V15 {
+        w.u8(f.table);
+        w.u8(f.reason as u8);
+        w.u16(f.priority);
+        w.u16(f.idle_timeout);
+        w.u16(f.hard_timeout);
+        w.u64(f.cookie);
+        oxm::put_match(&f.matches, version, w);
+        return put_oxs_stats(f.duration_ns, f.packets, f.bytes, w);
+    }
+    if (version, f.format) == (Version::V10, Format::Standard) {
+        match10::put(&f.matches, w);
+    }
+    w.u64(f.cookie);
+    w.u16(f.priority);
+    w.u8(f.reason as u8);
+    w.u8(match (version, f.format) {
+        (Version::V10, Format::Standard) => 0,
+        // Nicira counts from 1 here, so that 0 can say nothing.
+        (Version::V10, Format::Nicira) => f.table.wrapping_add(1),
+        _ => f.table,
+    });
+    put_duration(f.duration_ns, w);
+    w.u16(f.idle_timeout);
+    match (version, f.format) {
+        (Version::V10, Format::Standard) => {
+            w.zeros(2);
+            counters(w);
+        }
+        (Version::V10, Format::Nicira) => {
+            let at = w.len();
+            w.u16(0);
+            counters(w);
+            let length = oxm::put_nxm_match(&f.matches, w);
+            w.patch_u16(at, length);
+        }
+        _ => {
+            w.u16(f.hard_timeout);
+            counters(w);
+            oxm::put_match(&f.matches, version, w);
+        }
+    }
+}
+
+pub(crate) fn read_removed(r: &mut Reader<'_>, version: Version, format: Format) -> Result<FlowRemoved, Error> {
+    if version == Version::V15 {
+        let (table, reason, priority) = (r.u8()?, removed_reason(r.u8()?)?, r.u16()?);
+        let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+        let matches = oxm::read_match(r, true)?;
+        let (duration_ns, packets, bytes) = read_oxs_stats(r)?;
+        return Ok(FlowRemoved {
+            format,
+            matches,
+            cookie,
+            priority,
+            reason,
+            table,
+            duration_ns,
+            idle_timeout,
+            hard_timeout,
+            packets,
+            bytes,
+        });
+    }
+    let mut matches = Match::ANY;
+    if (version, format) == (Version::V10, Format::Standard) {
+        matches = match10::read(r)?;
+    }
+    let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, removed_reason(r.u8()?)?, r.u8()?);
+    let table = if (version, format) == (Version::V10, Format::Nicira) { table.wrapping_sub(1) } else { table };
+    let duration_ns = read_duration(r)?;
+    let (idle_timeout, second, packets, bytes) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?);
+    let mut hard_timeout = 0;
+    match (version, format) {
+        (Version::V10, Format::Standard) => {}
+        (Version::V10, Format::Nicira) => matches = oxm::read_nxm_match(r, second.into(), true)?,
+        _ => {
+            hard_timeout = second;
+            matches = oxm::read_match(r, true)?;
+        }
+    }
+    Ok(FlowRemoved {
+        format,
+        matches,
+        cookie,
+        priority,
+        reason,
+        table,
+        duration_ns,
+        idle_timeout,
+        hard_timeout,
+        packets,
+        bytes,
+    })
+}

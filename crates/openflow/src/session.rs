@@ -1,0 +1,521 @@
+//! The switch's end of one connection: versions, roles, formats, bundles. Bytes go in, requests come out; answers go in,
+//! bytes come out. Time and sockets are others' business.
+
+use crate::bundle::Bundles;
+use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, Role, RoleMessage};
+use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
+use crate::{Error, Format, Framer, Header, Message, PacketInFormat, Version};
+use sluice_flow::ofpact::PacketInReason;
+
+/// Bytes of an offending message that go back with the error. Source: the specification asks for at least so many, Open
+/// vSwitch sends no more.
+const OFFENDING_MAX: usize = 64;
+
+/// Bytes of a packet that a controller gets of table misses unless it says otherwise.
+/// Source: OpenFlow 1.0, `OFP_DEFAULT_MISS_SEND_LEN`.
+const MISS_SEND_LEN: u16 = 128;
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A controller that the switch connects to.
+    Controller,
+    /// Whoever connects to the switch: gets asynchronous messages only after it has asked for packets.
+    Client,
+}
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The other side's hello has not come.
+    Greeting,
+    /// This version is spoken.
+    Open(Version),
+    /// Nothing is read any more.
+    Closed,
+}
+
+/// The beginning of a message, to be sent back if something is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its transaction.
+    pub xid: u32,
+    /// Its first bytes.
+    head: Vec<u8>,
+}
+
+impl Request {
+    fn new(xid: u32, message: &[u8]) -> Self {
+        Request { xid, head: message[..message.len().min(OFFENDING_MAX)].to_vec() }
+    }
+}
+
+/// What the switch is to do.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// The versions are settled.
+    Ready(Version),
+    /// A request that concerns the switch.
+    Request(Request, Message),
+    /// A controller wants a role.
+    Role(Request, RoleMessage),
+    /// A bundle's messages are to be done, all or none; [`crate::bundled`] reads them.
+    Commit(Request, BundleCommit),
+    /// Another message's bytes were wrong; the error has been sent.
+    Refused(Error),
+}
+
+/// A bundle that is to be done.
+#[derive(Debug, PartialEq)]
+pub struct BundleCommit {
+    /// Its messages' bytes.
+    pub messages: Vec<u8>,
+    /// Its control message, for the answer.
+    pub control: crate::message::connection::BundleControl,
+}
+
+/// The switch's end of a connection.
+#[derive(Debug)]
+pub struct Session {
+    peer: Peer,
+    state: State,
+    framer: Framer,
+    out: Vec<u8>,
+    bundles: Bundles,
+    table_in_command: bool,
+    flow_format: Format,
+    packet_in_format: PacketInFormat,
+    controller_id: u16,
+    role: Role,
+    masks: [[u32; 2]; ASYNC_KINDS],
+    config: SwitchConfig,
+}
+
+impl Session {
+    /// A new connection; the first bytes out are a hello.
+    pub fn new(peer: Peer) -> Self {
+        let mut session = Session {
+            peer,
+            state: State::Greeting,
+            framer: Framer::default(),
+            out: Vec::new(),
+            bundles: Bundles::default(),
+            table_in_command: false,
+            flow_format: Format::Standard,
+            packet_in_format: PacketInFormat::Standard,
+            controller_id: 0,
+            role: Role::Equal,
+            masks: default_masks(Version::V10),
+            config: SwitchConfig { flags: 0, miss_send_len: if peer == Peer::Controller { MISS_SEND_LEN } else { 0 } },
+        };
+        session.out = Message::Hello(Some(Version::all())).write(Version::V15, 0);
+        session
+    }
+
+    /// How many bytes it will take now.
+    pub fn room(&self) -> usize {
+        self.framer.room()
+    }
+
+    /// Takes bytes that came, [`Session::room`] at most.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.framer.push(bytes);
+    }
+
+    /// Whether nothing is read any more: the connection is to be closed once what is written has gone.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// The version spoken, once it is settled.
+    pub fn version(&self) -> Option<Version> {
+        match self.state {
+            State::Open(version) => Some(version),
+            _ => None,
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Reads on: the next thing that the switch is to do, if a whole message has come.
+    pub fn next_event(&mut self) -> Option<Event> {
+        while self.state != State::Closed {
+            let mut framer = std::mem::take(&mut self.framer);
+            let event = match framer.next_message() {
+                Ok(Some(message)) => self.read(message),
+                Ok(None) => {
+                    self.framer = framer;
+                    return None;
+                }
+                // Where the next message begins is not known.
+                Err(error) => {
+                    self.state = State::Closed;
+                    Some(Event::Refused(error))
+                }
+            };
+            self.framer = framer;
+            if event.is_some() {
+                return event;
+            }
+        }
+        None
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> Option<Event> {
+        let header = Header::read(bytes).ok()?;
+        let request = Request::new(header.xid, bytes);
+        let State::Open(version) = self.state else { return self.greet(&header, bytes) };
+        // A second hello changes nothing.
+        if header.kind == 0 {
+            return None;
+        }
+        if header.version != version as u8 {
+            self.refuse(&request, Error::RequestBadVersion);
+            self.state = State::Closed;
+            return Some(Event::Refused(Error::RequestBadVersion));
+        }
+        let done = Message::read(bytes, self.table_in_command).and_then(|(.., m)| self.handle(&request, m, version));
+        match done {
+            Ok(None) => None,
+            Ok(Some(Handled::Request(message))) => Some(Event::Request(request, message)),
+            Ok(Some(Handled::Role(m))) => Some(Event::Role(request, m)),
+            Ok(Some(Handled::Commit(commit))) => Some(Event::Commit(request, commit)),
+            Err(error) => {
+                self.refuse(&request, error);
+                Some(Event::Refused(error))
+            }
+        }
+    }
+
+    /// The first message must be a hello; the versions are settled by it.
+    fn greet(&mut self, header: &Header, bytes: &[u8]) -> Option<Event> {
+        let Ok((_, _, Message::Hello(bitmap))) = Message::read(bytes, false) else {
+            self.state = State::Closed;
+            return Some(Event::Refused(Error::RequestBadType));
+        };
+        let common = match bitmap {
+            Some(theirs) => Version::highest(theirs & Version::all()),
+            // Without a bitmap: the lower of the two highest, if it is one of ours.
+            None => Version::from_wire(header.version.min(Version::V15 as u8)),
+        };
+        let Some(version) = common else {
+            let lowest = Version::from_wire(header.version).unwrap_or(Version::V10);
+            let text = format!("versions spoken: {:#x}", Version::all()).into_bytes();
+            let error = Message::Error(Error::HelloIncompatible.code(lowest), text);
+            self.out.extend(error.write(lowest, header.xid));
+            self.state = State::Closed;
+            return Some(Event::Refused(Error::HelloIncompatible));
+        };
+        self.state = State::Open(version);
+        self.masks = default_masks(version);
+        Some(Event::Ready(version))
+    }
+
+    /// Does what concerns the connection alone; hands on the rest.
+    fn handle(&mut self, request: &Request, message: Message, version: Version) -> Result<Option<Handled>, Error> {
+        if self.role == Role::Secondary && changes_switch(&message) {
+            return Err(Error::RequestIsSecondary);
+        }
+        match message {
+            Message::EchoRequest(data) => self.reply(request, &Message::EchoReply(data)),
+            // Requests are done one after the other, so everything before is done.
+            Message::BarrierRequest => self.reply(request, &Message::BarrierReply),
+            Message::SetFlowFormat(format) => self.flow_format = format,
+            Message::FlowModTableId(set) => self.table_in_command = set,
+            Message::SetPacketInFormat(format) => self.packet_in_format = format,
+            Message::SetControllerId(id) => self.controller_id = id,
+            Message::GetAsyncRequest => {
+                let masks = AsyncMasks(self.masks.map(|kind| kind.map(Some)));
+                self.reply(request, &Message::GetAsyncReply(masks));
+            }
+            Message::SetAsync(masks) => self.set_masks(&masks),
+            Message::RoleRequest(m) => return Ok(Some(Handled::Role(m))),
+            Message::BundleAdd(m) => self.bundles.add(&m, request.xid, version, self.table_in_command)?,
+            Message::BundleControl(control) => match self.bundles.control(&control)? {
+                Some(messages) => return Ok(Some(Handled::Commit(BundleCommit { messages, control }))),
+                None => self.bundle_done(request, &control),
+            },
+            Message::GetConfigRequest | Message::SetConfig(_) => {
+                return Ok(Some(Handled::Request(self.config(message))));
+            }
+            Message::EchoReply(_) | Message::Error(..) | Message::FlowAge => {}
+            _ if is_from_switch(&message) => return Err(Error::RequestBadType),
+            _ => return Ok(Some(Handled::Request(message))),
+        }
+        Ok(None)
+    }
+
+    /// Notes how much of a packet this controller wants, and whether it wants those whose time to live is over.
+    fn config(&mut self, message: Message) -> Message {
+        if let Message::SetConfig(config) = message {
+            self.config.miss_send_len = config.miss_send_len;
+            let wants = config.flags & INVALID_TTL_TO_CONTROLLER != 0;
+            let bit = 1 << PacketInReason::InvalidTtl as u32;
+            let primary = &mut self.masks[AsyncKind::PacketIn as usize][0];
+            *primary = if wants { *primary | bit } else { *primary & !bit };
+            self.config.flags = config.flags & INVALID_TTL_TO_CONTROLLER;
+        }
+        message
+    }
+
+    /// What this connection has set of the configuration.
+    pub fn connection_config(&self) -> SwitchConfig {
+        self.config
+    }
+
+    fn set_masks(&mut self, masks: &AsyncMasks) {
+        for (own, new) in self.masks.iter_mut().flatten().zip(masks.0.iter().flatten()) {
+            *own = new.unwrap_or(*own);
+        }
+    }
+
+    /// Sends an answer.
+    pub fn reply(&mut self, request: &Request, message: &Message) {
+        let Some(version) = self.version() else { return };
+        self.out.extend(message.write(version, request.xid));
+    }
+
+    /// Sends an error about a request.
+    pub fn refuse(&mut self, request: &Request, error: Error) {
+        let Some(version) = self.version() else { return };
+        let message = Message::Error(error.code(version), request.head.clone());
+        self.out.extend(message.write(version, request.xid));
+    }
+
+    /// Sends an error about a message of a bundle, with that message's transaction.
+    pub fn refuse_bundled(&mut self, message: &[u8], error: Error) {
+        if let Ok(header) = Header::read(message) {
+            self.refuse(&Request::new(header.xid, message), error);
+        }
+    }
+
+    /// Says that a bundle's step was taken.
+    pub fn bundle_done(&mut self, request: &Request, control: &crate::message::connection::BundleControl) {
+        let reply = crate::message::connection::BundleControl { is_reply: true, ..*control };
+        self.reply(request, &Message::BundleControl(reply));
+    }
+
+    /// Sends a message that nobody asked for.
+    pub fn send(&mut self, message: &Message) {
+        let Some(version) = self.version() else { return };
+        self.out.extend(message.write(version, 0));
+    }
+
+    /// Whether the controller wants an asynchronous message of this kind and reason.
+    pub fn wants(&self, kind: AsyncKind, reason: u32) -> bool {
+        let silent = self.peer == Peer::Client && self.config.miss_send_len == 0;
+        let mask = self.masks[kind as usize][usize::from(self.role == Role::Secondary)];
+        self.version().is_some() && !silent && reason < 32 && mask >> reason & 1 != 0
+    }
+
+    /// The connection's number, for `controller(id=…)`.
+    pub fn controller_id(&self) -> u16 {
+        self.controller_id
+    }
+
+    /// How packet-ins are to be written.
+    pub fn packet_in_format(&self) -> PacketInFormat {
+        self.packet_in_format
+    }
+
+    /// How flows are to be written, in OpenFlow 1.0.
+    pub fn flow_format(&self) -> Format {
+        self.flow_format
+    }
+
+    /// Whether flow-mods have the table's number in their command.
+    pub fn table_in_command(&self) -> bool {
+        self.table_in_command
+    }
+
+    /// What the controller may do.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Gives it a role.
+    pub fn set_role(&mut self, role: Role) {
+        self.role = role;
+    }
+}
+
+/// What is handed on.
+enum Handled {
+    Request(Message),
+    Role(RoleMessage),
+    Commit(BundleCommit),
+}
+
+/// Whether a secondary controller may not do it.
+fn changes_switch(message: &Message) -> bool {
+    use crate::message::stats::StatsRequest;
+    match message {
+        Message::SetConfig(_)
+        | Message::PacketOut(_)
+        | Message::FlowMod(_)
+        | Message::GroupMod(_)
+        | Message::PortMod(_)
+        | Message::TableMod(_)
+        | Message::MeterMod(_)
+        | Message::BundleControl(_)
+        | Message::BundleAdd(_)
+        | Message::CtFlushZone(_) => true,
+        Message::StatsRequest(StatsRequest::TableFeatures(tables), _) => !tables.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether only switches send it.
+fn is_from_switch(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::FeaturesReply(_)
+            | Message::GetConfigReply(_)
+            | Message::PacketIn(_)
+            | Message::FlowRemoved(_)
+            | Message::PortStatus(_)
+            | Message::BarrierReply
+            | Message::QueueGetConfigReply(..)
+            | Message::RoleReply(_)
+            | Message::RoleStatus(_)
+            | Message::TableStatus(_)
+            | Message::GetAsyncReply(_)
+            | Message::RequestForward(_)
+            | Message::StatsReply(..)
+            | Message::Hello(_)
+    )
+}
+
+/// What a controller gets unless it says otherwise. Source: Open vSwitch, `ofputil_async_cfg_default`.
+fn default_masks(version: Version) -> [[u32; 2]; ASYNC_KINDS] {
+    let mut masks = [[0; 2]; ASYNC_KINDS];
+    let mut packet_in = 0x3f & !(1 << PacketInReason::InvalidTtl as u32) | 1 << PacketInReason::ExplicitMiss as u32;
+    if version == Version::V10 {
+        packet_in |= 1 << PacketInReason::ImplicitMiss as u32;
+    }
+    masks[AsyncKind::PacketIn as usize][0] = packet_in;
+    masks[AsyncKind::FlowRemoved as usize][0] = if version >= Version::V14 { 0x3f } else { 0xf };
+    masks[AsyncKind::PortStatus as usize] = [0x7; 2];
+    masks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
+    use crate::message::flow_mod::FlowModMessage;
+    use sluice_flow::{FlowCommand, FlowMod};
+
+    fn open(version: Version) -> Session {
+        let mut session = Session::new(Peer::Client);
+        session.push(&Message::Hello(Some(version.bit())).write(version, 1));
+        assert_eq!(session.next_event(), Some(Event::Ready(version)));
+        session.output().clear();
+        session
+    }
+
+    /// The messages that wait to be sent.
+    fn sent(session: &mut Session) -> Vec<Message> {
+        let mut framer = Framer::default();
+        framer.push(&std::mem::take(session.output()));
+        let mut all = Vec::new();
+        while let Some(message) = framer.next_message().unwrap() {
+            all.push(Message::read(message, false).unwrap().2);
+        }
+        all
+    }
+
+    #[test]
+    fn the_highest_common_version_is_spoken() {
+        for (header, bitmap, want) in [
+            (6, Some(0x72), Some(Version::V15)),
+            (4, Some(0x12), Some(Version::V13)),
+            (4, None, Some(Version::V13)),
+            (1, None, Some(Version::V10)),
+            (9, None, Some(Version::V15)),
+            (2, None, None),
+            (3, Some(0xc), None),
+        ] {
+            let mut hello = Message::Hello(bitmap).write(Version::V10, 1);
+            hello[0] = header;
+            let mut session = Session::new(Peer::Client);
+            session.output().clear();
+            session.push(&hello);
+            match want {
+                Some(version) => assert_eq!(session.next_event(), Some(Event::Ready(version))),
+                None => {
+                    assert_eq!(session.next_event(), Some(Event::Refused(Error::HelloIncompatible)));
+                    assert!(session.is_closed());
+                    let Message::Error(code, _) = &sent(&mut session)[0] else { panic!("no error was sent") };
+                    assert_eq!((code.class, code.code), (0, 0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn echoes_and_barriers_are_answered_here() {
+        let mut session = open(Version::V13);
+        session.push(&Message::EchoRequest(vec![1, 2, 3]).write(Version::V13, 7));
+        session.push(&Message::BarrierRequest.write(Version::V13, 8));
+        assert_eq!(session.next_event(), None);
+        assert_eq!(sent(&mut session), [Message::EchoReply(vec![1, 2, 3]), Message::BarrierReply]);
+    }
+
+    #[test]
+    fn another_version_ends_the_connection_with_an_error() {
+        let mut session = open(Version::V13);
+        session.push(&Message::BarrierRequest.write(Version::V14, 8));
+        assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestBadVersion)));
+        assert!(session.is_closed());
+        assert!(matches!(sent(&mut session)[..], [Message::Error(..)]));
+    }
+
+    #[test]
+    fn a_secondary_controller_changes_nothing() {
+        let mut session = open(Version::V13);
+        session.set_role(Role::Secondary);
+        let flow = FlowMod::new(FlowCommand::Delete);
+        let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
+        let message = Message::FlowMod(Box::new(message)).write(Version::V13, 3);
+        session.push(&message);
+        assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestIsSecondary)));
+        let [Message::Error(code, data)] = &sent(&mut session)[..] else { panic!("no error was sent") };
+        assert_eq!((code.class, code.code), (1, 10));
+        assert_eq!(data[..], message[..OFFENDING_MAX.min(message.len())]);
+    }
+
+    #[test]
+    fn a_bundle_waits_for_its_commit() {
+        let mut session = open(Version::V14);
+        let control = |step, flags| BundleControl { id: 5, step, is_reply: false, flags };
+        let say = |session: &mut Session, message: Message, xid| session.push(&message.write(Version::V14, xid));
+        say(&mut session, Message::BundleControl(control(BundleStep::Open, 3)), 1);
+        let flow = FlowMod::new(FlowCommand::Delete);
+        let inner = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
+        let inner = Message::FlowMod(Box::new(inner));
+        let add = |xid| BundleAdd { id: 5, flags: 3, message: inner.write(Version::V14, xid) };
+        say(&mut session, Message::BundleAdd(add(2)), 2);
+        say(&mut session, Message::BundleAdd(add(9)), 3);
+        say(&mut session, Message::BundleControl(control(BundleStep::Commit, 3)), 4);
+        assert_eq!(session.next_event(), Some(Event::Refused(Error::BundleMsgBadXid)));
+        let Some(Event::Commit(request, commit)) = session.next_event() else { panic!("no commit") };
+        assert_eq!(request.xid, 4);
+        assert_eq!(crate::bundled(&commit.messages, false).map(|(_, m)| m).collect::<Vec<_>>(), [inner]);
+        say(&mut session, Message::BundleControl(control(BundleStep::Commit, 3)), 5);
+        assert_eq!(session.next_event(), Some(Event::Refused(Error::BundleBadId)));
+    }
+
+    #[test]
+    fn a_client_hears_nothing_before_it_asks_for_packets() {
+        let mut session = open(Version::V13);
+        assert!(!session.wants(AsyncKind::PortStatus, 0));
+        session.push(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 100 }).write(Version::V13, 1));
+        assert!(matches!(session.next_event(), Some(Event::Request(_, Message::SetConfig(_)))));
+        assert!(session.wants(AsyncKind::PortStatus, 0) && session.wants(AsyncKind::PacketIn, 1));
+        assert!(!session.wants(AsyncKind::PacketIn, PacketInReason::InvalidTtl as u32));
+    }
+}
