@@ -85,8 +85,12 @@ impl Pending {
                 return Err(Error::Overlap { table, priority: fm.priority });
             }
         }
-        // The counters start again, as OpenFlow 1.0 has it; the idle timeout goes on counting.
+        // If the counters start again, the idle timeout goes on counting.
         let used_ms = old.as_ref().map_or(self.now_ms, |(_, rule)| rule.stats().used_ms);
+        let counts = match &old {
+            Some((_, rule)) if fm.keep_counts => Arc::clone(&rule.counts),
+            _ => Arc::new(RuleCounts::new(used_ms)),
+        };
         let rule = Rule {
             table,
             priority: fm.priority,
@@ -98,7 +102,7 @@ impl Pending {
             modified_ms: self.now_ms.into(),
             idle_timeout: fm.idle_timeout.into(),
             hard_timeout: fm.hard_timeout.into(),
-            counts: Arc::new(RuleCounts::new(used_ms)),
+            counts,
             id: OnceLock::new(),
         };
         self.changed.added += 1;

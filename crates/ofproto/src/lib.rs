@@ -14,6 +14,7 @@
 //! | [`recirc`] | translations that stopped in the middle |
 //! | [`upcall`], [`trail`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
 //! | [`revalidate`] | megaflows are visited, credited, kept or deleted |
+//! | [`controller`] | packets from and to controllers |
 //! | [`trace`], [`trace_command`] | a translation, written down for people |
 //! | [`fdb`] | commands on stations |
 //!
@@ -23,6 +24,7 @@
 
 mod bridge;
 mod check;
+mod controller;
 mod effects;
 mod error;
 mod fdb;
@@ -42,6 +44,7 @@ mod upcall;
 mod xlate;
 
 pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
+pub use controller::{ControllerPacket, Translated};
 pub use effects::Effects;
 pub use error::Error;
 pub use flow_mod::Changed;

@@ -193,6 +193,13 @@ impl Ofproto {
         Ok(())
     }
 
+    /// What rules of a bridge see of fragments.
+    pub fn fragments(&self, name: &str) -> Result<FragmentMode, Error> {
+        let state = self.state();
+        let at = position(&state, name)?;
+        Ok(state.bridges[at].fragments)
+    }
+
     /// The bridges' settings, in the order they were added.
     pub fn bridges(&self) -> Vec<BridgeConfig> {
         self.state().bridges.iter().map(|b| b.config.clone()).collect()

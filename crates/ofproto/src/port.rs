@@ -17,6 +17,8 @@ pub struct PortConfig {
     pub vlan: VlanMode,
     /// Whether frames of VLAN 0 that `NORMAL` sends have a tag.
     pub priority_tags: PriorityTags,
+    /// A controller has put it down: nothing is taken from it or sent to it.
+    pub down: bool,
     /// Not part of `FLOOD` and of `NORMAL` flooding.
     pub no_flood: bool,
     /// Nothing is sent to it.
@@ -95,6 +97,7 @@ impl PortConfig {
             attach: Attach::Datapath(datapath),
             vlan: VlanMode::Trunk(None),
             priority_tags: PriorityTags::Never,
+            down: false,
             no_flood: false,
             no_forward: false,
             no_receive: false,

@@ -10,10 +10,12 @@ mod command;
 mod config;
 mod ctl;
 mod log;
+mod openflow;
 mod privileges;
 mod replay;
 mod run;
 mod rundir;
+mod socket;
 mod switch;
 mod text;
 

@@ -49,6 +49,7 @@ pub fn run(file: &Path) -> Result<()> {
     }
     watch_signals(&switch)?;
     switch.start()?;
+    switch.openflow.start(&switch, &rundir)?;
     let socket = rundir.join(rundir::CONTROL_SOCKET);
     let server = Server::listen(&socket, Box::new(CommandTable(Arc::clone(&switch))))?;
     tracing::info!("running, control socket {}", socket.display());
@@ -58,6 +59,7 @@ pub fn run(file: &Path) -> Result<()> {
         Err(error) => tracing::error!("ending: {error}"),
     }
     drop(server);
+    switch.openflow.stop();
     switch.stop();
     let mut out = std::io::stdout().lock();
     // Nobody may be reading any more.

@@ -103,6 +103,10 @@ impl<'a> Translator<'a> {
             self.no_output = DropReason::TxNoPort;
             return self.warn("Nonexistent output port");
         };
+        if config.down {
+            self.no_output = DropReason::TxNoPort;
+            return self.detail("OFPPC_PORT_DOWN set, skipping output");
+        }
         if config.no_forward {
             return self.detail("OFPPC_NO_FWD set, skipping output");
         }
@@ -142,7 +146,7 @@ impl<'a> Translator<'a> {
         let name = bridge.name().to_owned();
         let section = self.open(Kind::Bridge, || format!("bridge(\"{name}\")"));
         self.bridge = bridge;
-        if peer.no_receive {
+        if peer.no_receive || peer.down {
             self.no_output = DropReason::PortNoReceive;
         } else {
             self.go_to_table(peer.number, 0, last, Manner::Cloned);

@@ -146,7 +146,7 @@ impl<'a> Translator<'a> {
             self.search_first_table();
         }
         let rule = self.rule;
-        if in_port.is_some_and(|port| port.no_receive) {
+        if in_port.is_some_and(|port| port.no_receive || port.down) {
             self.no_output = DropReason::PortNoReceive;
             return;
         }

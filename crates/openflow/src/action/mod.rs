@@ -10,6 +10,7 @@ use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
 use sluice_flow::{OfAction, SubField};
 
+pub(crate) use codes::standard_actions;
 pub(crate) use read::read_list;
 pub(crate) use write::{is_instruction, put_list};
 

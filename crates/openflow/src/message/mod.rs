@@ -17,6 +17,7 @@ pub mod meters;
 pub mod ports;
 pub mod stats;
 pub mod switch;
+mod table_features;
 
 use crate::error::ErrorCode;
 use crate::frame::{HEADER_SIZE, Header};

@@ -20,9 +20,9 @@ pub enum StatsRequest {
     /// What switch is it?
     Description,
     /// Flows, one by one.
-    Flows(FlowRequest),
+    Flows(Box<FlowRequest>),
     /// Flows together.
-    Aggregate(FlowRequest),
+    Aggregate(Box<FlowRequest>),
     /// Tables.
     Tables,
     /// Ports; `None`: all.
@@ -179,8 +179,8 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version) -> Result<(Stat
     let (kind, format, more) = read_head(r, version)?;
     let request = match kind {
         Kind::Description => StatsRequest::Description,
-        Kind::Flows => StatsRequest::Flows(flow_stats::read_request(r, version, format)?),
-        Kind::Aggregate => StatsRequest::Aggregate(flow_stats::read_request(r, version, format)?),
+        Kind::Flows => StatsRequest::Flows(Box::new(flow_stats::read_request(r, version, format)?)),
+        Kind::Aggregate => StatsRequest::Aggregate(Box::new(flow_stats::read_request(r, version, format)?)),
         Kind::Tables => StatsRequest::Tables,
         Kind::Ports => {
             let port = read_any_port(r, version)?;
@@ -313,6 +313,9 @@ pub(super) fn read_reply(r: &mut Reader<'_>, version: Version) -> Result<(StatsR
     Ok((reply, more))
 }
 
+/// Writes an item.
+type Put<'a> = dyn Fn(&mut Writer) + 'a;
+
 impl StatsReply {
     fn kind(&self) -> (Kind, Format) {
         match self {
@@ -336,7 +339,7 @@ impl StatsReply {
     }
 
     /// Hands every item to `item`, as bytes; an answer that is no list is one item.
-    fn each_item(&self, version: Version, item: &mut dyn FnMut(&dyn Fn(&mut Writer))) {
+    fn each_item(&self, version: Version, item: &mut dyn FnMut(&Put<'_>)) {
         match self {
             StatsReply::Description(d) => item(&|w| put_description(d, w)),
             StatsReply::Flows(format, flows) => flows.iter().for_each(|f| item(&|w| f.put(version, *format, w))),

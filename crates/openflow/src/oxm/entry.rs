@@ -155,6 +155,13 @@ pub(crate) fn put_field_header(field: FieldId, numbering: Numbering, w: &mut Wri
     }
 }
 
+/// Writes the header of a field, if it has a number.
+pub(crate) fn put_header(field: &Field, has_mask: bool, numbering: Numbering, w: &mut Writer) {
+    if let Some(oxm) = numbered(field, numbering) {
+        OxmHeader::put(field, oxm, has_mask, w);
+    }
+}
+
 /// Writes a field with its value, and with its mask unless that is `None`.
 pub(crate) fn put_entry(field: &'static Field, value: u128, mask: Option<u128>, numbering: Numbering, w: &mut Writer) {
     let Some(oxm) = numbered(field, numbering) else { return };

@@ -2,7 +2,7 @@
 //!
 //! When a feature arrives, its line here goes: the table of what is refused is the honest list of what is missing.
 
-use super::{Config, PATCH, Port};
+use super::{Config, Controller, Listen, PATCH, Port};
 use sluice_datapath::Settings;
 use std::collections::HashSet;
 
@@ -144,10 +144,11 @@ fn check_bridge(path: &str, bridge: &super::Bridge) -> Checked {
     {
         return wrong(format!("{path}.datapath-id"), format!("\"{id}\"; expected 16 hexadecimal digits"));
     }
-    for (key, list) in [("controllers", &bridge.controllers), ("listen", &bridge.listen)] {
-        if !list.is_empty() {
-            return wrong(format!("{path}.{key}"), "this build does not speak OpenFlow; expected []");
-        }
+    for target in &bridge.listen {
+        Listen::parse(target).map_err(|message| Wrong { key: format!("{path}.listen"), message })?;
+    }
+    for target in &bridge.controllers {
+        Controller::parse(target).map_err(|message| Wrong { key: format!("{path}.controllers"), message })?;
     }
     Ok(())
 }

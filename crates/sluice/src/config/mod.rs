@@ -6,9 +6,11 @@
 
 mod check;
 mod error;
+mod target;
 mod value;
 
 pub use error::ConfigError;
+pub use target::{Controller, Listen};
 pub use value::{Affinity, AutoOr, Duration, Share, Size};
 
 use serde::Deserialize;

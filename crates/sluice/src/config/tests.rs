@@ -96,7 +96,8 @@ const SWITCH_ERRORS: &[(&str, &str)] = &[
 const BRIDGE_ERRORS: &[(&str, &str)] = &[
     ("fail-mode = \"open\"", "fail-mode: unknown variant `open`, expected `secure` or `standalone`"),
     ("datapath-id = \"7\"", "datapath-id: \"7\"; expected 16 hexadecimal digits"),
-    ("listen = [\"ptcp:6653\"]", "listen: this build does not speak OpenFlow; expected []"),
+    ("listen = [\"tcp:6653\"]", "listen: \"tcp:6653\"; expected \"ptcp:[PORT][:ADDRESS]\""),
+    ("controllers = [\"tcp:host\"]", "controllers: \"tcp:host\"; expected \"tcp:ADDRESS[:PORT]\" or \"unix:FILE\""),
 ];
 
 /// A line of `[[bridge.port]]`, likewise.

@@ -1,15 +1,15 @@
 //! The server: a thread that accepts, a thread for each connection.
 
 use super::request::{REQUEST_TIME_MAX, Requests, reply};
-use anyhow::{Context, Result, bail};
+use crate::socket;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use std::io::Write;
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -57,16 +57,7 @@ impl Server {
     }
 
     fn listen_with(path: &Path, commands: Box<dyn Commands>, request_time_max: Duration) -> Result<Self> {
-        remove_stale(path)?;
-        let listener = {
-            // The mode of a socket comes from the umask alone; there must be no moment in which others may connect.
-            static UMASK: Mutex<()> = Mutex::new(());
-            let _one_at_a_time = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-            let listener = UnixListener::bind(path);
-            rustix::process::umask(before);
-            listener.with_context(|| format!("control socket {}: cannot listen", path.display()))?
-        };
+        let listener = socket::listen_private(path, "control socket")?;
         let state = Arc::new(State {
             commands,
             ending: AtomicBool::new(false),
@@ -98,22 +89,6 @@ impl Drop for Server {
         while self.state.in_flight.load(Ordering::SeqCst) != 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-    }
-}
-
-/// Removes a socket that a switch left behind; anything else in its place is an error.
-fn remove_stale(path: &Path) -> Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e).with_context(|| format!("control socket {}", path.display())),
-        Ok(meta) if !meta.file_type().is_socket() => {
-            bail!("control socket {}: there is something else of that name; remove it", path.display())
-        }
-        Ok(_) if UnixStream::connect(path).is_ok() => {
-            bail!("control socket {}: another switch listens on it; end it, or set switch.rundir", path.display())
-        }
-        Ok(_) => std::fs::remove_file(path)
-            .with_context(|| format!("stale control socket {}: cannot be removed", path.display())),
     }
 }
 

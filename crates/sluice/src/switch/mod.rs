@@ -14,10 +14,13 @@ mod start;
 pub use ports::PortEntry;
 
 use crate::config::Config;
+use crate::openflow::OpenFlow;
 use crate::text::coverage::Coverage;
 use crate::text::datapath::{Lookups, UpcallFigures};
+use anyhow::{Context, Result};
 use revalidator::Revalidator;
-use sluice_datapath::Datapath;
+use sluice_action::{Actions, PortNo};
+use sluice_datapath::{Datapath, PacketOut};
 use sluice_fate::{Counter, Snapshot};
 use sluice_ofproto::Ofproto;
 use sluice_port::Pools;
@@ -34,6 +37,8 @@ pub struct Switch {
     pub ofproto: Ofproto,
     /// The PMDs.
     pub datapath: Arc<Datapath>,
+    /// The connections of controllers.
+    pub openflow: OpenFlow,
     revalidator: Revalidator,
     setup: Mutex<Setup>,
     coverage: Mutex<Coverage>,
@@ -119,6 +124,11 @@ impl Switch {
         }
     }
 
+    /// The bridges as they are configured.
+    pub fn bridge_configs(&self) -> Vec<crate::config::Bridge> {
+        self.setup().config.bridge.clone()
+    }
+
     /// Whether there is a bridge of that name.
     pub fn has_bridge(&self, name: &str) -> bool {
         self.ofproto.bridges().iter().any(|bridge| bridge.name == name)
@@ -161,11 +171,27 @@ impl Switch {
         ])
     }
 
+    /// Tells controllers of rules that went.
+    pub fn publish_removed(&self) {
+        self.openflow.publish_removed(self, self.ofproto.take_removed());
+    }
+
+    /// Sends a packet of the switch's own, as if it had come in by a port of the datapath.
+    ///
+    /// # Errors
+    /// If there is no buffer that it fits in.
+    pub fn send_packet(&self, in_port: PortNo, bytes: Vec<u8>, actions: Actions) -> Result<()> {
+        let pool = self.setup().pools.of_size(bytes.len()).context("a packet of the switch's own")?;
+        self.datapath.execute(PacketOut { in_port, bytes, actions, pool });
+        Ok(())
+    }
+
     /// What has to be done several times a second: side effects of packets, timeouts of rules and connections.
     pub fn tick(&self) {
         self.datapath.expire_connections(self.now_ms());
         let epoch = self.ofproto.epoch();
         self.ofproto.tick(self.now_ms());
+        self.publish_removed();
         if self.ofproto.epoch() != epoch {
             self.revalidator.hurry();
         }

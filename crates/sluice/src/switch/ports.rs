@@ -242,7 +242,9 @@ impl Switch {
         let mut setup = self.setup();
         config::check_port(port, &setup.config.switch.pmd_cores).map_err(anyhow::Error::msg)?;
         setup.add_port(&self.ofproto, &self.datapath, bridge, port)?;
+        drop(setup);
         self.revalidator.hurry();
+        self.openflow.publish_ports(self);
         Ok(())
     }
 
@@ -253,6 +255,7 @@ impl Switch {
     pub fn remove_port(&self, bridge: &str, name: &str) -> Result<()> {
         self.setup().remove_port(&self.ofproto, &self.datapath, bridge, name)?;
         self.revalidator.hurry();
+        self.openflow.publish_ports(self);
         Ok(())
     }
 
@@ -274,6 +277,9 @@ impl Switch {
                 self.revalidator.hurry();
             }
         }
+        drop(setup);
+        self.openflow.publish_ports(self);
+        self.openflow.tend(self);
     }
 
     /// Names of a bridge's ports, for flow text.

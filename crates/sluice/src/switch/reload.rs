@@ -39,6 +39,7 @@ impl Switch {
                 Err(error) => failed.push(format!("{}: {error:#}", bridge.name)),
             }
         }
+        self.openflow.publish_ports(self);
         self.revalidator.hurry();
         if !failed.is_empty() {
             return Err(failed.iter().chain(&done).cloned().collect::<Vec<_>>().join("\n"));
@@ -64,6 +65,7 @@ impl Switch {
                     setup.remove_port(&self.ofproto, &self.datapath, bridge, &port)?;
                 }
                 setup.flow_texts.remove(bridge);
+                self.openflow.remove_bridge(bridge);
                 self.ofproto.remove_bridge(bridge)?;
             }
             Change::AddBridge(bridge) => {
@@ -74,9 +76,12 @@ impl Switch {
                 }
                 drop(setup);
                 self.apply_rules(bridge, texts)?;
+                self.openflow.add_bridge(bridge)?;
             }
             Change::SetBridge(bridge) => {
-                self.ofproto.set_bridge(&bridge.name, Some(bridge.mac_age.0.as_secs()), None)?
+                self.ofproto.set_bridge(&bridge.name, Some(bridge.mac_age.0.as_secs()), None)?;
+                drop(setup);
+                self.openflow.add_bridge(bridge)?;
             }
             Change::SetVlans(bridge, port) => {
                 let vlan = VlanMode::of(port.tag, &port.trunks);

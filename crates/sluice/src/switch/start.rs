@@ -33,6 +33,7 @@ impl Switch {
             file: file.into(),
             ofproto,
             datapath,
+            openflow: crate::openflow::OpenFlow::default(),
             revalidator,
             setup: Mutex::new(setup),
             coverage: Mutex::new(Coverage::default()),

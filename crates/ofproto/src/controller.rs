@@ -1,0 +1,94 @@
+//! What controllers need of the tables: their packets translated, and what a packet on its way to them had been through.
+
+use crate::check::check_actions;
+use crate::error::Error;
+use crate::ofproto::Ofproto;
+use crate::trail::{Push, push};
+use crate::xlate::{Question, Start, Translator};
+use sluice_action::{Actions, PortNo};
+use sluice_flow::field::Place;
+use sluice_flow::{FlowKey, Match, OfAction, OfPort, layout};
+
+/// A packet-out, as the datapath is to carry it out.
+#[derive(Clone, Debug)]
+pub struct Translated {
+    /// The datapath port that it is to be taken for; `None` if it has none.
+    pub in_port: Option<PortNo>,
+    /// What becomes of the packet.
+    pub actions: Actions,
+}
+
+/// What is known of a packet that a translation sent to a controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerPacket {
+    /// The bridge.
+    pub bridge: String,
+    /// The table that sent it.
+    pub table: u8,
+    /// The port it came in by, in that bridge.
+    pub in_port: OfPort,
+    /// In-port, registers, metadata and tunnel.
+    pub metadata: Match,
+    /// Bytes that the rule passes on.
+    pub userdata: Vec<u8>,
+}
+
+impl Ofproto {
+    /// Translates a controller's packet: `actions` on a packet of key `key`, whose port is an OpenFlow one. It counts
+    /// on the rules it visits, as any packet of `length` bytes.
+    ///
+    /// # Errors
+    /// If there is no such bridge, or it cannot do the actions.
+    pub fn packet_out(
+        &self,
+        bridge: &str,
+        key: &FlowKey,
+        actions: &[OfAction],
+        length: u64,
+        now_ms: u64,
+    ) -> Result<Translated, Error> {
+        check_actions(0, actions)?;
+        let state = self.state();
+        let no_bridge = || Error::NoBridge(bridge.to_owned());
+        let found = state.bridge_named(bridge).ok_or_else(no_bridge)?;
+        let port = OfPort(key.number(layout::IN_PORT) as u16);
+        let in_port = found.ports.get(&port).and_then(|p| p.datapath());
+        let question =
+            Question { start: Start::Bridge(found.id, key), now_ms, side_effects: true, actions: Some(actions) };
+        let outcome = Translator::run(&state, &self.0, &question, None).ok_or_else(no_bridge)?;
+        drop(state);
+        let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: now_ms };
+        push(&outcome.trail, credited, |effect| {
+            if self.is_news(&effect) {
+                self.0.effects.put(effect);
+            }
+        });
+        Ok(Translated { in_port, actions: outcome.actions })
+    }
+
+    /// What a packet that was sent to a controller had been through, by the id that went with it. `None` if that was so
+    /// long ago that it is forgotten.
+    pub fn controller_packet(&self, recirc_id: u32, now_ms: u64) -> Option<ControllerPacket> {
+        let found = self.0.recirculations.thaw(recirc_id, now_ms)?;
+        let frozen = &found.frozen;
+        let bridge = self.bridge_name(frozen.bridge)?;
+        let mut key = FlowKey::ZERO;
+        key.set_number(layout::IN_PORT, frozen.in_port.0.into());
+        key.set_number(layout::METADATA, frozen.metadata);
+        key.lines[layout::REGS.line()] = frozen.registers;
+        let mut metadata = Match::ANY;
+        Place::whole(layout::IN_PORT).write(&mut metadata.mask, u128::MAX);
+        // Only what is set is worth telling.
+        if frozen.metadata != 0 {
+            Place::whole(layout::METADATA).write(&mut metadata.mask, u128::MAX);
+        }
+        for i in 0..16 {
+            if key.number(layout::reg(i)) != 0 {
+                Place::whole(layout::reg(i)).write(&mut metadata.mask, u128::MAX);
+            }
+        }
+        metadata.key = key.and(&metadata.mask);
+        let (table, in_port, userdata) = (frozen.table, frozen.in_port, frozen.userdata.clone());
+        Some(ControllerPacket { bridge, table, in_port, metadata, userdata })
+    }
+}

@@ -1,0 +1,263 @@
+//! One connection: a thread that reads requests, carries them out, and writes answers and news.
+//!
+//! Requests are done one after the other. A peer that does not read its answers stops being read; one that reads nothing
+//! for [`STUCK_MAX`] loses the connection. Nobody but this thread ever waits for it.
+
+use super::hub::{Hub, Mailbox, News};
+use super::stream::Stream;
+use crate::switch::Switch;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
+use sluice_openflow::message::ports::PortStatus;
+use sluice_openflow::{Event, Message, Peer, Session, Version};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes that are read at once.
+const READ_SIZE: usize = 64 << 10;
+
+/// With more than this to be sent, nothing more is read, and statistics wait.
+const OUTPUT_MAX: usize = 1 << 20;
+
+/// With more than this to be sent, news are lost.
+const OUTPUT_MAX_WITH_NEWS: usize = 4 << 20;
+
+/// A peer that takes nothing for so long loses the connection.
+const STUCK_MAX: Duration = Duration::from_secs(30);
+
+/// A peer must say hello within this.
+const GREETING_MAX: Duration = Duration::from_secs(10);
+
+/// A peer that has said nothing for so long is asked whether it is there; after as long again it is gone.
+const PROBE_AFTER: Duration = Duration::from_secs(30);
+
+/// Why a connection ended.
+pub type End = &'static str;
+
+/// A connection.
+pub struct Connection {
+    pub(super) switch: Arc<Switch>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) session: Session,
+    pub(super) mailbox: Arc<Mailbox>,
+    stream: Stream,
+    peer: Peer,
+    /// Bytes of the session's output that have been sent.
+    sent: usize,
+    last_progress: Instant,
+    last_heard: Instant,
+    is_probed: bool,
+    was_ready: bool,
+    began: Instant,
+}
+
+impl Connection {
+    /// Serves a connection until it ends; why it did, and whether versions had been settled.
+    pub fn serve(stream: Stream, peer: Peer, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
+        let Some(mailbox) = hub.join() else { return ("too many connections", false) };
+        let now = Instant::now();
+        let mut connection = Connection {
+            switch: Arc::clone(switch),
+            hub: Arc::clone(hub),
+            session: Session::new(peer),
+            mailbox: Arc::clone(&mailbox),
+            stream,
+            peer,
+            sent: 0,
+            last_progress: now,
+            last_heard: now,
+            is_probed: false,
+            was_ready: false,
+            began: now,
+        };
+        let why = connection.run();
+        hub.leave(&mailbox);
+        let was_ready = connection.was_ready;
+        if let Some(standalone) = hub.standalone.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
+            standalone.controller_went();
+        }
+        let lost = mailbox.lost();
+        if lost != 0 {
+            tracing::warn!("bridge {}: a controller was too slow and lost {lost} messages", hub.bridge);
+        }
+        (why, was_ready)
+    }
+
+    fn run(&mut self) -> End {
+        let mut buffer = vec![0; READ_SIZE];
+        loop {
+            if self.hub.is_ending() {
+                return "the bridge has ended";
+            }
+            if let Err(why) = self.work().and_then(|()| self.write()) {
+                return why;
+            }
+            if self.session.is_closed() && self.unsent() == 0 {
+                return "its messages were wrong";
+            }
+            if let Err(why) = self.wait(true).and_then(|()| self.check_time()) {
+                return why;
+            }
+            match self.read(&mut buffer) {
+                Ok(()) => {}
+                Err(why) => return why,
+            }
+        }
+    }
+
+    /// Passes on news and carries out what has been asked for.
+    fn work(&mut self) -> Result<(), End> {
+        loop {
+            self.pass_on_news();
+            if self.unsent() > OUTPUT_MAX {
+                return Ok(());
+            }
+            let Some(event) = self.session.next_event() else { return Ok(()) };
+            match event {
+                Event::Ready(version) => self.ready(version),
+                Event::Refused(error) => tracing::debug!("bridge {}: a request was refused: {error}", self.hub.bridge),
+                Event::Request(request, message) => self.request(&request, message)?,
+                Event::Role(request, wish) => self.role(&request, wish),
+                Event::Commit(request, commit) => self.commit(&request, &commit)?,
+            }
+        }
+    }
+
+    fn ready(&mut self, version: Version) {
+        tracing::debug!("bridge {}: a peer speaks {version}", self.hub.bridge);
+        self.was_ready = true;
+        if self.peer == Peer::Controller {
+            tracing::info!("bridge {}: connected to a controller, {version}", self.hub.bridge);
+            if let Some(standalone) = &self.hub.standalone {
+                standalone.controller_came(&self.switch, &self.hub.bridge);
+            }
+        }
+    }
+
+    /// Reads what has come, unless too much waits to be sent.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), End> {
+        if self.unsent() > OUTPUT_MAX || self.session.is_closed() {
+            return Ok(());
+        }
+        let room = self.session.room().min(buffer.len());
+        match self.stream.read(&mut buffer[..room]) {
+            Ok(None) => Ok(()),
+            Ok(Some(0)) => Err("the peer has gone"),
+            Ok(Some(n)) => {
+                self.session.push(&buffer[..n]);
+                (self.last_heard, self.is_probed) = (Instant::now(), false);
+                Ok(())
+            }
+            Err(_) => Err("the connection broke"),
+        }
+    }
+
+    fn unsent(&mut self) -> usize {
+        self.session.output().len() - self.sent
+    }
+
+    fn write(&mut self) -> Result<(), End> {
+        while self.unsent() != 0 {
+            match self.stream.write(&self.session.output()[self.sent..]) {
+                Ok(None) => break,
+                Ok(Some(n)) => {
+                    self.sent += n;
+                    self.last_progress = Instant::now();
+                }
+                Err(_) => return Err("the connection broke"),
+            }
+        }
+        // Not after every write: what is left would be moved each time.
+        if self.sent == self.session.output().len() || self.sent > OUTPUT_MAX {
+            let sent = std::mem::take(&mut self.sent);
+            self.session.output().drain(..sent);
+        }
+        Ok(())
+    }
+
+    /// Writes until little enough waits; for answers of many messages.
+    pub(super) fn relieve(&mut self) -> Result<(), End> {
+        while self.unsent() > OUTPUT_MAX {
+            if self.hub.is_ending() {
+                return Err("the bridge has ended");
+            }
+            self.write()?;
+            if self.unsent() > OUTPUT_MAX {
+                self.wait(false)?;
+                self.check_time()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for something to happen, a second at most.
+    fn wait(&mut self, for_news: bool) -> Result<(), End> {
+        let unsent = self.unsent();
+        let mut wanted = PollFlags::empty();
+        if unsent != 0 {
+            wanted |= PollFlags::OUT;
+        }
+        if for_news && unsent <= OUTPUT_MAX && !self.session.is_closed() {
+            wanted |= PollFlags::IN;
+        }
+        let mailbox = if for_news { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = [
+            PollFd::new(&self.stream, wanted),
+            PollFd::from_borrowed_fd(self.hub.end_fd(), PollFlags::IN),
+            PollFd::new(&*self.mailbox, mailbox),
+        ];
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        match poll(&mut fds, Some(&second)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(_) => Err("it could not be waited for"),
+        }
+    }
+
+    /// Ends connections whose peers are silent or stuck.
+    fn check_time(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        if self.unsent() == 0 {
+            self.last_progress = now;
+        } else if now - self.last_progress > STUCK_MAX {
+            return Err("the peer does not read its answers");
+        }
+        if self.session.version().is_none() {
+            return if now - self.began > GREETING_MAX { Err("no hello has come") } else { Ok(()) };
+        }
+        if now - self.last_heard > 2 * PROBE_AFTER {
+            return Err("the peer does not answer");
+        }
+        if now - self.last_heard > PROBE_AFTER && !self.is_probed {
+            self.is_probed = true;
+            self.session.send(&Message::EchoRequest(Vec::new()));
+        }
+        Ok(())
+    }
+
+    fn pass_on_news(&mut self) {
+        for news in self.mailbox.take() {
+            let is_role = matches!(news, News::Demoted(_));
+            if self.unsent() > OUTPUT_MAX_WITH_NEWS && !is_role {
+                continue;
+            }
+            match news {
+                News::Packet(packet) => self.packet_in(&packet),
+                News::Removed(removed) => self.flow_removed(&removed),
+                News::Port(reason, desc) => {
+                    if self.session.wants(AsyncKind::PortStatus, reason as u32) {
+                        let status = PortStatus { reason, desc: (*desc).clone() };
+                        self.session.send(&Message::PortStatus(Box::new(status)));
+                    }
+                }
+                News::Demoted(generation) => {
+                    self.session.set_role(Role::Secondary);
+                    let reason = RoleReason::PrimaryRequest;
+                    if self.session.wants(AsyncKind::RoleStatus, reason as u32) {
+                        let status = RoleStatus { role: Role::Secondary, reason, generation };
+                        self.session.send(&Message::RoleStatus(status));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The connections of one bridge: who they are, and news for them.
+//!
+//! News go into each connection's mailbox, which is bounded: whoever posts never waits, and what a connection does not
+//! take in time is lost to it alone, counted.
+
+use super::controllers::Standalone;
+use rustix::event::{EventfdFlags, eventfd};
+use sluice_flow::ofpact::PacketInReason;
+use sluice_ofproto::{ControllerPacket, RuleRemoved};
+use sluice_openflow::message::ports::{PortDesc, PortReason};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// News that wait for a connection at most.
+const MAILBOX_MAX: usize = 1024;
+
+/// Connections of a bridge at most.
+const CONNECTIONS_MAX: usize = 256;
+
+/// News.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A packet for a controller.
+    Packet(Arc<Packet>),
+    /// A rule went.
+    Removed(Arc<RuleRemoved>),
+    /// A port came, went or changed.
+    Port(PortReason, Arc<PortDesc>),
+    /// Another controller is primary now, by a wish of this generation.
+    Demoted(Option<u64>),
+}
+
+/// A packet for a controller.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// What it had been through.
+    pub context: ControllerPacket,
+    /// Why it comes.
+    pub reason: PacketInReason,
+    /// Which connections it is for, by their number.
+    pub controller_id: u16,
+    /// Cookie of the rule that sent it.
+    pub cookie: u64,
+    /// Length of the whole packet.
+    pub total_len: usize,
+    /// The packet, or its beginning.
+    pub bytes: Vec<u8>,
+}
+
+/// Where news wait for one connection.
+pub struct Mailbox {
+    waiting: Mutex<VecDeque<News>>,
+    wake: OwnedFd,
+    lost: AtomicU64,
+    is_primary: AtomicBool,
+}
+
+impl Mailbox {
+    fn new() -> rustix::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Mailbox { waiting: Mutex::default(), wake, lost: 0.into(), is_primary: false.into() })
+    }
+
+    fn post(&self, news: News) {
+        let mut waiting = lock(&self.waiting);
+        // A lost role would leave two primaries; there are few of them.
+        if waiting.len() >= MAILBOX_MAX && !matches!(news, News::Demoted(_)) {
+            self.lost.fetch_add(1, Relaxed);
+            return;
+        }
+        waiting.push_back(news);
+        drop(waiting);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // Full: it rings already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Takes everything that waits.
+    pub fn take(&self) -> VecDeque<News> {
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        std::mem::take(&mut *lock(&self.waiting))
+    }
+
+    /// News that were lost because the connection did not take them in time.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Says whether the connection's controller is the primary one.
+    pub fn set_primary(&self, is_primary: bool) {
+        self.is_primary.store(is_primary, SeqCst);
+    }
+}
+
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The connections of a bridge.
+pub struct Hub {
+    /// The bridge's name.
+    pub bridge: String,
+    mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+    /// The latest wish for a role.
+    generation: Mutex<Option<u64>>,
+    /// Ports as they were last told.
+    ports: Mutex<BTreeMap<u16, PortDesc>>,
+    /// What the bridge does without controllers, if it is standalone and has some.
+    pub standalone: Option<Standalone>,
+    ending: AtomicBool,
+    /// Rings when the bridge's connections are to end.
+    end: OwnedFd,
+}
+
+impl Hub {
+    /// The connections of a bridge: none so far.
+    ///
+    /// # Errors
+    /// If the system is out of descriptors.
+    pub fn new(bridge: &str) -> rustix::io::Result<Self> {
+        Ok(Hub {
+            bridge: bridge.to_owned(),
+            mailboxes: Mutex::default(),
+            generation: Mutex::default(),
+            ports: Mutex::default(),
+            standalone: None,
+            ending: false.into(),
+            end: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+        })
+    }
+
+    /// Adds a connection; `None` if there are too many.
+    pub fn join(&self) -> Option<Arc<Mailbox>> {
+        let mut mailboxes = lock(&self.mailboxes);
+        if mailboxes.len() >= CONNECTIONS_MAX {
+            return None;
+        }
+        let mailbox = Arc::new(Mailbox::new().ok()?);
+        mailboxes.push(Arc::clone(&mailbox));
+        Some(mailbox)
+    }
+
+    /// Removes a connection.
+    pub fn leave(&self, mailbox: &Arc<Mailbox>) {
+        lock(&self.mailboxes).retain(|other| !Arc::ptr_eq(other, mailbox));
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        lock(&self.mailboxes).len()
+    }
+
+    /// Tells all connections.
+    pub fn post(&self, news: &News) {
+        lock(&self.mailboxes).iter().for_each(|mailbox| mailbox.post(news.clone()));
+    }
+
+    /// Takes note of a wish for a role; `Err` if a later one has been granted.
+    ///
+    /// # Errors
+    /// If the wish is an old one.
+    pub fn check_generation(&self, wish: u64) -> Result<(), sluice_openflow::Error> {
+        let mut generation = lock(&self.generation);
+        match *generation {
+            // The numbers go round.
+            Some(latest) if (wish.wrapping_sub(latest) as i64) < 0 => Err(sluice_openflow::Error::RoleStale),
+            _ => {
+                *generation = Some(wish);
+                Ok(())
+            }
+        }
+    }
+
+    /// The latest wish for a role.
+    pub fn generation(&self) -> Option<u64> {
+        *lock(&self.generation)
+    }
+
+    /// Makes a connection the primary one; the one that was is told.
+    pub fn make_primary(&self, mailbox: &Arc<Mailbox>) {
+        let generation = self.generation();
+        for other in lock(&self.mailboxes).iter() {
+            if !Arc::ptr_eq(other, mailbox) && other.is_primary.swap(false, SeqCst) {
+                other.post(News::Demoted(generation));
+            }
+        }
+        mailbox.set_primary(true);
+    }
+
+    /// Takes note of the ports as they are, and tells what has changed since the last time.
+    pub fn note_ports(&self, ports: impl IntoIterator<Item = PortDesc>) {
+        let new: BTreeMap<u16, PortDesc> = ports.into_iter().map(|p| (p.port, p)).collect();
+        let old = std::mem::replace(&mut *lock(&self.ports), new.clone());
+        for (number, desc) in &old {
+            if !new.contains_key(number) {
+                self.post(&News::Port(PortReason::Delete, Arc::new(desc.clone())));
+            }
+        }
+        for (number, desc) in new {
+            let reason = match old.get(&number) {
+                Some(before) if *before == desc => continue,
+                Some(_) => PortReason::Modify,
+                None => PortReason::Add,
+            };
+            self.post(&News::Port(reason, Arc::new(desc)));
+        }
+    }
+
+    /// Ends all connections and listeners.
+    pub fn end(&self) {
+        self.ending.store(true, SeqCst);
+        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+    }
+
+    /// Whether they are to end.
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(SeqCst)
+    }
+
+    /// Readable once they are to end.
+    pub fn end_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_mailbox_loses_news_but_no_demotion() {
+        let hub = Hub::new("br0").unwrap();
+        let mailbox = hub.join().unwrap();
+        mailbox.set_primary(true);
+        let desc = Arc::new(PortDesc::default());
+        (0..MAILBOX_MAX + 5).for_each(|_| hub.post(&News::Port(PortReason::Modify, Arc::clone(&desc))));
+        let other = hub.join().unwrap();
+        hub.make_primary(&other);
+        assert_eq!((mailbox.lost(), mailbox.take().len()), (5, MAILBOX_MAX + 1));
+    }
+
+    #[test]
+    fn generations_go_round() {
+        let hub = Hub::new("br0").unwrap();
+        assert!(hub.check_generation(u64::MAX).is_ok() && hub.check_generation(3).is_ok());
+        assert_eq!(hub.check_generation(u64::MAX), Err(sluice_openflow::Error::RoleStale));
+        assert_eq!(hub.generation(), Some(3));
+    }
+
+    #[test]
+    fn ports_are_told_once() {
+        let hub = Hub::new("br0").unwrap();
+        let mailbox = hub.join().unwrap();
+        let port = |number, config| PortDesc { port: number, config, ..PortDesc::default() };
+        hub.note_ports([port(1, 0), port(2, 0)]);
+        hub.note_ports([port(1, 0), port(2, 0)]);
+        hub.note_ports([port(2, 1)]);
+        let reasons = mailbox.take().into_iter().map(|news| match news {
+            News::Port(reason, desc) => (reason, desc.port),
+            other => panic!("{other:?}"),
+        });
+        let reasons = reasons.collect::<Vec<_>>();
+        use PortReason::{Add, Delete, Modify};
+        assert_eq!(reasons, [(Add, 1), (Add, 2), (Delete, 1), (Modify, 2)]);
+    }
+}

@@ -1,0 +1,66 @@
+//! Packets from and to controllers.
+
+use super::connection::Connection;
+use super::hub::Packet;
+use sluice_action::PortNo;
+use sluice_flow::ofpact::PacketInReason;
+use sluice_flow::{FieldId, FlowKey, Metadata, PacketKey, extract, layout};
+use sluice_openflow::message::connection::AsyncKind;
+use sluice_openflow::{Error, Message, PacketIn, PacketInFormat, PacketOut};
+
+/// The datapath port of packets that come from none.
+const NO_PORT: PortNo = PortNo(u32::MAX);
+
+impl Connection {
+    /// Does with a packet what a controller says.
+    pub(super) fn packet_out(&mut self, m: &PacketOut) -> Result<(), Error> {
+        if m.buffer_id.is_some() {
+            return Err(Error::RequestBufferUnknown);
+        }
+        let mut key = PacketKey::ZERO;
+        // An empty packet is one that is nothing; OpenFlow allows it.
+        if extract(&m.data, &Metadata::of_port(0), &mut key).is_err() {
+            return Err(Error::RequestBadPacket);
+        }
+        let mut flow = FlowKey::of_packet(&key);
+        for (line, (said, mask)) in flow.lines.iter_mut().zip(m.metadata.key.lines.iter().zip(m.metadata.mask.lines)) {
+            line.0
+                .iter_mut()
+                .zip(said.0.iter().zip(mask.0))
+                .for_each(|(to, (said, mask))| *to = *to & !mask | said & mask);
+        }
+        flow.set_number(layout::IN_PORT, m.in_port().0.into());
+        let (ofproto, now_ms) = (&self.switch.ofproto, self.switch.now_ms());
+        let length = m.data.len() as u64;
+        let translated = ofproto.packet_out(&self.hub.bridge, &flow, &m.actions, length, now_ms);
+        let translated = translated.map_err(|error| super::flows::refusal(&error))?;
+        let in_port = translated.in_port.unwrap_or(NO_PORT);
+        self.switch.send_packet(in_port, m.data.clone(), translated.actions).map_err(|_| Error::RequestBadPacket)
+    }
+
+    /// Hands a packet to the controller, if it wants it.
+    pub(super) fn packet_in(&mut self, packet: &Packet) {
+        let wants = self.session.wants(AsyncKind::PacketIn, packet.reason as u32);
+        if !wants || packet.controller_id != self.session.controller_id() {
+            return;
+        }
+        let is_miss = matches!(packet.reason, PacketInReason::NoMatch | PacketInReason::ImplicitMiss);
+        let max_len = usize::from(self.session.connection_config().miss_send_len);
+        let length = if is_miss { packet.bytes.len().min(max_len) } else { packet.bytes.len() };
+        let format = self.session.packet_in_format();
+        // What only a continuation could use is not for controllers that cannot have one.
+        let userdata = if format == PacketInFormat::Nxt2 { packet.context.userdata.clone() } else { Vec::new() };
+        let message = PacketIn {
+            format,
+            reason: packet.reason,
+            table: packet.context.table,
+            cookie: packet.cookie,
+            total_len: packet.total_len as u32,
+            metadata: packet.context.metadata,
+            data: packet.bytes[..length].to_vec(),
+            userdata,
+        };
+        debug_assert!(message.metadata.field(FieldId::InPort).1 != 0, "a packet-in says where it came in");
+        self.session.send(&Message::PacketIn(Box::new(message)));
+    }
+}

@@ -1,0 +1,94 @@
+//! Ports as controllers see them.
+
+use super::hub::Hub;
+use crate::switch::Switch;
+use sluice_flow::{Mac, OfPort};
+use sluice_ofproto::PortConfig;
+use sluice_openflow::Error;
+use sluice_openflow::message::ports::{PortDesc, PortMod, PortStats, config, state};
+use sluice_port::{PortInfo, PortStats as Counters};
+use std::collections::BTreeMap;
+
+/// A port of the datapath: what it is, what it counted.
+type Device = (PortInfo, Counters);
+
+fn devices(switch: &Switch) -> BTreeMap<u32, Device> {
+    let ports = switch.datapath.ports().into_iter();
+    ports.map(|(number, info, stats, _)| (number.0, (info, stats))).collect()
+}
+
+/// What the ports of a bridge are, by number.
+pub fn descriptions(switch: &Switch, bridge: &str) -> Vec<PortDesc> {
+    let devices = devices(switch);
+    let ports = switch.ofproto.ports(bridge).unwrap_or_default();
+    ports.iter().map(|port| description(port, port.datapath().and_then(|no| devices.get(&no.0)))).collect()
+}
+
+fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
+    let bits = [
+        (port.down, config::PORT_DOWN),
+        (port.no_receive, config::NO_RECV),
+        (port.no_flood, config::NO_FLOOD),
+        (port.no_forward, config::NO_FWD),
+        (port.no_packet_in, config::NO_PACKET_IN),
+    ];
+    PortDesc {
+        port: port.number.0,
+        hw_addr: Mac(device.map_or([0; 6], |(info, _)| info.mac)),
+        name: port.name.clone(),
+        config: bits.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit),
+        state: if port.up { state::LIVE } else { state::LINK_DOWN },
+        ..PortDesc::default()
+    }
+}
+
+/// An error unless the bridge has that port.
+pub fn known(switch: &Switch, bridge: &str, port: OfPort) -> Result<(), Error> {
+    let ports = switch.ofproto.ports(bridge).unwrap_or_default();
+    if ports.iter().any(|p| p.number == port) { Ok(()) } else { Err(Error::QueueBadPort) }
+}
+
+/// What a port or all have carried.
+pub fn stats(switch: &Switch, bridge: &str, wanted: Option<OfPort>) -> Result<Vec<PortStats>, Error> {
+    let devices = devices(switch);
+    let ports = switch.ofproto.ports(bridge).unwrap_or_default().into_iter();
+    let ports = ports.filter(|p| wanted.is_none_or(|number| p.number == number));
+    Ok(ports.map(|port| counted(&port, port.datapath().and_then(|no| devices.get(&no.0)))).collect())
+}
+
+fn counted(port: &PortConfig, device: Option<&Device>) -> PortStats {
+    let unknown = PortStats::unknown(port.number);
+    let Some((_, counters)) = device else { return unknown };
+    PortStats {
+        rx_packets: counters.rx_packets,
+        tx_packets: counters.tx_packets,
+        rx_bytes: counters.rx_bytes,
+        tx_bytes: counters.tx_bytes,
+        rx_dropped: counters.rx_dropped,
+        tx_dropped: counters.tx_dropped,
+        rx_errors: counters.rx_errors,
+        tx_errors: counters.tx_errors,
+        ..unknown
+    }
+}
+
+/// Changes a port.
+pub fn port_mod(switch: &Switch, hub: &Hub, m: &PortMod) -> Result<(), Error> {
+    let desc = descriptions(switch, &hub.bridge).into_iter().find(|d| d.port == m.port.0);
+    let desc = desc.ok_or(Error::PortModBadPort)?;
+    if desc.hw_addr != m.hw_addr {
+        return Err(Error::PortModBadHwAddr);
+    }
+    let new = desc.config & !m.mask | m.config & m.mask;
+    let change = |port: &mut PortConfig| {
+        port.down = new & config::PORT_DOWN != 0;
+        port.no_receive = new & config::NO_RECV != 0;
+        port.no_flood = new & config::NO_FLOOD != 0;
+        port.no_forward = new & config::NO_FWD != 0;
+        port.no_packet_in = new & config::NO_PACKET_IN != 0;
+    };
+    switch.ofproto.set_port(&hub.bridge, &desc.name, change).map_err(|_| Error::PortModBadPort)?;
+    switch.hurry();
+    hub.note_ports(descriptions(switch, &hub.bridge));
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! Requests, and who carries them out.
+
+use super::connection::{Connection, End};
+use super::{flows, ports};
+use sluice_ofproto::FragmentMode;
+use sluice_openflow::message::connection::{Role, RoleMessage};
+use sluice_openflow::message::meters::QUEUE_ALL;
+use sluice_openflow::message::stats::{StatsReply, StatsRequest};
+use sluice_openflow::message::switch::{
+    Description, FRAG_DROP, FRAG_MASK, FRAG_NX_MATCH, Features, SwitchConfig, TableFeatures, TableMod, TableStats,
+    capability,
+};
+use sluice_openflow::{Error, Format, Message, Request, Version};
+
+/// Tables of a bridge, as controllers are told: 255 means all of them.
+const N_TABLES: u8 = 254;
+
+/// OpenFlow 1.0's actions, by bits of their numbers: all but vendors'. Source: Open vSwitch, `show`.
+const ACTIONS10: u32 = 0xfff;
+
+/// OpenFlow 1.0's wildcards: all. Source: `OFPFW_ALL`.
+const WILDCARDS10: u32 = 0x3f_ffff;
+
+/// Rules that a table is said to hold. Source: Open vSwitch says the same.
+const TABLE_ENTRIES: u32 = 1_000_000;
+
+impl Connection {
+    /// Carries out a request.
+    pub(super) fn request(&mut self, request: &Request, message: Message) -> Result<(), End> {
+        let done = match message {
+            Message::FeaturesRequest => self.features().map(Some),
+            Message::GetConfigRequest => self.get_config().map(Some),
+            Message::SetConfig(config) => self.set_config(config).map(|()| None),
+            Message::FlowMod(m) => self.flow_mod(&m).map(|()| None),
+            Message::PacketOut(m) => self.packet_out(&m).map(|()| None),
+            Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, &m).map(|()| None),
+            Message::QueueGetConfigRequest(port) => {
+                ports::known(&self.switch, &self.hub.bridge, port).map(|()| {
+                    // There are no queues.
+                    Some(Message::QueueGetConfigReply(port, Vec::new()))
+                })
+            }
+            Message::StatsRequest(StatsRequest::Flows(wanted), false) => return self.flow_stats(request, &wanted),
+            Message::StatsRequest(question, false) => self.stats(question).map(|r| Some(Message::StatsReply(r, false))),
+            // Questions in pieces: only table features may be, and those cannot be changed here.
+            Message::StatsRequest(_, true) => Err(Error::RequestMultipartBufferOverflow),
+            // Tables do not evict, and what misses them is dropped.
+            Message::TableMod(_) => Err(Error::TableModEperm),
+            _ => Err(Error::RequestBadType),
+        };
+        match done {
+            Ok(Some(reply)) => self.session.reply(request, &reply),
+            Ok(None) => {}
+            Err(error) => self.session.refuse(request, error),
+        }
+        Ok(())
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.session.version().unwrap_or(Version::V10)
+    }
+
+    fn features(&self) -> Result<Message, Error> {
+        let version = self.version();
+        let bridge = self.switch.ofproto.bridges().into_iter().find(|b| b.name == self.hub.bridge);
+        let datapath_id = bridge.ok_or(Error::RequestEperm)?.datapath_id;
+        let common =
+            capability::FLOW_STATS | capability::TABLE_STATS | capability::PORT_STATS | capability::QUEUE_STATS;
+        let capabilities = match version {
+            Version::V10 => common | capability::ARP_MATCH_IP,
+            Version::V13 => common,
+            _ => common | capability::BUNDLES,
+        };
+        let ports = match version {
+            Version::V10 => ports::descriptions(&self.switch, &self.hub.bridge),
+            _ => Vec::new(),
+        };
+        let (n_tables, actions) = (N_TABLES, ACTIONS10);
+        Ok(Message::FeaturesReply(Features {
+            datapath_id,
+            n_tables,
+            capabilities,
+            actions,
+            ports,
+            ..Features::default()
+        }))
+    }
+
+    fn get_config(&self) -> Result<Message, Error> {
+        let fragments = match self.switch.ofproto.fragments(&self.hub.bridge).map_err(|_| Error::RequestEperm)? {
+            FragmentMode::Normal => 0,
+            FragmentMode::Drop => FRAG_DROP,
+            FragmentMode::NxMatch => FRAG_NX_MATCH,
+        };
+        let own = self.session.connection_config();
+        // OpenFlow 1.3 did away with the flag about time to live.
+        let flags = if self.version() < Version::V13 { own.flags } else { 0 };
+        Ok(Message::GetConfigReply(SwitchConfig { flags: fragments | flags, miss_send_len: own.miss_send_len }))
+    }
+
+    fn set_config(&self, config: SwitchConfig) -> Result<(), Error> {
+        let fragments = match config.flags & FRAG_MASK {
+            0 => FragmentMode::Normal,
+            FRAG_DROP => FragmentMode::Drop,
+            FRAG_NX_MATCH => FragmentMode::NxMatch,
+            _ => return Err(Error::ConfigBadFlags),
+        };
+        let bridge = &self.hub.bridge;
+        if self.switch.ofproto.fragments(bridge).map_err(|_| Error::RequestEperm)? != fragments {
+            self.switch.ofproto.set_bridge(bridge, None, Some(fragments)).map_err(|_| Error::RequestEperm)?;
+            self.switch.hurry();
+        }
+        Ok(())
+    }
+
+    /// Gives or refuses a role.
+    pub(super) fn role(&mut self, request: &Request, wish: RoleMessage) {
+        if let (Some(generation), Some(Role::Primary | Role::Secondary)) = (wish.generation, wish.role)
+            && let Err(error) = self.hub.check_generation(generation)
+        {
+            return self.session.refuse(request, error);
+        }
+        if let Some(role) = wish.role {
+            match role {
+                Role::Primary => self.hub.make_primary(&self.mailbox),
+                _ => self.mailbox.set_primary(false),
+            }
+            self.session.set_role(role);
+        }
+        let generation = if wish.format == Format::Nicira { None } else { self.hub.generation() };
+        let reply = RoleMessage { format: wish.format, role: Some(self.session.role()), generation };
+        self.session.reply(request, &Message::RoleReply(reply));
+    }
+
+    fn stats(&self, question: StatsRequest) -> Result<StatsReply, Error> {
+        let (switch, bridge) = (&self.switch, self.hub.bridge.as_str());
+        Ok(match question {
+            StatsRequest::Description => StatsReply::Description(Box::new(description(bridge))),
+            StatsRequest::Aggregate(wanted) => {
+                StatsReply::Aggregate(wanted.format, flows::aggregate(switch, bridge, &wanted)?)
+            }
+            StatsRequest::Tables => StatsReply::Tables(self.tables()?),
+            StatsRequest::Ports(port) => StatsReply::Ports(ports::stats(switch, bridge, port)?),
+            StatsRequest::PortDescs(port) => {
+                let all = ports::descriptions(switch, bridge).into_iter();
+                StatsReply::PortDescs(all.filter(|d| port.is_none_or(|p| p.0 == d.port)).collect())
+            }
+            StatsRequest::Queues(port, queue) | StatsRequest::QueueDescs(port, queue) => {
+                if let Some(port) = port {
+                    ports::known(switch, bridge, port)?;
+                }
+                if queue != QUEUE_ALL {
+                    return Err(Error::QueueBadQueue);
+                }
+                match question {
+                    StatsRequest::Queues(..) => StatsReply::Queues(Vec::new()),
+                    _ => StatsReply::QueueDescs(Vec::new()),
+                }
+            }
+            StatsRequest::TableFeatures(wanted) if wanted.is_empty() => {
+                let of = |t| TableFeatures::of_everything(t, N_TABLES, TABLE_ENTRIES, self.version());
+                StatsReply::TableFeatures((0..N_TABLES).map(of).collect())
+            }
+            // Tables are as they are.
+            StatsRequest::TableFeatures(_) => return Err(Error::TableFeaturesEperm),
+            StatsRequest::TableDescs => {
+                let of = |table| TableMod { table, ..TableMod::default() };
+                StatsReply::TableDescs((0..N_TABLES).map(of).collect())
+            }
+            _ => return Err(Error::RequestBadStat),
+        })
+    }
+
+    fn tables(&self) -> Result<Vec<TableStats>, Error> {
+        let known = self.switch.ofproto.table_stats(&self.hub.bridge).map_err(|_| Error::RequestEperm)?;
+        let rows = (0..N_TABLES).map(|table| {
+            let stats = known.iter().find(|t| t.table == table).copied().unwrap_or_default();
+            TableStats {
+                table,
+                name: if table == 0 { "classifier".into() } else { format!("table{table}") },
+                wildcards: WILDCARDS10,
+                max_entries: TABLE_ENTRIES,
+                active: stats.rules as u32,
+                lookups: stats.matched + stats.missed,
+                matched: stats.matched,
+            }
+        });
+        Ok(rows.collect())
+    }
+}
+
+fn description(bridge: &str) -> Description {
+    Description {
+        manufacturer: "Sluice".into(),
+        hardware: "Userspace software switch".into(),
+        software: env!("CARGO_PKG_VERSION").into(),
+        serial: "None".into(),
+        datapath: bridge.into(),
+    }
+}
