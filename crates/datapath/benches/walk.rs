@@ -91,7 +91,7 @@ impl Upcall for Rules {
 }
 
 fn datapath(case: &Case) -> Datapath {
-    let arm = Arm { emc: Some(case.emc).filter(|n| *n != 0), smc: case.smc, distributor: false };
+    let arm = Arm { emc: Some(case.emc).filter(|n| *n != 0), smc: case.smc, ..Arm::BARE };
     let config = Config { settings: arm.into(), seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath");
     datapath.set_upcalls(|_| Box::new(Rules(case.megaflows)));

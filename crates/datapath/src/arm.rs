@@ -1,5 +1,6 @@
 //! An arm: one way to look packets up, nothing left open. What the autopilot chooses between.
 
+use crate::EmcRecirc;
 use crate::settings::{InsertInvProb, Level, Settings};
 use std::fmt::{self, Display};
 
@@ -8,6 +9,8 @@ use std::fmt::{self, Display};
 pub struct Arm {
     /// The exact match cache takes one in so many of the megaflows that other levels find; `None`: it is not asked.
     pub emc: Option<u32>,
+    /// Which recirculated packets ask it, and are inserted.
+    pub emc_recirc: EmcRecirc,
     /// Whether the signature match cache is asked.
     pub smc: bool,
     /// Whether the distributor is asked, in front of the search.
@@ -19,7 +22,7 @@ const INV_PROBS: [u32; 2] = [100, 1];
 
 impl Arm {
     /// The subtables alone.
-    pub const BARE: Arm = Arm { emc: None, smc: false, distributor: false };
+    pub const BARE: Arm = Arm { emc: None, emc_recirc: EmcRecirc::Always, smc: false, distributor: false };
 
     /// Every arm that these settings leave, at least one. The first is safe: it is the one that is never far from the
     /// best, whatever the traffic.
@@ -40,11 +43,27 @@ impl Arm {
                 Level::Auto if smc => &[false][..],
                 level => choices(level),
             };
-            arms.extend(distributor.iter().map(|&distributor| Arm { emc, smc, distributor }));
+            let emc_recirc = settings.emc_recirc.unwrap_or(EmcRecirc::Always);
+            arms.extend(distributor.iter().map(|&distributor| Arm { emc, emc_recirc, smc, distributor }));
         }
         // One cache is enough to be safe, and asking two in vain is not.
         arms.sort_by_key(|arm| [arm.smc, arm.emc.is_some(), arm.distributor].iter().filter(|on| **on).count() != 1);
+        if settings.emc_recirc.is_none() {
+            let is_usual = |n| settings.emc_insert_inv_prob != InsertInvProb::Auto || n == INV_PROBS[0];
+            let policies: Vec<Arm> = arms
+                .iter()
+                .filter(|arm| arm.emc.is_some_and(is_usual) && !arm.distributor)
+                .flat_map(|arm| EmcRecirc::ALL[1..].iter().map(|&emc_recirc| Arm { emc_recirc, ..*arm }))
+                .collect();
+            arms.extend(policies);
+        }
         arms
+    }
+
+    /// Whether it is worth a try only where packets recirculate: the settings leave the same arm with every packet in the
+    /// exact match cache.
+    pub fn is_for_recirculation(&self, settings: &Settings) -> bool {
+        settings.emc_recirc.is_none() && self.emc_recirc != EmcRecirc::Always
     }
 }
 
@@ -65,6 +84,7 @@ impl From<Arm> for Settings {
             emc: level(arm.emc.is_some()),
             smc: level(arm.smc),
             distributor: level(arm.distributor),
+            emc_recirc: Some(arm.emc_recirc),
             emc_insert_inv_prob: InsertInvProb::OneIn(arm.emc.unwrap_or(1)),
             ..Settings::BARE
         }
@@ -74,6 +94,10 @@ impl From<Arm> for Settings {
 impl Display for Arm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let emc = self.emc.map(|n| if n == 1 { "EMC".to_owned() } else { format!("EMC 1/{n}") });
+        let emc = emc.map(|emc| match self.emc_recirc {
+            EmcRecirc::Always => emc,
+            policy => format!("{emc} ({policy})"),
+        });
         let smc = self.smc.then(|| "SMC".to_owned());
         let distributor = self.distributor.then(|| "distributor".to_owned());
         let words: Vec<String> = emc.into_iter().chain(smc).chain(distributor).collect();
@@ -100,10 +124,16 @@ mod tests {
                 "EMC + SMC",
                 "EMC 1/100 + distributor",
                 "EMC + distributor",
-                "subtables alone"
+                "subtables alone",
+                "EMC 1/100 (threshold)",
+                "EMC 1/100 (random)",
+                "EMC 1/100 (rss)",
+                "EMC 1/100 (threshold) + SMC",
+                "EMC 1/100 (random) + SMC",
+                "EMC 1/100 (rss) + SMC"
             ]
         );
-        assert_eq!(names(&Settings { emc: Level::On, ..auto }).len(), 6);
+        assert_eq!(names(&Settings { emc: Level::On, emc_recirc: Some(EmcRecirc::Rss), ..auto }).len(), 6);
         let never = Settings { emc: Level::On, emc_insert_inv_prob: InsertInvProb::OneIn(0), ..auto };
         assert_eq!(names(&never), ["SMC", "distributor", "subtables alone"]);
         assert_eq!(names(&Settings::BARE), ["subtables alone"]);

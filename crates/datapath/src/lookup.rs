@@ -1,5 +1,7 @@
 //! The lookup room: from keys to megaflows, level by level.
 
+use crate::EmcRecirc;
+use crate::emc_recirc::Gate;
 use crate::settings::Level;
 use crate::walk::Context;
 use crate::{Arm, Settings};
@@ -27,6 +29,9 @@ pub(crate) struct Levels {
     subtables: Subtables,
     /// The levels that are asked now.
     arm: Arm,
+    gate: Gate,
+    /// Packets of the pass under way that may use the EMC.
+    emc_users: BatchMask,
     hashes: [u64; BATCH_MAX],
 }
 
@@ -88,6 +93,8 @@ impl Levels {
             distributor: Distributor::new(DISTRIBUTOR_ENTRIES, settings.vector, 0),
             subtables: Subtables::new(secret),
             arm: Arm::BARE,
+            gate: Gate::OPEN,
+            emc_users: BatchMask::NONE,
             hashes: [0; BATCH_MAX],
         };
         levels.set(settings, caches);
@@ -111,17 +118,17 @@ impl Levels {
         arm.emc.iter().for_each(|n| self.emc.set_insert_inv_prob(*n));
     }
 
-    /// Looks up the first `n` keys. Returns who still misses.
+    /// Looks up the first `n` keys, of packets just received or recirculated. Returns who still misses.
     #[inline]
     pub fn room<'g>(
         &mut self,
         keys: &[PacketKey; BATCH_MAX],
-        n: usize,
+        (n, recirculated): (usize, bool),
         hits: &mut Hits<'g>,
         context: &mut Context<'_, 'g>,
     ) -> BatchMask {
         let all = BatchMask::first(n);
-        let Arm { emc, smc, distributor } = self.arm;
+        let Arm { emc, emc_recirc, smc, distributor } = self.arm;
         if emc.is_some() || smc || distributor {
             keys.iter().zip(&mut self.hashes).take(n).for_each(|(key, hash)| *hash = key_hash(&self.secret, key));
         }
@@ -130,7 +137,12 @@ impl Levels {
         tally[Counter::Passes] += n as u64;
         let mut after_emc = all;
         if emc.is_some() {
-            after_emc = self.emc.lookup(&pass, all, hits);
+            self.emc_users = all;
+            if recirculated && emc_recirc != EmcRecirc::Always {
+                after_emc = gated((&mut self.emc, &mut self.gate), emc_recirc, &pass, all, hits, &mut self.emc_users);
+            } else {
+                after_emc = self.emc.lookup(&pass, all, hits);
+            }
             tally[Counter::EmcHits] += (n - after_emc.len()) as u64;
             if after_emc.is_empty() {
                 return after_emc;
@@ -155,7 +167,7 @@ impl Levels {
             }
         }
         if emc.is_some() {
-            let found = BatchMask(after_emc.0 & !left.0);
+            let found = BatchMask(after_emc.0 & !left.0 & self.emc_users.0);
             found.for_each(|i| hits[i].iter().for_each(|flow| self.emc.offer(self.hashes[i], flow.id())));
         }
         left
@@ -164,7 +176,7 @@ impl Levels {
     /// Indexes a megaflow that an upcall brought for packet `i` of the pass under way.
     pub fn insert(&mut self, i: usize, key: &PacketKey, flow: &sluice_flow_cache::Megaflow) {
         self.subtables.insert(key, flow);
-        if self.arm.emc.is_some() {
+        if self.arm.emc.is_some() && self.emc_users.contains(i) {
             self.emc.offer(self.hashes[i], flow.id());
         }
         if self.arm.smc {
@@ -195,6 +207,23 @@ impl Levels {
     pub fn subtables(&self) -> &Subtables {
         &self.subtables
     }
+}
+
+/// Asks the exact match cache about the packets that the gate admits; these are in `users` afterwards.
+#[inline(never)]
+fn gated<'g>(
+    (emc, gate): (&mut Emc, &mut Gate),
+    policy: EmcRecirc,
+    pass: &Pass<'_, 'g>,
+    all: BatchMask,
+    hits: &mut Hits<'g>,
+    users: &mut BatchMask,
+) -> BatchMask {
+    let usage = emc.usage();
+    *users = gate.admit(policy, pass.hashes, all.len(), &usage);
+    let missed = emc.lookup(pass, *users, hits);
+    gate.learn(policy, users.len(), users.len() - missed.len(), &usage);
+    BatchMask(all.0 & !users.0 | missed.0)
 }
 
 /// Looks for megaflows in the subtable that the distributor names, then in all of them.

@@ -37,7 +37,7 @@ impl Pilot {
     /// For these settings; `now` is the TSC's value.
     pub fn new(settings: &Settings, now: u64) -> Self {
         let arms = Arm::all(settings);
-        let for_recirculation: Vec<bool> = arms.iter().map(|_| false).collect();
+        let for_recirculation: Vec<bool> = arms.iter().map(|arm| arm.is_for_recirculation(settings)).collect();
         Pilot { autopilot: Autopilot::new(&for_recirculation, tsc_hz(), now), arms }
     }
 

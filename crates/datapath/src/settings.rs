@@ -1,6 +1,7 @@
 //! What can be told a datapath about its lookup while it runs: for each level whether it runs, and how the exact match
 //! cache is filled. What is left to the autopilot says "auto".
 
+use crate::EmcRecirc;
 use sluice_flow_cache::DistributorTable;
 use sluice_simd::Isa;
 use sluice_simd::isa::NoIsa;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub vector: Isa,
     /// How many candidates the exact match cache takes.
     pub emc_insert_inv_prob: InsertInvProb,
+    /// Which recirculated packets use the exact match cache; `None`: the autopilot decides.
+    pub emc_recirc: Option<EmcRecirc>,
     /// Entries of each PMD's exact match cache, 1 to 2^28.
     pub emc_entries: usize,
 }
@@ -85,6 +88,7 @@ impl Default for Settings {
             distributor_table: DistributorTable::Own,
             vector: Isa::best(),
             emc_insert_inv_prob: InsertInvProb::Auto,
+            emc_recirc: None,
             emc_entries: EMC_ENTRIES,
         }
     }
@@ -92,8 +96,16 @@ impl Default for Settings {
 
 impl Settings {
     /// The names of the settings, as in the configuration file.
-    pub const KEYS: &[&str] =
-        &["emc", "smc", "distributor", "distributor-table", "vector", "emc-entries", "emc-insert-inv-prob"];
+    pub const KEYS: &[&str] = &[
+        "emc",
+        "smc",
+        "distributor",
+        "distributor-table",
+        "vector",
+        "emc-entries",
+        "emc-insert-inv-prob",
+        "emc-recirc",
+    ];
 
     /// Settings that leave nothing to decide: every level off, the subtables alone.
     pub const BARE: Settings = Settings {
@@ -103,6 +115,7 @@ impl Settings {
         distributor_table: DistributorTable::Own,
         vector: Isa::SCALAR,
         emc_insert_inv_prob: InsertInvProb::OneIn(1),
+        emc_recirc: Some(EmcRecirc::Always),
         emc_entries: EMC_ENTRIES,
     };
 
@@ -132,13 +145,18 @@ impl Settings {
                 let expected = "\"auto\" or a whole number from 0 to 4294967295";
                 self.emc_insert_inv_prob = value.parse().map_err(|()| wrong("emc-insert-inv-prob", expected))?;
             }
+            "emc-recirc" if value == "auto" => self.emc_recirc = None,
+            "emc-recirc" => {
+                let expected = "\"auto\", \"always\", \"threshold\", \"random\" or \"rss\"";
+                self.emc_recirc = Some(value.parse().map_err(|()| wrong("emc-recirc", expected))?);
+            }
             _ => return Err(SettingError::Key(key.into())),
         }
         Ok(())
     }
 
     /// Every setting with its value as text, in the order of [`Settings::KEYS`].
-    pub fn values(&self) -> [(&'static str, String); 7] {
+    pub fn values(&self) -> [(&'static str, String); 8] {
         let values = [
             self.emc.to_string(),
             self.smc.to_string(),
@@ -147,6 +165,7 @@ impl Settings {
             self.vector.name().to_owned(),
             self.emc_entries.to_string(),
             self.emc_insert_inv_prob.to_string(),
+            self.emc_recirc.map_or("auto".to_owned(), |policy| policy.to_string()),
         ];
         let mut keys = Self::KEYS.iter();
         values.map(|value| (*keys.next().expect("invariant: a value a key"), value))
@@ -220,6 +239,7 @@ mod tests {
             ("vector", "scalar"),
             ("emc-entries", "256"),
             ("emc-insert-inv-prob", "7"),
+            ("emc-recirc", "rss"),
         ];
         told.iter().for_each(|(key, value)| settings.set(key, value).unwrap());
         assert_eq!(settings.values().map(|(key, value)| (key, value)), told.map(|(k, v)| (k, v.to_owned())));
@@ -238,6 +258,7 @@ mod tests {
             ("distributor-table", "x", "distributor-table: \"x\"; expected \"auto\", \"own\""),
             ("vector", "mmx", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
             ("emc-entries", "0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
+            ("emc-recirc", "never", "emc-recirc: \"never\"; expected \"auto\", \"always\", \"threshold\""),
             ("emc-insert-inv-prob", "-1", "emc-insert-inv-prob: \"-1\"; expected \"auto\" or a whole number"),
         ] {
             let told = settings.set(key, value).unwrap_err().to_string();

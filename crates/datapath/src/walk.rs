@@ -54,9 +54,9 @@ impl Walk {
     #[inline]
     pub fn process<'g>(&mut self, batch: &mut PacketBatch, port: &Metadata, context: &mut Context<'_, 'g>) {
         parse::room(batch, port, &mut self.keys, context);
-        if self.pass(batch, context) {
+        if self.pass(batch, false, context) {
             // They all came to the same `ct`, and stay together as long as they do so.
-            while self.pass(batch, context) {}
+            while self.pass(batch, true, context) {}
             self.forget_passes();
         }
         self.finish_passes(batch, context);
@@ -71,7 +71,7 @@ impl Walk {
         while !self.executor.recirc.is_empty() {
             let Walk { executor, keys, origins, carried, .. } = self;
             executor.recirc.take(self.batch_max, batch, keys, origins, carried);
-            while self.pass(batch, context) {}
+            while self.pass(batch, true, context) {}
         }
         self.executor.tx.release(context.buffers, context.tally);
         self.forget_passes();
@@ -85,10 +85,10 @@ impl Walk {
 
     /// One pass of a batch whose keys are known. True if all its packets are to take another, as they are.
     #[inline]
-    fn pass<'g>(&mut self, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) -> bool {
+    fn pass<'g>(&mut self, batch: &mut PacketBatch, recirculated: bool, context: &mut Context<'_, 'g>) -> bool {
         let Walk { levels, upcall, executor, keys, origins, carried, .. } = self;
         let mut hits = [None; BATCH_MAX];
-        let miss = levels.room(keys, batch.len(), &mut hits, context);
+        let miss = levels.room(keys, (batch.len(), recirculated), &mut hits, context);
         if miss.is_empty() {
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: None };
             act::room(executor, &mut **upcall, batch, found, context)

@@ -8,7 +8,7 @@ mod harness;
 use harness::*;
 use proptest::prelude::*;
 use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Trail, Translation};
-use sluice_datapath::{Arm, Config, Datapath, DistributorTable, Isa, Settings};
+use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcRecirc, InsertInvProb, Isa, Level, Settings};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
@@ -154,7 +154,8 @@ struct Setup {
 
 impl Setup {
     fn arm(self) -> Arm {
-        Arm { emc: Some(self.emc).filter(|n| *n != 0), smc: self.smc, distributor: self.distributor.is_some() }
+        let emc = Some(self.emc).filter(|n| *n != 0);
+        Arm { emc, smc: self.smc, distributor: self.distributor.is_some(), ..Arm::BARE }
     }
 
     fn config(self) -> Config {
@@ -196,7 +197,9 @@ struct Outcome {
     counted: (u64, u64),
 }
 
-fn run(setup: Setup, tables: &Tables, packets: &[Offered], remove_every: usize) -> Outcome {
+/// Runs packets through the tables. All megaflows are removed after every so many packets, so that their ids are used again
+/// while caches name them, and in the middle between two removals the settings change to the next of `settings`.
+fn run(setup: Setup, settings: &[Settings], tables: &Tables, packets: &[Offered], remove_every: usize) -> Outcome {
     let pool = pool(8192);
     let datapath = Datapath::new(setup.config()).unwrap();
     let fakes = FakeTables::new({
@@ -225,6 +228,9 @@ fn run(setup: Setup, tables: &Tables, packets: &[Offered], remove_every: usize) 
     };
     for (n, chunk) in packets.chunks(remove_every).enumerate() {
         for (i, packet) in chunk.iter().enumerate() {
+            if i == chunk.len() / 2 && !settings.is_empty() {
+                datapath.set_settings(settings[n % settings.len()]).unwrap();
+            }
             let bytes = packet.bytes((n * remove_every + i) as u32);
             let queue = usize::from(packet.flow) % setup.queues;
             ports[packet.port as usize - 1].0[queue].lock().unwrap().push_back(bytes);
@@ -290,7 +296,7 @@ proptest! {
         remove_every in 20..200usize,
     ) {
         let tables = tables(classes);
-        let reference = run(REFERENCE, &tables, &packets, remove_every);
+        let reference = run(REFERENCE, &[], &tables, &packets, remove_every);
         let passes = &reference.totals;
         let answered = passes[Counter::MegaflowHits] + passes[Counter::Upcalls] + passes[Counter::UpcallsLost];
         prop_assert_eq!(passes[Counter::Passes], answered);
@@ -312,7 +318,7 @@ proptest! {
         ].into_iter().enumerate() {
             let isa = isas[round % isas.len()];
             let setup = Setup { emc, emc_entries, smc, distributor, isa, batch, burst, ..REFERENCE };
-            let outcome = run(setup, &tables, &packets, remove_every);
+            let outcome = run(setup, &[], &tables, &packets, remove_every);
             prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
             prop_assert_eq!(&outcome.sent, &reference.sent, "{:?}", setup);
             let t = &outcome.totals;
@@ -328,9 +334,48 @@ proptest! {
         for (pmds, queues, batch) in [(2, 3, 32), (2, 1, 32), (3, 2, 1)] {
             let levels = Setup { emc: 1, emc_entries: 64, smc: true, distributor: Some(DistributorTable::Own), ..REFERENCE };
             let setup = Setup { pmds, queues, batch, burst: 32, isa: Isa::best(), ..levels };
-            let outcome = run(setup, &tables, &packets, remove_every);
+            let outcome = run(setup, &[], &tables, &packets, remove_every);
             prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", setup);
             prop_assert_eq!(by_flow(&outcome), by_flow(&reference), "{:?}", setup);
         }
     }
+
+    #[test]
+    fn settings_may_change_while_it_runs(
+        classes in prop::collection::vec(class(), usize::from(FLOWS) * RECIRCS as usize),
+        packets in prop::collection::vec(offered(), 100..300),
+        remove_every in 10..50usize,
+        settings in prop::collection::vec(settings(), 1..12),
+    ) {
+        let tables = tables(classes);
+        let reference = run(REFERENCE, &[], &tables, &packets, remove_every);
+        for (batch, burst) in [(32, 32), (7, 32), (1, 1)] {
+            let setup = Setup { batch, burst, ..REFERENCE };
+            let outcome = run(setup, &settings, &tables, &packets, remove_every);
+            prop_assert_eq!(counters(&outcome), counters(&reference), "{:?}", settings);
+            prop_assert_eq!(&outcome.sent, &reference.sent, "{:?}", settings);
+        }
+    }
+}
+
+/// Any settings, with caches so small that flows fight for them.
+fn settings() -> impl Strategy<Value = Settings> {
+    let level = || prop::sample::select(vec![Level::Auto, Level::On, Level::Off]);
+    let inv_prob = prop_oneof![Just(InsertInvProb::Auto), (0..4u32).prop_map(InsertInvProb::OneIn)];
+    let recirc = prop::option::of(prop::sample::select(EmcRecirc::ALL.to_vec()));
+    let table = prop::sample::select(DistributorTable::ALL.to_vec());
+    let vector = prop::sample::select(Isa::available().to_vec());
+    let entries = prop::sample::select(vec![1usize, 8, 64]);
+    (level(), level(), level(), table, vector, inv_prob, recirc, entries).prop_map(
+        |(emc, smc, distributor, distributor_table, vector, emc_insert_inv_prob, emc_recirc, emc_entries)| Settings {
+            emc,
+            smc,
+            distributor,
+            distributor_table,
+            vector,
+            emc_insert_inv_prob,
+            emc_recirc,
+            emc_entries,
+        },
+    )
 }

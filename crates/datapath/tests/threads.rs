@@ -50,7 +50,7 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
     let pool = pool(16_384);
     let config = Config {
         cores: vec![0, 0],
-        settings: Arm { emc: Some(2), smc: true, distributor: true }.into(),
+        settings: Arm { emc: Some(2), smc: true, distributor: true, ..Arm::BARE }.into(),
         max_megaflows: 256,
         ..Config::default()
     };

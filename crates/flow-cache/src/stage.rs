@@ -50,3 +50,31 @@ fn further_lines(secret: &HashKey, key: &PacketKey) -> u64 {
     let line = |i: usize| secret.line(i, &compare::words(&key.line(i).0));
     line(layout::IPV6_SRC.line()).wrapping_add(line(layout::TUN_ID.line()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Passes of one packet differ in where they come from and in what connection tracking has found, and in nothing
+    /// else: they must not meet in one bucket, or under one tag.
+    #[test]
+    fn passes_of_a_packet_have_hashes_of_their_own() {
+        let secret = HashKey::from_seed(3);
+        let spans = [layout::RECIRC_ID, layout::CT_STATE, layout::CT_ZONE, layout::CT_MARK, layout::CT_LABEL];
+        let buckets: u64 = 2048;
+        let (mut same_bucket, mut pairs) = (0, 0);
+        for flow in 0..2000u32 {
+            let mut first = PacketKey::ZERO;
+            first.set(layout::NW_SRC, &flow.to_be_bytes());
+            for span in spans {
+                let mut later = first;
+                later.set(span, &[1; 16][..span.size]);
+                let (a, b) = (key_hash(&secret, &first), key_hash(&secret, &later));
+                assert_ne!(a >> 32, b >> 32, "{span:?} is not in the tag");
+                same_bucket += u64::from(a % buckets == b % buckets);
+                pairs += 1;
+            }
+        }
+        assert!(same_bucket * buckets < 4 * pairs, "{same_bucket} of {pairs} meet, by chance 1 in {buckets} does");
+    }
+}

@@ -87,6 +87,22 @@ enum Step {
     Settle,
     Sweep,
     Rank,
+    /// From now on these levels are asked and filled; entries of the others stay, and grow stale.
+    Ask(Asked),
+}
+
+/// Which levels are asked.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Packets of a batch that may use the EMC, as bits.
+    emc: u32,
+    smc: bool,
+    distributor: bool,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let emc = prop_oneof![Just(0), Just(u32::MAX), any::<u32>()];
+    (emc, any::<bool>(), any::<bool>()).prop_map(|(emc, smc, distributor)| Asked { emc, smc, distributor })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -97,6 +113,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Settle),
         1 => Just(Step::Sweep),
         1 => Just(Step::Rank),
+        2 => asked().prop_map(Step::Ask),
     ]
 }
 
@@ -108,6 +125,7 @@ struct Levels {
     distributor: Distributor,
     subtables: Subtables,
     notices: Vec<crate::Died>,
+    asked: Asked,
 }
 
 /// How bad the hash is.
@@ -192,6 +210,7 @@ impl World {
             distributor: distributor(&setup),
             subtables: Subtables::new(&secret),
             notices: Vec::new(),
+            asked: Asked { emc: u32::MAX, smc: true, distributor: true },
         };
         let pmds = vec![pmd(0), pmd(1)];
         World { pmds, table, secret, hash, says: HashMap::new() }
@@ -212,18 +231,22 @@ impl World {
             };
         }
         let said: Vec<_> = batch.iter().map(|fields| self.say(*fields)).collect();
-        let Levels { side, emc, smc, distributor, subtables, .. } = &mut self.pmds[pmd];
+        let Levels { side, emc, smc, distributor, subtables, asked, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
         let pass = Pass { keys: &keys, hashes: &hashes, flows };
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let all = BatchMask::first(batch.len());
-        let after_emc = emc.lookup(&pass, all, &mut hits);
-        let after_smc = smc.lookup(&pass, after_emc, &mut hits);
-        let searched = distributor.lookup(subtables, &pass, after_smc, &mut hits);
+        let users = BatchMask(all.0 & asked.emc);
+        let after_emc = BatchMask(all.0 & !users.0 | emc.lookup(&pass, users, &mut hits).0);
+        let after_smc = if asked.smc { smc.lookup(&pass, after_emc, &mut hits) } else { after_emc };
+        let mut searched = after_smc;
+        if asked.distributor {
+            searched = distributor.lookup(subtables, &pass, after_smc, &mut hits);
+        }
         let answers = distributor.take_answers();
-        let asked = if distributor.is_on() { after_smc.len() } else { 0 };
-        assert_eq!(answers.hits + answers.misses + answers.wrong, asked as u64);
+        let hinted = if distributor.is_on() && asked.distributor { after_smc.len() } else { 0 };
+        assert_eq!(answers.hits + answers.misses + answers.wrong, hinted as u64);
         assert_eq!(answers.hits, (after_smc.len() - searched.len()) as u64);
         let left = subtables.lookup(&pass, searched, &mut hits);
         let narrows = [(all, after_emc), (after_emc, after_smc), (after_smc, searched), (searched, left)];
@@ -235,11 +258,13 @@ impl World {
             if !after_emc.contains(i) {
                 continue;
             }
-            emc.offer(hashes[i], flow.id());
-            if after_smc.contains(i) {
+            if users.contains(i) {
+                emc.offer(hashes[i], flow.id());
+            }
+            if asked.smc && after_smc.contains(i) {
                 smc.insert(hashes[i], flow.id());
             }
-            if searched.contains(i) {
+            if asked.distributor && searched.contains(i) {
                 distributor.note(subtables, hashes[i], &keys[i], flow);
             }
         }
@@ -257,9 +282,15 @@ impl World {
                     let flow = flows.get(id).unwrap();
                     assert!(flow.contains(&keys[i]));
                     subtables.insert(&keys[i], flow);
-                    emc.offer(hashes[i], flow.id());
-                    smc.insert(hashes[i], flow.id());
-                    distributor.note(subtables, hashes[i], &keys[i], flow);
+                    if users.contains(i) {
+                        emc.offer(hashes[i], flow.id());
+                    }
+                    if asked.smc {
+                        smc.insert(hashes[i], flow.id());
+                    }
+                    if asked.distributor {
+                        distributor.note(subtables, hashes[i], &keys[i], flow);
+                    }
                 }
                 Installed::Full => {}
                 Installed::Stale => panic!("it was current"),
@@ -309,6 +340,7 @@ proptest! {
                 Step::ReadNotices => world.read_notices(pmd),
                 Step::Settle => world.table.settle(&mut |_, _| panic!("nothing was counted")),
                 Step::Sweep => world.sweep(pmd),
+                Step::Ask(asked) => world.pmds[pmd].asked = asked,
                 Step::Rank => (0..3).for_each(|_| world.pmds[pmd].subtables.maintain(u64::MAX / 2)),
             }
             for levels in &world.pmds {

@@ -4,7 +4,7 @@ use crate::script::{Expected, Script, Step};
 use crate::verdict::{self, Sent};
 use crate::wire::{Wire, flow_of};
 use sluice_action::PortNo;
-use sluice_datapath::{Arm, Config, Datapath, DistributorTable, Settings};
+use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcRecirc, Settings};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -31,10 +31,14 @@ pub struct Setting {
     pub emc_entries: usize,
     /// One in so many flows enters it; 0 turns it off.
     pub emc_insert_inv_prob: u32,
+    /// Which recirculated packets use it.
+    pub emc_recirc: EmcRecirc,
     /// Whether the signature match cache is on.
     pub smc: bool,
     /// What the distributor keeps its hints in, if it is on.
     pub distributor: Option<DistributorTable>,
+    /// Whether the autopilot decides instead.
+    pub autopilot: bool,
     /// How many megaflows there may be.
     pub max_megaflows: u32,
     /// Whether PMDs run as threads.
@@ -51,8 +55,10 @@ impl Setting {
         batch: 32,
         emc_entries: 8192,
         emc_insert_inv_prob: 1,
+        emc_recirc: EmcRecirc::Always,
         smc: false,
         distributor: None,
+        autopilot: false,
         max_megaflows: 1 << 16,
         threads: false,
         times: 1,
@@ -76,6 +82,14 @@ impl Setting {
             smc: true,
             ..Setting::distributor("every level, an EMC of two entries", DistributorTable::Own)
         },
+        Setting {
+            name: "recirculated packets in an EMC of two entries by chance",
+            emc_entries: 2,
+            emc_recirc: EmcRecirc::Random,
+            times: 3,
+            ..Setting::PLAIN
+        },
+        Setting { name: "the autopilot decides", autopilot: true, times: 3, ..Setting::PLAIN },
         Setting { name: "two PMDs, three queues", pmds: 2, queues: 3, times: 3, ..Setting::PLAIN },
         Setting { name: "two threads, three queues", pmds: 2, queues: 3, times: 5, threads: true, ..Setting::PLAIN },
         Setting {
@@ -139,12 +153,14 @@ struct Switch {
 impl Switch {
     fn new(script: &Script, setting: &Setting) -> Result<Self, String> {
         let emc = Some(setting.emc_insert_inv_prob).filter(|n| *n != 0);
-        let arm = Arm { emc, smc: setting.smc, distributor: setting.distributor.is_some() };
+        let emc_recirc = setting.emc_recirc;
+        let arm = Arm { emc, emc_recirc, smc: setting.smc, distributor: setting.distributor.is_some() };
+        let settings = if setting.autopilot { Settings::default() } else { arm.into() };
         let distributor_table = setting.distributor.unwrap_or(DistributorTable::Own);
         let config = Config {
             cores: (0..setting.pmds).collect(),
             batch: setting.batch,
-            settings: Settings { emc_entries: setting.emc_entries, distributor_table, ..arm.into() },
+            settings: Settings { emc_entries: setting.emc_entries, distributor_table, ..settings },
             max_megaflows: setting.max_megaflows,
             seed: Some(1),
             sleep_max_us: 50,

@@ -55,6 +55,11 @@ fn meaning(key: &str, value: &str) -> String {
         ("emc-insert-inv-prob", "0") => "it takes no candidate, so it is off".into(),
         ("emc-insert-inv-prob", "1") => "it takes every candidate".into(),
         ("emc-insert-inv-prob", n) => format!("it takes one candidate in {n}"),
+        ("emc-recirc", "auto") => "which recirculated packets use it is chosen by measurement".into(),
+        ("emc-recirc", "always") => "recirculated packets use it like others".into(),
+        ("emc-recirc", "threshold") => "recirculated packets use it while it is not more than half full".into(),
+        ("emc-recirc", "random") => "recirculated packets use it by chance, with a probability that adapts".into(),
+        ("emc-recirc", "rss") => "recirculated packets of some flows use it, by their hash; how many adapts".into(),
         _ => unreachable!("no setting {key}"),
     }
 }
@@ -78,6 +83,7 @@ distributor-table    vbf        it keeps its hints in a vector of Bloom filters,
 vector               scalar     plain code
 emc-entries          8192       entries of each PMD's exact match cache
 emc-insert-inv-prob  7          it takes one candidate in 7
+emc-recirc           auto       which recirculated packets use it is chosen by measurement
 ";
         assert_eq!(show(&settings), expected);
     }

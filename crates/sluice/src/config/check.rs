@@ -107,8 +107,7 @@ fn check_datapath(config: &Config) -> Checked {
             format!("{} entries; expected a power of two from 256 to 16777216", datapath.emc_entries),
         );
     }
-    one_of("datapath.emc-recirc", &datapath.emc_recirc, &["auto", "always"], &["threshold", "random", "rss"])?;
-    for (key, value) in [("distributor-table", &datapath.distributor_table), ("vector", &datapath.vector)] {
+    for (key, value) in datapath.settings_by_name() {
         Settings::default().set(key, value).or_else(|error| {
             // The key is said already.
             let said = error.to_string();

@@ -274,10 +274,15 @@ impl Datapath {
             emc_entries: self.emc_entries as usize,
             ..Settings::default()
         };
-        for (key, value) in [("distributor-table", &self.distributor_table), ("vector", &self.vector)] {
+        for (key, value) in self.settings_by_name() {
             settings.set(key, value).expect("invariant: the check of the configuration has set it once");
         }
         settings
+    }
+
+    /// Settings whose values the datapath knows by name.
+    fn settings_by_name(&self) -> [(&'static str, &String); 3] {
+        [("distributor-table", &self.distributor_table), ("vector", &self.vector), ("emc-recirc", &self.emc_recirc)]
     }
 }
 

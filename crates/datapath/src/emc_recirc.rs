@@ -1,0 +1,232 @@
+//! Which recirculated packets use the exact match cache.
+//!
+//! When every packet passes the lookup two or three times, the passes share one cache. Packets of the first pass always
+//! use it; of the others, a policy says which: for lookup and insertion alike, since an entry that nobody looks for is
+//! an eviction for nothing. Source of the policies: ovs-dev, August 2017, "Skip EMC lookup/insert for recirc packets".
+
+use sluice_flow_cache::EmcUsage;
+use sluice_packet::{BATCH_MAX, BatchMask};
+use sluice_simd::hash::splitmix64;
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+/// Which recirculated packets use the exact match cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EmcRecirc {
+    /// All of them.
+    Always,
+    /// None while more than half of the entries are in use: Fischetti's patch.
+    Threshold,
+    /// Each with a probability, which adapts.
+    Random,
+    /// Those of flows whose hash is below a threshold, which adapts: the same ones each time.
+    Rss,
+}
+
+impl EmcRecirc {
+    /// All policies.
+    pub const ALL: [EmcRecirc; 4] = [EmcRecirc::Always, EmcRecirc::Threshold, EmcRecirc::Random, EmcRecirc::Rss];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EmcRecirc::Always => "always",
+            EmcRecirc::Threshold => "threshold",
+            EmcRecirc::Random => "random",
+            EmcRecirc::Rss => "rss",
+        }
+    }
+}
+
+impl Display for EmcRecirc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for EmcRecirc {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        EmcRecirc::ALL.into_iter().find(|policy| policy.name() == text).ok_or(())
+    }
+}
+
+/// The occupancy above which recirculated packets stay away, percent. Source: EMC_RECIRCT_NO_INSERT_THRESHOLD of the
+/// patch; below it there is room for everybody, so nobody has to.
+const CROWDED_PERCENT: f64 = 50.0;
+/// Lookups of recirculated packets after which a share is looked at.
+const WINDOW: u32 = 4096;
+/// Share of them that must hit, or the flows admitted are more than there is room for.
+const HITS_LOW: f64 = 0.5;
+/// Share that says that there is room for more.
+const HITS_HIGH: f64 = 0.9;
+/// Windows until a share is doubled to see whether the traffic has changed.
+const PROBE_EVERY: u32 = 16;
+/// The smallest share, so that there is always something to learn from.
+const SHARE_MIN: f64 = 1.0 / 64.0;
+
+/// One PMD's gate to the exact match cache, for recirculated packets.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    random: u64,
+    by_chance: Share,
+    by_hash: Share,
+}
+
+/// A share of packets that adapts to how full the cache is and how often it answers them.
+#[derive(Debug)]
+struct Share {
+    share: f64,
+    looked: u32,
+    hits: u32,
+    windows: u32,
+}
+
+/// Where in a key's hash the bits are that are compared with the threshold: clear of those that pick a bucket of the
+/// EMC, so that flows admitted use all of it.
+const HASH_SHIFT: u32 = 30;
+
+impl Gate {
+    /// Open to all. What is chosen by chance decides nothing but cycles, so the seed is no secret.
+    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL };
+
+    /// Those of the first `n` packets, all of them recirculated, that may use the cache.
+    pub fn admit(&mut self, policy: EmcRecirc, hashes: &[u64; BATCH_MAX], n: usize, usage: &EmcUsage) -> BatchMask {
+        let all = BatchMask::first(n);
+        match policy {
+            EmcRecirc::Always => all,
+            EmcRecirc::Threshold if usage.percent() > CROWDED_PERCENT => BatchMask::NONE,
+            EmcRecirc::Threshold => all,
+            EmcRecirc::Random => {
+                let limit = self.by_chance.limit();
+                keep(all, |_| splitmix64(&mut self.random) >> 32 < limit)
+            }
+            EmcRecirc::Rss => {
+                let limit = self.by_hash.limit();
+                keep(all, |i| hashes[i] >> HASH_SHIFT & 0xffff_ffff < limit)
+            }
+        }
+    }
+
+    /// Learns how many of the packets admitted were answered.
+    pub fn learn(&mut self, policy: EmcRecirc, looked: usize, hits: usize, usage: &EmcUsage) {
+        match policy {
+            EmcRecirc::Always | EmcRecirc::Threshold => {}
+            EmcRecirc::Random => self.by_chance.learn(looked as u32, hits as u32, usage),
+            EmcRecirc::Rss => self.by_hash.learn(looked as u32, hits as u32, usage),
+        }
+    }
+}
+
+/// The packets of `mask` for which `wanted` holds.
+fn keep(mask: BatchMask, mut wanted: impl FnMut(usize) -> bool) -> BatchMask {
+    BatchMask(mask.into_iter().fold(0, |kept, i| kept | u32::from(wanted(i)) << i))
+}
+
+impl Share {
+    const ALL: Share = Share { share: 1.0, looked: 0, hits: 0, windows: 0 };
+
+    /// The share as a bound on 32 bits.
+    fn limit(&self) -> u64 {
+        (self.share * (1u64 << 32) as f64) as u64
+    }
+
+    #[inline]
+    fn learn(&mut self, looked: u32, hits: u32, usage: &EmcUsage) {
+        self.looked += looked;
+        self.hits += hits;
+        if self.looked >= WINDOW {
+            self.adapt(usage);
+        }
+    }
+
+    #[cold]
+    fn adapt(&mut self, usage: &EmcUsage) {
+        let hits = f64::from(self.hits) / f64::from(self.looked);
+        (self.looked, self.hits, self.windows) = (0, 0, self.windows + 1);
+        let factor = if usage.percent() <= CROWDED_PERCENT || self.windows.is_multiple_of(PROBE_EVERY) {
+            2.0
+        } else if hits < HITS_LOW {
+            0.5
+        } else if hits > HITS_HIGH {
+            1.25
+        } else {
+            1.0
+        };
+        self.share = (self.share * factor).clamp(SHARE_MIN, 1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: EmcUsage = EmcUsage { used: 8000, entries: 8192 };
+    const HALF: EmcUsage = EmcUsage { used: 4000, entries: 8192 };
+
+    /// Hashes of `n` flows, the same each time.
+    fn hashes(from: u64) -> [u64; BATCH_MAX] {
+        std::array::from_fn(|i| splitmix64(&mut (from + i as u64)))
+    }
+
+    /// The share of packets that a policy admits over many batches.
+    fn admitted(gate: &mut Gate, policy: EmcRecirc, usage: &EmcUsage) -> f64 {
+        let admitted = |from| gate.admit(policy, &hashes(from), BATCH_MAX, usage).len();
+        (0..1000).map(admitted).sum::<usize>() as f64 / 32_000.0
+    }
+
+    /// Lets so many windows pass in which that share of the lookups hits.
+    fn windows(gate: &mut Gate, n: usize, hits: f64, usage: &EmcUsage) {
+        for policy in EmcRecirc::ALL {
+            for _ in 0..n {
+                gate.learn(policy, WINDOW as usize, (f64::from(WINDOW) * hits) as usize, usage);
+            }
+        }
+    }
+
+    #[test]
+    fn half_full_is_room_for_all() {
+        let mut gate = Gate::OPEN;
+        windows(&mut gate, 10, 0.0, &HALF);
+        assert!(EmcRecirc::ALL.iter().all(|policy| admitted(&mut gate, *policy, &HALF) == 1.0));
+        assert_eq!(admitted(&mut gate, EmcRecirc::Threshold, &FULL), 0.0);
+        assert_eq!(admitted(&mut gate, EmcRecirc::Always, &FULL), 1.0);
+    }
+
+    #[test]
+    fn a_share_falls_where_nothing_hits_and_rises_where_all_do() {
+        let mut gate = Gate::OPEN;
+        let both = [EmcRecirc::Random, EmcRecirc::Rss];
+        windows(&mut gate, 3, 0.1, &FULL);
+        for policy in both {
+            let share = admitted(&mut gate, policy, &FULL);
+            assert!((share - 0.125).abs() < 0.02, "{policy}: {share}");
+        }
+        windows(&mut gate, 11, 0.1, &FULL);
+        assert!(both.iter().all(|policy| admitted(&mut gate, *policy, &FULL) < 0.03), "never none");
+        windows(&mut gate, 40, 1.0, &FULL);
+        assert!(both.iter().all(|policy| admitted(&mut gate, *policy, &FULL) == 1.0));
+    }
+
+    #[test]
+    fn now_and_then_more_are_let_in_to_see() {
+        let mut gate = Gate::OPEN;
+        windows(&mut gate, 15, 0.7, &FULL);
+        let Share { share, .. } = gate.by_hash;
+        windows(&mut gate, 1, 0.1, &FULL);
+        assert_eq!(gate.by_hash.share, (share * 2.0).min(1.0));
+    }
+
+    #[test]
+    fn by_hash_it_is_the_same_flows_each_time() {
+        let mut gate = Gate::OPEN;
+        windows(&mut gate, 2, 0.0, &FULL);
+        let first = gate.admit(EmcRecirc::Rss, &hashes(7), 32, &FULL);
+        assert!((1..32).contains(&first.len()));
+        assert!((0..100).all(|_| gate.admit(EmcRecirc::Rss, &hashes(7), 32, &FULL) == first));
+        // Of a short batch only its packets.
+        assert_eq!(gate.admit(EmcRecirc::Rss, &hashes(7), 5, &FULL).0, first.0 & 0x1f);
+        assert!(gate.admit(EmcRecirc::Random, &hashes(7), 5, &FULL).0 < 32);
+    }
+}
