@@ -10,6 +10,9 @@ use std::ptr::NonNull;
 /// Units:  bytes.
 /// Errors: pushing more than the headroom gives [`NoHeadroom`]; nothing here panics on packet contents.
 ///
+/// Layout: data, length, headroom, pool and token in this order, without gaps (asserted below): a port's foreign code may
+///         write handles in place.
+///
 /// Dropping a frame instead of giving it back to its pool leaks its buffer (safe, but the pool runs dry).
 #[derive(Debug)]
 #[repr(C)]
@@ -21,6 +24,13 @@ pub struct Frame {
     token: u64,
 }
 
+const _: () = {
+    use std::mem::offset_of;
+    assert!(
+        offset_of!(Frame, data) == 0 && offset_of!(Frame, shape.len) == 8 && offset_of!(Frame, shape.headroom) == 12
+    );
+    assert!(offset_of!(Frame, shape.pool) == 14 && offset_of!(Frame, token) == 16 && size_of::<PoolId>() == 2);
+};
 const _: () = assert!(size_of::<Frame>() == 24, "a packet handle is to stay half a cache line with its metadata");
 
 // SAFETY: a frame is the only handle to its bytes (see `from_raw`), so moving it to another thread moves access.

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 /// Which pool a frame belongs to: a small number, unique among the pools that live (see [`PoolTicket`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
 pub struct PoolId(u16);
 
 impl PoolId {

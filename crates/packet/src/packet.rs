@@ -4,6 +4,7 @@ use sluice_mem::Frame;
 
 /// A packet on its way through the switch: half a cache line, unique, moved and never cloned.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Packet {
     /// Its bytes.
     pub frame: Frame,

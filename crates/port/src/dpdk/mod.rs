@@ -9,7 +9,7 @@ use crate::config::{MAX_QUEUES, Options};
 use crate::{DpdkConfig, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
-use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
+use sluice_packet::{Buffers, PacketBatch};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -179,10 +179,7 @@ struct DpdkRx {
 
 impl RxQueue for DpdkRx {
     fn poll(&mut self, batch: &mut PacketBatch, _buffers: &mut Buffers, tally: &mut Tally) {
-        let room = BATCH_MAX - batch.len();
-        let too_long = self.shared.device.rx(self.queue, room, |frame, rss_hash| {
-            batch.push(Packet { rss_hash, ..Packet::new(frame) });
-        });
+        let too_long = self.shared.device.rx(self.queue, batch);
         tally[Counter::Received] += too_long as u64;
         tally.drop(DropReason::RxError, too_long);
     }
@@ -192,12 +189,34 @@ impl RxQueue for DpdkRx {
 struct DpdkTx {
     shared: Arc<Shared>,
     queue: usize,
-    /// What is to be sent, all in the device's own pool. Empty between calls.
+    /// What a batch with packets of other pools becomes. Empty between calls.
     own: PacketBatch,
 }
 
 impl TxQueue for DpdkTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let pool = self.shared.pool.id();
+        if batch.iter().any(|packet| packet.frame.pool() != pool) {
+            self.move_into_pool(batch, buffers, tally);
+        }
+        {
+            let _one_at_a_time = self.shared.tx[self.queue].lock();
+            for _ in 0..TX_TRIES {
+                if !batch.is_empty() {
+                    tally[Counter::Sent] += self.shared.device.tx(self.queue as u16, batch) as u64;
+                }
+            }
+        }
+        if !batch.is_empty() {
+            self.shared.tx_full.fetch_add(batch.len() as u64, Relaxed);
+            batch.discard(DropReason::TxFull, buffers, tally);
+        }
+    }
+}
+
+impl DpdkTx {
+    /// Replaces packets of other pools by copies in the device's own.
+    fn move_into_pool(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let pool = self.shared.pool.id();
         for packet in batch.drain(..) {
             if packet.frame.pool() == pool {
@@ -210,15 +229,6 @@ impl TxQueue for DpdkTx {
             }
             buffers.give_frame(packet.frame);
         }
-        {
-            let _one_at_a_time = self.shared.tx[self.queue].lock();
-            for _ in 0..TX_TRIES {
-                if !self.own.is_empty() {
-                    tally[Counter::Sent] += self.shared.device.tx(self.queue as u16, &mut self.own) as u64;
-                }
-            }
-        }
-        self.shared.tx_full.fetch_add(self.own.len() as u64, Relaxed);
-        self.own.discard(DropReason::TxFull, buffers, tally);
+        std::mem::swap(batch, &mut self.own);
     }
 }

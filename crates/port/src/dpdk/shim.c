@@ -1,7 +1,7 @@
 /* The few calls Sluice makes into DPDK, one a burst.
  *
  * Much of DPDK's fast path is inline functions in headers, and struct rte_mbuf's layout belongs to the library's build;
- * both stay on this side. Rust sees opaque pointers and `struct sluice_frame`.
+ * both stay on this side. Rust sees opaque pointers and `struct sluice_packet`.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,13 +12,15 @@
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 
-/* One packet, as both sides see it. */
-struct sluice_frame {
-    void *mbuf;
+/* One packet, as both sides see it: a `Packet` of crate packet, written and read in place. */
+struct sluice_packet {
     uint8_t *data;
     uint32_t len;
-    uint32_t rss_hash; /* 0 if the device computed none */
     uint16_t headroom;
+    uint16_t pool;
+    uint64_t mbuf;
+    uint32_t rss_hash; /* 0 if the device computed none */
+    uint32_t offload;
 };
 
 struct sluice_port_conf {
@@ -59,18 +61,20 @@ static inline void become_eal_thread(void)
     }
 }
 
-static inline void describe(struct rte_mbuf *m, struct sluice_frame *f)
+static inline void describe(struct rte_mbuf *m, uint16_t pool, struct sluice_packet *f)
 {
-    f->mbuf = m;
     f->data = rte_pktmbuf_mtod(m, uint8_t *);
     f->len = m->data_len;
-    f->rss_hash = m->ol_flags & RTE_MBUF_F_RX_RSS_HASH ? m->hash.rss : 0;
     f->headroom = m->data_off;
+    f->pool = pool;
+    f->mbuf = (uintptr_t) m;
+    f->rss_hash = m->ol_flags & RTE_MBUF_F_RX_RSS_HASH ? m->hash.rss : 0;
+    f->offload = 0;
 }
 
-static inline struct rte_mbuf *prescribe(const struct sluice_frame *f)
+static inline struct rte_mbuf *prescribe(const struct sluice_packet *f)
 {
-    struct rte_mbuf *m = f->mbuf;
+    struct rte_mbuf *m = (struct rte_mbuf *) (uintptr_t) f->mbuf;
     m->data_off = (uint16_t) (f->data - (uint8_t *) m->buf_addr);
     m->data_len = (uint16_t) f->len;
     m->pkt_len = f->len;
@@ -229,8 +233,9 @@ void sluice_port_stats(uint16_t port, uint64_t out[7])
     out[4] = s.opackets, out[5] = s.obytes, out[6] = s.oerrors;
 }
 
-/* Receives up to n (32 at most) frames. A chained packet is linearised; *dropped counts those too long for that. */
-unsigned sluice_rx(uint16_t port, uint16_t queue, struct sluice_frame *out, unsigned n, unsigned *dropped)
+/* Receives up to n (32 at most) packets, of `pool`. A chained packet is linearised; *dropped counts those too long for
+ * that. */
+unsigned sluice_rx(uint16_t port, uint16_t queue, uint16_t pool, struct sluice_packet *out, unsigned n, unsigned *dropped)
 {
     struct rte_mbuf *bufs[32];
     unsigned kept = 0;
@@ -244,13 +249,13 @@ unsigned sluice_rx(uint16_t port, uint16_t queue, struct sluice_frame *out, unsi
             ++*dropped;
             continue;
         }
-        describe(m, &out[kept++]);
+        describe(m, pool, &out[kept++]);
     }
     return kept;
 }
 
-/* Sends n (32 at most) frames; returns how many the device took. The rest stay the caller's. */
-unsigned sluice_tx(uint16_t port, uint16_t queue, const struct sluice_frame *frames, unsigned n)
+/* Sends n (32 at most) packets; returns how many the device took. The rest stay the caller's. */
+unsigned sluice_tx(uint16_t port, uint16_t queue, const struct sluice_packet *packets, unsigned n)
 {
     struct rte_mbuf *bufs[32];
     if (n > 32) {
@@ -258,7 +263,7 @@ unsigned sluice_tx(uint16_t port, uint16_t queue, const struct sluice_frame *fra
     }
     become_eal_thread();
     for (unsigned i = 0; i < n; i++) {
-        bufs[i] = prescribe(&frames[i]);
+        bufs[i] = prescribe(&packets[i]);
     }
     return rte_eth_tx_burst(port, queue, bufs, (uint16_t) n);
 }

@@ -2,23 +2,11 @@
 //!
 //! A locked room. Everything outside works with [`MbufPool`] and [`Device`], which cannot be misused.
 
-use arrayvec::ArrayVec;
-use sluice_mem::{Frame, FrameLayout, FramePool, FreeFrames, PoolId, PoolTicket};
-use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolTicket};
+use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// `struct sluice_frame` of shim.c.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct RawFrame {
-    mbuf: *mut c_void,
-    data: *mut u8,
-    len: u32,
-    rss_hash: u32,
-    headroom: u16,
-}
 
 /// `struct sluice_port_conf` of shim.c.
 #[repr(C)]
@@ -53,33 +41,15 @@ unsafe extern "C" {
     fn sluice_port_stop(port: u16, detach: c_int);
     fn sluice_port_link_up(port: u16) -> c_int;
     fn sluice_port_stats(port: u16, out: *mut u64);
-    fn sluice_rx(port: u16, queue: u16, out: *mut RawFrame, n: c_uint, dropped: *mut c_uint) -> c_uint;
-    fn sluice_tx(port: u16, queue: u16, frames: *const RawFrame, n: c_uint) -> c_uint;
+    fn sluice_rx(port: u16, queue: u16, pool: u16, out: *mut Packet, n: c_uint, dropped: *mut c_uint) -> c_uint;
+    fn sluice_tx(port: u16, queue: u16, packets: *const Packet, n: c_uint) -> c_uint;
 }
 
-impl RawFrame {
-    const NONE: RawFrame =
-        RawFrame { mbuf: std::ptr::null_mut(), data: std::ptr::null_mut(), len: 0, rss_hash: 0, headroom: 0 };
-
-    /// Takes over an mbuf that the shim has just handed out.
-    fn into_frame(self, pool: PoolId) -> Frame {
-        let data = NonNull::new(self.data).expect("invariant: an mbuf has a buffer");
-        // SAFETY: DPDK gave us this mbuf alone (rx burst or pool), single-segment; `headroom` and `len` are its own
-        // data_off and data_len, which lie in its buffer; the buffer lives in the pool, which is never freed.
-        unsafe { Frame::from_raw(data, self.len, self.headroom, pool, self.mbuf as u64) }
-    }
-
-    /// What the shim needs of a frame of the DPDK pool.
-    fn of_frame(frame: &mut Frame) -> Self {
-        RawFrame {
-            mbuf: frame.token() as *mut c_void,
-            len: frame.len() as u32,
-            headroom: frame.headroom() as u16,
-            data: frame.bytes_mut().as_mut_ptr(),
-            rss_hash: 0,
-        }
-    }
-}
+// `struct sluice_packet` of shim.c is `Packet`, whose first field is a frame (`Frame` asserts the order of its own).
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(Packet, frame) == 0 && offset_of!(Packet, rss_hash) == 24 && offset_of!(Packet, offload) == 28);
+};
 
 /// DPDK's words for an errno.
 pub fn strerror(err: c_int) -> String {
@@ -248,27 +218,31 @@ impl Device {
         out
     }
 
-    /// Receives up to `n` frames into `each(frame, rss_hash)`; returns how many packets were too long to linearise.
+    /// Receives packets behind those in `batch`; returns how many were too long to linearise.
     ///
     /// One caller a queue: a queue object is made once (see `rx_queue`) and is `&mut` to poll.
-    pub fn rx(&self, queue: u16, n: usize, mut each: impl FnMut(Frame, u32)) -> usize {
-        let mut raw = [RawFrame::NONE; BATCH_MAX];
-        let mut dropped = 0;
-        // SAFETY: the port is started with this queue, polled by one thread; `raw` has room for BATCH_MAX frames.
-        let got =
-            unsafe { sluice_rx(self.port, queue, raw.as_mut_ptr(), n.min(BATCH_MAX) as c_uint, &mut dropped) } as usize;
-        raw[..got].iter().for_each(|f| each(f.into_frame(self.pool.id()), f.rss_hash));
+    pub fn rx(&self, queue: u16, batch: &mut PacketBatch) -> usize {
+        let have = batch.len();
+        let (mut dropped, pool) = (0, self.pool.id().index() as u16);
+        // SAFETY: the port is started with this queue, polled by one thread. The shim writes `got` packets, at most as
+        // many as there is room for, into the batch's free places. Each is a whole `Packet` (layout above) of an mbuf
+        // that DPDK gave us alone, single-segment; its data, length and headroom are the mbuf's own, which lie in its
+        // buffer; the buffer lives in the pool, which is never freed, and which is the one the queue receives into.
+        unsafe {
+            let free = batch.as_mut_ptr().add(have);
+            let got = sluice_rx(self.port, queue, pool, free, (BATCH_MAX - have) as c_uint, &mut dropped);
+            batch.set_len(have + got as usize);
+        }
         dropped as usize
     }
 
-    /// Sends frames of the DPDK pool from the front of `frames`; returns how many the device took (they are gone).
+    /// Sends packets of the DPDK pool from the front of `packets`; returns how many the device took (they are gone).
     pub fn tx(&self, queue: u16, packets: &mut PacketBatch) -> usize {
         debug_assert!(packets.iter().all(|p| p.frame.pool() == self.pool.id()));
-        let raw: ArrayVec<RawFrame, BATCH_MAX> = packets.iter_mut().map(|p| RawFrame::of_frame(&mut p.frame)).collect();
-        // SAFETY: the port is started with this queue, used by one thread at a time; every frame is of our pool
-        // (the caller has seen to it by pool id). The device owns the first `sent` mbufs from here on, and their
-        // handles are dropped below without being given back.
-        let sent = unsafe { sluice_tx(self.port, queue, raw.as_ptr(), raw.len() as c_uint) } as usize;
+        // SAFETY: the port is started with this queue, used by one thread at a time; every packet is of our pool
+        // (the caller has seen to it by pool id), so its token is an mbuf. The device owns the first `sent` mbufs from
+        // here on, and their handles are dropped below without being given back.
+        let sent = unsafe { sluice_tx(self.port, queue, packets.as_ptr(), packets.len() as c_uint) } as usize;
         packets.drain(..sent).for_each(std::mem::forget);
         sent
     }
