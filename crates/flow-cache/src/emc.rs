@@ -196,7 +196,7 @@ impl Emc {
 }
 
 impl LookupStage for Emc {
-    #[inline]
+    #[inline(always)]
     fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
         if !self.is_on() {
             return miss;

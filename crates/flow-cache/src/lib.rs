@@ -13,6 +13,7 @@ mod bucket;
 mod counters;
 mod distributor;
 mod emc;
+mod fill;
 mod prefixes;
 #[cfg(test)]
 mod pruned_twin;

@@ -5,6 +5,7 @@
 //! 32 bits, and all ways that agree are tried. As in the EMC, what is verified is the megaflow itself, so an entry of
 //! a dead or changed megaflow costs a compare and needs no sweep.
 
+use crate::fill::Fill;
 use crate::{Hits, LookupStage, Pass};
 use sluice_action::FlowId;
 use sluice_packet::BatchMask;
@@ -26,13 +27,15 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// One PMD's signature match cache.
 ///
-/// Shape:  2^k buckets of ten ways. The hash's low k bits pick the bucket, its high 16 are the signature.
-/// Errors: none. A full bucket overwrites the way that its hash names, so flows that meet there take turns.
+/// Shape:  2^k buckets of ten ways, as many in use as flows need ([`Fill`]). The hash's low bits pick the bucket, its
+///         high 16 are the signature.
+/// Errors: none. A full bucket overwrites its ways in turn.
 /// Memory: none while it is off.
 #[derive(Debug)]
 pub struct Smc {
     buckets: Vec<Bucket>,
     entries: usize,
+    fill: Fill,
 }
 
 impl Bucket {
@@ -76,7 +79,7 @@ fn ways(mut bits: u16) -> impl Iterator<Item = usize> {
 impl Smc {
     /// A cache that is off, and has room for `entries` flows or more once it is on.
     pub fn new(entries: usize) -> Self {
-        Smc { buckets: Vec::new(), entries: entries.clamp(1, 1 << 28) }
+        Smc { buckets: Vec::new(), entries: entries.clamp(1, 1 << 28), fill: Fill::new(0) }
     }
 
     /// Turns it on, empty, or off.
@@ -84,6 +87,7 @@ impl Smc {
         if on != self.is_on() {
             let buckets = if on { self.entries.div_ceil(WAYS).next_power_of_two() } else { 0 };
             self.buckets = vec![Bucket::EMPTY; buckets];
+            self.fill = Fill::new(buckets);
         }
     }
 
@@ -96,6 +100,7 @@ impl Smc {
     /// Notes the megaflow of a key's hash. The cache must be on to keep it.
     #[inline]
     pub fn insert(&mut self, hash: u64, id: FlowId) {
+        self.fill.grow();
         let at = self.at(hash);
         let Some(bucket) = self.buckets.get_mut(at) else { return };
         let signature = signature_of(hash);
@@ -106,7 +111,7 @@ impl Smc {
         }
         let free = bucket.matching(0);
         let way = match (free, same) {
-            (0, 0) => (hash >> 32) as usize % WAYS,
+            (0, 0) => self.fill.count_lost() % WAYS,
             (0, same) => same.trailing_zeros() as usize,
             (free, _) => free.trailing_zeros() as usize,
         };
@@ -115,16 +120,17 @@ impl Smc {
 
     #[inline(always)]
     fn at(&self, hash: u64) -> usize {
-        hash as usize & self.buckets.len().wrapping_sub(1)
+        hash as usize & self.fill.mask()
     }
 }
 
 impl LookupStage for Smc {
-    #[inline]
+    #[inline(always)]
     fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
         if !self.is_on() {
             return miss;
         }
+        self.fill.count_asked(miss.len());
         miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(pass.hashes[i])]));
         let mut same = [0u16; sluice_packet::BATCH_MAX];
         for i in miss {
@@ -174,6 +180,37 @@ mod tests {
                 prop_assert!(have.contains(&id));
                 prop_assert!(have.iter().all(|id| noted.contains(&(signature.max(1), *id))));
             }
+        }
+    }
+
+    /// Looks flows up as the hierarchy does, noting those that are not there; how many were not.
+    fn pass(smc: &mut Smc, flows: u64) -> usize {
+        let mut missed = 0;
+        for mut flow in 0..flows {
+            let hash = sluice_simd::hash::splitmix64(&mut flow);
+            smc.fill.count_asked(1);
+            if !ids_of(smc, hash).contains(&(hash as u32)) {
+                missed += 1;
+                smc.insert(hash, FlowId(hash as u32));
+            }
+        }
+        missed
+    }
+
+    #[test]
+    fn as_much_is_in_use_as_flows_need() {
+        for (flows, least, most) in
+            [(100, 512, 512), (3000, 512, 1024), (20_000, 2048, 8192), (200_000, 1 << 14, 1 << 14)]
+        {
+            let mut smc = Smc::new(160_000);
+            smc.set_on(true);
+            for _ in 0..100 {
+                pass(&mut smc, flows);
+            }
+            let lines = smc.fill.mask() + 1;
+            assert!((least..=most).contains(&lines), "{flows} flows: {lines} lines in use");
+            let missed = pass(&mut smc, flows) as u64;
+            assert!(missed * 50 < flows || lines == smc.buckets.len(), "{flows} flows, {lines} lines: {missed} missed");
         }
     }
 

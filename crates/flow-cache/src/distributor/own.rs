@@ -3,15 +3,18 @@
 //! A flow lives in the line that its hash picks or, if that was full, in a second that follows from the first and the
 //! signature. So nearly every lookup reads one line. As in the work it is named after, nothing is moved to make room.
 
+use crate::fill::Fill;
 use sluice_packet::BATCH_MAX;
 use sluice_simd::hints::{self, Hints, SLOTS};
 use sluice_simd::{Isa, prefetch, signature};
 
-/// Shape:  2^k lines of 16 slots. The hash's low k bits pick the line, its high 16 are the signature; 0 is an empty slot.
-/// Errors: none. Two full lines overwrite the slot of the first that the hash names.
+/// Shape:  2^k lines of 16 slots, as many in use as flows need ([`Fill`]). The hash's low bits pick the line, its high 16
+///         are the signature; 0 is an empty slot.
+/// Errors: none. If both lines are full, the slots of the first are overwritten in turn.
 #[derive(Debug)]
 pub(super) struct Own {
     lines: Box<[Hints]>,
+    fill: Fill,
 }
 
 /// Where a hash's hint may be.
@@ -25,12 +28,12 @@ struct Place {
 impl Own {
     pub fn new(entries: usize) -> Self {
         let lines = entries.div_ceil(SLOTS).next_power_of_two().max(2);
-        Own { lines: vec![Hints::EMPTY; lines].into() }
+        Own { lines: vec![Hints::EMPTY; lines].into(), fill: Fill::new(lines) }
     }
 
     #[inline(always)]
     fn place(&self, hash: u64) -> Place {
-        let mask = self.lines.len() as u32 - 1;
+        let mask = self.fill.mask() as u32;
         let signature = ((hash >> 48) as u16).max(1);
         let first = hash as u32 & mask;
         // An odd step, so never the same line.
@@ -38,7 +41,8 @@ impl Own {
     }
 
     /// The hint noted for each hash, 0 if none is.
-    pub fn find(&self, isa: Isa, hashes: &[u64], found: &mut [u16]) {
+    pub fn find(&mut self, isa: Isa, hashes: &[u64], found: &mut [u16]) {
+        self.fill.count_asked(hashes.len());
         let mut at = [0; BATCH_MAX];
         let mut wanted = [0; BATCH_MAX];
         for (i, hash) in hashes.iter().enumerate() {
@@ -65,6 +69,7 @@ impl Own {
 
     /// Notes a hint.
     pub fn note(&mut self, hash: u64, hint: u16) {
+        self.fill.grow();
         let Place { signature, first, second } = self.place(hash);
         let slot_of = |signature, at: u32| {
             let slots = signature::matching(&self.lines[at as usize].signatures, signature);
@@ -73,7 +78,8 @@ impl Own {
         // Of another flow with the same signature nothing is kept: it would be in the way for ever.
         let same = || slot_of(signature, first).or_else(|| slot_of(signature, second));
         let free = || slot_of(0, first).or_else(|| slot_of(0, second));
-        let (at, slot) = same().or_else(free).unwrap_or((first, (hash >> 32) as usize % SLOTS));
+        let room = same().or_else(free);
+        let (at, slot) = room.unwrap_or_else(|| (first, self.fill.count_lost() % SLOTS));
         let line = &mut self.lines[at as usize];
         (line.signatures[slot], line.hints[slot]) = (signature, hint);
     }
