@@ -11,8 +11,9 @@ use sluice_flow_cache::{
     Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hash,
 };
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::HashKey;
 use sluice_simd::hash::splitmix64;
+use sluice_simd::isa::Work;
+use sluice_simd::{HashKey, Isa};
 
 /// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
 const SMC_ENTRIES: usize = 1 << 20;
@@ -32,6 +33,7 @@ pub(crate) struct Levels {
     gate: Gate,
     /// Packets of the pass under way that may use the EMC.
     emc_users: BatchMask,
+    isa: Isa,
     hashes: [u64; BATCH_MAX],
 }
 
@@ -95,6 +97,7 @@ impl Levels {
             arm: Arm::BARE,
             gate: Gate::OPEN,
             emc_users: BatchMask::NONE,
+            isa: settings.vector,
             hashes: [0; BATCH_MAX],
         };
         levels.set(settings, caches);
@@ -107,6 +110,7 @@ impl Levels {
         caches.smc.iter_mut().for_each(|smc| std::mem::swap(smc, &mut self.smc));
         caches.distributor.iter_mut().for_each(|distributor| std::mem::swap(distributor, &mut self.distributor));
         self.distributor.set_isa(settings.vector);
+        self.isa = settings.vector;
         self.use_arm(Arm::all(settings)[0]);
         caches
     }
@@ -118,9 +122,26 @@ impl Levels {
         arm.emc.iter().for_each(|n| self.emc.set_insert_inv_prob(*n));
     }
 
+    /// The vector instructions in use.
+    #[inline]
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// Looks up the first `n` keys, of packets just received or recirculated. Returns who still misses.
     #[inline]
     pub fn room<'g>(
+        &mut self,
+        keys: &[PacketKey; BATCH_MAX],
+        (n, recirculated): (usize, bool),
+        hits: &mut Hits<'g>,
+        context: &mut Context<'_, 'g>,
+    ) -> BatchMask {
+        self.isa.run(Look { levels: self, keys, n, recirculated, hits, context })
+    }
+
+    #[inline(always)]
+    fn look<'g>(
         &mut self,
         keys: &[PacketKey; BATCH_MAX],
         (n, recirculated): (usize, bool),
@@ -224,6 +245,25 @@ fn gated<'g>(
     let missed = emc.lookup(pass, *users, hits);
     gate.learn(policy, users.len(), users.len() - missed.len(), &usage);
     BatchMask(all.0 & !users.0 | missed.0)
+}
+
+/// [`Levels::look`], compiled for each instruction set.
+struct Look<'a, 'b, 'g> {
+    levels: &'a mut Levels,
+    keys: &'a [PacketKey; BATCH_MAX],
+    n: usize,
+    recirculated: bool,
+    hits: &'a mut Hits<'g>,
+    context: &'a mut Context<'b, 'g>,
+}
+
+impl Work for Look<'_, '_, '_> {
+    type Output = BatchMask;
+
+    #[inline(always)]
+    fn run(self) -> BatchMask {
+        self.levels.look(self.keys, (self.n, self.recirculated), self.hits, self.context)
+    }
 }
 
 /// Looks for megaflows in the subtable that the distributor names, then in all of them.

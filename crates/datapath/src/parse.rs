@@ -4,6 +4,8 @@ use crate::walk::Context;
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, PacketKey, extract};
 use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_simd::Isa;
+use sluice_simd::isa::Work;
 
 /// Packets ahead of the one being read whose first bytes are asked for.
 const PREFETCH_AHEAD: usize = 4;
@@ -14,16 +16,33 @@ pub(crate) fn room(
     batch: &mut PacketBatch,
     port: &Metadata,
     keys: &mut [PacketKey; BATCH_MAX],
+    isa: Isa,
     context: &mut Context<'_, '_>,
 ) {
-    while let Err(at) = read_keys(batch, port, keys) {
+    while let Err(at) = isa.run(ReadKeys { batch, port, keys }) {
         let packet = batch.remove(at);
         crate::tx::discard(packet, DropReason::RxRunt, context.buffers, context.tally);
     }
 }
 
+/// [`read_keys`], compiled for each instruction set.
+struct ReadKeys<'a> {
+    batch: &'a PacketBatch,
+    port: &'a Metadata,
+    keys: &'a mut [PacketKey; BATCH_MAX],
+}
+
+impl Work for ReadKeys<'_> {
+    type Output = Result<(), usize>;
+
+    #[inline(always)]
+    fn run(self) -> Result<(), usize> {
+        read_keys(self.batch, self.port, self.keys)
+    }
+}
+
 /// Reads all keys, or says which packet has none.
-#[inline]
+#[inline(always)]
 fn read_keys(batch: &PacketBatch, port: &Metadata, keys: &mut [PacketKey; BATCH_MAX]) -> Result<(), usize> {
     batch.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
     for (i, (packet, key)) in batch.iter().zip(keys).enumerate() {

@@ -53,7 +53,7 @@ impl Walk {
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
     #[inline]
     pub fn process<'g>(&mut self, batch: &mut PacketBatch, port: &Metadata, context: &mut Context<'_, 'g>) {
-        parse::room(batch, port, &mut self.keys, context);
+        parse::room(batch, port, &mut self.keys, self.levels.isa(), context);
         if self.pass(batch, false, context) {
             // They all came to the same `ct`, and stay together as long as they do so.
             while self.pass(batch, true, context) {}

@@ -67,7 +67,7 @@ impl Metadata {
 /// Reads a packet's key. Every field not in the packet or `metadata` is zero afterwards, whatever `key` held.
 ///
 /// Only the lines the packet needs are written; for ordinary IPv4 that is line 0.
-#[inline]
+#[inline(always)]
 pub fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result<(), ParseError> {
     if ordinary::read(bytes, metadata, key) { Ok(()) } else { general::extract(bytes, metadata, key) }
 }

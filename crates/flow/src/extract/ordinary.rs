@@ -28,7 +28,7 @@ struct L4 {
 }
 
 /// Writes the key of an ordinary packet; `false` if the packet is not one, and then the key is as it was.
-#[inline]
+#[inline(always)]
 pub(super) fn read(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> bool {
     let Some(ethernet) = ethernet(bytes) else { return false };
     match ethernet.ethertype {

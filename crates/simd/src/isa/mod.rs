@@ -1,9 +1,23 @@
 //! Which vector instructions this machine has, and which of them are used.
 //!
 //! A verb with kernels of several instruction sets takes an [`Isa`] and works on a batch, so that choosing costs one
-//! branch a batch. `Scalar` is plain code for the instruction set that the whole program is built for.
+//! branch a batch. Where plain code is in a shape that the compiler vectorises, a kernel is not written but compiled:
+//! [`Isa::run`]. `Scalar` is plain code for the instruction set that the whole program is built for.
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod compiled;
 
 use std::fmt;
+
+/// Work on a batch that is compiled once for each instruction set.
+pub trait Work {
+    /// What comes of it.
+    type Output;
+
+    /// Does it. Only what is inlined here is compiled anew, so this and what it calls say `#[inline(always)]`.
+    fn run(self) -> Self::Output;
+}
 
 /// An instruction set that this machine has: only [`Isa::best`], [`Isa::available`] and [`Isa::named`] make one, after
 /// asking the processor.
@@ -14,6 +28,7 @@ pub struct Isa(pub(crate) Set);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Set {
     Scalar,
+    /// AVX2, BMI1, BMI2 and LZCNT: since Haswell and Zen.
     Avx2,
     /// AVX-512 F, BW, DQ and VL: every server since Skylake-SP and Zen 4.
     Avx512,
@@ -50,6 +65,15 @@ impl Isa {
         known.ok_or_else(|| NoIsa { name: name.to_owned() })
     }
 
+    /// Does work in code compiled for this instruction set. The answers are those of plain code.
+    #[inline]
+    pub fn run<W: Work>(self, work: W) -> W::Output {
+        #[cfg(target_arch = "x86_64")]
+        return compiled::run(self, work);
+        #[cfg(not(target_arch = "x86_64"))]
+        work.run()
+    }
+
     /// Its name, as in a configuration.
     pub fn name(self) -> &'static str {
         Isa::NAMES[self.0 as usize]
@@ -73,7 +97,12 @@ impl Set {
     fn is_here(self) -> bool {
         match self {
             Set::Scalar => true,
-            Set::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1"),
+            Set::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("lzcnt")
+            }
             Set::Avx512 => {
                 Set::Avx2.is_here()
                     && is_x86_feature_detected!("avx512f")
@@ -107,6 +136,24 @@ mod tests {
         for name in required.split(',').filter(|name| !name.is_empty()) {
             assert!(has.contains(&name), "REQUIRE_ISA: {}", Isa::named(name).unwrap_err());
         }
+    }
+
+    #[test]
+    fn work_is_done_once_on_every_set() {
+        struct Sum<'a>(&'a [u64], &'a mut u32);
+        impl Work for Sum<'_> {
+            type Output = u64;
+            #[inline(always)]
+            fn run(self) -> u64 {
+                *self.1 += 1;
+                self.0.iter().fold(0, |sum, n| sum.wrapping_add(n.wrapping_mul(*n)))
+            }
+        }
+        let numbers: Vec<u64> = (0..1000).map(|n| n << 40 | n).collect();
+        let mut runs = 0;
+        let want = Isa::SCALAR.run(Sum(&numbers, &mut runs));
+        assert!(Isa::available().into_iter().all(|isa| isa.run(Sum(&numbers, &mut runs)) == want));
+        assert_eq!(runs as usize, 1 + Isa::available().len());
     }
 
     #[test]

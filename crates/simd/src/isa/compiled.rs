@@ -1,0 +1,28 @@
+//! Plain code compiled anew for wider instruction sets.
+//!
+//! What is inlined into these functions may use the instructions they enable; the compiler vectorises it for them.
+
+use super::{Isa, Set, Work};
+
+#[inline]
+pub fn run<W: Work>(isa: Isa, work: W) -> W::Output {
+    match isa.0 {
+        Set::Scalar => work.run(),
+        // SAFETY: an `Isa` of this set is made only on a processor that has it.
+        Set::Avx2 => unsafe { with_avx2(work) },
+        // SAFETY: as above.
+        Set::Avx512 => unsafe { with_avx512(work) },
+    }
+}
+
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+fn with_avx2<W: Work>(work: W) -> W::Output {
+    work.run()
+}
+
+#[inline(never)]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512dq,avx512vl")]
+fn with_avx512<W: Work>(work: W) -> W::Output {
+    work.run()
+}
