@@ -38,6 +38,16 @@ pub struct MaskedField {
     pub mask: [u8; 16],
 }
 
+/// What a [`Action::Hash`] is made from. Source: OVS, `ovs_hash_alg`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HashAlgorithm {
+    /// Addresses, protocol, ports.
+    #[default]
+    L4,
+    /// The same, equal for both directions.
+    SymmetricL4,
+}
+
 /// One thing to do to a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -75,6 +85,13 @@ pub enum Action {
     Ct(Box<Ct>),
     /// Forget the packet's connection and its state.
     CtClear,
+    /// Hash the packet into its key's `dp_hash`.
+    Hash {
+        /// What from.
+        algorithm: HashAlgorithm,
+        /// What the hash begins with.
+        basis: u32,
+    },
     /// Look the packet up again under a recirculation id.
     Recirc(u32),
     /// Cut what following outputs send to a length.

@@ -12,7 +12,7 @@ mod megaflow;
 mod text;
 mod upcall;
 
-pub use action::{Action, Actions, Header, MaskedField, PortNo};
+pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo};
 pub use ct::Ct;
 pub use edit::edit;
 pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail, Visited};

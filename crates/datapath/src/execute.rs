@@ -8,9 +8,10 @@ use crate::report::PacketIn;
 use crate::track;
 use crate::tx::{TxPorts, discard};
 use crate::walk::Context;
-use sluice_action::{Action, Header, MaskedField, PortNo, edit};
+use sluice_action::{Action, HashAlgorithm, Header, MaskedField, PortNo, edit};
 use sluice_conntrack::{Carried, Conntrack, Recent};
 use sluice_fate::{Counter, DropReason};
+use sluice_flow::hash::{five_tuple, symmetric_l3l4};
 use sluice_flow::{PacketKey, ParseError, extract_again};
 use sluice_packet::Packet;
 use sluice_simd::hash::splitmix64;
@@ -177,6 +178,7 @@ impl Executor {
                 track::track(&self.conntrack, &mut self.recent, ct, entropy, traveller, context)?;
             }
             Action::CtClear => track::forget(traveller),
+            Action::Hash { algorithm, basis } => hash(*algorithm, *basis, traveller)?,
             Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {
                 fields.iter().for_each(|field| set_in_key(field, traveller.key));
             }
@@ -267,9 +269,21 @@ fn sends(action: &Action) -> bool {
         | Action::PopMpls { .. }
         | Action::Ct(_)
         | Action::CtClear
+        | Action::Hash { .. }
         | Action::Trunc(_)
         | Action::Drop => false,
     }
+}
+
+/// Hashes a packet into its key. Never to zero, which means that it was not hashed.
+fn hash(algorithm: HashAlgorithm, basis: u32, traveller: &mut Traveller<'_>) -> Result<(), DropReason> {
+    traveller.renew_key()?;
+    let hash = match algorithm {
+        HashAlgorithm::L4 => five_tuple(traveller.key, basis),
+        HashAlgorithm::SymmetricL4 => symmetric_l3l4(traveller.key, basis, false),
+    };
+    traveller.key.set(sluice_flow::layout::DP_HASH, &hash.max(1).to_be_bytes());
+    Ok(())
 }
 
 /// The plain twin of patching a key.

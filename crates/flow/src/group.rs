@@ -1,6 +1,6 @@
 //! Groups as data: what `ovs-ofctl add-group` and OpenFlow's group messages say of them.
 
-use crate::{Match, OfAction, OfPort};
+use crate::{FieldId, OfAction, OfPort};
 
 /// The largest number that a group can have. Source: OpenFlow 1.1, `OFPG_MAX`.
 pub const GROUP_MAX: u32 = 0xffff_ff00;
@@ -101,8 +101,9 @@ pub struct Selection {
     pub method: String,
     /// Its parameter: the basis of the hash, for `dp_hash` its algorithm too.
     pub parameter: u64,
-    /// Fields to hash, with the bits of theirs that matter; for method `hash`.
-    pub fields: Match,
+    /// Fields to hash, with the bits of theirs that matter, in the order of their ids; for method `hash`. No match:
+    /// `tcp_src` and `udp_src`, say, share their bits, and each counts only where its prerequisites hold.
+    pub fields: Vec<(FieldId, u128)>,
 }
 
 impl Bucket {

@@ -14,6 +14,7 @@ pub mod field;
 mod flow_match;
 mod flow_mod;
 mod group;
+pub mod hash;
 mod key;
 pub mod layout;
 mod meter;

@@ -1,5 +1,6 @@
 //! A bridge: its ports, its tables, its stations. Behind the switch's lock: one writer, many translations reading.
 
+use crate::group::Groups;
 use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
 use crate::port::{Attach, PortConfig};
 use crate::rule::{Removal, Rule};
@@ -71,6 +72,7 @@ pub(crate) struct Bridge {
     /// Port numbers in the order they were added: the order of `NORMAL` flooding.
     pub port_order: Vec<OfPort>,
     pub tables: Box<[Table]>,
+    pub groups: Groups,
     pub macs: RwLock<MacTable>,
     /// Rules with a timeout.
     pub expirable: BTreeSet<(u8, RuleId)>,
@@ -126,6 +128,7 @@ impl Bridge {
             ports: BTreeMap::new(),
             port_order: Vec::new(),
             tables: std::iter::repeat_with(Table::default).take(N_TABLES).collect(),
+            groups: Groups::new(),
             macs,
             expirable: BTreeSet::new(),
             learners: HashMap::new(),

@@ -4,9 +4,10 @@
 
 use crate::bridge::N_TABLES;
 use crate::error::Error;
+use crate::group::Groups;
 use sluice_flow::OfAction;
 
-/// Refuses actions that are not built yet, tables that are none, and ways back to an earlier table.
+/// Refuses actions that are not built, tables that are none, and ways back to an earlier table.
 pub(crate) fn check_actions(table: u8, actions: &[OfAction]) -> Result<(), Error> {
     actions.iter().try_for_each(|action| check_action(table, action))?;
     let conjunction = actions.iter().find_map(|a| match a {
@@ -18,6 +19,12 @@ pub(crate) fn check_actions(table: u8, actions: &[OfAction]) -> Result<(), Error
         Some(id) if !alone => Err(Error::ConjunctionNotAlone(id)),
         _ => Ok(()),
     }
+}
+
+/// Refuses actions of a bucket that are not built.
+pub(crate) fn check_bucket(actions: &[OfAction]) -> Result<(), Error> {
+    // A bucket is in no table, so it may go to any.
+    actions.iter().try_for_each(|action| check_action(0, action))
 }
 
 /// Refuses a table number that is none.
@@ -48,7 +55,6 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
 fn missing(action: &OfAction) -> Option<&'static str> {
     const METERS: &str = "meters are not built yet";
     match action {
-        OfAction::Group(_) => Some("groups are not built yet"),
         OfAction::Meter(_) => Some(METERS),
         OfAction::Controller(c) if c.meter_id.is_some() => Some(METERS),
         OfAction::Controller(c) if c.pause => Some("continuations are not built yet"),
@@ -57,6 +63,15 @@ fn missing(action: &OfAction) -> Option<&'static str> {
         OfAction::DeleteField(_) => Some("only tun_metadata can be deleted, and tunnels are not built yet"),
         _ => None,
     }
+}
+
+/// Refuses actions that send to groups which are not there.
+pub(crate) fn check_groups(groups: &Groups, actions: &[OfAction]) -> Result<(), Error> {
+    actions.iter().try_for_each(|action| match action {
+        OfAction::Group(id) if !groups.contains_key(id) => Err(Error::BadOutGroup(*id)),
+        OfAction::Clone(nested) | OfAction::WriteActions(nested) => check_groups(groups, nested),
+        _ => Ok(()),
+    })
 }
 
 /// The action's first words, as written.

@@ -83,6 +83,42 @@ pub enum Error {
         /// Priority.
         priority: u16,
     },
+    /// The group is there already.
+    #[error("group {0} is there already")]
+    GroupExists(u32),
+    /// There is no such group.
+    #[error("there is no group {0}")]
+    NoGroup(u32),
+    /// An action sends to a group that is not there.
+    #[error("group:{0}: there is no such group")]
+    BadOutGroup(u32),
+    /// The group cannot be like that.
+    #[error("group {group}: {why}")]
+    BadGroup {
+        /// Number.
+        group: u32,
+        /// What was expected.
+        why: &'static str,
+    },
+    /// Only select and fast failover groups look whether a bucket is alive.
+    #[error("group {0}: watch_port and watch_group are for select and fast failover groups")]
+    WatchUnsupported(u32),
+    /// A bucket of that number is there already.
+    #[error("group {group} has a bucket {bucket} already")]
+    BucketExists {
+        /// Group.
+        group: u32,
+        /// Bucket.
+        bucket: u32,
+    },
+    /// There is no such bucket.
+    #[error("group {group} has no bucket {bucket}")]
+    NoBucket {
+        /// Group.
+        group: u32,
+        /// Bucket.
+        bucket: u32,
+    },
     /// A flow of a bundle was refused.
     #[error("flow {index}: {error}")]
     InBundle {

@@ -1,4 +1,4 @@
-//! Changes of the rules: added, modified and deleted, seen by lookups all at once or not at all.
+//! Changes of the rules and groups: added, modified and deleted, seen by lookups all at once or not at all.
 //!
 //! A transaction puts new rules in under the next version and hides old ones from it; lookups, which use the present
 //! version, notice nothing. Then one bump shows everything. If a change is refused, what was put in is taken out
@@ -6,17 +6,27 @@
 //! does not stop the PMDs' upcalls.
 
 use crate::bridge::{Bridge, N_TABLES, Rules};
-use crate::check::{check_actions, check_table};
+use crate::check::{check_actions, check_bucket, check_groups, check_table};
 use crate::error::Error;
+use crate::group::{self, Groups};
 use crate::ofproto::RuleEntry;
 use crate::rule::{Removal, Rule, RuleCounts};
 use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
-use sluice_flow::{FlowCommand, FlowMod, Match, OfAction, OfPort};
+use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match, OfAction, OfPort};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 /// So many changes are made before the lock is let go.
 pub(crate) const CHUNK: usize = 256;
+
+/// One of the changes that a bundle makes in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Of the rules.
+    Flow(Box<FlowMod>),
+    /// Of the groups.
+    Group(GroupMod),
+}
 
 /// How many rules a command touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,15 +56,47 @@ pub(crate) struct Pending {
     pub now_ms: u64,
     pub added: Vec<(u8, RuleId)>,
     pub hidden: Vec<Hidden>,
+    /// The bridge's groups from the next version on, if they change.
+    pub groups: Option<Groups>,
     pub changed: Changed,
 }
 
 impl Pending {
     pub fn new(version: u64, now_ms: u64) -> Self {
-        Pending { version, now_ms, added: Vec::new(), hidden: Vec::new(), changed: Changed::default() }
+        Pending { version, now_ms, added: Vec::new(), hidden: Vec::new(), groups: None, changed: Changed::default() }
     }
 
     /// Makes one change; on an error the caller reverts the whole transaction.
+    pub fn apply_any(&mut self, bridge: &mut Bridge, change: &Change) -> Result<(), Error> {
+        match change {
+            Change::Flow(fm) => self.apply(bridge, fm),
+            Change::Group(gm) => self.apply_group(bridge, gm),
+        }
+    }
+
+    /// Changes the groups; rules that send to groups that go, go with them.
+    fn apply_group(&mut self, bridge: &mut Bridge, gm: &GroupMod) -> Result<(), Error> {
+        let groups = self.groups.get_or_insert_with(|| bridge.groups.clone());
+        for check in gm.config.buckets.iter().map(|bucket| check_bucket(&bucket.actions)) {
+            check?;
+        }
+        for gone in group::apply(groups, gm, self.now_ms)? {
+            let mut rules = FlowMod::new(FlowCommand::Delete);
+            rules.out_group = Some(gone);
+            for (table, id) in select(bridge, &rules, false, true) {
+                self.hide(bridge, table, id, Some(Removal::GroupDelete));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a rule may have these actions.
+    fn check(&self, bridge: &Bridge, table: u8, actions: &[OfAction]) -> Result<(), Error> {
+        check_actions(table, actions)?;
+        check_groups(self.groups.as_ref().unwrap_or(&bridge.groups), actions)
+    }
+
+    /// Changes a rule.
     pub fn apply(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         if let Some(table) = fm.table.filter(|&t| t != 255) {
             check_table(table)?;
@@ -75,7 +117,7 @@ impl Pending {
     fn add(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         let table = fm.table.unwrap_or(0);
         let at = check_table(table)?;
-        check_actions(table, &fm.actions)?;
+        self.check(bridge, table, &fm.actions)?;
         let rules = bridge.tables[at].rules.get_or_insert_default();
         let priority = u32::from(fm.priority);
         let old = rules.find_exact(&fm.matches, priority, LATEST).map(|r| (r.id(), Arc::clone(r.payload())));
@@ -119,7 +161,7 @@ impl Pending {
             return self.add(bridge, fm);
         }
         for &(table, _) in &selected {
-            check_actions(table, &fm.actions)?;
+            self.check(bridge, table, &fm.actions)?;
         }
         let actions: Arc<[OfAction]> = fm.actions.as_slice().into();
         for (table, id) in selected {
@@ -282,7 +324,7 @@ pub(crate) fn outputs_to(actions: &[OfAction], port: OfPort) -> bool {
     })
 }
 
-fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
+pub(crate) fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
     const ANY: u32 = u32::MAX;
     group == ANY
         || actions.iter().any(|action| match action {

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | [`ofproto`] | all bridges; bridges, ports and rules come and go |
 //! | [`bridge`], [`port`], [`rule`], [`mac`] | what there is |
-//! | [`flow_mod`], [`check`], [`removed`] | rules change, all at once or not at all |
+//! | [`flow_mod`], [`check`], [`removed`] | rules and groups change, all at once or not at all |
+//! | [`group`] | groups, and how a select group maps hashes to buckets |
 //! | [`xlate`] | translation |
 //! | [`recirc`] | translations that stopped in the middle |
 //! | [`upcall`], [`trail`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
@@ -29,6 +30,7 @@ mod effects;
 mod error;
 mod fdb;
 mod flow_mod;
+mod group;
 mod mac;
 mod ofproto;
 mod port;
@@ -47,7 +49,8 @@ pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
 pub use controller::{ControllerPacket, Translated};
 pub use effects::Effects;
 pub use error::Error;
-pub use flow_mod::Changed;
+pub use flow_mod::{Change, Changed};
+pub use group::GroupEntry;
 pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};
 pub use ofproto::{Ofproto, RuleEntry, TableStats};
 pub use port::{Attach, PortConfig, PriorityTags, VlanMode};

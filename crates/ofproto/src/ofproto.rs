@@ -9,13 +9,14 @@
 use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, State};
 use crate::effects::{Effects, Queue};
 use crate::error::Error;
-use crate::flow_mod::{CHUNK, Changed, Hidden, Pending, is_same};
+use crate::flow_mod::{CHUNK, Change, Changed, Hidden, Pending, is_same, sends_to_group};
+use crate::group::GroupEntry;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
 use crate::rule::Rule;
 use sluice_classifier::LATEST;
-use sluice_flow::{FlowCommand, FlowMod, Match, OfAction, OfPort};
+use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match, OfAction, OfPort};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -275,13 +276,13 @@ impl Ofproto {
 impl Ofproto {
     /// Makes one change.
     pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<Changed, Error> {
-        self.transact(bridge, std::slice::from_ref(fm), now_ms).map_err(|(_, error)| error)
+        self.transact(bridge, std::slice::from_ref(fm), now_ms, Pending::apply).map_err(|(_, error)| error)
     }
 
     /// Makes many changes, seen all at once or, if one is refused, not at all.
     pub fn bundle(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
         let in_bundle = |(i, error): (usize, Error)| Error::InBundle { index: i + 1, error: Box::new(error) };
-        self.transact(bridge, mods, now_ms).map_err(in_bundle)
+        self.transact(bridge, mods, now_ms, Pending::apply).map_err(in_bundle)
     }
 
     /// Makes a bridge's rules these, leaving alone the ones that are there already. An error counts in `flows`.
@@ -291,7 +292,7 @@ impl Ofproto {
             let at = position(&state, bridge)?;
             difference(&state.bridges[at], flows)
         };
-        self.transact(bridge, &mods, now_ms).map_err(|(i, error)| match origins.get(i) {
+        self.transact(bridge, &mods, now_ms, Pending::apply).map_err(|(i, error)| match origins.get(i) {
             Some(origin) => Error::InBundle { index: origin + 1, error: Box::new(error) },
             None => error,
         })
@@ -317,7 +318,39 @@ impl Ofproto {
         Ok(rows.filter(|t| t.rules != 0 || t.matched != 0 || t.missed != 0).collect())
     }
 
-    fn transact(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<Changed, (usize, Error)> {
+    /// Makes one change of the groups.
+    pub fn group_mod(&self, bridge: &str, gm: &GroupMod, now_ms: u64) -> Result<Changed, Error> {
+        let apply = |pending: &mut Pending, bridge: &mut Bridge, gm: &GroupMod| {
+            pending.apply_any(bridge, &Change::Group(gm.clone()))
+        };
+        self.transact(bridge, std::slice::from_ref(gm), now_ms, apply).map_err(|(_, error)| error)
+    }
+
+    /// Makes changes of rules and groups in order, seen all at once or, if one is refused, not at all; then with the
+    /// place of the one that was.
+    pub fn ordered_bundle(&self, bridge: &str, changes: &[Change], now_ms: u64) -> Result<Changed, (usize, Error)> {
+        self.transact(bridge, changes, now_ms, Pending::apply_any)
+    }
+
+    /// A bridge's groups, by number.
+    pub fn groups(&self, bridge: &str) -> Result<Vec<GroupEntry>, Error> {
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let users = |id| {
+            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
+            let rules = tables.flat_map(|rules| rules.iter(state.tables_version));
+            rules.filter(|rule| sends_to_group(&rule.payload().actions, id)).count() as u32
+        };
+        Ok(bridge.groups.values().map(|group| group.entry(users(group.id))).collect())
+    }
+
+    fn transact<C>(
+        &self,
+        bridge: &str,
+        mods: &[C],
+        now_ms: u64,
+        apply: impl Fn(&mut Pending, &mut Bridge, &C) -> Result<(), Error>,
+    ) -> Result<Changed, (usize, Error)> {
         let mut writer = self.writer();
         let (id, version) = {
             let state = self.state();
@@ -329,8 +362,10 @@ impl Ofproto {
             let result = self.change(&mut writer, |state| {
                 let bridge =
                     state.bridge_mut(id).expect("invariant: only the holder of the writer's lock removes bridges");
-                let failed =
-                    chunk.iter().enumerate().find_map(|(j, fm)| pending.apply(bridge, fm).err().map(|e| (j, e)));
+                let failed = chunk
+                    .iter()
+                    .enumerate()
+                    .find_map(|(j, change)| apply(&mut pending, bridge, change).err().map(|e| (j, e)));
                 failed.map_or(Ok(()), |(j, error)| Err((i * CHUNK + j, error)))
             });
             if let Err(error) = result {
@@ -349,10 +384,14 @@ impl Ofproto {
         let now_ms = pending.now_ms;
         let mut changed = pending.changed;
         let mut next = Some(pending);
-        while let Some(pending) = next.take() {
+        while let Some(mut pending) = next.take() {
             let dead = self.change(writer, |state| {
                 state.tables_version = pending.version;
-                state.bridge_mut(id).map(|bridge| pending.count_learners(bridge)).unwrap_or_default()
+                let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
+                if let Some(groups) = pending.groups.take() {
+                    bridge.groups = groups;
+                }
+                pending.count_learners(bridge)
             });
             self.bump();
             self.take_out(writer, id, pending.hidden, now_ms);

@@ -53,7 +53,7 @@ impl Removed {
         let count = match why {
             Removal::IdleTimeout => &mut self.counts.idle_timeout,
             Removal::HardTimeout => &mut self.counts.hard_timeout,
-            Removal::Delete => &mut self.counts.deleted,
+            Removal::Delete | Removal::GroupDelete | Removal::MeterDelete => &mut self.counts.deleted,
             Removal::Eviction => &mut self.counts.evicted,
         };
         *count += 1;

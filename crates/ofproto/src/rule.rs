@@ -130,6 +130,10 @@ pub enum Removal {
     HardTimeout = 1,
     /// A command deleted it.
     Delete = 2,
+    /// A group that it sends to was deleted.
+    GroupDelete = 3,
+    /// A meter that it uses was deleted.
+    MeterDelete = 4,
     /// Evicted for want of room.
     Eviction = 5,
 }

@@ -8,6 +8,7 @@ pub(crate) enum Kind {
     Bridge,
     Table,
     Thaw,
+    Bucket,
     Action,
     Detail,
     Warning,
@@ -94,7 +95,7 @@ impl Tracer {
                 Kind::Warning => format!("{indent} >> {text}\n"),
                 Kind::Error => format!("{indent} >>>> {text} <<<<\n"),
                 Kind::Bridge => format!("{indent}{text}\n{indent}{}\n", "-".repeat(text.len())),
-                Kind::Table | Kind::Thaw | Kind::Action => format!("{indent}{text}\n"),
+                Kind::Table | Kind::Thaw | Kind::Bucket | Kind::Action => format!("{indent}{text}\n"),
             });
             let more = usize::from(i + 1 != nodes.len() || !is_section);
             self.write(&node.children, level + more, out);

@@ -5,6 +5,7 @@
 
 use crate::bridge::{BridgeId, TableCounts};
 use crate::effects::Effect;
+use crate::group::Group;
 use crate::mac::Mac;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
@@ -27,6 +28,8 @@ pub(crate) enum Event {
     Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32 },
     /// Watched for the end of a TCP connection.
     FinTimeout { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
+    /// Went through a group: one of its buckets, or all.
+    Group(Arc<Group>, Option<usize>),
     /// Depends on a frozen translation, which is kept while the trail is.
     Recirculation(#[expect(dead_code, reason = "held, not read")] Arc<Recirculation>),
 }
@@ -88,6 +91,7 @@ pub(crate) fn push(events: &[Event], push: Push, mut effect: impl FnMut(Effect))
         match event {
             Event::Rule(rule) => rule.counts.credit(push.packets, push.bytes, push.used_ms),
             Event::Table(counts, matched) => counts.credit(*matched, push.packets),
+            Event::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
             _ => event.effect(push).into_iter().for_each(&mut effect),
         }
     }

@@ -1,8 +1,8 @@
 //! Rules come and go as OpenFlow says.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowMod, Metadata, PacketKey, PortNames, extract};
-use sluice_ofproto::{BridgeConfig, Changed, Error, FailMode, Ofproto, PortConfig, Removal};
+use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, Metadata, PacketKey, PortNames, extract};
+use sluice_ofproto::{BridgeConfig, Change, Changed, Error, FailMode, Ofproto, PortConfig, Removal};
 
 fn switch() -> Ofproto {
     let ofproto = Ofproto::new();
@@ -170,7 +170,7 @@ fn a_bundle_changes_all_or_nothing_and_is_seen_at_once() {
     mods.push(flow(FlowCommand::Add, "table=1 actions=drop"));
     mods.last_mut().unwrap().actions = vec![sluice_flow::OfAction::Group(3)];
     let refused = ofproto.bundle("br0", &mods, 0).unwrap_err();
-    assert_eq!(refused.to_string(), "flow 1002: action group:3: groups are not built yet");
+    assert_eq!(refused.to_string(), "flow 1002: group:3: there is no such group");
     assert_eq!((dump(&ofproto), ofproto.epoch()), before);
     assert_eq!(send(&ofproto, 0), [sluice_action::Action::Output(PortNo(2))]);
     mods.pop();
@@ -232,15 +232,42 @@ fn timeouts_remove_rules_and_say_why() {
 }
 
 #[test]
+fn rules_and_groups_change_together_in_order_or_not_at_all() {
+    let group = |command, text| Change::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap());
+    let rule = |command, text| Change::Flow(Box::new(flow(command, text)));
+    let (ofproto, add_rule, add_group) = (switch(), FlowCommand::Add, GroupCommand::Add);
+    let epoch = ofproto.epoch();
+    let mut changes = vec![
+        group(add_group, "group_id=1,type=all,bucket=output:2"),
+        rule(add_rule, "in_port=1 actions=group:1"),
+        group(GroupCommand::InsertBucket, "group_id=1,command_bucket_id=last,bucket=output:3"),
+        rule(add_rule, "in_port=2 actions=group:2"),
+    ];
+    // The last rule names a group that nothing makes.
+    assert_eq!(ofproto.ordered_bundle("br0", &changes, 0), Err((3, Error::BadOutGroup(2))));
+    assert_eq!((dump(&ofproto).len(), ofproto.groups("br0").unwrap().len(), ofproto.epoch()), (0, 0, epoch));
+    changes.pop();
+    ofproto.ordered_bundle("br0", &changes, 0).unwrap();
+    assert_eq!(ofproto.epoch(), epoch + 1);
+    use sluice_action::Action::Output;
+    assert_eq!(send(&ofproto, 0), [Output(PortNo(2)), Output(PortNo(3))]);
+    assert_eq!(ofproto.groups("br0").unwrap()[0].ref_count, 1);
+    // A group takes its rules along, unless the bundle brings it back for others.
+    let swap = [
+        group(GroupCommand::Delete, "group_id=1"),
+        group(add_group, "group_id=1,type=indirect,bucket=output:3"),
+        rule(add_rule, "in_port=1,priority=7 actions=group:1"),
+    ];
+    let changed = ofproto.ordered_bundle("br0", &swap, 0).unwrap();
+    assert_eq!(changed, Changed { added: 1, modified: 0, deleted: 1 });
+    assert_eq!(send(&ofproto, 0), [Output(PortNo(3))]);
+}
+
+#[test]
 fn what_is_not_built_is_refused_by_name() {
     let ofproto = switch();
-    for (text, want) in [
-        ("actions=group:1", "groups are not built yet"),
-        ("dl_type=0x894f actions=dec_nsh_ttl", "NSH is not built yet"),
-    ] {
-        let refused = apply(&ofproto, FlowCommand::Add, text, 0).unwrap_err().to_string();
-        assert!(refused.ends_with(want), "{text}: {refused}");
-    }
+    let refused = apply(&ofproto, FlowCommand::Add, "dl_type=0x894f actions=dec_nsh_ttl", 0).unwrap_err().to_string();
+    assert!(refused.ends_with("NSH is not built yet"), "{refused}");
     let mut back = flow(FlowCommand::Add, "table=5 actions=goto_table:6");
     back.table = Some(7);
     assert_eq!(ofproto.flow_mod("br0", &back, 0), Err(Error::GotoBackwards { table: 7, to: 6 }));

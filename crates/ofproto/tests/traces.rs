@@ -1,7 +1,7 @@
 //! What Open vSwitch 3.1 answered to `ofproto/trace`, asked again here. See `record_traces.py` for the files.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, PortNames};
 use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, VlanMode};
 use std::collections::BTreeSet;
 
@@ -102,6 +102,12 @@ fn set_up(case: &Case<'_>) -> Ofproto {
                 ofproto.set_bridge(words[1], None, mode).unwrap();
             }
             "port" => ofproto.add_port(words[1], port(&words[2..])).unwrap(),
+            "group" => {
+                let text = line.splitn(3, ' ').nth(2).expect("a group");
+                let group = GroupMod::parse(text, GroupCommand::Add, &PortNames::NONE);
+                let group = group.unwrap_or_else(|e| panic!("{}: {text}: {e}", case.title));
+                ofproto.group_mod(words[1], &group, 0).unwrap_or_else(|e| panic!("{}: {text}: {e}", case.title));
+            }
             "flow" => {
                 let text = line.splitn(3, ' ').nth(2).expect("a flow");
                 let flow = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE);
@@ -196,6 +202,11 @@ fn arp() {
 #[test]
 fn foundation() {
     replay("foundation");
+}
+
+#[test]
+fn groups() {
+    replay("groups");
 }
 
 #[test]

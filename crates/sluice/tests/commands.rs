@@ -260,3 +260,54 @@ fn ovs_appctl_is_the_same_client() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().starts_with("\"fly\" is not a valid command (use "));
 }
+
+#[test]
+fn groups_change_under_traffic() {
+    let port = |name: &str, n: u32, kind: &str, more: &str| {
+        format!("[[bridge.port]]\nname = \"{name}\"\nofport = {n}\ntype = \"{kind}\"\n{more}\n")
+    };
+    let config = "[switch]\npmd-cores = [0]\n[[bridge]]\nname = \"br0\"\nflows = \"f\"\ngroups = \"g\"\n".to_owned()
+        + &port("gen", 1, "generator", "options = { rate = 2000, flows = 100 }")
+        + &port("a", 2, "null", "")
+        + &port("b", 3, "null", "");
+    let files =
+        [("g", "group_id=1,type=select,bucket=output:a,bucket=output:b\n"), ("f", "in_port=gen,actions=group:1\n")];
+    let daemon = Daemon::start_with(&config, &files);
+    let sent = |daemon: &Daemon, port: &str| {
+        let show = daemon.ctl(&["dpctl/show", "-s"]);
+        let rest = show.split(&format!(": {port} (")).nth(1).unwrap().split("TX packets:").nth(1).unwrap();
+        rest.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let has_more = |daemon: &Daemon, port: &str| {
+        let before = sent(daemon, port);
+        daemon.wait_for(&["dpctl/show", "-s"], |_| sent(daemon, port) > before + 10);
+    };
+    ["a", "b"].iter().for_each(|port| has_more(&daemon, port));
+    assert_eq!(
+        daemon.ctl(&["bridge/dump-groups", "br0"]),
+        " group_id=1,type=select,bucket=bucket_id:0,actions=output:a,bucket=bucket_id:1,actions=output:b\n"
+    );
+    // Without its first bucket, all goes to the second, from the next look at the megaflows on.
+    daemon.ctl(&["bridge/remove-buckets", "br0", "group_id=1,command_bucket_id=0"]);
+    daemon.ctl(&["revalidator/wait"]);
+    let (before_a, before_b) = (sent(&daemon, "a"), sent(&daemon, "b"));
+    daemon.wait_for(&["dpctl/show", "-s"], |_| sent(&daemon, "b") > before_b + 100);
+    assert!(sent(&daemon, "a") <= before_a + 64, "packets under way, and no more");
+    let stats = daemon.ctl(&["bridge/dump-group-stats", "br0"]);
+    assert!(stats.starts_with(" group_id=1,duration=") && stats.contains(",ref_count=1,packet_count="), "{stats}");
+    assert!(stats.contains(",bucket0:packet_count="), "{stats}");
+    daemon.ctl(&[
+        "bridge/insert-buckets",
+        "br0",
+        "group_id=1,command_bucket_id=last,bucket=bucket_id=5,weight=9,output:a",
+    ]);
+    has_more(&daemon, "a");
+    daemon.ctl(&["bridge/mod-group", "br0", "group_id=1,type=all,bucket=output:a,bucket=output:b"]);
+    ["a", "b"].iter().for_each(|port| has_more(&daemon, port));
+    assert!(daemon.refused(&["bridge/add-group", "br0", "group_id=1,type=all"]).contains("group 1 is there already"));
+    assert!(daemon.refused(&["bridge/add-flow", "br0", "udp,actions=group:9"]).contains("there is no such group"));
+    // The rules that send to a group go with it.
+    daemon.ctl(&["bridge/del-groups", "br0"]);
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]), "");
+    assert_eq!(daemon.ctl(&["bridge/dump-groups", "br0"]), "");
+}

@@ -220,3 +220,55 @@ fn what_is_wrong_is_told_in_one_line() {
         assert_eq!(sluice(&[&["replay", "--out-dir", &out], args].concat()).status.code(), Some(1), "{args:?}");
     }
 }
+
+/// What left a port.
+fn captured(dir: &Path, port: u16) -> Vec<Packet> {
+    read_capture(&dir.join(format!("{port}.pcap")))
+}
+
+#[test]
+fn groups_copy_and_select() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let packets: Vec<Packet> = (0..400u16).map(|i| (u64::from(i), udp([10, 1, (i % 200) as u8, 7], 5000))).collect();
+    write_capture(&at("in.pcap"), &packets);
+    write_capture(&at("empty.pcap"), &[]);
+    // The datapath's hash over addresses, weights 1 and 3; a copy of all to port 4.
+    std::fs::write(
+        at("groups.txt"),
+        "group_id=1,type=select,bucket=weight=1,output:2,bucket=weight=3,output:3\n\
+         group_id=2,type=all,bucket=group:1,bucket=mod_nw_ttl:9,output:4\n",
+    )
+    .unwrap();
+    std::fs::write(at("flows.txt"), "udp,actions=group:2\n").unwrap();
+    let run = |out: &str, more: &[&str]| {
+        let input = format!("1={}", at("in.pcap").display());
+        let empty: Vec<String> = (2..5).map(|p| format!("{p}={}", at("empty.pcap").display())).collect();
+        let (flows, groups, out) = (at("flows.txt"), at("groups.txt"), at(out));
+        let mut args = vec!["replay", "--flows", flows.to_str().unwrap(), "--groups", groups.to_str().unwrap()];
+        args.extend(["--out-dir", out.to_str().unwrap(), "--in", &input]);
+        empty.iter().for_each(|port| args.extend(["--in", port]));
+        args.extend(more);
+        let output = sluice(&args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        [2, 3, 4].map(|port| captured(&out, port))
+    };
+    let [light, heavy, all] = run("out", &[]);
+    assert_eq!((light.len() + heavy.len(), all.len()), (400, 400));
+    assert!(light.len() > 50 && light.len() < 150, "a quarter of 400: {}", light.len());
+    assert!(all.iter().all(|(_, packet)| packet[22] == 9) && heavy.iter().all(|(_, packet)| packet[22] == 64));
+    // The second packet of a flow meets the bucket that the first met.
+    let sources = |packets: &[Packet]| packets.iter().map(|(_, p)| p[28]).collect::<std::collections::BTreeSet<_>>();
+    assert!(sources(&light).is_disjoint(&sources(&heavy)));
+    assert_eq!(
+        run("batched", &["--batch", "32", "--pmds", "2", "--queues", "3"]).map(|p| p.len()),
+        [light.len(), heavy.len(), all.len()]
+    );
+    // A rule that sends to a group that is not there is refused.
+    std::fs::write(at("flows.txt"), "udp,actions=group:3\n").unwrap();
+    let (flows, input) = (at("flows.txt"), format!("1={}", at("in.pcap").display()));
+    let out = at("none");
+    let args = ["replay", "--flows", flows.to_str().unwrap(), "--in", &input, "--out-dir", out.to_str().unwrap()];
+    let line = one_line_failure(&sluice(&args));
+    assert!(line.contains("group:3: there is no such group"), "{line}");
+}

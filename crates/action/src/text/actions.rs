@@ -2,7 +2,7 @@
 
 use super::DatapathPortNames;
 use super::key::{ARP_FIELDS, Attributes, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_FIELDS, hex};
-use crate::{Action, Header, MaskedField};
+use crate::{Action, HashAlgorithm, Header, MaskedField};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
 use std::fmt::{self, Formatter};
@@ -43,6 +43,8 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
         Action::PopMpls { ethertype } => write!(f, "pop_mpls(eth_type=0x{ethertype:x})"),
         Action::Ct(ct) => super::ct::show(f, ct),
         Action::CtClear => f.write_str("ct_clear"),
+        Action::Hash { algorithm: HashAlgorithm::L4, basis } => write!(f, "hash(hash_l4({basis}))"),
+        Action::Hash { algorithm: HashAlgorithm::SymmetricL4, basis } => write!(f, "hash(sym_l4({basis}))"),
         Action::Recirc(id) => write!(f, "recirc({})", hex((*id).into())),
         Action::Trunc(len) => write!(f, "trunc({len})"),
         Action::Clone(actions) => write!(f, "clone({})", nested(actions)),

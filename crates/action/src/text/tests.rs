@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Action, Header, MaskedField};
+use crate::{Action, HashAlgorithm, Header, MaskedField};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
 
@@ -207,6 +207,14 @@ fn actions_are_ovs_text() {
         (
             vec![Action::PushMpls { ethertype: 0x8847, lse: 0x000a_0140 }, Action::PopMpls { ethertype: 0x800 }],
             "push_mpls(label=160,tc=0,ttl=64,bos=1,eth_type=0x8847),pop_mpls(eth_type=0x800)",
+        ),
+        (
+            vec![Action::Hash { algorithm: HashAlgorithm::SymmetricL4, basis: 7 }, Action::Recirc(1)],
+            "hash(sym_l4(7)),recirc(0x1)",
+        ),
+        (
+            vec![Action::Hash { algorithm: HashAlgorithm::L4, basis: 0 }, Action::Recirc(1)],
+            "hash(hash_l4(0)),recirc(0x1)",
         ),
         (vec![Action::Recirc(17), Action::Trunc(100)], "recirc(0x11),trunc(100)"),
         (vec![Action::Clone([Action::PopVlan, Action::Output(PortNo(2))].into())], "clone(pop_vlan,p2)"),

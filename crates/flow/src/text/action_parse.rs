@@ -21,6 +21,8 @@ pub(crate) enum Within {
     Clone,
     /// `ct(exec(…))`.
     Ct,
+    /// A bucket of a group.
+    Bucket,
 }
 
 /// Reads lists of actions.

@@ -11,8 +11,11 @@ mod datapath_parse;
 mod flags;
 mod flow_parse;
 mod flow_print;
+mod group_parse;
+mod group_print;
 mod match_parse;
 mod match_print;
+mod meter_text;
 mod number;
 mod packet_print;
 mod piece;
@@ -21,6 +24,7 @@ mod value;
 pub use action_print::DisplayActions;
 pub use datapath_parse::DatapathFlow;
 pub use flow_print::{FlowLine, FlowLineStats};
+pub use group_print::DisplayGroup;
 pub use match_print::DisplayMatch;
 
 /// An error in one piece of text, by its place in bytes.

@@ -83,6 +83,11 @@ impl Translator<'_> {
             OfAction::OutputTrunc { port, max_len } => self.output_truncated(*port, *max_len, last),
             OfAction::OutputReg { src, max_len } => self.output_to_field(*src, *max_len, last),
             OfAction::Enqueue { port, queue } => self.enqueue(*port, *queue, last),
+            OfAction::Group(id) => {
+                if !self.group(*id, last) {
+                    return Next::End;
+                }
+            }
             OfAction::Bundle(bundle) => self.bundle(bundle, last),
             OfAction::Resubmit { port, table, with_ct_orig } => {
                 let in_port = if *port == OfPort::IN_PORT { self.in_port() } else { *port };
@@ -268,6 +273,7 @@ impl Translator<'_> {
             | OfAction::OutputTrunc { .. }
             | OfAction::Enqueue { .. }
             | OfAction::OutputReg { .. }
+            | OfAction::Group(_)
             | OfAction::SetVlanVid { .. }
             | OfAction::SetVlanPcp { .. }
             | OfAction::ModDlSrc(_)

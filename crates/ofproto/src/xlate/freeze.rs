@@ -21,6 +21,7 @@ impl Translator<'_> {
     fn cancel_freeze(&mut self) {
         self.freezing = false;
         self.frozen = FrozenActions::default();
+        self.hash = None;
     }
 
     /// Brings the packet up to date, then sends it round.
@@ -28,8 +29,12 @@ impl Translator<'_> {
         self.commit();
         let (actions, action_set) = (std::mem::take(&mut self.frozen), std::mem::take(&mut self.action_set));
         let frozen = self.state_to_freeze(0, actions, action_set);
+        let hash = self.hash;
         self.cancel_freeze();
         if let Some(recirculation) = self.freeze(frozen) {
+            if let Some((algorithm, basis)) = hash {
+                self.emit(Action::Hash { algorithm, basis });
+            }
             self.emit(Action::Recirc(recirculation.id));
         }
     }

@@ -1,11 +1,12 @@
-//! The hashes behind `multipath` and `bundle`.
+//! The hashes behind `multipath`, `bundle` and groups.
 //!
 //! They are part of the interface: a table written for OVS expects that two switches in a row, or one switch after an
 //! upgrade, choose the same link. So these are OVS's, bit for bit: Bob Jenkins's lookup3 over the fields, MurmurHash3
-//! to mix words. Source: `lib/jhash.c`, `lib/hash.h` (without SSE 4.2, as Debian builds it), `lib/flow.c` of 3.1.
+//! ([`sluice_flow::hash`]) to mix words. Source: `lib/jhash.c`, `lib/flow.c` of 3.1.
 
 use super::tags;
 use sluice_flow::FlowKey;
+use sluice_flow::hash::{murmur_add, murmur_finish, symmetric_l3l4};
 use sluice_flow::layout::{self, Span};
 use sluice_flow::ofpact::{HashFields, MultipathAlgorithm};
 
@@ -46,20 +47,6 @@ fn finish(s: &mut [u32; 3]) {
         let (at, from) = ((i + 2) % 3, (i + 1) % 3);
         s[at] = (s[at] ^ s[from]).wrapping_sub(s[from].rotate_left(rotate));
     }
-}
-
-/// One word into a MurmurHash3.
-pub fn murmur_add(hash: u32, data: u32) -> u32 {
-    let data = data.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-    (hash ^ data).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
-}
-
-/// Ends a MurmurHash3.
-pub fn murmur_finish(hash: u32, last: u32) -> u32 {
-    let mut h = hash ^ last;
-    h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
-    h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
-    h ^ h >> 16
 }
 
 /// The hash of two words.
@@ -104,8 +91,8 @@ pub fn of_fields(key: &FlowKey, fields: HashFields, basis: u16) -> u32 {
     match fields {
         HashFields::EthSrc => jenkins(key.get(layout::DL_SRC), basis),
         HashFields::SymmetricL4 => symmetric_l4(key, basis),
-        HashFields::SymmetricL3L4 => symmetric_l3l4(key, basis, false),
-        HashFields::SymmetricL3L4Udp => symmetric_l3l4(key, basis, true),
+        HashFields::SymmetricL3L4 => symmetric_l3l4(&key.packet_part(), basis, false),
+        HashFields::SymmetricL3L4Udp => symmetric_l3l4(&key.packet_part(), basis, true),
         HashFields::NwSrc => address(layout::NW_SRC, layout::IPV6_SRC),
         HashFields::NwDst => address(layout::NW_DST, layout::IPV6_DST),
         HashFields::SymmetricL3 => {
@@ -152,35 +139,6 @@ fn symmetric_l4(key: &FlowKey, basis: u32) -> u32 {
     }
     bytes[22..28].copy_from_slice(&xor::<6>(key, layout::DL_SRC, layout::DL_DST));
     jenkins(&bytes, basis)
-}
-
-fn symmetric_l3l4(key: &FlowKey, basis: u32, udp: bool) -> u32 {
-    let addresses = both_addresses(key);
-    let (words, _) = addresses.as_chunks::<4>();
-    let add = |h, w: &[u8; 4]| murmur_add(h, u32::from_le_bytes(*w));
-    let mut hash = match key.number(layout::DL_TYPE) {
-        0x0800 => add(basis, &words[0]),
-        0x86dd => words.iter().fold(basis, add),
-        _ => return symmetric_l2(key, basis),
-    };
-    let proto = key.number(layout::NW_PROTO);
-    hash = murmur_add(hash, proto as u32);
-    let has_ports = matches!(proto, 6 | 132) || udp && proto == 17;
-    if has_ports && key.number(layout::NW_FRAG) == 0 {
-        let ports = u16::from_le_bytes(xor(key, layout::TP_SRC, layout::TP_DST));
-        hash = murmur_add(hash, ports.into());
-    }
-    murmur_finish(hash, basis)
-}
-
-fn symmetric_l2(key: &FlowKey, basis: u32) -> u32 {
-    let mut bytes = [0; 12];
-    bytes[..2].copy_from_slice(key.get(layout::DL_TYPE));
-    bytes[2..4].copy_from_slice(&both_vids(key));
-    bytes[4..10].copy_from_slice(&xor::<6>(key, layout::DL_SRC, layout::DL_DST));
-    let (words, _) = bytes.as_chunks::<4>();
-    let hash = words.iter().fold(basis, |h, w| murmur_add(h, u32::from_le_bytes(*w)));
-    murmur_finish(hash, basis)
 }
 
 fn is_ip(key: &FlowKey) -> bool {

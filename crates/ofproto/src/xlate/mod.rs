@@ -19,6 +19,7 @@
 //! | [`normal`] | the learning switch |
 //! | [`nested`] | clone, action sets, check_pkt_larger |
 //! | [`ct`] | connection tracking |
+//! | [`group`] | groups and their buckets |
 //! | [`freeze`] | stopping and going on after recirculation |
 //! | [`learn`] | learn and fin_timeout |
 
@@ -27,6 +28,7 @@ pub(crate) mod commit;
 mod ct;
 mod fields;
 mod freeze;
+mod group;
 pub(crate) mod hash;
 mod learn;
 mod nested;
@@ -44,7 +46,7 @@ use crate::recirc::{FrozenActions, Stacked};
 use crate::rule::Rule;
 use crate::trace::{Kind, Tracer};
 use crate::trail::Event;
-use sluice_action::Action;
+use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
 use sluice_flow::{FlowKey, OfAction};
 use std::sync::Arc;
@@ -126,6 +128,10 @@ pub(crate) struct Translator<'a> {
     exit: bool,
     freezing: bool,
     frozen: FrozenActions,
+    /// What the datapath must hash before the packet comes round again.
+    hash: Option<(HashAlgorithm, u32)>,
+    /// The actions under way are those of a bucket.
+    in_bucket: bool,
     /// A tag was taken off or put on: see [`commit`].
     tags_replaced: bool,
     /// A label was taken off.

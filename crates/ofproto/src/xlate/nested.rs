@@ -111,9 +111,17 @@ impl Translator<'_> {
 
     /// Adds to the action set; the port it would output to is a field that rules can match.
     pub(super) fn write_actions_silently(&mut self, actions: &[OfAction]) {
-        for action in actions {
-            if let OfAction::Output { port, .. } = action {
-                self.flow.set_number(layout::ACTSET_OUTPUT, port.0.into());
+        let is_group = |action: &OfAction| matches!(action, OfAction::Group(_));
+        if !self.action_set.iter().any(is_group) {
+            for action in actions {
+                match action {
+                    OfAction::Output { port, .. } => self.flow.set_number(layout::ACTSET_OUTPUT, port.0.into()),
+                    OfAction::Group(_) => {
+                        self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
+                        break;
+                    }
+                    _ => {}
+                }
             }
         }
         self.action_set.extend_from_slice(actions);
@@ -148,13 +156,13 @@ impl Translator<'_> {
 }
 
 /// What can be undone without a copy of the packet: everything but cutting it short and tracking it. (What else OVS
-/// names here, meters and encapsulation, is not built yet.)
+/// names here, encapsulation, is not built yet.)
 fn can_be_undone(action: &OfAction) -> bool {
-    !matches!(action, OfAction::OutputTrunc { .. } | OfAction::Conntrack(_) | OfAction::Nat(_))
+    !matches!(action, OfAction::OutputTrunc { .. } | OfAction::Conntrack(_) | OfAction::Nat(_) | OfAction::Meter(_))
 }
 
 /// The actions of a set in the order the OpenFlow specification gives; none if it outputs nowhere.
-fn in_order(set: &[OfAction]) -> Vec<OfAction> {
+pub(super) fn in_order(set: &[OfAction]) -> Vec<OfAction> {
     const SLOTS: [fn(&OfAction) -> bool; 6] = [
         |a| matches!(a, OfAction::StripVlan | OfAction::PopVlan),
         |a| matches!(a, OfAction::PopMpls { .. }),
@@ -163,10 +171,11 @@ fn in_order(set: &[OfAction]) -> Vec<OfAction> {
         |a| matches!(a, OfAction::DecTtl { .. }),
         |a| matches!(a, OfAction::DecMplsTtl),
     ];
-    // An output beats a resubmit; of several, the last one counts.
+    // A group beats an output, and an output a resubmit; of several, the last one counts.
     let last = |is: fn(&OfAction) -> bool| set.iter().rev().find(|a| is(a));
-    let end =
-        last(|a| matches!(a, OfAction::Output { .. })).or_else(|| last(|a| matches!(a, OfAction::Resubmit { .. })));
+    let end = last(|a| matches!(a, OfAction::Group(_)))
+        .or_else(|| last(|a| matches!(a, OfAction::Output { .. })))
+        .or_else(|| last(|a| matches!(a, OfAction::Resubmit { .. })));
     let Some(end) = end else { return Vec::new() };
     let once = SLOTS.into_iter().filter_map(last);
     let sets = set.iter().filter(|a| is_set_or_move(a));

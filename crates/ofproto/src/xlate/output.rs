@@ -19,7 +19,11 @@ impl<'a> Translator<'a> {
             OfPort::FLOOD => self.flood(false, last),
             OfPort::ALL => self.flood(true, last),
             OfPort::CONTROLLER => {
-                let reason = if self.in_action_set { PacketInReason::ActionSet } else { PacketInReason::Action };
+                let reason = match () {
+                    () if self.in_bucket => PacketInReason::Group,
+                    () if self.in_action_set => PacketInReason::ActionSet,
+                    () => PacketInReason::Action,
+                };
                 self.send_to_controller(max_len, reason, 0, &[]);
             }
             OfPort::NONE => {}

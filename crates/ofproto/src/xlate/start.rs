@@ -98,6 +98,8 @@ impl<'a> Translator<'a> {
             exit: false,
             freezing: false,
             frozen: FrozenActions::default(),
+            hash: None,
+            in_bucket: false,
             tags_replaced: false,
             labels_popped: false,
             was_mpls: false,

@@ -68,7 +68,8 @@ impl<'a> Translator<'a> {
     }
 
     fn recurse(&mut self, rule: Option<&'a Arc<Rule>>, deeper: bool, last: bool, manner: Manner) {
-        let old = (self.rule, self.cookie);
+        let old = (self.rule, self.cookie, self.in_bucket);
+        self.in_bucket = false;
         self.resubmits += 1;
         self.depth += usize::from(deeper);
         self.rule = rule;
@@ -78,7 +79,7 @@ impl<'a> Translator<'a> {
             Manner::Inline => self.actions(Steps::of(actions), last),
             Manner::Cloned => self.cloned(actions, last),
         }
-        (self.rule, self.cookie) = old;
+        (self.rule, self.cookie, self.in_bucket) = old;
         self.depth -= usize::from(deeper);
     }
 

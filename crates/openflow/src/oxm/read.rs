@@ -88,14 +88,19 @@ fn place_of_its_own(field: &Field) -> Place {
     }
 }
 
-/// Reads what [`super::put_field_masks`] writes: fields whose value says which of their bits matter.
-pub(crate) fn read_field_masks(mut r: Reader<'_>) -> Result<Match, Error> {
-    let mut matches = Match::ANY;
+/// Reads what [`super::put_field_masks`] writes: fields whose value says which of their bits matter, in the order of
+/// their ids.
+pub(crate) fn read_field_masks(mut r: Reader<'_>) -> Result<Vec<(FieldId, u128)>, Error> {
+    let mut masks: Vec<(FieldId, u128)> = Vec::new();
     while !r.is_empty() {
         match read_entry(&mut r)? {
-            Entry::Field { field, value, .. } => matches.set_masked(field.id, value, value),
+            Entry::Field { field, .. } if masks.iter().any(|(id, _)| *id == field.id) => {
+                return Err(Error::MatchDupField);
+            }
+            Entry::Field { field, value, .. } => masks.push((field.id, value)),
             Entry::Cookie { .. } | Entry::Unknown => return Err(Error::MatchBadField),
         }
     }
-    Ok(matches)
+    masks.sort_by_key(|(id, _)| *id as usize);
+    Ok(masks)
 }

@@ -145,16 +145,7 @@ fn is_meant(matches: &Match, field: &Field) -> bool {
     }
 }
 
-/// Writes, for every field that a match looks at, the bits it looks at as the field's value.
-pub(crate) fn put_field_masks(matches: &Match, numbering: Numbering, w: &mut Writer) {
-    let is_oxm = numbering != Numbering::Nxm;
-    for id in
-        ORDER.iter().chain(BEHIND_REGISTERS).filter(|id| is_oxm != matches!(id, FieldId::InPort | FieldId::VlanTci))
-    {
-        let field = id.field();
-        let mask = field.place.read(&matches.mask) & ones(8 * field.n_bytes as u32);
-        if mask != 0 && is_meant(matches, field) {
-            put_entry(field, mask, None, numbering, w);
-        }
-    }
+/// Writes, for every field, the bits that matter as its value.
+pub(crate) fn put_field_masks(masks: &[(FieldId, u128)], numbering: Numbering, w: &mut Writer) {
+    masks.iter().for_each(|(id, mask)| put_entry(id.field(), *mask, None, numbering, w));
 }

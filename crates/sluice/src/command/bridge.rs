@@ -9,12 +9,12 @@ use std::path::Path;
 const UNKNOWN_BRIDGE: &str = "Unknown bridge";
 
 /// The bridge exists.
-fn check_bridge(switch: &Switch, bridge: &str) -> Result<(), String> {
+pub fn check_bridge(switch: &Switch, bridge: &str) -> Result<(), String> {
     switch.has_bridge(bridge).then_some(()).ok_or_else(|| UNKNOWN_BRIDGE.into())
 }
 
 /// An error of ours, as text of one line.
-fn text(error: anyhow::Error) -> String {
+pub fn text(error: anyhow::Error) -> String {
     format!("{error:#}")
 }
 

@@ -125,6 +125,9 @@ pub struct Bridge {
     /// Its rules, in ovs-ofctl syntax.
     #[serde(default)]
     pub flows: Option<PathBuf>,
+    /// Its groups, in ovs-ofctl syntax.
+    #[serde(default)]
+    pub groups: Option<PathBuf>,
     /// OpenFlow datapath id, 16 hexadecimal digits.
     #[serde(default)]
     pub datapath_id: Option<String>,

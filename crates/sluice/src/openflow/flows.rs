@@ -22,6 +22,13 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::ConjunctionNotAlone(_) => Error::ActionBadConjunction,
         Why::Overlap { .. } => Error::FlowModOverlap,
         Why::Unsupported { .. } => Error::ActionBadType,
+        Why::BadOutGroup(_) => Error::ActionBadOutGroup,
+        Why::GroupExists(_) => Error::GroupModGroupExists,
+        Why::NoGroup(_) => Error::GroupModUnknownGroup,
+        Why::BadGroup { .. } => Error::GroupModInvalidGroup,
+        Why::WatchUnsupported(_) => Error::GroupModWatchUnsupported,
+        Why::BucketExists { .. } => Error::GroupModBucketExists,
+        Why::NoBucket { .. } => Error::GroupModUnknownBucket,
         Why::InBundle { error, .. } => refusal(error),
         _ => Error::RequestEperm,
     }
@@ -104,6 +111,8 @@ impl Connection {
             Removal::IdleTimeout => FlowRemovedReason::IdleTimeout,
             Removal::HardTimeout => FlowRemovedReason::HardTimeout,
             Removal::Delete => FlowRemovedReason::Delete,
+            Removal::GroupDelete => FlowRemovedReason::GroupDelete,
+            Removal::MeterDelete => FlowRemovedReason::MeterDelete,
             Removal::Eviction => FlowRemovedReason::Eviction,
         };
         if !self.session.wants(AsyncKind::FlowRemoved, reason as u32) {

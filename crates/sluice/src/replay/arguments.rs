@@ -13,6 +13,9 @@ pub struct ReplayArgs {
     /// The rules, in the syntax of ovs-ofctl
     #[arg(long, value_name = "FILE")]
     pub flows: PathBuf,
+    /// Groups that the rules send to, in the syntax of ovs-ofctl add-groups
+    #[arg(long, value_name = "FILE")]
+    pub groups: Option<PathBuf>,
     /// A port and the capture it receives, which may be empty; every port must be declared so
     #[arg(long = "in", value_name = "PORT=FILE.pcap", required = true)]
     inputs: Vec<PortCapture>,

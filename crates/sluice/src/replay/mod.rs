@@ -12,7 +12,7 @@ mod summary;
 
 pub use arguments::ReplayArgs;
 
-use crate::switch::{megaflows::dpctl_line, rules};
+use crate::switch::{groups, megaflows::dpctl_line, rules};
 use anyhow::{Context, Result, ensure};
 use capture::Record;
 use port::Wire;
@@ -110,6 +110,9 @@ impl Bench {
             inputs.push(Input { wire, records });
         }
         let names: PortNames = PortNames::NONE;
+        if let Some(path) = &args.groups {
+            groups::load(&ofproto, BRIDGE, path, &names, began_ms)?;
+        }
         let text = rules::read_flow_file(&args.flows)?;
         let flows = rules::parse_flow_file(&args.flows, &text, &names)?;
         ofproto.bundle(BRIDGE, &flows, began_ms).map_err(|error| rules::refused(&args.flows, &text, &error))?;

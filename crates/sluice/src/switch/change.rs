@@ -76,6 +76,9 @@ fn compare(old: &Bridge, new: &Bridge, going: &mut Vec<Change>, changing: &mut V
     if old.mac_age != new.mac_age || old.controllers != new.controllers || old.listen != new.listen {
         changing.push(Change::SetBridge(Box::new(new.clone())));
     }
+    if old.groups != new.groups {
+        changing.push(Change::AtNextStart(format!("{}.groups", new.name)));
+    }
     let find = |ports: &[Port], name: &str| ports.iter().find(|port| port.name == name).cloned();
     for port in &old.port {
         let now = find(&new.port, &port.name);

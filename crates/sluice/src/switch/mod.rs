@@ -4,6 +4,7 @@
 //! then those of the crates below. Commands that only read take none of ours.
 
 mod change;
+pub mod groups;
 pub mod megaflows;
 mod ports;
 mod reload;

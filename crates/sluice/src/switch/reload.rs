@@ -74,7 +74,12 @@ impl Switch {
                 for port in &bridge.port {
                     setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
                 }
+                let groups = bridge.groups.as_ref().map(|groups| new.resolve(groups));
                 drop(setup);
+                if let Some(path) = groups {
+                    let names = self.port_names(&bridge.name);
+                    super::groups::load(&self.ofproto, &bridge.name, &path, &names, self.now_ms())?;
+                }
                 self.apply_rules(bridge, texts)?;
                 self.openflow.add_bridge(bridge)?;
             }

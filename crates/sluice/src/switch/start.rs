@@ -52,6 +52,12 @@ impl Switch {
         for port in &bridge.port {
             setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
         }
+        if let Some(groups) = &bridge.groups {
+            let path = setup.config.resolve(groups);
+            drop(setup);
+            super::groups::load(&self.ofproto, &bridge.name, &path, &self.port_names(&bridge.name), self.now_ms())?;
+            setup = self.setup();
+        }
         if let Some(flows) = &bridge.flows {
             let path = setup.config.resolve(flows);
             drop(setup);

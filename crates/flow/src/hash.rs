@@ -1,0 +1,140 @@
+//! Hashes of packets that choose among links and buckets.
+//!
+//! MurmurHash3 over the fields, as Open vSwitch has it, so that the same bucket is chosen. They spread, and protect
+//! against nobody: what must not be guessed (the caches) has a keyed hash of its own. Source: OVS, `lib/hash.h` (without
+//! SSE 4.2, as Debian builds it), `lib/flow.c`.
+
+use crate::{PacketKey, layout};
+
+/// One word into a MurmurHash3.
+pub fn murmur_add(hash: u32, data: u32) -> u32 {
+    let data = data.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+    (hash ^ data).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
+}
+
+/// Ends a MurmurHash3.
+pub fn murmur_finish(hash: u32, last: u32) -> u32 {
+    let mut h = hash ^ last;
+    h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
+    h ^ h >> 16
+}
+
+/// The MurmurHash3 of bytes, read as little-endian words.
+pub fn murmur(bytes: &[u8], basis: u32) -> u32 {
+    let add = |hash, chunk: &[u8]| {
+        let mut word = [0; 4];
+        word[..chunk.len()].copy_from_slice(chunk);
+        murmur_add(hash, u32::from_le_bytes(word))
+    };
+    murmur_finish(bytes.chunks(4).fold(basis, add), bytes.len() as u32)
+}
+
+/// The hash of addresses, protocol and ports, the same for both directions. Of a packet that is not IP: of its Ethernet
+/// header. `udp`: the ports of UDP count, too, which they do not where fragments might have to follow the first.
+pub fn symmetric_l3l4(key: &PacketKey, basis: u32, udp: bool) -> u32 {
+    let add_xor = |hash, a: &[u8], b: &[u8]| {
+        let word = |chunk: &[u8]| u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+        a.chunks_exact(4).zip(b.chunks_exact(4)).fold(hash, |h, (a, b)| murmur_add(h, word(a) ^ word(b)))
+    };
+    let mut hash = match key.number(layout::DL_TYPE) {
+        0x0800 => add_xor(basis, key.get(layout::NW_SRC), key.get(layout::NW_DST)),
+        0x86dd => add_xor(basis, key.get(layout::IPV6_SRC), key.get(layout::IPV6_DST)),
+        _ => return symmetric_l2(key, basis),
+    };
+    let proto = key.number(layout::NW_PROTO);
+    hash = murmur_add(hash, proto as u32);
+    let has_ports = matches!(proto, 6 | 132) || udp && proto == 17;
+    if has_ports && key.number(layout::NW_FRAG) == 0 {
+        let ports = (key.number(layout::TP_SRC) ^ key.number(layout::TP_DST)) as u16;
+        hash = murmur_add(hash, ports.swap_bytes().into());
+    }
+    murmur_finish(hash, basis)
+}
+
+/// The hash of both Ethernet addresses together, the type, and all VLAN ids together.
+fn symmetric_l2(key: &PacketKey, basis: u32) -> u32 {
+    let mut bytes = [0; 12];
+    bytes[..2].copy_from_slice(key.get(layout::DL_TYPE));
+    let vids = [layout::VLAN0_TCI, layout::VLAN1_TCI].map(|tci| key.number(tci) as u16 & 0xfff);
+    bytes[2..4].copy_from_slice(&(vids[0] ^ vids[1]).to_be_bytes());
+    let addresses = key.get(layout::DL_SRC).iter().zip(key.get(layout::DL_DST));
+    bytes[4..10].iter_mut().zip(addresses).for_each(|(to, (a, b))| *to = a ^ b);
+    let word = |chunk: &[u8]| u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+    murmur_finish(bytes.chunks_exact(4).map(word).fold(basis, murmur_add), basis)
+}
+
+/// The hash of addresses, protocol and ports; of a packet that is not IP, of nothing.
+pub fn five_tuple(key: &PacketKey, basis: u32) -> u32 {
+    let word = |chunk: &[u8]| u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+    let add = |hash, bytes: &[u8]| bytes.chunks_exact(4).map(word).fold(hash, murmur_add);
+    let spans = match key.number(layout::DL_TYPE) {
+        0x0800 | 0x0806 => [layout::NW_SRC, layout::NW_DST],
+        0x86dd => [layout::IPV6_SRC, layout::IPV6_DST],
+        _ => return murmur_finish(basis, FIVE_TUPLE),
+    };
+    let mut hash = spans.into_iter().fold(basis, |hash, span| add(hash, key.get(span)));
+    let proto = key.number(layout::NW_PROTO);
+    hash = murmur_add(hash, proto as u32);
+    if matches!(proto, 1 | 6 | 17 | 58 | 132) {
+        hash = murmur_add(hash, (key.number(layout::TP_SRC) << 16 | key.number(layout::TP_DST)) as u32);
+    }
+    murmur_finish(hash, FIVE_TUPLE)
+}
+
+/// What [`five_tuple`] ends with. Source: OVS, `flow_hash_5tuple`.
+const FIVE_TUPLE: u32 = 42;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Span;
+
+    fn key(dl_type: u64, proto: u8, swap: bool) -> PacketKey {
+        let mut key = PacketKey::ZERO;
+        let pairs: [(Span, Span, &[u8], &[u8]); 3] = [
+            (layout::DL_SRC, layout::DL_DST, &[2, 0, 0, 0, 0, 1], &[2, 0, 0, 0, 0, 9]),
+            (layout::NW_SRC, layout::NW_DST, &[10, 0, 0, 1], &[10, 0, 0, 200]),
+            (layout::TP_SRC, layout::TP_DST, &[0, 80], &[200, 7]),
+        ];
+        key.set(layout::DL_TYPE, &(dl_type as u16).to_be_bytes());
+        key.set(layout::NW_PROTO, &[proto]);
+        for (a, b, x, y) in pairs {
+            let (x, y) = if swap { (y, x) } else { (x, y) };
+            key.set(a, x);
+            key.set(b, y);
+        }
+        key
+    }
+
+    #[test]
+    fn both_directions_have_the_same_symmetric_hash() {
+        for (dl_type, proto) in [(0x0800, 6), (0x0800, 17), (0x0800, 1), (0x0806, 0), (0x86dd, 6)] {
+            for udp in [false, true] {
+                let hash = |swap| symmetric_l3l4(&key(dl_type, proto, swap), 5, udp);
+                assert_eq!(hash(false), hash(true), "{dl_type:x} {proto}");
+            }
+        }
+        assert_ne!(five_tuple(&key(0x0800, 6, false), 0), five_tuple(&key(0x0800, 6, true), 0));
+    }
+
+    #[test]
+    fn ports_count_where_they_should() {
+        let other_port = |mut key: PacketKey| {
+            key.set(layout::TP_SRC, &[1, 1]);
+            key
+        };
+        let differs = |proto, udp| {
+            let key = key(0x0800, proto, false);
+            symmetric_l3l4(&key, 0, udp) != symmetric_l3l4(&other_port(key), 0, udp)
+        };
+        assert!(differs(6, false) && !differs(17, false) && differs(17, true));
+        assert_ne!(five_tuple(&key(0x0800, 17, false), 0), five_tuple(&other_port(key(0x0800, 17, false)), 0));
+    }
+
+    #[test]
+    fn bytes_at_the_end_count() {
+        assert_ne!(murmur(&[1, 2, 3, 4, 5], 0), murmur(&[1, 2, 3, 4, 6], 0));
+        assert_ne!(murmur(&[1, 2, 3, 4, 0], 0), murmur(&[1, 2, 3, 4], 0));
+    }
+}

@@ -1,0 +1,249 @@
+//! Groups: what they are, how a select group maps hashes to buckets, what each has carried.
+//!
+//! A group never changes, but for its counters: a modification makes another one in its place, whose counters begin
+//! anew, as in Open vSwitch.
+
+use crate::error::Error;
+use sluice_action::HashAlgorithm;
+use sluice_flow::{
+    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_MAX, GroupCommand, GroupConfig, GroupKind,
+    GroupMod,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Fewest and most hash values that a select group maps to its buckets. Source: OVS ofproto-dpif.c.
+const HASHES_MIN: u64 = 16;
+const HASHES_MAX: u64 = 256;
+
+/// Groups by number.
+pub(crate) type Groups = BTreeMap<u32, Arc<Group>>;
+
+/// A group, as shared by its bridge and the trails of megaflows that went through it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub id: u32,
+    pub config: GroupConfig,
+    pub created_ms: u64,
+    /// How a select group selects.
+    pub method: Method,
+    counts: Counts,
+    /// By place in `config.buckets`.
+    buckets: Box<[Counts]>,
+}
+
+/// How the bucket of a select group is found.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Method {
+    /// By a hash of the packet's addresses and ports that translation computes: a megaflow for each connection.
+    Symmetric,
+    /// By a hash of certain fields, likewise.
+    Fields,
+    /// By a hash that the datapath computes: a megaflow for each hash value that the map tells apart.
+    DpHash {
+        /// What the datapath hashes.
+        algorithm: HashAlgorithm,
+        basis: u32,
+        /// The bucket of each hash value, by its place; a power of two of them.
+        map: Box<[usize]>,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counts {
+    fn credit(&self, packets: u64, bytes: u64) {
+        self.packets.fetch_add(packets, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64) {
+        (self.packets.load(Relaxed), self.bytes.load(Relaxed))
+    }
+}
+
+/// A group with what it has carried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupEntry {
+    /// Its number.
+    pub id: u32,
+    /// What it is; every bucket has a number.
+    pub config: GroupConfig,
+    /// When it was added, milliseconds.
+    pub created_ms: u64,
+    /// Rules that send to it.
+    pub ref_count: u32,
+    /// Packets and bytes.
+    pub counts: (u64, u64),
+    /// The same of each bucket.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+impl Group {
+    fn new(id: u32, config: GroupConfig, created_ms: u64) -> Self {
+        let method = method(&config);
+        let buckets = config.buckets.iter().map(|_| Counts::default()).collect();
+        Group { id, config, created_ms, method, counts: Counts::default(), buckets }
+    }
+
+    /// Credits packets: to one bucket, or, of a group that uses all of them, to all.
+    pub fn credit(&self, bucket: Option<usize>, packets: u64, bytes: u64) {
+        self.counts.credit(packets, bytes);
+        let of = match bucket {
+            Some(i) => self.buckets.get(i..=i).unwrap_or_default(),
+            None => &self.buckets,
+        };
+        of.iter().for_each(|bucket| bucket.credit(packets, bytes));
+    }
+
+    /// The group with its counters.
+    pub fn entry(&self, ref_count: u32) -> GroupEntry {
+        GroupEntry {
+            id: self.id,
+            config: self.config.clone(),
+            created_ms: self.created_ms,
+            ref_count,
+            counts: self.counts.read(),
+            buckets: self.buckets.iter().map(Counts::read).collect(),
+        }
+    }
+}
+
+fn method(config: &GroupConfig) -> Method {
+    let selection = &config.selection;
+    let symmetric = |algorithm, basis| {
+        let map = hash_map(&config.buckets).map(|map| Method::DpHash { algorithm, basis, map });
+        map.unwrap_or(Method::Symmetric)
+    };
+    match selection.method.as_str() {
+        _ if config.kind != GroupKind::Select => Method::Symmetric,
+        "" => symmetric(HashAlgorithm::SymmetricL4, 0),
+        "dp_hash" => {
+            // The upper half names the algorithm; one that is unknown is the first.
+            let is_symmetric = selection.parameter >> 32 == 1;
+            let algorithm = if is_symmetric { HashAlgorithm::SymmetricL4 } else { HashAlgorithm::L4 };
+            symmetric(algorithm, selection.parameter as u32)
+        }
+        _ if selection.fields.is_empty() => Method::Symmetric,
+        _ => Method::Fields,
+    }
+}
+
+/// The bucket of each hash value, dealt by weight after Webster: the next value goes to the bucket whose weight over
+/// twice what it has, and one, is highest. `None` if that would take too many values, or no bucket has a weight.
+fn hash_map(buckets: &[Bucket]) -> Option<Box<[usize]>> {
+    let total: u64 = buckets.iter().map(|b| u64::from(b.weight)).sum();
+    let least = buckets.iter().map(|b| u64::from(b.weight)).filter(|w| *w > 0).min()?;
+    let values = total.div_ceil(least).next_power_of_two().max(HASHES_MIN);
+    if values > HASHES_MAX {
+        return None;
+    }
+    let mut divisors = vec![1u64; buckets.len()];
+    let map = (0..values).map(|_| {
+        // Of equals the first; compared as fractions.
+        let share = |i: usize| (u64::from(buckets[i].weight), divisors[i]);
+        let better = |a: usize, b: usize| share(b).0 * share(a).1 > share(a).0 * share(b).1;
+        let winner = (1..buckets.len()).fold(0, |best, i| if better(best, i) { i } else { best });
+        divisors[winner] += 2;
+        winner
+    });
+    Some(map.collect())
+}
+
+/// Makes one change to `groups`; the numbers of the groups that went.
+pub(crate) fn apply(groups: &mut Groups, gm: &GroupMod, now_ms: u64) -> Result<Vec<u32>, Error> {
+    use GroupCommand::{Add, AddOrModify, Delete, InsertBucket, Modify, RemoveBucket};
+    if gm.command == Delete {
+        let all = gm.group > GROUP_MAX;
+        let gone: Vec<u32> = groups.keys().copied().filter(|id| all || *id == gm.group).collect();
+        gone.iter().for_each(|id| _ = groups.remove(id));
+        return Ok(gone);
+    }
+    if gm.group > GROUP_MAX {
+        return Err(Error::BadGroup { group: gm.group, why: "expected a number of at most 4294967040" });
+    }
+    let old = groups.get(&gm.group);
+    let config = match (gm.command, old) {
+        (Add, Some(_)) => return Err(Error::GroupExists(gm.group)),
+        (Add | AddOrModify, None) | (Modify | AddOrModify, Some(_)) => {
+            GroupConfig { buckets: numbered(gm.group, &gm.config.buckets, &[])?, ..gm.config.clone() }
+        }
+        (InsertBucket, Some(old)) => {
+            let new = numbered(gm.group, &gm.config.buckets, &old.config.buckets)?;
+            GroupConfig { buckets: insert(gm, &old.config.buckets, new)?, ..old.config.clone() }
+        }
+        (RemoveBucket, Some(old)) => GroupConfig { buckets: remove(gm, &old.config.buckets)?, ..old.config.clone() },
+        (_, None) => return Err(Error::NoGroup(gm.group)),
+        (Delete, _) => unreachable!("invariant: handled above"),
+    };
+    check(gm.group, &config)?;
+    let created_ms = old.map_or(now_ms, |old| old.created_ms);
+    groups.insert(gm.group, Arc::new(Group::new(gm.group, config, created_ms)));
+    Ok(Vec::new())
+}
+
+/// The buckets, those without a number with the lowest that is free.
+fn numbered(group: u32, buckets: &[Bucket], others: &[Bucket]) -> Result<Vec<Bucket>, Error> {
+    let mut taken: BTreeSet<u32> = others.iter().map(|b| b.id).collect();
+    for bucket in buckets.iter().filter(|b| b.id <= BUCKET_MAX) {
+        if !taken.insert(bucket.id) {
+            return Err(Error::BucketExists { group, bucket: bucket.id });
+        }
+    }
+    let mut next = 0..;
+    let number = |bucket: &Bucket| {
+        let id = if bucket.id <= BUCKET_MAX { Some(bucket.id) } else { next.find(|id| !taken.contains(id)) };
+        Bucket { id: id.unwrap_or(BUCKET_MAX), ..bucket.clone() }
+    };
+    Ok(buckets.iter().map(number).collect())
+}
+
+/// The old buckets with the new ones before the first, behind the last, or behind the one that is named.
+fn insert(gm: &GroupMod, old: &[Bucket], new: Vec<Bucket>) -> Result<Vec<Bucket>, Error> {
+    let at = match gm.command_bucket {
+        BUCKET_FIRST | BUCKET_ALL => 0,
+        BUCKET_LAST => old.len(),
+        id => place(gm.group, old, id)? + 1,
+    };
+    Ok(old[..at].iter().cloned().chain(new).chain(old[at..].iter().cloned()).collect())
+}
+
+fn remove(gm: &GroupMod, old: &[Bucket]) -> Result<Vec<Bucket>, Error> {
+    let gone = match gm.command_bucket {
+        BUCKET_ALL => return Ok(Vec::new()),
+        BUCKET_FIRST => 0,
+        BUCKET_LAST => old.len().wrapping_sub(1),
+        id => place(gm.group, old, id)?,
+    };
+    Ok(old.iter().enumerate().filter(|(i, _)| *i != gone).map(|(_, bucket)| bucket.clone()).collect())
+}
+
+fn place(group: u32, buckets: &[Bucket], id: u32) -> Result<usize, Error> {
+    buckets.iter().position(|b| b.id == id).ok_or(Error::NoBucket { group, bucket: id })
+}
+
+/// Refuses what a group of its kind cannot be.
+fn check(group: u32, config: &GroupConfig) -> Result<(), Error> {
+    let bad = |why| Err(Error::BadGroup { group, why });
+    let watches = |b: &Bucket| b.watch_port.is_some() || b.watch_group.is_some();
+    match config.kind {
+        GroupKind::Indirect if config.buckets.len() != 1 => bad("expected one bucket in an indirect group"),
+        GroupKind::All | GroupKind::Indirect if config.buckets.iter().any(watches) => {
+            Err(Error::WatchUnsupported(group))
+        }
+        GroupKind::FastFailover if !config.buckets.iter().all(watches) => {
+            bad("expected watch_port or watch_group in each bucket of a fast failover group")
+        }
+        GroupKind::Select => Ok(()),
+        _ if config.buckets.iter().any(|b| b.weight > 0) => bad("expected weights in a select group only"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
