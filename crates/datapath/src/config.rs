@@ -22,6 +22,8 @@ pub struct Config {
     pub sleep_max_us: u32,
     /// Messages to controllers that may wait for their owner.
     pub packet_in_queue: usize,
+    /// Whether cycles are counted by room; see [`crate::Room`].
+    pub profile: bool,
 }
 
 impl Default for Config {
@@ -34,6 +36,7 @@ impl Default for Config {
             seed: None,
             sleep_max_us: 0,
             packet_in_queue: 1024,
+            profile: false,
         }
     }
 }

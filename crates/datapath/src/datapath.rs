@@ -100,7 +100,7 @@ impl Datapath {
             let executor = Executor::new(conntrack.clone(), sender.clone(), splitmix64(&mut seed));
             let walk = Walk::new(levels, Box::new(NoTables), executor, config.batch);
             let side = table.attach(number).map_err(memory)?;
-            let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, config.batch);
+            let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, (config.batch, config.profile));
             pmd.publish();
             engines.push(Engine::Resting(Box::new(pmd)));
             pmds.push(shared);

@@ -2,6 +2,7 @@
 
 use crate::EmcRecirc;
 use crate::emc_recirc::Gate;
+use crate::rooms::Room;
 use crate::settings::Level;
 use crate::walk::Context;
 use crate::{Arm, Settings};
@@ -164,6 +165,7 @@ impl Levels {
             } else {
                 after_emc = self.emc.lookup(&pass, all, hits);
             }
+            context.rooms.mark(Room::Emc);
             tally[Counter::EmcHits] += (n - after_emc.len()) as u64;
             if after_emc.is_empty() {
                 return after_emc;
@@ -172,6 +174,7 @@ impl Levels {
         let mut after_smc = after_emc;
         if smc {
             after_smc = self.smc.lookup(&pass, after_emc, hits);
+            context.rooms.mark(Room::Smc);
             tally[Counter::SmcHits] += (after_emc.len() - after_smc.len()) as u64;
         }
         let mut left = after_smc;
@@ -191,6 +194,7 @@ impl Levels {
             let found = BatchMask(after_emc.0 & !left.0 & self.emc_users.0);
             found.for_each(|i| hits[i].iter().for_each(|flow| self.emc.offer(self.hashes[i], flow.id())));
         }
+        context.rooms.mark(Room::Subtables);
         left
     }
 

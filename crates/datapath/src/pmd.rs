@@ -9,6 +9,7 @@ use crate::mail::{Mail, PacketOut, Removed};
 use crate::pilot::{Mark, Pilot};
 use crate::recirc::Origin;
 use crate::report::PmdShared;
+use crate::rooms::{Room, RoomClock};
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
 use sluice_action::PortNo;
@@ -34,6 +35,7 @@ pub(crate) struct Pmd {
     rxqs: Vec<Rxq>,
     buffers: Buffers,
     tally: Tally,
+    rooms: RoomClock,
     batch_max: usize,
     burst: PacketBatch,
     part: PacketBatch,
@@ -55,7 +57,13 @@ struct Rxq {
 }
 
 impl Pmd {
-    pub fn new(shared: Arc<PmdShared>, table: Arc<MegaflowTable>, side: PmdSide, walk: Walk, batch_max: usize) -> Self {
+    pub fn new(
+        shared: Arc<PmdShared>,
+        table: Arc<MegaflowTable>,
+        side: PmdSide,
+        walk: Walk,
+        (batch_max, profile): (usize, bool),
+    ) -> Self {
         Pmd {
             shared,
             table,
@@ -64,6 +72,7 @@ impl Pmd {
             rxqs: Vec::new(),
             buffers: Buffers::new(),
             tally: Tally::default(),
+            rooms: RoomClock::new(profile),
             batch_max,
             burst: PacketBatch::new(),
             part: PacketBatch::new(),
@@ -113,18 +122,21 @@ impl Pmd {
     /// Polls every queue and takes what comes to its end, under one guard.
     #[inline]
     fn poll_all(&mut self, now_ms: u64) -> usize {
-        let Pmd { walk, table, side, buffers, tally, rxqs, burst, part, batch_max, packet_outs, mark, .. } = self;
+        let Pmd { walk, table, side, buffers, tally, rooms, rxqs, burst, part, batch_max, packet_outs, mark, .. } =
+            self;
         let guard = side.reader.pin();
         let mut context =
-            Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms };
+            Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, rooms };
         packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
         let mut fullest = 0;
         for rxq in rxqs {
+            context.rooms.start();
             rxq.queue.poll(burst, context.buffers, context.tally);
             let n = burst.len();
             if n == 0 {
                 continue;
             }
+            context.rooms.mark(Room::Rx);
             context.tally[Counter::Received] += n as u64;
             walk.levels.use_arm(rxq.pilot.arm());
             let before = Mark::of(context.tally);
@@ -138,6 +150,7 @@ impl Pmd {
                 }
             }
             walk.executor.tx.flush(context.buffers, context.tally);
+            context.rooms.mark(Room::Tx);
             let now = tsc::now();
             let cycles = now.saturating_sub(*mark);
             rxq.load.load.add(cycles);
@@ -180,6 +193,7 @@ impl Pmd {
         gauges.emc_used.store(emc.used, Relaxed);
         gauges.emc_entries.store(emc.entries, Relaxed);
         gauges.subtables.store(subtables.subtables(), Relaxed);
+        gauges.rooms.iter().zip(self.rooms.cycles).for_each(|(shown, cycles)| shown.store(cycles, Relaxed));
         gauges.megaflows.store(subtables.flows(), Relaxed);
     }
 

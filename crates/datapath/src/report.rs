@@ -2,11 +2,12 @@
 
 use crate::load::{INTERVALS, RxqLoad};
 use crate::mail::Mail;
+use crate::rooms::{Room, RoomCycles};
 use sluice_action::{FlowStats, PortNo};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
 use sluice_sync::Mailbox;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub struct PmdReport {
     pub subtables: usize,
     /// Megaflows it has in them.
     pub megaflows: usize,
+    /// Cycles by room since the start; zeros if they are not counted.
+    pub rooms: RoomCycles,
     /// The receive queues it polls.
     pub rxqs: Vec<RxqReport>,
     /// The share of its cycles in the last minute that it was busy and no queue is charged for, percent; `None` before
@@ -89,6 +92,8 @@ pub(crate) struct Gauges {
     pub emc_entries: AtomicUsize,
     pub subtables: AtomicUsize,
     pub megaflows: AtomicUsize,
+    /// Cycles by room since the start.
+    pub rooms: [AtomicU64; Room::ALL.len()],
 }
 
 impl PmdShared {
@@ -128,6 +133,7 @@ impl PmdShared {
             emc: EmcUsage { used: gauge(&self.gauges.emc_used), entries: gauge(&self.gauges.emc_entries) },
             subtables: gauge(&self.gauges.subtables),
             megaflows: gauge(&self.gauges.megaflows),
+            rooms: std::array::from_fn(|room| self.gauges.rooms[room].load(Relaxed)),
             rxqs: rxqs.collect(),
             overhead_percent: percent(self.busy_cycles.sum().saturating_sub(charged)),
         }

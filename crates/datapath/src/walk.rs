@@ -11,6 +11,7 @@ use crate::execute::Executor;
 use crate::lookup::Levels;
 use crate::parse;
 use crate::recirc::Origin;
+use crate::rooms::{Room, RoomClock};
 use crate::upcall;
 use sluice_action::Upcall;
 use sluice_conntrack::Carried;
@@ -42,6 +43,7 @@ pub(crate) struct Context<'a, 'g> {
     pub buffers: &'a mut Buffers,
     pub tally: &'a mut Tally,
     pub now_ms: u64,
+    pub rooms: &'a mut RoomClock,
 }
 
 impl Walk {
@@ -54,6 +56,7 @@ impl Walk {
     #[inline]
     pub fn process<'g>(&mut self, batch: &mut PacketBatch, port: &Metadata, context: &mut Context<'_, 'g>) {
         parse::room(batch, port, &mut self.keys, self.levels.isa(), context);
+        context.rooms.mark(Room::Parse);
         if self.pass(batch, false, context) {
             // They all came to the same `ct`, and stay together as long as they do so.
             while self.pass(batch, true, context) {}
@@ -89,14 +92,17 @@ impl Walk {
         let Walk { levels, upcall, executor, keys, origins, carried, .. } = self;
         let mut hits = [None; BATCH_MAX];
         let miss = levels.room(keys, (batch.len(), recirculated), &mut hits, context);
-        if miss.is_empty() {
+        let again = if miss.is_empty() {
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: None };
             act::room(executor, &mut **upcall, batch, found, context)
         } else {
             let answers = upcall::room(&mut **upcall, levels, (batch, keys), miss, &mut hits, context);
+            context.rooms.mark(Room::Upcall);
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: Some(&answers) };
             act::room(executor, &mut **upcall, batch, found, context)
-        }
+        };
+        context.rooms.mark(Room::Act);
+        again
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 use sluice_action::PortNo;
-use sluice_datapath::{Config, Datapath, Level, Settings};
+use sluice_datapath::{Config, Datapath, Level, Room, RoomCycles, Settings};
 use sluice_fate::{Counter, Snapshot};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
@@ -53,6 +53,7 @@ pub struct Rig {
     /// The generator's packets once more, to know what each rule should have carried.
     twin: FlowStream,
     subtables: usize,
+    is_profiled: bool,
 }
 
 /// Turns of the loop in a slice: 2048 packets, about 0.1 ms.
@@ -68,13 +69,13 @@ const SLICES_MIN: usize = 25;
 const BRIDGE: &str = "br0";
 
 impl Rig {
-    /// A switch that does `workload` with `settings`.
+    /// A switch that does `workload` with `settings`; cycles are counted by room if `is_profiled`.
     ///
     /// # Errors
     /// If rules or profile are wrong, or memory is short.
-    pub fn new(workload: &Workload, settings: Settings) -> Result<Rig> {
+    pub fn new(workload: &Workload, settings: Settings, is_profiled: bool) -> Result<Rig> {
         // Always the same seed, so that runs repeat.
-        let datapath = Datapath::new(Config { settings, seed: Some(1), ..Config::default() })?;
+        let datapath = Datapath::new(Config { settings, seed: Some(1), profile: is_profiled, ..Config::default() })?;
         let ofproto = Ofproto::new();
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0)?;
@@ -99,7 +100,7 @@ impl Rig {
             FlowMod::parse_file(&workload.rules, &PortNames::NONE).map_err(|error| anyhow!("rules: {error}"))?;
         ofproto.bundle(BRIDGE, &flows, 0)?;
         let twin = profile.streams(1)?.pop().ok_or_else(|| anyhow!("a profile without a stream"))?;
-        Ok(Rig { ofproto, datapath, twin, subtables: workload.subtables })
+        Ok(Rig { ofproto, datapath, twin, subtables: workload.subtables, is_profiled })
     }
 
     /// Warms the caches with so many packets and checks the answers: every packet is sent, every rule has carried exactly
@@ -158,23 +159,39 @@ impl Rig {
             self.datapath.run_turns(TURNS, 0);
         }
         let before = self.datapath.totals();
-        let mut slices = Vec::new();
+        let (mut slices, mut rooms) = (Vec::new(), vec![Vec::new(); Room::ALL.len()]);
         while began.elapsed() < span || slices.len() < SLICES_MIN {
-            slices.push(self.slice());
+            let (cycles, by_room) = self.slice();
+            slices.push(cycles);
+            rooms.iter_mut().zip(by_room).for_each(|(room, cycles)| room.push(cycles));
         }
-        slices.sort_by(f64::total_cmp);
         let counted = self.datapath.totals().since(&before);
-        Sample::of(slices[slices.len() / 2], &counted, self.datapath.pmds().first().map_or(0, |pmd| pmd.emc.used))
+        let emc_used = self.datapath.pmds().first().map_or(0, |pmd| pmd.emc.used);
+        let mut sample = Sample::of(middle(slices), &counted, emc_used);
+        if self.is_profiled {
+            let by_room = Room::ALL.into_iter().zip(rooms);
+            sample.0.extend(by_room.map(|(room, cycles)| (room_figure(room), middle(cycles))));
+        }
+        sample
     }
 
-    /// Cycles a packet of one slice.
-    fn slice(&self) -> f64 {
+    /// Cycles a packet of one slice, and by room.
+    fn slice(&self) -> (f64, [f64; Room::ALL.len()]) {
         let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];
-        let before = self.datapath.totals();
+        let rooms = || self.datapath.pmds().first().map_or(RoomCycles::default(), |pmd| pmd.rooms);
+        let (before, rooms_before) = (self.datapath.totals(), rooms());
         self.datapath.run_turns(TURNS, 0);
-        let counted = self.datapath.totals().since(&before);
-        cycles(&counted) as f64 / counted[Counter::Received].max(1) as f64
+        let (counted, rooms) = (self.datapath.totals().since(&before), rooms());
+        let packets = counted[Counter::Received].max(1) as f64;
+        let by_room = std::array::from_fn(|i| (rooms[i] - rooms_before[i]) as f64 / packets);
+        (cycles(&counted) as f64 / packets, by_room)
     }
+}
+
+/// The middle one; there is at least one.
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// What one measurement gave, by name.
@@ -197,6 +214,11 @@ impl Sample {
         ];
         Sample(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
+}
+
+/// The figure of a room's cycles a packet.
+pub fn room_figure(room: Room) -> String {
+    format!("cycles_{}", room.name())
 }
 
 /// Cycles a packet, generator and null port included.
@@ -227,7 +249,7 @@ mod tests {
         for subtables in [20, 200] {
             for setting in [setting::SEARCH, setting::EMC, setting::SMC, setting::BOTH, setting::AUTO] {
                 let settings = setting.settings().unwrap();
-                let mut rig = Rig::new(&Workload::subtables(1000, subtables), settings).unwrap();
+                let mut rig = Rig::new(&Workload::subtables(1000, subtables), settings, false).unwrap();
                 rig.check(20_000, &settings).unwrap();
                 let sample = rig.time(Duration::ZERO);
                 assert!(sample.0[CYCLES] > 0.0, "{}", setting.name);
@@ -241,13 +263,13 @@ mod tests {
         workload.rules = workload.rules.replace("nw_src=2.0.0.0/9", "nw_src=2.0.0.0/32");
         let settings = setting::SEARCH.settings().unwrap();
         // Sources are first addresses, so the rule still matches, by another mask.
-        assert!(Rig::new(&workload, settings).unwrap().check(20_000, &settings).is_ok());
+        assert!(Rig::new(&workload, settings, false).unwrap().check(20_000, &settings).is_ok());
         workload.rules = workload.rules.replace("nw_src=2.0.0.0/32,actions=output:2", "nw_src=2.0.0.0/9,actions=drop");
-        let error = Rig::new(&workload, settings).unwrap().check(20_000, &settings).unwrap_err();
+        let error = Rig::new(&workload, settings, false).unwrap().check(20_000, &settings).unwrap_err();
         assert!(error.to_string().contains("were sent"), "{error}");
         workload.rules =
             workload.rules.replace("udp,nw_src=2.0.0.0/9,actions=drop", "udp,nw_src=0.0.0.0/1,actions=output:2");
-        let error = Rig::new(&workload, settings).unwrap().check(20_000, &settings).unwrap_err();
+        let error = Rig::new(&workload, settings, false).unwrap().check(20_000, &settings).unwrap_err();
         assert!(
             error.to_string().contains("subtables instead of") || error.to_string().contains("have carried"),
             "{error}"

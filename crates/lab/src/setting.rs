@@ -65,11 +65,23 @@ impl Setting {
     /// # Errors
     /// If an answer is wrong, or the switch cannot be made.
     pub fn rig(&self, workload: &Workload, flows: u64) -> Result<Ready> {
+        self.rig_of(workload, flows, false)
+    }
+
+    /// The same, with cycles counted by room.
+    ///
+    /// # Errors
+    /// As [`Setting::rig`].
+    pub fn profiled_rig(&self, workload: &Workload, flows: u64) -> Result<Ready> {
+        self.rig_of(workload, flows, true)
+    }
+
+    fn rig_of(&self, workload: &Workload, flows: u64, profile: bool) -> Result<Ready> {
         let settings = match self.settings() {
             Err(SettingError::Vector(why)) => return Ok(Ready::NotApplicable(why.to_string())),
             other => other?,
         };
-        let mut rig = Rig::new(workload, settings)?;
+        let mut rig = Rig::new(workload, settings, profile)?;
         rig.check((flows * PACKETS_A_FLOW).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end()), &settings)?;
         Ok(Ready::Subject(Box::new(rig)))
     }

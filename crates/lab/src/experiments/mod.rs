@@ -1,6 +1,7 @@
 //! The experiments, a file each. `experiment.rs` lists them.
 
 pub mod caches;
+pub mod profile;
 pub mod scale;
 pub mod subtables;
 

@@ -1,0 +1,118 @@
+//! Where the cycles go, room by room; seeds 001 and 004 asked a profiler.
+
+use super::METHOD;
+use crate::experiment::Experiment;
+use crate::grid::{Grid, Place, Ready, place};
+use crate::lab::Lab;
+use crate::record::{Axis, Chart, Figure, Findings, Point, Table};
+use crate::rig::{CYCLES, Workload, room_figure};
+use crate::setting::{self, Setting};
+use crate::text;
+use anyhow::Result;
+use sluice_datapath::Room;
+
+/// The experiment.
+pub struct Profile;
+
+const SETTINGS: &[Setting] = &[setting::SEARCH, setting::EMC, setting::SMC, setting::AUTO];
+
+/// What the seeds' profilers said: where, which of our rooms that is, percent of the cycles.
+const SEEDS: [(&str, &str, f64); 9] = [
+    ("001, 20 subtables of 100 rules, no EMC: dpcls_lookup", "subtables", 53.6),
+    ("001: of that, netdev_flow_key_hash_in_mask", "subtables", 39.3),
+    ("001: of that, dpcls_rule_matches_key", "subtables", 7.1),
+    ("004, SMC, 100 flows: miniflow_extract", "parse", 20.78),
+    ("004: dp_netdev_input__", "emc, smc", 20.21),
+    ("004: dpcls_rule_matches_key", "smc", 15.85),
+    ("004: i40e_recv_pkts_vec, netdev_dpdk_rxq_recv", "rx", 12.36),
+    ("004: i40e_xmit_fixed_burst_vec", "tx", 8.97),
+    ("004: dp_execute_cb, non_atomic_ullong_add", "act", 6.32),
+];
+
+impl Experiment for Profile {
+    fn name(&self) -> &'static str {
+        "profile"
+    }
+
+    fn about(&self) -> &'static str {
+        "Where do a packet's cycles go?"
+    }
+
+    fn run(&self, lab: &mut Lab) -> Result<Findings> {
+        let flows: &[f64] = lab.size.pick(&[100.0, 100e3], &[100.0, 10e3, 100e3, 1e6]);
+        let grid = Grid {
+            places: flows.iter().map(|f| place([("flows", *f), ("subtables", 20.0)])).collect(),
+            arms: SETTINGS.iter().map(|setting| setting.name.to_owned()).collect(),
+            set_up: &set_up,
+            figure: CYCLES,
+            rounds: Grid::ROUNDS,
+            span: Grid::SPAN,
+        };
+        let points = grid.run(lab)?;
+        let mut notes = METHOD.map(str::to_owned).to_vec();
+        notes.push(
+            "The clock is read between rooms, once a batch; cycles are the whole with those reads, about 6 a packet \
+             more than without."
+                .to_owned(),
+        );
+        notes.push("rx is the generator that writes the frames; a NIC's driver stands there in the seeds.".to_owned());
+        Ok(Findings {
+            tables: vec![table(&points), seeds()],
+            figures: points.iter().map(figure).collect(),
+            notes,
+            points,
+        })
+    }
+}
+
+fn set_up(at: &Place, arm: usize) -> Result<Ready> {
+    let (flows, subtables) = (at["flows"] as u64, at["subtables"] as u16);
+    SETTINGS[arm].profiled_rig(&Workload::subtables(flows, subtables), flows)
+}
+
+fn cycles(point: &Point, setting: &Setting, room: Room) -> f64 {
+    point.figure(setting.name, &room_figure(room)).map_or(0.0, |stat| stat.median)
+}
+
+fn figure(point: &Point) -> Figure {
+    let part = |room: Room| (room.name().to_owned(), SETTINGS.iter().map(|s| cycles(point, s, room)).collect());
+    Figure {
+        title: format!("{} flows, 20 subtables", text::count(point.at("flows"))),
+        caption: "Cycles a packet by room.".to_owned(),
+        chart: Chart::Bars {
+            y: Axis::linear("cycles a packet"),
+            bars: SETTINGS.iter().map(|setting| setting.name.to_owned()).collect(),
+            parts: Room::ALL.into_iter().filter(|room| *room != Room::Upcall).map(part).collect(),
+        },
+    }
+}
+
+fn table(points: &[Point]) -> Table {
+    let columns = ["flows", "setting"].into_iter().chain(Room::ALL.map(Room::name)).chain(["whole"]);
+    let rows = points.iter().flat_map(|point| {
+        SETTINGS.iter().map(move |setting| {
+            let whole: f64 = Room::ALL.into_iter().map(|room| cycles(point, setting, room)).sum();
+            let cell = |room| {
+                let own = cycles(point, setting, room);
+                format!("{own:.1} ({:.0} %)", 100.0 * own / whole.max(1.0))
+            };
+            let at = [text::count(point.at("flows")), setting.name.to_owned()];
+            at.into_iter().chain(Room::ALL.map(cell)).chain([format!("{whole:.1}")]).collect()
+        })
+    });
+    Table {
+        title: "Cycles a packet by room, and shares of the whole".to_owned(),
+        columns: columns.map(str::to_owned).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn seeds() -> Table {
+    let row =
+        |(place, room, percent): (&str, &str, f64)| vec![place.to_owned(), room.to_owned(), format!("{percent} %")];
+    Table {
+        title: "What the seeds' profilers said of Open vSwitch".to_owned(),
+        columns: ["seed and function", "room here", "share"].map(str::to_owned).to_vec(),
+        rows: SEEDS.map(row).to_vec(),
+    }
+}
