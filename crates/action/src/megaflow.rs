@@ -71,7 +71,7 @@ impl std::fmt::Debug for Trail {
     }
 }
 
-/// A live megaflow, as the revalidator sees it.
+/// A megaflow that is live or suspended, as the revalidator sees it.
 pub struct Visited<'a> {
     /// Its name.
     pub id: FlowId,
@@ -85,20 +85,39 @@ pub struct Visited<'a> {
     pub trail: &'a Trail,
     /// What it has carried since it was installed.
     pub stats: FlowStats,
+    /// Whether no packet follows it until it is resumed.
+    pub is_suspended: bool,
 }
 
 /// The shared megaflow records, as the revalidator sees them. Control threads only.
 pub trait MegaflowStore: Send + Sync {
-    /// Calls `visit` for every live megaflow.
+    /// Calls `visit` for every megaflow, suspended ones too.
     ///
     /// The packet whose miss installed it is not among those it has carried: that one is credited by `Upcall::credit`, as every packet
     /// is that follows a translation instead of a megaflow.
     fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>));
 
+    /// Suspends every live megaflow of whose mask and trail `affected` says so: lookups miss it from now on, until it is
+    /// resumed here or by a packet that asks the tables again and hears the same. Returns how many.
+    ///
+    /// A megaflow being installed is either visited, or its installation asks afterwards whether it is current.
+    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &Trail) -> bool) -> usize;
+
+    /// Lets lookups find a suspended megaflow again if `is_current` says, with the store locked, that nothing has
+    /// changed since it was looked at. Whether it did.
+    fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool;
+
+    /// The most megaflows there can be.
+    fn capacity(&self) -> usize;
+
     /// Takes a megaflow away and returns what it had carried until now; `None` if it had gone already.
     ///
     /// Packets of a batch under way may still follow its actions: `settle` tells about those.
     fn remove(&self, id: FlowId) -> Option<FlowStats>;
+
+    /// As [`MegaflowStore::remove`], if the megaflow of that name is still the one of this trail: packets may have
+    /// replaced one that was suspended, and its name may be another's by now.
+    fn remove_same(&self, id: FlowId, trail: &Trail) -> Option<FlowStats>;
 
     /// Reclaims the records of removed megaflows that no PMD can see any more, and calls `visit` for each that carried
     /// packets after `remove` had returned, with those packets only. To be called now and then, say once a dump.

@@ -26,6 +26,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Busy turns between two publications of the counters; an idle turn publishes at once.
 const PUBLISH_EVERY: u32 = 8;
 
+/// Notices of dead megaflows that one turn acts on; the others wait, for they keep nobody from anything.
+const DIED_A_TURN: usize = 64;
+
 /// One PMD.
 pub(crate) struct Pmd {
     pub shared: Arc<PmdShared>,
@@ -207,8 +210,11 @@ impl Pmd {
     fn read_notices(&mut self) {
         if self.side.notices.has_mail() {
             self.side.notices.take(&mut self.died);
-            self.walk.levels.forget(&self.died);
-            self.died.clear();
+        }
+        if !self.died.is_empty() {
+            let rest = self.died.len().saturating_sub(DIED_A_TURN);
+            self.walk.levels.forget(&self.died[rest..]);
+            self.died.truncate(rest);
         }
     }
 

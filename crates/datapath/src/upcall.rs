@@ -126,7 +126,8 @@ fn install<'g>(
         return None;
     }
     let is_current = |version| upcall.is_current(version);
-    let FlowId(id) = match context.table.install(key, translation, context.now_ms, is_current) {
+    let renew = |old: &Trail, carried, is_kept| upcall.renew(old, &translation.trail, carried, is_kept);
+    let FlowId(id) = match context.table.install(key, translation, context.now_ms, is_current, renew) {
         Installed::New(id) | Installed::Existing(id) => id,
         Installed::Stale | Installed::Full => return None,
     };

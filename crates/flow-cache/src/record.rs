@@ -186,6 +186,11 @@ impl Megaflow {
         &self.trail
     }
 
+    /// Whether it does what a translation says.
+    pub(crate) fn does(&self, translation: &Translation) -> bool {
+        self.actions == translation.actions && self.no_output == translation.no_output
+    }
+
     /// When it was installed, milliseconds of the switch's clock.
     #[inline]
     pub fn created_ms(&self) -> u64 {

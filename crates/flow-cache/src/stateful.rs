@@ -277,7 +277,7 @@ impl World {
                 cacheable: true,
                 trail: Trail(Arc::new(())),
             };
-            match self.table.install(&keys[i], &translation, 0, |_| true) {
+            match self.table.install(&keys[i], &translation, 0, |_| true, |_, _, _| ()) {
                 Installed::New(FlowId(id)) | Installed::Existing(FlowId(id)) => {
                     let flow = flows.get(id).unwrap();
                     assert!(flow.contains(&keys[i]));

@@ -164,12 +164,16 @@ impl MegaflowTable {
 
     /// Installs the megaflow of `key` under a translation's mask, if `is_current` says, with the table locked, that
     /// the tables have not changed since.
+    ///
+    /// If there is one already that is suspended, it is resumed, or replaced if the translation does something else:
+    /// `renew` gets its trail, what it has carried, and whether it is kept.
     pub fn install(
         &self,
         key: &PacketKey,
         translation: &Translation,
         now_ms: u64,
         is_current: impl FnOnce(u64) -> bool,
+        renew: impl FnOnce(&Trail, FlowStats, bool),
     ) -> Installed {
         let mut index = self.lock();
         let index = &mut *index;
@@ -181,11 +185,23 @@ impl MegaflowTable {
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
         let is_same = |flow: &Megaflow| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key);
-        let known = index.by_match.find(hash, |e| e.hash == hash && records.get(e.id.0).is_some_and(is_same));
-        if let Some(entry) = known {
-            return Installed::Existing(entry.id);
-        }
+        let is_it = |e: &Entry| e.hash == hash && records.get_any(e.id.0).is_some_and(|(flow, _)| is_same(flow));
+        let known = index.by_match.find(hash, is_it).and_then(|e| records.get_any(e.id.0));
+        let known = known.map(|(flow, is_suspended)| {
+            let suspended = is_suspended.then(|| (flow.trail().clone(), flow.created_ms()));
+            (flow.id(), suspended, !is_suspended || flow.does(translation))
+        });
         drop(guard);
+        if let Some((id, suspended, is_kept)) = known {
+            if let Some((trail, created_ms)) = suspended {
+                renew(&trail, index.total(id, created_ms), is_kept);
+            }
+            if is_kept {
+                self.arena.read(&index.reader.pin()).resume(id.0);
+                return Installed::Existing(id);
+            }
+            self.take_out(index, id);
+        }
         let make = |id| Megaflow::new(FlowId(id), mask.clone(), key, translation, now_ms);
         let Ok(id) = self.arena.insert(make).or_else(|_| {
             self.reclaim(index);
@@ -197,10 +213,10 @@ impl MegaflowTable {
         Installed::New(FlowId(id))
     }
 
-    /// Calls `visit` for every live megaflow.
+    /// Calls `visit` for every megaflow.
     pub fn for_each_view(&self, mut visit: impl FnMut(FlowView)) {
         let pmds = self.counters();
-        self.for_each_record(|flow| {
+        self.for_each_record(|flow, _| {
             let id = flow.id();
             let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
             let each = |counters: &Arc<FlowCounters>| {
@@ -214,11 +230,14 @@ impl MegaflowTable {
         });
     }
 
-    fn for_each_record(&self, mut visit: impl FnMut(&Megaflow)) {
+    /// Calls `visit` for every megaflow that is live or suspended.
+    fn for_each_record(&self, mut visit: impl FnMut(&Megaflow, bool)) {
         let mut reader = Epochs::register(&self.epochs);
         let guard = reader.pin();
         let records = self.arena.read(&guard);
-        (0..self.arena.used()).filter_map(|id| records.get(id)).for_each(&mut visit);
+        (0..self.arena.used())
+            .filter_map(|id| records.get_any(id))
+            .for_each(|(flow, suspended)| visit(flow, suspended));
     }
 
     fn counters(&self) -> Vec<Arc<FlowCounters>> {
@@ -228,6 +247,25 @@ impl MegaflowTable {
     fn lock(&self) -> MutexGuard<'_, Index> {
         // Whoever panicked with it held left lists that are still whole.
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Removes a megaflow; what it has carried until now, if it was there.
+    fn take_out(&self, index: &mut Index, id: FlowId) -> Option<FlowStats> {
+        let guard = index.reader.pin();
+        let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
+        let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
+        let hash = flow.hash(&self.secret);
+        drop(guard);
+        if let Ok(entry) = index.by_match.find_entry(hash, |e| e.id == id) {
+            entry.remove();
+        }
+        self.arena.retire(id.0);
+        let told = index.total(id, created_ms);
+        index.removed.insert(id.0, told);
+        for pmd in &index.pmds {
+            pmd.notices.post(Died { id, matched: matched.clone(), mask: mask.clone() });
+        }
+        Some(told)
     }
 
     /// Frees what no guard can see any more.
@@ -276,7 +314,7 @@ impl Index {
 impl MegaflowStore for MegaflowTable {
     fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>)) {
         let pmds = self.counters();
-        self.for_each_record(|flow| {
+        self.for_each_record(|flow, is_suspended| {
             let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
             pmds.iter().for_each(|counters| add_up(&mut stats, counters.read(flow.id())));
             visit(&Visited {
@@ -286,28 +324,43 @@ impl MegaflowStore for MegaflowTable {
                 no_output: flow.no_output(),
                 trail: flow.trail(),
                 stats,
+                is_suspended,
             });
         });
     }
 
-    fn remove(&self, id: FlowId) -> Option<FlowStats> {
+    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &Trail) -> bool) -> usize {
+        // An installation under way has ended when this returns; one that comes later asks whether it is current.
+        drop(self.lock());
+        let mut reader = Epochs::register(&self.epochs);
+        let guard = reader.pin();
+        let records = self.arena.read(&guard);
+        let is_affected = |flow: &&Megaflow| affected(&flow.mask().whole, flow.trail());
+        let live = (0..self.arena.used()).filter_map(|id| records.get(id));
+        live.filter(is_affected).filter(|flow| records.suspend(flow.id().0)).count()
+    }
+
+    fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool {
         let mut index = self.lock();
-        let index = &mut *index;
         let guard = index.reader.pin();
-        let flow = self.arena.read(&guard).get(id.0)?;
-        let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
-        let hash = flow.hash(&self.secret);
+        is_current() && self.arena.read(&guard).resume(id.0)
+    }
+
+    fn capacity(&self) -> usize {
+        self.arena.capacity()
+    }
+
+    fn remove(&self, id: FlowId) -> Option<FlowStats> {
+        self.take_out(&mut self.lock(), id)
+    }
+
+    fn remove_same(&self, id: FlowId, trail: &Trail) -> Option<FlowStats> {
+        let mut index = self.lock();
+        let guard = index.reader.pin();
+        let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
+        let is_same = Arc::ptr_eq(&flow.trail().0, &trail.0);
         drop(guard);
-        if let Ok(entry) = index.by_match.find_entry(hash, |e| e.id == id) {
-            entry.remove();
-        }
-        self.arena.retire(id.0);
-        let told = index.total(id, created_ms);
-        index.removed.insert(id.0, told);
-        for pmd in &index.pmds {
-            pmd.notices.post(Died { id, matched: matched.clone(), mask: mask.clone() });
-        }
-        Some(told)
+        if is_same { self.take_out(&mut index, id) } else { None }
     }
 
     fn settle(&self, visit: &mut dyn FnMut(&Trail, FlowStats)) {

@@ -296,7 +296,7 @@ impl TupleSpace {
         let Some(subtable) = &subtables[place as usize] else { return };
         let mut mask = None;
         // A dead megaflow whose notice has not come yet can be no hit, so it needs no prefixes. Its id may be another's.
-        for flow in subtable.ids().filter_map(|id| flows.get(id)) {
+        for (flow, _) in subtable.ids().filter_map(|id| flows.get_any(id)) {
             let is_here = self.by_mask.get(&mask_id(flow.mask())).is_some_and(|(at, _)| *at == place);
             if is_here {
                 pruning.add_flow(flow.id(), flow.matched(), quota);

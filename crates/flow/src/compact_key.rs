@@ -11,6 +11,16 @@ pub struct CompactKey {
     further: Option<Box<[Line; 3]>>,
 }
 
+impl CompactKey {
+    /// One of the 32 words of the key, as [`Line::words`] gives them; zero if its line is absent.
+    pub fn word(&self, place: usize) -> u64 {
+        match place / 8 {
+            0 => self.first[place],
+            line => self.further.as_ref().map_or(0, |lines| lines[line - 1].words()[place % 8]),
+        }
+    }
+}
+
 impl From<&PacketKey> for CompactKey {
     fn from(key: &PacketKey) -> Self {
         let is_there = (1..4).any(|i| !key.line(i).is_zero());
@@ -47,6 +57,8 @@ mod tests {
             key.set(span, &vec![7; span.size]);
             let again = PacketKey::from(&CompactKey::from(&key));
             assert_eq!((again, again.get(span)), (key, key.get(span)));
+            let words = |line: usize| key.line(line).words();
+            (0..32).for_each(|i| assert_eq!(CompactKey::from(&key).word(i), words(i / 8)[i % 8]));
         }
     }
 }

@@ -78,6 +78,7 @@ impl Rig {
         let datapath = Datapath::new(Config { settings, seed: Some(1), profile: is_profiled, ..Config::default() })?;
         let ofproto = Ofproto::new();
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.set_store(datapath.store());
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0)?;
         let mut pools = Pools::default();
         let mut profile = Profile::default();

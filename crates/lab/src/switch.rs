@@ -27,6 +27,7 @@ pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
     let datapath = Datapath::new(Config { cores: vec![core], ..Config::default() })?;
     let ofproto = Ofproto::new();
     datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+    ofproto.set_store(datapath.store());
     ofproto.add_bridge(BridgeConfig::new(BRIDGE), sluice_datapath::now_ms())?;
     let pool: std::sync::Arc<dyn sluice_mem::FramePool> = Pools::default().of_size(plan.longest())?;
     let (generator, ports) = InProcess::new(plan, &pool);

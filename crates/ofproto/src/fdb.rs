@@ -1,6 +1,7 @@
 //! The commands on stations, `fdb/*`, and `ofproto/list`, in OVS 3.1's words.
 
 use crate::bridge::{Bridge, State};
+use crate::depends::Changes;
 use crate::mac::{Mac, MacTable};
 use crate::ofproto::Ofproto;
 use crate::trace_command::port_text;
@@ -40,8 +41,11 @@ impl Ofproto {
             format!("Overriding already existing {kind} entry on {}\n", port_text(old))
         });
         macs.add_static(vlan, mac, port);
+        let mut changes = Changes::default();
+        changes.add_stations(bridge.id, macs.take_changed());
         drop(macs);
-        self.bump();
+        drop(state);
+        self.announce(&changes);
         Ok(note.unwrap_or_default())
     }
 
@@ -49,17 +53,23 @@ impl Ofproto {
     pub fn fdb_del(&self, bridge: &str, vlan: &str, mac: &str) -> Result<String, String> {
         let (vlan, mac) = (parse_vlan(vlan), parse_mac(mac)?);
         let state = self.state();
-        if !table_mut(find(&state, bridge)?).remove_static(vlan, mac) {
+        let bridge = find(&state, bridge)?;
+        let mut macs = table_mut(bridge);
+        if !macs.remove_static(vlan, mac) {
             return Err("could not find static mac entry\n".to_owned());
         }
-        self.bump();
+        let mut changes = Changes::default();
+        changes.add_stations(bridge.id, macs.take_changed());
+        drop(macs);
+        drop(state);
+        self.announce(&changes);
         Ok(String::new())
     }
 
     /// `fdb/flush [BRIDGE]`.
     pub fn fdb_flush(&self, bridge: Option<&str>) -> Result<String, String> {
         self.each(bridge, |macs| _ = macs.flush())?;
-        self.bump();
+        self.announce(&Changes::everything());
         Ok("table successfully flushed".to_owned())
     }
 

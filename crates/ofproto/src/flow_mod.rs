@@ -7,6 +7,7 @@
 
 use crate::bridge::{Bridge, N_TABLES, Rules};
 use crate::check::{check_actions, check_bucket, check_groups, check_table};
+use crate::depends::Changes;
 use crate::error::Error;
 use crate::group::{self, Groups};
 use crate::ofproto::RuleEntry;
@@ -241,6 +242,17 @@ impl Pending {
             return Ok(false);
         }
         self.modify(bridge, fm).map(|()| true)
+    }
+
+    /// The rules that come and go.
+    pub fn changes(&self, bridge: &Bridge, changes: &mut Changes) {
+        let hidden = self.hidden.iter().map(|h| (h.table, h.id));
+        for (table, id) in self.added.iter().copied().chain(hidden) {
+            changes.add_rule(bridge.id, table, || {
+                let rules = rules_of(bridge, table)?;
+                Some(rules.match_of(rules.rule(id)?))
+            });
+        }
     }
 
     /// Undoes everything.

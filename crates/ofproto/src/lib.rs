@@ -26,6 +26,7 @@
 mod bridge;
 mod check;
 mod controller;
+mod depends;
 mod effects;
 mod error;
 mod fdb;

@@ -29,6 +29,8 @@ pub struct MacTable {
     age_s: u64,
     max: usize,
     counts: MacCounts,
+    /// Stations that have come, gone or moved since this was last asked for.
+    changed: Vec<(u16, Mac)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,7 @@ impl MacTable {
             age_s,
             max,
             counts: MacCounts::default(),
+            changed: Vec::new(),
         }
     }
 
@@ -127,7 +130,11 @@ impl MacTable {
             }
         }
         self.put(vlan, mac, port, Some(now_s + self.age_s));
-        old.is_none_or(|e| e.port != port)
+        let is_news = old.is_none_or(|e| e.port != port);
+        if is_news {
+            self.changed.push((vlan, mac));
+        }
+        is_news
     }
 
     /// Adds a static entry.
@@ -136,12 +143,22 @@ impl MacTable {
             self.evict();
         }
         self.put(vlan, mac, port, None);
+        self.changed.push((vlan, mac));
     }
 
     /// Removes a static entry; false if there is none.
     pub fn remove_static(&mut self, vlan: u16, mac: Mac) -> bool {
         let is_static = self.is_static(vlan, mac) == Some(true);
+        if is_static {
+            self.changed.push((vlan, mac));
+        }
         is_static && self.take(vlan, mac)
+    }
+
+    /// The stations that have come, gone, moved or become static since this was last asked; those that a flush took
+    /// are not among them.
+    pub fn take_changed(&mut self) -> Vec<(u16, Mac)> {
+        std::mem::take(&mut self.changed)
     }
 
     /// Whether an entry is static, if there is one.
@@ -179,6 +196,7 @@ impl MacTable {
             .collect();
         for (vlan, mac) in due {
             self.counts.expired += 1;
+            self.changed.push((vlan, mac));
             any |= self.take(vlan, mac);
         }
         any
@@ -234,6 +252,7 @@ impl MacTable {
         let fullest = self.by_port.iter().max_by_key(|(port, m)| (m.len(), **port)).map(|(_, m)| m);
         if let Some((_, &(vlan, mac))) = fullest.and_then(|m| m.first_key_value()) {
             self.counts.evicted += 1;
+            self.changed.push((vlan, mac));
             self.take(vlan, mac);
         }
     }

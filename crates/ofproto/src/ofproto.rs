@@ -4,9 +4,12 @@
 //! reading from beginning to end, so it sees one moment of everything. Changes take it for writing, briefly.
 //!
 //! **Epoch.** One number for everything a translation depends on: rules, ports, stations. Whatever changes, it goes
-//! up after the change. A translation carries the epoch it began in; a megaflow of an older epoch is looked at again.
+//! up after the change; a translation carries the epoch it began in, and its megaflow is installed only if that is
+//! still the epoch. Then the megaflows that are there and depend on what has changed (see `depends`) are suspended,
+//! before the change returns: from then on no packet follows what was true before.
 
 use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, State};
+use crate::depends::Changes;
 use crate::effects::{Effects, Queue};
 use crate::error::Error;
 use crate::flow_mod::{CHUNK, Change, Changed, Hidden, Pending, is_same, sends_to_group};
@@ -15,10 +18,12 @@ use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
 use crate::rule::Rule;
+use crate::trail::TrailRecord;
+use sluice_action::MegaflowStore;
 use sluice_classifier::LATEST;
 use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match, OfAction, OfPort};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The bridges. Cloning makes another handle on the same ones.
 #[derive(Clone)]
@@ -30,6 +35,8 @@ pub(crate) struct Shared {
     /// Held by whoever changes something, all the time; the state's lock only at moments.
     writer: Mutex<Writer>,
     pub epoch: AtomicU64,
+    /// Where the megaflows are that follow the tables.
+    store: OnceLock<Arc<dyn MegaflowStore>>,
     pub recirculations: Recirculations,
     pub effects: Queue,
     /// Whether megaflows match only what decides; if not, everything.
@@ -94,6 +101,7 @@ impl Ofproto {
             state: RwLock::default(),
             writer: Mutex::default(),
             epoch: AtomicU64::new(1),
+            store: OnceLock::new(),
             recirculations: Recirculations::default(),
             effects: Queue::default(),
             megaflows: AtomicBool::new(true),
@@ -113,9 +121,25 @@ impl Ofproto {
         f(&mut write(&self.0.state))
     }
 
-    /// Says that translations made until now may no longer hold.
-    pub(crate) fn bump(&self) {
+    /// Lets changes suspend the megaflows of this store that depend on them. Once; without it, megaflows are the
+    /// caller's affair.
+    pub fn set_store(&self, store: Arc<dyn MegaflowStore>) {
+        self.0.store.get_or_init(|| store);
+    }
+
+    /// Says that translations made until now may no longer hold, and suspends the megaflows of those that are affected.
+    /// The caller has let go of the state.
+    pub(crate) fn announce(&self, changes: &Changes) {
+        if changes.is_empty() {
+            return;
+        }
         self.0.epoch.fetch_add(1, SeqCst);
+        if let Some(store) = self.0.store.get() {
+            store.suspend(&mut |mask, trail| {
+                let record = trail.0.downcast_ref::<TrailRecord>();
+                record.is_some_and(|record| changes.affect(mask, record))
+            });
+        }
     }
 
     /// The number that goes up with every change that a translation could notice.
@@ -127,7 +151,7 @@ impl Ofproto {
     /// packet. The present ones are looked at again.
     pub fn enable_megaflows(&self, enabled: bool) {
         self.0.megaflows.store(enabled, SeqCst);
-        self.bump();
+        self.announce(&Changes::everything());
     }
 
     /// Side effects of translations: how many wait, and how many were lost because the queue was full.
@@ -153,7 +177,7 @@ impl Ofproto {
         })?;
         writer.next_bridge += 1;
         drop(writer);
-        self.bump();
+        self.announce(&Changes::everything());
         if standalone {
             let mut normal = FlowMod::new(FlowCommand::Add);
             normal.priority = 0;
@@ -173,14 +197,14 @@ impl Ofproto {
             state.by_name.retain(|_, (id, _)| *id != bridge.id);
             Ok(())
         })?;
-        self.bump();
+        self.announce(&Changes::everything());
         Ok(())
     }
 
     /// Changes how long a bridge remembers stations, and what rules see of fragments.
     pub fn set_bridge(&self, name: &str, mac_age_s: Option<u64>, fragments: Option<FragmentMode>) -> Result<(), Error> {
         let mut writer = self.writer();
-        self.change(&mut writer, |state| {
+        let id = self.change(&mut writer, |state| {
             let at = position(state, name)?;
             let bridge = &mut state.bridges[at];
             if let Some(age) = mac_age_s {
@@ -188,9 +212,9 @@ impl Ofproto {
                 bridge.macs.get_mut().unwrap_or_else(|p| p.into_inner()).set_age(age);
             }
             bridge.fragments = fragments.unwrap_or(bridge.fragments);
-            Ok(())
+            Ok(bridge.id)
         })?;
-        self.bump();
+        self.announce(&Changes::of_bridge(id));
         Ok(())
     }
 
@@ -209,7 +233,7 @@ impl Ofproto {
     /// Adds a port.
     pub fn add_port(&self, bridge: &str, port: PortConfig) -> Result<(), Error> {
         let mut writer = self.writer();
-        self.change(&mut writer, |state| {
+        let changes = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             check_port(state, at, &port)?;
             let id = state.bridges[at].id;
@@ -217,50 +241,55 @@ impl Ofproto {
                 state.by_datapath.insert(no.0, (id, port.number));
             }
             state.by_name.insert(port.name.clone(), (id, port.number));
+            let changes = port_changes(id, &port);
             state.bridges[at].port_order.push(port.number);
             state.bridges[at].ports.insert(port.number, port);
-            Ok(())
+            Ok(changes)
         })?;
-        self.bump();
+        self.announce(&changes);
         Ok(())
     }
 
     /// Changes a port in place: VLANs, flags, MTU, link. Its name, number and attachment stay.
     pub fn set_port(&self, bridge: &str, name: &str, f: impl FnOnce(&mut PortConfig)) -> Result<(), Error> {
         let mut writer = self.writer();
-        self.change(&mut writer, |state| {
+        let changes = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             let number = port_number(&state.bridges[at], name)?;
+            let id = state.bridges[at].id;
             let port = state.bridges[at].ports.get_mut(&number).expect("invariant: the number was just found");
             let before = port.clone();
             f(port);
             let vlan_changed = port.vlan != before.vlan;
             (port.name, port.number, port.attach) = (before.name, before.number, before.attach);
+            let changes = port_changes(id, port);
             if vlan_changed {
                 state.bridges[at].macs.get_mut().unwrap_or_else(|p| p.into_inner()).flush_port(number);
             }
-            Ok(())
+            Ok(changes)
         })?;
-        self.bump();
+        self.announce(&changes);
         Ok(())
     }
 
     /// Removes a port and forgets the stations behind it.
     pub fn remove_port(&self, bridge: &str, name: &str) -> Result<(), Error> {
         let mut writer = self.writer();
-        self.change(&mut writer, |state| {
+        let changes = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             let number = port_number(&state.bridges[at], name)?;
             let bridge = &mut state.bridges[at];
+            let mut changes = Changes::of_bridge(bridge.id);
             bridge.port_order.retain(|n| *n != number);
             bridge.macs.get_mut().unwrap_or_else(|p| p.into_inner()).flush_port(number);
             if let Some(port) = bridge.ports.remove(&number) {
+                changes = port_changes(bridge.id, &port);
                 port.datapath().map(|no| state.by_datapath.remove(&no.0));
                 state.by_name.remove(&port.name);
             }
-            Ok(())
+            Ok(changes)
         })?;
-        self.bump();
+        self.announce(&changes);
         Ok(())
     }
 
@@ -385,15 +414,18 @@ impl Ofproto {
         let mut changed = pending.changed;
         let mut next = Some(pending);
         while let Some(mut pending) = next.take() {
+            let mut changes = Changes::default();
             let dead = self.change(writer, |state| {
                 state.tables_version = pending.version;
                 let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
+                pending.changes(bridge, &mut changes);
                 if let Some(groups) = pending.groups.take() {
                     bridge.groups = groups;
+                    changes.add_bridge(id);
                 }
                 pending.count_learners(bridge)
             });
-            self.bump();
+            self.announce(&changes);
             self.take_out(writer, id, pending.hidden, now_ms);
             if !dead.is_empty() {
                 let mut learned = Pending::new(pending.version + 1, now_ms);
@@ -481,6 +513,14 @@ impl Ofproto {
                 bridge.expirable.insert((rule.table, rule_id));
             }
         });
+    }
+}
+
+/// What a change of a port touches: its bridge, or any, as far as bridges are joined there.
+fn port_changes(bridge: BridgeId, port: &PortConfig) -> Changes {
+    match port.attach {
+        Attach::Patch(_) => Changes::everything(),
+        _ => Changes::of_bridge(bridge),
     }
 }
 

@@ -1,18 +1,20 @@
 //! Keeping megaflows true.
 //!
 //! A dump visits every megaflow: it credits the packets since the last one to the rules of the trail, deletes what has
-//! idled too long, and, where something changed since the megaflow was last known to hold, translates its packet
-//! again. The megaflow stays if the new translation does the same and looks at no bit that the megaflow leaves open;
-//! else it goes, and the next packet makes a better one.
+//! idled too long, and translates the packet of those again that a change has suspended. The megaflow is resumed if the
+//! new translation does the same and looks at no bit that the megaflow leaves open; else it goes, and the next packet
+//! makes a better one. Packets that come before the dump ask the tables themselves.
+//!
+//! When the store is nearly full, those that have not been used for longest go, so that there is room for new ones.
 //!
 //! The packet that is translated again is the one that made the megaflow, whole, not cut down to the megaflow's mask:
 //! it is a packet the megaflow stands for, and the zeros outside the mask might not be.
 
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
-use crate::trail::{Inner, Push, TrailRecord, push};
+use crate::trail::{Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
-use sluice_action::{FlowId, FlowStats, MegaflowStore, Trail, Visited};
+use sluice_action::{FlowId, MegaflowStore, Trail, Visited};
 use sluice_flow::PacketKey;
 
 /// How long an unused megaflow stays unless the configuration says otherwise.
@@ -33,11 +35,14 @@ pub struct Revalidated {
     pub idle: usize,
     /// Deleted because they do not hold any more.
     pub changed: usize,
+    /// Deleted to make room.
+    pub evicted: usize,
 }
 
 /// What a visit decided.
 enum Verdict {
-    Keep,
+    /// It is true as of this epoch.
+    Holds(u64),
     Idle,
     Changed,
 }
@@ -50,32 +55,38 @@ impl Ofproto {
     pub fn revalidate(&self, store: &dyn MegaflowStore, now_ms: u64, max_idle_ms: u64) -> Revalidated {
         let mut done = Revalidated::default();
         let mut effects = Vec::new();
-        let mut doomed: Doomed = Vec::new();
+        let (mut doomed, mut live): (Doomed, _) = (Vec::new(), Vec::new());
         store.for_each(&mut |flow| {
             done.dumped += 1;
             let Some(record) = flow.trail.0.downcast_ref::<TrailRecord>() else { return };
-            let mut inner = record.lock();
-            credit(&mut inner, flow.stats, &mut effects);
+            record.lock().credit(flow.stats, |effect| effects.push(effect));
             if effects.len() >= BATCH {
                 self.apply(&mut self.writer(), effects.drain(..));
             }
-            let idle_since = flow.stats.used_ms.unwrap_or(flow.stats.created_ms);
-            let verdict = if now_ms > idle_since.saturating_add(max_idle_ms) {
+            let used_ms = flow.stats.used_ms.unwrap_or(flow.stats.created_ms);
+            let verdict = if now_ms > used_ms.saturating_add(max_idle_ms) {
                 Verdict::Idle
-            } else if inner.epoch == self.epoch() {
-                Verdict::Keep
-            } else {
+            } else if flow.is_suspended {
                 done.translated += 1;
-                self.judge(record, &mut inner, flow, now_ms)
+                self.judge(record, flow, now_ms)
+            } else {
+                return live.push((used_ms, flow.id, flow.trail.clone()));
             };
             let idle = match verdict {
-                Verdict::Keep => return,
+                Verdict::Holds(epoch) => {
+                    // If it cannot be resumed, something has changed again, and the next dump sees to it.
+                    store.resume(flow.id, &mut || self.epoch() == epoch);
+                    return;
+                }
                 Verdict::Idle => true,
                 Verdict::Changed => false,
             };
             doomed.push((flow.id, flow.trail.clone(), idle));
         });
-        for (_, _, idle) in &doomed {
+        if is_nearly_full(store) {
+            done.evicted = evict(store, live, &mut doomed);
+        }
+        for (_, _, idle) in doomed.iter().skip(done.evicted) {
             let count = if *idle { &mut done.idle } else { &mut done.changed };
             *count += 1;
         }
@@ -93,7 +104,7 @@ impl Ofproto {
     }
 
     /// Translates a megaflow's packet again.
-    fn judge(&self, record: &TrailRecord, inner: &mut Inner, flow: &Visited<'_>, now_ms: u64) -> Verdict {
+    fn judge(&self, record: &TrailRecord, flow: &Visited<'_>, now_ms: u64) -> Verdict {
         let epoch = self.epoch();
         let question = Question { start: Start::Datapath(&record.key()), now_ms, side_effects: false, actions: None };
         let state = self.state();
@@ -106,17 +117,17 @@ impl Ofproto {
         if !holds {
             return Verdict::Changed;
         }
-        inner.events = outcome.trail.into_boxed_slice();
-        inner.epoch = epoch;
-        Verdict::Keep
+        record.lock().events = outcome.trail.into_boxed_slice();
+        Verdict::Holds(epoch)
     }
 
     fn remove(&self, store: &dyn MegaflowStore, doomed: Doomed, effects: &mut Vec<Effect>) {
         for (id, trail, _) in doomed {
-            let (Some(stats), Some(record)) = (store.remove(id), trail.0.downcast_ref::<TrailRecord>()) else {
+            let (Some(stats), Some(record)) = (store.remove_same(id, &trail), trail.0.downcast_ref::<TrailRecord>())
+            else {
                 continue;
             };
-            credit(&mut record.lock(), stats, effects);
+            record.lock().credit(stats, |effect| effects.push(effect));
         }
         store.settle(&mut |trail, stats| {
             let Some(record) = trail.0.downcast_ref::<TrailRecord>() else { return };
@@ -132,17 +143,23 @@ impl Ofproto {
     }
 }
 
-/// Credits what a megaflow has carried since it was last credited.
-fn credit(inner: &mut Inner, stats: FlowStats, effects: &mut Vec<Effect>) {
-    let (packets, bytes) = inner.credited;
-    let news = Push {
-        packets: stats.packets.saturating_sub(packets),
-        bytes: stats.bytes.saturating_sub(bytes),
-        tcp_flags: stats.tcp_flags,
-        used_ms: stats.used_ms.unwrap_or(stats.created_ms),
-    };
-    inner.credited = (stats.packets, stats.bytes);
-    push(&inner.events, news, |effect| effects.push(effect));
+/// Whether new megaflows may soon find no room: seven eighths are taken.
+fn is_nearly_full(store: &dyn MegaflowStore) -> bool {
+    let capacity = store.capacity();
+    store.len() > capacity - capacity / 8
+}
+
+/// Dooms the megaflows that have not been used for longest, until an eighth of the room more is free; how many. They are
+/// put in front.
+fn evict(store: &dyn MegaflowStore, mut live: Vec<(u64, FlowId, Trail)>, doomed: &mut Doomed) -> usize {
+    let surplus = (store.len() + store.capacity() / 4).saturating_sub(store.capacity() + doomed.len());
+    let surplus = surplus.min(live.len());
+    if surplus < live.len() {
+        live.select_nth_unstable_by_key(surplus, |(used_ms, id, _)| (*used_ms, *id));
+    }
+    live.truncate(surplus);
+    doomed.splice(0..0, live.into_iter().map(|(_, id, trail)| (id, trail, true)));
+    surplus
 }
 
 /// Whether `mask` has no bit that `of` lacks.

@@ -1,6 +1,7 @@
 //! What the control thread does now and then: side effects of translations, timeouts, ageing.
 
-use crate::bridge::{BridgeId, State};
+use crate::bridge::BridgeId;
+use crate::depends::Changes;
 use crate::effects::Effect;
 use crate::flow_mod::is_learned;
 use crate::ofproto::{Ofproto, Writer};
@@ -25,31 +26,28 @@ impl Ofproto {
         self.apply(&mut writer, effects);
         let expired_rules = self.expire_rules(&mut writer, now_ms);
         drop(writer);
-        let forgot = |state: &State| {
-            let expire =
-                |b: &crate::bridge::Bridge| b.macs.write().unwrap_or_else(|p| p.into_inner()).expire(now_ms / 1000);
-            state.bridges.iter().filter(|b| expire(b)).count() > 0
-        };
-        if forgot(&self.state()) {
-            self.bump();
+        let mut changes = Changes::default();
+        for bridge in &self.state().bridges {
+            let mut macs = bridge.macs.write().unwrap_or_else(|p| p.into_inner());
+            macs.expire(now_ms / 1000);
+            changes.add_stations(bridge.id, macs.take_changed());
         }
+        self.announce(&changes);
         self.0.recirculations.expire(now_ms);
         Ticked { effects: done, expired_rules }
     }
 
     /// Does side effects.
     pub(crate) fn apply(&self, writer: &mut Writer, effects: impl IntoIterator<Item = Effect>) {
+        let mut changes = Changes::default();
         for effect in effects {
             match effect {
                 Effect::Station { bridge, vlan, mac, port, now_ms } => {
-                    let state = self.state();
-                    let moved = state.bridge(bridge).is_some_and(|b| {
+                    if let Some(b) = self.state().bridge(bridge).filter(|b| b.ports.contains_key(&port)) {
                         let mut macs = b.macs.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-                        b.ports.contains_key(&port) && macs.learn(vlan, mac, port, now_ms / 1000)
-                    });
-                    drop(state);
-                    if moved {
-                        self.bump();
+                        if macs.learn(vlan, mac, port, now_ms / 1000) {
+                            changes.add_stations(bridge, macs.take_changed());
+                        }
                     }
                 }
                 Effect::Learn { bridge, flow, limit, now_ms } => {
@@ -60,6 +58,7 @@ impl Ofproto {
                 }
             }
         }
+        self.announce(&changes);
     }
 
     /// Whether an effect would change anything, as far as can be told cheaply.

@@ -4,11 +4,13 @@
 //! learned rules young, and close TCP connections. The trail is carried by the datapath and comes back with counts.
 
 use crate::bridge::{BridgeId, TableCounts};
+use crate::depends::SearchKey;
 use crate::effects::Effect;
 use crate::group::Group;
 use crate::mac::Mac;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
+use sluice_action::FlowStats;
 use sluice_flow::{CompactKey, FlowMod, OfPort, PacketKey};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -21,9 +23,11 @@ pub(crate) enum Event {
     /// Visited a rule.
     Rule(Arc<Rule>),
     /// Searched a table, with or without success.
-    Table(Arc<TableCounts>, bool),
+    Search { bridge: BridgeId, table: u8, matched: bool, counts: Arc<TableCounts>, key: SearchKey },
     /// Saw a station.
     Station { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort },
+    /// Asked where a station is.
+    Destination { bridge: BridgeId, vlan: u16, mac: Mac },
     /// Learned a rule.
     Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32 },
     /// Watched for the end of a TCP connection.
@@ -55,21 +59,24 @@ pub(crate) struct TrailRecord {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub events: Box<[Event]>,
-    /// The epoch for which the translation is known to hold.
-    pub epoch: u64,
     /// Packets and bytes of the megaflow that have been credited.
     pub credited: (u64, u64),
 }
 
 impl TrailRecord {
-    pub fn new(key: &PacketKey, events: Vec<Event>, epoch: u64) -> Self {
+    pub fn new(key: &PacketKey, events: Vec<Event>) -> Self {
         let events = events.into_boxed_slice();
-        TrailRecord { key: key.into(), inner: Mutex::new(Inner { events, epoch, credited: (0, 0) }) }
+        TrailRecord { key: key.into(), inner: Mutex::new(Inner { events, credited: (0, 0) }) }
     }
 
     /// The key it was made from.
     pub fn key(&self) -> PacketKey {
         (&self.key).into()
+    }
+
+    /// A word of it.
+    pub fn word(&self, place: usize) -> u64 {
+        self.key.word(place)
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -90,10 +97,25 @@ pub(crate) fn push(events: &[Event], push: Push, mut effect: impl FnMut(Effect))
     for event in events {
         match event {
             Event::Rule(rule) => rule.counts.credit(push.packets, push.bytes, push.used_ms),
-            Event::Table(counts, matched) => counts.credit(*matched, push.packets),
+            Event::Search { counts, matched, .. } => counts.credit(*matched, push.packets),
             Event::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
             _ => event.effect(push).into_iter().for_each(&mut effect),
         }
+    }
+}
+
+impl Inner {
+    /// Credits what a megaflow has carried since it was last credited.
+    pub fn credit(&mut self, stats: FlowStats, effect: impl FnMut(Effect)) {
+        let (packets, bytes) = self.credited;
+        let news = Push {
+            packets: stats.packets.saturating_sub(packets),
+            bytes: stats.bytes.saturating_sub(bytes),
+            tcp_flags: stats.tcp_flags,
+            used_ms: stats.used_ms.unwrap_or(stats.created_ms),
+        };
+        self.credited = (stats.packets, stats.bytes);
+        push(&self.events, news, effect);
     }
 }
 

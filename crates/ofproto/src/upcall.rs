@@ -4,7 +4,7 @@ use crate::ofproto::Ofproto;
 use crate::trail::{Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
 use arrayvec::ArrayVec;
-use sluice_action::{Actions, Fate, Miss, Trail, Translation, Upcall};
+use sluice_action::{Actions, Fate, FlowStats, Miss, Trail, Translation, Upcall};
 use sluice_fate::DropReason;
 use sluice_flow::layout::PRESENCE;
 use sluice_flow::{LINE_SIZE, Line, PacketKey};
@@ -76,7 +76,7 @@ impl Upcall for UpcallHandle {
         };
         drop(state);
         let mask = if shared.megaflows.load(Relaxed) { outcome.mask } else { everything(miss.key) };
-        let record = TrailRecord::new(miss.key, outcome.trail, version);
+        let record = TrailRecord::new(miss.key, outcome.trail);
         Fate::Translated(Translation {
             mask,
             actions: self.recent.share(outcome.actions),
@@ -89,6 +89,18 @@ impl Upcall for UpcallHandle {
 
     fn is_current(&self, version: u64) -> bool {
         self.ofproto.epoch() == version
+    }
+
+    /// No lock but the trails' is taken: the caller holds the store's.
+    fn renew(&self, old: &Trail, new: &Trail, carried: FlowStats, is_kept: bool) {
+        let (Some(old), Some(new)) = (old.0.downcast_ref::<TrailRecord>(), new.0.downcast_ref::<TrailRecord>()) else {
+            return;
+        };
+        let mut inner = old.lock();
+        inner.credit(carried, |effect| self.ofproto.0.effects.put(effect));
+        if is_kept {
+            inner.events = new.lock().events.clone();
+        }
     }
 
     /// Every packet that follows a translation is credited here or by its megaflow, so here is where the first packet's

@@ -5,8 +5,11 @@ use sluice_action::{
 };
 use sluice_flow::{FlowCommand, FlowMod, Metadata, PacketKey, PortNames, extract};
 use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, Revalidated};
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+/// Megaflows that [`Store`] has room for.
+const CAPACITY: usize = 64;
 
 /// A cache of megaflows without a datapath.
 #[derive(Default)]
@@ -16,6 +19,7 @@ struct Store(Mutex<Inside>);
 struct Inside {
     next: u32,
     flows: BTreeMap<FlowId, (MegaflowMatch, Translation, FlowStats)>,
+    suspended: BTreeSet<FlowId>,
     /// Packets that come while a flow is being removed.
     late: Vec<(Trail, FlowStats)>,
 }
@@ -42,17 +46,42 @@ impl Store {
 
 impl MegaflowStore for Store {
     fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>)) {
-        let inside = self.0.lock().unwrap();
-        for (id, (matches, translation, stats)) in &inside.flows {
+        let (flows, suspended) = {
+            let inside = self.0.lock().unwrap();
+            (inside.flows.clone(), inside.suspended.clone())
+        };
+        for (id, (matches, translation, stats)) in &flows {
             let Translation { actions, no_output, trail, .. } = translation;
             let (mask, no_output, stats) = (&matches.mask, *no_output, *stats);
-            visit(&Visited { id: *id, mask, actions, no_output, trail, stats });
+            let is_suspended = suspended.contains(id);
+            visit(&Visited { id: *id, mask, actions, no_output, trail, stats, is_suspended });
         }
+    }
+
+    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &Trail) -> bool) -> usize {
+        let Inside { flows, suspended, .. } = &mut *self.0.lock().unwrap();
+        let affected = flows.iter().filter(|(_, (matches, told, _))| affected(&matches.mask, &told.trail));
+        let before = suspended.len();
+        suspended.extend(affected.map(|(id, _)| *id));
+        suspended.len() - before
+    }
+
+    fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool {
+        is_current() && self.0.lock().unwrap().suspended.remove(&id)
+    }
+
+    fn capacity(&self) -> usize {
+        CAPACITY
+    }
+
+    fn remove_same(&self, id: FlowId, _: &Trail) -> Option<FlowStats> {
+        self.remove(id)
     }
 
     fn remove(&self, id: FlowId) -> Option<FlowStats> {
         let mut inside = self.0.lock().unwrap();
         let (_, translation, stats) = inside.flows.remove(&id)?;
+        inside.suspended.remove(&id);
         let late = FlowStats { packets: 2, bytes: 120, used_ms: stats.used_ms, ..FlowStats::default() };
         inside.late.push((translation.trail, late));
         Some(stats)
@@ -76,6 +105,13 @@ fn switch(flows: &[&str]) -> Ofproto {
     }
     flows.iter().for_each(|text| change(&ofproto, FlowCommand::Add, text));
     ofproto
+}
+
+/// A store whose megaflows the switch's changes suspend.
+fn store_of(ofproto: &Ofproto) -> Arc<Store> {
+    let store = Arc::new(Store::default());
+    ofproto.set_store(store.clone());
+    store
 }
 
 fn change(ofproto: &Ofproto, command: FlowCommand, text: &str) {
@@ -128,18 +164,18 @@ fn outputs(translation: &Translation) -> Vec<u32> {
 #[test]
 fn every_packet_counts_on_every_rule_it_met() {
     let ofproto = switch(&["in_port=1 actions=resubmit(,1)", "table=1 actions=output:2"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     let id = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
     store.carry(id, 10, 0, 2000);
-    ofproto.revalidate(&store, 2500, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 2500, DEFAULT_MAX_IDLE_MS);
     store.carry(id, 5, 0, 3000);
-    ofproto.revalidate(&store, 3500, DEFAULT_MAX_IDLE_MS);
-    ofproto.revalidate(&store, 3600, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 3500, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 3600, DEFAULT_MAX_IDLE_MS);
     let want = BTreeMap::from([("resubmit(,1)".to_owned(), 16), ("output:2".to_owned(), 16)]);
     assert_eq!(packets(&ofproto), want);
     // Removal credits what came since, and what came during it.
     store.carry(id, 4, 0, 4000);
-    assert_eq!(ofproto.purge(&store), 1);
+    assert_eq!(ofproto.purge(&*store), 1);
     let want = BTreeMap::from([("resubmit(,1)".to_owned(), 22), ("output:2".to_owned(), 22)]);
     assert_eq!(packets(&ofproto), want);
 }
@@ -147,55 +183,59 @@ fn every_packet_counts_on_every_rule_it_met() {
 #[test]
 fn idle_megaflows_go() {
     let ofproto = switch(&["actions=output:2"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     let unused = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
     let used = miss(&ofproto, &store, &packet(3, 1, 2), 1000);
     store.carry(used, 1, 0, 5000);
-    assert_eq!(ofproto.revalidate(&store, 11_000, DEFAULT_MAX_IDLE_MS).idle, 0);
-    let done = ofproto.revalidate(&store, 11_001, DEFAULT_MAX_IDLE_MS);
-    assert_eq!(done, Revalidated { dumped: 2, translated: 0, idle: 1, changed: 0 });
+    assert_eq!(ofproto.revalidate(&*store, 11_000, DEFAULT_MAX_IDLE_MS).idle, 0);
+    let done = ofproto.revalidate(&*store, 11_001, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(done, Revalidated { dumped: 2, translated: 0, idle: 1, changed: 0, evicted: 0 });
     assert_eq!(store.remove(unused), None);
-    assert_eq!(ofproto.revalidate(&store, 15_001, DEFAULT_MAX_IDLE_MS).idle, 1);
+    assert_eq!(ofproto.revalidate(&*store, 15_001, DEFAULT_MAX_IDLE_MS).idle, 1);
 }
 
 #[test]
 fn a_change_elsewhere_keeps_a_megaflow_one_that_matters_does_not() {
     let ofproto = switch(&["in_port=1 actions=output:2", "in_port=3 actions=output:2"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     miss(&ofproto, &store, &packet(1, 1, 2), 0);
     miss(&ofproto, &store, &packet(3, 1, 2), 0);
     change(&ofproto, FlowCommand::Add, "in_port=4 actions=output:1");
-    let done = ofproto.revalidate(&store, 1000, DEFAULT_MAX_IDLE_MS);
-    assert_eq!(done, Revalidated { dumped: 2, translated: 2, idle: 0, changed: 0 });
-    // Nothing changed since: nothing is translated again.
-    assert_eq!(ofproto.revalidate(&store, 1000, DEFAULT_MAX_IDLE_MS).translated, 0);
+    let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(done, Revalidated { dumped: 2, ..Revalidated::default() }, "neither searched with that port");
     change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:4");
-    let done = ofproto.revalidate(&store, 1000, DEFAULT_MAX_IDLE_MS);
-    assert_eq!((done.translated, done.changed), (2, 1));
+    let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
+    assert_eq!((done.translated, done.changed), (1, 1));
+    // The same packets are told the same, so the megaflow is found again.
+    change(&ofproto, FlowCommand::Add, "priority=9,in_port=3,udp,tp_dst=99 actions=drop");
+    change(&ofproto, FlowCommand::Delete, "in_port=3,udp,tp_dst=99");
+    let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
+    assert_eq!((done.translated, done.changed), (1, 0));
+    assert_eq!(ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS).translated, 0, "nothing has changed since");
 }
 
 #[test]
 fn a_megaflow_that_has_become_too_wide_goes() {
     let ofproto = switch(&["priority=1 actions=output:2"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     miss(&ofproto, &store, &packet(1, 1, 2), 0);
     // The packet that made it still goes to port 2, but others of the megaflow do not.
     change(&ofproto, FlowCommand::Add, "priority=2,dl_src=50:54:00:00:00:09 actions=output:3");
-    assert_eq!(ofproto.revalidate(&store, 0, DEFAULT_MAX_IDLE_MS).changed, 1);
+    assert_eq!(ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS).changed, 1);
 }
 
 #[test]
 fn after_a_rule_was_replaced_its_successor_is_credited() {
     let ofproto = switch(&["in_port=1 actions=output:2"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     let id = miss(&ofproto, &store, &packet(1, 1, 2), 0);
     store.carry(id, 3, 0, 100);
     change(&ofproto, FlowCommand::Delete, "in_port=1");
     change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:2");
-    assert_eq!(ofproto.revalidate(&store, 200, DEFAULT_MAX_IDLE_MS).changed, 0);
+    assert_eq!(ofproto.revalidate(&*store, 200, DEFAULT_MAX_IDLE_MS).changed, 0);
     assert_eq!(packets(&ofproto)["output:2"], 0, "these three were the old rule's");
     store.carry(id, 2, 0, 300);
-    ofproto.revalidate(&store, 400, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 400, DEFAULT_MAX_IDLE_MS);
     assert_eq!(packets(&ofproto)["output:2"], 2);
 }
 
@@ -211,13 +251,13 @@ fn a_translation_older_than_the_tables_is_not_current() {
 #[test]
 fn stations_are_learned_move_and_age_with_their_megaflows() {
     let ofproto = switch(&["actions=NORMAL"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     let flood = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
     ofproto.tick(1000);
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 1000)), [1]);
     ofproto.tick(1000);
     // The flood of the first packet does not hold any more.
-    assert_eq!(ofproto.revalidate(&store, 2000, DEFAULT_MAX_IDLE_MS).changed, 1);
+    assert_eq!(ofproto.revalidate(&*store, 2000, DEFAULT_MAX_IDLE_MS).changed, 1);
     assert_eq!(store.remove(flood), None);
     let known = miss(&ofproto, &store, &packet(1, 1, 2), 2000);
     let back = miss(&ofproto, &store, &packet(2, 2, 1), 2000);
@@ -225,7 +265,7 @@ fn stations_are_learned_move_and_age_with_their_megaflows() {
     for second in (10..600).step_by(5) {
         store.carry(known, 1, 0, second * 1000);
         store.carry(back, 1, 0, second * 1000);
-        ofproto.revalidate(&store, second * 1000, DEFAULT_MAX_IDLE_MS);
+        ofproto.revalidate(&*store, second * 1000, DEFAULT_MAX_IDLE_MS);
         ofproto.tick(second * 1000);
     }
     let table = ofproto.fdb_show("br0", 597_000).unwrap();
@@ -263,18 +303,18 @@ fn rules_are_learned_refreshed_and_deleted_with_their_teacher() {
     let learn = "in_port=1 actions=learn(table=1,hard_timeout=10,cookie=0x9,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
                  output:NXM_OF_IN_PORT[]),output:2";
     let ofproto = switch(&[learn, "in_port=2 actions=resubmit(,1)"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     let teacher = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
     assert_eq!(ofproto.tick(1000).effects, 1);
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 1000)), [1]);
     // Packets in the megaflow refresh what they taught.
     store.carry(teacher, 1, 0, 9000);
-    ofproto.revalidate(&store, 9000, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 9000, DEFAULT_MAX_IDLE_MS);
     assert_eq!(ofproto.tick(12_000).expired_rules, 0);
     assert_eq!(ofproto.tick(19_001).expired_rules, 1);
     // And teach anew what has gone.
     store.carry(teacher, 1, 0, 19_500);
-    ofproto.revalidate(&store, 19_500, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 19_500, DEFAULT_MAX_IDLE_MS);
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 19_500)), [1]);
     change(&ofproto, FlowCommand::Delete, "in_port=1");
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 19_500)), <[u32; 0]>::default());
@@ -299,15 +339,15 @@ fn a_closing_connection_lowers_timeouts() {
     let frame = sluice_testkit::frame::ethernet().ipv4([1; 4], [2; 4]).tcp(1, 2).build();
     let mut key = PacketKey::ZERO;
     extract(&frame, &Metadata::of_port(1), &mut key).unwrap();
-    let store = Store::default();
+    let store = store_of(&ofproto);
     let id = miss(&ofproto, &store, &(key, frame), 1000);
     store.carry(id, 1, 0x10, 2000);
-    ofproto.revalidate(&store, 2000, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 2000, DEFAULT_MAX_IDLE_MS);
     ofproto.tick(2000);
     let timeout = || ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap()[0].rule.idle_timeout();
     assert_eq!(timeout(), 0);
     store.carry(id, 1, 0x11, 3000);
-    ofproto.revalidate(&store, 3000, DEFAULT_MAX_IDLE_MS);
+    ofproto.revalidate(&*store, 3000, DEFAULT_MAX_IDLE_MS);
     assert_eq!(timeout(), 5);
     assert_eq!(ofproto.tick(8001).expired_rules, 1);
 }
@@ -315,7 +355,7 @@ fn a_closing_connection_lowers_timeouts() {
 #[test]
 fn without_megaflows_every_field_is_matched() {
     let ofproto = switch(&["actions=output:2"]);
-    let store = Store::default();
+    let store = store_of(&ofproto);
     let (one, other) = (packet(1, 1, 2), packet(1, 1, 3));
     let wide = translate(&ofproto, &one, 0);
     assert!(MegaflowMatch::new(wide.mask, &one.0).contains(&other.0));
@@ -326,7 +366,7 @@ fn without_megaflows_every_field_is_matched() {
     // They are kept: nothing they leave open decides.
     miss(&ofproto, &store, &one, 0);
     ofproto.enable_megaflows(true);
-    assert_eq!(ofproto.revalidate(&store, 0, DEFAULT_MAX_IDLE_MS).changed, 0);
+    assert_eq!(ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS).changed, 0);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! is found by one multiplication, and a large limit costs nothing until it is used. Writers take a lock; readers
 //! take a guard, load the slot's state, and look.
 //!
-//! A slot is free, live or dead. Dead slots wait for the epochs (see `epoch.rs`); then the record is handed to
+//! A slot is free, live, suspended or dead. A suspended record is there, but whoever does not ask for it by
+//! [`Slots::get_any`] passes it over; it becomes live again, or dies. Dead slots wait for the epochs (see `epoch.rs`); then the record is handed to
 //! whoever reclaims, and the id is the first to be given out again, which keeps ids dense and the cache warm.
 
 use crate::primitive::atomic::{AtomicU32, Ordering};
@@ -18,6 +19,8 @@ use std::mem::MaybeUninit;
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
 const DEAD: u32 = 2;
+/// As live, but passed over by [`Slots::get`].
+const SUSPENDED: u32 = 3;
 
 /// Records of type `T` under ids below a fixed capacity.
 ///
@@ -111,7 +114,7 @@ impl<T: Send + Sync> Arena<T> {
     pub fn retire(&self, id: u32) -> bool {
         let mut writer = lock(&self.writer);
         let Some(slot) = self.slots.get(id as usize) else { return false };
-        if slot.state.load(Ordering::Relaxed) != LIVE {
+        if !matches!(slot.state.load(Ordering::Relaxed), LIVE | SUSPENDED) {
             return false;
         }
         slot.state.store(DEAD, Ordering::Release);
@@ -180,6 +183,35 @@ impl<'g, T> Slots<'g, T> {
         // SAFETY: LIVE was stored after the record was written, and we loaded it with acquire. The record stays until
         // every guard that saw it LIVE has gone, and ours outlives 'g. Nothing writes to it meanwhile.
         Some(unsafe { (*slot.value.get()).assume_init_ref() })
+    }
+
+    /// The record, if it is live or suspended, and whether it is suspended.
+    #[inline]
+    pub fn get_any(&self, id: u32) -> Option<(&'g T, bool)> {
+        let slot = self.slots.get(id as usize)?;
+        let state = slot.state.load(Ordering::Acquire);
+        if !matches!(state, LIVE | SUSPENDED) {
+            return None;
+        }
+        // SAFETY: as in `get`: a slot becomes SUSPENDED only from LIVE, with its record as it was.
+        Some((unsafe { (*slot.value.get()).assume_init_ref() }, state == SUSPENDED))
+    }
+
+    /// Lets [`Slots::get`] pass a live record over. Whether it was live.
+    pub fn suspend(&self, id: u32) -> bool {
+        self.change(id, LIVE, SUSPENDED)
+    }
+
+    /// Makes a suspended record live. Whether it was suspended.
+    pub fn resume(&self, id: u32) -> bool {
+        self.change(id, SUSPENDED, LIVE)
+    }
+
+    fn change(&self, id: u32, from: u32, to: u32) -> bool {
+        // A record that dies meanwhile stays dead: what `retire` stores comes after this, or this finds it.
+        self.slots
+            .get(id as usize)
+            .is_some_and(|slot| slot.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
     }
 
     /// Asks the processor for a record's first two cache lines.
@@ -308,6 +340,33 @@ mod tests {
                 assert_eq!(again, id);
             }
             thread.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_suspended_record_is_passed_over_and_a_dead_one_stays_dead() {
+        loom::model(|| {
+            let epochs = Epochs::new();
+            let arena = Arc::new(Arena::new(&epochs, 1).unwrap());
+            let id = arena.insert(|_| Record::new(7)).unwrap();
+            let mut reader = Epochs::register(&epochs);
+            let other = arena.clone();
+            let thread = thread::spawn(move || {
+                let guard = reader.pin();
+                let slots = other.read(&guard);
+                if slots.suspend(id) {
+                    assert!(slots.get(id).is_none() || !slots.suspend(id));
+                    slots.get_any(id).inspect(|(r, _)| assert_eq!(r.read(), 7));
+                    slots.resume(id);
+                }
+            });
+            assert!(arena.retire(id));
+            arena.reclaim(|_, record| drop(record));
+            thread.join().unwrap();
+            let mut reader = Epochs::register(&epochs);
+            assert!(arena.read(&reader.pin()).get_any(id).is_none(), "nobody brought it back");
+            arena.reclaim(|_, record| drop(record));
+            assert_eq!(arena.waiting(), 0);
         });
     }
 

@@ -170,6 +170,7 @@ impl Switch {
         let ofproto = Ofproto::new();
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).map_err(|e| e.to_string())?;
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.set_store(datapath.store());
         let pool = HeapPool::new(PoolConfig { frames: 4096, frame_size: 2048, reserve: 64 });
         let pool: Arc<dyn FramePool> = Arc::new(pool.map_err(|e| format!("{e:?}"))?);
         let mut wires = BTreeMap::new();

@@ -64,7 +64,7 @@ impl Search for Product {
             cacheable: true,
             trail: Trail(Arc::new(())),
         };
-        let Installed::New(FlowId(record)) = self.table.install(&key, &translation, 0, |_| true) else {
+        let Installed::New(FlowId(record)) = self.table.install(&key, &translation, 0, |_| true, |_, _, _| ()) else {
             panic!("megaflow {id} is new and there is room")
         };
         let guard = self.side.reader.pin();

@@ -56,7 +56,7 @@ impl World {
             cacheable: true,
             trail: Trail(Arc::new(())),
         };
-        let installed = self.table.install(&key(subtable, 0), &translation, 0, |_| true);
+        let installed = self.table.install(&key(subtable, 0), &translation, 0, |_| true, |_, _, _| ());
         let Installed::New(FlowId(id)) = installed else { panic!("{installed:?}") };
         let guard = self.side.reader.pin();
         self.subtables.insert(&key(subtable, 0), self.table.read(&guard).get(id).unwrap());

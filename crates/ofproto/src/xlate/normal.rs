@@ -191,6 +191,7 @@ impl Translator<'_> {
     fn forward(&mut self, in_port: OfPort, vlans: Vlans) {
         let bridge = self.bridge;
         let dst: Mac = self.flow.get(layout::DL_DST).try_into().expect("invariant: an Ethernet address has six bytes");
+        self.trail.push(Event::Destination { bridge: bridge.id, vlan: vlans.0[0].vid, mac: dst });
         let known = {
             let macs = bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
             macs.lookup(vlans.0[0].vid, dst)

@@ -1,12 +1,12 @@
 //! Searching tables.
 
 use super::{Failure, MAX_BYTES, MAX_DEPTH, MAX_RESUBMITS, Manner, Steps, Translator};
-use crate::bridge::FragmentMode;
+use crate::bridge::{FragmentMode, TableCounts};
+use crate::depends::SearchKey;
 use crate::rule::Rule;
 use crate::trace::Kind;
 use crate::trail::Event;
-use sluice_flow::OfPort;
-use sluice_flow::layout;
+use sluice_flow::{FlowKey, OfPort, layout};
 use std::sync::Arc;
 
 /// What a search goes by.
@@ -116,7 +116,7 @@ impl<'a> Translator<'a> {
                     [layout::TP_SRC, layout::TP_DST].into_iter().for_each(|span| key.get_mut(span).fill(0));
                 }
                 FragmentMode::Drop => {
-                    self.trail.push(Event::Table(Arc::clone(&table.counts), true));
+                    self.note_search(&table.counts, true, &key);
                     return Found::Fragment;
                 }
             }
@@ -125,7 +125,7 @@ impl<'a> Translator<'a> {
         let version = self.state.tables_version;
         let rules = table.rules.as_deref();
         let found = rules.and_then(|rules| rules.lookup(&key, version, Some(&mut self.wc))).map(|r| r.payload());
-        self.trail.push(Event::Table(Arc::clone(&table.counts), found.is_some()));
+        self.note_search(&table.counts, found.is_some(), &key);
         let (bridge, number) = (self.bridge, self.table);
         self.attribute(|_| format!("search of table {number}, bridge \"{}\"", bridge.name()));
         match found {
@@ -135,6 +135,12 @@ impl<'a> Translator<'a> {
             }
             None => Found::Nothing,
         }
+    }
+
+    fn note_search(&mut self, counts: &Arc<TableCounts>, matched: bool, key: &FlowKey) {
+        let key = SearchKey::new(&self.original, key);
+        let (bridge, table, counts) = (self.bridge.id, self.table, Arc::clone(counts));
+        self.trail.push(Event::Search { bridge, table, matched, counts, key });
     }
 
     fn open_table(&mut self, table: u8, found: &Found<'_>) -> usize {

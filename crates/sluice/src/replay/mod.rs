@@ -94,6 +94,7 @@ impl Bench {
         let datapath = Datapath::new(config)?;
         let ofproto = Ofproto::new();
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.set_store(datapath.store());
         // The first packet's time is when everything begins.
         let began_ms = captures.iter().flat_map(|(_, records)| records).map(Record::ms).min().unwrap_or(0);
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), began_ms)?;

@@ -25,6 +25,7 @@ impl Switch {
         let datapath = Arc::new(Datapath::new(datapath_config(&config))?);
         let ofproto = Ofproto::new();
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.set_store(datapath.store());
         let limit = max_megaflows(&config.datapath) as usize;
         let revalidator = Revalidator::new(ofproto.clone(), datapath.store(), config.datapath.max_idle.0, limit);
         let bridges = config.bridge.clone();
