@@ -87,9 +87,7 @@ impl Executor {
     }
 
     fn walk(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
-        let Some(last) = actions.iter().rposition(sends) else {
-            return discard(traveller.packet, traveller.no_output, context.buffers, context.tally);
-        };
+        let Some(last) = actions.iter().rposition(sends) else { return self.end(actions, traveller, context) };
         for action in &actions[..last] {
             if sends(action) {
                 self.send_copy(action, &mut traveller, context);
@@ -97,7 +95,34 @@ impl Executor {
                 return discard(traveller.packet, reason, context.buffers, context.tally);
             }
         }
+        self.track_behind(&actions[last + 1..], &traveller, context);
         self.send(&actions[last], traveller, context);
+    }
+
+    /// Takes actions that send the packet nowhere. A `ct` among them may begin a connection all the same.
+    fn end(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+        let up_to_last_ct = actions.iter().rposition(tracks).map_or(0, |last| last + 1);
+        let changes = actions[..up_to_last_ct].iter();
+        let ended = changes.map(|action| self.change(action, &mut traveller, context)).find_map(Result::err);
+        discard(traveller.packet, ended.unwrap_or(traveller.no_output), context.buffers, context.tally);
+    }
+
+    /// Lets a scratch copy meet the `ct`s that stand behind the last action that sends.
+    fn track_behind(&mut self, actions: &[Action], traveller: &Traveller<'_>, context: &mut Context<'_, '_>) {
+        let Some(last) = actions.iter().rposition(tracks) else { return };
+        let Traveller { origin, carried, no_output, cut, is_dirty, .. } = *traveller;
+        let mut key = *traveller.key;
+        let packet = match context.buffers.copy(&traveller.packet) {
+            Ok(packet) => packet,
+            Err(reason) => {
+                context.tally[Counter::Cloned] += 1;
+                return context.tally.drop(reason, 1);
+            }
+        };
+        let mut scratch = Traveller { packet, key: &mut key, origin, carried, no_output, cut, is_dirty };
+        let mut changes = actions[..=last].iter();
+        let _ = changes.try_for_each(|action| self.change(action, &mut scratch, context));
+        context.buffers.give_frame(scratch.packet.frame);
     }
 
     /// Lets a copy of the packet meet an action that sends.
@@ -251,6 +276,11 @@ impl Executor {
     fn chance(&mut self, probability: u32) -> bool {
         probability == u32::MAX || ((splitmix64(&mut self.random) >> 32) as u32) < probability
     }
+}
+
+/// Whether an action may begin a connection.
+fn tracks(action: &Action) -> bool {
+    matches!(action, Action::Ct(_))
 }
 
 /// Whether an action takes a packet or a copy of it. The others change the packet.

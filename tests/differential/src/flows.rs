@@ -11,15 +11,69 @@ pub type Counters = BTreeMap<String, (u64, u64)>;
 
 /// Reads `dpctl/dump-flows -m`: drops ids and counters, and names ports by number.
 pub fn megaflows(text: &str) -> Megaflows {
-    let mut out = Megaflows::new();
+    let mut flows = Vec::new();
     for line in text.lines().filter(|l| l.contains("recirc_id(")) {
         let key = line.split(", packets:").next().unwrap_or(line);
         let key = if key.starts_with("ufid:") { key.split_once(", ").map_or(key, |(_, rest)| rest) } else { key };
         let actions = line.split_once("actions:").map_or("", |(_, a)| a);
         let actions = actions.split(", dp-extra-info").next().unwrap_or(actions);
-        out.insert(canonical(&key.replace("in_port(p", "in_port(")), canonical_actions(actions));
+        flows.push((canonical(&key.replace("in_port(p", "in_port(")), canonical_actions(actions)));
     }
-    out
+    name_recirculations(&mut flows);
+    flows.into_iter().collect()
+}
+
+/// Calls each recirculation by the megaflow that leads to it, as the numbers mean nothing: pass by pass, from those of
+/// packets that have just come.
+fn name_recirculations(flows: &mut [(String, String)]) {
+    let mut names: BTreeMap<String, String> = BTreeMap::from([("0".to_owned(), "0".to_owned())]);
+    for _ in 0..PASSES {
+        let mut news: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (key, actions) in &*flows {
+            let Some(from) = number_in(key, "recirc_id(").and_then(|id| names.get(id)) else { continue };
+            let mut rest = &actions[..];
+            while let Some(id) = number_in(rest, "recirc(") {
+                rest = &rest[rest.find("recirc(").expect("number_in found it") + 7..];
+                let before = actions.len() - rest.len();
+                let place = format!("{} {} {before}", renamed(key, "recirc_id(", from), without_ids(actions));
+                news.entry(id.to_owned()).or_default().push(place);
+            }
+        }
+        for (id, mut places) in news {
+            places.sort();
+            names.entry(id).or_insert_with(|| places.join(";"));
+        }
+    }
+    // Short names, the same on both sides for the same long ones.
+    let short = |name: &String| format!("{:x}", name.bytes().fold(5381u64, |h, b| h.wrapping_mul(33) ^ u64::from(b)));
+    for (key, actions) in flows {
+        if let Some(name) = number_in(key, "recirc_id(").filter(|id| *id != "0").and_then(|id| names.get(id)) {
+            *key = renamed(key, "recirc_id(", &short(name));
+        }
+        *actions = without_ids(actions);
+    }
+}
+
+/// Passes that a packet can take. Source: OVS, MAX_RECIRC_DEPTH.
+const PASSES: usize = 8;
+
+/// What stands behind `name` up to the parenthesis.
+fn number_in<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let rest = &text[text.find(name)? + name.len()..];
+    rest.split([')', '/']).next()
+}
+
+fn renamed(text: &str, name: &str, to: &str) -> String {
+    match number_in(text, name) {
+        Some(id) => text.replacen(&format!("{name}{id}"), &format!("{name}{to}"), 1),
+        None => text.to_owned(),
+    }
+}
+
+fn without_ids(actions: &str) -> String {
+    let mut parts = actions.split("recirc(");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| out + "recirc(" + part.find(')').map_or(part, |at| &part[at..]))
 }
 
 /// Reads `ovs-ofctl dump-flows`: what identifies a rule, and its counters.

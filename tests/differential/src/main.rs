@@ -6,6 +6,7 @@ mod actions;
 mod canonical;
 mod capture;
 mod compare;
+mod ct;
 mod flows;
 mod known;
 mod matches;
@@ -39,6 +40,9 @@ struct Options {
     /// Seed of the first table; each following one has the next.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Tables that track connections, and packets that talk to each other.
+    #[arg(long)]
+    ct: bool,
     /// Compare these rules instead of random ones, with the captures of --in.
     #[arg(long, value_name = "FILE", requires = "input")]
     flows: Option<PathBuf>,
@@ -132,7 +136,7 @@ fn main() -> Result<()> {
 fn cases(options: &Options) -> Result<Box<dyn Iterator<Item = Result<Case>> + '_>> {
     let Some(flows) = &options.flows else {
         let seeds = options.seed..options.seed + options.tables;
-        return Ok(Box::new(seeds.map(|seed| Ok(generate(seed, options.packets)))));
+        return Ok(Box::new(seeds.map(|seed| Ok(generate(seed, options)))));
     };
     let text = std::fs::read_to_string(flows).with_context(|| format!("reading {}", flows.display()))?;
     let lines = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).map(str::to_owned).collect();
@@ -158,11 +162,18 @@ fn time_us(i: usize) -> u64 {
 }
 
 /// The tables and packets that a seed stands for.
-fn generate(seed: u64, packets: usize) -> Case {
+fn generate(seed: u64, options: &Options) -> Case {
     let mut rng = Rng::new(seed);
+    if options.ct {
+        let tables = ct::tables(&mut rng);
+        let packets = ct::packets(&mut rng, options.packets).into_iter().enumerate();
+        let port = |rng: &mut Rng| 1 + rng.below(values::PORTS.into()) as u16;
+        let inputs = packets.map(|(i, bytes)| Input { bytes, port: port(&mut rng), time_us: time_us(i) }).collect();
+        return Case { name: format!("ct-seed-{seed}"), tables, inputs };
+    }
     let values = Values::new(&mut rng);
     let tables = table::random(&mut rng, &values);
-    let inputs = (0..packets).map(|i| Input {
+    let inputs = (0..options.packets).map(|i| Input {
         bytes: packets::random(&mut rng, &values),
         port: 1 + rng.below(values::PORTS.into()) as u16,
         time_us: time_us(i),

@@ -75,6 +75,7 @@ impl Ovs {
     pub fn load(&mut self, tables: &Tables) -> Result<()> {
         self.ofctl("del-flows", Version::Of10, None)?;
         self.ctl.command("revalidator/purge", &[])?;
+        self.ctl.command("dpctl/flush-conntrack", &[])?;
         // Deleted rules leave the classifier only when all threads have passed; until then their masks count.
         while self.rules()? > self.hidden_rules {
             std::thread::sleep(Duration::from_millis(1));
@@ -83,6 +84,7 @@ impl Ovs {
         std::thread::sleep(Duration::from_millis(5));
         let file = self.path("flows.txt");
         std::fs::write(&file, tables.lines.join("\n") + "\n")?;
+
         self.ofctl("add-flows", tables.version, Some(&file))?;
         Ok(())
     }
@@ -98,7 +100,7 @@ impl Ovs {
         self.ctl.command("netdev-dummy/receive", &[&format!("p{port}"), &hex])?;
         // The main thread both polls the ports and answers, so once it has counted the packet it is done with it.
         self.packets += 1;
-        while self.lookups()? < self.packets {}
+        while self.received()? < self.packets {}
         let mut out = Vec::new();
         for (i, (file, read)) in self.sent.iter_mut().enumerate() {
             let size = file.metadata()?.len();
@@ -111,11 +113,11 @@ impl Ovs {
         Ok(out)
     }
 
-    /// How many packets the datapath has looked up.
-    fn lookups(&mut self) -> Result<u64> {
-        let text = self.ctl.command("dpctl/show", &[])?;
-        let line = text.lines().find(|l| l.contains("lookups:")).context("dpctl/show prints no lookups")?;
-        Ok(line.split([' ', ':']).filter_map(|word| word.parse::<u64>().ok()).sum())
+    /// How many packets the datapath has received.
+    fn received(&mut self) -> Result<u64> {
+        let text = self.ctl.command("dpif-netdev/pmd-stats-show", &[])?;
+        let counts = text.lines().filter_map(|line| line.trim().strip_prefix("packets received: "));
+        counts.map(|n| n.parse::<u64>().with_context(|| format!("packets received: {n}"))).sum()
     }
 
     pub fn megaflows(&mut self) -> Result<Megaflows> {
