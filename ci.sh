@@ -78,6 +78,7 @@ step_differential() {
     target/release/differential --flows tests/captures/rules.txt --in 1=tests/captures/a.pcap \
         --in 2=tests/captures/b.pcap || code=1
     target/release/differential --tables "${TABLES:-200}" --packets "${PACKETS:-100}" --seed "${SEED:-1}" || code=1
+    target/release/differential --ct --tables "${CT_TABLES:-60}" --packets 60 --seed "${SEED:-1}" || code=1
     return $code
 }
 

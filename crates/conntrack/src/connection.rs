@@ -83,6 +83,7 @@ impl Connection {
     }
 
     /// Its changing part, locked. A panic while it was locked leaves numbers that are each still sound.
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, Mutable> {
         self.mutable.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -80,6 +80,7 @@ fn is_error(v6: bool, kind: u8) -> bool {
 }
 
 /// Reads the tuple of a packet in `zone`; `None` if it can be of no connection.
+#[inline]
 pub(crate) fn sight(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Sighting> {
     let layers = Layers::of(bytes)?;
     let ip = layers.ip?;

@@ -39,7 +39,8 @@ pub(crate) fn set_state(key: &mut PacketKey, state: u8) {
 
 #[inline]
 pub(crate) fn zone(key: &PacketKey) -> u16 {
-    key.number(layout::CT_ZONE) as u16
+    let zone = &key.lines[0].0[layout::CT_ZONE.range()];
+    u16::from_be_bytes([zone[0], zone[1]])
 }
 
 /// Writes zone, mark and label.

@@ -64,6 +64,7 @@ impl State {
     }
 
     /// Takes a packet of the connection. `check_seq`: judge TCP sequence numbers.
+    #[inline]
     pub fn update(&mut self, l4: &[u8], reply: bool, check_seq: bool) -> Step {
         match self {
             State::Tcp(tcp) => match Segment::of(l4) {

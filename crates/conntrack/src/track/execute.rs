@@ -46,13 +46,17 @@ impl Pass<'_> {
 }
 
 /// FTP's control port.
-const FTP_PORT: u64 = 21;
+const FTP_PORT: u16 = 21;
 /// TFTP's server port.
-const TFTP_PORT: u64 = 69;
+const TFTP_PORT: u16 = 69;
+
+const _: () = assert!(layout::TP_DST.offset == layout::TP_SRC.offset + 2);
 
 /// Whether a packet is of a control connection: of the protocol of the helper asked for, or by its port.
+#[inline]
 fn control(key: &PacketKey, helper: Option<Helper>) -> Option<Helper> {
-    let (src, dst) = (key.number(layout::TP_SRC), key.number(layout::TP_DST));
+    let ports = &key.lines[0].0[layout::TP_SRC.offset..][..4];
+    let (src, dst) = (u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]]));
     match key.get(layout::NW_PROTO)[0] {
         ip_proto::TCP if helper == Some(Helper::Ftp) || src == FTP_PORT || dst == FTP_PORT => Some(Helper::Ftp),
         ip_proto::UDP if helper == Some(Helper::Tftp) || dst == TFTP_PORT => Some(Helper::Tftp),
