@@ -134,13 +134,13 @@ fn put2(p: &PacketIn, reason: u8, w: &mut Writer) {
         property::put(packet_in2::FULL_LEN, &p.total_len.to_be_bytes(), w);
     }
     if p.table != 0 {
-        property::put(packet_in2::TABLE_ID, &[p.table], w);
+        property::put_u8(packet_in2::TABLE_ID, p.table, w);
     }
     if p.cookie != u64::MAX {
         property::put_u64(packet_in2::COOKIE, p.cookie, w);
     }
     if p.reason != PacketInReason::NoMatch {
-        property::put(packet_in2::REASON, &[reason], w);
+        property::put_u8(packet_in2::REASON, reason, w);
     }
     let mut metadata = Writer::default();
     oxm::put_fields(&p.metadata, Numbering::Nxm, &mut metadata);

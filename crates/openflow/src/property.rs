@@ -27,16 +27,18 @@ pub(crate) fn put(kind: u16, value: &[u8], w: &mut Writer) {
     w.pad8(start);
 }
 
-/// The value of a property that is one byte.
+/// The value of a property that is one byte, with three of gap behind it.
 pub(crate) fn u8(body: &mut Reader<'_>) -> Result<u8, Error> {
     let value = body.u8()?;
+    body.skip(3)?;
     body.end()?;
     Ok(value)
 }
 
-/// The value of a property that is two bytes.
+/// The value of a property that is two bytes, with two of gap behind it.
 pub(crate) fn u16(body: &mut Reader<'_>) -> Result<u16, Error> {
     let value = body.u16()?;
+    body.skip(2)?;
     body.end()?;
     Ok(value)
 }
@@ -54,6 +56,17 @@ pub(crate) fn u64(body: &mut Reader<'_>) -> Result<u64, Error> {
     let value = body.u64()?;
     body.end()?;
     Ok(value)
+}
+
+/// Writes a property of one byte.
+pub(crate) fn put_u8(kind: u16, value: u8, w: &mut Writer) {
+    put(kind, &[value, 0, 0, 0], w);
+}
+
+/// Writes a property of two bytes.
+pub(crate) fn put_u16(kind: u16, value: u16, w: &mut Writer) {
+    let [high, low] = value.to_be_bytes();
+    put(kind, &[high, low, 0, 0], w);
 }
 
 /// Writes a property of eight bytes.

@@ -4,12 +4,12 @@
 use crate::bundle::Bundles;
 use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, Role, RoleMessage};
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
-use crate::{Error, Format, Framer, Header, Message, PacketInFormat, Version};
+use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, PacketInFormat, Version};
 use sluice_flow::ofpact::PacketInReason;
 
-/// Bytes of an offending message that go back with the error. Source: the specification asks for at least so many, Open
-/// vSwitch sends no more.
-const OFFENDING_MAX: usize = 64;
+/// Bytes of an offending message that go back with the error: all that an error has room for behind its numbers, as Open
+/// vSwitch does.
+const OFFENDING_MAX: usize = MESSAGE_MAX - HEADER_SIZE - 12;
 
 /// Bytes of a packet that a controller gets of table misses unless it says otherwise.
 /// Source: OpenFlow 1.0, `OFP_DEFAULT_MISS_SEND_LEN`.
@@ -35,18 +35,18 @@ enum State {
     Closed,
 }
 
-/// The beginning of a message, to be sent back if something is wrong with it.
+/// A message, to be sent back if something is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its transaction.
     pub xid: u32,
-    /// Its first bytes.
-    head: Vec<u8>,
+    /// Its bytes.
+    message: Vec<u8>,
 }
 
 impl Request {
     fn new(xid: u32, message: &[u8]) -> Self {
-        Request { xid, head: message[..message.len().min(OFFENDING_MAX)].to_vec() }
+        Request { xid, message: message[..message.len().min(OFFENDING_MAX)].to_vec() }
     }
 }
 
@@ -281,7 +281,7 @@ impl Session {
     /// Sends an error about a request.
     pub fn refuse(&mut self, request: &Request, error: Error) {
         let Some(version) = self.version() else { return };
-        let message = Message::Error(error.code(version), request.head.clone());
+        let message = Message::Error(error.code(version), request.message.clone());
         self.out.extend(message.write(version, request.xid));
     }
 
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestIsSecondary)));
         let [Message::Error(code, data)] = &sent(&mut session)[..] else { panic!("no error was sent") };
         assert_eq!((code.class, code.code), (1, 10));
-        assert_eq!(data[..], message[..OFFENDING_MAX.min(message.len())]);
+        assert_eq!(*data, message);
     }
 
     #[test]

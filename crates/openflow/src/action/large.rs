@@ -298,13 +298,13 @@ pub(super) fn put_controller(c: &ControllerAction, w: &mut Writer) {
     }
     w.zeros(6);
     if c.max_len != u16::MAX {
-        property::put(controller2::MAX_LEN, &c.max_len.to_be_bytes(), w);
+        property::put_u16(controller2::MAX_LEN, c.max_len, w);
     }
     if c.controller_id != 0 {
-        property::put(controller2::CONTROLLER_ID, &c.controller_id.to_be_bytes(), w);
+        property::put_u16(controller2::CONTROLLER_ID, c.controller_id, w);
     }
     if c.reason != PacketInReason::Action {
-        property::put(controller2::REASON, &[c.reason as u8], w);
+        property::put_u8(controller2::REASON, c.reason as u8, w);
     }
     if !c.userdata.is_empty() {
         property::put(controller2::USERDATA, &c.userdata, w);

@@ -178,10 +178,7 @@ fn read_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Resul
         bucket.actions = action::read(b.part(actions_len.into())?, version)?;
         property::each(b, |kind, body| {
             match kind {
-                bucket_property::WEIGHT => {
-                    bucket.weight = body.u16()?;
-                    body.skip(body.len())?;
-                }
+                bucket_property::WEIGHT => bucket.weight = property::u16(body)?,
                 bucket_property::WATCH_PORT => bucket.watch_port = watch_port(property::u32(body)?)?,
                 bucket_property::WATCH_GROUP => {
                     bucket.watch_group = Some(property::u32(body)?).filter(|g| *g != GROUP_ANY);
@@ -203,8 +200,7 @@ fn put_bucket15(b: &Bucket, kind: GroupKind, version: Version, w: &mut Writer) {
     put_list(&b.actions, version, w);
     w.patch_u16(start + 2, w.len() - start - 8);
     if kind == GroupKind::Select || b.weight != 0 {
-        let [high, low] = b.weight.to_be_bytes();
-        property::put(bucket_property::WEIGHT, &[high, low, 0, 0], w);
+        property::put_u16(bucket_property::WEIGHT, b.weight, w);
     }
     if let Some(port) = b.watch_port {
         property::put(bucket_property::WATCH_PORT, &port.to_of11().to_be_bytes(), w);

@@ -315,8 +315,7 @@ impl QueueConfig {
         w.zeros(8);
         for (kind, rate) in [(MIN_RATE, self.min_rate), (MAX_RATE, self.max_rate)] {
             if let Some(rate) = rate {
-                let [high, low] = rate.to_be_bytes();
-                crate::property::put(kind, &[high, low, 0, 0], w);
+                crate::property::put_u16(kind, rate, w);
             }
         }
         w.patch_u16(start + 8, w.len() - start);

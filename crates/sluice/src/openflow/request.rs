@@ -177,7 +177,7 @@ impl Connection {
             let stats = known.iter().find(|t| t.table == table).copied().unwrap_or_default();
             TableStats {
                 table,
-                name: if table == 0 { "classifier".into() } else { format!("table{table}") },
+                name: String::new(),
                 wildcards: WILDCARDS10,
                 max_entries: TABLE_ENTRIES,
                 active: stats.rules as u32,

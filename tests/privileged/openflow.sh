@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# `ovs-ofctl` says the same to Sluice and to Open vSwitch (userspace): every command in every version, its output compared
+# as text. What differs by nature is made equal first: transaction ids, durations, ages, addresses, and the order of flows.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+for program in ovs-ofctl ovs-vswitchd ovsdb-server ovs-vsctl ovsdb-tool; do
+    command -v "$program" >/dev/null || { echo "SKIPPED: no $program"; exit 0; }
+done
+[ -x "${SLUICE:=target/debug/sluice}" ] || cargo build -q -p sluice
+dir=$(mktemp -d)
+chmod 0711 "$dir"
+pids=()
+finish() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    rm -rf "$dir"
+}
+trap finish EXIT
+
+# Open vSwitch, in a place of its own, with dummy devices.
+export OVS_RUNDIR=$dir/ovs OVS_LOGDIR=$dir/ovs OVS_DBDIR=$dir/ovs
+mkdir "$dir/ovs"
+ovsdb-tool create "$dir/ovs/conf.db" /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server "$dir/ovs/conf.db" --remote="punix:$dir/ovs/db.sock" --pidfile --unixctl="$dir/ovs/db.ctl" >"$dir/db.log" 2>&1 &
+pids+=($!)
+until [ -S "$dir/ovs/db.sock" ]; do sleep 0.05; done
+db="--db=unix:$dir/ovs/db.sock"
+ovs-vsctl "$db" --no-wait init
+ovs-vswitchd --enable-dummy=override --disable-system "unix:$dir/ovs/db.sock" --pidfile --unixctl="$dir/ovs/vs.ctl" >"$dir/vs.log" 2>&1 &
+pids+=($!)
+ovs-vsctl "$db" --timeout=10 add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure \
+    protocols=OpenFlow10,OpenFlow13,OpenFlow14,OpenFlow15 other-config:datapath-id=0000000000000042 \
+    -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
+    -- add-port br0 p2 -- set interface p2 type=dummy ofport_request=2
+
+cat >"$dir/s.toml" <<TOML
+[switch]
+rundir = "$dir/run"
+[[bridge]]
+name = "br0"
+datapath-id = "0000000000000042"
+[[bridge.port]]
+name = "p1"
+ofport = 1
+type = "null"
+[[bridge.port]]
+name = "p2"
+ofport = 2
+type = "null"
+TOML
+"$SLUICE" run "$dir/s.toml" >"$dir/sluice.log" 2>&1 &
+pids+=($!)
+until [ -S "$dir/run/sluice.ctl" ]; do kill -0 "${pids[-1]}" || { cat "$dir/sluice.log"; exit 1; }; sleep 0.05; done
+
+# What the two need not say alike: dummy devices have counters of their own, and do not have others.
+normal() {
+    sed -E 's/\(xid=0x[0-9a-f]+\)/(xid)/; s/duration=[0-9.]+s/duration=T/; s/(idle|hard)_age=[0-9]+, //; s/addr:[0-9a-f:]+/addr:A/
+        s/^[0-9T:.-]+Z\|[0-9]+\|//; s/time=[0-9.]+ ms/time=T/; s/(drop|errs|frame|over|crc|coll)=[0-9?]+/\1=N/g
+        /CUSTOM Statistics/d; /rx_q0_|rx_custom/d; s/ +$//' | sort
+}
+
+compared=0 failed=0
+# Runs `ovs-ofctl OPTIONS COMMAND @ ARGUMENTS…` against both, where @ is the switch; compares exit codes and output.
+both() {
+    local argument
+    local -a ovs=() ours=()
+    for argument in "$@"; do
+        if [ "$argument" = @ ]; then ovs+=("unix:$dir/ovs/br0.mgmt"); ours+=("unix:$dir/run/br0.mgmt")
+        else ovs+=("$argument"); ours+=("$argument"); fi
+    done
+    local a=0 b=0
+    timeout 10 ovs-ofctl "${ovs[@]}" >"$dir/a" 2>&1 || a=$?
+    timeout 10 ovs-ofctl "${ours[@]}" >"$dir/b" 2>&1 || b=$?
+    sed -i "s#unix:$dir/ovs/br0.mgmt#@#" "$dir/a"
+    sed -i "s#unix:$dir/run/br0.mgmt#@#" "$dir/b"
+    compared=$((compared + 1))
+    if [ $a != $b ] || ! diff <(normal <"$dir/a") <(normal <"$dir/b") >"$dir/diff"; then
+        failed=$((failed + 1))
+        echo "DIFFERENT: ovs-ofctl $* (exit $a and $b)"
+        cat "$dir/diff"
+    fi
+}
+
+cat >"$dir/flows.txt" <<'FLOWS'
+priority=100,tcp,nw_src=10.0.0.0/8,tp_dst=80,actions=output:2,load:0x5->NXM_NX_REG0[4..7]
+priority=100,udp6,ipv6_dst=fe80::/64,actions=set_field:00:00:00:00:00:01->eth_src,resubmit(,5)
+table=1,in_port=1,dl_vlan=5,actions=strip_vlan,IN_PORT
+table=1,dl_vlan_pcp=3,actions=mod_vlan_pcp:5,CONTROLLER:128
+table=2,arp,arp_op=1,arp_tpa=10.0.0.1,actions=move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],output:1
+table=2,icmp,icmp_type=8,actions=dec_ttl,mod_nw_tos:252,output:NXM_NX_REG1[0..15]
+table=3,ip,actions=learn(table=4,hard_timeout=10,NXM_OF_VLAN_TCI[0..11],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])
+table=3,priority=7,reg1=0x5/0xff,metadata=0x7,tun_id=0x9,actions=multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[])
+table=3,priority=8,tcp,tcp_flags=+syn-ack,actions=note:01.02.03,exit
+table=4,priority=1,conj_id=3,actions=drop
+table=4,tcp,actions=conjunction(3,1/2)
+table=5,cookie=0x12,idle_timeout=60,hard_timeout=120,actions=NORMAL
+table=5,priority=3,ip,ct_state=-trk,actions=ct(table=6,zone=5)
+table=5,priority=4,tcp,ct_state=+trk+est,actions=ct(commit,zone=3,nat(src=1.2.3.4-1.2.3.9),exec(load:0x5->NXM_NX_CT_MARK[])),output:2
+table=6,mpls,mpls_label=5,actions=pop_mpls:0x0800,output:1
+table=6,priority=2,actions=clone(output:1,push:NXM_NX_REG0[],pop:NXM_NX_REG1[]),controller(userdata=01.02,max_len=5)
+FLOWS
+cp "$dir/flows.txt" "$dir/others.txt"
+sed -i '3d; 5s/output:1/output:2/; $d' "$dir/others.txt"
+echo 'table=7,actions=LOCAL' >>"$dir/others.txt"
+
+for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
+    o=(-O "$version")
+    both "${o[@]}" del-flows @
+    both "${o[@]}" add-flows @ "$dir/flows.txt"
+    both "${o[@]}" dump-flows @
+    both "${o[@]}" --no-stats dump-flows @ table=3
+    both "${o[@]}" dump-flows @ tcp
+    both "${o[@]}" dump-flows @ cookie=0x12/-1
+    both "${o[@]}" dump-flows @ out_port=2
+    both "${o[@]}" dump-aggregate @
+    both "${o[@]}" diff-flows @ "$dir/others.txt"
+    both "${o[@]}" replace-flows @ "$dir/others.txt"
+    both "${o[@]}" dump-flows @
+    both "${o[@]}" mod-flows @ 'table=2,arp,actions=output:1'
+    both "${o[@]}" --strict mod-flows @ 'table=4,priority=1,conj_id=3,actions=output:2'
+    both "${o[@]}" mod-flows @ 'cookie=0x12/-1,actions=output:1'
+    both "${o[@]}" add-flow @ 'cookie=0x77,table=8,send_flow_rem,actions=output:1'
+    both "${o[@]}" add-flow @ 'check_overlap,table=8,in_port=1,actions=output:1'
+    both "${o[@]}" --strict del-flows @ 'table=4,tcp'
+    both "${o[@]}" --strict del-flows @ 'table=3,priority=9,tcp'
+    both "${o[@]}" del-flows @ 'table=3,ip'
+    both "${o[@]}" del-flows @ out_port=2
+    both "${o[@]}" --no-stats dump-flows @
+    both "${o[@]}" add-flow @ 'ip,actions=goto_table:0'
+    both "${o[@]}" dump-ports @ 1
+    both "${o[@]}" dump-tables @
+    both "${o[@]}" get-frags @
+    both "${o[@]}" set-frags @ drop
+    both "${o[@]}" get-frags @
+    both "${o[@]}" set-frags @ normal
+    both "${o[@]}" mod-port @ p1 noflood
+    both "${o[@]}" mod-port @ p1 flood
+    both "${o[@]}" mod-port @ p9 up
+    both "${o[@]}" probe @
+    both "${o[@]}" ping @ 10
+    both "${o[@]}" packet-out @ 'in_port=1,packet=ffffffffffff00000000000108060001080006040001000000000001c0a80001000000000000c0a80002,actions=output:2'
+    both "${o[@]}" packet-out @ 'in_port=CONTROLLER,packet=ffffffffffff000000000001,actions=output:2'
+done
+for version in OpenFlow13 OpenFlow14 OpenFlow15; do
+    o=(-O "$version" --bundle)
+    both "${o[@]}" del-flows @
+    both "${o[@]}" add-flows @ "$dir/flows.txt"
+    both "${o[@]}" replace-flows @ "$dir/others.txt"
+    both -O "$version" --no-stats dump-flows @
+done
+echo "$compared commands, $failed different"
+[ "$failed" = 0 ]
