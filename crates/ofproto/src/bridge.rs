@@ -68,6 +68,8 @@ pub(crate) struct Bridge {
     pub id: BridgeId,
     pub config: BridgeConfig,
     pub fragments: FragmentMode,
+    /// Whether packets that no rule of the first table matches go to controllers.
+    pub misses_to_controllers: bool,
     pub ports: BTreeMap<OfPort, PortConfig>,
     /// Port numbers in the order they were added: the order of `NORMAL` flooding.
     pub port_order: Vec<OfPort>,
@@ -125,6 +127,7 @@ impl Bridge {
             id,
             config,
             fragments: FragmentMode::Normal,
+            misses_to_controllers: false,
             ports: BTreeMap::new(),
             port_order: Vec::new(),
             tables: std::iter::repeat_with(Table::default).take(N_TABLES).collect(),

@@ -218,6 +218,18 @@ impl Ofproto {
         Ok(())
     }
 
+    /// Whether packets that no rule of the first table matches go to controllers, as before OpenFlow 1.3.
+    pub fn send_misses_to_controllers(&self, name: &str, send: bool) -> Result<(), Error> {
+        let mut writer = self.writer();
+        self.change(&mut writer, |state| {
+            let at = position(state, name)?;
+            state.bridges[at].misses_to_controllers = send;
+            Ok(())
+        })?;
+        self.bump();
+        Ok(())
+    }
+
     /// What rules of a bridge see of fragments.
     pub fn fragments(&self, name: &str) -> Result<FragmentMode, Error> {
         let state = self.state();

@@ -122,6 +122,8 @@ pub(crate) struct Translator<'a> {
     nesting: usize,
     table: u8,
     rule: Option<&'a Arc<Rule>>,
+    /// The first search found nothing.
+    missed: bool,
     cookie: u64,
 
     /// No more actions: `exit`, or a freeze under way.

@@ -9,6 +9,7 @@ use crate::trail::Event;
 use sluice_action::{Action, Actions, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
+use sluice_flow::ofpact::PacketInReason;
 use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
 use std::sync::Arc;
 
@@ -94,6 +95,7 @@ impl<'a> Translator<'a> {
             nesting: 0,
             table: 0,
             rule: None,
+            missed: false,
             cookie: u64::MAX,
             exit: false,
             freezing: false,
@@ -150,6 +152,13 @@ impl<'a> Translator<'a> {
         let rule = self.rule;
         if in_port.is_some_and(|port| port.no_receive || port.down) {
             self.no_output = DropReason::PortNoReceive;
+            return;
+        }
+        if steps.is_none() && self.missed && self.bridge.misses_to_controllers {
+            self.cookie = 0;
+            if !in_port.is_some_and(|port| port.no_packet_in) {
+                self.send_to_controller(u16::MAX, PacketInReason::ImplicitMiss, 0, &[]);
+            }
             return;
         }
         if let (None, Some(rule)) = (&steps, rule) {

@@ -31,6 +31,7 @@ impl<'a> Translator<'a> {
         let in_port = OfPort(self.number(layout::IN_PORT) as u16);
         let found = self.search(in_port);
         self.open_table(self.table, &found);
+        self.missed = matches!(found, Found::Nothing);
         if let Found::Rule(rule) = found {
             self.rule = Some(rule);
         }

@@ -7,6 +7,7 @@ use super::hub::{Hub, Mailbox, News};
 use super::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_flow::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
 use sluice_openflow::message::ports::PortStatus;
 use sluice_openflow::{Event, Message, Peer, Session, Version};
@@ -48,6 +49,8 @@ pub struct Connection {
     last_heard: Instant,
     is_probed: bool,
     was_ready: bool,
+    /// Whether it wants packets that no rule matches, as the hub knows it.
+    wants_misses: bool,
     began: Instant,
 }
 
@@ -68,9 +71,11 @@ impl Connection {
             last_heard: now,
             is_probed: false,
             was_ready: false,
+            wants_misses: false,
             began: now,
         };
         let why = connection.run();
+        connection.want_misses(false);
         hub.leave(&mailbox);
         let was_ready = connection.was_ready;
         if let Some(standalone) = hub.standalone.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
@@ -109,6 +114,7 @@ impl Connection {
     fn work(&mut self) -> Result<(), End> {
         loop {
             self.pass_on_news();
+            self.want_misses(self.session.wants(AsyncKind::PacketIn, PacketInReason::ImplicitMiss as u32));
             if self.unsent() > OUTPUT_MAX {
                 return Ok(());
             }
@@ -120,6 +126,19 @@ impl Connection {
                 Event::Role(request, wish) => self.role(&request, wish),
                 Event::Commit(request, commit) => self.commit(&request, &commit)?,
             }
+        }
+    }
+
+    /// Lets packets that no rule matches come here, or no more.
+    fn want_misses(&mut self, wants: bool) {
+        if wants == self.wants_misses {
+            return;
+        }
+        self.wants_misses = wants;
+        if let Some(send) = self.hub.want_misses(wants) {
+            // Without a bridge there are no packets.
+            let _ = self.switch.ofproto.send_misses_to_controllers(&self.hub.bridge, send);
+            self.switch.hurry();
         }
     }
 

@@ -10,7 +10,7 @@ use sluice_ofproto::{ControllerPacket, RuleRemoved};
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// News that wait for a connection at most.
@@ -114,6 +114,8 @@ pub struct Hub {
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
     /// The latest wish for a role.
     generation: Mutex<Option<u64>>,
+    /// Connections that want packets which no rule matches.
+    want_misses: AtomicUsize,
     /// Ports as they were last told.
     ports: Mutex<BTreeMap<u16, PortDesc>>,
     /// What the bridge does without controllers, if it is standalone and has some.
@@ -133,6 +135,7 @@ impl Hub {
             bridge: bridge.to_owned(),
             mailboxes: Mutex::default(),
             generation: Mutex::default(),
+            want_misses: 0.into(),
             ports: Mutex::default(),
             standalone: None,
             ending: false.into(),
@@ -214,6 +217,17 @@ impl Hub {
                 None => PortReason::Add,
             };
             self.post(&News::Port(reason, Arc::new(desc)));
+        }
+    }
+
+    /// Notes whether one more or one fewer connection wants packets that no rule matches; what holds for the bridge from
+    /// now on, if that has changed.
+    pub fn want_misses(&self, wants: bool) -> Option<bool> {
+        let before = if wants { self.want_misses.fetch_add(1, SeqCst) } else { self.want_misses.fetch_sub(1, SeqCst) };
+        match (wants, before) {
+            (true, 0) => Some(true),
+            (false, 1) => Some(false),
+            _ => None,
         }
     }
 
