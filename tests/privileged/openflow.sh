@@ -142,6 +142,38 @@ for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" packet-out @ 'in_port=CONTROLLER,packet=ffffffffffff000000000001,actions=output:2'
 done
 for version in OpenFlow13 OpenFlow14 OpenFlow15; do
+    o=(-O "$version")
+    both "${o[@]}" del-flows @
+    both "${o[@]}" add-group @ 'group_id=1,type=all,bucket=output:1,bucket=output:2'
+    both "${o[@]}" add-group @ 'group_id=2,type=select,bucket=weight:5,output:1,bucket=weight:7,output:2'
+    both "${o[@]}" add-group @ 'group_id=3,type=indirect,bucket=output:2'
+    both "${o[@]}" add-group @ 'group_id=4,type=ff,bucket=watch_port:1,output:1,bucket=watch_port:2,output:2'
+    both "${o[@]}" add-group @ 'group_id=1,type=all,bucket=output:1'
+    both "${o[@]}" mod-group @ 'group_id=9,type=all,bucket=output:1'
+    both "${o[@]}" --may-create mod-group @ 'group_id=6,type=all,bucket=output:1'
+    both "${o[@]}" mod-group @ 'group_id=1,type=all,bucket=output:2'
+    both "${o[@]}" add-flow @ 'table=1,in_port=1,actions=group:2'
+    both "${o[@]}" add-flow @ 'table=1,in_port=2,actions=group:77'
+    both "${o[@]}" dump-groups @
+    both "${o[@]}" dump-group-stats @
+    both "${o[@]}" dump-group-features @
+    both "${o[@]}" dump-flows @
+    both "${o[@]}" del-groups @ group_id=2
+    both "${o[@]}" dump-flows @
+    both "${o[@]}" del-groups @
+    both "${o[@]}" dump-groups @
+    both "${o[@]}" show @
+done
+o=(-O OpenFlow15)
+both "${o[@]}" add-group @ 'group_id=2,type=select,selection_method=hash,fields(ip_src,tcp_dst),bucket=bucket_id:5,weight:5,output:1'
+both "${o[@]}" insert-buckets @ 'group_id=2,command_bucket_id=last,bucket=bucket_id:7,weight:3,output:2'
+both "${o[@]}" insert-buckets @ 'group_id=2,command_bucket_id=5,bucket=bucket_id:7,weight:3,output:2'
+both "${o[@]}" dump-groups @
+both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=5'
+both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=99'
+both "${o[@]}" dump-groups @ 2
+both "${o[@]}" del-groups @
+for version in OpenFlow13 OpenFlow14 OpenFlow15; do
     o=(-O "$version" --bundle)
     both "${o[@]}" del-flows @
     both "${o[@]}" add-flows @ "$dir/flows.txt"

@@ -221,12 +221,12 @@ impl Ofproto {
     /// Whether packets that no rule of the first table matches go to controllers, as before OpenFlow 1.3.
     pub fn send_misses_to_controllers(&self, name: &str, send: bool) -> Result<(), Error> {
         let mut writer = self.writer();
-        self.change(&mut writer, |state| {
+        let id = self.change(&mut writer, |state| {
             let at = position(state, name)?;
             state.bridges[at].misses_to_controllers = send;
-            Ok(())
+            Ok(state.bridges[at].id)
         })?;
-        self.bump();
+        self.announce(&Changes::of_bridge(id));
         Ok(())
     }
 

@@ -122,7 +122,7 @@ impl Bundles {
 }
 
 fn can_be_bundled(message: &Message) -> bool {
-    matches!(message, Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_))
+    matches!(message, Message::FlowMod(_) | Message::GroupMod(_))
 }
 
 /// The messages of a bundle, in order, with the bytes of each.

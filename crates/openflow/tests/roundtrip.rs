@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_flow::ofpact::PacketInReason;
 use sluice_flow::{
-    BUCKET_ALL, Band, BandKind, Bucket, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupConfig, GroupKind,
+    BUCKET_ALL, Band, BandKind, Bucket, FieldId, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupConfig, GroupKind,
     GroupMod, Mac, Match, MeterCommand, MeterConfig, MeterMod, OfAction, OfPort, PortNames, Selection,
 };
 use sluice_openflow::message::connection::*;
@@ -156,11 +156,8 @@ fn group_config(version: Version) -> impl Strategy<Value = GroupConfig> {
             actions,
         });
         let selection = if kind == GroupKind::Select && has_ids && method {
-            let fields = parse("ip,nw_src=255.255.255.0/255.255.255.0");
-            let mut masks = Match::ANY;
-            let (_, mask) = fields.field(sluice_flow::FieldId::Ipv4Src);
-            masks.set_masked(sluice_flow::FieldId::Ipv4Src, mask, mask);
-            Selection { method: "hash".into(), parameter: 7, fields: masks }
+            let fields = vec![(FieldId::Ipv4Src, 0xffff_ff00), (FieldId::TcpDst, 0xffff)];
+            Selection { method: "hash".into(), parameter: 7, fields }
         } else {
             Selection::default()
         };

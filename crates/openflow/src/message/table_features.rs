@@ -1,5 +1,6 @@
-//! What a table of this switch can do, in the protocol's terms: everything that this codec knows.
+//! What a table and a group of this switch can do, in the protocol's terms: everything that this codec knows.
 
+use super::groups::GroupFeatures;
 use super::switch::TableFeatures;
 use crate::Version;
 use crate::action::standard_actions;
@@ -47,6 +48,25 @@ impl TableFeatures {
             max_entries,
             properties,
             ..TableFeatures::default()
+        }
+    }
+}
+
+/// The largest number of groups there can be: as many as there are numbers. Source: OpenFlow 1.1, `OFPG_MAX`.
+const GROUPS_MAX: u32 = sluice_flow::GROUP_MAX;
+
+/// Weights and liveness select buckets, and buckets send to other groups. Source: OpenFlow 1.2, `OFPGFC_*`.
+const GROUP_CAPABILITIES: u32 = 0x7;
+
+impl GroupFeatures {
+    /// Groups of all four kinds, whose buckets can do everything.
+    pub fn of_everything(version: Version) -> Self {
+        let actions = standard_actions(version.max(Version::V13)).fold(0, |bits, n| bits | 1 << n);
+        GroupFeatures {
+            kinds: 0xf,
+            capabilities: GROUP_CAPABILITIES,
+            max_groups: [GROUPS_MAX; 4],
+            actions: [actions; 4],
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::connection::{Connection, End};
 use crate::switch::Switch;
 use sluice_flow::{FlowCommand, FlowFlags, FlowMod};
-use sluice_ofproto::{Removal, RuleEntry, RuleRemoved};
+use sluice_ofproto::{Change, Removal, RuleEntry, RuleRemoved};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::message::flow_stats::{Aggregate, FlowRequest, FlowStats};
@@ -50,32 +50,22 @@ impl Connection {
 
     /// Does a bundle's messages, all or none.
     pub(super) fn commit(&mut self, request: &Request, commit: &BundleCommit) -> Result<(), End> {
-        let mut flows = Vec::new();
-        let mut places = Vec::new();
-        for (bytes, message) in bundled(&commit.messages, self.session.table_in_command()) {
-            match message {
-                Message::FlowMod(m) => {
-                    places.push(bytes);
-                    flows.push(m.flow);
-                }
-                _ => {
-                    self.session.refuse_bundled(bytes, Error::BundleMsgUnsup);
-                    self.session.refuse(request, Error::BundleMsgFailed);
-                    return Ok(());
-                }
-            }
-        }
-        match self.switch.ofproto.bundle(&self.hub.bridge, &flows, self.switch.now_ms()) {
+        let table_in_command = self.session.table_in_command();
+        let changes = bundled(&commit.messages, table_in_command).filter_map(|(_, message)| match message {
+            Message::FlowMod(m) => Some(Change::Flow(Box::new(m.flow))),
+            Message::GroupMod(m) => Some(Change::Group(*m)),
+            _ => None,
+        });
+        let changes: Vec<_> = changes.collect();
+        match self.switch.ofproto.ordered_bundle(&self.hub.bridge, &changes, self.switch.now_ms()) {
             Ok(_) => {
                 self.switch.hurry();
                 self.switch.publish_removed();
                 self.session.bundle_done(request, &commit.control);
             }
-            Err(error) => {
-                if let sluice_ofproto::Error::InBundle { index, error } = &error
-                    && let Some(bytes) = places.get(index.wrapping_sub(1))
-                {
-                    self.session.refuse_bundled(bytes, refusal(error));
+            Err((place, error)) => {
+                if let Some((bytes, _)) = bundled(&commit.messages, table_in_command).nth(place) {
+                    self.session.refuse_bundled(bytes, refusal(&error));
                 }
                 self.session.refuse(request, Error::BundleMsgFailed);
             }
@@ -136,7 +126,8 @@ impl Connection {
     }
 }
 
-fn nanoseconds(ms: u64) -> u64 {
+/// A duration as the protocol has it.
+pub fn nanoseconds(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
 }
 

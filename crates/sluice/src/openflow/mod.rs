@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection, a thread of its own |
 //! | [`controllers`] | controllers that the switch connects to |
 //! | [`hub`] | the connections of a bridge, and news for them |
-//! | [`request`], [`flows`], [`ports`], [`packets`] | requests carried out |
+//! | [`request`], [`flows`], [`groups`], [`ports`], [`packets`] | requests carried out |
 //!
 //! **Threads.** One for each listener and each connection, and one that hands packets to controllers' mailboxes. None of
 //! them holds a lock while it waits for a peer.
@@ -14,6 +14,7 @@
 mod connection;
 mod controllers;
 mod flows;
+mod groups;
 mod hub;
 mod listener;
 mod packets;

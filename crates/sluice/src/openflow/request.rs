@@ -4,6 +4,7 @@ use super::connection::{Connection, End};
 use super::{flows, ports};
 use sluice_ofproto::FragmentMode;
 use sluice_openflow::message::connection::{Role, RoleMessage};
+use sluice_openflow::message::groups::GroupFeatures;
 use sluice_openflow::message::meters::QUEUE_ALL;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::{
@@ -32,6 +33,7 @@ impl Connection {
             Message::GetConfigRequest => self.get_config().map(Some),
             Message::SetConfig(config) => self.set_config(config).map(|()| None),
             Message::FlowMod(m) => self.flow_mod(&m).map(|()| None),
+            Message::GroupMod(m) => self.group_mod(&m).map(|()| None),
             Message::PacketOut(m) => self.packet_out(&m).map(|()| None),
             Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, &m).map(|()| None),
             Message::QueueGetConfigRequest(port) => {
@@ -68,8 +70,8 @@ impl Connection {
             capability::FLOW_STATS | capability::TABLE_STATS | capability::PORT_STATS | capability::QUEUE_STATS;
         let capabilities = match version {
             Version::V10 => common | capability::ARP_MATCH_IP,
-            Version::V13 => common,
-            _ => common | capability::BUNDLES,
+            Version::V13 => common | capability::GROUP_STATS,
+            _ => common | capability::GROUP_STATS | capability::BUNDLES,
         };
         let ports = match version {
             Version::V10 => ports::descriptions(&self.switch, &self.hub.bridge),
@@ -157,6 +159,9 @@ impl Connection {
                     _ => StatsReply::QueueDescs(Vec::new()),
                 }
             }
+            StatsRequest::Groups(group) => StatsReply::Groups(self.group_stats(group)?),
+            StatsRequest::GroupDescs(group) => StatsReply::GroupDescs(self.group_descs(group)?),
+            StatsRequest::GroupFeatures => StatsReply::GroupFeatures(GroupFeatures::of_everything(self.version())),
             StatsRequest::TableFeatures(wanted) if wanted.is_empty() => {
                 let of = |t| TableFeatures::of_everything(t, N_TABLES, TABLE_ENTRIES, self.version());
                 StatsReply::TableFeatures((0..N_TABLES).map(of).collect())

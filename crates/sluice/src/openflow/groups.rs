@@ -1,0 +1,46 @@
+//! Groups as controllers see them.
+
+use super::connection::Connection;
+use super::flows::{nanoseconds, refusal};
+use sluice_flow::{GROUP_ALL, GroupMod};
+use sluice_ofproto::GroupEntry;
+use sluice_openflow::Error;
+use sluice_openflow::message::groups::{GroupDesc, GroupStats};
+
+impl Connection {
+    pub(super) fn group_mod(&mut self, m: &GroupMod) -> Result<(), Error> {
+        let changed = self.switch.ofproto.group_mod(&self.hub.bridge, m, self.switch.now_ms());
+        let changed = changed.map_err(|error| refusal(&error))?;
+        self.switch.hurry();
+        if changed.deleted != 0 {
+            self.switch.publish_removed();
+        }
+        Ok(())
+    }
+
+    /// The group of that number, or all; none if there is none of it.
+    fn groups(&self, wanted: u32) -> Result<Vec<GroupEntry>, Error> {
+        let all = self.switch.ofproto.groups(&self.hub.bridge).map_err(|error| refusal(&error))?;
+        Ok(all.into_iter().filter(|group| wanted == GROUP_ALL || group.id == wanted).collect())
+    }
+
+    pub(super) fn group_descs(&self, wanted: u32) -> Result<Vec<GroupDesc>, Error> {
+        let groups = self.groups(wanted)?.into_iter();
+        Ok(groups.map(|group| GroupDesc { group: group.id, config: group.config }).collect())
+    }
+
+    pub(super) fn group_stats(&self, wanted: u32) -> Result<Vec<GroupStats>, Error> {
+        self.switch.revalidate();
+        let now_ms = self.switch.now_ms();
+        let groups = self.groups(wanted)?.into_iter();
+        let stats = groups.map(|group| GroupStats {
+            group: group.id,
+            ref_count: group.ref_count,
+            packets: group.counts.0,
+            bytes: group.counts.1,
+            duration_ns: nanoseconds(now_ms.saturating_sub(group.created_ms)),
+            buckets: group.buckets,
+        });
+        Ok(stats.collect())
+    }
+}
