@@ -176,6 +176,23 @@ impl Rig {
         sample
     }
 
+    /// Measures for about `span`: all its cycles by all its packets, whatever came between. As in `time`,
+    /// the first part only warms.
+    pub fn mean(&self, span: Duration) -> Sample {
+        let began = Instant::now();
+        while began.elapsed() < span.mul_f64(WARM_PART) {
+            self.datapath.run_turns(TURNS, 0);
+        }
+        let before = self.datapath.totals();
+        while began.elapsed() < span {
+            self.datapath.run_turns(TURNS, 0);
+        }
+        let counted = self.datapath.totals().since(&before);
+        let cycles = counted[Counter::BusyCycles] + counted[Counter::IdleCycles];
+        let cycles = cycles as f64 / counted[Counter::Received].max(1) as f64;
+        Sample::of(cycles, &counted, self.datapath.pmds().first().map_or(0, |pmd| pmd.emc.used))
+    }
+
     /// Cycles a packet of one slice, and by room.
     fn slice(&self) -> (f64, [f64; Room::ALL.len()]) {
         let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];

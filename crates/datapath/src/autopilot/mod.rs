@@ -20,6 +20,7 @@ mod sample;
 mod tests;
 mod trial;
 mod view;
+mod warming;
 
 pub(crate) use sample::Sample;
 pub use view::{Doing, Why};
@@ -28,20 +29,24 @@ use contest::{Contest, Next};
 use ledger::Ledger;
 use sample::{Look, Usual};
 use trial::{Trial, Verdict};
+use warming::Warming;
 
 /// Packets of a chunk at least.
 const CHUNK_PACKETS: u64 = 256;
 /// Length of a chunk at least, in parts of a millisecond.
 const CHUNKS_PER_MS: u64 = 2;
 /// An arm that takes so many times the cycles of the one in charge, over so many packets, is not flown to the chunk's
-/// end: a receive ring would overflow.
+/// end: a receive ring would overflow. Once may be the system's doing, which took the processor away; twice in a row, and
+/// the slice is over.
 const HOPELESS: f64 = 4.0;
 const HOPELESS_PACKETS: u64 = 64;
-/// Chunks in a row that must be surprising.
-const SURPRISES: u32 = 5;
+/// Surprising chunks, less usual ones, that make a sudden change. One that follows another and is much dearer than usual
+/// counts for up to `DEAR`; the first does not, since the system takes the processor away now and then.
+const SURPRISES: u32 = 7;
+const DEAR: f64 = 3.0;
 /// How long the safe arm fills its cache before a contest.
 const WARM_MS: u64 = 40;
-const WARM_PACKETS: u64 = 2048;
+const WARM_PACKETS: u64 = 1024;
 /// An arm must be cheaper by this share to take over, and by more than chunks differ anyway.
 const HYSTERESIS: f64 = 0.02;
 /// So much cheaper that one trial is enough.
@@ -77,9 +82,9 @@ pub(crate) struct Known {
 #[derive(Clone, Debug)]
 enum Phase {
     /// The safe arm fills its cache.
-    Warm { since: u64, packets: u64 },
-    /// All arms fly in turn.
-    Contest(Contest),
+    Warm(Box<Warming>),
+    /// All arms fly in turn. What the safe one will cost when its cache is full, cycles a packet, if it is not yet.
+    Contest(Contest, Option<f64>),
     /// The arm in charge flies. A contest may be due.
     Cruise { contest_at: Option<u64> },
     /// Another one flies, or the one in charge again, to compare it with.
@@ -102,6 +107,9 @@ pub(crate) struct Autopilot {
     /// Cycles a packet of the arm in charge, as of the last chunk.
     yardstick: f64,
     surprises: u32,
+    was_surprised: bool,
+    /// Chunks in a row that were hopeless.
+    hopeless: u32,
     recirculates: bool,
     ledger: Ledger,
     contest_at: u64,
@@ -134,12 +142,14 @@ impl Autopilot {
             in_charge: SAFE,
             before: SAFE,
             flying: SAFE,
-            phase: Phase::Warm { since: now, packets: 0 },
+            phase: Phase::Warm(Box::new(Warming::new(now))),
             chunk: Sample::default(),
             chunk_began: now,
             usual: Usual::default(),
             yardstick: f64::INFINITY,
             surprises: 0,
+            was_surprised: false,
+            hopeless: 0,
             recirculates: false,
             ledger: Ledger::new(ms as f64),
             contest_at: now,
@@ -179,14 +189,18 @@ impl Autopilot {
         self.chunk_began = now;
         self.ledger.earn(chunk.cycles as f64);
         self.recirculates = chunk.recirculates();
-        let mut hopeless = false;
         if self.flying != self.in_charge {
-            hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
+            let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
+            self.hopeless = if is_hopeless { self.hopeless + 1 } else { 0 };
             self.ledger.spend(chunk.cycles as f64 - self.yardstick * chunk.packets as f64);
         }
+        if self.flying != self.in_charge && self.hopeless == 1 {
+            return;
+        }
+        let hopeless = std::mem::take(&mut self.hopeless) > 1;
         match std::mem::replace(&mut self.phase, Phase::Cruise { contest_at: None }) {
-            Phase::Warm { since, packets } => self.warm(&chunk, since, packets + chunk.packets, now),
-            Phase::Contest(contest) => self.contest(contest, &chunk, hopeless, now),
+            Phase::Warm(warming) => self.warm(&chunk, warming, now),
+            Phase::Contest(contest, promise) => self.contest(contest, promise, (&chunk, hopeless), now),
             Phase::Cruise { contest_at } => self.cruise(&chunk, contest_at, now),
             Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
         }
@@ -195,18 +209,19 @@ impl Autopilot {
         }
     }
 
-    fn warm(&mut self, chunk: &Sample, since: u64, packets: u64, now: u64) {
+    fn warm(&mut self, chunk: &Sample, mut warming: Box<Warming>, now: u64) {
         self.usual.learn(chunk);
         self.arms[SAFE].measured = Some((self.usual.cost(), now));
-        self.phase = if now.saturating_sub(since) < WARM_MS * self.ms || packets < WARM_PACKETS {
-            Phase::Warm { since, packets }
+        warming.push(chunk);
+        self.phase = if now.saturating_sub(warming.since) < WARM_MS * self.ms || warming.packets < WARM_PACKETS {
+            Phase::Warm(warming)
         } else if self.eligible().count() < 2 {
             Phase::Cruise { contest_at: None }
         } else {
             self.contests += 1;
             let contest = Contest::new(self.eligible());
             self.flying = contest.first();
-            Phase::Contest(contest)
+            Phase::Contest(contest, warming.promise())
         };
     }
 
@@ -217,7 +232,7 @@ impl Autopilot {
         may.into_iter().enumerate().filter(|(_, may)| *may).map(|(arm, _)| arm)
     }
 
-    fn contest(&mut self, mut contest: Contest, chunk: &Sample, hopeless: bool, now: u64) {
+    fn contest(&mut self, mut contest: Contest, promise: Option<f64>, (chunk, hopeless): (&Sample, bool), now: u64) {
         if !self.usual.is_comparable(chunk) {
             // The load moved under the contest: the safe arm, and another contest when it may be.
             self.take_charge(SAFE, Why::Unsteady, now);
@@ -228,10 +243,11 @@ impl Autopilot {
         match contest.push(chunk.cost(), hopeless, |arm, cost| arms[arm].measured = Some((cost, now))) {
             Next::Fly(arm) => {
                 self.flying = arm;
-                self.phase = Phase::Contest(contest);
+                self.phase = Phase::Contest(contest, promise);
             }
             Next::Over { best, cost, safe_cost } => {
                 let margin = self.usual.deviation().max(HYSTERESIS);
+                let safe_cost = promise.unwrap_or(safe_cost).min(safe_cost);
                 let winner = if cost < safe_cost * (1.0 - margin) { best } else { SAFE };
                 for (n, arm) in self.arms.iter_mut().enumerate() {
                     // Not all at once, and those that seem bad last.
@@ -288,10 +304,13 @@ impl Autopilot {
         let look = self.usual.look(chunk);
         if look == Look::Usual {
             self.usual.learn(chunk);
-            self.surprises = 0;
+            self.surprises = self.surprises.saturating_sub(1);
+            self.was_surprised = false;
             return false;
         }
-        self.surprises += 1;
+        let dearness = (chunk.cost() / self.yardstick).clamp(1.0, DEAR) as u32;
+        self.surprises += if self.was_surprised { dearness } else { 1 };
+        self.was_surprised = true;
         if self.surprises < SURPRISES {
             return false;
         }
@@ -320,7 +339,7 @@ impl Autopilot {
         self.contest_at = now;
         (self.in_charge, self.flying) = (SAFE, SAFE);
         self.usual = Usual::default();
-        self.phase = Phase::Warm { since: now, packets: 0 };
+        self.phase = Phase::Warm(Box::new(Warming::new(now)));
     }
 
     fn trial(&mut self, mut trial: Box<Trial>, chunk: &Sample, hopeless: bool, now: u64) {

@@ -74,7 +74,7 @@ pub(super) struct Usual {
 /// Weight of one chunk in what is usual.
 const WEIGHT: f64 = 1.0 / 32.0;
 /// A cost this far from the usual is a surprise, or so many times as far as chunks are from each other anyway.
-const COST_SURPRISE: f64 = 0.15;
+const COST_SURPRISE: f64 = 0.2;
 const DEVIATIONS: f64 = 4.0;
 /// An outlier counts as no more than this in the deviation.
 const OUTLIER: f64 = 0.25;

@@ -50,8 +50,8 @@ impl Autopilot {
 
     pub fn doing(&self) -> Doing {
         match self.phase {
-            Phase::Warm { .. } => Doing::Warming,
-            Phase::Contest(_) => Doing::Comparing,
+            Phase::Warm(_) => Doing::Warming,
+            Phase::Contest(..) => Doing::Comparing,
             Phase::Cruise { .. } => Doing::Cruising,
             Phase::Trial(_) => Doing::Trying,
         }

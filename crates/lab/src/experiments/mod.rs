@@ -1,5 +1,6 @@
 //! The experiments, a file each. `experiment.rs` lists them.
 
+pub mod autopilot;
 pub mod caches;
 pub mod profile;
 pub mod scale;

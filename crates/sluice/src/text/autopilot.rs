@@ -1,6 +1,6 @@
 //! `sluice/autopilot-show`: what the autopilot of each receive queue has chosen, and why.
 
-use sluice_datapath::{AutopilotReport, Doing, Why};
+use sluice_datapath::{ArmReport, AutopilotReport, Doing, Why};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -28,8 +28,13 @@ fn queue(out: &mut String, report: &AutopilotReport) {
             let _ = writeln!(out, "    now: another arm is compared with it; {flying} flies");
         }
     }
-    let _ = writeln!(out, "    {:<24} {:>10}  {:<12} next trial", "  arm", "cycles/pkt", "measured");
-    for (n, arm) in report.arms.iter().enumerate() {
+    if report.arms.iter().all(|arm| arm.cost.is_none()) {
+        return out.push_str("    too few packets so far\n");
+    }
+    let _ = writeln!(out, "    {:<29} {:>10}  {:<12} next trial", "  arm", "cycles/pkt", "measured");
+    // What cannot be tried, since nothing recirculates, is not shown.
+    let shown = |(n, arm): &(usize, &ArmReport)| *n == report.in_charge || arm.next_trial.is_some();
+    for (n, arm) in report.arms.iter().enumerate().filter(shown) {
         let mark = if n == report.in_charge { '*' } else { ' ' };
         let cost = arm.cost.map_or("-".into(), |cost| format!("{cost:.1}"));
         let measured = match arm.measured_ago {
@@ -42,7 +47,7 @@ fn queue(out: &mut String, report: &AutopilotReport) {
             Some(Duration::ZERO) => "when it can be afforded".into(),
             Some(wait) => format!("in {}", time(wait)),
         };
-        let _ = writeln!(out, "    {mark} {:<22} {cost:>10}  {measured:<12} {next}", arm.arm);
+        let _ = writeln!(out, "    {mark} {:<27} {cost:>10}  {measured:<12} {next}", arm.arm);
     }
     let _ = writeln!(
         out,
@@ -73,7 +78,7 @@ fn time(time: Duration) -> String {
 mod tests {
     use super::*;
     use sluice_action::PortNo;
-    use sluice_datapath::{Arm, ArmReport};
+    use sluice_datapath::Arm;
 
     #[test]
     fn a_queue_is_told_in_words_and_numbers() {
@@ -85,7 +90,7 @@ mod tests {
         };
         let smc = Arm { smc: true, ..Arm::BARE };
         let emc = Arm { emc: Some(100), ..Arm::BARE };
-        let report = AutopilotReport {
+        let mut report = AutopilotReport {
             port: PortNo(1),
             queue: 0,
             arms: vec![
@@ -107,12 +112,15 @@ pmd thread numa_id 0 core_id 3:
   port: p1                queue-id:  0
     SMC for 12.0 s: 7.1 % cheaper than the one before, side by side
     now: another arm is compared with it; EMC 1/100 flies
-      arm                    cycles/pkt  measured     next trial
-    * SMC                          71.3  now          -
-      EMC 1/100                   103.0  1.5 s ago    in 250 ms
-      subtables alone                 -  never        when it can be afforded
+      arm                         cycles/pkt  measured     next trial
+    * SMC                               71.3  now          -
+      EMC 1/100                        103.0  1.5 s ago    in 250 ms
+      subtables alone                      -  never        when it can be afforded
     2 changes, 1 comparisons of all; trying other arms has cost 0.12 % of all cycles
 ";
-        assert_eq!(show(0, 3, &[report], |report| format!("p{}", report.port.0)), expected);
+        let shown = |report| show(0, 3, &[report], |report| format!("p{}", report.port.0));
+        assert_eq!(shown(report.clone()), expected);
+        report.arms.iter_mut().for_each(|arm| arm.cost = None);
+        assert!(shown(report).ends_with("flies\n    too few packets so far\n"));
     }
 }

@@ -1,0 +1,179 @@
+//! The autopilot beside the best forced arm, over flows and subtables; what the reviewers of seed 000 could not be shown.
+
+use crate::experiment::Experiment;
+use crate::grid::{Grid, Place, Ready, Subject, place};
+use crate::lab::Lab;
+use crate::record::{Findings, Point, Table};
+use crate::rig::{CYCLES, Rig, Sample, Workload};
+use crate::stat::Stat;
+use crate::text;
+use anyhow::{Result, anyhow};
+use sluice_datapath::{Arm, EmcRecirc, Settings};
+use std::time::Duration;
+
+/// The experiment.
+pub struct Autopilot;
+
+/// What takes turns: the arm that was the best in an earlier run, and the autopilot.
+const BEST: &str = "best arm";
+const AUTO: &str = "autopilot";
+
+/// The number of the arm that was the best, among [`arms`].
+const ARM: &str = "arm";
+
+/// What the autopilot must reach of the best arm, less what two runs of the best arm differ by.
+const WANTED: f64 = 0.97;
+
+/// Packets of each flow that warm the caches in the earlier run, and how many they are at least and at most.
+const PACKETS_A_FLOW: u64 = 4;
+const WARM_PACKETS: std::ops::RangeInclusive<u64> = 500_000..=4_000_000;
+/// How long an arm is measured in the earlier run.
+const EARLIER: Duration = Duration::from_millis(30);
+/// How long the autopilot flies before it is judged; what it does from then on counts, trials and all.
+const FLOWN: Duration = Duration::from_millis(1000);
+
+impl Experiment for Autopilot {
+    fn name(&self) -> &'static str {
+        "autopilot"
+    }
+
+    fn about(&self) -> &'static str {
+        "Does the switch, left alone, do as well as with the best setting for its traffic?"
+    }
+
+    fn run(&self, lab: &mut Lab) -> Result<Findings> {
+        let flows: &[f64] = lab.size.pick(&[100.0, 10e3, 1e6], &[100.0, 1e3, 10e3, 100e3, 1e6]);
+        let subtables: &[f64] = lab.size.pick(&[1.0, 20.0, 300.0], &[1.0, 10.0, 20.0, 30.0, 100.0, 300.0]);
+        let places = flows.iter().flat_map(|f| subtables.iter().map(|s| place([("flows", *f), ("subtables", *s)])));
+        let grid = Grid {
+            places: places.collect(),
+            arms: vec![BEST.to_owned(), AUTO.to_owned()],
+            set_up: &set_up,
+            figure: CYCLES,
+            rounds: [7, 9],
+            span: [Duration::from_millis(100), Duration::from_millis(150)],
+        };
+        let points = grid.run(lab)?;
+        Ok(Findings {
+            tables: vec![verdicts(&points)],
+            figures: Vec::new(),
+            notes: vec![
+                "Cycles a packet by the time-stamp counter, generator and null port included: all cycles of a \
+                 repetition over all its packets, so that what the autopilot spends on trials counts."
+                    .to_owned(),
+                format!(
+                    "The best arm is that of an earlier run of each arm. Repetitions are interleaved: best arm, \
+                     autopilot, best arm. Reached: the median over pairs of best arm's cycles by autopilot's. It passes at \
+                     {WANTED} less the spread, which is half the distance between the largest and the smallest ratio of \
+                     the best arm's two."
+                ),
+            ],
+            points,
+        })
+    }
+}
+
+/// Every forced arm.
+fn arms() -> Vec<Arm> {
+    Arm::all(&Settings { emc_recirc: Some(EmcRecirc::Always), ..Settings::default() })
+}
+
+fn forced(arm: Arm) -> Settings {
+    Settings { vector: Settings::default().vector, ..arm.into() }
+}
+
+fn rig(workload: &Workload, flows: f64, settings: Settings) -> Result<Rig> {
+    let mut rig = Rig::new(workload, settings, false)?;
+    rig.check((flows as u64 * PACKETS_A_FLOW).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end()), &settings)?;
+    Ok(rig)
+}
+
+fn set_up(at: &Place, arm: usize) -> Result<Ready> {
+    let workload = Workload::subtables(at["flows"] as u64, at["subtables"] as u16);
+    if arm == 1 {
+        let rig = rig(&workload, at["flows"], Settings::default())?;
+        rig.mean(FLOWN);
+        return Ok(Ready::Subject(Box::new(Judged { rig, arm: None })));
+    }
+    let mut best: Option<(f64, usize)> = None;
+    for (n, arm) in arms().into_iter().enumerate() {
+        let cycles = rig(&workload, at["flows"], forced(arm))?.mean(EARLIER).0[CYCLES];
+        if best.is_none_or(|(least, _)| cycles < least) {
+            best = Some((cycles, n));
+        }
+    }
+    let (_, n) = best.ok_or_else(|| anyhow!("there is no arm"))?;
+    Ok(Ready::Subject(Box::new(Judged { rig: rig(&workload, at["flows"], forced(arms()[n]))?, arm: Some(n) })))
+}
+
+/// A switch that is judged by all its cycles.
+struct Judged {
+    rig: Rig,
+    arm: Option<usize>,
+}
+
+impl Subject for Judged {
+    fn measure(&mut self, span: Duration) -> Result<Sample> {
+        let mut sample = self.rig.mean(span);
+        sample.0.extend(self.arm.map(|arm| (ARM.to_owned(), arm as f64)));
+        Ok(sample)
+    }
+}
+
+/// What the autopilot reached of the best arm: the ratio of each pair.
+fn reached(point: &Point) -> Option<Stat> {
+    let (best, auto) = (point.figure(BEST, CYCLES)?, point.figure(AUTO, CYCLES)?);
+    Stat::of(best.samples.iter().zip(&auto.samples).map(|(best, auto)| best / auto).collect())
+}
+
+fn verdicts(points: &[Point]) -> Table {
+    let columns = ["flows", "subtables", "best arm", "its cycles", "autopilot's cycles", "reached", "spread", "passes"];
+    let row = |point: &Point| {
+        let reached = reached(point)?;
+        let spread = point.same_twice.as_ref().map_or(0.0, |twice| (twice.max - twice.min) / 2.0);
+        let arm = arms()[point.figure(BEST, ARM)?.median as usize];
+        Some(vec![
+            text::count(point.at("flows")),
+            text::count(point.at("subtables")),
+            arm.to_string(),
+            text::stat(point.figure(BEST, CYCLES)),
+            text::stat(point.figure(AUTO, CYCLES)),
+            format!("{:.3} ({:.3}–{:.3})", reached.median, reached.min, reached.max),
+            format!("{spread:.3}"),
+            if reached.median >= WANTED - spread { "yes" } else { "no" }.to_owned(),
+        ])
+    };
+    Table {
+        title: "The autopilot beside the best arm of an earlier run".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: points.iter().filter_map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn pairs_are_compared_and_the_spread_is_allowed_for() {
+        let arm = |name: &str, samples: &[f64]| crate::record::Arm {
+            name: name.to_owned(),
+            figures: BTreeMap::from([
+                (CYCLES.to_owned(), Stat::of(samples.to_vec()).unwrap()),
+                (ARM.to_owned(), Stat::of(vec![0.0]).unwrap()),
+            ]),
+            not_applicable: None,
+        };
+        let point = |twice: &[f64]| Point {
+            at: place([("flows", 1e3), ("subtables", 20.0)]),
+            arms: vec![arm(BEST, &[100.0, 200.0, 95.0]), arm(AUTO, &[105.0, 210.0, 100.0])],
+            same_twice: Stat::of(twice.to_vec()),
+            steal_percent: 0.0,
+        };
+        let rows = verdicts(&[point(&[1.0, 1.0]), point(&[0.97, 1.03])]).rows;
+        assert_eq!(rows[0][5..], ["0.952 (0.950–0.952)", "0.000", "no"]);
+        assert_eq!(rows[1][6..], ["0.030", "yes"]);
+        assert_eq!(rows[0][..3], ["1k", "20", "SMC"]);
+    }
+}
