@@ -15,6 +15,6 @@ mod upcall;
 pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo};
 pub use ct::Ct;
 pub use edit::edit;
-pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail, Visited};
+pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail, Visited, agree_under};
 pub use text::{DatapathPortNames, show_actions, show_flow, show_stats, show_ufid};
 pub use upcall::{Fate, Miss, Translation, Upcall};

@@ -46,6 +46,14 @@ impl MegaflowMatch {
     }
 }
 
+/// Whether two keys are the same under a mask, that is, belong to the same megaflow of that mask.
+pub fn agree_under(mask: &PacketKey, a: &PacketKey, b: &PacketKey) -> bool {
+    let mut first = mask.lines[0];
+    first.0[sluice_flow::layout::PRESENCE.offset] = 0;
+    a.lines[0].and(&first) == b.lines[0].and(&first)
+        && (1..4).all(|i| mask.line(i).is_zero() || a.line(i).and(mask.line(i)) == b.line(i).and(mask.line(i)))
+}
+
 /// What a megaflow has carried, over all PMDs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowStats {

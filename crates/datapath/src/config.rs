@@ -1,7 +1,7 @@
 //! How a datapath is set up, and what can go wrong with it.
 
-use crate::Settings;
 use crate::settings::EMC_ENTRIES_MAX;
+use crate::{GovernorMode, MissBudget, Settings};
 use sluice_action::PortNo;
 use sluice_packet::BATCH_MAX;
 
@@ -14,6 +14,10 @@ pub struct Config {
     pub batch: usize,
     /// How packets are looked up.
     pub settings: Settings,
+    /// Which misses install a megaflow.
+    pub governor: GovernorMode,
+    /// What a receive queue's misses may cost.
+    pub miss_budget: MissBudget,
     /// The most megaflows there can be.
     pub max_megaflows: u32,
     /// What the secrets grow from (the hash, the choice of victims, samples); `None`: drawn from the system.
@@ -32,6 +36,8 @@ impl Default for Config {
             cores: vec![0],
             batch: 32,
             settings: Settings::default(),
+            governor: GovernorMode::Off,
+            miss_budget: MissBudget::Unlimited,
             max_megaflows: 1 << 21,
             seed: None,
             sleep_max_us: 0,

@@ -4,6 +4,7 @@ use crate::execute::Executor;
 use crate::load::{Load, RxqLoad};
 use crate::lookup::{Caches, Levels};
 use crate::mail::Mail;
+use crate::misses::Misses;
 use crate::no_tables::NoTables;
 use crate::pilot::Pilot;
 use crate::pmd::Pmd;
@@ -98,7 +99,8 @@ impl Datapath {
             let caches = Caches::new(&config.settings, &mut seed);
             let levels = Levels::new(&secret, &config.settings, caches);
             let executor = Executor::new(conntrack.clone(), sender.clone(), splitmix64(&mut seed));
-            let walk = Walk::new(levels, Box::new(NoTables), executor, config.batch);
+            let misses = Misses::new(config.governor, config.miss_budget);
+            let walk = Walk::new(levels, Box::new(NoTables), executor, misses, config.batch);
             let side = table.attach(number).map_err(memory)?;
             let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, (config.batch, config.profile));
             pmd.publish();

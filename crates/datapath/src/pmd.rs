@@ -6,10 +6,12 @@
 use crate::execute::Passage;
 use crate::load::{INTERVAL_MS, RxqLoad};
 use crate::mail::{Mail, PacketOut, Removed};
+use crate::misses::Purse;
 use crate::pilot::{Mark, Pilot};
 use crate::recirc::Origin;
 use crate::report::PmdShared;
 use crate::rooms::{Room, RoomClock};
+use crate::turns::{Account, Turn};
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
 use sluice_action::PortNo;
@@ -57,6 +59,44 @@ struct Rxq {
     load: Arc<RxqLoad>,
     port: Metadata,
     pilot: Pilot,
+    account: Account,
+    purse: Purse,
+}
+
+impl Rxq {
+    /// Takes the packets just received to their ends; what that cost. `mark` is when their time began, and then when it
+    /// ended.
+    #[inline]
+    fn process<'g>(
+        &mut self,
+        walk: &mut Walk,
+        (burst, part): (&mut PacketBatch, &mut PacketBatch),
+        batch_max: usize,
+        mark: &mut u64,
+        context: &mut Context<'_, 'g>,
+    ) -> u64 {
+        let n = burst.len();
+        context.tally[Counter::Received] += n as u64;
+        walk.levels.use_arm(self.pilot.arm());
+        let before = Mark::of(context.tally);
+        if n <= batch_max {
+            walk.process(burst, &self.port, context);
+        } else {
+            while !burst.is_empty() {
+                let n = burst.len().min(batch_max);
+                part.extend(burst.drain(..n));
+                walk.process(part, &self.port, context);
+            }
+        }
+        walk.executor.tx.flush(context.buffers, context.tally);
+        context.rooms.mark(Room::Tx);
+        let now = tsc::now();
+        let cycles = now.saturating_sub(*mark);
+        self.load.load.add(cycles);
+        self.pilot.record(n, before, context.tally, cycles, now);
+        *mark = now;
+        cycles
+    }
 }
 
 impl Pmd {
@@ -131,35 +171,27 @@ impl Pmd {
         let mut context =
             Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, rooms };
         packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
+        let turn = Turn::begin(rxqs.iter().map(|rxq| &rxq.account));
         let mut fullest = 0;
-        for rxq in rxqs {
-            context.rooms.start();
-            rxq.queue.poll(burst, context.buffers, context.tally);
-            let n = burst.len();
-            if n == 0 {
-                continue;
+        for late in [false, true] {
+            if late && (fullest != 0 || !rxqs.iter().any(|rxq| turn.is_ahead(&rxq.account))) {
+                break;
             }
-            context.rooms.mark(Room::Rx);
-            context.tally[Counter::Received] += n as u64;
-            walk.levels.use_arm(rxq.pilot.arm());
-            let before = Mark::of(context.tally);
-            if n <= *batch_max {
-                walk.process(burst, &rxq.port, &mut context);
-            } else {
-                while !burst.is_empty() {
-                    let n = burst.len().min(*batch_max);
-                    part.extend(burst.drain(..n));
-                    walk.process(part, &rxq.port, &mut context);
+            for rxq in rxqs.iter_mut().filter(|rxq| turn.is_ahead(&rxq.account) == late) {
+                context.rooms.start();
+                rxq.queue.poll(burst, context.buffers, context.tally);
+                let n = burst.len();
+                if n == 0 {
+                    turn.note_empty(&mut rxq.account);
+                    continue;
                 }
+                context.rooms.mark(Room::Rx);
+                walk.misses.take(&mut rxq.purse, *mark, turn.is_contended(&rxq.account));
+                let cycles = rxq.process(walk, (burst, part), *batch_max, mark, &mut context);
+                walk.misses.put_back(&mut rxq.purse);
+                turn.note_spent(&mut rxq.account, cycles);
+                fullest = fullest.max(n);
             }
-            walk.executor.tx.flush(context.buffers, context.tally);
-            context.rooms.mark(Room::Tx);
-            let now = tsc::now();
-            let cycles = now.saturating_sub(*mark);
-            rxq.load.load.add(cycles);
-            rxq.pilot.record(n, before, context.tally, cycles, now);
-            *mark = now;
-            fullest = fullest.max(n);
         }
         walk.levels.maintain(&context);
         fullest
@@ -234,7 +266,14 @@ impl Pmd {
             match letter {
                 Mail::AddRxq { queue, load, pilot } => {
                     let port = Metadata::of_port(load.port.0);
-                    self.rxqs.push(Rxq { queue, load, port, pilot });
+                    self.rxqs.push(Rxq {
+                        queue,
+                        load,
+                        port,
+                        pilot,
+                        account: Account::default(),
+                        purse: Purse::default(),
+                    });
                 }
                 Mail::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);

@@ -5,12 +5,14 @@
 //! carried nothing.
 
 use crate::lookup::Levels;
+use crate::misses::Misses;
 use crate::walk::Context;
 use arrayvec::ArrayVec;
 use sluice_action::{Actions, Fate, FlowId, MegaflowMatch, Miss, Trail, Translation, Upcall};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{Hits, Installed, Megaflow};
+use sluice_governor::Decision;
 use sluice_packet::{BATCH_MAX, BatchMask, PacketBatch};
 use sluice_simd::tsc;
 
@@ -70,7 +72,7 @@ impl Answers {
 #[cold]
 pub(crate) fn room<'g>(
     upcall: &mut dyn Upcall,
-    levels: &mut Levels,
+    (levels, misses): (&mut Levels, &mut Misses),
     (batch, keys): (&PacketBatch, &[PacketKey; BATCH_MAX]),
     miss: BatchMask,
     hits: &mut Hits<'g>,
@@ -89,18 +91,27 @@ pub(crate) fn room<'g>(
             context.tally[Counter::Upcalls] += 1;
             continue;
         }
+        if !misses.may_ask() {
+            context.tally[Counter::UpcallsLost] += 1;
+            answers.push(i, Answer::Lost(DropReason::MissBudget));
+            continue;
+        }
         let began = tsc::now();
         let fate = upcall.translate(&Miss { key, bytes: batch[i].bytes(), now_ms: context.now_ms });
+        let translated = tsc::now();
+        let mut installed = None;
         match fate {
             Fate::Translated(translation) => {
                 context.tally[Counter::Upcalls] += 1;
-                let flow = install(upcall, key, &translation, context);
-                if let Some(flow) = flow {
+                if translation.cacheable && is_due(misses, &translation, (i, miss), keys, context) {
+                    installed = install(upcall, key, &translation, context);
+                }
+                if let Some(flow) = installed {
                     levels.insert(i, key, flow);
                     context.counters.set_indexed(flow.id());
                     fresh.push(flow);
                 }
-                let alone = flow.is_some() || !translation.cacheable;
+                let alone = installed.is_some() || !translation.cacheable;
                 let shared = (!alone).then(|| Box::new(MegaflowMatch::new(translation.mask, key)));
                 let Translation { actions, no_output, trail, .. } = translation;
                 answers.push(i, Answer::Follow(Followed { actions, no_output, trail, shared }));
@@ -110,9 +121,32 @@ pub(crate) fn room<'g>(
                 answers.push(i, Answer::Lost(reason));
             }
         }
-        context.tally[Counter::UpcallCycles] += tsc::now().saturating_sub(began);
+        let ended = tsc::now();
+        let translate = translated.saturating_sub(began);
+        misses.charge(translate, if installed.is_some() { ended.saturating_sub(translated) } else { 0 });
+        context.tally[Counter::UpcallCycles] += ended.saturating_sub(began);
     }
     answers
+}
+
+/// Whether the governor wants the flow of packet `i` installed.
+fn is_due(
+    misses: &mut Misses,
+    translation: &Translation,
+    (i, miss): (usize, BatchMask),
+    keys: &[PacketKey; BATCH_MAX],
+    context: &mut Context<'_, '_>,
+) -> bool {
+    let hash = || context.table.flow_hash(&keys[i], &translation.mask);
+    let Some(installs) = misses.installs((hash, translation), keys, (i, miss), context.now_ms) else { return true };
+    let counter = match installs.decision {
+        Decision::Install => Counter::GovernedSetups,
+        Decision::Shortcut => Counter::GovernedShortcuts,
+        Decision::Count => Counter::GovernedPackets,
+    };
+    context.tally[counter] += installs.packets_if_counted();
+    context.tally[Counter::GovernedFlows] += u64::from(installs.is_new);
+    installs.decision.installs()
 }
 
 /// Installs a translation's megaflow, if it may be, and finds it.
@@ -122,9 +156,6 @@ fn install<'g>(
     translation: &Translation,
     context: &Context<'_, 'g>,
 ) -> Option<&'g Megaflow> {
-    if !translation.cacheable {
-        return None;
-    }
     let is_current = |version| upcall.is_current(version);
     let renew = |old: &Trail, carried, is_kept| upcall.renew(old, &translation.trail, carried, is_kept);
     let FlowId(id) = match context.table.install(key, translation, context.now_ms, is_current, renew) {

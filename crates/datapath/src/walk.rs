@@ -9,6 +9,7 @@
 use crate::act;
 use crate::execute::Executor;
 use crate::lookup::Levels;
+use crate::misses::Misses;
 use crate::parse;
 use crate::recirc::Origin;
 use crate::rooms::{Room, RoomClock};
@@ -26,6 +27,7 @@ pub(crate) struct Walk {
     pub levels: Levels,
     pub upcall: Box<dyn Upcall>,
     pub executor: Executor,
+    pub misses: Misses,
     keys: Box<[PacketKey; BATCH_MAX]>,
     /// Those of packets just received, but while packets recirculate.
     origins: [Origin; BATCH_MAX],
@@ -47,9 +49,9 @@ pub(crate) struct Context<'a, 'g> {
 }
 
 impl Walk {
-    pub fn new(levels: Levels, upcall: Box<dyn Upcall>, executor: Executor, batch_max: usize) -> Self {
+    pub fn new(levels: Levels, upcall: Box<dyn Upcall>, executor: Executor, misses: Misses, batch_max: usize) -> Self {
         let keys = Box::new([PacketKey::ZERO; BATCH_MAX]);
-        Walk { levels, upcall, executor, keys, origins: received(), carried: Default::default(), batch_max }
+        Walk { levels, upcall, executor, misses, keys, origins: received(), carried: Default::default(), batch_max }
     }
 
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
@@ -89,14 +91,14 @@ impl Walk {
     /// One pass of a batch whose keys are known. True if all its packets are to take another, as they are.
     #[inline]
     fn pass<'g>(&mut self, batch: &mut PacketBatch, recirculated: bool, context: &mut Context<'_, 'g>) -> bool {
-        let Walk { levels, upcall, executor, keys, origins, carried, .. } = self;
+        let Walk { levels, upcall, executor, misses, keys, origins, carried, .. } = self;
         let mut hits = [None; BATCH_MAX];
         let miss = levels.room(keys, (batch.len(), recirculated), &mut hits, context);
         let again = if miss.is_empty() {
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: None };
             act::room(executor, &mut **upcall, batch, found, context)
         } else {
-            let answers = upcall::room(&mut **upcall, levels, (batch, keys), miss, &mut hits, context);
+            let answers = upcall::room(&mut **upcall, (levels, misses), (batch, keys), miss, &mut hits, context);
             context.rooms.mark(Room::Upcall);
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: Some(&answers) };
             act::room(executor, &mut **upcall, batch, found, context)

@@ -61,6 +61,15 @@ counters! {
     /// TSC cycles spent in upcalls.
     UpcallCycles = "upcall-cycles",
 
+    /// Flows whose first packet the flow-setup governor counted, as far as its counters can tell flows apart.
+    GovernedFlows = "governed-flows",
+    /// Flows installed because their count was reached.
+    GovernedSetups = "governed-setups",
+    /// Flows installed at their first packet, without counting.
+    GovernedShortcuts = "governed-shortcuts",
+    /// Packets that got an answer and no megaflow because their flow was still being counted.
+    GovernedPackets = "governed-packets",
+
     /// Packets that began a connection.
     ConntrackCommits = "conntrack-commits",
     /// Packets of no connection that could begin none (`ct_state` inv); they went on.

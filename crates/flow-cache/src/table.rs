@@ -162,6 +162,17 @@ impl MegaflowTable {
         self.arena.read(guard)
     }
 
+    /// A hash of the megaflow that `key` has under `mask`: the same for all its packets.
+    pub fn flow_hash(&self, key: &PacketKey, mask: &PacketKey) -> u64 {
+        let line = |i: usize| compare::words(&key.line(i).and(mask.line(i)).0);
+        let mut first = line(0);
+        first[layout::PRESENCE.offset / 8] &= !(0xff << (layout::PRESENCE.offset % 8 * 8));
+        let further = (1..4).filter(|&i| !mask.line(i).is_zero());
+        hash::finish(
+            further.fold(self.secret.line(0, &first), |sum, i| sum.wrapping_add(self.secret.line(i, &line(i)))),
+        )
+    }
+
     /// Installs the megaflow of `key` under a translation's mask, if `is_current` says, with the table locked, that
     /// the tables have not changed since.
     ///

@@ -6,9 +6,13 @@
 //! installed at their first packet (the **shortcut**), except for one in [`SAMPLE`], which is still counted so that a
 //! change is noticed.
 //!
+//! **Auto** counts flows only while that pays: it takes the same sample always, and what a translation and an installation
+//! cost in cycles, and compares the two ways for the flows of the sample. See `sample.rs`.
+//!
 //! **Generations.** Counters are never aged one by one: the table is cleared when it has seen a quarter as many packets
 //! as it has bytes, and the memory of how many flows were seen and set up is halved. A generation that lasted under a
-//! second doubles the table, one of over five seconds halves it.
+//! second doubles the table, one of over five seconds halves it. Each generation samples other flows: one that lasts is
+//! installed when its turn is over, where the original counted it again and again.
 //!
 //! **Wrong answers** are of one kind: two flows sharing a counter are installed a little too early. Nothing is ever
 //! misrouted, only cached sooner or later.
@@ -18,8 +22,11 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod sample;
 
 use counters::Counters;
+pub use sample::Costs;
+use sample::Sample;
 
 /// Packets of a flow before it is installed. Source: as above.
 pub const THRESHOLD: u8 = 5;
@@ -51,6 +58,35 @@ pub enum Mode {
     Classic,
     /// Flows are counted first until nearly all of them get installed.
     Shortcut,
+    /// Flows are counted first while that costs less than to install them all.
+    Auto,
+}
+
+/// There is no such mode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMode(pub String);
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 4] = [Mode::Auto, Mode::Off, Mode::Classic, Mode::Shortcut];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Off => "off",
+            Mode::Classic => "classic",
+            Mode::Shortcut => "shortcut",
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMode> {
+        Mode::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| UnknownMode(name.to_owned()))
+    }
 }
 
 /// What to do with a flow.
@@ -58,7 +94,7 @@ pub enum Mode {
 pub enum Decision {
     /// Install it: it has been seen often enough (or the governor is off).
     Install,
-    /// Install it at its first packet: nearly all flows get there.
+    /// Install it at its first packet: nearly all flows get there, or counting costs more.
     Shortcut,
     /// Handle this packet without installing anything.
     Count,
@@ -100,6 +136,7 @@ pub struct Governor {
     /// Flows seen and set up lately: halved with each generation.
     recent_flows: u64,
     recent_setups: u64,
+    sample: Sample,
     stats: Stats,
 }
 
@@ -113,6 +150,7 @@ impl Governor {
             packets: 0,
             recent_flows: 0,
             recent_setups: 0,
+            sample: Sample::default(),
             stats: Stats::default(),
         }
     }
@@ -151,7 +189,8 @@ impl Governor {
             self.begin_generation(now_ms);
         }
         // The sample is taken by high bits; low ones pick the counter.
-        if self.mode == Mode::Shortcut && self.most_flows_get_set_up() && !(hash >> 40).is_multiple_of(SAMPLE) {
+        let is_sampled = (hash >> 40 ^ self.stats.generations).is_multiple_of(SAMPLE);
+        if !is_sampled && !self.counts_all() {
             self.stats.shortcuts += 1;
             return Decision::Shortcut;
         }
@@ -161,7 +200,11 @@ impl Governor {
             self.stats.flows += 1;
         }
         let count = usize::from(before).saturating_add(packets);
-        if count >= usize::from(THRESHOLD) {
+        let is_set_up = count >= usize::from(THRESHOLD);
+        if is_sampled {
+            self.sample.note(before == 0, packets as u64, is_set_up);
+        }
+        if is_set_up {
             self.counters.set(hash, 0);
             self.recent_setups += 1;
             self.stats.setups += 1;
@@ -170,6 +213,21 @@ impl Governor {
             self.counters.set(hash, count as u8);
             self.stats.counted += packets as u64;
             Decision::Count
+        }
+    }
+
+    /// Takes in what a miss has cost; a part that did not come up is 0.
+    pub fn spent(&mut self, costs: Costs) {
+        self.sample.spent(costs);
+    }
+
+    /// Whether every flow is counted at present, not only the sample.
+    pub fn counts_all(&self) -> bool {
+        match self.mode {
+            Mode::Off => false,
+            Mode::Classic => true,
+            Mode::Shortcut => !self.most_flows_get_set_up(),
+            Mode::Auto => self.sample.pays(),
         }
     }
 

@@ -55,6 +55,46 @@ fn classic_takes_no_shortcut() {
 }
 
 #[test]
+fn auto_counts_short_flows_and_installs_long_ones() {
+    let mut governor = Governor::new(Mode::Auto, 0);
+    governor.spent(Costs { translate: 1000, install: 2000 });
+    let mut flow = 0u64;
+    let mut next = || {
+        flow += 1;
+        flow.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    };
+    let mut installed_of = |governor: &mut Governor, packets: usize| {
+        let mut installed = 0;
+        for _ in 0..20_000 {
+            let hash = next();
+            installed += usize::from((0..packets).any(|_| governor.decide(hash, 1, 0).installs()));
+        }
+        installed
+    };
+    assert!(installed_of(&mut governor, 1) < 10_000, "after the first looks none is");
+    assert!(installed_of(&mut governor, 1) < 1000);
+    assert!(installed_of(&mut governor, 100) > 19_000);
+    assert!(!governor.counts_all());
+    assert!(installed_of(&mut governor, 1) < 10_000, "and back");
+}
+
+#[test]
+fn a_lasting_flow_is_sampled_for_a_generation_only() {
+    let mut governor = Governor::new(Mode::Classic, 0);
+    // Enough that half of them are enough, too.
+    (0..400).for_each(|flow| assert!(governor.decide(unsampled(flow), 5, 0).installs()));
+    governor.set_mode(Mode::Shortcut);
+    let hash = 0;
+    assert_eq!(governor.decide(hash, 1, 0), Decision::Count);
+    let before = governor.stats().generations;
+    (1u64..).find(|i| {
+        governor.decide(unsampled(*i), 5, 0);
+        governor.stats().generations > before
+    });
+    assert_eq!(governor.decide(hash, 1, 0), Decision::Shortcut);
+}
+
+#[test]
 fn short_flows_are_never_installed() {
     let mut governor = Governor::new(Mode::Shortcut, 0);
     // 300 flows, four packets each, one after another; too few packets to begin a generation.
@@ -111,4 +151,10 @@ proptest! {
         let stats = governor.stats();
         prop_assert!(stats.setups <= stats.flows);
     }
+}
+
+#[test]
+fn modes_have_names() {
+    assert!(Mode::ALL.into_iter().all(|mode| mode.name().parse() == Ok(mode)));
+    assert_eq!("on".parse::<Mode>(), Err(UnknownMode("on".to_owned())));
 }

@@ -51,9 +51,15 @@ pub enum Choice {
     Uniform,
     /// Each in turn.
     Sequential,
+    /// Flows of so many packets each, [`SHORT_AT_ONCE`] of them taking turns, then the next ones: what connections that
+    /// come and go look like.
+    Short(u32),
     /// Flow k (from 1) with a chance in proportion to 1/k to the power of this exponent.
     Zipf(f64),
 }
+
+/// Short flows under way at a time.
+pub const SHORT_AT_ONCE: u32 = 64;
 
 /// How fast packets come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -131,7 +137,10 @@ impl Profile {
         ("sport", "source ports: 80 or 1000-2000; default 1000"),
         ("dport", "destination ports; default 2000"),
         ("protocol", "udp, tcp, icmp or numbers, with commas between; default udp"),
-        ("choice", "which flow comes next: uniform (default), sequential, or zipf:EXPONENT"),
+        (
+            "choice",
+            "which flow comes next: uniform (default), sequential, zipf:EXPONENT, or short:PACKETS of each flow",
+        ),
         ("frame-size", "bytes of a frame without its checksum; default 60"),
         ("rate", "packets per second over all queues, such as 200k; default max"),
         ("count", "packets in all; default: no end"),
@@ -171,7 +180,10 @@ impl Profile {
                 let protocols = parse::protocols(value);
                 self.protocols = Some(protocols.ok_or("udp, tcp, icmp or numbers from 0 to 255, with commas between")?);
             }
-            "choice" => self.choice = choice(value).ok_or("uniform, sequential, or zipf:EXPONENT from 0 to 20")?,
+            "choice" => {
+                self.choice =
+                    choice(value).ok_or("uniform, sequential, zipf:EXPONENT from 0 to 20, or short:PACKETS")?
+            }
             "frame-size" => {
                 let size = value.parse().ok().filter(|size| (FRAME_SIZE_MIN..=FRAME_SIZE_MAX).contains(size));
                 self.frame_size = size.ok_or("a frame of 60 to 9230 bytes")?;
@@ -247,6 +259,10 @@ fn choice(text: &str) -> Option<Choice> {
     match text {
         "uniform" => Some(Choice::Uniform),
         "sequential" => Some(Choice::Sequential),
+        _ if text.starts_with("short:") => {
+            let packets = text.strip_prefix("short:")?.parse().ok()?;
+            (packets > 0).then_some(Choice::Short(packets))
+        }
         _ => {
             let exponent: f64 = text.strip_prefix("zipf:")?.parse().ok()?;
             (0.0..=ZIPF_MAX).contains(&exponent).then_some(Choice::Zipf(exponent))

@@ -2,6 +2,7 @@
 
 use crate::flow_space::Numbering;
 use crate::frame_template::FrameTemplate;
+use crate::profile::SHORT_AT_ONCE;
 use crate::rng::Wyrand;
 use crate::zipf::{self, AliasTable};
 use crate::{Choice, Flow, FlowSpace, Profile, Rate, SplitMix64, rng};
@@ -38,6 +39,15 @@ enum Picker {
     Sequential {
         flows: u32,
         next: u32,
+    },
+    /// Flows from `first` on take turns, [`SHORT_AT_ONCE`] of them, `packets` packets each.
+    Short {
+        flows: u32,
+        packets: u32,
+        first: u32,
+        /// The next packet is of flow `first + turn`, and its number `round`.
+        turn: u32,
+        round: u32,
     },
     Zipf {
         table: Arc<AliasTable>,
@@ -181,6 +191,7 @@ impl Picker {
             _ if flows == 0 => Picker::Nothing,
             Choice::Uniform => Picker::Uniform { flows, rng },
             Choice::Sequential => Picker::Sequential { flows, next: 0 },
+            Choice::Short(packets) => Picker::Short { flows, packets, first: 0, turn: 0, round: 0 },
             Choice::Zipf(_) => {
                 let weights: Vec<f64> = match own {
                     None => (0..flows).map(weight).collect(),
@@ -203,6 +214,19 @@ impl Picker {
                 for flow in &mut *out {
                     *flow = *next;
                     *next = if *next + 1 == *flows { 0 } else { *next + 1 };
+                }
+            }
+            Picker::Short { flows, packets, first, turn, round } => {
+                for flow in &mut *out {
+                    *flow = *first + *turn;
+                    *turn += 1;
+                    if *turn == SHORT_AT_ONCE || *first + *turn == *flows {
+                        (*turn, *round) = (0, *round + 1);
+                    }
+                    if *round == *packets {
+                        *round = 0;
+                        *first = if *flows - *first <= SHORT_AT_ONCE { 0 } else { *first + SHORT_AT_ONCE };
+                    }
                 }
             }
             Picker::Zipf { table, rng } => out.iter_mut().for_each(|flow| *flow = table.draw(rng.next())),

@@ -88,8 +88,27 @@ fn batches_of_one_and_of_many_are_the_same_packets() {
 }
 
 #[test]
+fn short_flows_have_their_packets_a_few_flows_at_a_time_and_never_come_back_early() {
+    for (packets, flows) in [(1, 200), (3, 200), (10, 64), (100, 65), (2, 1)] {
+        let profile = profile(&[("flows", &flows.to_string()), ("choice", &format!("short:{packets}"))]);
+        let mut stream = profile.streams(1).unwrap().remove(0);
+        let mut all = vec![0; 2 * flows * packets];
+        // In batches that fit nothing.
+        all.chunks_mut(7).for_each(|batch| assert_eq!(stream.pick(batch), batch.len()));
+        let (first, again) = all.split_at(flows * packets);
+        assert_eq!(first, again, "then they begin anew");
+        for flow in 0..flows as u32 {
+            let at: Vec<_> = first.iter().enumerate().filter(|(_, f)| **f == flow).map(|(i, _)| i).collect();
+            assert_eq!(at.len(), packets, "flow {flow}");
+            assert!(at.last().unwrap() - at[0] <= 64 * packets, "flow {flow}");
+        }
+    }
+    assert!(Profile::default().set("choice", "short:0").unwrap().is_err());
+}
+
+#[test]
 fn queues_share_flows_rate_and_count() {
-    for choice in [Choice::Uniform, Choice::Sequential, Choice::Zipf(1.0)] {
+    for choice in [Choice::Uniform, Choice::Sequential, Choice::Zipf(1.0), Choice::Short(3)] {
         let profile = Profile { choice, count: Some(10_001), ..profile(&[("flows", "3000"), ("rate", "3M")]) };
         let mut owner = HashMap::new();
         let (mut packets, mut rate) = (0, 0.0);
@@ -138,7 +157,7 @@ fn errors_name_the_key_and_what_was_expected() {
     for (key, bad) in [
         ("flows", "0"),
         ("flows", "5000000000"),
-        ("subtables", "26"),
+        ("subtables", "513"),
         ("src", "10.0.0"),
         ("dport", "70000"),
         ("protocol", "tpc"),

@@ -115,10 +115,7 @@ fn check_datapath(config: &Config) -> Checked {
             wrong(format!("datapath.{key}"), message)
         })?;
     }
-    one_of("datapath.governor", &datapath.governor, &["auto", "off"], &["classic", "shortcut"])?;
-    if datapath.miss_budget != super::AutoOr::Auto {
-        return wrong("datapath.miss-budget", "this build has no budget for misses; expected \"auto\"");
-    }
+    one_of("datapath.governor", &datapath.governor, &["auto", "off", "classic", "shortcut"], &[])?;
     if datapath.pmd_sleep_max.0 > SLEEP_MAX {
         return wrong("datapath.pmd-sleep-max", "expected at most \"10ms\"");
     }

@@ -78,9 +78,7 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("emc-insert-inv-prob = -1", "emc-insert-inv-prob: invalid value"),
     ("max-idle = \"10\"", "max-idle: \"10\" is no duration; expected a number and us, ms, s, m or h"),
     ("flow-memory = \"lots\"", "flow-memory: \"lots\" is no size"),
-    ("governor = \"classic\"", "governor: this build does not have \"classic\"; expected \"auto\" or \"off\""),
-    ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\" or \"off\""),
-    ("miss-budget = \"25%\"", "miss-budget: this build has no budget for misses"),
+    ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\" or \"off\" or \"classic\" or \"shortcut\""),
     ("pmd-sleep-max = \"1s\"", "pmd-sleep-max: expected at most \"10ms\""),
 ];
 

@@ -109,6 +109,8 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
         ("switch.pmd-cores", a.pmd_cores == b.pmd_cores),
         ("switch.dpdk", a.dpdk == b.dpdk),
         ("datapath.flow-memory", c.flow_memory == d.flow_memory),
+        ("datapath.governor", c.governor == d.governor),
+        ("datapath.miss-budget", c.miss_budget == d.miss_budget),
         ("datapath.pmd-sleep-max", c.pmd_sleep_max == d.pmd_sleep_max),
     ] {
         if !same {
@@ -118,6 +120,8 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
     let at_start = |d: &crate::config::Datapath| crate::config::Datapath {
         flow_memory: crate::config::Size(0),
         pmd_sleep_max: crate::config::Duration::default(),
+        governor: String::new(),
+        miss_budget: crate::config::AutoOr::Auto,
         ..d.clone()
     };
     if at_start(c) != at_start(d) {

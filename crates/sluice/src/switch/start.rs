@@ -3,10 +3,10 @@
 use super::revalidator::Revalidator;
 use super::rules::{dump, parse_flow_file, read_flow_file, refused};
 use super::{End, Setup, Switch};
-use crate::config::{self, Bridge, Config};
+use crate::config::{self, AutoOr, Bridge, Config};
 use crate::text::coverage::Coverage;
 use anyhow::{Context, Result};
-use sluice_datapath::Datapath;
+use sluice_datapath::{Datapath, GovernorMode, MissBudget};
 use sluice_ofproto::{BridgeConfig, FailMode, Ofproto};
 use sluice_port::Pools;
 use std::collections::BTreeMap;
@@ -137,6 +137,11 @@ fn datapath_config(config: &Config) -> sluice_datapath::Config {
     sluice_datapath::Config {
         cores: config.switch.pmd_cores.iter().map(|core| *core as usize).collect(),
         settings: config.datapath.settings(),
+        governor: config.datapath.governor.parse().unwrap_or(GovernorMode::Auto),
+        miss_budget: match config.datapath.miss_budget {
+            AutoOr::Auto => MissBudget::Auto,
+            AutoOr::Is(share) => MissBudget::PerMille((share.0 * 1000.0).ceil() as u32),
+        },
         max_megaflows: max_megaflows(&config.datapath),
         sleep_max_us: u32::try_from(config.datapath.pmd_sleep_max.0.as_micros()).unwrap_or(u32::MAX),
         ..sluice_datapath::Config::default()

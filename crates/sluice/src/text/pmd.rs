@@ -60,6 +60,7 @@ pub fn perf_show(pmd: &PmdFigures, tsc_hz: u64, now: WallTime) -> String {
         received(&mut out, pmd, tsc_hz, seconds);
         sent(&mut out, pmd, seconds);
         distributor(&mut out, pmd);
+        governor(&mut out, pmd, tsc_hz);
         if let Some((used, entries)) = pmd.emc {
             let _ = writeln!(out, "  EMC entries:        {used:>12}  ({:5.1} % full)", percent(used, entries));
         }
@@ -154,6 +155,24 @@ fn distributor(out: &mut String, pmd: &PmdFigures) {
             let _ = writeln!(out, "  {label:<20}{n:>12}  ({:5.1} %)", percent(n, asked));
         }
     }
+}
+
+/// What the flow-setup governor decided, if it was asked, and what misses cost.
+fn governor(out: &mut String, pmd: &PmdFigures, tsc_hz: u64) {
+    let c = &pmd.counters;
+    let [flows, setups, shortcuts, packets] =
+        [Counter::GovernedFlows, Counter::GovernedSetups, Counter::GovernedShortcuts, Counter::GovernedPackets]
+            .map(|counter| c[counter]);
+    if flows + setups + shortcuts + packets == 0 {
+        return;
+    }
+    let cycles = c[Counter::UpcallCycles];
+    let ms = cycles as f64 * 1e3 / tsc_hz.max(1) as f64;
+    let share = percent(cycles, c[Counter::BusyCycles] + c[Counter::IdleCycles]);
+    let _ = writeln!(out, "  Flows counted:      {flows:>12}  ({packets} packets without a megaflow)");
+    let _ = writeln!(out, "  - set up by count:  {setups:>12}  ({:5.1} %)", percent(setups, flows));
+    let _ = writeln!(out, "  - set up at once:   {shortcuts:>12}");
+    let _ = writeln!(out, "  - cycles on misses: {cycles:>12}  ({share:5.1} % of used cycles, {ms:.0} ms)");
 }
 
 /// `pmd-stats-show` of one thread.

@@ -1,0 +1,127 @@
+//! What misses may cost, by counters: a port of new flows beside a port of known ones, and flows that are counted first.
+
+mod harness;
+
+use harness::{FakeTables, TestPort, pool, udp};
+use sluice_action::{Action, Fate, PortNo, Trail, Translation};
+use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{PacketKey, layout};
+use std::sync::Arc;
+
+/// One megaflow for each source port, and all go to port 3.
+fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
+    let mut mask = PacketKey::ZERO;
+    mask.set(layout::IN_PORT, &[0xff; 4]);
+    mask.set(layout::RECIRC_ID, &[0xff; 4]);
+    mask.set(layout::TP_SRC, &[0xff; 2]);
+    Fate::Translated(Translation {
+        mask,
+        actions: Arc::new([Action::Output(PortNo(3))]),
+        no_output: DropReason::Rules,
+        version: 1,
+        cacheable: true,
+        trail: Trail(Arc::new(())),
+    })
+}
+
+/// Ports 1 and 2 receive, port 3 sends.
+fn datapath(config: Config) -> (Datapath, [harness::Feed; 2], harness::Sent, FakeTables) {
+    let datapath = Datapath::new(Config { seed: Some(1), ..config }).unwrap();
+    let tables = FakeTables::new(by_source_port);
+    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let pool = pool(16_384);
+    let ports: Vec<_> = (1..=3).map(|_| TestPort::new(1, 32, &pool)).collect();
+    let (feeds, sent) = ([ports[0].feeds[0].clone(), ports[1].feeds[0].clone()], ports[2].sent.clone());
+    for (number, port) in (1..).zip(ports) {
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    (datapath, feeds, sent, tables)
+}
+
+fn packet(flow: u16, tag: u32) -> Vec<u8> {
+    udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, tag)
+}
+
+#[test]
+fn over_the_budget_misses_are_dropped_by_name_and_hits_are_not() {
+    // The least there is: after the first misses nothing is left for a long time.
+    let (datapath, [attacker, victim], sent, _) =
+        datapath(Config { miss_budget: MissBudget::PerMille(1), ..Config::default() });
+    victim.lock().unwrap().push_back(packet(1, 0));
+    while !datapath.run_once(0).exhausted {}
+    assert_eq!(sent.lock().unwrap().len(), 1, "a full purse at first");
+    let before = datapath.totals();
+    for tag in 0..20_000u32 {
+        attacker.lock().unwrap().push_back(packet(tag as u16, tag));
+        victim.lock().unwrap().push_back(packet(1, tag));
+        if tag % 16 == 15 {
+            datapath.run_once(0);
+        }
+    }
+    while !datapath.run_once(0).exhausted {}
+    let all = datapath.totals();
+    let (totals, lost) = (all.since(&before), all.dropped(DropReason::MissBudget));
+    assert_eq!(all.conserved(), Ok(()));
+    assert!(lost > 1000, "{lost} of 20000");
+    assert_eq!(totals[Counter::UpcallsLost], lost, "a lost upcall each");
+    assert_eq!(totals[Counter::Sent] + lost, totals[Counter::Received]);
+    let of_victim = sent.lock().unwrap().iter().filter(|p| p[34..36] == [0, 1]).count();
+    // The attacker's flow of that number comes in by another port.
+    assert!(of_victim >= 20_000, "every packet of the victim: {of_victim}");
+}
+
+#[test]
+fn without_a_budget_nothing_is_dropped() {
+    let (datapath, [attacker, _], sent, _) = datapath(Config::default());
+    (0..5000u32).for_each(|tag| attacker.lock().unwrap().push_back(packet(tag as u16, tag)));
+    while !datapath.run_once(0).exhausted {}
+    assert_eq!(sent.lock().unwrap().len(), 5000);
+}
+
+#[test]
+fn counted_flows_are_forwarded_in_order_and_installed_at_the_fifth_packet() {
+    let (datapath, [feed, _], sent, tables) = datapath(Config { governor: GovernorMode::Classic, ..Config::default() });
+    // 20 flows of 20 packets and 20 of 3, taking turns, one packet a turn.
+    let mut tag = 0;
+    for round in 0..20 {
+        for flow in 0..40u16 {
+            if flow < 20 || round < 3 {
+                feed.lock().unwrap().push_back(packet(flow, tag));
+                tag += 1;
+                datapath.run_once(0);
+            }
+        }
+    }
+    let totals = datapath.totals();
+    assert_eq!(totals.conserved(), Ok(()));
+    assert_eq!(sent.lock().unwrap().len() as u32, tag, "all are forwarded");
+    let tags = sent.lock().unwrap().iter().map(|p| u32::from_be_bytes(*p.last_chunk().unwrap())).collect::<Vec<_>>();
+    assert!(tags.is_sorted(), "none overtook another");
+    let flows = datapath.flows();
+    assert_eq!(flows.len(), 20, "those of twenty packets");
+    // The seed is one with which no two flows share a counter.
+    assert_eq!(totals[Counter::GovernedSetups], 20);
+    assert_eq!(totals[Counter::GovernedFlows], 40);
+    assert_eq!(totals[Counter::GovernedPackets], 20 * 4 + 20 * 3);
+    assert_eq!(totals[Counter::Upcalls], 20 * 5 + 20 * 3);
+    // Each packet counts once: by its megaflow, or by the translation that it followed.
+    let carried: u64 = flows.iter().map(|flow| flow.flow.stats.packets).sum();
+    assert_eq!((carried, tables.credited.lock().unwrap().0), (20 * 15, 160));
+}
+
+#[test]
+fn duplicates_in_a_batch_ask_once_and_count_together() {
+    let (datapath, [feed, _], sent, tables) = datapath(Config { governor: GovernorMode::Classic, ..Config::default() });
+    let put = |flow: u16, n: u32| (0..n).for_each(|tag| feed.lock().unwrap().push_back(packet(flow, tag)));
+    put(1, 4);
+    datapath.run_once(0);
+    assert_eq!((datapath.flows().len(), tables.credited.lock().unwrap().0), (0, 4));
+    put(2, 5);
+    datapath.run_once(0);
+    assert_eq!(datapath.flows().len(), 1, "five packets at once are enough");
+    put(1, 1);
+    datapath.run_once(0);
+    assert_eq!(datapath.flows().len(), 2, "and four and one");
+    assert_eq!(sent.lock().unwrap().len(), 10);
+}
