@@ -42,6 +42,7 @@ mod rule;
 mod tick;
 mod trace;
 mod trace_command;
+mod trace_passes;
 mod trail;
 mod upcall;
 mod xlate;

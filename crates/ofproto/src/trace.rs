@@ -1,5 +1,6 @@
 //! The record of a translation for people: OVS's trace, and why the megaflow has its bits.
 
+use crate::trace_passes::Forked;
 use sluice_flow::{FlowKey, Match, PortNames};
 
 /// What a line of a trace is.
@@ -32,12 +33,14 @@ pub(crate) struct Tracer {
     /// Bits of the mask as they came, and who looked at them.
     reasons: Vec<(FlowKey, String)>,
     seen: FlowKey,
+    /// Copies of the packet that come round again.
+    pub forked: Vec<Forked>,
 }
 
 impl Tracer {
     pub fn new() -> Self {
         let root = Node { kind: Kind::Bridge, text: String::new(), children: Vec::new() };
-        Tracer { nodes: vec![root], at: 0, reasons: Vec::new(), seen: FlowKey::ZERO }
+        Tracer { nodes: vec![root], at: 0, reasons: Vec::new(), seen: FlowKey::ZERO, forked: Vec::new() }
     }
 
     pub fn say(&mut self, kind: Kind, text: String) -> usize {

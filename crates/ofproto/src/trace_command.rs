@@ -7,11 +7,16 @@
 use crate::bridge::{Bridge, BridgeId, State};
 use crate::ofproto::Ofproto;
 use crate::trace::Tracer;
+use crate::trace_passes::{Forked, NextStates, parse_state};
 use crate::trail::Push;
 use crate::xlate::{Outcome, Question, Start, Translator};
 use sluice_action::{DatapathPortNames, show_actions};
 use sluice_flow::text::DatapathFlow;
 use sluice_flow::{FlowKey, Match, Metadata, OfAction, OfPort, PacketKey, PortNames, extract, layout};
+use std::collections::VecDeque;
+
+/// Passes traced at most: rules may send a packet round for ever, where OVS's trace never ends.
+const PASSES_MAX: usize = 64;
 
 /// What is traced.
 struct Request {
@@ -21,6 +26,7 @@ struct Request {
     packet: bool,
     names: bool,
     actions: Option<Vec<OfAction>>,
+    next_states: NextStates,
 }
 
 /// What stands on the command line besides options.
@@ -28,6 +34,7 @@ struct Arguments<'a> {
     texts: Vec<&'a str>,
     generate: bool,
     names: bool,
+    next_states: NextStates,
 }
 
 impl Ofproto {
@@ -75,17 +82,36 @@ impl Ofproto {
             crate::check::check_actions(0, actions).map_err(|e| format!("Bad actions: {e}"))?;
         }
         let has_packet = packet.is_some() || arguments.generate;
-        Ok(Request { bridge: bridge.id, flow: key, packet: has_packet, names: arguments.names, actions })
+        let next_states = arguments.next_states.clone();
+        Ok(Request { bridge: bridge.id, flow: key, packet: has_packet, names: arguments.names, actions, next_states })
     }
 
+    /// Traces the packet, then the copies of it that came round, in the order in which they left.
     fn run_trace(&self, request: &Request, now_ms: u64) -> Result<String, String> {
+        let (mut text, forked) = self.trace_pass(request, &request.flow, request.actions.as_deref(), now_ms)?;
+        let mut waiting = VecDeque::from(forked);
+        let mut next_states = request.next_states.clone();
+        for _ in 0..PASSES_MAX {
+            let Some(mut pass) = waiting.pop_front() else { break };
+            text += &pass.resume(&mut next_states);
+            let (more, forked) = self.trace_pass(request, &pass.flow, None, now_ms)?;
+            text += &more;
+            waiting.extend(forked);
+        }
+        Ok(text)
+    }
+
+    /// Traces one pass; the text, and what comes round again.
+    fn trace_pass(
+        &self,
+        request: &Request,
+        flow: &FlowKey,
+        actions: Option<&[OfAction]>,
+        now_ms: u64,
+    ) -> Result<(String, Vec<Forked>), String> {
         let mut tracer = Tracer::new();
-        let question = Question {
-            start: Start::Bridge(request.bridge, &request.flow),
-            now_ms,
-            side_effects: request.packet,
-            actions: request.actions.as_deref(),
-        };
+        let question =
+            Question { start: Start::Bridge(request.bridge, flow), now_ms, side_effects: request.packet, actions };
         let state = self.state();
         let outcome = Translator::run(&state, &self.0, &question, Some(&mut tracer)).ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;
@@ -97,14 +123,15 @@ impl Ofproto {
         }
         drop(state);
         if request.packet {
-            let tcp_flags = request.flow.number(layout::TCP_FLAGS) as u16;
+            let tcp_flags = flow.number(layout::TCP_FLAGS) as u16;
             let seen = Push { packets: 1, bytes: 0, tcp_flags, used_ms: now_ms };
             let effects: Vec<_> = outcome.trail.iter().filter_map(|event| event.effect(seen)).collect();
             self.apply(&mut self.writer(), effects);
         }
         let text = report(&tracer, &outcome, &of_names, &names);
         // Without a packet nothing is sent to a controller, and the trace says so.
-        Ok(if request.packet { text } else { text.replace("dont_send=0", "dont_send=1") })
+        let text = if request.packet { text } else { text.replace("dont_send=0", "dont_send=1") };
+        Ok((text, tracer.forked))
     }
 }
 
@@ -127,7 +154,7 @@ fn report(tracer: &Tracer, outcome: &Outcome, ports: &PortNames, names: &Datapat
 }
 
 fn arguments<'a>(args: &[&'a str]) -> Result<Arguments<'a>, String> {
-    let mut out = Arguments { texts: Vec::new(), generate: false, names: false };
+    let mut out = Arguments { texts: Vec::new(), generate: false, names: false, next_states: NextStates::new() };
     let mut rest = args.iter();
     while let Some(&arg) = rest.next() {
         match arg {
@@ -136,7 +163,10 @@ fn arguments<'a>(args: &[&'a str]) -> Result<Arguments<'a>, String> {
             "-consistent" | "--consistent" => {}
             // What a generated packet carries makes no difference: no field reads it.
             "--l7" | "--l7-len" => _ = rest.next().ok_or_else(|| format!("Missing argument for option {arg}"))?,
-            "--ct-next" => return Err("--ct-next: connection tracking is not built yet".to_owned()),
+            "--ct-next" => {
+                let state = rest.next().ok_or_else(|| format!("Missing argument for option {arg}"))?;
+                out.next_states.push_back(parse_state(state)?);
+            }
             _ if arg.starts_with('-') => return Err(format!("{arg}: unknown option")),
             _ if out.texts.len() == 3 => return Err("too many arguments".to_owned()),
             _ => out.texts.push(arg),

@@ -130,7 +130,10 @@ fn with_ids_renumbered(answer: &str) -> String {
     let mut seen = Vec::new();
     let mut out = String::new();
     let mut rest = answer;
-    while let Some((at, word)) = ["recirc_id=", "recirc(0x"].iter().filter_map(|w| Some((rest.find(w)?, *w))).min() {
+    const NAMES: [&str; 3] = ["recirc_id=", "recirc_id=0x", "recirc(0x"];
+    while let Some((at, word)) =
+        NAMES.iter().filter_map(|w| Some((rest.find(w)?, *w))).min_by_key(|(at, w)| (*at, usize::MAX - w.len()))
+    {
         let start = at + word.len();
         let end = start + rest[start..].find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len() - start);
         let radix = if word.ends_with('x') { 16 } else { 10 };
@@ -148,9 +151,11 @@ fn with_ids_renumbered(answer: &str) -> String {
 fn ask(ofproto: &Ofproto, question: &str) -> String {
     let args: Vec<&str> = question.split(' ').skip(1).collect();
     let answer = ofproto.trace(&args, 0).unwrap_or_else(|e| e);
-    let (before, rest) = answer.split_once("\nThe megaflow matches").unwrap_or((&answer, ""));
-    let after = rest.find("\nFinal flow").map_or("", |at| &rest[at..]);
-    format!("{before}{after}").trim_end().to_owned() + "\n"
+    // One part of each pass.
+    let mut passes = answer.split("\nThe megaflow matches");
+    let first = passes.next().unwrap_or_default().to_owned();
+    let whole = passes.fold(first, |out, part| out + part.find("\nFinal flow").map_or("", |at| &part[at..]));
+    whole.trim_end().to_owned() + "\n"
 }
 
 /// Ports of a flood come in the order of their numbers here, in the order of a hash table there.
@@ -197,6 +202,11 @@ fn replay(file: &str) {
 #[test]
 fn arp() {
     replay("arp");
+}
+
+#[test]
+fn conntrack() {
+    replay("conntrack");
 }
 
 #[test]

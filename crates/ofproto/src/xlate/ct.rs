@@ -3,8 +3,10 @@
 //! The fields of a connection mean something only in the pass that `ct(table=…)` leads to. Everywhere else they are
 //! cleared, whatever the datapath's packet still carries.
 
+use super::ct_state::VALID;
 use super::{Steps, Translator};
 use crate::recirc::FrozenActions;
+use crate::trace_passes::Forked;
 use sluice_action::Action;
 use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
 use sluice_flow::layout::{self, Span};
@@ -24,9 +26,6 @@ const FIELDS: [Span; 10] = [
     layout::CT_NW_PROTO,
     layout::CT_IS_IPV6,
 ];
-
-/// Bits of a valid connection's state: new, est, rpl. Source: OVS lib/flow.h, CS_VALID_MASK.
-const VALID: u64 = 0x0b;
 
 /// Says of a key that its packet has not been tracked.
 fn clear(key: &mut FlowKey) {
@@ -74,7 +73,7 @@ impl Translator<'_> {
         self.emit(Action::Ct(Box::new(action)));
         if let Some(table) = ct.table {
             self.conntracked = true;
-            self.recirculate_and_fork(table);
+            self.recirculate_and_fork(table, zone);
         }
         self.ct_nat = None;
         clear(&mut self.flow);
@@ -103,10 +102,13 @@ impl Translator<'_> {
     }
 
     /// Sends a copy round again to go on in `table`; this list of actions goes on after it.
-    fn recirculate_and_fork(&mut self, table: u8) {
+    fn recirculate_and_fork(&mut self, table: u8, zone: u16) {
         let frozen = self.state_to_freeze(table, FrozenActions::default(), self.action_set.clone());
         let Some(recirculation) = self.freeze(frozen) else { return };
         self.emit(Action::Recirc(recirculation.id));
+        let mut forked = Forked { recirc_id: recirculation.id, flow: self.flow, nat: self.ct_nat };
+        forked.flow.set_number(layout::CT_ZONE, zone.into());
+        self.tracer.iter_mut().for_each(|tracer| tracer.forked.push(forked.clone()));
         self.detail(&format!(
             "A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table {table}."
         ));
@@ -136,8 +138,8 @@ impl Translator<'_> {
 
     /// Whether the key is of a valid connection; what tells goes into the mask.
     pub(super) fn has_valid_connection(&mut self) -> bool {
-        self.look_at(layout::CT_STATE, VALID);
-        self.number(layout::CT_STATE) & VALID != 0
+        self.look_at(layout::CT_STATE, VALID.into());
+        self.number(layout::CT_STATE) & u64::from(VALID) != 0
     }
 
     /// Exchanges packet and connection for a search, in key and mask. False if there is no connection to search by.

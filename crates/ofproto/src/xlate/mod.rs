@@ -26,6 +26,7 @@
 mod actions;
 pub(crate) mod commit;
 mod ct;
+pub(crate) mod ct_state;
 mod fields;
 mod freeze;
 mod group;

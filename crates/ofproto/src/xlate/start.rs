@@ -1,5 +1,6 @@
 //! The beginning and the end of a translation.
 
+use super::ct_state::TRACKED;
 use super::{Failure, Steps, Translator, tags};
 use crate::bridge::{BridgeId, State};
 use crate::ofproto::Shared;
@@ -12,9 +13,6 @@ use sluice_flow::layout;
 use sluice_flow::ofpact::PacketInReason;
 use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
 use std::sync::Arc;
-
-/// The bit of a connection's state that says that there was one looked for.
-const TRACKED: u64 = 0x20;
 
 /// Where a translation begins.
 pub(crate) enum Start<'a> {
@@ -138,7 +136,7 @@ impl<'a> Translator<'a> {
                 }
             }
         } else {
-            self.conntracked = self.number(layout::CT_STATE) & TRACKED != 0;
+            self.conntracked = self.number(layout::CT_STATE) & u64::from(TRACKED) != 0;
         }
         let frozen = thawed.as_deref().map(|r: &Recirculation| &r.frozen.actions).filter(|a| !a.actions.is_empty());
         let steps = match (frozen, question.actions) {
