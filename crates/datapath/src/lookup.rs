@@ -152,7 +152,10 @@ impl Levels {
         let all = BatchMask::first(n);
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
         if emc.is_some() || smc || distributor {
-            keys.iter().zip(&mut self.hashes).take(n).for_each(|(key, hash)| *hash = key_hash(&self.secret, key));
+            // A plain loop: an iterator's would be a function of its own, and not compiled anew.
+            for (hash, key) in self.hashes[..n].iter_mut().zip(keys) {
+                *hash = key_hash(&self.secret, key);
+            }
         }
         let pass = Pass { keys, hashes: &self.hashes, flows: context.flows };
         let tally = &mut *context.tally;

@@ -1,0 +1,113 @@
+//! Each verb on every instruction set this machine has: TSC cycles an item, answers checked first.
+//!
+//! `cargo bench -p sluice-simd`; as a test (`cargo test --bench kernels`) it only checks. Rounds are interleaved over the
+//! instruction sets; the fastest round is the program, the rest the neighbours.
+
+use sluice_simd::hash::{self, HashKey, splitmix64};
+use sluice_simd::hints::{self, Hints};
+use sluice_simd::isa::Work;
+use sluice_simd::{Isa, compare, tsc};
+use std::hint::black_box;
+
+/// Items of a batch, as in the switch.
+const BATCH: usize = 32;
+/// Lines of a table that stays in the first-level cache, and of one that does not.
+const TABLES: [usize; 2] = [256, 1 << 14];
+
+/// Hashes of whole lines.
+struct Hashes<'a>(&'a HashKey, &'a [[u64; 8]; BATCH]);
+
+impl Work for Hashes<'_> {
+    type Output = [u64; BATCH];
+
+    #[inline(always)]
+    fn run(self) -> [u64; BATCH] {
+        let mut hashes = [0; BATCH];
+        for (hash, words) in hashes.iter_mut().zip(self.1) {
+            *hash = hash::finish(self.0.line(0, words));
+        }
+        hashes
+    }
+}
+
+/// Which of the lines, masked, are what is wanted.
+struct Compares<'a>(&'a [[u64; 8]; BATCH], &'a [[u64; 8]; BATCH], &'a [[u64; 8]; BATCH]);
+
+impl Work for Compares<'_> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn run(self) -> u32 {
+        let Compares(keys, masks, wanted) = self;
+        let mut equal = 0;
+        for i in 0..BATCH {
+            equal |= u32::from(compare::masked_eq(&keys[i], &masks[i], &wanted[i])) << i;
+        }
+        equal
+    }
+}
+
+/// Random words.
+fn words(state: &mut u64) -> [[u64; 8]; BATCH] {
+    std::array::from_fn(|_| std::array::from_fn(|_| splitmix64(state)))
+}
+
+/// Shows a verb's fastest and median cycles an item on each instruction set.
+fn time(name: &str, rounds: usize, mut batch: impl FnMut(Isa)) {
+    let isas = Isa::available();
+    let mut cycles = vec![Vec::new(); isas.len()];
+    for _ in 0..rounds {
+        for (isa, cycles) in isas.iter().zip(&mut cycles) {
+            let began = tsc::now();
+            (0..200).for_each(|_| batch(*isa));
+            cycles.push((tsc::now() - began) as f64 / (200 * BATCH) as f64);
+        }
+    }
+    print!("{name:<36}");
+    for (isa, cycles) in isas.iter().zip(&mut cycles) {
+        cycles.sort_by(f64::total_cmp);
+        print!("  {} {:.2} ({:.2})", isa.name(), cycles[0], cycles[cycles.len() / 2]);
+    }
+    println!();
+}
+
+fn main() {
+    let rounds = if std::env::args().any(|arg| arg == "--bench") { 2000 } else { 1 };
+    println!("TSC cycles an item, fastest (median) of {rounds} rounds of 200 batches of {BATCH}");
+    let mut state = 1;
+    let key = HashKey::from_seed(7);
+    let (keys, masks) = (words(&mut state), words(&mut state));
+    let mut wanted: [[u64; 8]; BATCH] = std::array::from_fn(|i| std::array::from_fn(|w| keys[i][w] & masks[i][w]));
+    wanted.iter_mut().step_by(3).for_each(|words| words[5] ^= masks[0][0] | 1);
+    for isa in Isa::available() {
+        assert_eq!(isa.run(Hashes(&key, &keys)), Isa::SCALAR.run(Hashes(&key, &keys)), "{isa:?}");
+        let equal = Isa::SCALAR.run(Compares(&keys, &masks, &wanted));
+        assert_eq!(isa.run(Compares(&keys, &masks, &wanted)), equal, "{isa:?}");
+    }
+    time("hash of a line", rounds, |isa| {
+        black_box(isa.run(Hashes(&key, black_box(&keys))));
+    });
+    time("masked comparison of a line", rounds, |isa| {
+        black_box(isa.run(Compares(black_box(&keys), &masks, &wanted)));
+    });
+    for lines in TABLES {
+        let table: Vec<Hints> = (0..lines)
+            .map(|_| Hints {
+                signatures: std::array::from_fn(|_| splitmix64(&mut state) as u16),
+                hints: std::array::from_fn(|slot| slot as u16 + 1),
+            })
+            .collect();
+        let (mut at, mut wanted, mut found) = ([0; BATCH], [0; BATCH], [0; BATCH]);
+        time(&format!("hint in one of {lines} lines, 2 of 3 hit"), rounds, |isa| {
+            for i in 0..BATCH {
+                let random = splitmix64(&mut state);
+                at[i] = random as u32 % lines as u32;
+                let line = &table[at[i] as usize];
+                wanted[i] =
+                    line.signatures[(random >> 32) as usize % 16] ^ u16::from(random >> 40 & 1 == 0 && i % 3 == 0);
+            }
+            hints::find(isa, &table, &at, &wanted, &mut found);
+            black_box(&found);
+        });
+    }
+}
