@@ -82,7 +82,7 @@ fn distributor_table(settings: &Settings) -> Option<DistributorTable> {
 }
 
 fn distributor(settings: &Settings, seed: &mut u64) -> Distributor {
-    let mut distributor = Distributor::new(DISTRIBUTOR_ENTRIES, settings.vector, splitmix64(seed));
+    let mut distributor = Distributor::new(DISTRIBUTOR_ENTRIES, splitmix64(seed));
     distributor.set(distributor_table(settings));
     distributor
 }
@@ -93,7 +93,7 @@ impl Levels {
             secret: secret.clone(),
             emc: Emc::new(0, 1, 0),
             smc: Smc::new(SMC_ENTRIES),
-            distributor: Distributor::new(DISTRIBUTOR_ENTRIES, settings.vector, 0),
+            distributor: Distributor::new(DISTRIBUTOR_ENTRIES, 0),
             subtables: Subtables::new(secret),
             arm: Arm::BARE,
             gate: Gate::OPEN,
@@ -110,7 +110,6 @@ impl Levels {
         caches.emc.iter_mut().for_each(|emc| std::mem::swap(emc, &mut self.emc));
         caches.smc.iter_mut().for_each(|smc| std::mem::swap(smc, &mut self.smc));
         caches.distributor.iter_mut().for_each(|distributor| std::mem::swap(distributor, &mut self.distributor));
-        self.distributor.set_isa(settings.vector);
         self.isa = settings.vector;
         self.use_arm(Arm::all(settings)[0]);
         caches
@@ -157,7 +156,7 @@ impl Levels {
                 *hash = key_hash(&self.secret, key);
             }
         }
-        let pass = Pass { keys, hashes: &self.hashes, flows: context.flows };
+        let pass = Pass { keys, hashes: &self.hashes, flows: context.flows, isa: self.isa };
         let tally = &mut *context.tally;
         tally[Counter::Passes] += n as u64;
         let mut after_emc = all;

@@ -10,6 +10,8 @@ use crate::prefixes::{NodeQuota, Prefixes};
 use sluice_action::{FlowId, MegaflowMatch};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
+use sluice_simd::Isa;
+use sluice_simd::isa::Work;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -39,10 +41,18 @@ struct FieldIndex {
     present: u128,
 }
 
-/// A set of subtables by place, and of its words that are not zero.
+/// Places in a line of a set.
+const LINE_PLACES: usize = 512;
+
+/// A part of a set: as many places as a cache line has bits, so that a vector instruction takes all of them.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([u64; LINE_PLACES / 64]);
+
+/// A set of subtables by place, and of its lines that are not zero.
 #[derive(Clone, Debug, Default)]
 struct Set {
-    words: Vec<u64>,
+    lines: Vec<Line>,
     summary: Vec<u64>,
     len: usize,
 }
@@ -117,19 +127,10 @@ impl Pruning {
 
     /// Calls `ask` with the places of the listed subtables that can match, until it says that this is enough.
     #[inline]
-    pub fn survivors(&self, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
+    pub fn survivors(&self, isa: Isa, key: &PacketKey, ask: impl FnMut(u32) -> bool) {
         let mut unions = Unions::default();
         self.fill(key, &mut unions);
-        for block in 0..self.subtables.summary.len() {
-            for word in bits(unions.intersect(block, |set| &set.summary)) {
-                let word = block * 64 + word;
-                for bit in bits(unions.intersect(word, |set| &set.words)) {
-                    if ask((word * 64 + bit) as u32) {
-                        return;
-                    }
-                }
-            }
-        }
+        isa.run(Survivors { unions: &unions, blocks: self.subtables.summary.len(), ask });
     }
 
     #[inline]
@@ -160,40 +161,98 @@ impl Pruning {
     }
 }
 
-impl Unions<'_> {
-    /// The intersection of the unions at word `at` of what `part` picks.
+/// Calls `ask` for every place in all unions; compiled for each instruction set.
+struct Survivors<'a, F> {
+    unions: &'a Unions<'a>,
+    /// Words that summaries have.
+    blocks: usize,
+    ask: F,
+}
+
+impl<F: FnMut(u32) -> bool> Work for Survivors<'_, F> {
+    type Output = ();
+
     #[inline(always)]
-    fn intersect(&self, at: usize, part: impl Fn(&Set) -> &[u64]) -> u64 {
-        let mut all = u64::MAX;
-        for field in &self.fields {
-            let sets = &self.sets[field.clone()];
-            all &= sets.iter().fold(0, |any, set| any | part(set).get(at).copied().unwrap_or(0));
-            if all == 0 {
-                break;
+    fn run(mut self) {
+        for block in 0..self.blocks {
+            let mut lines = self.unions.lines(block);
+            while lines != 0 {
+                let line = block * 64 + lines.trailing_zeros() as usize;
+                lines &= lines - 1;
+                let places = self.unions.places(line);
+                for (i, word) in places.0.iter().enumerate() {
+                    for bit in bits(*word) {
+                        if (self.ask)((line * LINE_PLACES + i * 64 + bit) as u32) {
+                            return;
+                        }
+                    }
+                }
             }
         }
+    }
+}
+
+impl Unions<'_> {
+    /// The lines of block `block` that may have places in all unions.
+    #[inline(always)]
+    fn lines(&self, block: usize) -> u64 {
+        let mut all = u64::MAX;
+        for field in &self.fields {
+            let mut any = 0;
+            for set in &self.sets[field.clone()] {
+                any |= set.summary.get(block).copied().unwrap_or(0);
+            }
+            all &= any;
+        }
         all
+    }
+
+    /// The places of line `line` that are in all unions. Plain loops over eight words, which are one register with
+    /// AVX-512: in what order subtables came is up to who sends, and then every line has places of every length.
+    #[inline(always)]
+    fn places(&self, line: usize) -> Line {
+        let mut all = [u64::MAX; 8];
+        for field in &self.fields {
+            let mut any = [0; 8];
+            for set in &self.sets[field.clone()] {
+                let Some(Line(words)) = set.lines.get(line) else { continue };
+                for i in 0..8 {
+                    any[i] |= words[i];
+                }
+            }
+            for i in 0..8 {
+                all[i] &= any[i];
+            }
+        }
+        Line(all)
     }
 }
 
 impl Set {
     fn has(&self, place: u32) -> bool {
-        self.words.get(place as usize / 64).is_some_and(|word| word >> (place % 64) & 1 != 0)
+        let (line, word, bit) = at(place);
+        self.lines.get(line).is_some_and(|line| line.0[word] >> bit & 1 != 0)
     }
 
     /// Puts a place in that was out, or takes one out that was in.
     fn change(&mut self, place: u32, on: bool) {
-        let at = place as usize;
-        if self.words.len() <= at / 64 {
-            self.words.resize(at / 64 + 1, 0);
-            self.summary.resize(at / 4096 + 1, 0);
+        let (line, word, bit) = at(place);
+        if self.lines.len() <= line {
+            self.lines.resize(line + 1, Line([0; 8]));
+            self.summary.resize(line / 64 + 1, 0);
         }
-        let word = &mut self.words[at / 64];
-        *word = *word & !(1 << (at % 64)) | u64::from(on) << (at % 64);
-        let summary = &mut self.summary[at / 4096];
-        *summary = *summary & !(1 << (at / 64 % 64)) | u64::from(*word != 0) << (at / 64 % 64);
+        let words = &mut self.lines[line].0;
+        words[word] = words[word] & !(1 << bit) | u64::from(on) << bit;
+        let is_used = words.iter().any(|word| *word != 0);
+        let summary = &mut self.summary[line / 64];
+        *summary = *summary & !(1 << (line % 64)) | u64::from(is_used) << (line % 64);
         self.len = if on { self.len + 1 } else { self.len - 1 };
     }
+}
+
+/// Where a place is: line, word of the line, bit of the word.
+fn at(place: u32) -> (usize, usize, u32) {
+    (place as usize / LINE_PLACES, place as usize % LINE_PLACES / 64, place % 64)
 }
 
 /// The places of the bits that are set.
@@ -239,7 +298,7 @@ mod tests {
         pruning.list(3, &live.mask, true);
         let found = |pruning: &Pruning, flow: &MegaflowMatch| {
             let mut places = Vec::new();
-            pruning.survivors(&flow.key, |place| {
+            pruning.survivors(Isa::best(), &flow.key, |place| {
                 places.push(place);
                 false
             });

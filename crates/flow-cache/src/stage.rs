@@ -3,7 +3,7 @@
 use crate::Megaflow;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::{HashKey, compare, hash};
+use sluice_simd::{HashKey, Isa, compare, hash};
 use sluice_sync::Slots;
 
 /// One pass of a batch through the lookup.
@@ -15,6 +15,8 @@ pub struct Pass<'a, 'g> {
     pub hashes: &'a [u64; BATCH_MAX],
     /// The records, under the guard of this pass.
     pub flows: Slots<'g, Megaflow>,
+    /// The vector instructions to use.
+    pub isa: Isa,
 }
 
 /// What was found, by arrival.

@@ -142,6 +142,7 @@ struct World {
     table: MegaflowTable,
     secret: HashKey,
     hash: Hash,
+    isa: Isa,
     pmds: Vec<Levels>,
     /// What the tables say now, if it is not 0.
     says: HashMap<Fields, u32>,
@@ -190,7 +191,7 @@ fn smc(entries: usize) -> Smc {
 }
 
 fn distributor(setup: &Setup) -> Distributor {
-    let mut distributor = Distributor::new(setup.distributor_entries, setup.isa, 3);
+    let mut distributor = Distributor::new(setup.distributor_entries, 3);
     distributor.set(setup.distributor);
     distributor
 }
@@ -213,7 +214,7 @@ impl World {
             asked: Asked { emc: u32::MAX, smc: true, distributor: true },
         };
         let pmds = vec![pmd(0), pmd(1)];
-        World { pmds, table, secret, hash, says: HashMap::new() }
+        World { pmds, table, secret, hash, isa: setup.isa, says: HashMap::new() }
     }
 
     fn say(&self, fields: Fields) -> u32 {
@@ -234,7 +235,7 @@ impl World {
         let Levels { side, emc, smc, distributor, subtables, asked, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
-        let pass = Pass { keys: &keys, hashes: &hashes, flows };
+        let pass = Pass { keys: &keys, hashes: &hashes, flows, isa: self.isa };
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let all = BatchMask::first(batch.len());
         let users = BatchMask(all.0 & asked.emc);

@@ -238,6 +238,7 @@ mod tests {
     use sluice_action::{FlowId, Trail, Translation};
     use sluice_fate::DropReason;
     use sluice_flow::layout;
+    use sluice_simd::Isa;
     use std::sync::Arc;
 
     fn key(subtable: u8) -> PacketKey {
@@ -279,7 +280,7 @@ mod tests {
         let mut probes = |subtable: u8, now_ms| {
             let (mut keys, mut hits) = ([PacketKey::ZERO; BATCH_MAX], [None; BATCH_MAX]);
             keys[0] = key(subtable);
-            let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows };
+            let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows, isa: Isa::best() };
             assert!(subtables.lookup(&pass, BatchMask::first(1), &mut hits).is_empty());
             subtables.maintain(now_ms);
             subtables.take_probes()

@@ -193,7 +193,7 @@ impl TupleSpace {
         // Stage by stage for the whole batch, so that the packets' cache misses overlap.
         let mut ahead: [ArrayVec<u32, AHEAD>; BATCH_MAX] = std::array::from_fn(|_| ArrayVec::new_const());
         for i in left {
-            pruning.survivors(&pass.keys[i], |place| {
+            pruning.survivors(pass.isa, &pass.keys[i], |place| {
                 if !first.contains(&place) {
                     ahead[i].push(place);
                     prefetch::read(&subtables[place as usize]);
@@ -224,7 +224,7 @@ impl TupleSpace {
             let mut hit = tags[i].iter().zip(&ahead[i]).find_map(|(tag, place)| ask(*place, Some(*tag)));
             if hit.is_none() && ahead[i].is_full() {
                 let mut skip = AHEAD;
-                pruning.survivors(&pass.keys[i], |place| {
+                pruning.survivors(pass.isa, &pass.keys[i], |place| {
                     if first.contains(&place) {
                         return false;
                     }

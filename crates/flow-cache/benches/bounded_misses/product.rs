@@ -6,7 +6,7 @@ use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
 use sluice_flow_cache::{Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Subtables};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::HashKey;
+use sluice_simd::{HashKey, Isa};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl Search for Product {
             let mut found = Vec::with_capacity(n);
             for keys in &batches {
                 let mut hits: Hits<'_> = [None; BATCH_MAX];
-                let pass = Pass { keys, hashes: &[0; BATCH_MAX], flows };
+                let pass = Pass { keys, hashes: &[0; BATCH_MAX], flows, isa: Isa::best() };
                 let all = BatchMask::first(BATCH_MAX.min(n - found.len()));
                 self.subtables.lookup(&pass, all, &mut hits);
                 found.extend(hits.iter().take(all.len()).map(|hit| hit.map(|flow| flow.id().0)));

@@ -74,6 +74,11 @@ impl Workload {
             }
             flows.push(Flow { mask: words(&m), key: words(&k.and(&m)) });
         }
+        // As packets come: in order, the subtables of a length would be neighbours, and sets of them sparse.
+        let mut random = Random(1);
+        for i in (1..flows.len()).rev() {
+            flows.swap(i, random.below(i as u64 + 1) as usize);
+        }
         let name = format!("explosion {}", if ipv6 { "IPv6" } else { "IPv4" });
         Workload { name, varies: varying(ipv6), flows }
     }

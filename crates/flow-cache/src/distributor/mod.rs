@@ -72,7 +72,6 @@ pub struct DistributorAnswers {
 #[derive(Debug)]
 pub struct Distributor {
     table: Option<Table>,
-    isa: Isa,
     entries: usize,
     /// Keys the hashes of the summaries.
     seed: u64,
@@ -88,9 +87,9 @@ enum Table {
 
 impl Distributor {
     /// A distributor that is off, and has room for `entries` flows once it is on. `seed` is for the hash of the
-    /// summaries, `isa` for its own table's comparisons.
-    pub fn new(entries: usize, isa: Isa, seed: u64) -> Self {
-        Distributor { table: None, isa, entries: entries.clamp(1, 1 << 28), seed, answers: Default::default() }
+    /// summaries.
+    pub fn new(entries: usize, seed: u64) -> Self {
+        Distributor { table: None, entries: entries.clamp(1, 1 << 28), seed, answers: Default::default() }
     }
 
     /// Turns it on with a table of that kind, empty unless it is that already; or off.
@@ -102,11 +101,6 @@ impl Distributor {
                 DistributorTable::Vbf => Table::Vbf(VbfTable::new(self.entries, self.seed)),
             });
         }
-    }
-
-    /// Uses these vector instructions from now on.
-    pub fn set_isa(&mut self, isa: Isa) {
-        self.isa = isa;
     }
 
     /// What it keeps its hints in, if it is on.
@@ -140,7 +134,7 @@ impl Distributor {
     ) -> BatchMask {
         let Some(table) = &mut self.table else { return miss };
         let mut hints = [0; BATCH_MAX];
-        let told = table.find(self.isa, pass.hashes, miss, &mut hints, subtables.gone());
+        let told = table.find(pass.isa, pass.hashes, miss, &mut hints, subtables.gone());
         let mut wrong = if told.is_empty() { told } else { subtables.lookup_at(&hints, pass, told, hits) };
         // Of a Bloom filter a flow may be in several sets, its own among them.
         while let Table::Vbf(vbf) = table

@@ -38,7 +38,7 @@ impl World {
         let secret = HashKey::from_seed(1);
         let table = MegaflowTable::new(1024, &secret).unwrap();
         let side = table.attach(0).unwrap();
-        let mut distributor = Distributor::new(1 << 16, Isa::best(), 7);
+        let mut distributor = Distributor::new(1 << 16, 7);
         assert!(!distributor.is_on());
         distributor.set(Some(kind));
         assert_eq!(distributor.kind(), Some(kind));
@@ -68,7 +68,7 @@ impl World {
         keys[5] = key;
         let hashes = [key_hash(&self.secret, &key); BATCH_MAX];
         let guard = self.side.reader.pin();
-        let pass = Pass { keys: &keys, hashes: &hashes, flows: self.table.read(&guard) };
+        let pass = Pass { keys: &keys, hashes: &hashes, flows: self.table.read(&guard), isa: Isa::best() };
         let mut hits = [None; BATCH_MAX];
         let left = self.distributor.lookup(&mut self.subtables, &pass, BatchMask(1 << 5), &mut hits);
         let missing = self.subtables.lookup(&pass, left, &mut hits);
