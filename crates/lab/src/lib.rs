@@ -12,6 +12,7 @@ mod experiments;
 mod grid;
 mod lab;
 mod noise;
+mod peer;
 mod progress;
 mod record;
 mod report;

@@ -10,7 +10,9 @@ mod command;
 mod config;
 mod ctl;
 mod log;
+mod metrics;
 mod openflow;
+mod overview;
 mod privileges;
 mod replay;
 mod run;
@@ -18,6 +20,7 @@ mod rundir;
 mod socket;
 mod switch;
 mod text;
+mod top;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -46,6 +49,7 @@ enum CliCommand {
     },
     Replay(replay::ReplayArgs),
     Lab(sluice_lab::LabArgs),
+    Top(top::TopArgs),
     /// Send a command to a running switch, as ovs-appctl does
     Ctl {
         /// The switch's control socket [default: sluice.ctl in the default rundir]
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => Ok(show(&config::help())),
         CliCommand::Run { config: Some(config), .. } => run::run(&config).map(|()| ExitCode::SUCCESS),
         CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
+        CliCommand::Top(args) => top::run(&args).map(|()| ExitCode::SUCCESS),
         CliCommand::Lab(args) => sluice_lab::run(&args).map(|()| ExitCode::SUCCESS),
         CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
     };

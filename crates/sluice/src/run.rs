@@ -4,6 +4,7 @@ use crate::command::CommandTable;
 use crate::command::options::PmdOptions;
 use crate::config::Config;
 use crate::ctl::server::Server;
+use crate::metrics::Endpoint;
 use crate::switch::Switch;
 use crate::text::coverage::SAMPLE_SECS;
 use crate::text::live;
@@ -52,6 +53,11 @@ pub fn run(file: &Path) -> Result<()> {
     switch.openflow.start(&switch, &rundir)?;
     let socket = rundir.join(rundir::CONTROL_SOCKET);
     let server = Server::listen(&socket, Box::new(CommandTable(Arc::clone(&switch))))?;
+    let endpoint =
+        switch.metrics_address().map(|address| Endpoint::listen(address, Arc::clone(&switch))).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        tracing::info!("metrics at http://{}/metrics", endpoint.address());
+    }
     tracing::info!("running, control socket {}", socket.display());
     let why = attend(&switch);
     match &why {
@@ -59,6 +65,7 @@ pub fn run(file: &Path) -> Result<()> {
         Err(error) => tracing::error!("ending: {error}"),
     }
     drop(server);
+    drop(endpoint);
     switch.openflow.stop();
     switch.stop();
     let mut out = std::io::stdout().lock();

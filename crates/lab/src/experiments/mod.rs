@@ -2,6 +2,7 @@
 
 pub mod autopilot;
 pub mod caches;
+pub mod peer;
 pub mod profile;
 pub mod scale;
 pub mod subtables;

@@ -118,6 +118,7 @@ const COMMANDS: &[Command] = &[
     command("sluice/ct-get-timeouts", "", 0..=0, conntrack::get_timeouts),
     command("sluice/ct-set-timeouts", "ZONE NAME=SECONDS...", 2..=ANY, conntrack::set_timeouts),
     command("sluice/drops", "", 0..=0, process::drops),
+    command("sluice/overview", "", 0..=0, process::overview),
     command("sluice/reload", "", 0..=0, process::reload),
     command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
     command("upcall/show", "", 0..=0, datapath::upcall_show),

@@ -61,3 +61,8 @@ pub fn memory_show(switch: &Switch, _: &[&str]) -> Reply {
 pub fn reload(switch: &Switch, _: &[&str]) -> Reply {
     switch.reload()
 }
+
+/// The switch at a glance, as JSON: what `sluice top` shows.
+pub fn overview(switch: &Switch, _: &[&str]) -> Reply {
+    serde_json::to_string(&crate::overview::Overview::of(switch)).map_err(|error| error.to_string())
+}

@@ -64,6 +64,8 @@ pub struct Switch {
     pub pmd_cores: Vec<u32>,
     /// End by itself after so long.
     pub stop_after: Option<Duration>,
+    /// Where Prometheus may ask.
+    pub metrics: Option<std::net::SocketAddr>,
     /// `[switch.dpdk]`.
     pub dpdk: Option<Dpdk>,
 }
@@ -233,7 +235,7 @@ fn five_minutes() -> Duration {
 
 impl Default for Switch {
     fn default() -> Self {
-        Switch { rundir: None, pmd_cores: vec![1], stop_after: None, dpdk: None }
+        Switch { rundir: None, pmd_cores: vec![1], stop_after: None, metrics: None, dpdk: None }
     }
 }
 

@@ -107,6 +107,7 @@ fn compare_process(old: &Config, new: &Config, changing: &mut Vec<Change>) {
     for (key, same) in [
         ("switch.rundir", a.rundir == b.rundir),
         ("switch.pmd-cores", a.pmd_cores == b.pmd_cores),
+        ("switch.metrics", a.metrics == b.metrics),
         ("switch.dpdk", a.dpdk == b.dpdk),
         ("datapath.flow-memory", c.flow_memory == d.flow_memory),
         ("datapath.governor", c.governor == d.governor),

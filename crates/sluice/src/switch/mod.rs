@@ -26,6 +26,7 @@ use sluice_fate::{Counter, Snapshot};
 use sluice_ofproto::Ofproto;
 use sluice_port::Pools;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -112,6 +113,11 @@ impl Switch {
     /// Ends by itself after so long, if the configuration says so.
     pub fn stop_after(&self) -> Option<Duration> {
         self.setup().config.switch.stop_after.map(|after| after.0)
+    }
+
+    /// Where Prometheus may ask, if the configuration says so.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.setup().config.switch.metrics
     }
 
     /// What the lookups came to since the start.

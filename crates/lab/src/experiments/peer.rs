@@ -1,0 +1,117 @@
+//! Beside a peer: Open vSwitch with DPDK, in every configuration of its caches, on the same DPDK ports with the same
+//! packets; and testpmd, which shows what the ports alone cost.
+//!
+//! A `net_pcap` port replays a capture for ever, a `net_null` port swallows what is sent. Both switches have one PMD,
+//! take turns on its core, and are read with `ovs-appctl dpif-netdev/pmd-perf-show`.
+
+use super::{lines_over_flows, table_of};
+use crate::experiment::Experiment;
+use crate::grid::{Grid, Place, Ready, place};
+use crate::lab::Lab;
+use crate::peer::{OVS_CONFIGS, Workload, ours::Ours, ovs::Ovs, testpmd::Testpmd};
+use crate::record::{Axis, Findings, Point, Table};
+use crate::rig::{CYCLES, MPPS};
+use crate::text;
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::time::Duration;
+
+/// The experiment.
+pub struct Peer;
+
+/// The programs that must be there. Debian packages: openvswitch-switch-dpdk, dpdk.
+const PROGRAMS: [&str; 3] =
+    ["/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/usr/sbin/ovsdb-server", "/usr/bin/dpdk-testpmd"];
+const SUBTABLES: u16 = 20;
+
+fn arms() -> Vec<&'static str> {
+    OVS_CONFIGS.iter().map(|config| config.name).chain(["sluice", "testpmd"]).collect()
+}
+
+impl Experiment for Peer {
+    fn name(&self) -> &'static str {
+        "peer"
+    }
+
+    fn about(&self) -> &'static str {
+        "How many times the rate of Open vSwitch with DPDK, on the same ports with the same packets?"
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        if let Some(missing) = PROGRAMS.iter().find(|program| !Path::new(program).exists()) {
+            return Some(format!("{missing} is missing (packages openvswitch-switch-dpdk and dpdk)"));
+        }
+        (!rustix::process::geteuid().is_root()).then(|| "it takes root, for huge pages".to_owned())
+    }
+
+    fn run(&self, lab: &mut Lab) -> Result<Findings> {
+        let flows: &[f64] = lab.size.pick(&[1e3], &[100.0, 1e3, 10e3, 100e3]);
+        let grid = Grid {
+            places: flows.iter().map(|f| place([("flows", *f), ("subtables", SUBTABLES.into())])).collect(),
+            arms: arms().into_iter().map(str::to_owned).collect(),
+            set_up: &set_up,
+            figure: MPPS,
+            rounds: [1, 3],
+            span: [Duration::from_secs(1), Duration::from_secs(3)],
+        };
+        let points = grid.run(lab)?;
+        let caption = "Error bars from the slowest to the fastest repetition.";
+        let all: Vec<&Point> = points.iter().collect();
+        Ok(Findings {
+            tables: vec![
+                ratios(&points),
+                table_of("Cycles a packet: median (least–most)", &points, &["flows"], &arms(), CYCLES),
+                table_of("Mpps: median (least–most)", &points, &["flows"], &arms(), MPPS),
+            ],
+            figures: vec![lines_over_flows(&all, &arms(), MPPS, Axis::linear("Mpps"), "Twenty subtables", caption)],
+            notes: vec![
+                "The switches take turns on one core; a run in which a switch did not send what its rules say is an \
+                 error. testpmd forwards between the same ports: what is left of its cycles is the switch."
+                    .to_owned(),
+            ],
+            points,
+        })
+    }
+}
+
+fn set_up(at: &Place, arm: usize) -> Result<Ready> {
+    let workload = Workload::write(at["flows"] as u64, SUBTABLES).context("the capture")?;
+    match arms()[arm] {
+        "sluice" => match Ours::obstacle() {
+            Some(why) => Ok(Ready::NotApplicable(why)),
+            None => Ok(Ready::Subject(Box::new(Ours(workload)))),
+        },
+        "testpmd" => Ok(Ready::Subject(Box::new(Testpmd(workload)))),
+        _ => Ok(Ready::Subject(Box::new(Ovs { workload, config: OVS_CONFIGS[arm] }))),
+    }
+}
+
+/// Ours over the best of theirs, named.
+fn ratios(points: &[Point]) -> Table {
+    let row = |point: &Point| {
+        let mpps = |arm: &str| point.figure(arm, MPPS).map(|stat| stat.median);
+        let best = OVS_CONFIGS
+            .iter()
+            .filter_map(|config| Some((config.name, mpps(config.name)?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let ratio = |theirs: Option<f64>| match (mpps("sluice"), theirs) {
+            (Some(ours), Some(theirs)) if theirs > 0.0 => format!("{:.2}", ours / theirs),
+            _ => "n/a".to_owned(),
+        };
+        let mut cells = vec![text::count(point.at("flows"))];
+        cells.extend(OVS_CONFIGS.iter().map(|config| ratio(mpps(config.name))));
+        cells.push(best.map_or("n/a".to_owned(), |(name, _)| name.to_owned()));
+        cells.push(ratio(best.map(|(_, mpps)| mpps)));
+        cells
+    };
+    let theirs = OVS_CONFIGS.iter().map(|config| format!("over {}", config.name));
+    Table {
+        title: "Sluice's rate over the peer's".to_owned(),
+        columns: ["flows".to_owned()]
+            .into_iter()
+            .chain(theirs)
+            .chain(["best of the peer".to_owned(), "over the best".to_owned()])
+            .collect(),
+        rows: points.iter().map(row).collect(),
+    }
+}

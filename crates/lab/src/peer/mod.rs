@@ -1,0 +1,188 @@
+//! Switches in processes of their own, on DPDK ports: what they are given, and how they are started, read and ended.
+
+pub mod ours;
+pub mod ovs;
+mod perf;
+pub mod testpmd;
+
+use anyhow::{Context, Result, bail};
+use sluice_traffic::{Profile, SplitMix64};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// A configuration of Open vSwitch's caches.
+#[derive(Clone, Copy, Debug)]
+pub struct OvsConfig {
+    /// Its name.
+    pub name: &'static str,
+    /// One in so many flows enters the exact match cache; 0: it is off.
+    emc_insert_inv_prob: u32,
+    /// Whether the signature match cache is on.
+    smc: bool,
+}
+
+/// Every configuration.
+pub const OVS_CONFIGS: [OvsConfig; 4] = [
+    OvsConfig { name: "ovs megaflow", emc_insert_inv_prob: 0, smc: false },
+    OvsConfig { name: "ovs emc", emc_insert_inv_prob: 100, smc: false },
+    OvsConfig { name: "ovs smc", emc_insert_inv_prob: 0, smc: true },
+    OvsConfig { name: "ovs emc+smc", emc_insert_inv_prob: 100, smc: true },
+];
+
+/// Huge pages for each process, MiB.
+const MEMORY_MIB: usize = 2048;
+/// From the start to the measurement: caches fill, rankings settle.
+const SETTLE: Duration = Duration::from_secs(4);
+/// How long a daemon may take to start or end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A capture and its rules, in a directory that goes with them.
+#[derive(Clone)]
+pub struct Workload(Rc<Directory>);
+
+impl Workload {
+    /// Each of `flows` flows once, in random order, evenly over `subtables` rules.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(flows: u64, subtables: u16) -> Result<Workload> {
+        let directory = Directory::make()?;
+        let mut profile = Profile::default();
+        for (key, value) in [("flows", flows.to_string()), ("subtables", subtables.to_string())] {
+            profile.set(key, &value).context("a key of a profile")??;
+        }
+        let stream = profile.streams(1)?.pop().context("a profile without a stream")?;
+        let mut order: Vec<u32> = (0..u32::try_from(flows)?).collect();
+        let mut random = SplitMix64::new(1);
+        (1..order.len()).rev().for_each(|i| order.swap(i, (random.next() % (i as u64 + 1)) as usize));
+        let mut out = std::io::BufWriter::new(std::fs::File::create(directory.0.join("in.pcap"))?);
+        // Classic form, microseconds, Ethernet. Source: pcap-savefile(5).
+        out.write_all(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0])?;
+        let mut frame = vec![0; stream.frame_size()];
+        let len = (frame.len() as u32).to_le_bytes();
+        for flow in order {
+            stream.writer().write(flow, &mut frame);
+            out.write_all(&[[0; 4], [0; 4], len, len].concat())?;
+            out.write_all(&frame)?;
+        }
+        out.flush()?;
+        std::fs::write(directory.0.join("rules.txt"), crate::rules::subtables(subtables))?;
+        Ok(Workload(Rc::new(directory)))
+    }
+
+    fn rules(&self) -> String {
+        self.0.0.join("rules.txt").display().to_string()
+    }
+
+    /// Arguments of the two DPDK devices: ports 1 and 2.
+    fn devices(&self) -> [String; 2] {
+        let capture = self.0.0.join("in.pcap").display().to_string();
+        [format!("eth_pcap1,rx_pcap={capture},infinite_rx=1"), "eth_null2,size=64,copy=0,no-rx=1".to_owned()]
+    }
+}
+
+/// A directory of our own, removed when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn make() -> Result<Directory> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("sluice-lab-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).with_context(|| format!("{}: cannot be made", path.display()))?;
+        Ok(Directory(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A daemon that is ended when dropped.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(command: &mut Command, log: &Path) -> Result<Daemon> {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let name = command.get_program().display().to_string();
+        Ok(Daemon(command.spawn().with_context(|| format!("{name}: cannot be started"))?))
+    }
+
+    /// Waits for a socket of its.
+    fn wait_for(&mut self, path: &Path, log: &Path) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while !path.exists() {
+            if Instant::now() > until || self.0.try_wait()?.is_some() {
+                let text = std::fs::read_to_string(log).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().rev().take(3).collect();
+                bail!("{} did not appear: {}", path.display(), lines.join(" / "));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program to its end; what it printed.
+fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().display().to_string();
+    let out = command.stdin(Stdio::null()).output().with_context(|| format!("{name}: cannot be started"))?;
+    if !out.status.success() {
+        bail!("{name}: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Huge pages that are given back when dropped.
+struct HugePages(Option<String>);
+
+const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
+
+impl HugePages {
+    /// As many pages of 2 MiB as one process needs, and some.
+    fn reserve() -> Result<HugePages> {
+        let before = std::fs::read_to_string(NR_HUGEPAGES).context(NR_HUGEPAGES)?;
+        let wanted = MEMORY_MIB / 2 + 256;
+        if before.trim().parse().unwrap_or(0) >= wanted {
+            return Ok(HugePages(None));
+        }
+        std::fs::write(NR_HUGEPAGES, wanted.to_string()).context(NR_HUGEPAGES)?;
+        let pages = HugePages(Some(before));
+        let had: usize = std::fs::read_to_string(NR_HUGEPAGES)?.trim().parse().unwrap_or(0);
+        if had < wanted {
+            bail!("{wanted} huge pages of 2 MiB are needed and {had} could be had: free some memory");
+        }
+        Ok(pages)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = std::fs::write(NR_HUGEPAGES, before);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A running switch watched: `sluice top`, and the Prometheus endpoint.
+
+mod common;
+
+use common::{Daemon, one_line_failure, sluice};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+const CONFIG: &str = "[switch]\npmd-cores = [0]\nmetrics = \"127.0.0.1:0\"\n\
+    [[bridge]]\nname = \"br0\"\nflows = \"flows.txt\"\nfail-mode = \"secure\"\n\
+    [[bridge.port]]\nname = \"gen\"\nofport = 1\ntype = \"generator\"\n\
+    options = { flows = 50, count = 20000, choice = \"sequential\" }\n\
+    [[bridge.port]]\nname = \"sink\"\nofport = 2\ntype = \"null\"\n";
+
+fn switch() -> Daemon {
+    let daemon = Daemon::start_with(CONFIG, &[("flows.txt", "ip,nw_dst=10.0.0.0/8,actions=output:2\n")]);
+    daemon.wait_for(&["sluice/overview"], |json| json.contains("\"received\":20000"));
+    daemon
+}
+
+/// What the endpoint answers to a request.
+fn ask(daemon: &Daemon, request: &str) -> String {
+    let log = daemon.log();
+    let address = log.split("metrics at http://").nth(1).unwrap().split('/').next().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn metrics_are_the_counters() {
+    let daemon = switch();
+    let answer = ask(&daemon, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    for line in [
+        "sluice_received_total 20000",
+        "sluice_sent_total 20000",
+        "sluice_port_received_packets_total{port=\"gen\",type=\"generator\"} 20000",
+        "sluice_port_sent_packets_total{port=\"sink\",type=\"null\"} 20000",
+        "sluice_port_up{port=\"sink\",type=\"null\"} 1",
+        "sluice_subtables{pmd=\"0\",core=\"0\"} 1",
+        "sluice_dropped_packets_total{reason=\"rx-runt\"} 0",
+    ] {
+        assert!(answer.lines().any(|l| l == line), "no line {line} in\n{answer}");
+    }
+    assert!(answer.contains("sluice_autopilot_in_charge{port=\"gen\",queue=\"0\",levels="), "{answer}");
+}
+
+#[test]
+fn the_endpoint_outlives_bad_clients() {
+    let daemon = switch();
+    assert!(ask(&daemon, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(ask(&daemon, "DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    assert!(ask(&daemon, "\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    assert!(ask(&daemon, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+    let ended = daemon.signal("TERM");
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+}
+
+#[test]
+fn top_shows_a_screen() {
+    let daemon = switch();
+    let socket = daemon.socket();
+    let output = sluice(&["top", "--once", "--interval", "0.1", "-t", socket.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in
+        ["answered by", "gen              generator  up", "busiest of 1 megaflows", "nw_dst=10.0.0.0/8", "queue of"]
+    {
+        let shown = text.contains(part) || part.starts_with("nw_dst") && text.contains("dst=10.0.0.0/255.0.0.0");
+        assert!(shown, "no {part} in\n{text}");
+    }
+    let line = one_line_failure(&sluice(&["top", "-t", socket.to_str().unwrap()]));
+    assert_eq!(line, "sluice: top: expected a terminal; --once prints one screen");
+    let line = one_line_failure(&sluice(&["top", "--once", "-t", "/nowhere/sluice.ctl"]));
+    assert!(line.contains("is the switch running?"), "{line}");
+}

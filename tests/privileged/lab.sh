@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The lab beyond the process: the search through a switch elsewhere, over packet sockets and with trafgen; the Prometheus
+# endpoint, judged by promtool.
+set -euo pipefail
+. "$(dirname "$0")/common/switch.bash"
+
+make_namespaces
+ip -n "$s" link set lo up
+ip -n "$s" link add g1 type veth peer name s1
+ip -n "$s" link add g2 type veth peer name s2
+for link in g1 g2 s1 s2; do ip -n "$s" link set "$link" up; done
+printf '%s\n' 's1 af_packet options = { device = "s1" }' 's2 af_packet options = { device = "s2" }' | configure
+sed -i 's/^\[switch\]$/[switch]\nmetrics = "127.0.0.1:9155"/' "$dir/switch.toml"
+start
+
+# A busy machine may keep a generator from its rate, which is an error; the search goes on from there.
+search() {
+    local _
+    for _ in 1 2 3 4 5; do
+        if ip netns exec "$s" "$sluice" lab search examples/profiles/seed.json --max-rate 5000 --min-rate 100 --loss 0.5 \
+            --sniff 0 --search 0.3 --validation 0.5 --granularity 0.5 --warmup 0.2 --out "$dir/$1" --resume "${@:2}" \
+            > "$dir/$1.txt" 2>&1; then
+            grep -q 'loss of at most 50 %:  [0-9.]* Mpps' "$dir/$1.txt" || fail "$1: no answer: $(cat "$dir/$1.txt")"
+            return
+        fi
+        grep -q 'the generator sent' "$dir/$1.txt" || fail "$1: $(cat "$dir/$1.txt")"
+    done
+    fail "$1: $(cat "$dir/$1.txt")"
+}
+search sockets --ports af_packet:g1,af_packet:g2
+search trafgen -- examples/trafgen.sh g1 g2 '{rate}' '{seconds}'
+
+ip netns exec "$s" curl -sf http://127.0.0.1:9155/metrics > "$dir/metrics" || fail "no metrics"
+promtool check metrics < "$dir/metrics" || fail "promtool does not like the metrics"
+grep -q '^sluice_port_sent_packets_total{port="s2",type="af_packet"} [1-9]' "$dir/metrics" || fail "no packets counted"
