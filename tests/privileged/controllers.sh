@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Controllers make a network of four hosts: ovs-testcontroller, and simple_switch_13 of os-ken if pip can have it. What
+# Controllers make a network of four hosts: ovs-testcontroller, and a learning switch of os-ken (3.1.0 has no simple_switch_13 of its own) if pip can have it. What
 # happens when the controller dies: a secure bridge keeps its flows, a standalone one forwards by itself.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
@@ -40,8 +40,8 @@ control() {
     local before
     before=$(times_logged 'connected to a controller')
     case $1 in
-    ovs) ip netns exec "$s" ovs-testcontroller ptcp:6653:127.0.0.1 >"$dir/controller" 2>&1 & ;;
-    os-ken) OSKEN_HUB_TYPE=eventlet ip netns exec "$s" "$dir/v/bin/osken-manager" --ofp-tcp-listen-port 6653 os_ken.app.simple_switch_13 >"$dir/controller" 2>&1 & ;;
+    ovs) OVS_RUNDIR=$dir ip netns exec "$s" ovs-testcontroller ptcp:6653:127.0.0.1 >"$dir/controller" 2>&1 & ;;
+    os-ken) OSKEN_HUB_TYPE=eventlet ip netns exec "$s" "$dir/v/bin/osken-manager" --ofp-tcp-listen-port 6653 tests/privileged/common/learning_switch.py >"$dir/controller" 2>&1 & ;;
     esac
     controller=$!
     until_true logged_again 'connected to a controller' "$before" || fail "$1: no connection: $(cat "$dir/controller")"

@@ -7,11 +7,13 @@
 mod classifier;
 mod flow_text;
 mod input;
+mod openflow;
 mod packet;
 mod pcap;
 
 pub use classifier::classifier;
 pub use flow_text::flow_text;
+pub use openflow::openflow;
 pub use packet::packet;
 pub use pcap::pcap;
 
@@ -20,4 +22,4 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target there is.
 pub const TARGETS: &[Target] =
-    &[("classifier", classifier), ("flow-text", flow_text), ("packet", packet), ("pcap", pcap)];
+    &[("classifier", classifier), ("flow-text", flow_text), ("openflow", openflow), ("packet", packet), ("pcap", pcap)];

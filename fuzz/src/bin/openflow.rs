@@ -1,0 +1,4 @@
+//! Fuzzes target `openflow`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| sluice_fuzz_targets::openflow(data));
