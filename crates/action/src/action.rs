@@ -94,7 +94,7 @@ pub enum Action {
     },
     /// Look the packet up again under a recirculation id.
     Recirc(u32),
-    /// Cut what following outputs send to a length.
+    /// The next output leaves out what is beyond that length now, bytes.
     Trunc(u32),
     /// Do these to a copy; the packet itself goes on unchanged.
     Clone(Actions),

@@ -14,6 +14,7 @@ use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
 use sluice_flow::{PacketKey, ParseError, extract_again};
 use sluice_packet::Packet;
+use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_simd::hash::splitmix64;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -61,8 +62,8 @@ pub(crate) struct Traveller<'k> {
     pub carried: Carried,
     /// Why it ends if the actions send it nowhere.
     no_output: DropReason,
-    /// The next output sends at most so many bytes.
-    cut: Option<usize>,
+    /// The next output leaves out so many bytes of the end.
+    cut: usize,
     /// Whether its bytes have changed since its key was read.
     is_dirty: bool,
 }
@@ -83,7 +84,7 @@ impl Executor {
         context: &mut Context<'_, '_>,
     ) {
         let Passage { origin, carried, no_output } = passage;
-        self.walk(actions, Traveller { packet, key, origin, carried, no_output, cut: None, is_dirty: false }, context);
+        self.walk(actions, Traveller { packet, key, origin, carried, no_output, cut: 0, is_dirty: false }, context);
     }
 
     fn walk(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
@@ -151,7 +152,7 @@ impl Executor {
             Err(reason) => context.tally.drop(reason, 1),
         }
         if let Action::Output(_) = action {
-            traveller.cut = None;
+            traveller.cut = 0;
         }
     }
 
@@ -170,7 +171,7 @@ impl Executor {
             Action::Output(port) => self.output(*port, traveller, context),
             Action::Recirc(id) => self.recirculate(*id, traveller, context),
             Action::Clone(actions) | Action::Sample { actions, .. } => {
-                traveller.cut = None;
+                traveller.cut = 0;
                 self.walk(actions, traveller, context);
             }
             Action::CheckPktLen { len, greater, less_or_equal } => {
@@ -196,7 +197,10 @@ impl Executor {
         context: &mut Context<'_, '_>,
     ) -> Result<(), DropReason> {
         match action {
-            Action::Trunc(len) => traveller.cut = Some(*len as usize),
+            // What is too long now is left out, whatever is pushed or popped before the output. Source: OVS lib/dp-packet.h.
+            Action::Trunc(len) => {
+                traveller.cut = traveller.packet.frame.len().saturating_sub((*len as usize).max(ETHERNET_SIZE));
+            }
             Action::Drop => return Err(traveller.no_output),
             Action::Ct(ct) => {
                 let entropy = splitmix64(&mut self.random);
@@ -231,7 +235,12 @@ impl Executor {
 
     fn output(&mut self, port: PortNo, traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
         let Traveller { mut packet, origin, cut, .. } = traveller;
-        if let Some(len) = cut {
+        if cut > 0 {
+            let len = packet.frame.len().saturating_sub(cut);
+            if len < ETHERNET_SIZE {
+                // Tags were popped after the cut.
+                return discard(packet, DropReason::ActionMismatch, context.buffers, context.tally);
+            }
             packet.frame.truncate(len);
         }
         match self.tx.slot(port) {

@@ -233,7 +233,7 @@ impl Pending {
     pub fn learn(&mut self, bridge: &mut Bridge, fm: &FlowMod, limit: u32) -> Result<bool, Error> {
         let table = fm.table.unwrap_or(0);
         check_table(table)?;
-        if let Some(rule) = is_learned(bridge, fm, LATEST) {
+        if let Some(rule) = is_learned(bridge, fm, limit, LATEST) {
             rule.modified_ms.fetch_max(self.now_ms, Relaxed);
             return Ok(true);
         }
@@ -374,11 +374,15 @@ pub(crate) fn is_same(rule: &Rule, fm: &FlowMod) -> bool {
 }
 
 /// The rule that a `learn` would make, if it is there as it would be. Its timeouts may be others: a modification keeps
-/// them, and `fin_timeout` may have lowered them.
-pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, version: u64) -> Option<&'b Arc<Rule>> {
+/// them, and `fin_timeout` may have lowered them. For a limit, such a rule is another one, as it is in OVS.
+pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, limit: u32, version: u64) -> Option<&'b Arc<Rule>> {
     let found = rules_of(bridge, fm.table?)?.find_exact(&fm.matches, fm.priority.into(), version)?;
     let same = |rule: &Rule| {
-        rule.cookie == fm.new_cookie.unwrap_or(0) && rule.flags == fm.flags && *rule.actions == *fm.actions
+        let timeouts = (rule.idle_timeout(), rule.hard_timeout());
+        rule.cookie == fm.new_cookie.unwrap_or(0)
+            && rule.flags == fm.flags
+            && *rule.actions == *fm.actions
+            && (limit == 0 || timeouts == (fm.idle_timeout, fm.hard_timeout))
     };
     Some(found.payload()).filter(|rule| same(rule))
 }

@@ -68,9 +68,9 @@ impl Ofproto {
                 let macs = b.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
                 macs.has_news(*vlan, *mac, *port, now_ms / 1000)
             }),
-            Effect::Learn { bridge, flow, now_ms, .. } => {
+            Effect::Learn { bridge, flow, limit, now_ms } => {
                 let state = self.state();
-                let known = state.bridge(*bridge).and_then(|b| is_learned(b, flow, state.tables_version));
+                let known = state.bridge(*bridge).and_then(|b| is_learned(b, flow, *limit, state.tables_version));
                 known.is_none_or(|rule| rule.modified_ms() / 1000 != now_ms / 1000)
             }
             Effect::LowerTimeouts { .. } => true,

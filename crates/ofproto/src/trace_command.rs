@@ -145,7 +145,10 @@ fn report(tracer: &Tracer, outcome: &Outcome, ports: &PortNames, names: &Datapat
     let last =
         if outcome.flow == outcome.original { "unchanged".to_owned() } else { show(Match::of_packet(&outcome.flow)) };
     out += &format!("\nFinal flow: {last}\n");
-    out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&outcome.wc, &outcome.original)));
+    // OVS prints the flow as it came here, before the action set had an output, even that of nowhere.
+    let mut came = outcome.original;
+    came.set_number(layout::ACTSET_OUTPUT, 0);
+    out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&outcome.wc, &came)));
     out += &format!("Datapath actions: {}", show_actions(&outcome.actions, names));
     if let Some(failure) = outcome.failure {
         out += &format!("\nTranslation failed ({}), packet is dropped.\n", failure.text());

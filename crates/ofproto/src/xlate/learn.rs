@@ -1,7 +1,7 @@
 //! Actions whose effect is on the tables: `learn` and `fin_timeout`.
 
 use super::Translator;
-use crate::flow_mod::has_at_least;
+use crate::flow_mod::{has_at_least, is_learned};
 use crate::trail::Event;
 use sluice_flow::ofpact::{Learn, LearnSource, LearnTarget};
 use sluice_flow::{FieldId, FlowCommand, FlowKey, FlowMod, Match, OfAction, OfPort, SubField, field::Prereq, layout};
@@ -39,13 +39,11 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the rule is there already, or fewer than the limit are.
+    /// Whether the very rule is there already, or fewer than the limit are.
     fn has_room(&self, learn: &Learn, flow: &FlowMod) -> bool {
         let rules = self.bridge.tables.get(usize::from(learn.table)).and_then(|t| t.rules.as_deref());
-        rules.is_none_or(|rules| {
-            rules.find_exact(&flow.matches, flow.priority.into(), self.state.tables_version).is_some()
-                || !has_at_least(rules, learn.cookie, learn.limit)
-        })
+        is_learned(self.bridge, flow, learn.limit, self.state.tables_version).is_some()
+            || rules.is_none_or(|rules| !has_at_least(rules, learn.cookie, learn.limit))
     }
 
     /// Lowers the timeouts of the rule once its TCP connection closes.

@@ -4,10 +4,11 @@
 //! that VLAN, else to all ports of the VLAN; how it is tagged there is the port's affair.
 
 use super::{Translator, tags};
-use crate::mac::{Mac, is_multicast};
+use crate::mac::{Mac, MacTable, is_multicast};
 use crate::port::{PortConfig, PriorityTags, VlanMode};
 use crate::trail::Event;
 use sluice_flow::{FlowKey, OfPort, layout};
+use std::sync::RwLockReadGuard;
 use tags::{CFI, PCP, Tag, VID};
 
 /// The tags of a packet as the bridge sees them: protocol id, VLAN id and priority; zeros for none.
@@ -178,25 +179,39 @@ impl Translator<'_> {
     fn note_station(&mut self, port: OfPort, vlan: u16) {
         let mac = self.source();
         let bridge = self.bridge;
-        self.trail.push(Event::Station { bridge: bridge.id, vlan, mac, port });
-        let is_new = self.side_effects && self.tracer.is_some() && {
-            let macs = bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-            macs.is_static(vlan, mac) != Some(true) && macs.lookup(vlan, mac) != Some(port) && !is_multicast(mac)
+        let is_new = self.side_effects && self.tracer.is_some() && !is_multicast(mac) && {
+            let is_static = self.macs().is_static(vlan, mac) == Some(true);
+            !is_static && self.station(vlan, mac) != Some(port)
         };
+        self.trail.push(Event::Station { bridge: bridge.id, vlan, mac, port });
         if let (true, Some(config)) = (is_new, bridge.ports.get(&port)) {
             self.detail(&format!("learned that {} is on port {} in VLAN {vlan}", sluice_flow::Mac(mac), config.name));
         }
+    }
+
+    fn macs(&self) -> RwLockReadGuard<'_, MacTable> {
+        self.bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Where a station is. The table hears later of what this packet taught; it must hold for the packet itself, too.
+    fn station(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
+        let macs = self.macs();
+        let own = |event: &Event| match event {
+            Event::Station { bridge, vlan: v, mac: m, port } if (*bridge, *v, *m) == (self.bridge.id, vlan, mac) => {
+                Some(*port)
+            }
+            _ => None,
+        };
+        let is_learning = self.side_effects && !is_multicast(mac) && macs.is_static(vlan, mac) != Some(true);
+        let own = if is_learning { self.trail.iter().rev().find_map(own) } else { None };
+        own.or_else(|| macs.lookup(vlan, mac))
     }
 
     fn forward(&mut self, in_port: OfPort, vlans: Vlans) {
         let bridge = self.bridge;
         let dst: Mac = self.flow.get(layout::DL_DST).try_into().expect("invariant: an Ethernet address has six bytes");
         self.trail.push(Event::Destination { bridge: bridge.id, vlan: vlans.0[0].vid, mac: dst });
-        let known = {
-            let macs = bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-            macs.lookup(vlans.0[0].vid, dst)
-        };
-        match known {
+        match self.station(vlans.0[0].vid, dst) {
             Some(port) if port == in_port => self.detail("learned port is input port, dropping"),
             Some(port) => match bridge.ports.get(&port) {
                 Some(config) => {
