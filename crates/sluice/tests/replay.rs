@@ -272,3 +272,43 @@ fn groups_copy_and_select() {
     let line = one_line_failure(&sluice(&args));
     assert!(line.contains("group:3: there is no such group"), "{line}");
 }
+
+#[test]
+fn a_replay_tells_why_each_packet_went_where_it_went() {
+    let [port_1, port_2, port_3] = traffic();
+    let bench = Bench::new(&[&port_1, &port_2, &port_3]);
+    let traces = bench.at("traces.txt");
+    let (sent, summary) = bench.replay(&["--traces", &traces]);
+    assert_eq!((sent, summary), bench.replay(&[]), "asking changes nothing");
+    let text = std::fs::read_to_string(&traces).unwrap();
+    let titles: Vec<&str> = text.lines().filter(|line| line.starts_with("== ")).collect();
+    assert_eq!(titles.len(), port_1.len() + port_2.len() + port_3.len());
+    let of =
+        |title: &str| text.split("== ").find(|trace| trace.starts_with(title)).unwrap_or_else(|| panic!("{titles:?}"));
+    let rewritten = of("port 1, 1000030 us");
+    assert!(rewritten.contains(" 0. udp,nw_src=2.0.0.0/8, priority 80"), "{rewritten}");
+    assert!(rewritten.ends_with("Datapath actions: set(ipv4(src=9.9.9.9)),2,3\n"), "{rewritten}");
+    assert!(of("port 1, 1000070 us").contains("too short"), "a frame of three bytes");
+}
+
+#[test]
+fn ports_have_vlans_and_the_bridge_has_one_of_its_own() {
+    let second = 1_000_000;
+    let mut tagged = arp();
+    tagged.splice(12..12, [0x81, 0, 0, 10]);
+    let bench = Bench::new(&[&[(second, arp())], &[], &[]]);
+    std::fs::write(bench.dir.path().join("flows.txt"), "actions=normal\n").unwrap();
+    write_capture(&bench.dir.path().join("local.pcap"), &[]);
+    let local = format!("LOCAL={}", bench.at("local.pcap"));
+    let more = ["--access", "1=10", "--trunks", "2=10,20", "--trunks", "3=20", "--in", &local];
+    let (sent, _) = bench.replay(&more);
+    assert_eq!(sent, [vec![], vec![(second, tagged.clone())], vec![]]);
+    assert_eq!(read_capture(&bench.dir.path().join("out/LOCAL.pcap")), [(second, tagged)]);
+    for wrong in [["--access", "1=10,20"], ["--access", "1=4096"], ["--trunks", "1"]] {
+        let out = bench.at("out");
+        let input = format!("1={}", bench.at("in1.pcap"));
+        let flows = bench.at("flows.txt");
+        let args = ["replay", "--flows", &flows, "--in", &input, "--out-dir", &out];
+        assert!(!sluice(&[&args[..], &wrong].concat()).status.success(), "{wrong:?}");
+    }
+}

@@ -4,6 +4,7 @@ use super::capture::{self, Record};
 use anyhow::{Result, bail};
 use clap::builder::TypedValueParser;
 use sluice_flow::OfPort;
+use sluice_ofproto::VlanMode;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -16,7 +17,7 @@ pub struct ReplayArgs {
     /// Groups that the rules send to, in the syntax of ovs-ofctl add-groups
     #[arg(long, value_name = "FILE")]
     pub groups: Option<PathBuf>,
-    /// A port and the capture it receives, which may be empty; every port must be declared so
+    /// A port, by number or LOCAL, and the capture it receives, which may be empty; every port must be declared so
     #[arg(long = "in", value_name = "PORT=FILE.pcap", required = true)]
     inputs: Vec<PortCapture>,
     /// Where PORT.pcap is written for every port
@@ -28,6 +29,15 @@ pub struct ReplayArgs {
     /// Write the megaflows there, as dpctl/dump-flows -m prints them
     #[arg(long, value_name = "FILE")]
     pub megaflows: Option<PathBuf>,
+    /// Write what ofproto/trace says of each packet before it comes; it learns from the packet as ofproto/trace does
+    #[arg(long, value_name = "FILE")]
+    pub traces: Option<PathBuf>,
+    /// An access port and its VLAN; ports are trunks of all VLANs otherwise
+    #[arg(long = "access", value_name = "PORT=VLAN")]
+    access: Vec<PortVlans>,
+    /// A trunk port and the VLANs it carries
+    #[arg(long = "trunks", value_name = "PORT=VLAN,...")]
+    trunks: Vec<PortVlans>,
     /// Packets of a port that go through the switch together, 1 to 32
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=32))]
     pub batch: usize,
@@ -54,21 +64,59 @@ struct PortCapture {
     path: PathBuf,
 }
 
+fn is_a_port(port: OfPort) -> bool {
+    port.is_ordinary() || port == OfPort::LOCAL
+}
+
 impl FromStr for PortCapture {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected PORT=FILE.pcap with an OpenFlow port number from 1 to 65279";
+        let expected = "expected PORT=FILE.pcap with an OpenFlow port number from 1 to 65279, or LOCAL";
         let (port, path) = text.split_once('=').ok_or(expected)?;
-        let ofport: u16 = port.parse().map_err(|_| expected)?;
-        if ofport == 0 || !OfPort(ofport).is_ordinary() || path.is_empty() {
+        let ofport = if port == "LOCAL" { OfPort::LOCAL.0 } else { port.parse().map_err(|_| expected)? };
+        if ofport == 0 || !is_a_port(OfPort(ofport)) || path.is_empty() {
             return Err(expected.into());
         }
         Ok(PortCapture { ofport, path: path.into() })
     }
 }
 
+/// `PORT=VLAN,…`.
+#[derive(Clone, Debug)]
+struct PortVlans {
+    ofport: u16,
+    vlans: Vec<u16>,
+}
+
+impl FromStr for PortVlans {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = "expected PORT=VLAN with VLANs from 0 to 4095";
+        let (port, vlans) = text.split_once('=').ok_or(expected)?;
+        let ofport: u16 = port.parse().map_err(|_| expected)?;
+        let vlan = |v: &str| v.parse().ok().filter(|v| *v < 4096).ok_or(expected);
+        let vlans: Vec<u16> = vlans.split(',').map(vlan).collect::<Result<_, _>>()?;
+        Ok(PortVlans { ofport, vlans })
+    }
+}
+
 impl ReplayArgs {
+    /// The VLANs of a port.
+    ///
+    /// # Errors
+    /// If an access port is given several.
+    pub(super) fn vlan_mode(&self, ofport: u16) -> Result<VlanMode> {
+        let of = |list: &[PortVlans]| list.iter().find(|p| p.ofport == ofport).map(|p| p.vlans.clone());
+        let tag = match of(&self.access).as_deref() {
+            Some([vlan]) => Some(*vlan),
+            Some(_) => bail!("--access {ofport}: an access port has one VLAN"),
+            None => None,
+        };
+        Ok(VlanMode::of(tag, &of(&self.trunks).unwrap_or_default()))
+    }
+
     /// The packets that each port receives, by port number.
     ///
     /// # Errors

@@ -55,6 +55,8 @@ struct Bench {
     /// When the megaflows were last looked at, and what the tables were then.
     revalidated_ms: u64,
     revalidated_epoch: u64,
+    /// What ofproto/trace said of each packet, if that is wanted.
+    traces: Option<String>,
 }
 
 /// Replays captures and writes what came of them.
@@ -69,15 +71,23 @@ pub fn replay(args: &ReplayArgs) -> Result<String> {
 
     std::fs::create_dir_all(&args.out_dir).with_context(|| format!("{}: cannot be made", args.out_dir.display()))?;
     for input in &bench.inputs {
-        let path = args.out_dir.join(format!("{}.pcap", input.wire.ofport));
+        let path = args.out_dir.join(format!("{}.pcap", PortNames::NONE.display(OfPort(input.wire.ofport))));
         capture::write(&path, &input.wire.sent()).with_context(|| format!("{}: cannot be written", path.display()))?;
     }
     if let Some(path) = &args.megaflows {
         std::fs::write(path, bench.megaflows(now_ms))
             .with_context(|| format!("{}: cannot be written", path.display()))?;
     }
+    if let (Some(path), Some(traces)) = (&args.traces, &bench.traces) {
+        std::fs::write(path, traces).with_context(|| format!("{}: cannot be written", path.display()))?;
+    }
     let summary = Summary::of(&bench, now_ms)?;
     Ok(if args.json { summary.json() } else { summary.text() })
+}
+
+/// What the port of that OpenFlow number is called.
+fn port_name(ofport: u16) -> String {
+    if ofport == OfPort::LOCAL.0 { BRIDGE.to_owned() } else { format!("p{ofport}") }
 }
 
 impl Bench {
@@ -98,15 +108,18 @@ impl Bench {
         // The first packet's time is when everything begins.
         let began_ms = captures.iter().flat_map(|(_, records)| records).map(Record::ms).min().unwrap_or(0);
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), began_ms)?;
-        let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::new(BRIDGE, OfPort::LOCAL.0, PortNo(0)) };
-        ofproto.add_port(BRIDGE, nothing)?;
+        if captures.iter().all(|(ofport, _)| *ofport != OfPort::LOCAL.0) {
+            let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::new(BRIDGE, OfPort::LOCAL.0, PortNo(0)) };
+            ofproto.add_port(BRIDGE, nothing)?;
+        }
         let mut pools = Pools::new(BUFFERS);
         let pool = pools.of_size(longest.max(port::FRAME_SIZE_MIN))?;
         let mut inputs = Vec::new();
         for (ofport, records) in captures {
             let wire = Arc::new(Wire::new(ofport, args.queues));
             let number = PortNo(ofport.into());
-            ofproto.add_port(BRIDGE, PortConfig::new(&format!("p{ofport}"), ofport, number))?;
+            let config = PortConfig::new(&port_name(ofport), ofport, number);
+            ofproto.add_port(BRIDGE, PortConfig { vlan: args.vlan_mode(ofport)?, ..config })?;
             datapath.add_port(number, Box::new(port::WirePort::new(&wire, pool.clone())))?;
             inputs.push(Input { wire, records });
         }
@@ -119,7 +132,8 @@ impl Bench {
         ofproto.bundle(BRIDGE, &flows, began_ms).map_err(|error| rules::refused(&args.flows, &text, &error))?;
         let store = datapath.store();
         let revalidated_epoch = ofproto.epoch();
-        Ok(Bench { ofproto, datapath, store, inputs, revalidated_ms: began_ms, revalidated_epoch })
+        let traces = args.traces.as_ref().map(|_| String::new());
+        Ok(Bench { ofproto, datapath, store, inputs, revalidated_ms: began_ms, revalidated_epoch, traces })
     }
 
     /// Which packet of which input comes when.
@@ -145,6 +159,10 @@ impl Bench {
             // A capture whose clock goes back does not take the switch's with it.
             now_ms = now_ms.max(time_ns / 1_000_000);
             self.keep_house(now_ms);
+            if self.traces.is_some() {
+                order[at..at + n].iter().for_each(|&(input, record)| self.trace(input, record, now_ms));
+                self.keep_house(now_ms);
+            }
             for &(_, record) in &order[at..at + n] {
                 self.inputs[input].wire.receive(self.inputs[input].records[record].clone());
             }
@@ -160,6 +178,17 @@ impl Bench {
         }
         self.keep_house(now_ms);
         Ok(now_ms)
+    }
+
+    /// Writes down what becomes of a packet, and why.
+    fn trace(&mut self, input: usize, record: usize, now_ms: u64) {
+        let (ofport, record) = (self.inputs[input].wire.ofport, &self.inputs[input].records[record]);
+        let hex: String = record.bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let answer = self.ofproto.trace(&[BRIDGE, &format!("in_port={ofport}"), &hex], now_ms);
+        let (time_us, text) = (record.time_ns / 1000, answer.unwrap_or_else(|error| error));
+        if let Some(traces) = &mut self.traces {
+            *traces += &format!("== port {ofport}, {time_us} us\n{}\n", text.trim_end());
+        }
     }
 
     /// Ages connections and rules, and looks at the megaflows if rules have changed or it is time.
@@ -185,7 +214,7 @@ impl Bench {
     fn megaflows(&self, now_ms: u64) -> String {
         let mut names = DatapathPortNames::default();
         for input in &self.inputs {
-            names.insert(PortNo(input.wire.ofport.into()), &format!("p{}", input.wire.ofport));
+            names.insert(PortNo(input.wire.ofport.into()), &port_name(input.wire.ofport));
         }
         let lines = self.datapath.flows();
         let lines = lines.iter().map(|flow| dpctl_line(flow, flow.flow.stats, true, &names, now_ms) + "\n");
