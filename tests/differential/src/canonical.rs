@@ -5,6 +5,7 @@
 //! outside the mask, and fields and groups without a bit in it, are left out of the comparison. Actions likewise lose
 //! what cannot be seen from outside.
 
+use crate::values::{LOCAL, device};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The text with values under their masks, and without fields whose mask is zero.
@@ -26,30 +27,44 @@ pub fn without_tags(text: &str) -> String {
 }
 
 /// Actions with every run of outputs in order of their ports, as only the order on one port can be seen: OVS floods in
-/// the order of a hash table. Its bridge's own port is left out, since Sluice has none unless it is asked for.
+/// the order of a hash table. Ports may be named or, as in traces, numbered.
 pub fn canonical_actions(text: &str) -> String {
     // Names of frozen translations are drawn one after the other, and OVS does not begin again with each table.
-    let text = &without_numbers_after(text, "recirc_id=");
-    let mut actions = split(text);
-    actions.retain(|action| *action != "br0");
+    let text = &without_numbers_after(&without_numbers_after(text, "recirc_id="), "recirc(0x");
+    canonical_list(text)
+}
+
+fn canonical_list(text: &str) -> String {
+    let mut actions: Vec<String> = split(text).into_iter().map(canonical_action).collect();
     for run in actions.chunk_by_mut(|a, b| is_output(a) && is_output(b)) {
         run.sort_unstable();
     }
-    if actions.is_empty() { "drop".into() } else { actions.join(",") }
+    actions.join(",")
+}
+
+fn canonical_action(text: &str) -> String {
+    const LISTS: [&str; 5] = ["clone", "check_pkt_len", "gt", "le", "sample"];
+    match text.strip_suffix(')').and_then(|t| t.split_once('(')) {
+        Some((name, inner)) if LISTS.contains(&name) => format!("{name}({})", canonical_list(inner)),
+        // Numbers of the dummy datapath and of the replay.
+        None if matches!(text, "100" | "65534") => device(LOCAL),
+        None if text.parse::<u16>().is_ok() => format!("p{text}"),
+        _ => text.to_owned(),
+    }
 }
 
 fn without_numbers_after(text: &str, name: &str) -> String {
     let mut parts = text.split(name);
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |out, part| out + name + part.trim_start_matches(|c: char| c.is_ascii_digit()))
+    parts.fold(first, |out, part| out + name + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
 }
 
-fn is_output(action: &str) -> bool {
-    action.strip_prefix('p').is_some_and(|port| port.parse::<u16>().is_ok())
+pub fn is_output(action: &str) -> bool {
+    action == "br0" || action.strip_prefix('p').is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
 /// Splits at the commas outside of parentheses.
-fn split(text: &str) -> Vec<&str> {
+pub fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut from) = (0, 0);
     let mut parts = Vec::new();
     for (i, c) in text.char_indices() {
@@ -87,7 +102,7 @@ fn masked(text: &str) -> Option<String> {
 }
 
 /// An Ethernet, IPv4 or IPv6 address or a number.
-fn number(text: &str) -> Option<u128> {
+pub fn number(text: &str) -> Option<u128> {
     if let Some(digits) = text.strip_prefix("0x") {
         return u128::from_str_radix(digits, 16).ok();
     }
@@ -109,8 +124,11 @@ mod tests {
 
     #[test]
     fn runs_of_outputs_are_sets() {
-        assert_eq!(canonical_actions("p4,br0,p2,push_vlan(vid=1,pcp=0),p3,p1"), "p2,p4,push_vlan(vid=1,pcp=0),p1,p3");
-        assert_eq!(canonical_actions("br0"), "drop");
+        assert_eq!(
+            canonical_actions("p4,br0,p2,push_vlan(vid=1,pcp=0),p3,p1"),
+            "br0,p2,p4,push_vlan(vid=1,pcp=0),p1,p3"
+        );
+        assert_eq!(canonical_actions("4,100,2,clone(3,1,recirc(0x5f))"), "br0,p2,p4,clone(p1,p3,recirc(0x))");
         assert_eq!(canonical_actions("p1,u(a(recirc_id=12,b=3)),p2"), "p1,u(a(recirc_id=,b=3)),p2");
     }
 

@@ -1,13 +1,15 @@
 //! What differs between two outcomes, in words that name the place.
 
 use crate::canonical::without_tags;
+use crate::trace::Tail;
 use crate::{Outcome, Sent};
 use std::collections::BTreeMap;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// `output`, `megaflow`, `actions` or `counter`.
+    /// `output`, `flow`, `final`, `mask`, `trace`, `megaflow`, `actions`, `counter`; `left-out` and `wider`, of which
+    /// `known` tells; `run` if a side could not be asked, `ended` if OVS was gone.
     pub kind: &'static str,
     /// What it is about: a packet, a megaflow, a rule.
     pub what: String,
@@ -15,6 +17,14 @@ pub struct Difference {
     pub peer: String,
     /// What Sluice has; empty if nothing.
     pub ours: String,
+    /// What `ofproto/trace` said in Sluice, where that is what differs.
+    pub trace: String,
+}
+
+impl Difference {
+    pub fn new(kind: &'static str, what: &str, peer: &str, ours: &str) -> Self {
+        Difference { kind, what: what.into(), peer: peer.into(), ours: ours.into(), trace: String::new() }
+    }
 }
 
 impl std::fmt::Display for Difference {
@@ -27,17 +37,67 @@ impl std::fmt::Display for Difference {
 pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
     let mut out = Vec::new();
     outputs(&peer.sent, &ours.sent, &mut out);
+    traces(&peer.traces, &ours.traces, &mut out);
+    let peer = &without_priority(peer, &mut out);
+    if peer.megaflows.is_empty() {
+        // Open vSwitch was made to forget them: rules learned from packets.
+        counters(peer, ours, &mut out);
+        return out;
+    }
     megaflows(peer, ours, &mut out);
     for (key, actions) in &peer.megaflows {
         match ours.megaflows.get(key) {
             Some(other) if other != actions => {
-                out.push(Difference { kind: "actions", what: key.clone(), peer: actions.clone(), ours: other.clone() });
+                out.push(Difference::new("actions", key, actions, other));
             }
             _ => {}
         }
     }
     counters(peer, ours, &mut out);
     out
+}
+
+/// What Open vSwitch has, without what no packet here has: a queue priority that it came in with.
+fn without_priority(peer: &Outcome, out: &mut Vec<Difference>) -> Outcome {
+    const PRIORITY: &str = "skb_priority(0)";
+    let mut peer = peer.clone();
+    let megaflows = std::mem::take(&mut peer.megaflows);
+    peer.megaflows.extend(megaflows.into_iter().map(|(key, actions)| {
+        let rest = key.replace(&format!("{PRIORITY},"), "");
+        if rest != key {
+            out.push(Difference::new("left-out", "a megaflow", PRIORITY, ""));
+        }
+        (rest, actions)
+    }));
+    peer
+}
+
+/// What `ofproto/trace` says of each packet: the flow as it came, as it ended, the megaflow and its actions.
+fn traces(peer: &[String], ours: &[String], out: &mut Vec<Difference>) {
+    if peer.len() != ours.len() {
+        let count = |traces: &[String]| format!("{} traces", traces.len());
+        out.push(Difference::new("trace", "how many", &count(peer), &count(ours)));
+    }
+    for (i, (peer, ours)) in peer.iter().zip(ours).enumerate() {
+        let (left, right) = (Tail::all(peer), Tail::all(ours));
+        if left.len() != right.len() {
+            out.push(Difference::new("trace", &format!("packet {i}: passes"), peer, ours));
+        }
+        for (left, right) in left.iter().zip(&right) {
+            // What is set follows what is matched; the packets show whether it is set right.
+            let (left, right) = if left.has_mask_of(right) {
+                (left.clone(), right.clone())
+            } else {
+                (left.without_values(), right.without_values())
+            };
+            for ((kind, left), (_, right)) in left.parts().into_iter().zip(right.parts()) {
+                if left != right {
+                    let difference = Difference::new(kind, &format!("trace of packet {i}"), left, right);
+                    out.push(Difference { trace: ours.clone(), ..difference });
+                }
+            }
+        }
+    }
 }
 
 /// Megaflows that one side lacks; each beside the one of the other side most like it, to be read together.
@@ -49,16 +109,16 @@ fn megaflows(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
         let pairs = (0..theirs.len()).flat_map(|i| (0..spare.len()).map(move |j| (i, j)));
         let (i, j) = pairs.max_by_key(|(i, j)| likeness(theirs[*i], spare[*j])).expect("invariant: neither is empty");
         let (peer, ours) = (theirs.swap_remove(i).clone(), spare.swap_remove(j).clone());
-        out.push(Difference { kind: "megaflow", what: "the two most alike".into(), peer, ours });
+        out.push(Difference::new("megaflow", "the two most alike", &peer, &ours));
     }
     for key in theirs {
-        out.push(Difference { kind: "megaflow", what: "only OVS has".into(), peer: key.clone(), ours: String::new() });
+        out.push(Difference::new("megaflow", "only OVS has", key, ""));
     }
     for key in spare {
         // One that differs in the number of its tags only tells most.
         let rank = |other: &&String| (without_tags(key) == without_tags(other), likeness(key, other));
         let other = peer.megaflows.keys().max_by_key(rank).cloned().unwrap_or_default();
-        out.push(Difference { kind: "megaflow", what: BESIDES.into(), peer: other, ours: key.clone() });
+        out.push(Difference::new("megaflow", BESIDES, &other, key));
     }
 }
 
@@ -93,12 +153,12 @@ fn outputs(peer: &[Sent], ours: &[Sent], out: &mut Vec<Difference>) {
             let (left, right) = (of(left), of(right));
             if left != right {
                 let what = format!("port {port}, because of the packet at {time} us");
-                out.push(Difference { kind: "output", what, peer: left.join(" "), ours: right.join(" ") });
+                out.push(Difference::new("output", &what, &left.join(" "), &right.join(" ")));
             }
         }
         if !left.is_sorted_by_key(|s| s.time_us) || !right.is_sorted_by_key(|s| s.time_us) {
             let what = format!("port {port}: packets are not in the order of their inputs");
-            out.push(Difference { kind: "output", what, peer: String::new(), ours: String::new() });
+            out.push(Difference::new("output", &what, "", ""));
         }
     }
 }
@@ -108,7 +168,7 @@ fn counters(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
         let (left, right) = (peer.counters.get(rule), ours.counters.get(rule));
         if left != right {
             let text = |c: Option<&(u64, u64)>| c.map_or(String::new(), |(p, b)| format!("{p} packets, {b} bytes"));
-            out.push(Difference { kind: "counter", what: rule.clone(), peer: text(left), ours: text(right) });
+            out.push(Difference::new("counter", rule, &text(left), &text(right)));
         }
     }
 }
@@ -125,6 +185,7 @@ mod tests {
         let sent = |port, time_us, byte| Sent { port, time_us, bytes: vec![byte; 2] };
         Outcome {
             sent: vec![sent(1, 10, 1), sent(1, 10, 2), sent(1, 20, 3), sent(2, 20, 3)],
+            traces: vec!["Flow: in_port=1\n\nFinal flow: unchanged\nMegaflow: ip\nDatapath actions: 2\n".to_owned()],
             megaflows: [("a".to_owned(), "p1".to_owned())].into(),
             counters: [("ip".to_owned(), (1, 60))].into(),
         }
@@ -151,5 +212,8 @@ mod tests {
         assert_eq!(kinds(|o| drop(o.megaflows.insert("a".into(), "p2".into()))), ["actions"]);
         assert_eq!(kinds(|o| o.counters = [("ip".into(), (1, 61))].into()), ["counter"]);
         assert_eq!(kinds(|o| o.counters.clear()), ["counter"]);
+        assert_eq!(kinds(|o| o.traces.clear()), ["trace"]);
+        assert_eq!(kinds(|o| o.traces[0] = o.traces[0].replace("Megaflow: ip", "Megaflow: tcp")), ["mask"]);
+        assert_eq!(kinds(|o| o.traces[0] = o.traces[0].replace("actions: 2", "actions: 3")), ["actions"]);
     }
 }

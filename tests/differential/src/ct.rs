@@ -6,7 +6,7 @@
 
 use crate::actions::Version;
 use crate::rng::Rng;
-use crate::table::Tables;
+use crate::table::{PortVlans, Tables, Theme};
 use crate::values::PORTS;
 
 const FIN: u8 = 0x01;
@@ -47,7 +47,8 @@ pub fn tables(rng: &mut Rng) -> Tables {
     rule(3, 10, "ip,ct_state=+trk+est".to_owned(), output(rng));
     rule(3, 5, "tcp,ct_mark=5/0x0f".to_owned(), output(rng));
     rule(3, 0, "ip".to_owned(), output(rng));
-    Tables { version: Version::Of10, lines }
+    let vlans = vec![PortVlans::All; PORTS.into()];
+    Tables { version: Version::Of10, lines, theme: Theme::Tracking, vlans }
 }
 
 fn protocol(rng: &mut Rng, v6: bool) -> String {

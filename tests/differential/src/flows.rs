@@ -17,7 +17,7 @@ pub fn megaflows(text: &str) -> Megaflows {
         let key = if key.starts_with("ufid:") { key.split_once(", ").map_or(key, |(_, rest)| rest) } else { key };
         let actions = line.split_once("actions:").map_or("", |(_, a)| a);
         let actions = actions.split(", dp-extra-info").next().unwrap_or(actions);
-        flows.push((canonical(&key.replace("in_port(p", "in_port(")), canonical_actions(actions)));
+        flows.push((canonical(key), canonical_actions(actions)));
     }
     name_recirculations(&mut flows);
     flows.into_iter().collect()
@@ -90,6 +90,8 @@ pub fn counters(text: &str) -> Counters {
                 Some(("n_bytes", n)) => counts.1 = n.parse().unwrap_or(u64::MAX),
                 Some(("cookie" | "duration" | "idle_age" | "hard_age", _)) => {}
                 Some(("table" | "table_id", n)) => table = format!("table={n}"),
+                // OpenFlow 1.0 does not tell.
+                _ if part == "send_flow_rem" => {}
                 _ => rest.push(part),
             }
         }
@@ -110,7 +112,7 @@ mod tests {
         );
         assert_eq!(
             flows.into_iter().collect::<Vec<_>>(),
-            [("recirc_id(0),in_port(1),eth_type(0x0800)".into(), "p2,p3".into())]
+            [("recirc_id(0),in_port(p1),eth_type(0x0800)".into(), "p2,p3".into())]
         );
         let rules = counters(
             "NXST_FLOW reply (xid=0x4):\n cookie=0x0, duration=0.0s, table=3, n_packets=3, n_bytes=318, idle_age=0, priority=10,ip actions=drop\n",

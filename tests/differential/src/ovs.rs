@@ -3,9 +3,10 @@
 use crate::actions::Version;
 use crate::capture::{Captured, HEADER_SIZE, records};
 use crate::flows::{Counters, Megaflows, counters, megaflows};
-use crate::table::Tables;
+use crate::sluice::comma_list;
+use crate::table::{PortVlans, Tables};
 use crate::unixctl::Unixctl;
-use crate::values::PORTS;
+use crate::values::{ALL_PORTS, LOCAL, PORTS, device, port_text};
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -26,6 +27,8 @@ pub struct Ovs {
     hidden_rules: u64,
     /// Packets received since the start.
     packets: u64,
+    /// How the ports treat VLANs now.
+    vlans: Vec<PortVlans>,
 }
 
 impl Ovs {
@@ -46,16 +49,23 @@ impl Ovs {
         await_path(&at("ovs-vswitchd.ctl"))?;
         run(Command::new("ovs-vsctl").arg(format!("--db={database}")).args(configuration(folder.path())))?;
         let ctl = Unixctl::connect(&at("ovs-vswitchd.ctl"))?;
-        let sent = (1..=PORTS)
+        let sent = ALL_PORTS
+            .into_iter()
             .map(|port| {
-                let path = at(&format!("tx{port}.pcap"));
+                let path = at(&format!("{}.pcap", device(port)));
                 await_path(&path)?;
                 Ok((File::open(&path)?, HEADER_SIZE as u64))
             })
             .collect::<Result<_>>()?;
-        let mut ovs = Ovs { folder, daemons, ctl, sent, hidden_rules: 0, packets: 0 };
+        let mut ovs =
+            Ovs { folder, daemons, ctl, sent, hidden_rules: 0, packets: 0, vlans: vec![PortVlans::All; PORTS.into()] };
         ovs.hidden_rules = ovs.rules()?;
         Ok(ovs)
+    }
+
+    /// Whether both daemons still run.
+    pub fn is_alive(&mut self) -> bool {
+        self.daemons.iter_mut().all(|daemon| matches!(daemon.try_wait(), Ok(None)))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -67,6 +77,7 @@ impl Ovs {
         let format = match version {
             Version::Of10 => ["-O", "OpenFlow10", "-F", "NXM"],
             Version::Of13 => ["-O", "OpenFlow13", "-F", "OXM"],
+            Version::Of15 => ["-O", "OpenFlow15", "-F", "OXM"],
         };
         run(Command::new("ovs-ofctl").args(format).arg(command).arg(self.path("br0.mgmt")).args(file))
     }
@@ -74,8 +85,10 @@ impl Ovs {
     /// Replaces all rules.
     pub fn load(&mut self, tables: &Tables) -> Result<()> {
         self.ofctl("del-flows", Version::Of10, None)?;
-        self.ctl.command("revalidator/purge", &[])?;
+        self.forget_megaflows()?;
         self.ctl.command("dpctl/flush-conntrack", &[])?;
+        self.ctl.command("fdb/flush", &["br0"])?;
+        self.set_vlans(&tables.vlans)?;
         // Deleted rules leave the classifier only when all threads have passed; until then their masks count.
         while self.rules()? > self.hidden_rules {
             std::thread::sleep(Duration::from_millis(1));
@@ -89,6 +102,43 @@ impl Ovs {
         Ok(())
     }
 
+    fn set_vlans(&mut self, vlans: &[PortVlans]) -> Result<()> {
+        if self.vlans == vlans {
+            return Ok(());
+        }
+        let mut words = Vec::new();
+        for (port, vlans) in (1..).zip(vlans) {
+            let device = device(port);
+            words.extend(
+                ["--", "clear", "Port", &device, "tag", "--", "clear", "Port", &device, "trunks"].map(str::to_owned),
+            );
+            let column = match vlans {
+                PortVlans::All => continue,
+                PortVlans::Access(vlan) => format!("tag={vlan}"),
+                PortVlans::Trunk(vlans) => format!("trunks={}", comma_list(vlans)),
+            };
+            words.extend(["--", "set", "Port", &device, &column].map(str::to_owned));
+        }
+        let database = format!("--db=unix:{}", self.path("db.sock").display());
+        run(Command::new("ovs-vsctl").arg(database).args(words))?;
+        self.vlans = vlans.to_vec();
+        Ok(())
+    }
+
+    /// Removes the megaflows, whose counters then are their rules'.
+    pub fn forget_megaflows(&mut self) -> Result<()> {
+        self.ctl.command("revalidator/purge", &[]).map(|_| ())
+    }
+
+    /// What `ofproto/trace` says of a packet.
+    pub fn trace(&mut self, port: u16, packet: &[u8]) -> Result<String> {
+        let flow = format!("in_port={}", port_text(port));
+        let text = self.ctl.command("ofproto/trace", &["br0", &flow, &hex(packet)])?;
+        // A trace does what the actions say but for sending, and forgets that some actions hold others.
+        self.sent()?;
+        Ok(text)
+    }
+
     fn rules(&mut self) -> Result<u64> {
         let text = self.ctl.command("memory/show", &[])?;
         Ok(text.split_whitespace().find_map(|w| w.strip_prefix("rules:")).map_or(0, |n| n.parse().unwrap_or(0)))
@@ -96,19 +146,23 @@ impl Ovs {
 
     /// Lets `port` receive a packet, and returns what was sent because of it: port and bytes.
     pub fn receive(&mut self, port: u16, packet: &[u8]) -> Result<Vec<(u16, Vec<u8>)>> {
-        let hex: String = packet.iter().map(|b| format!("{b:02x}")).collect();
-        self.ctl.command("netdev-dummy/receive", &[&format!("p{port}"), &hex])?;
+        self.ctl.command("netdev-dummy/receive", &[&device(port), &hex(packet)])?;
         // The main thread both polls the ports and answers, so once it has counted the packet it is done with it.
         self.packets += 1;
         while self.received()? < self.packets {}
+        self.sent()
+    }
+
+    /// What was sent since this was last asked.
+    fn sent(&mut self) -> Result<Vec<(u16, Vec<u8>)>> {
         let mut out = Vec::new();
-        for (i, (file, read)) in self.sent.iter_mut().enumerate() {
+        for (port, (file, read)) in ALL_PORTS.into_iter().zip(&mut self.sent) {
             let size = file.metadata()?.len();
             let mut fresh = vec![0; (size - *read) as usize];
             file.read_exact_at(&mut fresh, *read)?;
             *read = size;
             let packets: Vec<Captured> = records(&fresh)?;
-            out.extend(packets.into_iter().map(|p| (i as u16 + 1, p.bytes)));
+            out.extend(packets.into_iter().map(|p| (port, p.bytes)));
         }
         Ok(out)
     }
@@ -124,9 +178,9 @@ impl Ovs {
         Ok(megaflows(&self.ctl.command("dpctl/dump-flows", &["-m"])?))
     }
 
-    pub fn counters(&mut self) -> Result<Counters> {
-        self.ctl.command("revalidator/purge", &[])?;
-        Ok(counters(&self.ofctl("dump-flows", Version::Of10, None)?))
+    pub fn counters(&mut self, version: Version) -> Result<Counters> {
+        self.forget_megaflows()?;
+        Ok(counters(&self.ofctl("dump-flows", version, None)?))
     }
 }
 
@@ -142,10 +196,11 @@ impl Drop for Ovs {
 
 fn configuration(folder: &Path) -> Vec<String> {
     let mut words = "set Open_vSwitch . other_config:max-idle=100000000 other_config:vlan-limit=2 \
-                     -- add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow13"
+                     -- add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15"
         .to_owned();
+    words += &format!(" -- set Interface br0 options:tx_pcap={}", folder.join(device(LOCAL) + ".pcap").display());
     for port in 1..=PORTS {
-        let capture = folder.join(format!("tx{port}.pcap"));
+        let capture = folder.join(device(port) + ".pcap");
         words += &format!(
             " -- add-port br0 p{port} -- set Interface p{port} type=dummy ofport_request={port} options:tx_pcap={}",
             capture.display()
@@ -167,6 +222,10 @@ fn spawn(command: &mut Command, folder: &Path, name: &str) -> Result<Child> {
         .stderr(log)
         .spawn()
         .with_context(|| format!("starting {name} (Debian package openvswitch-switch)"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn run(command: &mut Command) -> Result<String> {

@@ -2,12 +2,13 @@
 //! padding, broken lengths, and cuts in the middle.
 
 use crate::rng::Rng;
+use crate::table::Theme;
 use crate::values::Values;
 
 /// A packet's bytes, at least an Ethernet header of them.
-pub fn random(rng: &mut Rng, values: &Values) -> Vec<u8> {
+pub fn random(rng: &mut Rng, values: &Values, theme: Theme) -> Vec<u8> {
     let mut packet = ethernet(rng, values);
-    tags(rng, values, &mut packet);
+    tags(rng, values, theme, &mut packet);
     match rng.weighted(&[55, 25, 10, 4, 3, 3]) {
         0 => ipv4(rng, values, &mut packet),
         1 => ipv6(rng, values, &mut packet),
@@ -44,11 +45,13 @@ fn ethernet(rng: &mut Rng, values: &Values) -> Vec<u8> {
     packet
 }
 
-fn tags(rng: &mut Rng, values: &Values, packet: &mut Vec<u8>) {
-    for _ in 0..rng.weighted(&[65, 25, 8, 2]) {
+fn tags(rng: &mut Rng, values: &Values, theme: Theme, packet: &mut Vec<u8>) {
+    for i in 0..rng.weighted(&[65, 25, 8, 2]) {
         put16(packet, *rng.pick(&[0x8100, 0x8100, 0x88a8]));
         let cfi = if rng.chance(5) { 0x1000 } else { 0 };
-        put16(packet, values.vid(rng) | (rng.below(8) as u16) << 13 | cfi);
+        let tci = values.vid(rng) | (rng.below(8) as u16) << 13 | cfi;
+        // OVS's NORMAL takes off an inner tag of VLAN 0 and priority 0: see docs/translation.md.
+        put16(packet, if i > 0 && theme.learns() && tci & 0xefff == 0 { 0x2000 } else { tci });
     }
 }
 
@@ -81,7 +84,7 @@ fn mpls(rng: &mut Rng, values: &Values, packet: &mut Vec<u8>) {
 }
 
 fn arp(rng: &mut Rng, values: &Values, packet: &mut Vec<u8>) {
-    put16(packet, 0x0806);
+    put16(packet, if rng.chance(15) { 0x8035 } else { 0x0806 });
     put16(packet, if rng.chance(3) { 6 } else { 1 });
     put16(packet, 0x0800);
     packet.extend(if rng.chance(3) { [8, 4] } else { [6, 4] });

@@ -2,30 +2,43 @@
 
 use crate::capture::{self, Captured};
 use crate::flows::{Counters, Megaflows, counters, megaflows};
-use crate::values::PORTS;
+use crate::table::{PortVlans, Tables};
+use crate::values::{ALL_PORTS, port_text};
 use crate::{Input, Outcome, Sent};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs one table and its packets.
-pub fn replay(binary: &Path, folder: &Path, lines: &[String], inputs: &[Input]) -> Result<Outcome> {
+pub fn replay(binary: &Path, folder: &Path, tables: &Tables, inputs: &[Input]) -> Result<Outcome> {
     let at = |name: &str| folder.join(name);
-    std::fs::write(at("flows.txt"), lines.join("\n") + "\n")?;
+    std::fs::write(at("flows.txt"), tables.lines.join("\n") + "\n")?;
     let mut command = Command::new(binary);
     command.args(["replay", "--json", "--flows"]).arg(at("flows.txt"));
-    for port in 1..=PORTS {
-        let path = at(&format!("in{port}.pcap"));
+    for port in ALL_PORTS {
+        let name = port_text(port);
+        let path = at(&format!("in{name}.pcap"));
         std::fs::write(&path, capture::write(&received_on(port, inputs)))?;
-        command.arg("--in").arg(format!("{port}={}", path.display()));
+        command.arg("--in").arg(format!("{name}={}", path.display()));
+    }
+    for (port, vlans) in (1..).zip(&tables.vlans) {
+        match vlans {
+            PortVlans::All => continue,
+            PortVlans::Access(vlan) => command.arg("--access").arg(format!("{port}={vlan}")),
+            PortVlans::Trunk(vlans) => command.arg("--trunks").arg(format!("{port}={}", comma_list(vlans))),
+        };
     }
     command.arg("--out-dir").arg(at("out")).arg("--megaflows").arg(at("megaflows.txt"));
+    if tables.theme.traces() {
+        command.arg("--traces").arg(at("traces.txt"));
+    }
     let out = command.output().with_context(|| format!("running {}", binary.display()))?;
     ensure!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
     let summary: Value = serde_json::from_slice(&out.stdout).context("the summary of `sluice replay --json`")?;
     Ok(Outcome {
         sent: sent(&at("out"))?,
+        traces: if tables.theme.traces() { read_traces(&at("traces.txt"))? } else { Vec::new() },
         megaflows: read_megaflows(&at("megaflows.txt"))?,
         counters: read_counters(&summary)?,
     })
@@ -38,13 +51,31 @@ fn received_on(port: u16, inputs: &[Input]) -> Vec<Captured> {
 
 fn sent(folder: &Path) -> Result<Vec<Sent>> {
     let mut sent = Vec::new();
-    for port in 1..=PORTS {
-        let path: PathBuf = folder.join(format!("{port}.pcap"));
+    for port in ALL_PORTS {
+        let path: PathBuf = folder.join(format!("{}.pcap", port_text(port)));
         let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let packets = capture::read(&bytes).with_context(|| format!("reading {}", path.display()))?;
         sent.extend(packets.into_iter().map(|p| Sent { port, time_us: p.time_us, bytes: p.bytes }));
     }
     Ok(sent)
+}
+
+pub fn comma_list(vlans: &[u16]) -> String {
+    vlans.iter().map(u16::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// What was said of each packet, in their order.
+fn read_traces(path: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(path)?;
+    let mut traces: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("== "), traces.last_mut()) {
+            (Some(_), _) => traces.push(String::new()),
+            (None, Some(trace)) => *trace += &format!("{line}\n"),
+            (None, None) => bail!("{}: {line:?} stands before the first packet", path.display()),
+        }
+    }
+    Ok(traces)
 }
 
 fn read_megaflows(path: &Path) -> Result<Megaflows> {

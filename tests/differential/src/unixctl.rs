@@ -32,7 +32,7 @@ impl Unixctl {
         let mut text = Vec::new();
         let mut chunk = [0; 1 << 16];
         let reply: Value = loop {
-            let n = self.stream.read(&mut chunk)?;
+            let n = self.stream.read(&mut chunk).with_context(|| format!("{method} {arguments:?}"))?;
             if n == 0 {
                 bail!("{method}: the switch closed the connection");
             }

@@ -5,6 +5,22 @@ use crate::rng::Rng;
 /// Switch ports, numbered from 1.
 pub const PORTS: u16 = 5;
 
+/// The number of the bridge's own port.
+pub const LOCAL: u16 = 0xfffe;
+
+/// Every port.
+pub const ALL_PORTS: [u16; PORTS as usize + 1] = [1, 2, 3, 4, 5, LOCAL];
+
+/// What a port is called in rules.
+pub fn port_text(port: u16) -> String {
+    if port == LOCAL { "LOCAL".to_owned() } else { port.to_string() }
+}
+
+/// What a port is called as a device.
+pub fn device(port: u16) -> String {
+    if port == LOCAL { "br0".to_owned() } else { format!("p{port}") }
+}
+
 /// What addresses, ports and so on are drawn from.
 #[derive(Clone, Debug)]
 pub struct Values {

@@ -1,7 +1,12 @@
 //! Random matches in `ovs-ofctl` syntax, with what they demand bit by bit, so that overlaps can be told.
 
+mod masks;
+mod metadata;
+
+use crate::actions::Version;
 use crate::rng::Rng;
-use crate::values::{PORTS, Values, ipv4_text, ipv6_text, mac_text};
+use crate::values::Values;
+use masks::{address_mask, hex, ipv4_term, ipv6_mask, ipv6_term, mac_term, masked, port_mask};
 
 /// What a match demands of one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +21,10 @@ struct Term {
 pub enum Protocol {
     Any,
     Arp,
+    Rarp,
+    /// Unicast or multicast labels.
+    Mpls,
+    Mplsm,
     Ip,
     Tcp,
     Udp,
@@ -36,7 +45,15 @@ impl Protocol {
     }
 
     pub fn is_ipv6(self) -> bool {
-        !self.is_ipv4() && !matches!(self, Protocol::Any | Protocol::Arp)
+        !self.is_ipv4() && !self.is_arp() && !self.is_mpls() && self != Protocol::Any
+    }
+
+    pub fn is_arp(self) -> bool {
+        matches!(self, Protocol::Arp | Protocol::Rarp)
+    }
+
+    pub fn is_mpls(self) -> bool {
+        matches!(self, Protocol::Mpls | Protocol::Mplsm)
     }
 
     /// The prefix of its port fields.
@@ -61,10 +78,13 @@ pub struct Match {
 }
 
 impl Match {
-    pub fn random(rng: &mut Rng, values: &Values) -> Self {
+    pub fn random(rng: &mut Rng, values: &Values, version: Version) -> Self {
         let protocols = [
             (Protocol::Any, 6),
             (Protocol::Arp, 3),
+            (Protocol::Rarp, 1),
+            (Protocol::Mpls, 3),
+            (Protocol::Mplsm, 1),
             (Protocol::Ip, 8),
             (Protocol::Tcp, 5),
             (Protocol::Udp, 5),
@@ -81,11 +101,12 @@ impl Match {
         let weights = protocols.map(|(_, w)| w);
         let mut it = Match { protocol: protocols[rng.weighted(&weights)].0, vlan: None, terms: vec![], texts: vec![] };
         it.prerequisites();
-        it.metadata(rng, values);
+        it.metadata(rng, values, version);
         it.ethernet(rng, values);
         match it.protocol {
             Protocol::Any => it.bare_type(rng),
-            Protocol::Arp => it.arp(rng, values),
+            p if p.is_arp() => it.arp(rng, values),
+            p if p.is_mpls() => it.mpls(rng, values),
             _ => it.ip(rng, values),
         }
         it.transport(rng, values);
@@ -123,6 +144,9 @@ impl Match {
         let (word, dl_type, nw_proto) = match self.protocol {
             Protocol::Any => return,
             Protocol::Arp => ("arp", 0x806, None),
+            Protocol::Rarp => ("rarp", 0x8035, None),
+            Protocol::Mpls => ("mpls", 0x8847, None),
+            Protocol::Mplsm => ("mplsm", 0x8848, None),
             Protocol::Ip => ("ip", 0x800, None),
             Protocol::Tcp => ("tcp", 0x800, Some(6)),
             Protocol::Udp => ("udp", 0x800, Some(17)),
@@ -145,37 +169,11 @@ impl Match {
         }
     }
 
-    fn metadata(&mut self, rng: &mut Rng, values: &Values) {
-        if rng.chance(25) {
-            let port = 1 + rng.below(PORTS.into());
-            self.add("in_port", port as u128, 0xffff, format!("in_port={port}"));
-        }
-        const REGS: [&str; 16] = [
-            "reg0", "reg1", "reg2", "reg3", "reg4", "reg5", "reg6", "reg7", "reg8", "reg9", "reg10", "reg11", "reg12",
-            "reg13", "reg14", "reg15",
-        ];
-        if rng.chance(10) {
-            // Mostly the registers that actions load.
-            let reg = if rng.chance(85) { rng.below(3) } else { rng.below(16) };
-            let (value, mask) = masked(values.word(rng).into(), rng, 32);
-            self.add(REGS[reg], value, mask, hex(REGS[reg], value, mask, 32));
-        }
-        if rng.chance(6) {
-            let (value, mask) = masked(values.word(rng).into(), rng, 64);
-            self.add("metadata", value, mask, hex("metadata", value, mask, 64));
-        }
-    }
-
     fn ethernet(&mut self, rng: &mut Rng, values: &Values) {
         for field in ["dl_src", "dl_dst"] {
             if rng.chance(15) {
                 let (value, mask) = masked(values.mac(rng).into(), rng, 48);
-                let text = if mask == ones(48) {
-                    format!("{field}={}", mac_text(value as u64))
-                } else {
-                    format!("{field}={}/{}", mac_text(value as u64), mac_text(mask as u64))
-                };
-                self.add(field, value, mask, text);
+                self.add(field, value, mask, mac_term(field, value, mask));
             }
         }
         if rng.chance(25) {
@@ -212,7 +210,7 @@ impl Match {
     /// A match on an Ethernet type that no shorthand names.
     fn bare_type(&mut self, rng: &mut Rng) {
         if rng.chance(20) {
-            let dl_type = *rng.pick(&[0x88cc_u128, 0x8847, 0x05ff, 0x9000]);
+            let dl_type = *rng.pick(&[0x88cc_u128, 0x05ff, 0x9000]);
             self.add("dl_type", dl_type, 0xffff, format!("dl_type={dl_type:#06x}"));
         }
     }
@@ -231,7 +229,23 @@ impl Match {
         for field in ["arp_sha", "arp_tha"] {
             if rng.chance(15) {
                 let (value, mask) = masked(values.mac(rng).into(), rng, 48);
-                self.add(field, value, mask, format!("{field}={}/{}", mac_text(value as u64), mac_text(mask as u64)));
+                self.add(field, value, mask, mac_term(field, value, mask));
+            }
+        }
+    }
+
+    fn mpls(&mut self, rng: &mut Rng, values: &Values) {
+        let label = u128::from(*rng.pick(&values.labels));
+        let small = rng.below(8) as u128;
+        // A label, a traffic class, a bottom of the stack and a time to live are parts of one word.
+        for (field, percent, value, shift, bits) in [
+            ("mpls_label", 45, label, 12, 20),
+            ("mpls_tc", 20, small, 9, 3),
+            ("mpls_bos", 30, small & 1, 8, 1),
+            ("mpls_ttl", 15, *rng.pick(&[0, 1, 2, 64]), 0, 8),
+        ] {
+            if rng.chance(percent) {
+                self.add("mpls_lse", value << shift, ((1 << bits) - 1) << shift, format!("{field}={value}"));
             }
         }
     }
@@ -317,85 +331,16 @@ impl Match {
             if rng.chance(50) {
                 let field = if kind == 135 { "nd_sll" } else { "nd_tll" };
                 let (value, mask) = masked(values.mac(rng).into(), rng, 48);
-                self.add(field, value, mask, format!("{field}={}/{}", mac_text(value as u64), mac_text(mask as u64)));
+                self.add(field, value, mask, mac_term(field, value, mask));
+            }
+            if rng.chance(15) {
+                let reserved = *rng.pick(&[0_u128, 0x6000_0000]);
+                self.add("nd_reserved", reserved, u32::MAX.into(), format!("nd_reserved={reserved}"));
+            }
+            if rng.chance(15) {
+                let option = *rng.pick(&[0_u128, 1, 2, 14]);
+                self.add("nd_options_type", option, 0xff, format!("nd_options_type={option}"));
             }
         }
-    }
-}
-
-fn ones(bits: u32) -> u128 {
-    if bits == 128 { u128::MAX } else { (1 << bits) - 1 }
-}
-
-/// A value under an exact or an arbitrary mask, never an empty one.
-fn masked(value: u128, rng: &mut Rng, bits: u32) -> (u128, u128) {
-    let mask = match rng.below(4) {
-        0 | 1 => ones(bits),
-        2 => rng.wide() & rng.wide() & ones(bits),
-        _ => 1 << rng.below(bits as usize),
-    };
-    let mask = if mask == 0 { 1 } else { mask };
-    (value & mask, mask)
-}
-
-/// As [`masked`], mostly prefixes.
-fn address_mask(value: u128, rng: &mut Rng, bits: u32) -> (u128, u128) {
-    if rng.chance(15) {
-        return masked(value, rng, bits);
-    }
-    let prefix = match rng.below(5) {
-        0 => bits,
-        1 => bits / 4,
-        2 => bits / 4 * 3,
-        _ => 1 + rng.below(bits as usize) as u32,
-    };
-    let mask = ones(bits) << (bits - prefix) & ones(bits);
-    (value & mask, mask)
-}
-
-/// OVS reads a mask that begins with a decimal digit as a prefix length, so one that is no prefix begins with `f`.
-fn ipv6_mask(value: u128, rng: &mut Rng) -> (u128, u128) {
-    let (masked, mask) = address_mask(value, rng, 128);
-    if mask == u128::MAX << (128 - mask.count_ones()) {
-        (masked, mask)
-    } else {
-        (value & (mask | 0xf << 124), mask | 0xf << 124)
-    }
-}
-
-fn port_mask(value: u16, rng: &mut Rng) -> (u128, u128) {
-    let mask = match rng.below(4) {
-        0 => 0xffff << rng.below(16) & 0xffff,
-        1 => (1 + rng.below(0xffff)) as u128,
-        _ => 0xffff,
-    };
-    (u128::from(value) & mask, mask)
-}
-
-fn hex(field: &str, value: u128, mask: u128, bits: u32) -> String {
-    if mask == ones(bits) { format!("{field}={value:#x}") } else { format!("{field}={value:#x}/{mask:#x}") }
-}
-
-fn ipv4_term(field: &str, value: u128, mask: u128) -> String {
-    let length = mask.count_ones();
-    let value = ipv4_text(value as u32);
-    if mask == ones(32) {
-        format!("{field}={value}")
-    } else if mask == (ones(32) << (32 - length) & ones(32)) {
-        format!("{field}={value}/{length}")
-    } else {
-        format!("{field}={value}/{}", ipv4_text(mask as u32))
-    }
-}
-
-fn ipv6_term(field: &str, value: u128, mask: u128) -> String {
-    let length = mask.count_ones();
-    let value = ipv6_text(value);
-    if mask == u128::MAX {
-        format!("{field}={value}")
-    } else if mask == u128::MAX << (128 - length) {
-        format!("{field}={value}/{length}")
-    } else {
-        format!("{field}={value}/{}", ipv6_text(mask))
     }
 }

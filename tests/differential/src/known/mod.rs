@@ -1,0 +1,148 @@
+//! Differences that are meant. `tests/known-differences.toml` names each with its reason; here is, by that name, what
+//! exactly it covers. A difference that is none of these fails the run.
+
+mod masks;
+mod megaflows;
+mod packets;
+
+use crate::compare::Difference;
+use anyhow::{Context, Result, ensure};
+use masks::{LEARNED_AT_ONCE, NARROWER};
+use megaflows::{is_discovery_added, is_protocol_added, is_second_tag, is_without_labels};
+use packets::{
+    are_copies_in_other_order, each_packet_pair, is_cut_arp, is_drop_eligible_bit, is_label_at_third_tag,
+    is_type_in_place_of_length,
+};
+use packets::{is_later_fragment_data, is_lone_fragment_checksum, is_rerouted_checksum};
+use serde::Deserialize;
+use std::path::Path;
+
+/// A difference that is meant.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    pub name: String,
+    pub reason: String,
+}
+
+/// Whether a difference is of a kind.
+type Check = fn(&Difference) -> bool;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("later-fragment-data", |d| each_packet_pair(d, is_later_fragment_data)),
+    ("lone-ipv6-fragment-checksum", |d| each_packet_pair(d, is_lone_fragment_checksum)),
+    ("slow-path", |d| d.kind == "actions" && d.peer == "userspace(pid=0,slow_path(action))"),
+    ("protocol-decides", is_protocol_added),
+    ("second-tag-counts", is_second_tag),
+    ("neighbour-discovery-looked-at", is_discovery_added),
+    ("arp-not-there", is_cut_arp),
+    ("labels-cut-off", is_without_labels),
+    ("copies-take-turns", are_copies_in_other_order),
+    ("routing-header-checksum", |d| each_packet_pair(d, is_rerouted_checksum)),
+    ("type-in-place-of-length", |d| each_packet_pair(d, is_type_in_place_of_length)),
+    ("label-at-third-tag", |d| each_packet_pair(d, is_label_at_third_tag)),
+    ("drop-eligible-bit", |d| each_packet_pair(d, is_drop_eligible_bit)),
+    ("queue-priority", |d| d.kind == "left-out" && d.peer == "skb_priority(0)"),
+    ("ovs-ends", |d| d.kind == "ended"),
+    (WIDER, |d| d.kind == "wider"),
+];
+
+/// What is said of a table that differs only while Open vSwitch caches: see `compare_again`.
+pub const WIDER: &str = "wider-megaflow";
+
+impl Known {
+    /// Reads the list, which must name what this program knows and nothing else.
+    pub fn load(path: &Path) -> Result<Vec<Known>> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct File {
+            #[serde(default)]
+            difference: Vec<Known>,
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        let file: File = toml::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
+        let mut listed: Vec<&str> = file.difference.iter().map(|k| &k.name[..]).collect();
+        let mut checked: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
+        checked.push(LEARNED_AT_ONCE);
+        checked.extend(NARROWER.iter().map(|narrower| narrower.name));
+        for names in [&mut listed, &mut checked] {
+            names.sort_unstable();
+            names.dedup();
+        }
+        ensure!(listed == checked, "{} lists {listed:?}, the program checks {checked:?}", path.display());
+        Ok(file.difference)
+    }
+
+    pub fn covers(&self, difference: &Difference) -> bool {
+        CHECKS.iter().any(|(name, check)| *name == self.name && check(difference))
+            || masks::reasons(difference).contains(&&self.name[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::BESIDES;
+
+    fn known(name: &str) -> Known {
+        Known { name: name.into(), reason: String::new() }
+    }
+
+    fn difference(kind: &'static str, peer: &str, ours: &str) -> Difference {
+        Difference::new(kind, "", peer, ours)
+    }
+
+    /// A later fragment of UDP, two bytes of its data at the place of the checksum given.
+    fn fragment(sum: &str, rest: &str) -> String {
+        format!("0200000000020200000000010800450000200000200a4011000000000000000000000102030405{sum}{rest}")
+    }
+
+    #[test]
+    fn later_fragments_may_differ_where_a_checksum_would_be() {
+        let it = known("later-fragment-data");
+        // The checksum's place is byte 6 of what the fragment carries.
+        let (a, b) = (fragment("06aaaa", "08"), fragment("06bbbb", "08"));
+        assert!(it.covers(&difference("output", &a, &b)));
+        assert!(it.covers(&difference("output", &format!("{a} ff"), &format!("{b} ff"))), "others are equal");
+        assert!(!it.covers(&difference("output", &a, &fragment("06bbbb", "09"))), "other bytes");
+        assert!(!it.covers(&difference("output", &a, &format!("{b} {b}"))), "more packets");
+        assert!(!it.covers(&difference("output", &a, "")), "none");
+        let whole = |text: String| text.replace("200a4011", "00004011");
+        assert!(!it.covers(&difference("output", &whole(a), &whole(b))), "no fragment");
+    }
+
+    #[test]
+    fn a_second_tag_may_make_another_megaflow() {
+        let it = known("second-tag-counts");
+        let (one, two) = (
+            "eth_type(tag),vlan(vid=1),encap(eth_type(0x0806))",
+            "eth_type(tag),vlan(vid=1),encap(eth_type(tag),encap(eth_type(0x0806)))",
+        );
+        let besides =
+            |peer: &str, ours: &str| Difference { what: BESIDES.into(), ..difference("megaflow", peer, ours) };
+        assert!(it.covers(&besides(one, two)));
+        assert!(it.covers(&besides(two, one)));
+        assert!(!it.covers(&difference("megaflow", one, two)), "OVS lacks the other");
+        assert!(!it.covers(&besides(one, &two.replace("0x0806", "0x0800"))));
+    }
+
+    #[test]
+    fn copies_may_change_places_and_nothing_else() {
+        let it = known("copies-take-turns");
+        assert!(it.covers(&difference("output", "aa bb", "bb aa")));
+        assert!(!it.covers(&difference("output", "aa bb", "aa aa")));
+        assert!(!it.covers(&difference("output", "aa bb", "aa")));
+        assert!(!it.covers(&difference("megaflow", "aa bb", "bb aa")));
+    }
+
+    #[test]
+    fn a_protocol_may_be_added_and_nothing_else() {
+        let it = known("protocol-decides");
+        let peer = "eth_type(0x0800),ipv4(dst=10.1.0.3,frag=no)";
+        assert!(it.covers(&difference("megaflow", peer, "eth_type(0x0800),ipv4(dst=10.1.0.3,proto=6,frag=no)")));
+        assert!(!it.covers(&difference("megaflow", peer, "eth_type(0x0800),ipv4(dst=10.1.0.3,proto=6,tos=0,frag=no)")));
+        assert!(it.covers(&difference("megaflow", "arp(tip=10.1.0.3)", "arp(tip=10.1.0.3,op=2)")));
+        assert!(!it.covers(&difference("megaflow", "", "eth_type(0x0800),ipv4(proto=6,frag=no)")));
+        assert!(!it.covers(&difference("actions", peer, "eth_type(0x0800),ipv4(dst=10.1.0.3,proto=6,frag=no)")));
+    }
+}

@@ -1,0 +1,158 @@
+//! Packets that differ and are meant to.
+
+use crate::compare::Difference;
+use std::ops::Range;
+
+/// Whether an output differs, and every pair of packets that differ does so in the way that `check` tells.
+pub fn each_packet_pair(difference: &Difference, check: fn(&[u8], &[u8]) -> bool) -> bool {
+    let packets = |text: &str| text.split_whitespace().map(bytes).collect::<Vec<_>>();
+    let (peer, ours) = (packets(&difference.peer), packets(&difference.ours));
+    difference.kind == "output"
+        && peer.len() == ours.len()
+        && peer.iter().zip(&ours).all(|(p, o)| p == o || p.len() == o.len() && check(p, o))
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.chars().filter_map(|c| c.to_digit(16)).map(|d| d as u8).collect();
+    digits.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect()
+}
+
+/// Ethernet type behind the tags, and where the packet of that type begins.
+fn network(packet: &[u8]) -> Option<(u16, usize)> {
+    let mut at = 12;
+    loop {
+        let ethertype = u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]);
+        at += 2;
+        match ethertype {
+            0x8100 | 0x88a8 => at += 2,
+            _ => return Some((ethertype, at)),
+        }
+    }
+}
+
+/// The same behind MPLS labels, where the version tells IPv4.
+fn behind_labels(packet: &[u8]) -> Option<(u16, usize)> {
+    let (ethertype, mut at) = network(packet)?;
+    if !matches!(ethertype, 0x8847 | 0x8848) {
+        return Some((ethertype, at));
+    }
+    while packet.get(at + 2)? & 1 == 0 {
+        at += 4;
+    }
+    (packet.get(at + 4)? >> 4 == 4).then_some((0x0800, at + 4))
+}
+
+/// Whether two packets are equal outside these bytes.
+fn differ_only_in(a: &[u8], b: &[u8], bytes: Range<usize>) -> bool {
+    a.iter().zip(b).enumerate().all(|(i, (x, y))| x == y || bytes.contains(&i))
+}
+
+/// Where a transport checksum would be in what is at `l4`.
+fn checksum(protocol: u8, l4: usize) -> Option<Range<usize>> {
+    let at = match protocol {
+        6 => l4 + 16,
+        17 => l4 + 6,
+        58 => l4 + 2,
+        _ => return None,
+    };
+    Some(at..at + 2)
+}
+
+pub fn is_later_fragment_data(a: &[u8], b: &[u8]) -> bool {
+    let Some((0x0800, l3)) = behind_labels(a) else { return false };
+    let is_later = a.len() > l3 + 20 && u16::from_be_bytes([a[l3 + 6], a[l3 + 7]]) & 0x1fff != 0;
+    let l4 = l3 + 4 * usize::from(a[l3] & 15);
+    let edited = match a[l3 + 9] {
+        // Type, code and checksum.
+        1 => Some(l4..l4 + 4),
+        protocol => checksum(protocol, l4),
+    };
+    is_later && edited.is_some_and(|bytes| differ_only_in(a, b, bytes))
+}
+
+/// An IPv6 packet's extension headers.
+#[derive(Default)]
+struct Extensions {
+    /// There is a fragment header that says "the first and the last".
+    is_lone_fragment: bool,
+    /// There is a routing header with segments left.
+    is_rerouted: bool,
+    /// Where the transport checksum is.
+    checksum: Option<Range<usize>>,
+}
+
+fn extensions(packet: &[u8]) -> Extensions {
+    let mut out = Extensions::default();
+    let Some((0x86dd, l3)) = network(packet) else { return out };
+    let (mut next, mut at) = (packet.get(l3 + 6).copied(), l3 + 40);
+    while let Some(kind @ (0 | 43 | 44 | 51 | 60)) = next {
+        let Some(header) = packet.get(at..at + 8) else { return out };
+        out.is_lone_fragment |= kind == 44 && header[2] == 0 && header[3] & 0xf9 == 0;
+        out.is_rerouted |= kind == 43 && header[3] > 0;
+        next = Some(header[0]);
+        at += match kind {
+            44 => 8,
+            51 => 4 * (usize::from(header[1]) + 2),
+            _ => 8 * (usize::from(header[1]) + 1),
+        };
+    }
+    out.checksum = next.and_then(|protocol| checksum(protocol, at));
+    out
+}
+
+pub fn is_lone_fragment_checksum(a: &[u8], b: &[u8]) -> bool {
+    let Extensions { is_lone_fragment, checksum, .. } = extensions(a);
+    is_lone_fragment && checksum.is_some_and(|bytes| differ_only_in(a, b, bytes))
+}
+
+pub fn is_rerouted_checksum(a: &[u8], b: &[u8]) -> bool {
+    let Extensions { is_rerouted, checksum, .. } = extensions(a);
+    is_rerouted && checksum.is_some_and(|bytes| differ_only_in(a, b, bytes))
+}
+
+/// Open vSwitch sends ARP packets that have no whole header for Ethernet and IPv4, Sluice none of them.
+pub fn is_cut_arp(difference: &Difference) -> bool {
+    let is_cut = |packet: Vec<u8>| {
+        let Some((0x0806, at)) = network(&packet) else { return false };
+        packet.len() < at + 28 || packet[at..at + 6] != [0, 1, 8, 0, 6, 4]
+    };
+    difference.kind == "output"
+        && difference.ours.is_empty()
+        && difference.peer.split_whitespace().map(bytes).all(is_cut)
+}
+
+/// Open vSwitch writes the type where an 802.3 frame has its length, Sluice where its SNAP header has the type.
+pub fn is_type_in_place_of_length(peer: &[u8], ours: &[u8]) -> bool {
+    let Some((length, at)) = network(ours) else { return false };
+    let (outer, inner) = (at - 2..at, at + 6..at + 8);
+    length < 0x600
+        && ours.get(at..at + 6) == Some(&[0xaa, 0xaa, 3, 0, 0, 0])
+        && ours.get(inner.clone()).is_some_and(|kind| kind == &peer[outer.clone()])
+        && peer.iter().zip(ours).enumerate().all(|(i, (p, o))| p == o || outer.contains(&i) || inner.contains(&i))
+}
+
+/// Only the drop eligible bit of tags differs.
+pub fn is_drop_eligible_bit(a: &[u8], b: &[u8]) -> bool {
+    let Some((_, l3)) = network(a) else { return false };
+    // A tag's control information is behind its type.
+    let is_control = |i: usize| i >= 14 && (i - 14).is_multiple_of(4) && i + 4 <= l3;
+    a.iter().zip(b).enumerate().all(|(i, (x, y))| x == y || x ^ y == 0x10 && is_control(i))
+}
+
+/// Open vSwitch writes a label over the type of the tag that is there, Sluice behind the tag.
+pub fn is_label_at_third_tag(peer: &[u8], ours: &[u8]) -> bool {
+    let (Some(p), Some(o)) = (peer.get(12..22), ours.get(12..22)) else { return false };
+    let is_tag = matches!(o[..2], [0x81, 0x00] | [0x88, 0xa8]);
+    let is_same_label = p[..6] == o[4..] && p[6..8] == o[2..4] && matches!(p[..2], [0x88, 0x47 | 0x48]);
+    is_tag && is_same_label && differ_only_in(peer, ours, 12..22)
+}
+
+/// The same packets left because of one, in another order.
+pub fn are_copies_in_other_order(difference: &Difference) -> bool {
+    let sorted = |text: &str| {
+        let mut packets: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        packets.sort();
+        packets
+    };
+    difference.kind == "output" && sorted(&difference.peer) == sorted(&difference.ours)
+}
