@@ -30,8 +30,7 @@ pub fn without_tags(text: &str) -> String {
 /// the order of a hash table. Ports may be named or, as in traces, numbered.
 pub fn canonical_actions(text: &str) -> String {
     // Names of frozen translations are drawn one after the other, and OVS does not begin again with each table.
-    let text = &without_numbers_after(&without_numbers_after(text, "recirc_id="), "recirc(0x");
-    canonical_list(text)
+    canonical_list(&without_numbers_after(text, "recirc_id="))
 }
 
 fn canonical_list(text: &str) -> String {
@@ -53,7 +52,8 @@ fn canonical_action(text: &str) -> String {
     }
 }
 
-fn without_numbers_after(text: &str, name: &str) -> String {
+/// The text with what `name` is called left out.
+pub fn without_numbers_after(text: &str, name: &str) -> String {
     let mut parts = text.split(name);
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |out, part| out + name + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
@@ -128,7 +128,7 @@ mod tests {
             canonical_actions("p4,br0,p2,push_vlan(vid=1,pcp=0),p3,p1"),
             "br0,p2,p4,push_vlan(vid=1,pcp=0),p1,p3"
         );
-        assert_eq!(canonical_actions("4,100,2,clone(3,1,recirc(0x5f))"), "br0,p2,p4,clone(p1,p3,recirc(0x))");
+        assert_eq!(canonical_actions("4,100,2,clone(3,1,recirc(0x5f))"), "br0,p2,p4,clone(p1,p3,recirc(0x5f))");
         assert_eq!(canonical_actions("p1,u(a(recirc_id=12,b=3)),p2"), "p1,u(a(recirc_id=,b=3)),p2");
     }
 

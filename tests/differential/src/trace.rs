@@ -1,6 +1,6 @@
 //! The tail of `ofproto/trace`: what scripts read of it.
 
-use crate::canonical::{canonical_actions, is_output, split};
+use crate::canonical::{canonical_actions, is_output, split, without_numbers_after};
 
 /// One pass of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,8 @@ impl Tail {
                 // The label has 20 bits; OVS knows a mask of all 32, and prints one of 20 beside the value.
                 tail.megaflow = without_ids(megaflow).replace("/0xfffff,", ",");
             } else if let Some(actions) = line.strip_prefix("Datapath actions: ") {
-                tail.actions = with_tags_said(&canonical_actions(actions), &mut tags(&tail.flow));
+                let actions = without_numbers_after(&canonical_actions(actions), "recirc(0x");
+                tail.actions = with_tags_said(&actions, &mut tags(&tail.flow));
             } else if line.starts_with("Translation failed") {
                 tail.actions = line.to_owned();
             }
