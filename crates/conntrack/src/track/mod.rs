@@ -1,10 +1,11 @@
 //! The tracker, and what control threads ask of it.
 
 mod begin;
+mod enter;
 mod execute;
 
+pub use enter::Sought;
 pub(crate) use execute::Pass;
-pub use execute::Sought;
 
 use crate::connection::Connection;
 use crate::dump::{Entry, Filter};
