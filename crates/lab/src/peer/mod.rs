@@ -162,21 +162,28 @@ struct HugePages(Option<String>);
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 
 impl HugePages {
-    /// As many pages of 2 MiB as one process needs, and some.
+    /// As many free pages of 2 MiB as one process needs, and some.
     fn reserve() -> Result<HugePages> {
-        let before = std::fs::read_to_string(NR_HUGEPAGES).context(NR_HUGEPAGES)?;
         let wanted = MEMORY_MIB / 2 + 256;
-        if before.trim().parse().unwrap_or(0) >= wanted {
+        let (total, free) = (huge_pages("HugePages_Total")?, huge_pages("HugePages_Free")?);
+        if free >= wanted {
             return Ok(HugePages(None));
         }
-        std::fs::write(NR_HUGEPAGES, wanted.to_string()).context(NR_HUGEPAGES)?;
-        let pages = HugePages(Some(before));
-        let had: usize = std::fs::read_to_string(NR_HUGEPAGES)?.trim().parse().unwrap_or(0);
+        std::fs::write(NR_HUGEPAGES, (total - free + wanted).to_string()).context(NR_HUGEPAGES)?;
+        let pages = HugePages(Some(total.to_string()));
+        let had = huge_pages("HugePages_Free")?;
         if had < wanted {
-            bail!("{wanted} huge pages of 2 MiB are needed and {had} could be had: free some memory");
+            bail!("{wanted} free huge pages of 2 MiB are needed and {had} could be had: free some memory");
         }
         Ok(pages)
     }
+}
+
+/// A line of `/proc/meminfo`.
+fn huge_pages(name: &str) -> Result<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|number| number.trim().parse().ok()).with_context(|| format!("/proc/meminfo has no {name}"))
 }
 
 impl Drop for HugePages {
