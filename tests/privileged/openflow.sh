@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 for program in ovs-ofctl ovs-vswitchd ovsdb-server ovs-vsctl ovsdb-tool; do
     command -v "$program" >/dev/null || { echo "SKIPPED: no $program"; exit 0; }
 done
-[ -x "${SLUICE:=target/debug/sluice}" ] || cargo build -q -p sluice
+[ -n "${SLUICE:-}" ] || { cargo build -q -p sluice; SLUICE=target/debug/sluice; }
 dir=$(mktemp -d)
 chmod 0711 "$dir"
 pids=()
