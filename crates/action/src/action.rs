@@ -85,6 +85,8 @@ pub enum Action {
     Ct(Box<Ct>),
     /// Forget the packet's connection and its state.
     CtClear,
+    /// Let the packet pass this meter, which may drop it.
+    Meter(u32),
     /// Hash the packet into its key's `dp_hash`.
     Hash {
         /// What from.

@@ -9,6 +9,7 @@ mod action;
 pub mod ct;
 mod edit;
 mod megaflow;
+mod meter;
 mod text;
 mod upcall;
 
@@ -16,5 +17,6 @@ pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo};
 pub use ct::Ct;
 pub use edit::edit;
 pub use megaflow::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail, Visited, agree_under};
+pub use meter::{MeterStats, MeterStore};
 pub use text::{DatapathPortNames, show_actions, show_flow, show_stats, show_ufid};
 pub use upcall::{Fate, Miss, Translation, Upcall};

@@ -4,6 +4,7 @@ use crate::execute::Executor;
 use crate::load::{Load, RxqLoad};
 use crate::lookup::{Caches, Levels};
 use crate::mail::Mail;
+use crate::meter::Meters;
 use crate::misses::Misses;
 use crate::no_tables::NoTables;
 use crate::pilot::Pilot;
@@ -12,7 +13,7 @@ use crate::rebalance;
 use crate::report::PmdShared;
 use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, Settings, thread};
-use sluice_action::{MegaflowStore, PortNo, Upcall};
+use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
 use sluice_fate::Snapshot;
 use sluice_flow_cache::{MegaflowTable, ufid};
@@ -34,6 +35,7 @@ pub struct Datapath {
     config: Config,
     table: Arc<MegaflowTable>,
     conntrack: Arc<Conntrack>,
+    meters: Arc<Meters>,
     pmds: Vec<Arc<PmdShared>>,
     control: Mutex<Control>,
     packet_ins: Mutex<Option<Receiver<PacketIn>>>,
@@ -92,13 +94,14 @@ impl Datapath {
         let memory = |source| DatapathError::Memory { megaflows: config.max_megaflows, source };
         let table = Arc::new(MegaflowTable::new(config.max_megaflows, &secret).map_err(memory)?);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
+        let meters = Arc::new(Meters::default());
         let (sender, receiver) = mpsc::sync_channel(config.packet_in_queue);
         let (mut pmds, mut engines) = (Vec::new(), Vec::new());
         for (number, core) in config.cores.iter().enumerate() {
             let shared = Arc::new(PmdShared::new(number, *core));
             let caches = Caches::new(&config.settings, &mut seed);
             let levels = Levels::new(&secret, &config.settings, caches);
-            let executor = Executor::new(conntrack.clone(), sender.clone(), splitmix64(&mut seed));
+            let executor = Executor::new(conntrack.clone(), meters.clone(), sender.clone(), splitmix64(&mut seed));
             let misses = Misses::new(config.governor, config.miss_budget);
             let walk = Walk::new(levels, Box::new(NoTables), executor, misses, config.batch);
             let side = table.attach(number).map_err(memory)?;
@@ -111,7 +114,12 @@ impl Datapath {
         let settings = config.settings;
         let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, settings, seed };
         let packet_ins = Mutex::new(Some(receiver));
-        Ok(Datapath { config, table, conntrack, pmds, control: Mutex::new(control), packet_ins })
+        Ok(Datapath { config, table, conntrack, meters, pmds, control: Mutex::new(control), packet_ins })
+    }
+
+    /// The meters, for whoever makes and reads them.
+    pub fn meters(&self) -> Arc<dyn MeterStore> {
+        self.meters.clone()
     }
 
     /// Gives each PMD its way to the tables; `make` gets the PMD's number.

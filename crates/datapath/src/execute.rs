@@ -3,6 +3,7 @@
 //! An action that sends the packet somewhere takes a copy, unless it is the last of its kind: that one takes the
 //! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
 
+use crate::meter::{Meters, PmdMeters};
 use crate::recirc::{Origin, RECIRC_MAX, Recirc};
 use crate::report::PacketIn;
 use crate::track;
@@ -46,6 +47,7 @@ const RECENT_CONNECTIONS: usize = 1 << 17;
 pub(crate) struct Executor {
     pub tx: TxPorts,
     pub recirc: Recirc,
+    pub meters: PmdMeters,
     pub conntrack: Arc<Conntrack>,
     /// Connections this PMD met lately.
     pub recent: Recent,
@@ -69,9 +71,16 @@ pub(crate) struct Traveller<'k> {
 }
 
 impl Executor {
-    pub fn new(conntrack: Arc<Conntrack>, packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
-        let recent = Recent::new(RECENT_CONNECTIONS);
-        Executor { tx: TxPorts::default(), recirc: Recirc::default(), conntrack, recent, packet_ins, random }
+    pub fn new(conntrack: Arc<Conntrack>, meters: Arc<Meters>, packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
+        let (recent, meters) = (Recent::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
+        Executor { tx: TxPorts::default(), recirc: Recirc::default(), meters, conntrack, recent, packet_ins, random }
+    }
+
+    /// Ends a burst: sends what waits, and settles with the meters.
+    #[inline]
+    pub fn end_burst(&mut self, context: &mut Context<'_, '_>) {
+        self.tx.flush(context.buffers, context.tally);
+        self.meters.settle();
     }
 
     /// Does what `actions` say to a packet.
@@ -207,6 +216,11 @@ impl Executor {
                 track::track(&self.conntrack, &mut self.recent, ct, entropy, traveller, context)?;
             }
             Action::CtClear => track::forget(traveller),
+            Action::Meter(meter) => {
+                if !self.meters.admit(*meter, traveller.packet.frame.len(), context.now_ms) {
+                    return Err(DropReason::Meter);
+                }
+            }
             Action::Hash { algorithm, basis } => hash(*algorithm, *basis, traveller)?,
             Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {
                 fields.iter().for_each(|field| set_in_key(field, traveller.key));
@@ -309,6 +323,7 @@ fn sends(action: &Action) -> bool {
         | Action::Ct(_)
         | Action::CtClear
         | Action::Hash { .. }
+        | Action::Meter(_)
         | Action::Trunc(_)
         | Action::Drop => false,
     }

@@ -18,6 +18,7 @@ mod execute;
 mod load;
 mod lookup;
 mod mail;
+mod meter;
 mod misses;
 mod no_tables;
 mod parse;

@@ -88,7 +88,7 @@ impl Rxq {
                 walk.process(part, &self.port, context);
             }
         }
-        walk.executor.tx.flush(context.buffers, context.tally);
+        walk.executor.end_burst(context);
         context.rooms.mark(Room::Tx);
         let now = tsc::now();
         let cycles = now.saturating_sub(*mark);
@@ -337,5 +337,5 @@ fn execute<'g>(walk: &mut Walk, out: PacketOut, batch: &mut PacketBatch, context
     let passage = Passage { origin: Origin::default(), carried: Carried::default(), no_output: DropReason::Rules };
     walk.executor.run(&out.actions, packet, &mut key, passage, context);
     walk.finish_passes(batch, context);
-    walk.executor.tx.flush(context.buffers, context.tally);
+    walk.executor.end_burst(context);
 }

@@ -2,6 +2,7 @@
 
 use crate::group::Groups;
 use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
+use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
 use crate::rule::{Removal, Rule};
 use sluice_classifier::{Classifier, RuleId};
@@ -75,6 +76,7 @@ pub(crate) struct Bridge {
     pub port_order: Vec<OfPort>,
     pub tables: Box<[Table]>,
     pub groups: Groups,
+    pub meters: Meters,
     pub macs: RwLock<MacTable>,
     /// Rules with a timeout.
     pub expirable: BTreeSet<(u8, RuleId)>,
@@ -132,6 +134,7 @@ impl Bridge {
             port_order: Vec::new(),
             tables: std::iter::repeat_with(Table::default).take(N_TABLES).collect(),
             groups: Groups::new(),
+            meters: Meters::new(),
             macs,
             expirable: BTreeSet::new(),
             learners: HashMap::new(),

@@ -5,6 +5,7 @@
 use crate::bridge::N_TABLES;
 use crate::error::Error;
 use crate::group::Groups;
+use crate::meter::Meters;
 use sluice_flow::OfAction;
 
 /// Refuses actions that are not built, tables that are none, and ways back to an earlier table.
@@ -53,10 +54,8 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
 
 /// What an action would need that is not there; `None` if it can be done.
 fn missing(action: &OfAction) -> Option<&'static str> {
-    const METERS: &str = "meters are not built yet";
     match action {
-        OfAction::Meter(_) => Some(METERS),
-        OfAction::Controller(c) if c.meter_id.is_some() => Some(METERS),
+        OfAction::Controller(c) if c.meter_id.is_some() => Some("meters of messages to controllers are not built yet"),
         OfAction::Controller(c) if c.pause => Some("continuations are not built yet"),
         OfAction::Encap { .. } | OfAction::Decap { .. } => Some("encap and decap are not built yet"),
         OfAction::DecNshTtl => Some("NSH is not built yet"),
@@ -70,6 +69,15 @@ pub(crate) fn check_groups(groups: &Groups, actions: &[OfAction]) -> Result<(), 
     actions.iter().try_for_each(|action| match action {
         OfAction::Group(id) if !groups.contains_key(id) => Err(Error::BadOutGroup(*id)),
         OfAction::Clone(nested) | OfAction::WriteActions(nested) => check_groups(groups, nested),
+        _ => Ok(()),
+    })
+}
+
+/// Refuses actions that use meters which are not there.
+pub(crate) fn check_meters(meters: &Meters, actions: &[OfAction]) -> Result<(), Error> {
+    actions.iter().try_for_each(|action| match action {
+        OfAction::Meter(id) if !meters.contains_key(id) => Err(Error::BadMeterAction(*id)),
+        OfAction::Clone(nested) | OfAction::WriteActions(nested) => check_meters(meters, nested),
         _ => Ok(()),
     })
 }

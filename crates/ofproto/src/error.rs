@@ -119,6 +119,32 @@ pub enum Error {
         /// Bucket.
         bucket: u32,
     },
+    /// The meter is there already.
+    #[error("meter {0} is there already")]
+    MeterExists(u32),
+    /// There is no such meter.
+    #[error("there is no meter {0}")]
+    NoMeter(u32),
+    /// A rule uses a meter that is not there.
+    #[error("meter:{0}: there is no such meter")]
+    BadMeterAction(u32),
+    /// The meter cannot be like that.
+    #[error("meter {meter}: {why}")]
+    BadMeter {
+        /// Number.
+        meter: u32,
+        /// What was expected.
+        why: &'static str,
+    },
+    /// Too few or too many bands.
+    #[error("meter {0}: expected 1 to 8 bands")]
+    MeterBands(u32),
+    /// A band that does something else than drop.
+    #[error("meter {0}: expected bands of type drop; the datapath has no others")]
+    MeterBand(u32),
+    /// There is no room for another.
+    #[error("there are 262144 meters already")]
+    TooManyMeters,
     /// A flow of a bundle was refused.
     #[error("flow {index}: {error}")]
     InBundle {

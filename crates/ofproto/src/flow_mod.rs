@@ -6,7 +6,7 @@
 //! does not stop the PMDs' upcalls.
 
 use crate::bridge::{Bridge, N_TABLES, Rules};
-use crate::check::{check_actions, check_bucket, check_groups, check_table};
+use crate::check::{check_actions, check_bucket, check_groups, check_meters, check_table};
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::group::{self, Groups};
@@ -94,6 +94,7 @@ impl Pending {
     /// Whether a rule may have these actions.
     fn check(&self, bridge: &Bridge, table: u8, actions: &[OfAction]) -> Result<(), Error> {
         check_actions(table, actions)?;
+        check_meters(&bridge.meters, actions)?;
         check_groups(self.groups.as_ref().unwrap_or(&bridge.groups), actions)
     }
 
@@ -222,6 +223,16 @@ impl Pending {
         self.hidden.push(Hidden { table, id, rule, why, matches });
     }
 
+    /// Hides the rules that use a meter.
+    pub fn hide_users(&mut self, bridge: &mut Bridge, meter: u32) {
+        for table in 0..N_TABLES as u8 {
+            let Some(rules) = rules_of(bridge, table) else { continue };
+            let users = rules.iter(LATEST).filter(|rule| uses_meter(&rule.payload().actions, meter));
+            let users: Vec<_> = users.map(|rule| rule.id()).collect();
+            users.into_iter().for_each(|id| self.hide(bridge, table, id, Some(Removal::MeterDelete)));
+        }
+    }
+
     /// Hides what was learned into a table with a cookie.
     pub fn hide_learned(&mut self, bridge: &mut Bridge, (table, cookie): (u8, u64)) {
         let learned = rules(bridge, table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
@@ -344,6 +355,15 @@ pub(crate) fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
             OfAction::Clone(nested) | OfAction::WriteActions(nested) => sends_to_group(nested, group),
             _ => false,
         })
+}
+
+/// Whether some action lets packets pass that meter.
+pub(crate) fn uses_meter(actions: &[OfAction], meter: u32) -> bool {
+    actions.iter().any(|action| match action {
+        OfAction::Meter(id) => *id == meter,
+        OfAction::Clone(nested) | OfAction::WriteActions(nested) => uses_meter(nested, meter),
+        _ => false,
+    })
 }
 
 fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {

@@ -11,6 +11,7 @@
 //! | [`bridge`], [`port`], [`rule`], [`mac`] | what there is |
 //! | [`flow_mod`], [`check`], [`removed`] | rules and groups change, all at once or not at all |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
+//! | [`meter`] | meters, each of which stands for one of the datapath |
 //! | [`xlate`] | translation |
 //! | [`recirc`] | translations that stopped in the middle |
 //! | [`upcall`], [`trail`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
@@ -33,6 +34,7 @@ mod fdb;
 mod flow_mod;
 mod group;
 mod mac;
+mod meter;
 mod ofproto;
 mod port;
 mod recirc;
@@ -54,6 +56,7 @@ pub use error::Error;
 pub use flow_mod::{Change, Changed};
 pub use group::GroupEntry;
 pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};
+pub use meter::MeterEntry;
 pub use ofproto::{Ofproto, RuleEntry, TableStats};
 pub use port::{Attach, PortConfig, PriorityTags, VlanMode};
 pub use removed::{RemovalCounts, RuleRemoved};

@@ -14,6 +14,7 @@ use crate::effects::{Effects, Queue};
 use crate::error::Error;
 use crate::flow_mod::{CHUNK, Change, Changed, Hidden, Pending, is_same, sends_to_group};
 use crate::group::GroupEntry;
+use crate::meter::Provider;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
@@ -44,11 +45,13 @@ pub(crate) struct Shared {
 }
 
 /// What only the changer needs.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Writer {
     next_bridge: u32,
     /// What happened to rules that somebody wants to hear about.
     pub removed: Removed,
+    /// The datapath's meters.
+    pub meters: Provider,
 }
 
 /// A rule with its match, copied out of its table.
@@ -117,7 +120,7 @@ impl Ofproto {
     }
 
     /// Changes the state; the caller holds the writer's lock.
-    fn change<T>(&self, _: &mut Writer, f: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn change<T>(&self, _: &mut Writer, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut write(&self.0.state))
     }
 
@@ -536,7 +539,7 @@ fn port_changes(bridge: BridgeId, port: &PortConfig) -> Changes {
     }
 }
 
-fn position(state: &State, name: &str) -> Result<usize, Error> {
+pub(crate) fn position(state: &State, name: &str) -> Result<usize, Error> {
     state.bridges.iter().position(|b| b.name() == name).ok_or_else(|| Error::NoBridge(name.to_owned()))
 }
 

@@ -7,6 +7,7 @@ a directory of their own. The tests only read the answers.
 A case file has sections, each begun by "== title", with lines
   bridge NAME [fragments=drop|nx-match]      a secure bridge; a LOCAL port comes with it
   port BRIDGE NAME OFPORT [KEY=VALUE ...]    tag=, trunks=, vlan_mode=, peer= (a patch port), flags (no-flood, ...)
+  meter BRIDGE METER                         a meter to add
   group BRIDGE GROUP                         a group to add
   flow BRIDGE FLOW                           a flow to add
   trace BRIDGE FLOW [-generate]              what to ask
@@ -56,7 +57,7 @@ class Switch:
         first = "10"
         if re.search(r"set_field:[^,]*/", words):
             first = "15"
-        elif re.search("set_field|goto_table|mod_nw_ttl|write_|clear_actions|push_|group:", words):
+        elif re.search("set_field|goto_table|mod_nw_ttl|write_|clear_actions|push_|group:|meter:", words):
             first = "13"
         for version in [first, "10", "13", "15"] if command == "add-flow" else ["10"]:
             done = self.run("ovs-ofctl", "-O", f"OpenFlow{version}", command, f"unix:{self.dir}/{bridge}.mgmt", *rest,
@@ -106,6 +107,9 @@ def run_case(switch, title, lines):
         elif word == "group":
             bridge, group = rest.split(" ", 1)
             switch.run("ovs-ofctl", "-O", "OpenFlow15", "add-group", f"unix:{switch.dir}/{bridge}.mgmt", group)
+        elif word == "meter":
+            bridge, meter = rest.split(" ", 1)
+            switch.run("ovs-ofctl", "-O", "OpenFlow15", "add-meter", f"unix:{switch.dir}/{bridge}.mgmt", meter)
         elif word == "trace":
             parts = rest.split(" ")
             answer = switch.appctl("ofproto/trace", *parts)

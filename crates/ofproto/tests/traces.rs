@@ -1,7 +1,7 @@
 //! What Open vSwitch 3.1 answered to `ofproto/trace`, asked again here. See `record_traces.py` for the files.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, PortNames};
+use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod, PortNames};
 use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, VlanMode};
 use std::collections::BTreeSet;
 
@@ -102,6 +102,11 @@ fn set_up(case: &Case<'_>) -> Ofproto {
                 ofproto.set_bridge(words[1], None, mode).unwrap();
             }
             "port" => ofproto.add_port(words[1], port(&words[2..])).unwrap(),
+            "meter" => {
+                let text = line.splitn(3, ' ').nth(2).expect("a meter");
+                let meter = MeterMod::parse(text, MeterCommand::Add).unwrap_or_else(|e| panic!("{text}: {e}"));
+                ofproto.meter_mod(words[1], &meter, 0).unwrap_or_else(|e| panic!("{}: {text}: {e}", case.title));
+            }
             "group" => {
                 let text = line.splitn(3, ' ').nth(2).expect("a group");
                 let group = GroupMod::parse(text, GroupCommand::Add, &PortNames::NONE);
@@ -217,6 +222,11 @@ fn foundation() {
 #[test]
 fn groups() {
     replay("groups");
+}
+
+#[test]
+fn meters() {
+    replay("meters");
 }
 
 #[test]

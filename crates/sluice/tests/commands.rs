@@ -311,3 +311,37 @@ fn groups_change_under_traffic() {
     assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]), "");
     assert_eq!(daemon.ctl(&["bridge/dump-groups", "br0"]), "");
 }
+
+#[test]
+fn meters_limit_and_go_with_their_rules() {
+    let config = "[switch]\npmd-cores = [0]\n[[bridge]]\nname = \"br0\"\nflows = \"f\"\nmeters = \"m\"\n\
+                  [[bridge.port]]\nname = \"gen\"\nofport = 1\ntype = \"generator\"\noptions = { rate = 5000 }\n\
+                  [[bridge.port]]\nname = \"sink\"\nofport = 2\ntype = \"null\"\n";
+    let files =
+        [("m", "meter=1 pktps bands=type=drop rate=100\n"), ("f", "udp,actions=meter:1,output:2\nactions=output:2\n")];
+    let daemon = Daemon::start_with(config, &files);
+    daemon.wait_for(&["bridge/meter-stats", "br0"], |text| !text.contains("0: packet_count:0 "));
+    let stats = daemon.ctl(&["bridge/meter-stats", "br0"]);
+    assert!(
+        stats.starts_with("meter:1 flow_count:1 packet_in_count:") && stats.contains("s bands:\n0: packet_count:"),
+        "{stats}"
+    );
+    assert_eq!(daemon.ctl(&["bridge/dump-meters", "br0"]), "meter=1 pktps bands=\ntype=drop rate=100\n");
+    assert!(daemon.ctl(&["dpctl/dump-flows"]).contains("actions:meter(0),2"), "{}", daemon.ctl(&["dpctl/dump-flows"]));
+    daemon.ctl(&["bridge/mod-meter", "br0", "meter=1 kbps burst bands=type=drop rate=1000000 burst_size=1000000"]);
+    assert!(
+        daemon.ctl(&["bridge/dump-meters", "br0"]).starts_with("meter=1 kbps burst bands=\ntype=drop rate=1000000")
+    );
+    for (args, expected) in [
+        (["bridge/add-meter", "br0", "meter=1 pktps bands=type=drop rate=1"], "meter 1 is there already"),
+        (["bridge/mod-meter", "br0", "meter=2 pktps bands=type=drop rate=1"], "there is no meter 2"),
+        (["bridge/add-meter", "br0", "meter=2 pktps bands=type=dscp_remark rate=1 prec_level=1"], "bands of type drop"),
+        (["bridge/add-flow", "br0", "tcp,actions=meter:9,output:2"], "meter:9: there is no such meter"),
+    ] {
+        let error = daemon.refused(&args);
+        assert!(error.contains(expected), "{error}");
+    }
+    daemon.ctl(&["bridge/del-meters", "br0", "meter=1"]);
+    assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]).lines().count(), 1);
+    assert_eq!(daemon.ctl(&["bridge/dump-meters", "br0"]), "");
+}

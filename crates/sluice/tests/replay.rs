@@ -312,3 +312,43 @@ fn ports_have_vlans_and_the_bridge_has_one_of_its_own() {
         assert!(!sluice(&[&args[..], &wrong].concat()).status.success(), "{wrong:?}");
     }
 }
+
+#[test]
+fn a_meter_lets_its_rate_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // A thousand packets a second, for two seconds; two other flows that are metered apart and not at all.
+    let packets: Vec<Packet> = (0..2000u64)
+        .flat_map(|i| [1, 2, 3].map(|host| (1_000_000_000 + i * 1000, udp([10, 0, 0, host], 5000))))
+        .collect();
+    write_capture(&at("in.pcap"), &packets);
+    write_capture(&at("empty.pcap"), &[]);
+    std::fs::write(
+        at("meters.txt"),
+        "# packets, and kilobits: 480 bits a packet\nmeter=7 pktps burst stats bands=type=drop rate=100 burst_size=50\n\
+         meter=8 kbps bands=type=drop rate=48\n",
+    )
+    .unwrap();
+    std::fs::write(
+        at("flows.txt"),
+        "udp,nw_src=10.0.0.1,actions=meter:7,output:2\nudp,nw_src=10.0.0.2,actions=meter:8,output:2\nudp,actions=output:2\n",
+    )
+    .unwrap();
+    for more in [&[][..], &["--batch", "32"], &["--batch", "8", "--pmds", "2", "--queues", "2"]] {
+        let (input, empty) = (format!("1={}", at("in.pcap").display()), format!("2={}", at("empty.pcap").display()));
+        let (flows, meters, out) = (at("flows.txt"), at("meters.txt"), at("out"));
+        let mut args =
+            vec!["replay", "--flows", flows.to_str().unwrap(), "--meters", meters.to_str().unwrap(), "--json"];
+        args.extend(["--out-dir", out.to_str().unwrap(), "--in", &input, "--in", &empty]);
+        args.extend(more);
+        let output = sluice(&args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let of = |host: u8| captured(&out, 2).iter().filter(|(_, p)| p[29] == host).count();
+        // The burst and two seconds; without a burst one second's worth and two more. A batch's clock is coarse.
+        let near = |n: usize, wanted: usize| n.abs_diff(wanted) <= 5;
+        assert!(near(of(1), 250) && near(of(2), 300) && of(3) == 2000, "{more:?}: {} {} {}", of(1), of(2), of(3));
+        let dropped = summary["dropped"]["meter"].as_u64().unwrap() as usize;
+        assert_eq!(dropped, 4000 - of(1) - of(2), "{more:?}: {summary}");
+    }
+}

@@ -43,6 +43,7 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
         Action::PopMpls { ethertype } => write!(f, "pop_mpls(eth_type=0x{ethertype:x})"),
         Action::Ct(ct) => super::ct::show(f, ct),
         Action::CtClear => f.write_str("ct_clear"),
+        Action::Meter(meter) => write!(f, "meter({meter})"),
         Action::Hash { algorithm: HashAlgorithm::L4, basis } => write!(f, "hash(hash_l4({basis}))"),
         Action::Hash { algorithm: HashAlgorithm::SymmetricL4, basis } => write!(f, "hash(sym_l4({basis}))"),
         Action::Recirc(id) => write!(f, "recirc({})", hex((*id).into())),

@@ -216,6 +216,7 @@ fn actions_are_ovs_text() {
             vec![Action::Hash { algorithm: HashAlgorithm::L4, basis: 0 }, Action::Recirc(1)],
             "hash(hash_l4(0)),recirc(0x1)",
         ),
+        (vec![Action::Meter(3), Action::Output(PortNo(1))], "meter(3),p1"),
         (vec![Action::Recirc(17), Action::Trunc(100)], "recirc(0x11),trunc(100)"),
         (vec![Action::Clone([Action::PopVlan, Action::Output(PortNo(2))].into())], "clone(pop_vlan,p2)"),
         (

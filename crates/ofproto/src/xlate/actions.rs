@@ -3,6 +3,7 @@
 use super::table::SearchBy;
 use super::{Failure, MAX_NESTING, Manner, Steps, Translator, hash, tags};
 use crate::trace::Kind;
+use sluice_action::Action;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::ofpact::{Bundle, BundleAlgorithm, Multipath, PacketInReason};
 use sluice_flow::{FieldId, OfAction, OfPort};
@@ -121,6 +122,11 @@ impl Translator<'_> {
                 }
             }
             OfAction::CtClear => self.conntrack_clear(),
+            OfAction::Meter(id) => {
+                if let Some(meter) = self.bridge.meters.get(id) {
+                    self.emit(Action::Meter(meter.datapath));
+                }
+            }
             OfAction::Nat(nat) => self.ct_nat = Some(*nat),
             OfAction::DecMplsTtl => {
                 if self.dec_mpls_ttl() {

@@ -5,6 +5,7 @@ mod bridge;
 mod conntrack;
 pub mod datapath;
 mod group;
+mod meter;
 pub mod options;
 mod process;
 mod settings;
@@ -46,16 +47,21 @@ const fn command(
 const COMMANDS: &[Command] = &[
     command("bridge/add-flow", "bridge flow", 2..=2, bridge::add_flow),
     command("bridge/add-group", "bridge group", 2..=2, group::add),
+    command("bridge/add-meter", "bridge meter", 2..=2, meter::add),
     command("bridge/add-port", "bridge name ofport=N type=TYPE [KEY=VALUE]...", 2..=ANY, bridge::add_port),
     command("bridge/del-flows", "[--strict] bridge [match]", 1..=3, bridge::del_flows),
     command("bridge/del-groups", "bridge [group]", 1..=2, group::delete),
+    command("bridge/del-meters", "bridge [meter]", 1..=2, meter::delete),
     command("bridge/del-port", "bridge name", 2..=2, bridge::del_port),
     command("bridge/dump-flows", "[--offload-stats] bridge", 1..=2, bridge::dump_flows),
     command("bridge/dump-group-stats", "bridge", 1..=1, group::dump_stats),
     command("bridge/dump-groups", "bridge", 1..=1, group::dump),
+    command("bridge/dump-meters", "bridge", 1..=1, meter::dump),
     command("bridge/insert-buckets", "bridge group", 2..=2, group::insert_buckets),
+    command("bridge/meter-stats", "bridge", 1..=1, meter::stats),
     command("bridge/mod-flows", "[--strict] bridge flow", 2..=3, bridge::mod_flows),
     command("bridge/mod-group", "bridge group", 2..=2, group::modify),
+    command("bridge/mod-meter", "bridge meter", 2..=2, meter::modify),
     command("bridge/remove-buckets", "bridge group", 2..=2, group::remove_buckets),
     command("bridge/replace-flows", "bridge file", 2..=2, bridge::replace_flows),
     command("coverage/read-counter", "COUNTER", 1..=1, process::coverage_read_counter),

@@ -130,6 +130,9 @@ pub struct Bridge {
     /// Its groups, in ovs-ofctl syntax.
     #[serde(default)]
     pub groups: Option<PathBuf>,
+    /// Its meters, in ovs-ofctl syntax.
+    #[serde(default)]
+    pub meters: Option<PathBuf>,
     /// OpenFlow datapath id, 16 hexadecimal digits.
     #[serde(default)]
     pub datapath_id: Option<String>,

@@ -29,6 +29,12 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::WatchUnsupported(_) => Error::GroupModWatchUnsupported,
         Why::BucketExists { .. } => Error::GroupModBucketExists,
         Why::NoBucket { .. } => Error::GroupModUnknownBucket,
+        Why::BadMeterAction(_) | Why::BadMeter { .. } => Error::MeterModInvalidMeter,
+        Why::MeterExists(_) => Error::MeterModMeterExists,
+        Why::NoMeter(_) => Error::MeterModUnknownMeter,
+        Why::MeterBands(_) => Error::MeterModOutOfBands,
+        Why::MeterBand(_) => Error::MeterModBadBand,
+        Why::TooManyMeters => Error::MeterModOutOfMeters,
         Why::InBundle { error, .. } => refusal(error),
         _ => Error::RequestEperm,
     }

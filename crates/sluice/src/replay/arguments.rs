@@ -17,6 +17,9 @@ pub struct ReplayArgs {
     /// Groups that the rules send to, in the syntax of ovs-ofctl add-groups
     #[arg(long, value_name = "FILE")]
     pub groups: Option<PathBuf>,
+    /// Meters that the rules use, in the syntax of ovs-ofctl add-meter, one a line
+    #[arg(long, value_name = "FILE")]
+    pub meters: Option<PathBuf>,
     /// A port, by number or LOCAL, and the capture it receives, which may be empty; every port must be declared so
     #[arg(long = "in", value_name = "PORT=FILE.pcap", required = true)]
     inputs: Vec<PortCapture>,

@@ -12,7 +12,7 @@ mod summary;
 
 pub use arguments::ReplayArgs;
 
-use crate::switch::{groups, megaflows::dpctl_line, rules};
+use crate::switch::{groups, megaflows::dpctl_line, meters, rules};
 use anyhow::{Context, Result, ensure};
 use capture::Record;
 use port::Wire;
@@ -103,6 +103,7 @@ impl Bench {
         };
         let datapath = Datapath::new(config)?;
         let ofproto = Ofproto::new();
+        ofproto.set_meters(datapath.meters());
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
         ofproto.set_store(datapath.store());
         // The first packet's time is when everything begins.
@@ -124,6 +125,9 @@ impl Bench {
             inputs.push(Input { wire, records });
         }
         let names: PortNames = PortNames::NONE;
+        if let Some(path) = &args.meters {
+            meters::load(&ofproto, BRIDGE, path, began_ms)?;
+        }
         if let Some(path) = &args.groups {
             groups::load(&ofproto, BRIDGE, path, &names, began_ms)?;
         }

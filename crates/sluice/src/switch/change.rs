@@ -76,8 +76,10 @@ fn compare(old: &Bridge, new: &Bridge, going: &mut Vec<Change>, changing: &mut V
     if old.mac_age != new.mac_age || old.controllers != new.controllers || old.listen != new.listen {
         changing.push(Change::SetBridge(Box::new(new.clone())));
     }
-    if old.groups != new.groups {
-        changing.push(Change::AtNextStart(format!("{}.groups", new.name)));
+    for (key, same) in [("groups", old.groups == new.groups), ("meters", old.meters == new.meters)] {
+        if !same {
+            changing.push(Change::AtNextStart(format!("{}.{key}", new.name)));
+        }
     }
     let find = |ports: &[Port], name: &str| ports.iter().find(|port| port.name == name).cloned();
     for port in &old.port {

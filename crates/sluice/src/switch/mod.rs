@@ -6,6 +6,7 @@
 mod change;
 pub mod groups;
 pub mod megaflows;
+pub mod meters;
 mod ports;
 mod reload;
 mod revalidator;

@@ -74,6 +74,9 @@ impl Switch {
                 for port in &bridge.port {
                     setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
                 }
+                if let Some(meters) = &bridge.meters {
+                    super::meters::load(&self.ofproto, &bridge.name, &new.resolve(meters), self.now_ms())?;
+                }
                 let groups = bridge.groups.as_ref().map(|groups| new.resolve(groups));
                 drop(setup);
                 if let Some(path) = groups {

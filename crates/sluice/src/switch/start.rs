@@ -24,6 +24,7 @@ impl Switch {
     pub fn prepare(file: &Path, config: Config) -> Result<Arc<Switch>> {
         let datapath = Arc::new(Datapath::new(datapath_config(&config))?);
         let ofproto = Ofproto::new();
+        ofproto.set_meters(datapath.meters());
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
         ofproto.set_store(datapath.store());
         let limit = max_megaflows(&config.datapath) as usize;
@@ -52,6 +53,9 @@ impl Switch {
         setup.add_local_port(&self.ofproto, &self.datapath, bridge)?;
         for port in &bridge.port {
             setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
+        }
+        if let Some(meters) = &bridge.meters {
+            super::meters::load(&self.ofproto, &bridge.name, &setup.config.resolve(meters), self.now_ms())?;
         }
         if let Some(groups) = &bridge.groups {
             let path = setup.config.resolve(groups);
