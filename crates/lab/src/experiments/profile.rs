@@ -51,8 +51,7 @@ impl Experiment for Profile {
         let points = grid.run(lab)?;
         let mut notes = METHOD.map(str::to_owned).to_vec();
         notes.push(
-            "The clock is read between rooms, once a batch; cycles are the whole with those reads, about 6 a packet \
-             more than without."
+            "The clock is read between rooms, once a batch; cycles are the whole with those reads, some more than without."
                 .to_owned(),
         );
         notes.push("rx is the generator that writes the frames; a NIC's driver stands there in the seeds.".to_owned());
