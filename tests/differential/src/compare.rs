@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// `output`, `flow`, `final`, `mask`, `trace`, `megaflow`, `actions`, `counter`; `left-out` and `wider`, of which
-    /// `known` tells; `run` if a side could not be asked, `ended` if OVS was gone.
+    /// `output`, `flow`, `final`, `mask`, `trace`, `megaflow`, `actions`, `counter`; `wider`, of which `known` tells; `run` if a side could not be asked, `ended` if OVS was gone.
     pub kind: &'static str,
     /// What it is about: a packet, a megaflow, a rule.
     pub what: String,
@@ -38,7 +37,6 @@ pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
     let mut out = Vec::new();
     outputs(&peer.sent, &ours.sent, &mut out);
     traces(&peer.traces, &ours.traces, &mut out);
-    let peer = &without_priority(peer, &mut out);
     if peer.megaflows.is_empty() {
         // Open vSwitch was made to forget them: rules learned from packets.
         counters(peer, ours, &mut out);
@@ -55,21 +53,6 @@ pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
     }
     counters(peer, ours, &mut out);
     out
-}
-
-/// What Open vSwitch has, without what no packet here has: a queue priority that it came in with.
-fn without_priority(peer: &Outcome, out: &mut Vec<Difference>) -> Outcome {
-    const PRIORITY: &str = "skb_priority(0)";
-    let mut peer = peer.clone();
-    let megaflows = std::mem::take(&mut peer.megaflows);
-    peer.megaflows.extend(megaflows.into_iter().map(|(key, actions)| {
-        let rest = key.replace(&format!("{PRIORITY},"), "");
-        if rest != key {
-            out.push(Difference::new("left-out", "a megaflow", PRIORITY, ""));
-        }
-        (rest, actions)
-    }));
-    peer
 }
 
 /// What `ofproto/trace` says of each packet: the flow as it came, as it ended, the megaflow and its actions.

@@ -17,10 +17,16 @@ pub fn megaflows(text: &str) -> Megaflows {
         let key = if key.starts_with("ufid:") { key.split_once(", ").map_or(key, |(_, rest)| rest) } else { key };
         let actions = line.split_once("actions:").map_or("", |(_, a)| a);
         let actions = actions.split(", dp-extra-info").next().unwrap_or(actions);
-        flows.push((canonical(key), canonical_actions(actions)));
+        flows.push((without_priority(&canonical(key)), canonical_actions(actions)));
     }
     name_recirculations(&mut flows);
     flows.into_iter().collect()
+}
+
+/// Without the queue priority, which no packet here comes in with: see docs/translation.md.
+fn without_priority(key: &str) -> String {
+    let Some((before, rest)) = key.split_once("skb_priority(") else { return key.to_owned() };
+    format!("{before}{}", rest.split_once("),").map_or("", |(_, rest)| rest))
 }
 
 /// Calls each recirculation by the megaflow that leads to it, as the numbers mean nothing: pass by pass, from those of
@@ -31,12 +37,12 @@ fn name_recirculations(flows: &mut [(String, String)]) {
         let mut news: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (key, actions) in &*flows {
             let Some(from) = number_in(key, "recirc_id(").and_then(|id| names.get(id)) else { continue };
-            let mut rest = &actions[..];
+            let (mut rest, mut place) = (&actions[..], 0);
             while let Some(id) = number_in(rest, "recirc(") {
                 rest = &rest[rest.find("recirc(").expect("number_in found it") + 7..];
-                let before = actions.len() - rest.len();
-                let place = format!("{} {} {before}", renamed(key, "recirc_id(", from), without_ids(actions));
-                news.entry(id.to_owned()).or_default().push(place);
+                place += 1;
+                let name = format!("{} {} {place}", renamed(key, "recirc_id(", from), without_ids(actions));
+                news.entry(id.to_owned()).or_default().push(name);
             }
         }
         for (id, mut places) in news {

@@ -111,6 +111,8 @@ fn main() -> Result<()> {
         let (peer, found) = match compare(&mut ovs, &binary, &folder, &case, &known, &mut report) {
             Ok(compared) => compared,
             Err(e) => {
+                // A daemon that ends closes its sockets a moment before it is gone.
+                std::thread::sleep(std::time::Duration::from_millis(300));
                 let kind = if ovs.is_alive() { "run" } else { "ended" };
                 if kind == "ended" {
                     ovs = ovs::Ovs::start()?;

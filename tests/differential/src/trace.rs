@@ -1,6 +1,6 @@
 //! The tail of `ofproto/trace`: what scripts read of it.
 
-use crate::canonical::{canonical_actions, is_output, split, without_numbers_after};
+use crate::canonical::{canonical_actions, is_output, number, split, without_numbers_after};
 
 /// One pass of a packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +23,7 @@ impl Tail {
             if let Some(last) = line.strip_prefix("Final flow: ") {
                 tail.last = without_ids(last);
             } else if let Some(megaflow) = line.strip_prefix("Megaflow: ") {
-                // The label has 20 bits; OVS knows a mask of all 32, and prints one of 20 beside the value.
-                tail.megaflow = without_ids(megaflow).replace("/0xfffff,", ",");
+                tail.megaflow = with_whole_masks(&without_ids(megaflow));
             } else if let Some(actions) = line.strip_prefix("Datapath actions: ") {
                 let actions = without_numbers_after(&canonical_actions(actions), "recirc(0x");
                 tail.actions = with_tags_said(&actions, &mut tags(&tail.flow));
@@ -85,6 +84,22 @@ fn with_tags_said(actions: &str, tags: &mut Vec<String>) -> String {
     run.sort_unstable();
     out.append(&mut run);
     out.join(",")
+}
+
+/// OVS holds these fields in wider ones, and prints a mask of all their bits beside the value.
+fn with_whole_masks(megaflow: &str) -> String {
+    let whole = |term: &str| {
+        let is_whole = |name: &str, mask: &str| term.starts_with(name) && term.ends_with(mask);
+        if is_whole("ipv6_label=", "/0xfffff") {
+            return term.trim_end_matches("/0xfffff").to_owned();
+        }
+        if is_whole("icmp_type=", "/0xff") || is_whole("icmp_code=", "/0xff") {
+            let (name, value) = term.trim_end_matches("/0xff").split_once('=').unwrap_or((term, ""));
+            return format!("{name}={}", number(value).unwrap_or_default());
+        }
+        term.to_owned()
+    };
+    megaflow.split(',').map(whole).collect::<Vec<_>>().join(",")
 }
 
 /// Recirculation ids but 0 are drawn one after the other, and OVS does not begin again with each table.

@@ -1,7 +1,9 @@
 //! Actions.
 
 use super::DatapathPortNames;
-use super::key::{ARP_FIELDS, Attributes, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_FIELDS, hex};
+use super::key::{
+    ARP_FIELDS, Attributes, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_EXTENSIONS, ND_FIELDS, hex,
+};
 use crate::{Action, HashAlgorithm, Header, MaskedField};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
@@ -85,6 +87,9 @@ fn set(header: Header, fields: &[MaskedField]) -> String {
         Header::Ipv4 => ("ipv4", &IPV4_FIELDS, Fields::ipv4_header),
         Header::Ipv6 => ("ipv6", &IPV6_FIELDS, Fields::ipv6_header),
         Header::Arp => ("arp", &ARP_FIELDS, Fields::arp_header),
+        Header::Nd if fields.iter().all(|f| ND_EXTENSIONS.contains(&f.span)) => {
+            ("nd_ext", &ND_EXTENSIONS, Fields::neighbour_extensions)
+        }
         Header::Nd => ("nd", &ND_FIELDS, Fields::neighbour),
         Header::Tcp => ("tcp", &PORTS, Fields::ports),
         Header::Udp => ("udp", &PORTS, Fields::ports),

@@ -234,6 +234,9 @@ pub(super) const ARP_FIELDS: [Span; 5] = [at::NW_SRC, at::NW_DST, at::NW_PROTO, 
 pub(super) const MPLS_FIELDS: [Span; 3] = [at::MPLS0, at::MPLS1, at::MPLS2];
 pub(super) const ND_FIELDS: [Span; 3] = [at::ND_TARGET, at::ARP_SHA, at::ARP_THA];
 
+/// The reserved word, and the type of the option, which stands where TCP's flags are.
+pub(super) const ND_EXTENSIONS: [Span; 2] = [at::ND_RESERVED, at::TCP_FLAGS];
+
 /// The fields of one attribute, with commas between.
 pub(super) struct Fields {
     pub text: String,
@@ -411,6 +414,11 @@ impl Fields {
         self.ipv6("target", at::ND_TARGET);
         self.mac("sll", at::ARP_SHA);
         self.mac("tll", at::ARP_THA);
+    }
+
+    pub fn neighbour_extensions(&mut self) {
+        self.hexadecimal("nd_reserved", at::ND_RESERVED);
+        self.decimal("nd_options_type", at::TCP_FLAGS);
     }
 
     /// A VLAN tag: its id and priority, and `cfi=0` where there is none.

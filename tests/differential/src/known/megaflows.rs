@@ -36,3 +36,14 @@ pub fn is_second_tag(difference: &Difference) -> bool {
     let Difference { kind: "megaflow", what, peer, ours, .. } = difference else { return false };
     what == BESIDES && without_tags(peer) == without_tags(ours)
 }
+
+/// Of a tag that the frame ends in all bits are zero, so it does not matter which of them a megaflow matches.
+pub fn is_tag_cut_off(difference: &Difference) -> bool {
+    let without_bits = |text: &str| {
+        let (before, rest) = text.split_once("cfi=0)")?;
+        let start = before.rfind("vlan(")?;
+        Some(format!("{}vlan(cfi=0){rest}", &before[..start]))
+    };
+    difference.kind == "megaflow"
+        && without_bits(&difference.ours).is_some_and(|ours| Some(ours) == without_bits(&difference.peer))
+}

@@ -8,7 +8,7 @@ mod packets;
 use crate::compare::Difference;
 use anyhow::{Context, Result, ensure};
 use masks::{LEARNED_AT_ONCE, NARROWER};
-use megaflows::{is_discovery_added, is_protocol_added, is_second_tag, is_without_labels};
+use megaflows::{is_discovery_added, is_protocol_added, is_second_tag, is_tag_cut_off, is_without_labels};
 use packets::{
     are_copies_in_other_order, each_packet_pair, is_cut_arp, is_drop_eligible_bit, is_label_at_third_tag,
     is_type_in_place_of_length,
@@ -42,7 +42,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("type-in-place-of-length", |d| each_packet_pair(d, is_type_in_place_of_length)),
     ("label-at-third-tag", |d| each_packet_pair(d, is_label_at_third_tag)),
     ("drop-eligible-bit", |d| each_packet_pair(d, is_drop_eligible_bit)),
-    ("queue-priority", |d| d.kind == "left-out" && d.peer == "skb_priority(0)"),
+    ("tag-cut-off", is_tag_cut_off),
     ("ovs-ends", |d| d.kind == "ended"),
     (WIDER, |d| d.kind == "wider"),
 ];

@@ -30,7 +30,7 @@ fn network(packet: &[u8]) -> Option<(u16, usize)> {
     }
 }
 
-/// The same behind MPLS labels, where the version tells IPv4.
+/// The same behind MPLS labels, where the version tells the type.
 fn behind_labels(packet: &[u8]) -> Option<(u16, usize)> {
     let (ethertype, mut at) = network(packet)?;
     if !matches!(ethertype, 0x8847 | 0x8848) {
@@ -39,7 +39,11 @@ fn behind_labels(packet: &[u8]) -> Option<(u16, usize)> {
     while packet.get(at + 2)? & 1 == 0 {
         at += 4;
     }
-    (packet.get(at + 4)? >> 4 == 4).then_some((0x0800, at + 4))
+    match packet.get(at + 4)? >> 4 {
+        4 => Some((0x0800, at + 4)),
+        6 => Some((0x86dd, at + 4)),
+        _ => None,
+    }
 }
 
 /// Whether two packets are equal outside these bytes.
@@ -83,7 +87,7 @@ struct Extensions {
 
 fn extensions(packet: &[u8]) -> Extensions {
     let mut out = Extensions::default();
-    let Some((0x86dd, l3)) = network(packet) else { return out };
+    let Some((0x86dd, l3)) = behind_labels(packet) else { return out };
     let (mut next, mut at) = (packet.get(l3 + 6).copied(), l3 + 40);
     while let Some(kind @ (0 | 43 | 44 | 51 | 60)) = next {
         let Some(header) = packet.get(at..at + 8) else { return out };
@@ -126,8 +130,9 @@ pub fn is_type_in_place_of_length(peer: &[u8], ours: &[u8]) -> bool {
     let Some((length, at)) = network(ours) else { return false };
     let (outer, inner) = (at - 2..at, at + 6..at + 8);
     length < 0x600
-        && ours.get(at..at + 6) == Some(&[0xaa, 0xaa, 3, 0, 0, 0])
-        && ours.get(inner.clone()).is_some_and(|kind| kind == &peer[outer.clone()])
+        && ours[at..].iter().zip([0xaa, 0xaa, 3, 0, 0, 0]).all(|(byte, expected)| *byte == expected)
+        // A truncated output may have lost it.
+        && ours.get(inner.clone()).is_none_or(|kind| kind == &peer[outer.clone()])
         && peer.iter().zip(ours).enumerate().all(|(i, (p, o))| p == o || outer.contains(&i) || inner.contains(&i))
 }
 
