@@ -120,6 +120,8 @@ impl Changes {
                 Event::Destination { bridge, vlan, mac } => {
                     self.bridges.contains(bridge) || self.stations.contains(&(*bridge, *vlan, *mac))
                 }
+                // What goes on after recirculation may search nothing, and ask groups and ports only.
+                Event::Recirculation(recirculation) => self.bridges.contains(&recirculation.frozen.bridge),
                 _ => false,
             })
     }

@@ -35,7 +35,7 @@ pub(crate) enum Event {
     /// Went through a group: one of its buckets, or all.
     Group(Arc<Group>, Option<usize>),
     /// Depends on a frozen translation, which is kept while the trail is.
-    Recirculation(#[expect(dead_code, reason = "held, not read")] Arc<Recirculation>),
+    Recirculation(Arc<Recirculation>),
 }
 
 /// Packets that followed a trail.
