@@ -185,6 +185,8 @@ impl Datapath {
             let Engine::Resting(pmd) = engine else { continue };
             pmd.wake();
             for _ in 0..turns {
+                // What comes out may not depend on how long it took.
+                pmd.settle_accounts();
                 round.fullest = round.fullest.max(pmd.run_once(now_ms));
             }
             pmd.publish();

@@ -202,6 +202,11 @@ impl Pmd {
         self.mark = tsc::now();
     }
 
+    /// Forgets what each queue has cost so far: the next turn polls all of them, in their order.
+    pub fn settle_accounts(&mut self) {
+        self.rxqs.iter_mut().for_each(|rxq| rxq.account = Account::default());
+    }
+
     /// Counts cycles that were slept.
     pub fn count_sleep(&mut self, cycles: u64) {
         self.tally[Counter::SleepIterations] += 1;

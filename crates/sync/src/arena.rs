@@ -117,7 +117,8 @@ impl<T: Send + Sync> Arena<T> {
         if !matches!(slot.state.load(Ordering::Relaxed), LIVE | SUSPENDED) {
             return false;
         }
-        slot.state.store(DEAD, Ordering::Release);
+        // A swap, not a store: whoever suspends or resumes the record at the same time comes before it, or finds it dead.
+        slot.state.swap(DEAD, Ordering::AcqRel);
         writer.dead.push_back((id, self.epochs.retire()));
         true
     }
@@ -208,7 +209,7 @@ impl<'g, T> Slots<'g, T> {
     }
 
     fn change(&self, id: u32, from: u32, to: u32) -> bool {
-        // A record that dies meanwhile stays dead: what `retire` stores comes after this, or this finds it.
+        // A record that dies meanwhile stays dead: what `retire` swaps in comes after this, or this finds it.
         self.slots
             .get(id as usize)
             .is_some_and(|slot| slot.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
