@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A generator for `sluice lab search -- examples/trafgen.sh SEND RECEIVE {rate} {seconds}`: netsniff-ng's trafgen sends through one
-# device, the kernel counts what comes back at another. Needs root; both devices carry nothing else meanwhile.
+# device, the kernel counts what comes back at another. Needs root; both devices carry nothing else meanwhile
+# (turn IPv6 off on them, or the kernel's own solicitations are counted too).
 set -euo pipefail
 [ $# = 4 ] || { echo "usage: $0 SEND-DEVICE RECEIVE-DEVICE PACKETS-PER-SECOND SECONDS" >&2; exit 2; }
 send=$1 receive=$2 rate=$3 seconds=$4
