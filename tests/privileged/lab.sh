@@ -7,7 +7,7 @@ set -euo pipefail
 make_namespaces
 ip -n "$s" link set lo up
 # The kernel's own solicitations would be counted as packets of the search.
-ip netns exec "$s" sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
+ip netns exec "$s" sh -c 'for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6; done'
 ip -n "$s" link add g1 type veth peer name s1
 ip -n "$s" link add g2 type veth peer name s2
 for link in g1 g2 s1 s2; do ip -n "$s" link set "$link" up; done
