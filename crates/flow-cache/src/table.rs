@@ -204,14 +204,18 @@ impl MegaflowTable {
         });
         drop(guard);
         if let Some((id, suspended, is_kept)) = known {
-            if let Some((trail, created_ms)) = suspended {
-                renew(&trail, index.total(id, created_ms), is_kept);
-            }
             if is_kept {
+                if let Some((trail, created_ms)) = suspended {
+                    renew(&trail, index.total(id, created_ms), true);
+                }
                 self.arena.read(&index.reader.pin()).resume(id.0);
                 return Installed::Existing(id);
             }
-            self.take_out(index, id);
+            // Credited is what it had carried when it went; what other PMDs count after that comes when it is reclaimed.
+            let carried = self.take_out(index, id);
+            if let (Some((trail, _)), Some(carried)) = (suspended, carried) {
+                renew(&trail, carried, false);
+            }
         }
         let make = |id| Megaflow::new(FlowId(id), mask.clone(), key, translation, now_ms);
         let Ok(id) = self.arena.insert(make).or_else(|_| {
