@@ -38,6 +38,8 @@ pub(crate) struct Pmd {
     side: PmdSide,
     walk: Walk,
     rxqs: Vec<Rxq>,
+    /// The cycles that queues with packets have had at least (`turns.rs`).
+    served: u64,
     buffers: Buffers,
     tally: Tally,
     rooms: RoomClock,
@@ -113,6 +115,7 @@ impl Pmd {
             side,
             walk,
             rxqs: Vec::new(),
+            served: 0,
             buffers: Buffers::new(),
             tally: Tally::default(),
             rooms: RoomClock::new(profile),
@@ -165,13 +168,27 @@ impl Pmd {
     /// Polls every queue and takes what comes to its end, under one guard.
     #[inline]
     fn poll_all(&mut self, now_ms: u64) -> usize {
-        let Pmd { walk, table, side, buffers, tally, rooms, rxqs, burst, part, batch_max, packet_outs, mark, .. } =
-            self;
+        let Pmd {
+            walk,
+            table,
+            side,
+            buffers,
+            tally,
+            rooms,
+            rxqs,
+            served,
+            burst,
+            part,
+            batch_max,
+            packet_outs,
+            mark,
+            ..
+        } = self;
         let guard = side.reader.pin();
         let mut context =
             Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, rooms };
         packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
-        let turn = Turn::begin(rxqs.iter().map(|rxq| &rxq.account));
+        let turn = Turn::begin(rxqs.iter().map(|rxq| &rxq.account), served);
         let mut fullest = 0;
         for late in [false, true] {
             if late && (fullest != 0 || !rxqs.iter().any(|rxq| turn.is_ahead(&rxq.account))) {

@@ -21,16 +21,22 @@ pub(crate) struct Turn {
     /// The least that an active queue has spent.
     floor: u64,
     active: usize,
+    /// What a queue that begins to have packets has spent at least: what it did not want is not saved up, and those that
+    /// were alone owe it nothing.
+    entry: u64,
 }
 
 impl Turn {
-    /// Looks at all accounts.
+    /// Looks at all accounts. `served` is the PMD's own: the highest floor there has been.
     #[inline]
-    pub fn begin<'a>(accounts: impl Iterator<Item = &'a Account>) -> Turn {
-        let none = Turn { floor: u64::MAX, active: 0 };
-        accounts
+    pub fn begin<'a>(accounts: impl Iterator<Item = &'a Account>, served: &mut u64) -> Turn {
+        let (floor, active) = accounts
             .filter(|account| account.is_active)
-            .fold(none, |turn, account| Turn { floor: turn.floor.min(account.spent), active: turn.active + 1 })
+            .fold((u64::MAX, 0), |(floor, active), account| (floor.min(account.spent), active + 1));
+        if active != 0 {
+            *served = floor.max(*served);
+        }
+        Turn { floor, active, entry: *served }
     }
 
     /// Whether a queue is to be polled after the others, and only if these give nothing.
@@ -54,9 +60,8 @@ impl Turn {
     /// Notes what a queue's packets have cost.
     #[inline]
     pub fn note_spent(&self, account: &mut Account, cycles: u64) {
-        // What it did not want while it had nothing is not saved up.
-        if !account.is_active && self.active != 0 {
-            account.spent = account.spent.max(self.floor);
+        if !account.is_active {
+            account.spent = account.spent.max(self.entry);
         }
         account.is_active = true;
         account.spent += cycles;
@@ -70,9 +75,9 @@ mod tests {
     /// A loop like the PMD's, over queues whose batch costs so much and that have a batch in one of so many turns.
     /// Returns the cycles each got.
     fn run<const N: usize>(queues: [(u64, u64); N], turns: u64) -> [u64; N] {
-        let (mut accounts, mut got) = ([Account::default(); N], [0; N]);
+        let (mut accounts, mut got, mut served) = ([Account::default(); N], [0; N], 0);
         for now in 0..turns {
-            let turn = Turn::begin(accounts.iter());
+            let turn = Turn::begin(accounts.iter(), &mut served);
             let mut gave = false;
             for late in [false, true] {
                 if late && gave {
@@ -118,12 +123,26 @@ mod tests {
 
     #[test]
     fn what_was_not_wanted_is_not_saved_up() {
-        let mut accounts = [Account::default(); 2];
-        let turn = Turn::begin(accounts.iter());
+        let (mut accounts, mut served) = ([Account::default(); 2], 0);
+        let turn = Turn::begin(accounts.iter(), &mut served);
         turn.note_spent(&mut accounts[0], 1_000_000_000);
-        let turn = Turn::begin(accounts.iter());
+        let turn = Turn::begin(accounts.iter(), &mut served);
         turn.note_spent(&mut accounts[1], 10);
-        let turn = Turn::begin(accounts.iter());
+        let turn = Turn::begin(accounts.iter(), &mut served);
+        assert!(!turn.is_ahead(&accounts[0]) && !turn.is_ahead(&accounts[1]));
+    }
+
+    #[test]
+    fn who_was_alone_owes_nothing_to_who_comes_later() {
+        let (mut accounts, mut served) = ([Account::default(); 2], 0);
+        for _ in 0..100 {
+            let turn = Turn::begin(accounts.iter(), &mut served);
+            turn.note_spent(&mut accounts[0], 10_000);
+        }
+        Turn::begin(accounts.iter(), &mut served).note_empty(&mut accounts[0]);
+        Turn::begin(accounts.iter(), &mut served).note_spent(&mut accounts[1], 10);
+        Turn::begin(accounts.iter(), &mut served).note_spent(&mut accounts[0], 10);
+        let turn = Turn::begin(accounts.iter(), &mut served);
         assert!(!turn.is_ahead(&accounts[0]) && !turn.is_ahead(&accounts[1]));
     }
 }
