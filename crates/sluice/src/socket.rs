@@ -1,6 +1,8 @@
 //! Private sockets in the file system.
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{CWD, RenameFlags};
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -13,13 +15,26 @@ use std::sync::{Mutex, PoisonError};
 /// If something else is there, or another switch answers on it.
 pub fn listen_private(path: &Path, what: &str) -> Result<UnixListener> {
     remove_stale(path, what)?;
+    bind_and_rename(path).with_context(|| format!("{what} {}: cannot listen", path.display()))
+}
+
+/// Binds and listens under a name of this process, then takes the place at `path`: a client that sees the socket there can
+/// connect to it, which between `bind` and `listen` it could not.
+fn bind_and_rename(path: &Path) -> io::Result<UnixListener> {
     // The mode of a socket comes from the umask alone; there must be no moment in which others may connect.
     static UMASK: Mutex<()> = Mutex::new(());
     let _one_at_a_time = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
+    // No longer than what it stands in for, as the path of a socket has 107 bytes at most.
+    let unfinished = path.with_file_name(format!(".{:x}", std::process::id()));
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-    let listener = UnixListener::bind(path);
+    let listener = UnixListener::bind(&unfinished);
     rustix::process::umask(before);
-    listener.with_context(|| format!("{what} {}: cannot listen", path.display()))
+    let listener = listener?;
+    rustix::fs::renameat_with(CWD, &unfinished, CWD, path, RenameFlags::NOREPLACE).inspect_err(|_| {
+        // It is ours alone, and nobody knows it.
+        let _ = std::fs::remove_file(&unfinished);
+    })?;
+    Ok(listener)
 }
 
 /// Removes a socket that a switch left behind; anything else in its place is an error.
@@ -35,6 +50,32 @@ fn remove_stale(path: &Path, what: &str) -> Result<()> {
         }
         Ok(_) => {
             std::fs::remove_file(path).with_context(|| format!("stale {what} {}: cannot be removed", path.display()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_there_can_be_connected_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        for round in 0..500 {
+            let listener = std::thread::scope(|scope| {
+                let watching = scope.spawn(|| {
+                    while !path.exists() {
+                        std::hint::spin_loop();
+                    }
+                    UnixStream::connect(&path).map(drop)
+                });
+                let listener = listen_private(&path, "socket").unwrap();
+                watching.join().unwrap().unwrap_or_else(|error| panic!("round {round}: {error}"));
+                listener
+            });
+            std::fs::remove_file(&path).unwrap();
+            drop(listener);
         }
     }
 }
