@@ -190,6 +190,7 @@ impl Conntrack {
         drop(mutable);
         let original = connection.parent.as_deref().unwrap_or(&connection.original);
         stamp::write_all(pass.key, request.zone, mark, label, original);
-        Some(if step == Step::Invalid { Outcome::Invalid } else { Outcome::Tracked })
+        // A helper may have called it invalid on an earlier pass: then it stays so.
+        Some(if pass.state() & ct_state::INVALID != 0 { Outcome::Invalid } else { Outcome::Tracked })
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use crate::tcp::{ACK, SYN, Segment, Sender, segment};
-use sluice_conntrack::{Ct, Helper, Masked, NatSpec, NatTarget};
+use sluice_conntrack::{Ct, Helper, Masked, NatSpec, NatTarget, Outcome};
 use sluice_flow::layout;
 use sluice_packet::headers::be32;
 
@@ -134,4 +134,16 @@ fn tftp_expects_its_data() {
     let helped = Ct { helper: Some(Helper::Tftp), ..commit() };
     scene.pass(&udp(false, (1, CLIENT), (2, 69)), &helped);
     assert_eq!(scene.pass(&udp(false, (2, 3333), (1, CLIENT)), &commit()).state(), "new|rel|trk");
+}
+
+#[test]
+fn what_the_helper_called_invalid_stays_so() {
+    // The command is another host's than the packet's, and it comes a second time by the short way.
+    let command = ip(false, 2, 1).tcp(1, 69).tcp_flags(0x14).payload(b"PORT 10,0,0,1,4,1\r\n").build();
+    let helped = Ct { force: true, nat: Some(NatSpec::default()), helper: Some(Helper::Ftp), ..commit() };
+    for forgetful in [false, true] {
+        let mut scene = Scene::new();
+        scene.forgetful = forgetful;
+        assert_eq!(scene.passes(&command, &[helped.clone(), Ct::default()]).outcome, Outcome::Invalid);
+    }
 }
