@@ -23,12 +23,13 @@ dpdk|DPDK ports|libdpdk-dev
 differential|random tables and packets: same as OVS 3.1|openvswitch-switch
 fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
 benches|every benchmark runs once as a test|
+certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 long|the long lanes; results and the machine sheet go to docs/results/|root, openvswitch-switch'
 
 usage() {
     echo "usage: ./ci.sh STEP…"
-    echo "$steps" | awk -F'|' '{ printf "  %-13s %s%s\n", $1, $2, ($3 ? " (needs " $3 ")" : "") }'
+    echo "$steps" | awk -F'|' '{ printf "  %-14s %s%s\n", $1, $2, ($3 ? " (needs " $3 ")" : "") }'
 }
 
 # Says by name and with its reason what does not run here; counted, never silent.
@@ -118,6 +119,12 @@ step_benches() {
     cargo test --bench '*'
 }
 
+# A sample of it is in the privileged lane.
+step_certification() {
+    [ "$(id -u)" = 0 ] || { skip certification "not root"; return; }
+    SAMPLE=0 bash tests/privileged/certification.sh
+}
+
 step_soak() {
     cargo build -q --release -p sluice -p sluice-soak && target/release/soak --seconds "${SOAK_SECONDS:-20}"
 }
@@ -130,6 +137,7 @@ step_long() {
     ci/machine-sheet >"$out/machine.txt"
     long_lane "$out" differential TABLES=2000 PACKETS=200
     long_lane "$out" fuzz FUZZ_SECONDS=600 FUZZ_SEED=0
+    long_lane "$out" certification
     long_lane "$out" soak SOAK_SECONDS=900
     echo "results: $out"
 }
@@ -172,5 +180,5 @@ for step in "$@"; do
     run_step "$step"
 done
 echo
-awk '{ printf "%-13s %d passed, %d failed, %d skipped\n", $1, $2, $3, $4 }' "$counts"
+awk '{ printf "%-14s %d passed, %d failed, %d skipped\n", $1, $2, $3, $4 }' "$counts"
 awk '{ p += $2; f += $3; s += $4 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }' "$counts"

@@ -18,6 +18,18 @@ pub(crate) fn each(r: Reader<'_>, mut f: impl FnMut(u16, &mut Reader<'_>) -> Res
     Ok(())
 }
 
+/// What is wrong with a property that nobody here knows. Source: Open vSwitch, `ofpprop_unknown`.
+pub(crate) fn unknown(kind: u16, body: &mut Reader<'_>) -> Error {
+    if kind != EXPERIMENTER {
+        return Error::PropertyBadType;
+    }
+    match (body.u32(), body.u32()) {
+        (Ok(0), Ok(_)) => Error::PropertyBadExperimenter,
+        (Ok(_), Ok(_)) => Error::PropertyBadExpType,
+        _ => Error::PropertyBadLen,
+    }
+}
+
 /// Writes a property.
 pub(crate) fn put(kind: u16, value: &[u8], w: &mut Writer) {
     let start = w.len();
@@ -27,19 +39,17 @@ pub(crate) fn put(kind: u16, value: &[u8], w: &mut Writer) {
     w.pad8(start);
 }
 
-/// The value of a property that is one byte, with three of gap behind it.
+/// The value of a property that is one byte. Some leave a gap of three behind it and some do not, so any length will do.
 pub(crate) fn u8(body: &mut Reader<'_>) -> Result<u8, Error> {
     let value = body.u8()?;
-    body.skip(3)?;
-    body.end()?;
+    body.skip(body.len())?;
     Ok(value)
 }
 
-/// The value of a property that is two bytes, with two of gap behind it.
+/// The value of a property that is two bytes; the same holds of the gap behind it.
 pub(crate) fn u16(body: &mut Reader<'_>) -> Result<u16, Error> {
     let value = body.u16()?;
-    body.skip(2)?;
-    body.end()?;
+    body.skip(body.len())?;
     Ok(value)
 }
 

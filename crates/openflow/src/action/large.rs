@@ -277,7 +277,7 @@ pub(super) fn read_controller2(r: &mut Reader<'_>) -> Result<OfAction, Error> {
             controller2::USERDATA => c.userdata = body.take(body.len())?.to_vec(),
             controller2::PAUSE => c.pause = true,
             controller2::METER_ID => c.meter_id = Some(property::u32(body)?),
-            _ => return Err(Error::PropertyBadType),
+            _ => return Err(property::unknown(kind, body)),
         }
         Ok(())
     })?;

@@ -3,7 +3,7 @@
 use super::codes::{Form, form};
 use super::{DEPTH_MAX, destination, large, nested, read_bits, source};
 use crate::error::{NICIRA, ONF};
-use crate::oxm::{Entry, field_header, read_entry, read_nxm_field, valid_value};
+use crate::oxm::{Entry, expect_settable, field_header, read_entry, read_nxm_field, valid_value};
 use crate::wire::Reader;
 use crate::{Error, Version};
 use sluice_flow::field::{FieldId, ones};
@@ -129,7 +129,8 @@ fn read_form(
             OfAction::Enqueue { port, queue: arg.r.u32()? }
         }
         Form::SetMplsLabel => OfAction::SetMplsLabel(small(arg.u32()?, 20)?),
-        Form::SetMplsTc => OfAction::SetMplsTc(small(arg.u8()?, 3)?),
+        // What does not fit is cut when it is done, as Open vSwitch does.
+        Form::SetMplsTc => OfAction::SetMplsTc(arg.u8()?),
         Form::SetMplsTtl => OfAction::SetMplsTtl(arg.u8()?),
         Form::DecMplsTtl => arg.none().map(|()| OfAction::DecMplsTtl)?,
         Form::PushMpls => OfAction::PushMpls { ethertype: one_of(arg.u16()?, [0x8847, 0x8848])? },
@@ -247,23 +248,19 @@ fn one_of(value: u16, known: [u16; 2]) -> Result<u16, Error> {
 
 /// Reads a field with its value, and before OpenFlow 1.5 without a mask.
 fn set_field(r: &mut Reader<'_>, version: Version) -> Result<OfAction, Error> {
-    let entry = read_entry(&mut r.or(Error::ActionBadSetLen)).map_err(|e| match e {
-        Error::MatchBadLen => Error::ActionBadSetLen,
-        Error::MatchBadWildcards => Error::ActionBadSetMask,
-        other => other,
-    })?;
-    let Entry::Field { field, value, mask, has_mask } = entry else { return Err(Error::ActionBadSetType) };
-    let size = match field.oxm.iter().flatten().count() {
-        0 => return Err(Error::ActionBadSetType),
-        _ => r.len(),
+    expect_settable(*r)?;
+    let mut body = r.part(r.len())?.or(Error::MatchBadLen);
+    let Entry::Field { field, value, mask, has_mask } = read_entry(&mut body)? else {
+        return Err(Error::ActionBadSetType);
     };
-    r.skip(size)?;
     if has_mask && version < Version::V15 {
         return Err(Error::ActionBadSetMask);
     }
+    body.zeros(body.len()).map_err(|_| Error::ActionBadSetArgument)?;
     let all = ones(8 * field.n_bytes as u32);
-    let tag_missing = field.id == FieldId::VlanVid && !has_mask && value & 0x1000 == 0;
-    if !field.writable || !valid_value(field, value) || tag_missing {
+    let tag_missing = field.id == FieldId::VlanVid && value & mask & 0x1000 == 0;
+    let port = field.id == FieldId::InPortOxm;
+    if port || !field.writable || !valid_value(field, value) || tag_missing {
         return Err(Error::ActionBadSetArgument);
     }
     if !field.maskable && mask != all {

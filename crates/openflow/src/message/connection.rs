@@ -129,7 +129,10 @@ pub(super) fn read_role_status(r: &mut Reader<'_>) -> Result<RoleStatus, Error> 
         _ => return Err(Error::RequestBadReason),
     };
     r.skip(3)?;
-    Ok(RoleStatus { role, reason, generation: Some(r.u64()?).filter(|g| *g != UNKNOWN_GENERATION) })
+    let generation = Some(r.u64()?).filter(|g| *g != UNKNOWN_GENERATION);
+    // Properties are experimenters' only, and nobody here knows one.
+    r.skip(r.len())?;
+    Ok(RoleStatus { role, reason, generation })
 }
 
 pub(super) fn put_role_status(s: &RoleStatus, w: &mut Writer) {
@@ -181,10 +184,12 @@ pub(super) fn put_async13(masks: &AsyncMasks, w: &mut Writer) {
 pub(super) fn read_async14(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
     let mut masks = AsyncMasks::default();
     property::each(r.part(r.len())?, |kind, body| {
-        if kind == property::EXPERIMENTER || kind == 0xfffe {
-            return Err(Error::PropertyBadExperimenter);
+        // Two numbers are experimenters': 0xfffe is the one for secondary controllers.
+        if kind >= 0xfffe {
+            return Err(property::unknown(property::EXPERIMENTER, body));
         }
-        let slot = masks.0.get_mut(usize::from(kind / 2)).ok_or(Error::PropertyBadType)?;
+        // Source: Open vSwitch, which has this error for properties of this message only.
+        let slot = masks.0.get_mut(usize::from(kind / 2)).ok_or(Error::AsyncUnsupported)?;
         slot[usize::from(kind.is_multiple_of(2))] = Some(property::u32(body)?);
         Ok(())
     })?;
@@ -237,8 +242,8 @@ pub(super) fn read_bundle_control(r: &mut Reader<'_>) -> Result<BundleControl, E
     use BundleStep::{Close, Commit, Discard, Open};
     let (id, number, flags) = (r.u32()?, r.u16()?, r.u16()?);
     let step = [Open, Close, Commit, Discard].into_iter().find(|s| *s as u16 == number & !1);
-    // Properties are experimenters' only.
-    property::each(r.part(r.len())?, |_, _| Err(Error::PropertyBadType))?;
+    // Properties are experimenters' only, and nobody here knows one.
+    r.skip(r.len())?;
     let step = step.ok_or(Error::BundleBadType)?;
     Ok(BundleControl { id, step, is_reply: number & 1 != 0, flags })
 }

@@ -380,7 +380,8 @@ pub(crate) fn put_oxs_stats(duration_ns: u64, packets: u64, bytes: u64, w: &mut 
 
 /// Reads how long something has lasted and what it carried.
 pub(crate) fn read_oxs_stats(r: &mut Reader<'_>) -> Result<(u64, u64, u64), Error> {
-    let (mut duration_ns, mut counts) = (0, Aggregate::default());
+    // Counters that are not said are all ones.
+    let (mut duration_ns, mut counts) = (0, Aggregate { packets: u64::MAX, bytes: u64::MAX, flows: 0 });
     each_oxs(r, |kind, r| match kind {
         OXS_DURATION => read_duration(r).map(|ns| duration_ns = ns),
         _ => read_count(kind, r, &mut counts),
@@ -430,7 +431,7 @@ pub(super) fn put_aggregate(a: &Aggregate, version: Version, w: &mut Writer) {
 
 pub(super) fn read_aggregate(r: &mut Reader<'_>, version: Version) -> Result<Aggregate, Error> {
     if version == Version::V15 {
-        let mut counts = Aggregate::default();
+        let mut counts = Aggregate { packets: u64::MAX, bytes: u64::MAX, flows: 0 };
         each_oxs(r, |kind, r| read_count(kind, r, &mut counts))?;
         return Ok(counts);
     }

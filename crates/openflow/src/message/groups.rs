@@ -183,8 +183,7 @@ fn read_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Resul
                 bucket_property::WATCH_GROUP => {
                     bucket.watch_group = Some(property::u32(body)?).filter(|g| *g != GROUP_ANY);
                 }
-                property::EXPERIMENTER => return Err(Error::PropertyBadExperimenter),
-                _ => return Err(Error::PropertyBadType),
+                _ => return Err(property::unknown(kind, body)),
             }
             Ok(())
         })?;

@@ -396,8 +396,7 @@ pub(super) fn read_mod(r: &mut Reader<'_>, version: Version) -> Result<PortMod, 
         property::each(r.part(r.len())?, |kind, body| {
             match kind {
                 ETHERNET => advertise = property::u32(body)?,
-                property::EXPERIMENTER => return Err(Error::PropertyBadExperimenter),
-                _ => return Err(Error::PropertyBadType),
+                _ => return Err(property::unknown(kind, body)),
             }
             Ok(())
         })?;

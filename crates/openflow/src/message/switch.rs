@@ -227,8 +227,7 @@ fn read_table_properties(r: &mut Reader<'_>, m: &mut TableMod) -> Result<(), Err
                 body.skip(1)?;
                 body.end()?;
             }
-            property::EXPERIMENTER => return Err(Error::PropertyBadExperimenter),
-            _ => return Err(Error::PropertyBadType),
+            _ => return Err(property::unknown(kind, body)),
         }
         Ok(())
     })

@@ -141,6 +141,16 @@ pub(crate) fn field_header(r: &mut Reader<'_>) -> Result<&'static Field, Error> 
     }
 }
 
+/// Looks at the header of a field that an action is about to set: whether there is such a field, of that size.
+pub(crate) fn expect_settable(r: Reader<'_>) -> Result<(), Error> {
+    let header = OxmHeader::read(&mut r.or(Error::MatchBadLen))?;
+    match (header.field(), lookup(header.class, header.number)) {
+        (Some(_), _) => Ok(()),
+        (None, Some(_)) => Err(Error::ActionBadSetLen),
+        (None, None) => Err(Error::ActionBadSetType),
+    }
+}
+
 /// Reads the 32 bits that name a field in Nicira's older actions.
 pub(crate) fn read_nxm_field(r: &mut Reader<'_>) -> Result<&'static Field, Error> {
     field_header(&mut r.part(4)?.or(Error::ActionBadSetType))
