@@ -56,7 +56,9 @@ until [ -S "$dir/run/sluice.ctl" ]; do kill -0 "${pids[-1]}" || { cat "$dir/slui
 normal() {
     sed -E 's/\(xid=0x[0-9a-f]+\)/(xid)/; s/duration=[0-9.]+s/duration=T/; s/(idle|hard)_age=[0-9]+, //; s/addr:[0-9a-f:]+/addr:A/
         s/^[0-9T:.-]+Z\|[0-9]+\|//; s/time=[0-9.]+ ms/time=T/; s/(drop|errs|frame|over|crc|coll)=[0-9?]+/\1=N/g
-        /CUSTOM Statistics/d; /rx_q0_|rx_custom/d; s/ +$//' | sort
+        /CUSTOM Statistics/d; /rx_q0_|rx_custom/d; s/duration:[0-9.]+s/duration:T/
+        # Dummy devices have a queue, as no others in userspace.
+        s/ [0-9]+ queues$//; /^ *port [0-9A-Z]+ queue 0: |^port=[0-9A-Z]+$|^queue 0:$/d; s/(QUEUE_(DESC|GET_CONFIG)(_| )(reply|REPLY).*): port=.*/\1:/; s/ +$//' | sort
 }
 
 compared=0 failed=0
@@ -140,6 +142,41 @@ for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" ping @ 10
     both "${o[@]}" packet-out @ 'in_port=1,packet=ffffffffffff00000000000108060001080006040001000000000001c0a80001000000000000c0a80002,actions=output:2'
     both "${o[@]}" packet-out @ 'in_port=CONTROLLER,packet=ffffffffffff000000000001,actions=output:2'
+    both "${o[@]}" queue-stats @
+    both "${o[@]}" queue-stats @ 1
+    both "${o[@]}" queue-stats @ 1 3
+    both "${o[@]}" queue-stats @ 9
+    both "${o[@]}" queue-stats @ ALL 4
+    both "${o[@]}" queue-get-config @
+    both "${o[@]}" queue-get-config @ 1
+    both "${o[@]}" queue-get-config @ 9
+    both "${o[@]}" queue-get-config @ 1 4
+    both "${o[@]}" meter-features @
+    both "${o[@]}" add-meter @ 'meter=1,kbps,burst,stats,bands=type=drop,rate=1,burst_size=2'
+    both "${o[@]}" add-meter @ 'meter=1,pktps,bands=type=drop,rate=1'
+    both "${o[@]}" add-meter @ 'meter=5,pktps,stats,bands=type=drop,rate=7,type=dscp_remark,rate=1,prec_level=3'
+    both "${o[@]}" add-meter @ 'meter=6,pktps,bands=type=drop,rate=0'
+    both "${o[@]}" add-meter @ 'meter=4,kbps,bands=type=drop,rate=1000,type=drop,rate=2000'
+    both "${o[@]}" add-meter @ 'meter=slowpath,kbps,bands=type=drop,rate=1'
+    both "${o[@]}" add-meter @ 'meter=controller,pktps,bands=type=drop,rate=1'
+    both "${o[@]}" mod-meter @ 'meter=3,kbps,bands=type=drop,rate=1'
+    both "${o[@]}" mod-meter @ 'meter=4,pktps,bands=type=drop,rate=3'
+    both "${o[@]}" add-flow @ 'table=9,actions=meter:1,output:1'
+    both "${o[@]}" add-flow @ 'table=9,in_port=1,actions=meter:9,output:1'
+    both "${o[@]}" add-flow @ 'table=9,in_port=2,actions=controller(meter_id=4)'
+    both "${o[@]}" add-flow @ 'table=9,in_port=3,actions=controller(meter_id=9)'
+    both "${o[@]}" dump-flows @ table=9
+    both "${o[@]}" dump-meters @
+    both "${o[@]}" dump-meters @ meter=1
+    both "${o[@]}" dump-meter @ meter=9
+    both "${o[@]}" meter-stats @
+    both "${o[@]}" meter-stats @ meter=1
+    both "${o[@]}" meter-stats @ meter=9
+    both "${o[@]}" del-meters @ meter=1
+    both "${o[@]}" dump-flows @ table=9
+    both "${o[@]}" del-meter @ meter=77
+    both "${o[@]}" del-meters @
+    both "${o[@]}" dump-meters @
 done
 for version in OpenFlow13 OpenFlow14 OpenFlow15; do
     o=(-O "$version")

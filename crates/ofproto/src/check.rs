@@ -55,7 +55,6 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
 /// What an action would need that is not there; `None` if it can be done.
 fn missing(action: &OfAction) -> Option<&'static str> {
     match action {
-        OfAction::Controller(c) if c.meter_id.is_some() => Some("meters of messages to controllers are not built yet"),
         OfAction::Controller(c) if c.pause => Some("continuations are not built yet"),
         OfAction::Encap { .. } | OfAction::Decap { .. } => Some("encap and decap are not built yet"),
         OfAction::DecNshTtl => Some("NSH is not built yet"),
@@ -73,7 +72,7 @@ pub(crate) fn check_groups(groups: &Groups, actions: &[OfAction]) -> Result<(), 
     })
 }
 
-/// Refuses actions that use meters which are not there.
+/// Refuses actions that use meters which are not there. Messages to controllers may have such meters, as in OVS.
 pub(crate) fn check_meters(meters: &Meters, actions: &[OfAction]) -> Result<(), Error> {
     actions.iter().try_for_each(|action| match action {
         OfAction::Meter(id) if !meters.contains_key(id) => Err(Error::BadMeterAction(*id)),

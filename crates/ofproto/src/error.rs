@@ -136,12 +136,15 @@ pub enum Error {
         /// What was expected.
         why: &'static str,
     },
-    /// Too few or too many bands.
-    #[error("meter {0}: expected 1 to 8 bands")]
+    /// Too many bands.
+    #[error("meter {0}: expected at most 8 bands")]
     MeterBands(u32),
     /// A band that does something else than drop.
     #[error("meter {0}: expected bands of type drop; the datapath has no others")]
     MeterBand(u32),
+    /// A band that lets nothing pass.
+    #[error("meter {0}: expected a rate above zero")]
+    MeterRate(u32),
     /// There is no room for another.
     #[error("there are 262144 meters already")]
     TooManyMeters,

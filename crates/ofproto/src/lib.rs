@@ -56,7 +56,7 @@ pub use error::Error;
 pub use flow_mod::{Change, Changed};
 pub use group::GroupEntry;
 pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};
-pub use meter::MeterEntry;
+pub use meter::{BANDS_MAX, METERS_MAX, MeterEntry};
 pub use ofproto::{Ofproto, RuleEntry, TableStats};
 pub use port::{Attach, PortConfig, PriorityTags, VlanMode};
 pub use removed::{RemovalCounts, RuleRemoved};

@@ -5,14 +5,16 @@ use crate::error::Error;
 use crate::flow_mod::{Pending, uses_meter};
 use crate::ofproto::{Ofproto, position};
 use sluice_action::{MeterStats, MeterStore};
-use sluice_flow::{BandKind, METER_ALL, METER_MAX, MeterCommand, MeterConfig, MeterMod};
+use sluice_flow::{
+    BandKind, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterConfig, MeterMod,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Bands of a meter at most. Source: OVS lib/dpif-netdev.c, MAX_BANDS.
-const BANDS_MAX: usize = 8;
+pub const BANDS_MAX: usize = 8;
 /// Meters of the switch at most. Source: as before, MAX_METERS.
-const METERS_MAX: u32 = 1 << 18;
+pub const METERS_MAX: u32 = 1 << 18;
 
 /// A bridge's meters by number.
 pub(crate) type Meters = BTreeMap<u32, Meter>;
@@ -59,19 +61,22 @@ impl Provider {
     }
 }
 
-/// Refuses what the datapath cannot do.
-fn check(gm: &MeterMod) -> Result<(), Error> {
-    let bad = |why| Err(Error::BadMeter { meter: gm.meter, why });
-    if !(1..=METER_MAX).contains(&gm.meter) {
-        return bad("expected a number of 1 to 4294901760; meters of messages to controllers are not built yet");
+/// Refuses numbers that are none, and what no datapath could do.
+fn check_number(mm: &MeterMod) -> Result<(), Error> {
+    if !(1..=METER_MAX).contains(&mm.meter) && ![METER_CONTROLLER, METER_SLOWPATH].contains(&mm.meter) {
+        let why = "expected a number of 1 to 4294901760, or controller or slowpath";
+        return Err(Error::BadMeter { meter: mm.meter, why });
     }
-    if gm.config.bands.is_empty() || gm.config.bands.len() > BANDS_MAX {
-        return Err(Error::MeterBands(gm.meter));
+    if mm.config.bands.len() > BANDS_MAX { Err(Error::MeterBands(mm.meter)) } else { Ok(()) }
+}
+
+/// Refuses bands that the datapath does not have.
+fn check_bands(mm: &MeterMod) -> Result<(), Error> {
+    let bands = &mm.config.bands;
+    if bands.iter().any(|band| band.rate == 0) {
+        return Err(Error::MeterRate(mm.meter));
     }
-    match gm.config.bands.iter().all(|band| band.kind == BandKind::Drop) {
-        true => Ok(()),
-        false => Err(Error::MeterBand(gm.meter)),
-    }
+    if bands.iter().all(|band| band.kind == BandKind::Drop) { Ok(()) } else { Err(Error::MeterBand(mm.meter)) }
 }
 
 impl Ofproto {
@@ -98,19 +103,26 @@ impl Ofproto {
                 gone.iter().filter_map(|meter| bridge.meters.remove(meter)).map(|meter| meter.datapath).collect()
             });
             self.commit(&mut writer, id, pending);
+            // Messages to controllers have meters that no rule names.
+            if !gone.is_empty() {
+                self.announce(&Changes::of_bridge(id));
+            }
             for meter in gone {
                 writer.meters.used.remove(&meter);
                 writer.meters.store.iter().for_each(|store| store.remove(meter));
             }
             return Ok(());
         }
-        check(mm)?;
+        check_number(mm)?;
         let old = self.state().bridge(id).and_then(|bridge| bridge.meters.get(&mm.meter).cloned());
-        let (datapath, created_ms) = match (mm.command, old) {
+        match (mm.command, &old) {
             (MeterCommand::Add, Some(_)) => return Err(Error::MeterExists(mm.meter)),
-            (MeterCommand::Add, None) => (writer.meters.draw().ok_or(Error::TooManyMeters)?, now_ms),
-            (_, Some(old)) => (old.datapath, old.created_ms),
-            (_, None) => return Err(Error::NoMeter(mm.meter)),
+            (MeterCommand::Modify, None) => return Err(Error::NoMeter(mm.meter)),
+            _ => check_bands(mm)?,
+        }
+        let (datapath, created_ms) = match old {
+            None => (writer.meters.draw().ok_or(Error::TooManyMeters)?, now_ms),
+            Some(old) => (old.datapath, old.created_ms),
         };
         writer.meters.store.iter().for_each(|store| store.set(datapath, &mm.config, now_ms));
         self.change(&mut writer, |state| {

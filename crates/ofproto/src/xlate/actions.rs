@@ -5,7 +5,7 @@ use super::{Failure, MAX_NESTING, Manner, Steps, Translator, hash, tags};
 use crate::trace::Kind;
 use sluice_action::Action;
 use sluice_flow::layout::{self, Span};
-use sluice_flow::ofpact::{Bundle, BundleAlgorithm, Multipath, PacketInReason};
+use sluice_flow::ofpact::{Bundle, BundleAlgorithm, ControllerAction, Multipath, PacketInReason};
 use sluice_flow::{FieldId, OfAction, OfPort};
 
 /// What to do after an action.
@@ -134,7 +134,7 @@ impl Translator<'_> {
                 }
             }
             OfAction::Exit => self.exit = true,
-            OfAction::Controller(c) => self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata),
+            OfAction::Controller(c) => self.send_to_controller(c),
             OfAction::WriteActions(actions) => self.write_actions(actions),
             OfAction::ClearActions => self.clear_actions(),
             OfAction::Learn(learn) => self.learn(learn),
@@ -168,7 +168,8 @@ impl Translator<'_> {
             return false;
         }
         for &id in controllers {
-            self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, id, &[]);
+            let reason = PacketInReason::InvalidTtl;
+            self.send_to_controller(&ControllerAction { reason, controller_id: id, ..ControllerAction::default() });
         }
         let version = if self.dl_type() == 0x0800 { 4 } else { 6 };
         self.warn(&format!("IPv{version} decrement TTL exception"));
@@ -183,7 +184,8 @@ impl Translator<'_> {
                 tags::set_label(&mut self.flow, 0, lse - 1);
                 return false;
             }
-            self.send_to_controller(u16::MAX, PacketInReason::InvalidTtl, 0, &[]);
+            let reason = PacketInReason::InvalidTtl;
+            self.send_to_controller(&ControllerAction { reason, ..ControllerAction::default() });
         }
         self.warn("MPLS decrement TTL exception");
         true

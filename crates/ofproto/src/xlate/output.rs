@@ -6,8 +6,8 @@ use crate::recirc::FrozenActions;
 use crate::trace::Kind;
 use sluice_action::Action;
 use sluice_fate::DropReason;
-use sluice_flow::ofpact::PacketInReason;
-use sluice_flow::{Line, OfPort, PortNames, SubField, layout};
+use sluice_flow::ofpact::{ControllerAction, PacketInReason};
+use sluice_flow::{Line, METER_CONTROLLER, OfPort, PortNames, SubField, layout};
 
 impl<'a> Translator<'a> {
     /// `output:PORT`, reserved ports included.
@@ -24,7 +24,7 @@ impl<'a> Translator<'a> {
                     () if self.in_action_set => PacketInReason::ActionSet,
                     () => PacketInReason::Action,
                 };
-                self.send_to_controller(max_len, reason, 0, &[]);
+                self.send_to_controller(&ControllerAction { max_len, reason, ..ControllerAction::default() });
             }
             OfPort::NONE => {}
             _ => self.output_unless_in_port(port, last, false),
@@ -178,26 +178,32 @@ impl<'a> Translator<'a> {
         (0..3).for_each(|i| super::tags::set_label(&mut self.wc, i, labels[i]));
     }
 
-    /// Hands the packet, as it is now, to a controller.
-    pub(super) fn send_to_controller(
-        &mut self,
-        max_len: u16,
-        reason: PacketInReason,
-        controller_id: u16,
-        userdata: &[u8],
-    ) {
+    /// Hands the packet, as it is now, to a controller, if the action's meter lets it pass, or that of all messages to
+    /// controllers. Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_controller_action`.
+    pub(super) fn send_to_controller(&mut self, action: &ControllerAction) {
         self.commit();
         // A rule of priority 0 that matches everything is what OpenFlow 1.3 calls a table miss.
         let is_miss = self.rule.is_some_and(|rule| rule.priority == 0 && self.matches_all(rule));
-        let reason = match reason {
+        let reason = match action.reason {
             PacketInReason::Action if is_miss => PacketInReason::ExplicitMiss,
-            _ => reason,
+            reason => reason,
         };
         let mut frozen = self.state_to_freeze(self.table, FrozenActions::default(), Vec::new());
-        frozen.userdata = userdata.to_vec();
+        frozen.userdata = action.userdata.clone();
         let Some(recirculation) = self.freeze(frozen) else { return };
-        let (cookie, recirc_id) = (self.cookie, recirculation.id);
-        self.emit(Action::Controller { reason: reason as u8, controller_id, max_len, cookie, recirc_id });
+        let (reason, cookie, recirc_id) = (reason as u8, self.cookie, recirculation.id);
+        let ControllerAction { max_len, controller_id, .. } = *action;
+        let tell = Action::Controller { reason, controller_id, max_len, cookie, recirc_id };
+        let meters = &self.bridge.meters;
+        let own = action.meter_id.and_then(|id| meters.get(&id));
+        match own.or_else(|| meters.get(&METER_CONTROLLER)) {
+            // The packet itself goes on, whatever the meter says.
+            Some(meter) => {
+                let actions = [Action::Meter(meter.datapath), tell].into();
+                self.emit(Action::Sample { probability: u32::MAX, actions });
+            }
+            None => self.emit(tell),
+        }
     }
 
     fn matches_all(&self, rule: &crate::rule::Rule) -> bool {

@@ -10,7 +10,7 @@ use crate::trail::Event;
 use sluice_action::{Action, Actions, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
-use sluice_flow::ofpact::PacketInReason;
+use sluice_flow::ofpact::{ControllerAction, PacketInReason};
 use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
 use std::sync::Arc;
 
@@ -155,7 +155,8 @@ impl<'a> Translator<'a> {
         if steps.is_none() && self.missed && self.bridge.misses_to_controllers {
             self.cookie = 0;
             if !in_port.is_some_and(|port| port.no_packet_in) {
-                self.send_to_controller(u16::MAX, PacketInReason::ImplicitMiss, 0, &[]);
+                let reason = PacketInReason::ImplicitMiss;
+                self.send_to_controller(&ControllerAction { reason, ..ControllerAction::default() });
             }
             return;
         }

@@ -28,8 +28,8 @@ pub(super) fn read_mod(r: &mut Reader<'_>) -> Result<MeterMod, Error> {
         r.skip(r.len())?;
         return Ok(MeterMod { command, meter, config: MeterConfig::default() });
     }
-    let one_rate = (flags & KBPS != 0) != (flags & PKTPS != 0);
-    if flags & !(KBPS | PKTPS | BURST | STATS) != 0 || !one_rate {
+    let both_rates = flags & KBPS != 0 && flags & PKTPS != 0;
+    if flags & !(KBPS | PKTPS | BURST | STATS) != 0 || both_rates {
         return Err(Error::MeterModBadFlags);
     }
     let mut config = config(flags);

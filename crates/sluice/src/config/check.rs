@@ -52,7 +52,7 @@ pub fn check(config: &Config) -> Checked {
                 format!("another bridge is named \"{}\"; names are unique", bridge.name),
             );
         }
-        check_bridge(&path, bridge)?;
+        check_bridge(&path, bridge, config.switch.tls.is_some())?;
         if !ports.insert(&bridge.name) {
             return wrong(format!("{path}.name"), format!("a port is named \"{}\"; names are unique", bridge.name));
         }
@@ -134,19 +134,29 @@ fn one_of(key: &str, value: &str, works: &[&str], later: &[&str]) -> Checked {
     wrong(key, format!("\"{value}\" is unknown; expected {expected}"))
 }
 
-fn check_bridge(path: &str, bridge: &super::Bridge) -> Checked {
+fn check_bridge(path: &str, bridge: &super::Bridge, has_tls: bool) -> Checked {
     if let Some(id) = &bridge.datapath_id
         && !(id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit()))
     {
         return wrong(format!("{path}.datapath-id"), format!("\"{id}\"; expected 16 hexadecimal digits"));
     }
     for target in &bridge.listen {
-        Listen::parse(target).map_err(|message| Wrong { key: format!("{path}.listen"), message })?;
+        let listen = Listen::parse(target).map_err(|message| Wrong { key: format!("{path}.listen"), message })?;
+        check_tls(path, "listen", target, !matches!(listen, Listen::Tls(_)) || has_tls)?;
     }
     for target in &bridge.controllers {
-        Controller::parse(target).map_err(|message| Wrong { key: format!("{path}.controllers"), message })?;
+        let key = format!("{path}.controllers");
+        let controller = Controller::parse(target).map_err(|message| Wrong { key, message })?;
+        check_tls(path, "controllers", target, !matches!(controller, Controller::Tls(_)) || has_tls)?;
     }
     Ok(())
+}
+
+fn check_tls(path: &str, key: &str, target: &str, has_it: bool) -> Checked {
+    if has_it {
+        return Ok(());
+    }
+    wrong(format!("{path}.{key}"), format!("\"{target}\" takes [switch.tls] with private-key, certificate and ca-cert"))
 }
 
 /// What is demanded of a port, in the configuration and of `bridge/add-port`.

@@ -66,8 +66,22 @@ pub struct Switch {
     pub stop_after: Option<Duration>,
     /// Where Prometheus may ask.
     pub metrics: Option<std::net::SocketAddr>,
+    /// `[switch.tls]`.
+    pub tls: Option<Tls>,
     /// `[switch.dpdk]`.
     pub dpdk: Option<Dpdk>,
+}
+
+/// `[switch.tls]`: files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tls {
+    /// The switch's key.
+    pub private_key: PathBuf,
+    /// Its certificate, and those between it and the peers' authority.
+    pub certificate: PathBuf,
+    /// The authority that must have signed the peers' certificates.
+    pub ca_cert: PathBuf,
 }
 
 /// `[switch.dpdk]`.
@@ -238,7 +252,7 @@ fn five_minutes() -> Duration {
 
 impl Default for Switch {
     fn default() -> Self {
-        Switch { rundir: None, pmd_cores: vec![1], stop_after: None, metrics: None, dpdk: None }
+        Switch { rundir: None, pmd_cores: vec![1], stop_after: None, metrics: None, tls: None, dpdk: None }
     }
 }
 
@@ -315,6 +329,15 @@ impl Config {
         let config: Config = toml::from_str(text).map_err(|e| ConfigError::of_toml(file, text, &e))?;
         check::check(&config).map_err(|wrong| ConfigError::of_key(file, text, &wrong.key, &wrong.message))?;
         Ok(config)
+    }
+
+    /// `[switch.tls]`, its paths resolved.
+    pub fn tls(&self) -> Option<Tls> {
+        self.switch.tls.as_ref().map(|tls| Tls {
+            private_key: self.resolve(&tls.private_key),
+            certificate: self.resolve(&tls.certificate),
+            ca_cert: self.resolve(&tls.ca_cert),
+        })
     }
 
     /// A path from the file, made absolute or relative to where the switch was started.

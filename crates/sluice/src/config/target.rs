@@ -11,6 +11,8 @@ const OPENFLOW_PORT: u16 = 6653;
 pub enum Listen {
     /// `ptcp:[PORT][:ADDRESS]`.
     Tcp(SocketAddr),
+    /// `pssl:[PORT][:ADDRESS]`.
+    Tls(SocketAddr),
 }
 
 impl Listen {
@@ -19,13 +21,18 @@ impl Listen {
     /// # Errors
     /// With what was expected.
     pub fn parse(text: &str) -> Result<Listen, String> {
-        let wrong = || format!("\"{text}\"; expected \"ptcp:[PORT][:ADDRESS]\"");
-        let rest = text.strip_prefix("ptcp:").ok_or_else(wrong)?;
+        let wrong = || format!("\"{text}\"; expected \"ptcp:[PORT][:ADDRESS]\" or \"pssl:[PORT][:ADDRESS]\"");
+        let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
+        let make = match kind {
+            "ptcp" => Listen::Tcp,
+            "pssl" => Listen::Tls,
+            _ => return Err(wrong()),
+        };
         let (port, address) = rest.split_once(':').unwrap_or((rest, ""));
         let port = if port.is_empty() { OPENFLOW_PORT } else { port.parse().map_err(|_| wrong())? };
         let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let address = if address.is_empty() { any } else { ip(address).ok_or_else(wrong)? };
-        Ok(Listen::Tcp(SocketAddr::new(address, port)))
+        Ok(make(SocketAddr::new(address, port)))
     }
 }
 
@@ -34,6 +41,8 @@ impl Listen {
 pub enum Controller {
     /// `tcp:ADDRESS[:PORT]`.
     Tcp(SocketAddr),
+    /// `ssl:ADDRESS[:PORT]`.
+    Tls(SocketAddr),
     /// `unix:FILE`.
     Unix(PathBuf),
 }
@@ -44,17 +53,20 @@ impl Controller {
     /// # Errors
     /// With what was expected.
     pub fn parse(text: &str) -> Result<Controller, String> {
-        let wrong = || format!("\"{text}\"; expected \"tcp:ADDRESS[:PORT]\" or \"unix:FILE\"");
-        if let Some(file) = text.strip_prefix("unix:").filter(|file| !file.is_empty()) {
-            return Ok(Controller::Unix(file.into()));
-        }
-        let rest = text.strip_prefix("tcp:").ok_or_else(wrong)?;
+        let wrong = || format!("\"{text}\"; expected \"tcp:ADDRESS[:PORT]\", \"ssl:ADDRESS[:PORT]\" or \"unix:FILE\"");
+        let (kind, rest) = text.split_once(':').filter(|(_, rest)| !rest.is_empty()).ok_or_else(wrong)?;
+        let make = match kind {
+            "unix" => return Ok(Controller::Unix(rest.into())),
+            "tcp" => Controller::Tcp,
+            "ssl" => Controller::Tls,
+            _ => return Err(wrong()),
+        };
         // An address of IPv6 stands in brackets, so the last colon outside of them is the port's.
         let (address, port) = match rest.rsplit_once(':') {
             Some((address, port)) if !port.contains(']') => (address, port.parse().map_err(|_| wrong())?),
             _ => (rest, OPENFLOW_PORT),
         };
-        Ok(Controller::Tcp(SocketAddr::new(ip(address).ok_or_else(wrong)?, port)))
+        Ok(make(SocketAddr::new(ip(address).ok_or_else(wrong)?, port)))
     }
 }
 
@@ -62,6 +74,7 @@ impl std::fmt::Display for Controller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Controller::Tcp(address) => write!(f, "tcp:{address}"),
+            Controller::Tls(address) => write!(f, "ssl:{address}"),
             Controller::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -77,11 +90,16 @@ mod tests {
 
     #[test]
     fn ports_and_addresses_may_be_left_out() {
-        let listen = |text| Listen::parse(text).map(|Listen::Tcp(address)| address.to_string());
+        let listen = |text| match Listen::parse(text) {
+            Ok(Listen::Tcp(address)) => Ok(address.to_string()),
+            Ok(Listen::Tls(address)) => Ok(format!("TLS {address}")),
+            Err(wrong) => Err(wrong),
+        };
         assert_eq!(listen("ptcp:"), Ok("0.0.0.0:6653".into()));
         assert_eq!(listen("ptcp:6633"), Ok("0.0.0.0:6633".into()));
         assert_eq!(listen("ptcp:0:127.0.0.1"), Ok("127.0.0.1:0".into()));
         assert_eq!(listen("ptcp:1:[::1]"), Ok("[::1]:1".into()));
+        assert_eq!(listen("pssl:7"), Ok("TLS 0.0.0.0:7".into()));
         assert!(["tcp:1", "ptcp:x", "ptcp:1:host", ""].iter().all(|t| Listen::parse(t).is_err()));
     }
 
@@ -91,6 +109,7 @@ mod tests {
         assert_eq!(Controller::parse("tcp:1.2.3.4"), Ok(tcp("1.2.3.4:6653")));
         assert_eq!(Controller::parse("tcp:[fe80::1]:66"), Ok(tcp("[fe80::1]:66")));
         assert_eq!(Controller::parse("tcp:[fe80::1]"), Ok(tcp("[fe80::1]:6653")));
+        assert_eq!(Controller::parse("ssl:1.2.3.4:5"), Ok(Controller::Tls("1.2.3.4:5".parse().unwrap())));
         assert_eq!(Controller::parse("unix:/run/c.sock"), Ok(Controller::Unix("/run/c.sock".into())));
         assert!(["tcp:", "tcp:host", "unix:", "udp:1.2.3.4"].iter().all(|t| Controller::parse(t).is_err()));
     }

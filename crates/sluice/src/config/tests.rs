@@ -37,6 +37,7 @@ fn the_reference_is_the_defaults() {
 fn the_reference_names_every_key_and_explains_it() {
     for (table, start) in [
         ("switch", "[switch]"),
+        ("tls", "[switch.tls]"),
         ("dpdk", "[switch.dpdk]"),
         ("datapath", "[datapath]"),
         ("bridge", "[[bridge]]\nname = \"b\""),
@@ -46,7 +47,8 @@ fn the_reference_names_every_key_and_explains_it() {
         let error = toml::from_str::<Config>(&format!("{start}\nno-such-key = 1")).unwrap_err();
         let known: Vec<&str> = error.message().split('`').skip(3).step_by(2).collect();
         assert!(!known.is_empty(), "{}", error.message());
-        for key in known.into_iter().filter(|k| !matches!((table, *k), ("switch", "dpdk") | ("bridge", "port"))) {
+        for key in known.into_iter().filter(|k| !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port")))
+        {
             let written = REFERENCE.lines().position(|line| line.starts_with(&format!("{key} = ")));
             let line = written.unwrap_or_else(|| panic!("--help-config lacks {table}.{key}"));
             let above = REFERENCE.lines().nth(line - 1).unwrap();
@@ -94,8 +96,16 @@ const SWITCH_ERRORS: &[(&str, &str)] = &[
 const BRIDGE_ERRORS: &[(&str, &str)] = &[
     ("fail-mode = \"open\"", "fail-mode: unknown variant `open`, expected `secure` or `standalone`"),
     ("datapath-id = \"7\"", "datapath-id: \"7\"; expected 16 hexadecimal digits"),
-    ("listen = [\"tcp:6653\"]", "listen: \"tcp:6653\"; expected \"ptcp:[PORT][:ADDRESS]\""),
-    ("controllers = [\"tcp:host\"]", "controllers: \"tcp:host\"; expected \"tcp:ADDRESS[:PORT]\" or \"unix:FILE\""),
+    ("listen = [\"tcp:6653\"]", "listen: \"tcp:6653\"; expected \"ptcp:[PORT][:ADDRESS]\" or \"pssl:"),
+    ("listen = [\"pssl:\"]", "listen: \"pssl:\" takes [switch.tls] with private-key, certificate and ca-cert"),
+    (
+        "controllers = [\"ssl:1.2.3.4\"]",
+        "controllers: \"ssl:1.2.3.4\" takes [switch.tls] with private-key, certificate",
+    ),
+    (
+        "controllers = [\"tcp:host\"]",
+        "controllers: \"tcp:host\"; expected \"tcp:ADDRESS[:PORT]\", \"ssl:ADDRESS[:PORT]\" or ",
+    ),
 ];
 
 /// A line of `[[bridge.port]]`, likewise.

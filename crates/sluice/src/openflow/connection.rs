@@ -81,6 +81,11 @@ impl Connection {
         if let Some(standalone) = hub.standalone.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
             standalone.controller_went();
         }
+        match (connection.stream.trouble(), peer) {
+            (Some(trouble), Peer::Controller) => tracing::warn!("bridge {}: TLS: {trouble}", hub.bridge),
+            (Some(trouble), Peer::Client) => tracing::debug!("bridge {}: TLS: {trouble}", hub.bridge),
+            (None, _) => {}
+        }
         let lost = mailbox.lost();
         if lost != 0 {
             tracing::warn!("bridge {}: a controller was too slow and lost {lost} messages", hub.bridge);
@@ -97,7 +102,7 @@ impl Connection {
             if let Err(why) = self.work().and_then(|()| self.write()) {
                 return why;
             }
-            if self.session.is_closed() && self.unsent() == 0 {
+            if self.session.is_closed() && self.unsent() == 0 && !self.stream.wants_write() {
                 return "its messages were wrong";
             }
             if let Err(why) = self.wait(true).and_then(|()| self.check_time()) {
@@ -176,6 +181,9 @@ impl Connection {
     }
 
     fn write(&mut self) -> Result<(), End> {
+        if self.stream.flush().is_err() {
+            return Err("the connection broke");
+        }
         while self.unsent() != 0 {
             match self.stream.write(&self.session.output()[self.sent..]) {
                 Ok(None) => break,
@@ -213,7 +221,7 @@ impl Connection {
     fn wait(&mut self, for_news: bool) -> Result<(), End> {
         let unsent = self.unsent();
         let mut wanted = PollFlags::empty();
-        if unsent != 0 {
+        if unsent != 0 || self.stream.wants_write() {
             wanted |= PollFlags::OUT;
         }
         if for_news && unsent <= OUTPUT_MAX && !self.session.is_closed() {
@@ -225,8 +233,9 @@ impl Connection {
             PollFd::from_borrowed_fd(self.hub.end_fd(), PollFlags::IN),
             PollFd::new(&*self.mailbox, mailbox),
         ];
-        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-        match poll(&mut fds, Some(&second)) {
+        let can_read = wanted.contains(PollFlags::IN) && self.stream.has_waiting();
+        let at_most = Timespec { tv_sec: if can_read { 0 } else { 1 }, tv_nsec: 0 };
+        match poll(&mut fds, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(_) => Err("it could not be waited for"),
         }
@@ -268,6 +277,7 @@ impl Connection {
                         self.session.send(&Message::PortStatus(Box::new(status)));
                     }
                 }
+                News::Forwarded(change) => self.request_forward(&change),
                 News::Demoted(generation) => {
                     self.session.set_role(Role::Secondary);
                     let reason = RoleReason::PrimaryRequest;

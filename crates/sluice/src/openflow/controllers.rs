@@ -46,7 +46,7 @@ fn keep_connected(controller: &Controller, hub: &Arc<Hub>, switch: &Arc<Switch>)
     let mut backoff = BACKOFF_MIN;
     let mut last_trouble = String::new();
     while !hub.is_ending() {
-        let trouble = match connect(controller) {
+        let trouble = match connect(controller, switch) {
             Ok(stream) => {
                 let (why, was_ready) = Connection::serve(stream, Peer::Controller, hub, switch);
                 if was_ready {
@@ -69,9 +69,13 @@ fn keep_connected(controller: &Controller, hub: &Arc<Hub>, switch: &Arc<Switch>)
     }
 }
 
-fn connect(controller: &Controller) -> io::Result<Stream> {
+fn connect(controller: &Controller, switch: &Switch) -> io::Result<Stream> {
     match controller {
         Controller::Tcp(address) => Stream::tcp(TcpStream::connect_timeout(address, CONNECT_MAX)?),
+        Controller::Tls(address) => {
+            let tls = switch.openflow.tls()?;
+            Ok(Stream::Tls(Box::new(tls.connect(TcpStream::connect_timeout(address, CONNECT_MAX)?, *address)?)))
+        }
         Controller::Unix(path) => Stream::unix(UnixStream::connect(path)?),
     }
 }

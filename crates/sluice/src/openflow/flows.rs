@@ -34,6 +34,7 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::NoMeter(_) => Error::MeterModUnknownMeter,
         Why::MeterBands(_) => Error::MeterModOutOfBands,
         Why::MeterBand(_) => Error::MeterModBadBand,
+        Why::MeterRate(_) => Error::MeterModBadRate,
         Why::TooManyMeters => Error::MeterModOutOfMeters,
         Why::InBundle { error, .. } => refusal(error),
         _ => Error::RequestEperm,

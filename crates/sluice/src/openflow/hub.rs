@@ -7,6 +7,7 @@ use super::controllers::Standalone;
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::ofpact::PacketInReason;
 use sluice_ofproto::{ControllerPacket, RuleRemoved};
+use sluice_openflow::Message;
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,6 +31,17 @@ pub enum News {
     Port(PortReason, Arc<PortDesc>),
     /// Another controller is primary now, by a wish of this generation.
     Demoted(Option<u64>),
+    /// Another controller has changed a group or a meter.
+    Forwarded(Arc<Forwarded>),
+}
+
+/// A change that another controller has made.
+#[derive(Clone, Debug)]
+pub struct Forwarded {
+    /// The change, a group-mod or a meter-mod.
+    pub message: Message,
+    /// Its transaction.
+    pub xid: u32,
 }
 
 /// A packet for a controller.
@@ -167,6 +179,12 @@ impl Hub {
     /// Tells all connections.
     pub fn post(&self, news: &News) {
         lock(&self.mailboxes).iter().for_each(|mailbox| mailbox.post(news.clone()));
+    }
+
+    /// Tells all connections but one.
+    pub fn post_to_others(&self, mailbox: &Arc<Mailbox>, news: &News) {
+        let mailboxes = lock(&self.mailboxes);
+        mailboxes.iter().filter(|other| !Arc::ptr_eq(other, mailbox)).for_each(|other| other.post(news.clone()));
     }
 
     /// Takes note of a wish for a role; `Err` if a later one has been granted.

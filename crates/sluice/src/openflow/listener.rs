@@ -21,27 +21,33 @@ pub enum Listener {
     Unix(UnixListener),
     /// TCP.
     Tcp(TcpListener),
+    /// TLS over TCP.
+    Tls(TcpListener),
 }
 
 impl Listener {
     fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Listener::Unix(listener) => listener.set_nonblocking(true),
-            Listener::Tcp(listener) => listener.set_nonblocking(true),
+            Listener::Tcp(listener) | Listener::Tls(listener) => listener.set_nonblocking(true),
         }
     }
 
-    fn accept(&self) -> io::Result<Stream> {
+    fn accept(&self, switch: &Switch) -> io::Result<Stream> {
         match self {
             Listener::Unix(listener) => Stream::unix(listener.accept()?.0),
             Listener::Tcp(listener) => Stream::tcp(listener.accept()?.0),
+            Listener::Tls(listener) => {
+                let (socket, _) = listener.accept()?;
+                Ok(Stream::Tls(Box::new(switch.openflow.tls()?.accept(socket)?)))
+            }
         }
     }
 
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Listener::Unix(listener) => listener.as_fd(),
-            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Tcp(listener) | Listener::Tls(listener) => listener.as_fd(),
         }
     }
 
@@ -63,7 +69,7 @@ impl Listener {
                 PollFd::from_borrowed_fd(hub.end_fd(), PollFlags::IN),
             ];
             let _ = poll(&mut fds, None);
-            match self.accept() {
+            match self.accept(switch) {
                 Ok(stream) => spawn(stream, hub, switch),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {

@@ -2,11 +2,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`listener`], [`stream`] | sockets |
+//! | [`listener`], [`stream`], [`tls`] | sockets |
 //! | [`connection`] | one connection, a thread of its own |
 //! | [`controllers`] | controllers that the switch connects to |
 //! | [`hub`] | the connections of a bridge, and news for them |
-//! | [`request`], [`flows`], [`groups`], [`ports`], [`packets`] | requests carried out |
+//! | [`request`], [`flows`], [`groups`], [`meters`], [`ports`], [`packets`] | requests carried out |
 //!
 //! **Threads.** One for each listener and each connection, and one that hands packets to controllers' mailboxes. None of
 //! them holds a lock while it waits for a peer.
@@ -17,10 +17,12 @@ mod flows;
 mod groups;
 mod hub;
 mod listener;
+mod meters;
 mod packets;
 mod ports;
 mod request;
 mod stream;
+mod tls;
 
 use crate::config::{Bridge, Controller, FailMode, Listen};
 use crate::socket;
@@ -33,12 +35,14 @@ use sluice_datapath::PacketIn;
 use sluice_flow::ofpact::PacketInReason;
 use sluice_ofproto::RuleRemoved;
 use std::collections::BTreeMap;
+use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tls::Tls;
 
 /// How often the thread of packets looks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -49,6 +53,8 @@ pub struct OpenFlow {
     bridges: Mutex<BTreeMap<String, Served>>,
     /// Where sockets are made, and the switch; nothing before the start.
     place: Mutex<Option<(PathBuf, Weak<Switch>)>>,
+    /// Key and certificates, if there are any.
+    tls: Mutex<Option<Arc<Tls>>>,
 }
 
 /// A bridge that is served.
@@ -98,9 +104,11 @@ impl OpenFlow {
         hub.note_ports(ports::descriptions(&switch, bridge));
         let mut listeners = vec![Listener::Unix(socket::listen_private(&path, "OpenFlow socket")?)];
         for target in &config.listen {
-            let Listen::Tcp(address) = Listen::parse(target).map_err(anyhow::Error::msg)?;
-            let listener = TcpListener::bind(address);
-            listeners.push(Listener::Tcp(listener.with_context(|| format!("bridge {bridge}: {target}"))?));
+            let bind = |address| TcpListener::bind(address).with_context(|| format!("bridge {bridge}: {target}"));
+            listeners.push(match Listen::parse(target).map_err(anyhow::Error::msg)? {
+                Listen::Tcp(address) => Listener::Tcp(bind(address)?),
+                Listen::Tls(address) => Listener::Tls(bind(address)?),
+            });
         }
         let mut threads = Vec::new();
         for listener in listeners {
@@ -124,6 +132,21 @@ impl OpenFlow {
     /// Ends all connections and removes the sockets.
     pub fn stop(&self) {
         std::mem::take(&mut *lock(&self.bridges)).into_values().for_each(Served::end);
+    }
+
+    /// Reads key and certificates for the connections to come.
+    ///
+    /// # Errors
+    /// With the file that is wrong; then what was there stays.
+    pub fn set_tls(&self, files: Option<&crate::config::Tls>) -> Result<()> {
+        *lock(&self.tls) = files.map(Tls::load).transpose()?.map(Arc::new);
+        Ok(())
+    }
+
+    /// Key and certificates.
+    fn tls(&self) -> io::Result<Arc<Tls>> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "the configuration has lost [switch.tls]");
+        lock(&self.tls).clone().ok_or_else(missing)
     }
 
     fn hub(&self, bridge: &str) -> Option<Arc<Hub>> {

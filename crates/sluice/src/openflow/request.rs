@@ -1,9 +1,11 @@
 //! Requests, and who carries them out.
 
 use super::connection::{Connection, End};
-use super::{flows, ports};
+use super::hub::{Forwarded, News};
+use super::{flows, meters, ports};
+use sluice_flow::OfPort;
 use sluice_ofproto::FragmentMode;
-use sluice_openflow::message::connection::{Role, RoleMessage};
+use sluice_openflow::message::connection::{AsyncKind, Role, RoleMessage};
 use sluice_openflow::message::groups::GroupFeatures;
 use sluice_openflow::message::meters::QUEUE_ALL;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
@@ -12,6 +14,7 @@ use sluice_openflow::message::switch::{
     capability,
 };
 use sluice_openflow::{Error, Format, Message, Request, Version};
+use std::sync::Arc;
 
 /// Tables of a bridge, as controllers are told: 255 means all of them.
 const N_TABLES: u8 = 254;
@@ -33,14 +36,19 @@ impl Connection {
             Message::GetConfigRequest => self.get_config().map(Some),
             Message::SetConfig(config) => self.set_config(config).map(|()| None),
             Message::FlowMod(m) => self.flow_mod(&m).map(|()| None),
-            Message::GroupMod(m) => self.group_mod(&m).map(|()| None),
+            Message::GroupMod(m) => self.group_mod(&m).map(|()| {
+                self.forward(request, Message::GroupMod(m));
+                None
+            }),
             Message::PacketOut(m) => self.packet_out(&m).map(|()| None),
             Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, &m).map(|()| None),
+            Message::MeterMod(m) => self.meter_mod(&m).map(|()| {
+                self.forward(request, Message::MeterMod(m));
+                None
+            }),
             Message::QueueGetConfigRequest(port) => {
-                ports::known(&self.switch, &self.hub.bridge, port).map(|()| {
-                    // There are no queues.
-                    Some(Message::QueueGetConfigReply(port, Vec::new()))
-                })
+                let known = self.queues(Some(port).filter(|port| *port != OfPort::NONE), QUEUE_ALL);
+                known.map(|()| Some(Message::QueueGetConfigReply(port, Vec::new())))
             }
             Message::StatsRequest(StatsRequest::Flows(wanted), false) => return self.flow_stats(request, &wanted),
             Message::StatsRequest(question, false) => self.stats(question).map(|r| Some(Message::StatsReply(r, false))),
@@ -56,6 +64,22 @@ impl Connection {
             Err(error) => self.session.refuse(request, error),
         }
         Ok(())
+    }
+
+    /// Tells the other controllers of a change of groups or meters.
+    fn forward(&self, request: &Request, message: Message) {
+        let forwarded = Forwarded { message, xid: request.xid };
+        self.hub.post_to_others(&self.mailbox, &News::Forwarded(Arc::new(forwarded)));
+    }
+
+    /// Passes on another controller's change, if this one wants to hear of it.
+    pub(super) fn request_forward(&mut self, change: &Forwarded) {
+        // Numbers are OpenFlow 1.4's, `OFPRFR_*`.
+        let reason = if matches!(change.message, Message::GroupMod(_)) { 0 } else { 1 };
+        let version = self.version();
+        if version >= Version::V14 && self.session.wants(AsyncKind::RequestForward, reason) {
+            self.session.send(&Message::RequestForward(change.message.write(version, change.xid)));
+        }
     }
 
     pub(super) fn version(&self) -> Version {
@@ -147,18 +171,13 @@ impl Connection {
                 let all = ports::descriptions(switch, bridge).into_iter();
                 StatsReply::PortDescs(all.filter(|d| port.is_none_or(|p| p.0 == d.port)).collect())
             }
-            StatsRequest::Queues(port, queue) | StatsRequest::QueueDescs(port, queue) => {
-                if let Some(port) = port {
-                    ports::known(switch, bridge, port)?;
-                }
-                if queue != QUEUE_ALL {
-                    return Err(Error::QueueBadQueue);
-                }
-                match question {
-                    StatsRequest::Queues(..) => StatsReply::Queues(Vec::new()),
-                    _ => StatsReply::QueueDescs(Vec::new()),
-                }
+            StatsRequest::Queues(port, queue) => self.queues(port, queue).map(|()| StatsReply::Queues(Vec::new()))?,
+            StatsRequest::QueueDescs(port, queue) => {
+                self.queues(port, queue).map(|()| StatsReply::QueueDescs(Vec::new()))?
             }
+            StatsRequest::Meters(meter) => StatsReply::Meters(self.meter_stats(meter)?),
+            StatsRequest::MeterConfigs(meter) => StatsReply::MeterConfigs(self.meter_descs(meter)?),
+            StatsRequest::MeterFeatures => StatsReply::MeterFeatures(meters::features()),
             StatsRequest::Groups(group) => StatsReply::Groups(self.group_stats(group)?),
             StatsRequest::GroupDescs(group) => StatsReply::GroupDescs(self.group_descs(group)?),
             StatsRequest::GroupFeatures => StatsReply::GroupFeatures(GroupFeatures::of_everything(self.version())),
@@ -168,11 +187,12 @@ impl Connection {
             }
             // Tables are as they are.
             StatsRequest::TableFeatures(_) => return Err(Error::TableFeaturesEperm),
+            // Those are answered piece by piece, see `flow_stats`.
+            StatsRequest::Flows(_) => return Err(Error::RequestBadStat),
             StatsRequest::TableDescs => {
                 let of = |table| TableMod { table, ..TableMod::default() };
                 StatsReply::TableDescs((0..N_TABLES).map(of).collect())
             }
-            _ => return Err(Error::RequestBadStat),
         })
     }
 

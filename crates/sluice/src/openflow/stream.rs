@@ -1,5 +1,6 @@
 //! The transports that OpenFlow goes over.
 
+use super::tls::TlsStream;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,6 +12,8 @@ pub enum Stream {
     Unix(UnixStream),
     /// TCP.
     Tcp(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
@@ -38,6 +41,7 @@ impl Stream {
         would_block(match self {
             Stream::Unix(stream) => stream.read(buffer),
             Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
         })
     }
 
@@ -49,7 +53,31 @@ impl Stream {
         would_block(match self {
             Stream::Unix(stream) => stream.write(bytes),
             Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
         })
+    }
+
+    /// Sends what has been taken and not been sent yet.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if let Stream::Tls(stream) = self { stream.flush() } else { Ok(()) }
+    }
+
+    /// Whether something that has been taken waits to be sent.
+    pub fn wants_write(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.wants_write())
+    }
+
+    /// Whether there is something to read that the socket does not announce.
+    pub fn has_waiting(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.has_waiting())
+    }
+
+    /// What TLS had against the peer.
+    pub fn trouble(&self) -> Option<&rustls::Error> {
+        if let Stream::Tls(stream) = self { stream.trouble() } else { None }
     }
 }
 
@@ -66,6 +94,7 @@ impl AsFd for Stream {
         match self {
             Stream::Unix(stream) => stream.as_fd(),
             Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Tls(stream) => stream.as_fd(),
         }
     }
 }

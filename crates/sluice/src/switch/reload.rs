@@ -39,6 +39,11 @@ impl Switch {
                 Err(error) => failed.push(format!("{}: {error:#}", bridge.name)),
             }
         }
+        match self.openflow.set_tls(new.tls().as_ref()) {
+            Ok(()) if old.switch.tls == new.switch.tls => {}
+            Ok(()) => done.push("switch.tls: in force for new connections".to_owned()),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
         self.openflow.publish_ports(self);
         self.revalidator.hurry();
         if !failed.is_empty() {

@@ -30,12 +30,15 @@ impl Switch {
         let limit = max_megaflows(&config.datapath) as usize;
         let revalidator = Revalidator::new(ofproto.clone(), datapath.store(), config.datapath.max_idle.0, limit);
         let bridges = config.bridge.clone();
+        // Now: the switch may not be allowed to read them later.
+        let openflow = crate::openflow::OpenFlow::default();
+        openflow.set_tls(config.tls().as_ref())?;
         let setup = Setup { pools: pools(&config), config, ports: BTreeMap::new(), flow_texts: BTreeMap::new() };
         let switch = Arc::new(Switch {
             file: file.into(),
             ofproto,
             datapath,
-            openflow: crate::openflow::OpenFlow::default(),
+            openflow,
             revalidator,
             setup: Mutex::new(setup),
             coverage: Mutex::new(Coverage::default()),

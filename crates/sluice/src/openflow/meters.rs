@@ -1,0 +1,75 @@
+//! Meters and queues as controllers see them.
+
+use super::connection::Connection;
+use super::flows::{nanoseconds, refusal};
+use super::ports;
+use sluice_flow::{METER_ALL, MeterMod, OfPort};
+use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry};
+use sluice_openflow::Error;
+use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats, QUEUE_ALL};
+
+/// Bands are of the kind that drops; a bit of its number. Source: OpenFlow 1.3, `OFPMBT_DROP`.
+const BAND_TYPES: u32 = 1 << 1;
+
+/// Rates in kilobits and packets, bursts, statistics. Source: OpenFlow 1.3, `OFPMF_*`.
+const CAPABILITIES: u32 = 0xf;
+
+/// What meters can be.
+pub fn features() -> MeterFeatures {
+    MeterFeatures {
+        max_meters: METERS_MAX,
+        band_types: BAND_TYPES,
+        capabilities: CAPABILITIES,
+        max_bands: BANDS_MAX as u8,
+        max_color: 0,
+    }
+}
+
+impl Connection {
+    pub(super) fn meter_mod(&mut self, m: &MeterMod) -> Result<(), Error> {
+        let changed = self.switch.ofproto.meter_mod(&self.hub.bridge, m, self.switch.now_ms());
+        changed.map_err(|error| refusal(&error))?;
+        self.switch.hurry();
+        self.switch.publish_removed();
+        Ok(())
+    }
+
+    /// The meter of that number, or all.
+    fn meters(&self, wanted: u32) -> Result<Vec<MeterEntry>, Error> {
+        let mut meters = self.switch.ofproto.meters(&self.hub.bridge).map_err(|error| refusal(&error))?;
+        if wanted != METER_ALL {
+            meters.retain(|meter| meter.id == wanted);
+            if meters.is_empty() {
+                return Err(Error::MeterModUnknownMeter);
+            }
+        }
+        Ok(meters)
+    }
+
+    pub(super) fn meter_descs(&self, wanted: u32) -> Result<Vec<MeterDesc>, Error> {
+        let meters = self.meters(wanted)?.into_iter();
+        Ok(meters.map(|meter| MeterDesc { meter: meter.id, config: meter.config }).collect())
+    }
+
+    pub(super) fn meter_stats(&self, wanted: u32) -> Result<Vec<MeterStats>, Error> {
+        let now_ms = self.switch.now_ms();
+        let stats = self.meters(wanted)?.into_iter().map(|meter| MeterStats {
+            meter: meter.id,
+            flows: meter.flow_count,
+            packets: meter.stats.packets,
+            bytes: meter.stats.bytes,
+            duration_ns: nanoseconds(now_ms.saturating_sub(meter.created_ms)),
+            bands: meter.stats.bands,
+        });
+        Ok(stats.collect())
+    }
+
+    /// Ports have no queues, as those of Open vSwitch's userspace datapath: asking for all of them is no mistake, but
+    /// asking for one is.
+    pub(super) fn queues(&self, port: Option<OfPort>, queue: u32) -> Result<(), Error> {
+        if let Some(port) = port {
+            ports::known(&self.switch, &self.hub.bridge, port)?;
+        }
+        if queue == QUEUE_ALL { Ok(()) } else { Err(Error::QueueBadQueue) }
+    }
+}

@@ -1,0 +1,226 @@
+//! TLS: keys and certificates, and a socket that speaks it.
+//!
+//! As in Open vSwitch, both sides show certificates, which must be signed by the other side's authority; names in them do
+//! not matter.
+
+use crate::config;
+use anyhow::{Context, Result};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    ServerConnection, SignatureScheme,
+};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the switch shows its peers, and what it asks of them.
+#[derive(Debug)]
+pub struct Tls {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads key and certificates.
+    ///
+    /// # Errors
+    /// With the file that cannot be read or has nothing of use in it.
+    pub fn load(files: &config::Tls) -> Result<Tls> {
+        let provider = Arc::new(ring::default_provider());
+        let key = PrivateKeyDer::from_pem_file(&files.private_key).with_context(|| {
+            format!("switch.tls.private-key: {}: no private key in PEM", files.private_key.display())
+        })?;
+        let chain = certificates("certificate", &files.certificate)?;
+        let mut authorities = RootCertStore::empty();
+        for authority in certificates("ca-cert", &files.ca_cert)? {
+            let added = authorities.add(authority);
+            added.with_context(|| format!("switch.tls.ca-cert: {}: no authority", files.ca_cert.display()))?;
+        }
+        let authorities = Arc::new(authorities);
+        let both = || format!("switch.tls: {} and {}", files.private_key.display(), files.certificate.display());
+        let versions = "invariant: the provider has suites of both versions";
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), Arc::clone(&provider));
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect(versions)
+            .with_client_cert_verifier(clients.build().context("switch.tls.ca-cert")?)
+            .with_single_cert(chain.clone(), key.clone_key())
+            .with_context(both)?;
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect(versions)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(OfAuthority { authorities, provider }))
+            .with_client_auth_cert(chain, key)
+            .with_context(both)?;
+        Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
+    }
+
+    /// The switch's end of a connection that a peer has made.
+    ///
+    /// # Errors
+    /// If the socket cannot be made ready.
+    pub fn accept(&self, socket: TcpStream) -> io::Result<TlsStream> {
+        let connection = ServerConnection::new(Arc::clone(&self.server)).map_err(io::Error::other)?;
+        TlsStream::new(Connection::Server(connection), socket)
+    }
+
+    /// The switch's end of a connection that it has made.
+    ///
+    /// # Errors
+    /// If the socket cannot be made ready.
+    pub fn connect(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<TlsStream> {
+        let name = ServerName::IpAddress(peer.ip().into());
+        let connection = ClientConnection::new(Arc::clone(&self.client), name).map_err(io::Error::other)?;
+        TlsStream::new(Connection::Client(connection), socket)
+    }
+}
+
+fn certificates(key: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let what = || format!("switch.tls.{key}: {}", file.display());
+    let all = CertificateDer::pem_file_iter(file).with_context(what)?.collect::<Result<Vec<_>, _>>();
+    let all = all.with_context(what)?;
+    anyhow::ensure!(!all.is_empty(), "{}: no certificate in PEM", what());
+    Ok(all)
+}
+
+/// Trusts whoever shows a certificate of an authority, whatever name it says.
+#[derive(Debug)]
+struct OfAuthority {
+    authorities: Arc<RootCertStore>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for OfAuthority {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let certificate = ParsedCertificate::try_from(certificate)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&certificate, &self.authorities, intermediates, now, algorithms)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A connection that speaks TLS; it never blocks.
+pub struct TlsStream {
+    tls: Connection,
+    socket: TcpStream,
+    /// Bytes that have come and been deciphered, but not been read yet.
+    waiting: usize,
+    trouble: Option<Error>,
+}
+
+impl TlsStream {
+    fn new(tls: Connection, socket: TcpStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(TlsStream { tls, socket, waiting: 0, trouble: None })
+    }
+
+    /// What was wrong with the peer's certificate or bytes.
+    pub fn trouble(&self) -> Option<&Error> {
+        self.trouble.as_ref()
+    }
+
+    /// Whether bytes can be read that the socket will not announce any more.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting != 0
+    }
+
+    /// Whether enciphered bytes wait to be sent.
+    pub fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Reads what has come; as [`Read::read`] on a socket that does not block.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(buffer) {
+                Ok(n) => {
+                    self.waiting = self.waiting.saturating_sub(n);
+                    return Ok(n);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.waiting = 0,
+                // It ended without saying so.
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                Err(e) => return Err(e),
+            }
+            if self.tls.read_tls(&mut self.socket)? == 0 {
+                return Ok(0);
+            }
+            match self.tls.process_new_packets() {
+                Ok(state) => self.waiting = state.plaintext_bytes_to_read(),
+                Err(error) => {
+                    // The peer is told why, as far as it listens.
+                    let _ = self.flush();
+                    self.trouble = Some(error.clone());
+                    return Err(io::Error::other(error));
+                }
+            }
+            // Handshakes have answers.
+            self.flush()?;
+        }
+    }
+
+    /// Takes what there is room for and sends what it can; as [`Write::write`] on a socket that does not block.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.flush()?;
+        let taken = self.tls.writer().write(bytes)?;
+        self.flush()?;
+        if taken == 0 && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+    }
+
+    /// Sends what the socket takes of the enciphered bytes.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.socket) {
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for TlsStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
