@@ -242,6 +242,25 @@ impl Datapath {
         Ok(())
     }
 
+    /// Receives nothing from a port any more, from when this returns; it may still be sent to.
+    ///
+    /// To be done before the tables forget the port: what came after that would meet no rule.
+    pub fn stop_receiving(&self, number: PortNo) -> Result<(), DatapathError> {
+        let mut control = self.control();
+        if !control.ports.contains_key(&number) {
+            return Err(DatapathError::NoPort(number));
+        }
+        let (into, removed) = mpsc::channel();
+        for pmd in &self.pmds {
+            pmd.rxqs().retain(|rxq| rxq.port != number);
+            pmd.mailbox.post(Mail::RemoveRxqs { port: number, into: into.clone() });
+        }
+        drop(into);
+        control.deliver();
+        control.wait_for(&removed, self.pmds.len());
+        Ok(())
+    }
+
     /// Takes a port away and returns it when no PMD uses it any more. Packets for it are dropped by name from then on.
     pub fn del_port(&self, number: PortNo) -> Result<Box<dyn Port>, DatapathError> {
         let mut control = self.control();

@@ -18,6 +18,8 @@ pub(crate) enum Mail {
     TakeRxq { port: PortNo, queue: usize, into: Sender<Box<dyn RxQueue>> },
     /// Send to this port through this queue.
     AddTxq { port: PortNo, queue: Box<dyn TxQueue> },
+    /// Stop polling this port and hand its receive queues back, everything they gave having been sent.
+    RemoveRxqs { port: PortNo, into: Sender<Vec<Box<dyn RxQueue>>> },
     /// Forget all queues of this port and hand them back, so that no PMD closes a device.
     RemovePort { port: PortNo, into: Sender<Removed> },
     /// Ask these tables from now on.

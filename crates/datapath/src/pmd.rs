@@ -304,6 +304,9 @@ impl Pmd {
                     }
                 }
                 Mail::AddTxq { port, queue } => self.walk.executor.tx.add(port, queue),
+                Mail::RemoveRxqs { port, into } => {
+                    let _ = into.send(self.remove_rxqs(port));
+                }
                 Mail::RemovePort { port, into } => {
                     let removed = self.remove_port(port);
                     // Nobody waits any more if the datapath is being taken down; then the queues close here.
@@ -326,9 +329,12 @@ impl Pmd {
         self.mail = mail;
     }
 
+    fn remove_rxqs(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
+        self.rxqs.extract_if(.., |rxq| rxq.load.port == port).map(|rxq| rxq.queue).collect()
+    }
+
     fn remove_port(&mut self, port: PortNo) -> Removed {
-        let gone = self.rxqs.extract_if(.., |rxq| rxq.load.port == port);
-        let rxqs = gone.map(|rxq| rxq.queue).collect();
+        let rxqs = self.remove_rxqs(port);
         let txq = self.walk.executor.tx.remove(port);
         self.buffers.flush();
         (rxqs, txq)

@@ -240,6 +240,23 @@ fn ports_come_and_go_while_others_work() {
 }
 
 #[test]
+fn a_port_that_is_not_received_from_is_still_sent_to() {
+    let tables = FakeTables::new(|key, _| {
+        let to = if key.number(layout::IN_PORT) == 1 { 2 } else { 1 };
+        follow(mask(&[]), [output(to)])
+    });
+    let (datapath, feeds, sents) = datapath(2, Config::default(), &tables);
+    datapath.stop_receiving(PortNo(1)).unwrap();
+    assert!(datapath.stop_receiving(PortNo(3)).is_err());
+    for feed in &feeds {
+        feed.lock().unwrap().extend((0..3).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+    }
+    run(&datapath);
+    assert_eq!((take(&sents[0]).len(), take(&sents[1]).len(), feeds[0].lock().unwrap().len()), (3, 0, 3));
+    datapath.del_port(PortNo(1)).unwrap();
+}
+
+#[test]
 fn cleared_statistics_start_anew_while_the_counters_go_on() {
     let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
     let (datapath, feeds, _) = datapath(2, Config::default(), &tables);

@@ -12,7 +12,7 @@ use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueu
 use sluice_fate::Tally;
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
-use sluice_traffic::{FlowStream, Pacer, Profile, ProfileError, Rate, flow_hash};
+use sluice_traffic::{FlowStream, Pacer, Profile, ProfileError, flow_hash};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -75,10 +75,7 @@ impl Port for GeneratorPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         let stream = self.streams[queue].take().expect("each receive queue is given out once");
         Box::new(GeneratorRx {
-            pace: match stream.rate() {
-                Rate::Max => None,
-                Rate::Pps(rate) => Some((Instant::now(), Pacer::new(rate, 0))),
-            },
+            pace: stream.pacer().map(|pacer| (Instant::now(), pacer)),
             stream,
             pool: Arc::clone(&self.pool),
             stats: Arc::clone(&self.rx[queue]),
@@ -204,6 +201,7 @@ mod tests {
     fn what_does_not_fit_is_said() {
         for (keys, want) in [
             (vec![("flows", "many")], "flows = \"many\": expected a number of flows"),
+            (vec![("catch-up", "-1")], "catch-up = \"-1\": expected 0 to 1000 milliseconds"),
             (vec![("frame-size", "1515")], "at most 1514 bytes"),
             (vec![("flows", "5"), ("dst", "10.0.0.1")], "at most 1, which"),
         ] {

@@ -2,8 +2,8 @@
 
 /// Says how many packets a steady rate owes by now. Time is nanoseconds from any origin, never going back.
 ///
-/// Lost time is made up for, up to [`CATCH_UP_NS`]; what was missed beyond that is never sent, so that a stall does not
-/// become a burst.
+/// Lost time is made up for, up to [`CATCH_UP_NS`] or as much as [`Pacer::catching_up`] says; what was missed beyond that
+/// is never sent, so that a stall does not become a burst.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     /// Packets per second.
@@ -12,9 +12,11 @@ pub struct Pacer {
     since_ns: u64,
     /// The current count: packets sent, or given up.
     sent: u64,
+    /// How much lost time is made up for.
+    catch_up_ns: u64,
 }
 
-/// How much lost time is made up for: 10 ms. Our choice: longer than a scheduler's time slice.
+/// How much lost time is made up for, unless told otherwise: 10 ms. Our choice: longer than a scheduler's time slice.
 pub const CATCH_UP_NS: u64 = 10_000_000;
 
 /// The count begins anew after so long, before products lose precision.
@@ -23,7 +25,12 @@ const EPOCH_NS: u64 = 1_000_000_000_000;
 impl Pacer {
     /// Paces at `rate` packets per second from `now_ns` on.
     pub fn new(rate: f64, now_ns: u64) -> Self {
-        Pacer { rate, since_ns: now_ns, sent: 0 }
+        Pacer { rate, since_ns: now_ns, sent: 0, catch_up_ns: CATCH_UP_NS }
+    }
+
+    /// Makes up for so much lost time instead. With 0 the rate is never exceeded over more than one call.
+    pub fn catching_up(self, catch_up_ns: u64) -> Self {
+        Pacer { catch_up_ns, ..self }
     }
 
     /// How many packets are to be sent now, `most` at most; they count as sent.
@@ -33,7 +40,7 @@ impl Pacer {
         // The first packet is due at once, packet k after k intervals.
         let owed = (elapsed as f64 * self.rate / 1e9) as u64 + 1;
         let mut late = owed.saturating_sub(self.sent);
-        let limit = (self.rate * CATCH_UP_NS as f64 / 1e9) as u64 + most as u64;
+        let limit = (self.rate * self.catch_up_ns as f64 / 1e9) as u64 + most as u64;
         if late > limit {
             self.sent += late - limit;
             late = limit;
@@ -76,6 +83,14 @@ mod tests {
         }
         assert!((10_000..=10_100).contains(&burst), "{burst}");
         assert_eq!(pacer.due(10_000_001_000, 32), 1);
+    }
+
+    #[test]
+    fn without_catching_up_a_stall_costs_what_was_due() {
+        let mut pacer = Pacer::new(1e6, 0).catching_up(0);
+        assert_eq!(pacer.due(0, 32), 1);
+        assert_eq!([32, 32, 32].map(|most| pacer.due(10_000_000, most)), [32, 0, 0]);
+        assert_eq!(pacer.due(10_005_000, 32), 5);
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! What the configuration says about traffic.
 
 use crate::frame_template::{FRAME_SIZE_MIN, TCP, UDP};
+use crate::pacer::CATCH_UP_NS;
 use crate::{FlowSpace, FlowStream, parse};
 
 /// A traffic profile. [`Profile::set`] reads it key by key.
@@ -27,6 +28,8 @@ pub struct Profile {
     pub frame_size: usize,
     /// Packets per second over all queues.
     pub rate: Rate,
+    /// How much lost time a rate makes up for, ns.
+    pub catch_up_ns: u64,
     /// Packets in all; without it they never end.
     pub count: Option<u64>,
     /// What the random choices start from.
@@ -95,6 +98,7 @@ impl Default for Profile {
             choice: Choice::Uniform,
             frame_size: FRAME_SIZE_MIN,
             rate: Rate::Max,
+            catch_up_ns: CATCH_UP_NS,
             count: None,
             seed: 1,
             src_mac: [2, 0, 0, 0, 0, 1],
@@ -117,6 +121,8 @@ impl Range {
 
 /// The longest frame a profile may ask for: an MTU of 9216. Bytes.
 const FRAME_SIZE_MAX: usize = 9230;
+/// More would make a burst of a second.
+const CATCH_UP_MAX_MS: u64 = 1000;
 /// Sources that are told apart by their upper ten bits, with room above for what is not made.
 const SUBTABLES_MAX: u16 = 512;
 /// So many have sources of the form i.0.0.0, where the rule of number i has a prefix of 7 + i bits, of at most 32.
@@ -143,6 +149,7 @@ impl Profile {
         ),
         ("frame-size", "bytes of a frame without its checksum; default 60"),
         ("rate", "packets per second over all queues, such as 200k; default max"),
+        ("catch-up", "milliseconds of lost time that a rate makes up for by a burst, up to 1000; default 10"),
         ("count", "packets in all; default: no end"),
         ("seed", "what the random choices start from; default 1"),
         ("src-mac", "Ethernet source; default 02:00:00:00:00:01"),
@@ -192,6 +199,10 @@ impl Profile {
             "rate" => {
                 let rate = parse::count(value).filter(|rate| (1..=1_000_000_000).contains(rate));
                 self.rate = Rate::Pps(rate.ok_or("packets per second, such as 200k or 1M, or max")? as f64);
+            }
+            "catch-up" => {
+                let ms = value.parse::<u64>().ok().filter(|ms| *ms <= CATCH_UP_MAX_MS);
+                self.catch_up_ns = ms.ok_or("0 to 1000 milliseconds")? * 1_000_000;
             }
             "count" => self.count = Some(parse::count(value).ok_or("a number of packets, such as 200k")?),
             "seed" => self.seed = value.parse().map_err(|_| "a number from 0 to 18446744073709551615")?,

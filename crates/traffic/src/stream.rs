@@ -5,7 +5,7 @@ use crate::frame_template::FrameTemplate;
 use crate::profile::SHORT_AT_ONCE;
 use crate::rng::Wyrand;
 use crate::zipf::{self, AliasTable};
-use crate::{Choice, Flow, FlowSpace, Profile, Rate, SplitMix64, rng};
+use crate::{Choice, Flow, FlowSpace, Pacer, Profile, Rate, SplitMix64, rng};
 use std::sync::Arc;
 
 /// The packets of one receive queue.
@@ -16,6 +16,7 @@ pub struct FlowStream {
     own: Option<Vec<u32>>,
     picker: Picker,
     rate: Rate,
+    catch_up_ns: u64,
     /// Packets yet to come; `None` for no end.
     left: Option<u64>,
 }
@@ -108,6 +109,7 @@ impl FlowStream {
                         Rate::Max => Rate::Max,
                         Rate::Pps(rate) => Rate::Pps(rate * share / all),
                     },
+                    catch_up_ns: profile.catch_up_ns,
                     left: from.zip(to).map(|(from, to)| to - from),
                 }
             })
@@ -152,6 +154,14 @@ impl FlowStream {
     /// This queue's part of the rate.
     pub fn rate(&self) -> Rate {
         self.rate
+    }
+
+    /// What keeps to that rate from time 0 on; `None` without one.
+    pub fn pacer(&self) -> Option<Pacer> {
+        match self.rate {
+            Rate::Max => None,
+            Rate::Pps(rate) => Some(Pacer::new(rate, 0).catching_up(self.catch_up_ns)),
+        }
     }
 
     /// Whether the last packet has been picked.

@@ -187,12 +187,15 @@ impl Setup {
 
     /// Takes a port away from its bridge and closes it.
     pub fn remove_port(&mut self, ofproto: &Ofproto, datapath: &Datapath, bridge: &str, name: &str) -> Result<()> {
-        // The tables forget it first, so that no new megaflow sends to it.
+        let open = self.ports.get(name).filter(|entry| entry.bridge == bridge && entry.closed.is_none());
+        let open = open.and_then(|entry| entry.number);
+        // What has come by it meets the rules still; then the tables forget it, so that no new megaflow sends to it.
+        if let Some(number) = open {
+            datapath.stop_receiving(number).with_context(|| format!("port {name}"))?;
+        }
         ofproto.remove_port(bridge, name)?;
-        if let Some(entry) = self.ports.remove(name)
-            && entry.closed.is_none()
-            && let Some(number) = entry.number
-        {
+        self.ports.remove(name);
+        if let Some(number) = open {
             datapath.del_port(number).with_context(|| format!("port {name}"))?;
         }
         tracing::info!("bridge {bridge}: removed port {name}");
