@@ -4,6 +4,14 @@
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
 
+# A directory of others is not given away: it is refused, in one line.
+printf '[switch]\nrundir = "/usr"\n[[bridge]]\nname = "br0"\n' > "$dir/refused.toml"
+"$sluice" run "$dir/refused.toml" 2> "$dir/refused" && fail "a rundir full of other things was taken"
+grep -q 'rundir /usr: expected a directory of the switch.s own, to be given to user 65534' "$dir/refused" ||
+    fail "the refusal does not help: $(cat "$dir/refused")"
+# One of its own need not be private.
+mkdir -m 755 "$dir/run"
+
 make_namespaces
 printf '%s\n' "t1 tap" "t2 tap" "vm vhost-user options = { path = \"$dir/run/vm.sock\", mode = \"server\" }" | configure
 start

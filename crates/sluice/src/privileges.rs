@@ -5,7 +5,7 @@
 
 use anyhow::{Context, Result};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// The user to become if nobody else asks for the switch. Source: Linux's overflow user, "nobody".
@@ -28,31 +28,35 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// Leaves root, if this is root: becomes `$SUDO_UID` or nobody and keeps what ports of `kinds` need.
+/// The user and group to become: `$SUDO_UID` and `$SUDO_GID`, or nobody.
+fn user() -> (u32, u32) {
+    let variable = |name: &str| std::env::var(name).ok().and_then(|id| id.parse().ok()).filter(|id| *id != 0);
+    (variable("SUDO_UID").unwrap_or(NOBODY), variable("SUDO_GID").unwrap_or(NOBODY))
+}
+
+/// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed. Nothing to do
+/// for anybody but root.
 ///
-/// `rundir` is given to that user, so that the sockets in it can be made and removed, if it is the switch's own
-/// (private to root). Files that are read later (configuration and rules, on command) must be readable to that user.
+/// # Errors
+/// If the directory is not the switch's own: neither private to root nor free of all but sockets.
+pub fn give_rundir(rundir: &Path) -> Result<()> {
+    let (uid, gid) = user();
+    if rustix::process::geteuid().is_root() { give(rundir, uid, gid) } else { Ok(()) }
+}
+
+/// Leaves root, if this is root: becomes an ordinary user and keeps what ports of `kinds` need.
+///
+/// Files that are read later (configuration and rules, on command) must be readable to that user.
 ///
 /// # Errors
 /// If the system refuses a step; what was done until then stays done.
-pub fn leave_root<'a>(rundir: &Path, kinds: impl Iterator<Item = &'a str>) -> Result<Option<Left>> {
+pub fn leave_root<'a>(kinds: impl Iterator<Item = &'a str>) -> Result<Option<Left>> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
-    let variable = |name: &str| std::env::var(name).ok().and_then(|id| id.parse().ok()).filter(|id| *id != 0);
-    let uid: u32 = variable("SUDO_UID").unwrap_or(NOBODY);
-    let gid: u32 = variable("SUDO_GID").unwrap_or(NOBODY);
-
+    let (uid, gid) = user();
     let own = rustix::thread::capabilities(None).context("capabilities")?.permitted;
-    let mut wanted = kinds.fold(CapabilitySet::empty(), |set, kind| set.union(of_port_type(kind)));
-    if !give_rundir(rundir, uid, gid) {
-        wanted |= CapabilitySet::DAC_OVERRIDE;
-        tracing::warn!(
-            "rundir {} is root's and not private: dac_override is kept, or sockets in it could not be made and removed; \
-             better is a directory of mode 0700, which is given to user {uid}",
-            rundir.display()
-        );
-    }
+    let wanted = kinds.fold(CapabilitySet::empty(), |set, kind| set.union(of_port_type(kind)));
     let kept = own.intersection(wanted);
 
     rustix::thread::set_keep_capabilities(true).context("keeping capabilities")?;
@@ -83,16 +87,32 @@ fn of_port_type(kind: &str) -> CapabilitySet {
     names.iter().filter_map(|name| CapabilitySet::from_name(name)).collect()
 }
 
-/// Gives the directory to the user if it is private to root and no system directory; whether it is the user's now.
-/// An earlier run has given it already.
-fn give_rundir(rundir: &Path, uid: u32, gid: u32) -> bool {
-    let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == rundir);
-    let Ok(found) = std::fs::symlink_metadata(rundir) else { return false };
-    let private = found.is_dir() && found.mode() & 0o777 == 0o700;
-    match found.uid() {
-        0 => private && !is_home && std::os::unix::fs::chown(rundir, Some(uid), Some(gid)).is_ok(),
-        owner => private && owner == uid,
+/// Gives the directory to the user, unless the user may make files in it already: an earlier run has given it.
+fn give(rundir: &Path, uid: u32, gid: u32) -> Result<()> {
+    let context = || format!("rundir {}", rundir.display());
+    let dir = rundir.canonicalize().with_context(context)?;
+    let found = std::fs::metadata(&dir).with_context(context)?;
+    if found.uid() == uid || found.mode() & 0o002 != 0 {
+        return Ok(());
     }
+    let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == dir);
+    let is_private = found.mode() & 0o777 == 0o700;
+    anyhow::ensure!(
+        found.uid() == 0 && !is_home && (is_private || holds_only_sockets(&dir).with_context(context)?),
+        "rundir {}: expected a directory of the switch's own, to be given to user {uid}: one that is missing, or root's and \
+         either of mode 0700 or without anything but sockets; set switch.rundir to one such as /run/sluice",
+        rundir.display()
+    );
+    std::os::unix::fs::chown(&dir, Some(uid), Some(gid)).with_context(context)
+}
+
+fn holds_only_sockets(dir: &Path) -> std::io::Result<bool> {
+    for entry in std::fs::read_dir(dir)? {
+        if !entry?.file_type()?.is_socket() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -110,19 +130,18 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_the_users_already_needs_no_giving() {
+    fn only_a_directory_of_the_switchs_own_is_given() {
         let dir = tempfile::tempdir().unwrap();
-        let me = rustix::process::geteuid().as_raw();
-        let gid = rustix::process::getegid().as_raw();
-        let set_mode = |mode| {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(dir.path(), mode).unwrap();
-        };
-        set_mode(0o700);
-        assert!(give_rundir(dir.path(), me, gid));
-        set_mode(0o755);
-        assert!(!give_rundir(dir.path(), me, gid), "others may read it");
-        assert!(!give_rundir(&dir.path().join("none"), me, gid));
+        let (me, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        give(dir.path(), me, group).unwrap();
+        assert!(give(&dir.path().join("none"), me, group).is_err());
+        // Root's, readable to all, and full of other things.
+        let error = give(Path::new("/usr"), 12345, 12345).unwrap_err().to_string();
+        assert!(error.starts_with("rundir /usr: expected ") && error.contains("user 12345"), "{error}");
+        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("sluice.ctl")).unwrap();
+        assert!(holds_only_sockets(dir.path()).unwrap());
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert!(!holds_only_sockets(dir.path()).unwrap());
     }
 
     #[test]

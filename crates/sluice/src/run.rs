@@ -40,9 +40,10 @@ pub fn run(file: &Path) -> Result<()> {
     let config = Config::load(file)?;
     let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
     rundir::prepare(&rundir)?;
+    privileges::give_rundir(&rundir)?;
     let switch = Switch::prepare(file, config)?;
     let kinds = switch.port_kinds();
-    match privileges::leave_root(&rundir, kinds.iter().map(String::as_str)) {
+    match privileges::leave_root(kinds.iter().map(String::as_str)) {
         Ok(Some(left)) => tracing::info!("{left}"),
         Ok(None) => {}
         // A container may not let us; the switch works all the same.

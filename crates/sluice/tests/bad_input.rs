@@ -4,28 +4,16 @@
 
 mod common;
 
-use common::{Daemon, one_line_failure, sluice};
+use common::{Daemon, from_generator_to_sink, one_line_failure, sluice};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-const CONFIG: &str = r#"[switch]
-pmd-cores = [0]
-[[bridge]]
-name = "br0"
-flows = "flows.txt"
-[[bridge.port]]
-name = "gen"
-ofport = 1
-type = "generator"
-options = { rate = 1000 }
-[[bridge.port]]
-name = "sink"
-ofport = 2
-type = "null"
-"#;
+fn config() -> String {
+    from_generator_to_sink("rate = 1000")
+}
 
 fn start() -> Daemon {
-    Daemon::start_with(CONFIG, &[("flows.txt", "udp,actions=output:2\n")])
+    Daemon::start_with(&config(), &[("flows.txt", "udp,actions=output:2\n")])
 }
 
 /// Asserts that packets still flow and commands are still answered.
@@ -71,7 +59,7 @@ fn flow_texts_ports_and_reloads_that_are_wrong_are_refused() {
         let error = daemon.refused(args);
         assert!(error.contains(expected) && error.lines().count() == 1, "{args:?}: {error}");
     }
-    daemon.configure(&CONFIG.replace("null", "nonsense"));
+    daemon.configure(&config().replace("null", "nonsense"));
     let error = daemon.refused(&["sluice/reload"]);
     assert!(error.contains("nonsense") && error.lines().count() == 1, "{error}");
     goes_on(&daemon);

@@ -2,29 +2,15 @@
 
 mod common;
 
-use common::Daemon;
+use common::{Daemon, PMD, bridge, from_generator_to_sink, port};
 use std::process::Command;
 
-/// One PMD, a paced generator, a sink; 60-byte UDP frames from 1.0.0.1.
-const CONFIG: &str = r#"
-[switch]
-pmd-cores = [0]
-[[bridge]]
-name = "br0"
-flows = "flows.txt"
-[[bridge.port]]
-name = "gen"
-ofport = 1
-type = "generator"
-options = { rate = 2000, flows = 10 }
-[[bridge.port]]
-name = "sink"
-ofport = 2
-type = "null"
-"#;
+fn config() -> String {
+    from_generator_to_sink("rate = 2000, flows = 10")
+}
 
 fn start() -> Daemon {
-    Daemon::start_with(CONFIG, &[("flows.txt", "udp,actions=output:2\n")])
+    Daemon::start_with(&config(), &[("flows.txt", "udp,actions=output:2\n")])
 }
 
 fn traffic(daemon: &Daemon) {
@@ -226,9 +212,26 @@ fn ports_come_and_go_while_packets_flow() {
     daemon.wait_for(&["sluice/drops"], |text| text.contains("tx-no-port") || text.contains("rules"));
 }
 
+/// What has come by a port meets the rules, and is counted, before the port goes.
+#[test]
+fn a_port_that_is_removed_at_full_rate_leaves_no_packet_without_a_rule() {
+    let config = from_generator_to_sink("flows = 1000");
+    let daemon = Daemon::start_with(&config, &[("flows.txt", "udp,actions=output:2\n")]);
+    let add = ["bridge/add-port", "br0", "gen", "ofport=1", "type=generator", "flows=1000"];
+    for round in 1..=20 {
+        traffic(&daemon);
+        daemon.ctl(&["bridge/del-port", "br0", "gen"]);
+        let count = |name| daemon.ctl(&["coverage/read-counter", name]).trim().parse::<u64>().unwrap();
+        let rules = daemon.ctl(&["bridge/dump-flows", "br0"]);
+        assert!(rules.contains(&format!("n_packets={}, ", count("received"))), "round {round}: {rules}");
+        assert_eq!((count("upcalls_lost"), count("sent")), (0, count("received")));
+        daemon.ctl(&add);
+    }
+}
+
 #[test]
 fn stations_and_traces_are_shown() {
-    let config = CONFIG.replace("flows = \"flows.txt\"", "flows = \"flows.txt\"\nfail-mode = \"standalone\"");
+    let config = config().replace("flows = \"flows.txt\"", "flows = \"flows.txt\"\nfail-mode = \"standalone\"");
     let daemon = Daemon::start_with(&config, &[("flows.txt", "priority=1,tcp,actions=drop\n")]);
     let shown = daemon.wait_for(&["fdb/show", "br0"], |text| text.contains("02:00:00:00:00:01"));
     assert!(shown.starts_with(" port  VLAN  MAC                Age\n    1     0  02:00:00:00:00:01 "), "{shown}");
@@ -263,10 +266,9 @@ fn ovs_appctl_is_the_same_client() {
 
 #[test]
 fn groups_change_under_traffic() {
-    let port = |name: &str, n: u32, kind: &str, more: &str| {
-        format!("[[bridge.port]]\nname = \"{name}\"\nofport = {n}\ntype = \"{kind}\"\n{more}\n")
-    };
-    let config = "[switch]\npmd-cores = [0]\n[[bridge]]\nname = \"br0\"\nflows = \"f\"\ngroups = \"g\"\n".to_owned()
+    let config = PMD.to_owned()
+        + &bridge("br0", "f")
+        + "groups = \"g\"\n"
         + &port("gen", 1, "generator", "options = { rate = 2000, flows = 100 }")
         + &port("a", 2, "null", "")
         + &port("b", 3, "null", "");
@@ -314,12 +316,14 @@ fn groups_change_under_traffic() {
 
 #[test]
 fn meters_limit_and_go_with_their_rules() {
-    let config = "[switch]\npmd-cores = [0]\n[[bridge]]\nname = \"br0\"\nflows = \"f\"\nmeters = \"m\"\n\
-                  [[bridge.port]]\nname = \"gen\"\nofport = 1\ntype = \"generator\"\noptions = { rate = 5000 }\n\
-                  [[bridge.port]]\nname = \"sink\"\nofport = 2\ntype = \"null\"\n";
+    let config = PMD.to_owned()
+        + &bridge("br0", "f")
+        + "meters = \"m\"\n"
+        + &port("gen", 1, "generator", "options = { rate = 5000 }")
+        + &port("sink", 2, "null", "");
     let files =
         [("m", "meter=1 pktps bands=type=drop rate=100\n"), ("f", "udp,actions=meter:1,output:2\nactions=output:2\n")];
-    let daemon = Daemon::start_with(config, &files);
+    let daemon = Daemon::start_with(&config, &files);
     daemon.wait_for(&["bridge/meter-stats", "br0"], |text| !text.contains("0: packet_count:0 "));
     let stats = daemon.ctl(&["bridge/meter-stats", "br0"]);
     assert!(

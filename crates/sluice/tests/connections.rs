@@ -2,24 +2,7 @@
 
 mod common;
 
-use common::Daemon;
-
-const CONFIG: &str = r#"
-[switch]
-pmd-cores = [0]
-[[bridge]]
-name = "br0"
-flows = "flows.txt"
-[[bridge.port]]
-name = "gen"
-ofport = 1
-type = "generator"
-options = { rate = 2000, flows = 10 }
-[[bridge.port]]
-name = "sink"
-ofport = 2
-type = "null"
-"#;
+use common::{Daemon, from_generator_to_sink};
 
 const FLOWS: &str = "\
 udp actions=ct(commit,zone=5,exec(set_field:0x2a->ct_mark),table=1)
@@ -27,7 +10,7 @@ table=1,udp,ct_state=+trk+new,ct_zone=5 actions=output:2
 ";
 
 fn start() -> Daemon {
-    let daemon = Daemon::start_with(CONFIG, &[("flows.txt", FLOWS)]);
+    let daemon = Daemon::start_with(&from_generator_to_sink("rate = 2000, flows = 10"), &[("flows.txt", FLOWS)]);
     daemon.wait_for(&["dpctl/ct-get-nconns"], |n| n == "10\n");
     daemon
 }

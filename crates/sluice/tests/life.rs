@@ -2,17 +2,7 @@
 
 mod common;
 
-use common::{Daemon, one_line_failure, sluice};
-
-fn port(name: &str, ofport: u32, kind: &str, more: &str) -> String {
-    format!("[[bridge.port]]\nname = \"{name}\"\nofport = {ofport}\ntype = \"{kind}\"\n{more}\n")
-}
-
-fn bridge(name: &str, flows: &str) -> String {
-    format!("[[bridge]]\nname = \"{name}\"\nflows = \"{flows}\"\n")
-}
-
-const PMD: &str = "[switch]\npmd-cores = [0]\n";
+use common::{Daemon, PMD, bridge, one_line_failure, port, sluice};
 
 #[test]
 fn signals_and_exit_end_it_cleanly() {
@@ -232,6 +222,57 @@ fn reload_applies_what_changed_and_leaves_the_rest() {
     // Nothing of a configuration that is wrong is applied.
     assert!(daemon.ctl(&["dpif/show"]).contains("more 3/3"));
     assert_eq!(daemon.signal("TERM").code, Some(0));
+}
+
+#[test]
+fn reload_applies_files_of_groups_and_meters() {
+    let config = PMD.to_owned()
+        + &bridge("br0", "f")
+        + "groups = \"g\"\nmeters = \"m\"\n"
+        + &port("p1", 1, "null", "")
+        + &port("p2", 2, "null", "");
+    let rules = "udp,actions=meter:1,group:1\ntcp,actions=group:2\nicmp,actions=group:7\n";
+    let groups = "group_id=1,type=all,bucket=output:p1\ngroup_id=2,type=all,bucket=output:p1\n";
+    let group_7 = "group_id=7,type=all,bucket=output:p2\n";
+    let meter =
+        |rate: u32| format!("meter=1 pktps bands=type=drop rate={rate}\nmeter=2 pktps bands=type=drop rate=1\n");
+    let both = format!("{groups}{group_7}");
+    let daemon = Daemon::start_with(&config, &[("f", rules), ("g", &both), ("m", &meter(100))]);
+    let write = |name: &str, text: &str| std::fs::write(daemon.dir.path().join(name), text).unwrap();
+    let dump = |what: &str| daemon.ctl(&[what, "br0"]);
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "nothing changed\n");
+
+    // One of a command stays; what the file says otherwise changes; what it lists no more goes, and rules that use it.
+    daemon.ctl(&["bridge/add-group", "br0", "group_id=9,type=all,bucket=output:p1"]);
+    write("g", &groups.replace("2,type=all,bucket=output:p1", "2,type=all,bucket=output:p2"));
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: groups replaced\n");
+    let shown: String = [(1, 1), (2, 2), (9, 1)]
+        .map(|(group, port)| format!(" group_id={group},type=all,bucket=bucket_id:0,actions=output:p{port}\n"))
+        .concat();
+    assert_eq!(dump("bridge/dump-groups"), shown);
+    assert_eq!(dump("bridge/dump-flows").lines().count(), 2);
+
+    write("m", meter(200).lines().next().unwrap());
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: meters replaced\n");
+    assert_eq!(dump("bridge/dump-meters"), "meter=1 pktps bands=\ntype=drop rate=200\n");
+    assert_eq!(dump("bridge/dump-flows").lines().count(), 2);
+
+    // A file that is wrong is told with its place, and changes nothing.
+    write("g", "group_id=1,type=all,bucket=output:p2\ngroup_id=x\n");
+    let error = daemon.refused(&["sluice/reload"]);
+    assert!(error.contains("/g: line 2, column ") && error.lines().count() == 1, "{error}");
+    write("g", groups);
+    write("m", "meter=1 pktps bands=type=drop rate=5\nmeter=1\n");
+    let error = daemon.refused(&["sluice/reload"]);
+    assert!(error.contains("/m: line 2: column ") && error.lines().count() == 1, "{error}");
+    assert_eq!((dump("bridge/dump-groups"), dump("bridge/dump-meters").contains("rate=200")), (shown, true));
+
+    // Without files both go, and all rules that used them.
+    daemon.configure(&config.replace("groups = \"g\"\nmeters = \"m\"\n", ""));
+    write("f", "actions=drop\n");
+    assert_eq!(daemon.ctl(&["sluice/reload"]), "br0: meters replaced\nbr0: groups replaced\nbr0: rules replaced\n");
+    assert_eq!(dump("bridge/dump-groups").lines().count(), 1);
+    assert_eq!((dump("bridge/dump-meters"), dump("bridge/dump-flows").lines().count()), (String::new(), 1));
 }
 
 #[test]

@@ -12,7 +12,10 @@ mod summary;
 
 pub use arguments::ReplayArgs;
 
-use crate::switch::{groups, megaflows::dpctl_line, meters, rules};
+use crate::switch::groups::GroupFile;
+use crate::switch::megaflows::dpctl_line;
+use crate::switch::meters::MeterFile;
+use crate::switch::rules::FlowFile;
 use anyhow::{Context, Result, ensure};
 use capture::Record;
 use port::Wire;
@@ -126,14 +129,12 @@ impl Bench {
         }
         let names: PortNames = PortNames::NONE;
         if let Some(path) = &args.meters {
-            meters::load(&ofproto, BRIDGE, path, began_ms)?;
+            MeterFile::read(path)?.apply(&ofproto, BRIDGE, began_ms)?;
         }
         if let Some(path) = &args.groups {
-            groups::load(&ofproto, BRIDGE, path, &names, began_ms)?;
+            GroupFile::read(path, &names)?.apply(&ofproto, BRIDGE, began_ms)?;
         }
-        let text = rules::read_flow_file(&args.flows)?;
-        let flows = rules::parse_flow_file(&args.flows, &text, &names)?;
-        ofproto.bundle(BRIDGE, &flows, began_ms).map_err(|error| rules::refused(&args.flows, &text, &error))?;
+        FlowFile::read(&args.flows, &names)?.add(&ofproto, BRIDGE, began_ms)?;
         let store = datapath.store();
         let revalidated_epoch = ofproto.epoch();
         let traces = args.traces.as_ref().map(|_| String::new());

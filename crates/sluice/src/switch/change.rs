@@ -41,7 +41,8 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// The steps from `old` to `new`. Rules are not compared here: their files may have changed under the same name.
+/// The steps from `old` to `new`. Rules, groups and meters are not compared here: their files may
+/// have changed under the same name.
 pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
     let (mut going, mut changing, mut coming) = (Vec::new(), Vec::new(), Vec::new());
     for bridge in &old.bridge {
@@ -75,11 +76,6 @@ fn bridge_named<'a>(config: &'a Config, name: &str) -> Option<&'a Bridge> {
 fn compare(old: &Bridge, new: &Bridge, going: &mut Vec<Change>, changing: &mut Vec<Change>, coming: &mut Vec<Change>) {
     if old.mac_age != new.mac_age || old.controllers != new.controllers || old.listen != new.listen {
         changing.push(Change::SetBridge(Box::new(new.clone())));
-    }
-    for (key, same) in [("groups", old.groups == new.groups), ("meters", old.meters == new.meters)] {
-        if !same {
-            changing.push(Change::AtNextStart(format!("{}.{key}", new.name)));
-        }
     }
     let find = |ports: &[Port], name: &str| ports.iter().find(|port| port.name == name).cloned();
     for port in &old.port {

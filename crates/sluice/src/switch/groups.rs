@@ -1,24 +1,61 @@
 //! Groups, as commands and files change and show them.
 
 use super::Switch;
-use super::rules::read_flow_file;
+use super::rules::read_file;
 use anyhow::{Result, anyhow};
 use sluice_flow::{GroupCommand, GroupMod, PortNames};
 use sluice_ofproto::{Change, GroupEntry, Ofproto};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Adds the groups of a file to a bridge, all or none.
-///
-/// # Errors
-/// If the file cannot be read, a line is wrong, or a group is refused: with the file, and the line or the group.
-pub fn load(ofproto: &Ofproto, bridge: &str, file: &Path, ports: &PortNames, now_ms: u64) -> Result<()> {
-    let text = read_flow_file(file)?;
-    let groups = GroupMod::parse_file(&text, ports).map_err(|e| anyhow!("{}: {e}", file.display()))?;
-    let changes: Vec<_> = groups.into_iter().map(Change::Group).collect();
-    let loaded = ofproto.ordered_bundle(bridge, &changes, now_ms);
-    loaded.map_err(|(i, e)| anyhow!("{}: group {} of the file: {e}", file.display(), i + 1))?;
-    Ok(())
+/// A file of groups.
+#[derive(Debug)]
+pub struct GroupFile {
+    path: PathBuf,
+    /// What it says.
+    pub text: String,
+    groups: Vec<GroupMod>,
+}
+
+impl GroupFile {
+    /// Reads a file of groups, whose ports may be named.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a line is wrong: with file, line and column.
+    pub fn read(path: &Path, ports: &PortNames) -> Result<Self> {
+        let text = read_file(path)?;
+        let groups = GroupMod::parse_file(&text, ports).map_err(|e| anyhow!("{}: {e}", path.display()))?;
+        Ok(GroupFile { path: path.into(), text, groups })
+    }
+
+    /// The numbers of the groups that are there once it has been applied.
+    pub fn ids(&self) -> BTreeSet<u32> {
+        let mut ids = BTreeSet::new();
+        for change in &self.groups {
+            match change.command {
+                GroupCommand::Delete => ids.remove(&change.group),
+                _ => ids.insert(change.group),
+            };
+        }
+        ids
+    }
+
+    /// Makes its changes, all or none. A group that is there already is changed.
+    ///
+    /// # Errors
+    /// If one is refused: with the file and its place among the groups.
+    pub fn apply(&self, ofproto: &Ofproto, bridge: &str, now_ms: u64) -> Result<()> {
+        let there: BTreeSet<u32> = ofproto.groups(bridge)?.iter().map(|group| group.id).collect();
+        let over = |change: &GroupMod| change.command == GroupCommand::Add && there.contains(&change.group);
+        let changes = self.groups.iter().map(|change| match over(change) {
+            true => Change::Group(GroupMod { command: GroupCommand::Modify, ..change.clone() }),
+            false => Change::Group(change.clone()),
+        });
+        let applied = ofproto.ordered_bundle(bridge, &changes.collect::<Vec<_>>(), now_ms);
+        applied.map_err(|(i, e)| anyhow!("{}: group {} of the file: {e}", self.path.display(), i + 1))?;
+        Ok(())
+    }
 }
 
 impl Switch {

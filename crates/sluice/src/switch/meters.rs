@@ -1,30 +1,64 @@
 //! Meters, as commands and files change and show them.
 
 use super::Switch;
-use super::rules::read_flow_file;
+use super::rules::read_file;
 use anyhow::{Result, anyhow};
 use sluice_flow::{MeterCommand, MeterMod};
 use sluice_ofproto::{MeterEntry, Ofproto};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Adds the meters of a file to a bridge, one a line.
-///
-/// # Errors
-/// If the file cannot be read, a line is wrong, or a meter is refused: with the file and the line.
-pub fn load(ofproto: &Ofproto, bridge: &str, file: &Path, now_ms: u64) -> Result<()> {
-    let text = read_flow_file(file)?;
-    for (i, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or("").trim();
-        if line.is_empty() {
-            continue;
+/// A file of meters, one a line.
+#[derive(Debug)]
+pub struct MeterFile {
+    path: PathBuf,
+    /// What it says.
+    pub text: String,
+    /// With the numbers of their lines, from 1.
+    meters: Vec<(usize, MeterMod)>,
+}
+
+impl MeterFile {
+    /// Reads a file of meters.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a line is wrong: with file, line and column.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = read_file(path)?;
+        let mut meters = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            let line = line.split('#').next().unwrap_or("").trim();
+            if line.is_empty() {
+                continue;
+            }
+            let meter = MeterMod::parse(line, MeterCommand::Add).map_err(|e| {
+                let (path, column) = (path.display(), e.column);
+                anyhow!("{path}: line {number}: column {column}: found {}, expected {}", e.found, e.expected)
+            })?;
+            meters.push((number, meter));
         }
-        let at = |error: &dyn std::fmt::Display| anyhow!("{}: line {}: {error}", file.display(), i + 1);
-        let meter = MeterMod::parse(line, MeterCommand::Add)
-            .map_err(|e| at(&format_args!("column {}: found {}, expected {}", e.column, e.found, e.expected)))?;
-        ofproto.meter_mod(bridge, &meter, now_ms).map_err(|e| at(&e))?;
+        Ok(MeterFile { path: path.into(), text, meters })
     }
-    Ok(())
+
+    /// The numbers of its meters.
+    pub fn ids(&self) -> BTreeSet<u32> {
+        self.meters.iter().map(|(_, change)| change.meter).collect()
+    }
+
+    /// Adds its meters; one that is there already is changed.
+    ///
+    /// # Errors
+    /// If one is refused: with the file and the line.
+    pub fn apply(&self, ofproto: &Ofproto, bridge: &str, now_ms: u64) -> Result<()> {
+        let there: BTreeSet<u32> = ofproto.meters(bridge)?.iter().map(|meter| meter.id).collect();
+        for (line, change) in &self.meters {
+            let command = if there.contains(&change.meter) { MeterCommand::Modify } else { MeterCommand::Add };
+            let done = ofproto.meter_mod(bridge, &MeterMod { command, ..change.clone() }, now_ms);
+            done.map_err(|e| anyhow!("{}: line {line}: {e}", self.path.display()))?;
+        }
+        Ok(())
+    }
 }
 
 impl Switch {

@@ -4,6 +4,7 @@
 //! then those of the crates below. Commands that only read take none of ours.
 
 mod change;
+mod files;
 pub mod groups;
 pub mod megaflows;
 pub mod meters;
@@ -56,8 +57,8 @@ struct Setup {
     ports: BTreeMap<String, PortEntry>,
     /// Where ports take their packet buffers from.
     pools: Pools,
-    /// The text of each bridge's file of rules, as last read.
-    flow_texts: BTreeMap<String, String>,
+    /// What each bridge's files said when they were last applied.
+    applied: BTreeMap<String, files::Applied>,
 }
 
 /// Whether the end was asked for, and by what.

@@ -5,14 +5,13 @@
 
 use super::Switch;
 use super::change::{Change, changes};
-use super::rules::{parse_flow_file, read_flow_file};
+use super::files::Files;
 use super::start::bridge_config;
-use crate::config::{Bridge, Config, Datapath};
+use crate::config::{Config, Datapath};
 use anyhow::Result;
 use sluice_datapath::Settings;
 use sluice_ofproto::VlanMode;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 impl Switch {
     /// Applies what changed: a line for each step, or a line that says that there was none.
@@ -21,21 +20,20 @@ impl Switch {
     /// If the file is wrong (nothing has changed then), or steps failed (the others have been taken).
     pub fn reload(&self) -> Result<String, String> {
         let new = Config::load(&self.file).map_err(|error| error.to_string())?;
-        let texts = read_rules(&new).map_err(|error| format!("{error:#}"))?;
+        let files = read_files(&new).map_err(|error| format!("{error:#}"))?;
         let old = self.setup().config.clone();
         let steps = changes(&old, &new);
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         self.setup().config = new.clone();
         for step in &steps {
-            match self.apply(step, &old, &new, &texts) {
+            match self.apply(step, &old, &new, &files) {
                 Ok(()) => done.push(step.to_string()),
                 Err(error) => failed.push(format!("{error:#}")),
             }
         }
         for bridge in &new.bridge {
-            match self.apply_rules(bridge, &texts) {
-                Ok(true) => done.push(format!("{}: rules replaced", bridge.name)),
-                Ok(false) => {}
+            match self.apply_files(&bridge.name, &files[&bridge.name]) {
+                Ok(kinds) => done.extend(kinds.iter().map(|kind| format!("{}: {kind} replaced", bridge.name))),
                 Err(error) => failed.push(format!("{}: {error:#}", bridge.name)),
             }
         }
@@ -56,7 +54,7 @@ impl Switch {
         Ok(if done.is_empty() { "nothing changed".into() } else { done.join("\n") })
     }
 
-    fn apply(&self, step: &Change, old: &Config, new: &Config, texts: &Texts) -> Result<()> {
+    fn apply(&self, step: &Change, old: &Config, new: &Config, files: &AllFiles) -> Result<()> {
         let mut setup = self.setup();
         match step {
             Change::RemovePort(bridge, port) if !setup.ports.contains_key(port) => {
@@ -69,7 +67,7 @@ impl Switch {
                 for port in ports {
                     setup.remove_port(&self.ofproto, &self.datapath, bridge, &port)?;
                 }
-                setup.flow_texts.remove(bridge);
+                setup.applied.remove(bridge);
                 self.openflow.remove_bridge(bridge);
                 self.ofproto.remove_bridge(bridge)?;
             }
@@ -79,16 +77,8 @@ impl Switch {
                 for port in &bridge.port {
                     setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
                 }
-                if let Some(meters) = &bridge.meters {
-                    super::meters::load(&self.ofproto, &bridge.name, &new.resolve(meters), self.now_ms())?;
-                }
-                let groups = bridge.groups.as_ref().map(|groups| new.resolve(groups));
                 drop(setup);
-                if let Some(path) = groups {
-                    let names = self.port_names(&bridge.name);
-                    super::groups::load(&self.ofproto, &bridge.name, &path, &names, self.now_ms())?;
-                }
-                self.apply_rules(bridge, texts)?;
+                self.apply_files(&bridge.name, &files[&bridge.name])?;
                 self.openflow.add_bridge(bridge)?;
             }
             Change::SetBridge(bridge) => {
@@ -127,33 +117,12 @@ impl Switch {
         }
         Ok(settings)
     }
-
-    /// Replaces a bridge's rules if their file says something else than when it was last read; whether it did.
-    fn apply_rules(&self, bridge: &Bridge, texts: &Texts) -> Result<bool> {
-        let Some((path, text)) = texts.get(&bridge.name) else { return Ok(false) };
-        if self.setup().flow_texts.get(&bridge.name) == Some(text) {
-            return Ok(false);
-        }
-        self.replace_flows_by(&bridge.name, path, text)?;
-        self.setup().flow_texts.insert(bridge.name.clone(), text.clone());
-        Ok(true)
-    }
 }
 
-/// Path and text of each bridge's file of rules.
-type Texts = BTreeMap<String, (PathBuf, String)>;
+/// Each bridge's files, by its name.
+type AllFiles = BTreeMap<String, Files>;
 
-/// Reads the files of rules, so that one that is wrong is noticed before anything has changed.
-fn read_rules(config: &Config) -> Result<Texts> {
-    let mut texts = BTreeMap::new();
-    for bridge in &config.bridge {
-        if let Some(flows) = &bridge.flows {
-            let path = config.resolve(flows);
-            let text = read_flow_file(&path)?;
-            let names = bridge.port.iter().map(|p| (p.name.as_str(), sluice_flow::OfPort(p.ofport as u16))).collect();
-            parse_flow_file(&path, &text, &names)?;
-            texts.insert(bridge.name.clone(), (path, text));
-        }
-    }
-    Ok(texts)
+/// Reads the files of all bridges, so that one that is wrong is noticed before anything has changed.
+fn read_files(config: &Config) -> Result<AllFiles> {
+    config.bridge.iter().map(|bridge| Ok((bridge.name.clone(), Files::read(config, bridge)?))).collect()
 }

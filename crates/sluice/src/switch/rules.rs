@@ -6,32 +6,64 @@ use anyhow::{Result, anyhow};
 use sluice_flow::text::{FlowLine, FlowLineStats};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_ofproto::{Error, Ofproto, RuleEntry};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Reads a file of rules.
+/// Reads a file of rules, groups or meters.
 ///
 /// # Errors
-/// If it cannot be read, or a line is wrong: with file, line and column.
-pub fn read_flow_file(path: &Path) -> Result<String> {
+/// If it cannot be read: with the file, and what to do about it.
+pub fn read_file(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|e| anyhow!("{}: {}", path.display(), cannot_read(&e)))
 }
 
-/// The rules in the text of a file.
-///
-/// # Errors
-/// With file, line and column of what is wrong.
-pub fn parse_flow_file(path: &Path, text: &str, names: &PortNames) -> Result<Vec<FlowMod>> {
-    FlowMod::parse_file(text, names).map_err(|error| anyhow!("{}: {error}", path.display()))
+/// A file of rules.
+#[derive(Debug)]
+pub struct FlowFile {
+    path: PathBuf,
+    /// What it says.
+    pub text: String,
+    flows: Vec<FlowMod>,
 }
 
-/// Why the tables refused rules of a file: with the line of the one to blame.
-pub fn refused(path: &Path, text: &str, error: &Error) -> anyhow::Error {
-    let Error::InBundle { index, error } = error else { return anyhow!("{}: {error}", path.display()) };
-    // The lines that flow files are read by: comments and blank ones do not count.
-    let says_something = |line: &str| !line.split('#').next().unwrap_or("").trim().is_empty();
-    let lines = text.split('\n').enumerate().filter(|(_, line)| says_something(line));
-    let line = lines.map(|(i, _)| i + 1).nth(index.saturating_sub(1)).unwrap_or(*index);
-    anyhow!("{}: line {line}: {error}", path.display())
+impl FlowFile {
+    /// Reads a file of rules, whose ports may be named.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a line is wrong: with file, line and column.
+    pub fn read(path: &Path, names: &PortNames) -> Result<Self> {
+        let text = read_file(path)?;
+        let flows = FlowMod::parse_file(&text, names).map_err(|error| anyhow!("{}: {error}", path.display()))?;
+        Ok(FlowFile { path: path.into(), text, flows })
+    }
+
+    /// Adds its rules to those of a bridge, all or none.
+    ///
+    /// # Errors
+    /// If one is refused: with file and line.
+    pub fn add(&self, ofproto: &Ofproto, bridge: &str, now_ms: u64) -> Result<()> {
+        ofproto.bundle(bridge, &self.flows, now_ms).map_err(|error| self.refused(&error))?;
+        Ok(())
+    }
+
+    /// Makes a bridge's rules those of the file, all or none; those that are the same stay as they are.
+    ///
+    /// # Errors
+    /// If one is refused: with file and line.
+    pub fn replace(&self, ofproto: &Ofproto, bridge: &str, now_ms: u64) -> Result<()> {
+        ofproto.replace_flows(bridge, &self.flows, now_ms).map_err(|error| self.refused(&error))?;
+        Ok(())
+    }
+
+    /// Why the tables refused rules of the file: with the line of the one to blame.
+    fn refused(&self, error: &Error) -> anyhow::Error {
+        let path = self.path.display();
+        let Error::InBundle { index, error } = error else { return anyhow!("{path}: {error}") };
+        // The lines that flow files are read by: comments and blank ones do not count.
+        let says_something = |line: &str| !line.split('#').next().unwrap_or("").trim().is_empty();
+        let lines = self.text.split('\n').enumerate().filter(|(_, line)| says_something(line));
+        let line = lines.map(|(i, _)| i + 1).nth(index.saturating_sub(1)).unwrap_or(*index);
+        anyhow!("{path}: line {line}: {error}")
+    }
 }
 
 /// A bridge's rules, one a line, with their counters as of `now_ms`; `show` writes a line.
@@ -82,14 +114,8 @@ impl Switch {
     /// # Errors
     /// If the file cannot be read or a line is wrong; nothing has changed then.
     pub fn replace_flows(&self, bridge: &str, file: &Path) -> Result<()> {
-        let text = read_flow_file(file)?;
-        self.replace_flows_by(bridge, file, &text)
-    }
-
-    /// The same with the file's text.
-    pub(super) fn replace_flows_by(&self, bridge: &str, file: &Path, text: &str) -> Result<()> {
-        let flows = parse_flow_file(file, text, &self.port_names(bridge))?;
-        self.ofproto.replace_flows(bridge, &flows, self.now_ms()).map_err(|error| refused(file, text, &error))?;
+        let rules = FlowFile::read(file, &self.port_names(bridge))?;
+        rules.replace(&self.ofproto, bridge, self.now_ms())?;
         self.revalidator.hurry();
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! From a configuration to a switch that runs, step by step; and its end.
 
+use super::files::Files;
 use super::revalidator::Revalidator;
-use super::rules::{dump, parse_flow_file, read_flow_file, refused};
+use super::rules::dump;
 use super::{End, Setup, Switch};
 use crate::config::{self, AutoOr, Bridge, Config};
 use crate::text::coverage::Coverage;
@@ -33,7 +34,7 @@ impl Switch {
         // Now: the switch may not be allowed to read them later.
         let openflow = crate::openflow::OpenFlow::default();
         openflow.set_tls(config.tls().as_ref())?;
-        let setup = Setup { pools: pools(&config), config, ports: BTreeMap::new(), flow_texts: BTreeMap::new() };
+        let setup = Setup { pools: pools(&config), config, ports: BTreeMap::new(), applied: BTreeMap::new() };
         let switch = Arc::new(Switch {
             file: file.into(),
             ofproto,
@@ -51,30 +52,15 @@ impl Switch {
     }
 
     fn add_bridge(&self, bridge: &Bridge) -> Result<()> {
+        let files = Files::read(&self.setup().config, bridge)?;
         self.ofproto.add_bridge(bridge_config(bridge), self.now_ms())?;
         let mut setup = self.setup();
         setup.add_local_port(&self.ofproto, &self.datapath, bridge)?;
         for port in &bridge.port {
             setup.add_or_log(&self.ofproto, &self.datapath, &bridge.name, port)?;
         }
-        if let Some(meters) = &bridge.meters {
-            super::meters::load(&self.ofproto, &bridge.name, &setup.config.resolve(meters), self.now_ms())?;
-        }
-        if let Some(groups) = &bridge.groups {
-            let path = setup.config.resolve(groups);
-            drop(setup);
-            super::groups::load(&self.ofproto, &bridge.name, &path, &self.port_names(&bridge.name), self.now_ms())?;
-            setup = self.setup();
-        }
-        if let Some(flows) = &bridge.flows {
-            let path = setup.config.resolve(flows);
-            drop(setup);
-            let text = read_flow_file(&path)?;
-            let flows = parse_flow_file(&path, &text, &self.port_names(&bridge.name))?;
-            let loaded = self.ofproto.bundle(&bridge.name, &flows, self.now_ms());
-            loaded.map_err(|error| refused(&path, &text, &error))?;
-            self.setup().flow_texts.insert(bridge.name.clone(), text);
-        }
+        drop(setup);
+        self.apply_files(&bridge.name, &files)?;
         Ok(())
     }
 

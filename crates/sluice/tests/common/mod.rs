@@ -12,6 +12,26 @@ pub const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 /// Longer than anything here takes on a busy machine; it only ends tests that hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A port of a configuration.
+pub fn port(name: &str, ofport: u32, kind: &str, more: &str) -> String {
+    format!("[[bridge.port]]\nname = \"{name}\"\nofport = {ofport}\ntype = \"{kind}\"\n{more}\n")
+}
+
+/// A bridge of a configuration, its ports to follow.
+pub fn bridge(name: &str, flows: &str) -> String {
+    format!("[[bridge]]\nname = \"{name}\"\nflows = \"{flows}\"\n")
+}
+
+/// One PMD.
+pub const PMD: &str = "[switch]\npmd-cores = [0]\n";
+
+/// One PMD, a bridge with the rules of `flows.txt`, and from port 1 to port 2 what a generator with these options makes:
+/// 60-byte UDP frames from 1.0.0.1.
+pub fn from_generator_to_sink(options: &str) -> String {
+    let generator = port("gen", 1, "generator", &format!("options = {{ {options} }}"));
+    PMD.to_owned() + &bridge("br0", "flows.txt") + &generator + &port("sink", 2, "null", "")
+}
+
 /// A switch that runs.
 pub struct Daemon {
     child: Child,
