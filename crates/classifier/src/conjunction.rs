@@ -2,8 +2,9 @@
 //!
 //! A rule with conjunctions is a *soft* match: it stands for one clause of each. When all clauses of a conjunction
 //! have soft matches of one priority, the key is looked up again with the conjunction's id in `conj_id`, and what that
-//! finds is the answer. Otherwise the search goes on at the next lower priority, where a soft match may be replaced by
-//! a rule of the same match that it hid, and an ordinary rule found before may win.
+//! finds is the answer; soft matches and the rules they hide are out of its sight, as in OVS. Otherwise the search goes
+//! on at the next lower priority, where a soft match may be replaced by a rule of the same match that it hid, and an
+//! ordinary rule found before may win.
 //!
 //! Two corners are kept as the documentation of OVS has them, not its code: a conjunction of 64 clauses needs all 64,
 //! and a rule's further conjunctions count even if one of them completed and then found no rule.

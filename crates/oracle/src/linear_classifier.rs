@@ -86,12 +86,18 @@ impl<R: PartialEq> LinearClassifier<R> {
             .collect()
     }
 
-    /// The best rules without clauses for the key with this conjunction id.
+    /// The best rules without clauses for the key with this conjunction id. One with the match of a rule with clauses of
+    /// higher priority stays hidden, as in Open vSwitch.
     fn ordinary_winners(&self, key: &FlowKey, version: u64, conj_id: u32) -> Vec<&LinearRule<R>> {
         let mut key = *key;
         key.set_number(layout::CONJ_ID, conj_id.into());
-        let mut ordinary = self.matching(&key, version);
-        ordinary.retain(|rule| rule.clauses.is_empty());
+        let matching = self.matching(&key, version);
+        let is_hidden = |rule: &LinearRule<R>| {
+            let mut soft = matching.iter().filter(|other| !other.clauses.is_empty());
+            soft.any(|soft| soft.matching == rule.matching && soft.priority > rule.priority)
+        };
+        let mut ordinary = matching.clone();
+        ordinary.retain(|rule| rule.clauses.is_empty() && !is_hidden(rule));
         let best = ordinary.iter().map(|rule| rule.priority).max();
         ordinary.retain(|rule| Some(rule.priority) == best);
         ordinary
