@@ -1,7 +1,7 @@
 //! One connection.
 
 use crate::limits::Admission;
-use crate::states::{State, Step};
+use crate::states::{SETTLED, State, Step};
 use crate::timeouts::{InForce, Timeout};
 use crate::tuple::Tuple;
 use sluice_action::ct::Helper;
@@ -28,6 +28,10 @@ pub(crate) struct Connection {
     expires_ms: AtomicU64,
     /// Taken out of the table, by whoever sets this.
     is_removed: AtomicBool,
+    /// No packet changes its state any more.
+    is_settled: AtomicBool,
+    /// It may have a mark or a label.
+    is_marked: AtomicBool,
     mutable: Mutex<Mutable>,
 }
 
@@ -78,6 +82,8 @@ impl Connection {
             timeouts: from.timeouts,
             expires_ms: AtomicU64::new(expires_ms),
             is_removed: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
+            is_marked: AtomicBool::new(from.mark != 0 || from.label != 0),
             mutable: Mutex::new(mutable),
         }
     }
@@ -88,13 +94,41 @@ impl Connection {
         self.mutable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a packet: state and end move on.
-    pub fn update(&self, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> Step {
-        let step = self.lock().state.update(l4, reply, check_seq);
+    /// Takes a packet: state and end move on. `mutable` is this connection's own.
+    #[inline]
+    pub fn update(&self, mutable: &mut Mutable, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> Step {
+        let step = mutable.state.update(l4, reply, check_seq);
         if let Step::Valid(Some(timeout)) | Step::StillNew(timeout) = step {
             self.prolong(timeout, now_ms);
         }
+        if mutable.state.settled().is_some() && !self.is_settled.load(Ordering::Relaxed) {
+            self.is_settled.store(true, Ordering::Relaxed);
+        }
         step
+    }
+
+    /// Takes a packet without the lock: `None`, and nothing is done, unless packets do no more than prolong it.
+    #[inline]
+    pub fn update_settled(&self, now_ms: u64) -> Option<Step> {
+        // Once settled it stays so, and nothing else is read by this flag: no order is needed.
+        let timeout = self.is_settled.load(Ordering::Relaxed).then_some(SETTLED)?;
+        self.prolong(timeout, now_ms);
+        Some(Step::Valid(Some(timeout)))
+    }
+
+    /// Mark and label; they are asked for under the lock only if they may be there.
+    #[inline]
+    pub fn marks(&self) -> (u32, u128) {
+        if !self.is_marked.load(Ordering::Acquire) {
+            return (0, 0);
+        }
+        let mutable = self.lock();
+        (mutable.mark, mutable.label)
+    }
+
+    /// Says that it has, or is about to have, a mark or a label. Under the lock.
+    pub fn note_marked(&self) {
+        self.is_marked.store(true, Ordering::Release);
     }
 
     /// Lets it live so long from now.

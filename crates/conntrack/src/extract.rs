@@ -8,6 +8,7 @@ use crate::request::Checksums;
 use crate::tuple::{Endpoint, Tuple};
 use sluice_packet::headers::*;
 use sluice_packet::{Layers, checksum};
+use std::ops::Range;
 
 /// What a packet says about its connection.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +101,41 @@ pub(crate) fn sight(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Sig
     }
     let related = name_ends(&mut tuple, l4)?;
     Some(Sighting { l3: layers.l3, l4: payload.l4, end: ip.end, tuple, related })
+}
+
+/// The L4 header and payload, and the protocol, of a sound TCP or UDP packet over untagged IPv4 without options; `None` if
+/// it is not so plain. Where [`sight`] would name no connection, this answers `None`.
+#[inline]
+pub(crate) fn plain_body(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
+    const L3: usize = ETHERNET_SIZE;
+    const L4: usize = L3 + IPV4_SIZE;
+
+    let start = bytes.first_chunk::<{ L4 + UDP_SIZE }>()?;
+    let total = usize::from(u16::from_be_bytes([start[L3 + 2], start[L3 + 3]]));
+    let padding = (bytes.len() - L3).wrapping_sub(total);
+    let is_whole = u16::from_be_bytes([start[L3 + 6], start[L3 + 7]]) & 0x3fff == 0;
+    let is_ipv4 = start[L3 - 2..L3] == ethertype::IPV4.to_be_bytes() && start[L3] & 0x0f == 5;
+    let header: &[u8; IPV4_SIZE] = start[L3..].first_chunk()?;
+    if !is_ipv4 || !is_whole || total < IPV4_SIZE + UDP_SIZE || padding > usize::from(u16::MAX) {
+        return None;
+    }
+    // A sum of ones' complement is right in either order of bytes.
+    let (words, _) = header.as_chunks::<4>();
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let l4 = &bytes[L4..L3 + total];
+    let has_ports = start[L4..L4 + 2] != [0, 0] && start[L4 + 2..L4 + 4] != [0, 0];
+    let is_sum_free = header[9] == ip_proto::UDP && start[L4 + 6..L4 + 8] == [0, 0];
+    if checksum::finish(sum) != 0 || !has_ports {
+        return None;
+    }
+    let is_sound = match header[9] {
+        ip_proto::UDP if is_sum_free => {
+            (UDP_SIZE..=l4.len()).contains(&usize::from(u16::from_be_bytes([start[L4 + 4], start[L4 + 5]])))
+        }
+        ip_proto::UDP | ip_proto::TCP => is_sound(l4, &addresses(header, false, header[9], 0)?, true),
+        _ => false,
+    };
+    is_sound.then_some((L4..L3 + total, header[9]))
 }
 
 /// The tuple of an IP header, no ports yet.

@@ -54,5 +54,5 @@ pub use stamp::{clear, ct_state};
 pub use table::Swept;
 pub use tcp::TcpState;
 pub use timeouts::{Timeout, TimeoutPolicy};
-pub use track::{Config, Conntrack, Sought};
+pub use track::{Body, Config, Conntrack, Repeated, Sought, Stamp, Standing};
 pub use tuple::{Endpoint, Tuple};

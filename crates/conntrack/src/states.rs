@@ -53,7 +53,16 @@ pub(crate) fn may_begin(tuple: &Tuple, l4: &[u8]) -> bool {
     }
 }
 
+/// What a settled connection's end is counted from.
+pub(crate) const SETTLED: Timeout = Timeout::OtherBothWays;
+
 impl State {
+    /// The step of every further packet, if no packet changes the state any more.
+    #[inline]
+    pub fn settled(&self) -> Option<Step> {
+        matches!(self, State::Other(Talk::Both)).then_some(Step::Valid(Some(SETTLED)))
+    }
+
     /// The state after the packet that begins the connection, and its timeout. `None` if it cannot begin one.
     pub fn begin(tuple: &Tuple, l4: &[u8]) -> Option<(State, Timeout)> {
         Some(match tuple.proto {

@@ -6,6 +6,7 @@
 //! a megaflow first, to do this once a group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in this
 //! room): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
 
+use crate::compose::{Composer, Travelled};
 use crate::execute::{Executor, Passage};
 use crate::recirc::Origin;
 use crate::track;
@@ -14,10 +15,10 @@ use crate::upcall::{Answer, Answers};
 use crate::walk::Context;
 use sluice_action::{Action, Upcall};
 use sluice_conntrack::Carried;
-use sluice_fate::DropReason;
+use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{Hits, Megaflow, Verdict};
-use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_packet::{BATCH_MAX, BatchMask, Packet, PacketBatch};
 use sluice_simd::compare;
 
 /// What a packet meets. In one word, so that a batch of one plan is found by comparing words.
@@ -30,6 +31,8 @@ enum Step {
     Send(TxSlot),
     /// It ends.
     Drop(DropReason),
+    /// It takes another pass, its key as it is.
+    Recirculate,
     /// It goes through the actions.
     Execute,
 }
@@ -42,6 +45,10 @@ pub(crate) struct Batch<'a, 'g> {
     pub hits: &'a Hits<'g>,
     /// The answers that packets without a hit follow.
     pub answers: Option<&'a Answers>,
+    /// The packets whose way is known; their hit is its first megaflow.
+    pub known: BatchMask,
+    /// Who knows it.
+    pub composer: &'a Composer,
 }
 
 /// Acts on every packet of the batch. False if it is empty afterwards; true if all its packets take another pass.
@@ -53,17 +60,19 @@ pub(crate) fn room<'g>(
     mut batch: Batch<'_, 'g>,
     context: &mut Context<'_, 'g>,
 ) -> bool {
-    let plans = plan_and_count(executor, packets, &batch, context);
-    let plans = &plans[..packets.len()];
+    let mut plans = plan_and_count(executor, packets, &batch, context);
+    let plans = &mut plans[..packets.len()];
+    let tracked = if batch.known.is_empty() { 0 } else { travel_first(executor, packets, &mut batch, plans, context) };
+    let plans = &*plans;
     let Some(first) = plans.first() else { return false };
     let differing = plans.iter().fold(0, |bits, plan| bits | plan.0 ^ first.0);
-    let executes = plans.iter().fold(0, |most, plan| most.max(plan.0)) == Plan::EXECUTE.0;
+    let executes = plans.iter().fold(0, |most, plan| most.max(plan.0)) >= Plan::RECIRCULATE.0;
     if executes || executor.tx.is_holding() {
-        let may_stay = differing == 0 && batch.answers.is_none() && !executor.tx.is_holding();
+        let may_stay = differing == 0 && batch.answers.is_none() && batch.known.is_empty() && !executor.tx.is_holding();
         if may_stay && track::room(executor, packets, &mut batch, context) {
             return true;
         }
-        act_in_full(executor, upcall, packets, batch, plans, context);
+        act_in_full(executor, upcall, packets, batch, (plans, tracked), context);
         return false;
     }
     if differing == 0
@@ -76,7 +85,7 @@ pub(crate) fn room<'g>(
         match plan.step() {
             Step::Send(slot) => executor.tx.push(slot, packet, context.buffers, context.tally),
             Step::Drop(reason) => discard(packet, reason, context.buffers, context.tally),
-            Step::Execute => unreachable!("no packet of this batch executes: checked above"),
+            Step::Recirculate | Step::Execute => unreachable!("every packet of this batch ends here: checked above"),
         }
     }
     false
@@ -103,7 +112,9 @@ fn plan_and_count(
 impl Plan {
     /// Larger than any other plan.
     const EXECUTE: Plan = Plan(u32::MAX);
-    /// Plans from here on, but for `EXECUTE`, drop: the number of the reason follows.
+    /// Larger than any but that.
+    const RECIRCULATE: Plan = Plan(u32::MAX - 1);
+    /// Plans from here on, but for those two, drop: the number of the reason follows.
     const DROPS: u32 = 1 << 16;
 
     #[inline(always)]
@@ -124,10 +135,62 @@ impl Plan {
             Step::Send(TxSlot(self.0 as u16))
         } else if self == Plan::EXECUTE {
             Step::Execute
+        } else if self == Plan::RECIRCULATE {
+            Step::Recirculate
         } else {
             Step::Drop(DropReason::ALL[(self.0 - Plan::DROPS) as usize])
         }
     }
+}
+
+/// Lets the packets in front whose ways are known go them; how many those are. What they meet in the end is their plan.
+#[inline]
+fn travel_first(
+    executor: &mut Executor,
+    packets: &PacketBatch,
+    batch: &mut Batch<'_, '_>,
+    plans: &mut [Plan],
+    context: &mut Context<'_, '_>,
+) -> usize {
+    let in_front = batch.known.0.trailing_ones() as usize;
+    let mut alone = true;
+    for (i, packet) in packets.iter().enumerate().take(in_front) {
+        plans[i] = travel(executor, (i, packet, alone), batch, context);
+        alone &= plans[i] != Plan::RECIRCULATE;
+        if plans[i] == Plan::EXECUTE {
+            // Who comes behind it is tracked behind it.
+            return i;
+        }
+    }
+    in_front
+}
+
+/// Lets packet `i` go the way that is known, and counts it for every megaflow but the first, which has counted it.
+/// `alone`: no packet in front of it is still to be tracked, which it would overtake at its second `ct`.
+#[inline]
+fn travel(
+    executor: &Executor,
+    (i, packet, alone): (usize, &Packet, bool),
+    batch: &mut Batch<'_, '_>,
+    context: &mut Context<'_, '_>,
+) -> Plan {
+    let (key, carried) = (&mut batch.keys[i], &mut batch.carried[i]);
+    let at = (context.flows, context.now_ms);
+    let (plan, met) = match batch.composer.travel((i, alone), &executor.conntrack, (packet, key), carried, at) {
+        Travelled::Not => return Plan::EXECUTE,
+        Travelled::Through(route, last) => (Plan::of(last, executor), route.hops()),
+        Travelled::Astray(hops, outcome) => {
+            track::count(outcome, context.tally);
+            batch.origins[i].depth += hops.len() as u8 + 1;
+            (Plan::RECIRCULATE, hops)
+        }
+    };
+    let (bytes, flags) = (packet.frame.len() as u64, tcp_flags(&batch.keys[i]));
+    met.iter().for_each(|hop| context.counters.add(hop.next(), bytes, flags, context.now_ms));
+    for counter in [Counter::Passes, Counter::MegaflowHits, Counter::ComposedHits] {
+        context.tally[counter] += met.len() as u64;
+    }
+    plan
 }
 
 /// The TCP flags of a packet, none if it is not TCP.
@@ -142,25 +205,35 @@ fn tcp_flags(key: &PacketKey) -> u16 {
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
 
-/// Acts on a batch in which not every packet is just sent or dropped.
+/// Acts on a batch in which not every packet is just sent or dropped. So many packets in front have gone their ways.
 fn act_in_full<'g>(
     executor: &mut Executor,
     upcall: &mut dyn Upcall,
     packets: &mut PacketBatch,
-    batch: Batch<'_, 'g>,
-    plans: &[Plan],
+    mut batch: Batch<'_, 'g>,
+    (plans, tracked): (&[Plan], usize),
     context: &mut Context<'_, 'g>,
 ) {
-    let answer = |i: usize| batch.answers.filter(|_| batch.hits[i].is_none()).and_then(|all| all.of(i));
+    let (answers, hits, known) = (batch.answers, batch.hits, batch.known);
+    let answer = |i: usize| answers.filter(|_| hits[i].is_none()).and_then(|all| all.of(i));
     let recirculates = |i: usize| match answer(i) {
         Some(Answer::Follow(followed)) => has_recirc(&followed.actions),
         Some(Answer::Lost(_)) => false,
-        None => batch.hits[i].is_some_and(|flow| has_recirc(flow.actions())),
+        None if i < tracked => plans[i] == Plan::RECIRCULATE,
+        // Whose way is known seldom leaves it.
+        None => !known.contains(i) && hits[i].is_some_and(|flow| has_recirc(flow.actions())),
     };
     if !executor.tx.is_holding() && (0..packets.len()).any(recirculates) {
         executor.tx.hold();
     }
     for (i, packet) in packets.drain(..).enumerate() {
+        let plan = match i >= tracked && known.contains(i) {
+            true => travel(executor, (i, &packet, false), &mut batch, context),
+            false => plans[i],
+        };
+        if known.contains(i) && plan.0 >= Plan::RECIRCULATE.0 && !executor.tx.is_holding() {
+            executor.tx.hold();
+        }
         let (key, origin) = (&mut batch.keys[i], batch.origins[i]);
         match answer(i) {
             Some(Answer::Follow(followed)) => {
@@ -171,11 +244,14 @@ fn act_in_full<'g>(
                 upcall.credit(&followed.trail, 1, bytes, flags, context.now_ms);
             }
             Some(Answer::Lost(reason)) => discard(packet, *reason, context.buffers, context.tally),
-            None => match plans[i].step() {
+            None => match plan.step() {
                 Step::Send(slot) => {
                     executor.tx.push_in_order(origin.arrival, slot, packet, context.buffers, context.tally)
                 }
                 Step::Drop(reason) => discard(packet, reason, context.buffers, context.tally),
+                Step::Recirculate => {
+                    executor.recirc.push(packet, *key, origin, std::mem::take(&mut batch.carried[i]));
+                }
                 Step::Execute => {
                     let flow = batch.hits[i].expect("invariant: a hit or an answer");
                     let carried = std::mem::take(&mut batch.carried[i]);

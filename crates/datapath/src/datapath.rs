@@ -1,5 +1,6 @@
 //! The datapath as control threads see it.
 
+use crate::compose::Composer;
 use crate::execute::Executor;
 use crate::load::{Load, RxqLoad};
 use crate::lookup::{Caches, Levels};
@@ -101,9 +102,10 @@ impl Datapath {
             let shared = Arc::new(PmdShared::new(number, *core));
             let caches = Caches::new(&config.settings, &mut seed);
             let levels = Levels::new(&secret, &config.settings, caches);
+            let composer = Composer::new(&secret, config.settings.composed);
             let executor = Executor::new(conntrack.clone(), meters.clone(), sender.clone(), splitmix64(&mut seed));
             let misses = Misses::new(config.governor, config.miss_budget);
-            let walk = Walk::new(levels, Box::new(NoTables), executor, misses, config.batch);
+            let walk = Walk::new((levels, composer), Box::new(NoTables), executor, misses, config.batch);
             let side = table.attach(number).map_err(memory)?;
             let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, (config.batch, config.profile));
             pmd.publish();

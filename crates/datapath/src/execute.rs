@@ -3,6 +3,7 @@
 //! An action that sends the packet somewhere takes a copy, unless it is the last of its kind: that one takes the
 //! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
 
+use crate::compose::Journeys;
 use crate::meter::{Meters, PmdMeters};
 use crate::recirc::{Origin, RECIRC_MAX, Recirc};
 use crate::report::PacketIn;
@@ -51,6 +52,8 @@ pub(crate) struct Executor {
     pub conntrack: Arc<Conntrack>,
     /// Connections this PMD met lately.
     pub recent: Recent,
+    /// Packets that are followed to make composed entries.
+    pub journeys: Journeys,
     packet_ins: SyncSender<PacketIn>,
     pub random: u64,
 }
@@ -59,7 +62,7 @@ pub(crate) struct Executor {
 pub(crate) struct Traveller<'k> {
     pub packet: Packet,
     pub key: &'k mut PacketKey,
-    origin: Origin,
+    pub origin: Origin,
     /// Its connection, from an earlier `ct`.
     pub carried: Carried,
     /// Why it ends if the actions send it nowhere.
@@ -73,7 +76,8 @@ pub(crate) struct Traveller<'k> {
 impl Executor {
     pub fn new(conntrack: Arc<Conntrack>, meters: Arc<Meters>, packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
         let (recent, meters) = (Recent::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
-        Executor { tx: TxPorts::default(), recirc: Recirc::default(), meters, conntrack, recent, packet_ins, random }
+        let (tx, recirc, journeys) = (TxPorts::default(), Recirc::default(), Journeys::default());
+        Executor { tx, recirc, meters, conntrack, recent, journeys, packet_ins, random }
     }
 
     /// Ends a burst: sends what waits, and settles with the meters.
@@ -213,7 +217,8 @@ impl Executor {
             Action::Drop => return Err(traveller.no_output),
             Action::Ct(ct) => {
                 let entropy = splitmix64(&mut self.random);
-                track::track(&self.conntrack, &mut self.recent, ct, entropy, traveller, context)?;
+                let Executor { conntrack, recent, journeys, .. } = self;
+                track::track(conntrack, (recent, journeys), ct, entropy, traveller, context)?;
             }
             Action::CtClear => track::forget(traveller),
             Action::Meter(meter) => {

@@ -11,6 +11,7 @@ mod act;
 mod arm;
 mod autopilot;
 mod clock;
+mod compose;
 mod config;
 mod datapath;
 mod emc_recirc;

@@ -128,27 +128,32 @@ impl Levels {
         self.isa
     }
 
-    /// Looks up the first `n` keys, of packets just received or recirculated. Returns who still misses.
+    /// Looks up the first `n` keys, of packets just received or recirculated, but for those that are known. Returns who
+    /// still misses.
     #[inline]
     pub fn room<'g>(
         &mut self,
         keys: &[PacketKey; BATCH_MAX],
-        (n, recirculated): (usize, bool),
+        (n, known, recirculated): (usize, BatchMask, bool),
         hits: &mut Hits<'g>,
         context: &mut Context<'_, 'g>,
     ) -> BatchMask {
-        self.isa.run(Look { levels: self, keys, n, recirculated, hits, context })
+        let asked = BatchMask(BatchMask::first(n).0 & !known.0);
+        context.tally[Counter::Passes] += n as u64;
+        if asked.is_empty() {
+            return asked;
+        }
+        self.isa.run(Look { levels: self, keys, n, asked, recirculated, hits, context })
     }
 
     #[inline(always)]
     fn look<'g>(
         &mut self,
         keys: &[PacketKey; BATCH_MAX],
-        (n, recirculated): (usize, bool),
+        (n, all, recirculated): (usize, BatchMask, bool),
         hits: &mut Hits<'g>,
         context: &mut Context<'_, 'g>,
     ) -> BatchMask {
-        let all = BatchMask::first(n);
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
         if emc.is_some() || smc || distributor {
             // A plain loop: an iterator's would be a function of its own, and not compiled anew.
@@ -158,7 +163,6 @@ impl Levels {
         }
         let pass = Pass { keys, hashes: &self.hashes, flows: context.flows, isa: self.isa };
         let tally = &mut *context.tally;
-        tally[Counter::Passes] += n as u64;
         let mut after_emc = all;
         if emc.is_some() {
             self.emc_users = all;
@@ -168,7 +172,7 @@ impl Levels {
                 after_emc = self.emc.lookup(&pass, all, hits);
             }
             context.rooms.mark(Room::Emc);
-            tally[Counter::EmcHits] += (n - after_emc.len()) as u64;
+            tally[Counter::EmcHits] += (all.len() - after_emc.len()) as u64;
             if after_emc.is_empty() {
                 return after_emc;
             }
@@ -258,6 +262,7 @@ struct Look<'a, 'b, 'g> {
     levels: &'a mut Levels,
     keys: &'a [PacketKey; BATCH_MAX],
     n: usize,
+    asked: BatchMask,
     recirculated: bool,
     hits: &'a mut Hits<'g>,
     context: &'a mut Context<'b, 'g>,
@@ -268,7 +273,7 @@ impl Work for Look<'_, '_, '_> {
 
     #[inline(always)]
     fn run(self) -> BatchMask {
-        self.levels.look(self.keys, (self.n, self.recirculated), self.hits, self.context)
+        self.levels.look(self.keys, (self.n, self.asked, self.recirculated), self.hits, self.context)
     }
 }
 

@@ -27,7 +27,10 @@ impl Mark {
     pub fn of(tally: &Tally) -> Self {
         Mark {
             passes: tally[Counter::Passes],
-            cached: tally[Counter::EmcHits] + tally[Counter::SmcHits] + tally[Counter::DistributorHits],
+            cached: [Counter::EmcHits, Counter::SmcHits, Counter::DistributorHits, Counter::ComposedHits]
+                .iter()
+                .map(|hits| tally[*hits])
+                .sum(),
             upcall_cycles: tally[Counter::UpcallCycles],
         }
     }

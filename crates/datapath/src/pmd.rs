@@ -244,6 +244,7 @@ impl Pmd {
     pub fn publish(&mut self) {
         self.turns_to_publish = PUBLISH_EVERY;
         self.walk.executor.recent.sweep();
+        self.walk.composer.sweep();
         self.shared.stats.publish(&mut self.tally);
         let (emc, subtables) = (self.walk.levels.emc_usage(), self.walk.levels.subtables());
         let gauges = &self.shared.gauges;
@@ -314,6 +315,7 @@ impl Pmd {
                 }
                 Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
                 Mail::SetSettings { settings, caches, pilot, into } => {
+                    self.walk.composer.set_level(settings.composed);
                     let replaced = self.walk.levels.set(&settings, *caches);
                     self.rxqs.iter_mut().for_each(|rxq| rxq.pilot = pilot.clone());
                     let _ = into.send(replaced);

@@ -51,6 +51,8 @@ pub struct Settings {
     pub emc_recirc: Option<EmcRecirc>,
     /// Entries of each PMD's exact match cache, 1 to 2^28.
     pub emc_entries: usize,
+    /// Composed entries: one lookup for all passes of a tracked packet.
+    pub composed: Level,
 }
 
 /// A setting that cannot be.
@@ -90,6 +92,7 @@ impl Default for Settings {
             emc_insert_inv_prob: InsertInvProb::Auto,
             emc_recirc: None,
             emc_entries: EMC_ENTRIES,
+            composed: Level::Auto,
         }
     }
 }
@@ -105,6 +108,7 @@ impl Settings {
         "emc-entries",
         "emc-insert-inv-prob",
         "emc-recirc",
+        "composed",
     ];
 
     /// Settings that leave nothing to decide: every level off, the subtables alone.
@@ -117,6 +121,7 @@ impl Settings {
         emc_insert_inv_prob: InsertInvProb::OneIn(1),
         emc_recirc: Some(EmcRecirc::Always),
         emc_entries: EMC_ENTRIES,
+        composed: Level::Off,
     };
 
     /// Changes one setting, both as text.
@@ -150,13 +155,14 @@ impl Settings {
                 let expected = "\"auto\", \"always\", \"threshold\", \"random\" or \"rss\"";
                 self.emc_recirc = Some(value.parse().map_err(|()| wrong("emc-recirc", expected))?);
             }
+            "composed" => self.composed = value.parse().map_err(|()| wrong("composed", Level::EXPECTED))?,
             _ => return Err(SettingError::Key(key.into())),
         }
         Ok(())
     }
 
     /// Every setting with its value as text, in the order of [`Settings::KEYS`].
-    pub fn values(&self) -> [(&'static str, String); 8] {
+    pub fn values(&self) -> [(&'static str, String); 9] {
         let values = [
             self.emc.to_string(),
             self.smc.to_string(),
@@ -166,6 +172,7 @@ impl Settings {
             self.emc_entries.to_string(),
             self.emc_insert_inv_prob.to_string(),
             self.emc_recirc.map_or("auto".to_owned(), |policy| policy.to_string()),
+            self.composed.to_string(),
         ];
         let mut keys = Self::KEYS.iter();
         values.map(|value| (*keys.next().expect("invariant: a value a key"), value))
@@ -240,6 +247,7 @@ mod tests {
             ("emc-entries", "256"),
             ("emc-insert-inv-prob", "7"),
             ("emc-recirc", "rss"),
+            ("composed", "on"),
         ];
         told.iter().for_each(|(key, value)| settings.set(key, value).unwrap());
         assert_eq!(settings.values().map(|(key, value)| (key, value)), told.map(|(k, v)| (k, v.to_owned())));

@@ -1,6 +1,7 @@
 //! The actions `ct` and `ct_clear`, on one packet.
 
 use crate::act::Batch;
+use crate::compose::Journeys;
 use crate::execute::{Executor, Traveller};
 use crate::recirc::RECIRC_MAX;
 use crate::walk::Context;
@@ -15,7 +16,7 @@ use sluice_simd::hash::splitmix64;
 /// Finds the packet's connection, or makes it; writes its state into the key and translates the packet.
 pub(crate) fn track(
     conntrack: &Conntrack,
-    recent: &mut Recent,
+    (recent, journeys): (&mut Recent, &mut Journeys),
     ct: &Ct,
     entropy: u64,
     traveller: &mut Traveller<'_>,
@@ -23,8 +24,11 @@ pub(crate) fn track(
 ) -> Result<(), DropReason> {
     traveller.renew_key()?;
     let moment = Moment { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
-    let Traveller { packet, key, carried, .. } = traveller;
+    let Traveller { packet, key, carried, origin, .. } = traveller;
     count(conntrack.execute(recent, packet, key, ct, &moment, carried), context.tally);
+    if journeys.has(origin.journey) {
+        journeys.track(origin.journey, conntrack.standing(recent, (packet, key), ct, context.now_ms));
+    }
     Ok(())
 }
 
@@ -51,7 +55,7 @@ pub(crate) fn room(
     if is_deep || (0..n).any(|i| track_and_recirculate(batch.hits, i).is_none()) {
         return false;
     }
-    let Executor { conntrack, recent, random, .. } = executor;
+    let Executor { conntrack, recent, journeys, random, .. } = executor;
     let ways: [_; BATCH_MAX] = std::array::from_fn(|i| track_and_recirculate(batch.hits, i % n));
     let ways = ways.iter().flatten();
     let mut sought = [Sought::NOTHING; BATCH_MAX];
@@ -63,13 +67,16 @@ pub(crate) fn room(
         let moment = Moment { now_ms: context.now_ms, entropy: splitmix64(random), checksums: Checksums::Unknown };
         let (key, carried) = (&mut batch.keys[i], &mut batch.carried[i]);
         count(conntrack.execute_sought(recent, &sought[i], (packet, key), ct, &moment, carried), context.tally);
+        if journeys.has(batch.origins[i].journey) {
+            journeys.track(batch.origins[i].journey, conntrack.standing(recent, (packet, key), ct, context.now_ms));
+        }
         key.set(layout::RECIRC_ID, &id.to_be_bytes());
         batch.origins[i].depth += 1;
     }
     true
 }
 
-fn count(outcome: Outcome, tally: &mut Tally) {
+pub(crate) fn count(outcome: Outcome, tally: &mut Tally) {
     let counter = match outcome {
         Outcome::Tracked => return,
         Outcome::Committed => Counter::ConntrackCommits,

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::act;
+use crate::compose::Composer;
 use crate::execute::Executor;
 use crate::lookup::Levels;
 use crate::misses::Misses;
@@ -16,15 +17,16 @@ use crate::rooms::{Room, RoomClock};
 use crate::upcall;
 use sluice_action::Upcall;
 use sluice_conntrack::Carried;
-use sluice_fate::Tally;
+use sluice_fate::{Counter, Tally};
 use sluice_flow::{Metadata, PacketKey};
 use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
-use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_packet::{BATCH_MAX, BatchMask, Buffers, PacketBatch};
 use sluice_sync::Slots;
 
 /// What the rooms of one PMD keep between batches.
 pub(crate) struct Walk {
     pub levels: Levels,
+    pub composer: Composer,
     pub upcall: Box<dyn Upcall>,
     pub executor: Executor,
     pub misses: Misses,
@@ -49,9 +51,15 @@ pub(crate) struct Context<'a, 'g> {
 }
 
 impl Walk {
-    pub fn new(levels: Levels, upcall: Box<dyn Upcall>, executor: Executor, misses: Misses, batch_max: usize) -> Self {
-        let keys = Box::new([PacketKey::ZERO; BATCH_MAX]);
-        Walk { levels, upcall, executor, misses, keys, origins: received(), carried: Default::default(), batch_max }
+    pub fn new(
+        (levels, composer): (Levels, Composer),
+        upcall: Box<dyn Upcall>,
+        executor: Executor,
+        misses: Misses,
+        batch_max: usize,
+    ) -> Self {
+        let (keys, origins) = (Box::new([PacketKey::ZERO; BATCH_MAX]), received());
+        Walk { levels, composer, upcall, executor, misses, keys, origins, carried: Default::default(), batch_max }
     }
 
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
@@ -91,16 +99,29 @@ impl Walk {
     /// One pass of a batch whose keys are known. True if all its packets are to take another, as they are.
     #[inline]
     fn pass<'g>(&mut self, batch: &mut PacketBatch, recirculated: bool, context: &mut Context<'_, 'g>) -> bool {
-        let Walk { levels, upcall, executor, misses, keys, origins, carried, .. } = self;
+        let Walk { levels, composer, upcall, executor, misses, keys, origins, carried, .. } = self;
         let mut hits = [None; BATCH_MAX];
-        let miss = levels.room(keys, (batch.len(), recirculated), &mut hits, context);
+        let n = batch.len();
+        let known = match recirculated {
+            false => composer.look(keys, n, context.flows, &mut hits),
+            true => BatchMask::NONE,
+        };
+        for counter in [Counter::MegaflowHits, Counter::ComposedHits] {
+            context.tally[counter] += known.len() as u64;
+        }
+        let miss = levels.room(keys, (n, known, recirculated), &mut hits, context);
+        if recirculated {
+            composer.arrive(&mut executor.journeys, (n, keys, origins), &hits);
+        } else {
+            composer.depart(&mut executor.journeys, (n, keys, origins), known, &hits);
+        }
         let again = if miss.is_empty() {
-            let found = act::Batch { keys, origins, carried, hits: &hits, answers: None };
+            let found = act::Batch { keys, origins, carried, hits: &hits, answers: None, known, composer };
             act::room(executor, &mut **upcall, batch, found, context)
         } else {
             let answers = upcall::room(&mut **upcall, (levels, misses), (batch, keys), miss, &mut hits, context);
             context.rooms.mark(Room::Upcall);
-            let found = act::Batch { keys, origins, carried, hits: &hits, answers: Some(&answers) };
+            let found = act::Batch { keys, origins, carried, hits: &hits, answers: Some(&answers), known, composer };
             act::room(executor, &mut **upcall, batch, found, context)
         };
         context.rooms.mark(Room::Act);
@@ -110,5 +131,5 @@ impl Walk {
 
 /// Where packets just received stem from.
 fn received() -> [Origin; BATCH_MAX] {
-    std::array::from_fn(|i| Origin { arrival: i as u32, depth: 0 })
+    std::array::from_fn(|i| Origin { arrival: i as u32, ..Origin::default() })
 }

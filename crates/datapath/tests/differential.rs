@@ -366,8 +366,17 @@ fn settings() -> impl Strategy<Value = Settings> {
     let table = prop::sample::select(DistributorTable::ALL.to_vec());
     let vector = prop::sample::select(Isa::available().to_vec());
     let entries = prop::sample::select(vec![1usize, 8, 64]);
-    (level(), level(), level(), table, vector, inv_prob, recirc, entries).prop_map(
-        |(emc, smc, distributor, distributor_table, vector, emc_insert_inv_prob, emc_recirc, emc_entries)| Settings {
+    (level(), level(), level(), table, vector, inv_prob, recirc, (entries, level())).prop_map(
+        |(
+            emc,
+            smc,
+            distributor,
+            distributor_table,
+            vector,
+            emc_insert_inv_prob,
+            emc_recirc,
+            (emc_entries, composed),
+        )| Settings {
             emc,
             smc,
             distributor,
@@ -376,6 +385,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             emc_insert_inv_prob,
             emc_recirc,
             emc_entries,
+            composed,
         },
     )
 }

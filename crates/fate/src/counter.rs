@@ -54,6 +54,8 @@ counters! {
     DistributorMisses = "distributor-misses",
     /// Passes for which it named a subtable that did not have them.
     DistributorWrong = "distributor-wrong",
+    /// Megaflow hits that an entry for a whole traversal named.
+    ComposedHits = "composed-hits",
     /// Upcalls that told what to do.
     Upcalls = "upcalls",
     /// Upcalls that failed.

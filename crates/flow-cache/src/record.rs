@@ -52,6 +52,7 @@ pub struct Megaflow {
     further_key: Option<Box<[Line; 3]>>,
     version: u64,
     created_ms: u64,
+    serial: u64,
     /// The identity in one piece, once somebody has asked for it.
     matched: OnceLock<Arc<MegaflowMatch>>,
 }
@@ -102,9 +103,9 @@ const PRESENCE_WORD: usize = layout::PRESENCE.offset / 8;
 const PRESENCE_BITS: u64 = 0xff << (layout::PRESENCE.offset % 8 * 8);
 
 impl Megaflow {
-    /// The megaflow of `key` under `mask`, the shared copy of the translation's, by the name of `id`.
+    /// The megaflow of `key` under `mask`, the shared copy of the translation's, by the name of `id`, the `serial`th.
     pub(crate) fn new(
-        id: FlowId,
+        (id, serial): (FlowId, u64),
         mask: Arc<Mask>,
         key: &PacketKey,
         translation: &Translation,
@@ -127,6 +128,7 @@ impl Megaflow {
             further_key: (mask.further != 0).then(|| Box::new([line(1), line(2), line(3)])),
             version: translation.version,
             created_ms,
+            serial,
             matched: OnceLock::new(),
             mask,
         }
@@ -149,6 +151,12 @@ impl Megaflow {
     #[inline]
     pub fn id(&self) -> FlowId {
         self.id
+    }
+
+    /// Its number among all megaflows ever installed: ids are used again, this is not.
+    #[inline]
+    pub fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// What to do in a word.

@@ -39,6 +39,8 @@ struct Index {
     /// Reclaimed megaflows that carried packets after `remove` had told, for the next `settle`.
     late: Vec<(Megaflow, FlowStats)>,
     reader: Reader,
+    /// Megaflows installed so far.
+    installed: u64,
 }
 
 /// So many masks may be there, used or not.
@@ -125,6 +127,7 @@ impl MegaflowTable {
             removed: HashMap::new(),
             late: Vec::new(),
             reader: Epochs::register(&epochs),
+            installed: 0,
         };
         let arena = Arena::new(&epochs, capacity)?;
         Ok(MegaflowTable {
@@ -217,7 +220,9 @@ impl MegaflowTable {
                 renew(&trail, carried, false);
             }
         }
-        let make = |id| Megaflow::new(FlowId(id), mask.clone(), key, translation, now_ms);
+        index.installed += 1;
+        let serial = index.installed;
+        let make = |id| Megaflow::new((FlowId(id), serial), mask.clone(), key, translation, now_ms);
         let Ok(id) = self.arena.insert(make).or_else(|_| {
             self.reclaim(index);
             self.arena.insert(make)

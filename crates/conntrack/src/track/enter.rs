@@ -23,7 +23,7 @@ const _: () = assert!(layout::TP_DST.offset == layout::TP_SRC.offset + 2);
 
 /// Whether a packet is of a control connection: of the protocol of the helper asked for, or by its port.
 #[inline]
-fn control(key: &PacketKey, helper: Option<Helper>) -> Option<Helper> {
+pub(super) fn control(key: &PacketKey, helper: Option<Helper>) -> Option<Helper> {
     let ports = &key.lines[0].0[layout::TP_SRC.offset..][..4];
     let (src, dst) = (u16::from_be_bytes([ports[0], ports[1]]), u16::from_be_bytes([ports[2], ports[3]]));
     match key.get(layout::NW_PROTO)[0] {
@@ -36,8 +36,8 @@ fn control(key: &PacketKey, helper: Option<Helper>) -> Option<Helper> {
 /// A packet's connection by name, and where to look for it first.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought {
-    sighting: Option<Sighting>,
-    hash: u64,
+    pub(super) sighting: Option<Sighting>,
+    pub(super) hash: u64,
 }
 
 impl Sought {
@@ -158,21 +158,14 @@ impl Conntrack {
             return None;
         }
         let mut mutable = connection.lock();
-        let step = mutable.state.update(
-            &pass.packet.bytes()[pass.sighting.l4..pass.sighting.end],
-            pass.reply,
-            self.checks_tcp_seq(),
-        );
+        let l4 = &pass.packet.bytes()[pass.sighting.l4..pass.sighting.end];
+        let step = connection.update(&mut mutable, l4, pass.reply, self.checks_tcp_seq(), pass.moment.now_ms);
         let state = match step {
-            Step::Valid(timeout) => {
-                timeout.iter().for_each(|timeout| connection.prolong(*timeout, pass.moment.now_ms));
+            Step::Valid(_) => {
                 let reply = if pass.reply { ct_state::REPLY } else { 0 };
                 (before | ct_state::ESTABLISHED | reply) & !ct_state::NEW
             }
-            Step::StillNew(timeout) => {
-                connection.prolong(timeout, pass.moment.now_ms);
-                before | ct_state::NEW
-            }
+            Step::StillNew(_) => before | ct_state::NEW,
             Step::Invalid => ct_state::INVALID,
             Step::Replaced => {
                 connection.end();

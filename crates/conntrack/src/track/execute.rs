@@ -133,7 +133,10 @@ impl Conntrack {
         if connection.parent.is_some() {
             state |= ct_state::RELATED;
         }
-        match connection.update(pass.l4(), pass.reply, self.checks_tcp_seq(), pass.moment.now_ms) {
+        let mut mutable = connection.lock();
+        let step = connection.update(&mut mutable, pass.l4(), pass.reply, self.checks_tcp_seq(), pass.moment.now_ms);
+        drop(mutable);
+        match step {
             Step::Valid(_) => pass.set_state((state | ct_state::ESTABLISHED | reply) & !ct_state::NEW),
             Step::StillNew(_) => pass.set_state(state | ct_state::NEW),
             Step::Invalid => pass.set_state(ct_state::INVALID),
@@ -244,6 +247,10 @@ pub(super) fn set_mark_and_label(mutable: &mut Mutable, request: &Ct, connection
     if connection.parent.is_some() {
         return;
     }
+    if request.mark.is_none() && request.label.is_none() {
+        return;
+    }
+    connection.note_marked();
     if let Some(mark) = request.mark {
         mutable.mark = mark.value | mutable.mark & !mark.mask;
     }

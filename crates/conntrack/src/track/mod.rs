@@ -3,9 +3,11 @@
 mod begin;
 mod enter;
 mod execute;
+mod repeat;
 
 pub use enter::Sought;
 pub(crate) use execute::Pass;
+pub use repeat::{Body, Repeated, Stamp, Standing};
 
 use crate::connection::Connection;
 use crate::dump::{Entry, Filter};

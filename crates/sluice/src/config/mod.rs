@@ -113,6 +113,9 @@ pub struct Datapath {
     pub emc_insert_inv_prob: AutoOr<u32>,
     /// Which recirculated packets use the exact match cache.
     pub emc_recirc: String,
+    /// Composed entries.
+    #[serde(deserialize_with = "value::level")]
+    pub composed: Level,
     /// What the distributor keeps its entries in.
     pub distributor_table: String,
     /// Vector instructions.
@@ -271,6 +274,7 @@ impl Default for Datapath {
             emc_entries: 8192,
             emc_insert_inv_prob: AutoOr::Auto,
             emc_recirc: "auto".into(),
+            composed: Level::Auto,
             distributor_table: "auto".into(),
             vector: "auto".into(),
             governor: "auto".into(),
@@ -294,6 +298,7 @@ impl Datapath {
                 AutoOr::Is(n) => InsertInvProb::OneIn(n),
             },
             emc_entries: self.emc_entries as usize,
+            composed: self.composed,
             ..Settings::default()
         };
         for (key, value) in self.settings_by_name() {

@@ -60,6 +60,7 @@ pub fn perf_show(pmd: &PmdFigures, tsc_hz: u64, now: WallTime) -> String {
         received(&mut out, pmd, tsc_hz, seconds);
         sent(&mut out, pmd, seconds);
         distributor(&mut out, pmd);
+        composed(&mut out, pmd);
         governor(&mut out, pmd, tsc_hz);
         if let Some((used, entries)) = pmd.emc {
             let _ = writeln!(out, "  EMC entries:        {used:>12}  ({:5.1} % full)", percent(used, entries));
@@ -154,6 +155,14 @@ fn distributor(out: &mut String, pmd: &PmdFigures) {
         for (label, n) in answers {
             let _ = writeln!(out, "  {label:<20}{n:>12}  ({:5.1} %)", percent(n, asked));
         }
+    }
+}
+
+/// The passes that composed entries answered, if any. They are megaflow hits, and counted there too.
+fn composed(out: &mut String, pmd: &PmdFigures) {
+    let (hits, passes) = (pmd.counters[Counter::ComposedHits], pmd.counters[Counter::Passes]);
+    if hits != 0 {
+        let _ = writeln!(out, "  Composed hits:      {hits:>12}  ({:5.1} % of passes)", percent(hits, passes));
     }
 }
 
@@ -284,16 +293,18 @@ pmd thread numa_id 0 core_id 1:
     }
 
     #[test]
-    fn the_distributor_has_lines_of_its_own_behind_those_of_ovs() {
+    fn what_is_our_own_has_lines_behind_those_of_ovs() {
         let mut pmd = busy();
         let before = perf_show(&pmd, 2_402_000_000, WallTime { ms: 0 });
         pmd.counters[Counter::DistributorHits] = 1_700_000;
         pmd.counters[Counter::DistributorMisses] = 99_000;
         pmd.counters[Counter::DistributorWrong] = 1_000;
+        pmd.counters[Counter::ComposedHits] = 900_000;
         let expected = "  Distributor asked:       1800000  ( 50.0 % of passes)
   - hits:                  1700000  ( 94.4 %)
   - misses:                  99000  (  5.5 %)
   - wrong answers:            1000  (  0.1 %)
+  Composed hits:            900000  ( 25.0 % of passes)
 ";
         assert_eq!(perf_show(&pmd, 2_402_000_000, WallTime { ms: 0 }).strip_prefix(&before), Some(expected));
     }

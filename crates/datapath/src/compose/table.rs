@@ -1,0 +1,174 @@
+//! The entries, by addresses and ports.
+//!
+//! Shape:  buckets of two entries, a cache line each, in segments that come when something is first put into them. A hash
+//!         has one bucket; how many of its low bits count grows when flows put each other out.
+//! Errors: an entry is a hint; see the module's head.
+
+use super::HOPS_MAX;
+use arrayvec::ArrayVec;
+use sluice_conntrack::Standing;
+use sluice_simd::prefetch;
+
+/// Entries in a bucket.
+const WAYS: usize = 2;
+/// Buckets in a segment: 256 KiB.
+const SEGMENT: usize = 1 << SEGMENT_BITS;
+const SEGMENT_BITS: u32 = 12;
+/// Buckets in use at first.
+const FIRST: usize = 256;
+/// Buckets at most: a million entries, in 32 MiB.
+const BUCKETS_MAX: usize = 1 << 19;
+/// Live entries put out, of a bucket in use, until twice as many buckets are.
+const LOST_OF_BUCKETS: usize = 8;
+/// Of the flows that find their bucket full, one in so many puts another out.
+const FULL_TRIES: u32 = 8;
+
+#[derive(Debug, Default)]
+#[repr(C, align(32))]
+struct Entry {
+    addresses: u64,
+    ports: u32,
+    /// 0: there is no entry.
+    route: u32,
+    first: Option<Standing>,
+    further: Option<Box<ArrayVec<Standing, HOPS_MAX>>>,
+}
+
+const _: () = assert!(size_of::<[Entry; WAYS]>() == 64);
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Bucket([Entry; WAYS]);
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct At {
+    bucket: u32,
+    way: u32,
+}
+
+/// One PMD's entries.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    segments: Vec<Option<Box<[Bucket]>>>,
+    /// Buckets in use less one.
+    mask: usize,
+    /// Live entries put out since there are so many buckets.
+    lost: usize,
+    /// Flows that found their bucket full.
+    full: u32,
+    sweep_next: usize,
+}
+
+impl Table {
+    /// Whether nothing has ever been put in.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, at: usize) -> Option<&Bucket> {
+        Some(&self.segments.get(at >> SEGMENT_BITS)?.as_ref()?[at % SEGMENT])
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        hash as usize & self.mask
+    }
+
+    /// Asks the processor for the bucket of a hash.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(bucket) = self.bucket(self.home(hash)) {
+            prefetch::read(bucket);
+        }
+    }
+
+    /// The entry of addresses and ports, and its route.
+    #[inline(always)]
+    pub fn find(&self, hash: u64, (addresses, ports): (u64, u32)) -> Option<(At, u32)> {
+        let at = self.home(hash);
+        let entries = &self.bucket(at)?.0;
+        let is_it = |entry: &Entry| entry.addresses == addresses && entry.ports == ports && entry.route != 0;
+        let way = entries.iter().position(is_it)?;
+        Some((At { bucket: at as u32, way: way as u32 }, entries[way].route))
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: At) -> Option<&Entry> {
+        Some(&self.bucket(at.bucket as usize)?.0[at.way as usize % WAYS])
+    }
+
+    /// Asks for the first connection of an entry.
+    #[inline(always)]
+    pub fn prefetch_standing(&self, at: At) {
+        if let Some(first) = self.entry(at).and_then(|entry| entry.first.as_ref()) {
+            first.prefetch();
+        }
+    }
+
+    /// The connections of an entry, one a hop.
+    #[inline(always)]
+    pub fn standings(&self, at: At) -> impl Iterator<Item = &Standing> + Clone {
+        let entry = self.entry(at);
+        let further = entry.and_then(|entry| entry.further.as_deref()).map_or(&[][..], |further| further);
+        entry.and_then(|entry| entry.first.as_ref()).into_iter().chain(further)
+    }
+
+    /// Whether an entry of that hash would be taken: always if there is a place, else now and then.
+    pub fn has_room(&mut self, hash: u64) -> bool {
+        let Some(bucket) = self.bucket(self.home(hash)) else { return true };
+        if bucket.0.iter().any(|entry| entry.route == 0) {
+            return true;
+        }
+        self.full = self.full.wrapping_add(1);
+        self.full.is_multiple_of(FULL_TRIES)
+    }
+
+    /// Puts an entry in: in place of the one of the same addresses and ports, into a free place, or in place of another.
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        (addresses, ports): (u64, u32),
+        route: u32,
+        standings: ArrayVec<Standing, HOPS_MAX>,
+    ) {
+        if self.segments.is_empty() {
+            self.segments.resize_with(1, || None);
+            self.mask = FIRST - 1;
+        }
+        if self.lost > (self.mask + 1) / LOST_OF_BUCKETS && self.mask + 1 < BUCKETS_MAX {
+            self.mask = self.mask * 2 + 1;
+            self.lost = 0;
+            self.segments.resize_with((self.mask >> SEGMENT_BITS) + 1, || None);
+        }
+        let (at, turn) = (self.home(hash), self.lost);
+        let segment = self.segments[at >> SEGMENT_BITS]
+            .get_or_insert_with(|| std::iter::repeat_with(Bucket::default).take(SEGMENT).collect());
+        let entries = &mut segment[at % SEGMENT].0;
+        let same = entries.iter().position(|entry| entry.addresses == addresses && entry.ports == ports);
+        let free = || entries.iter().position(|entry| entry.route == 0);
+        let way = same.or_else(free).unwrap_or_else(|| {
+            self.lost += 1;
+            turn % WAYS
+        });
+        let mut standings = standings.into_iter();
+        let first = standings.next();
+        let further = (standings.len() != 0).then(|| Box::new(standings.collect()));
+        entries[way] = Entry { addresses, ports, route, first, further };
+    }
+
+    /// Clears the entries of one bucket whose connections have been taken out of the conntrack table.
+    pub fn sweep(&mut self) {
+        let at = self.sweep_next & self.mask;
+        self.sweep_next = at + 1;
+        let Some(Some(segment)) = self.segments.get_mut(at >> SEGMENT_BITS) else { return };
+        for entry in &mut segment[at % SEGMENT].0 {
+            let mut standings = entry.first.iter().chain(entry.further.iter().flat_map(|further| further.iter()));
+            if standings.any(Standing::is_removed) {
+                *entry = Entry::default();
+            }
+        }
+    }
+}

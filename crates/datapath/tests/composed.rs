@@ -1,0 +1,310 @@
+//! Composed entries beside the plain passes: two switches with the same rules get the same packets, one with composed
+//! entries and one without. Meanwhile rules come and go, connections die, are flushed and marked, time passes. What leaves,
+//! in which order, what every rule has counted, every connection's state and every counter of drops must be the same.
+
+#[path = "harness/ports.rs"]
+mod ports;
+
+use ports::*;
+use proptest::prelude::*;
+use sluice_action::PortNo;
+use sluice_conntrack::Filter;
+use sluice_datapath::{Config, Datapath, Level, Settings};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+
+const BRIDGE: &str = "br0";
+const PORTS: u32 = 4;
+/// Connections.
+const CONNECTIONS: u8 = 5;
+
+/// Rules, of which some are there at first, and which come and go.
+const RULES: &[&str] = &[
+    "table=0,priority=10,ct_state=-trk,ip,actions=ct(table=1)",
+    "table=0,priority=20,ct_state=-trk,udp,actions=ct(table=1,zone=5)",
+    "table=0,priority=30,ct_state=-trk,ip,nw_src=10.0.0.3,actions=ct(table=1,nat)",
+    "table=0,priority=25,ct_state=-trk,ip,nw_dst=10.0.0.2,actions=ct(table=1,zone=5,nat)",
+    "table=0,priority=40,ip,nw_tos=32,actions=drop",
+    "table=1,priority=10,ct_state=+new+trk,ip,in_port=1,actions=ct(commit),output:2",
+    "table=1,priority=11,ct_state=+new+trk,ip,in_port=1,ct_zone=5,actions=ct(commit,zone=5),output:2",
+    "table=1,priority=12,ct_state=+new+trk,udp,in_port=1,actions=ct(commit,zone=5,exec(load:7->NXM_NX_CT_MARK[])),output:3",
+    "table=1,priority=13,ct_state=+new+trk,ip,in_port=1,nw_src=10.0.0.3,actions=ct(commit,nat(src=10.9.9.9)),output:2",
+    "table=1,priority=10,ct_state=+new+trk,ip,in_port=2,actions=drop",
+    "table=1,priority=10,ct_state=+est+trk,ip,in_port=1,actions=output:2",
+    "table=1,priority=10,ct_state=+est+trk,ip,in_port=2,actions=output:1",
+    "table=1,priority=20,ct_state=+est+trk,ip,ct_mark=7,actions=output:4",
+    "table=1,priority=30,ct_state=+est+trk,ip,nw_src=10.0.0.1,actions=output:3",
+    "table=1,priority=40,ct_state=+est+rpl+trk,ip,actions=ct(table=2,zone=9)",
+    "table=1,priority=41,ct_state=+est-rpl+trk,ip,actions=ct(table=2,zone=9)",
+    "table=1,priority=50,ct_state=+est+trk,udp,ct_zone=5,actions=ct(commit,zone=5,exec(load:9->NXM_NX_CT_MARK[])),output:2",
+    "table=1,priority=60,ct_state=+inv+trk,actions=output:4",
+    "table=1,priority=70,tcp,tcp_flags=+psh,actions=output:4",
+    "table=2,priority=10,ct_state=+new+trk,ip,actions=ct(commit,zone=9),output:3",
+    "table=2,priority=10,ct_state=+est+trk,ip,actions=output:1",
+    "table=2,priority=20,ct_state=+est+trk,ip,ct_label=0x5,actions=output:2",
+    "table=2,priority=30,ct_state=+est+trk,tcp,actions=ct(commit,zone=9,exec(load:5->NXM_NX_CT_LABEL[0..31])),output:1",
+    "table=2,priority=35,ct_state=+est+trk,udp,actions=ct(table=3,zone=11)",
+    "table=3,priority=1,ct_state=+new+trk,ip,actions=ct(commit,zone=11),output:4",
+    "table=3,priority=1,ct_state=+est+trk,ip,actions=output:3",
+];
+
+/// What is done to both switches.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Packets come, in bursts.
+    Packets(Vec<Offered>),
+    /// A rule comes if it is not there, else it goes.
+    Toggle(usize),
+    /// Milliseconds pass; the revalidator runs and connections expire.
+    Wait(u64),
+    /// Connections of a zone are flushed.
+    Flush(Option<u16>),
+    /// Sequence numbers are judged, or not.
+    Judge(bool),
+}
+
+#[derive(Clone, Debug)]
+struct Offered {
+    connection: u8,
+    reply: bool,
+    /// TCP flags; UDP if there are none.
+    tcp: Option<u8>,
+    /// Far off the window.
+    wild: bool,
+    /// What else may be wrong or different about it.
+    twist: u8,
+}
+
+impl Offered {
+    /// Its port and bytes. `tag` tells packets apart.
+    fn frame(&self, tag: u16) -> (usize, Vec<u8>) {
+        let client = [10, 0, 0, self.connection];
+        let server = [20, 0, 0, 1];
+        let (src, dst) = if self.reply { (server, client) } else { (client, server) };
+        let (sport, dport) = (1000 + u16::from(self.connection), 80);
+        let (sport, dport) = if self.reply { (dport, sport) } else { (sport, dport) };
+        let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+        if self.twist == 1 {
+            bytes.extend([0x81, 0, 0, 5]);
+        }
+        let (l4_size, proto) = if self.tcp.is_some() { (20, 6) } else { (8, 17) };
+        let (total, tos) = ((20 + l4_size + 2) as u16, if self.twist == 2 { 32 } else { 0 });
+        let mut ip = vec![0x45, tos, 0, total as u8];
+        ip.extend(tag.to_be_bytes());
+        ip.extend([if self.twist == 3 { 0x20 } else { 0 }, 0, 64, proto, 0, 0]);
+        ip.extend(src);
+        ip.extend(dst);
+        let sum = sluice_packet::checksum::internet(&ip) ^ u16::from(self.twist == 4);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes.extend([8, 0]);
+        bytes.extend(&ip);
+        bytes.extend([sport.to_be_bytes(), dport.to_be_bytes()].concat());
+        match self.tcp {
+            Some(flags) => {
+                let seq = if self.wild { 0x7000_0000 } else { 100u32 };
+                bytes.extend([seq.to_be_bytes(), 100u32.to_be_bytes()].concat());
+                bytes.extend([0x50, flags, 0x10, 0, 0, 0, 0, 0]);
+                bytes.extend(tag.to_be_bytes());
+                let (l4, at) = (bytes.len() - 22, bytes.len() - 6);
+                let pseudo = sluice_packet::checksum::pseudo_v4(src, dst, 6, 22);
+                let sum = sluice_packet::checksum::finish(pseudo + sluice_packet::checksum::sum(&bytes[l4..]));
+                bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+            }
+            None => {
+                bytes.extend([0, if self.twist == 5 { 40 } else { 10 }, 0, 0]);
+                bytes.extend(tag.to_be_bytes());
+            }
+        }
+        bytes.resize(60 + usize::from(self.twist == 6), 0);
+        (usize::from(self.reply), bytes)
+    }
+}
+
+fn offered() -> impl Strategy<Value = Offered> {
+    // Mostly segments of connections that are on.
+    let flags = prop_oneof![8 => Just(0x10u8), 3 => Just(0x18), 2 => Just(0x02), 1 => Just(0x12), 1 => Just(0x11), 1 => Just(0x14)];
+    let tcp = prop_oneof![2 => Just(None), 1 => flags.prop_map(Some)];
+    let twist = prop_oneof![12 => Just(0u8), 1 => 1..7u8];
+    (0..CONNECTIONS, any::<bool>(), tcp, prop::bool::weighted(0.05), twist)
+        .prop_map(|(connection, reply, tcp, wild, twist)| Offered { connection, reply, tcp, wild, twist })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let packets = prop::collection::vec(offered(), 1..70);
+    prop_oneof![
+        12 => packets.prop_map(Step::Packets),
+        3 => (0..RULES.len()).prop_map(Step::Toggle),
+        2 => prop_oneof![Just(1u64), Just(700), Just(16_000), Just(31_000)].prop_map(Step::Wait),
+        1 => prop::option::of(prop::sample::select(vec![0u16, 5, 9])).prop_map(Step::Flush),
+        1 => any::<bool>().prop_map(Step::Judge),
+    ]
+}
+
+/// A switch.
+struct Switch {
+    ofproto: Ofproto,
+    datapath: Datapath,
+    feeds: Vec<Feed>,
+    sent: Vec<Sent>,
+    there: Vec<bool>,
+    now_ms: u64,
+}
+
+impl Switch {
+    fn new(composed: Level, emc: Level, batch: usize, there: &[bool]) -> Switch {
+        let settings = Settings { composed, emc, vector: Settings::default().vector, ..Settings::BARE };
+        let datapath =
+            Datapath::new(Config { settings, batch, max_megaflows: 4096, seed: Some(1), ..Config::default() }).unwrap();
+        let ofproto = Ofproto::new();
+        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.set_store(datapath.store());
+        ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).unwrap();
+        let pool = pool(4096);
+        let (mut feeds, mut sent) = (Vec::new(), Vec::new());
+        for number in 1..=PORTS {
+            let port = TestPort::new(1, 32, &pool);
+            feeds.push(port.feeds[0].clone());
+            sent.push(port.sent.clone());
+            ofproto.add_port(BRIDGE, PortConfig::new(&format!("p{number}"), number as u16, PortNo(number))).unwrap();
+            datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+        }
+        let mut switch = Switch { ofproto, datapath, feeds, sent, there: vec![false; RULES.len()], now_ms: 1000 };
+        (0..RULES.len()).filter(|i| there[*i]).for_each(|i| switch.toggle(i));
+        switch
+    }
+
+    fn toggle(&mut self, rule: usize) {
+        let command = if self.there[rule] { FlowCommand::DeleteStrict } else { FlowCommand::Add };
+        let text = match self.there[rule] {
+            true => RULES[rule].split(",actions").next().unwrap(),
+            false => RULES[rule],
+        };
+        let change = FlowMod::parse(text, command, &PortNames::NONE).unwrap();
+        self.ofproto.flow_mod(BRIDGE, &change, self.now_ms).unwrap();
+        self.there[rule] = !self.there[rule];
+    }
+
+    fn step(&mut self, step: &Step, tag: &mut u16) {
+        match step {
+            Step::Packets(packets) => {
+                for packet in packets {
+                    let (port, bytes) = packet.frame(*tag);
+                    self.feeds[port].lock().unwrap().push_back(bytes);
+                    *tag = tag.wrapping_add(1);
+                }
+                while !self.datapath.run_once(self.now_ms).exhausted {}
+            }
+            Step::Toggle(rule) => self.toggle(*rule),
+            Step::Wait(ms) => {
+                self.now_ms += ms;
+                self.datapath.expire_connections(self.now_ms);
+                self.ofproto.tick(self.now_ms);
+                self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, 10_000);
+                self.datapath.run_once(self.now_ms);
+            }
+            Step::Flush(zone) => {
+                self.datapath.conntrack().flush(&Filter::zone(*zone));
+            }
+            Step::Judge(judge) => self.datapath.conntrack().set_check_tcp_seq(*judge),
+        }
+    }
+
+    /// All that must not depend on how packets are looked up.
+    fn outcome(&self) -> Outcome {
+        self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, u64::MAX);
+        let all = FlowMod::new(FlowCommand::Delete);
+        let rules = self.ofproto.rules(BRIDGE, &all).unwrap();
+        let mut rules: Vec<String> = rules
+            .iter()
+            .map(|entry| format!("{:?} {:?} {:?}", entry.rule.priority, entry.matches, entry.rule.stats()))
+            .collect();
+        rules.sort();
+        let mut connections = Vec::new();
+        self.datapath.conntrack().dump(&Filter::default(), self.now_ms, |entry| connections.push(format!("{entry:?}")));
+        connections.sort();
+        let totals = self.datapath.totals();
+        assert_eq!(totals.conserved(), Ok(()));
+        let answered = [Counter::EmcHits, Counter::MegaflowHits, Counter::Upcalls, Counter::UpcallsLost];
+        assert_eq!(totals[Counter::Passes], answered.iter().map(|counter| totals[*counter]).sum::<u64>());
+        let counted = [
+            Counter::Received,
+            Counter::Sent,
+            Counter::Cloned,
+            Counter::Passes,
+            Counter::ConntrackCommits,
+            Counter::ConntrackInvalid,
+        ];
+        let mut counters: Vec<(&str, u64)> = counted.iter().map(|c| (c.name(), totals[*c])).collect();
+        counters.extend(DropReason::ALL.iter().map(|reason| (reason.name(), totals.dropped(*reason))));
+        let sent = self.sent.iter().map(|sent| std::mem::take(&mut *sent.lock().unwrap())).collect();
+        Outcome { sent, rules, connections, counters }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    sent: Vec<Vec<Vec<u8>>>,
+    rules: Vec<String>,
+    connections: Vec<String>,
+    counters: Vec<(&'static str, u64)>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn composed_entries_change_nothing(
+        there in prop::collection::vec(prop::bool::weighted(0.6), RULES.len()),
+        steps in prop::collection::vec(step(), 1..24),
+        batch in prop::sample::select(vec![1usize, 7, 32]),
+        emc in prop::sample::select(vec![Level::On, Level::Off]),
+    ) {
+        let mut plain = Switch::new(Level::Off, emc, batch, &there);
+        let mut composed = Switch::new(Level::On, emc, batch, &there);
+        let (mut tag, mut tag_again) = (0, 0);
+        for step in &steps {
+            plain.step(step, &mut tag);
+            composed.step(step, &mut tag_again);
+            prop_assert_eq!(composed.outcome(), plain.outcome(), "after {:?}", step);
+        }
+        prop_assert_eq!(plain.datapath.totals()[Counter::ComposedHits], 0);
+    }
+}
+
+/// The rules of a test, by a part of their text.
+fn only(wanted: &[&str]) -> Vec<bool> {
+    RULES.iter().map(|rule| wanted.iter().any(|part| rule.contains(part))).collect()
+}
+
+fn packet(connection: u8, reply: bool, tcp: Option<u8>) -> Offered {
+    Offered { connection, reply, tcp, wild: false, twist: 0 }
+}
+
+/// So many passes of so many packets are composed ones, once both directions have had two packets.
+fn composed_hits(rules: &[&str], tcp: Option<u8>, packets: usize) -> u64 {
+    let mut switch = Switch::new(Level::On, Level::Off, 32, &only(rules));
+    let (mut tag, both) = (0, |n| [packet(n, false, tcp), packet(n, true, tcp)]);
+    for _ in 0..4 {
+        (1..4).for_each(|n| both(n).into_iter().for_each(|one| switch.step(&Step::Packets(vec![one]), &mut tag)));
+    }
+    let before = switch.datapath.totals();
+    let many = (0..packets).map(|i| packet(1 + i as u8 % 3, i % 2 == 0, tcp)).collect();
+    switch.step(&Step::Packets(many), &mut tag);
+    let since = switch.datapath.totals().since(&before);
+    assert_eq!(since[Counter::Passes], since[Counter::MegaflowHits]);
+    since[Counter::ComposedHits]
+}
+
+/// What the random test compares is what it should be about: the way through one, two and three `ct` is composed.
+#[test]
+fn every_pass_of_a_known_connection_is_composed() {
+    let one = ["table=0,priority=10,", "table=1,priority=10,"];
+    assert_eq!(composed_hits(&one, None, 100), 200);
+    assert_eq!(composed_hits(&one, Some(0x10), 100), 200);
+    let two = [&one[..], &["table=1,priority=40,", "table=1,priority=41,", "table=2,priority=10,"]].concat();
+    assert_eq!(composed_hits(&two, None, 100), 300);
+    assert_eq!(composed_hits(&two, Some(0x10), 100), 300);
+    let three = [&two[..], &["table=2,priority=35,", "table=3,"]].concat();
+    assert_eq!(composed_hits(&three, None, 100), 400);
+}
