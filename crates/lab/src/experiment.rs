@@ -1,6 +1,6 @@
 //! What an experiment is, and all there are. A new one is a file in `experiments` and a line in [`EXPERIMENTS`].
 
-use crate::experiments::{autopilot, caches, peer, profile, scale, subtables};
+use crate::experiments::{autopilot, caches, peer, profile, recirc, scale, subtables};
 use crate::lab::Lab;
 use crate::record::Findings;
 
@@ -25,8 +25,15 @@ pub trait Experiment: Sync {
 }
 
 /// All experiments, in the order of the report.
-pub const EXPERIMENTS: &[&dyn Experiment] =
-    &[&subtables::Subtables, &autopilot::Autopilot, &caches::Caches, &scale::Scale, &profile::Profile, &peer::Peer];
+pub const EXPERIMENTS: &[&dyn Experiment] = &[
+    &subtables::Subtables,
+    &autopilot::Autopilot,
+    &caches::Caches,
+    &recirc::Recirc,
+    &scale::Scale,
+    &profile::Profile,
+    &peer::Peer,
+];
 
 /// The experiment of that name.
 pub fn named(name: &str) -> Option<&'static dyn Experiment> {

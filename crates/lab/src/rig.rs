@@ -57,7 +57,7 @@ pub struct Rig {
 }
 
 /// Turns of the loop in a slice: 2048 packets, about 0.1 ms.
-const TURNS: usize = 64;
+pub const TURNS: usize = 64;
 /// Packets in a turn.
 const BATCH: u64 = 32;
 /// Part of a measurement that only warms the processor's caches, after other switches have had them.
@@ -74,32 +74,12 @@ impl Rig {
     /// # Errors
     /// If rules or profile are wrong, or memory is short.
     pub fn new(workload: &Workload, settings: Settings, is_profiled: bool) -> Result<Rig> {
-        // Always the same seed, so that runs repeat.
-        let datapath = Datapath::new(Config { settings, seed: Some(1), profile: is_profiled, ..Config::default() })?;
-        let ofproto = Ofproto::new();
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
-        ofproto.set_store(datapath.store());
-        ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0)?;
-        let mut pools = Pools::default();
         let mut profile = Profile::default();
         for (key, value) in &workload.profile {
             profile.set(key, value).ok_or_else(|| anyhow!("{key}: no key of a profile"))??;
         }
-        let options: BTreeMap<String, String> =
-            workload.profile.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        for (number, kind, options) in [(1, "generator", options), (2, "null", BTreeMap::new())] {
-            ofproto.add_port(BRIDGE, PortConfig::new(kind, number, PortNo(number.into())))?;
-            let config = sluice_port::PortConfig {
-                name: kind.into(),
-                kind: kind.into(),
-                options,
-                ..sluice_port::PortConfig::default()
-            };
-            datapath.add_port(PortNo(number.into()), sluice_port::open(&config, &mut pools)?)?;
-        }
-        let flows =
-            FlowMod::parse_file(&workload.rules, &PortNames::NONE).map_err(|error| anyhow!("rules: {error}"))?;
-        ofproto.bundle(BRIDGE, &flows, 0)?;
+        let ports = [("generator", &workload.profile[..]), ("null", &[])];
+        let (ofproto, datapath) = switch(settings, is_profiled, &workload.rules, &ports)?;
         let twin = profile.streams(1)?.pop().ok_or_else(|| anyhow!("a profile without a stream"))?;
         Ok(Rig { ofproto, datapath, twin, subtables: workload.subtables, is_profiled })
     }
@@ -143,9 +123,7 @@ impl Rig {
             flows[..n].iter().for_each(|flow| *expected.entry(self.twin.flow(*flow).src).or_default() += 1);
             left -= n as u64;
         }
-        self.ofproto.revalidate(&*self.datapath.store(), 0, u64::MAX);
-        let rules = self.ofproto.rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
-        let mut carried: Vec<u64> = rules.iter().map(|entry| entry.rule.stats().packets).filter(|n| *n != 0).collect();
+        let mut carried = carried(&self.ofproto, &self.datapath)?;
         let mut expected: Vec<u64> = expected.into_values().collect();
         carried.sort_unstable();
         expected.sort_unstable();
@@ -155,25 +133,7 @@ impl Rig {
 
     /// Measures for about `span`: the median of slices of 2048 packets, and what answered.
     pub fn time(&self, span: Duration) -> Sample {
-        let began = Instant::now();
-        while began.elapsed() < span.mul_f64(WARM_PART) {
-            self.datapath.run_turns(TURNS, 0);
-        }
-        let before = self.datapath.totals();
-        let (mut slices, mut rooms) = (Vec::new(), vec![Vec::new(); Room::ALL.len()]);
-        while began.elapsed() < span || slices.len() < SLICES_MIN {
-            let (cycles, by_room) = self.slice();
-            slices.push(cycles);
-            rooms.iter_mut().zip(by_room).for_each(|(room, cycles)| room.push(cycles));
-        }
-        let counted = self.datapath.totals().since(&before);
-        let emc_used = self.datapath.pmds().first().map_or(0, |pmd| pmd.emc.used);
-        let mut sample = Sample::of(middle(slices), &counted, emc_used);
-        if self.is_profiled {
-            let by_room = Room::ALL.into_iter().zip(rooms);
-            sample.0.extend(by_room.map(|(room, cycles)| (room_figure(room), middle(cycles))));
-        }
-        sample
+        time(&self.datapath, self.is_profiled, span)
     }
 
     /// Measures for about `span`: all its cycles by all its packets, whatever came between. As in `time`,
@@ -192,18 +152,84 @@ impl Rig {
         let cycles = cycles as f64 / counted[Counter::Received].max(1) as f64;
         Sample::of(cycles, &counted, self.datapath.pmds().first().map_or(0, |pmd| pmd.emc.used))
     }
+}
 
-    /// Cycles a packet of one slice, and by room.
-    fn slice(&self) -> (f64, [f64; Room::ALL.len()]) {
-        let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];
-        let rooms = || self.datapath.pmds().first().map_or(RoomCycles::default(), |pmd| pmd.rooms);
-        let (before, rooms_before) = (self.datapath.totals(), rooms());
-        self.datapath.run_turns(TURNS, 0);
-        let (counted, rooms) = (self.datapath.totals().since(&before), rooms());
-        let packets = counted[Counter::Received].max(1) as f64;
-        let by_room = std::array::from_fn(|i| (rooms[i] - rooms_before[i]) as f64 / packets);
-        (cycles(&counted) as f64 / packets, by_room)
+/// A port of a switch: its type, and the options it has.
+pub type PortOptions<'a> = (&'static str, &'a [(&'static str, String)]);
+
+/// A switch in the caller's thread with rules and with ports numbered from 1.
+///
+/// # Errors
+/// If rules or options are wrong, or memory is short.
+pub fn switch(
+    settings: Settings,
+    is_profiled: bool,
+    rules: &str,
+    ports: &[PortOptions<'_>],
+) -> Result<(Ofproto, Datapath)> {
+    // Always the same seed, so that runs repeat.
+    let datapath = Datapath::new(Config { settings, seed: Some(1), profile: is_profiled, ..Config::default() })?;
+    let ofproto = Ofproto::new();
+    datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+    ofproto.set_store(datapath.store());
+    ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0)?;
+    let mut pools = Pools::default();
+    for (number, (kind, options)) in (1..).zip(ports) {
+        let name = format!("p{number}");
+        ofproto.add_port(BRIDGE, PortConfig::new(&name, number, PortNo(number.into())))?;
+        let options = options.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        let config =
+            sluice_port::PortConfig { name, kind: (*kind).into(), options, ..sluice_port::PortConfig::default() };
+        datapath.add_port(PortNo(number.into()), sluice_port::open(&config, &mut pools)?)?;
     }
+    let flows = FlowMod::parse_file(rules, &PortNames::NONE).map_err(|error| anyhow!("rules: {error}"))?;
+    ofproto.bundle(BRIDGE, &flows, 0)?;
+    Ok((ofproto, datapath))
+}
+
+/// The packets that each rule has carried, in no order; rules without are left out.
+///
+/// # Errors
+/// If there is no such bridge.
+pub fn carried(ofproto: &Ofproto, datapath: &Datapath) -> Result<Vec<u64>> {
+    ofproto.revalidate(&*datapath.store(), 0, u64::MAX);
+    let rules = ofproto.rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
+    Ok(rules.iter().map(|entry| entry.rule.stats().packets).filter(|n| *n != 0).collect())
+}
+
+/// Measures a switch for about `span`: the median of slices of [`TURNS`] turns, and what answered.
+pub fn time(datapath: &Datapath, is_profiled: bool, span: Duration) -> Sample {
+    let began = Instant::now();
+    while began.elapsed() < span.mul_f64(WARM_PART) {
+        datapath.run_turns(TURNS, 0);
+    }
+    let before = datapath.totals();
+    let (mut slices, mut rooms) = (Vec::new(), vec![Vec::new(); Room::ALL.len()]);
+    while began.elapsed() < span || slices.len() < SLICES_MIN {
+        let (cycles, by_room) = slice(datapath);
+        slices.push(cycles);
+        rooms.iter_mut().zip(by_room).for_each(|(room, cycles)| room.push(cycles));
+    }
+    let counted = datapath.totals().since(&before);
+    let emc_used = datapath.pmds().first().map_or(0, |pmd| pmd.emc.used);
+    let mut sample = Sample::of(middle(slices), &counted, emc_used);
+    if is_profiled {
+        let by_room = Room::ALL.into_iter().zip(rooms);
+        sample.0.extend(by_room.map(|(room, cycles)| (room_figure(room), middle(cycles))));
+    }
+    sample
+}
+
+/// Cycles a packet of one slice, and by room.
+fn slice(datapath: &Datapath) -> (f64, [f64; Room::ALL.len()]) {
+    let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];
+    let rooms = || datapath.pmds().first().map_or(RoomCycles::default(), |pmd| pmd.rooms);
+    let (before, rooms_before) = (datapath.totals(), rooms());
+    datapath.run_turns(TURNS, 0);
+    let (counted, rooms) = (datapath.totals().since(&before), rooms());
+    let packets = counted[Counter::Received].max(1) as f64;
+    let by_room = std::array::from_fn(|i| (rooms[i] - rooms_before[i]) as f64 / packets);
+    (cycles(&counted) as f64 / packets, by_room)
 }
 
 /// The middle one; there is at least one.
@@ -229,6 +255,7 @@ impl Sample {
             (DISTRIBUTOR_SHARE, share(Counter::DistributorHits)),
             (PROBES, if hits == 0 { 0.0 } else { counted[Counter::SubtableProbes] as f64 / hits as f64 }),
             (EMC_USED, emc_used as f64),
+            (COMPOSED_SHARE, share(Counter::ComposedHits)),
         ];
         Sample(figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
@@ -251,6 +278,8 @@ pub const SMC_SHARE: &str = "smc_percent";
 pub const MEGAFLOW_SHARE: &str = "megaflow_percent";
 /// Passes that the distributor leads to their subtable at once, percent; they count among the subtables' too.
 pub const DISTRIBUTOR_SHARE: &str = "distributor_percent";
+/// Passes that a composed entry answers, percent; they count among the subtables' too.
+pub const COMPOSED_SHARE: &str = "composed_percent";
 /// Subtables probed a megaflow hit.
 pub const PROBES: &str = "probes";
 /// Entries of the exact match cache in use.

@@ -4,6 +4,7 @@ pub mod autopilot;
 pub mod caches;
 pub mod peer;
 pub mod profile;
+pub mod recirc;
 pub mod scale;
 pub mod subtables;
 
