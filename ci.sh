@@ -68,7 +68,7 @@ step_privileged() {
 
 step_dpdk() {
     have pkg-config && pkg-config --exists libdpdk || { skip dpdk "libdpdk-dev is not installed (ci/install-packages)"; return; }
-    cargo test -q -p sluice-port --features dpdk --test dpdk
+    cargo test -q -p sluice-port --features dpdk --test dpdk --test dpdk_start
 }
 
 step_differential() {

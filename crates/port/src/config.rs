@@ -1,8 +1,11 @@
 //! What is said about a port in the configuration, and the table of port types.
 
-use crate::{OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
+use crate::netdev::is_device_name;
+use crate::{Mtu, OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
+use sluice_mem::HeapPool;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A port as configured (`[[bridge.port]]`, or `bridge/add-port`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +44,15 @@ pub struct OptionKey {
     pub key: &'static str,
     /// What it sets, its values and its default.
     pub help: &'static str,
+}
+
+impl OptionKey {
+    /// The address of a port that has no device of the kernel to take it from.
+    pub(crate) const MAC: OptionKey =
+        OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" };
+    /// The device of the kernel a port is on.
+    pub(crate) const DEVICE: OptionKey =
+        OptionKey { key: "device", help: "the network device; default: the port's name" };
 }
 
 /// A port type.
@@ -221,6 +233,21 @@ impl Options<'_> {
     /// A file, relative to the configuration's folder.
     pub(crate) fn path(&self, key: &'static str) -> Option<PathBuf> {
         self.text(key).map(|text| self.config.base_dir.join(text))
+    }
+
+    /// The option `device`, or the port's name.
+    pub(crate) fn device(&self) -> Result<&str, OpenError> {
+        let name = self.text("device").unwrap_or(&self.config.name);
+        match is_device_name(name) {
+            true => Ok(name),
+            false => Err(self.bad("device", name, "a device name of 1 to 15 letters, digits and .-_")),
+        }
+    }
+
+    /// The pool for the longest frames that the port's MTU admits.
+    pub(crate) fn pool(&self, pools: &mut Pools) -> Result<Arc<HeapPool>, OpenError> {
+        let pool = pools.of_size(Mtu(self.config.mtu).longest_frame());
+        pool.map_err(|source| OpenError::Pool { port: self.port(), source })
     }
 
     /// The option `mac`, or an address made from the port's name (locally administered).

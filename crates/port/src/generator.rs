@@ -20,8 +20,7 @@ use std::time::Instant;
 pub(crate) const OPTIONS: &[OptionKey] = &OPTION_TABLE;
 
 const OPTION_TABLE: [OptionKey; Profile::KEYS.len() + 1] = {
-    let mut table = [OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" };
-        Profile::KEYS.len() + 1];
+    let mut table = [OptionKey::MAC; Profile::KEYS.len() + 1];
     let mut i = 0;
     while i < Profile::KEYS.len() {
         let (key, help) = Profile::KEYS[i];

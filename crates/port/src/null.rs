@@ -10,8 +10,7 @@ use sluice_packet::{Buffers, PacketBatch};
 use std::sync::Arc;
 
 /// The options of this type.
-pub(crate) const OPTIONS: &[OptionKey] =
-    &[OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" }];
+pub(crate) const OPTIONS: &[OptionKey] = &[OptionKey::MAC];
 
 /// A port that swallows.
 #[derive(Debug)]

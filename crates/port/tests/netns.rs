@@ -33,6 +33,8 @@ const CASES: &[Case] = &[
     ("af_xdp::it_comes_back_with_its_device", || link::it_comes_back_with_its_device("af_xdp")),
     ("af_xdp::what_cannot_be_opened_is_said", || link::what_cannot_be_opened_is_said("af_xdp")),
     ("af_xdp::generic_mode_works_and_says_what_it_means", link::generic_mode_works_and_says_what_it_means),
+    ("af_xdp::a_driver_without_xdp_falls_back_and_says_so", link::a_driver_without_xdp_falls_back_and_says_so),
+    ("af_xdp::packets_cross_between_ports_in_place", link::packets_cross_between_ports_in_place),
     ("af_xdp::fewer_queues_than_the_device_are_noted", link::fewer_queues_than_the_device_are_noted),
     ("af_packet::missing_privileges_are_said", || link::missing_privileges_are_said("af_packet")),
     ("af_xdp::missing_privileges_are_said", || link::missing_privileges_are_said("af_xdp")),

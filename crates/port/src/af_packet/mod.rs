@@ -10,7 +10,7 @@
 mod sys;
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
-use crate::netdev::{NetDevice, failed, is_device_name};
+use crate::netdev::{NetDevice, failed};
 use crate::offload::VnetHeader;
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
@@ -23,8 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The options of this type.
-pub(crate) const OPTIONS: &[OptionKey] =
-    &[OptionKey { key: "device", help: "the network device; default: the port's name" }];
+pub(crate) const OPTIONS: &[OptionKey] = &[OptionKey::DEVICE];
 
 /// How often packets are tried again that the device's queue had no room for.
 const TX_TRIES: usize = 2;
@@ -50,13 +49,9 @@ struct PacketPort {
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let name = options.text("device").unwrap_or(&options.config.name);
-    if !is_device_name(name) {
-        return Err(options.bad("device", name, "a device name of 1 to 15 letters, digits and .-_"));
-    }
+    let name = options.device()?;
     let failed = |what: &str, e| failed(options.port(), format!("device {name}: {what}"), e);
-    let pool =
-        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let pool = options.pool(pools)?;
     let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
     let index = device.index().map_err(|e| failed("find it", e))?;
     let mac = device.mac().map_err(|e| failed("read its address", e))?;

@@ -10,11 +10,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 
-/// A block: what the kernel hands over at once. Holds the largest frame there is, 64 KiB, with room to spare.
-const BLOCK_SIZE: usize = 256 << 10;
-/// Blocks of a ring: 4 MiB.
-const BLOCKS: usize = 16;
-/// After so many milliseconds a block is handed over that is not full: the most a lone packet waits.
+/// A block: what the kernel hands over at once. The shortest of whole powers of two that holds the largest frame there is,
+/// 64 KiB and its headers.
+const BLOCK_SIZE: usize = 128 << 10;
+/// Blocks of a ring: 8 MiB. A block that is handed over for its age takes one of them however little it holds, so a ring
+/// lasts for so many milliseconds while something else has our core.
+const BLOCKS: usize = 64;
+/// After so many milliseconds a block is handed over that is not full; less cannot be asked for.
 const RETIRE_MS: u32 = 1;
 
 /// A virtio-net header without its buffer count, which stands in front of each packet.

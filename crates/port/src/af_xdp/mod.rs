@@ -13,10 +13,11 @@
 mod bpf;
 mod checksum;
 mod queues;
+mod ring;
 mod sys;
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
-use crate::netdev::{NetDevice, failed, is_device_name};
+use crate::netdev::{NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use bpf::sys::{Attached, Mode, SocketMap};
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[
-    OptionKey { key: "device", help: "the network device; default: the port's name" },
+    OptionKey::DEVICE,
     OptionKey { key: "mode", help: "where its program runs: native (in the driver), generic, or auto (default)" },
 ];
 
@@ -45,10 +46,12 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets(Arc<Mutex<Vec<Weak<sys::Socket>>>>);
 
-/// Why drivers are not asked for zero-copy: they would write and read frames by device addresses, and refuse one that
-/// lies across two pages which are not neighbours there; it would be lost to its pool. Frames of ours may lie so.
-const NO_ZERO_COPY: &str =
-    "no zero-copy: the kernel copies each packet once on receive and once on send, whatever the driver can do";
+/// What it means that there is no zero-copy.
+const COPIES: &str = "the kernel copies each packet once on receive and once on send";
+/// Why it is not used where a driver offers it. A device writes and reads frames by its own addresses; the kernel takes a
+/// frame out of use that lies across two pages which are not neighbours there, and frames of ours lie across pages, since
+/// strides of whole pages would crowd the headers of a batch into two sets of the first-level cache.
+const FRAMES_CROSS_PAGES: &str = "packet buffers here lie across pages, which the device need not see side by side";
 /// What generic mode means.
 const GENERIC: &str = "generic mode: the kernel copies each packet and makes a buffer of its own first, which is slower, \
                        and large segments of local senders are lost or cut short (`ethtool -K PEER tso off gso off`)";
@@ -88,10 +91,7 @@ struct Found {
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let name = options.text("device").unwrap_or(&options.config.name);
-    if !is_device_name(name) {
-        return Err(options.bad("device", name, "a device name of 1 to 15 letters, digits and .-_"));
-    }
+    let name = options.device()?;
     let mode = options.parse("mode", "native, generic or auto", |text| match text {
         "native" => Some(Some(Mode::Native)),
         "generic" => Some(Some(Mode::Generic)),
@@ -99,8 +99,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         _ => None,
     })?;
     let failed = |what: &str, e| failed(options.port(), format!("device {name}: {what}"), e);
-    let pool =
-        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let pool = options.pool(pools)?;
     let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
     let index = device.index().map_err(|e| failed("find it", e))?;
     let mac = device.mac().map_err(|e| failed("read its address", e))?;
@@ -173,6 +172,8 @@ impl XdpPort {
         let mtu_step = "set it up with the port's MTU";
         let is_short = self.device.mtu().map_err(|e| (mtu_step, e))? < self.info.mtu;
         self.device.set_up().map_err(|e| (mtu_step, e))?;
+        // Asked of the driver before the port's own sockets take the queue.
+        let zero_copy = sys::try_zero_copy(index, 0);
         let most = (self.pool.capacity() / FILL_SHARE / n).clamp(64, SLOTS_MAX);
         let slots = 1 << most.ilog2();
         let sockets = (0..n as u32)
@@ -181,7 +182,7 @@ impl XdpPort {
             .map_err(|e| ("open an AF_XDP socket for each receive queue (`ethtool -L` sets how many it has)", e))?;
         let map = SocketMap::new(n as u32).map_err(|e| ("make a map of sockets (capability BPF)", e))?;
         let mut notes = Vec::new();
-        let attached = self.attach(&map, index, &mut notes)?;
+        let attached = self.attach(&map, index, zero_copy, &mut notes)?;
         // Only now: a program that handles frames in pieces lifts the driver's limit.
         if is_short {
             self.device.set_mtu(self.info.mtu).map_err(|e| (mtu_step, e))?;
@@ -220,6 +221,7 @@ impl XdpPort {
         &self,
         map: &SocketMap,
         index: u32,
+        zero_copy: io::Result<()>,
         notes: &mut Vec<String>,
     ) -> Result<Attached, (&'static str, io::Error)> {
         let attached = match self.mode {
@@ -236,9 +238,12 @@ impl XdpPort {
             Some(_) => ("put a program on it in the mode asked for", e),
             None => ("put a program on it", e),
         })?;
-        notes.push(match mode {
-            Mode::Native => NO_ZERO_COPY.to_owned(),
-            Mode::Generic => format!("{why}{GENERIC}"),
+        notes.push(match (mode, zero_copy) {
+            (Mode::Native, Ok(())) => {
+                format!("no zero-copy, though the driver offers it: {FRAMES_CROSS_PAGES}; {COPIES}")
+            }
+            (Mode::Native, Err(e)) => format!("no zero-copy: the driver offers none ({e}); {COPIES}"),
+            (Mode::Generic, _) => format!("{why}{GENERIC}"),
         });
         Ok(attached)
     }

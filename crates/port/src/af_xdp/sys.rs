@@ -1,15 +1,14 @@
 //! The border to AF_XDP sockets: rings shared with the kernel over frames of one pool, made safe.
 //!
 //! A locked room. What it keeps to: a frame is either somebody's handle or held by the kernel, which `held` and `parts`
-//! remember by token; a ring's slots are written only between its two indexes, on our side of them.
+//! remember by token.
 //! Source: Linux, Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
 
-use sluice_mem::{Frame, FramePool, FreeFrames, HeapPool};
+use super::ring::sys::Ring;
+use sluice_mem::{Frame, FramePool, FreeFrames, HeapPool, Region};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The longest piece of a packet that the kernel puts into one buffer, its headroom included: a page.
@@ -18,104 +17,6 @@ const CHUNK_MAX: usize = 4096;
 const KERNEL_HEADROOM: usize = 256;
 /// In unaligned mode a received packet's place within its buffer stands in the upper bits of its address.
 const OFFSET_SHIFT: u32 = 48;
-
-/// One ring, on our side: we produce or consume. `T` is what its slots hold.
-#[derive(Debug)]
-struct Ring<T> {
-    map: NonNull<libc::c_void>,
-    map_size: usize,
-    producer: NonNull<AtomicU32>,
-    consumer: NonNull<AtomicU32>,
-    flags: NonNull<AtomicU32>,
-    slots: NonNull<T>,
-    size: u32,
-    /// Our own index; the kernel sees it when it is stored.
-    own: u32,
-}
-
-// SAFETY: a ring is a mapping of its own, and has no ties to a thread.
-unsafe impl<T: Send> Send for Ring<T> {}
-
-impl<T: Copy> Ring<T> {
-    /// Maps the ring of `fd` at `place`, which was made with `size` slots (a power of two).
-    fn map(fd: &OwnedFd, place: u64, offsets: &libc::xdp_ring_offset, size: u32) -> io::Result<Self> {
-        let map_size = offsets.desc as usize + size as usize * size_of::<T>();
-        let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: a new mapping, at a place of the kernel's choice, of the ring that was made with this size.
-        let map = unsafe {
-            libc::mmap(std::ptr::null_mut(), map_size, read_write, shared, fd.as_raw_fd(), place as libc::off_t)
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the kernel gave these offsets for this mapping; all lie inside and are aligned for what they hold.
-        let at = |offset: u64| unsafe { map.cast::<u8>().add(offset as usize) };
-        Ok(Ring {
-            map,
-            map_size,
-            producer: at(offsets.producer).cast(),
-            consumer: at(offsets.consumer).cast(),
-            flags: at(offsets.flags).cast(),
-            slots: at(offsets.desc).cast(),
-            size,
-            own: 0,
-        })
-    }
-
-    /// One of the words at the ring's head.
-    fn word(&self, at: NonNull<AtomicU32>) -> &AtomicU32 {
-        // SAFETY: `map` made these pointers into the mapping, which lives as long as `self`; both sides use the words
-        // atomically only.
-        unsafe { at.as_ref() }
-    }
-
-    /// As producer: slots free.
-    fn room(&self) -> u32 {
-        self.size - self.own.wrapping_sub(self.word(self.consumer).load(Acquire)).min(self.size)
-    }
-
-    /// As consumer: slots filled.
-    fn ready(&self) -> u32 {
-        self.word(self.producer).load(Acquire).wrapping_sub(self.own).min(self.size)
-    }
-
-    /// Writes the next slot; there is room. The kernel sees it after `submit`.
-    fn put(&mut self, value: T) {
-        // SAFETY: masked, the index is below `size`, so the slot lies in the mapping; it is ours to write, since the
-        // kernel reads up to the stored index only.
-        unsafe { self.slots.add((self.own & (self.size - 1)) as usize).write(value) };
-        self.own = self.own.wrapping_add(1);
-    }
-
-    /// Reads the next slot; one is filled. The kernel may reuse it after `release`.
-    fn take(&mut self) -> T {
-        // SAFETY: as in `put`; the kernel has written the slot before the index we saw (Acquire), and any bits are a
-        // value of the plain `T`.
-        let value = unsafe { self.slots.add((self.own & (self.size - 1)) as usize).read() };
-        self.own = self.own.wrapping_add(1);
-        value
-    }
-
-    fn submit(&self) {
-        self.word(self.producer).store(self.own, Release);
-    }
-
-    fn release(&self) {
-        self.word(self.consumer).store(self.own, Release);
-    }
-
-    fn needs_wakeup(&self) -> bool {
-        self.word(self.flags).load(Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
-    }
-}
-
-impl<T> Drop for Ring<T> {
-    fn drop(&mut self) {
-        // SAFETY: `map` made the mapping with this size; nobody else has it.
-        unsafe { libc::munmap(self.map.as_ptr(), self.map_size) };
-    }
-}
 
 /// A socket on one queue of a device, sending and receiving frames of `pool` in place.
 #[derive(Debug)]
@@ -160,23 +61,9 @@ impl Socket {
     /// Opens a socket whose buffers are the frames of `pool`; those of `sibling`, if there is one, which is bound and
     /// of the same pool: its registration is shared.
     pub(super) fn open(pool: Arc<HeapPool>, sibling: Option<&Socket>, binding: Binding) -> io::Result<Self> {
-        // SAFETY: makes a descriptor.
-        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call gave us this descriptor.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = socket()?;
         if sibling.is_none() {
-            let registration = libc::xdp_umem_reg {
-                addr: pool.region().base().as_ptr().expose_provenance() as u64,
-                len: pool.region().size() as u64,
-                chunk_size: chunk(&pool) as u32,
-                headroom: 0,
-                flags: libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG,
-                tx_metadata_len: 0,
-            };
-            set(&fd, libc::XDP_UMEM_REG, &registration)?;
+            register(&fd, pool.region(), pool.region().size(), chunk(&pool))?;
         }
         for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
             set(&fd, ring, &binding.slots)?;
@@ -325,7 +212,7 @@ impl Socket {
         sender.tx.submit();
         // In copy mode each call sends 32 packets at most, and may be cut short when buffers are scarce.
         for _ in 0..KICKS {
-            if sender.tx.room() == sender.tx.size || !sender.tx.needs_wakeup() {
+            if sender.tx.is_empty() || !sender.tx.needs_wakeup() {
                 break;
             }
             let fd = self.fd().as_raw_fd();
@@ -361,6 +248,48 @@ impl Socket {
     }
 }
 
+/// Whether the driver of a device can send and receive packets of a queue in place: a socket of its own, with memory of its
+/// own, is bound so and closed again.
+///
+/// # Errors
+/// What the kernel says; `EOPNOTSUPP` if the driver cannot.
+pub(super) fn try_zero_copy(device: u32, queue: u32) -> io::Result<()> {
+    let memory = Region::reserve(SLOTS_TRIED * CHUNK_MAX)?;
+    let fd = socket()?;
+    register(&fd, &memory, SLOTS_TRIED * CHUNK_MAX, CHUNK_MAX)?;
+    for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
+        set(&fd, ring, &(SLOTS_TRIED as u32))?;
+    }
+    bind(&fd, Binding { device, queue, slots: SLOTS_TRIED as u32 }, libc::XDP_ZEROCOPY, &fd)
+}
+
+/// Slots of the rings of a socket that is only tried.
+const SLOTS_TRIED: usize = 64;
+
+/// A socket that is bound to nothing.
+fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: makes a descriptor.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call gave us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Registers the first `len` bytes of a region as buffers of `chunk` bytes.
+fn register(fd: &OwnedFd, region: &Region, len: usize, chunk: usize) -> io::Result<()> {
+    let registration = libc::xdp_umem_reg {
+        addr: region.base().as_ptr().expose_provenance() as u64,
+        len: len as u64,
+        chunk_size: chunk as u32,
+        headroom: 0,
+        flags: libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG,
+        tx_metadata_len: 0,
+    };
+    set(fd, libc::XDP_UMEM_REG, &registration)
+}
+
 /// How often a send is tried to be brought to its end; 2048 packets at 32 a call.
 const KICKS: usize = 64;
 
@@ -389,8 +318,8 @@ fn chunk(pool: &HeapPool) -> usize {
 
 fn set<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     let size = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is plain data of that size, which the kernel reads. The one address in it is that of a pool's
-    // memory, which lives as long as the socket does: the socket holds the pool.
+    // SAFETY: `value` is plain data of that size, which the kernel reads. The one address in it is that of a region, whose
+    // pages the kernel keeps for itself until the socket is closed.
     match unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, std::ptr::from_ref(value).cast(), size) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

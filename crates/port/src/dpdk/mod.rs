@@ -36,6 +36,10 @@ pub enum DpdkError {
          `sysctl vm.nr_hugepages=1024`)"
     )]
     Eal { args: Vec<String>, reason: String },
+    #[error(
+        "DPDK could not start before, and cannot be tried twice in a process: once what it lacked is there, start the switch again"
+    )]
+    EalFailed,
     #[error("DPDK is running already with eal-args {running:?}; they cannot change while the switch runs")]
     EalChanged { running: Vec<String> },
     #[error(
@@ -69,8 +73,10 @@ impl Dpdk {
             Some(running) if running != eal_args => return Err(DpdkError::EalChanged { running: running.clone() }),
             Some(_) => {}
             None => {
-                sys::eal_init(eal_args)
-                    .map_err(|e| DpdkError::Eal { args: eal_args.clone(), reason: sys::strerror(e) })?;
+                sys::eal_init(eal_args).map_err(|e| match e {
+                    libc::EALREADY => DpdkError::EalFailed,
+                    e => DpdkError::Eal { args: eal_args.clone(), reason: sys::strerror(e) },
+                })?;
                 *started = Some(eal_args.clone());
             }
         }

@@ -31,7 +31,7 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
     OptionKey { key: "tx", help: "capture to write what is sent into; default: it is swallowed" },
     OptionKey { key: "loop", help: "true: hold the capture in memory and play it for ever; default false" },
     OptionKey { key: "rate", help: "packets per second over all queues, such as 200k; default: as fast as possible" },
-    OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" },
+    OptionKey::MAC,
 ];
 
 /// The largest capture held in memory. Bytes of packets.
@@ -121,8 +121,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
             remedy: "expected a file in a folder that exists and may be written",
         })?),
     };
-    let pool =
-        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let pool = options.pool(pools)?;
     let mut port = PcapPort::new(mtu, mac, pool, sink, Clock::System);
     port.info.n_rxq = n_rxq;
     port.rate = rate.map(|rate| rate / n_rxq as f64);

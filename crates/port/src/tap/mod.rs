@@ -5,7 +5,7 @@
 //! the device exists and belongs to the user.
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
-use crate::netdev::{self, NetDevice, failed, is_device_name};
+use crate::netdev::{self, NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -41,13 +41,9 @@ const WAITING: u32 = 4096;
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let name = options.text("device").unwrap_or(&options.config.name);
-    if !is_device_name(name) {
-        return Err(options.bad("device", name, "a device name of 1 to 15 letters, digits and .-_"));
-    }
+    let name = options.device()?;
     let failed = |what: &str, e| failed(options.port(), format!("tap device {name}: {what}"), e);
-    let pool =
-        pools.of_size(Mtu(mtu).longest_frame()).map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let pool = options.pool(pools)?;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut queues = Vec::with_capacity(n_rxq);
     for _ in 0..n_rxq {

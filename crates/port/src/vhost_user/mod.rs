@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub(crate) const OPTIONS: &[OptionKey] = &[
     OptionKey { key: "path", help: "the Unix socket" },
     OptionKey { key: "mode", help: "client (default): the frontend listens, we connect; server: we listen" },
-    OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" },
+    OptionKey::MAC,
 ];
 
 /// A virtual machine's network device.
@@ -54,8 +54,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
         "server" => Some(Side::Server),
         _ => None,
     })?;
-    let pool = pools.of_size(Mtu(mtu).longest_frame());
-    let pool = pool.map_err(|source| OpenError::Pool { port: options.port(), source })?;
+    let pool = options.pool(pools)?;
     let rings: Rings = (0..n_rxq * 2).map(|_| RingSlot::default()).collect();
     let link = Link::start(&options.config.name, path.clone(), side.unwrap_or(Side::Client), rings.clone());
     let link = link.map_err(|source| OpenError::Device {

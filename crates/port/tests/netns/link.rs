@@ -272,12 +272,73 @@ pub fn generic_mode_works_and_says_what_it_means() {
     assert!(twice.contains("something else uses the device"), "{twice}");
 }
 
+/// A bridge's driver takes no program: generic mode takes its place unless native mode is demanded, and both are said.
+pub fn a_driver_without_xdp_falls_back_and_says_so() {
+    sh("ip link add v0 type bridge; ip link set v0 up");
+    let rig = Rig::open(&config("af_xdp", "p1", &[("device", "v0")]), &mut Pools::new(1024)).unwrap();
+    let [note] = rig.port.notes() else { panic!("{:?}", rig.port.notes()) };
+    assert!(note.starts_with("the driver takes no XDP program (") && note.contains("): generic mode: "), "{note}");
+    drop(rig);
+    let keys = [("device", "v0"), ("mode", "native")];
+    let error = Rig::open(&config("af_xdp", "p1", &keys), &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("put a program on it in the mode asked for: ") && error.lines().count() == 1, "{error}");
+    assert!(error.contains("the device does not support that"), "{error}");
+}
+
+/// From port to port with no frame free that a packet could be copied into: it leaves in the frame it came in.
+pub fn packets_cross_between_ports_in_place() {
+    const FRAMES: usize = 2048;
+    veth(2, 1);
+    let mut pools = Pools::new(FRAMES);
+    let mut far = Rig::open(&config("af_packet", "f", &[("device", "v1")]), &mut Pools::new(1024)).unwrap();
+    let mut near = Rig::open(&config("af_xdp", "p1", &[("device", "v0")]), &mut pools).unwrap();
+    let mut other = Rig::open(&config("af_xdp", "p2", &[("device", "v2")]), &mut pools).unwrap();
+    let mut end = Rig::open(&config("af_packet", "e", &[("device", "v3")]), &mut Pools::new(1024)).unwrap();
+    let frame = [&[2; 12][..], &[0x88, 0xb5], &[7; 500]].concat();
+    let mut foreign = Pools::new(64);
+    let foreign: Arc<dyn FramePool> = foreign.of_size(1522).unwrap();
+    far.batch.push(far.buffers.write(&foreign, &frame).unwrap());
+    far.send();
+    until(|| {
+        near.poll();
+        !near.batch.is_empty()
+    });
+    // Every frame that is free is taken away, those that the port's own buffers keep, too.
+    let pool: Arc<dyn FramePool> = pools.of_size(1522).unwrap();
+    let mut taken = Vec::new();
+    for buffers in [&mut near.buffers, &mut other.buffers] {
+        taken.extend(std::iter::from_fn(|| buffers.take(&pool)));
+    }
+    assert!(pool.available() == 0 && taken.len() < FRAMES, "{} free", pool.available());
+    let copy = other.buffers.copy_into(&pool, &near.batch[0]);
+    assert_eq!(copy.map(|_| ()).unwrap_err(), DropReason::NoBuffer);
+    std::mem::swap(&mut near.batch, &mut other.batch);
+    other.send();
+    assert_eq!(other.port.stats().tx_packets, 1);
+    until(|| {
+        end.poll();
+        !end.batch.is_empty()
+    });
+    assert_eq!(end.batch[0].bytes(), frame);
+    end.buffers.give_batch(&mut end.batch);
+    taken.drain(..).for_each(|frame| other.buffers.give_frame(frame));
+}
+
+/// Waits until something is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never came to be");
+        std::thread::yield_now();
+    }
+}
+
 /// Packets of queues that the port has not asked for go to the kernel, which is said.
 pub fn fewer_queues_than_the_device_are_noted() {
     veth(1, 3);
     let rig = Rig::open(&config("af_xdp", "p1", &[("device", "v0")]), &mut Pools::new(1024)).unwrap();
     let [mode, queues] = rig.port.notes() else { panic!("{:?}", rig.port.notes()) };
-    assert!(mode.starts_with("no zero-copy: "), "{mode}");
+    assert!(mode.starts_with("no zero-copy: the driver offers none (Operation not supported"), "{mode}");
     assert!(queues.contains("the device has 3 receive queues and the port 1"), "{queues}");
     let three = PortConfig { n_rxq: 4, ..config("af_xdp", "p1", &[("device", "v1")]) };
     let error = Rig::open(&three, &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();

@@ -1,0 +1,3 @@
+//! A ring that is shared with the kernel.
+
+pub(super) mod sys;
