@@ -25,12 +25,10 @@ PYTHON
 # All of them come out at host b, tagged and whole.
 vlan() {
     local dump
-    ip netns exec "$b" tcpdump -nne -l -c 20 -i "$h2" 'vlan 100' > "$dir/tagged" 2> "$dir/dump" &
+    timeout 60 ip netns exec "$b" tcpdump -nne -l -c 20 -i "$h2" 'vlan 100' > "$dir/tagged" 2> "$dir/dump" &
     dump=$!
-    for _ in $(seq 100); do grep -q 'listening on' "$dir/dump" && break; sleep 0.1; done
+    until_true grep -q 'listening on' "$dir/dump" || fail "tcpdump does not listen: $(cat "$dir/dump")"
     ip netns exec "$a" python3 "$dir/tagged.py" "$h1"
-    for _ in $(seq 100); do kill -0 "$dump" 2>/dev/null || break; sleep 0.1; done
-    kill "$dump" 2>/dev/null || true
     wait "$dump" || true
     for size in 1518 9018; do
         [ "$(grep -c "length $size: vlan 100, p 3" "$dir/tagged")" = 10 ] ||
