@@ -35,12 +35,13 @@ guest_kill() {
     exec 7>&-
     until_true logged_again 'port vm is down' "$before" || fail "the guest that has gone was not noticed"
 }
-# The last number behind $2 in what testpmd says to command $1.
+# The last number behind $2 in what testpmd says to command $1. The answer is whole when it says that the next is none.
 guest_count() {
-    local marks
-    marks=$(grep -c "$2:" "$dir/guest.out" || true)
+    local answered
+    answered=$(grep -c 'Command not found' "$dir/guest.out" || true)
     guest_say "$1"
-    until_true sh -c "[ \$(grep -c '$2:' $dir/guest.out) -gt $marks ]" || fail "testpmd does not answer"
+    guest_say 'that was all'
+    until_true sh -c "[ \$(grep -c 'Command not found' $dir/guest.out) -gt $answered ]" || fail "testpmd does not answer"
     awk -v what="$2:" '{ for (i = 1; i < NF; i++) if ($i == what) n = $(i + 1) } END { print n }' "$dir/guest.out"
 }
 

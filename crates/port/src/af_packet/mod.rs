@@ -3,7 +3,8 @@
 //! Receives through a ring shared with the kernel (TPACKET_V3), with one copy into a pool buffer; sends a batch with one
 //! system call. The kernel hands VLAN tags over beside the packet, which are put back, and leaves checksums and
 //! segmentation undone between local sockets, which is finished here. The kernel's own stack sees the packets too;
-//! give the device no address if it should stay out of it. A lone packet may wait a millisecond for its block.
+//! give the device no address if it should stay out of it. A lone packet waits for the kernel to hand its block over, which a
+//! timer of a millisecond does: half of that on average (measured: 539 µs, where AF_XDP takes 7).
 //!
 //! When the device goes, the port is down; [`Port::tend`] opens it anew when one of its name is back.
 

@@ -286,3 +286,6 @@ impl TxQueue for GuestReceive {
         buffers.give(batch.drain(..));
     }
 }
+
+#[cfg(test)]
+mod tests;

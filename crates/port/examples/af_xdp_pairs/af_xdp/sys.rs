@@ -100,12 +100,14 @@ pub(crate) fn sockets(mode: &str) -> Result<f64, Box<dyn Error>> {
     let shared = Shared::default();
     Ok(std::thread::scope(|scope| {
         scope.spawn(|| {
+            crate::keep_to(0);
             let mut batch = HeapSlab::with_capacity(BATCH);
             while shared.goes_on() {
                 near.send(&mut batch, &frame);
             }
         });
         scope.spawn(|| {
+            crate::keep_to(1);
             let mut batch = HeapSlab::with_capacity(BATCH);
             while shared.goes_on() {
                 let came = far.receive(&mut batch);
