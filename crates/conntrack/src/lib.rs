@@ -16,6 +16,8 @@
 //!
 //! Each PMD keeps the connections it met lately ([`Recent`]); a packet of one of them meets no lock but the connection's.
 //!
+//! Fragments are held until their packet can be tracked whole: see [`fragments`].
+//!
 //! Expiry: a packet stores the connection's new end, nothing more. A connection past its end is not found any more;
 //! [`Conntrack::expire`], called by a control thread, takes it out (see [`wheel`](mod@wheel)).
 //!
@@ -28,6 +30,7 @@ mod connection;
 mod dump;
 mod expectation;
 mod extract;
+pub mod fragments;
 mod ftp;
 mod inner;
 mod limits;
@@ -50,7 +53,7 @@ pub use limits::ZoneLimit;
 pub use recent::Recent;
 pub use request::{Carried, Checksums, Moment, Outcome, Refusal};
 pub use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
-pub use stamp::{clear, ct_state};
+pub use stamp::{clear, ct_state, invalid};
 pub use table::Swept;
 pub use tcp::TcpState;
 pub use timeouts::{Timeout, TimeoutPolicy};

@@ -26,6 +26,13 @@ pub fn clear(key: &mut PacketKey) {
     write_original(key, None);
 }
 
+/// Says that the packet met a `ct` in `zone` and is of no connection.
+pub fn invalid(key: &mut PacketKey, zone: u16) {
+    set_state(key, ct_state::INVALID | ct_state::TRACKED);
+    write(key, zone, 0, 0);
+    write_original(key, None);
+}
+
 /// The state of an earlier pass, 0 if there was none.
 #[inline]
 pub(crate) fn state(key: &PacketKey) -> u8 {
@@ -80,6 +87,14 @@ fn put(key: &mut PacketKey, span: Span, value: &[u8]) {
     if key.get(span) != value {
         key.set(span, value);
     }
+}
+
+/// Gives a key the connection fields of another.
+pub(crate) fn copy(to: &mut PacketKey, from: &PacketKey) {
+    use layout::{CT_DST, CT_IS_IPV6, CT_LABEL, CT_MARK, CT_NW_PROTO, CT_SRC, CT_STATE, CT_TP_DST, CT_TP_SRC, CT_ZONE};
+    [CT_STATE, CT_ZONE, CT_MARK].iter().for_each(|span| to.set(*span, from.get(*span)));
+    let further = [CT_LABEL, CT_SRC, CT_DST, CT_TP_SRC, CT_TP_DST, CT_NW_PROTO, CT_IS_IPV6];
+    further.iter().for_each(|span| put(to, *span, from.get(*span)));
 }
 
 /// Writes the original tuple, or none.

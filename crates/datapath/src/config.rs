@@ -94,6 +94,9 @@ pub enum DatapathError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// Memory for packets put together from fragments could not be had.
+    #[error("no memory to put fragments together: {0}")]
+    Buffers(#[source] sluice_mem::PoolError),
     /// There is such a port already.
     #[error("datapath port {} exists already", .0.0)]
     PortExists(PortNo),

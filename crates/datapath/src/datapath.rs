@@ -2,6 +2,7 @@
 
 use crate::compose::Composer;
 use crate::execute::Executor;
+use crate::fragments::{Onward, Reassembly};
 use crate::load::{Load, RxqLoad};
 use crate::lookup::{Caches, Levels};
 use crate::mail::Mail;
@@ -16,8 +17,10 @@ use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, Settings, thread};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
+use sluice_conntrack::fragments::{Fragments, WHOLE_MAX};
 use sluice_fate::Snapshot;
 use sluice_flow_cache::{MegaflowTable, ufid};
+use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_port::{Port, PortInfo, PortStats};
 use sluice_simd::{HashKey, hash::splitmix64, tsc};
 use std::collections::BTreeMap;
@@ -36,6 +39,7 @@ pub struct Datapath {
     config: Config,
     table: Arc<MegaflowTable>,
     conntrack: Arc<Conntrack>,
+    fragments: Arc<Fragments<Onward>>,
     meters: Arc<Meters>,
     pmds: Vec<Arc<PmdShared>>,
     control: Mutex<Control>,
@@ -95,6 +99,9 @@ impl Datapath {
         let memory = |source| DatapathError::Memory { megaflows: config.max_megaflows, source };
         let table = Arc::new(MegaflowTable::new(config.max_megaflows, &secret).map_err(memory)?);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
+        let fragments = Arc::new(Fragments::default());
+        let scratch = PoolConfig { frames: config.cores.len().max(1), frame_size: WHOLE_MAX, reserve: 0 };
+        let scratch: Arc<dyn FramePool> = Arc::new(HeapPool::new(scratch).map_err(DatapathError::Buffers)?);
         let meters = Arc::new(Meters::default());
         let (sender, receiver) = mpsc::sync_channel(config.packet_in_queue);
         let (mut pmds, mut engines) = (Vec::new(), Vec::new());
@@ -103,7 +110,8 @@ impl Datapath {
             let caches = Caches::new(&config.settings, &mut seed);
             let levels = Levels::new(&secret, &config.settings, caches);
             let composer = Composer::new(&secret, config.settings.composed);
-            let executor = Executor::new(conntrack.clone(), meters.clone(), sender.clone(), splitmix64(&mut seed));
+            let tracking = (conntrack.clone(), Reassembly::new(fragments.clone(), scratch.clone()));
+            let executor = Executor::new(tracking, meters.clone(), sender.clone(), splitmix64(&mut seed));
             let misses = Misses::new(config.governor, config.miss_budget);
             let walk = Walk::new((levels, composer), Box::new(NoTables), executor, misses, config.batch);
             let side = table.attach(number).map_err(memory)?;
@@ -116,7 +124,7 @@ impl Datapath {
         let settings = config.settings;
         let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, settings, seed };
         let packet_ins = Mutex::new(Some(receiver));
-        Ok(Datapath { config, table, conntrack, meters, pmds, control: Mutex::new(control), packet_ins })
+        Ok(Datapath { config, table, conntrack, fragments, meters, pmds, control: Mutex::new(control), packet_ins })
     }
 
     /// The meters, for whoever makes and reads them.
@@ -134,6 +142,11 @@ impl Datapath {
     /// The connections, for whoever shows, ages or limits them.
     pub fn conntrack(&self) -> &Arc<Conntrack> {
         &self.conntrack
+    }
+
+    /// The fragments that are held, for whoever shows or limits them.
+    pub fn fragments(&self) -> &Fragments<impl std::fmt::Debug> {
+        &*self.fragments
     }
 
     /// Takes out connections that have ended, in part if there are very many. Some times a second.

@@ -4,6 +4,7 @@
 //! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
 
 use crate::compose::Journeys;
+use crate::fragments::Reassembly;
 use crate::meter::{Meters, PmdMeters};
 use crate::recirc::{Origin, RECIRC_MAX, Recirc};
 use crate::report::PacketIn;
@@ -11,6 +12,7 @@ use crate::track;
 use crate::tx::{TxPorts, discard};
 use crate::walk::Context;
 use sluice_action::{Action, HashAlgorithm, Header, MaskedField, PortNo, edit};
+use sluice_conntrack::fragments::is_fragment;
 use sluice_conntrack::{Carried, Conntrack, Recent};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
@@ -54,6 +56,7 @@ pub(crate) struct Executor {
     pub recent: Recent,
     /// Packets that are followed to make composed entries.
     pub journeys: Journeys,
+    pub reassembly: Reassembly,
     packet_ins: SyncSender<PacketIn>,
     pub random: u64,
 }
@@ -66,18 +69,23 @@ pub(crate) struct Traveller<'k> {
     /// Its connection, from an earlier `ct`.
     pub carried: Carried,
     /// Why it ends if the actions send it nowhere.
-    no_output: DropReason,
+    pub no_output: DropReason,
     /// The next output leaves out so many bytes of the end.
-    cut: usize,
+    pub cut: usize,
     /// Whether its bytes have changed since its key was read.
-    is_dirty: bool,
+    pub is_dirty: bool,
 }
 
 impl Executor {
-    pub fn new(conntrack: Arc<Conntrack>, meters: Arc<Meters>, packet_ins: SyncSender<PacketIn>, random: u64) -> Self {
+    pub fn new(
+        (conntrack, reassembly): (Arc<Conntrack>, Reassembly),
+        meters: Arc<Meters>,
+        packet_ins: SyncSender<PacketIn>,
+        random: u64,
+    ) -> Self {
         let (recent, meters) = (Recent::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
         let (tx, recirc, journeys) = (TxPorts::default(), Recirc::default(), Journeys::default());
-        Executor { tx, recirc, meters, conntrack, recent, journeys, packet_ins, random }
+        Executor { tx, recirc, meters, conntrack, recent, reassembly, journeys, packet_ins, random }
     }
 
     /// Ends a burst: sends what waits, and settles with the meters.
@@ -100,9 +108,15 @@ impl Executor {
         self.walk(actions, Traveller { packet, key, origin, carried, no_output, cut: 0, is_dirty: false }, context);
     }
 
-    fn walk(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
+    pub(crate) fn walk(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
         let Some(last) = actions.iter().rposition(sends) else { return self.end(actions, traveller, context) };
-        for action in &actions[..last] {
+        for (i, action) in actions[..last].iter().enumerate() {
+            if let Action::Ct(ct) = action {
+                match self.gather(ct, &actions[i + 1..], traveller, context) {
+                    Some(alone) => traveller = alone,
+                    None => return,
+                }
+            }
             if sends(action) {
                 self.send_copy(action, &mut traveller, context);
             } else if let Err(reason) = self.change(action, &mut traveller, context) {
@@ -116,9 +130,18 @@ impl Executor {
     /// Takes actions that send the packet nowhere. A `ct` among them may begin a connection all the same.
     fn end(&mut self, actions: &[Action], mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
         let up_to_last_ct = actions.iter().rposition(tracks).map_or(0, |last| last + 1);
-        let changes = actions[..up_to_last_ct].iter();
-        let ended = changes.map(|action| self.change(action, &mut traveller, context)).find_map(Result::err);
-        discard(traveller.packet, ended.unwrap_or(traveller.no_output), context.buffers, context.tally);
+        for (i, action) in actions[..up_to_last_ct].iter().enumerate() {
+            if let Action::Ct(ct) = action {
+                match self.gather(ct, &actions[i + 1..up_to_last_ct], traveller, context) {
+                    Some(alone) => traveller = alone,
+                    None => return,
+                }
+            }
+            if let Err(reason) = self.change(action, &mut traveller, context) {
+                return discard(traveller.packet, reason, context.buffers, context.tally);
+            }
+        }
+        discard(traveller.packet, traveller.no_output, context.buffers, context.tally);
     }
 
     /// Lets a scratch copy meet the `ct`s that stand behind the last action that sends.
@@ -134,6 +157,11 @@ impl Executor {
             }
         };
         let mut scratch = Traveller { packet, key: &mut key, origin, carried, no_output, cut, is_dirty };
+        if is_fragment(scratch.key) {
+            // It may be held, and then is a packet of its own.
+            context.tally[Counter::Cloned] += 1;
+            return self.end(actions, scratch, context);
+        }
         let mut changes = actions[..=last].iter();
         let _ = changes.try_for_each(|action| self.change(action, &mut scratch, context));
         context.buffers.give_frame(scratch.packet.frame);

@@ -16,6 +16,7 @@ mod config;
 mod datapath;
 mod emc_recirc;
 mod execute;
+mod fragments;
 mod load;
 mod lookup;
 mod mail;

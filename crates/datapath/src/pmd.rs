@@ -188,6 +188,7 @@ impl Pmd {
         let mut context =
             Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, rooms };
         packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
+        walk.let_expired_go(part, &mut context);
         let turn = Turn::begin(rxqs.iter().map(|rxq| &rxq.account), served);
         let mut fullest = 0;
         for late in [false, true] {
@@ -338,6 +339,7 @@ impl Pmd {
     fn remove_port(&mut self, port: PortNo) -> Removed {
         let rxqs = self.remove_rxqs(port);
         let txq = self.walk.executor.tx.remove(port);
+        self.walk.executor.reassembly.purge(port, &mut self.buffers, &mut self.tally);
         self.buffers.flush();
         (rxqs, txq)
     }

@@ -6,6 +6,7 @@ use crate::execute::{Executor, Traveller};
 use crate::recirc::RECIRC_MAX;
 use crate::walk::Context;
 use sluice_action::{Action, Ct, Header, MaskedField};
+use sluice_conntrack::fragments::is_fragment;
 use sluice_conntrack::{Checksums, Conntrack, Moment, Outcome, Recent, Refusal, Sought, clear};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::layout;
@@ -51,8 +52,10 @@ pub(crate) fn room(
     context: &mut Context<'_, '_>,
 ) -> bool {
     let n = packets.len();
+    // Fragments may have to wait.
+    let has_fragment = batch.keys[..n].iter().any(is_fragment);
     let is_deep = batch.origins[..n].iter().any(|origin| origin.depth >= RECIRC_MAX);
-    if is_deep || (0..n).any(|i| track_and_recirculate(batch.hits, i).is_none()) {
+    if is_deep || has_fragment || (0..n).any(|i| track_and_recirculate(batch.hits, i).is_none()) {
         return false;
     }
     let Executor { conntrack, recent, journeys, random, .. } = executor;
@@ -76,6 +79,7 @@ pub(crate) fn room(
     true
 }
 
+/// Counts what became of a packet.
 pub(crate) fn count(outcome: Outcome, tally: &mut Tally) {
     let counter = match outcome {
         Outcome::Tracked => return,

@@ -64,6 +64,6 @@ drop_reasons! {
     NoLocalPort = "no-local-port",
     /// A meter's band dropped it.
     Meter = "meter",
-    /// Connection tracking gave up on it (table full, fragment list expired).
-    Conntrack = "conntrack",
+    /// A fragment held for connection tracking when the port it came from was removed.
+    FragmentPurged = "fragment-purged",
 }

@@ -45,6 +45,11 @@ impl Buffers {
         Some(&self.caches.get(id.index())?.as_ref()?.pool)
     }
 
+    /// Whether a pool has no more than its reserve left, which is for receiving. A pool never met has nothing.
+    pub fn has_only_reserve(&self, id: PoolId) -> bool {
+        self.caches.get(id.index()).and_then(Option::as_ref).is_none_or(Cache::has_only_reserve)
+    }
+
     /// Appends up to `n` packets of `size` bytes to `batch`, no more than it has room for. Returns how many there were.
     ///
     /// Their bytes are unspecified. A `size` beyond the pool's frame size gives packets of that size.
@@ -192,13 +197,17 @@ impl Cache {
         }
     }
 
+    fn has_only_reserve(&self) -> bool {
+        self.free.len() + self.pool.available() <= self.pool.reserve()
+    }
+
     #[inline]
     fn copy(&mut self, packet: &Packet) -> Result<Packet, DropReason> {
         let bytes = packet.bytes();
         if bytes.len() > self.free.frame_size() {
             return Err(DropReason::TxOversize);
         }
-        if self.free.len() + self.pool.available() <= self.pool.reserve() || self.top(1) == 0 {
+        if self.has_only_reserve() || self.top(1) == 0 {
             return Err(DropReason::NoBuffer);
         }
         let mut frame = self.free.pop().expect("invariant: `top` left one");

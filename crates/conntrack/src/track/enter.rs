@@ -97,9 +97,7 @@ impl Conntrack {
         let known = carried.0.take_if(|known| known.zone == request.zone && !request.force && control.is_none());
         carried.forget();
         let Some(sighting) = sought.sighting else {
-            stamp::set_state(key, ct_state::INVALID | ct_state::TRACKED);
-            stamp::write(key, request.zone, 0, 0);
-            stamp::write_original(key, None);
+            stamp::invalid(key, request.zone);
             return Outcome::Invalid;
         };
         let mut pass = Pass { packet, key, request, moment, sighting, reply: false, control };

@@ -1,5 +1,6 @@
 //! The tracker from outside: packets in, states and packets out.
 mod control;
+mod fragments;
 mod ftp;
 mod hostile;
 mod nat;

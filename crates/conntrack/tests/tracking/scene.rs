@@ -3,7 +3,7 @@
 use sluice_conntrack::{Carried, Config, Conntrack, Ct, Moment, Outcome, Recent, clear, ct_state, text};
 use sluice_conntrack::{Filter, NatSpec, NatTarget};
 use sluice_flow::{Metadata, PacketKey, extract, extract_again, layout};
-use sluice_packet::Layers;
+use sluice_packet::{Layers, Packet};
 use sluice_simd::HashKey;
 use sluice_testkit::frame::{self, FrameBuilder};
 use sluice_testkit::plain_checksum::internet;
@@ -76,6 +76,13 @@ impl Scene {
         let bytes = self.pool.take_bytes(packet);
         assert!(!were_right || checksums_are_right(&bytes), "wrong checksum in {bytes:02x?}");
         Seen { outcome, bytes, key }
+    }
+
+    /// A packet that is somebody else's, through one `ct`.
+    pub fn pass_packet(&mut self, packet: &mut Packet, key: &mut PacketKey, request: &Ct) -> Outcome {
+        self.entropy += 1;
+        let moment = Moment { now_ms: self.now_ms, entropy: self.entropy, ..Moment::default() };
+        self.ct.execute(&mut self.recent, packet, key, request, &moment, &mut Carried::default())
     }
 
     /// The lines of `dump-conntrack`, sorted.

@@ -7,19 +7,19 @@ use sluice_conntrack::{Conntrack, Filter, Timeout, TimeoutPolicy, text};
 use std::fmt::Write;
 
 /// An error as dpctl words it.
-fn invalid<T>(what: impl std::fmt::Display) -> Result<T, String> {
+pub(super) fn invalid<T>(what: impl std::fmt::Display) -> Result<T, String> {
     Err(format!("sluice: {what} (Invalid argument)"))
 }
 
 /// The leading options of a dpctl command, then its words without a datapath's name in front.
-struct Words<'a> {
-    more: bool,
+pub(super) struct Words<'a> {
+    pub more: bool,
     statistics: bool,
-    rest: Vec<&'a str>,
+    pub rest: Vec<&'a str>,
 }
 
 impl<'a> Words<'a> {
-    fn parse(args: &[&'a str]) -> Result<Self, String> {
+    pub fn parse(args: &[&'a str]) -> Result<Self, String> {
         let mut words = Words { more: false, statistics: false, rest: Vec::new() };
         let options = args.iter().take_while(|arg| arg.starts_with('-') && arg.len() > 1).count();
         for option in &args[..options] {
@@ -48,7 +48,7 @@ impl<'a> Words<'a> {
     }
 
     /// Refuses what is left over.
-    fn end(&self) -> Result<(), String> {
+    pub fn end(&self) -> Result<(), String> {
         if self.rest.is_empty() { Ok(()) } else { invalid("datapath not found") }
     }
 }

@@ -4,6 +4,7 @@
 mod bridge;
 mod conntrack;
 pub mod datapath;
+mod fragments;
 mod group;
 mod meter;
 pub mod options;
@@ -86,6 +87,11 @@ const COMMANDS: &[Command] = &[
         datapath::dpctl_dump_flows,
     ),
     command("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0..=4, conntrack::flush),
+    command("dpctl/ipf-get-status", "[dp]", 0..=2, fragments::get_status),
+    command("dpctl/ipf-set-disabled", "[dp] v4|v6", 1..=2, fragments::disable),
+    command("dpctl/ipf-set-enabled", "[dp] v4|v6", 1..=2, fragments::enable),
+    command("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1..=2, fragments::set_max_nfrags),
+    command("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2..=3, fragments::set_min_frag),
     command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
     command(
         "dpif-netdev/pmd-perf-show",

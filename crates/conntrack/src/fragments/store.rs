@@ -1,0 +1,197 @@
+//! The fragments held, by the packet they are of.
+//!
+//! Shape:  parts stand in slots; those of a packet are a list in the order of their offsets, and the packet's entry in a
+//!         hash table has both ends of it. Slots and table are made for the most that may be held.
+
+use super::Part;
+use super::list::{FragmentList, Progress};
+use super::piece::{Name, Piece, Refused};
+use std::collections::HashMap;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// A packet of which something is there.
+#[derive(Clone, Copy, Debug)]
+struct Datagram {
+    /// The slots of the first and of the last fragment in order.
+    first: u32,
+    last: u32,
+    parts: u32,
+    /// Bytes of data there are.
+    bytes: u32,
+    /// Bytes of data there will be, known from the last fragment.
+    total: Option<u32>,
+    /// Its place in the order in which packets began.
+    number: u64,
+    expires_ms: u64,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    part: Option<Part<T>>,
+    /// The slot of the next fragment in order, or the next free slot.
+    next: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Store<T> {
+    /// Hashed under a secret of its own.
+    datagrams: HashMap<Name, Datagram>,
+    slots: Vec<Slot<T>>,
+    free: u32,
+    held: usize,
+    max: usize,
+    /// Packets of which there was something.
+    begun: u64,
+}
+
+impl<T> Store<T> {
+    pub fn new(max: usize) -> Self {
+        let mut store = Store { datagrams: HashMap::new(), slots: Vec::new(), free: NONE, held: 0, max: 0, begun: 0 };
+        store.set_max(max);
+        store
+    }
+
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Makes room for so many.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = max;
+        // With twice the room the table never grows to get rid of what deletions leave behind.
+        self.datagrams.reserve((2 * max).saturating_sub(self.datagrams.len()));
+        while self.slots.len() < max {
+            self.slots.push(Slot { part: None, next: self.free });
+            self.free = (self.slots.len() - 1) as u32;
+        }
+    }
+
+    /// Takes a fragment and holds it; true if its packet is whole with it.
+    pub fn insert(&mut self, piece: &Piece, part: &mut Option<Part<T>>, expires_ms: u64) -> Result<bool, Refused> {
+        if self.held >= self.max {
+            return Err(Refused::Full);
+        }
+        let (start, end) = (piece.place.start, piece.place.end);
+        let before = match self.datagrams.get(&piece.name) {
+            None => NONE,
+            Some(datagram) => match self.place(datagram, start, end, piece.is_last) {
+                Some(before) => before,
+                None => return Err(Refused::Overlap),
+            },
+        };
+        let slot = self.free;
+        self.free = self.slots[slot as usize].next;
+        self.held += 1;
+        let begun = &mut self.begun;
+        let datagram = self.datagrams.entry(piece.name).or_insert_with(|| {
+            *begun += 1;
+            Datagram { first: NONE, last: NONE, parts: 0, bytes: 0, total: None, number: *begun, expires_ms }
+        });
+        let next = match before {
+            NONE => std::mem::replace(&mut datagram.first, slot),
+            _ => std::mem::replace(&mut self.slots[before as usize].next, slot),
+        };
+        self.slots[slot as usize] = Slot { part: part.take(), next };
+        if next == NONE {
+            datagram.last = slot;
+        }
+        if piece.is_last {
+            datagram.total = Some(end);
+        }
+        datagram.parts += 1;
+        datagram.bytes += end - start;
+        Ok(datagram.total == Some(datagram.bytes))
+    }
+
+    fn span(&self, slot: u32) -> (u32, u32) {
+        let part = self.slots[slot as usize].part.as_ref().expect("invariant: a slot in a list is taken");
+        (part.place.start, part.place.end)
+    }
+
+    /// The slot behind which a fragment goes, [`NONE`] for the front; `None` if it does not fit to what is there.
+    fn place(&self, datagram: &Datagram, start: u32, end: u32, is_last: bool) -> Option<u32> {
+        let (_, last_end) = self.span(datagram.last);
+        if datagram.total.is_some_and(|total| is_last || end > total) || is_last && last_end > start {
+            return None;
+        }
+        if start >= last_end {
+            return Some(datagram.last);
+        }
+        let (mut before, mut at) = (NONE, datagram.first);
+        // The last one begins behind `start` or overlaps, so the list does not end before the loop does.
+        while at != NONE {
+            let (there, there_end) = self.span(at);
+            if there >= end {
+                break;
+            }
+            if there_end > start {
+                return None;
+            }
+            (before, at) = (at, self.slots[at as usize].next);
+        }
+        Some(before)
+    }
+
+    /// Takes all of a packet, in order; how many fragments there were.
+    pub fn take(&mut self, name: &Name, mut each: impl FnMut(Part<T>)) -> usize {
+        let Some(datagram) = self.datagrams.remove(name) else { return 0 };
+        let (mut at, mut n) = (datagram.first, 0);
+        while at != NONE {
+            let slot = &mut self.slots[at as usize];
+            let next = std::mem::replace(&mut slot.next, self.free);
+            if let Some(part) = slot.part.take() {
+                each(part);
+                n += 1;
+            }
+            (self.free, at) = (at, next);
+        }
+        self.held -= n;
+        n
+    }
+
+    /// Takes the packets whose time is over, in the order they began. The earliest end of those that stay.
+    pub fn take_expired(&mut self, now_ms: u64, mut each: impl FnMut(bool, Part<T>)) -> Option<u64> {
+        self.take_chosen(|_, datagram| datagram.expires_ms <= now_ms, &mut each);
+        self.datagrams.values().map(|datagram| datagram.expires_ms).min()
+    }
+
+    /// Takes the packets of which a fragment is meant.
+    pub fn take_with(&mut self, is_meant: impl Fn(&Part<T>) -> bool, mut each: impl FnMut(bool, Part<T>)) {
+        self.take_chosen(|store, datagram| store.parts(datagram).any(&is_meant), &mut each);
+    }
+
+    fn take_chosen(&mut self, is_chosen: impl Fn(&Self, &Datagram) -> bool, each: &mut impl FnMut(bool, Part<T>)) {
+        let chosen = self.datagrams.iter().filter(|(_, datagram)| is_chosen(self, datagram));
+        let mut names: Vec<_> = chosen.map(|(name, datagram)| (datagram.number, *name)).collect();
+        names.sort_unstable_by_key(|(number, _)| *number);
+        for (_, name) in names {
+            self.take(&name, |part| each(name.v6, part));
+        }
+    }
+
+    fn parts(&self, datagram: &Datagram) -> impl Iterator<Item = &Part<T>> {
+        let mut at = datagram.first;
+        std::iter::from_fn(move || {
+            let slot = self.slots.get(at as usize)?;
+            at = slot.next;
+            slot.part.as_ref()
+        })
+    }
+
+    pub fn lists(&self) -> Vec<FragmentList> {
+        let mut all: Vec<_> = self.datagrams.iter().collect();
+        all.sort_unstable_by_key(|(_, datagram)| datagram.number);
+        let list = |(name, datagram): (&Name, &Datagram)| FragmentList {
+            name: *name,
+            fragments: datagram.parts,
+            progress: Progress { has_first: self.span(datagram.first).0 == 0, has_last: datagram.total.is_some() },
+        };
+        all.into_iter().map(list).collect()
+    }
+}

@@ -1,0 +1,248 @@
+//! Fragments through `ct`: held, tracked as one packet, let go each with its own actions, never lost.
+
+mod harness;
+
+use harness::*;
+use sluice_action::{Action, Actions, Ct, Fate, PortNo, Trail, Translation};
+use sluice_conntrack::{NatSpec, NatTarget, ct_state};
+use sluice_datapath::{Config, Datapath};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{PacketKey, layout};
+use sluice_mem::{FramePool, HeapPool, PoolConfig};
+use sluice_packet::checksum;
+use std::sync::Arc;
+
+/// Bytes of data in a fragment that is not the last.
+const PIECE: usize = 1200;
+/// Where datapath time begins, so that nothing is at zero.
+const BEGIN_MS: u64 = 1_000_000;
+
+struct Bench {
+    datapath: Datapath,
+    pool: Arc<dyn FramePool>,
+    feeds: Vec<Feed>,
+    sents: Vec<Sent>,
+    now_ms: u64,
+}
+
+impl Bench {
+    /// Ports 1 to 4 with a queue for each of two PMDs.
+    fn new(rule: impl Fn(&PacketKey) -> Vec<Action> + Send + Sync + 'static) -> Self {
+        Bench::with_pool(pool(1024), rule)
+    }
+
+    fn with_pool(pool: Arc<dyn FramePool>, rule: impl Fn(&PacketKey) -> Vec<Action> + Send + Sync + 'static) -> Self {
+        let tables = FakeTables::new(move |key, _| {
+            let mut mask = PacketKey::ZERO;
+            for span in [layout::IN_PORT, layout::RECIRC_ID, layout::NW_FRAG, layout::CT_STATE, layout::TP_DST] {
+                mask.set(span, &[0xff; 16][..span.size]);
+            }
+            let actions: Actions = rule(key).into();
+            let trail = Trail(Arc::new(()));
+            let no_output = DropReason::Rules;
+            Fate::Translated(Translation { mask, actions, no_output, version: 1, cacheable: true, trail })
+        });
+        let config = Config { cores: vec![0, 1], max_megaflows: 1 << 10, seed: Some(1), ..Config::default() };
+        let datapath = Datapath::new(config).unwrap();
+        datapath.set_upcalls(|_| Box::new(tables.clone()));
+        let (mut feeds, mut sents) = (Vec::new(), Vec::new());
+        for number in 1..=4 {
+            let port = TestPort::new(2, 32, &pool);
+            feeds.extend(port.feeds.iter().take(if number == 1 { 2 } else { 0 }).cloned());
+            sents.push(port.sent.clone());
+            datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+        }
+        Bench { datapath, pool, feeds, sents, now_ms: BEGIN_MS }
+    }
+
+    /// Lets packets come in by a queue of port 1, and takes them to their ends.
+    fn receive(&mut self, queue: usize, packets: impl IntoIterator<Item = Vec<u8>>) {
+        self.feeds[queue].lock().unwrap().extend(packets);
+        self.datapath.run_turns(4, self.now_ms);
+        assert_eq!(self.datapath.totals().conserved(), Ok(()));
+    }
+
+    fn sent(&self, port: usize) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.sents[port - 1].lock().unwrap())
+    }
+
+    fn held(&self) -> u64 {
+        let totals = self.datapath.totals();
+        totals[Counter::Held] - totals[Counter::Released]
+    }
+}
+
+/// A UDP datagram without checksum from 10.0.0.1, port 1000, to 10.0.0.2, port 2000, in fragments.
+fn fragments(id: u8, len: usize) -> Vec<Vec<u8>> {
+    let mut data = vec![3, 0xe8, 7, 0xd0];
+    data.extend((len as u16 + 8).to_be_bytes());
+    data.extend([0, 0]);
+    data.extend((0..len).map(|i| (i / 3) as u8));
+    let n = data.len().div_ceil(PIECE);
+    let piece = |(i, data): (usize, &[u8])| {
+        let mut header = [0x45, 0, 0, 0, 0, id, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        header[2..4].copy_from_slice(&(data.len() as u16 + 20).to_be_bytes());
+        let more = if i + 1 < n { 0x2000 } else { 0 };
+        header[6..8].copy_from_slice(&((i * PIECE / 8) as u16 | more).to_be_bytes());
+        let sum = checksum::internet(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], &header[..], data].concat()
+    };
+    data.chunks(PIECE).enumerate().map(piece).collect()
+}
+
+/// With another source address, as NAT to 192.0.2.7 and port 777 leaves them.
+fn translated(mut fragments: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    for bytes in &mut fragments {
+        bytes[26..30].copy_from_slice(&[192, 0, 2, 7]);
+        bytes[24..26].fill(0);
+        let sum = checksum::internet(&bytes[14..34]);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    fragments[0][34..36].copy_from_slice(&777u16.to_be_bytes());
+    fragments
+}
+
+fn output(port: u32) -> Action {
+    Action::Output(PortNo(port))
+}
+
+fn commit() -> Action {
+    Action::Ct(Box::new(Ct { commit: true, ..Ct::default() }))
+}
+
+fn nat() -> Action {
+    let mut addr = [0; 16];
+    addr[..4].copy_from_slice(&[192, 0, 2, 7]);
+    let spec =
+        NatSpec { target: Some(NatTarget::Src), addrs: (addr, addr), ports: Some((777, 777)), ..NatSpec::default() };
+    Action::Ct(Box::new(Ct { commit: true, nat: Some(spec), ..Ct::default() }))
+}
+
+/// Tracks and translates, then sends first fragments to port 2 and later ones to port 3; what is invalid to port 4.
+fn by_state(key: &PacketKey) -> Vec<Action> {
+    if key.number(layout::RECIRC_ID) == 0 {
+        return vec![nat(), Action::Recirc(1)];
+    }
+    let state = key.get(layout::CT_STATE)[0];
+    match key.get(layout::NW_FRAG)[0] {
+        _ if state & ct_state::INVALID != 0 => vec![output(4)],
+        1 => vec![output(2)],
+        _ => vec![output(3)],
+    }
+}
+
+#[test]
+fn the_fragments_of_a_packet_may_come_by_several_pmds() {
+    let mut bench = Bench::new(by_state);
+    for round in 0..20 {
+        let pieces = fragments(round, 3000);
+        let expected = translated(pieces.clone());
+        bench.receive(usize::from(round) % 2, [pieces[2].clone(), pieces[0].clone()]);
+        assert_eq!(bench.held(), 2);
+        bench.receive(1 - usize::from(round) % 2, [pieces[1].clone()]);
+        assert_eq!(bench.held(), 0);
+        assert_eq!((bench.sent(2), bench.sent(3)), (vec![expected[0].clone()], expected[1..].to_vec()));
+    }
+    let totals = bench.datapath.totals();
+    assert_eq!((totals[Counter::ConntrackCommits], totals[Counter::ConntrackInvalid]), (1, 0));
+    assert_eq!(totals[Counter::Sent], 60);
+}
+
+#[test]
+fn packets_around_them_stay_in_order_and_all_go_on_together() {
+    let mut bench = Bench::new(|key| match key.number(layout::RECIRC_ID) {
+        0 => vec![commit(), Action::Recirc(1)],
+        _ => vec![output(2)],
+    });
+    let (a, b) = (fragments(1, 3000), [fragments(2, 100), vec![udp([10, 0, 0, 9], [10, 0, 0, 2], 5, 6, 7)]].concat());
+    bench.receive(0, a.iter().chain(&b).cloned());
+    assert_eq!(bench.sent(2), [&a[..], &b[..]].concat());
+    // Other packets are sent before the fragments that wait for their last.
+    bench.receive(0, a[..2].iter().chain(&b).cloned());
+    assert_eq!(bench.sent(2), b);
+    bench.receive(0, a[2..].iter().cloned());
+    assert_eq!(bench.sent(2), a);
+}
+
+#[test]
+fn actions_around_a_ct_are_done_once() {
+    // A copy goes out before; two more tracks behind, the last behind the last output.
+    let mut bench = Bench::new(|_| vec![output(3), commit(), commit(), output(2), commit()]);
+    let a = fragments(1, 3000);
+    for piece in &a {
+        bench.receive(0, [piece.clone()]);
+    }
+    assert_eq!((bench.sent(3), bench.sent(2)), (a.clone(), a));
+    assert_eq!(bench.held(), 0);
+    let totals = bench.datapath.totals();
+    assert_eq!(totals[Counter::ConntrackCommits], 1);
+    // What met the last `ct` were copies, which ended there.
+    assert_eq!(totals.dropped(DropReason::Rules), 3);
+}
+
+#[test]
+fn those_that_wait_in_vain_go_on_as_invalid() {
+    let mut bench = Bench::new(by_state);
+    let a = fragments(1, 3000);
+    bench.receive(0, a[..2].iter().cloned());
+    bench.now_ms += 14_999;
+    bench.receive(0, []);
+    assert_eq!((bench.held(), bench.sent(4).len()), (2, 0));
+    bench.now_ms += 1;
+    bench.receive(0, []);
+    assert_eq!((bench.held(), bench.sent(4)), (0, a[..2].to_vec()));
+    assert_eq!(bench.datapath.fragments().status().families[0].counts.expired, 2);
+    // One that comes too late waits for itself.
+    bench.receive(0, a[2..].iter().cloned());
+    assert_eq!(bench.held(), 1);
+}
+
+#[test]
+fn refused_ones_go_on_as_invalid_at_once() {
+    let mut bench = Bench::new(by_state);
+    let a = fragments(1, 3000);
+    bench.receive(0, [a[1].clone(), a[1].clone()]);
+    assert_eq!((bench.held(), bench.sent(4)), (1, vec![a[1].clone()]));
+    bench.datapath.fragments().set_held_max(1).expect("within bounds");
+    bench.receive(0, [a[0].clone()]);
+    assert_eq!((bench.held(), bench.sent(4)), (1, vec![a[0].clone()]));
+    bench.datapath.fragments().set_enabled(false, false);
+    bench.receive(0, [fragments(2, 3000).remove(0)]);
+    assert_eq!((bench.held(), bench.sent(4).len()), (1, 1));
+}
+
+#[test]
+fn a_port_that_leaves_gets_its_buffers_back() {
+    let mut bench = Bench::new(by_state);
+    let Some(first) = fragments(1, 3000).into_iter().next() else { unreachable!() };
+    bench.receive(0, [first.clone()]);
+    bench.receive(1, [fragments(2, 3000).remove(1)]);
+    assert_eq!(bench.held(), 2);
+    drop(bench.datapath.del_port(PortNo(1)).unwrap());
+    bench.datapath.run_turns(1, bench.now_ms);
+    assert_eq!(bench.held(), 0);
+    let totals = bench.datapath.totals();
+    assert_eq!((totals.conserved(), totals.dropped(DropReason::FragmentPurged)), (Ok(()), 2));
+    for port in 2..=4 {
+        drop(bench.datapath.del_port(PortNo(port)).unwrap());
+    }
+    assert_eq!(bench.pool.available(), bench.pool.capacity());
+}
+
+#[test]
+fn fragments_do_not_take_what_is_for_receiving() {
+    let pool = HeapPool::new(PoolConfig { frames: 1024, frame_size: 2048, reserve: 300 }).expect("memory for a test");
+    let mut bench = Bench::with_pool(Arc::new(pool), by_state);
+    bench.datapath.fragments().set_held_max(5000).expect("within bounds");
+    // More packets than there are frames, none whole.
+    for id in 0..=255 {
+        bench.receive(0, (0..8).map(|_| fragments(id, 3000).remove(0)));
+    }
+    for id in 0..=255 {
+        bench.receive(1, fragments(id, 10_000).drain(1..8));
+    }
+    let totals = bench.datapath.totals();
+    assert!(bench.held() <= 724 && bench.held() > 500, "{}", bench.held());
+    assert_eq!(totals.dropped(DropReason::NoBuffer), 0, "a packet found no frame");
+}
