@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use masks::{LEARNED_AT_ONCE, NARROWER};
 use megaflows::{is_discovery_added, is_protocol_added, is_second_tag, is_tag_cut_off, is_without_labels};
 use packets::{
-    are_copies_in_other_order, each_packet_pair, is_cut_arp, is_drop_eligible_bit, is_label_at_third_tag,
-    is_type_in_place_of_length,
+    are_copies_in_other_order, each_packet_pair, is_cut_arp, is_drop_eligible_bit, is_error_taken_for_tcp,
+    is_label_at_third_tag, is_type_in_place_of_length,
 };
 use packets::{is_later_fragment_data, is_lone_fragment_checksum, is_rerouted_checksum};
 use serde::Deserialize;
@@ -41,6 +41,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("routing-header-checksum", |d| each_packet_pair(d, is_rerouted_checksum)),
     ("type-in-place-of-length", |d| each_packet_pair(d, is_type_in_place_of_length)),
     ("label-at-third-tag", |d| each_packet_pair(d, is_label_at_third_tag)),
+    ("error-taken-for-tcp", |d| each_packet_pair(d, is_error_taken_for_tcp)),
     ("drop-eligible-bit", |d| each_packet_pair(d, is_drop_eligible_bit)),
     ("tag-cut-off", is_tag_cut_off),
     ("ovs-ends", |d| d.kind == "ended"),
@@ -109,6 +110,17 @@ mod tests {
         assert!(!it.covers(&difference("output", &a, "")), "none");
         let whole = |text: String| text.replace("200a4011", "00004011");
         assert!(!it.covers(&difference("output", &whole(a), &whole(b))), "no fragment");
+    }
+
+    #[test]
+    fn an_error_may_have_been_taken_for_tcp() {
+        let it = known("error-taken-for-tcp");
+        let ours = "02000000000102000000000286dd6000000000443a40fc000000000000000000000000000002fc0000000000000000000000000000c803009d7b000000006000000000140640fc0000000000000000000000000000c8fc00000000000000000000000000000200509c4291ebc6d0c08e3df45012ffffc3350000";
+        let peer = ours.replace("c3350000", "c2710000").replace("9d7b", "9e3f");
+        assert!(it.covers(&difference("output", &peer, ours)));
+        assert!(it.covers(&difference("output", &peer.replace("0640fc00", "0640fb3b"), ours)), "the address inside");
+        assert!(!it.covers(&difference("output", ours, &peer)), "ours is wrong");
+        assert!(!it.covers(&difference("output", &peer.replace("00509c42", "00519c42"), ours)), "a port");
     }
 
     #[test]

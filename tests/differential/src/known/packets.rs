@@ -114,6 +114,34 @@ pub fn is_rerouted_checksum(a: &[u8], b: &[u8]) -> bool {
     is_rerouted && checksum.is_some_and(|bytes| differ_only_in(a, b, bytes))
 }
 
+/// An ICMPv6 error about a TCP packet, which Open vSwitch has translated as though it had a TCP header itself: what is in
+/// place of that header's checksum (the beginning of the address inside) differs, the checksum inside, and that of the
+/// error. Ours must be right.
+pub fn is_error_taken_for_tcp(peer: &[u8], ours: &[u8]) -> bool {
+    const INNER: usize = 8;
+    let Some((0x86dd, l3)) = behind_labels(ours) else { return false };
+    let (l4, end) = (l3 + 40, ours.len());
+    let inner = l4 + INNER;
+    let is_error = ours.get(l3 + 6) == Some(&58) && ours.get(l4).is_some_and(|kind| (1..=4).contains(kind));
+    if !is_error || end < inner + 60 || ours[inner + 6] != 6 {
+        return false;
+    }
+    let allowed = [l4 + 2..l4 + 4, inner + 8..inner + 10, inner + 56..inner + 58];
+    let pairs = peer.iter().zip(ours).enumerate();
+    let is_meant = |i: usize| allowed.iter().any(|bytes| bytes.contains(&i));
+    let len = u16::from_be_bytes([ours[inner + 4], ours[inner + 5]]);
+    let Some(tcp) = ours.get(inner + 40..inner + 40 + usize::from(len)) else { return false };
+    let pseudo = [&ours[inner + 8..inner + 40], &[0, 0], &len.to_be_bytes(), &[0, 0, 0, 6]].concat();
+    pairs.into_iter().all(|(i, (p, o))| p == o || is_meant(i)) && sums_to_zero(&pseudo, tcp)
+}
+
+/// Whether two pieces, the first of even length, contain their own right Internet checksum.
+fn sums_to_zero(first: &[u8], second: &[u8]) -> bool {
+    let words = first.chunks(2).chain(second.chunks(2));
+    let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum();
+    (sum & 0xffff) + (sum >> 16) == 0xffff
+}
+
 /// Open vSwitch sends ARP packets that have no whole header for Ethernet and IPv4, Sluice none of them.
 pub fn is_cut_arp(difference: &Difference) -> bool {
     let is_cut = |packet: Vec<u8>| {
