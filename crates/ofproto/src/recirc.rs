@@ -17,14 +17,14 @@ const KEEP_MS: u64 = 10_000;
 const MAX_IDS: usize = 1 << 16;
 
 /// Table and cookie, for messages that later actions send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Restore {
     pub table: u8,
     pub cookie: u64,
 }
 
 /// Actions that are still to be done, and where table and cookie change among them.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FrozenActions {
     pub actions: Vec<OfAction>,
     /// What holds from which action on.
@@ -32,14 +32,14 @@ pub(crate) struct FrozenActions {
 }
 
 /// A value on the stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stacked {
     pub value: u128,
     pub n_bytes: u32,
 }
 
 /// A translation that stopped.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frozen {
     pub bridge: BridgeId,
     /// Where to search if there are no actions left.
@@ -61,7 +61,7 @@ pub(crate) struct Frozen {
 #[derive(Debug)]
 pub(crate) struct Recirculation {
     pub id: u32,
-    pub frozen: Frozen,
+    pub frozen: Arc<Frozen>,
 }
 
 /// All frozen translations.
@@ -72,8 +72,8 @@ pub(crate) struct Recirculations(Mutex<Ids>);
 struct Ids {
     last: u32,
     by_id: HashMap<u32, (Arc<Recirculation>, u64)>,
-    /// By the state's text: it has no cheaper identity, and there are few.
-    by_state: HashMap<String, u32>,
+    /// The id of each state, which is shared with `by_id`.
+    by_state: HashMap<Arc<Frozen>, u32>,
 }
 
 impl Recirculations {
@@ -84,8 +84,7 @@ impl Recirculations {
     /// The id of a state, new if nobody froze an equal one; `None` if there are too many.
     pub fn freeze(&self, frozen: Frozen, now_ms: u64) -> Option<Arc<Recirculation>> {
         let mut ids = self.lock();
-        let text = format!("{frozen:?}");
-        if let Some(id) = ids.by_state.get(&text).copied() {
+        if let Some(id) = ids.by_state.get(&frozen).copied() {
             let (found, used_ms) = ids.by_id.get_mut(&id)?;
             *used_ms = now_ms;
             return Some(Arc::clone(found));
@@ -99,9 +98,10 @@ impl Recirculations {
                 break ids.last;
             }
         };
-        let made = Arc::new(Recirculation { id, frozen });
+        let frozen = Arc::new(frozen);
+        let made = Arc::new(Recirculation { id, frozen: Arc::clone(&frozen) });
         ids.by_id.insert(id, (Arc::clone(&made), now_ms));
-        ids.by_state.insert(text, id);
+        ids.by_state.insert(frozen, id);
         Some(made)
     }
 
@@ -164,7 +164,7 @@ mod tests {
         let b = all.freeze(state(1), 0).unwrap();
         let c = all.freeze(state(2), 0).unwrap();
         assert_eq!((a.id, b.id, c.id), (1, 1, 2));
-        assert_eq!(all.thaw(2, 0).unwrap().frozen, state(2));
+        assert_eq!(*all.thaw(2, 0).unwrap().frozen, state(2));
         assert!(all.thaw(3, 0).is_none());
     }
 

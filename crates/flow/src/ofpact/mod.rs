@@ -19,7 +19,7 @@ use std::net::Ipv4Addr;
 pub struct Mac(pub [u8; 6]);
 
 /// An action or instruction.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OfAction {
     /// `output:PORT`, `NORMAL`, `FLOOD`, `LOCAL` …: send it out of a port. To the controller, at most `max_len` bytes.
     Output {

@@ -27,7 +27,7 @@ pub enum PacketInReason {
 }
 
 /// `controller(…)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ControllerAction {
     /// At most so many bytes.
     pub max_len: u16,
@@ -80,7 +80,7 @@ pub enum HashFields {
 }
 
 /// `multipath(…)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Multipath {
     /// What to hash.
     pub fields: HashFields,
@@ -111,7 +111,7 @@ pub enum MultipathAlgorithm {
 }
 
 /// `bundle(…)` or `bundle_load(…)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bundle {
     /// What to hash.
     pub fields: HashFields,
@@ -136,7 +136,7 @@ pub enum BundleAlgorithm {
 }
 
 /// `learn(…)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Learn {
     /// Table of the new flow.
     pub table: u8,
@@ -165,7 +165,7 @@ pub struct Learn {
 }
 
 /// One piece of a learned flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LearnSpec {
     /// Where the value comes from.
     pub source: LearnSource,
@@ -174,7 +174,7 @@ pub struct LearnSpec {
 }
 
 /// Where a learned value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LearnSource {
     /// Bits of the packet that is being translated.
     Field(SubField),
@@ -183,7 +183,7 @@ pub enum LearnSource {
 }
 
 /// What a learned value is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LearnTarget {
     /// Match on these bits.
     Match(SubField),
@@ -194,7 +194,7 @@ pub enum LearnTarget {
 }
 
 /// `sample(…)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sample {
     /// In 65535, at least 1.
     pub probability: u16,
@@ -220,7 +220,7 @@ pub enum SampleDirection {
 }
 
 /// `ct(…)`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conntrack {
     /// Keep the connection.
     pub commit: bool,
@@ -237,7 +237,7 @@ pub struct Conntrack {
 }
 
 /// Where a zone comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConntrackZone {
     /// A number.
     Number(u16),
@@ -246,7 +246,7 @@ pub enum ConntrackZone {
 }
 
 /// `nat` or `nat(…)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nat {
     /// Which address; `None`: as the connection has it.
     pub kind: Option<NatKind>,
@@ -271,7 +271,7 @@ pub enum NatKind {
 }
 
 /// Lowest and highest address; equal if one is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum NatAddresses {
     V4(Ipv4Addr, Ipv4Addr),
@@ -279,7 +279,7 @@ pub enum NatAddresses {
 }
 
 /// A property of `encap(nsh(…))`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NshProperty {
     /// `md_type=N`.
     MdType(u8),
