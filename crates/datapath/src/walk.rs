@@ -103,7 +103,7 @@ impl Walk {
         let mut hits = [None; BATCH_MAX];
         let n = batch.len();
         let known = match recirculated {
-            false => composer.look(keys, n, context.flows, &mut hits),
+            false => composer.look(keys, n, (context.flows, levels.isa()), &mut hits),
             true => BatchMask::NONE,
         };
         for counter in [Counter::MegaflowHits, Counter::ComposedHits] {

@@ -147,7 +147,7 @@ impl Conntrack {
             let l4 = &packet.bytes()[body.l4.clone()];
             connection.update(&mut connection.lock(), l4, stamp.reply, self.checks_tcp_seq(), now_ms)
         });
-        let related = if connection.parent.is_some() { ct_state::RELATED } else { 0 };
+        let related = if connection.is_related { ct_state::RELATED } else { 0 };
         let reply = if stamp.reply { ct_state::REPLY } else { 0 };
         let state = ct_state::TRACKED
             | match step {

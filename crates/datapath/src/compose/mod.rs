@@ -33,7 +33,8 @@ use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::{BATCH_MAX, BatchMask, Packet};
 use sluice_simd::hash::finish;
-use sluice_simd::{HashKey, compare, hash};
+use sluice_simd::isa::Work;
+use sluice_simd::{HashKey, Isa, compare, hash};
 use sluice_sync::Slots;
 use table::{At, Table};
 
@@ -103,12 +104,26 @@ impl Composer {
         &mut self,
         keys: &[PacketKey; BATCH_MAX],
         n: usize,
-        flows: Slots<'g, Megaflow>,
+        (flows, isa): (Slots<'g, Megaflow>, Isa),
         hits: &mut Hits<'g>,
     ) -> BatchMask {
         if self.table.is_empty() || self.is_paused(n) {
             return BatchMask::NONE;
         }
+        let known = isa.run(Look { composer: self, keys, n, flows, hits });
+        self.asked += n as u32;
+        self.answered += known.len() as u32;
+        known
+    }
+
+    #[inline(always)]
+    fn find<'g>(
+        &mut self,
+        keys: &[PacketKey; BATCH_MAX],
+        n: usize,
+        flows: Slots<'g, Megaflow>,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
         for (hash, key) in self.hashes[..n].iter_mut().zip(keys) {
             *hash = hash_of(&self.secret, key);
         }
@@ -133,8 +148,6 @@ impl Composer {
             hits[i] = Some(first);
             known.insert(i);
         }
-        self.asked += n as u32;
-        self.answered += known.len() as u32;
         known
     }
 
@@ -234,6 +247,24 @@ impl Composer {
     /// Lets go of connections that have been taken out of the conntrack table, of a few entries a call.
     pub fn sweep(&mut self) {
         self.table.sweep();
+    }
+}
+
+/// [`Composer::find`], compiled for each instruction set.
+struct Look<'a, 'g> {
+    composer: &'a mut Composer,
+    keys: &'a [PacketKey; BATCH_MAX],
+    n: usize,
+    flows: Slots<'g, Megaflow>,
+    hits: &'a mut Hits<'g>,
+}
+
+impl Work for Look<'_, '_> {
+    type Output = BatchMask;
+
+    #[inline(always)]
+    fn run(self) -> BatchMask {
+        self.composer.find(self.keys, self.n, self.flows, self.hits)
     }
 }
 
