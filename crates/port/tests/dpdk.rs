@@ -33,6 +33,14 @@ fn packets_cross_in_place_and_are_counted() {
     assert_eq!(tally.conserved(), Ok(()));
     assert_eq!((source.stats().rx_packets, sink.stats().tx_packets), (32_000, 32_000));
 
+    // More packets than there are buffers, dropped by a PMD that has taken none from the pool itself.
+    let mut dropping = Buffers::new();
+    for _ in 0..1000 {
+        rx.poll(&mut batch, &mut dropping, &mut tally);
+        assert_eq!(batch.len(), 32);
+        batch.discard(DropReason::Rules, &mut dropping, &mut tally);
+    }
+
     // A ring gives back what was sent: bytes survive a pushed and a trimmed header; of our own pool it takes a copy.
     let heap: std::sync::Arc<dyn sluice_mem::FramePool> = pools.of_size(1500).unwrap();
     let (mut rx, mut tx) = (ring.rx_queue(0), ring.tx_queue(0));

@@ -184,7 +184,9 @@ struct DpdkRx {
 }
 
 impl RxQueue for DpdkRx {
-    fn poll(&mut self, batch: &mut PacketBatch, _buffers: &mut Buffers, tally: &mut Tally) {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        // Frames come from the device, so the pool may be new to this PMD, which is to give back those it drops.
+        buffers.add_pool(&self.shared.pool);
         let too_long = self.shared.device.rx(self.queue, batch);
         tally[Counter::Received] += too_long as u64;
         tally.drop(DropReason::RxError, too_long);
