@@ -217,5 +217,45 @@ for version in OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" replace-flows @ "$dir/others.txt"
     both -O "$version" --no-stats dump-flows @
 done
+
+# What a monitor says of another's changes and of its own, in full and in short. It is told to end once it has said all.
+watch() { # version, options of the monitor
+    local version=$1 target=$2 out=$3 monitor; shift 3
+    ovs-ofctl -O "$version" --detach --no-chdir --pidfile="$out.pid" --unixctl="$out.ctl" monitor "$target" "$@" >"$out" 2>&1
+    monitor=$(cat "$out.pid")
+    ovs-ofctl -O "$version" add-flow "$target" 'priority=5,tcp,idle_timeout=100,cookie=0x5,actions=output:1'
+    ovs-ofctl -O "$version" add-flow "$target" 'priority=5,tcp,actions=output:2'
+    ovs-ofctl -O "$version" mod-flows "$target" 'tcp,actions=output:3'
+    ovs-ofctl -O "$version" mod-flows "$target" 'tcp,actions=output:3'
+    ovs-ofctl -O "$version" add-flow "$target" 'table=3,udp,actions=learn(table=4,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'
+    ovs-ofctl -O "$version" del-flows "$target" 'tcp'
+    # Its own change, and a barrier behind it: what it had to say it has said.
+    ovs-appctl -t "$out.ctl" ofctl/send "$(own_change "$version")" >/dev/null
+    ovs-appctl -t "$out.ctl" ofctl/barrier >/dev/null
+    ovs-appctl -t "$out.ctl" exit
+    while kill -0 "$monitor" 2>/dev/null; do sleep 0.05; done
+}
+# A deletion of all flows, as bytes.
+own_change() {
+    case $1 in
+    OpenFlow10) echo "010e0048 00000011 003820ff 000000000000000000000000 0000 00 00 0000 00 00 00000000 00000000 00000000 0000 0000 0000000000000000 0003 0000 0000 8000 ffffffff ffff 0000" ;;
+    *) local v; v=$(printf %02x $((${1#OpenFlow1} + 1))); echo "${v}0e0038 00000011 0000000000000000 0000000000000000 ff 03 0000 0000 8000 ffffffff ffffffff ffffffff 0000 0000 0001 0004 00000000" ;;
+    esac | tr -d ' '
+}
+for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
+    for what in watch: 'watch:!own' 'watch:!initial,!add' watch:table=3 'watch:out_port=2' 'watch:!actions,tcp'; do
+        for target in "$dir/ovs" "$dir/run"; do
+            ovs-ofctl -O "$version" del-flows "unix:$target/br0.mgmt"
+            ovs-ofctl -O "$version" add-flow "unix:$target/br0.mgmt" 'priority=9,in_port=1,actions=output:2'
+            watch "$version" "unix:$target/br0.mgmt" "$target.watch" "$what"
+        done
+        compared=$((compared + 1))
+        if ! diff <(sed 's/(xid=0x[0-9a-f]*)//' "$dir/ovs.watch") <(sed 's/(xid=0x[0-9a-f]*)//' "$dir/run.watch") >"$dir/diff"; then
+            failed=$((failed + 1))
+            echo "DIFFERENT: ovs-ofctl -O $version monitor @ $what"
+            cat "$dir/diff"
+        fi
+    done
+done
 echo "$compared commands, $failed different"
 [ "$failed" = 0 ]

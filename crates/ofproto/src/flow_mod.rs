@@ -10,10 +10,11 @@ use crate::check::{check_actions, check_bucket, check_groups, check_meters, chec
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::group::{self, Groups};
-use crate::ofproto::RuleEntry;
 use crate::rule::{Removal, Rule, RuleCounts};
+use crate::watch::{Noted, Requester, RuleEvent};
 use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
 use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match, OfAction, OfPort};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
@@ -60,14 +61,43 @@ pub(crate) struct Pending {
     /// The bridge's groups from the next version on, if they change.
     pub groups: Option<Groups>,
     pub changed: Changed,
+    /// Whom megaflows may have asked that is others' now.
+    pub changes: Changes,
+    /// What came, changed and went, if somebody watches.
+    pub noted: Option<Vec<Noted>>,
+    /// Who asked for it.
+    pub by: Option<Requester>,
+    /// Tables and cookies that rules which come learn into and take along when they go, and those of rules that go.
+    learners_added: Vec<(u8, u64)>,
+    learners_hidden: Vec<(u8, u64)>,
 }
 
 impl Pending {
-    pub fn new(version: u64, now_ms: u64) -> Self {
-        Pending { version, now_ms, added: Vec::new(), hidden: Vec::new(), groups: None, changed: Changed::default() }
+    pub fn new(version: u64, now_ms: u64, is_watched: bool) -> Self {
+        Pending {
+            version,
+            now_ms,
+            added: Vec::new(),
+            hidden: Vec::new(),
+            groups: None,
+            changed: Changed::default(),
+            changes: Changes::default(),
+            noted: is_watched.then(Vec::new),
+            by: None,
+            learners_added: Vec::new(),
+            learners_hidden: Vec::new(),
+        }
     }
 
-    /// Makes one change; on an error the caller reverts the whole transaction.
+    /// Notes what happened to a rule, for who watches.
+    fn note(&mut self, event: RuleEvent, table: u8, id: RuleId, old_actions: Option<Arc<[OfAction]>>) {
+        if let Some(noted) = &mut self.noted {
+            noted.push(Noted { event, table, id, old_actions });
+        }
+    }
+
+    /// Makes one change. On an error a change of rules has done nothing; one of groups is to be reverted with the whole
+    /// transaction.
     pub fn apply_any(&mut self, bridge: &mut Bridge, change: &Change) -> Result<(), Error> {
         match change {
             Change::Flow(fm) => self.apply(bridge, fm),
@@ -143,6 +173,8 @@ impl Pending {
             flags: fm.flags,
             importance: fm.importance,
             created_ms: self.now_ms,
+            added_version: self.version,
+            version: self.version,
             modified_ms: self.now_ms.into(),
             idle_timeout: fm.idle_timeout.into(),
             hard_timeout: fm.hard_timeout.into(),
@@ -150,10 +182,13 @@ impl Pending {
             id: OnceLock::new(),
         };
         self.changed.added += 1;
-        if let Some((id, _)) = old {
+        let mut old_actions = None;
+        if let Some((id, old)) = old {
             self.hide(bridge, table, id, None);
+            old_actions = (old.actions != rule.actions).then(|| Arc::clone(&old.actions));
         }
-        self.put(bridge, &fm.matches, rule);
+        let id = self.put(bridge, &fm.matches, rule);
+        self.note(RuleEvent::Added, table, id, old_actions);
         Ok(())
     }
 
@@ -184,6 +219,8 @@ impl Pending {
                 flags: old.flags,
                 importance: old.importance,
                 created_ms: old.created_ms,
+                added_version: old.added_version,
+                version: self.version,
                 modified_ms: self.now_ms.into(),
                 idle_timeout: old.idle_timeout().into(),
                 hard_timeout: old.hard_timeout().into(),
@@ -192,13 +229,20 @@ impl Pending {
             };
             self.changed.modified += 1;
             self.hide(bridge, table, id, None);
-            self.put(bridge, &matches, rule);
+            let has_new_cookie = rule.cookie != old.cookie;
+            let id = self.put(bridge, &matches, rule);
+            let old_actions = (old.actions != actions).then(|| Arc::clone(&old.actions));
+            if has_new_cookie || old_actions.is_some() {
+                self.note(RuleEvent::Modified, table, id, old_actions);
+            }
         }
         Ok(())
     }
 
     /// Puts a rule in, seen from the next version on.
-    fn put(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) {
+    fn put(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) -> RuleId {
+        self.changes.add_rule(bridge.id, rule.table, || Some(*matches));
+        learned_cookies(&rule.actions, &mut self.learners_added);
         let (table, priority, rule) = (rule.table, rule.priority.into(), Arc::new(rule));
         let conjunctions = conjunctions(&rule.actions);
         let payload = Arc::clone(&rule);
@@ -209,17 +253,24 @@ impl Pending {
             bridge.expirable.insert((table, id));
         }
         self.added.push((table, id));
+        id
     }
 
     /// Hides a rule from the next version on.
     pub fn hide(&mut self, bridge: &mut Bridge, table: u8, id: RuleId, why: Option<Removal>) {
+        let bridge_id = bridge.id;
         let rules = rules(bridge, table);
         let Some(found) = rules.rule(id) else { return };
         let rule = Arc::clone(found.payload());
+        self.changes.add_rule(bridge_id, table, || Some(rules.match_of(found)));
+        learned_cookies(&rule.actions, &mut self.learners_hidden);
         let matches = (rule.flags.send_flow_rem && why.is_some()).then(|| rules.match_of(found));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
         self.changed.deleted += usize::from(why.is_some());
+        if let Some(why) = why {
+            self.note(RuleEvent::Removed(why), table, id, None);
+        }
         self.hidden.push(Hidden { table, id, rule, why, matches });
     }
 
@@ -255,17 +306,6 @@ impl Pending {
         self.modify(bridge, fm).map(|()| true)
     }
 
-    /// The rules that come and go.
-    pub fn changes(&self, bridge: &Bridge, changes: &mut Changes) {
-        let hidden = self.hidden.iter().map(|h| (h.table, h.id));
-        for (table, id) in self.added.iter().copied().chain(hidden) {
-            changes.add_rule(bridge.id, table, || {
-                let rules = rules_of(bridge, table)?;
-                Some(rules.match_of(rules.rule(id)?))
-            });
-        }
-    }
-
     /// Undoes everything.
     pub fn revert(self, bridge: &mut Bridge) {
         for (table, id) in self.added.into_iter().rev() {
@@ -284,17 +324,14 @@ impl Pending {
 
     /// Books what learning rules came and went; the tables and cookies whose learned rules must go with the last one.
     pub fn count_learners(&self, bridge: &mut Bridge) -> Vec<(u8, u64)> {
-        let added =
-            self.added.iter().filter_map(|&(table, id)| Some(Arc::clone(rules_of(bridge, table)?.rule(id)?.payload())));
-        let added: Vec<_> = added.flat_map(|rule| learned_cookies(&rule.actions)).collect();
-        added.into_iter().for_each(|key| *bridge.learners.entry(key).or_default() += 1);
+        self.learners_added.iter().for_each(|key| *bridge.learners.entry(*key).or_default() += 1);
         let mut dead = Vec::new();
-        for key in self.hidden.iter().flat_map(|h| learned_cookies(&h.rule.actions)) {
-            let Some(count) = bridge.learners.get_mut(&key) else { continue };
+        for key in &self.learners_hidden {
+            let Some(count) = bridge.learners.get_mut(key) else { continue };
             *count -= 1;
             if *count == 0 {
-                bridge.learners.remove(&key);
-                dead.push(key);
+                bridge.learners.remove(key);
+                dead.push(*key);
             }
         }
         dead
@@ -306,12 +343,13 @@ fn rules(bridge: &mut Bridge, table: u8) -> &mut Rules {
     bridge.tables[usize::from(table)].rules.get_or_insert_default()
 }
 
-fn rules_of(bridge: &Bridge, table: u8) -> Option<&Rules> {
+/// The same, if it has.
+pub(crate) fn rules_of(bridge: &Bridge, table: u8) -> Option<&Rules> {
     bridge.tables[usize::from(table)].rules.as_deref()
 }
 
 /// The rules that a modification or deletion is about, in the order of their tables.
-fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: bool) -> Vec<(u8, RuleId)> {
+pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: bool) -> Vec<(u8, RuleId)> {
     let tables = match fm.table.filter(|&t| t != 255) {
         Some(table) => table..=table,
         None => 0..=(N_TABLES as u8 - 1),
@@ -357,6 +395,22 @@ pub(crate) fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
         })
 }
 
+/// The groups that actions send to, each once.
+pub(crate) fn groups_of(actions: &[OfAction]) -> BTreeSet<u32> {
+    fn add(actions: &[OfAction], groups: &mut BTreeSet<u32>) {
+        for action in actions {
+            match action {
+                OfAction::Group(to) => _ = groups.insert(*to),
+                OfAction::Clone(nested) | OfAction::WriteActions(nested) => add(nested, groups),
+                _ => {}
+            }
+        }
+    }
+    let mut groups = BTreeSet::new();
+    add(actions, &mut groups);
+    groups
+}
+
 /// Whether some action lets packets pass that meter.
 pub(crate) fn uses_meter(actions: &[OfAction], meter: u32) -> bool {
     actions.iter().any(|action| match action {
@@ -374,14 +428,15 @@ fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {
     parts.collect()
 }
 
-/// Table and cookie of what the actions learn and take along when they go.
-fn learned_cookies(actions: &[OfAction]) -> Vec<(u8, u64)> {
-    let found = actions.iter().flat_map(|action| match action {
-        OfAction::Learn(learn) if learn.delete_learned => vec![(learn.table, learn.cookie)],
-        OfAction::Clone(nested) | OfAction::WriteActions(nested) => learned_cookies(nested),
-        _ => Vec::new(),
-    });
-    found.collect()
+/// Adds table and cookie of what the actions learn and take along when they go.
+fn learned_cookies(actions: &[OfAction], found: &mut Vec<(u8, u64)>) {
+    for action in actions {
+        match action {
+            OfAction::Learn(learn) if learn.delete_learned => found.push((learn.table, learn.cookie)),
+            OfAction::Clone(nested) | OfAction::WriteActions(nested) => learned_cookies(nested, found),
+            _ => {}
+        }
+    }
 }
 
 /// Whether two rules are the same to `replace-flows`: it leaves such rules alone, counters and all.
@@ -410,15 +465,4 @@ pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, limit: u32, versi
 /// Whether a table has so many rules of a cookie: `learn`'s limit.
 pub(crate) fn has_at_least(rules: &Rules, cookie: u64, limit: u32) -> bool {
     rules.iter(LATEST).filter(|r| r.payload().cookie == cookie).take(limit as usize).count() == limit as usize
-}
-
-/// The rules that `wanted` is about, as `version` sees them.
-pub(crate) fn selected_rules(bridge: &Bridge, wanted: &FlowMod, version: u64) -> Vec<RuleEntry> {
-    let strict = wanted.command == FlowCommand::DeleteStrict;
-    let found = select(bridge, wanted, strict, true).into_iter().filter_map(|(table, id)| {
-        let rules = rules_of(bridge, table)?;
-        let found = rules.rule(id).filter(|r| r.is_visible(version))?;
-        Some(RuleEntry { matches: rules.match_of(found), rule: Arc::clone(found.payload()) })
-    });
-    found.collect()
 }

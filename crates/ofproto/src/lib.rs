@@ -18,6 +18,7 @@
 //! | [`revalidate`] | megaflows are visited, credited, kept or deleted |
 //! | [`controller`] | packets from and to controllers |
 //! | [`trace`], [`trace_command`] | a translation, written down for people |
+//! | [`rules`], [`transaction`], [`watch`] | commands on rules and groups, done at once, and who hears of it |
 //! | [`fdb`] | commands on stations |
 //!
 //! **Threads.** A translation holds one lock for reading; changes take it for writing, one changer at a time. What a
@@ -41,12 +42,15 @@ mod recirc;
 mod removed;
 mod revalidate;
 mod rule;
+mod rules;
 mod tick;
 mod trace;
 mod trace_command;
 mod trace_passes;
 mod trail;
+mod transaction;
 mod upcall;
+mod watch;
 mod xlate;
 
 pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
@@ -57,11 +61,13 @@ pub use flow_mod::{Change, Changed};
 pub use group::GroupEntry;
 pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};
 pub use meter::{BANDS_MAX, METERS_MAX, MeterEntry};
-pub use ofproto::{Ofproto, RuleEntry, TableStats};
+pub use ofproto::Ofproto;
 pub use port::{Attach, PortConfig, PriorityTags, VlanMode};
 pub use removed::{RemovalCounts, RuleRemoved};
 pub use revalidate::{DEFAULT_MAX_IDLE_MS, Revalidated};
 pub use rule::{Removal, Rule, RuleCounts, RuleStats};
+pub use rules::{RuleEntry, TableStats};
 pub use tick::Ticked;
 pub use trail::packet_of;
 pub use upcall::UpcallHandle;
+pub use watch::{Interest, Requester, RuleEvent, RuleNews, Transaction, Watcher};

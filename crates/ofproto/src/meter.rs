@@ -2,7 +2,7 @@
 
 use crate::depends::Changes;
 use crate::error::Error;
-use crate::flow_mod::{Pending, uses_meter};
+use crate::flow_mod::uses_meter;
 use crate::ofproto::{Ofproto, position};
 use sluice_action::{MeterStats, MeterStore};
 use sluice_flow::{
@@ -88,13 +88,9 @@ impl Ofproto {
     /// Makes one change of the meters. Rules that use a meter which goes, go with it.
     pub fn meter_mod(&self, bridge: &str, mm: &MeterMod, now_ms: u64) -> Result<(), Error> {
         let mut writer = self.writer();
-        let id = {
-            let state = self.state();
-            state.bridges[position(&state, bridge)?].id
-        };
+        let id = self.bridge_id(bridge)?;
         if mm.command == MeterCommand::Delete {
-            let version = self.state().tables_version + 1;
-            let mut pending = Pending::new(version, now_ms);
+            let mut pending = self.begin(&mut writer, id, now_ms);
             let gone = self.change(&mut writer, |state| {
                 let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
                 let gone: Vec<u32> =

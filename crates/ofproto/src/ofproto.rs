@@ -12,17 +12,14 @@ use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, Stat
 use crate::depends::Changes;
 use crate::effects::{Effects, Queue};
 use crate::error::Error;
-use crate::flow_mod::{CHUNK, Change, Changed, Hidden, Pending, is_same, sends_to_group};
-use crate::group::GroupEntry;
 use crate::meter::Provider;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
-use crate::rule::Rule;
 use crate::trail::TrailRecord;
+use crate::watch::Watcher;
 use sluice_action::MegaflowStore;
-use sluice_classifier::LATEST;
-use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match, OfAction, OfPort};
+use sluice_flow::{FlowCommand, FlowMod, OfAction, OfPort};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -42,6 +39,8 @@ pub(crate) struct Shared {
     pub effects: Queue,
     /// Whether megaflows match only what decides; if not, everything.
     pub megaflows: AtomicBool,
+    /// Who hears of every change of the rules.
+    pub watcher: OnceLock<Arc<dyn Watcher>>,
 }
 
 /// What only the changer needs.
@@ -52,28 +51,6 @@ pub(crate) struct Writer {
     pub removed: Removed,
     /// The datapath's meters.
     pub meters: Provider,
-}
-
-/// A rule with its match, copied out of its table.
-#[derive(Clone, Debug)]
-pub struct RuleEntry {
-    /// What it matches.
-    pub matches: Match,
-    /// The rest.
-    pub rule: Arc<Rule>,
-}
-
-/// How often a table was searched, and what it holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableStats {
-    /// Number.
-    pub table: u8,
-    /// Rules.
-    pub rules: usize,
-    /// Searches that found a rule.
-    pub matched: u64,
-    /// Searches that found none.
-    pub missed: u64,
 }
 
 /// Locks; a panic elsewhere must not stop the switch, and every change leaves whole state behind it.
@@ -108,6 +85,7 @@ impl Ofproto {
             recirculations: Recirculations::default(),
             effects: Queue::default(),
             megaflows: AtomicBool::new(true),
+            watcher: OnceLock::new(),
         }))
     }
 
@@ -316,221 +294,6 @@ impl Ofproto {
     }
 }
 
-/// Rules.
-impl Ofproto {
-    /// Makes one change.
-    pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<Changed, Error> {
-        self.transact(bridge, std::slice::from_ref(fm), now_ms, Pending::apply).map_err(|(_, error)| error)
-    }
-
-    /// Makes many changes, seen all at once or, if one is refused, not at all.
-    pub fn bundle(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
-        let in_bundle = |(i, error): (usize, Error)| Error::InBundle { index: i + 1, error: Box::new(error) };
-        self.transact(bridge, mods, now_ms, Pending::apply).map_err(in_bundle)
-    }
-
-    /// Makes a bridge's rules these, leaving alone the ones that are there already. An error counts in `flows`.
-    pub fn replace_flows(&self, bridge: &str, flows: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
-        let (mods, origins) = {
-            let state = self.state();
-            let at = position(&state, bridge)?;
-            difference(&state.bridges[at], flows)
-        };
-        self.transact(bridge, &mods, now_ms, Pending::apply).map_err(|(i, error)| match origins.get(i) {
-            Some(origin) => Error::InBundle { index: origin + 1, error: Box::new(error) },
-            None => error,
-        })
-    }
-
-    /// A bridge's rules that `wanted` is about (its table, match, cookie and output port), table by table, in the order
-    /// OVS dumps them.
-    pub fn rules(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<RuleEntry>, Error> {
-        let state = self.state();
-        let at = position(&state, bridge)?;
-        Ok(crate::flow_mod::selected_rules(&state.bridges[at], wanted, state.tables_version))
-    }
-
-    /// What each table that has rules or was searched holds and did.
-    pub fn table_stats(&self, bridge: &str) -> Result<Vec<TableStats>, Error> {
-        let state = self.state();
-        let at = position(&state, bridge)?;
-        let rows = state.bridges[at].tables.iter().enumerate().map(|(i, table)| {
-            let (matched, missed) = table.counts.read();
-            let rules = table.rules.as_ref().map_or(0, |r| r.len());
-            TableStats { table: i as u8, rules, matched, missed }
-        });
-        Ok(rows.filter(|t| t.rules != 0 || t.matched != 0 || t.missed != 0).collect())
-    }
-
-    /// Makes one change of the groups.
-    pub fn group_mod(&self, bridge: &str, gm: &GroupMod, now_ms: u64) -> Result<Changed, Error> {
-        let apply = |pending: &mut Pending, bridge: &mut Bridge, gm: &GroupMod| {
-            pending.apply_any(bridge, &Change::Group(gm.clone()))
-        };
-        self.transact(bridge, std::slice::from_ref(gm), now_ms, apply).map_err(|(_, error)| error)
-    }
-
-    /// Makes changes of rules and groups in order, seen all at once or, if one is refused, not at all; then with the
-    /// place of the one that was.
-    pub fn ordered_bundle(&self, bridge: &str, changes: &[Change], now_ms: u64) -> Result<Changed, (usize, Error)> {
-        self.transact(bridge, changes, now_ms, Pending::apply_any)
-    }
-
-    /// A bridge's groups, by number.
-    pub fn groups(&self, bridge: &str) -> Result<Vec<GroupEntry>, Error> {
-        let state = self.state();
-        let bridge = &state.bridges[position(&state, bridge)?];
-        let users = |id| {
-            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
-            let rules = tables.flat_map(|rules| rules.iter(state.tables_version));
-            rules.filter(|rule| sends_to_group(&rule.payload().actions, id)).count() as u32
-        };
-        Ok(bridge.groups.values().map(|group| group.entry(users(group.id))).collect())
-    }
-
-    fn transact<C>(
-        &self,
-        bridge: &str,
-        mods: &[C],
-        now_ms: u64,
-        apply: impl Fn(&mut Pending, &mut Bridge, &C) -> Result<(), Error>,
-    ) -> Result<Changed, (usize, Error)> {
-        let mut writer = self.writer();
-        let (id, version) = {
-            let state = self.state();
-            let at = position(&state, bridge).map_err(|e| (0, e))?;
-            (state.bridges[at].id, state.tables_version + 1)
-        };
-        let mut pending = Pending::new(version, now_ms);
-        for (i, chunk) in mods.chunks(CHUNK).enumerate() {
-            let result = self.change(&mut writer, |state| {
-                let bridge =
-                    state.bridge_mut(id).expect("invariant: only the holder of the writer's lock removes bridges");
-                let failed = chunk
-                    .iter()
-                    .enumerate()
-                    .find_map(|(j, change)| apply(&mut pending, bridge, change).err().map(|e| (j, e)));
-                failed.map_or(Ok(()), |(j, error)| Err((i * CHUNK + j, error)))
-            });
-            if let Err(error) = result {
-                self.change(&mut writer, |state| {
-                    let bridge = state.bridge_mut(id);
-                    pending.revert(bridge.expect("invariant: only the holder of the writer's lock removes bridges"));
-                });
-                return Err(error);
-            }
-        }
-        Ok(self.commit(&mut writer, id, pending))
-    }
-
-    /// Shows a transaction to lookups, takes what it hid out, and what hidden rules had learned with them.
-    pub(crate) fn commit(&self, writer: &mut Writer, id: BridgeId, pending: Pending) -> Changed {
-        let now_ms = pending.now_ms;
-        let mut changed = pending.changed;
-        let mut next = Some(pending);
-        while let Some(mut pending) = next.take() {
-            let mut changes = Changes::default();
-            let dead = self.change(writer, |state| {
-                state.tables_version = pending.version;
-                let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
-                pending.changes(bridge, &mut changes);
-                if let Some(groups) = pending.groups.take() {
-                    bridge.groups = groups;
-                    changes.add_bridge(id);
-                }
-                pending.count_learners(bridge)
-            });
-            self.announce(&changes);
-            self.take_out(writer, id, pending.hidden, now_ms);
-            if !dead.is_empty() {
-                let mut learned = Pending::new(pending.version + 1, now_ms);
-                self.change(writer, |state| {
-                    if let Some(bridge) = state.bridge_mut(id) {
-                        dead.iter().for_each(|key| learned.hide_learned(bridge, *key));
-                    }
-                });
-                changed.deleted += learned.changed.deleted;
-                next = (!learned.hidden.is_empty()).then_some(learned);
-            }
-        }
-        changed
-    }
-
-    /// Removes rules that no lookup sees any more.
-    fn take_out(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<Hidden>, now_ms: u64) {
-        for chunk in hidden.chunks(CHUNK) {
-            self.change(writer, |state| {
-                let Some(bridge) = state.bridge_mut(id) else { return };
-                chunk.iter().for_each(|h| bridge.tables[usize::from(h.table)].take_out(h.id));
-            });
-        }
-        for h in hidden {
-            if let Some(why) = h.why {
-                writer.removed.note(id, h.matches, &h.rule, why, now_ms);
-            }
-        }
-    }
-
-    /// Removes the rules whose time is over; how many.
-    pub(crate) fn expire_rules(&self, writer: &mut Writer, now_ms: u64) -> usize {
-        let due: Vec<_> = {
-            let state = self.state();
-            state.bridges.iter().map(|b| (b.id, b.expired(now_ms))).filter(|(_, due)| !due.is_empty()).collect()
-        };
-        let mut count = 0;
-        for (id, due) in due {
-            let version = self.state().tables_version + 1;
-            let mut pending = Pending::new(version, now_ms);
-            self.change(writer, |state| {
-                if let Some(bridge) = state.bridge_mut(id) {
-                    due.iter().for_each(|&(table, rule, why)| pending.hide(bridge, table, rule, Some(why)));
-                }
-            });
-            count += self.commit(writer, id, pending).deleted;
-        }
-        count
-    }
-
-    /// Adds or refreshes a learned rule; whether the limit allowed it.
-    pub(crate) fn learn(&self, writer: &mut Writer, id: BridgeId, fm: &FlowMod, limit: u32, now_ms: u64) -> bool {
-        let version = self.state().tables_version + 1;
-        let mut pending = Pending::new(version, now_ms);
-        let learned = self.change(writer, |state| match state.bridge_mut(id) {
-            Some(bridge) => pending.learn(bridge, fm, limit),
-            None => Ok(false),
-        });
-        match learned {
-            Ok(below_limit) => {
-                if !pending.added.is_empty() {
-                    self.commit(writer, id, pending);
-                }
-                below_limit
-            }
-            Err(_) => {
-                self.change(writer, |state| state.bridge_mut(id).map(|bridge| pending.revert(bridge)));
-                false
-            }
-        }
-    }
-
-    /// Lowers a rule's timeouts because its TCP connection is closing.
-    pub(crate) fn lower_timeouts(&self, writer: &mut Writer, id: BridgeId, rule: &Arc<Rule>, idle: u16, hard: u16) {
-        if idle == 0 && hard == 0 {
-            return;
-        }
-        rule.lower_timeouts(idle, hard);
-        self.change(writer, |state| {
-            let (Some(bridge), Some(&rule_id)) = (state.bridge_mut(id), rule.id.get()) else { return };
-            let table = &bridge.tables[usize::from(rule.table)];
-            let there =
-                table.rules.as_ref().and_then(|r| r.rule(rule_id)).is_some_and(|r| Arc::ptr_eq(r.payload(), rule));
-            if there {
-                bridge.expirable.insert((rule.table, rule_id));
-            }
-        });
-    }
-}
-
 /// What a change of a port touches: its bridge, or any, as far as bridges are joined there.
 fn port_changes(bridge: BridgeId, port: &PortConfig) -> Changes {
     match port.attach {
@@ -568,30 +331,4 @@ fn check_port(state: &State, at: usize, port: &PortConfig) -> Result<(), Error> 
         }
         _ => Ok(()),
     }
-}
-
-/// The changes that turn a bridge's rules into `flows`, and which of `flows` the first ones come from.
-fn difference(bridge: &Bridge, flows: &[FlowMod]) -> (Vec<FlowMod>, Vec<usize>) {
-    let mut kept = std::collections::HashSet::new();
-    let (mut mods, mut origins) = (Vec::new(), Vec::new());
-    for (i, fm) in flows.iter().enumerate() {
-        let table = fm.table.unwrap_or(0);
-        let rules = bridge.tables.get(usize::from(table)).and_then(|t| t.rules.as_deref());
-        let found = rules.and_then(|r| r.find_exact(&fm.matches, fm.priority.into(), LATEST));
-        if let Some(found) = found {
-            kept.insert((table, found.id()));
-        }
-        if found.is_none_or(|r| !is_same(r.payload(), fm)) {
-            mods.push(FlowMod { command: FlowCommand::Add, ..fm.clone() });
-            origins.push(i);
-        }
-    }
-    for (table, rules) in (0..=u8::MAX).zip(&bridge.tables).filter_map(|(i, t)| Some((i, t.rules.as_deref()?))) {
-        for rule in rules.iter(LATEST).filter(|r| !kept.contains(&(table, r.id()))) {
-            let mut fm = FlowMod::new(FlowCommand::DeleteStrict);
-            (fm.table, fm.priority, fm.matches) = (Some(table), rule.payload().priority, rules.match_of(rule));
-            mods.push(fm);
-        }
-    }
-    (mods, origins)
 }

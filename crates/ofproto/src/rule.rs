@@ -26,6 +26,10 @@ pub struct Rule {
     pub importance: u16,
     /// When it was added, milliseconds.
     pub created_ms: u64,
+    /// The version of the tables that it came with; a modification keeps it.
+    pub added_version: u64,
+    /// The version that it came with in this form.
+    pub version: u64,
     /// When it was last changed or learned anew: what the hard timeout counts from.
     pub(crate) modified_ms: AtomicU64,
     pub(crate) idle_timeout: AtomicU16,
@@ -151,6 +155,8 @@ mod tests {
             flags: FlowFlags::default(),
             importance: 0,
             created_ms: 1000,
+            added_version: 1,
+            version: 1,
             modified_ms: 1000.into(),
             idle_timeout: idle.into(),
             hard_timeout: hard.into(),

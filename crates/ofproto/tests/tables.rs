@@ -244,10 +244,10 @@ fn rules_and_groups_change_together_in_order_or_not_at_all() {
         rule(add_rule, "in_port=2 actions=group:2"),
     ];
     // The last rule names a group that nothing makes.
-    assert_eq!(ofproto.ordered_bundle("br0", &changes, 0), Err((3, Error::BadOutGroup(2))));
+    assert_eq!(ofproto.ordered_bundle("br0", changes.clone(), None, 0), Err((3, Error::BadOutGroup(2))));
     assert_eq!((dump(&ofproto).len(), ofproto.groups("br0").unwrap().len(), ofproto.epoch()), (0, 0, epoch));
     changes.pop();
-    ofproto.ordered_bundle("br0", &changes, 0).unwrap();
+    ofproto.ordered_bundle("br0", changes, None, 0).unwrap();
     assert_eq!(ofproto.epoch(), epoch + 1);
     use sluice_action::Action::Output;
     assert_eq!(send(&ofproto, 0), [Output(PortNo(2)), Output(PortNo(3))]);
@@ -258,7 +258,7 @@ fn rules_and_groups_change_together_in_order_or_not_at_all() {
         group(add_group, "group_id=1,type=indirect,bucket=output:3"),
         rule(add_rule, "in_port=1,priority=7 actions=group:1"),
     ];
-    let changed = ofproto.ordered_bundle("br0", &swap, 0).unwrap();
+    let changed = ofproto.ordered_bundle("br0", swap, None, 0).unwrap();
     assert_eq!(changed, Changed { added: 1, modified: 0, deleted: 1 });
     assert_eq!(send(&ofproto, 0), [Output(PortNo(3))]);
 }

@@ -4,6 +4,7 @@
 //! what is wrong with it is said then, and again when the bundle is done.
 
 use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
+use crate::session::BundleCommit;
 use crate::{Error, Header, Message, Version};
 use std::collections::HashMap;
 
@@ -27,6 +28,8 @@ struct Bundle {
     is_closed: bool,
     /// Messages, one behind the other.
     messages: Vec<u8>,
+    /// Whether all of them change flows and groups.
+    only_tables: bool,
 }
 
 impl Bundle {
@@ -41,8 +44,8 @@ impl Bundle {
 }
 
 impl Bundles {
-    /// Takes a step; the messages to be done if that is what it is.
-    pub fn control(&mut self, m: &BundleControl) -> Result<Option<Vec<u8>>, Error> {
+    /// Takes a step; what is to be done if that is what it is.
+    pub fn control(&mut self, m: &BundleControl) -> Result<Option<BundleCommit>, Error> {
         if m.is_reply {
             return Err(Error::BundleBadType);
         }
@@ -71,7 +74,7 @@ impl Bundles {
                 if bundle.flags != m.flags {
                     return Err(Error::BundleBadFlags);
                 }
-                Ok(Some(bundle.messages))
+                Ok(Some(BundleCommit { messages: bundle.messages, only_tables: bundle.only_tables, control: *m }))
             }
             BundleStep::Discard => self.remove(m.id).map(|_| None).ok_or(Error::BundleBadId),
         }
@@ -81,7 +84,7 @@ impl Bundles {
         if self.by_id.len() == BUNDLES_MAX {
             return Err(Error::BundleOutOfBundles);
         }
-        self.by_id.insert(id, Bundle { flags, is_closed: false, messages: Vec::new() });
+        self.by_id.insert(id, Bundle { flags, is_closed: false, messages: Vec::new(), only_tables: true });
         Ok(())
     }
 
@@ -115,6 +118,7 @@ impl Bundles {
             self.remove(m.id);
             return Err(error);
         }
+        bundle.only_tables &= matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
         bundle.messages.extend(&m.message);
         self.bytes += m.message.len();
         Ok(())
@@ -122,7 +126,7 @@ impl Bundles {
 }
 
 fn can_be_bundled(message: &Message) -> bool {
-    matches!(message, Message::FlowMod(_) | Message::GroupMod(_))
+    matches!(message, Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_))
 }
 
 /// The messages of a bundle, in order, with the bytes of each.

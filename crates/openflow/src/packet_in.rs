@@ -324,10 +324,12 @@ pub struct FlowRemoved {
     pub bytes: u64,
 }
 
-fn removed_reason(number: u8) -> Result<FlowRemovedReason, Error> {
-    use FlowRemovedReason::{Delete, Eviction, GroupDelete, HardTimeout, IdleTimeout, MeterDelete};
-    let known = [IdleTimeout, HardTimeout, Delete, GroupDelete, MeterDelete, Eviction];
-    known.get(usize::from(number)).copied().ok_or(Error::RequestBadReason)
+impl FlowRemovedReason {
+    pub(crate) fn from_wire(number: u8) -> Result<Self, Error> {
+        use FlowRemovedReason::{Delete, Eviction, GroupDelete, HardTimeout, IdleTimeout, MeterDelete};
+        let known = [IdleTimeout, HardTimeout, Delete, GroupDelete, MeterDelete, Eviction];
+        known.get(usize::from(number)).copied().ok_or(Error::RequestBadReason)
+    }
 }
 
 pub(crate) fn put_removed(f: &FlowRemoved, version: Version, w: &mut Writer) {
@@ -381,7 +383,7 @@ pub(crate) fn put_removed(f: &FlowRemoved, version: Version, w: &mut Writer) {
 
 pub(crate) fn read_removed(r: &mut Reader<'_>, version: Version, format: Format) -> Result<FlowRemoved, Error> {
     if version == Version::V15 {
-        let (table, reason, priority) = (r.u8()?, removed_reason(r.u8()?)?, r.u16()?);
+        let (table, reason, priority) = (r.u8()?, FlowRemovedReason::from_wire(r.u8()?)?, r.u16()?);
         let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
         let matches = oxm::read_match(r, true)?;
         let (duration_ns, packets, bytes) = read_oxs_stats(r)?;
@@ -403,7 +405,7 @@ pub(crate) fn read_removed(r: &mut Reader<'_>, version: Version, format: Format)
     if (version, format) == (Version::V10, Format::Standard) {
         matches = match10::read(r)?;
     }
-    let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, removed_reason(r.u8()?)?, r.u8()?);
+    let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, FlowRemovedReason::from_wire(r.u8()?)?, r.u8()?);
     let table = if (version, format) == (Version::V10, Format::Nicira) { table.wrapping_sub(1) } else { table };
     let duration_ns = read_duration(r)?;
     let (idle_timeout, second, packets, bytes) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?);

@@ -70,6 +70,8 @@ pub enum Event {
 pub struct BundleCommit {
     /// Its messages' bytes.
     pub messages: Vec<u8>,
+    /// Whether all of them change flows and groups.
+    pub only_tables: bool,
     /// Its control message, for the answer.
     pub control: crate::message::connection::BundleControl,
 }
@@ -221,8 +223,6 @@ impl Session {
         }
         match message {
             Message::EchoRequest(data) => self.reply(request, &Message::EchoReply(data)),
-            // Requests are done one after the other, so everything before is done.
-            Message::BarrierRequest => self.reply(request, &Message::BarrierReply),
             Message::SetFlowFormat(format) => self.flow_format = format,
             Message::FlowModTableId(set) => self.table_in_command = set,
             Message::SetPacketInFormat(format) => self.packet_in_format = format,
@@ -235,7 +235,7 @@ impl Session {
             Message::RoleRequest(m) => return Ok(Some(Handled::Role(m))),
             Message::BundleAdd(m) => self.bundles.add(&m, request.xid, version, self.table_in_command)?,
             Message::BundleControl(control) => match self.bundles.control(&control)? {
-                Some(messages) => return Ok(Some(Handled::Commit(BundleCommit { messages, control }))),
+                Some(commit) => return Ok(Some(Handled::Commit(commit))),
                 None => self.bundle_done(request, &control),
             },
             Message::GetConfigRequest | Message::SetConfig(_) => {
@@ -385,6 +385,8 @@ fn is_from_switch(message: &Message) -> bool {
             | Message::GetAsyncReply(_)
             | Message::RequestForward(_)
             | Message::StatsReply(..)
+            | Message::MonitorPaused
+            | Message::MonitorResumed
             | Message::Hello(_)
     )
 }
@@ -457,12 +459,12 @@ mod tests {
     }
 
     #[test]
-    fn echoes_and_barriers_are_answered_here() {
+    fn echoes_are_answered_here_and_barriers_handed_on() {
         let mut session = open(Version::V13);
         session.push(&Message::EchoRequest(vec![1, 2, 3]).write(Version::V13, 7));
         session.push(&Message::BarrierRequest.write(Version::V13, 8));
-        assert_eq!(session.next_event(), None);
-        assert_eq!(sent(&mut session), [Message::EchoReply(vec![1, 2, 3]), Message::BarrierReply]);
+        assert!(matches!(session.next_event(), Some(Event::Request(Request { xid: 8, .. }, Message::BarrierRequest))));
+        assert_eq!(sent(&mut session), [Message::EchoReply(vec![1, 2, 3])]);
     }
 
     #[test]

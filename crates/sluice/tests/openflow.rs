@@ -6,8 +6,10 @@ use common::Daemon;
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::message::flow_stats::FlowRequest;
+use sluice_openflow::message::monitor::{FlowEvent, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest};
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::{Format, Framer, Message, Version};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
@@ -61,10 +63,14 @@ impl Client {
     }
 
     fn add(&mut self, text: &str) {
-        let flow = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE).unwrap();
+        self.change(FlowCommand::Add, text);
+        assert_eq!(self.ask(&Message::BarrierRequest), Message::BarrierReply);
+    }
+
+    fn change(&mut self, command: FlowCommand, text: &str) {
+        let flow = FlowMod::parse(text, command, &PortNames::NONE).unwrap();
         let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
         self.say(&Message::FlowMod(Box::new(message)), 7);
-        assert_eq!(self.ask(&Message::BarrierRequest), Message::BarrierReply);
     }
 
     /// The flows, as lines without counters.
@@ -143,4 +149,80 @@ fn hostile_clients_disturb_nobody() {
     assert_eq!(polite.flows(), ["in_port=1 output:2"]);
     drop((half, promise, silent, crowd));
     assert_eq!(daemon.signal("TERM").code, Some(0), "it ends with a stuck client");
+}
+
+/// What a watcher knows: the flows by priority, with what they do.
+#[derive(Default)]
+struct Known {
+    flows: BTreeMap<u16, String>,
+    pauses: usize,
+    resumed: usize,
+}
+
+impl Known {
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::MonitorPaused => self.pauses += 1,
+            Message::MonitorResumed => self.resumed += 1,
+            Message::StatsReply(StatsReply::Updates(updates), _) => updates.into_iter().for_each(|u| self.learn(u)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn learn(&mut self, update: FlowUpdate) {
+        match update {
+            FlowUpdate::Paused => self.pauses += 1,
+            FlowUpdate::Resumed => self.resumed += 1,
+            FlowUpdate::Abbreviated(xid) => panic!("not its own: {xid}"),
+            FlowUpdate::Full(news) => match news.event {
+                FlowEvent::Removed(_) => _ = self.flows.remove(&news.priority),
+                _ => {
+                    let actions = sluice_flow::OfAction::display_list(&news.actions, &PortNames::NONE);
+                    self.flows.insert(news.priority, actions.to_string());
+                }
+            },
+        }
+    }
+}
+
+/// Flows that are added, of which some are changed and some deleted: more than a connection may leave unread.
+const FLOWS: u16 = 30_000;
+
+#[test]
+fn a_watcher_that_does_not_read_hears_of_everything_in_the_end() {
+    let daemon = Daemon::start(CONFIG);
+    for version in Version::SPOKEN {
+        let mut busy = Client::new(&daemon, version);
+        busy.change(FlowCommand::Delete, "");
+        busy.add("priority=40000,actions=output:9");
+        let mut watcher = Client::new(&daemon, version);
+        let flags =
+            MonitorFlags { initial: true, added: true, removed: true, modified: true, actions: true, own: false };
+        let (command, matches) = (MonitorCommand::Add, sluice_flow::Match::ANY);
+        let request = MonitorRequest { id: 1, command, flags, out_port: None, out_group: None, table: None, matches };
+        watcher.say(&Message::StatsRequest(StatsRequest::Monitors(vec![request]), false), 3);
+        let mut known = Known::default();
+        known.hear(watcher.hear());
+        assert_eq!(known.flows.get(&40_000).map(String::as_str), Some("output:9"), "{version}: there at the start");
+
+        (1..=FLOWS).for_each(|i| busy.change(FlowCommand::Add, &format!("priority={i},in_port=1,actions=output:1")));
+        for i in 1..=FLOWS {
+            match i % 3 {
+                0 => busy.change(FlowCommand::DeleteStrict, &format!("priority={i},in_port=1")),
+                1 => busy.change(FlowCommand::ModifyStrict, &format!("priority={i},in_port=1,actions=output:2")),
+                _ => {}
+            }
+        }
+        // Nobody else waits for the watcher.
+        assert_eq!(busy.ask(&Message::BarrierRequest), Message::BarrierReply);
+
+        let left = (1..=FLOWS).filter(|i| i % 3 != 0);
+        let mut expected: BTreeMap<u16, String> = left.map(|i| (i, format!("output:{}", 1 + i % 3 % 2))).collect();
+        expected.insert(40_000, "output:9".into());
+        while known.flows != expected || known.pauses != known.resumed {
+            known.hear(watcher.hear());
+        }
+        assert!(known.pauses != 0, "{version}: it was never too slow");
+    }
+    assert_eq!(daemon.signal("TERM").code, Some(0));
 }

@@ -74,6 +74,19 @@ pub struct Aggregate {
 /// Any table.
 const ALL_TABLES: u8 = 255;
 
+pub(super) fn any_table(table: u8) -> Option<u8> {
+    Some(table).filter(|table| *table != ALL_TABLES)
+}
+
+pub(super) fn any_port(port: u32) -> Result<Option<OfPort>, Error> {
+    let port = OfPort::from_of11(port).ok_or(Error::ActionBadOutPort)?;
+    Ok(Some(port).filter(|port| *port != OfPort::NONE))
+}
+
+pub(super) fn any_group(group: u32) -> Option<u32> {
+    Some(group).filter(|group| *group != GROUP_ANY)
+}
+
 /// Class of OpenFlow 1.5's statistics fields.
 const OXS_BASIC: u16 = 0x8002;
 const OXS_DURATION: u8 = 0;
@@ -96,15 +109,15 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version, format: Format)
     if version > Version::V10 {
         let table = r.u8()?;
         r.skip(3)?;
-        let (out_port, out_group) = (OfPort::from_of11(r.u32()?).ok_or(Error::ActionBadOutPort)?, r.u32()?);
+        let (out_port, out_group) = (any_port(r.u32()?)?, any_group(r.u32()?));
         r.skip(4)?;
         let (cookie, cookie_mask) = (r.u64()?, r.u64()?);
         return Ok(FlowRequest {
             format: Format::Standard,
             matches: oxm::read_match(r, true)?,
-            table: Some(table).filter(|t| *t != ALL_TABLES),
-            out_port: Some(out_port).filter(|p| *p != OfPort::NONE),
-            out_group: Some(out_group).filter(|g| *g != GROUP_ANY),
+            table: any_table(table),
+            out_port,
+            out_group,
             cookie,
             cookie_mask,
         });
@@ -122,7 +135,7 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version, format: Format)
             (matches, table, out_port, cookie, mask)
         }
     };
-    let table = Some(table).filter(|t| *t != ALL_TABLES);
+    let table = any_table(table);
     let out_port = match10::some_port(out_port);
     Ok(FlowRequest { format, matches, table, out_port, out_group: None, cookie, cookie_mask })
 }

@@ -73,10 +73,16 @@ mod experimenter {
     pub const SET_ASYNC: u32 = 19;
     pub const SET_CONTROLLER_ID: u32 = 20;
     pub const SET_ASYNC2: u32 = 27;
+    pub const MONITOR_CANCEL: u32 = 21;
+    pub const MONITOR_PAUSED: u32 = 22;
+    pub const MONITOR_RESUMED: u32 = 23;
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
     pub const GROUP_MOD: u32 = 31;
     pub const ROLE_STATUS: u32 = 1911;
+    pub const ONF_MONITOR_CANCEL: u32 = 1870;
+    pub const ONF_MONITOR_PAUSED: u32 = 1871;
+    pub const ONF_MONITOR_RESUMED: u32 = 1872;
     pub const BUNDLE_CONTROL: u32 = 2300;
     pub const BUNDLE_ADD: u32 = 2301;
     pub const REQUEST_FORWARD: u32 = 2350;
@@ -188,6 +194,9 @@ fn read_experimenter(r: &mut Reader<'_>, version: Version, table_in_command: boo
             experimenter::BUNDLE_ADD => Message::BundleAdd(connection::read_bundle_add(r)?),
             experimenter::ROLE_STATUS => Message::RoleStatus(connection::read_role_status(r)?),
             experimenter::REQUEST_FORWARD => Message::RequestForward(r.take(r.len())?.to_vec()),
+            experimenter::ONF_MONITOR_CANCEL => Message::MonitorCancel(r.u32()?),
+            experimenter::ONF_MONITOR_PAUSED => Message::MonitorPaused,
+            experimenter::ONF_MONITOR_RESUMED => Message::MonitorResumed,
             _ => return Err(Error::RequestBadSubtype),
         }),
         ONF => Err(Error::RequestBadSubtype),
@@ -232,6 +241,9 @@ fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_comm
             r.zeros(6).map_err(|_| Error::RequestMustBeZero)?;
             Message::CtFlushZone(r.u16()?)
         }
+        experimenter::MONITOR_CANCEL if is10 => Message::MonitorCancel(r.u32()?),
+        experimenter::MONITOR_PAUSED if is10 => Message::MonitorPaused,
+        experimenter::MONITOR_RESUMED if is10 => Message::MonitorResumed,
         experimenter::GROUP_MOD if is10 => Message::GroupMod(Box::new(groups::read_mod(r, version)?)),
         _ => return Err(Error::RequestBadSubtype),
     })
@@ -257,6 +269,12 @@ fn since14(message: u8, subtype: u32, version: Version) -> Number {
         return standard(message);
     }
     Number { message: EXPERIMENTER, experimenter: Some((ONF, subtype)) }
+}
+
+/// Nicira's number in OpenFlow 1.0, the ONF's later.
+fn monitor(nicira: u32, onf: u32, version: Version) -> Number {
+    let experimenter = if version == Version::V10 { (NICIRA, nicira) } else { (ONF, onf) };
+    Number { message: EXPERIMENTER, experimenter: Some(experimenter) }
 }
 
 /// The number of statistics' answers.
@@ -318,6 +336,9 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
         Message::FlowAge => nicira(experimenter::FLOW_AGE),
         Message::SetControllerId(_) => nicira(experimenter::SET_CONTROLLER_ID),
         Message::CtFlushZone(_) => nicira(experimenter::CT_FLUSH_ZONE),
+        Message::MonitorCancel(_) => monitor(experimenter::MONITOR_CANCEL, experimenter::ONF_MONITOR_CANCEL, version),
+        Message::MonitorPaused => monitor(experimenter::MONITOR_PAUSED, experimenter::ONF_MONITOR_PAUSED, version),
+        Message::MonitorResumed => monitor(experimenter::MONITOR_RESUMED, experimenter::ONF_MONITOR_RESUMED, version),
     }
 }
 
@@ -366,6 +387,7 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         Message::BundleControl(m) => connection::put_bundle_control(m, w),
         Message::BundleAdd(m) => connection::put_bundle_add(m, w),
         Message::StatsRequest(q, more) => stats::put_request(q, *more, version, w),
+        Message::MonitorCancel(id) => w.u32(*id),
         Message::SetFlowFormat(format) => w.u32(if *format == Format::Nicira { FLOW_FORMAT_NXM } else { 0 }),
         Message::FlowModTableId(set) => {
             w.u8((*set).into());
@@ -382,6 +404,8 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         | Message::BarrierReply
         | Message::GetAsyncRequest
         | Message::FlowAge
+        | Message::MonitorPaused
+        | Message::MonitorResumed
         | Message::StatsReply(..) => {}
     }
 }

@@ -6,6 +6,7 @@
 //! | [`switch`] | features, configuration, description, tables |
 //! | [`flow_mod`], [`flow_stats`] | flows |
 //! | [`ports`], [`groups`], [`meters`] | ports, groups, meters and queues |
+//! | [`monitor`] | flow monitors |
 //! | [`stats`] | questions and answers that may take many messages |
 
 pub mod connection;
@@ -14,8 +15,10 @@ pub mod flow_stats;
 pub mod groups;
 mod kinds;
 pub mod meters;
+pub mod monitor;
 pub mod ports;
 pub mod stats;
+mod stats_kind;
 pub mod switch;
 mod table_features;
 
@@ -97,6 +100,12 @@ pub enum Message {
     SetControllerId(u16),
     /// Nicira: forget the connections of a zone.
     CtFlushZone(u16),
+    /// Nicira and ONF, before OpenFlow 1.4: the monitor of that number ends.
+    MonitorCancel(u32),
+    /// Likewise: too much news wait for the controller; some are left out from here.
+    MonitorPaused,
+    /// Likewise: what was left out has been told.
+    MonitorResumed,
 }
 
 impl Message {

@@ -4,12 +4,13 @@ use super::Format;
 use super::flow_stats::{self, Aggregate, FlowRequest, FlowStats};
 use super::groups::{self, GroupDesc, GroupFeatures, GroupStats};
 use super::meters::{self, MeterDesc, MeterFeatures, MeterStats, QueueConfig, QueueStats};
+use super::monitor::{self, FlowUpdate, MonitorRequest};
 use super::ports::{PortDesc, PortStats, put_port, read_port};
+use super::stats_kind::{Kind, put_head, read_head};
 use super::switch::{
     Description, TableFeatures, TableMod, TableStats, put_description, put_table_desc, read_description,
     read_table_desc,
 };
-use crate::error::NICIRA;
 use crate::wire::{Reader, Writer};
 use crate::{Error, MESSAGE_MAX, Version};
 use sluice_flow::OfPort;
@@ -49,6 +50,8 @@ pub enum StatsRequest {
     TableDescs,
     /// How queues are configured.
     QueueDescs(Option<OfPort>, u32),
+    /// Monitors of flows, to begin, change or end.
+    Monitors(Vec<MonitorRequest>),
 }
 
 /// An answer, or one part of it.
@@ -71,102 +74,8 @@ pub enum StatsReply {
     PortDescs(Vec<PortDesc>),
     TableDescs(Vec<TableMod>),
     QueueDescs(Vec<QueueConfig>),
-}
-
-/// Kinds of statistics, as numbered: the standard's number, or Nicira's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Description,
-    Flows,
-    Aggregate,
-    Tables,
-    Ports,
-    Queues,
-    Groups,
-    GroupDescs,
-    GroupFeatures,
-    Meters,
-    MeterConfigs,
-    MeterFeatures,
-    TableFeatures,
-    PortDescs,
-    TableDescs,
-    QueueDescs,
-}
-
-/// Kind, number, and the first version that has it.
-const KINDS: [(Kind, u16, Version); 16] = [
-    (Kind::Description, 0, Version::V10),
-    (Kind::Flows, 1, Version::V10),
-    (Kind::Aggregate, 2, Version::V10),
-    (Kind::Tables, 3, Version::V10),
-    (Kind::Ports, 4, Version::V10),
-    (Kind::Queues, 5, Version::V10),
-    (Kind::Groups, 6, Version::V13),
-    (Kind::GroupDescs, 7, Version::V13),
-    (Kind::GroupFeatures, 8, Version::V13),
-    (Kind::Meters, 9, Version::V13),
-    (Kind::MeterConfigs, 10, Version::V13),
-    (Kind::MeterFeatures, 11, Version::V13),
-    (Kind::TableFeatures, 12, Version::V13),
-    (Kind::PortDescs, 13, Version::V10),
-    (Kind::TableDescs, 14, Version::V14),
-    (Kind::QueueDescs, 15, Version::V14),
-];
-
-/// Nicira's numbers, for OpenFlow 1.0.
-const NICIRA_KINDS: [(Kind, u32); 5] =
-    [(Kind::Flows, 0), (Kind::Aggregate, 1), (Kind::Groups, 7), (Kind::GroupDescs, 8), (Kind::GroupFeatures, 9)];
-
-/// A kind of its own by an experimenter's number.
-const EXPERIMENTER: u16 = 0xffff;
-
-/// More messages of this answer follow; a flag.
-const MORE: u16 = 1;
-
-/// Reads what stands before the body: kind, format, whether more follows.
-fn read_head(r: &mut Reader<'_>, version: Version) -> Result<(Kind, Format, bool), Error> {
-    let (number, flags) = (r.u16()?, r.u16()?);
-    if version > Version::V10 {
-        r.skip(4)?;
-    }
-    let more = flags & MORE != 0;
-    if number != EXPERIMENTER {
-        let known = KINDS.iter().find(|(_, n, since)| *n == number && version >= *since);
-        return known.map(|(kind, ..)| (*kind, Format::Standard, more)).ok_or(Error::RequestBadStat);
-    }
-    if r.u32()? != NICIRA {
-        return Err(Error::RequestBadVendor);
-    }
-    let number = r.u32()?;
-    r.skip(if version == Version::V10 { 4 } else { 0 })?;
-    let known = NICIRA_KINDS.iter().find(|(_, n)| *n == number && version == Version::V10);
-    known.map(|(kind, _)| (*kind, Format::Nicira, more)).ok_or(Error::RequestBadSubtype)
-}
-
-fn put_head(kind: Kind, format: Format, version: Version, w: &mut Writer) {
-    let nicira = NICIRA_KINDS.iter().find(|(k, _)| *k == kind).map(|(_, n)| *n);
-    // OpenFlow 1.0 has groups from Nicira only.
-    let standard = KINDS.iter().find(|(k, _, since)| *k == kind && version >= *since).map(|(_, n, _)| *n);
-    match (standard, nicira) {
-        (Some(number), _) if format == Format::Standard => {
-            w.u16(number);
-            w.u16(0);
-            w.zeros(if version > Version::V10 { 4 } else { 0 });
-        }
-        (_, Some(number)) => {
-            w.u16(EXPERIMENTER);
-            w.u16(0);
-            w.zeros(if version > Version::V10 { 4 } else { 0 });
-            w.u32(NICIRA);
-            w.u32(number);
-            w.zeros(if version == Version::V10 { 4 } else { 0 });
-        }
-        _ => {
-            w.u16(EXPERIMENTER);
-            w.u16(0);
-        }
-    }
+    /// What monitors tell.
+    Updates(Vec<FlowUpdate>),
 }
 
 /// A port in a request, where none means all.
@@ -210,6 +119,7 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version) -> Result<(Stat
         Kind::PortDescs => StatsRequest::PortDescs(None),
         Kind::TableDescs => StatsRequest::TableDescs,
         Kind::QueueDescs => StatsRequest::QueueDescs(read_any_port(r, version)?, r.u32()?),
+        Kind::Monitors => StatsRequest::Monitors(items(r, |r| monitor::read_request(r, version))?),
     };
     r.end()?;
     Ok((request, more))
@@ -247,6 +157,7 @@ pub(super) fn put_request(q: &StatsRequest, more: bool, version: Version, w: &mu
         StatsRequest::PortDescs(_) => (Kind::PortDescs, Format::Standard),
         StatsRequest::TableDescs => (Kind::TableDescs, Format::Standard),
         StatsRequest::QueueDescs(..) => (Kind::QueueDescs, Format::Standard),
+        StatsRequest::Monitors(_) => (Kind::Monitors, Format::Standard),
     };
     put_head(kind, format, version, w);
     w.patch_u16(start + 2, usize::from(more));
@@ -268,6 +179,7 @@ pub(super) fn put_request(q: &StatsRequest, more: bool, version: Version, w: &mu
         | StatsRequest::Meters(n)
         | StatsRequest::MeterConfigs(n) => put_number(*n, w),
         StatsRequest::TableFeatures(tables) => tables.iter().for_each(|t| t.put(w)),
+        StatsRequest::Monitors(all) => all.iter().for_each(|q| monitor::put_request(q, version, w)),
         StatsRequest::PortDescs(port) if version == Version::V15 => {
             put_port(any(port), version, w);
             w.zeros(4);
@@ -308,6 +220,7 @@ pub(super) fn read_reply(r: &mut Reader<'_>, version: Version) -> Result<(StatsR
         Kind::PortDescs => StatsReply::PortDescs(items(r, |r| PortDesc::read(r, version))?),
         Kind::TableDescs => StatsReply::TableDescs(items(r, read_table_desc)?),
         Kind::QueueDescs => StatsReply::QueueDescs(items(r, QueueConfig::read)?),
+        Kind::Monitors => StatsReply::Updates(items(r, |r| FlowUpdate::read(r, version))?),
     };
     r.end()?;
     Ok((reply, more))
@@ -335,6 +248,7 @@ impl StatsReply {
             StatsReply::PortDescs(_) => (Kind::PortDescs, Format::Standard),
             StatsReply::TableDescs(_) => (Kind::TableDescs, Format::Standard),
             StatsReply::QueueDescs(_) => (Kind::QueueDescs, Format::Standard),
+            StatsReply::Updates(_) => (Kind::Monitors, Format::Standard),
         }
     }
 
@@ -357,6 +271,7 @@ impl StatsReply {
             StatsReply::PortDescs(all) => all.iter().for_each(|p| item(&|w| p.put(version, w))),
             StatsReply::TableDescs(all) => all.iter().for_each(|t| item(&|w| put_table_desc(t, w))),
             StatsReply::QueueDescs(all) => all.iter().for_each(|q| item(&|w| q.put(w))),
+            StatsReply::Updates(all) => all.iter().for_each(|u| item(&|w| u.put(version, w))),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Requests are done one after the other. A peer that does not read its answers stops being read; one that reads nothing
 //! for [`STUCK_MAX`] loses the connection. Nobody but this thread ever waits for it.
 
+use super::flow_mods::Waiting;
 use super::hub::{Hub, Mailbox, News};
 use super::stream::Stream;
 use crate::switch::Switch;
@@ -11,6 +12,7 @@ use sluice_flow::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
 use sluice_openflow::message::ports::PortStatus;
 use sluice_openflow::{Event, Message, Peer, Session, Version};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +43,9 @@ pub struct Connection {
     pub(super) hub: Arc<Hub>,
     pub(super) session: Session,
     pub(super) mailbox: Arc<Mailbox>,
+    pub(super) waiting: Waiting,
+    /// Taken out of the mailbox, and not passed on yet.
+    news: VecDeque<News>,
     stream: Stream,
     peer: Peer,
     /// Bytes of the session's output that have been sent.
@@ -64,6 +69,8 @@ impl Connection {
             hub: Arc::clone(hub),
             session: Session::new(peer),
             mailbox: Arc::clone(&mailbox),
+            waiting: Waiting::default(),
+            news: VecDeque::new(),
             stream,
             peer,
             sent: 0,
@@ -76,6 +83,7 @@ impl Connection {
         };
         let why = connection.run();
         connection.want_misses(false);
+        connection.end_monitors();
         hub.leave(&mailbox);
         let was_ready = connection.was_ready;
         if let Some(standalone) = hub.standalone.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
@@ -119,11 +127,25 @@ impl Connection {
     fn work(&mut self) -> Result<(), End> {
         loop {
             self.pass_on_news();
+            if self.news.is_empty() && self.unsent() == 0 {
+                self.resume_monitors()?;
+            }
             self.want_misses(self.session.wants(AsyncKind::PacketIn, PacketInReason::ImplicitMiss as u32));
             if self.unsent() > OUTPUT_MAX {
+                self.do_flow_mods();
                 return Ok(());
             }
-            let Some(event) = self.session.next_event() else { return Ok(()) };
+            let event = match self.session.next_event() {
+                Some(Event::Request(request, Message::FlowMod(m))) => {
+                    self.take_flow_mod(request, m);
+                    continue;
+                }
+                event => event,
+            };
+            self.do_flow_mods();
+            // News of these changes come before the answer to a barrier.
+            self.pass_on_news();
+            let Some(event) = event else { return Ok(()) };
             match event {
                 Event::Ready(version) => self.ready(version),
                 Event::Refused(error) => tracing::debug!("bridge {}: a request was refused: {error}", self.hub.bridge),
@@ -227,7 +249,7 @@ impl Connection {
         if for_news && unsent <= OUTPUT_MAX && !self.session.is_closed() {
             wanted |= PollFlags::IN;
         }
-        let mailbox = if for_news { PollFlags::IN } else { PollFlags::empty() };
+        let mailbox = if for_news && self.news.is_empty() { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = [
             PollFd::new(&self.stream, wanted),
             PollFd::from_borrowed_fd(self.hub.end_fd(), PollFlags::IN),
@@ -262,29 +284,41 @@ impl Connection {
         Ok(())
     }
 
+    /// Passes on what waits in the mailbox; news of flows only while there is room for them.
     fn pass_on_news(&mut self) {
-        for news in self.mailbox.take() {
-            let is_role = matches!(news, News::Demoted(_));
-            if self.unsent() > OUTPUT_MAX_WITH_NEWS && !is_role {
-                continue;
-            }
+        if self.news.is_empty() {
+            self.news = self.mailbox.take();
+        }
+        while let Some(news) = self.news.pop_front() {
+            let unsent = self.unsent();
             match news {
-                News::Packet(packet) => self.packet_in(&packet),
-                News::Removed(removed) => self.flow_removed(&removed),
-                News::Port(reason, desc) => {
-                    if self.session.wants(AsyncKind::PortStatus, reason as u32) {
-                        let status = PortStatus { reason, desc: (*desc).clone() };
-                        self.session.send(&Message::PortStatus(Box::new(status)));
-                    }
+                News::Updates(_) if unsent > OUTPUT_MAX => return self.news.push_front(news),
+                News::Updates(_) | News::Demoted(_) => self.pass_on(news),
+                _ if unsent > OUTPUT_MAX_WITH_NEWS => {}
+                _ => self.pass_on(news),
+            }
+        }
+    }
+
+    /// Passes on one piece of news.
+    pub(super) fn pass_on(&mut self, news: News) {
+        match news {
+            News::Packet(packet) => self.packet_in(&packet),
+            News::Removed(removed) => self.flow_removed(&removed),
+            News::Updates(updates) => self.tell_updates(updates),
+            News::Port(reason, desc) => {
+                if self.session.wants(AsyncKind::PortStatus, reason as u32) {
+                    let status = PortStatus { reason, desc: (*desc).clone() };
+                    self.session.send(&Message::PortStatus(Box::new(status)));
                 }
-                News::Forwarded(change) => self.request_forward(&change),
-                News::Demoted(generation) => {
-                    self.session.set_role(Role::Secondary);
-                    let reason = RoleReason::PrimaryRequest;
-                    if self.session.wants(AsyncKind::RoleStatus, reason as u32) {
-                        let status = RoleStatus { role: Role::Secondary, reason, generation };
-                        self.session.send(&Message::RoleStatus(status));
-                    }
+            }
+            News::Forwarded(change) => self.request_forward(&change),
+            News::Demoted(generation) => {
+                self.session.set_role(Role::Secondary);
+                let reason = RoleReason::PrimaryRequest;
+                if self.session.wants(AsyncKind::RoleStatus, reason as u32) {
+                    let status = RoleStatus { role: Role::Secondary, reason, generation };
+                    self.session.send(&Message::RoleStatus(status));
                 }
             }
         }

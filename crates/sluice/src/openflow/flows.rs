@@ -1,14 +1,14 @@
-//! Flows: changed, asked about, gone.
+//! Flows: asked about, and gone.
 
 use super::connection::{Connection, End};
 use crate::switch::Switch;
 use sluice_flow::{FlowCommand, FlowFlags, FlowMod};
-use sluice_ofproto::{Change, Removal, RuleEntry, RuleRemoved};
+use sluice_ofproto::{Removal, Rule, RuleEntry, RuleRemoved};
 use sluice_openflow::message::connection::AsyncKind;
-use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::message::flow_stats::{Aggregate, FlowRequest, FlowStats};
 use sluice_openflow::message::stats::StatsReply;
-use sluice_openflow::{BundleCommit, Error, FlowRemoved, FlowRemovedReason, Message, Request, bundled};
+use sluice_openflow::{Error, FlowRemoved, FlowRemovedReason, Message, Request};
+use std::sync::Arc;
 
 /// Flows in a piece of an answer, before it is looked whether the peer reads.
 const FLOWS_AT_ONCE: usize = 512;
@@ -42,47 +42,9 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
 }
 
 impl Connection {
-    pub(super) fn flow_mod(&mut self, m: &FlowModMessage) -> Result<(), Error> {
-        if m.buffer_id.is_some() {
-            return Err(Error::RequestBufferUnknown);
-        }
-        let changed = self.switch.ofproto.flow_mod(&self.hub.bridge, &m.flow, self.switch.now_ms());
-        let changed = changed.map_err(|error| refusal(&error))?;
-        self.switch.hurry();
-        if changed.deleted != 0 {
-            self.switch.publish_removed();
-        }
-        Ok(())
-    }
-
-    /// Does a bundle's messages, all or none.
-    pub(super) fn commit(&mut self, request: &Request, commit: &BundleCommit) -> Result<(), End> {
-        let table_in_command = self.session.table_in_command();
-        let changes = bundled(&commit.messages, table_in_command).filter_map(|(_, message)| match message {
-            Message::FlowMod(m) => Some(Change::Flow(Box::new(m.flow))),
-            Message::GroupMod(m) => Some(Change::Group(*m)),
-            _ => None,
-        });
-        let changes: Vec<_> = changes.collect();
-        match self.switch.ofproto.ordered_bundle(&self.hub.bridge, &changes, self.switch.now_ms()) {
-            Ok(_) => {
-                self.switch.hurry();
-                self.switch.publish_removed();
-                self.session.bundle_done(request, &commit.control);
-            }
-            Err((place, error)) => {
-                if let Some((bytes, _)) = bundled(&commit.messages, table_in_command).nth(place) {
-                    self.session.refuse_bundled(bytes, refusal(&error));
-                }
-                self.session.refuse(request, Error::BundleMsgFailed);
-            }
-        }
-        Ok(())
-    }
-
     /// Answers with the flows, in as many messages as it takes.
     pub(super) fn flow_stats(&mut self, request: &Request, wanted: &FlowRequest) -> Result<(), End> {
-        let rules = match rules(&self.switch, &self.hub.bridge, wanted) {
+        let rules = match select(&self.switch, &self.hub.bridge, wanted) {
             Ok(rules) => rules,
             Err(error) => {
                 self.session.refuse(request, error);
@@ -93,7 +55,9 @@ impl Connection {
         let mut chunks = rules.chunks(FLOWS_AT_ONCE).peekable();
         let mut last_is_sent = false;
         while !last_is_sent {
-            let flows = chunks.next().unwrap_or_default().iter().map(|rule| stats(rule, now_ms)).collect();
+            // Matches are fetched here: those of a million flows are a gigabyte. A rule that has gone meanwhile is left out.
+            let entries = self.switch.ofproto.entries(&self.hub.bridge, chunks.next().unwrap_or_default());
+            let flows = entries.unwrap_or_default().iter().map(|entry| stats(entry, now_ms)).collect();
             last_is_sent = chunks.peek().is_none();
             let reply = StatsReply::Flows(wanted.format, flows);
             self.session.reply(request, &Message::StatsReply(reply, !last_is_sent));
@@ -104,14 +68,7 @@ impl Connection {
 
     /// Tells of a rule that went, if the controller wants to hear it.
     pub(super) fn flow_removed(&mut self, removed: &RuleRemoved) {
-        let reason = match removed.why {
-            Removal::IdleTimeout => FlowRemovedReason::IdleTimeout,
-            Removal::HardTimeout => FlowRemovedReason::HardTimeout,
-            Removal::Delete => FlowRemovedReason::Delete,
-            Removal::GroupDelete => FlowRemovedReason::GroupDelete,
-            Removal::MeterDelete => FlowRemovedReason::MeterDelete,
-            Removal::Eviction => FlowRemovedReason::Eviction,
-        };
+        let reason = removed_reason(removed.why);
         if !self.session.wants(AsyncKind::FlowRemoved, reason as u32) {
             return;
         }
@@ -133,20 +90,32 @@ impl Connection {
     }
 }
 
+/// Why a rule went, in the protocol's terms.
+pub fn removed_reason(why: Removal) -> FlowRemovedReason {
+    match why {
+        Removal::IdleTimeout => FlowRemovedReason::IdleTimeout,
+        Removal::HardTimeout => FlowRemovedReason::HardTimeout,
+        Removal::Delete => FlowRemovedReason::Delete,
+        Removal::GroupDelete => FlowRemovedReason::GroupDelete,
+        Removal::MeterDelete => FlowRemovedReason::MeterDelete,
+        Removal::Eviction => FlowRemovedReason::Eviction,
+    }
+}
+
 /// A duration as the protocol has it.
 pub fn nanoseconds(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
 }
 
 /// The rules that a request is about, credited with what has been carried until now.
-fn rules(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Vec<RuleEntry>, Error> {
+fn select(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Vec<Arc<Rule>>, Error> {
     let mut selection = FlowMod::new(FlowCommand::Delete);
     selection.matches = wanted.matches;
     selection.table = wanted.table;
     (selection.out_port, selection.out_group) = (wanted.out_port, wanted.out_group);
     (selection.cookie, selection.cookie_mask) = (wanted.cookie, wanted.cookie_mask);
     switch.revalidate();
-    switch.ofproto.rules(bridge, &selection).map_err(|error| refusal(&error))
+    switch.ofproto.select(bridge, &selection).map_err(|error| refusal(&error))
 }
 
 fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
@@ -175,8 +144,8 @@ fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
 /// What the flows that a request is about have carried together.
 pub fn aggregate(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Aggregate, Error> {
     let mut sum = Aggregate::default();
-    for entry in rules(switch, bridge, wanted)? {
-        let counts = entry.rule.stats();
+    for rule in select(switch, bridge, wanted)? {
+        let counts = rule.stats();
         sum.packets += counts.packets;
         sum.bytes += counts.bytes;
         sum.flows += 1;

@@ -4,9 +4,10 @@
 //! take in time is lost to it alone, counted.
 
 use super::controllers::Standalone;
+use super::monitor::{Monitors, Update};
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::ofpact::PacketInReason;
-use sluice_ofproto::{ControllerPacket, RuleRemoved};
+use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction};
 use sluice_openflow::Message;
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +34,8 @@ pub enum News {
     Demoted(Option<u64>),
     /// Another controller has changed a group or a meter.
     Forwarded(Arc<Forwarded>),
+    /// Flows that its monitors watch have changed.
+    Updates(Vec<Update>),
 }
 
 /// A change that another controller has made.
@@ -64,27 +67,45 @@ pub struct Packet {
 /// Where news wait for one connection.
 pub struct Mailbox {
     waiting: Mutex<VecDeque<News>>,
+    /// Whether any wait: asked far more often than there are some.
+    has_news: AtomicBool,
     wake: OwnedFd,
+    number: u64,
+    monitors: Mutex<Monitors>,
     lost: AtomicU64,
     is_primary: AtomicBool,
 }
 
 impl Mailbox {
-    fn new() -> rustix::io::Result<Self> {
+    fn new(number: u64) -> rustix::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Mailbox { waiting: Mutex::default(), wake, lost: 0.into(), is_primary: false.into() })
+        let (lost, is_primary, has_news) = (0.into(), false.into(), false.into());
+        let (waiting, monitors) = (Mutex::default(), Mutex::default());
+        Ok(Mailbox { waiting, has_news, wake, number, monitors, lost, is_primary })
+    }
+
+    /// The connection's number, which no other one of the bridge ever has.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the connection watches.
+    pub fn monitors(&self) -> MutexGuard<'_, Monitors> {
+        lock(&self.monitors)
     }
 
     fn post(&self, news: News) {
         let mut waiting = lock(&self.waiting);
-        // A lost role would leave two primaries; there are few of them.
-        if waiting.len() >= MAILBOX_MAX && !matches!(news, News::Demoted(_)) {
+        // A lost role would leave two primaries; there are few of them. Updates have a bound of their own.
+        if waiting.len() >= MAILBOX_MAX && !matches!(news, News::Demoted(_) | News::Updates(_)) {
             self.lost.fetch_add(1, Relaxed);
             return;
         }
         waiting.push_back(news);
         drop(waiting);
         self.ring();
+        // Last: whoever takes the news stops the ringing.
+        self.has_news.store(true, SeqCst);
     }
 
     fn ring(&self) {
@@ -94,6 +115,9 @@ impl Mailbox {
 
     /// Takes everything that waits.
     pub fn take(&self) -> VecDeque<News> {
+        if !self.has_news.swap(false, SeqCst) {
+            return VecDeque::new();
+        }
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         std::mem::take(&mut *lock(&self.waiting))
     }
@@ -124,10 +148,13 @@ pub struct Hub {
     /// The bridge's name.
     pub bridge: String,
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+    next_number: AtomicU64,
     /// The latest wish for a role.
     generation: Mutex<Option<u64>>,
     /// Connections that want packets which no rule matches.
     want_misses: AtomicUsize,
+    /// Connections that watch the tables.
+    watching: AtomicUsize,
     /// Ports as they were last told.
     ports: Mutex<BTreeMap<u16, PortDesc>>,
     /// What the bridge does without controllers, if it is standalone and has some.
@@ -146,8 +173,10 @@ impl Hub {
         Ok(Hub {
             bridge: bridge.to_owned(),
             mailboxes: Mutex::default(),
+            next_number: 0.into(),
             generation: Mutex::default(),
             want_misses: 0.into(),
+            watching: 0.into(),
             ports: Mutex::default(),
             standalone: None,
             ending: false.into(),
@@ -161,7 +190,8 @@ impl Hub {
         if mailboxes.len() >= CONNECTIONS_MAX {
             return None;
         }
-        let mailbox = Arc::new(Mailbox::new().ok()?);
+        let number = self.next_number.fetch_add(1, Relaxed);
+        let mailbox = Arc::new(Mailbox::new(number).ok()?);
         mailboxes.push(Arc::clone(&mailbox));
         Some(mailbox)
     }
@@ -185,6 +215,17 @@ impl Hub {
     pub fn post_to_others(&self, mailbox: &Arc<Mailbox>, news: &News) {
         let mailboxes = lock(&self.mailboxes);
         mailboxes.iter().filter(|other| !Arc::ptr_eq(other, mailbox)).for_each(|other| other.post(news.clone()));
+    }
+
+    /// Tells the connections that watch them of changed rules.
+    pub fn post_changes(&self, transaction: Transaction, news: &[Arc<RuleNews>]) {
+        for mailbox in lock(&self.mailboxes).iter() {
+            let mut monitors = mailbox.monitors();
+            let updates = monitors.updates(mailbox.number, transaction, news);
+            if !updates.is_empty() || monitors.is_overrun() {
+                mailbox.post(News::Updates(updates));
+            }
+        }
     }
 
     /// Takes note of a wish for a role; `Err` if a later one has been granted.
@@ -247,6 +288,20 @@ impl Hub {
             (false, 1) => Some(false),
             _ => None,
         }
+    }
+
+    /// Notes that one more or one fewer connection watches the tables.
+    pub fn watch(&self, starts: bool) {
+        if starts {
+            self.watching.fetch_add(1, SeqCst)
+        } else {
+            self.watching.fetch_sub(1, SeqCst)
+        };
+    }
+
+    /// Whether any connection watches the tables.
+    pub fn is_watched(&self) -> bool {
+        self.watching.load(SeqCst) != 0
     }
 
     /// Ends all connections and listeners.

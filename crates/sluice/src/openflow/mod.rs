@@ -6,18 +6,20 @@
 //! | [`connection`] | one connection, a thread of its own |
 //! | [`controllers`] | controllers that the switch connects to |
 //! | [`hub`] | the connections of a bridge, and news for them |
-//! | [`request`], [`flows`], [`groups`], [`meters`], [`ports`], [`packets`] | requests carried out |
+//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`monitor`], [`ports`], [`packets`] | requests carried out |
 //!
 //! **Threads.** One for each listener and each connection, and one that hands packets to controllers' mailboxes. None of
 //! them holds a lock while it waits for a peer.
 
 mod connection;
 mod controllers;
+mod flow_mods;
 mod flows;
 mod groups;
 mod hub;
 mod listener;
 mod meters;
+mod monitor;
 mod packets;
 mod ports;
 mod request;
@@ -33,7 +35,7 @@ use hub::{Hub, News, Packet};
 use listener::Listener;
 use sluice_datapath::PacketIn;
 use sluice_flow::ofpact::PacketInReason;
-use sluice_ofproto::RuleRemoved;
+use sluice_ofproto::{RuleNews, RuleRemoved, Transaction, Watcher};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -75,6 +77,7 @@ impl OpenFlow {
     /// If a socket or a thread cannot be had.
     pub fn start(&self, switch: &Arc<Switch>, rundir: &Path) -> Result<()> {
         *lock(&self.place) = Some((rundir.to_owned(), Arc::downgrade(switch)));
+        switch.ofproto.set_watcher(Arc::new(Watch(Arc::downgrade(switch))));
         for bridge in switch.bridge_configs() {
             self.add_bridge(&bridge)?;
         }
@@ -124,14 +127,17 @@ impl OpenFlow {
 
     /// Ends a bridge's connections.
     pub fn remove_bridge(&self, bridge: &str) {
-        if let Some(served) = lock(&self.bridges).remove(bridge) {
+        // Not while the lock is held: the threads that end may need it.
+        let served = lock(&self.bridges).remove(bridge);
+        if let Some(served) = served {
             served.end();
         }
     }
 
     /// Ends all connections and removes the sockets.
     pub fn stop(&self) {
-        std::mem::take(&mut *lock(&self.bridges)).into_values().for_each(Served::end);
+        let all = std::mem::take(&mut *lock(&self.bridges));
+        all.into_values().for_each(Served::end);
     }
 
     /// Reads key and certificates for the connections to come.
@@ -177,6 +183,28 @@ impl OpenFlow {
     pub fn publish_ports(&self, switch: &Switch) {
         let hubs: Vec<_> = lock(&self.bridges).values().map(|served| Arc::clone(&served.hub)).collect();
         hubs.iter().for_each(|hub| hub.note_ports(ports::descriptions(switch, &hub.bridge)));
+    }
+}
+
+/// Passes on changes of rules to the connections that watch them.
+struct Watch(Weak<Switch>);
+
+impl Watch {
+    fn hub(&self, bridge: &str) -> Option<Arc<Hub>> {
+        self.0.upgrade()?.openflow.hub(bridge)
+    }
+}
+
+impl Watcher for Watch {
+    fn watches(&self, bridge: &str) -> bool {
+        self.hub(bridge).is_some_and(|hub| hub.is_watched())
+    }
+
+    fn changed(&self, bridge: &str, transaction: Transaction, news: Vec<RuleNews>) {
+        if let Some(hub) = self.hub(bridge) {
+            let news: Vec<_> = news.into_iter().map(Arc::new).collect();
+            hub.post_changes(transaction, &news);
+        }
     }
 }
 

@@ -72,13 +72,16 @@ fn counted(port: &PortConfig, device: Option<&Device>) -> PortStats {
     }
 }
 
+/// The port that is to change.
+pub fn check_port_mod(switch: &Switch, bridge: &str, m: &PortMod) -> Result<PortDesc, Error> {
+    let desc = descriptions(switch, bridge).into_iter().find(|d| d.port == m.port.0);
+    let desc = desc.ok_or(Error::PortModBadPort)?;
+    if desc.hw_addr == m.hw_addr { Ok(desc) } else { Err(Error::PortModBadHwAddr) }
+}
+
 /// Changes a port.
 pub fn port_mod(switch: &Switch, hub: &Hub, m: &PortMod) -> Result<(), Error> {
-    let desc = descriptions(switch, &hub.bridge).into_iter().find(|d| d.port == m.port.0);
-    let desc = desc.ok_or(Error::PortModBadPort)?;
-    if desc.hw_addr != m.hw_addr {
-        return Err(Error::PortModBadHwAddr);
-    }
+    let desc = check_port_mod(switch, &hub.bridge, m)?;
     let new = desc.config & !m.mask | m.config & m.mask;
     let change = |port: &mut PortConfig| {
         port.down = new & config::PORT_DOWN != 0;

@@ -35,7 +35,8 @@ impl Connection {
             Message::FeaturesRequest => self.features().map(Some),
             Message::GetConfigRequest => self.get_config().map(Some),
             Message::SetConfig(config) => self.set_config(config).map(|()| None),
-            Message::FlowMod(m) => self.flow_mod(&m).map(|()| None),
+            // Everything before is done.
+            Message::BarrierRequest => Ok(Some(Message::BarrierReply)),
             Message::GroupMod(m) => self.group_mod(&m).map(|()| {
                 self.forward(request, Message::GroupMod(m));
                 None
@@ -51,6 +52,8 @@ impl Connection {
                 known.map(|()| Some(Message::QueueGetConfigReply(port, Vec::new())))
             }
             Message::StatsRequest(StatsRequest::Flows(wanted), false) => return self.flow_stats(request, &wanted),
+            Message::StatsRequest(StatsRequest::Monitors(all), false) => return self.monitor(request, &all),
+            Message::MonitorCancel(id) => self.cancel_monitor(id).map(|()| None),
             Message::StatsRequest(question, false) => self.stats(question).map(|r| Some(Message::StatsReply(r, false))),
             // Questions in pieces: only table features may be, and those cannot be changed here.
             Message::StatsRequest(_, true) => Err(Error::RequestMultipartBufferOverflow),
@@ -187,8 +190,8 @@ impl Connection {
             }
             // Tables are as they are.
             StatsRequest::TableFeatures(_) => return Err(Error::TableFeaturesEperm),
-            // Those are answered piece by piece, see `flow_stats`.
-            StatsRequest::Flows(_) => return Err(Error::RequestBadStat),
+            // Those are answered piece by piece, see `flow_stats` and `monitor`.
+            StatsRequest::Flows(_) | StatsRequest::Monitors(_) => return Err(Error::RequestBadStat),
             StatsRequest::TableDescs => {
                 let of = |table| TableMod { table, ..TableMod::default() };
                 StatsReply::TableDescs((0..N_TABLES).map(of).collect())

@@ -110,8 +110,8 @@ impl Switch {
             command_bucket: BUCKET_ALL,
             config: Default::default(),
         };
-        let gone: Vec<_> = ids.map(|id| Change::Group(delete(id))).collect();
-        self.ofproto.ordered_bundle(bridge, &gone, self.now_ms()).map_err(|(_, error)| error)?;
+        let gone = ids.map(|id| Change::Group(delete(id)));
+        self.ofproto.ordered_bundle(bridge, gone, None, self.now_ms()).map_err(|(_, error)| error)?;
         Ok(())
     }
 

@@ -52,7 +52,7 @@ impl GroupFile {
             true => Change::Group(GroupMod { command: GroupCommand::Modify, ..change.clone() }),
             false => Change::Group(change.clone()),
         });
-        let applied = ofproto.ordered_bundle(bridge, &changes.collect::<Vec<_>>(), now_ms);
+        let applied = ofproto.ordered_bundle(bridge, changes, None, now_ms);
         applied.map_err(|(i, e)| anyhow!("{}: group {} of the file: {e}", self.path.display(), i + 1))?;
         Ok(())
     }

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// From one round to the next if nothing changes. Source: OVS's max-revalidator.
 const ROUND_EVERY: Duration = Duration::from_millis(500);
 
+/// Rounds that are asked for begin this long after the one before at the soonest. What has changed is suspended already.
+const HURRIED_EVERY: Duration = Duration::from_millis(10);
+
 /// Weight of a round in the average number of megaflows: one in so many. Source: OVS ofproto-dpif-upcall.c.
 const AVERAGE_OVER: usize = 2;
 
@@ -62,8 +65,11 @@ impl Revalidator {
 
     /// Asks for a round soon.
     pub fn hurry(&self) {
-        super::lock(&self.shared.state).hurry = true;
-        self.shared.changed.notify_all();
+        let mut state = super::lock(&self.shared.state);
+        // Woken once for many wishes: a wake-up costs more than a flow-mod.
+        if !std::mem::replace(&mut state.hurry, true) {
+            self.shared.changed.notify_all();
+        }
     }
 
     /// Waits for a round that begins now or later.
@@ -121,10 +127,10 @@ impl Shared {
     }
 
     fn run(&self) {
-        let mut next = Instant::now();
-        while let Some(max_idle_ms) = self.wait_for_round(next) {
+        let (mut next, mut soonest) = (Instant::now(), Instant::now());
+        while let Some(max_idle_ms) = self.wait_for_round(next, soonest) {
             let began = Instant::now();
-            next = began + ROUND_EVERY;
+            (next, soonest) = (began + ROUND_EVERY, began + HURRIED_EVERY);
             let done = self.ofproto.revalidate(&*self.store, sluice_datapath::now_ms(), max_idle_ms);
             self.make_room();
             let mut state = super::lock(&self.state);
@@ -137,15 +143,16 @@ impl Shared {
         }
     }
 
-    /// Waits until a round is due or wanted; `None` at the end.
-    fn wait_for_round(&self, due: Instant) -> Option<u64> {
+    /// Waits until a round is due or wanted, or asked for and `soonest` has come; `None` at the end.
+    fn wait_for_round(&self, due: Instant, soonest: Instant) -> Option<u64> {
         let mut state = super::lock(&self.state);
         loop {
             if state.ending {
                 return None;
             }
-            let left = due.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.hurry || state.wanted > state.begun {
+            let until = if state.hurry { due.min(soonest) } else { due };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.wanted > state.begun {
                 state.hurry = false;
                 state.begun += 1;
                 return Some(state.max_idle_ms);

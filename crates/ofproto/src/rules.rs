@@ -1,0 +1,163 @@
+//! The commands on rules and groups, and what there is of them.
+
+use crate::bridge::Bridge;
+use crate::error::Error;
+use crate::flow_mod::{Change, Changed, Pending, groups_of, is_same, rules_of, select};
+use crate::group::GroupEntry;
+use crate::ofproto::{Ofproto, position};
+use crate::rule::Rule;
+use crate::watch::Requester;
+use sluice_classifier::LATEST;
+use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A rule with its match, copied out of its table.
+#[derive(Clone, Debug)]
+pub struct RuleEntry {
+    /// What it matches.
+    pub matches: Match,
+    /// The rest.
+    pub rule: Arc<Rule>,
+}
+
+/// How often a table was searched, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Number.
+    pub table: u8,
+    /// Rules.
+    pub rules: usize,
+    /// Searches that found a rule.
+    pub matched: u64,
+    /// Searches that found none.
+    pub missed: u64,
+}
+
+/// Rules.
+impl Ofproto {
+    /// Makes one change.
+    pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<Changed, Error> {
+        self.transact(bridge, [fm], None, now_ms, |p, b, fm| p.apply(b, fm)).map_err(|(_, error)| error)
+    }
+
+    /// Makes many changes, seen all at once or, if one is refused, not at all.
+    pub fn bundle(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
+        let in_bundle = |(i, error): (usize, Error)| Error::InBundle { index: i + 1, error: Box::new(error) };
+        self.transact(bridge, mods, None, now_ms, |p, b, fm| p.apply(b, fm)).map_err(in_bundle)
+    }
+
+    /// Makes a bridge's rules these, leaving alone the ones that are there already. An error counts in `flows`.
+    pub fn replace_flows(&self, bridge: &str, flows: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
+        let (mods, origins) = {
+            let state = self.state();
+            let at = position(&state, bridge)?;
+            difference(&state.bridges[at], flows)
+        };
+        let changed = self.transact(bridge, &mods, None, now_ms, |p, b, fm| p.apply(b, fm));
+        changed.map_err(|(i, error)| match origins.get(i) {
+            Some(origin) => Error::InBundle { index: origin + 1, error: Box::new(error) },
+            None => error,
+        })
+    }
+
+    /// A bridge's rules that `wanted` is about (its table, match, cookie and output port), table by table, in the order
+    /// OVS dumps them, with their matches.
+    pub fn rules(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<RuleEntry>, Error> {
+        self.entries(bridge, &self.select(bridge, wanted)?)
+    }
+
+    /// The same without their matches, which are much the larger part; [`Ofproto::entries`] has those.
+    pub fn select(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<Arc<Rule>>, Error> {
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let strict = wanted.command == FlowCommand::DeleteStrict;
+        let rules = select(bridge, wanted, strict, true).into_iter().filter_map(|(table, id)| {
+            let found = rules_of(bridge, table)?.rule(id)?;
+            found.is_visible(state.tables_version).then(|| Arc::clone(found.payload()))
+        });
+        Ok(rules.collect())
+    }
+
+    /// Rules with their matches, as far as they are in the tables still.
+    pub fn entries(&self, bridge: &str, rules: &[Arc<Rule>]) -> Result<Vec<RuleEntry>, Error> {
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let entries = rules.iter().filter_map(|rule| {
+            let in_table = rules_of(bridge, rule.table)?;
+            let found = in_table.rule(*rule.id.get()?).filter(|found| Arc::ptr_eq(found.payload(), rule))?;
+            Some(RuleEntry { matches: in_table.match_of(found), rule: Arc::clone(rule) })
+        });
+        Ok(entries.collect())
+    }
+
+    /// What each table that has rules or was searched holds and did.
+    pub fn table_stats(&self, bridge: &str) -> Result<Vec<TableStats>, Error> {
+        let state = self.state();
+        let at = position(&state, bridge)?;
+        let rows = state.bridges[at].tables.iter().enumerate().map(|(i, table)| {
+            let (matched, missed) = table.counts.read();
+            let rules = table.rules.as_ref().map_or(0, |r| r.len());
+            TableStats { table: i as u8, rules, matched, missed }
+        });
+        Ok(rows.filter(|t| t.rules != 0 || t.matched != 0 || t.missed != 0).collect())
+    }
+
+    /// Makes one change of the groups.
+    pub fn group_mod(&self, bridge: &str, gm: &GroupMod, now_ms: u64) -> Result<Changed, Error> {
+        self.ordered_bundle(bridge, [Change::Group(gm.clone())], None, now_ms).map_err(|(_, error)| error)
+    }
+
+    /// Makes changes of rules and groups in order, seen all at once or, if one is refused, not at all; then with the
+    /// place of the one that was.
+    pub fn ordered_bundle(
+        &self,
+        bridge: &str,
+        changes: impl IntoIterator<Item = Change>,
+        by: Option<Requester>,
+        now_ms: u64,
+    ) -> Result<Changed, (usize, Error)> {
+        self.transact(bridge, changes, by, now_ms, Pending::apply_any)
+    }
+
+    /// A bridge's groups, by number.
+    pub fn groups(&self, bridge: &str) -> Result<Vec<GroupEntry>, Error> {
+        let state = self.state();
+        let bridge = &state.bridges[position(&state, bridge)?];
+        let mut users = HashMap::<u32, u32>::new();
+        if !bridge.groups.is_empty() {
+            let tables = bridge.tables.iter().filter_map(|table| table.rules.as_deref());
+            for rule in tables.flat_map(|rules| rules.iter(state.tables_version)) {
+                let groups = groups_of(&rule.payload().actions);
+                groups.into_iter().for_each(|group| *users.entry(group).or_default() += 1);
+            }
+        }
+        Ok(bridge.groups.values().map(|group| group.entry(users.get(&group.id).copied().unwrap_or(0))).collect())
+    }
+}
+
+/// The changes that turn a bridge's rules into `flows`, and which of `flows` the first ones come from.
+fn difference(bridge: &Bridge, flows: &[FlowMod]) -> (Vec<FlowMod>, Vec<usize>) {
+    let mut kept = std::collections::HashSet::new();
+    let (mut mods, mut origins) = (Vec::new(), Vec::new());
+    for (i, fm) in flows.iter().enumerate() {
+        let table = fm.table.unwrap_or(0);
+        let rules = bridge.tables.get(usize::from(table)).and_then(|t| t.rules.as_deref());
+        let found = rules.and_then(|r| r.find_exact(&fm.matches, fm.priority.into(), LATEST));
+        if let Some(found) = found {
+            kept.insert((table, found.id()));
+        }
+        if found.is_none_or(|r| !is_same(r.payload(), fm)) {
+            mods.push(FlowMod { command: FlowCommand::Add, ..fm.clone() });
+            origins.push(i);
+        }
+    }
+    for (table, rules) in (0..=u8::MAX).zip(&bridge.tables).filter_map(|(i, t)| Some((i, t.rules.as_deref()?))) {
+        for rule in rules.iter(LATEST).filter(|r| !kept.contains(&(table, r.id()))) {
+            let mut fm = FlowMod::new(FlowCommand::DeleteStrict);
+            (fm.table, fm.priority, fm.matches) = (Some(table), rule.payload().priority, rules.match_of(rule));
+            mods.push(fm);
+        }
+    }
+    (mods, origins)
+}

@@ -1,0 +1,210 @@
+//! Transactions: changes of a bridge's rules and groups that lookups see at once, or not at all.
+
+use crate::bridge::{Bridge, BridgeId, Rules};
+use crate::error::Error;
+use crate::flow_mod::{CHUNK, Changed, Hidden, Pending};
+use crate::ofproto::{Ofproto, Writer, position};
+use crate::rule::Rule;
+use crate::watch::Requester;
+use sluice_flow::FlowMod;
+use std::sync::Arc;
+
+/// Why a bridge is there.
+const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
+
+/// With fewer changes than this at once, it does not pay to sort subtables at the end only.
+const DEFERRED_MIN: usize = 16;
+
+/// Makes so many changes of a bridge, during which nobody looks anything up.
+fn in_chunk<T>(bridge: &mut Bridge, n: usize, f: impl FnOnce(&mut Bridge) -> T) -> T {
+    if n < DEFERRED_MIN {
+        return f(bridge);
+    }
+    let rules = |bridge: &mut Bridge, f: fn(&mut Rules)| {
+        bridge.tables.iter_mut().filter_map(|t| t.rules.as_deref_mut()).for_each(f)
+    };
+    rules(bridge, Rules::defer);
+    let result = f(bridge);
+    rules(bridge, Rules::publish);
+    result
+}
+
+impl Ofproto {
+    /// Makes changes, all or none: then with the place of the one that was refused.
+    pub(crate) fn transact<C>(
+        &self,
+        bridge: &str,
+        changes: impl IntoIterator<Item = C>,
+        by: Option<Requester>,
+        now_ms: u64,
+        apply: impl Fn(&mut Pending, &mut Bridge, &C) -> Result<(), Error>,
+    ) -> Result<Changed, (usize, Error)> {
+        let mut writer = self.writer();
+        let id = self.bridge_id(bridge).map_err(|e| (0, e))?;
+        let mut pending = self.begin(&mut writer, id, now_ms);
+        pending.by = by;
+        let (mut changes, mut done) = (changes.into_iter(), 0);
+        loop {
+            // Before the lock: they may have to be read from messages.
+            let chunk: Vec<C> = changes.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                return Ok(self.commit(&mut writer, id, pending));
+            }
+            let result = self.change(&mut writer, |state| {
+                let bridge = state.bridge_mut(id).expect(STAYS);
+                in_chunk(bridge, chunk.len(), |bridge| {
+                    let mut places = chunk.iter().enumerate();
+                    places.try_for_each(|(i, change)| apply(&mut pending, bridge, change).map_err(|e| (done + i, e)))
+                })
+            });
+            if let Err(error) = result {
+                self.change(&mut writer, |state| pending.revert(state.bridge_mut(id).expect(STAYS)));
+                return Err(error);
+            }
+            done += chunk.len();
+        }
+    }
+
+    /// Makes changes of rules that have nothing to do with each other, as far as they are not refused; together they cost
+    /// less. The refusals, by place.
+    ///
+    /// # Errors
+    /// If there is no such bridge.
+    pub fn flow_mods(
+        &self,
+        bridge: &str,
+        changes: &[&FlowMod],
+        by: Option<Requester>,
+        now_ms: u64,
+    ) -> Result<(Changed, Vec<(usize, Error)>), Error> {
+        let mut writer = self.writer();
+        let id = self.bridge_id(bridge)?;
+        let mut pending = self.begin(&mut writer, id, now_ms);
+        pending.by = by;
+        let mut refused = Vec::new();
+        for (i, chunk) in changes.chunks(CHUNK).enumerate() {
+            self.change(&mut writer, |state| {
+                in_chunk(state.bridge_mut(id).expect(STAYS), chunk.len(), |bridge| {
+                    for (j, change) in chunk.iter().enumerate() {
+                        if let Err(error) = pending.apply(bridge, change) {
+                            refused.push((i * CHUNK + j, error));
+                        }
+                    }
+                });
+            });
+        }
+        Ok((self.commit(&mut writer, id, pending), refused))
+    }
+
+    /// The bridge of that name.
+    pub(crate) fn bridge_id(&self, name: &str) -> Result<BridgeId, Error> {
+        let state = self.state();
+        Ok(state.bridges[position(&state, name)?].id)
+    }
+
+    /// Shows a transaction to lookups, takes what it hid out, and what hidden rules had learned with them.
+    pub(crate) fn commit(&self, writer: &mut Writer, id: BridgeId, pending: Pending) -> Changed {
+        let now_ms = pending.now_ms;
+        let mut changed = pending.changed;
+        let mut next = Some(pending);
+        while let Some(mut pending) = next.take() {
+            let mut changes = std::mem::take(&mut pending.changes);
+            let dead = self.change(writer, |state| {
+                state.tables_version = pending.version;
+                let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
+                if let Some(groups) = pending.groups.take() {
+                    bridge.groups = groups;
+                    changes.add_bridge(id);
+                }
+                pending.count_learners(bridge)
+            });
+            self.announce(&changes);
+            self.tell(id, &mut pending);
+            self.take_out(writer, id, pending.hidden, now_ms);
+            if !dead.is_empty() {
+                let mut learned = self.begin(writer, id, now_ms);
+                learned.by = pending.by;
+                self.change(writer, |state| {
+                    if let Some(bridge) = state.bridge_mut(id) {
+                        dead.iter().for_each(|key| learned.hide_learned(bridge, *key));
+                    }
+                });
+                changed.deleted += learned.changed.deleted;
+                next = (!learned.hidden.is_empty()).then_some(learned);
+            }
+        }
+        changed
+    }
+
+    /// Removes rules that no lookup sees any more.
+    fn take_out(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<Hidden>, now_ms: u64) {
+        for chunk in hidden.chunks(CHUNK) {
+            self.change(writer, |state| {
+                let Some(bridge) = state.bridge_mut(id) else { return };
+                chunk.iter().for_each(|h| bridge.tables[usize::from(h.table)].take_out(h.id));
+            });
+        }
+        for h in hidden {
+            if let Some(why) = h.why {
+                writer.removed.note(id, h.matches, &h.rule, why, now_ms);
+            }
+        }
+    }
+
+    /// Removes the rules whose time is over; how many.
+    pub(crate) fn expire_rules(&self, writer: &mut Writer, now_ms: u64) -> usize {
+        let due: Vec<_> = {
+            let state = self.state();
+            state.bridges.iter().map(|b| (b.id, b.expired(now_ms))).filter(|(_, due)| !due.is_empty()).collect()
+        };
+        let mut count = 0;
+        for (id, due) in due {
+            let mut pending = self.begin(writer, id, now_ms);
+            self.change(writer, |state| {
+                if let Some(bridge) = state.bridge_mut(id) {
+                    due.iter().for_each(|&(table, rule, why)| pending.hide(bridge, table, rule, Some(why)));
+                }
+            });
+            count += self.commit(writer, id, pending).deleted;
+        }
+        count
+    }
+
+    /// Adds or refreshes a learned rule; whether the limit allowed it.
+    pub(crate) fn learn(&self, writer: &mut Writer, id: BridgeId, fm: &FlowMod, limit: u32, now_ms: u64) -> bool {
+        let mut pending = self.begin(writer, id, now_ms);
+        let learned = self.change(writer, |state| match state.bridge_mut(id) {
+            Some(bridge) => pending.learn(bridge, fm, limit),
+            None => Ok(false),
+        });
+        match learned {
+            Ok(below_limit) => {
+                if !pending.added.is_empty() {
+                    self.commit(writer, id, pending);
+                }
+                below_limit
+            }
+            Err(_) => {
+                self.change(writer, |state| state.bridge_mut(id).map(|bridge| pending.revert(bridge)));
+                false
+            }
+        }
+    }
+
+    /// Lowers a rule's timeouts because its TCP connection is closing.
+    pub(crate) fn lower_timeouts(&self, writer: &mut Writer, id: BridgeId, rule: &Arc<Rule>, idle: u16, hard: u16) {
+        if idle == 0 && hard == 0 {
+            return;
+        }
+        rule.lower_timeouts(idle, hard);
+        self.change(writer, |state| {
+            let (Some(bridge), Some(&rule_id)) = (state.bridge_mut(id), rule.id.get()) else { return };
+            let table = &bridge.tables[usize::from(rule.table)];
+            let there =
+                table.rules.as_ref().and_then(|r| r.rule(rule_id)).is_some_and(|r| Arc::ptr_eq(r.payload(), rule));
+            if there {
+                bridge.expirable.insert((rule.table, rule_id));
+            }
+        });
+    }
+}
