@@ -9,12 +9,13 @@ use crate::{Arm, Settings};
 use sluice_fate::{Counter, Tally};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{
-    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hash,
+    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hashes,
 };
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::hash::splitmix64;
 use sluice_simd::isa::Work;
-use sluice_simd::{HashKey, Isa};
+use sluice_simd::verbs::Scalar;
+use sluice_simd::{HashKey, Isa, Verbs};
 
 /// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
 const SMC_ENTRIES: usize = 1 << 20;
@@ -147,8 +148,9 @@ impl Levels {
     }
 
     #[inline(always)]
-    fn look<'g>(
+    fn look<'g, V: Verbs>(
         &mut self,
+        verbs: V,
         keys: &[PacketKey; BATCH_MAX],
         (n, all, recirculated): (usize, BatchMask, bool),
         hits: &mut Hits<'g>,
@@ -156,10 +158,7 @@ impl Levels {
     ) -> BatchMask {
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
         if emc.is_some() || smc || distributor {
-            // A plain loop: an iterator's would be a function of its own, and not compiled anew.
-            for (hash, key) in self.hashes[..n].iter_mut().zip(keys) {
-                *hash = key_hash(&self.secret, key);
-            }
+            key_hashes(verbs, &self.secret, keys, n, &mut self.hashes);
         }
         let pass = Pass { keys, hashes: &self.hashes, flows: context.flows, isa: self.isa };
         let tally = &mut *context.tally;
@@ -169,7 +168,7 @@ impl Levels {
             if recirculated && emc_recirc != EmcRecirc::Always {
                 after_emc = gated((&mut self.emc, &mut self.gate), emc_recirc, &pass, all, hits, &mut self.emc_users);
             } else {
-                after_emc = self.emc.lookup(&pass, all, hits);
+                after_emc = self.emc.lookup(verbs, &pass, all, hits);
             }
             context.rooms.mark(Room::Emc);
             tally[Counter::EmcHits] += (all.len() - after_emc.len()) as u64;
@@ -179,7 +178,7 @@ impl Levels {
         }
         let mut after_smc = after_emc;
         if smc {
-            after_smc = self.smc.lookup(&pass, after_emc, hits);
+            after_smc = self.smc.lookup(verbs, &pass, after_emc, hits);
             context.rooms.mark(Room::Smc);
             tally[Counter::SmcHits] += (after_emc.len() - after_smc.len()) as u64;
         }
@@ -252,7 +251,7 @@ fn gated<'g>(
 ) -> BatchMask {
     let usage = emc.usage();
     *users = gate.admit(policy, pass.hashes, all.len(), &usage);
-    let missed = emc.lookup(pass, *users, hits);
+    let missed = emc.lookup(Scalar, pass, *users, hits);
     gate.learn(policy, users.len(), users.len() - missed.len(), &usage);
     BatchMask(all.0 & !users.0 | missed.0)
 }
@@ -272,8 +271,8 @@ impl Work for Look<'_, '_, '_> {
     type Output = BatchMask;
 
     #[inline(always)]
-    fn run(self) -> BatchMask {
-        self.levels.look(self.keys, (self.n, self.asked, self.recirculated), self.hits, self.context)
+    fn run<V: Verbs>(self, verbs: V) -> BatchMask {
+        self.levels.look(verbs, self.keys, (self.n, self.asked, self.recirculated), self.hits, self.context)
     }
 }
 

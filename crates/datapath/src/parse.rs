@@ -2,10 +2,10 @@
 
 use crate::walk::Context;
 use sluice_fate::DropReason;
-use sluice_flow::{Metadata, PacketKey, extract};
+use sluice_flow::{Metadata, PacketKey, extract_with};
 use sluice_packet::{BATCH_MAX, PacketBatch};
-use sluice_simd::Isa;
 use sluice_simd::isa::Work;
+use sluice_simd::{Isa, Verbs};
 
 /// Packets ahead of the one being read whose first bytes are asked for.
 const PREFETCH_AHEAD: usize = 4;
@@ -36,20 +36,25 @@ impl Work for ReadKeys<'_> {
     type Output = Result<(), usize>;
 
     #[inline(always)]
-    fn run(self) -> Result<(), usize> {
-        read_keys(self.batch, self.port, self.keys)
+    fn run<V: Verbs>(self, verbs: V) -> Result<(), usize> {
+        read_keys(verbs, self.batch, self.port, self.keys)
     }
 }
 
 /// Reads all keys, or says which packet has none.
 #[inline(always)]
-fn read_keys(batch: &PacketBatch, port: &Metadata, keys: &mut [PacketKey; BATCH_MAX]) -> Result<(), usize> {
+fn read_keys<V: Verbs>(
+    verbs: V,
+    batch: &PacketBatch,
+    port: &Metadata,
+    keys: &mut [PacketKey; BATCH_MAX],
+) -> Result<(), usize> {
     batch.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
     for (i, (packet, key)) in batch.iter().zip(keys).enumerate() {
         if let Some(ahead) = batch.get(i + PREFETCH_AHEAD) {
             ahead.frame.prefetch();
         }
-        extract(packet.bytes(), port, key).map_err(|_| i)?;
+        extract_with(verbs, packet.bytes(), port, key).map_err(|_| i)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! One cache line of a hash index: eight tags and eight ids.
 
+use sluice_simd::Verbs;
 use sluice_simd::lanes::{self, LANES};
 
 /// Eight slots. Tag 0 is an empty slot.
@@ -19,6 +20,12 @@ impl Bucket {
     #[inline(always)]
     pub fn matching(&self, tag: u32) -> u32 {
         lanes::matching(&self.tags, tag)
+    }
+
+    /// [`Bucket::matching`], in a lookup.
+    #[inline(always)]
+    pub fn matching_with<V: Verbs>(&self, verbs: V, tag: u32) -> u32 {
+        verbs.tags(&self.tags, tag)
     }
 }
 

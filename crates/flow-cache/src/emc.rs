@@ -9,7 +9,7 @@ use crate::{Hits, LookupStage, Megaflow, Pass};
 use sluice_action::FlowId;
 use sluice_packet::BatchMask;
 use sluice_simd::lanes::LANES;
-use sluice_simd::{hash, prefetch};
+use sluice_simd::{Verbs, hash, prefetch};
 use sluice_sync::Slots;
 
 /// Buckets that one call of [`Emc::sweep`] looks through: few, for megaflows may die all the time.
@@ -197,7 +197,13 @@ impl Emc {
 
 impl LookupStage for Emc {
     #[inline(always)]
-    fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+    fn lookup<'g, V: Verbs>(
+        &mut self,
+        verbs: V,
+        pass: &Pass<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
         if !self.is_on() {
             return miss;
         }
@@ -208,15 +214,17 @@ impl LookupStage for Emc {
         for i in miss {
             let hash = pass.hashes[i];
             let bucket = &self.buckets[self.at(hash)];
-            let same_tag = bucket.matching(tag((hash >> 32) as u32));
+            let same_tag = bucket.matching_with(verbs, tag((hash >> 32) as u32));
             if same_tag == 0 {
                 continue;
             }
             let key = &pass.keys[i];
             let slot = same_tag.trailing_zeros() as usize % LANES;
             // The first slot is it, but for two flows of one tag in one bucket.
-            let hit = pass.flows.get(bucket.ids[slot]).filter(|flow| flow.contains(key));
-            let hit = hit.or_else(|| other_slot(bucket, same_tag, pass, i));
+            let hit = match pass.flows.get(bucket.ids[slot]) {
+                Some(flow) if flow.contains_with(verbs, key) => Some(flow),
+                _ => other_slot(bucket, same_tag, pass, i),
+            };
             hits[i] = hit;
             found |= u32::from(hit.is_some()) << i;
         }

@@ -2,8 +2,8 @@
 //!
 //! - [`MegaflowTable`]: the [`Megaflow`] records in one arena, under stable ids; who installs, who removes, what each
 //!   PMD has counted. Control threads and upcalls take its lock; lookups never do.
-//! - [`Emc`], [`Smc`], [`Subtables`]: one PMD's indexes, `&mut`, no locks. All are [`LookupStage`]s: they narrow the set
-//!   of packets still missing. A [`Distributor`] stands in front of the subtables and says which one to ask.
+//! - [`Emc`], [`Smc`], [`Subtables`]: one PMD's indexes, `&mut`, no locks. They narrow the set of packets still
+//!   missing: the caches are [`LookupStage`]s. A [`Distributor`] stands in front of the subtables and says which one to ask.
 //!
 //! An index entry is a hint. A hit is: the record is live, and the packet's key under the record's mask equals the
 //! record's key. So a stale entry, or one whose id now names another megaflow, costs a compare and never an action.
@@ -34,6 +34,6 @@ pub use distributor::{Distributor, DistributorAnswers, DistributorTable};
 pub use emc::{Emc, EmcUsage};
 pub use record::{Mask, Megaflow, Verdict};
 pub use smc::Smc;
-pub use stage::{Hits, LookupStage, Pass, key_hash};
+pub use stage::{Hits, LookupStage, Pass, key_hash, key_hashes};
 pub use subtables::Subtables;
 pub use table::{Died, FlowView, Installed, MegaflowTable, PmdSide, ufid};

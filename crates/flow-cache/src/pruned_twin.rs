@@ -1,7 +1,7 @@
 //! Subtables that leave out what cannot match, beside subtables that ask all: they must find the same. Masks of every
 //! shape, many of them, few values in every field, megaflows that come and go, notices that come late, ids used again.
 
-use crate::{Died, Hits, Installed, LookupStage, MegaflowTable, Pass, Subtables};
+use crate::{Died, Hits, Installed, MegaflowTable, Pass, Subtables};
 use proptest::prelude::*;
 use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
 use sluice_fate::DropReason;

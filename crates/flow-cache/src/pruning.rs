@@ -10,8 +10,8 @@ use crate::prefixes::{NodeQuota, Prefixes};
 use sluice_action::{FlowId, MegaflowMatch};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
-use sluice_simd::Isa;
 use sluice_simd::isa::Work;
+use sluice_simd::{Isa, Verbs};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -173,7 +173,7 @@ impl<F: FnMut(u32) -> bool> Work for Survivors<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run(mut self) {
+    fn run<V: Verbs>(mut self, _: V) {
         for block in 0..self.blocks {
             let mut lines = self.unions.lines(block);
             while lines != 0 {

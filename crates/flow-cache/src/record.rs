@@ -3,7 +3,8 @@
 use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
-use sluice_simd::{HashKey, compare, hash};
+use sluice_simd::verbs::Scalar;
+use sluice_simd::{HashKey, Verbs, compare, hash};
 use std::sync::{Arc, OnceLock};
 
 /// A mask, shared by the megaflows that have it; there are few, so it is in the cache.
@@ -137,7 +138,13 @@ impl Megaflow {
     /// Whether a packet's key belongs to it.
     #[inline(always)]
     pub fn contains(&self, key: &PacketKey) -> bool {
-        compare::masked_eq(&compare::words(&key.lines[0].0), &self.mask.words, &self.key)
+        self.contains_with(Scalar, key)
+    }
+
+    /// [`Megaflow::contains`], in a lookup.
+    #[inline(always)]
+    pub fn contains_with<V: Verbs>(&self, verbs: V, key: &PacketKey) -> bool {
+        verbs.masked_eq(&key.lines[0].0, &self.mask.words, &self.key)
             && (self.further == 0 || self.contains_further(key))
     }
 

@@ -6,14 +6,18 @@
 //! a dead or changed megaflow costs a compare and needs no sweep.
 
 use crate::fill::Fill;
-use crate::{Hits, LookupStage, Pass};
+use crate::{Hits, LookupStage, Megaflow, Pass};
 use sluice_action::FlowId;
 use sluice_packet::BatchMask;
-use sluice_simd::{prefetch, signature};
+use sluice_simd::{Verbs, prefetch, signature};
 
 /// Entries of a bucket.
 const WAYS: usize = 10;
 const WAY_BITS: u16 = (1 << WAYS) - 1;
+
+/// Buckets in use from which lookups ask for lines ahead: 256 KiB. Below, buckets and records are in the second-level
+/// cache, whose latency the processor hides by itself.
+const AHEAD_FROM: usize = 1 << 12;
 
 /// Where the ids begin; an id is two halves, the low one first.
 const IDS: usize = 12;
@@ -42,10 +46,20 @@ impl Bucket {
     const EMPTY: Bucket = Bucket([0; 32]);
 
     /// Bit `i` is set for each way with that signature.
-    #[inline(always)]
     fn matching(&self, wanted: u16) -> u16 {
-        let first = self.0.first_chunk().expect("invariant: a bucket has 32 halves");
-        signature::matching(first, wanted) & WAY_BITS
+        signature::matching(self.first_half(), wanted) & WAY_BITS
+    }
+
+    /// [`Bucket::matching`], in a lookup.
+    #[inline(always)]
+    fn matching_with<V: Verbs>(&self, verbs: V, wanted: u16) -> u16 {
+        verbs.signatures(self.first_half(), wanted) & WAY_BITS
+    }
+
+    /// The signatures, and what stands behind them.
+    #[inline(always)]
+    fn first_half(&self) -> &[u16; 16] {
+        self.0.first_chunk().expect("invariant: a bucket has 32 halves")
     }
 
     #[inline(always)]
@@ -64,6 +78,12 @@ impl Bucket {
 #[inline(always)]
 fn signature_of(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
+}
+
+/// The first way named by a bit set; some way if there is none.
+#[inline(always)]
+fn first_way(bits: u16) -> usize {
+    (bits.trailing_zeros() as usize).min(WAYS - 1)
 }
 
 /// The ways named by a bit set.
@@ -126,29 +146,61 @@ impl Smc {
 
 impl LookupStage for Smc {
     #[inline(always)]
-    fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+    fn lookup<'g, V: Verbs>(
+        &mut self,
+        verbs: V,
+        pass: &Pass<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
         if !self.is_on() {
             return miss;
         }
         self.fill.count_asked(miss.len());
-        miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(pass.hashes[i])]));
-        let mut same = [0u16; sluice_packet::BATCH_MAX];
-        for i in miss {
-            let bucket = &self.buckets[self.at(pass.hashes[i])];
-            same[i] = bucket.matching(signature_of(pass.hashes[i]));
-            ways(same[i]).take(1).for_each(|way| pass.flows.prefetch(bucket.id(way)));
+        if self.fill.mask() >= AHEAD_FROM {
+            self.fetch(verbs, pass, miss);
         }
         let mut found = 0;
         for i in miss {
-            let (bucket, key) = (&self.buckets[self.at(pass.hashes[i])], &pass.keys[i]);
-            let mut flows = ways(same[i]).filter_map(|way| pass.flows.get(bucket.id(way)));
-            if let Some(flow) = flows.find(|flow| flow.contains(key)) {
-                hits[i] = Some(flow);
-                found |= 1 << i;
+            let (hash, key) = (pass.hashes[i], &pass.keys[i]);
+            let bucket = &self.buckets[self.at(hash)];
+            let same = bucket.matching_with(verbs, signature_of(hash));
+            if same == 0 {
+                continue;
             }
+            // The first way is it, but for two flows of one signature in one bucket.
+            let hit = match pass.flows.get(bucket.id(first_way(same))) {
+                Some(flow) if flow.contains_with(verbs, key) => Some(flow),
+                _ => other_way(bucket, same, pass, i),
+            };
+            hits[i] = hit;
+            found |= u32::from(hit.is_some()) << i;
         }
         BatchMask(miss.0 & !found)
     }
+}
+
+impl Smc {
+    /// Asks for the lines that the lookup will read: buckets, then records.
+    #[inline(always)]
+    fn fetch<V: Verbs>(&self, verbs: V, pass: &Pass<'_, '_>, miss: BatchMask) {
+        for i in miss {
+            prefetch::read(&self.buckets[self.at(pass.hashes[i])]);
+        }
+        for i in miss {
+            let bucket = &self.buckets[self.at(pass.hashes[i])];
+            let same = bucket.matching_with(verbs, signature_of(pass.hashes[i]));
+            // Without one, some record is fetched in vain: whether there is one cannot be foretold.
+            pass.flows.prefetch(bucket.id(first_way(same)));
+        }
+    }
+}
+
+/// Looks for packet `i` in the ways of its signature but the first.
+#[cold]
+fn other_way<'g>(bucket: &Bucket, same: u16, pass: &Pass<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
+    let others = ways(same & same.wrapping_sub(1));
+    others.filter_map(|way| pass.flows.get(bucket.id(way))).find(|flow| flow.contains(&pass.keys[i]))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use crate::Megaflow;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::{HashKey, Isa, compare, hash};
+use sluice_simd::verbs::TOGETHER;
+use sluice_simd::{HashKey, Isa, Verbs, compare, hash};
 use sluice_sync::Slots;
 
 /// One pass of a batch through the lookup.
@@ -11,7 +12,7 @@ use sluice_sync::Slots;
 pub struct Pass<'a, 'g> {
     /// The packets' keys, by arrival.
     pub keys: &'a [PacketKey; BATCH_MAX],
-    /// Their hashes ([`key_hash`]).
+    /// Their hashes ([`key_hashes`]).
     pub hashes: &'a [u64; BATCH_MAX],
     /// The records, under the guard of this pass.
     pub flows: Slots<'g, Megaflow>,
@@ -22,29 +23,70 @@ pub struct Pass<'a, 'g> {
 /// What was found, by arrival.
 pub type Hits<'g> = [Option<&'g Megaflow>; BATCH_MAX];
 
-/// A level of the hierarchy.
+/// A cache in front of the subtables.
 pub trait LookupStage {
     /// For each packet in `miss`, looks up its key; on a hit writes `hits`. Returns the packets still missing.
     ///
     /// A hit is verified: the key under the megaflow's mask equals the megaflow's key. The result is a subset of
     /// `miss`; `hits` is written only where this stage hit.
-    fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask;
+    fn lookup<'g, V: Verbs>(
+        &mut self,
+        verbs: V,
+        pass: &Pass<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask;
 }
 
 /// The hash of a key: low bits pick a bucket, the high 32 are the tag.
 ///
 /// Of all that is known of a connection, only what stands in line 0 counts: state, zone and mark. The rest (line 2)
 /// follows from the packet's own addresses as a rule; packets that differ there alone share an entry.
-#[inline(always)]
 pub fn key_hash(secret: &HashKey, key: &PacketKey) -> u64 {
-    const FURTHER: u64 =
-        (1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line()) << (layout::PRESENCE.offset % 8 * 8);
-    let words = compare::words(&key.lines[0].0);
-    let mut sum = secret.line(0, &words);
-    if words[layout::PRESENCE.offset / 8] & FURTHER != 0 {
-        sum = sum.wrapping_add(further_lines(secret, key));
+    let first = secret.line(0, &compare::words(&key.lines[0].0));
+    let has_further = key.lines[0].0[layout::PRESENCE.offset] & FURTHER != 0;
+    hash::finish(if has_further { first.wrapping_add(further_lines(secret, key)) } else { first })
+}
+
+/// The lines behind line 0 that count, as in the presence byte.
+const FURTHER: u8 = 1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line();
+
+/// The hashes of the first `n` keys. What stands behind them is overwritten.
+#[inline(always)]
+pub fn key_hashes<V: Verbs>(
+    verbs: V,
+    secret: &HashKey,
+    keys: &[PacketKey; BATCH_MAX],
+    n: usize,
+    hashes: &mut [u64; BATCH_MAX],
+) {
+    // Plain loops: an iterator's closures would be functions of their own, and not compiled anew.
+    let (keys_together, _) = keys.as_chunks::<TOGETHER>();
+    let (hashes_together, _) = hashes.as_chunks_mut::<TOGETHER>();
+    for at in 0..n.div_ceil(TOGETHER).min(BATCH_MAX / TOGETHER) {
+        let [a, b, c, d, e, f, g, h] = &keys_together[at];
+        let keys = [a, b, c, d, e, f, g, h];
+        let mut lines = [&a.lines[0].0; TOGETHER];
+        for i in 0..TOGETHER {
+            lines[i] = &keys[i].lines[0].0;
+        }
+        let sums = verbs.sums(secret.addends_of_line(0), lines);
+        for i in 0..TOGETHER {
+            hashes_together[at][i] = hash::finish(sums[i]);
+        }
     }
-    hash::finish(sum)
+    let mut presence = 0;
+    for key in &keys[..n] {
+        presence |= key.lines[0].0[layout::PRESENCE.offset];
+    }
+    if presence & FURTHER != 0 {
+        hash_one_by_one(secret, &keys[..n], hashes);
+    }
+}
+
+#[inline(never)]
+fn hash_one_by_one(secret: &HashKey, keys: &[PacketKey], hashes: &mut [u64; BATCH_MAX]) {
+    hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = key_hash(secret, key));
 }
 
 #[inline(never)]
@@ -56,6 +98,38 @@ fn further_lines(secret: &HashKey, key: &PacketKey) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_simd::isa::Work;
+
+    /// [`key_hashes`] of a batch.
+    struct Hash<'a>(&'a [PacketKey; BATCH_MAX], usize, &'a mut [u64; BATCH_MAX]);
+
+    impl Work for Hash<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<V: Verbs>(self, verbs: V) {
+            key_hashes(verbs, &HashKey::from_seed(7), self.0, self.1, self.2)
+        }
+    }
+
+    #[test]
+    fn a_batch_has_the_hashes_of_its_keys() {
+        for (n, v6_at) in [(0, 0), (1, 1), (7, 3), (8, 8), (9, 8), (31, 40), (32, 31)] {
+            let mut keys = [PacketKey::ZERO; BATCH_MAX];
+            for (i, key) in keys.iter_mut().enumerate() {
+                key.set(layout::NW_SRC, &[10, 0, 0, i as u8]);
+                if i == v6_at {
+                    key.set(layout::IPV6_SRC, &[3; 16]);
+                }
+            }
+            let want = keys.each_ref().map(|key| key_hash(&HashKey::from_seed(7), key));
+            for isa in Isa::available() {
+                let mut hashes = [0; BATCH_MAX];
+                isa.run(Hash(&keys, n, &mut hashes));
+                assert_eq!(hashes[..n], want[..n], "{isa:?}, {n} keys, IPv6 at {v6_at}");
+            }
+        }
+    }
 
     /// Passes of one packet differ in where they come from and in what connection tracking has found, and in nothing
     /// else: they must not meet in one bucket, or under one tag.

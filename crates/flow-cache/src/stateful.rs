@@ -10,7 +10,8 @@ use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::{HashKey, Isa};
+use sluice_simd::isa::Work;
+use sluice_simd::{HashKey, Isa, Verbs};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -196,6 +197,18 @@ fn distributor(setup: &Setup) -> Distributor {
     distributor
 }
 
+/// A cache's lookup, with the verbs of an instruction set.
+struct Ask<'a, 'g, S>(&'a mut S, &'a Pass<'a, 'g>, BatchMask, &'a mut Hits<'g>);
+
+impl<S: LookupStage> Work for Ask<'_, '_, S> {
+    type Output = BatchMask;
+
+    #[inline(always)]
+    fn run<V: Verbs>(self, verbs: V) -> BatchMask {
+        self.0.lookup(verbs, self.1, self.2, self.3)
+    }
+}
+
 impl World {
     fn new(setup: Setup) -> Self {
         let Setup { hash, emc_entries, smc_entries, .. } = setup;
@@ -239,8 +252,8 @@ impl World {
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let all = BatchMask::first(batch.len());
         let users = BatchMask(all.0 & asked.emc);
-        let after_emc = BatchMask(all.0 & !users.0 | emc.lookup(&pass, users, &mut hits).0);
-        let after_smc = if asked.smc { smc.lookup(&pass, after_emc, &mut hits) } else { after_emc };
+        let after_emc = BatchMask(all.0 & !users.0 | self.isa.run(Ask(emc, &pass, users, &mut hits)).0);
+        let after_smc = if asked.smc { self.isa.run(Ask(smc, &pass, after_emc, &mut hits)) } else { after_emc };
         let mut searched = after_smc;
         if asked.distributor {
             searched = distributor.lookup(subtables, &pass, after_smc, &mut hits);

@@ -8,7 +8,7 @@
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
 use crate::tuple_space::TupleSpace;
-use crate::{Died, Hits, LookupStage, Megaflow, Pass};
+use crate::{Died, Hits, Megaflow, Pass};
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare};
@@ -166,13 +166,12 @@ impl Subtables {
     }
 }
 
-impl LookupStage for Subtables {
-    fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+impl Subtables {
+    /// For each packet in `miss`, searches for its key, as a [`LookupStage`](crate::LookupStage) does.
+    pub fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
         self.by_table(pass, miss, |table, probes, quota, same| table.lookup(pass, same, hits, probes, quota))
     }
-}
 
-impl Subtables {
     /// Asks one subtable a packet, the one that `hints[i]` names: one more than its place in its table. Writes `hits`
     /// and returns who still misses.
     pub(crate) fn lookup_at<'g>(

@@ -1,13 +1,29 @@
 //! What reading a key costs: batches of 32 packets from 1024, all in the second-level cache, keys reused.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sluice_flow::{Metadata, PacketKey, extract};
+use sluice_flow::{Metadata, PacketKey, extract_with};
+use sluice_simd::isa::Work;
+use sluice_simd::{Isa, Verbs};
 use sluice_testkit::frame::{self, FrameBuilder};
 use std::hint::black_box;
 
 /// Packets in all, and in a batch.
 const PACKETS: usize = 1024;
 const BATCH: usize = 32;
+
+/// Reads a batch.
+struct Extract<'a>(&'a [&'a [u8]; BATCH], &'a Metadata, &'a mut [PacketKey]);
+
+impl Work for Extract<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Verbs>(self, verbs: V) {
+        for (packet, key) in self.0.iter().zip(self.2) {
+            extract_with(verbs, packet, self.1, key).expect("a valid frame");
+        }
+    }
+}
 
 fn shapes() -> Vec<(&'static str, FrameBuilder)> {
     let eth = frame::ethernet;
@@ -42,16 +58,16 @@ fn benches(c: &mut Criterion) {
         let mut keys = vec![PacketKey::ZERO; BATCH];
         let metadata = Metadata::of_port(1);
         let mut first = 0;
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                for (i, key) in keys.iter_mut().enumerate() {
-                    let packet = &memory[(first + i) * stride..][..frame.len()];
-                    extract(packet, &metadata, key).expect("a valid frame");
-                }
-                black_box(&mut keys);
-                first = (first + BATCH) % PACKETS;
+        for isa in Isa::available() {
+            group.bench_function(format!("{name}/{}", isa.name()), |b| {
+                b.iter(|| {
+                    let batch = std::array::from_fn(|i| &memory[(first + i) * stride..][..frame.len()]);
+                    isa.run(Extract(&batch, &metadata, &mut keys));
+                    black_box(&mut keys);
+                    first = (first + BATCH) % PACKETS;
+                });
             });
-        });
+        }
     }
     group.finish();
 }

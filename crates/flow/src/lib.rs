@@ -25,7 +25,7 @@ mod subfield;
 pub mod text;
 
 pub use compact_key::CompactKey;
-pub use extract::{Metadata, ParseError, extract, extract_again};
+pub use extract::{Metadata, ParseError, extract, extract_again, extract_with};
 pub use field::{Field, FieldId};
 pub use flow_match::Match;
 pub use flow_mod::{DEFAULT_PRIORITY, FlowCommand, FlowFlags, FlowMod};

@@ -1,8 +1,10 @@
 //! Extraction against the byte-by-byte parser, on valid packets, damaged ones and all their beginnings.
 
 use proptest::prelude::*;
-use sluice_flow::{FlowKey, Line, Metadata, PacketKey, ParseError, extract, extract_again, layout};
+use sluice_flow::{FlowKey, Line, Metadata, PacketKey, ParseError, extract, extract_again, extract_with, layout};
 use sluice_oracle::parse;
+use sluice_simd::isa::Work;
+use sluice_simd::{Isa, Verbs};
 use sluice_testkit::arbitrary::packets;
 use sluice_testkit::frame;
 
@@ -11,12 +13,28 @@ fn dirty() -> PacketKey {
     PacketKey { lines: [Line([0xa5; 64]); 4] }
 }
 
-fn extracted(packet: &[u8]) -> Option<FlowKey> {
-    let mut key = dirty();
-    match extract(packet, &Metadata::of_port(9), &mut key) {
-        Ok(()) => Some(FlowKey::of_packet(&key)),
-        Err(ParseError::Runt) => None,
+/// Extraction with the verbs of each instruction set.
+struct Extract<'a>(&'a [u8], &'a mut PacketKey);
+
+impl Work for Extract<'_> {
+    type Output = Result<(), ParseError>;
+
+    #[inline(always)]
+    fn run<V: Verbs>(self, verbs: V) -> Self::Output {
+        extract_with(verbs, self.0, &Metadata::of_port(9), self.1)
     }
+}
+
+/// What every instruction set extracts.
+fn extracted(packet: &[u8]) -> Option<FlowKey> {
+    let of = |isa: Isa| {
+        let mut key = dirty();
+        let done = isa.run(Extract(packet, &mut key));
+        done.map(|()| (FlowKey::of_packet(&key), key.lines[0].0[layout::PRESENCE.offset]))
+    };
+    let want = of(Isa::SCALAR);
+    Isa::available().into_iter().for_each(|isa| assert_eq!(of(isa), want, "{isa:?}: {packet:02x?}"));
+    want.ok().map(|(key, _)| key)
 }
 
 proptest! {
@@ -64,10 +82,12 @@ fn ordinary_packets_touch_line_0_only() {
         frame::ethernet().ipv4([1; 4], [2; 4]).ipv4_options(&[1; 4]).fragment(3, false).sctp(1, 2).build(),
     ];
     for packet in packets {
-        let mut key = dirty();
-        extract(&packet, &Metadata::of_port(1), &mut key).unwrap();
-        assert_eq!(key.number(layout::PRESENCE), 0);
-        assert_eq!(key.lines[1..], dirty().lines[1..], "a line the packet does not need was written");
+        for isa in Isa::available() {
+            let mut key = dirty();
+            isa.run(Extract(&packet, &mut key)).unwrap();
+            assert_eq!(key.number(layout::PRESENCE), 0);
+            assert_eq!(key.lines[1..], dirty().lines[1..], "a line the packet does not need was written");
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 use sluice_simd::hash::{self, HashKey, splitmix64};
 use sluice_simd::hints::{self, Hints};
 use sluice_simd::isa::Work;
-use sluice_simd::{Isa, compare, tsc};
+use sluice_simd::verbs::{NOWHERE, Permutation, SOURCE, TOGETHER};
+use sluice_simd::{Isa, Verbs, tsc};
 use std::hint::black_box;
 
 /// Items of a batch, as in the switch.
@@ -14,42 +15,87 @@ const BATCH: usize = 32;
 /// Lines of a table that stays in the first-level cache, and of one that does not.
 const TABLES: [usize; 2] = [256, 1 << 14];
 
+/// A batch of lines.
+type Lines = [[u8; 64]; BATCH];
+
 /// Hashes of whole lines.
-struct Hashes<'a>(&'a HashKey, &'a [[u64; 8]; BATCH]);
+struct Hashes<'a>(&'a HashKey, &'a Lines);
 
 impl Work for Hashes<'_> {
     type Output = [u64; BATCH];
 
     #[inline(always)]
-    fn run(self) -> [u64; BATCH] {
+    fn run<V: Verbs>(self, verbs: V) -> [u64; BATCH] {
         let mut hashes = [0; BATCH];
-        for (hash, words) in hashes.iter_mut().zip(self.1) {
-            *hash = hash::finish(self.0.line(0, words));
+        for (hashes, lines) in hashes.chunks_exact_mut(TOGETHER).zip(self.1.chunks_exact(TOGETHER)) {
+            let sums = verbs.sums(self.0.addends_of_line(0), std::array::from_fn(|i| &lines[i]));
+            hashes.iter_mut().zip(sums).for_each(|(hash, sum)| *hash = hash::finish(sum));
         }
         hashes
     }
 }
 
 /// Which of the lines, masked, are what is wanted.
-struct Compares<'a>(&'a [[u64; 8]; BATCH], &'a [[u64; 8]; BATCH], &'a [[u64; 8]; BATCH]);
+struct Compares<'a>(&'a Lines, &'a [[u64; 8]; BATCH], &'a [[u64; 8]; BATCH]);
 
 impl Work for Compares<'_> {
     type Output = u32;
 
     #[inline(always)]
-    fn run(self) -> u32 {
+    fn run<V: Verbs>(self, verbs: V) -> u32 {
         let Compares(keys, masks, wanted) = self;
         let mut equal = 0;
         for i in 0..BATCH {
-            equal |= u32::from(compare::masked_eq(&keys[i], &masks[i], &wanted[i])) << i;
+            equal |= u32::from(verbs.masked_eq(&keys[i], &masks[i], &wanted[i])) << i;
         }
         equal
+    }
+}
+
+/// Lines by permutation of others' beginnings. Without shuffles, the specification.
+struct Permutes<'a>(&'a Lines, &'a mut Lines);
+
+/// As an ordinary packet's key is made: most bytes in runs, some from nowhere.
+struct Key;
+
+impl Permutation for Key {
+    const FROM: [u8; 64] = {
+        let mut from = [NOWHERE; 64];
+        let mut i = 24;
+        while i < 64 {
+            from[i] = if i < 36 {
+                i as u8 - 24
+            } else if i < 44 {
+                NOWHERE
+            } else {
+                (i * 7 % SOURCE) as u8
+            };
+            i += 1;
+        }
+        from
+    };
+}
+
+impl Work for Permutes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Verbs>(self, verbs: V) {
+        for (to, from) in self.1.iter_mut().zip(self.0) {
+            let from = from.first_chunk().expect("a line is longer than a source");
+            verbs.permute::<Key>(from, &[u64::MAX; 8], &[7, 7, 7, 0, 0, 0, 0, 0], to);
+        }
     }
 }
 
 /// Random words.
 fn words(state: &mut u64) -> [[u64; 8]; BATCH] {
     std::array::from_fn(|_| std::array::from_fn(|_| splitmix64(state)))
+}
+
+/// The bytes of little-endian words.
+fn bytes(words: &[[u64; 8]; BATCH]) -> Lines {
+    std::array::from_fn(|line| std::array::from_fn(|i| words[line][i / 8].to_le_bytes()[i % 8]))
 }
 
 /// Shows a verb's fastest and median cycles an item on each instruction set.
@@ -79,16 +125,25 @@ fn main() {
     let (keys, masks) = (words(&mut state), words(&mut state));
     let mut wanted: [[u64; 8]; BATCH] = std::array::from_fn(|i| std::array::from_fn(|w| keys[i][w] & masks[i][w]));
     wanted.iter_mut().step_by(3).for_each(|words| words[5] ^= masks[0][0] | 1);
+    let lines = bytes(&keys);
+    let (mut permuted, mut specified) = ([[0; 64]; BATCH], [[0; 64]; BATCH]);
+    Isa::SCALAR.run(Permutes(&lines, &mut specified));
     for isa in Isa::available() {
-        assert_eq!(isa.run(Hashes(&key, &keys)), Isa::SCALAR.run(Hashes(&key, &keys)), "{isa:?}");
-        let equal = Isa::SCALAR.run(Compares(&keys, &masks, &wanted));
-        assert_eq!(isa.run(Compares(&keys, &masks, &wanted)), equal, "{isa:?}");
+        assert_eq!(isa.run(Hashes(&key, &lines)), Isa::SCALAR.run(Hashes(&key, &lines)), "{isa:?}");
+        let equal = Isa::SCALAR.run(Compares(&lines, &masks, &wanted));
+        assert_eq!(isa.run(Compares(&lines, &masks, &wanted)), equal, "{isa:?}");
+        isa.run(Permutes(&lines, &mut permuted));
+        assert_eq!(permuted, specified, "{isa:?}");
     }
     time("hash of a line", rounds, |isa| {
-        black_box(isa.run(Hashes(&key, black_box(&keys))));
+        black_box(isa.run(Hashes(&key, black_box(&lines))));
     });
     time("masked comparison of a line", rounds, |isa| {
-        black_box(isa.run(Compares(black_box(&keys), &masks, &wanted)));
+        black_box(isa.run(Compares(black_box(&lines), &masks, &wanted)));
+    });
+    time("a line by permutation", rounds, |isa| {
+        isa.run(Permutes(black_box(&lines), &mut permuted));
+        black_box(&permuted);
     });
     for lines in TABLES {
         let table: Vec<Hints> = (0..lines)

@@ -41,10 +41,16 @@ impl HashKey {
         self.addends[place]
     }
 
+    /// The addends of line `line` (0 to 3).
+    #[inline(always)]
+    pub fn addends_of_line(&self, line: usize) -> &[u64; 8] {
+        self.addends[line * 8..].first_chunk().expect("invariant: four lines of eight places")
+    }
+
     /// The sum over the eight words of line `line` (0 to 3).
     #[inline(always)]
     pub fn line(&self, line: usize, words: &[u64; 8]) -> u64 {
-        let addends: &[u64; 8] = self.addends[line * 8..].first_chunk().expect("invariant: four lines of eight places");
+        let addends = self.addends_of_line(line);
         let mut sum = 0u64;
         for i in 0..8 {
             sum = sum.wrapping_add(product(words[i], addends[i]));

@@ -1,8 +1,9 @@
 //! The few vector verbs, each with a scalar twin that is its specification, and the processor's cycle counter.
 //!
 //! A verb works on whole cache lines (`[u8; 64]`) or on the eight little-endian words of one. Portable code stands in a
-//! shape that the compiler vectorises for whatever it may assume; a hand-written kernel has a file of its own beside its
-//! twin. Kernels beyond the program's own instruction set work on batches and take an [`Isa`].
+//! shape that the compiler vectorises for whatever it may assume; what is written by hand stands in one file an
+//! instruction set beside its twin. Verbs inside a batch's loop are [`Verbs`], handed out by [`Isa::run`]; kernels that
+//! take a batch whole take an [`Isa`].
 #![deny(unsafe_code)]
 
 pub mod compare;
@@ -15,6 +16,8 @@ pub mod prefetch;
 pub mod signature;
 #[allow(unsafe_code)]
 pub mod tsc;
+pub mod verbs;
 
 pub use hash::HashKey;
 pub use isa::Isa;
+pub use verbs::Verbs;

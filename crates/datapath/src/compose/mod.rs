@@ -34,7 +34,7 @@ use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::{BATCH_MAX, BatchMask, Packet};
 use sluice_simd::hash::finish;
 use sluice_simd::isa::Work;
-use sluice_simd::{HashKey, Isa, compare, hash};
+use sluice_simd::{HashKey, Isa, Verbs, compare, hash};
 use sluice_sync::Slots;
 use table::{At, Table};
 
@@ -263,7 +263,7 @@ impl Work for Look<'_, '_> {
     type Output = BatchMask;
 
     #[inline(always)]
-    fn run(self) -> BatchMask {
+    fn run<V: Verbs>(self, _: V) -> BatchMask {
         self.composer.find(self.keys, self.n, self.flows, self.hits)
     }
 }

@@ -4,7 +4,7 @@ use crate::search::{Flow, Search, Words};
 use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
-use sluice_flow_cache::{Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Subtables};
+use sluice_flow_cache::{Hits, Installed, MegaflowTable, Pass, PmdSide, Subtables};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, Isa};
 use std::collections::HashMap;

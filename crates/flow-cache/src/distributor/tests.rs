@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Installed, LookupStage, MegaflowTable, PmdSide, key_hash};
+use crate::{Installed, MegaflowTable, PmdSide, key_hash};
 use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::layout;

@@ -19,8 +19,7 @@ pub(super) fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) ->
 #[inline]
 pub(super) fn read(bytes: &[u8], layers: &Layers, metadata: &Metadata, key: &mut PacketKey) -> bool {
     let mut has_l4 = false;
-    let [w0, w1, w2] = metadata.words;
-    key.lines[0] = Line::from_words([w0, w1, w2, 0, 0, 0, 0, 0]);
+    key.lines[0] = Line::from_words(metadata.words);
     ethernet(bytes, layers, key);
     if let Some(ip) = &layers.ip {
         if ip.v6 {

@@ -3,19 +3,23 @@
 //! The reading is Open vSwitch's (3.1): a header counts when all of it is there and its lengths make sense; otherwise
 //! the fields are those of the headers in front of it. The one error is a packet too short for an Ethernet header.
 //!
-//! Two paths, the same answers. [`ordinary`] reads what nearly every packet is (IPv4 without options, IPv6 without
+//! Three paths, the same answers. [`commonest`] makes the key of most packets by shuffles, where the processor has wide
+//! ones: [`extract_with`]. [`ordinary`] reads what nearly every packet is (IPv4 without options, IPv6 without
 //! extension headers, a whole L4 header) from a few fixed places and writes whole lines: line 0, for IPv6 line 1 too.
 //! [`general`] walks over the headers with [`Layers`] and copies field by field. The plain twin, written apart from
-//! both, is in crate `oracle`.
+//! all, is in crate `oracle`.
 //!
 //! Layer offsets are not handed out: most packets are never edited, so edits walk again ([`Layers::of`]).
 
+mod commonest;
 mod general;
 mod ordinary;
 
 use crate::{PacketKey, layout};
 use sluice_fate::DropReason;
 use sluice_packet::Layers;
+use sluice_simd::Verbs;
+use sluice_simd::verbs::Scalar;
 
 /// Why a packet has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,16 +37,16 @@ impl From<ParseError> for DropReason {
     }
 }
 
-/// What is known about a packet besides its bytes, in the form of a key's first 24 bytes.
+/// What is known about a packet besides its bytes, in the form of a key's line 0.
 ///
 /// Make one per port and reuse it: a packet just received has nothing but its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// The first three words of line 0, little-endian, presence byte zero.
-    words: [u64; 3],
+    /// The words of line 0, little-endian, presence byte zero; all but the first three are zero.
+    words: [u64; 8],
 }
 
-/// Bytes of line 0 that [`Metadata`] covers: everything in front of the Ethernet header.
+/// Bytes of line 0 that [`Metadata`] fills: everything in front of the Ethernet header.
 const METADATA_SIZE: usize = 24;
 /// Bit of a little-endian tag that says in a key that the tag is there: CFI, in the TCI's first byte.
 const TAG_PRESENT: u32 = u32::from_le_bytes([0, 0, 0x10, 0]);
@@ -52,7 +56,7 @@ impl Metadata {
     /// A packet just received by a port.
     #[inline]
     pub const fn of_port(in_port: u32) -> Self {
-        Metadata { words: [in_port.swap_bytes() as u64, 0, 0] }
+        Metadata { words: [in_port.swap_bytes() as u64, 0, 0, 0, 0, 0, 0, 0] }
     }
 
     /// What a key says besides the packet's bytes: port, recirculation id, hash, mark and connection.
@@ -60,7 +64,7 @@ impl Metadata {
     pub fn of_key(key: &PacketKey) -> Self {
         let words = key.lines[0].words();
         // The presence byte is the last one of word 2.
-        Metadata { words: [words[0], words[1], words[2] & (u64::MAX >> 8)] }
+        Metadata { words: [words[0], words[1], words[2] & (u64::MAX >> 8), 0, 0, 0, 0, 0] }
     }
 }
 
@@ -69,7 +73,25 @@ impl Metadata {
 /// Only the lines the packet needs are written; for ordinary IPv4 that is line 0.
 #[inline(always)]
 pub fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result<(), ParseError> {
-    if ordinary::read(bytes, metadata, key) { Ok(()) } else { general::extract(bytes, metadata, key) }
+    extract_with(Scalar, bytes, metadata, key)
+}
+
+/// [`extract`], with an instruction set's verbs.
+#[inline(always)]
+pub fn extract_with<V: Verbs>(
+    verbs: V,
+    bytes: &[u8],
+    metadata: &Metadata,
+    key: &mut PacketKey,
+) -> Result<(), ParseError> {
+    let is_done = V::SHUFFLES && commonest::read(verbs, bytes, metadata, key) || ordinary::read(bytes, metadata, key);
+    if is_done { Ok(()) } else { general::extract(bytes, metadata, key) }
+}
+
+/// Four bytes at `at` as a little-endian number. `at` is a constant that fits.
+#[inline(always)]
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("invariant: callers pass a header that has these bytes"))
 }
 
 /// Reads a packet's key anew after its bytes have changed, keeping what the key knows besides them.

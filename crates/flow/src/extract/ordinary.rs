@@ -3,7 +3,7 @@
 //!
 //! Each header is asked for once, whole; its fields are then loads at fixed offsets, and lines are written as words.
 
-use super::{Metadata, TAG_PRESENT};
+use super::{Metadata, TAG_PRESENT, half};
 use crate::{Line, PacketKey};
 use sluice_packet::headers::*;
 
@@ -79,7 +79,7 @@ fn ipv4(ethernet: &Ethernet<'_>, metadata: &Metadata, key: &mut PacketKey) -> Op
     } else {
         (FRAG_ANY | FRAG_LATER, L4 { ports: 0, tcp_flags: 0 })
     };
-    let [w0, w1, w2] = metadata.words;
+    let [w0, w1, w2, ..] = metadata.words;
     let word7 = ip_word(header[9], header[1], header[8], frag) | u64::from(l4.ports) << 32;
     let word5 = ethernet.word5 | l4.tcp_flags;
     key.lines[0] = Line::from_words([w0, w1, w2, ethernet.word3, ethernet.word4, word5, word(header, 12), word7]);
@@ -103,7 +103,7 @@ fn ipv6(ethernet: &Ethernet<'_>, metadata: &Metadata, key: &mut PacketKey) -> Op
     }
     let l4 = l4(header[6], &packet[IPV6_SIZE..], size)?;
     let traffic_class = header[0] << 4 | header[1] >> 4;
-    let [w0, w1, w2] = metadata.words;
+    let [w0, w1, w2, ..] = metadata.words;
     let word7 = ip_word(header[6], traffic_class, header[7], 0) | u64::from(l4.ports) << 32;
     let word5 = ethernet.word5 | l4.tcp_flags;
     key.lines[0] = Line::from_words([w0, w1, w2 | LINE_1, ethernet.word3, ethernet.word4, word5, 0, word7]);
@@ -154,12 +154,6 @@ fn ip_word(proto: u8, tos: u8, ttl: u8, frag: u8) -> u64 {
 #[inline(always)]
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("invariant: callers pass a header that has these bytes"))
-}
-
-/// Four bytes at `at`, likewise.
-#[inline(always)]
-fn half(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("invariant: callers pass a header that has these bytes"))
 }
 
 #[cfg(test)]

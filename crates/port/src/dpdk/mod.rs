@@ -204,7 +204,8 @@ struct DpdkTx {
 impl TxQueue for DpdkTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let pool = self.shared.pool.id();
-        if batch.iter().any(|packet| packet.frame.pool() != pool) {
+        // All are looked at, which costs less than stopping early would.
+        if batch.iter().fold(false, |other, packet| other | (packet.frame.pool() != pool)) {
             self.move_into_pool(batch, buffers, tally);
         }
         {

@@ -53,11 +53,14 @@ unsigned sluice_pool_available(struct rte_mempool *pool)
     return rte_mempool_avail_count(pool);
 }
 
+/* Whether this thread is an EAL thread. DPDK knows too, but asking a shared library for a thread's variable is a call. */
+static __thread int is_eal_thread;
+
 /* A mempool's cache is per EAL thread; a PMD thread becomes one at its first burst. */
 static inline void become_eal_thread(void)
 {
-    if (unlikely(rte_lcore_id() == LCORE_ID_ANY)) {
-        rte_thread_register();
+    if (unlikely(!is_eal_thread)) {
+        is_eal_thread = rte_lcore_id() != LCORE_ID_ANY || rte_thread_register() == 0;
     }
 }
 

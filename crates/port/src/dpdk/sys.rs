@@ -243,7 +243,12 @@ impl Device {
         // (the caller has seen to it by pool id), so its token is an mbuf. The device owns the first `sent` mbufs from
         // here on, and their handles are dropped below without being given back.
         let sent = unsafe { sluice_tx(self.port, queue, packets.as_ptr(), packets.len() as c_uint) } as usize;
-        packets.drain(..sent).for_each(std::mem::forget);
+        if sent == packets.len() {
+            // As forgetting them one by one: a handle has nothing to drop.
+            packets.clear();
+        } else {
+            packets.drain(..sent).for_each(std::mem::forget);
+        }
         sent
     }
 }

@@ -8,6 +8,7 @@
 #[allow(unsafe_code)]
 mod compiled;
 
+use crate::verbs::Verbs;
 use std::fmt;
 
 /// Work on a batch that is compiled once for each instruction set.
@@ -15,8 +16,9 @@ pub trait Work {
     /// What comes of it.
     type Output;
 
-    /// Does it. Only what is inlined here is compiled anew, so this and what it calls say `#[inline(always)]`.
-    fn run(self) -> Self::Output;
+    /// Does it, with the verbs of the instruction set. Only what is inlined here is compiled anew, so this and what it
+    /// calls say `#[inline(always)]`.
+    fn run<V: Verbs>(self, verbs: V) -> Self::Output;
 }
 
 /// An instruction set that this machine has: only [`Isa::best`], [`Isa::available`] and [`Isa::named`] make one, after
@@ -30,7 +32,7 @@ pub(crate) enum Set {
     Scalar,
     /// AVX2, BMI1, BMI2 and LZCNT: since Haswell and Zen.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL: every server since Skylake-SP and Zen 4.
+    /// AVX-512 F, BW, DQ, VL and VBMI: servers since Ice Lake and Zen 4. Those before it use AVX2.
     Avx512,
 }
 
@@ -71,7 +73,7 @@ impl Isa {
         #[cfg(target_arch = "x86_64")]
         return compiled::run(self, work);
         #[cfg(not(target_arch = "x86_64"))]
-        work.run()
+        work.run(crate::verbs::Scalar)
     }
 
     /// Its name, as in a configuration.
@@ -109,6 +111,7 @@ impl Set {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vbmi")
             }
         }
     }
@@ -144,7 +147,7 @@ mod tests {
         impl Work for Sum<'_> {
             type Output = u64;
             #[inline(always)]
-            fn run(self) -> u64 {
+            fn run<V: Verbs>(self, _: V) -> u64 {
                 *self.1 += 1;
                 self.0.iter().fold(0, |sum, n| sum.wrapping_add(n.wrapping_mul(*n)))
             }

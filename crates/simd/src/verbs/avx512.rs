@@ -1,0 +1,110 @@
+//! AVX-512: a line in a register.
+
+use super::{Permutation, SOURCE, TOGETHER, Verbs};
+use crate::isa::{Isa, Set};
+use std::arch::x86_64::*;
+
+/// The verbs of AVX-512.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// # Safety
+    /// The processor has AVX-512 F, BW, DQ, VL and VBMI.
+    #[inline(always)]
+    pub(crate) unsafe fn new() -> Self {
+        Avx512(())
+    }
+
+    /// A line, or its words.
+    #[inline(always)]
+    fn whole<T>(self, line: &[T]) -> __m512i {
+        assert!(size_of_val(line) == 64);
+        // SAFETY: `self` says that AVX-512 is here; an unaligned load of the 64 bytes that were asserted.
+        unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
+    }
+
+    /// The terms of a line's sum.
+    #[inline(always)]
+    fn terms(self, line: &[u8; 64], addends: __m512i) -> __m512i {
+        // SAFETY: `self` says that AVX-512 is here.
+        unsafe {
+            let both = _mm512_add_epi32(self.whole(line), addends);
+            _mm512_mul_epu32(both, _mm512_srli_epi64::<32>(both))
+        }
+    }
+
+    /// The terms of two lines, neighbours added up: theirs take turns.
+    #[inline(always)]
+    fn terms_of_two(self, lines: [&[u8; 64]; 2], addends: __m512i) -> __m512i {
+        let (a, b) = (self.terms(lines[0], addends), self.terms(lines[1], addends));
+        // SAFETY: `self` says that AVX-512 is here.
+        unsafe { _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)) }
+    }
+
+    /// Adds up the quarters of two registers: the even ones and the odd ones.
+    #[inline(always)]
+    fn add_quarters(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` says that AVX-512 is here.
+        unsafe { _mm512_add_epi64(_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)) }
+    }
+}
+
+impl Verbs for Avx512 {
+    const SHUFFLES: bool = true;
+
+    #[inline(always)]
+    fn isa(self) -> Isa {
+        Isa(Set::Avx512)
+    }
+
+    #[inline(always)]
+    fn masked_eq(self, key: &[u8; 64], mask: &[u64; 8], want: &[u64; 8]) -> bool {
+        // SAFETY: `self` says that AVX-512 is here.
+        unsafe { _mm512_cmpneq_epi64_mask(_mm512_and_si512(self.whole(key), self.whole(mask)), self.whole(want)) == 0 }
+    }
+
+    #[inline(always)]
+    fn signatures(self, signatures: &[u16; 16], wanted: u16) -> u16 {
+        // SAFETY: `self` says that AVX-512 is here; the load is of the array's 32 bytes.
+        unsafe {
+            let have = _mm256_loadu_si256(signatures.as_ptr().cast());
+            _mm256_cmpeq_epi16_mask(have, _mm256_set1_epi16(wanted as i16))
+        }
+    }
+
+    #[inline(always)]
+    fn tags(self, tags: &[u32; 8], wanted: u32) -> u32 {
+        // SAFETY: `self` says that AVX-512 is here; the load is of the array's 32 bytes.
+        unsafe {
+            let have = _mm256_loadu_si256(tags.as_ptr().cast());
+            u32::from(_mm256_cmpeq_epi32_mask(have, _mm256_set1_epi32(wanted as i32)))
+        }
+    }
+
+    #[inline(always)]
+    fn sums(self, addends: &[u64; 8], lines: [&[u8; 64]; TOGETHER]) -> [u64; TOGETHER] {
+        let [a, b, c, d, e, f, g, h] = lines;
+        let addends = self.whole(addends);
+        // The eight lines' registers are added up across, all at once: neighbouring words, quarters, halves.
+        let first = self.add_quarters(self.terms_of_two([a, b], addends), self.terms_of_two([c, d], addends));
+        let second = self.add_quarters(self.terms_of_two([e, f], addends), self.terms_of_two([g, h], addends));
+        let mut sums = [0; TOGETHER];
+        // SAFETY: `self` says that AVX-512 is here; the store is of the 64 bytes of `sums`.
+        unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), self.add_quarters(first, second)) };
+        sums
+    }
+
+    #[inline(always)]
+    fn permute<P: Permutation>(self, from: &[u8; SOURCE], keep: &[u64; 8], base: &[u64; 8], to: &mut [u8; 64]) {
+        // SAFETY: `self` says that AVX-512 with VBMI is here. Of the load, bytes behind the source are masked off, and
+        // zero, so `NOWHERE`, whose low six bits name the last of them, gives zero. The store is of the line's 64 bytes.
+        unsafe {
+            let bytes = _mm512_maskz_loadu_epi64((1 << (SOURCE / 8)) - 1, from.as_ptr().cast());
+            let drawn = _mm512_permutexvar_epi8(self.whole(&P::FROM), bytes);
+            // (drawn & keep) | base
+            let line = _mm512_ternarylogic_epi64::<0xea>(drawn, self.whole(keep), self.whole(base));
+            _mm512_storeu_si512(to.as_mut_ptr().cast(), line);
+        }
+    }
+}
