@@ -32,7 +32,7 @@ fn change() -> impl Strategy<Value = FlowMod> {
     use FlowCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
     let commands = prop::sample::select(vec![Add, Add, Add, Modify, ModifyStrict, Delete, DeleteStrict]);
     let matches = prop::sample::select(vec!["in_port=1", "in_port=2", "ip", "tcp", ""]);
-    let actions = prop::sample::select(vec!["output:1", "output:2", "goto_table:2", "group:9", "drop"]);
+    let actions = prop::sample::select(vec!["output:1", "output:2", "output:3", "group:9", "drop"]);
     (commands, matches, actions, 0u8..3, 0u16..2, any::<bool>()).prop_map(
         |(command, matches, actions, table, priority, overlap)| {
             let mut text = format!("table={table},priority={priority},{matches}");
