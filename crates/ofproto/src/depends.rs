@@ -1,19 +1,23 @@
 //! What a change affects: the megaflows that asked what has changed.
 //!
-//! A translation's trail names each search with the key that it was made with, and each station whose place it asked
-//! for. A rule that comes, goes or changes affects the megaflows that searched its table with a key that it may match:
+//! A translation's trail names each search with the key that it was made with, each station whose place it asked for, and
+//! the ports, groups and meters that it looked up, found or not. A port that changes affects what came in by it, went or
+//! wanted to go out of it, and all floods. A rule that comes, goes or changes affects the megaflows that searched its table with a key that it may match:
 //! not only with the key of the packet that made the megaflow, but with that of any packet the megaflow stands for.
 //!
 //! **What is known of those keys.** Their bits under the megaflow's mask are those of its packet. What actions wrote
 //! before the search is the same for all its packets too, since whatever they read is in the mask. So a rule is out
 //! of the question if it wants a known bit to be other than it is, and of interest if not.
 
-use crate::bridge::BridgeId;
+use crate::bridge::{Bridge, BridgeId};
+use crate::group::Groups;
 use crate::mac::Mac;
-use crate::trail::{Event, TrailRecord};
+use crate::port::{Attach, PortConfig};
+use crate::trail::{Asked, Event, TrailRecord};
 use sluice_flow::layout::{self, FLOW_KEY_SIZE, Span};
 use sluice_flow::{FlowKey, Line, Match, OfPort, PacketKey};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// So many rules of a table are looked at one by one; of more, all the table's megaflows are affected.
 const RULES_MAX: usize = 64;
@@ -26,10 +30,12 @@ const PACKET_WORDS: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     everything: bool,
-    /// Bridges of which anything may have changed: a port, a group, a setting.
+    /// Bridges of which anything may have changed: a setting.
     bridges: Vec<BridgeId>,
     tables: Vec<TableChanges>,
     stations: HashSet<(BridgeId, u16, Mac)>,
+    /// Ports, groups and meters that came, went or changed.
+    asked: Vec<(BridgeId, Asked)>,
 }
 
 /// The rules that came, went or changed in one table.
@@ -73,9 +79,28 @@ impl Changes {
         Changes { bridges: vec![bridge], ..Changes::default() }
     }
 
-    /// Adds what [`Changes::of_bridge`] says: a group, for one, may decide for megaflows that its bucket did not send.
-    pub fn add_bridge(&mut self, bridge: BridgeId) {
-        self.bridges.push(bridge);
+    /// A port, group or meter has come, gone or changed.
+    pub fn of(bridge: BridgeId, what: Asked) -> Self {
+        Changes { asked: vec![(bridge, what)], ..Changes::default() }
+    }
+
+    /// A port has come, gone or changed: that touches who asked for it, and for stations that went with it; or anybody, if
+    /// bridges are joined there.
+    pub fn of_port(bridge: &Bridge, port: &PortConfig) -> Self {
+        if let Attach::Patch(_) = port.attach {
+            return Changes::everything();
+        }
+        let mut changes = Changes::of(bridge.id, Asked::Port(port.number));
+        let mut macs = bridge.macs.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        changes.add_stations(bridge.id, macs.take_changed());
+        changes
+    }
+
+    /// Groups that are not the same any more.
+    pub fn add_groups(&mut self, bridge: BridgeId, old: &Groups, new: &Groups) {
+        let is_same = |id: &u32| old.get(id).zip(new.get(id)).is_some_and(|(old, new)| Arc::ptr_eq(old, new));
+        let all = old.keys().chain(new.keys().filter(|id| !old.contains_key(id)));
+        self.asked.extend(all.filter(|id| !is_same(id)).map(|id| (bridge, Asked::Group(*id))));
     }
 
     /// A rule of that match came, went or changed. `matches` is asked only if it is of use.
@@ -103,7 +128,8 @@ impl Changes {
 
     /// Whether nothing has changed.
     pub fn is_empty(&self) -> bool {
-        !self.everything && self.bridges.is_empty() && self.tables.is_empty() && self.stations.is_empty()
+        let Changes { everything, bridges, tables, stations, asked } = self;
+        !everything && bridges.is_empty() && tables.is_empty() && stations.is_empty() && asked.is_empty()
     }
 
     /// Whether they may affect the megaflow of that mask and trail.
@@ -112,6 +138,7 @@ impl Changes {
             || record.lock().events.iter().any(|event| match event {
                 Event::Search { bridge, table, key, .. } => {
                     self.bridges.contains(bridge)
+                        || self.asked.contains(&(*bridge, Asked::Port(key.in_port)))
                         || self.tables.iter().any(|changes| {
                             (changes.bridge, changes.table) == (*bridge, *table)
                                 && changes.affect(|rule| rule.may_match(record, mask, key))
@@ -120,10 +147,22 @@ impl Changes {
                 Event::Destination { bridge, vlan, mac } => {
                     self.bridges.contains(bridge) || self.stations.contains(&(*bridge, *vlan, *mac))
                 }
-                // What goes on after recirculation may search nothing, and ask groups and ports only.
-                Event::Recirculation(recirculation) => self.bridges.contains(&recirculation.frozen.bridge),
+                &Event::Asked { bridge, what } => self.bridges.contains(&bridge) || self.has_changed(bridge, what),
+                // What goes on after recirculation may search nothing, and begins by asking for the port it came by.
+                Event::Recirculation(recirculation) => {
+                    let bridge = recirculation.frozen.bridge;
+                    self.bridges.contains(&bridge) || self.has_changed(bridge, Asked::AllPorts)
+                }
                 _ => false,
             })
+    }
+}
+
+impl Changes {
+    fn has_changed(&self, bridge: BridgeId, what: Asked) -> bool {
+        self.asked.iter().any(|(of, changed)| {
+            *of == bridge && (*changed == what || what == Asked::AllPorts && matches!(changed, Asked::Port(_)))
+        })
     }
 }
 

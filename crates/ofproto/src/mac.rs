@@ -177,6 +177,7 @@ impl MacTable {
     pub fn flush_port(&mut self, port: OfPort) -> bool {
         let gone: Vec<_> = self.by_port.get(&port).into_iter().flat_map(|m| m.values().copied()).collect();
         gone.iter().for_each(|&(vlan, mac)| _ = self.take(vlan, mac));
+        self.changed.extend(&gone);
         !gone.is_empty()
     }
 

@@ -234,7 +234,7 @@ impl Ofproto {
                 state.by_datapath.insert(no.0, (id, port.number));
             }
             state.by_name.insert(port.name.clone(), (id, port.number));
-            let changes = port_changes(id, &port);
+            let changes = Changes::of_port(&state.bridges[at], &port);
             state.bridges[at].port_order.push(port.number);
             state.bridges[at].ports.insert(port.number, port);
             Ok(changes)
@@ -249,17 +249,16 @@ impl Ofproto {
         let changes = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             let number = port_number(&state.bridges[at], name)?;
-            let id = state.bridges[at].id;
             let port = state.bridges[at].ports.get_mut(&number).expect("invariant: the number was just found");
             let before = port.clone();
             f(port);
             let vlan_changed = port.vlan != before.vlan;
             (port.name, port.number, port.attach) = (before.name, before.number, before.attach);
-            let changes = port_changes(id, port);
             if vlan_changed {
                 state.bridges[at].macs.get_mut().unwrap_or_else(|p| p.into_inner()).flush_port(number);
             }
-            Ok(changes)
+            let bridge = &state.bridges[at];
+            Ok(bridge.ports.get(&number).map_or_else(Changes::default, |port| Changes::of_port(bridge, port)))
         })?;
         self.announce(&changes);
         Ok(())
@@ -272,11 +271,11 @@ impl Ofproto {
             let at = position(state, bridge)?;
             let number = port_number(&state.bridges[at], name)?;
             let bridge = &mut state.bridges[at];
-            let mut changes = Changes::of_bridge(bridge.id);
+            let mut changes = Changes::default();
             bridge.port_order.retain(|n| *n != number);
             bridge.macs.get_mut().unwrap_or_else(|p| p.into_inner()).flush_port(number);
             if let Some(port) = bridge.ports.remove(&number) {
-                changes = port_changes(bridge.id, &port);
+                changes = Changes::of_port(bridge, &port);
                 port.datapath().map(|no| state.by_datapath.remove(&no.0));
                 state.by_name.remove(&port.name);
             }
@@ -291,14 +290,6 @@ impl Ofproto {
         let state = self.state();
         let at = position(&state, bridge)?;
         Ok(state.bridges[at].ports.values().cloned().collect())
-    }
-}
-
-/// What a change of a port touches: its bridge, or any, as far as bridges are joined there.
-fn port_changes(bridge: BridgeId, port: &PortConfig) -> Changes {
-    match port.attach {
-        Attach::Patch(_) => Changes::everything(),
-        _ => Changes::of_bridge(bridge),
     }
 }
 

@@ -12,7 +12,7 @@
 
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
-use crate::trail::{Push, TrailRecord, push};
+use crate::trail::{Event, Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
 use sluice_action::{FlowId, MegaflowStore, Trail, Visited};
 use sluice_flow::PacketKey;
@@ -41,8 +41,8 @@ pub struct Revalidated {
 
 /// What a visit decided.
 enum Verdict {
-    /// It is true as of this epoch.
-    Holds(u64),
+    /// It is true as of this epoch, and this is what its packets do from now on.
+    Holds(u64, Box<[Event]>),
     Idle,
     Changed,
 }
@@ -73,9 +73,16 @@ impl Ofproto {
                 return live.push((used_ms, flow.id, flow.trail.clone()));
             };
             let idle = match verdict {
-                Verdict::Holds(epoch) => {
-                    // If it cannot be resumed, something has changed again, and the next dump sees to it.
-                    store.resume(flow.id, &mut || self.epoch() == epoch);
+                Verdict::Holds(epoch, mut events) => {
+                    // If it cannot be resumed, something has changed again, and the next dump sees to it. The events are
+                    // written with the store locked, as `renew` does: whichever is the newer stays.
+                    store.resume(flow.id, &mut || {
+                        let is_current = self.epoch() == epoch;
+                        if is_current {
+                            record.lock().events = std::mem::take(&mut events);
+                        }
+                        is_current
+                    });
                     return;
                 }
                 Verdict::Idle => true,
@@ -117,8 +124,7 @@ impl Ofproto {
         if !holds {
             return Verdict::Changed;
         }
-        record.lock().events = outcome.trail.into_boxed_slice();
-        Verdict::Holds(epoch)
+        Verdict::Holds(epoch, outcome.trail.into_boxed_slice())
     }
 
     fn remove(&self, store: &dyn MegaflowStore, doomed: Doomed, effects: &mut Vec<Effect>) {

@@ -32,10 +32,23 @@ pub(crate) enum Event {
     Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32 },
     /// Watched for the end of a TCP connection.
     FinTimeout { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
+    /// Asked for something of the bridge by its number, whether or not it was there.
+    Asked { bridge: BridgeId, what: Asked },
     /// Went through a group: one of its buckets, or all.
     Group(Arc<Group>, Option<usize>),
     /// Depends on a frozen translation, which is kept while the trail is.
     Recirculation(Arc<Recirculation>),
+}
+
+/// What a translation asks a bridge for, besides rules and stations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// What a port is. The port that a search was made for is in its key.
+    Port(OfPort),
+    /// Which ports there are, and which of them take floods.
+    AllPorts,
+    Group(u32),
+    Meter(u32),
 }
 
 /// Packets that followed a trail.

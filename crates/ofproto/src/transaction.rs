@@ -113,8 +113,8 @@ impl Ofproto {
                 state.tables_version = pending.version;
                 let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
                 if let Some(groups) = pending.groups.take() {
-                    bridge.groups = groups;
-                    changes.add_bridge(id);
+                    let old = std::mem::replace(&mut bridge.groups, groups);
+                    changes.add_groups(id, &old, &bridge.groups);
                 }
                 pending.count_learners(bridge)
             });

@@ -3,7 +3,7 @@
 use super::{Failure, Steps, Translator, hash, nested};
 use crate::group::{Group, Method};
 use crate::trace::Kind;
-use crate::trail::Event;
+use crate::trail::{Asked, Event};
 use sluice_flow::hash::{murmur, murmur_add, murmur_finish};
 use sluice_flow::ofpact::HashFields;
 use sluice_flow::{Bucket, GroupKind, OfPort, PortNames, layout};
@@ -18,6 +18,7 @@ impl<'a> Translator<'a> {
         if !self.may_resubmit() {
             return true;
         }
+        self.ask(Asked::Group(id));
         let Some(group) = self.bridge.groups.get(&id) else {
             self.warn(&format!("output to nonexistent group {id}"));
             return false;
@@ -160,6 +161,8 @@ impl<'a> Translator<'a> {
         if bucket.watch_port.is_none() && bucket.watch_group.is_none() {
             return true;
         }
+        bucket.watch_port.into_iter().for_each(|port| self.ask(Asked::Port(port)));
+        bucket.watch_group.into_iter().for_each(|id| self.ask(Asked::Group(id)));
         let port_is_up = |port: OfPort| self.bridge.ports.get(&port).is_some_and(|p| p.up);
         if bucket.watch_port.is_some_and(port_is_up) {
             return true;

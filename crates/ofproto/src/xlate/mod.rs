@@ -46,7 +46,7 @@ use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, Stacked};
 use crate::rule::Rule;
 use crate::trace::{Kind, Tracer};
-use crate::trail::Event;
+use crate::trail::{Asked, Event};
 use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
 use sluice_flow::{FlowKey, OfAction};
@@ -233,6 +233,11 @@ impl Translator<'_> {
 
     fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
+    }
+
+    /// Notes that the answer depends on something of the bridge.
+    fn ask(&mut self, what: Asked) {
+        self.trail.push(Event::Asked { bridge: self.bridge.id, what });
     }
 
     fn emit(&mut self, action: Action) {

@@ -6,7 +6,7 @@
 use super::{Translator, tags};
 use crate::mac::{Mac, MacTable, is_multicast};
 use crate::port::{PortConfig, PriorityTags, VlanMode};
-use crate::trail::Event;
+use crate::trail::{Asked, Event};
 use sluice_flow::{FlowKey, OfPort, layout};
 use std::sync::RwLockReadGuard;
 use tags::{CFI, PCP, Tag, VID};
@@ -90,6 +90,7 @@ impl Translator<'_> {
         [layout::DL_SRC, layout::DL_DST].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
         tags::look_at_tci(&mut self.wc, 0, VID | CFI);
         let in_port = self.in_port();
+        self.ask(Asked::Port(in_port));
         let bridge = self.bridge;
         let port = bridge.ports.get(&in_port);
         let from_controller = matches!(in_port, OfPort::CONTROLLER | OfPort::NONE);
@@ -214,14 +215,19 @@ impl Translator<'_> {
         match self.station(vlans.0[0].vid, dst) {
             Some(port) if port == in_port => self.detail("learned port is input port, dropping"),
             Some(port) => match bridge.ports.get(&port) {
+                // `output_to` asks for it.
                 Some(config) => {
                     self.detail("forwarding to learned port");
                     self.output_with(config, vlans);
                 }
-                None => self.warn("learned port is unknown, dropping"),
+                None => {
+                    self.ask(Asked::Port(port));
+                    self.warn("learned port is unknown, dropping");
+                }
             },
             None => {
                 self.detail("no learned MAC for destination, flooding");
+                self.ask(Asked::AllPorts);
                 for port in &bridge.port_order {
                     let Some(config) = bridge.ports.get(port) else { continue };
                     if config.vlan == VlanMode::Access(vlans.0[0].vid) {

@@ -4,6 +4,7 @@ use super::{Manner, Translator};
 use crate::port::{Attach, PortConfig};
 use crate::recirc::FrozenActions;
 use crate::trace::Kind;
+use crate::trail::Asked;
 use sluice_action::Action;
 use sluice_fate::DropReason;
 use sluice_flow::ofpact::{ControllerAction, PacketInReason};
@@ -92,6 +93,7 @@ impl<'a> Translator<'a> {
 
     /// All ports but the one it came by, and, unless `all`, those that are closed to floods.
     fn flood(&mut self, all: bool, last: bool) {
+        self.ask(Asked::AllPorts);
         let in_port = self.in_port();
         let open = |p: &&PortConfig| p.number != in_port && (all || !p.no_flood);
         let ports: Vec<OfPort> = self.bridge.ports.values().filter(open).map(|p| p.number).collect();
@@ -102,6 +104,7 @@ impl<'a> Translator<'a> {
 
     /// Out of an ordinary port, or into another bridge.
     pub(super) fn output_to(&mut self, port: OfPort, last: bool, truncated: bool) {
+        self.ask(Asked::Port(port));
         let bridge = self.bridge;
         let Some(config) = bridge.ports.get(&port) else {
             self.no_output = DropReason::TxNoPort;
@@ -194,6 +197,7 @@ impl<'a> Translator<'a> {
         let (reason, cookie, recirc_id) = (reason as u8, self.cookie, recirculation.id);
         let ControllerAction { max_len, controller_id, .. } = *action;
         let tell = Action::Controller { reason, controller_id, max_len, cookie, recirc_id };
+        action.meter_id.into_iter().chain([METER_CONTROLLER]).for_each(|id| self.ask(Asked::Meter(id)));
         let meters = &self.bridge.meters;
         let own = action.meter_id.and_then(|id| meters.get(&id));
         match own.or_else(|| meters.get(&METER_CONTROLLER)) {

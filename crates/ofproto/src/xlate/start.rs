@@ -6,7 +6,7 @@ use crate::bridge::{BridgeId, State};
 use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, Recirculation};
 use crate::trace::{Kind, Tracer};
-use crate::trail::Event;
+use crate::trail::{Asked, Event};
 use sluice_action::{Action, Actions, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
@@ -117,8 +117,8 @@ impl<'a> Translator<'a> {
     fn begin(&mut self, question: &Question<'_>) {
         self.look_at_the_usual();
         self.attribute(|_| "every translation".to_owned());
-        let name = self.bridge.name().to_owned();
-        self.open(Kind::Bridge, || format!("bridge(\"{name}\")"));
+        let bridge = self.bridge;
+        self.open(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name()));
         let in_port = self.bridge.ports.get(&OfPort(self.number(layout::IN_PORT) as u16));
         let recirc_id = self.number(layout::RECIRC_ID) as u32;
         let mut thawed = None;
@@ -269,7 +269,8 @@ impl<'a> Translator<'a> {
     }
 
     /// Which datapath port a port of this bridge is.
-    pub(super) fn datapath_port(&self, port: OfPort) -> Option<PortNo> {
+    pub(super) fn datapath_port(&mut self, port: OfPort) -> Option<PortNo> {
+        self.ask(Asked::Port(port));
         self.bridge.ports.get(&port)?.datapath()
     }
 }

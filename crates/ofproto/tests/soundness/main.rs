@@ -4,6 +4,8 @@
 //! A packet is translated; then packets that differ from it in a byte or two are tried, and those that match its
 //! megaflow must get from its actions what the oracle says the tables do with them.
 
+mod changes;
+
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use sluice_action::{Action, Fate, Header, MegaflowStore, Miss, PortNo, Translation, Upcall};
@@ -415,111 +417,6 @@ proptest! {
                     prop_assert_eq!(got, want, "{:?}\n{:?}\nmask {:?}\nof {:?}", translation.actions, own.actions, translation.mask, key);
                 }
             }
-        }
-    }
-}
-
-/// A change of what translations depend on.
-#[derive(Clone, Debug)]
-enum TableChange {
-    /// A rule more, behind that many others in priority.
-    Add(Box<FlowMod>, Index),
-    /// One of the first rules less.
-    Delete(Index),
-    /// A port that floods leave out, or not any more.
-    Flood(u16, bool),
-    /// A station that is known to be somewhere.
-    Station(u16, &'static str),
-}
-
-fn table_changes(actions: Vec<&'static str>) -> impl Strategy<Value = Vec<TableChange>> {
-    let station = select(vec!["02:00:00:00:00:01", "00:00:00:00:00:00", "02:00:00:00:00:02"]);
-    let change = prop_oneof![
-        4 => (flows(actions), any::<Index>())
-            .prop_map(|(flows, at)| flows.into_iter().next().map(|flow| TableChange::Add(Box::new(flow), at))),
-        3 => any::<Index>().prop_map(|at| Some(TableChange::Delete(at))),
-        1 => (1..=PORTS, any::<bool>()).prop_map(|(port, no)| Some(TableChange::Flood(port, no))),
-        1 => (1..=PORTS, station).prop_map(|(port, mac)| Some(TableChange::Station(port, mac))),
-    ];
-    prop::collection::vec(change, 1..8).prop_map(|changes| changes.into_iter().flatten().collect())
-}
-
-impl TableChange {
-    fn make(&self, ofproto: &Ofproto, flows: &[FlowMod], number: u16) {
-        match self {
-            TableChange::Add(flow, at) => {
-                let priority = at.index(flows.len() + 1) as u16 * 10 + 1 + number;
-                ofproto.flow_mod("br0", &FlowMod { priority, ..(**flow).clone() }, 0).unwrap();
-            }
-            TableChange::Delete(at) => {
-                let Some(flow) = flows.get(at.index(flows.len().max(1))) else { return };
-                let gone = FlowMod { command: FlowCommand::DeleteStrict, ..flow.clone() };
-                ofproto.flow_mod("br0", &gone, 0).unwrap();
-            }
-            TableChange::Flood(port, no) => {
-                ofproto.set_port("br0", &format!("p{port}"), |port| port.no_flood = *no).unwrap();
-            }
-            TableChange::Station(port, mac) => _ = ofproto.fdb_add("br0", &format!("p{port}"), "0", mac).unwrap(),
-        }
-    }
-}
-
-/// Whether every megaflow that packets follow does to each of these what the tables say of it.
-fn check_all(ofproto: &Ofproto, table: &MegaflowTable, packets: &[PacketKey]) -> Result<(), TestCaseError> {
-    let mut live = Vec::new();
-    table.for_each(&mut |flow| {
-        if !flow.is_suspended {
-            let maker = packet_of(flow.trail).expect("the tables made it");
-            live.push((sluice_action::MegaflowMatch::new(*flow.mask, &maker), flow.actions.clone()));
-        }
-    });
-    for (matched, actions) in live {
-        for key in packets.iter().filter(|key| matched.contains(key)) {
-            let own = translate(ofproto, key);
-            let (mut got, mut want) = (Vec::new(), Vec::new());
-            effects(&actions, &mut table_key(key), &mut got);
-            effects(&own.actions, &mut table_key(key), &mut want);
-            prop_assert_eq!(got, want, "{:?}\n{:?}\n{:?}\nof {:?}", actions, own.actions, matched, key);
-        }
-    }
-    Ok(())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
-
-    /// What a change leaves alone is as true as if everything had been translated again, and so is what is resumed.
-    #[test]
-    fn a_change_suspends_every_megaflow_that_it_makes_wrong(
-        flows in flows([ACTIONS, MORE_ACTIONS].concat()),
-        packets in prop::collection::vec((frames(), 1..=PORTS, prop::collection::vec(changes(), 6)), 6),
-        table_changes in table_changes([ACTIONS, MORE_ACTIONS].concat()),
-    ) {
-        let spread = |flow: FlowMod| FlowMod { priority: flow.priority * 10, ..flow };
-        let flows: Vec<_> = flows.into_iter().map(spread).collect();
-        let ofproto = switch(&flows);
-        let table = Arc::new(MegaflowTable::new(4096, &HashKey::from_seed(1)).unwrap());
-        ofproto.set_store(table.clone());
-        let mut keys = Vec::new();
-        for (frame, port, variants) in packets {
-            for changes in std::iter::once(Vec::new()).chain(variants) {
-                let mut frame = frame.clone();
-                changes.iter().for_each(|change| change.apply(&mut frame));
-                keys.extend(key_of(&frame, port));
-            }
-        }
-        for (number, change) in (0..).zip(table_changes) {
-            for key in &keys {
-                let translation = translate(&ofproto, key);
-                if translation.cacheable {
-                    table.install(key, &translation, 0, |_| true, |_, _, _| ());
-                }
-            }
-            change.make(&ofproto, &flows, number);
-            check_all(&ofproto, &table, &keys)?;
-            ofproto.revalidate(&*table, 0, u64::MAX);
-            table.for_each(&mut |flow| assert!(!flow.is_suspended, "resumed or removed"));
-            check_all(&ofproto, &table, &keys)?;
         }
     }
 }
