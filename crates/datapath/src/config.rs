@@ -18,8 +18,12 @@ pub struct Config {
     pub governor: GovernorMode,
     /// What a receive queue's misses may cost.
     pub miss_budget: MissBudget,
+    /// How long a megaflow that nobody uses stays, milliseconds: what the governor reckons with.
+    pub max_idle_ms: u64,
     /// The most megaflows there can be.
     pub max_megaflows: u32,
+    /// The most masks that the megaflows of a port can have before they get coarser.
+    pub masks_a_port: usize,
     /// What the secrets grow from (the hash, the choice of victims, samples); `None`: drawn from the system.
     pub seed: Option<u64>,
     /// The longest an idle PMD sleeps in one iteration, microseconds; 0: it never does.
@@ -30,6 +34,9 @@ pub struct Config {
     pub profile: bool,
 }
 
+/// Masks of a port's megaflows: with rules of people hundreds are many, and lookups stay bounded at some thousands.
+const MASKS_A_PORT: usize = 1024;
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -38,7 +45,9 @@ impl Default for Config {
             settings: Settings::default(),
             governor: GovernorMode::Off,
             miss_budget: MissBudget::Unlimited,
+            max_idle_ms: 10_000,
             max_megaflows: 1 << 21,
+            masks_a_port: MASKS_A_PORT,
             seed: None,
             sleep_max_us: 0,
             packet_in_queue: 1024,

@@ -97,7 +97,8 @@ impl Datapath {
         let mut seed = config.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let secret = HashKey::from_seed(splitmix64(&mut seed));
         let memory = |source| DatapathError::Memory { megaflows: config.max_megaflows, source };
-        let table = Arc::new(MegaflowTable::new(config.max_megaflows, &secret).map_err(memory)?);
+        let table =
+            Arc::new(MegaflowTable::with_quota(config.max_megaflows, config.masks_a_port, &secret).map_err(memory)?);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
         let fragments = Arc::new(Fragments::default());
         let scratch = PoolConfig { frames: config.cores.len().max(1), frame_size: WHOLE_MAX, reserve: 0 };
@@ -112,7 +113,7 @@ impl Datapath {
             let composer = Composer::new(&secret, config.settings.composed);
             let tracking = (conntrack.clone(), Reassembly::new(fragments.clone(), scratch.clone()));
             let executor = Executor::new(tracking, meters.clone(), sender.clone(), splitmix64(&mut seed));
-            let misses = Misses::new(config.governor, config.miss_budget);
+            let misses = Misses::new(config.governor, config.miss_budget, config.max_idle_ms);
             let walk = Walk::new((levels, composer), Box::new(NoTables), executor, misses, config.batch);
             let side = table.attach(number).map_err(memory)?;
             let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, (config.batch, config.profile));

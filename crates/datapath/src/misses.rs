@@ -46,8 +46,9 @@ pub(crate) struct Purse {
 }
 
 impl Misses {
-    pub fn new(mode: Mode, budget: MissBudget) -> Self {
-        Misses { governor: Governor::new(mode, 0), budget, credit: i64::MAX }
+    /// `idle_ms`: how long an unused megaflow stays.
+    pub fn new(mode: Mode, budget: MissBudget, idle_ms: u64) -> Self {
+        Misses { governor: Governor::new(mode, 0, idle_ms), budget, credit: i64::MAX }
     }
 
     /// Takes a queue's purse for its packets, filled up until `now`. `contended`: other queues have packets, too.
@@ -88,7 +89,12 @@ impl Misses {
         if self.credit != i64::MAX {
             self.credit -= (translate + install) as i64;
         }
-        self.governor.spent(Costs { translate, install });
+        self.governor.spent(Costs { translate, install, remove: 0 });
+    }
+
+    /// Notes what it cost to take a megaflow that has died out of the indexes.
+    pub fn note_removal(&mut self, cycles: u64) {
+        self.governor.spent(Costs { remove: cycles, ..Costs::default() });
     }
 
     /// What the governor decides about a flow, whose translation packet `i` has asked for; the misses behind it that the
@@ -141,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_share_of_the_cycles_passed_can_be_spent() {
-        let mut misses = Misses::new(Mode::Off, MissBudget::PerMille(100));
+        let mut misses = Misses::new(Mode::Off, MissBudget::PerMille(100), 10_000);
         let mut purse = Purse::default();
         assert_eq!(spend(&mut misses, &mut purse, 1_000_000, false), 100);
         assert_eq!(spend(&mut misses, &mut purse, 1_000_000, false), 0);
@@ -152,7 +158,7 @@ mod tests {
 
     #[test]
     fn auto_limits_nobody_who_is_alone() {
-        let mut misses = Misses::new(Mode::Off, MissBudget::Auto);
+        let mut misses = Misses::new(Mode::Off, MissBudget::Auto, 10_000);
         let mut purse = Purse::default();
         assert_eq!(spend(&mut misses, &mut purse, 1_000_000, false), 100_000);
         assert_eq!(spend(&mut misses, &mut purse, 1_000_000, true), 5000, "a full purse");
@@ -162,7 +168,7 @@ mod tests {
 
     #[test]
     fn unlimited_is_unlimited() {
-        let mut misses = Misses::new(Mode::Off, MissBudget::Unlimited);
+        let mut misses = Misses::new(Mode::Off, MissBudget::Unlimited, 10_000);
         assert_eq!(spend(&mut misses, &mut Purse::default(), 0, true), 100_000);
     }
 }

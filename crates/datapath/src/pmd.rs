@@ -269,7 +269,10 @@ impl Pmd {
         }
         if !self.died.is_empty() {
             let rest = self.died.len().saturating_sub(DIED_A_TURN);
+            let began = tsc::now();
             self.walk.levels.forget(&self.died[rest..]);
+            let each = tsc::now().saturating_sub(began) / (self.died.len() - rest) as u64;
+            self.walk.misses.note_removal(each);
             self.died.truncate(rest);
         }
     }

@@ -154,14 +154,24 @@ fn install<'g>(
     upcall: &dyn Upcall,
     key: &PacketKey,
     translation: &Translation,
-    context: &Context<'_, 'g>,
+    context: &mut Context<'_, 'g>,
 ) -> Option<&'g Megaflow> {
     let is_current = |version| upcall.is_current(version);
     let renew = |old: &Trail, carried, is_kept| upcall.renew(old, &translation.trail, carried, is_kept);
-    let FlowId(id) = match context.table.install(key, translation, context.now_ms, is_current, renew) {
+    let installed = context.table.install(key, translation, context.now_ms, is_current, renew);
+    let FlowId(id) = match installed {
         Installed::New(id) | Installed::Existing(id) => id,
+        Installed::OverQuota => {
+            context.tally[Counter::QuotaRefused] += 1;
+            return None;
+        }
         Installed::Stale | Installed::Full => return None,
     };
     // It may have been removed again by now; then the packet just follows its translation.
-    context.flows.get(id).filter(|flow| flow.contains(key))
+    let flow = context.flows.get(id).filter(|flow| flow.contains(key))?;
+    if matches!(installed, Installed::New(_)) {
+        context.tally[Counter::MegaflowsInstalled] += 1;
+        context.tally[Counter::QuotaNarrowed] += u64::from(flow.mask().whole != translation.mask);
+    }
+    Some(flow)
 }

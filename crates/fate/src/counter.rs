@@ -63,6 +63,13 @@ counters! {
     /// TSC cycles spent in upcalls.
     UpcallCycles = "upcall-cycles",
 
+    /// Megaflows installed by PMDs.
+    MegaflowsInstalled = "megaflows-installed",
+    /// Of those, the ones whose mask got more bits because their port was at its quota of masks.
+    QuotaNarrowed = "quota-narrowed",
+    /// Megaflows not installed because their port was at its quota; the packets went on.
+    QuotaRefused = "quota-refused",
+
     /// Flows whose first packet the flow-setup governor counted, as far as its counters can tell flows apart.
     GovernedFlows = "governed-flows",
     /// Flows installed because their count was reached.

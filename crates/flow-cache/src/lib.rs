@@ -14,10 +14,12 @@ mod counters;
 mod distributor;
 mod emc;
 mod fill;
+mod masks;
 mod prefixes;
 #[cfg(test)]
 mod pruned_twin;
 mod pruning;
+mod quota;
 mod record;
 mod smc;
 mod stage;

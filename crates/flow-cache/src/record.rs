@@ -103,6 +103,8 @@ impl Mask {
 const PRESENCE_WORD: usize = layout::PRESENCE.offset / 8;
 const PRESENCE_BITS: u64 = 0xff << (layout::PRESENCE.offset % 8 * 8);
 
+const _: () = assert!(layout::IN_PORT.offset.is_multiple_of(8) && layout::IN_PORT.size == 4);
+
 impl Megaflow {
     /// The megaflow of `key` under `mask`, the shared copy of the translation's, by the name of `id`, the `serial`th.
     pub(crate) fn new(
@@ -152,6 +154,12 @@ impl Megaflow {
     fn contains_further(&self, key: &PacketKey) -> bool {
         let Some(want) = &self.further_key else { return true };
         self.mask.further().all(|i| key.line(i).and(&self.mask.whole.lines[i]) == want[i - 1])
+    }
+
+    /// The port that its packets come in by; 0 if its mask leaves that open.
+    pub(crate) fn port(&self) -> u32 {
+        let [a, b, c, d, ..] = self.key[layout::IN_PORT.offset / 8].to_le_bytes();
+        u32::from_be_bytes([a, b, c, d])
     }
 
     /// Its name.

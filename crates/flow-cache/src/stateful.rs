@@ -306,7 +306,7 @@ impl World {
                         distributor.note(subtables, hashes[i], &keys[i], flow);
                     }
                 }
-                Installed::Full => {}
+                Installed::Full | Installed::OverQuota => {}
                 Installed::Stale => panic!("it was current"),
             }
         }

@@ -5,6 +5,8 @@
 //! PMDs' subtables go when they read the notice, and the record itself when no guard can see it any more.
 
 use crate::counters::{FlowCounters, add_up};
+use crate::masks::Masks;
+use crate::quota::Quotas;
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
 use sluice_action::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail, Translation, Visited};
@@ -28,12 +30,9 @@ pub struct MegaflowTable {
 /// What writers share.
 struct Index {
     by_match: HashTable<Entry>,
-    masks: HashMap<PacketKey, Arc<Mask>>,
-    /// The mask used last: megaflows of one mask come in rows.
-    last_mask: Option<Arc<Mask>>,
-    /// How many masks there must be until those without megaflows are looked for.
-    prune_masks_at: usize,
+    masks: Masks,
     pmds: Vec<PmdEntry>,
+    quotas: Quotas,
     /// Removed megaflows that are not reclaimed yet, with what `remove` has told already.
     removed: HashMap<u32, FlowStats>,
     /// Reclaimed megaflows that carried packets after `remove` had told, for the next `settle`.
@@ -42,9 +41,6 @@ struct Index {
     /// Megaflows installed so far.
     installed: u64,
 }
-
-/// So many masks may be there, used or not.
-const PRUNE_MASKS_FROM: usize = 64;
 
 /// Megaflows whose memory [`MegaflowStore::make_room`] gets ready before they come: 28 MiB with one PMD. Without it a
 /// megaflow waited 1 µs of 3.7 for the kernel to clear pages (2026-11-20).
@@ -97,6 +93,8 @@ pub enum Installed {
     Stale,
     /// The limit on megaflows is reached: nothing was installed.
     Full,
+    /// The port has as many masks or megaflows as it may: nothing was installed.
+    OverQuota,
 }
 
 /// A megaflow as a control thread sees it.
@@ -115,15 +113,19 @@ pub struct FlowView {
 }
 
 impl MegaflowTable {
-    /// An empty table of at most `capacity` megaflows.
+    /// An empty table of at most `capacity` megaflows, of as many masks as there are.
     pub fn new(capacity: u32, secret: &HashKey) -> io::Result<Self> {
+        Self::with_quota(capacity, usize::MAX, secret)
+    }
+
+    /// The same, where each port may have so many masks.
+    pub fn with_quota(capacity: u32, masks_a_port: usize, secret: &HashKey) -> io::Result<Self> {
         let epochs = Epochs::new();
         let index = Index {
             by_match: HashTable::with_capacity((capacity as usize).min(NEVER_MOVES)),
-            masks: HashMap::new(),
-            last_mask: None,
-            prune_masks_at: PRUNE_MASKS_FROM,
+            masks: Masks::default(),
             pmds: Vec::new(),
+            quotas: Quotas::new(masks_a_port),
             removed: HashMap::new(),
             late: Vec::new(),
             reader: Epochs::register(&epochs),
@@ -179,6 +181,8 @@ impl MegaflowTable {
     /// Installs the megaflow of `key` under a translation's mask, if `is_current` says, with the table locked, that
     /// the tables have not changed since.
     ///
+    /// At its port's quota of masks the megaflow gets a mask with more bits, see `quota.rs`.
+    ///
     /// If there is one already that is suspended, it is resumed, or replaced if the translation does something else:
     /// `renew` gets its trail, what it has carried, and whether it is kept.
     pub fn install(
@@ -194,7 +198,11 @@ impl MegaflowTable {
         if !is_current(translation.version) {
             return Installed::Stale;
         }
-        let mask = index.mask(&translation.mask);
+        let port = (key.number(layout::IN_PORT) & translation.mask.number(layout::IN_PORT)) as u32;
+        let Index { quotas, masks, .. } = index;
+        let Some(mask) = quotas.admit(port, &translation.mask, |mask| masks.shared(mask)) else {
+            return Installed::OverQuota;
+        };
         let hash = mask.hash_of(key, &self.secret);
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
@@ -220,6 +228,9 @@ impl MegaflowTable {
                 renew(&trail, carried, false);
             }
         }
+        if !index.quotas.has_room(port, index.by_match.len(), self.capacity()) {
+            return Installed::OverQuota;
+        }
         index.installed += 1;
         let serial = index.installed;
         let make = |id| Megaflow::new((FlowId(id), serial), mask.clone(), key, translation, now_ms);
@@ -230,6 +241,7 @@ impl MegaflowTable {
             return Installed::Full;
         };
         index.by_match.insert_unique(hash, Entry { hash, id: FlowId(id) }, |e| e.hash);
+        index.quotas.add(port, &mask);
         Installed::New(FlowId(id))
     }
 
@@ -274,12 +286,14 @@ impl MegaflowTable {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
+        let port = flow.port();
         let hash = flow.hash(&self.secret);
         drop(guard);
         if let Ok(entry) = index.by_match.find_entry(hash, |e| e.id == id) {
             entry.remove();
         }
         self.arena.retire(id.0);
+        index.quotas.remove(port, &mask);
         let told = index.total(id, created_ms);
         index.removed.insert(id.0, told);
         for pmd in &index.pmds {
@@ -303,26 +317,6 @@ impl MegaflowTable {
 }
 
 impl Index {
-    /// The one copy of a mask that all its megaflows and subtables share.
-    fn mask(&mut self, mask: &PacketKey) -> Arc<Mask> {
-        if let Some(last) = self.last_mask.as_ref().filter(|last| last.whole == *mask) {
-            return last.clone();
-        }
-        if let Some(known) = self.masks.get(mask) {
-            self.last_mask = Some(known.clone());
-            return known.clone();
-        }
-        if self.masks.len() >= self.prune_masks_at {
-            // Whoever holds a mask may compare it by its address, so only those that nobody holds go.
-            self.masks.retain(|_, mask| Arc::strong_count(mask) > 1);
-            self.prune_masks_at = (2 * self.masks.len()).max(PRUNE_MASKS_FROM);
-        }
-        let new = Arc::new(Mask::new(mask));
-        self.masks.insert(*mask, new.clone());
-        self.last_mask = Some(new.clone());
-        new
-    }
-
     /// What all PMDs have counted for a megaflow.
     fn total(&self, id: FlowId, created_ms: u64) -> FlowStats {
         let mut sum = FlowStats { created_ms, ..FlowStats::default() };

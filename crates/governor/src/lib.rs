@@ -6,13 +6,15 @@
 //! installed at their first packet (the **shortcut**), except for one in [`SAMPLE`], which is still counted so that a
 //! change is noticed.
 //!
-//! **Auto** counts flows only while that pays: it takes the same sample always, and what a translation and an installation
-//! cost in cycles, and compares the two ways for the flows of the sample. See `sample.rs`.
+//! **Auto** counts flows only while that pays. It follows a few flows at a time, a *cohort*, from their first packet to
+//! their end, sets against each other what counting and installing would have cost for them in measured cycles, and
+//! installs everything unless counting wins. See `cohort.rs`.
 //!
 //! **Generations.** Counters are never aged one by one: the table is cleared when it has seen a quarter as many packets
 //! as it has bytes, and the memory of how many flows were seen and set up is halved. A generation that lasted under a
 //! second doubles the table, one of over five seconds halves it. Each generation samples other flows: one that lasts is
-//! installed when its turn is over, where the original counted it again and again.
+//! installed when its turn is over, where the original counted it again and again. Auto keeps the largest table for a
+//! second at least, or flows of a few packets a second would be forgotten before they are installed, for ever.
 //!
 //! **Wrong answers** are of one kind: two flows sharing a counter are installed a little too early. Nothing is ever
 //! misrouted, only cached sooner or later.
@@ -21,12 +23,12 @@
 //! Source: B. Pfaff, ovs-dev, 25 June 2012, "ofproto-dpif-governor: Improve performance when most flows get set up".
 #![forbid(unsafe_code)]
 
+mod cohort;
 mod counters;
-mod sample;
 
+use cohort::Cohort;
+pub use cohort::Costs;
 use counters::Counters;
-pub use sample::Costs;
-use sample::Sample;
 
 /// Packets of a flow before it is installed. Source: as above.
 pub const THRESHOLD: u8 = 5;
@@ -58,7 +60,7 @@ pub enum Mode {
     Classic,
     /// Flows are counted first until nearly all of them get installed.
     Shortcut,
-    /// Flows are counted first while that costs less than to install them all.
+    /// Flows are counted first while that costs less than to install them all at their first packet.
     Auto,
 }
 
@@ -136,13 +138,13 @@ pub struct Governor {
     /// Flows seen and set up lately: halved with each generation.
     recent_flows: u64,
     recent_setups: u64,
-    sample: Sample,
+    cohort: Cohort,
     stats: Stats,
 }
 
 impl Governor {
-    /// A governor that has seen nothing.
-    pub fn new(mode: Mode, now_ms: u64) -> Self {
+    /// A governor that has seen nothing. `idle_ms`: how long a megaflow that nobody uses stays.
+    pub fn new(mode: Mode, now_ms: u64, idle_ms: u64) -> Self {
         Governor {
             mode,
             counters: Counters::new(SIZE_MIN),
@@ -150,7 +152,7 @@ impl Governor {
             packets: 0,
             recent_flows: 0,
             recent_setups: 0,
-            sample: Sample::default(),
+            cohort: Cohort::new(idle_ms),
             stats: Stats::default(),
         }
     }
@@ -185,32 +187,36 @@ impl Governor {
             return Decision::Install;
         }
         self.packets += packets as u64;
-        if self.packets >= self.counters.size() as u64 / 4 {
+        if self.packets >= self.counters.size() as u64 / 4 && self.may_end_generation(now_ms) {
             self.begin_generation(now_ms);
         }
-        // The sample is taken by high bits; low ones pick the counter.
-        let is_sampled = (hash >> 40 ^ self.stats.generations).is_multiple_of(SAMPLE);
-        if !is_sampled && !self.counts_all() {
+        if self.mode == Mode::Auto
+            && is_sampled(hash, 0)
+            && let Some(followed) = self.cohort.follow(hash, packets as u64, now_ms)
+        {
+            return self.decided(followed.is_new, followed.is_set_up, packets);
+        }
+        let is_counted = self.mode != Mode::Auto && is_sampled(hash, self.stats.generations);
+        if !is_counted && !self.counts_all() {
             self.stats.shortcuts += 1;
             return Decision::Shortcut;
         }
         let before = self.counters.get(hash);
-        if before == 0 {
-            self.recent_flows += 1;
-            self.stats.flows += 1;
-        }
         let count = usize::from(before).saturating_add(packets);
         let is_set_up = count >= usize::from(THRESHOLD);
-        if is_sampled {
-            self.sample.note(before == 0, packets as u64, is_set_up);
-        }
+        self.counters.set(hash, if is_set_up { 0 } else { count as u8 });
+        self.decided(before == 0, is_set_up, packets)
+    }
+
+    /// Notes what a flow's count has decided.
+    fn decided(&mut self, is_new: bool, is_set_up: bool, packets: usize) -> Decision {
+        self.recent_flows += u64::from(is_new);
+        self.stats.flows += u64::from(is_new);
         if is_set_up {
-            self.counters.set(hash, 0);
             self.recent_setups += 1;
             self.stats.setups += 1;
             Decision::Install
         } else {
-            self.counters.set(hash, count as u8);
             self.stats.counted += packets as u64;
             Decision::Count
         }
@@ -218,7 +224,7 @@ impl Governor {
 
     /// Takes in what a miss has cost; a part that did not come up is 0.
     pub fn spent(&mut self, costs: Costs) {
-        self.sample.spent(costs);
+        self.cohort.spent(costs);
     }
 
     /// Whether every flow is counted at present, not only the sample.
@@ -227,8 +233,15 @@ impl Governor {
             Mode::Off => false,
             Mode::Classic => true,
             Mode::Shortcut => !self.most_flows_get_set_up(),
-            Mode::Auto => self.sample.pays(),
+            Mode::Auto => self.cohort.pays(),
         }
+    }
+
+    /// Whether a generation that has seen enough packets may end.
+    fn may_end_generation(&self, now_ms: u64) -> bool {
+        self.mode != Mode::Auto
+            || self.counters.size() < SIZE_MAX
+            || now_ms.saturating_sub(self.since_ms) >= SHORT_GENERATION_MS
     }
 
     fn begin_generation(&mut self, now_ms: u64) {
@@ -246,6 +259,11 @@ impl Governor {
         self.recent_setups /= 2;
         self.stats.generations += 1;
     }
+}
+
+/// Whether a flow is of sample number `turn`: by high bits, as low ones pick the counter.
+fn is_sampled(hash: u64, turn: u64) -> bool {
+    (hash >> 40 ^ turn).is_multiple_of(SAMPLE)
 }
 
 #[cfg(test)]

@@ -130,22 +130,15 @@ fn datapath_config(config: &Config) -> sluice_datapath::Config {
     sluice_datapath::Config {
         cores: config.switch.pmd_cores.iter().map(|core| *core as usize).collect(),
         settings: config.datapath.settings(),
-        governor: governor(&config.datapath),
+        governor: config.datapath.governor.parse().unwrap_or(GovernorMode::Auto),
         miss_budget: match config.datapath.miss_budget {
             AutoOr::Auto => MissBudget::Auto,
             AutoOr::Is(share) => MissBudget::PerMille((share.0 * 1000.0).ceil() as u32),
         },
+        max_idle_ms: u64::try_from(config.datapath.max_idle.0.as_millis()).unwrap_or(u64::MAX),
         max_megaflows: max_megaflows(&config.datapath),
         sleep_max_us: u32::try_from(config.datapath.pmd_sleep_max.0.as_micros()).unwrap_or(u32::MAX),
         ..sluice_datapath::Config::default()
-    }
-}
-
-/// "auto" is off: counting by measured cost takes many slow flows for short ones, see README.
-fn governor(datapath: &config::Datapath) -> GovernorMode {
-    match datapath.governor.parse() {
-        Ok(GovernorMode::Auto) | Err(_) => GovernorMode::Off,
-        Ok(mode) => mode,
     }
 }
 

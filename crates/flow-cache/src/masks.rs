@@ -1,0 +1,47 @@
+//! The masks in use, each once: megaflows and subtables share the copy, and compare it by its address.
+
+use crate::Mask;
+use hashbrown::HashMap;
+use sluice_flow::PacketKey;
+use std::sync::Arc;
+
+/// So many masks may be there, used or not.
+const PRUNE_FROM: usize = 64;
+
+/// The masks in use, and some that were.
+#[derive(Debug)]
+pub(crate) struct Masks {
+    all: HashMap<PacketKey, Arc<Mask>>,
+    /// The mask used last: megaflows of one mask come in rows.
+    last: Option<Arc<Mask>>,
+    /// How many there must be until those without megaflows are looked for.
+    prune_at: usize,
+}
+
+impl Default for Masks {
+    fn default() -> Self {
+        Masks { all: HashMap::new(), last: None, prune_at: PRUNE_FROM }
+    }
+}
+
+impl Masks {
+    /// The one copy of a mask.
+    pub fn shared(&mut self, mask: &PacketKey) -> Arc<Mask> {
+        if let Some(last) = self.last.as_ref().filter(|last| last.whole == *mask) {
+            return last.clone();
+        }
+        if let Some(known) = self.all.get(mask) {
+            self.last = Some(known.clone());
+            return known.clone();
+        }
+        if self.all.len() >= self.prune_at {
+            // Whoever holds a mask may compare it by its address, so only those that nobody holds go.
+            self.all.retain(|_, mask| Arc::strong_count(mask) > 1);
+            self.prune_at = (2 * self.all.len()).max(PRUNE_FROM);
+        }
+        let new = Arc::new(Mask::new(mask));
+        self.all.insert(*mask, new.clone());
+        self.last = Some(new.clone());
+        new
+    }
+}

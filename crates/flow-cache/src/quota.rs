@@ -1,0 +1,157 @@
+//! What one port may take of the megaflows, so that who floods a switch from there leaves room for others.
+//!
+//! **Masks.** A sender who knows the rules makes a mask a packet (tuple space explosion), and every mask is a subtable that
+//! lookups may have to ask. At its quota a port gets no more of them: a megaflow whose mask would be new matches all bits
+//! of every byte that it looks at. That is never wrong, as it stands for fewer packets; and of such masks there are few,
+//! unless fields are many. Beyond as many again, packets are forwarded without a megaflow.
+//!
+//! **Megaflows.** When seven eighths of all are taken, a port that has more than its share (an equal one of all ports that
+//! have any) gets no new ones, and its packets are forwarded without.
+
+use crate::Mask;
+use hashbrown::HashMap;
+use sluice_flow::PacketKey;
+use std::sync::Arc;
+
+/// What every port has.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    ports: HashMap<u32, Port>,
+    /// Masks that a port may have; of those that match whole bytes, as many again.
+    masks: usize,
+}
+
+/// What a port has.
+#[derive(Debug, Default)]
+struct Port {
+    megaflows: usize,
+    /// Megaflows by the address of their mask, which is its own while they hold it.
+    masks: HashMap<usize, usize>,
+}
+
+fn address(mask: &Arc<Mask>) -> usize {
+    Arc::as_ptr(mask).addr()
+}
+
+impl Quotas {
+    /// Nobody has anything; a port may have so many masks.
+    pub fn new(masks: usize) -> Self {
+        Quotas { ports: HashMap::new(), masks }
+    }
+
+    /// The mask that a port may install a megaflow with that the tables gave `mask`; `None` if it may install none.
+    /// `shared` finds the one copy of a mask.
+    pub fn admit(
+        &self,
+        port: u32,
+        mask: &PacketKey,
+        mut shared: impl FnMut(&PacketKey) -> Arc<Mask>,
+    ) -> Option<Arc<Mask>> {
+        let own = shared(mask);
+        let Some(Port { masks, .. }) = self.ports.get(&port) else { return Some(own) };
+        if masks.len() < self.masks || masks.contains_key(&address(&own)) {
+            return Some(own);
+        }
+        let whole = shared(&whole_bytes(mask));
+        (masks.len() < self.masks.saturating_mul(2) || masks.contains_key(&address(&whole))).then_some(whole)
+    }
+
+    /// Whether a port may have one megaflow more, of `used` that there are and `capacity` that there may be.
+    pub fn has_room(&self, port: u32, used: usize, capacity: usize) -> bool {
+        used < capacity - capacity / 8
+            || self.ports.get(&port).is_none_or(|port| port.megaflows < capacity.div_ceil(self.ports.len()))
+    }
+
+    /// Notes that a port has a megaflow of that mask.
+    pub fn add(&mut self, port: u32, mask: &Arc<Mask>) {
+        let port = self.ports.entry(port).or_default();
+        port.megaflows += 1;
+        *port.masks.entry(address(mask)).or_default() += 1;
+    }
+
+    /// Notes that a megaflow of a port has gone.
+    pub fn remove(&mut self, number: u32, mask: &Arc<Mask>) {
+        let Some(port) = self.ports.get_mut(&number) else { return };
+        port.megaflows -= 1;
+        if let Some(n) = port.masks.get_mut(&address(mask)) {
+            *n -= 1;
+            if *n == 0 {
+                port.masks.remove(&address(mask));
+            }
+        }
+        if port.megaflows == 0 {
+            self.ports.remove(&number);
+        }
+    }
+}
+
+/// A mask with all bits of every byte of which `mask` has one.
+fn whole_bytes(mask: &PacketKey) -> PacketKey {
+    use sluice_flow::layout::PRESENCE;
+    let mut whole = *mask;
+    let presence = mask.lines[0].0[PRESENCE.offset];
+    for i in (0..4).filter(|&i| i == 0 || !mask.line(i).is_zero()) {
+        whole.lines[i].0.iter_mut().filter(|byte| **byte != 0).for_each(|byte| *byte = 0xff);
+    }
+    // Which lines are there is no field.
+    whole.lines[0].0[PRESENCE.offset] = presence;
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_flow::layout;
+
+    fn mask(bits: u32) -> PacketKey {
+        let mut mask = PacketKey::ZERO;
+        mask.set(layout::NW_SRC, &(!0u32 << (32 - bits)).to_be_bytes());
+        mask
+    }
+
+    #[test]
+    fn at_its_quota_a_port_gets_masks_of_whole_bytes_and_then_none() {
+        let mut masks: HashMap<PacketKey, Arc<Mask>> = HashMap::new();
+        let mut shared = |mask: &PacketKey| masks.entry(*mask).or_insert_with(|| Arc::new(Mask::new(mask))).clone();
+        let mut quotas = Quotas::new(2);
+        let mut install = |quotas: &mut Quotas, bits| {
+            let mask = quotas.admit(1, &mask(bits), &mut shared)?;
+            quotas.add(1, &mask);
+            Some((mask.whole.get_bits(), mask))
+        };
+        let got: Vec<_> =
+            [9, 10, 10, 11, 12, 17, 25].map(|bits| install(&mut quotas, bits).map(|(bits, _)| bits)).into();
+        assert_eq!(got, [Some(9), Some(10), Some(10), Some(16), Some(16), Some(24), None]);
+        let (_, whole) = install(&mut quotas, 12).unwrap();
+        let mut other = Quotas::new(0);
+        other.add(1, &whole);
+        assert_eq!(other.admit(1, &mask(25), |mask| Arc::new(Mask::new(mask))).map(|_| ()), None);
+        assert!(quotas.admit(2, &mask(25), |mask| Arc::new(Mask::new(mask))).is_some(), "another port has its own");
+        // All of 16 bits go, and one of 25 has room.
+        (0..3).for_each(|_| quotas.remove(1, &whole));
+        assert_eq!(install(&mut quotas, 25).map(|(bits, _)| bits), Some(32));
+    }
+
+    #[test]
+    fn who_has_more_than_an_equal_share_gets_no_more_when_room_is_short() {
+        let mut quotas = Quotas::new(8);
+        let mask = Arc::new(Mask::new(&mask(8)));
+        (0..13).for_each(|_| quotas.add(1, &mask));
+        assert!(quotas.has_room(1, 13, 16) && quotas.has_room(1, 15, 16), "who is alone may have all");
+        quotas.add(2, &mask);
+        assert!(quotas.has_room(1, 13, 16) && !quotas.has_room(1, 14, 16));
+        assert!(quotas.has_room(2, 14, 16) && quotas.has_room(3, 14, 16));
+        (0..13).for_each(|_| quotas.remove(1, &mask));
+        assert!(quotas.ports.len() == 1 && quotas.has_room(1, 14, 16));
+    }
+
+    trait Bits {
+        fn get_bits(&self) -> u32;
+    }
+
+    impl Bits for PacketKey {
+        fn get_bits(&self) -> u32 {
+            self.lines[0].0.iter().map(|byte| byte.count_ones()).sum()
+        }
+    }
+}
