@@ -10,7 +10,7 @@ pub mod frame_text;
 pub mod script;
 mod switch;
 mod verdict;
-mod wire;
+pub mod wire;
 
 pub use script::{Script, Step};
 pub use switch::{Setting, run};

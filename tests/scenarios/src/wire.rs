@@ -19,6 +19,7 @@ struct Shared {
 }
 
 impl Wire {
+    /// The end of a port with so many receive queues, whose frames are of that pool.
     pub fn new(pool: &Arc<dyn FramePool>, n_rxq: usize) -> Self {
         let to_switch = (0..n_rxq).map(|_| Mutex::default()).collect();
         Wire(Arc::new(Shared { pool: pool.clone(), to_switch, from_switch: Mutex::default() }))
@@ -40,6 +41,7 @@ impl Wire {
         std::mem::take(&mut lock(&self.0.from_switch))
     }
 
+    /// The switch's end.
     pub fn port(&self) -> Box<dyn Port> {
         Box::new(WirePort(self.clone()))
     }
