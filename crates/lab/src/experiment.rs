@@ -1,6 +1,6 @@
 //! What an experiment is, and all there are. A new one is a file in `experiments` and a line in [`EXPERIMENTS`].
 
-use crate::experiments::{autopilot, caches, peer, profile, recirc, scale, subtables};
+use crate::experiments::{autopilot, caches, changes, cold, governor, peer, profile, recirc, scale, storm, subtables};
 use crate::lab::Lab;
 use crate::record::Findings;
 
@@ -31,6 +31,10 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &caches::Caches,
     &recirc::Recirc,
     &scale::Scale,
+    &governor::Governor,
+    &storm::Storm,
+    &changes::Changes,
+    &cold::Cold,
     &profile::Profile,
     &peer::Peer,
 ];

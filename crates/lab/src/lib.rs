@@ -6,6 +6,7 @@
 //! can go on from.
 #![forbid(unsafe_code)]
 
+mod attack;
 mod command;
 mod experiment;
 mod experiments;
@@ -13,6 +14,7 @@ mod grid;
 mod lab;
 mod noise;
 mod peer;
+mod probe;
 mod progress;
 mod record;
 mod report;
@@ -20,6 +22,7 @@ mod rig;
 mod rules;
 mod search;
 mod setting;
+mod setups;
 mod sheet;
 mod stat;
 mod svg;

@@ -2,35 +2,68 @@
 
 use anyhow::{Context, Result, anyhow};
 use sluice_action::PortNo;
-use sluice_datapath::{Config, Datapath};
-use sluice_flow::{FlowMod, PortNames};
+use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
+use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 use sluice_port::{Pools, Port};
 use sluice_trafficgen::{InProcess, Plan};
 use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Ports to give to a switch, in the order of their numbers.
+pub type Ports = Vec<Box<dyn Port>>;
 
 const BRIDGE: &str = "br0";
 
 /// A switch that runs until it is dropped.
 pub struct Running {
-    datapath: Datapath,
-    _ofproto: Ofproto,
+    datapath: Arc<Datapath>,
+    ofproto: Ofproto,
+    revalidator: Option<JoinHandle<()>>,
+    ends: Arc<AtomicBool>,
 }
+
+/// How often the revalidator takes its turn, how often it looks whether to end, and how long an unused megaflow stays: as
+/// the switch does it.
+const ROUND_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const MAX_IDLE_MS: u64 = 10_000;
+/// Megaflows that it may have: those of 256 MiB.
+const MEGAFLOWS: u32 = 1 << 19;
 
 /// Starts a switch with `rules` whose ports are those of the plan, numbered from 1.
 ///
 /// # Errors
 /// If the rules are wrong, or there is no memory or thread.
 pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
+    let pool: Arc<dyn sluice_mem::FramePool> = Pools::default().of_size(plan.longest())?;
+    let (generator, ports) = InProcess::new(plan, &pool);
+    Ok((generator, run(ports, rules)?))
+}
+
+/// Starts a switch with `rules` and those ports, numbered from 1, that does what `sluice run` does unless told otherwise.
+///
+/// # Errors
+/// As [`start`].
+pub fn run(ports: Ports, rules: &str) -> Result<Running> {
     // The last core, where the fewest interrupts are.
     let core = std::thread::available_parallelism().map_or(1, usize::from) - 1;
-    let datapath = Datapath::new(Config { cores: vec![core], ..Config::default() })?;
+    let config = Config {
+        cores: vec![core],
+        governor: GovernorMode::Auto,
+        miss_budget: MissBudget::Auto,
+        max_idle_ms: MAX_IDLE_MS,
+        max_megaflows: MEGAFLOWS,
+        ..Config::default()
+    };
+    let datapath = Arc::new(Datapath::new(config)?);
     let ofproto = Ofproto::new();
     datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
     ofproto.set_store(datapath.store());
     ofproto.add_bridge(BridgeConfig::new(BRIDGE), sluice_datapath::now_ms())?;
-    let pool: std::sync::Arc<dyn sluice_mem::FramePool> = Pools::default().of_size(plan.longest())?;
-    let (generator, ports) = InProcess::new(plan, &pool);
     for (number, port) in (1..).zip(ports) {
         ofproto.add_port(BRIDGE, PortConfig::new(&format!("p{number}"), number, PortNo(number.into())))?;
         datapath.add_port(PortNo(number.into()), port)?;
@@ -40,11 +73,57 @@ pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
     for unpinned in datapath.start()? {
         eprintln!("the PMD is not bound to core {core}: {}", unpinned.source);
     }
-    Ok((generator, Running { datapath, _ofproto: ofproto }))
+    let ends = Arc::new(AtomicBool::new(false));
+    let revalidator = std::thread::Builder::new().name("revalidator".into()).spawn({
+        let (datapath, ofproto, ends) = (Arc::clone(&datapath), ofproto.clone(), Arc::clone(&ends));
+        move || revalidate(&datapath, &ofproto, &ends)
+    })?;
+    Ok(Running { datapath, ofproto, revalidator: Some(revalidator), ends })
+}
+
+/// The revalidator's thread.
+fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
+    let store = datapath.store();
+    let mut next = Instant::now();
+    while !ends.load(Relaxed) {
+        if Instant::now() >= next {
+            next = Instant::now() + ROUND_EVERY;
+            ofproto.revalidate(&*store, sluice_datapath::now_ms(), MAX_IDLE_MS);
+            // Without memory ahead a megaflow takes a little longer.
+            let _ = store.make_room();
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+impl Running {
+    /// What its PMD has counted.
+    pub fn totals(&self) -> sluice_fate::Snapshot {
+        self.datapath.totals()
+    }
+
+    /// Megaflows it has.
+    pub fn megaflows(&self) -> usize {
+        self.datapath.store().len()
+    }
+
+    /// Changes its rules, as `ovs-ofctl` would.
+    ///
+    /// # Errors
+    /// If the text is wrong.
+    pub fn change(&self, command: FlowCommand, text: &str) -> Result<()> {
+        let change = FlowMod::parse(text, command, &PortNames::NONE).map_err(|error| anyhow!("{text}: {error}"))?;
+        self.ofproto.flow_mod(BRIDGE, &change, sluice_datapath::now_ms())?;
+        Ok(())
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.ends.store(true, Relaxed);
+        if let Some(revalidator) = self.revalidator.take() {
+            let _ = revalidator.join();
+        }
         self.datapath.stop();
     }
 }

@@ -1,7 +1,7 @@
 //! A lane: a stream's packets from one port to another.
 
 use crate::stamp::{STAMP_SIZE, Stamp};
-use sluice_traffic::{FlowStream, Profile};
+use sluice_traffic::{FlowStream, Profile, ProfileError};
 
 /// A stream's packets from one port to another.
 #[derive(Clone, Debug)]
@@ -21,6 +21,24 @@ pub struct Lane {
     pub(crate) frames: Frames,
 }
 
+impl Lane {
+    /// A profile's packets from one port to another, at that many a second; they teach and are measured.
+    ///
+    /// # Errors
+    /// If the profile makes no sense.
+    pub fn made(name: &str, [from, to]: [usize; 2], rate_pps: f64, profile: &Profile) -> Result<Lane, ProfileError> {
+        let frames = Frames::made(profile, &[(profile.frame_size, 1)])?;
+        Ok(Lane { name: name.to_owned(), from, to, rate_pps, teaches: true, measures: true, frames })
+    }
+
+    /// The same of frames, one after the other, again and again. There is at least one, and each has room for a stamp
+    /// behind its headers.
+    pub fn captured(name: &str, [from, to]: [usize; 2], rate_pps: f64, frames: Vec<Vec<u8>>) -> Lane {
+        let frames = Frames::Captured { frames: std::sync::Arc::new(frames) };
+        Lane { name: name.to_owned(), from, to, rate_pps, teaches: true, measures: true, frames }
+    }
+}
+
 /// Where frames come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Frames {
@@ -38,7 +56,7 @@ const TCP_CHECKSUM_AT: usize = TRANSPORT_AT + 16;
 
 impl Frames {
     /// Frames of several sizes, each so often in a turn of the pattern; flows of all sizes are the same.
-    pub fn made(profile: &Profile, sizes: &[(usize, u8)]) -> Result<Frames, sluice_traffic::ProfileError> {
+    pub fn made(profile: &Profile, sizes: &[(usize, u8)]) -> Result<Frames, ProfileError> {
         let mut streams = Vec::new();
         for (frame_size, _) in sizes {
             let profile = Profile { frame_size: *frame_size, ..profile.clone() };

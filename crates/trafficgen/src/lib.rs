@@ -10,10 +10,14 @@
 //! | [`OverPorts`] | a switch elsewhere | sends and receives over ports of its own: AF_XDP, AF_PACKET, a tap |
 //! | [`External`] | anything | runs a program, reads its figures as JSON |
 //!
+//! [`Connections`] is for rates of connections instead: a client and a server in the process that do one transaction
+//! after another.
+//!
 //! [`search`] says which trial comes next. It knows no clock, no sockets and no threads.
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod connections;
 mod external;
 mod generator;
 mod in_process;
@@ -25,6 +29,7 @@ mod profile;
 pub mod search;
 mod stamp;
 
+pub use connections::{Connections, Transactions};
 pub use external::External;
 pub use generator::{Generator, GeneratorError, LaneFigures, Trial, TrialFigures};
 pub use in_process::InProcess;

@@ -2,10 +2,14 @@
 
 pub mod autopilot;
 pub mod caches;
+pub mod changes;
+pub mod cold;
+pub mod governor;
 pub mod peer;
 pub mod profile;
 pub mod recirc;
 pub mod scale;
+pub mod storm;
 pub mod subtables;
 
 use crate::record::{Axis, Chart, Figure, Point, Series, Table};

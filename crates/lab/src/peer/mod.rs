@@ -3,11 +3,11 @@
 pub mod ours;
 pub mod ovs;
 mod perf;
+pub mod storm;
 pub mod testpmd;
 
 use anyhow::{Context, Result, bail};
 use sluice_traffic::{Profile, SplitMix64};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -59,17 +59,12 @@ impl Workload {
         let mut order: Vec<u32> = (0..u32::try_from(flows)?).collect();
         let mut random = SplitMix64::new(1);
         (1..order.len()).rev().for_each(|i| order.swap(i, (random.next() % (i as u64 + 1)) as usize));
-        let mut out = std::io::BufWriter::new(std::fs::File::create(directory.0.join("in.pcap"))?);
-        // Classic form, microseconds, Ethernet. Source: pcap-savefile(5).
-        out.write_all(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0])?;
-        let mut frame = vec![0; stream.frame_size()];
-        let len = (frame.len() as u32).to_le_bytes();
-        for flow in order {
+        let frame = |flow| {
+            let mut frame = vec![0; stream.frame_size()];
             stream.writer().write(flow, &mut frame);
-            out.write_all(&[[0; 4], [0; 4], len, len].concat())?;
-            out.write_all(&frame)?;
-        }
-        out.flush()?;
+            frame
+        };
+        write_capture(&directory.0.join("in.pcap"), order.into_iter().map(frame))?;
         std::fs::write(directory.0.join("rules.txt"), crate::rules::subtables(subtables))?;
         Ok(Workload(Rc::new(directory)))
     }
@@ -83,6 +78,15 @@ impl Workload {
         let capture = self.0.0.join("in.pcap").display().to_string();
         [format!("eth_pcap1,rx_pcap={capture},infinite_rx=1"), "eth_null2,size=64,copy=0,no-rx=1".to_owned()]
     }
+}
+
+/// Writes a capture of frames whose times do not matter.
+fn write_capture(path: &Path, frames: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<()> {
+    let mut writer = sluice_port::pcap::Writer::create(path).with_context(|| path.display().to_string())?;
+    for frame in frames {
+        writer.write(0, frame.as_ref())?;
+    }
+    Ok(writer.flush()?)
 }
 
 /// A directory of our own, removed when dropped.

@@ -1,9 +1,12 @@
 //! Debian's Open vSwitch with DPDK, with a database and sockets of its own.
 
-use super::{Daemon, Directory, HugePages, MEMORY_MIB, OvsConfig, PATIENCE, SETTLE, Workload, output, perf};
+use super::{
+    Daemon, Directory, HugePages, MEMORY_MIB, OVS_CONFIGS, OvsConfig, PATIENCE, SETTLE, Workload, output, perf,
+};
 use crate::grid::Subject;
 use crate::rig::Sample;
 use anyhow::Result;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,23 +21,54 @@ pub struct Ovs {
 const VSWITCHD: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-impl Subject for Ovs {
-    fn measure(&mut self, span: Duration) -> Result<Sample> {
-        let _pages = HugePages::reserve()?;
-        let dir = Directory::make()?;
-        let log = dir.0.join("log");
-        let path = |name: &str| dir.0.join(name).display().to_string();
+/// Open vSwitch with its caches off but for the megaflows.
+pub const MEGAFLOW: OvsConfig = OVS_CONFIGS[0];
+
+/// What of it is missing; `None` if nothing is.
+pub fn missing() -> Option<String> {
+    let missing = [VSWITCHD, SCHEMA, "/usr/sbin/ovsdb-server"].into_iter().find(|file| !Path::new(file).exists())?;
+    Some(format!("{missing} is missing (package openvswitch-switch-dpdk)"))
+}
+
+/// A switch that runs until it is dropped. Fields are dropped in this order.
+pub struct Running {
+    _bridge: Bridge,
+    _switch: Daemon,
+    _database: Daemon,
+    directory: Directory,
+    _pages: HugePages,
+}
+
+/// Deletes its bridge when dropped, so that the switch closes its devices.
+struct Bridge(String);
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = output(Command::new("ovs-vsctl").args(["-t5", &self.0, "del-br", "br0"]));
+    }
+}
+
+impl Running {
+    /// Starts it with the rules of a file and DPDK ports by number, opened in that order.
+    ///
+    /// # Errors
+    /// If a program fails.
+    pub fn start(rules: &str, ports: &[(u16, String)], config: &OvsConfig) -> Result<Running> {
+        let pages = HugePages::reserve()?;
+        let directory = Directory::make()?;
+        let log = directory.0.join("log");
+        let path = |name: &str| directory.0.join(name).display().to_string();
         let command = |program: &str| {
             let mut command = Command::new(program);
             ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"].iter().for_each(|key| {
-                command.env(key, &dir.0);
+                command.env(key, &directory.0);
             });
             command
         };
         output(command("ovsdb-tool").args(["create", &path("conf.db"), SCHEMA]))?;
         let remote = format!("--remote=punix:{}", path("db.sock"));
         let mut database = Daemon::start(command("ovsdb-server").args([&path("conf.db"), &remote]), &log)?;
-        database.wait_for(&dir.0.join("db.sock"), &log)?;
+        database.wait_for(&directory.0.join("db.sock"), &log)?;
         let db = format!("--db=unix:{}", path("db.sock"));
         let vsctl =
             |args: &[&str]| output(command("ovs-vsctl").arg(format!("-t{}", PATIENCE.as_secs())).arg(&db).args(args));
@@ -49,20 +83,15 @@ impl Subject for Ovs {
             "other_config:dpdk-lcore-mask=0x1",
             "other_config:pmd-cpu-mask=0x2",
             "other_config:dpdk-extra=\"--no-pci --iova-mode=va\"",
-            &format!("other_config:emc-insert-inv-prob={}", self.config.emc_insert_inv_prob),
-            &format!("other_config:smc-enable={}", self.config.smc),
+            &format!("other_config:emc-insert-inv-prob={}", config.emc_insert_inv_prob),
+            &format!("other_config:smc-enable={}", config.smc),
         ])?;
         let unixctl = format!("--unixctl={}", path("ctl"));
         let mut switch = Daemon::start(command(VSWITCHD).args([&format!("unix:{}", path("db.sock")), &unixctl]), &log)?;
-        switch.wait_for(&dir.0.join("ctl"), &log)?;
+        switch.wait_for(&directory.0.join("ctl"), &log)?;
         vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev", "fail-mode=secure"])?;
-        output(command("ovs-ofctl").args([
-            "add-flows",
-            &format!("unix:{}", path("br0.mgmt")),
-            &self.workload.rules(),
-        ]))?;
-        // The receiving port last, so that no packet comes before there is a way out.
-        for (number, device) in [(2, 1), (1, 0)] {
+        output(command("ovs-ofctl").args(["add-flows", &format!("unix:{}", path("br0.mgmt")), rules]))?;
+        for (number, device) in ports {
             let name = format!("p{number}");
             vsctl(&[
                 "add-port",
@@ -73,18 +102,30 @@ impl Subject for Ovs {
                 "Interface",
                 &name,
                 "type=dpdk",
-                &format!("options:dpdk-devargs={}", self.workload.devices()[device]),
+                &format!("options:dpdk-devargs={device}"),
                 &format!("ofport_request={number}"),
             ])?;
         }
+        Ok(Running { _bridge: Bridge(db), _switch: switch, _database: database, directory, _pages: pages })
+    }
+
+    /// What `ovs-appctl` prints.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn appctl(&self, args: &[&str]) -> Result<String> {
+        output(Command::new("ovs-appctl").arg("-t").arg(self.directory.0.join("ctl")).args(args))
+    }
+}
+
+impl Subject for Ovs {
+    fn measure(&mut self, span: Duration) -> Result<Sample> {
+        let [input, sink] = self.workload.devices();
+        // The receiving port last, so that no packet comes before there is a way out.
+        let switch = Running::start(&self.workload.rules(), &[(2, sink), (1, input)], &self.config)?;
         std::thread::sleep(SETTLE);
-        let appctl = |args: &[&str]| output(command("ovs-appctl").args(["-t", &path("ctl")]).args(args));
-        appctl(&["dpif-netdev/pmd-stats-clear"])?;
+        switch.appctl(&["dpif-netdev/pmd-stats-clear"])?;
         std::thread::sleep(span);
-        let text = appctl(&["dpif-netdev/pmd-perf-show", "-nh"])?;
-        vsctl(&["del-br", "br0"])?;
-        drop(switch);
-        drop(database);
-        perf::read(&text)
+        perf::read(&switch.appctl(&["dpif-netdev/pmd-perf-show", "-nh"])?)
     }
 }

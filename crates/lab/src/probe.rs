@@ -1,0 +1,190 @@
+//! Ports that tell how long the PMD's iterations take, and when a packet last left by which of them.
+//!
+//! The PMD polls the one receive queue once an iteration, so from poll to poll is an iteration. One that took longer than
+//! [`SUSPECT_NS`] while the thread waited for its core, or the host took the core, says nothing of the switch and is
+//! left out.
+
+use crate::switch::Ports;
+use anyhow::{Context, Result};
+use sluice_fate::{Counter, Tally};
+use sluice_mem::FramePool;
+use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_port::{Pools, Port, PortInfo, PortStats, RxQueue, TxQueue};
+use sluice_traffic::{FlowStream, Profile};
+use sluice_trafficgen::Histogram;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+/// Iterations that took longer are asked whether the PMD was running all the time.
+const SUSPECT_NS: u64 = 80_000;
+
+/// What the ports have seen.
+#[derive(Debug)]
+pub struct Probe {
+    origin: Instant,
+    iterations: Mutex<Iterations>,
+    /// By sending port: packets, and when the last was sent.
+    sent: [AtomicU64; SINKS],
+    last_ns: [AtomicU64; SINKS],
+}
+
+/// Ports that send.
+pub const SINKS: usize = 2;
+
+/// How long iterations took.
+#[derive(Clone, Debug, Default)]
+pub struct Iterations {
+    /// Nanoseconds.
+    pub times: Histogram,
+    /// How many were left out.
+    pub interrupted: u64,
+}
+
+impl Probe {
+    /// Ports to give to a switch: the first receives as many packets of the profile as it takes, the others send.
+    ///
+    /// # Errors
+    /// If there is no memory for packets.
+    pub fn new(profile: &Profile) -> Result<(Arc<Probe>, Ports)> {
+        let probe = Arc::new(Probe {
+            origin: Instant::now(),
+            iterations: Mutex::default(),
+            sent: Default::default(),
+            last_ns: Default::default(),
+        });
+        let stream = profile.streams(1)?.pop().context("a profile without a stream")?;
+        let pool: Arc<dyn FramePool> = Pools::default().of_size(stream.frame_size())?;
+        let end = |stream, sink| -> Box<dyn Port> {
+            Box::new(ProbePort { probe: Arc::clone(&probe), pool: Arc::clone(&pool), stream, sink })
+        };
+        let ports = [end(Some(stream), None)].into_iter().chain((0..SINKS).map(|sink| end(None, Some(sink)))).collect();
+        Ok((Arc::clone(&probe), ports))
+    }
+
+    /// Now, as the times here count; nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// The iterations since this was last asked.
+    pub fn take_iterations(&self) -> Iterations {
+        std::mem::take(&mut *self.iterations())
+    }
+
+    /// Packets sent by all ports.
+    pub fn sent(&self) -> u64 {
+        self.sent.iter().map(|sent| sent.load(Relaxed)).sum()
+    }
+
+    /// When a packet last left by that port.
+    pub fn last_ns(&self, sink: usize) -> u64 {
+        self.last_ns[sink].load(Relaxed)
+    }
+
+    fn iterations(&self) -> MutexGuard<'_, Iterations> {
+        // Whoever panicked with it held left counts that are still counts.
+        self.iterations.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[derive(Debug)]
+struct ProbePort {
+    probe: Arc<Probe>,
+    pool: Arc<dyn FramePool>,
+    stream: Option<FlowStream>,
+    sink: Option<usize>,
+}
+
+impl Port for ProbePort {
+    fn info(&self) -> PortInfo {
+        let mac = [2, 0, 0, 0, 3, self.sink.map_or(0, |sink| sink as u8 + 1)];
+        PortInfo { kind: "probe", n_rxq: 1, n_txq: 1, mtu: 1500, mac }
+    }
+
+    fn rx_queue(&mut self, _queue: usize) -> Box<dyn RxQueue> {
+        let (probe, pool) = (Arc::clone(&self.probe), Arc::clone(&self.pool));
+        Box::new(ProbeRx { probe, pool, stream: self.stream.take(), polled_ns: 0, lost: LostTime::default() })
+    }
+
+    fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
+        Box::new(ProbeTx { probe: Arc::clone(&self.probe), sink: self.sink })
+    }
+
+    fn stats(&self) -> PortStats {
+        PortStats::default()
+    }
+}
+
+struct ProbeRx {
+    probe: Arc<Probe>,
+    pool: Arc<dyn FramePool>,
+    /// `None` at a port that only sends.
+    stream: Option<FlowStream>,
+    polled_ns: u64,
+    lost: LostTime,
+}
+
+impl RxQueue for ProbeRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
+        let Some(stream) = &mut self.stream else { return };
+        let now_ns = self.probe.now_ns();
+        let took = now_ns - self.polled_ns;
+        if self.polled_ns != 0 {
+            let is_interrupted = took > SUSPECT_NS && self.lost.has_grown();
+            let mut iterations = self.probe.iterations();
+            if is_interrupted { iterations.interrupted += 1 } else { iterations.times.record(took) }
+        }
+        // What the question took is nobody's.
+        self.polled_ns = if took > SUSPECT_NS { self.probe.now_ns() } else { now_ns };
+        let first = batch.len();
+        let n = buffers.fill(&self.pool, BATCH_MAX - first, stream.frame_size(), batch);
+        let mut flows = [0; BATCH_MAX];
+        stream.pick(&mut flows[..n]);
+        let writer = stream.writer();
+        for (packet, flow) in batch[first..].iter_mut().zip(flows) {
+            writer.write(flow, packet.frame.bytes_mut());
+        }
+    }
+}
+
+/// Time that the thread, or the whole machine, was kept from running.
+#[derive(Debug, Default)]
+struct LostTime {
+    waited_ns: u64,
+    stolen: u64,
+}
+
+impl LostTime {
+    /// Whether it has grown since this was last asked.
+    fn has_grown(&mut self) -> bool {
+        // "Time spent running, time spent waiting for a core, slices", and the eighth number of the first line.
+        let waited_ns = number("/proc/thread-self/schedstat", 1).unwrap_or(0);
+        let stolen = number("/proc/stat", 8).unwrap_or(0);
+        let now = LostTime { waited_ns, stolen };
+        let has_grown = now.waited_ns > self.waited_ns || now.stolen > self.stolen;
+        *self = now;
+        has_grown
+    }
+}
+
+/// A word of a file's first line, counted from 0, as a number.
+fn number(path: &str, word: usize) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.lines().next()?.split_whitespace().nth(word)?.parse().ok()
+}
+
+struct ProbeTx {
+    probe: Arc<Probe>,
+    sink: Option<usize>,
+}
+
+impl TxQueue for ProbeTx {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        if let Some(sink) = self.sink {
+            self.probe.sent[sink].fetch_add(batch.len() as u64, Relaxed);
+            self.probe.last_ns[sink].store(self.probe.now_ns(), Relaxed);
+        }
+        tally[Counter::Sent] += batch.len() as u64;
+        buffers.give_batch(batch);
+    }
+}
