@@ -86,6 +86,11 @@ impl Cohort {
         self.pays
     }
 
+    /// Follows nobody any more: those that are followed may be installed without its knowledge.
+    pub fn abandon(&mut self) {
+        self.members.clear();
+    }
+
     /// Takes in the cost of a miss.
     pub fn spent(&mut self, spent: Costs) {
         let Costs { translate, install, remove } = &mut self.costs;

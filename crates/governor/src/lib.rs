@@ -42,6 +42,10 @@ const SHORTCUT_MIN_FLOWS: u64 = 64;
 /// The shortcut is taken when at most one flow in so many is not set up. Source: as above.
 const SHORTCUT_SLACK: u64 = 16;
 
+/// Auto looks at traffic with so many misses a second; with fewer, either way costs nothing to speak of, and every flow
+/// is installed at its first packet.
+const BUSY: u64 = 1000;
+
 /// Table sizes, bytes. Source: as above (16 to 256 KiB).
 const SIZE_MIN: usize = 16 << 10;
 const SIZE_MAX: usize = 256 << 10;
@@ -138,6 +142,10 @@ pub struct Governor {
     /// Flows seen and set up lately: halved with each generation.
     recent_flows: u64,
     recent_setups: u64,
+    /// Packets that missed in the second that began then, and whether there were [`BUSY`] in the one before.
+    misses: u64,
+    second_ms: u64,
+    was_busy: bool,
     cohort: Cohort,
     stats: Stats,
 }
@@ -152,6 +160,9 @@ impl Governor {
             packets: 0,
             recent_flows: 0,
             recent_setups: 0,
+            misses: 0,
+            second_ms: now_ms,
+            was_busy: false,
             cohort: Cohort::new(idle_ms),
             stats: Stats::default(),
         }
@@ -190,11 +201,16 @@ impl Governor {
         if self.packets >= self.counters.size() as u64 / 4 && self.may_end_generation(now_ms) {
             self.begin_generation(now_ms);
         }
-        if self.mode == Mode::Auto
-            && is_sampled(hash, 0)
-            && let Some(followed) = self.cohort.follow(hash, packets as u64, now_ms)
-        {
-            return self.decided(followed.is_new, followed.is_set_up, packets);
+        if self.mode == Mode::Auto {
+            if !self.is_busy(packets as u64, now_ms) {
+                self.cohort.abandon();
+                self.stats.shortcuts += 1;
+                return Decision::Shortcut;
+            }
+            let followed = is_sampled(hash, 0).then(|| self.cohort.follow(hash, packets as u64, now_ms)).flatten();
+            if let Some(followed) = followed {
+                return self.decided(followed.is_new, followed.is_set_up, packets);
+            }
         }
         let is_counted = self.mode != Mode::Auto && is_sampled(hash, self.stats.generations);
         if !is_counted && !self.counts_all() {
@@ -235,6 +251,16 @@ impl Governor {
             Mode::Shortcut => !self.most_flows_get_set_up(),
             Mode::Auto => self.cohort.pays(),
         }
+    }
+
+    /// Whether so many packets miss lately that it may matter what becomes of them; `packets` more have just done so.
+    fn is_busy(&mut self, packets: u64, now_ms: u64) -> bool {
+        if now_ms.saturating_sub(self.second_ms) >= 1000 {
+            self.was_busy = self.misses >= BUSY && now_ms - self.second_ms < 2000;
+            (self.second_ms, self.misses) = (now_ms, 0);
+        }
+        self.misses += packets;
+        self.was_busy || self.misses >= BUSY
     }
 
     /// Whether a generation that has seen enough packets may end.

@@ -58,6 +58,14 @@ fn classic_takes_no_shortcut() {
 }
 
 #[test]
+fn auto_installs_everything_while_there_is_little() {
+    let mut governor = Governor::new(Mode::Auto, 0, IDLE_MS);
+    // 999 a second, all of them of the sample.
+    assert!((0..9990).all(|i| governor.decide(i, 1, i / 999 * 1000).installs()));
+    assert!((0..2000).any(|i| !governor.decide(i, 1, 10_000).installs()), "a flood is looked at within its second");
+}
+
+#[test]
 fn a_lasting_flow_is_sampled_for_a_generation_only() {
     let mut governor = Governor::new(Mode::Classic, 0, IDLE_MS);
     // Enough that half of them are enough, too.
