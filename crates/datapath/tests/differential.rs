@@ -92,7 +92,33 @@ type Tables = HashMap<(u32, u64), Class>;
 
 fn tables(classes: Vec<Class>) -> Tables {
     let places = (0..RECIRCS).flat_map(|recirc| (0..u64::from(FLOWS)).map(move |flow| (recirc, flow)));
-    places.zip(classes).collect()
+    let bounded = |((recirc, flow), class): ((u32, u64), Class)| {
+        // Loops stay, but a packet that has come round comes round once more at most: were it to multiply with each pass,
+        // how many of its copies find a buffer would depend on how many packets are under way.
+        let mut left = if recirc == 0 { 2 } else { 1 };
+        ((recirc, flow), Class { actions: with_few_recircs(&class.actions, &mut left), ..class })
+    };
+    places.zip(classes).map(bounded).collect()
+}
+
+/// The actions with the first `left` recirculations only.
+fn with_few_recircs(actions: &[Action], left: &mut usize) -> Vec<Action> {
+    let mut nested = |list: &[Action]| with_few_recircs(list, left).into();
+    let mut out = Vec::new();
+    for action in actions {
+        out.push(match action {
+            Action::Clone(list) => Action::Clone(nested(list)),
+            Action::Sample { probability, actions } => {
+                Action::Sample { probability: *probability, actions: nested(actions) }
+            }
+            Action::CheckPktLen { len, greater, less_or_equal } => {
+                Action::CheckPktLen { len: *len, greater: nested(greater), less_or_equal: nested(less_or_equal) }
+            }
+            other => other.clone(),
+        });
+    }
+    out.retain(|action| !matches!(action, Action::Recirc(_)) || std::mem::replace(left, left.saturating_sub(1)) > 0);
+    out
 }
 
 fn translate(tables: &Tables, key: &PacketKey) -> Fate {
