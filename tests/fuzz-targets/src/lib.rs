@@ -10,16 +10,24 @@ mod input;
 mod openflow;
 mod packet;
 mod pcap;
+mod tables;
 
 pub use classifier::classifier;
 pub use flow_text::flow_text;
 pub use openflow::openflow;
 pub use packet::packet;
 pub use pcap::pcap;
+pub use tables::tables;
 
 /// A target: its name, as under `fuzz/seeds` and `fuzz/crashes`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target there is.
-pub const TARGETS: &[Target] =
-    &[("classifier", classifier), ("flow-text", flow_text), ("openflow", openflow), ("packet", packet), ("pcap", pcap)];
+pub const TARGETS: &[Target] = &[
+    ("classifier", classifier),
+    ("flow-text", flow_text),
+    ("openflow", openflow),
+    ("packet", packet),
+    ("pcap", pcap),
+    ("tables", tables),
+];

@@ -14,3 +14,4 @@ pub mod wire;
 
 pub use script::{Script, Step};
 pub use switch::{Setting, run};
+pub use wire::Wire;

@@ -1,0 +1,81 @@
+//! Target `tables`: packets through tables. The input is rules as `ovs-ofctl` writes them, a line each, up to a zero byte;
+//! then packets, each behind a byte for its port and one for its length.
+
+use crate::input::Input;
+use sluice_action::PortNo;
+use sluice_datapath::{Arm, Config, Datapath, Settings};
+use sluice_fate::Counter;
+use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_mem::{FramePool, HeapPool, PoolConfig};
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_scenarios::Wire;
+use std::sync::Arc;
+
+const BRIDGE: &str = "br0";
+const PORTS: u16 = 4;
+const RULES_MAX: usize = 64;
+const PACKETS_MAX: usize = 64;
+/// Buffers, so few that packets which multiply use them up.
+const FRAMES: usize = 512;
+
+/// Whatever the rules do to the packets, each packet has one fate, and each lookup one answer.
+pub fn tables(data: &[u8]) {
+    let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
+    let Ok(text) = std::str::from_utf8(&data[..end]) else { return };
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).expect("the first bridge");
+    // Lines that are no rules, or that this switch refuses, are left out.
+    let rules = text.lines().filter_map(|line| FlowMod::parse(line, FlowCommand::Add, &PortNames::NONE).ok());
+    let added = rules.take(RULES_MAX).filter(|rule| ofproto.flow_mod(BRIDGE, rule, 0).is_ok()).count();
+    let packets = packets(data.get(end + 1..).unwrap_or_default());
+    if added > 0 && !packets.is_empty() {
+        run(&ofproto, &packets);
+    }
+}
+
+fn packets(data: &[u8]) -> Vec<(u16, &[u8])> {
+    let (mut input, mut packets) = (Input(data), Vec::new());
+    while !input.is_empty() && packets.len() < PACKETS_MAX {
+        let port = 1 + u16::from(input.byte()) % PORTS;
+        let length = input.byte().into();
+        packets.push((port, input.bytes(length)));
+    }
+    packets
+}
+
+/// Sends the packets twice, so that caches answer, too, with all caches on and small.
+fn run(ofproto: &Ofproto, packets: &[(u16, &[u8])]) {
+    let arm = Arm { emc: Some(1), smc: true, distributor: true, ..Arm::BARE };
+    let settings = Settings { emc_entries: 8, ..arm.into() };
+    let config = Config { cores: vec![0], settings, max_megaflows: 256, seed: Some(1), ..Config::default() };
+    let datapath = Datapath::new(config).expect("a datapath without threads");
+    datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+    ofproto.set_store(datapath.store());
+    let pool = HeapPool::new(PoolConfig { frames: FRAMES, frame_size: 2048, reserve: 64 }).expect("a small pool");
+    let pool: Arc<dyn FramePool> = Arc::new(pool);
+    let wires: Vec<Wire> = (0..PORTS).map(|_| Wire::new(&pool, 1)).collect();
+    for (number, wire) in (1..).zip(&wires) {
+        datapath.add_port(PortNo(number.into()), wire.port()).expect("a port with a number of its own");
+        let config = PortConfig::new(&format!("p{number}"), number, PortNo(number.into()));
+        ofproto.add_port(BRIDGE, config).expect("a port with a name of its own");
+    }
+    let mut now_ms = 0;
+    for _ in 0..2 {
+        for (port, bytes) in packets {
+            wires[usize::from(port - 1)].send(bytes);
+        }
+        while !datapath.run_once(now_ms).exhausted {
+            now_ms += 1;
+        }
+        ofproto.tick(now_ms);
+        ofproto.revalidate(&*datapath.store(), now_ms, 10_000);
+    }
+    let totals = datapath.totals();
+    assert_eq!(totals.conserved(), Ok(()));
+    assert_eq!(totals[Counter::Received], 2 * packets.len() as u64, "packets received");
+    assert_eq!(totals[Counter::Held], 0, "packets held");
+    let sent: usize = wires.iter().map(|wire| wire.take_sent().len()).sum();
+    assert_eq!(totals[Counter::Sent], sent as u64, "packets sent");
+    let answers = [Counter::EmcHits, Counter::SmcHits, Counter::MegaflowHits, Counter::Upcalls, Counter::UpcallsLost];
+    assert_eq!(totals[Counter::Passes], answers.iter().map(|level| totals[*level]).sum::<u64>(), "lookups answered");
+}
