@@ -226,8 +226,9 @@ fn generate(seed: u64, options: &Options) -> Case {
 fn run_peer(ovs: &mut ovs::Ovs, case: &Case, caches: bool) -> Result<Outcome> {
     ovs.load(&case.tables)?;
     let (mut sent, mut traces) = (Vec::new(), Vec::new());
+    let theme = case.tables.theme;
     for input in &case.inputs {
-        if case.tables.theme.traces() {
+        if theme.learns() {
             traces.push(ovs.trace(input.port, &input.bytes)?);
         }
         if !caches {
@@ -238,7 +239,13 @@ fn run_peer(ovs: &mut ovs::Ovs, case: &Case, caches: bool) -> Result<Outcome> {
         sent.extend(out.into_iter().map(|(port, bytes)| Sent { port, time_us: input.time_us, bytes }));
     }
     let megaflows = if caches { ovs.megaflows()? } else { flows::Megaflows::new() };
-    Ok(Outcome { sent, traces, megaflows, counters: ovs.counters(case.tables.version)? })
+    let counters = ovs.counters(case.tables.version)?;
+    if theme == table::Theme::Stateless {
+        // Not before: a trace does what the actions say, and if they recirculate within others, the pass that follows makes
+        // megaflows and counts.
+        traces = case.inputs.iter().map(|input| ovs.trace(input.port, &input.bytes)).collect::<Result<_>>()?;
+    }
+    Ok(Outcome { sent, traces, megaflows, counters })
 }
 
 fn keep_peer(folder: &Path, peer: &Outcome) -> Result<()> {
