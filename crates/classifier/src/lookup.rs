@@ -29,6 +29,17 @@ impl TrieField {
     /// What OVS 3.1 sets up unless told otherwise. Source: ofproto/ofproto.c, `default_prefix_fields`.
     pub const DEFAULT: &[TrieField] = &[TrieField::NwDst, TrieField::NwSrc];
 
+    /// The field that `ovs-fields` calls so, if it can have a trie here.
+    pub fn named(name: &str) -> Option<TrieField> {
+        match name {
+            "ip_dst" | "nw_dst" => Some(TrieField::NwDst),
+            "ip_src" | "nw_src" => Some(TrieField::NwSrc),
+            "ipv6_dst" => Some(TrieField::Ipv6Dst),
+            "ipv6_src" => Some(TrieField::Ipv6Src),
+            _ => None,
+        }
+    }
+
     const fn span(self) -> Span {
         match self {
             TrieField::NwDst => layout::NW_DST,

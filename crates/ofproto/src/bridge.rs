@@ -5,7 +5,7 @@ use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
 use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
 use crate::rule::{Removal, Rule};
-use sluice_classifier::{Classifier, RuleId};
+use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_flow::OfPort;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -47,13 +47,17 @@ pub struct BridgeConfig {
     pub fail_mode: FailMode,
     /// How long stations are remembered, seconds.
     pub mac_age_s: u64,
+    /// The fields whose prefixes the tables keep in tries, which makes megaflows of rules that match prefixes wider. As
+    /// `Flow_Table`'s `prefixes` in Open vSwitch, but for all tables.
+    pub prefixes: Vec<TrieField>,
 }
 
 impl BridgeConfig {
     /// A secure bridge with the usual settings.
     pub fn new(name: &str) -> Self {
         let name = name.to_owned();
-        BridgeConfig { name, datapath_id: 1, fail_mode: FailMode::Secure, mac_age_s: DEFAULT_AGE_S }
+        let prefixes = TrieField::DEFAULT.to_vec();
+        BridgeConfig { name, datapath_id: 1, fail_mode: FailMode::Secure, mac_age_s: DEFAULT_AGE_S, prefixes }
     }
 }
 
@@ -139,6 +143,12 @@ impl Bridge {
             expirable: BTreeSet::new(),
             learners: HashMap::new(),
         }
+    }
+
+    /// The rules of a table, for changes.
+    pub fn rules_mut(&mut self, table: u8) -> &mut Rules {
+        let prefixes = &self.config.prefixes;
+        self.tables[usize::from(table)].rules.get_or_insert_with(|| Box::new(Classifier::new(prefixes, 0)))
     }
 
     /// The name.

@@ -6,7 +6,8 @@ use crate::bridge::N_TABLES;
 use crate::error::Error;
 use crate::group::Groups;
 use crate::meter::Meters;
-use sluice_flow::OfAction;
+use sluice_flow::field::{FIELDS, FieldId, Prereq};
+use sluice_flow::{Match, OfAction, layout};
 
 /// Refuses actions that are not built, tables that are none, and ways back to an earlier table.
 pub(crate) fn check_actions(table: u8, actions: &[OfAction]) -> Result<(), Error> {
@@ -26,6 +27,26 @@ pub(crate) fn check_actions(table: u8, actions: &[OfAction]) -> Result<(), Error
 pub(crate) fn check_bucket(actions: &[OfAction]) -> Result<(), Error> {
     // A bucket is in no table, so it may go to any.
     actions.iter().try_for_each(|action| check_action(0, action))
+}
+
+/// Why fields of NSH are refused: extraction does not read them.
+const NO_NSH: &str = "NSH is not built yet";
+
+fn is_nsh(field: FieldId) -> bool {
+    field.field().prereq == Prereq::Nsh
+}
+
+/// Refuses a match on what packets do not have yet, and on what only the switch sets: hashes, and recirculation ids but 0,
+/// which every new packet has.
+pub(crate) fn check_match(matches: &Match) -> Result<(), Error> {
+    let read = FIELDS.iter().filter(|field| is_nsh(field.id)).find(|field| field.place.read(&matches.mask) != 0);
+    if let Some(field) = read {
+        return Err(Error::MissingField { field: field.name, why: NO_NSH });
+    }
+    if matches.mask.number(layout::DP_HASH) != 0 {
+        return Err(Error::HiddenField("dp_hash"));
+    }
+    if matches.key.number(layout::RECIRC_ID) != 0 { Err(Error::HiddenField("recirc_id")) } else { Ok(()) }
 }
 
 /// Refuses a table number that is none.
@@ -57,7 +78,14 @@ fn missing(action: &OfAction) -> Option<&'static str> {
     match action {
         OfAction::Controller(c) if c.pause => Some("continuations are not built yet"),
         OfAction::Encap { .. } | OfAction::Decap { .. } => Some("encap and decap are not built yet"),
-        OfAction::DecNshTtl => Some("NSH is not built yet"),
+        OfAction::DecNshTtl => Some(NO_NSH),
+        OfAction::SetField { field, .. } if is_nsh(*field) => Some(NO_NSH),
+        OfAction::Load { dst: field, .. } | OfAction::StackPush(field) | OfAction::StackPop(field)
+            if is_nsh(field.field) =>
+        {
+            Some(NO_NSH)
+        }
+        OfAction::Move { src, dst } if is_nsh(src.field) || is_nsh(dst.field) => Some(NO_NSH),
         OfAction::DeleteField(_) => Some("only tun_metadata can be deleted, and tunnels are not built yet"),
         _ => None,
     }

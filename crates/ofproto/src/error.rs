@@ -11,6 +11,9 @@ pub enum Error {
     /// The name is taken.
     #[error("there is a bridge named \"{0}\" already")]
     BridgeExists(String),
+    /// A field that means something inside the switch only.
+    #[error("no rule may match {0}, which only the switch itself sets")]
+    HiddenField(&'static str),
     /// There is no such port.
     #[error("bridge \"{bridge}\" has no port named \"{port}\"")]
     NoPort {
@@ -69,6 +72,14 @@ pub enum Error {
     Unsupported {
         /// As it is written.
         action: String,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// A field that this version does not have.
+    #[error("field {field}: {why}")]
+    MissingField {
+        /// Its name.
+        field: &'static str,
         /// What is missing.
         why: &'static str,
     },

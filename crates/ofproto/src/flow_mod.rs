@@ -6,7 +6,7 @@
 //! does not stop the PMDs' upcalls.
 
 use crate::bridge::{Bridge, N_TABLES, Rules};
-use crate::check::{check_actions, check_bucket, check_groups, check_meters, check_table};
+use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::group::{self, Groups};
@@ -148,9 +148,10 @@ impl Pending {
 
     fn add(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         let table = fm.table.unwrap_or(0);
-        let at = check_table(table)?;
+        check_table(table)?;
+        check_match(&fm.matches)?;
         self.check(bridge, table, &fm.actions)?;
-        let rules = bridge.tables[at].rules.get_or_insert_default();
+        let rules = bridge.rules_mut(table);
         let priority = u32::from(fm.priority);
         let old = rules.find_exact(&fm.matches, priority, LATEST).map(|r| (r.id(), Arc::clone(r.payload())));
         if old.is_none() && fm.flags.check_overlap {
@@ -202,7 +203,7 @@ impl Pending {
         }
         let actions: Arc<[OfAction]> = fm.actions.as_slice().into();
         for (table, id) in selected {
-            let in_table = rules(bridge, table);
+            let in_table = bridge.rules_mut(table);
             let Some(found) = in_table.rule(id) else { continue };
             let matches = in_table.match_of(found);
             let old = Arc::clone(found.payload());
@@ -246,7 +247,7 @@ impl Pending {
         let (table, priority, rule) = (rule.table, rule.priority.into(), Arc::new(rule));
         let conjunctions = conjunctions(&rule.actions);
         let payload = Arc::clone(&rule);
-        let (id, displaced) = rules(bridge, table).insert(matches, priority, self.version, &conjunctions, payload);
+        let (id, displaced) = bridge.rules_mut(table).insert(matches, priority, self.version, &conjunctions, payload);
         debug_assert!(displaced.is_none(), "invariant: an equal rule was hidden first");
         _ = rule.id.set(id);
         if rule.idle_timeout() != 0 || rule.hard_timeout() != 0 {
@@ -259,7 +260,7 @@ impl Pending {
     /// Hides a rule from the next version on.
     pub fn hide(&mut self, bridge: &mut Bridge, table: u8, id: RuleId, why: Option<Removal>) {
         let bridge_id = bridge.id;
-        let rules = rules(bridge, table);
+        let rules = bridge.rules_mut(table);
         let Some(found) = rules.rule(id) else { return };
         let rule = Arc::clone(found.payload());
         self.changes.add_rule(bridge_id, table, || Some(rules.match_of(found)));
@@ -286,7 +287,7 @@ impl Pending {
 
     /// Hides what was learned into a table with a cookie.
     pub fn hide_learned(&mut self, bridge: &mut Bridge, (table, cookie): (u8, u64)) {
-        let learned = rules(bridge, table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
+        let learned = bridge.rules_mut(table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
         let learned: Vec<_> = learned.collect();
         learned.into_iter().for_each(|id| self.hide(bridge, table, id, Some(Removal::Delete)));
     }
@@ -300,7 +301,7 @@ impl Pending {
             return Ok(true);
         }
         let cookie = fm.new_cookie.unwrap_or(0);
-        if limit != 0 && has_at_least(rules(bridge, table), cookie, limit) {
+        if limit != 0 && has_at_least(bridge.rules_mut(table), cookie, limit) {
             return Ok(false);
         }
         self.modify(bridge, fm).map(|()| true)
@@ -309,12 +310,12 @@ impl Pending {
     /// Undoes everything.
     pub fn revert(self, bridge: &mut Bridge) {
         for (table, id) in self.added.into_iter().rev() {
-            rules(bridge, table).remove(id);
+            bridge.rules_mut(table).remove(id);
             bridge.expirable.remove(&(table, id));
         }
         for hidden in self.hidden {
             // A rule added and hidden again within the transaction is gone already.
-            if rules(bridge, hidden.table).set_remove_version(hidden.id, NEVER)
+            if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
                 && (hidden.rule.idle_timeout() != 0 || hidden.rule.hard_timeout() != 0)
             {
                 bridge.expirable.insert((hidden.table, hidden.id));
@@ -338,12 +339,7 @@ impl Pending {
     }
 }
 
-/// The rules of a table that has some.
-fn rules(bridge: &mut Bridge, table: u8) -> &mut Rules {
-    bridge.tables[usize::from(table)].rules.get_or_insert_default()
-}
-
-/// The same, if it has.
+/// The rules of a table, if it has some.
 pub(crate) fn rules_of(bridge: &Bridge, table: u8) -> Option<&Rules> {
     bridge.tables[usize::from(table)].rules.as_deref()
 }

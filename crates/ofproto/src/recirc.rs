@@ -7,7 +7,8 @@
 //! An id lives as long as a trail holds it, and [`KEEP_MS`] longer for packets on their way.
 
 use crate::bridge::BridgeId;
-use sluice_flow::{FlowKey, Line, OfAction, OfPort, layout};
+use crate::tunnel::Tunnel;
+use sluice_flow::{Line, OfAction, OfPort};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -45,7 +46,7 @@ pub(crate) struct Frozen {
     /// Where to search if there are no actions left.
     pub table: u8,
     pub in_port: OfPort,
-    pub tunnel: Line,
+    pub tunnel: Tunnel,
     pub registers: Line,
     pub metadata: u64,
     pub stack: Vec<Stacked>,
@@ -127,15 +128,6 @@ impl Recirculations {
     }
 }
 
-/// The part of a line that a frozen state keeps: tunnel fields, without the labels that lie between them.
-pub(crate) fn tunnel_part(key: &FlowKey) -> Line {
-    let mut line = key.lines[layout::TUN_ID.line()];
-    for span in [layout::MPLS0, layout::MPLS1, layout::MPLS2] {
-        line.0[span.offset % 64..][..span.size].fill(0);
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +137,7 @@ mod tests {
             bridge: BridgeId(0),
             table,
             in_port: OfPort(1),
-            tunnel: Line::ZERO,
+            tunnel: Tunnel::NONE,
             registers: Line::ZERO,
             metadata: 0,
             stack: Vec::new(),

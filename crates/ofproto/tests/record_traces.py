@@ -6,6 +6,7 @@ a directory of their own. The tests only read the answers.
 
 A case file has sections, each begun by "== title", with lines
   bridge NAME [fragments=drop|nx-match]      a secure bridge; a LOCAL port comes with it
+              [prefixes=FIELD,...|none]      which fields have tries, if not the usual ones
   port BRIDGE NAME OFPORT [KEY=VALUE ...]    tag=, trunks=, vlan_mode=, peer= (a patch port), flags (no-flood, ...)
   meter BRIDGE METER                         a meter to add
   group BRIDGE GROUP                         a group to add
@@ -87,8 +88,13 @@ def run_case(switch, title, lines):
             number = len(bridges)
             switch.vsctl("add-br", name, "--", "set", "Bridge", name, "datapath-type=dummy", "fail-mode=secure",
                          f"other-config:hwaddr=aa:55:aa:55:00:0{number}", f"protocols=[{PROTOCOLS}]")
-            for option in options:
-                switch.ofctl("set-frags", name, option.split("=")[1])
+            for key, value in (option.split("=") for option in options):
+                if key == "prefixes":
+                    tables = [f"flow_tables:{table}=@t" for table in range(255)]
+                    switch.vsctl("set", "Bridge", name, *tables, "--", "--id=@t", "create", "Flow_Table", "name=t",
+                                 f"prefixes={value}")
+                else:
+                    switch.ofctl("set-frags", name, value)
         elif word == "port":
             bridge, name, number, *options = rest.split()
             settings = dict(o.split("=", 1) for o in options if "=" in o)

@@ -268,6 +268,21 @@ fn what_is_not_built_is_refused_by_name() {
     let ofproto = switch();
     let refused = apply(&ofproto, FlowCommand::Add, "dl_type=0x894f actions=dec_nsh_ttl", 0).unwrap_err().to_string();
     assert!(refused.ends_with("NSH is not built yet"), "{refused}");
+    for text in [
+        "dl_type=0x894f,nsh_mdtype=1 actions=drop",
+        "dl_type=0x894f,nsh_mdtype=1,nsh_c2=0x1/0x1 actions=drop",
+        "dl_type=0x894f actions=set_field:5->nsh_ttl",
+        "dl_type=0x894f actions=clone(move:NXOXM_NSH_C1[]->NXM_NX_REG0[])",
+    ] {
+        let refused = apply(&ofproto, FlowCommand::Add, text, 0).unwrap_err().to_string();
+        assert!(refused.ends_with("NSH is not built yet"), "{text}: {refused}");
+    }
+    for text in ["dp_hash=0/1 actions=drop", "recirc_id=5 actions=drop"] {
+        let refused = apply(&ofproto, FlowCommand::Add, text, 0).unwrap_err();
+        assert!(matches!(refused, Error::HiddenField(_)), "{text}: {refused}");
+    }
+    apply(&ofproto, FlowCommand::Add, "recirc_id=0 actions=drop", 0).unwrap();
+    apply(&ofproto, FlowCommand::Delete, "", 0).unwrap();
     let mut back = flow(FlowCommand::Add, "table=5 actions=goto_table:6");
     back.table = Some(7);
     assert_eq!(ofproto.flow_mod("br0", &back, 0), Err(Error::GotoBackwards { table: 7, to: 6 }));

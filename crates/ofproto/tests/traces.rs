@@ -2,7 +2,7 @@
 
 use sluice_action::PortNo;
 use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod, PortNames};
-use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, VlanMode};
+use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, TrieField, VlanMode};
 use std::collections::BTreeSet;
 
 /// Where our megaflow is narrower, since OVS's is too wide: question, OVS's line, ours.
@@ -90,13 +90,18 @@ fn set_up(case: &Case<'_>) -> Ofproto {
         let words: Vec<&str> = line.split(' ').collect();
         match words[0] {
             "bridge" => {
-                ofproto.add_bridge(BridgeConfig::new(words[1]), 0).unwrap();
+                let mut config = BridgeConfig::new(words[1]);
+                if let Some(list) = words.get(2).and_then(|option| option.strip_prefix("prefixes=")) {
+                    config.prefixes = list.split(',').filter_map(TrieField::named).collect();
+                }
+                ofproto.add_bridge(config, 0).unwrap();
                 let local = PortConfig::new(words[1], 0xfffe, PortNo(100 + bridges));
                 ofproto.add_port(words[1], local).unwrap();
                 bridges += 1;
-                let mode = words.get(2).map(|option| match *option {
-                    "fragments=drop" => FragmentMode::Drop,
-                    "fragments=nx-match" => FragmentMode::NxMatch,
+                let mode = words.get(2).and_then(|option| match *option {
+                    "fragments=drop" => Some(FragmentMode::Drop),
+                    "fragments=nx-match" => Some(FragmentMode::NxMatch),
+                    other if other.starts_with("prefixes=") => None,
                     _ => panic!("{option}: what is that?"),
                 });
                 ofproto.set_bridge(words[1], None, mode).unwrap();
@@ -210,6 +215,16 @@ fn arp() {
 }
 
 #[test]
+fn the_situations_of_ovs_classifier_tests() {
+    replay("classifier");
+}
+
+#[test]
+fn the_situations_of_ovs_datapath_tests() {
+    replay("datapath");
+}
+
+#[test]
 fn conntrack() {
     replay("conntrack");
 }
@@ -262,4 +277,45 @@ flow br0 table=2,priority=100,tcp,nw_dst=10.0.0.0/8 actions=dec_ttl,mod_dl_src:0
   nw_ttl=64: dec_ttl in table 2, priority 100, bridge \"br0\"
   dl_src=00:00:00:00:00:00: mod_dl_src:00:11:22:33:44:55 in table 2, priority 100, bridge \"br0\"";
     assert_eq!(ours, want);
+}
+
+#[test]
+fn what_an_action_looked_at_before_it_led_to_another_table_is_its_own() {
+    let text = "== whose
+bridge br0
+port br0 p1 1
+port br0 p2 2 peer=p3
+bridge br1
+port br1 p3 1 peer=p2
+port br1 p4 2
+flow br0 actions=NORMAL
+flow br1 priority=5,dl_src=00:00:00:00:00:00/01:00:00:00:00:00 actions=resubmit(,1)
+flow br1 table=1,udp actions=output:2";
+    let ofproto = set_up(&cases(text)[0]);
+    let answer = ofproto.trace(&["br0", "in_port=1,udp,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07"], 0).unwrap();
+    let (_, rest) = answer.split_once("because these looked at it:\n").expect("our lines");
+    let (ours, _) = rest.split_once("\n\nFinal flow: ").expect("OVS's lines");
+    let want = "  recirc_id=0,eth,ip,in_port=1,nw_frag=no: every translation
+  dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07: NORMAL in table 0, priority 32768, bridge \"br0\"
+  nw_proto=17: search of table 1, bridge \"br1\"";
+    assert_eq!(ours, want);
+}
+
+#[test]
+fn padding_up_to_64_kib_changes_nothing() {
+    let text = "== padding
+bridge br0
+port br0 p1 1
+flow br0 priority=5,ip,ip_dst=1.1.1.2 actions=1
+flow br0 priority=0 actions=drop";
+    let ofproto = set_up(&cases(text)[0]);
+    let packet = "00020202020000010101010008004500001c00010000401176cc01010101010101020d6a00350008ee3a";
+    let padded = packet.to_owned() + &"0".repeat(2 * (65_535 - packet.len() / 2));
+    let tail = |packet: &str| {
+        let answer = ofproto.trace(&["br0", "in_port=2", packet], 0).unwrap();
+        answer.lines().rev().take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let want = ["Datapath actions: 1", "Megaflow: recirc_id=0,eth,ip,in_port=2,nw_dst=1.1.1.2,nw_frag=no"];
+    assert_eq!(tail(packet), want);
+    assert_eq!(tail(&padded), want);
 }

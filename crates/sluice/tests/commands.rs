@@ -130,6 +130,19 @@ fn ports_and_megaflows_are_shown() {
 }
 
 #[test]
+fn without_megaflows_every_field_is_matched() {
+    let daemon = start();
+    traffic(&daemon);
+    let exact = |text: &str| text.lines().filter(|l| l.contains("ipv4(src=") && l.contains("udp(src=")).count();
+    daemon.wait_for(&["dpctl/dump-flows"], |text| text.contains("ipv4(proto=17,frag=no)") && exact(text) == 0);
+    assert_eq!(daemon.ctl(&["upcall/disable-megaflows"]), "megaflows disabled\n");
+    let shown = daemon.wait_for(&["dpctl/dump-flows"], |text| exact(text) == 10);
+    assert!(!shown.contains("ipv4(proto=17,frag=no)"), "wide ones are left: {shown}");
+    assert_eq!(daemon.ctl(&["upcall/enable-megaflows"]), "megaflows enabled\n");
+    daemon.wait_for(&["dpctl/dump-flows"], |text| text.contains("ipv4(proto=17,frag=no)") && exact(text) == 0);
+}
+
+#[test]
 fn statistics_are_cleared_but_events_are_not() {
     let daemon = start();
     traffic(&daemon);

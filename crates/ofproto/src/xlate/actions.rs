@@ -54,8 +54,10 @@ impl Translator<'_> {
                 self.restore(restore);
             }
             self.say(Kind::Action, || action.to_string());
+            let outer = self.set_actor(|t| t.who(action));
             let next = self.action(action, steps.from(i + 1), last);
-            self.attribute(|t| t.who(action));
+            self.attribute_to_actor();
+            self.set_actor(|_| outer);
             match next {
                 Next::Go => {}
                 Next::Skip => continue,

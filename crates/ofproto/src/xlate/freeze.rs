@@ -5,9 +5,10 @@
 
 use super::fields::hex;
 use super::{Failure, Steps, Translator};
-use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore, tunnel_part};
+use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore};
 use crate::trace::Kind;
 use crate::trail::Event;
+use crate::tunnel::Tunnel;
 use sluice_action::Action;
 use sluice_flow::{FieldId, OfAction, OfPort, layout};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Translator<'_> {
             bridge: self.bridge.id,
             table,
             in_port: self.in_port(),
-            tunnel: tunnel_part(&self.flow),
+            tunnel: Tunnel::of(&self.flow),
             registers: self.flow.lines[layout::REGS.line()],
             metadata: self.number(layout::METADATA),
             stack: self.stack.clone(),
@@ -86,9 +87,7 @@ impl Translator<'_> {
         self.flow.set_number(layout::IN_PORT, frozen.in_port.0.into());
         self.flow.lines[layout::REGS.line()] = frozen.registers;
         self.flow.set_number(layout::METADATA, frozen.metadata);
-        let labels = [0, 1, 2].map(|i| super::tags::label(&self.flow, i));
-        self.flow.lines[layout::TUN_ID.line()] = frozen.tunnel;
-        (0..3).for_each(|i| super::tags::set_label(&mut self.flow, i, labels[i]));
+        frozen.tunnel.put(&mut self.flow);
         self.stack.clone_from(&frozen.stack);
         if !frozen.action_set.is_empty() {
             self.say(Kind::Thaw, || format!("Restoring action set: {}", list(&frozen.action_set)));

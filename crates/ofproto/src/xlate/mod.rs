@@ -231,6 +231,23 @@ impl Translator<'_> {
         }
     }
 
+    /// Says that the action under way looked at what has come into the mask.
+    fn attribute_to_actor(&mut self) {
+        if let Some(tracer) = &mut self.tracer
+            && tracer.has_news(&self.wc)
+        {
+            tracer.attribute(&self.wc, tracer.actor.clone());
+        }
+    }
+
+    /// Notes the action under way; returns the one that was, which this one may be part of.
+    fn set_actor(&mut self, who: impl FnOnce(&Self) -> String) -> String {
+        let Some(tracer) = self.tracer.take() else { return String::new() };
+        let outer = std::mem::replace(&mut tracer.actor, who(self));
+        self.tracer = Some(tracer);
+        outer
+    }
+
     fn fail(&mut self, failure: Failure) {
         self.failure = Some(failure);
     }

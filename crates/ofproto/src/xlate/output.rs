@@ -5,6 +5,7 @@ use crate::port::{Attach, PortConfig};
 use crate::recirc::FrozenActions;
 use crate::trace::Kind;
 use crate::trail::Asked;
+use crate::tunnel::Tunnel;
 use sluice_action::Action;
 use sluice_fate::DropReason;
 use sluice_flow::ofpact::{ControllerAction, PacketInReason};
@@ -142,11 +143,11 @@ impl<'a> Translator<'a> {
         let (here, flow) = (self.bridge, Box::new(self.flow));
         let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
         let (stack, action_set) = (std::mem::take(&mut self.stack), std::mem::take(&mut self.action_set));
-        let tunnel_mask = crate::recirc::tunnel_part(&self.wc);
+        let tunnel_mask = Tunnel::of(&self.wc);
         self.flow.set_number(layout::IN_PORT, peer.number.0.into());
         self.flow.set_number(layout::METADATA, 0);
-        self.set_tunnel(Line::ZERO);
-        self.set_tunnel_mask(Line::ZERO);
+        Tunnel::NONE.put(&mut self.flow);
+        Tunnel::NONE.put(&mut self.wc);
         self.flow.lines[layout::REGS.line()] = Line::ZERO;
         self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         self.forget_connection();
@@ -163,22 +164,10 @@ impl<'a> Translator<'a> {
         (self.bridge, self.flow) = (here, *flow);
         (self.was_mpls, self.conntracked) = (was_mpls, conntracked);
         (self.stack, self.action_set) = (stack, action_set);
-        self.set_tunnel_mask(tunnel_mask);
+        tunnel_mask.put(&mut self.wc);
         // What ended the other bridge's translation does not end this one's.
         self.exit = false;
         self.failure = None;
-    }
-
-    fn set_tunnel(&mut self, tunnel: Line) {
-        let labels = [0, 1, 2].map(|i| super::tags::label(&self.flow, i));
-        self.flow.lines[layout::TUN_ID.line()] = tunnel;
-        (0..3).for_each(|i| super::tags::set_label(&mut self.flow, i, labels[i]));
-    }
-
-    fn set_tunnel_mask(&mut self, tunnel: Line) {
-        let labels = [0, 1, 2].map(|i| super::tags::label(&self.wc, i));
-        self.wc.lines[layout::TUN_ID.line()] = tunnel;
-        (0..3).for_each(|i| super::tags::set_label(&mut self.wc, i, labels[i]));
     }
 
     /// Hands the packet, as it is now, to a controller, if the action's meter lets it pass, or that of all messages to

@@ -7,6 +7,8 @@ use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, Recirculation};
 use crate::trace::{Kind, Tracer};
 use crate::trail::{Asked, Event};
+use crate::trail::Event;
+use crate::tunnel::Tunnel;
 use sluice_action::{Action, Actions, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
@@ -69,9 +71,7 @@ impl<'a> Translator<'a> {
         flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         let mut base = flow;
         // The datapath forgets the tunnel a packet came by.
-        let labels = [0, 1, 2].map(|i| tags::label(&base, i));
-        base.lines[layout::TUN_ID.line()] = sluice_flow::Line::ZERO;
-        (0..3).for_each(|i| tags::set_label(&mut base, i, labels[i]));
+        Tunnel::NONE.put(&mut base);
         let mut translator = Translator {
             state,
             shared,
@@ -249,9 +249,7 @@ impl<'a> Translator<'a> {
             }
         }
         // No port is a tunnel yet, so no packet came by one.
-        let labels = [0, 1, 2].map(|i| tags::label(wc, i));
-        wc.lines[TUN_ID.line()] = sluice_flow::Line::ZERO;
-        (0..3).for_each(|i| tags::set_label(wc, i, labels[i]));
+        Tunnel::NONE.put(wc);
     }
 
     /// The mask for the datapath. Whether there are tags is always part of it: where a translation looked at none, a

@@ -123,6 +123,8 @@ impl<'a> Translator<'a> {
             }
         }
         key.set_number(layout::IN_PORT, in_port.0.into());
+        // What the action that leads here has looked at is none of the search's.
+        self.attribute_to_actor();
         let version = self.state.tables_version;
         let rules = table.rules.as_deref();
         let found = rules.and_then(|rules| rules.lookup(&key, version, Some(&mut self.wc))).map(|r| r.payload());

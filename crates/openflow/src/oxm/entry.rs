@@ -5,6 +5,7 @@ use crate::Error;
 use crate::wire::{Reader, Writer};
 use sluice_flow::OfPort;
 use sluice_flow::field::{FIELDS, Field, FieldId, Oxm, OxmClass, ones};
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 /// Class of fields whose experimenter's id follows their header.
@@ -95,6 +96,15 @@ pub(crate) enum Entry {
 /// Number of the cookie's field in Nicira's second class.
 const COOKIE: u8 = 30;
 
+/// Numbers of `tun_metadata0` to `tun_metadata63` in Nicira's second class.
+const TUNNEL_OPTIONS: RangeInclusive<u8> = 40..=103;
+
+/// What is wrong with a field that nobody knows: of tunnel options none is mapped, of others there are none.
+fn unknown(header: &OxmHeader, otherwise: Error) -> Error {
+    let is_option = header.class == OxmClass::Nxm1 && TUNNEL_OPTIONS.contains(&header.number);
+    if is_option { Error::FlowModInvalidTlvField } else { otherwise }
+}
+
 /// Reads a field with value and mask.
 pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<Entry, Error> {
     let header = OxmHeader::read(r)?;
@@ -126,13 +136,16 @@ fn consistent_unknown(header: &OxmHeader, payload: &[u8]) -> Result<Entry, Error
             return Err(Error::MatchBadWildcards);
         }
     }
-    Ok(Entry::Unknown)
+    match unknown(header, Error::MatchBadField) {
+        Error::MatchBadField => Ok(Entry::Unknown),
+        error => Err(error),
+    }
 }
 
 /// Reads the header of a field without value, as actions name fields.
 pub(crate) fn field_header(r: &mut Reader<'_>) -> Result<&'static Field, Error> {
     let header = OxmHeader::read(r)?;
-    let known = lookup(header.class, header.number).ok_or(Error::ActionBadSetType)?;
+    let known = lookup(header.class, header.number).ok_or_else(|| unknown(&header, Error::ActionBadSetType))?;
     match header.field() {
         Some(_) if header.has_mask => Err(Error::MatchBadMask),
         Some(field) => Ok(field),
@@ -147,7 +160,7 @@ pub(crate) fn expect_settable(r: Reader<'_>) -> Result<(), Error> {
     match (header.field(), lookup(header.class, header.number)) {
         (Some(_), _) => Ok(()),
         (None, Some(_)) => Err(Error::ActionBadSetLen),
-        (None, None) => Err(Error::ActionBadSetType),
+        (None, None) => Err(unknown(&header, Error::ActionBadSetType)),
     }
 }
 

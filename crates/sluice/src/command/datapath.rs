@@ -136,6 +136,16 @@ pub fn dpif_show(switch: &Switch, _: &[&str]) -> Reply {
     Ok(show_bridges(switch.lookups(), &switch.port_lines()))
 }
 
+pub fn upcall_disable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
+    switch.enable_megaflows(false);
+    Ok("megaflows disabled".into())
+}
+
+pub fn upcall_enable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
+    switch.enable_megaflows(true);
+    Ok("megaflows enabled".into())
+}
+
 pub fn upcall_show(switch: &Switch, _: &[&str]) -> Reply {
     Ok(show_upcalls(switch.upcall_figures(), REVALIDATOR))
 }

@@ -133,6 +133,8 @@ const COMMANDS: &[Command] = &[
     command("sluice/overview", "", 0..=0, process::overview),
     command("sluice/reload", "", 0..=0, process::reload),
     command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
+    command("upcall/disable-megaflows", "", 0..=0, datapath::upcall_disable_megaflows),
+    command("upcall/enable-megaflows", "", 0..=0, datapath::upcall_enable_megaflows),
     command("upcall/show", "", 0..=0, datapath::upcall_show),
     command("version", "", 0..=0, process::version),
     command("vlog/list", "", 0..=0, process::vlog_list),

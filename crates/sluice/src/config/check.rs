@@ -4,6 +4,7 @@
 
 use super::{Config, Controller, Listen, PATCH, Port};
 use sluice_datapath::Settings;
+use sluice_ofproto::TrieField;
 use std::collections::HashSet;
 
 /// A key whose value cannot stand, and why.
@@ -139,6 +140,10 @@ fn check_bridge(path: &str, bridge: &super::Bridge, has_tls: bool) -> Checked {
         && !(id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit()))
     {
         return wrong(format!("{path}.datapath-id"), format!("\"{id}\"; expected 16 hexadecimal digits"));
+    }
+    if let Some(name) = bridge.prefixes.iter().find(|name| TrieField::named(name).is_none()) {
+        let expected = "expected up to four of ip_dst, ip_src, ipv6_dst, ipv6_src";
+        return wrong(format!("{path}.prefixes"), format!("\"{name}\"; {expected}"));
     }
     for target in &bridge.listen {
         let listen = Listen::parse(target).map_err(|message| Wrong { key: format!("{path}.listen"), message })?;

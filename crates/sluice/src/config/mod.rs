@@ -156,6 +156,9 @@ pub struct Bridge {
     /// How long a learned address is kept.
     #[serde(default = "five_minutes")]
     pub mac_age: Duration,
+    /// Fields whose prefixes its tables keep in tries.
+    #[serde(default = "usual_prefixes")]
+    pub prefixes: Vec<String>,
     /// Whether LOCAL is a tap device named like the bridge.
     #[serde(default)]
     pub local: bool,
@@ -247,6 +250,10 @@ fn ethernet_mtu() -> u32 {
 
 fn one() -> usize {
     1
+}
+
+fn usual_prefixes() -> Vec<String> {
+    ["ip_dst", "ip_src"].map(str::to_owned).to_vec()
 }
 
 fn five_minutes() -> Duration {

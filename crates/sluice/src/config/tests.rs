@@ -26,6 +26,7 @@ fn the_reference_is_the_defaults() {
     assert_eq!(config.switch.pmd_cores, bare.switch.pmd_cores);
     let (said, default) = (&config.bridge[0], &bare.bridge[0]);
     assert_eq!((said.fail_mode, said.mac_age, said.local), (default.fail_mode, default.mac_age, default.local));
+    assert_eq!(said.prefixes, default.prefixes);
     let port = &config.bridge[0].port[0];
     assert_eq!((port.mtu, port.n_rxq), (ETHERNET_MTU, 1));
     assert!(port.pmd_rxq_affinity.0.is_empty());
@@ -154,6 +155,10 @@ fn what_is_wrong_between_keys_is_named_with_its_line() {
         (
             port("null", "nul"),
             "s.toml:6: bridge[0].port[0].type: this build has no port type \"nul\"; expected one of ",
+        ),
+        (
+            format!("{BRIDGE}prefixes = [\"tcp_dst\"]\n"),
+            "s.toml:3: bridge[0].prefixes: \"tcp_dst\"; expected up to four of ip_dst, ip_src, ipv6_dst, ipv6_src",
         ),
         (port("null", "patch"), "s.toml:3: bridge[0].port[0].options: a patch port has one option: peer"),
         (port("p1", "br0"), "s.toml:4: bridge[0].port[0].name: another port is named \"br0\""),

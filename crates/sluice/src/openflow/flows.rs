@@ -22,6 +22,7 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::ConjunctionNotAlone(_) => Error::ActionBadConjunction,
         Why::Overlap { .. } => Error::FlowModOverlap,
         Why::Unsupported { .. } => Error::ActionBadType,
+        Why::MissingField { .. } => Error::MatchBadField,
         Why::BadOutGroup(_) => Error::ActionBadOutGroup,
         Why::GroupExists(_) => Error::GroupModGroupExists,
         Why::NoGroup(_) => Error::GroupModUnknownGroup,

@@ -158,6 +158,12 @@ impl Switch {
         self.revalidator.purge();
     }
 
+    /// Whether megaflows leave open what did not decide; those there are go, so that the next packet of each is asked about.
+    pub fn enable_megaflows(&self, enabled: bool) {
+        self.ofproto.enable_megaflows(enabled);
+        self.purge();
+    }
+
     /// For `upcall/show`.
     pub fn upcall_figures(&self) -> UpcallFigures {
         self.revalidator.figures()

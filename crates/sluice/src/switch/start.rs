@@ -8,7 +8,7 @@ use crate::config::{self, AutoOr, Bridge, Config};
 use crate::text::coverage::Coverage;
 use anyhow::{Context, Result};
 use sluice_datapath::{Datapath, GovernorMode, MissBudget};
-use sluice_ofproto::{BridgeConfig, FailMode, Ofproto};
+use sluice_ofproto::{BridgeConfig, FailMode, Ofproto, TrieField};
 use sluice_port::Pools;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -111,6 +111,7 @@ pub fn bridge_config(bridge: &Bridge) -> BridgeConfig {
             config::FailMode::Standalone => FailMode::Standalone,
         },
         mac_age_s: bridge.mac_age.0.as_secs(),
+        prefixes: bridge.prefixes.iter().filter_map(|name| TrieField::named(name)).collect(),
         ..base
     }
 }

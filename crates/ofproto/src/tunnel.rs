@@ -1,0 +1,68 @@
+//! The tunnel that a packet came by or is to leave by: its fields of a key, taken together.
+
+use sluice_flow::layout::{self, Span};
+use sluice_flow::{FlowKey, Line};
+
+/// The fields that stand in another line than the rest.
+const ELSEWHERE: [Span; 5] = [
+    layout::TUN_ERSPAN_VER,
+    layout::TUN_ERSPAN_DIR,
+    layout::TUN_ERSPAN_HWID,
+    layout::TUN_GTPU_FLAGS,
+    layout::TUN_GTPU_MSGTYPE,
+];
+
+/// What lies among the fields, and is no part of a tunnel.
+const LABELS: [Span; 3] = [layout::MPLS0, layout::MPLS1, layout::MPLS2];
+
+/// A tunnel's fields, or which of them a mask has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tunnel {
+    line: Line,
+    elsewhere: [u8; ELSEWHERE.len()],
+}
+
+impl Tunnel {
+    /// No tunnel: all of it is zero.
+    pub const NONE: Tunnel = Tunnel { line: Line::ZERO, elsewhere: [0; ELSEWHERE.len()] };
+
+    pub fn of(key: &FlowKey) -> Self {
+        let mut line = key.lines[layout::TUN_ID.line()];
+        for label in LABELS {
+            line.0[label.offset % 64..][..label.size].fill(0);
+        }
+        Tunnel { line, elsewhere: ELSEWHERE.map(|span| key.number(span) as u8) }
+    }
+
+    /// Writes it over what a key has.
+    pub fn put(self, key: &mut FlowKey) {
+        let labels = LABELS.map(|span| key.number(span));
+        key.lines[layout::TUN_ID.line()] = self.line;
+        LABELS.into_iter().zip(labels).for_each(|(span, label)| key.set_number(span, label));
+        ELSEWHERE.into_iter().zip(self.elsewhere).for_each(|(span, value)| key.set_number(span, value.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_from_key_to_key_and_takes_nothing_else_along() {
+        let mut key = FlowKey::ZERO;
+        for span in
+            [layout::TUN_ID, layout::TUN_ERSPAN_VER, layout::TUN_GTPU_MSGTYPE, layout::MPLS1, layout::ND_RESERVED]
+        {
+            key.set_number(span, 7);
+        }
+        let mut other = FlowKey::ZERO;
+        other.set_number(layout::MPLS2, 9);
+        Tunnel::of(&key).put(&mut other);
+        assert_eq!(Tunnel::of(&other), Tunnel::of(&key));
+        assert_eq!([layout::TUN_ID, layout::TUN_ERSPAN_VER, layout::TUN_GTPU_MSGTYPE].map(|s| other.number(s)), [7; 3]);
+        assert_eq!([layout::MPLS1, layout::MPLS2, layout::ND_RESERVED].map(|s| other.number(s)), [0, 9, 0]);
+        Tunnel::NONE.put(&mut key);
+        assert_eq!(Tunnel::of(&key), Tunnel::NONE);
+        assert_eq!([layout::MPLS1, layout::ND_RESERVED].map(|s| key.number(s)), [7; 2]);
+    }
+}

@@ -1,0 +1,88 @@
+//! Every example of docs/flow-language.md is done by a switch, or refused by name.
+
+use sluice_action::PortNo;
+use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, Match, MeterCommand, MeterMod, PortNames};
+use sluice_ofproto::{BridgeConfig, Error, Ofproto, PortConfig};
+
+/// Rows of the page's tables with so many columns: the first, and the last, which is the example.
+fn examples(columns: usize) -> Vec<(String, String)> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/flow-language.md");
+    let text = std::fs::read_to_string(page).expect("the page");
+    let rows = text.lines().filter_map(|line| {
+        let inner = line.strip_prefix("| `")?.strip_suffix("` |")?.replace("\\|", "\u{0}");
+        let cells: Vec<&str> = inner.split(" | ").collect();
+        let cell = |text: &str| text.trim_matches(['`', ' ']).replace('\u{0}', "|");
+        (cells.len() == columns).then(|| (cell(cells[0]), cell(cells[columns - 1])))
+    });
+    rows.collect()
+}
+
+fn switch() -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    for n in 1..=4 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
+    }
+    let group = GroupMod::parse("group_id=1,type=all,bucket=output:2", GroupCommand::Add, &PortNames::NONE).unwrap();
+    ofproto.group_mod("br0", &group, 0).unwrap();
+    for meter in ["meter=1,kbps,band=type=drop,rate=1000", "meter=3,pktps,band=type=drop,rate=10"] {
+        ofproto.meter_mod("br0", &MeterMod::parse(meter, MeterCommand::Add).unwrap(), 0).unwrap();
+    }
+    ofproto
+}
+
+/// Whether a packet of these values meets the rule of priority 5.
+fn meets(ofproto: &Ofproto, values: &Match) -> bool {
+    let flow = Match::of_packet(&values.key).to_string();
+    let answer = ofproto.trace(&["br0", &flow], 0).unwrap_or_else(|error| panic!("{flow}: {error}"));
+    assert!(answer.contains("\nDatapath actions: "), "{answer}");
+    answer.lines().any(|line| line.starts_with(" 0. ") && line.ends_with("priority 5"))
+}
+
+#[test]
+fn every_field_finds_its_packet() {
+    // What only the switch sets: a conjunction, the action set, the queue; and packets that are no Ethernet frames.
+    const NOT_OF_PACKETS: [&str; 4] = ["packet_type", "conj_id", "actset_output", "skb_priority"];
+    let (mut found, mut refused) = (0, Vec::new());
+    for (name, example) in examples(4) {
+        let ofproto = switch();
+        let text = format!("priority=5,{example} actions=output:2");
+        let rule = FlowMod::parse(&text, FlowCommand::Add, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"));
+        match ofproto.flow_mod("br0", &rule, 0) {
+            Ok(_) if NOT_OF_PACKETS.contains(&&name[..]) => {}
+            Ok(_) => {
+                assert!(meets(&ofproto, &rule.matches), "no packet of these values finds {text}");
+                found += 1;
+            }
+            Err(Error::HiddenField(_) | Error::MissingField { .. }) => refused.push(name),
+            Err(other) => panic!("{text}: {other}"),
+        }
+    }
+    assert!(found > 80, "{found} fields were tried");
+    let nsh = |name: &String| name.starts_with("nsh_");
+    assert_eq!(refused.iter().filter(|name| !nsh(name)).collect::<Vec<_>>(), ["dp_hash", "recirc_id"]);
+}
+
+#[test]
+fn every_action_is_done_or_refused_by_name() {
+    let (mut done, mut refused) = (0, Vec::new());
+    for (name, example) in examples(3) {
+        let ofproto = switch();
+        // The first match that gives the action what it needs.
+        let matches = ["in_port=1", "ip", "tcp", "dl_vlan=5", "tcp,dl_vlan=5", "mpls", "dl_type=0x894f"];
+        let rules = matches
+            .map(|m| FlowMod::parse(&format!("priority=5,{m} actions={example}"), FlowCommand::Add, &PortNames::NONE));
+        let rule = rules.into_iter().find_map(Result::ok).unwrap_or_else(|| panic!("no match suits {example}"));
+        match ofproto.flow_mod("br0", &rule, 0) {
+            Ok(_) => {
+                // A clause alone is no rule that packets meet.
+                assert_eq!(meets(&ofproto, &rule.matches), name != "conjunction", "{example}");
+                done += 1;
+            }
+            Err(Error::Unsupported { .. }) => refused.push(name),
+            Err(other) => panic!("{example}: {other}"),
+        }
+    }
+    assert!(done > 50, "{done} actions were done");
+    assert_eq!(refused, ["controller", "dec_nsh_ttl", "encap", "decap"]);
+}
