@@ -131,13 +131,6 @@ for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" del-flows @ out_port=2
     both "${o[@]}" --no-stats dump-flows @
     both "${o[@]}" add-flow @ 'ip,actions=goto_table:0'
-    # Without a map of tunnel options there is none to match, set or delete.
-    for flow in 'tun_metadata0=0x1,actions=drop' 'tun_metadata63=0x1/0xff,actions=drop' 'actions=delete_field:tun_metadata0' \
-        'actions=delete_field:reg0' 'actions=set_field:0x5->tun_metadata1' 'actions=move:NXM_NX_TUN_METADATA0[0..7]->NXM_NX_REG0[0..7]' \
-        'actions=push:NXM_NX_TUN_METADATA0[]' 'dp_hash=0,actions=drop' 'recirc_id=1,actions=drop' 'recirc_id=0,ip,actions=drop'; do
-        both "${o[@]}" add-flow @ "table=9,$flow"
-    done
-    both "${o[@]}" --no-stats dump-flows @ table=9
     both "${o[@]}" dump-ports @ 1
     both "${o[@]}" dump-tables @
     both "${o[@]}" get-frags @
@@ -148,7 +141,6 @@ for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" mod-port @ p1 flood
     both "${o[@]}" mod-port @ p9 up
     both "${o[@]}" probe @
-    both "${o[@]}" show @
     both "${o[@]}" ping @ 10
     both "${o[@]}" packet-out @ 'in_port=1,packet=ffffffffffff00000000000108060001080006040001000000000001c0a80001000000000000c0a80002,actions=output:2'
     both "${o[@]}" packet-out @ 'in_port=CONTROLLER,packet=ffffffffffff000000000001,actions=output:2'
