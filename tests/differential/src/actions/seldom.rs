@@ -6,7 +6,7 @@ use crate::values::{ipv4_text, ipv6_text};
 impl Writer<'_> {
     pub(super) fn seldom(&mut self) {
         match self.rng.below(6) {
-            0 => self.from_nowhere(),
+            0 => self.portless(),
             1 => self.push("ct_clear".to_owned()),
             2 => self.tunnel(),
             3 => self.moved_out(),
@@ -24,7 +24,7 @@ impl Writer<'_> {
     }
 
     /// A search, or an output, as if the packet had come in by no port.
-    fn from_nowhere(&mut self) {
+    fn portless(&mut self) {
         let later = self.later_tables();
         match self.rng.below(3) {
             0 if !later.is_empty() => {
