@@ -16,7 +16,7 @@ const ELSEWHERE: [Span; 5] = [
 const LABELS: [Span; 3] = [layout::MPLS0, layout::MPLS1, layout::MPLS2];
 
 /// A tunnel's fields, or which of them a mask has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tunnel {
     line: Line,
     elsewhere: [u8; ELSEWHERE.len()],
