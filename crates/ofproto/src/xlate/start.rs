@@ -6,7 +6,6 @@ use crate::bridge::{BridgeId, State};
 use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, Recirculation};
 use crate::trace::{Kind, Tracer};
-use crate::trail::Event;
 use crate::trail::{Asked, Event};
 use crate::tunnel::Tunnel;
 use sluice_action::{Action, Actions, PortNo};
