@@ -32,7 +32,7 @@ const FLOWS_AT_ONCE: usize = 512;
 #[derive(Default)]
 pub struct Monitors {
     by_id: BTreeMap<u32, Monitor>,
-    /// Since which version of the tables flows that come and change are not told.
+    /// From which version of the tables on flows that come and change are not told.
     paused: Option<u64>,
     /// The last version that has been told in short.
     abbreviated: u64,
@@ -86,8 +86,8 @@ impl Monitors {
         }
         self.waiting += updates.len();
         if self.waiting > UPDATES_MAX && self.paused.is_none() {
-            // The rest of this transaction is told again in the end.
-            self.paused = Some(transaction.version - 1);
+            // A part of this transaction may have been told already; in the end all of it is.
+            self.paused = Some(transaction.version);
             self.waiting += 1;
             updates.push(Update::Paused);
         }
@@ -290,7 +290,7 @@ impl Connection {
             let mut flows = Flows::default();
             for monitor in monitors.by_id.values() {
                 for rule in select(&switch.ofproto, &hub.bridge, &monitor.interest).unwrap_or_default() {
-                    let event = match (rule.added_version > since, rule.version > since) {
+                    let event = match (rule.added_version >= since, rule.version >= since) {
                         (true, _) if monitor.flags.added || monitor.flags.modified => FlowEvent::Added,
                         (false, true) if monitor.flags.modified => FlowEvent::Modified,
                         _ => continue,
