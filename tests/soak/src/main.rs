@@ -78,7 +78,7 @@ impl Switch {
             .spawn()
             .context("starting the switch")?;
         loop {
-            if let Some(control) = Control::connect(&at("sluice.ctl"))? {
+            if let Some(control) = Control::connect(&at("run/sluice.ctl"))? {
                 return Ok(Switch { child, control });
             }
             if let Some(status) = child.try_wait()? {
@@ -132,7 +132,7 @@ name = "other"
 ofport = 3
 type = "null"
 "#,
-        folder.display()
+        folder.join("run").display()
     )
 }
 

@@ -173,8 +173,8 @@ impl Items<'_, '_> {
         let packet_type = self.key(layout::PACKET_TYPE);
         if packet_type != 0 {
             self.item(format_args!("packet_type=({},{:#x})", packet_type >> 16, packet_type & 0xffff))?;
-        } else if self.mask(layout::RECIRC_ID) != 0 {
-            // A megaflow, or a rule that looks like one: it always depends on the packet type.
+        } else if self.mask(layout::RECIRC_ID) != 0 && self.mask(layout::PACKET_TYPE) != 0 {
+            // A megaflow: it always depends on the packet type.
             self.item(format_args!("eth"))?;
         }
         let mut said = Said { ethertype: false, proto: false };

@@ -3,7 +3,6 @@
 mod headers;
 mod metadata;
 mod pipeline;
-mod seldom;
 mod sending;
 
 use crate::matches::{Match, Protocol};
@@ -67,7 +66,6 @@ const EDITS: &[Kind] = &[
     (4, |w| w.stack()),
     (4, |w| w.push_label()),
     (3, |w| w.queue()),
-    (4, |w| w.seldom()),
 ];
 
 /// What sends a packet, or leads it elsewhere.
