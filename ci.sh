@@ -36,6 +36,9 @@ usage() {
 skip() { echo "SKIPPED $1: $2"; echo "lane $1: 0 passed, 0 failed, 1 skipped"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# Ends what hangs, so that the rest still runs and is counted. No check of speed: the limits are far from what a step takes.
+guarded() { timeout --kill-after=30 "$@"; }
+
 step_fmt() { cargo fmt --all --check; }
 step_clippy() { cargo clippy -q --workspace --all-targets -- -D warnings; }
 step_tiers() { cargo test -q -p sluice-checks --test tiers; }
@@ -47,7 +50,8 @@ step_test() {
     for isa in avx2 avx512vbmi; do
         if grep -qw "$isa" /proc/cpuinfo; then REQUIRE_ISA+=,${isa%vbmi}; else skip "kernels-$isa" "this CPU lacks it"; fi
     done
-    REQUIRE_ISA=${REQUIRE_ISA:-} cargo test --no-fail-fast
+    cargo test -q --no-run || return 1
+    REQUIRE_ISA=${REQUIRE_ISA:-} guarded 1500 cargo test --no-fail-fast
 }
 step_install() { ci/install-packages; }
 
@@ -57,10 +61,11 @@ step_privileged() {
         name=$(basename "$script" .sh)
         [ "$(id -u)" = 0 ] || { skip "$name" "not root"; continue; }
         echo "-- $script"
-        bash "$script"
+        guarded 600 bash "$script"
         case $? in
         0) echo "lane $name: 1 passed, 0 failed, 0 skipped" ;;
         77) skip "$name" "see above" ;;
+        124 | 137) echo "$script hangs: stopped after ten minutes"; echo "lane $name: 0 passed, 1 failed, 0 skipped" ;;
         *) echo "lane $name: 0 passed, 1 failed, 0 skipped" ;;
         esac
     done
@@ -68,18 +73,20 @@ step_privileged() {
 
 step_dpdk() {
     have pkg-config && pkg-config --exists libdpdk || { skip dpdk "libdpdk-dev is not installed (ci/install-packages)"; return; }
-    cargo test -q -p sluice-port --features dpdk --test dpdk --test dpdk_start
+    cargo clippy -q -p sluice-port --features dpdk --all-targets -- -D warnings || return 1
+    cargo test -q -p sluice-port --features dpdk --test dpdk --test dpdk_start --no-run || return 1
+    guarded 300 cargo test -q -p sluice-port --features dpdk --test dpdk --test dpdk_start
 }
 
 step_differential() {
     have ovs-vswitchd || { skip differential "openvswitch-switch is not installed (ci/install-packages)"; return; }
     cargo build -q --release -p sluice -p sluice-differential || return 1
     # Both runs count; the captures are those of programs, the tables random.
-    local code=0
-    target/release/differential --flows tests/captures/rules.txt --in 1=tests/captures/a.pcap \
+    local code=0 limit=$((${TABLES:-200} * 4))
+    guarded "$limit" target/release/differential --flows tests/captures/rules.txt --in 1=tests/captures/a.pcap \
         --in 2=tests/captures/b.pcap || code=1
-    target/release/differential --tables "${TABLES:-200}" --packets "${PACKETS:-100}" --seed "${SEED:-1}" || code=1
-    target/release/differential --ct --tables "${CT_TABLES:-60}" --packets 60 --seed "${SEED:-1}" || code=1
+    guarded "$limit" target/release/differential --tables "${TABLES:-200}" --packets "${PACKETS:-100}" --seed "${SEED:-1}" || code=1
+    guarded "$limit" target/release/differential --ct --tables "${CT_TABLES:-60}" --packets 60 --seed "${SEED:-1}" || code=1
     return $code
 }
 
@@ -116,7 +123,8 @@ fuzz_one() {
 
 step_benches() {
     # In the test profile and once each: do they run and do their answers agree, not how fast.
-    cargo test --bench '*'
+    cargo test -q --bench "*" --no-run || return 1
+    guarded 900 cargo test --bench "*"
 }
 
 # A sample of it is in the privileged lane.
@@ -126,7 +134,7 @@ step_certification() {
 }
 
 step_soak() {
-    cargo build -q --release -p sluice -p sluice-soak && target/release/soak --seconds "${SOAK_SECONDS:-20}"
+    cargo build -q --release -p sluice -p sluice-soak && guarded $((${SOAK_SECONDS:-20} + 300)) target/release/soak --seconds "${SOAK_SECONDS:-20}"
 }
 
 step_long() {

@@ -3,7 +3,7 @@
 
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
-use sluice_port::{DpdkConfig, Pools, Port, PortConfig, open};
+use sluice_port::{DpdkConfig, Pools, PortConfig, open};
 
 fn config(name: &str, devargs: &str) -> PortConfig {
     let options = [("devargs".to_owned(), devargs.to_owned())].into();

@@ -61,24 +61,34 @@ pub struct Dpdk {
     pools: Vec<Arc<sys::MbufPool>>,
 }
 
-/// The arguments DPDK was started with; it cannot be started twice.
-static STARTED: Mutex<Option<Vec<String>>> = Mutex::new(None);
+/// DPDK's environment: started at most once a process, and tried at most once. A second `rte_eal_init` after one that
+/// failed for want of huge pages does not return (seen with 22.11).
+enum Environment {
+    Untried,
+    Running(Vec<String>),
+    Failed,
+}
+
+static ENVIRONMENT: Mutex<Environment> = Mutex::new(Environment::Untried);
 
 impl Dpdk {
     /// Starts DPDK. Each pool that its ports need will have the memory of `mbufs` ordinary buffers.
     pub fn start(config: &DpdkConfig) -> Result<Self, DpdkError> {
         let DpdkConfig { eal_args, mbufs } = config;
-        let mut started = STARTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        match &*started {
-            Some(running) if running != eal_args => return Err(DpdkError::EalChanged { running: running.clone() }),
-            Some(_) => {}
-            None => {
-                sys::eal_init(eal_args).map_err(|e| match e {
-                    libc::EALREADY => DpdkError::EalFailed,
-                    e => DpdkError::Eal { args: eal_args.clone(), reason: sys::strerror(e) },
-                })?;
-                *started = Some(eal_args.clone());
+        let mut environment = ENVIRONMENT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match &*environment {
+            Environment::Running(args) if args != eal_args => {
+                return Err(DpdkError::EalChanged { running: args.clone() });
             }
+            Environment::Running(_) => {}
+            Environment::Failed => return Err(DpdkError::EalFailed),
+            Environment::Untried => match sys::eal_init(eal_args) {
+                Ok(()) => *environment = Environment::Running(eal_args.clone()),
+                Err(e) => {
+                    *environment = Environment::Failed;
+                    return Err(DpdkError::Eal { args: eal_args.clone(), reason: sys::strerror(e) });
+                }
+            },
         }
         Ok(Dpdk { mbufs: *mbufs, pools: Vec::new() })
     }
