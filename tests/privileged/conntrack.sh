@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stateful rules between two hosts with the kernel's own stacks: a firewall, related errors, path MTU, SNAT, DNAT, a hairpin,
+# Stateful rules between two hosts with the kernel's own stacks: a firewall, fragments, related errors, path MTU, SNAT, DNAT, a hairpin,
 # FTP active and passive.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
@@ -65,6 +65,27 @@ except (socket.timeout, ConnectionRefusedError) as error:
 PY
 }
 
+# A server in namespace $1 that sends every datagram to port $2 back, of either family; and what comes back to a client in
+# namespace $1 that sends so many bytes to $3, port $4, in fragments: whether it is the same.
+echo_datagrams() {
+    ip netns exec "$1" python3 -u - "$2" <<'PY' &
+import socket, sys
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.bind(("::", int(sys.argv[1])))
+while True: s.sendto(*s.recvfrom(65535))
+PY
+    until_true sh -c "ip netns exec $1 ss -lunH 'sport = :$2' | grep -q ." || fail "no echo on port $2"
+}
+echoed() {
+    ip netns exec "$1" timeout 10 python3 - "$2" "$3" "$4" <<'PY'
+import os, socket, sys
+size, host, port = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+s = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(3); s.connect((host, port)); sent = os.urandom(size); s.send(sent)
+sys.exit(s.recv(65535) != sent)
+PY
+}
+fragments_accepted() { ctl dpctl/ipf-get-status | awk -v line="$1 frags completed:" 'index($0, line) { print $NF }'; }
+
 # A firewall: host a may begin, host b may only answer.
 rules <<'RULES'
 table=0,priority=50,arp,actions=NORMAL
@@ -92,6 +113,23 @@ tell_addresses "$a" 7001
 serve "$b"
 in_a iperf3 -c 10.9.0.2 -n 8M > "$dir/iperf" || fail "no bulk TCP: $(cat "$dir/iperf")"
 served
+# In fragments.
+in_a ping -q -c 2 -i 0.2 -W 5 -s 3000 10.9.0.2 > "$dir/ping" || fail "no large ping out: $(cat "$dir/ping")"
+in_a ping -q -c 2 -i 0.2 -W 5 -s 3000 fd09::2 > "$dir/ping" || fail "no large IPv6 ping out: $(cat "$dir/ping")"
+in_b ping -q -c 1 -W 1 -s 3000 10.9.0.1 > "$dir/ping" && fail "a large ping came in"
+echo_datagrams "$b" 7100
+for host in 10.9.0.2 fd09::2; do
+    for size in 8000 60000; do
+        echoed "$a" $size $host 7100 || fail "$size bytes to $host did not come back: $(ctl dpctl/ipf-get-status -m)"
+    done
+done
+[ "$(fragments_accepted v4)" -ge 100 ] || fail "$(ctl dpctl/ipf-get-status -m)"
+[ "$(fragments_accepted v6)" -ge 100 ] || fail "$(ctl dpctl/ipf-get-status -m)"
+ctl dpctl/ipf-get-status | grep -q ' num frag: 0$' || fail "some are held: $(ctl dpctl/ipf-get-status -m)"
+# Not held, they are invalid.
+ctl dpctl/ipf-set-disabled v4
+echoed "$a" 8000 10.9.0.2 7100 2> /dev/null && fail "fragments pass that nobody tracks"
+ctl dpctl/ipf-set-enabled v4
 connections > "$dir/dump"
 grep -q '^tcp,orig=(src=10.9.0.1,dst=10.9.0.2,.*dport=5201),.*protoinfo=(state=' "$dir/dump" || fail "$(cat "$dir/dump")"
 grep -q '^icmpv6,orig=(src=fd09::1,dst=fd09::2,id=' "$dir/dump" || fail "$(cat "$dir/dump")"
@@ -121,11 +159,30 @@ RULES
 [ "$(asked "$a" udp 10.9.0.2 7000)" = 10.9.0.200 ] || fail "no UDP through source NAT"
 in_a ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping through source NAT"
 [ "$(asked "$a" udp 10.9.0.2 7999)" = ConnectionRefusedError ] || fail "the error was not translated back"
+in_a ping -q -c 2 -i 0.2 -W 5 -s 3000 10.9.0.2 > "$dir/ping" || fail "no large ping through source NAT"
+echoed "$a" 8000 10.9.0.2 7100 || fail "8000 bytes through source NAT did not come back: $(connections; ctl dpctl/ipf-get-status -m)"
+connections | grep -q '^udp,orig=(src=10.9.0.1,dst=10.9.0.2,.*dport=7100),reply=(src=10.9.0.2,dst=10.9.0.200,' || fail "$(connections)"
 [ "$(asked "$a" tcp 10.9.0.99 80)" = 10.9.0.1 ] || fail "no TCP through destination NAT"
 [ "$(asked "$a" udp 10.9.0.99 80)" = 10.9.0.1 ] || fail "no UDP through destination NAT"
 connections zone=3 > "$dir/dump"
 grep -q '^udp,orig=(src=10.9.0.1,dst=10.9.0.99,.*dport=80),reply=(src=10.9.0.2,dst=10.9.0.1,sport=7000,' "$dir/dump" ||
     fail "$(cat "$dir/dump")"
+
+# The same in IPv6, both ways at once: a reaches b by another address, and b sees another.
+ip -n "$a" -6 neigh add fd09::99 lladdr 02:00:00:00:00:02 dev t1
+ip -n "$b" -6 neigh add fd09::200 lladdr 02:00:00:00:00:01 dev t2
+rules <<'RULES'
+table=0,priority=50,icmp6,icmp_type=135,actions=NORMAL
+table=0,priority=50,icmp6,icmp_type=136,actions=NORMAL
+table=0,priority=20,in_port=1,ipv6,ipv6_dst=fd09::99,actions=ct(commit,zone=3,nat(dst=[fd09::2]:7100),table=1)
+table=0,priority=10,in_port=2,ipv6,actions=ct(zone=4,nat,table=2)
+table=1,priority=10,ipv6,ct_state=+trk-inv,actions=ct(commit,zone=4,nat(src=fd09::200),table=3)
+table=2,priority=10,ipv6,ct_state=+trk-inv,actions=ct(zone=3,nat,table=4)
+table=3,priority=10,ipv6,ct_state=+trk-inv,actions=output:2
+table=4,priority=10,ipv6,ct_state=+trk+est,actions=output:1
+RULES
+echoed "$a" 100 fd09::99 80 || fail "no UDP over IPv6 through both NATs: $(connections)"
+echoed "$a" 8000 fd09::99 80 || fail "no fragments over IPv6 through both NATs: $(connections; ctl dpctl/ipf-get-status -m)"
 
 # A hairpin: host a reaches itself by an address outside, in two zones, one for each translation.
 rules <<'RULES'
@@ -185,4 +242,4 @@ RULES
 done
 connections -m | grep -q 'parent=' || fail "no data connection is related: $(connections -m)"
 stop
-echo "firewall, related errors, path MTU, SNAT, DNAT, hairpin, FTP active and passive, with and without NAT"
+echo "firewall, fragments, related errors, path MTU, SNAT, DNAT, hairpin, FTP active and passive, with and without NAT"
