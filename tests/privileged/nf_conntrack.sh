@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What Linux's own connection tracker says of every segment of random TCP conversations, Sluice says too.
+# What Linux's own connection tracker says of every segment of TCP conversations, Sluice says too: of random ones, and of those that
+# real stacks (smoltcp) have over a network that loses, repeats and reorders.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
 command -v nft > /dev/null || { echo "SKIPPED: nft is not installed (ci/install-packages)"; exit 77; }
@@ -38,8 +39,16 @@ table=2,in_port=1,actions=output:2
 table=2,in_port=2,actions=output:1
 RULES
 segments() { python3 tests/privileged/common/segments.py "$@"; }
-mkdir "$dir/out"
-segments make "${SEED:-1}" "${CONVERSATIONS:-60}" "$dir"
-ip netns exec "$a" python3 tests/privileged/common/segments.py linux "$dir" h1 h2
-"$sluice" replay --flows "$dir/rules" --in 1="$dir/1.pcap" --in 2="$dir/2.pcap" --out-dir "$dir/out" > "$dir/summary"
-segments compare "$dir"
+# Segments of $1, made by the rest of the words in folder `$dir/$1`.
+judged() {
+    local folder=$dir/$1
+    mkdir -p "$folder/out"
+    "${@:2}" "$folder"
+    ip netns exec "$a" python3 tests/privileged/common/segments.py linux "$folder" h1 h2
+    "$sluice" replay --flows "$dir/rules" --in 1="$folder/1.pcap" --in 2="$folder/2.pcap" --out-dir "$folder/out" > "$folder/summary"
+    echo "$1:"
+    segments compare "$folder"
+}
+judged random segments make "${SEED:-1}" "${CONVERSATIONS:-60}"
+cargo build -q -p sluice-conntrack --example conversations
+judged stacks target/debug/examples/conversations "${SEED:-1}" "${CONVERSATIONS:-60}"

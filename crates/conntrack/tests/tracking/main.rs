@@ -7,6 +7,8 @@ mod nat;
 mod protocols;
 mod related;
 mod scene;
+mod stacks;
+mod stacks_tracked;
 mod tcp;
 mod tcp_random;
 mod threads;
