@@ -43,6 +43,11 @@ impl OfPort {
         ("ANY", Self::NONE),
     ];
 
+    /// Whether an action may send packets there.
+    pub fn can_be_sent_to(self) -> bool {
+        self.is_ordinary() || (Self::IN_PORT..=Self::LOCAL).contains(&self)
+    }
+
     /// Whether it numbers an ordinary port.
     pub fn is_ordinary(self) -> bool {
         self < Self::MAX

@@ -1,6 +1,6 @@
 //! What controllers need of the tables: their packets translated, and what a packet on its way to them had been through.
 
-use crate::check::check_actions;
+use crate::check::{check_actions, check_groups, check_meters};
 use crate::error::Error;
 use crate::ofproto::Ofproto;
 use crate::trail::{Push, push};
@@ -51,6 +51,8 @@ impl Ofproto {
         let state = self.state();
         let no_bridge = || Error::NoBridge(bridge.to_owned());
         let found = state.bridge_named(bridge).ok_or_else(no_bridge)?;
+        check_groups(&found.groups, actions)?;
+        check_meters(&found.meters, actions)?;
         let port = OfPort(key.number(layout::IN_PORT) as u16);
         let in_port = found.ports.get(&port).and_then(|p| p.datapath());
         let question =

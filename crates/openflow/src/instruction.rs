@@ -1,9 +1,10 @@
 //! Instructions: what OpenFlow 1.1 and later wrap actions in.
 
-use crate::action::{is_instruction, put_list, read_list};
+use crate::action::{self, is_instruction, put_list};
 use crate::wire::{Reader, Writer};
-use crate::{Error, Version};
+use crate::{Error, Version, consistency};
 use sluice_flow::OfAction;
+use sluice_flow::consistency::Within;
 
 const GOTO_TABLE: u16 = 1;
 const WRITE_METADATA: u16 = 2;
@@ -52,7 +53,7 @@ fn in_order(bodies: &mut [Option<Reader<'_>>; 7], version: Version) -> Result<Ve
     }
     if let Some(mut r) = body(APPLY_ACTIONS) {
         r.skip(4)?;
-        actions.extend(read_list(r, version, 0)?);
+        actions.extend(action::read(r, version, Within::Apply)?);
     }
     if let Some(mut r) = body(CLEAR_ACTIONS) {
         r.skip(4)?;
@@ -61,11 +62,7 @@ fn in_order(bodies: &mut [Option<Reader<'_>>; 7], version: Version) -> Result<Ve
     }
     if let Some(mut r) = body(WRITE_ACTIONS) {
         r.skip(4)?;
-        let written = read_list(r, version, 0)?;
-        if !written.iter().all(OfAction::in_action_set) {
-            return Err(Error::ActionBadType);
-        }
-        actions.push(OfAction::WriteActions(written));
+        actions.push(OfAction::WriteActions(action::read(r, version, Within::WriteActions)?));
     }
     if let Some(mut r) = body(WRITE_METADATA) {
         r.skip(4)?;
@@ -78,6 +75,7 @@ fn in_order(bodies: &mut [Option<Reader<'_>>; 7], version: Version) -> Result<Ve
         r.skip(3)?;
         r.end()?;
     }
+    consistency::conjunctions(&actions)?;
     Ok(actions)
 }
 

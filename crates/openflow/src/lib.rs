@@ -7,6 +7,7 @@
 
 mod action;
 mod bundle;
+mod consistency;
 mod error;
 mod frame;
 mod instruction;
@@ -20,6 +21,7 @@ mod version;
 mod wire;
 
 pub use bundle::bundled;
+pub use consistency::check_prerequisites;
 pub use error::{Error, ErrorCode, NICIRA, ONF};
 pub use frame::{Framer, HEADER_SIZE, Header, MESSAGE_MAX};
 pub use message::{Format, Message};

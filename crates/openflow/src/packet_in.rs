@@ -6,6 +6,7 @@ use crate::oxm::{self, Numbering};
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Format, Version, match10};
+use sluice_flow::consistency::Within;
 use sluice_flow::ofpact::PacketInReason;
 use sluice_flow::{FieldId, Match, OfAction, OfPort};
 
@@ -248,7 +249,7 @@ pub(crate) fn read_out(r: &mut Reader<'_>, version: Version) -> Result<PacketOut
     if !known || metadata.field(FieldId::InPort).1 == 0 {
         return Err(Error::RequestBadPort);
     }
-    let actions = action::read(r.or(Error::ActionBadLen).part(actions_len.into())?, version)?;
+    let actions = action::read(r.or(Error::RequestBadLen).part(actions_len.into())?, version, Within::Bucket)?;
     r.skip(actions_len.into())?;
     let data = r.take(r.len())?.to_vec();
     Ok(PacketOut { buffer_id, metadata, actions, data })

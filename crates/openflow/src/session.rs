@@ -2,7 +2,8 @@
 //! bytes come out. Time and sockets are others' business.
 
 use crate::bundle::Bundles;
-use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, Role, RoleMessage};
+use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, BundleControl, Role, RoleMessage};
+use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
 use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, PacketInFormat, Version};
 use sluice_flow::ofpact::PacketInReason;
@@ -73,7 +74,7 @@ pub struct BundleCommit {
     /// Whether all of them change flows and groups.
     pub only_tables: bool,
     /// Its control message, for the answer.
-    pub control: crate::message::connection::BundleControl,
+    pub control: BundleControl,
 }
 
 /// The switch's end of a connection.
@@ -179,7 +180,11 @@ impl Session {
             self.state = State::Closed;
             return Some(Event::Refused(Error::RequestBadVersion));
         }
-        let done = Message::read(bytes, self.table_in_command).and_then(|(.., m)| self.handle(&request, m, version));
+        let read = match only_switches_send(header.kind, version) {
+            true => Err(Error::RequestBadType),
+            false => Message::read(bytes, self.table_in_command),
+        };
+        let done = read.and_then(|(.., m)| self.handle(&request, m, version));
         match done {
             Ok(None) => None,
             Ok(Some(Handled::Request(message))) => Some(Event::Request(request, message)),
@@ -228,10 +233,10 @@ impl Session {
             Message::SetPacketInFormat(format) => self.packet_in_format = format,
             Message::SetControllerId(id) => self.controller_id = id,
             Message::GetAsyncRequest => {
-                let masks = AsyncMasks(self.masks.map(|kind| kind.map(Some)));
+                let masks = AsyncMasks::within(&self.masks, version);
                 self.reply(request, &Message::GetAsyncReply(masks));
             }
-            Message::SetAsync(masks) => self.set_masks(&masks),
+            Message::SetAsync(masks) => self.set_masks(&masks, version),
             Message::RoleRequest(m) => return Ok(Some(Handled::Role(m))),
             Message::BundleAdd(m) => self.bundles.add(&m, request.xid, version, self.table_in_command)?,
             Message::BundleControl(control) => match self.bundles.control(&control)? {
@@ -241,7 +246,7 @@ impl Session {
             Message::GetConfigRequest | Message::SetConfig(_) => {
                 return Ok(Some(Handled::Request(self.config(message))));
             }
-            Message::EchoReply(_) | Message::Error(..) | Message::FlowAge => {}
+            Message::EchoReply(_) | Message::FlowAge => {}
             _ if is_from_switch(&message) => return Err(Error::RequestBadType),
             _ => return Ok(Some(Handled::Request(message))),
         }
@@ -266,9 +271,17 @@ impl Session {
         self.config
     }
 
-    fn set_masks(&mut self, masks: &AsyncMasks) {
+    /// Whoever wants packets that no flow matches wants those that a flow of priority 0 sends for that reason, too; before
+    /// OpenFlow 1.3 there are no such flows. Source: Open vSwitch, `decode_async_mask`.
+    fn set_masks(&mut self, masks: &AsyncMasks, version: Version) {
         for (own, new) in self.masks.iter_mut().flatten().zip(masks.0.iter().flatten()) {
             *own = new.unwrap_or(*own);
+        }
+        for own in &mut self.masks[AsyncKind::PacketIn as usize] {
+            if *own & 1 << PacketInReason::NoMatch as u32 != 0 {
+                *own |= 1 << PacketInReason::ExplicitMiss as u32;
+                *own |= u32::from(version < Version::V13) << PacketInReason::ImplicitMiss as u32;
+            }
         }
     }
 
@@ -285,16 +298,18 @@ impl Session {
         self.out.extend(message.write(version, request.xid));
     }
 
-    /// Sends an error about a message of a bundle, with that message's transaction.
-    pub fn refuse_bundled(&mut self, message: &[u8], error: Error) {
-        if let Ok(header) = Header::read(message) {
-            self.refuse(&Request::new(header.xid, message), error);
+    /// Sends an error about a message of a bundle: about the message that it came in.
+    pub fn refuse_bundled(&mut self, control: &BundleControl, message: &[u8], error: Error) {
+        if let (Ok(header), Some(version)) = (Header::read(message), self.version()) {
+            let add = BundleAdd { id: control.id, flags: control.flags, message: message.to_vec() };
+            let whole = Message::BundleAdd(add).write(version, header.xid);
+            self.refuse(&Request::new(header.xid, &whole), error);
         }
     }
 
     /// Says that a bundle's step was taken.
-    pub fn bundle_done(&mut self, request: &Request, control: &crate::message::connection::BundleControl) {
-        let reply = crate::message::connection::BundleControl { is_reply: true, ..*control };
+    pub fn bundle_done(&mut self, request: &Request, control: &BundleControl) {
+        let reply = BundleControl { is_reply: true, ..*control };
         self.reply(request, &Message::BundleControl(reply));
     }
 
@@ -353,8 +368,7 @@ enum Handled {
 fn changes_switch(message: &Message) -> bool {
     use crate::message::stats::StatsRequest;
     match message {
-        Message::SetConfig(_)
-        | Message::PacketOut(_)
+        Message::PacketOut(_)
         | Message::FlowMod(_)
         | Message::GroupMod(_)
         | Message::PortMod(_)
@@ -375,6 +389,7 @@ fn is_from_switch(message: &Message) -> bool {
         Message::FeaturesReply(_)
             | Message::GetConfigReply(_)
             | Message::PacketIn(_)
+            | Message::Error(..)
             | Message::FlowRemoved(_)
             | Message::PortStatus(_)
             | Message::BarrierReply
@@ -407,7 +422,7 @@ fn default_masks(version: Version) -> [[u32; 2]; ASYNC_KINDS] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
+    use crate::message::connection::BundleStep;
     use crate::message::flow_mod::FlowModMessage;
     use sluice_flow::{FlowCommand, FlowMod};
 

@@ -1,9 +1,10 @@
 //! Reading the arguments of the larger actions.
 
-use super::action_parse::{ActionReader, Within, arrow, move_bits, outputs_to, table, writable};
+use super::action_parse::{ActionReader, arrow, move_bits, outputs_to, table, writable};
 use super::match_parse::expect_no_tail;
 use super::piece::{Pair, Piece};
 use super::{SyntaxError, number, value};
+use crate::consistency::Within;
 use crate::ofpact::{
     Bundle, BundleAlgorithm, Conntrack, ConntrackZone, ControllerAction, HashFields, Learn, LearnSource, LearnSpec,
     LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses, NatKind, NshProperty, PacketInReason, Sample,

@@ -3,27 +3,13 @@
 use super::action_check::{self, Placed};
 use super::piece::{Delimiter, Pair, Piece};
 use super::{SyntaxError, action_args, number, value};
+use crate::consistency::Within;
 use crate::field::{FieldId, ones};
 use crate::{Mac, OfAction, OfPort, PortNames, SubField};
 
 /// Actions may stand within actions so deep, no deeper.
 /// Source: the bound of Open vSwitch's parser is of the same order (100).
 const MAX_DEPTH: usize = 64;
-
-/// What a list of actions stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Within {
-    /// A flow: instructions may follow.
-    Flow,
-    /// `write_actions`.
-    WriteActions,
-    /// `clone`.
-    Clone,
-    /// `ct(exec(…))`.
-    Ct,
-    /// A bucket of a group.
-    Bucket,
-}
 
 /// Reads lists of actions.
 #[derive(Clone, Copy)]
@@ -330,7 +316,7 @@ pub(crate) fn table(text: Piece<'_>) -> Result<u8, SyntaxError> {
 
 /// Refuses ports that nothing can be sent to.
 pub(crate) fn outputs_to(text: Piece<'_>, port: OfPort) -> Result<OfPort, SyntaxError> {
-    if port.is_ordinary() || (OfPort::IN_PORT..=OfPort::LOCAL).contains(&port) {
+    if port.can_be_sent_to() {
         Ok(port)
     } else {
         Err(text.error("a port that can be sent to (below 0xff00, or IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER, LOCAL)"))

@@ -1,10 +1,11 @@
 //! Reading whole flows, and files of them.
 
 use super::action_check;
-use super::action_parse::{ActionReader, Within};
+use super::action_parse::ActionReader;
 use super::match_parse::{self, MatchReader, expect_no_tail};
 use super::piece::{Delimiter, Pair, Piece};
 use super::{FlowTextError, SyntaxError, number};
+use crate::consistency::Within;
 use crate::{FlowCommand, FlowMod, Match, OfAction, PortNames};
 
 impl FlowMod {

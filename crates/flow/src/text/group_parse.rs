@@ -1,9 +1,10 @@
 //! Reading groups as `ovs-ofctl add-group` and its kin take them.
 
 use super::action_check;
-use super::action_parse::{ActionReader, Within};
+use super::action_parse::ActionReader;
 use super::piece::{Delimiter, Pair, Piece};
 use super::{FlowTextError, SyntaxError, number, value};
+use crate::consistency::Within;
 use crate::field::Field;
 use crate::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, FieldId, GROUP_ALL, GROUP_MAX, GroupCommand,

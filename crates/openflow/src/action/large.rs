@@ -19,7 +19,7 @@ pub(super) fn read_dec_ttl(r: &mut Reader<'_>) -> Result<OfAction, Error> {
     let n = usize::from(r.u16()?);
     r.zeros(4)?;
     let mut ids = r.part(r.len())?;
-    if 2 * n > ids.len() || n == 0 {
+    if 2 * n > ids.len() {
         return Err(Error::ActionBadLen);
     }
     let controllers = (0..n).map(|_| ids.u16()).collect::<Result<_, _>>()?;

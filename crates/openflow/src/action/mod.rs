@@ -8,18 +8,19 @@ mod write;
 
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
+use read::read_list;
+use sluice_flow::consistency::Within;
 use sluice_flow::{OfAction, SubField};
 
 pub(crate) use codes::standard_actions;
-pub(crate) use read::read_list;
 pub(crate) use write::{is_instruction, put_list};
 
 /// Actions within actions within actions: so deep at most.
 const DEPTH_MAX: usize = 32;
 
 /// Reads actions to the end of `r`.
-pub(crate) fn read(r: Reader<'_>, version: Version) -> Result<Vec<OfAction>, Error> {
-    read_list(r, version, 0)
+pub(crate) fn read(r: Reader<'_>, version: Version, within: Within) -> Result<Vec<OfAction>, Error> {
+    read_list(r, version, within, 0)
 }
 
 /// `(start << 6) | (n_bits - 1)`, as Nicira's actions name bits of a field.

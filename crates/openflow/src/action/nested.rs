@@ -4,6 +4,7 @@ use super::{read_list, source};
 use crate::oxm::{Numbering, put_field_header, read_nxm_field};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
+use sluice_flow::consistency::Within;
 use sluice_flow::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind, NshProperty};
 use sluice_flow::{OfAction, SubField};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -37,7 +38,7 @@ pub(super) fn read_ct(r: &mut Reader<'_>, version: Version, depth: usize) -> Res
     let table = Some(r.u8()?).filter(|t| *t != CT_NO_TABLE);
     r.skip(3)?;
     let alg = r.u16()?;
-    let actions = read_list(r.part(r.len())?, version, depth + 1)?;
+    let actions = read_list(r.part(r.len())?, version, Within::Ct, depth + 1)?;
     let plain_nat = |a: &OfAction| matches!(a, OfAction::Nat(nat) if nat_flags(nat) == 0 && nat.addresses.is_none());
     if !commit && !actions.iter().all(plain_nat) {
         return Err(Error::ActionBadArgument);

@@ -5,7 +5,8 @@ use super::{DEPTH_MAX, destination, large, nested, read_bits, source};
 use crate::error::{NICIRA, ONF};
 use crate::oxm::{Entry, expect_settable, field_header, read_entry, read_nxm_field, valid_value};
 use crate::wire::Reader;
-use crate::{Error, Version};
+use crate::{Error, Version, consistency};
+use sluice_flow::consistency::Within;
 use sluice_flow::field::{FieldId, ones};
 use sluice_flow::{Mac, OfAction, OfPort, SubField};
 use std::net::Ipv4Addr;
@@ -13,10 +14,14 @@ use std::net::Ipv4Addr;
 /// Type of an action whose number is an experimenter's own.
 const EXPERIMENTER: u16 = 0xffff;
 
-/// Reads actions to the end of `r`.
-pub(crate) fn read_list(r: Reader<'_>, version: Version, depth: usize) -> Result<Vec<OfAction>, Error> {
+/// Reads actions to the end of `r`, which stand within something, so many levels deep.
+pub(crate) fn read_list(r: Reader<'_>, version: Version, within: Within, depth: usize) -> Result<Vec<OfAction>, Error> {
     if depth > DEPTH_MAX {
         return Err(Error::ActionTooMany);
+    }
+    // Source: Open vSwitch calls the list's own length the message's affair.
+    if !r.len().is_multiple_of(8) {
+        return Err(Error::RequestBadLen);
     }
     let mut r = r.or(Error::ActionBadLen);
     let mut actions = Vec::new();
@@ -43,6 +48,7 @@ pub(crate) fn read_list(r: Reader<'_>, version: Version, depth: usize) -> Result
         read_form(form, kind == EXPERIMENTER, &mut body, version, depth, &mut actions)?;
         body.end()?;
     }
+    consistency::order(&actions, within)?;
     Ok(actions)
 }
 
@@ -90,9 +96,9 @@ fn read_form(
 ) -> Result<(), Error> {
     let arg = Argument { r: &mut *r, nicira };
     let action = match form {
-        Form::Output10 => OfAction::Output { port: OfPort(arg.r.u16()?), max_len: arg.r.u16()? },
+        Form::Output10 => OfAction::Output { port: sendable(OfPort(arg.r.u16()?))?, max_len: arg.r.u16()? },
         Form::Output => {
-            let port = port11(arg.r.u32()?)?;
+            let port = sendable(port11(arg.r.u32()?)?)?;
             let max_len = arg.r.u16()?;
             arg.r.skip(6)?;
             OfAction::Output { port, max_len }
@@ -128,8 +134,8 @@ fn read_form(
             }
             OfAction::Enqueue { port, queue: arg.r.u32()? }
         }
-        Form::SetMplsLabel => OfAction::SetMplsLabel(small(arg.u32()?, 20)?),
         // What does not fit is cut when it is done, as Open vSwitch does.
+        Form::SetMplsLabel => OfAction::SetMplsLabel(arg.u32()?),
         Form::SetMplsTc => OfAction::SetMplsTc(arg.u8()?),
         Form::SetMplsTtl => OfAction::SetMplsTtl(arg.u8()?),
         Form::DecMplsTtl => arg.none().map(|()| OfAction::DecMplsTtl)?,
@@ -222,7 +228,7 @@ fn read_nicira(
         Form::Nat => nested::read_nat(r)?,
         Form::Clone => {
             r.skip(6)?;
-            OfAction::Clone(read_list(r.part(r.len())?, version, depth + 1)?)
+            OfAction::Clone(read_list(r.part(r.len())?, version, Within::Clone, depth + 1)?)
         }
         Form::Encap => nested::read_encap(r)?,
         Form::Decap => {
@@ -240,6 +246,10 @@ fn read_nicira(
 /// A port number of 32 bits.
 pub(super) fn port11(number: u32) -> Result<OfPort, Error> {
     OfPort::from_of11(number).ok_or(Error::ActionBadOutPort)
+}
+
+fn sendable(port: OfPort) -> Result<OfPort, Error> {
+    if port.can_be_sent_to() { Ok(port) } else { Err(Error::ActionBadOutPort) }
 }
 
 fn one_of(value: u16, known: [u16; 2]) -> Result<u16, Error> {

@@ -410,13 +410,14 @@ mod tests {
     use crate::action::read;
     use crate::wire::Reader;
     use sluice_flow::PortNames;
+    use sluice_flow::consistency::Within;
 
     /// What the text says, after a trip over the wire in a version.
     fn trip(text: &str, version: Version) -> String {
         let actions = OfAction::parse_list(text, &PortNames::NONE).expect(text);
         let mut w = Writer::default();
         put_list(&actions, version, &mut w);
-        let back = read(Reader::new(&w.bytes, Error::ActionBadLen), version);
+        let back = read(Reader::new(&w.bytes, Error::ActionBadLen), version, Within::Flow);
         OfAction::display_list(&back.unwrap_or_else(|e| panic!("{text} in {version}: {e}")), &PortNames::NONE)
             .to_string()
     }

@@ -1,9 +1,9 @@
 //! What is between a switch and one controller: hello, roles, asynchronous messages, bundles.
 
 use super::Format;
-use crate::Error;
 use crate::property;
 use crate::wire::{Reader, Writer};
+use crate::{Error, Version};
 
 /// The element of a hello that has the versions, as bits.
 const VERSION_BITMAP: u16 = 1;
@@ -167,11 +167,23 @@ pub(crate) const ASYNC_KINDS: usize = 6;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncMasks(pub [[Option<u32>; 2]; ASYNC_KINDS]);
 
-/// Reads the masks of Nicira's and OpenFlow 1.3's form: those of three kinds.
+/// The reasons that messages of a kind can have, as bits: those of OpenFlow 1.3 and those of 1.4.
+/// Source: Open vSwitch, `async_props`.
+const REASONS: [[u32; 2]; ASYNC_KINDS] = [[0x7, 0x3f], [0x7; 2], [0x3f; 2], [0x7; 2], [0x18; 2], [0x3; 2]];
+
+impl AsyncMasks {
+    /// Masks as far as a version can say them.
+    pub(crate) fn within(masks: &[[u32; 2]; ASYNC_KINDS], version: Version) -> Self {
+        let column = usize::from(version >= Version::V14);
+        AsyncMasks(std::array::from_fn(|kind| masks[kind].map(|mask| Some(mask & REASONS[kind][column]))))
+    }
+}
+
+/// Reads the masks of Nicira's and OpenFlow 1.3's form: those of three kinds. Reasons that there are not do not matter.
 pub(super) fn read_async13(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
     let mut masks = AsyncMasks::default();
-    for kind in &mut masks.0[..3] {
-        *kind = [Some(r.u32()?), Some(r.u32()?)];
+    for (kind, [reasons, _]) in masks.0[..3].iter_mut().zip(REASONS) {
+        *kind = [Some(r.u32()? & reasons), Some(r.u32()? & reasons)];
     }
     Ok(masks)
 }
@@ -189,8 +201,13 @@ pub(super) fn read_async14(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
             return Err(property::unknown(property::EXPERIMENTER, body));
         }
         // Source: Open vSwitch, which has this error for properties of this message only.
-        let slot = masks.0.get_mut(usize::from(kind / 2)).ok_or(Error::AsyncUnsupported)?;
-        slot[usize::from(kind.is_multiple_of(2))] = Some(property::u32(body)?);
+        let which = usize::from(kind / 2);
+        let slot = masks.0.get_mut(which).ok_or(Error::AsyncUnsupported)?;
+        let mask = property::u32(body)?;
+        if mask & !REASONS[which][1] != 0 {
+            return Err(Error::AsyncInvalid);
+        }
+        slot[usize::from(kind.is_multiple_of(2))] = Some(mask);
         Ok(())
     })?;
     Ok(masks)

@@ -2,10 +2,12 @@
 
 use super::Format;
 use crate::action::{self, put_list};
+use crate::consistency::check_prerequisites;
 use crate::instruction;
 use crate::oxm;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, match10};
+use sluice_flow::consistency::Within;
 use sluice_flow::{FlowCommand, FlowFlags, FlowMod, OfPort};
 
 /// A flow-mod and what it says besides.
@@ -81,6 +83,7 @@ fn is_delete(command: FlowCommand) -> bool {
 
 /// Reads a flow-mod of OpenFlow 1.1 and later.
 pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessage, Error> {
+    in_eights(r)?;
     let (cookie, cookie_mask, table, command_number) = (r.u64()?, r.u64()?, r.u8()?, r.u8()?);
     let (idle, hard, priority, buffer_id) = (r.u16()?, r.u16()?, r.u16()?, r.u32()?);
     let (out_port, out_group, flag_bits, importance) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
@@ -107,24 +110,32 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     }
     flow.actions = instruction::read(r, version)?;
     flow.flags = flags(flag_bits, version)?;
+    check_prerequisites(&flow.actions, &flow.matches, flow.table, version)?;
     flow.keep_counts = command == FlowCommand::Add && !flow.flags.reset_counts;
     Ok(FlowModMessage { flow, buffer_id: buffer(buffer_id), format: Format::Standard, table_in_command: false })
 }
 
 /// Reads a flow-mod of OpenFlow 1.0, of the standard's form or Nicira's.
 pub(super) fn read10(r: &mut Reader<'_>, format: Format, table_in_command: bool) -> Result<FlowModMessage, Error> {
+    in_eights(r)?;
     let (mut flow, bits, buffer_id) = match format {
         Format::Standard => read_standard10(r, table_in_command)?,
         Format::Nicira => read_nicira(r, table_in_command)?,
     };
-    flow.actions = action::read(*r, Version::V10)?;
+    flow.actions = action::read(*r, Version::V10, Within::Flow)?;
     r.skip(r.len())?;
     if bits & EMERGENCY != 0 {
         let timeouts = flow.idle_timeout != 0 || flow.hard_timeout != 0;
         return Err(if timeouts { Error::FlowModBadEmergTimeout } else { Error::FlowModTableFull });
     }
     flow.flags = flags(bits, Version::V10)?;
+    check_prerequisites(&flow.actions, &flow.matches, flow.table.or(Some(0)), Version::V10)?;
     Ok(FlowModMessage { flow, buffer_id: buffer(buffer_id), format, table_in_command })
+}
+
+/// A flow-mod is a multiple of 8 bytes long.
+fn in_eights(r: &Reader<'_>) -> Result<(), Error> {
+    if r.len().is_multiple_of(8) { Ok(()) } else { Err(Error::RequestBadLen) }
 }
 
 /// A new flow-mod by a command of OpenFlow 1.0, which may have a table in its upper half.

@@ -5,6 +5,7 @@ use super::flow_mod::{flag_bits, flags};
 use crate::action::{self, put_list};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, instruction, match10, oxm};
+use sluice_flow::consistency::Within;
 use sluice_flow::{FlowFlags, GROUP_ANY, Match, OfAction, OfPort};
 use std::sync::Arc;
 
@@ -297,10 +298,10 @@ impl FlowStats {
         }
         let (cookie, packets, bytes) = (r.u64()?, r.u64()?, r.u64()?);
         let actions = match (version, format) {
-            (Version::V10, Format::Standard) => action::read(r, version)?,
+            (Version::V10, Format::Standard) => action::read(r, version, Within::Flow)?,
             (Version::V10, Format::Nicira) => {
                 matches = oxm::read_nxm_match(&mut r, match_len.into(), true)?;
-                action::read(r, version)?
+                action::read(r, version, Within::Flow)?
             }
             _ => {
                 matches = oxm::read_match(&mut r, true)?;

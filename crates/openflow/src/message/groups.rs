@@ -6,6 +6,7 @@ use crate::oxm::{self, Numbering};
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
+use sluice_flow::consistency::Within;
 use sluice_flow::{
     BUCKET_ALL, Bucket, GROUP_ANY, GROUP_MAX, GroupCommand, GroupConfig, GroupKind, GroupMod, OfPort, Selection,
 };
@@ -55,6 +56,10 @@ pub(super) fn read_mod(r: &mut Reader<'_>, version: Version) -> Result<GroupMod,
         }
         config.buckets = read_buckets11(r.part(r.len())?, version)?;
     }
+    let refused = matches!(version, Version::V13 | Version::V14);
+    if refused && command == GroupCommand::Delete && !config.buckets.is_empty() {
+        return Err(Error::GroupModInvalidGroup);
+    }
     let change = GroupMod { command, group, command_bucket, config };
     check(&change)?;
     Ok(change)
@@ -63,6 +68,11 @@ pub(super) fn read_mod(r: &mut Reader<'_>, version: Version) -> Result<GroupMod,
 /// What can be said of a change without knowing the groups that there are.
 fn check(change: &GroupMod) -> Result<(), Error> {
     let GroupMod { command, group, config, .. } = change;
+    let mut ids: Vec<u32> = config.buckets.iter().map(|b| b.id).collect();
+    ids.sort_unstable();
+    if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Error::GroupModBadBucket);
+    }
     if *group > GROUP_MAX && *command != GroupCommand::Delete {
         return Err(Error::GroupModInvalidGroup);
     }
@@ -72,11 +82,6 @@ fn check(change: &GroupMod) -> Result<(), Error> {
     }
     if !config.selection.method.is_empty() && !selects {
         return Err(Error::PropertyBadValue);
-    }
-    let mut ids: Vec<u32> = config.buckets.iter().map(|b| b.id).collect();
-    ids.sort_unstable();
-    if ids.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(Error::GroupModBucketExists);
     }
     if *command == GroupCommand::RemoveBucket && !config.buckets.is_empty() {
         return Err(Error::GroupModBadBucket);
@@ -135,7 +140,7 @@ fn read_buckets11(mut r: Reader<'_>, version: Version) -> Result<Vec<Bucket>, Er
             weight,
             watch_port: watch_port(port)?,
             watch_group: Some(group).filter(|g| *g != GROUP_ANY),
-            actions: action::read(b, version)?,
+            actions: action::read(b, version, Within::Bucket)?,
         });
     }
     Ok(buckets)
@@ -175,7 +180,7 @@ fn read_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Resul
         if bucket.id > sluice_flow::BUCKET_MAX {
             return Err(Error::GroupModBadBucket);
         }
-        bucket.actions = action::read(b.part(actions_len.into())?, version)?;
+        bucket.actions = action::read(b.part(actions_len.into())?, version, Within::Bucket)?;
         property::each(b, |kind, body| {
             match kind {
                 bucket_property::WEIGHT => bucket.weight = property::u16(body)?,
@@ -216,12 +221,11 @@ fn read_selection(r: Reader<'_>) -> Result<Selection, Error> {
         if kind != property::EXPERIMENTER {
             return Err(Error::PropertyBadType);
         }
-        if body.u32()? != NETRONOME {
-            return Err(Error::PropertyBadExperimenter);
+        let mut rest = *body;
+        if (rest.u32()?, rest.u32()?) != (NETRONOME, SELECTION_METHOD) {
+            return Err(property::unknown(kind, body));
         }
-        if body.u32()? != SELECTION_METHOD {
-            return Err(Error::PropertyBadExpType);
-        }
+        *body = rest;
         body.skip(4)?;
         selection.method = body.text(METHOD_SIZE)?;
         selection.parameter = body.u64()?;

@@ -105,7 +105,15 @@ pub(super) fn read(kind: u8, r: &mut Reader<'_>, version: Version, table_in_comm
         FEATURES_REPLY => Message::FeaturesReply(switch::read_features(r, version)?),
         GET_CONFIG_REQUEST => Message::GetConfigRequest,
         GET_CONFIG_REPLY => Message::GetConfigReply(read_config(r)?),
-        SET_CONFIG => Message::SetConfig(read_config(r)?),
+        SET_CONFIG => {
+            let config = read_config(r)?;
+            // OpenFlow 1.3 did away with the flag about time to live.
+            let ttl = if version < Version::V13 { switch::INVALID_TTL_TO_CONTROLLER } else { 0 };
+            if config.flags & !(switch::FRAG_MASK | ttl) != 0 {
+                return Err(Error::ConfigBadFlags);
+            }
+            Message::SetConfig(config)
+        }
         PACKET_IN => Message::PacketIn(Box::new(packet_in::read(r, version, PacketInFormat::Standard)?)),
         FLOW_REMOVED => Message::FlowRemoved(Box::new(packet_in::read_removed(r, version, Format::Standard)?)),
         PORT_STATUS => Message::PortStatus(Box::new(ports::read_status(r, version)?)),
@@ -117,6 +125,25 @@ pub(super) fn read(kind: u8, r: &mut Reader<'_>, version: Version, table_in_comm
         _ if version == Version::V10 => return read_v10(kind, r),
         _ => return read_later(kind, r, version),
     })
+}
+
+/// Whether only switches send messages of that type.
+pub(crate) fn only_switches_send(kind: u8, version: Version) -> bool {
+    let common = [ERROR, FEATURES_REPLY, GET_CONFIG_REPLY, PACKET_IN, FLOW_REMOVED, PORT_STATUS];
+    let own: &[u8] = match version {
+        Version::V10 => &[v10::STATS_REPLY, v10::BARRIER_REPLY, v10::QUEUE_GET_CONFIG_REPLY],
+        _ => &[
+            later::STATS_REPLY,
+            later::BARRIER_REPLY,
+            later::QUEUE_GET_CONFIG_REPLY,
+            later::ROLE_REPLY,
+            later::GET_ASYNC_REPLY,
+            later::ROLE_STATUS,
+            later::TABLE_STATUS,
+            later::REQUEST_FORWARD,
+        ],
+    };
+    common.contains(&kind) || own.contains(&kind)
 }
 
 fn read_config(r: &mut Reader<'_>) -> Result<SwitchConfig, Error> {

@@ -35,6 +35,8 @@ use sluice_flow::{GroupMod, MeterMod, OfPort};
 use stats::{StatsReply, StatsRequest};
 use switch::{Features, SwitchConfig, TableMod};
 
+pub(crate) use kinds::only_switches_send;
+
 /// Whose form a message has, where there are two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {

@@ -352,7 +352,10 @@ impl FlowNews {
             _ => return Err(Error::RequestFmBadEvent),
         };
         let (matches, actions) = if version == Version::V10 {
-            (oxm::read_nxm_match(r, match_len.into(), true)?, action::read(*r, version)?)
+            (
+                oxm::read_nxm_match(r, match_len.into(), true)?,
+                action::read(*r, version, sluice_flow::consistency::Within::Flow)?,
+            )
         } else {
             (oxm::read_match(r, true)?, instruction::read(r, version)?)
         };

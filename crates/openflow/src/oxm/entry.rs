@@ -142,15 +142,13 @@ fn consistent_unknown(header: &OxmHeader, payload: &[u8]) -> Result<Entry, Error
     }
 }
 
-/// Reads the header of a field without value, as actions name fields.
+/// Reads the header of a field without value, as the later actions name fields.
 pub(crate) fn field_header(r: &mut Reader<'_>) -> Result<&'static Field, Error> {
     let header = OxmHeader::read(r)?;
-    let known = lookup(header.class, header.number).ok_or_else(|| unknown(&header, Error::ActionBadSetType))?;
     match header.field() {
         Some(_) if header.has_mask => Err(Error::MatchBadMask),
         Some(field) => Ok(field),
-        None if header.length != known.n_bytes => Err(Error::ActionBadSetLen),
-        None => Err(Error::ActionBadSetType),
+        None => Err(unknown(&header, Error::MatchBadField)),
     }
 }
 
@@ -164,9 +162,16 @@ pub(crate) fn expect_settable(r: Reader<'_>) -> Result<(), Error> {
     }
 }
 
-/// Reads the 32 bits that name a field in Nicira's older actions.
+/// Reads the 32 bits that name a field in Nicira's older actions, where what is not known is the action's fault.
 pub(crate) fn read_nxm_field(r: &mut Reader<'_>) -> Result<&'static Field, Error> {
-    field_header(&mut r.part(4)?.or(Error::ActionBadSetType))
+    let header = OxmHeader::read(&mut r.part(4)?.or(Error::ActionBadSetType))?;
+    match (header.field(), lookup(header.class, header.number)) {
+        (Some(_), _) if header.has_mask => Err(Error::MatchBadMask),
+        (Some(field), _) => Ok(field),
+        (None, Some(known)) if header.length != known.n_bytes => Err(Error::ActionBadSetLen),
+        (None, Some(_)) => Err(Error::ActionBadSetType),
+        (None, None) => Err(unknown(&header, Error::ActionBadSetType)),
+    }
 }
 
 /// Writes the header of a field without value. A field that has no number gets one that nobody has.

@@ -9,12 +9,18 @@ use sluice_flow::{Match, layout};
 /// `OFPMT_OXM`: the only kind of match that OpenFlow 1.3 and later have.
 const MATCH_OXM: u16 = 1;
 
+/// `OFPMT_STANDARD`, OpenFlow 1.1's, and its size.
+const MATCH_STANDARD: u16 = 0;
+const MATCH_STANDARD_SIZE: usize = 88;
+
 /// Reads a match of OpenFlow 1.2 or later, with the bytes that fill it up.
 pub(crate) fn read_match(r: &mut Reader<'_>, strict: bool) -> Result<Match, Error> {
     let mut r2 = r.or(Error::MatchBadLen);
     let (kind, length) = (r2.u16()?, usize::from(r2.u16()?));
-    if kind != MATCH_OXM {
-        return Err(Error::MatchBadType);
+    match (kind, length) {
+        (MATCH_OXM, _) => {}
+        (MATCH_STANDARD, MATCH_STANDARD_SIZE) | (2.., _) => return Err(Error::MatchBadType),
+        (MATCH_STANDARD, _) => return Err(Error::MatchBadLen),
     }
     let fields = r2.part(length.checked_sub(4).ok_or(Error::MatchBadLen)?)?;
     r2.skip(length.next_multiple_of(8) - length)?;

@@ -23,6 +23,10 @@ impl Connection {
         if m.buffer_id.is_some() {
             return self.session.refuse(&request, Error::RequestBufferUnknown);
         }
+        // Open vSwitch keeps flows of its own in that table.
+        if m.flow.table == Some(254) {
+            return self.session.refuse(&request, Error::RequestEperm);
+        }
         self.waiting.0.push((request, m));
         // Who watches is told which request each change came of.
         if self.waiting.0.len() >= TOGETHER_MAX || self.hub.is_watched() {
@@ -64,7 +68,7 @@ impl Connection {
         let others = if commit.only_tables { Vec::new() } else { messages().filter(|(_, m)| !is_change(m)).collect() };
         for (bytes, message) in &others {
             if let Err(error) = self.check_bundled(message, commit.control.flags) {
-                self.session.refuse_bundled(bytes, error);
+                self.session.refuse_bundled(&commit.control, bytes, error);
                 self.session.refuse(request, Error::BundleMsgFailed);
                 return Ok(());
             }
@@ -78,7 +82,7 @@ impl Connection {
         let done = self.switch.ofproto.ordered_bundle(&self.hub.bridge, changes, by, self.switch.now_ms());
         if let Err((place, error)) = done {
             if let Some((bytes, _)) = messages().filter(|(_, message)| is_change(message)).nth(place) {
-                self.session.refuse_bundled(bytes, refusal(&error));
+                self.session.refuse_bundled(&commit.control, bytes, refusal(&error));
             }
             self.session.refuse(request, Error::BundleMsgFailed);
             return Ok(());
@@ -87,7 +91,7 @@ impl Connection {
         self.switch.publish_removed();
         for (bytes, message) in others {
             if let Err(error) = self.do_bundled(message) {
-                self.session.refuse_bundled(bytes, error);
+                self.session.refuse_bundled(&commit.control, bytes, error);
             }
         }
         self.session.bundle_done(request, &commit.control);

@@ -4,9 +4,9 @@ use super::connection::Connection;
 use super::hub::Packet;
 use sluice_action::PortNo;
 use sluice_flow::ofpact::PacketInReason;
-use sluice_flow::{FieldId, FlowKey, Metadata, PacketKey, extract, layout};
+use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, extract, layout};
 use sluice_openflow::message::connection::AsyncKind;
-use sluice_openflow::{Error, Message, PacketIn, PacketInFormat, PacketOut};
+use sluice_openflow::{Error, Message, PacketIn, PacketInFormat, PacketOut, check_prerequisites};
 
 /// The datapath port of packets that come from none.
 const NO_PORT: PortNo = PortNo(u32::MAX);
@@ -18,9 +18,9 @@ impl Connection {
             return Err(Error::RequestBufferUnknown);
         }
         let mut key = PacketKey::ZERO;
-        // An empty packet is one that is nothing; OpenFlow allows it.
+        // OpenFlow allows what is too short to be a packet, an empty one included: there is nothing to send.
         if extract(&m.data, &Metadata::of_port(0), &mut key).is_err() {
-            return Err(Error::RequestBadPacket);
+            return Ok(());
         }
         let mut flow = FlowKey::of_packet(&key);
         for (line, (said, mask)) in flow.lines.iter_mut().zip(m.metadata.key.lines.iter().zip(m.metadata.mask.lines)) {
@@ -30,6 +30,8 @@ impl Connection {
                 .for_each(|(to, (said, mask))| *to = *to & !mask | said & mask);
         }
         flow.set_number(layout::IN_PORT, m.in_port().0.into());
+        let exactly = Match::new(FlowKey::ONES, &flow);
+        check_prerequisites(&m.actions, &exactly, None, self.version())?;
         let (ofproto, now_ms) = (&self.switch.ofproto, self.switch.now_ms());
         let length = m.data.len() as u64;
         let translated = ofproto.packet_out(&self.hub.bridge, &flow, &m.actions, length, now_ms);

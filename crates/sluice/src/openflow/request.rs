@@ -135,6 +135,10 @@ impl Connection {
             _ => return Err(Error::ConfigBadFlags),
         };
         let bridge = &self.hub.bridge;
+        // A secondary controller sets what concerns its connection, and is not told that the rest is not its.
+        if self.session.role() == Role::Secondary {
+            return Ok(());
+        }
         if self.switch.ofproto.fragments(bridge).map_err(|_| Error::RequestEperm)? != fragments {
             self.switch.ofproto.set_bridge(bridge, None, Some(fragments)).map_err(|_| Error::RequestEperm)?;
             self.switch.hurry();

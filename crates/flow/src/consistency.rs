@@ -1,0 +1,437 @@
+//! Which actions may stand together, in which order, within which others, and behind which match.
+//!
+//! The flow language and OpenFlow's messages ask the same here, and say what is wrong each in its own words.
+//! Source: Open vSwitch, `ofpacts_verify` and `ofpacts_check`.
+
+use crate::field::{FieldId, Place, Prereq};
+use crate::layout;
+use crate::ofpact::{Conntrack, ConntrackZone, Learn, LearnSource, LearnTarget, NatAddresses};
+use crate::{Match, OfAction, OfPort, SubField};
+
+/// What a list of actions stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// A flow: instructions may follow.
+    Flow,
+    /// `write_actions`.
+    WriteActions,
+    /// `clone`.
+    Clone,
+    /// `ct(exec(…))`.
+    Ct,
+    /// The instruction `apply_actions`, where OpenFlow 1.5 has `meter` as well.
+    Apply,
+    /// A bucket of a group, or a packet-out.
+    Bucket,
+}
+
+/// What is wrong with an action where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clash {
+    /// Beside `conjunction`, which bears `note` only.
+    BesideConjunction,
+    /// An instruction behind the one at this place of the list, which has to follow it.
+    Order {
+        /// The place of the other one.
+        earlier: usize,
+    },
+    /// An instruction within another action.
+    Instruction,
+    /// Within `ct(exec(…))`, where only `ct_mark` and `ct_label` may be set.
+    NotOfConnection,
+    /// Sets `ct_mark` or `ct_label`, and is not within `ct(exec(…))`.
+    OfConnection,
+    /// `nat`, and not within `ct`.
+    NatAlone,
+    /// `meter` within another action.
+    Meter,
+    /// Within `write_actions`, but no action set can hold it.
+    NotInActionSet,
+    /// The match, with what the actions before made of the packet, does not say what this one needs.
+    Lacks {
+        /// The field it reads or writes, if that is why.
+        field: Option<FieldId>,
+        /// What is to be said.
+        prereq: Prereq,
+    },
+    /// A third VLAN tag.
+    ThirdTag,
+    /// `goto_table` that does not lead on.
+    Backwards {
+        /// Where to.
+        to: u8,
+    },
+    /// Output to a port that cannot be sent to.
+    OutPort(OfPort),
+}
+
+/// The instruction an action belongs to, in the order that OpenFlow 1.1 and later execute them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Instruction {
+    Meter,
+    Apply,
+    Clear,
+    Write,
+    Metadata,
+    Goto,
+}
+
+fn instruction(action: &OfAction) -> Instruction {
+    match action {
+        OfAction::Meter(_) => Instruction::Meter,
+        OfAction::ClearActions => Instruction::Clear,
+        OfAction::WriteActions(_) => Instruction::Write,
+        OfAction::WriteMetadata { .. } => Instruction::Metadata,
+        OfAction::GotoTable(_) => Instruction::Goto,
+        _ => Instruction::Apply,
+    }
+}
+
+/// Checks order and nesting of a list.
+///
+/// # Errors
+/// The place in the list of the action that is wrong, and what is wrong with it.
+pub fn order<'a>(actions: impl Iterator<Item = &'a OfAction> + Clone, within: Within) -> Result<(), (usize, Clash)> {
+    conjunctions(actions.clone())?;
+    let mut before: Option<(usize, Instruction)> = None;
+    for (at, action) in actions.enumerate() {
+        nesting(action, within).map_err(|clash| (at, clash))?;
+        let now = match instruction(action) {
+            // OpenFlow 1.5 made it an action.
+            Instruction::Meter if within == Within::Apply => Instruction::Apply,
+            now => now,
+        };
+        let fits = match within {
+            Within::Flow => true,
+            // Nicira's action, which came before the instruction.
+            Within::Apply => matches!(now, Instruction::Apply | Instruction::Metadata),
+            _ => now == Instruction::Apply,
+        };
+        if !fits {
+            return Err((at, Clash::Instruction));
+        }
+        match before {
+            Some((earlier, then)) if now < then || now == then && now != Instruction::Apply => {
+                return Err((at, Clash::Order { earlier }));
+            }
+            _ => before = Some((at, now)),
+        }
+    }
+    Ok(())
+}
+
+/// Checks what stands beside `conjunction`.
+///
+/// # Errors
+/// The place of the first action that may not.
+pub fn conjunctions<'a>(mut actions: impl Iterator<Item = &'a OfAction> + Clone) -> Result<(), (usize, Clash)> {
+    if !actions.clone().any(|action| matches!(action, OfAction::Conjunction { .. })) {
+        return Ok(());
+    }
+    let stranger = |action: &OfAction| !matches!(action, OfAction::Conjunction { .. } | OfAction::Note(_));
+    actions.position(stranger).map_or(Ok(()), |at| Err((at, Clash::BesideConjunction)))
+}
+
+/// The field that an action writes, if it is one of those that `ct(exec(…))` may hold.
+fn written(action: &OfAction) -> Option<FieldId> {
+    match action {
+        OfAction::SetField { field, .. } => Some(*field),
+        OfAction::Load { dst, .. } | OfAction::Move { dst, .. } => Some(dst.field),
+        _ => None,
+    }
+}
+
+fn nesting(action: &OfAction, within: Within) -> Result<(), Clash> {
+    let of_connection = written(action).is_some_and(|f| matches!(f, FieldId::CtMark | FieldId::CtLabel));
+    match within {
+        Within::Ct if of_connection || matches!(action, OfAction::Nat(_)) => Ok(()),
+        Within::Ct => Err(Clash::NotOfConnection),
+        _ if of_connection => Err(Clash::OfConnection),
+        _ if matches!(action, OfAction::Nat(_)) => Err(Clash::NatAlone),
+        Within::Flow | Within::Apply => Ok(()),
+        _ if matches!(action, OfAction::Meter(_)) => Err(Clash::Meter),
+        Within::WriteActions if !action.in_action_set() => Err(Clash::NotInActionSet),
+        _ => Ok(()),
+    }
+}
+
+/// Checks one action after the other against what the flow matches and what those before did to the headers.
+#[derive(Clone, Debug)]
+pub struct Prerequisites {
+    state: Match,
+    /// The flow's table, if it is known.
+    table: Option<u8>,
+    only_in_10: bool,
+}
+
+impl Prerequisites {
+    /// What actions need behind a match, in a table if that is known.
+    pub fn new(matches: &Match, table: Option<u8>) -> Self {
+        Prerequisites { state: *matches, table, only_in_10: false }
+    }
+
+    /// Checks a whole list.
+    ///
+    /// # Errors
+    /// With what is wrong first.
+    pub fn check_all(&mut self, actions: &[OfAction]) -> Result<(), Clash> {
+        actions.iter().try_for_each(|action| self.check(action))
+    }
+
+    /// Whether an action changes headers that the match leaves open: done to the packets that have them in OpenFlow 1.0,
+    /// forbidden later.
+    pub fn only_in_10(&self) -> bool {
+        self.only_in_10
+    }
+
+    /// Checks the next action.
+    ///
+    /// # Errors
+    /// With what is wrong with it in every version.
+    pub fn check(&mut self, action: &OfAction) -> Result<(), Clash> {
+        match action {
+            OfAction::Output { port, .. } | OfAction::OutputTrunc { port, .. } => out_port(*port),
+            OfAction::SetField { field, value, .. } => {
+                self.sets(*field)?;
+                if *field == FieldId::VlanTci {
+                    self.set_tag(value >> 12 & 1 != 0);
+                }
+                Ok(())
+            }
+            OfAction::Load { dst, value } => {
+                self.sets(dst.field)?;
+                if dst.field == FieldId::VlanTci {
+                    self.set_tag(value << dst.start >> 12 & 1 != 0);
+                }
+                Ok(())
+            }
+            OfAction::Move { src, dst } => self.needs(src.field).and_then(|()| self.needs(dst.field)),
+            OfAction::OutputReg { src, .. } | OfAction::StackPush(src) => self.needs(src.field),
+            OfAction::StackPop(dst) | OfAction::CheckPktLarger { dst, .. } => self.needs(dst.field),
+            OfAction::Multipath(m) => self.needs(m.dst.field),
+            OfAction::Bundle(b) => {
+                b.dst.map_or(Ok(()), |dst| self.needs(dst.field))?;
+                let member = |port: OfPort| match port {
+                    OfPort::NONE => Ok(()),
+                    OfPort::CONTROLLER => Err(Clash::OutPort(port)),
+                    port => out_port(port),
+                };
+                b.members.iter().try_for_each(|port| member(*port))
+            }
+            OfAction::Learn(learn) => self.learned(learn),
+            // Which packets an action set meets is not known when it is written.
+            OfAction::WriteActions(actions) => self.clone().check_all(actions),
+            OfAction::Clone(actions) => self.nested(actions),
+            OfAction::Conntrack(ct) => self.conntrack(ct),
+            OfAction::Resubmit { with_ct_orig: true, .. } => self.says(Prereq::CtValid),
+            OfAction::GotoTable(to) if self.table.is_some_and(|table| *to <= table) => {
+                Err(Clash::Backwards { to: *to })
+            }
+            _ => self.headers(action),
+        }
+    }
+
+    fn nested(&mut self, actions: &[OfAction]) -> Result<(), Clash> {
+        let mut inner = self.clone();
+        let checked = inner.check_all(actions);
+        self.only_in_10 |= inner.only_in_10;
+        checked
+    }
+
+    fn needs(&self, field: FieldId) -> Result<(), Clash> {
+        let prereq = field.field().prereq;
+        if self.state.satisfies(prereq) { Ok(()) } else { Err(Clash::Lacks { field: Some(field), prereq }) }
+    }
+
+    /// What setting a field needs: an id, a tag to be in.
+    fn sets(&self, field: FieldId) -> Result<(), Clash> {
+        let prereq = Prereq::VlanVid;
+        if field == FieldId::VlanVid && !self.state.satisfies(prereq) {
+            return Err(Clash::Lacks { field: Some(field), prereq });
+        }
+        self.needs(field)
+    }
+
+    fn says(&self, prereq: Prereq) -> Result<(), Clash> {
+        if self.state.satisfies(prereq) { Ok(()) } else { Err(Clash::Lacks { field: None, prereq }) }
+    }
+
+    /// What OpenFlow 1.0 does without.
+    fn wants(&mut self, holds: bool) {
+        self.only_in_10 |= !holds;
+    }
+
+    /// What actions do to the headers, as far as prerequisites of later actions depend on it.
+    fn headers(&mut self, action: &OfAction) -> Result<(), Clash> {
+        let says = |prereq| self.state.satisfies(prereq);
+        match action {
+            OfAction::SetVlanVid { push_if_needed, .. } | OfAction::SetVlanPcp { push_if_needed, .. } => {
+                self.wants(*push_if_needed || says(Prereq::VlanVid));
+                self.set_tag(true);
+            }
+            OfAction::StripVlan | OfAction::PopVlan => {
+                self.wants(says(Prereq::VlanVid));
+                let inner = self.state.key.number(layout::VLAN1_TCI);
+                self.state.key.set_number(layout::VLAN0_TCI, inner);
+                self.state.key.set_number(layout::VLAN1_TCI, 0);
+            }
+            OfAction::PushVlan { .. } => {
+                if self.state.key.number(layout::VLAN1_TCI) & 0x1000 != 0 {
+                    return Err(Clash::ThirdTag);
+                }
+                let outer = self.state.key.number(layout::VLAN0_TCI);
+                self.state.key.set_number(layout::VLAN1_TCI, outer);
+                self.set_tag(true);
+            }
+            OfAction::ModNwSrc(_) | OfAction::ModNwDst(_) => self.wants(says(Prereq::Ipv4)),
+            OfAction::ModNwTos(_) | OfAction::ModNwEcn(_) | OfAction::ModNwTtl(_) | OfAction::DecTtl { .. } => {
+                self.wants(says(Prereq::IpAny));
+            }
+            OfAction::ModTpSrc(_) | OfAction::ModTpDst(_) => {
+                self.wants(says(Prereq::Tcp) || says(Prereq::Udp) || says(Prereq::Sctp));
+            }
+            OfAction::FinTimeout { .. } => self.wants(self.state.key.number(layout::NW_PROTO) == PROTO_TCP),
+            OfAction::SetMplsLabel(_) | OfAction::SetMplsTc(_) | OfAction::SetMplsTtl(_) | OfAction::DecMplsTtl => {
+                self.wants(says(Prereq::Mpls));
+            }
+            OfAction::DecNshTtl => self.wants(says(Prereq::Nsh)),
+            _ => self.layers(action),
+        }
+        Ok(())
+    }
+
+    /// Headers that come and go.
+    fn layers(&mut self, action: &OfAction) {
+        match action {
+            OfAction::PushMpls { ethertype } => {
+                self.wants(self.state.is_ethernet());
+                self.state.set(FieldId::EthType, u128::from(*ethertype));
+                self.forget_protocol();
+            }
+            OfAction::PopMpls { ethertype } => {
+                self.wants(self.state.is_ethernet() && self.state.satisfies(Prereq::Mpls));
+                self.state.set(FieldId::EthType, u128::from(*ethertype));
+            }
+            OfAction::Encap { packet_type, .. } => {
+                self.state.set(FieldId::PacketType, u128::from(*packet_type));
+                if !self.state.satisfies(Prereq::IpAny) {
+                    self.forget_protocol();
+                }
+            }
+            OfAction::Decap { .. } => {
+                let dl_type = self.state.dl_type().filter(|_| self.state.is_ethernet()).unwrap_or(0xffff);
+                self.state.set(FieldId::PacketType, u128::from(0x1_0000 | dl_type));
+            }
+            _ => {}
+        }
+    }
+
+    fn forget_protocol(&mut self) {
+        Place::whole(layout::NW_PROTO).write(&mut self.state.key, 0);
+        Place::whole(layout::NW_PROTO).write(&mut self.state.mask, 0);
+    }
+
+    fn set_tag(&mut self, present: bool) {
+        Place { span: layout::VLAN0_TCI, lsb: 12, n_bits: 1 }.write(&mut self.state.key, u128::from(present));
+    }
+
+    fn learned(&self, learn: &Learn) -> Result<(), Clash> {
+        let mut target = Prerequisites::new(&Match::ANY, None);
+        for spec in &learn.specs {
+            if let LearnSource::Field(src) = spec.source {
+                self.needs(src.field)?;
+            }
+            match spec.target {
+                LearnTarget::Match(dst) => {
+                    target.needs(dst.field)?;
+                    if let LearnSource::Value(value) = spec.source {
+                        let SubField { field, start, .. } = dst;
+                        target.state.set_masked(field, value << start, dst.mask());
+                    }
+                }
+                LearnTarget::Load(dst) => target.needs(dst.field)?,
+                LearnTarget::Output => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn conntrack(&mut self, ct: &Conntrack) -> Result<(), Clash> {
+        self.says(Prereq::IpAny)?;
+        match ct.alg {
+            FTP => self.says(Prereq::Tcp)?,
+            TFTP => self.says(Prereq::Udp)?,
+            _ => {}
+        }
+        if let ConntrackZone::Field(zone) = ct.zone {
+            self.needs(zone.field)?;
+        }
+        for action in &ct.actions {
+            match action {
+                OfAction::Nat(nat) => match nat.addresses {
+                    Some(NatAddresses::V4(..)) => self.says(Prereq::Ipv4)?,
+                    Some(NatAddresses::V6(..)) => self.says(Prereq::Ipv6)?,
+                    None => {}
+                },
+                _ => continue,
+            }
+        }
+        self.nested(&ct.actions)
+    }
+}
+
+const PROTO_TCP: u64 = 6;
+/// Ports that name the protocols whose data connections are followed.
+const FTP: u16 = 21;
+const TFTP: u16 = 69;
+
+fn out_port(port: OfPort) -> Result<(), Clash> {
+    if port.can_be_sent_to() { Ok(()) } else { Err(Clash::OutPort(port)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(flow: &str) -> (Result<(), Clash>, bool) {
+        // Actions alone are read without a look at the match.
+        let (matches, actions) = flow.split_once('|').unwrap();
+        let ports = crate::PortNames::NONE;
+        let matches = Match::parse(matches, &ports).unwrap();
+        let actions = OfAction::parse_list(actions, &ports).unwrap();
+        let mut state = Prerequisites::new(&matches, Some(3));
+        (state.check_all(&actions), state.only_in_10())
+    }
+
+    #[test]
+    fn openflow_10_changes_headers_that_the_match_leaves_open() {
+        for (flow, only_in_10) in [
+            ("|dec_ttl", true),
+            ("ipv6|dec_ttl", false),
+            ("ipv6|mod_nw_src:1.2.3.4", true),
+            ("ip|mod_tp_src:5", true),
+            ("udp|mod_tp_src:5", false),
+            ("|pop_vlan", true),
+            ("|push_vlan:0x8100,pop_vlan", false),
+            ("dl_vlan=5|pop_vlan,pop_vlan", true),
+            ("|mod_vlan_vid:5,pop_vlan", false),
+            ("|set_vlan_vid:5", true),
+            ("|push_mpls:0x8847,set_mpls_ttl:5,pop_mpls:0x0800,dec_ttl", false),
+            ("|clone(dec_ttl)", true),
+            ("|write_actions(dec_ttl)", false),
+        ] {
+            assert_eq!(verdict(flow), (Ok(()), only_in_10), "{flow}");
+        }
+    }
+
+    #[test]
+    fn fields_need_their_headers_in_every_version() {
+        let lacks = |field, prereq| Err(Clash::Lacks { field: Some(field), prereq });
+        assert_eq!(verdict("ip|set_field:5->tcp_dst").0, lacks(FieldId::TcpDst, Prereq::Tcp));
+        assert_eq!(verdict("|set_field:5->vlan_vid").0, lacks(FieldId::VlanVid, Prereq::VlanVid));
+        assert_eq!(verdict("tcp|push_mpls:0x8847,set_field:5->tcp_dst").0, lacks(FieldId::TcpDst, Prereq::Tcp));
+        assert_eq!(verdict("|ct(commit)").0, Err(Clash::Lacks { field: None, prereq: Prereq::IpAny }));
+        assert_eq!(verdict("|goto_table:3").0, Err(Clash::Backwards { to: 3 }));
+        assert_eq!(verdict("|push_vlan:0x8100,push_vlan:0x8100,push_vlan:0x8100").0, Err(Clash::ThirdTag));
+    }
+}
