@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The Ryu switch certification suite of os-ken 3.1.0, by its own tester, against Sluice and against Open vSwitch (userspace): every
 # test that Open vSwitch passes must pass. The tester sends and receives through an Open vSwitch bridge, joined to the switch
-# under test by three veth pairs. A sample of the tests, or all of them with SAMPLE=0 (an hour or two); TABLE=FILE writes the
-# score, KEEP=DIRECTORY keeps what came of each test.
+# under test by three veth pairs. A sample of the tests, or all of them with SAMPLE=0, SHARES (one) at a time, since a tester mostly
+# waits; TABLE=FILE writes the score, KEEP=DIRECTORY keeps what came of each test.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
 . tests/privileged/common/ovs.bash
-sample=${SAMPLE-24}
+sample=${SAMPLE-24} shares=${SHARES-1}
 
 python3 -m venv "$dir/v"
 "$dir/v/bin/pip" -q install os-ken==3.1.0 >"$dir/pip" 2>&1 || fail "os-ken cannot be installed: $(cat "$dir/pip")"
@@ -32,27 +32,54 @@ pairs() {
     vsctl set-controller "$1-tester" "tcp:127.0.0.1:$2" -- set controller "$1-tester" max_backoff=1000
 }
 
-pairs theirs 6653
-vsctl add-br theirs -- set bridge theirs datapath-type=netdev fail-mode=secure other-config:datapath-id=0000000000000001 \
-    protocols=OpenFlow10,OpenFlow13,OpenFlow14
-for n in 1 2 3; do vsctl add-port theirs "theirs-$n" -- set interface "theirs-$n" "ofport_request=$n"; done
-vsctl set-controller theirs tcp:127.0.0.1:6653 -- set controller theirs max_backoff=1000
+# A controller's port for share $2 of switch $1.
+port() { echo $(($1 + $2)); }
+theirs=6600 ours=6700
 
-pairs ours 6654
-for n in 1 2 3; do echo "ours-$n af_packet"; done | configure
-sed -i 's/^fail-mode = .*/fail-mode = "secure"\ndatapath-id = "0000000000000001"\ncontrollers = ["tcp:127.0.0.1:6654"]/' "$dir/switch.toml"
+cat > "$dir/switch.toml" <<TOML
+[switch]
+rundir = "$dir/run"
+pmd-cores = [0]
+[datapath]
+pmd-sleep-max = "50us"
+TOML
+for share in $(seq "$shares"); do
+    pairs "theirs$share" "$(port $theirs "$share")"
+    vsctl add-br "theirs$share" -- set bridge "theirs$share" datapath-type=netdev fail-mode=secure \
+        other-config:datapath-id=0000000000000001 protocols=OpenFlow10,OpenFlow13,OpenFlow14
+    for n in 1 2 3; do vsctl add-port "theirs$share" "theirs$share-$n" -- set interface "theirs$share-$n" "ofport_request=$n"; done
+    vsctl set-controller "theirs$share" "tcp:127.0.0.1:$(port $theirs "$share")" -- set controller "theirs$share" max_backoff=1000
+
+    pairs "ours$share" "$(port $ours "$share")"
+    cat >> "$dir/switch.toml" <<TOML
+[[bridge]]
+name = "br$share"
+fail-mode = "secure"
+datapath-id = "0000000000000001"
+controllers = ["tcp:127.0.0.1:$(port $ours "$share")"]
+TOML
+    for n in 1 2 3; do
+        printf '[[bridge.port]]\nname = "ours%s-%s"\ntype = "af_packet"\nofport = %s\n' "$share" "$n" "$n" >> "$dir/switch.toml"
+    done
+done
 start
 
-# Runs the suite against one of them.
-certify() { # name, controller's port, file
-    ip netns exec "$s" python3 tests/privileged/common/certification.py run "$dir/$3.json" --python "$dir/v/bin/python" \
-        --switch "$1" --port "$2" --sample "$sample" ${SUITES:+--suites "$SUITES"} >"$dir/$3.certified" 2>&1
+# Runs a share of the suite against one of them.
+certify() { # name, controller's first port, file, share
+    ip netns exec "$s" python3 tests/privileged/common/certification.py run "$dir/$3$4.json" --python "$dir/v/bin/python" \
+        --switch "$1" --port "$(port "$2" "$4")" --sample "$sample" --share "$4/$shares" ${SUITES:+--suites "$SUITES"} \
+        >"$dir/$3$4.certified" 2>&1
 }
-certify "Open vSwitch $(ovs-vswitchd --version | awk 'NR == 1 { print $NF }')" 6653 theirs &
-theirs=$!
-certify Sluice 6654 ours || fail "the tester ended: $(cat "$dir/ours.certified")"
-wait "$theirs" || fail "the tester of Open vSwitch ended: $(cat "$dir/theirs.certified")"
-cat "$dir/theirs.certified" "$dir/ours.certified"
+testers=()
+for share in $(seq "$shares"); do
+    certify "Open vSwitch $(ovs-vswitchd --version | awk 'NR == 1 { print $NF }')" $theirs theirs "$share" & testers+=($!)
+    certify Sluice $ours ours "$share" & testers+=($!)
+done
+for tester in "${testers[@]}"; do wait "$tester" || fail "a tester ended: $(cat "$dir"/*.certified)"; done
+cat "$dir"/theirs*.certified "$dir"/ours*.certified
+for who in theirs ours; do
+    python3 tests/privileged/common/certification.py merge "$dir/$who.json" "$dir/$who"[0-9]*.json
+done
 [ -z "${KEEP:-}" ] || cp "$dir/theirs.json" "$dir/ours.json" "$KEEP"
 python3 tests/privileged/common/certification.py compare "$dir/theirs.json" "$dir/ours.json" ${TABLE:+--table "$TABLE"} ||
     fail "a test that Open vSwitch passes does not pass"

@@ -1,11 +1,13 @@
 """The Ryu switch certification suite, as os-ken 3.1.0 ships it, run by its own tester: which tests, and what came out.
 
-    certification.py run OUT.json --python PYTHON --switch NAME --port PORT [--sample N] [--suites of10,of13,of14]
+    certification.py run OUT.json --python PYTHON --switch NAME --port PORT [--sample N] [--suites of10,of13,of14] [--share N/M]
+    certification.py merge OUT.json SHARE.json…
     certification.py compare THEIRS.json OURS.json [--table FILE]
 
 `run` serves a controller on PORT, to which the switch under test (datapath 1) and the tester switch (datapath 2) connect, and
 runs each suite in its version of OpenFlow. A test that fails is run again, twice at most, unless the switch refused what it asks
-for: rates are measured by a Python program on a machine that others use too. `compare` fails if a test that THEIRS passes fails in OURS.
+for: rates are measured by a Python program on a machine that others use too. The tester waits most of the time: several, each
+with switches of its own, run a share of the tests each, and `merge` puts together what came out. `compare` fails if a test that THEIRS passes fails in OURS.
 """
 
 import argparse
@@ -104,6 +106,8 @@ def run(arguments):
         tests = load(suite_directory(arguments.python, suite))
         if arguments.sample:
             tests = sample(tests, arguments.sample)
+        number, of = map(int, arguments.share.split("/"))
+        tests = dict(list(tests.items())[number - 1 :: of])
         results, failed = {}, tests
         for _ in range(ATTEMPTS):
             results.update(run_tester(arguments, suite, failed))
@@ -115,6 +119,16 @@ def run(arguments):
         print(f"{arguments.switch}, {suite}: {passes} of {len(tests)} passed", flush=True)
     with open(arguments.out, "w") as file:
         json.dump(out, file, indent=1)
+
+
+def merge(arguments):
+    shares = []
+    for name in arguments.shares:
+        with open(name) as file:
+            shares.append(json.load(file))
+    suites = {suite: sorted(sum((share["suites"][suite] for share in shares), [])) for suite in shares[0]["suites"]}
+    with open(arguments.out, "w") as file:
+        json.dump({"switch": shares[0]["switch"], "suites": suites}, file, indent=1)
 
 
 def compare(arguments):
@@ -156,8 +170,13 @@ def main():
     runs.add_argument("--port", type=int, required=True)
     runs.add_argument("--sample", type=int, default=0)
     runs.add_argument("--suites", default=",".join(SUITES))
+    runs.add_argument("--share", default="1/1")
     runs.add_argument("--timeout", type=int, default=4 * 3600)
     runs.set_defaults(command=run)
+    merges = commands.add_parser("merge")
+    merges.add_argument("out")
+    merges.add_argument("shares", nargs="+")
+    merges.set_defaults(command=merge)
     compares = commands.add_parser("compare")
     compares.add_argument("theirs")
     compares.add_argument("ours")
