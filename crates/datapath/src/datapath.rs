@@ -14,14 +14,16 @@ use crate::pmd::Pmd;
 use crate::rebalance;
 use crate::report::PmdShared;
 use crate::walk::Walk;
-use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, Settings, thread};
+use crate::{
+    Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, PortReport, Settings, thread,
+};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::{Fragments, WHOLE_MAX};
-use sluice_fate::Snapshot;
+use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
-use sluice_port::{Port, PortInfo, PortStats};
+use sluice_port::Port;
 use sluice_simd::{HashKey, hash::splitmix64, tsc};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -247,7 +249,13 @@ impl Datapath {
                     &self.pmds[(control.next_pmd - 1) % self.pmds.len()]
                 }
             };
-            let load = Arc::new(RxqLoad { port: number, queue, pinned: pinned_to.is_some(), load: Load::default() });
+            let load = Arc::new(RxqLoad {
+                port: number,
+                queue,
+                pinned: pinned_to.is_some(),
+                load: Load::default(),
+                fates: PmdStats::default(),
+            });
             pmd.rxqs().push(load.clone());
             pmd.exhausted.store(false, Relaxed);
             let pilot = Pilot::new(&control.settings, tsc::now());
@@ -322,10 +330,17 @@ impl Datapath {
         self.control().ports.values_mut().for_each(|port| port.tend());
     }
 
-    /// Every port with what it is and what it has counted, and whether its link is up.
-    pub fn ports(&self) -> Vec<(PortNo, PortInfo, PortStats, bool)> {
+    /// Every port with what it is and what it has counted, by number.
+    pub fn ports(&self) -> Vec<PortReport> {
         let control = self.control();
-        control.ports.iter().map(|(number, port)| (*number, port.info(), port.stats(), port.is_up())).collect()
+        // No queue changes its PMD meanwhile: that takes the lock held here.
+        let rxqs: Vec<_> = self.pmds.iter().flat_map(|pmd| pmd.rxqs().clone()).collect();
+        let ports = control.ports.iter().map(|(number, port)| {
+            let mut fates = Snapshot::default();
+            rxqs.iter().filter(|rxq| rxq.port == *number).for_each(|rxq| fates.add(&rxq.fates.snapshot()));
+            PortReport { number: *number, info: port.info(), stats: port.stats(), is_up: port.is_up(), fates }
+        });
+        ports.collect()
     }
 
     /// What each PMD tells.

@@ -48,7 +48,7 @@ pub use emc_recirc::EmcRecirc;
 pub use mail::PacketOut;
 pub use misses::MissBudget;
 pub use pilot::{ArmReport, AutopilotReport};
-pub use report::{FlowReport, PacketIn, PmdReport, RxqReport, USAGE_SPAN};
+pub use report::{FlowReport, PacketIn, PmdReport, PortReport, RxqReport, USAGE_SPAN};
 pub use rooms::{Room, RoomCycles};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};

@@ -1,6 +1,8 @@
-//! How many cycles each receive queue costs: what `pmd-rxq-show` prints and what queues are assigned by.
+//! How many cycles each receive queue costs, what `pmd-rxq-show` prints and queues are assigned by; and what became of
+//! its packets.
 
 use sluice_action::PortNo;
+use sluice_fate::PmdStats;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Length of a measuring interval. Source: OVS, PMD_INTERVAL_LEN.
@@ -17,7 +19,7 @@ pub(crate) struct Load {
     current: AtomicU64,
 }
 
-/// A receive queue's load.
+/// What a receive queue's PMD tells of it. It goes with the queue from PMD to PMD.
 #[derive(Debug)]
 pub(crate) struct RxqLoad {
     pub port: PortNo,
@@ -25,6 +27,8 @@ pub(crate) struct RxqLoad {
     /// Whether it was put where it is by name, and so stays.
     pub pinned: bool,
     pub load: Load,
+    /// What became of the packets it received.
+    pub fates: PmdStats,
 }
 
 impl Load {

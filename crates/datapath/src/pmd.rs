@@ -63,9 +63,21 @@ struct Rxq {
     pilot: Pilot,
     account: Account,
     purse: Purse,
+    /// What became of its packets since that was last published.
+    tally: Tally,
 }
 
 impl Rxq {
+    /// Shows everybody what became of its packets, and adds it to what the PMD has counted.
+    #[inline]
+    fn publish(&mut self, pmd: &mut Tally) {
+        // Nothing is counted without a packet received.
+        if self.tally[Counter::Received] != 0 {
+            pmd.add(&self.tally);
+            self.load.fates.publish(&mut self.tally);
+        }
+    }
+
     /// Takes the packets just received to their ends; what that cost. `mark` is when their time began, and then when it
     /// ended.
     #[inline]
@@ -77,20 +89,21 @@ impl Rxq {
         mark: &mut u64,
         context: &mut Context<'_, 'g>,
     ) -> u64 {
+        let mut context = context.counting_into(&mut self.tally);
         let n = burst.len();
         context.tally[Counter::Received] += n as u64;
         walk.levels.use_arm(self.pilot.arm());
         let before = Mark::of(context.tally);
         if n <= batch_max {
-            walk.process(burst, &self.port, context);
+            walk.process(burst, &self.port, &mut context);
         } else {
             while !burst.is_empty() {
                 let n = burst.len().min(batch_max);
                 part.extend(burst.drain(..n));
-                walk.process(part, &self.port, context);
+                walk.process(part, &self.port, &mut context);
             }
         }
-        walk.executor.end_burst(context);
+        walk.executor.end_burst(&mut context);
         context.rooms.mark(Room::Tx);
         let now = tsc::now();
         let cycles = now.saturating_sub(*mark);
@@ -139,6 +152,7 @@ impl Pmd {
         let began = self.mark;
         let fullest = self.poll_all(now_ms);
         debug_assert_eq!(self.tally.conserved(), Ok(()), "in one turn of PMD {}", self.shared.pmd);
+        debug_assert!(self.rxqs.iter().all(|rxq| rxq.tally.conserved().is_ok()), "PMD {}, by queue", self.shared.pmd);
         // A busy turn ends with the last read of the clock; what it does after that counts for the next.
         if fullest == 0 {
             self.mark = tsc::now();
@@ -197,7 +211,7 @@ impl Pmd {
             }
             for rxq in rxqs.iter_mut().filter(|rxq| turn.is_ahead(&rxq.account) == late) {
                 context.rooms.start();
-                rxq.queue.poll(burst, context.buffers, context.tally);
+                rxq.queue.poll(burst, context.buffers, &mut rxq.tally);
                 let n = burst.len();
                 if n == 0 {
                     turn.note_empty(&mut rxq.account);
@@ -246,6 +260,7 @@ impl Pmd {
         self.turns_to_publish = PUBLISH_EVERY;
         self.walk.executor.recent.sweep();
         self.walk.composer.sweep();
+        self.rxqs.iter_mut().for_each(|rxq| rxq.publish(&mut self.tally));
         self.shared.stats.publish(&mut self.tally);
         let (emc, subtables) = (self.walk.levels.emc_usage(), self.walk.levels.subtables());
         let gauges = &self.shared.gauges;
@@ -300,11 +315,13 @@ impl Pmd {
                         pilot,
                         account: Account::default(),
                         purse: Purse::default(),
+                        tally: Tally::default(),
                     });
                 }
                 Mail::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
-                    if let Some(rxq) = taken.next() {
+                    if let Some(mut rxq) = taken.next() {
+                        rxq.publish(&mut self.tally);
                         let _ = into.send(rxq.queue);
                     }
                 }
@@ -336,7 +353,13 @@ impl Pmd {
     }
 
     fn remove_rxqs(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {
-        self.rxqs.extract_if(.., |rxq| rxq.load.port == port).map(|rxq| rxq.queue).collect()
+        let taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port);
+        taken
+            .map(|mut rxq| {
+                rxq.publish(&mut self.tally);
+                rxq.queue
+            })
+            .collect()
     }
 
     fn remove_port(&mut self, port: PortNo) -> Removed {

@@ -6,6 +6,7 @@ use crate::rooms::{Room, RoomCycles};
 use sluice_action::{FlowStats, PortNo};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
+use sluice_port::{PortInfo, PortStats};
 use sluice_sync::Mailbox;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -46,6 +47,22 @@ pub struct RxqReport {
     pub queue: usize,
     /// Its share of the PMD's cycles in the last minute, percent; `None` before the first interval has ended.
     pub usage_percent: Option<u8>,
+}
+
+/// A port, as the statistics show it.
+#[derive(Clone, Debug)]
+pub struct PortReport {
+    /// Its number.
+    pub number: PortNo,
+    /// What it is.
+    pub info: PortInfo,
+    /// What it has counted itself.
+    pub stats: PortStats,
+    /// Whether its link is up.
+    pub is_up: bool,
+    /// What became of the packets that it received, as of its PMDs' last publication: they and their copies were sent by
+    /// some port, delivered, dropped or are held.
+    pub fates: Snapshot,
 }
 
 /// A message for a controller.

@@ -50,6 +50,22 @@ pub(crate) struct Context<'a, 'g> {
     pub rooms: &'a mut RoomClock,
 }
 
+impl<'g> Context<'_, 'g> {
+    /// The same, but what is counted goes into `tally`.
+    #[inline]
+    pub fn counting_into<'b>(&'b mut self, tally: &'b mut Tally) -> Context<'b, 'g> {
+        Context {
+            flows: self.flows,
+            table: self.table,
+            counters: self.counters,
+            buffers: self.buffers,
+            tally,
+            now_ms: self.now_ms,
+            rooms: self.rooms,
+        }
+    }
+}
+
 impl Walk {
     pub fn new(
         (levels, composer): (Levels, Composer),

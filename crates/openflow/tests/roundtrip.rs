@@ -452,7 +452,12 @@ fn statistics() {
         if version >= Version::V14 {
             let vacancy = Some(Vacancy { down: 1, up: 2, now: 3 });
             let table = TableMod { table: 1, config: TABLE_EVICTION, eviction_flags: Some(1), vacancy };
+            let custom = vec![("tx_full".to_owned(), 3), (String::new(), u64::MAX)];
             messages.extend([
+                Message::StatsReply(
+                    StatsReply::Ports(vec![PortStats { custom, ..PortStats::unknown(OfPort(4)) }; 2]),
+                    false,
+                ),
                 Message::TableMod(table.clone()),
                 Message::TableStatus(TableStatus { reason: 3, table: table.clone() }),
                 Message::StatsRequest(StatsRequest::TableDescs, false),
@@ -471,7 +476,7 @@ fn statistics() {
 #[test]
 fn long_answers_come_in_parts() {
     let stats = PortStats { rx_packets: 5, ..PortStats::unknown(OfPort(4)) };
-    let all: Vec<PortStats> = (0..2000).map(|i| PortStats { port: i, ..stats }).collect();
+    let all: Vec<PortStats> = (0..2000).map(|i| PortStats { port: i, ..stats.clone() }).collect();
     for version in Version::SPOKEN {
         let bytes = Message::StatsReply(StatsReply::Ports(all.clone()), false).write(version, 5);
         let mut seen = Vec::new();

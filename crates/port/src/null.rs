@@ -83,8 +83,7 @@ impl TxQueue for Sink {
         }
         if longest > self.mtu.always_admitted() {
             (sent, bytes) = self.admitted(batch);
-            tally.drop(DropReason::TxOversize, batch.len() - sent);
-            self.stats.dropped(batch.len() - sent);
+            self.stats.drop_unsent(DropReason::TxOversize, batch.len() - sent, tally);
         }
         tally[Counter::Sent] += sent as u64;
         self.stats.carried(sent, bytes);

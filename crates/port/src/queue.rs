@@ -1,6 +1,6 @@
 //! The traits every port back end implements.
 
-use sluice_fate::Tally;
+use sluice_fate::{DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
 
 /// A receive queue, polled by one PMD.
@@ -40,18 +40,29 @@ pub struct PortInfo {
     pub mac: [u8; 6],
 }
 
-/// What a port has counted over all queues.
+/// What a port has counted over all queues, in packets and bytes.
+///
+/// `rx_packets` were handed over and `tx_packets` sent; those dropped are not among them. Drops by reason are indexed by
+/// `reason as usize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct PortStats {
     pub rx_packets: u64,
     pub rx_bytes: u64,
+    /// Those in `rx_drops` and `rx_missed`.
     pub rx_dropped: u64,
     pub rx_errors: u64,
     pub tx_packets: u64,
     pub tx_bytes: u64,
+    /// Those in `tx_drops`.
     pub tx_dropped: u64,
     pub tx_errors: u64,
+    /// Received and not handed over.
+    pub rx_drops: [u64; DropReason::COUNT],
+    /// Meant for this port and not sent.
+    pub tx_drops: [u64; DropReason::COUNT],
+    /// Lost by the device or the kernel before the port had them: for want of a buffer, as a rule.
+    pub rx_missed: u64,
 }
 
 /// A port's control side. Lives in a control thread; its queues live in PMDs and may outlive one reconfiguration.

@@ -1,6 +1,7 @@
 //! Counting what a queue carries: one writer, any reader.
 
 use crate::PortStats;
+use sluice_fate::{Counter, DropReason, Tally};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// One queue's counters. Only the queue's owner writes, once a batch.
@@ -9,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct QueueStats {
     packets: AtomicU64,
     bytes: AtomicU64,
-    dropped: AtomicU64,
     errors: AtomicU64,
+    /// By reason.
+    drops: [AtomicU64; DropReason::COUNT],
 }
 
 impl QueueStats {
@@ -21,12 +23,20 @@ impl QueueStats {
         add(&self.bytes, bytes);
     }
 
-    /// Counts packets dropped at this queue.
+    /// Charges packets that this queue was to send to a reason, here and in its PMD's tally.
     #[inline]
-    pub(crate) fn dropped(&self, packets: usize) {
+    pub(crate) fn drop_unsent(&self, reason: DropReason, packets: usize, tally: &mut Tally) {
         if packets != 0 {
-            add(&self.dropped, packets);
+            tally.drop(reason, packets);
+            add(&self.drops[reason as usize], packets);
         }
+    }
+
+    /// The same for packets that this queue has received and does not hand over.
+    #[inline]
+    pub(crate) fn drop_received(&self, reason: DropReason, packets: usize, tally: &mut Tally) {
+        tally[Counter::Received] += packets as u64;
+        self.drop_unsent(reason, packets, tally);
     }
 
     /// Counts packets, or attempts, that the device refused.
@@ -52,14 +62,20 @@ pub(crate) fn total<'a>(
     for queue in rx {
         sum.rx_packets += queue.packets.load(Relaxed);
         sum.rx_bytes += queue.bytes.load(Relaxed);
-        sum.rx_dropped += queue.dropped.load(Relaxed);
+        collect(&queue.drops, &mut sum.rx_drops);
         sum.rx_errors += queue.errors.load(Relaxed);
     }
     for queue in tx {
         sum.tx_packets += queue.packets.load(Relaxed);
         sum.tx_bytes += queue.bytes.load(Relaxed);
-        sum.tx_dropped += queue.dropped.load(Relaxed);
+        collect(&queue.drops, &mut sum.tx_drops);
         sum.tx_errors += queue.errors.load(Relaxed);
     }
+    sum.rx_dropped = sum.rx_drops.iter().sum();
+    sum.tx_dropped = sum.tx_drops.iter().sum();
     sum
+}
+
+fn collect(drops: &[AtomicU64; DropReason::COUNT], into: &mut [u64; DropReason::COUNT]) {
+    into.iter_mut().zip(drops).for_each(|(sum, n)| *sum += n.load(Relaxed));
 }

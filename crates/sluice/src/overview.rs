@@ -3,6 +3,7 @@
 use crate::switch::Switch;
 use crate::switch::megaflows::dpctl_line;
 use serde::{Deserialize, Serialize};
+use sluice_datapath::PortReport;
 use sluice_fate::Counter;
 
 /// Everything at one moment.
@@ -97,7 +98,7 @@ impl Overview {
         let names = switch.datapath_names();
         let pmds = switch.datapath.pmds();
         let megaflows = pmds.iter().map(|pmd| pmd.megaflows).max().unwrap_or(0);
-        let ports = switch.datapath.ports().into_iter().map(|(number, info, stats, is_up)| PortRow {
+        let ports = switch.datapath.ports().into_iter().map(|PortReport { number, info, stats, is_up, .. }| PortRow {
             name: names.display(number).to_string(),
             kind: info.kind.to_owned(),
             is_up,

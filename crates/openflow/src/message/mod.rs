@@ -10,6 +10,7 @@
 //! | [`stats`] | questions and answers that may take many messages |
 
 pub mod connection;
+mod custom_stats;
 pub mod flow_mod;
 pub mod flow_stats;
 pub mod groups;

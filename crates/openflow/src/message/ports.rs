@@ -1,5 +1,6 @@
 //! Ports: what they are, what they carried, how they change.
 
+use super::custom_stats;
 use super::flow_stats::{put_duration, read_duration};
 use crate::property;
 use crate::wire::{Reader, Writer};
@@ -197,7 +198,7 @@ pub(super) fn put_port(port: OfPort, version: Version, w: &mut Writer) {
 }
 
 /// What a port has carried. Counters that are not known are all ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the specification's")]
 pub struct PortStats {
     pub port: u16,
@@ -215,6 +216,8 @@ pub struct PortStats {
     pub collisions: u64,
     /// Nanoseconds since it was added; OpenFlow 1.0 does not say it.
     pub duration_ns: u64,
+    /// Counters of names that the switch gives; told from OpenFlow 1.4 on.
+    pub custom: Vec<(String, u64)>,
 }
 
 impl PortStats {
@@ -236,6 +239,7 @@ impl PortStats {
             rx_crc_err: NO,
             collisions: NO,
             duration_ns: 0,
+            custom: Vec::new(),
         }
     }
 
@@ -256,10 +260,10 @@ impl PortStats {
         ]
     }
 
-    pub(super) fn put(mut self, version: Version, w: &mut Writer) {
+    pub(super) fn put(&self, version: Version, w: &mut Writer) {
         let (port, duration_ns) = (OfPort(self.port), self.duration_ns);
         let start = w.len();
-        let counters = self.counters().map(|counter| *counter);
+        let counters = self.clone().counters().map(|counter| *counter);
         let (first, ethernet) = counters.split_at(8);
         match version {
             Version::V10 => {
@@ -282,6 +286,7 @@ impl PortStats {
                 w.u16(40);
                 w.zeros(4);
                 ethernet.iter().for_each(|n| w.u64(*n));
+                custom_stats::put(&self.custom, w);
                 w.patch_u16(start, w.len() - start);
             }
         }
@@ -310,15 +315,21 @@ impl PortStats {
         for counter in first {
             **counter = r.u64()?;
         }
+        let mut custom = Vec::new();
         property::each(r, |kind, body| {
-            if kind == ETHERNET {
-                body.skip(4)?;
-                for counter in ethernet.iter_mut() {
-                    **counter = body.u64()?;
+            match kind {
+                ETHERNET => {
+                    body.skip(4)?;
+                    for counter in ethernet.iter_mut() {
+                        **counter = body.u64()?;
+                    }
                 }
+                property::EXPERIMENTER => custom.extend(custom_stats::read(body)?),
+                _ => {}
             }
             Ok(())
         })?;
+        stats.custom = custom;
         Ok(stats)
     }
 }

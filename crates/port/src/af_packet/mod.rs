@@ -148,6 +148,7 @@ impl Port for PacketPort {
         let lost: u64 = self.rings.iter().map(|slot| lock(slot).as_ref().map_or(0, sys::RxRing::lost)).sum();
         let lost = self.lost.fetch_add(lost, Relaxed) + lost;
         let mut stats = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
+        stats.rx_missed = lost;
         stats.rx_dropped += lost;
         stats
     }
@@ -178,7 +179,7 @@ impl RxQueue for PacketRx {
         let slot = Arc::clone(&self.ring);
         let mut guard = lock(&slot);
         let Some(ring) = guard.as_mut() else { return };
-        let (first, mut dropped) = (batch.len(), 0);
+        let first = batch.len();
         while batch.len() < BATCH_MAX {
             let Some(packet) = ring.current() else { break };
             let header = VnetHeader::read(packet.vnet).unwrap_or_default();
@@ -190,18 +191,13 @@ impl RxQueue for PacketRx {
             match step {
                 Step::Done => {}
                 Step::Wait => break,
-                Step::Dropped(why) => {
-                    tally[Counter::Received] += 1;
-                    tally.drop(why, 1);
-                    dropped += 1;
-                }
+                Step::Dropped(why) => self.stats.drop_received(why, 1, tally),
             }
             self.position = (0, 0);
             ring.advance();
         }
         let bytes = batch[first..].iter().map(|packet| packet.frame.len()).sum();
         self.stats.carried(batch.len() - first, bytes);
-        self.stats.dropped(dropped);
     }
 }
 
@@ -308,7 +304,7 @@ impl PacketTx {
 
 impl TxQueue for PacketTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let (mut sent, mut bytes, mut dropped, mut at) = (0, 0, 0, 0);
+        let (mut sent, mut bytes, mut at) = (0, 0, 0);
         while at < batch.len() {
             let fit = batch[at..].iter().take_while(|packet| self.mtu.admits(packet.bytes())).count();
             let (gone, refused) = self.send_all(&batch[at..at + fit]);
@@ -323,13 +319,11 @@ impl TxQueue for PacketTx {
                 None if at < batch.len() => (DropReason::TxOversize, 1),
                 None => break,
             };
-            tally.drop(why, n);
-            dropped += n;
+            self.stats.drop_unsent(why, n, tally);
             at += n;
         }
         tally[Counter::Sent] += sent as u64;
         self.stats.carried(sent, bytes);
-        self.stats.dropped(dropped);
         buffers.give_batch(batch);
     }
 }

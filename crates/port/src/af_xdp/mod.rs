@@ -306,8 +306,8 @@ impl Port for XdpPort {
 
     fn stats(&self) -> PortStats {
         let mut stats = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
-        stats.rx_dropped +=
-            self.slots.iter().filter_map(|slot| slot.current()).map(|socket| socket.lost()).sum::<u64>();
+        stats.rx_missed = self.slots.iter().filter_map(|slot| slot.current()).map(|socket| socket.lost()).sum();
+        stats.rx_dropped += stats.rx_missed;
         stats
     }
 }

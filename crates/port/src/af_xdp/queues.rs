@@ -29,7 +29,7 @@ impl RxQueue for XdpRx {
         // Frames come from the kernel, so the pool may be new to this PMD.
         buffers.add_pool(&self.pool);
         let mut receiver = socket.receiver();
-        let (first, mut bytes, mut dropped, mut pieces) = (batch.len(), 0, 0, 0);
+        let (first, mut bytes, mut pieces) = (batch.len(), 0, 0);
         while batch.len() < BATCH_MAX
             && let Some((piece, more)) = socket.receive(&mut receiver)
         {
@@ -57,18 +57,13 @@ impl RxQueue for XdpRx {
                     bytes += frame.len();
                     batch.push(Packet::new(frame));
                 }
-                Err(why) => {
-                    tally[Counter::Received] += 1;
-                    tally.drop(why, 1);
-                    dropped += 1;
-                }
+                Err(why) => self.stats.drop_received(why, 1, tally),
             }
         }
         // As many as were used up; what a dry pool could not give earlier comes in time.
         socket.refill(&mut receiver, pieces + REFILL, || buffers.take(&self.pool));
         socket.wake(&receiver);
         self.stats.carried(batch.len() - first, bytes);
-        self.stats.dropped(dropped);
     }
 }
 
@@ -120,8 +115,8 @@ impl XdpTx {
 
     /// Counts a batch that has no device to go to.
     fn without_device(&self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        self.stats.dropped(batch.len());
-        batch.discard(DropReason::TxNoPort, buffers, tally);
+        self.stats.drop_unsent(DropReason::TxNoPort, batch.len(), tally);
+        buffers.give_batch(batch);
     }
 }
 
@@ -131,7 +126,7 @@ impl TxQueue for XdpTx {
         let Some(socket) = self.found.socket().cloned() else { return self.without_device(batch, buffers, tally) };
         let mut sender = socket.sender();
         socket.complete(&mut sender, u32::MAX, |frame| buffers.give_frame(frame));
-        let (mut sent, mut bytes, mut dropped) = (0, 0, 0);
+        let (mut sent, mut bytes) = (0, 0);
         for packet in batch.drain(..) {
             let len = packet.frame.len();
             match hand_over(&socket, &mut sender, packet, self.mtu, &self.pool, buffers) {
@@ -139,10 +134,7 @@ impl TxQueue for XdpTx {
                     sent += 1;
                     bytes += len;
                 }
-                Err(why) => {
-                    tally.drop(why, 1);
-                    dropped += 1;
-                }
+                Err(why) => self.stats.drop_unsent(why, 1, tally),
             }
         }
         match socket.kick(&sender) {
@@ -151,13 +143,9 @@ impl TxQueue for XdpTx {
                 self.stats.carried(sent, bytes);
             }
             // What was handed over stays in the ring of a device that is down or gone.
-            Err(_) => {
-                tally.drop(DropReason::TxNoPort, sent);
-                dropped += sent;
-            }
+            Err(_) => self.stats.drop_unsent(DropReason::TxNoPort, sent, tally),
         }
         socket.complete(&mut sender, u32::MAX, |frame| buffers.give_frame(frame));
-        self.stats.dropped(dropped);
     }
 }
 

@@ -6,11 +6,11 @@
 mod sys;
 
 use crate::config::{MAX_QUEUES, Options};
+use crate::stats::{self, QueueStats};
 use crate::{DpdkConfig, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Descriptors of each queue. Source: OVS lib/netdev-dpdk.c, NIC_PORT_DEFAULT_RXQ_SIZE.
@@ -124,7 +124,8 @@ impl Dpdk {
         device.start(n_rxq as u16, n_txq as u16, DESCRIPTORS, wanted).map_err(|(step, e)| failed(step, e))?;
         let info = PortInfo { kind: "dpdk", n_rxq, n_txq, mtu, mac: info.mac };
         let tx = (0..n_txq).map(|_| Mutex::new(())).collect();
-        Ok(DpdkPort { shared: Arc::new(Shared { device, pool, tx, tx_full: AtomicU64::new(0) }), info })
+        let rx = (0..n_rxq).map(|_| Arc::default()).collect();
+        Ok(DpdkPort { shared: Arc::new(Shared { device, pool, tx }), info, rx, tx: Vec::new() })
     }
 }
 
@@ -152,7 +153,6 @@ struct Shared {
     pool: Arc<dyn FramePool>,
     /// One for each transmit queue, since more PMDs than queues have to share them. Uncontended when they do not.
     tx: Vec<Mutex<()>>,
-    tx_full: AtomicU64,
 }
 
 /// A DPDK device as a port.
@@ -160,6 +160,9 @@ struct Shared {
 pub struct DpdkPort {
     shared: Arc<Shared>,
     info: PortInfo,
+    /// What was dropped, by receive queue and by PMD; what was carried the device counts.
+    rx: Vec<Arc<QueueStats>>,
+    tx: Vec<Arc<QueueStats>>,
 }
 
 impl Port for DpdkPort {
@@ -168,12 +171,14 @@ impl Port for DpdkPort {
     }
 
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
-        Box::new(DpdkRx { shared: self.shared.clone(), queue: queue as u16 })
+        Box::new(DpdkRx { shared: self.shared.clone(), queue: queue as u16, stats: self.rx[queue].clone() })
     }
 
     fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
         let queue = pmd % self.info.n_txq;
-        Box::new(DpdkTx { shared: self.shared.clone(), queue, own: PacketBatch::new() })
+        let stats = Arc::new(QueueStats::default());
+        self.tx.push(stats.clone());
+        Box::new(DpdkTx { shared: self.shared.clone(), queue, own: PacketBatch::new(), stats })
     }
 
     fn is_up(&self) -> bool {
@@ -181,9 +186,11 @@ impl Port for DpdkPort {
     }
 
     fn stats(&self) -> PortStats {
-        let [rx_packets, rx_bytes, rx_dropped, rx_errors, tx_packets, tx_bytes, tx_errors] = self.shared.device.stats();
-        let tx_dropped = self.shared.tx_full.load(Relaxed);
-        PortStats { rx_packets, rx_bytes, rx_dropped, rx_errors, tx_packets, tx_bytes, tx_dropped, tx_errors }
+        let [came, rx_bytes, rx_missed, rx_errors, tx_packets, tx_bytes, tx_errors] = self.shared.device.stats();
+        let drops = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
+        let rx_packets = came.saturating_sub(drops.rx_dropped);
+        let rx_dropped = drops.rx_dropped + rx_missed;
+        PortStats { rx_packets, rx_bytes, rx_dropped, rx_errors, tx_packets, tx_bytes, tx_errors, rx_missed, ..drops }
     }
 }
 
@@ -191,6 +198,7 @@ impl Port for DpdkPort {
 struct DpdkRx {
     shared: Arc<Shared>,
     queue: u16,
+    stats: Arc<QueueStats>,
 }
 
 impl RxQueue for DpdkRx {
@@ -198,8 +206,7 @@ impl RxQueue for DpdkRx {
         // Frames come from the device, so the pool may be new to this PMD, which is to give back those it drops.
         buffers.add_pool(&self.shared.pool);
         let too_long = self.shared.device.rx(self.queue, batch);
-        tally[Counter::Received] += too_long as u64;
-        tally.drop(DropReason::RxError, too_long);
+        self.stats.drop_received(DropReason::RxError, too_long, tally);
     }
 }
 
@@ -209,6 +216,7 @@ struct DpdkTx {
     queue: usize,
     /// What a batch with packets of other pools becomes. Empty between calls.
     own: PacketBatch,
+    stats: Arc<QueueStats>,
 }
 
 impl TxQueue for DpdkTx {
@@ -227,8 +235,8 @@ impl TxQueue for DpdkTx {
             }
         }
         if !batch.is_empty() {
-            self.shared.tx_full.fetch_add(batch.len() as u64, Relaxed);
-            batch.discard(DropReason::TxFull, buffers, tally);
+            self.stats.drop_unsent(DropReason::TxFull, batch.len(), tally);
+            buffers.give_batch(batch);
         }
     }
 }
@@ -244,7 +252,7 @@ impl DpdkTx {
             }
             match buffers.copy_into(&self.shared.pool, &packet) {
                 Ok(copy) => self.own.push(copy),
-                Err(why) => tally.drop(why, 1),
+                Err(why) => self.stats.drop_unsent(why, 1, tally),
             }
             buffers.give_frame(packet.frame);
         }

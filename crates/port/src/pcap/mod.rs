@@ -284,7 +284,7 @@ impl RxQueue for PcapRx {
         }
         // Buffers first: without one nothing is read, where a NIC would lose.
         let n = buffers.fill(&self.pool, n, usize::MAX, batch);
-        let (mut used, mut bytes, mut dropped) = (first, 0, 0);
+        let (mut used, mut bytes) = (first, 0);
         for _ in 0..n {
             let fed = match self.feed.next() {
                 Ok(Some(fed)) => fed,
@@ -309,13 +309,10 @@ impl RxQueue for PcapRx {
                     continue;
                 }
             };
-            tally[Counter::Received] += 1;
-            tally.drop(why, 1);
-            dropped += 1;
+            self.stats.drop_received(why, 1, tally);
         }
         buffers.give(batch.drain(used..));
         self.stats.carried(used - first, bytes);
-        self.stats.dropped(dropped);
     }
 
     fn exhausted(&self) -> bool {
@@ -349,10 +346,9 @@ impl TxQueue for PcapTx {
         }
         drop(sink);
         tally[Counter::Sent] += sent as u64;
-        tally.drop(DropReason::TxOversize, oversize);
-        tally.drop(DropReason::TxFull, refused);
+        self.stats.drop_unsent(DropReason::TxOversize, oversize, tally);
+        self.stats.drop_unsent(DropReason::TxFull, refused, tally);
         self.stats.carried(sent, bytes);
-        self.stats.dropped(oversize + refused);
         self.stats.errors(refused);
         buffers.give_batch(batch);
     }

@@ -145,10 +145,8 @@ impl RxQueue for TapRx {
             bytes += len;
             batch.push(Packet::new(frame));
         }
-        tally[Counter::Received] += oversize as u64;
-        tally.drop(DropReason::RxOversize, oversize);
+        self.stats.drop_received(DropReason::RxOversize, oversize, tally);
         self.stats.carried(batch.len() - first, bytes);
-        self.stats.dropped(oversize);
     }
 }
 
@@ -161,7 +159,7 @@ struct TapTx {
 
 impl TxQueue for TapTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let (mut sent, mut bytes, mut dropped) = (0, 0, 0);
+        let (mut sent, mut bytes) = (0, 0);
         for packet in batch.iter().map(|packet| packet.bytes()) {
             let done = self.mtu.admits(packet).then(|| rustix::io::write(&*self.fd, packet));
             let why = match done {
@@ -175,12 +173,10 @@ impl TxQueue for TapTx {
                 Some(Err(Errno::IO | Errno::BADFD | Errno::NODEV)) => DropReason::TxNoPort,
                 Some(Err(_)) => DropReason::TxFull,
             };
-            tally.drop(why, 1);
-            dropped += 1;
+            self.stats.drop_unsent(why, 1, tally);
         }
         tally[Counter::Sent] += sent as u64;
         self.stats.carried(sent, bytes);
-        self.stats.dropped(dropped);
         buffers.give_batch(batch);
     }
 }

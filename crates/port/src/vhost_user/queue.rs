@@ -87,11 +87,7 @@ impl GuestTransmit {
     /// Appends segments of the large frame at hand, as many as there is room for.
     fn cut(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let Some(large) = &mut self.large else { return };
-        let mut drop = |reason| {
-            tally[Counter::Received] += 1;
-            tally.drop(reason, 1);
-            self.stats.dropped(1);
-        };
+        let mut drop = |reason| self.stats.drop_received(reason, 1, tally);
         let Ok(mut segments) = large.header.segments(&self.large_frame) else {
             drop(DropReason::RxError);
             self.large = None;
@@ -131,11 +127,7 @@ impl GuestTransmit {
             ring.peek(0, false, &mut self.chain)?;
             match self.take(ring, batch, buffers)? {
                 Taken::Packet => {}
-                Taken::Dropped(reason) => {
-                    tally[Counter::Received] += 1;
-                    tally.drop(reason, 1);
-                    self.stats.dropped(1);
-                }
+                Taken::Dropped(reason) => self.stats.drop_received(reason, 1, tally),
                 Taken::Large(large) => {
                     self.large = Some(large);
                     self.cut(batch, buffers, tally);
@@ -235,10 +227,6 @@ impl GuestReceive {
     ) -> Result<(), Broken> {
         let mut waiting = ring.waiting()?;
         let (mut sent, mut bytes) = (0, 0);
-        let mut drop = |stats: &QueueStats, reason| {
-            tally.drop(reason, 1);
-            stats.dropped(1);
-        };
         let mut outcome = Ok(());
         for packet in batch.iter() {
             let given = match outcome {
@@ -251,10 +239,10 @@ impl GuestReceive {
                     sent += 1;
                     bytes += packet.frame.len();
                 }
-                Ok(Given::Full) => drop(&self.stats, DropReason::TxFull),
-                Ok(Given::TooLong) => drop(&self.stats, DropReason::TxOversize),
+                Ok(Given::Full) => self.stats.drop_unsent(DropReason::TxFull, 1, tally),
+                Ok(Given::TooLong) => self.stats.drop_unsent(DropReason::TxOversize, 1, tally),
                 Err(broken) => {
-                    drop(&self.stats, DropReason::TxNoPort);
+                    self.stats.drop_unsent(DropReason::TxNoPort, 1, tally);
                     outcome = Err(broken);
                 }
             }
@@ -271,10 +259,7 @@ impl TxQueue for GuestReceive {
         let mut state = rings[self.index].lock();
         let mergeable = state.mergeable;
         match &mut state.ring {
-            None => {
-                tally.drop(DropReason::TxNoPort, batch.len());
-                self.stats.dropped(batch.len());
-            }
+            None => self.stats.drop_unsent(DropReason::TxNoPort, batch.len(), tally),
             Some(ring) => {
                 if self.give_all(ring, mergeable, batch, tally) == Err(Broken) {
                     state.ring = None;

@@ -8,6 +8,7 @@ use crate::text::datapath::{
     DATAPATH, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
 };
 use crate::text::pmd::{self, PmdFigures, RxqFigures};
+use crate::text::port;
 use sluice_datapath::PmdReport;
 
 /// The length of the measurement that `pmd-rxq-show` shows, seconds. Source: OVS, PMD_INTERVAL_LEN times
@@ -113,6 +114,22 @@ pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
     }
     let ports = switch.port_lines().into_values().flatten().filter(|port| port.number.is_some()).collect();
     Ok(show_datapath(switch.lookups(), ports, with_statistics))
+}
+
+/// What became of the packets of one port or all: by reason, where they were dropped.
+pub fn port_show(switch: &Switch, args: &[&str]) -> Reply {
+    let names = switch.datapath_names();
+    let named = switch.datapath.ports().into_iter().map(|report| (names.display(report.number).to_string(), report));
+    let shown: String = named
+        .filter(|(name, _)| args.first().is_none_or(|wanted| wanted == name))
+        .map(|(name, report)| port::show(&name, &report))
+        .collect();
+    match args.first() {
+        Some(wanted) if shown.is_empty() => {
+            Err(format!("no port {wanted} is open; `dpif/show` lists the ports, and why one is closed"))
+        }
+        _ => Ok(shown),
+    }
 }
 
 pub fn dpif_dump_dps(switch: &Switch, _: &[&str]) -> Reply {

@@ -131,6 +131,7 @@ const COMMANDS: &[Command] = &[
     command("sluice/ct-set-timeouts", "ZONE NAME=SECONDS...", 2..=ANY, conntrack::set_timeouts),
     command("sluice/drops", "", 0..=0, process::drops),
     command("sluice/overview", "", 0..=0, process::overview),
+    command("sluice/port-show", "[port]", 0..=1, datapath::port_show),
     command("sluice/reload", "", 0..=0, process::reload),
     command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
     command("upcall/disable-megaflows", "", 0..=0, datapath::upcall_disable_megaflows),

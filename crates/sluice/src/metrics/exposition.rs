@@ -1,13 +1,16 @@
 //! What the switch counts, in Prometheus's text format.
 
 use crate::switch::Switch;
-use sluice_datapath::PmdReport;
+use sluice_datapath::{PmdReport, PortReport};
 use sluice_fate::{Counter, DropReason};
 use sluice_port::PortStats;
 use std::fmt::{Display, Write};
 
 /// Name, help, and how it is read.
 type Metric<From, To> = (&'static str, &'static str, fn(&From) -> To);
+
+/// The same of a port's drops for a reason.
+type Drops = (&'static str, &'static str, fn(&PortReport, DropReason) -> u64);
 
 /// Every metric, now.
 pub fn text(switch: &Switch) -> String {
@@ -45,10 +48,11 @@ fn pmds(out: &mut Text, pmds: &[PmdReport]) {
 
 fn ports(out: &mut Text, switch: &Switch) {
     let (names, ports) = (switch.datapath_names(), switch.datapath.ports());
-    let counters: [Metric<PortStats, u64>; 8] = [
+    let counters: [Metric<PortStats, u64>; 9] = [
         ("port_received_packets_total", "Packets a port received.", |s| s.rx_packets),
         ("port_received_bytes_total", "Bytes a port received.", |s| s.rx_bytes),
         ("port_receive_dropped_total", "Packets a port dropped on receipt.", |s| s.rx_dropped),
+        ("port_receive_missed_total", "Of those, packets lost before the port had them.", |s| s.rx_missed),
         ("port_receive_errors_total", "Errors of a port on receipt.", |s| s.rx_errors),
         ("port_sent_packets_total", "Packets a port sent.", |s| s.tx_packets),
         ("port_sent_bytes_total", "Bytes a port sent.", |s| s.tx_bytes),
@@ -57,12 +61,31 @@ fn ports(out: &mut Text, switch: &Switch) {
     ];
     for (name, help, read) in counters {
         out.head(name, "counter", help);
-        for (number, info, stats, _) in &ports {
+        for PortReport { number, info, stats, .. } in &ports {
             out.value(name, &[("port", &names.display(*number).to_string()), ("type", info.kind)], read(stats));
         }
     }
+    let drops: [Drops; 2] = [
+        (
+            "port_received_and_dropped_packets_total",
+            "Packets a port received and any room dropped, by reason.",
+            |p, why| p.fates.dropped(why),
+        ),
+        ("port_unsent_packets_total", "Packets a port was to send and dropped, by reason.", |p, why| {
+            p.stats.tx_drops[why as usize]
+        }),
+    ];
+    for (name, help, read) in drops {
+        out.head(name, "counter", help);
+        for port in &ports {
+            let (label, kind) = (names.display(port.number).to_string(), port.info.kind);
+            for why in DropReason::ALL {
+                out.value(name, &[("port", &label), ("type", kind), ("reason", why.name())], read(port, *why));
+            }
+        }
+    }
     out.head("port_up", "gauge", "Whether a port's link is up.");
-    for (number, info, _, is_up) in &ports {
+    for PortReport { number, info, is_up, .. } in &ports {
         let labels = [("port", &*names.display(*number).to_string()), ("type", info.kind)];
         out.value("port_up", &labels, u8::from(*is_up));
     }

@@ -2,19 +2,17 @@
 
 use super::hub::Hub;
 use crate::switch::Switch;
+use sluice_datapath::PortReport;
+use sluice_fate::DropReason;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::PortConfig;
 use sluice_openflow::Error;
 use sluice_openflow::message::ports::{PortDesc, PortMod, PortStats, config, state};
-use sluice_port::{PortInfo, PortStats as Counters};
 use std::collections::BTreeMap;
 
-/// A port of the datapath: what it is, what it counted.
-type Device = (PortInfo, Counters);
-
-fn devices(switch: &Switch) -> BTreeMap<u32, Device> {
-    let ports = switch.datapath.ports().into_iter();
-    ports.map(|(number, info, stats, _)| (number.0, (info, stats))).collect()
+/// The ports of the datapath: what they are, what they counted.
+fn devices(switch: &Switch) -> BTreeMap<u32, PortReport> {
+    switch.datapath.ports().into_iter().map(|port| (port.number.0, port)).collect()
 }
 
 /// What the ports of a bridge are, by number.
@@ -24,7 +22,7 @@ pub fn descriptions(switch: &Switch, bridge: &str) -> Vec<PortDesc> {
     ports.iter().map(|port| description(port, port.datapath().and_then(|no| devices.get(&no.0)))).collect()
 }
 
-fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
+fn description(port: &PortConfig, device: Option<&PortReport>) -> PortDesc {
     let bits = [
         (port.down, config::PORT_DOWN),
         (port.no_receive, config::NO_RECV),
@@ -34,7 +32,7 @@ fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
     ];
     PortDesc {
         port: port.number.0,
-        hw_addr: Mac(device.map_or([0; 6], |(info, _)| info.mac)),
+        hw_addr: Mac(device.map_or([0; 6], |device| device.info.mac)),
         name: port.name.clone(),
         config: bits.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit),
         state: if port.up { state::LIVE } else { state::LINK_DOWN },
@@ -56,9 +54,10 @@ pub fn stats(switch: &Switch, bridge: &str, wanted: Option<OfPort>) -> Result<Ve
     Ok(ports.map(|port| counted(&port, port.datapath().and_then(|no| devices.get(&no.0)))).collect())
 }
 
-fn counted(port: &PortConfig, device: Option<&Device>) -> PortStats {
+fn counted(port: &PortConfig, device: Option<&PortReport>) -> PortStats {
     let unknown = PortStats::unknown(port.number);
-    let Some((_, counters)) = device else { return unknown };
+    let Some(device) = device else { return unknown };
+    let counters = &device.stats;
     PortStats {
         rx_packets: counters.rx_packets,
         tx_packets: counters.tx_packets,
@@ -68,8 +67,18 @@ fn counted(port: &PortConfig, device: Option<&Device>) -> PortStats {
         tx_dropped: counters.tx_dropped,
         rx_errors: counters.rx_errors,
         tx_errors: counters.tx_errors,
+        custom: drops(device),
         ..unknown
     }
+}
+
+/// The drops there were, by reason: of what the port received, wherever that was dropped, and of what it was to send.
+fn drops(device: &PortReport) -> Vec<(String, u64)> {
+    let counted = |way: &str, reason: DropReason, n| (format!("{way}_drop_{}", reason.name().replace('-', "_")), n);
+    let received = DropReason::ALL.iter().map(|reason| counted("rx", *reason, device.fates.dropped(*reason)));
+    let missed = ("rx_missed".to_owned(), device.stats.rx_missed);
+    let unsent = DropReason::ALL.iter().map(|reason| counted("tx", *reason, device.stats.tx_drops[*reason as usize]));
+    received.chain([missed]).chain(unsent).filter(|(_, n)| *n != 0).collect()
 }
 
 /// The port that is to change.

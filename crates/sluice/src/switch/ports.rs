@@ -5,7 +5,7 @@ use crate::config::{self, Config, PATCH};
 use crate::text::datapath::PortLine;
 use anyhow::{Context, Result, bail};
 use sluice_action::{DatapathPortNames, PortNo};
-use sluice_datapath::Datapath;
+use sluice_datapath::{Datapath, PortReport};
 use sluice_flow::{OfPort, PortNames};
 use sluice_mem::{FramePool, Pages};
 use sluice_ofproto::{Attach, Ofproto, PortConfig, VlanMode};
@@ -278,8 +278,7 @@ impl Switch {
     pub fn watch_ports(&self) {
         self.datapath.tend_ports();
         self.setup().reopen_ports(&self.datapath);
-        let links: BTreeMap<_, _> =
-            self.datapath.ports().into_iter().map(|(number, .., is_up)| (number, is_up)).collect();
+        let links: BTreeMap<_, _> = self.datapath.ports().into_iter().map(|port| (port.number, port.is_up)).collect();
         let mut setup = self.setup();
         for (name, entry) in &mut setup.ports {
             let Some(is_up) = entry.number.and_then(|number| links.get(&number).copied()) else { continue };
@@ -316,21 +315,20 @@ impl Switch {
 
     /// The ports of each bridge, as `dpif/show` wants them.
     pub fn port_lines(&self) -> BTreeMap<String, Vec<PortLine>> {
-        let infos: BTreeMap<_, _> =
-            self.datapath.ports().into_iter().map(|(number, info, stats, _)| (number, (info, stats))).collect();
+        let reports: BTreeMap<_, _> = self.datapath.ports().into_iter().map(|port| (port.number, port)).collect();
         let mut bridges = BTreeMap::new();
         let setup = lock(&self.setup);
         for bridge in self.ofproto.bridges() {
             let mut lines = Vec::new();
             for port in self.ofproto.ports(&bridge.name).unwrap_or_default() {
                 let entry = setup.ports.get(&port.name);
-                let info = port.datapath().and_then(|number| infos.get(&number));
+                let report = port.datapath().and_then(|number| reports.get(&number));
                 let kind = entry.map_or("internal", |entry| entry.config.kind.as_str());
                 let mut config = BTreeMap::new();
                 if let Some(closed) = entry.and_then(|entry| entry.closed.as_ref()) {
                     config.insert("closed".into(), format!("\"{}\"", closed.why));
                 }
-                if let Some((info, _)) = info {
+                if let Some(PortReport { info, .. }) = report {
                     config.insert("n_rxq".into(), info.n_rxq.to_string());
                     config.insert("n_txq".into(), info.n_txq.to_string());
                     config.insert("mtu".into(), info.mtu.to_string());
@@ -344,7 +342,7 @@ impl Switch {
                     number: port.datapath().map(|n| n.0),
                     kind: kind.into(),
                     config,
-                    stats: info.map(|(_, stats)| *stats).unwrap_or_default(),
+                    stats: report.map(|report| report.stats).unwrap_or_default(),
                 });
             }
             bridges.insert(bridge.name, lines);

@@ -5,3 +5,4 @@ pub mod coverage;
 pub mod datapath;
 pub mod live;
 pub mod pmd;
+pub mod port;
