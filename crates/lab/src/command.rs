@@ -53,10 +53,7 @@ pub fn run(args: &LabArgs) -> Result<()> {
         Some("quick") => (Size::Quick, EXPERIMENTS.to_vec()),
         None => (if args.quick { Size::Quick } else { Size::Full }, EXPERIMENTS.to_vec()),
         Some(name) => {
-            let Some(experiment) = named(name) else {
-                let names: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name()).collect();
-                bail!("{name}: expected an experiment ({}), list, quick or report", names.join(", "));
-            };
+            let experiment = named(name).with_context(|| unknown(name))?;
             (if args.quick { Size::Quick } else { Size::Full }, vec![experiment])
         }
     };
@@ -82,6 +79,21 @@ pub fn run(args: &LabArgs) -> Result<()> {
         }
     }
     say_report(&args.out)
+}
+
+/// What may be asked besides an experiment.
+const OTHERS: [&str; 4] = ["list", "quick", "report", "search"];
+/// Letters inserted, left out, changed or swapped within which a name was meant.
+const TYPED_WRONG_MAX: usize = 2;
+
+/// What is said to a name there is not, with the nearest there is.
+fn unknown(name: &str) -> String {
+    let experiments: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name()).collect();
+    let names = experiments.iter().copied().chain(OTHERS);
+    let nearest = names.map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
+    let meant = nearest.filter(|(distance, _)| *distance <= TYPED_WRONG_MAX);
+    let meant = meant.map(|(_, known)| format!("; did you mean {known}?")).unwrap_or_default();
+    format!("{name}: expected an experiment ({}), {}{meant}", experiments.join(", "), OTHERS.join(", "))
 }
 
 fn run_one(experiment: &dyn Experiment, size: Size, args: &LabArgs, stop: &Arc<AtomicBool>) -> Result<Record> {
@@ -169,6 +181,14 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_meant_is_found() {
+        for (typed, meant) in [("quik", "quick"), ("subtabels", "subtables"), ("recrc", "recirc"), ("Cold", "cold")] {
+            assert!(unknown(typed).ends_with(&format!("; did you mean {meant}?")), "{}", unknown(typed));
+        }
+        assert!(unknown("nothing").ends_with("list, quick, report, search"), "{}", unknown("nothing"));
+    }
 
     #[test]
     fn days_are_dates() {

@@ -73,22 +73,27 @@ impl Grid<'_> {
                 break;
             }
             let point = match lab.done(place) {
-                Some(point) => point,
+                Some(point) => Some(point),
                 None => self.measure(lab, place).with_context(|| name_of(place))?,
             };
+            let Some(point) = point else { break };
             lab.step(&self.line(&point));
             points.push(point);
         }
         Ok(points)
     }
 
-    fn measure(&self, lab: &mut Lab, place: &Place) -> Result<Point> {
+    /// Measures a point; `None` if the lab is told to stop before its arms are ready.
+    fn measure(&self, lab: &mut Lab, place: &Place) -> Result<Option<Point>> {
         let (rounds, span) = match lab.size {
             Size::Quick => (self.rounds[0], self.span[0]),
             Size::Full => (self.rounds[1], self.span[1]),
         };
         let mut ready = Vec::new();
         for arm in 0..self.arms.len() {
+            if lab.is_stopped() {
+                return Ok(None);
+            }
             ready.push((self.set_up)(place, arm).with_context(|| self.arms[arm].clone())?);
         }
         let before = CpuTime::now();
@@ -119,7 +124,7 @@ impl Grid<'_> {
                 Ready::NotApplicable(why) => Some(why),
             },
         });
-        Ok(Point { at: place.clone(), arms: arms.collect(), same_twice: Stat::of(same_twice), steal_percent })
+        Ok(Some(Point { at: place.clone(), arms: arms.collect(), same_twice: Stat::of(same_twice), steal_percent }))
     }
 
     fn line(&self, point: &Point) -> String {

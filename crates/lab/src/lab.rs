@@ -43,7 +43,7 @@ impl Lab {
     }
 
     /// Prints a line above the progress bar.
-    pub fn say(&mut self, line: &str) {
+    pub fn say(&self, line: &str) {
         self.progress.say(line);
     }
 }

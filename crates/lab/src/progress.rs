@@ -1,17 +1,14 @@
 //! A progress bar on the terminal, below the lines that are printed meanwhile; lines alone where there is no terminal.
 
-use std::io::{IsTerminal, Stderr, Write};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Letters in the bar.
-const WIDTH: usize = 24;
+/// Parts in which a share is counted.
+const PARTS: u64 = 1000;
 
 /// How far something is.
 #[derive(Debug)]
 pub struct Progress {
-    out: Stderr,
-    on_terminal: bool,
-    /// From 0 to 1; `None` before the beginning.
-    share: Option<f64>,
+    bar: ProgressBar,
     steps: usize,
     done: usize,
 }
@@ -19,63 +16,81 @@ pub struct Progress {
 impl Progress {
     /// On standard error.
     pub fn on_stderr() -> Progress {
-        let out = std::io::stderr();
-        Progress { on_terminal: out.is_terminal(), out, share: None, steps: 0, done: 0 }
+        Progress::on(ProgressDrawTarget::stderr())
+    }
+
+    fn on(target: ProgressDrawTarget) -> Progress {
+        let style = ProgressStyle::with_template("[{bar:24}] {percent} %  {elapsed} so far{msg}");
+        let style = style.expect("invariant: the template's keys are indicatif's").progress_chars("#>.");
+        Progress { bar: ProgressBar::with_draw_target(Some(PARTS), target).with_style(style), steps: 0, done: 0 }
     }
 
     /// Says how many steps there will be.
     pub fn begin(&mut self, steps: usize) {
         (self.steps, self.done) = (steps.max(1), 0);
-        self.show(0.0);
+        self.show_step();
     }
 
     /// Says that a step is done, with a line about it.
     pub fn step(&mut self, line: &str) {
         self.done += 1;
         self.say(line);
+        self.show_step();
+    }
+
+    fn show_step(&self) {
+        self.bar.set_message(format!(", {} of {} points", self.done, self.steps));
         self.show(self.done as f64 / self.steps.max(1) as f64);
     }
 
     /// Shows how far it is, from 0 to 1.
-    pub fn show(&mut self, share: f64) {
-        self.share = Some(share);
-        if self.on_terminal {
-            // Nobody may be looking any more.
-            let _ = write!(self.out, "\r{}\x1b[K", bar(share)).and_then(|()| self.out.flush());
-        }
+    pub fn show(&self, share: f64) {
+        self.bar.set_position((share.clamp(0.0, 1.0) * PARTS as f64).round() as u64);
+        // What is due now must be seen: the next step may be minutes away.
+        self.bar.tick();
     }
 
     /// Prints a line.
-    pub fn say(&mut self, line: &str) {
-        let _ = if self.on_terminal { writeln!(self.out, "\r{line}\x1b[K") } else { writeln!(self.out, "{line}") };
-        if let Some(share) = self.share {
-            self.show(share);
-        }
+    pub fn say(&self, line: &str) {
+        if self.bar.is_hidden() { eprintln!("{line}") } else { self.bar.println(line) }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.on_terminal {
-            let _ = write!(self.out, "\r\x1b[K").and_then(|()| self.out.flush());
-        }
+        self.bar.finish_and_clear();
     }
-}
-
-fn bar(share: f64) -> String {
-    let share = share.clamp(0.0, 1.0);
-    let full = (share * WIDTH as f64).round() as usize;
-    format!("[{}{}] {:.0} %", "#".repeat(full), ".".repeat(WIDTH - full), share * 100.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use indicatif::InMemoryTerm;
+
+    fn on(term: &InMemoryTerm) -> Progress {
+        Progress::on(ProgressDrawTarget::term_like(Box::new(term.clone())))
+    }
+
+    #[test]
+    fn lines_stand_above_the_bar() {
+        let term = InMemoryTerm::new(10, 80);
+        let mut progress = on(&term);
+        progress.begin(2);
+        progress.step("one flow: 50 cycles");
+        let seen = term.contents();
+        let bar = "one flow: 50 cycles\n[############>...........] 50 %";
+        assert!(seen.starts_with(bar) && seen.ends_with(" so far, 1 of 2 points"), "{seen}");
+        drop(progress);
+        assert_eq!(term.contents(), "one flow: 50 cycles", "the bar goes, the lines stay");
+    }
 
     #[test]
     fn the_bar_stays_within_its_ends() {
-        assert_eq!(bar(0.5), format!("[{}{}] 50 %", "#".repeat(12), ".".repeat(12)));
-        assert_eq!(bar(7.0), format!("[{}] 100 %", "#".repeat(24)));
-        assert_eq!(bar(-1.0), format!("[{}] 0 %", ".".repeat(24)));
+        let term = InMemoryTerm::new(10, 80);
+        let progress = on(&term);
+        for (share, want) in [(7.0, "[########################] 100 %"), (-1.0, "[........................] 0 %")] {
+            progress.show(share);
+            assert!(term.contents().starts_with(want), "{}", term.contents());
+        }
     }
 }

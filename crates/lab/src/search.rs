@@ -73,6 +73,8 @@ struct State {
 
 /// A warm-up's rate as a share of the highest.
 const WARMUP_SHARE: f64 = 0.1;
+/// Said at the end of a search that was interrupted.
+const STOPPED: &str = "stopped: the trials so far are kept; --resume goes on from there";
 
 /// Does what the arguments say.
 ///
@@ -179,20 +181,18 @@ fn trials(
     kept: &Path,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let mut progress = Progress::on_stderr();
+    let progress = Progress::on_stderr();
     progress.show(state.search.progress());
     let mut is_warm = args.warmup == 0.0;
     while let Some(next) = state.search.next_trial() {
         if !is_warm {
             is_warm = true;
-            warm_up(generator, args, stop, &mut progress)?;
+            warm_up(generator, args, stop, &progress)?;
         }
         let trial =
             Trial { rate_pps: next.rate_pps, duration: Duration::from_secs_f64(next.duration_s), is_warmup: false };
         let figures = generator.run(&trial, stop);
-        if stop.load(Relaxed) {
-            bail!("stopped: the trials so far are kept; --resume goes on from there");
-        }
+        ensure!(!stop.load(Relaxed), STOPPED);
         let figures = figures.context("the trials so far are kept; --resume goes on from there")?;
         take(state, &next, figures);
         let json = serde_json::to_string_pretty(state)?;
@@ -204,13 +204,15 @@ fn trials(
 }
 
 /// Teaches the switch the flows of streams that are for that.
-fn warm_up(generator: &mut dyn Generator, args: &SearchArgs, stop: &AtomicBool, progress: &mut Progress) -> Result<()> {
+fn warm_up(generator: &mut dyn Generator, args: &SearchArgs, stop: &AtomicBool, progress: &Progress) -> Result<()> {
     let trial = Trial {
         rate_pps: args.max_rate * WARMUP_SHARE,
         duration: Duration::from_secs_f64(args.warmup),
         is_warmup: true,
     };
-    match generator.run(&trial, stop) {
+    let taught = generator.run(&trial, stop);
+    ensure!(!stop.load(Relaxed), STOPPED);
+    match taught {
         Ok(figures) => progress.say(&format!("warm-up: {} packets", figures.outcome().sent)),
         Err(sluice_trafficgen::GeneratorError::Nothing(_)) => progress.say("no stream is for warming up"),
         Err(error) => return Err(error).context("warm-up"),

@@ -1,7 +1,9 @@
 //! `sluice lab`: the search against a simulated switch of known limit, and what is said when something goes wrong.
 
+use rustix::process::{Pid, Signal};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const PROFILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/profiles/seed.json");
@@ -86,8 +88,7 @@ fn an_interrupt_leaves_a_search_to_go_on_with() {
     let child = search(dir.path(), &[], &slow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let state = dir.path().join("search-state.json");
     wait_for(&state);
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    kill(&child);
     let out = child.wait_with_output().unwrap();
     let (_, stderr) = text(&out);
     let last = stderr.lines().last().unwrap();
@@ -96,6 +97,54 @@ fn an_interrupt_leaves_a_search_to_go_on_with() {
     assert_eq!(answers(&text(&out).0).len(), 3);
     let out = search(dir.path(), &["--resume", "--validation", "61"], MILLION).output().unwrap();
     assert!(text(&out).1.contains("of another profile or other numbers"));
+}
+
+#[test]
+fn an_interrupt_of_the_warm_up_is_no_fault_of_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let started = dir.path().join("started");
+    let script = format!("touch {}; sleep 100", started.display());
+    let mut command = lab(&["search", PROFILE, "--out", dir.path().to_str().unwrap(), "--", "sh", "-c", &script]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&started);
+    kill(&child);
+    let (_, stderr) = text(&child.wait_with_output().unwrap());
+    let want = "sluice: stopped: the trials so far are kept; --resume goes on from there";
+    assert_eq!(stderr.lines().last(), Some(want));
+}
+
+/// Runs an experiment until it has printed `lines` points, then interrupts it; the points it kept.
+fn interrupted_after(lines: usize, args: &[&str], dir: &Path) -> Vec<serde_json::Value> {
+    let mut child = lab(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let points = said.by_ref().filter(|line| line.contains(" subtables: cycles ")).take(lines).count();
+    assert_eq!(points, lines, "it ended too early");
+    kill(&child);
+    let last = said.last();
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(last.as_deref(), Some("sluice: stopped: what was measured is kept; --resume goes on from there"));
+    let record: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.join("scale.json")).unwrap()).unwrap();
+    assert_eq!(record["interrupted"], true);
+    assert!(std::fs::read_to_string(dir.join("report.md")).unwrap().contains("stopped before its end"));
+    record["findings"]["points"].as_array().unwrap().clone()
+}
+
+#[test]
+fn an_interrupt_leaves_an_experiment_to_go_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    // A full run, which takes minutes: it does not end before it is interrupted.
+    let args = ["scale", "--out", dir.path().to_str().unwrap()];
+    let first = interrupted_after(2, &args, dir.path());
+    assert!(first.len() >= 2);
+    let resumed = [&args[..], &["--resume"]].concat();
+    let second = interrupted_after(first.len() + 1, &resumed, dir.path());
+    assert_eq!(first, second[..first.len()], "not measured again");
+    assert!(second.len() > first.len());
+}
+
+fn kill(child: &Child) {
+    rustix::process::kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 fn wait_for(path: &Path) {
@@ -122,6 +171,8 @@ fn what_is_wrong_is_said_in_a_line() {
         (vec!["search", PROFILE, "--ports", "af_packet:a", "--out", out], "--ports has 1 ports: expected 2"),
         (vec!["search", PROFILE, "--ports", "a,b", "--out", out], "port a: expected TYPE:DEVICE"),
         (vec!["nothing", "--out", out], "nothing: expected an experiment (subtables, "),
+        (vec!["quik", "--out", out], "search; did you mean quick?"),
+        (vec!["search", PROFILE, "--max-rate", "1e12", "--out", out], "max_rate_pps = 1000000000000: expected"),
     ] {
         let out = lab(&args).output().unwrap();
         let (_, stderr) = text(&out);

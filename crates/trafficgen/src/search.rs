@@ -11,6 +11,7 @@
 //! The whole state is plain data and can be written out after any trial and read back to go on (`serde`).
 //! Source: RFC 2544, section 26.1; seed "Testing the Performance Impact of the Exact Match Cache" (trial lengths, limits).
 
+use crate::generator::RATE_MAX;
 use serde::{Deserialize, Serialize};
 
 /// What to search for, and how carefully.
@@ -297,8 +298,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         (
             "max_rate_pps",
             config.max_rate_pps,
-            config.max_rate_pps > config.min_rate_pps && config.max_rate_pps.is_finite(),
-            "a rate above min_rate_pps",
+            config.max_rate_pps > config.min_rate_pps && config.max_rate_pps <= RATE_MAX,
+            "a rate above min_rate_pps and at most 1e9, more than 400 Gbit/s carry",
         ),
         (
             "granularity",

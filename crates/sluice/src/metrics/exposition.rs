@@ -1,54 +1,85 @@
-//! What the switch counts, in Prometheus's text format.
+//! What the switch counts, in Prometheus's text format (0.0.4), read when it is asked.
 
 use crate::switch::Switch;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
 use sluice_datapath::{PmdReport, PortReport};
 use sluice_fate::{Counter, DropReason};
 use sluice_port::PortStats;
-use std::fmt::{Display, Write};
+use std::fmt;
+use std::sync::Arc;
 
 /// Name, help, and how it is read.
-type Metric<From, To> = (&'static str, &'static str, fn(&From) -> To);
-
+type Metric<From> = (&'static str, &'static str, fn(&From) -> u64);
 /// The same of a port's drops for a reason.
 type Drops = (&'static str, &'static str, fn(&PortReport, DropReason) -> u64);
+/// A sample: its labels, its value.
+type Sample = (Vec<(&'static str, String)>, u64);
 
-/// Every metric, now.
-pub fn text(switch: &Switch) -> String {
-    let mut out = Text::default();
-    let totals = switch.totals();
-    for counter in Counter::ALL {
-        let name = counter.name().replace('-', "_");
-        out.head(&format!("{name}_total"), "counter", &format!("What all PMDs have counted as {}.", counter.name()));
-        out.value(&format!("{name}_total"), &[], totals[*counter]);
+/// All metrics of a switch.
+pub struct Exposition(Registry);
+
+impl Exposition {
+    /// Of that switch.
+    pub fn of(switch: Arc<Switch>) -> Exposition {
+        let mut registry = Registry::with_prefix("sluice");
+        registry.register_collector(Box::new(Reader(switch)));
+        Exposition(registry)
     }
-    out.head("dropped_packets_total", "counter", "Packets dropped, by reason.");
-    for reason in DropReason::ALL {
-        out.value("dropped_packets_total", &[("reason", reason.name())], totals.dropped(*reason));
+
+    /// Every metric, now.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // A string takes whatever is written to it.
+        let _ = text::encode_registry(&mut out, &self.0);
+        out
     }
-    pmds(&mut out, &switch.datapath.pmds());
-    ports(&mut out, switch);
-    autopilots(&mut out, switch);
-    out.0
 }
 
-fn pmds(out: &mut Text, pmds: &[PmdReport]) {
-    let gauges: [Metric<PmdReport, usize>; 4] = [
-        ("emc_entries_used", "Entries of a PMD's exact match cache in use.", |pmd| pmd.emc.used),
-        ("emc_entries", "Entries of a PMD's exact match cache.", |pmd| pmd.emc.entries),
-        ("subtables", "Megaflow subtables of a PMD.", |pmd| pmd.subtables),
-        ("megaflows", "Megaflows that a PMD has indexed.", |pmd| pmd.megaflows),
+struct Reader(Arc<Switch>);
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reader")
+    }
+}
+
+impl Collector for Reader {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (switch, mut out) = (&*self.0, Families(encoder));
+        let totals = switch.totals();
+        for counter in Counter::ALL {
+            let name = format!("{}_total", counter.name().replace('-', "_"));
+            let help = format!("What all PMDs have counted as {}.", counter.name());
+            out.counter(&name, &help, [(Vec::new(), totals[*counter])])?;
+        }
+        let dropped = DropReason::ALL.iter().map(|r| (vec![("reason", r.name().to_owned())], totals.dropped(*r)));
+        out.counter("dropped_packets_total", "Packets dropped, by reason.", dropped)?;
+        pmds(&mut out, &switch.datapath.pmds())?;
+        ports(&mut out, switch)?;
+        autopilots(&mut out, switch)
+    }
+}
+
+fn pmds(out: &mut Families<'_>, pmds: &[PmdReport]) -> fmt::Result {
+    let gauges: [Metric<PmdReport>; 4] = [
+        ("emc_entries_used", "Entries of a PMD's exact match cache in use.", |pmd| pmd.emc.used as u64),
+        ("emc_entries", "Entries of a PMD's exact match cache.", |pmd| pmd.emc.entries as u64),
+        ("subtables", "Megaflow subtables of a PMD.", |pmd| pmd.subtables as u64),
+        ("megaflows", "Megaflows that a PMD has indexed.", |pmd| pmd.megaflows as u64),
     ];
     for (name, help, read) in gauges {
-        out.head(name, "gauge", help);
-        for pmd in pmds {
-            out.value(name, &[("pmd", &pmd.pmd.to_string()), ("core", &pmd.core.to_string())], read(pmd));
-        }
+        let labels = |pmd: &PmdReport| vec![("pmd", pmd.pmd.to_string()), ("core", pmd.core.to_string())];
+        out.gauge(name, help, pmds.iter().map(|pmd| (labels(pmd), read(pmd))))?;
     }
+    Ok(())
 }
 
-fn ports(out: &mut Text, switch: &Switch) {
+fn ports(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
     let (names, ports) = (switch.datapath_names(), switch.datapath.ports());
-    let counters: [Metric<PortStats, u64>; 9] = [
+    let counters: [Metric<PortStats>; 9] = [
         ("port_received_packets_total", "Packets a port received.", |s| s.rx_packets),
         ("port_received_bytes_total", "Bytes a port received.", |s| s.rx_bytes),
         ("port_receive_dropped_total", "Packets a port dropped on receipt.", |s| s.rx_dropped),
@@ -59,86 +90,100 @@ fn ports(out: &mut Text, switch: &Switch) {
         ("port_send_dropped_total", "Packets a port dropped instead of sending.", |s| s.tx_dropped),
         ("port_send_errors_total", "Errors of a port on sending.", |s| s.tx_errors),
     ];
+    let labels =
+        |port: &PortReport| vec![("port", names.display(port.number).to_string()), ("type", port.info.kind.to_owned())];
     for (name, help, read) in counters {
-        out.head(name, "counter", help);
-        for PortReport { number, info, stats, .. } in &ports {
-            out.value(name, &[("port", &names.display(*number).to_string()), ("type", info.kind)], read(stats));
-        }
+        out.counter(name, help, ports.iter().map(|port| (labels(port), read(&port.stats))))?;
     }
     let drops: [Drops; 2] = [
         (
             "port_received_and_dropped_packets_total",
             "Packets a port received and any room dropped, by reason.",
-            |p, why| p.fates.dropped(why),
+            |port, why| port.fates.dropped(why),
         ),
-        ("port_unsent_packets_total", "Packets a port was to send and dropped, by reason.", |p, why| {
-            p.stats.tx_drops[why as usize]
+        ("port_unsent_packets_total", "Packets a port was to send and dropped, by reason.", |port, why| {
+            port.stats.tx_drops[why as usize]
         }),
     ];
     for (name, help, read) in drops {
-        out.head(name, "counter", help);
-        for port in &ports {
-            let (label, kind) = (names.display(port.number).to_string(), port.info.kind);
-            for why in DropReason::ALL {
-                out.value(name, &[("port", &label), ("type", kind), ("reason", why.name())], read(port, *why));
+        let labels = |port, why: DropReason| [labels(port), vec![("reason", why.name().to_owned())]].concat();
+        let samples = ports.iter().flat_map(|port| DropReason::ALL.iter().map(move |why| (port, *why)));
+        out.counter(name, help, samples.map(|(port, why)| (labels(port, why), read(port, why))))?;
+    }
+    let up = ports.iter().map(|port| (labels(port), u64::from(port.is_up)));
+    out.gauge("port_up", "Whether a port's link is up.", up)
+}
+
+fn autopilots(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
+    let names = switch.datapath_names();
+    let reports = switch.datapath.autopilots().into_iter().flat_map(|(_, reports)| reports);
+    let samples = reports.map(|report| {
+        let port = ("port", names.display(report.port).to_string());
+        let arm = ("levels", report.arms[report.in_charge].arm.to_string());
+        (vec![port, ("queue", report.queue.to_string()), arm], 1)
+    });
+    let help = "The levels of the lookup in use for a receive queue, as a label; always 1.";
+    out.gauge("autopilot_in_charge", help, samples)
+}
+
+/// The families under way.
+struct Families<'a>(DescriptorEncoder<'a>);
+
+impl Families<'_> {
+    fn counter(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample>) -> fmt::Result {
+        self.family(name, help, MetricType::Counter, samples)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = Sample>) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge, samples)
+    }
+
+    /// The encoder's own way with a counter is OpenMetrics': a family without the `_total` that its samples have.
+    /// `promtool` and format 0.0.4 want one name for both, so counters come with it and their values are written bare.
+    fn family(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        samples: impl IntoIterator<Item = Sample>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in samples {
+            match labels.is_empty() {
+                true => family.encode_gauge(&value)?,
+                false => family.encode_family(&labels)?.encode_gauge(&value)?,
             }
         }
+        Ok(())
     }
-    out.head("port_up", "gauge", "Whether a port's link is up.");
-    for PortReport { number, info, is_up, .. } in &ports {
-        let labels = [("port", &*names.display(*number).to_string()), ("type", info.kind)];
-        out.value("port_up", &labels, u8::from(*is_up));
-    }
-}
-
-fn autopilots(out: &mut Text, switch: &Switch) {
-    let names = switch.datapath_names();
-    out.head(
-        "autopilot_in_charge",
-        "gauge",
-        "The levels of the lookup in use for a receive queue, as a label; always 1.",
-    );
-    for report in switch.datapath.autopilots().into_iter().flat_map(|(_, reports)| reports) {
-        let (port, queue) = (names.display(report.port).to_string(), report.queue.to_string());
-        let arm = report.arms[report.in_charge].arm.to_string();
-        out.value("autopilot_in_charge", &[("port", &port), ("queue", &queue), ("levels", &arm)], 1);
-    }
-}
-
-/// The text under way.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP sluice_{name} {help}\n# TYPE sluice_{name} {kind}");
-    }
-
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escape(value))).collect();
-        let _ = match labels.is_empty() {
-            true => writeln!(self.0, "sluice_{name} {value}"),
-            false => writeln!(self.0, "sluice_{name}{{{}}} {value}", labels.join(",")),
-        };
-    }
-}
-
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    struct Odd;
+
+    impl Collector for Odd {
+        fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            let mut out = Families(encoder);
+            out.counter(
+                "a_total",
+                "What.",
+                [(vec![("port", "a\"b\\c\nd".to_owned()), ("n", "1".to_owned())], u64::MAX)],
+            )?;
+            out.gauge("b", "Which.", [(Vec::new(), 0)])
+        }
+    }
+
     #[test]
     fn values_have_their_form() {
-        let mut out = Text::default();
-        out.head("a_total", "counter", "What.");
-        out.value("a_total", &[("port", "a\"b\\c\nd"), ("n", "1")], 7);
-        out.value("b", &[], 0);
+        let mut registry = Registry::with_prefix("sluice");
+        registry.register_collector(Box::new(Odd));
         let want = "# HELP sluice_a_total What.\n# TYPE sluice_a_total counter\n\
-                    sluice_a_total{port=\"a\\\"b\\\\c\\nd\",n=\"1\"} 7\nsluice_b 0\n";
-        assert_eq!(out.0, want);
+                    sluice_a_total{port=\"a\\\"b\\\\c\\nd\",n=\"1\"} 18446744073709551615\n\
+                    # HELP sluice_b Which.\n# TYPE sluice_b gauge\nsluice_b 0\n";
+        assert_eq!(Exposition(registry).text(), want);
     }
 }

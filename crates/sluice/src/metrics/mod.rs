@@ -7,6 +7,7 @@ mod exposition;
 
 use crate::switch::Switch;
 use anyhow::{Context, Result};
+use exposition::Exposition;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -36,13 +37,14 @@ impl Endpoint {
         let address = listener.local_addr().context("metrics")?;
         let ends = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ends);
+        let exposition = Exposition::of(switch);
         let serve = move || {
             for stream in listener.incoming() {
                 if told.load(Relaxed) {
                     return;
                 }
                 // A client that is gone has its answer.
-                let _ = stream.and_then(|stream| answer(stream, || exposition::text(&switch)));
+                let _ = stream.and_then(|stream| answer(stream, || exposition.text()));
             }
         };
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(serve).context("metrics thread")?;

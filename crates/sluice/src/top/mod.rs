@@ -1,17 +1,24 @@
 //! `sluice top`: a running switch, live: ports, PMDs, levels, what the autopilots chose, the busiest megaflows.
 //!
-//! It asks `sluice/overview` over the control socket once a second; what it shows is made by `screen.rs`, a function of
-//! two overviews.
+//! It asks `sluice/overview` over the control socket once a second. `rates.rs` makes rates of two overviews, `screen.rs`
+//! draws them, in tables of `section.rs`.
 
+mod rates;
 mod screen;
+mod section;
 
 use crate::ctl::client;
 use crate::overview::Overview;
 use crate::rundir;
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use std::io::{IsTerminal, Read, Write};
+use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use ratatui::layout::Rect;
+use ratatui::widgets::Widget;
+use rates::Rates;
+use screen::Screen;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -32,7 +39,7 @@ pub struct TopArgs {
 /// How long the switch may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What a screen measures when it is no terminal: width and height.
-const PLAIN: (usize, usize) = (120, 60);
+const PLAIN: (u16, u16) = (120, 60);
 
 /// Shows the switch until told to end.
 ///
@@ -44,29 +51,41 @@ pub fn run(args: &TopArgs) -> Result<()> {
         bail!("--interval {}: expected 0.1 to 3600 seconds", args.interval);
     }
     let interval = Duration::from_secs_f64(args.interval);
-    let mut before = (ask(&target)?, Instant::now());
+    let before = (ask(&target)?, Instant::now());
     if args.once {
         std::thread::sleep(interval);
         let now = ask(&target)?;
-        print!("{}", screen::show(&before.0, &now, before.1.elapsed(), PLAIN));
+        print!("{}", plain(&Screen(Rates::new(&before.0, &now, before.1.elapsed()))));
         return Ok(());
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         bail!("top: expected a terminal; --once prints one screen");
     }
-    let _terminal = RawTerminal::enter()?;
+    let mut terminal = ratatui::try_init().context("terminal")?;
+    let done = watch(&mut terminal, &target, interval, before);
+    // Before an error is told, or it would be told on the screen that goes.
+    ratatui::restore();
+    done
+}
+
+/// Draws a screen every interval, and at once when the terminal's size has changed.
+fn watch(
+    terminal: &mut DefaultTerminal,
+    target: &Path,
+    interval: Duration,
+    mut before: (Overview, Instant),
+) -> Result<()> {
+    let mut now = before.clone();
     loop {
-        if is_told_to_end(interval)? {
-            return Ok(());
+        let screen = Screen(Rates::new(&before.0, &now.0, now.1 - before.1));
+        terminal.draw(|frame| frame.render_widget(&screen, frame.area())).context("terminal")?;
+        match wait(now.1 + interval)? {
+            Told::End => return Ok(()),
+            Told::Redraw => continue,
+            Told::Nothing => {}
         }
-        let now = ask(&target)?;
-        let size = tcgetwinsize(std::io::stdout()).map_or(PLAIN, |size| (size.ws_col.into(), size.ws_row.into()));
-        let text = screen::show(&before.0, &now, before.1.elapsed(), size);
-        let mut out = std::io::stdout().lock();
-        // Each line erases what stood there; the rest of the screen goes after the last.
-        write!(out, "\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\r\n"))?;
-        out.flush()?;
-        before = (now, Instant::now());
+        let asked = (ask(target)?, Instant::now());
+        before = std::mem::replace(&mut now, asked);
     }
 }
 
@@ -76,48 +95,35 @@ fn ask(target: &Path) -> Result<Overview> {
     serde_json::from_str(&json).context("the switch's overview is of another version")
 }
 
-/// Waits so long for a key; whether it was one that ends.
-fn is_told_to_end(most: Duration) -> Result<bool> {
-    let until = Instant::now() + most;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(false);
-        }
-        let stdin = std::io::stdin();
-        let wait = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut fds, Some(&wait)) {
-            // A signal, such as that the window has another size.
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(false),
-            other => other.context("waiting for a key")?,
-        };
-        let mut key = [0];
-        // Ctrl-C, escape, q, or the end of input.
-        if stdin.lock().read(&mut key)? == 0 || matches!(key[0], 3 | 27 | b'q' | b'Q') {
-            return Ok(true);
-        }
-    }
+/// What the terminal tells.
+enum Told {
+    Nothing,
+    Redraw,
+    End,
 }
 
-/// A terminal without echo and line editing, on its other screen; as it was when dropped.
-struct RawTerminal(Termios);
-
-impl RawTerminal {
-    fn enter() -> Result<RawTerminal> {
-        let before = tcgetattr(std::io::stdin()).context("terminal")?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        tcsetattr(std::io::stdin(), OptionalActions::Now, &raw).context("terminal")?;
-        print!("\x1b[?1049h\x1b[?25l");
-        Ok(RawTerminal(before))
+/// Waits until then for a key that ends, or another size.
+fn wait(until: Instant) -> Result<Told> {
+    while event::poll(until.saturating_duration_since(Instant::now())).context("terminal")? {
+        match event::read().context("terminal")? {
+            Event::Resize(..) => return Ok(Told::Redraw),
+            Event::Key(key) => match key.code {
+                KeyCode::Esc | KeyCode::Char('q' | 'Q') => return Ok(Told::End),
+                KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(Told::End),
+                _ => {}
+            },
+            _ => {}
+        }
     }
+    Ok(Told::Nothing)
 }
 
-impl Drop for RawTerminal {
-    fn drop(&mut self) {
-        print!("\x1b[?25h\x1b[?1049l");
-        let _ = std::io::stdout().flush();
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
-    }
+/// The screen as plain lines.
+fn plain(screen: &Screen<'_>) -> String {
+    let (width, height) = PLAIN;
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    screen.render(buffer.area, &mut buffer);
+    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    let lines: Vec<String> = (0..height).map(|y| line(y).trim_end().to_owned()).collect();
+    format!("{}\n", lines.join("\n").trim_end())
 }

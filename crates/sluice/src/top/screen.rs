@@ -1,168 +1,184 @@
-//! What `sluice top` shows: two overviews become text that fits a screen.
+//! What `sluice top` shows, whatever the size of the screen.
 
-use crate::overview::{Overview, PmdRow, PortRow};
-use std::fmt::Write;
-use std::time::Duration;
+use super::rates::{Rates, scaled};
+use super::section::{Column, Section};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget;
 
-/// The screen of what happened between two overviews, `passed` apart. Lines are cut to the width; the busiest flows get
-/// the height that is left.
-pub fn show(before: &Overview, now: &Overview, passed: Duration, (width, height): (usize, usize)) -> String {
-    let seconds = passed.as_secs_f64().max(1e-3);
-    let mut lines = head(before, now, seconds);
-    lines.push(String::new());
-    lines.push(format!(
-        "{:<16} {:<10} {:<4} {:>12} {:>10} {:>12} {:>10} {:>10}",
-        "port", "type", "link", "rx pps", "rx bit/s", "tx pps", "tx bit/s", "dropped/s"
-    ));
-    for port in &now.ports {
-        let old = before.ports.iter().find(|old| old.name == port.name).cloned().unwrap_or_default();
-        lines.push(port_line(&old, port, seconds));
+/// A screen of what happened between two overviews.
+pub struct Screen<'a>(pub Rates<'a>);
+
+/// A level's colour in the bar, in the order of [`Rates::levels`].
+const COLOURS: [Color; 5] = [Color::Green, Color::Cyan, Color::Blue, Color::Yellow, Color::Red];
+/// A share of a PMD's cycles from which it has little to spare.
+const NEARLY_FULL: f64 = 0.95;
+
+impl Widget for &Screen<'_> {
+    fn render(self, area: Rect, buf: &mut Buffer) {
+        let mut lines = pack(self.totals(), area.width);
+        lines.push(self.levels_bar(area.width));
+        lines.extend(pack(self.levels(), area.width));
+        lines.push(Line::default());
+        let mut y = area.y;
+        for line in lines.iter().take(area.height.into()) {
+            line.render(Rect { y, height: 1, ..area }, buf);
+            y += 1;
+        }
+        let sections = [self.ports(), self.pmds(), self.queues(), self.flows()];
+        // An empty line stands between two of them.
+        let room = usize::from(area.bottom() - y).saturating_sub(sections.len() - 1);
+        let heights = shares(room, sections.each_ref().map(Section::height));
+        for (section, height) in sections.iter().zip(heights) {
+            section.render(Rect { y, height: height as u16, ..area }, buf);
+            y = (y + height as u16 + 1).min(area.bottom());
+        }
     }
-    lines.push(String::new());
-    lines.push(format!(
-        "{:<5} {:>5} {:>6} {:>16} {:>10} {:>10}",
-        "PMD", "core", "busy", "EMC in use", "subtables", "megaflows"
-    ));
-    for pmd in &now.pmds {
-        let old = before.pmds.iter().find(|old| old.pmd == pmd.pmd).cloned().unwrap_or_default();
-        lines.push(pmd_line(&old, pmd));
-    }
-    lines.push(String::new());
-    lines.push(format!("{:<16} {:>5} {:>12} {:>8}  levels", "queue of", "queue", "cycles/pkt", "changes"));
-    for queue in &now.queues {
-        let cycles = queue.cycles.map_or("-".to_owned(), |cycles| format!("{cycles:.1}"));
-        lines
-            .push(format!("{:<16} {:>5} {cycles:>12} {:>8}  {}", queue.port, queue.queue, queue.changes, queue.levels));
-    }
-    lines.push(String::new());
-    lines.push(format!("{:>12}  busiest of {} megaflows", "pps", now.megaflows));
-    lines.extend(flow_lines(before, now, seconds));
-    let mut out = String::new();
-    for line in lines.iter().take(height.saturating_sub(1)) {
-        out.extend(line.chars().take(width));
-        out.push('\n');
-    }
-    out
 }
 
-fn head(before: &Overview, now: &Overview, seconds: f64) -> Vec<String> {
-    let (old, new) = (&before.totals, &now.totals);
-    let passed = |pick: fn(&crate::overview::Totals) -> u64| pick(new).saturating_sub(pick(old)) as f64;
-    let received = passed(|t| t.received);
-    let passes = passed(|t| t.passes).max(1.0);
-    let mut levels = String::new();
-    for (name, count) in [
-        ("EMC", passed(|t| t.emc_hits)),
-        ("SMC", passed(|t| t.smc_hits)),
-        ("megaflow", passed(|t| t.megaflow_hits)),
-        ("by the distributor", passed(|t| t.distributor_hits)),
-        ("upcall", passed(|t| t.upcalls)),
-    ] {
-        let _ = write!(levels, "{name} {:.1} %   ", 100.0 * count / passes);
+impl Screen<'_> {
+    fn totals(&self) -> Vec<Span<'static>> {
+        let rates = &self.0;
+        let dropped = rates.per_second(|t| t.dropped);
+        vec![
+            Span::raw(format!("{} pps in", scaled(rates.per_second(|t| t.received)))),
+            Span::raw(format!("{} pps out", scaled(rates.per_second(|t| t.sent)))),
+            Span::styled(format!("{} dropped/s", scaled(dropped)), alarm(dropped > 0.0)),
+            Span::raw(format!("{:.0} cycles/packet", rates.cycles())),
+            Span::raw(format!("{} megaflows", rates.now.megaflows)),
+        ]
     }
-    vec![
-        format!(
-            "sluice   {} pps in, {} pps out, {} dropped/s, {:.0} cycles/pkt",
-            scaled(received / seconds),
-            scaled(passed(|t| t.sent) / seconds),
-            scaled(passed(|t| t.dropped) / seconds),
-            if received == 0.0 { 0.0 } else { passed(|t| t.busy_cycles) / received },
-        ),
-        format!("answered by   {}", levels.trim_end()),
-    ]
-}
 
-fn port_line(old: &PortRow, new: &PortRow, seconds: f64) -> String {
-    let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
-    format!(
-        "{:<16} {:<10} {:<4} {:>12} {:>10} {:>12} {:>10} {:>10}",
-        new.name,
-        new.kind,
-        if new.is_up { "up" } else { "down" },
-        scaled(rate(new.rx_packets, old.rx_packets)),
-        scaled(8.0 * rate(new.rx_bytes, old.rx_bytes)),
-        scaled(rate(new.tx_packets, old.tx_packets)),
-        scaled(8.0 * rate(new.tx_bytes, old.tx_bytes)),
-        scaled(rate(new.dropped, old.dropped)),
-    )
-}
-
-fn pmd_line(old: &PmdRow, new: &PmdRow) -> String {
-    let busy = new.busy_cycles.saturating_sub(old.busy_cycles) as f64;
-    let all = busy + new.idle_cycles.saturating_sub(old.idle_cycles) as f64;
-    let share = if all == 0.0 { 0.0 } else { 100.0 * busy / all };
-    let emc = format!("{} of {}", new.emc_used, new.emc_entries);
-    format!("{:<5} {:>5} {share:>4.0} % {emc:>16} {:>10} {:>10}", new.pmd, new.core, new.subtables, new.megaflows)
-}
-
-/// The flows that carried the most just now, of those that have carried the most at all.
-fn flow_lines(before: &Overview, now: &Overview, seconds: f64) -> Vec<String> {
-    let rate = |flow: &crate::overview::FlowRow| {
-        let is_same = |old: &&crate::overview::FlowRow| identity(&old.text) == identity(&flow.text);
-        let old = before.busiest.iter().find(is_same).map_or(flow.packets, |old| old.packets);
-        flow.packets.saturating_sub(old) as f64 / seconds
-    };
-    let mut flows: Vec<(f64, &str)> = now.busiest.iter().map(|flow| (rate(flow), flow.text.as_str())).collect();
-    flows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    flows.into_iter().map(|(pps, text)| format!("{:>12}  {text}", scaled(pps))).collect()
-}
-
-/// What a flow matches, without what it has counted.
-fn identity(text: &str) -> &str {
-    text.split(", packets:").next().unwrap_or(text)
-}
-
-/// A number with a unit that keeps it short.
-fn scaled(x: f64) -> String {
-    match x {
-        x if x >= 1e9 => format!("{:.2}G", x / 1e9),
-        x if x >= 1e6 => format!("{:.2}M", x / 1e6),
-        x if x >= 1e4 => format!("{:.1}k", x / 1e3),
-        x => format!("{x:.0}"),
+    /// A bar over the width, of the levels' shares.
+    fn levels_bar(&self, width: u16) -> Line<'static> {
+        let (mut from, mut sum, mut spans) = (0, 0.0, Vec::new());
+        for ((_, share), colour) in self.0.levels().into_iter().zip(COLOURS) {
+            sum += share;
+            let to = ((sum * f64::from(width)).round() as usize).min(width.into());
+            spans.push(Span::styled("█".repeat(to - from), colour));
+            from = to;
+        }
+        spans.push(Span::raw("·".repeat(usize::from(width) - from)));
+        Line::from(spans)
     }
+
+    fn levels(&self) -> Vec<Span<'static>> {
+        let shown = |((name, share), colour)| Span::styled(format!("{name} {:.1} %", 100.0 * share), colour);
+        self.0.levels().into_iter().zip(COLOURS).map(shown).collect()
+    }
+
+    fn ports(&self) -> Section {
+        let row = |port| {
+            let rates = self.0.port(port);
+            vec![
+                plain(&port.name),
+                (if port.is_up { "up" } else { "down" }.to_owned(), alarm(!port.is_up)),
+                plain(scaled(rates.rx_pps)),
+                plain(scaled(rates.tx_pps)),
+                (scaled(rates.dropped), alarm(rates.dropped > 0.0)),
+                plain(scaled(rates.rx_bits)),
+                plain(scaled(rates.tx_bits)),
+                plain(&port.kind),
+            ]
+        };
+        let number = |title| Column::Number(title, 9);
+        let columns = vec![
+            Column::Name("port"),
+            Column::Name("link"),
+            number("rx pps"),
+            number("tx pps"),
+            number("dropped/s"),
+            number("rx bit/s"),
+            number("tx bit/s"),
+            Column::Rest("type"),
+        ];
+        Section { columns, rows: self.0.now.ports.iter().map(row).collect() }
+    }
+
+    fn pmds(&self) -> Section {
+        let row = |pmd| {
+            let busy = self.0.busy(pmd);
+            let style = if busy >= NEARLY_FULL { Style::from(Color::Yellow) } else { Style::new() };
+            vec![
+                plain(pmd.pmd),
+                plain(pmd.core),
+                (format!("{:.0} %", 100.0 * busy), style),
+                plain(pmd.megaflows),
+                plain(pmd.subtables),
+                plain(format!("{} of {}", pmd.emc_used, pmd.emc_entries)),
+            ]
+        };
+        let columns = vec![
+            Column::Number("PMD", 4),
+            Column::Number("core", 5),
+            Column::Number("busy", 6),
+            Column::Number("megaflows", 10),
+            Column::Number("subtables", 10),
+            Column::Number("EMC in use", 16),
+        ];
+        Section { columns, rows: self.0.now.pmds.iter().map(row).collect() }
+    }
+
+    fn queues(&self) -> Section {
+        let rows = self.0.now.queues.iter().map(|queue| {
+            let cycles = queue.cycles.map_or("-".to_owned(), |cycles| format!("{cycles:.1}"));
+            vec![plain(&queue.port), plain(queue.queue), plain(&queue.levels), plain(cycles), plain(queue.changes)]
+        });
+        let columns = vec![
+            Column::Name("autopilot of"),
+            Column::Number("queue", 5),
+            Column::Name("levels chosen"),
+            Column::Number("cycles", 8),
+            Column::Number("changes", 7),
+        ];
+        Section { columns, rows: rows.collect() }
+    }
+
+    fn flows(&self) -> Section {
+        let rows = self.0.flows().into_iter().map(|(pps, text)| vec![plain(scaled(pps)), plain(text)]).collect();
+        Section { columns: vec![Column::Number("pps", 9), Column::Rest("busiest megaflows")], rows }
+    }
+}
+
+fn plain(text: impl ToString) -> (String, Style) {
+    (text.to_string(), Style::new())
+}
+
+fn alarm(is_on: bool) -> Style {
+    if is_on { Style::from(Color::Red) } else { Style::new() }
+}
+
+/// Items over as many lines as they take, two spaces between them.
+fn pack(items: Vec<Span<'static>>, width: u16) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line> = Vec::new();
+    for item in items {
+        match lines.last_mut() {
+            Some(line) if line.width() + 2 + item.width() <= width.into() => {
+                line.push_span("  ");
+                line.push_span(item);
+            }
+            _ => lines.push(Line::from(item)),
+        }
+    }
+    lines
+}
+
+/// Divides lines among those that want some: nobody gets more than he wants, nor less than another unless he wants less.
+fn shares<const N: usize>(room: usize, wanted: [usize; N]) -> [usize; N] {
+    let mut given = [0; N];
+    let mut left = room;
+    while left > 0 && given != wanted {
+        for (given, wanted) in given.iter_mut().zip(wanted) {
+            if left > 0 && *given < wanted {
+                *given += 1;
+                left -= 1;
+            }
+        }
+    }
+    given
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::overview::{FlowRow, Totals};
-
-    fn overview(packets: u64) -> Overview {
-        Overview {
-            totals: Totals { received: packets, passes: packets, emc_hits: packets / 2, ..Totals::default() },
-            ports: vec![PortRow {
-                name: "p1".into(),
-                rx_packets: packets,
-                rx_bytes: packets * 60,
-                ..PortRow::default()
-            }],
-            pmds: vec![PmdRow { busy_cycles: packets, idle_cycles: packets * 3, ..PmdRow::default() }],
-            megaflows: 2,
-            busiest: vec![
-                FlowRow { packets: 1_000_000, text: format!("a, packets:{packets}, bytes:1") },
-                FlowRow { packets, text: format!("b, packets:{packets}, bytes:2") },
-            ],
-            ..Overview::default()
-        }
-    }
-
-    #[test]
-    fn rates_are_of_what_passed() {
-        let text = show(&overview(1000), &overview(5_001_000), Duration::from_secs(2), (200, 50));
-        assert!(text.starts_with("sluice   2.50M pps in, 0 pps out"), "{text}");
-        assert!(text.contains("EMC 50.0 %"), "{text}");
-        let port = text.lines().find(|line| line.starts_with("p1")).unwrap();
-        assert!(port.contains("2.50M") && port.contains("1.20G"), "{port}");
-        assert!(text.lines().any(|line| line.contains(" 25 %")), "{text}");
-        let flows: Vec<&str> = text.lines().skip_while(|line| !line.contains("busiest of 2")).skip(1).collect();
-        assert!(flows[0].contains("2.50M  b,") && flows[1].contains("0  a,"), "the busiest first: {flows:?}");
-    }
-
-    #[test]
-    fn it_fits_the_screen() {
-        for size in [(0, 0), (1, 1), (20, 5), (80, 24)] {
-            let text = show(&overview(0), &overview(7), Duration::ZERO, size);
-            assert!(text.lines().count() <= size.1 && text.lines().all(|line| line.chars().count() <= size.0));
-        }
-    }
-}
+mod tests;
