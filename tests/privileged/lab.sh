@@ -18,8 +18,8 @@ start
 # A busy machine may keep a generator from its rate, which is an error; the search goes on from there.
 search() {
     local _
-    for _ in 1 2 3 4 5; do
-        if ip netns exec "$s" "$sluice" lab search examples/profiles/seed.json --max-rate 5000 --min-rate 100 --loss 0.5 \
+    for _ in $(seq 20); do
+        if ip netns exec "$s" "$sluice" lab search examples/profiles/seed.json --max-rate 1000 --min-rate 100 --loss 0.5 \
             --sniff 0 --search 0.3 --validation 0.5 --granularity 0.5 --warmup 0.2 --out "$dir/$1" --resume "${@:2}" \
             > "$dir/$1.txt" 2>&1; then
             grep -q 'loss of at most 50 %:  [0-9.]* Mpps' "$dir/$1.txt" || fail "$1: no answer: $(cat "$dir/$1.txt")"

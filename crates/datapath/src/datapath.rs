@@ -111,6 +111,7 @@ impl Datapath {
         for (number, core) in config.cores.iter().enumerate() {
             let shared = Arc::new(PmdShared::new(number, *core));
             let caches = Caches::new(&config.settings, &mut seed);
+            shared.cache_memory().replace(&caches);
             let levels = Levels::new(&secret, &config.settings, caches);
             let composer = Composer::new(&secret, config.settings.composed);
             let tracking = (conntrack.clone(), Reassembly::new(fragments.clone(), scratch.clone()));

@@ -32,6 +32,7 @@ mod reconfigure;
 mod report;
 mod rooms;
 mod settings;
+mod table_memory;
 mod thread;
 mod track;
 mod turns;
@@ -54,6 +55,7 @@ pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};
 pub use sluice_governor::Mode as GovernorMode;
 pub use sluice_simd::Isa;
+pub use table_memory::CachePages;
 
 /// Datapath port numbers are below this.
 pub const PORTS_MAX: u32 = 1 << 16;

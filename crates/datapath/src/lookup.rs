@@ -17,8 +17,9 @@ use sluice_simd::isa::Work;
 use sluice_simd::verbs::Scalar;
 use sluice_simd::{HashKey, Isa, Verbs};
 
-/// Flows that each PMD's signature match cache has room for. Source: OVS, SMC_ENTRIES.
-const SMC_ENTRIES: usize = 1 << 20;
+/// Flows that each PMD's signature match cache can have room for, in 128 MiB: a million at first, as in OVS (SMC_ENTRIES),
+/// twice as many whenever they put each other out.
+const SMC_ENTRIES: usize = 1 << 24;
 
 /// Flows that each PMD's distributor has room for, in 4 MiB.
 const DISTRIBUTOR_ENTRIES: usize = 1 << 20;
@@ -41,9 +42,9 @@ pub(crate) struct Levels {
 
 /// Caches on their way to a PMD or back; `None` for one that stays as it is.
 pub(crate) struct Caches {
-    emc: Option<Emc>,
-    smc: Option<Smc>,
-    distributor: Option<Distributor>,
+    pub emc: Option<Emc>,
+    pub smc: Option<Smc>,
+    pub distributor: Option<Distributor>,
 }
 
 impl Caches {

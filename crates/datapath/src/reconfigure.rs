@@ -28,6 +28,7 @@ impl Datapath {
         let (into, replaced) = mpsc::channel();
         for pmd in self.shared() {
             let caches = Caches::between(&old, &settings, &mut control.seed);
+            pmd.cache_memory().replace(&caches);
             let (caches, pilot) = (Box::new(caches), Pilot::new(&settings, tsc::now()));
             pmd.mailbox.post(Mail::SetSettings { settings, caches, pilot, into: into.clone() });
         }

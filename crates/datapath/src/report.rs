@@ -3,6 +3,7 @@
 use crate::load::{INTERVALS, RxqLoad};
 use crate::mail::Mail;
 use crate::rooms::{Room, RoomCycles};
+use crate::table_memory::CacheMemory;
 use sluice_action::{FlowStats, PortNo};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
@@ -95,6 +96,7 @@ pub(crate) struct PmdShared {
     pub cycles: crate::load::Load,
     /// Cycles of those that received something.
     pub busy_cycles: crate::load::Load,
+    pub cache_memory: Mutex<CacheMemory>,
     /// The queues it polls: changed by control threads only.
     rxqs: Mutex<Vec<Arc<RxqLoad>>>,
     pub stop: AtomicBool,
@@ -123,6 +125,7 @@ impl PmdShared {
             gauges: Gauges::default(),
             cycles: crate::load::Load::default(),
             busy_cycles: crate::load::Load::default(),
+            cache_memory: Mutex::default(),
             rxqs: Mutex::default(),
             stop: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),

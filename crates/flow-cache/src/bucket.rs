@@ -2,9 +2,10 @@
 
 use sluice_simd::Verbs;
 use sluice_simd::lanes::{self, LANES};
+use zerocopy::FromZeros;
 
 /// Eight slots. Tag 0 is an empty slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
     pub tags: [u32; LANES],

@@ -7,10 +7,12 @@
 use crate::bucket::{Bucket, slots, tag};
 use crate::{Hits, LookupStage, Megaflow, Pass};
 use sluice_action::FlowId;
+use sluice_mem::{Table, TableMemory};
 use sluice_packet::BatchMask;
 use sluice_simd::lanes::LANES;
 use sluice_simd::{Verbs, hash, prefetch};
 use sluice_sync::Slots;
+use std::sync::Arc;
 
 /// Buckets that one call of [`Emc::sweep`] looks through: few, for megaflows may die all the time.
 const SWEEP_BUCKETS: usize = 2;
@@ -18,6 +20,9 @@ const SWEEP_BUCKETS: usize = 2;
 /// Buckets from which lookups prefetch. Below, they are in the second-level cache, whose latency the processor hides by
 /// itself: asking first cost 1 cycle a packet of 67 and gained none at 8000 flows (2026-11-20).
 const PREFETCH_FROM: usize = 1 << 14;
+
+/// Buckets that are resident from the start: 8 MiB. A larger cache is one that somebody has asked for.
+const READY: usize = 1 << 17;
 
 /// One bit a slot.
 const SLOTS: u32 = (1 << LANES) - 1;
@@ -36,7 +41,7 @@ const ALSLOTS: u64 = 1 << 32;
 /// Memory: none without entries.
 #[derive(Debug)]
 pub struct Emc {
-    buckets: Vec<Bucket>,
+    buckets: Table<Bucket>,
     /// The most entries that may be in use.
     entries: usize,
     used: usize,
@@ -75,7 +80,7 @@ impl Emc {
         let entries = entries.min(1 << 28);
         let buckets = if entries == 0 { 0 } else { (entries * 2).div_ceil(LANES).next_power_of_two() };
         let mut emc = Emc {
-            buckets: vec![Bucket::EMPTY; buckets],
+            buckets: Table::new(buckets, READY),
             entries,
             used: 0,
             step: ALSLOTS,
@@ -100,6 +105,11 @@ impl Emc {
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.buckets.is_empty()
+    }
+
+    /// Its memory; `None` if it is off.
+    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+        self.buckets.memory()
     }
 
     /// How full it is.

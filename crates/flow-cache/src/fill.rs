@@ -54,16 +54,24 @@ impl Fill {
         self.lost as usize
     }
 
-    /// Before an entry is put in: takes more lines into use if flows were put out often since it was last asked.
+    /// Before an entry is put in: takes more lines into use if flows were put out often since it was last asked. True if
+    /// it would take more than there are.
     #[inline]
-    pub fn grow(&mut self) {
-        if self.lost as usize > LOST_A_LINE * self.mask.wrapping_add(1) {
-            let often = self.asked / ASKED_A_LOSS < self.lost;
-            self.grown = often && !self.grown && self.mask + 1 < self.lines;
-            if self.grown {
-                self.mask = self.mask * 2 + 1;
-            }
-            (self.asked, self.lost) = (0, 0);
+    pub fn grow(&mut self) -> bool {
+        if self.lost as usize <= LOST_A_LINE * self.mask.wrapping_add(1) {
+            return false;
         }
+        let often = self.asked / ASKED_A_LOSS < self.lost && !self.grown;
+        self.grown = often && self.mask + 1 < self.lines;
+        if self.grown {
+            self.mask = self.mask * 2 + 1;
+        }
+        (self.asked, self.lost) = (0, 0);
+        often && !self.grown
+    }
+
+    /// There are so many lines now: at least as many as before, a power of two.
+    pub fn set_lines(&mut self, lines: usize) {
+        self.lines = lines;
     }
 }

@@ -8,8 +8,11 @@
 use crate::fill::Fill;
 use crate::{Hits, LookupStage, Megaflow, Pass};
 use sluice_action::FlowId;
+use sluice_mem::{Table, TableMemory};
 use sluice_packet::BatchMask;
 use sluice_simd::{Verbs, prefetch, signature};
+use std::sync::Arc;
+use zerocopy::FromZeros;
 
 /// Entries of a bucket.
 const WAYS: usize = 10;
@@ -19,11 +22,14 @@ const WAY_BITS: u16 = (1 << WAYS) - 1;
 /// cache, whose latency the processor hides by itself.
 const AHEAD_FROM: usize = 1 << 12;
 
+/// [`Smc::ready`]: 8 MiB, for a million flows.
+const READY: usize = 1 << 17;
+
 /// Where the ids begin; an id is two halves, the low one first.
 const IDS: usize = 12;
 
 /// One cache line: ten signatures, 0 for an empty way; two halves unused; ten ids.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 struct Bucket([u16; 32]);
 
@@ -34,17 +40,17 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// Shape:  2^k buckets of ten ways, as many in use as flows need ([`Fill`]). The hash's low bits pick the bucket, its
 ///         high 16 are the signature.
 /// Errors: none. A full bucket overwrites its ways in turn.
-/// Memory: none while it is off.
+/// Memory: none while it is off; 8 MiB at first, more when flows need it and somebody has made it ([`Smc::memory`]).
 #[derive(Debug)]
 pub struct Smc {
-    buckets: Vec<Bucket>,
+    buckets: Table<Bucket>,
     entries: usize,
+    /// Buckets whose memory is there when it is turned on.
+    ready: usize,
     fill: Fill,
 }
 
 impl Bucket {
-    const EMPTY: Bucket = Bucket([0; 32]);
-
     /// Bit `i` is set for each way with that signature.
     fn matching(&self, wanted: u16) -> u16 {
         signature::matching(self.first_half(), wanted) & WAY_BITS
@@ -99,16 +105,21 @@ fn ways(mut bits: u16) -> impl Iterator<Item = usize> {
 impl Smc {
     /// A cache that is off, and has room for `entries` flows or more once it is on.
     pub fn new(entries: usize) -> Self {
-        Smc { buckets: Vec::new(), entries: entries.clamp(1, 1 << 28), fill: Fill::new(0) }
+        Smc { buckets: Table::default(), entries: entries.clamp(1, 1 << 28), ready: READY, fill: Fill::new(0) }
     }
 
     /// Turns it on, empty, or off.
     pub fn set_on(&mut self, on: bool) {
         if on != self.is_on() {
             let buckets = if on { self.entries.div_ceil(WAYS).next_power_of_two() } else { 0 };
-            self.buckets = vec![Bucket::EMPTY; buckets];
-            self.fill = Fill::new(buckets);
+            self.buckets = Table::new(buckets, self.ready);
+            self.fill = Fill::new(buckets.min(self.ready));
         }
+    }
+
+    /// Its memory, to be tended by a thread that may take time; `None` while it is off.
+    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+        self.buckets.memory()
     }
 
     /// Whether it is to be asked at all.
@@ -120,7 +131,9 @@ impl Smc {
     /// Notes the megaflow of a key's hash. The cache must be on to keep it.
     #[inline]
     pub fn insert(&mut self, hash: u64, id: FlowId) {
-        self.fill.grow();
+        if self.fill.grow() {
+            self.use_more();
+        }
         let at = self.at(hash);
         let Some(bucket) = self.buckets.get_mut(at) else { return };
         let signature = signature_of(hash);
@@ -141,6 +154,14 @@ impl Smc {
     #[inline(always)]
     fn at(&self, hash: u64) -> usize {
         hash as usize & self.fill.mask()
+    }
+
+    /// Lets what is ready be used, and asks for more.
+    #[cold]
+    fn use_more(&mut self) {
+        let ready = self.buckets.ready().max(1);
+        self.fill.set_lines(1 << ready.ilog2());
+        self.buckets.ask_for_more();
     }
 }
 
@@ -267,6 +288,23 @@ mod tests {
     }
 
     #[test]
+    fn it_grows_as_somebody_makes_memory() {
+        let mut smc = Smc::new(160_000);
+        smc.ready = 1024;
+        smc.set_on(true);
+        let memory = smc.memory().unwrap();
+        let mut steps = Vec::new();
+        for _ in 0..8 {
+            (0..20).for_each(|_| _ = pass(&mut smc, 60_000));
+            steps.push(smc.fill.mask() + 1);
+            memory.tend();
+        }
+        assert_eq!(steps[..3], [1024, 2048, 4096], "a step whenever there is memory");
+        assert!((8192..=1 << 14).contains(&steps[7]) && steps[7] <= smc.buckets.ready(), "{steps:?}");
+        assert!(pass(&mut smc, 60_000) < 1200, "{steps:?}");
+    }
+
+    #[test]
     fn ten_flows_of_one_signature_are_all_there() {
         let mut smc = Smc::new(10);
         smc.insert(7, FlowId(1));
@@ -276,6 +314,6 @@ mod tests {
         ids.iter().for_each(|id| smc.insert(7, FlowId(*id)));
         assert_eq!(ids_of(&smc, 7), ids);
         smc.set_on(false);
-        assert_eq!(smc.buckets.capacity(), 0);
+        assert!(smc.memory().is_none());
     }
 }

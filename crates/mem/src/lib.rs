@@ -1,4 +1,4 @@
-//! Packet buffers: the memory packets live in, and who holds which piece of it.
+//! Packet buffers: the memory packets live in, and who holds which piece of it. And the memory of tables.
 //!
 //! A [`Frame`] is one packet's buffer: unique, not `Clone`, contiguous, its data pointer and length resolved once at
 //! receive. It belongs to a [`FramePool`] (our own memory in a [`HeapPool`], an AF_XDP UMEM, a DPDK mempool) and goes
@@ -19,9 +19,12 @@ mod heap_pool;
 mod pool;
 #[allow(unsafe_code)]
 mod region;
+#[allow(unsafe_code)]
+mod table;
 
 pub use frame::{Frame, NoHeadroom};
 pub use free_frames::{FrameLayout, FreeFrames};
 pub use heap_pool::{HEADROOM, HeapPool, PoolConfig, PoolError};
 pub use pool::{FramePool, PoolId, PoolTicket};
 pub use region::{Pages, Region};
+pub use table::{Table, TableMemory};

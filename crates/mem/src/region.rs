@@ -53,22 +53,23 @@ impl Region {
         }
         let base = mmap_aligned(size, 0)?;
         let mut region = Region { base, size, pages: Pages::Small };
-        let wanted = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-        if wanted.is_ok_and(|modes| !modes.contains("[never]")) && region.advise(libc::MADV_HUGEPAGE).is_ok() {
-            region.pages = Pages::Transparent;
-        }
+        region.ask_for_huge_pages();
         region.populate(0..size)?;
         Ok(region)
     }
 
     /// Reserves at least `size` bytes of address space, whose zeroed pages come when they are first touched.
     ///
-    /// For tables with a large limit that few fill: what is not used costs nothing.
+    /// For tables with a large limit that few fill: what is not used costs nothing. So huge pages that are reserved, which it
+    /// would take from packets, are used only where the kernel makes none by itself.
     pub fn reserve(size: usize) -> io::Result<Self> {
         let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut region = Region { base: mmap_aligned(size, libc::MAP_NORESERVE)?, size, pages: Pages::Small };
-        if region.advise(libc::MADV_HUGEPAGE).is_ok() {
-            region.pages = Pages::Transparent;
+        region.ask_for_huge_pages();
+        if region.pages == Pages::Small
+            && let Ok(base) = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB)
+        {
+            return Ok(Region { base, size, pages: Pages::Huge });
         }
         Ok(region)
     }
@@ -104,8 +105,13 @@ impl Region {
         }
     }
 
-    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
-        self.advise_range(0..self.size, advice)
+    /// Asks the kernel for transparent huge pages.
+    fn ask_for_huge_pages(&mut self) {
+        let modes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        let may_be = modes.is_ok_and(|modes| !modes.contains("[never]"));
+        if may_be && self.advise_range(0..self.size, libc::MADV_HUGEPAGE).is_ok() {
+            self.pages = Pages::Transparent;
+        }
     }
 
     fn advise_range(&self, bytes: Range<usize>, advice: libc::c_int) -> io::Result<()> {

@@ -14,8 +14,10 @@ mod summary;
 use crate::{Hits, Megaflow, Pass, Subtables};
 use own::Own;
 use sluice_flow::PacketKey;
+use sluice_mem::TableMemory;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::Isa;
+use std::sync::Arc;
 use summary::{HtTable, VbfTable};
 
 /// What the distributor keeps its hints in.
@@ -100,6 +102,14 @@ impl Distributor {
                 DistributorTable::Ht => Table::Ht(HtTable::new(self.entries, self.seed)),
                 DistributorTable::Vbf => Table::Vbf(VbfTable::new(self.entries, self.seed)),
             });
+        }
+    }
+
+    /// The memory of a table of its own; `None` if it has none. The summaries' is theirs.
+    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+        match self.table.as_ref()? {
+            Table::Own(own) => own.lines.memory(),
+            Table::Ht(_) | Table::Vbf(_) => None,
         }
     }
 

@@ -19,7 +19,7 @@ pub const SLOTS: usize = 16;
 /// Sixteen signatures and the hints beside them. No meaning is given to either, but that a hint of 0 says nothing.
 ///
 /// Shape:  64 bytes, one cache line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub struct Hints {
     /// By slot.

@@ -3,11 +3,12 @@
 use super::{Setup, Switch, lock};
 use crate::config::{self, Config, PATCH};
 use crate::text::datapath::PortLine;
+use crate::text::pages;
 use anyhow::{Context, Result, bail};
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::{Datapath, PortReport};
 use sluice_flow::{OfPort, PortNames};
-use sluice_mem::{FramePool, Pages};
+use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, Ofproto, PortConfig, VlanMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -156,7 +157,7 @@ impl Setup {
     fn log_pools(&self) {
         for pool in self.pools.iter() {
             let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
-            let pages = pages_text(pool.pages(), pool.region().size());
+            let pages = pages::of_packets(pool.pages(), pool.region().size());
             tracing::info!("packet buffers: {frames} of {size} bytes in {pages}");
         }
     }
@@ -209,17 +210,6 @@ impl Setup {
         let taken: BTreeSet<u32> = self.ports.values().filter_map(|p| p.number).map(|n| n.0).collect();
         let free = std::iter::once(ofport).chain(1..sluice_datapath::PORTS_MAX).find(|n| !taken.contains(n));
         free.map(PortNo).context("all datapath port numbers are taken")
-    }
-}
-
-/// The pages that packet buffers of so many bytes lie in, and what would give them better ones.
-fn pages_text(pages: Pages, bytes: usize) -> String {
-    match pages {
-        Pages::Huge => pages.name().to_owned(),
-        Pages::Transparent | Pages::Small => {
-            let reserved = bytes.div_ceil(2 << 20);
-            format!("{} (no huge pages are free: `sysctl vm.nr_hugepages={reserved}` before the start)", pages.name())
-        }
     }
 }
 
@@ -277,6 +267,7 @@ impl Switch {
     /// Lets ports come back whose devices have, and tells the tables of links that went up or down.
     pub fn watch_ports(&self) {
         self.datapath.tend_ports();
+        self.datapath.tend_caches();
         self.setup().reopen_ports(&self.datapath);
         let links: BTreeMap<_, _> = self.datapath.ports().into_iter().map(|port| (port.number, port.is_up)).collect();
         let mut setup = self.setup();
@@ -348,20 +339,5 @@ impl Switch {
             bridges.insert(bridge.name, lines);
         }
         bridges
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_gives_better_pages_is_said() {
-        assert_eq!(pages_text(Pages::Huge, 1), "2 MiB huge pages");
-        let text = pages_text(Pages::Transparent, (36 << 20) + 1);
-        assert_eq!(
-            text,
-            "transparent huge pages (no huge pages are free: `sysctl vm.nr_hugepages=19` before the start)"
-        );
     }
 }

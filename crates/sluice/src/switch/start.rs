@@ -6,6 +6,7 @@ use super::rules::dump;
 use super::{End, Setup, Switch};
 use crate::config::{self, AutoOr, Bridge, Config};
 use crate::text::coverage::Coverage;
+use crate::text::pages;
 use anyhow::{Context, Result};
 use sluice_datapath::{Datapath, GovernorMode, MissBudget};
 use sluice_ofproto::{BridgeConfig, FailMode, Ofproto, TrieField};
@@ -45,6 +46,9 @@ impl Switch {
             coverage: Mutex::new(Coverage::default()),
             end: End::default(),
         });
+        if let Some(caches) = pages::of_caches(&switch.datapath.cache_pages()) {
+            tracing::info!("{caches}");
+        }
         for bridge in &bridges {
             switch.add_bridge(bridge)?;
         }

@@ -4,5 +4,6 @@ pub mod autopilot;
 pub mod coverage;
 pub mod datapath;
 pub mod live;
+pub mod pages;
 pub mod pmd;
 pub mod port;

@@ -1,0 +1,184 @@
+//! Tables of cache lines, on the largest pages the machine gives.
+
+use crate::{Pages, Region};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use zerocopy::FromZeros;
+
+/// A fixed number of `T`s, all zero at first.
+///
+/// Shape:  one stretch of memory. The elements below [`Table::ready`] are resident; the others cost address space, and
+///         a page fault at their first use. Whoever may not wait for the kernel uses the first ones only and asks
+///         for more ([`Table::ask_for_more`]); a thread that may wait makes them ([`TableMemory::tend`]).
+/// Errors: no address space ends the process, as it does in a vector.
+pub struct Table<T> {
+    base: NonNull<T>,
+    len: usize,
+    /// `None` if there are no elements.
+    memory: Option<Arc<TableMemory>>,
+    of: PhantomData<T>,
+}
+
+/// The memory behind a [`Table`], for threads that do not use it.
+#[derive(Debug)]
+pub struct TableMemory {
+    region: Region,
+    /// Bytes that the elements have in all.
+    size: usize,
+    /// Of these, resident.
+    ready: AtomicUsize,
+    wanted: AtomicBool,
+}
+
+// SAFETY: a table owns its elements as a boxed slice would.
+unsafe impl<T: Send> Send for Table<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Table<T> {}
+
+impl<T: FromZeros> Table<T> {
+    /// `len` elements, the first `ready` of them resident.
+    pub fn new(len: usize, ready: usize) -> Self {
+        const { assert!(align_of::<T>() <= 4096 && size_of::<T>() != 0 && !std::mem::needs_drop::<T>()) };
+        if len == 0 {
+            return Table::default();
+        }
+        let layout = std::alloc::Layout::array::<T>(len).unwrap_or(std::alloc::Layout::new::<T>());
+        let fits = layout.size() / size_of::<T>() == len;
+        let Some(region) = fits.then(|| Region::reserve(layout.size()).ok()).flatten() else {
+            std::alloc::handle_alloc_error(layout)
+        };
+        let base = region.base().cast();
+        let memory = TableMemory { region, size: layout.size(), ready: AtomicUsize::new(0), wanted: false.into() };
+        memory.make_ready(ready.min(len) * size_of::<T>());
+        Table { base, len, memory: Some(Arc::new(memory)), of: PhantomData }
+    }
+}
+
+impl<T> Table<T> {
+    /// Elements that are resident.
+    #[inline]
+    pub fn ready(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.ready.load(Relaxed) / size_of::<T>())
+    }
+
+    /// Lets [`TableMemory::tend`] make twice as many elements resident, if there are more.
+    pub fn ask_for_more(&self) {
+        self.memory.iter().for_each(|memory| memory.wanted.store(true, Relaxed));
+    }
+
+    /// Its memory; `None` if it has no elements.
+    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+        self.memory.clone()
+    }
+}
+
+impl TableMemory {
+    /// Makes twice as much resident if the table's user has asked for it. May take milliseconds.
+    pub fn tend(&self) {
+        if self.wanted.swap(false, Relaxed) {
+            self.make_ready(self.ready.load(Relaxed).saturating_mul(2).clamp(1, self.size));
+        }
+    }
+
+    /// The pages it got.
+    pub fn pages(&self) -> Pages {
+        self.region.pages()
+    }
+
+    /// Bytes that are resident.
+    pub fn resident(&self) -> usize {
+        self.ready.load(Relaxed)
+    }
+
+    /// Without memory for it, it stays as it is.
+    fn make_ready(&self, bytes: usize) {
+        if self.region.populate(self.ready.load(Relaxed)..bytes).is_ok() {
+            self.ready.store(bytes, Relaxed);
+        }
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table { base: NonNull::dangling(), len: 0, memory: None, of: PhantomData }
+    }
+}
+
+impl<T> Deref for Table<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `base` is a region's, aligned to 2 MiB and as long, whose zeros are `T`s (`FromZeros`) and which lives as
+        // long as `self`; or it dangles, aligned, and `len` is 0.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Table<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above; nobody else has references to the elements, for a `TableMemory` gives none.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl<T> std::fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("len", &self.len).field("memory", &self.memory).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_zero_and_stay_what_they_are_made() {
+        let mut table = Table::<[u64; 8]>::new(100_000, 1000);
+        assert!(table.len() == 100_000 && table.iter().flatten().all(|word| *word == 0));
+        table[99_999][7] = 5;
+        let memory = table.memory().unwrap();
+        table.ask_for_more();
+        memory.tend();
+        assert_eq!((table[99_999], table.ready()), ([0, 0, 0, 0, 0, 0, 0, 5], 2000));
+        assert!(!memory.pages().name().is_empty());
+    }
+
+    #[test]
+    fn it_grows_when_asked_up_to_its_length() {
+        let table = Table::<u64>::new(5000, 1000);
+        let memory = table.memory().unwrap();
+        let grown: Vec<usize> = (0..5)
+            .map(|_| {
+                memory.tend();
+                table.ask_for_more();
+                memory.tend();
+                table.ready()
+            })
+            .collect();
+        assert_eq!(grown, [2000, 4000, 5000, 5000, 5000]);
+        assert_eq!(memory.resident(), 40_000);
+    }
+
+    #[test]
+    fn without_elements_there_is_no_memory() {
+        let mut table = Table::<u64>::new(0, 5);
+        assert!(table.memory().is_none() && table.ready() == 0 && table.is_empty());
+        assert_eq!(table.get_mut(0), None);
+        table.ask_for_more();
+    }
+
+    #[test]
+    fn memory_outlives_the_table() {
+        let table = Table::<u64>::new(10, 0);
+        let memory = table.memory().unwrap();
+        table.ask_for_more();
+        drop(table);
+        memory.tend();
+        assert_eq!(memory.resident(), 1);
+    }
+}
