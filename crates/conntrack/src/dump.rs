@@ -88,6 +88,14 @@ impl Filter {
         Filter { zone, ..Filter::default() }
     }
 
+    /// Whether it names one connection, by its whole original tuple.
+    pub fn names_one(&self) -> bool {
+        let TupleFilter { src, dst, src_port, dst_port, .. } = self.original;
+        let is_icmp = matches!(self.proto, Some(ip_proto::ICMP | ip_proto::ICMPV6));
+        let has_ports = is_icmp || src_port.is_some() && dst_port.is_some();
+        src.is_some() && dst.is_some() && has_ports && self.reply == TupleFilter::default()
+    }
+
     pub(crate) fn names(&self, original: &Tuple, reply: &Tuple) -> bool {
         self.zone.is_none_or(|zone| zone == original.zone)
             && self.v6.is_none_or(|v6| v6 == original.v6)

@@ -195,7 +195,8 @@ pub fn limits(limits: &[ZoneLimit]) -> String {
     out
 }
 
-/// Reads the arguments of `flush-conntrack`: `[zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]`. The error is Open vSwitch's.
+/// Reads the arguments of `flush-conntrack`: `[zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]`. The error is Open vSwitch's. What a tuple
+/// does not say matches anything; with Open vSwitch an ICMP tuple that lacks identifier, type or code asks for zeros there.
 pub fn filter(args: &[&str]) -> Result<Filter, String> {
     let mut filter = Filter::default();
     let mut args = args;
@@ -203,26 +204,18 @@ pub fn filter(args: &[&str]) -> Result<Filter, String> {
         filter.zone = Some(zone.parse().map_err(|_| "failed to parse zone".to_owned())?);
         args = &args[1..];
     }
-    if args.len() > 2 {
-        return Err("invalid arguments".to_owned());
-    }
-    for (i, arg) in args.iter().enumerate() {
+    for (i, arg) in args.iter().take(2).enumerate() {
         let parsed = tuple_filter(arg, &mut filter)?;
         *(if i == 0 { &mut filter.original } else { &mut filter.reply }) = parsed;
     }
-    if !args.is_empty() && filter.zone.is_none() && is_exact(&filter) {
+    if args.len() > 2 {
+        return Err("invalid arguments".to_owned());
+    }
+    if !args.is_empty() && filter.zone.is_none() && filter.names_one() {
         // A whole tuple names one connection, and without a zone that is one of zone 0.
         filter.zone = Some(0);
     }
     Ok(filter)
-}
-
-/// Whether it names one connection by its original tuple.
-fn is_exact(filter: &Filter) -> bool {
-    let original = &filter.original;
-    let is_icmp = matches!(filter.proto, Some(ip_proto::ICMP | ip_proto::ICMPV6));
-    let has_ports = is_icmp || original.src_port.is_some() && original.dst_port.is_some();
-    original.src.is_some() && original.dst.is_some() && has_ports && filter.reply == TupleFilter::default()
 }
 
 /// Reads one tuple; family and protocol go into the filter.

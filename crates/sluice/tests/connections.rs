@@ -77,6 +77,10 @@ fn wrong_arguments_get_ovs_errors() {
         (&["dpctl/dump-conntrack", "nodp"][..], "sluice: datapath not found (Invalid argument)"),
         (&["dpctl/dump-conntrack", "-x"], "Unrecognized option -x"),
         (&["dpctl/flush-conntrack", "zone=x"], "sluice: failed to parse zone (Invalid argument)"),
+        (
+            &["dpctl/flush-conntrack", "ct_nw_src=9.9.9.9,ct_nw_dst=8.8.8.8,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2"],
+            "sluice: failed to flush conntrack (No such file or directory)",
+        ),
         (&["dpctl/ct-set-maxconns", "many"], "sluice: maxconns missing or malformed (Invalid argument)"),
         (&["dpctl/ct-set-limits", "default=x"], "sluice: invalid default limit (Invalid argument)"),
         (&["dpctl/ct-set-limits", "zone=5"], "sluice: failed to parse zone limit (Invalid argument)"),

@@ -79,8 +79,11 @@ pub fn dump(switch: &Switch, args: &[&str]) -> Reply {
 pub fn flush(switch: &Switch, args: &[&str]) -> Reply {
     let words = Words::parse(args)?;
     let filter = text::filter(&words.rest).or_else(invalid)?;
-    tracker(switch).flush(&filter);
-    Ok(String::new())
+    let removed = tracker(switch).flush(&filter);
+    match filter.names_one() && removed == 0 {
+        false => Ok(String::new()),
+        true => Err("sluice: failed to flush conntrack (No such file or directory)".to_owned()),
+    }
 }
 
 pub fn stats_show(switch: &Switch, args: &[&str]) -> Reply {

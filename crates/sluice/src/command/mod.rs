@@ -77,8 +77,8 @@ const COMMANDS: &[Command] = &[
     command("dpctl/ct-get-tcp-seq-chk", "[dp]", 0..=1, conntrack::get_tcp_seq_chk),
     command("dpctl/ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1..=ANY, conntrack::set_limits),
     command("dpctl/ct-set-maxconns", "[dp] maxconns", 1..=2, conntrack::set_maxconns),
-    command("dpctl/ct-stats-show", "[dp] [zone=N]", 0..=ANY, conntrack::stats_show),
-    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=ANY, conntrack::dump),
+    command("dpctl/ct-stats-show", "[dp] [zone=N]", 0..=3, conntrack::stats_show),
+    command("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0..=4, conntrack::dump),
     command("dpctl/dump-dps", "", 0..=0, datapath::dpctl_dump_dps),
     command(
         "dpctl/dump-flows",
