@@ -3,6 +3,7 @@
 use anyhow::Result;
 use sluice_traffic::{Choice, FRAME_SIZE_MIN, Profile, Range};
 use sluice_trafficgen::{Lane, Plan};
+use std::net::Ipv4Addr;
 
 /// What an attacker sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum Attack {
     TupleSpace,
     /// Few flows and many in turn, to provoke the autopilot.
     Alternating,
+    /// TCP SYNs, a new connection each, at a firewall that also tracks the victim's connections, in a zone of their own.
+    SynFlood,
 }
 
 /// Ports, from 0: the victim's two, the attacker's two.
@@ -32,13 +35,20 @@ const SOURCE: u32 = 0x0a00_0001;
 const SOURCE_PORT: u16 = 1000;
 const DESTINATION_PORT: u16 = 80;
 
+/// The zone of the connections that a SYN flood begins.
+pub const FLOODED_ZONE: u16 = 2;
+/// Bytes of a SYN with room for a stamp behind its headers.
+const SYN_SIZE: usize = 80;
+const SYN: u8 = 0x02;
+const TCP: u8 = 6;
+
 /// Packets of few flows, and then of many: at a million a second 65 ms each.
 const STRETCH: usize = 1 << 16;
 const FEW: usize = 8;
 
 impl Attack {
     /// All of them.
-    pub const ALL: [Attack; 3] = [Attack::NewFlows, Attack::TupleSpace, Attack::Alternating];
+    pub const ALL: [Attack; 4] = [Attack::NewFlows, Attack::TupleSpace, Attack::Alternating, Attack::SynFlood];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -46,6 +56,7 @@ impl Attack {
             Attack::NewFlows => "new flows",
             Attack::TupleSpace => "tuple space explosion",
             Attack::Alternating => "alternating",
+            Attack::SynFlood => "SYN flood",
         }
     }
 
@@ -60,8 +71,21 @@ impl Attack {
                 "priority=30,in_port=3,udp,tp_dst={DESTINATION_PORT},actions=output:4\n\
                  priority=20,in_port=3,udp,nw_src={},actions=output:4\n\
                  priority=10,in_port=3,udp,tp_src={SOURCE_PORT},actions=output:4\n",
-                std::net::Ipv4Addr::from(SOURCE)
+                Ipv4Addr::from(SOURCE)
             ),
+            // Who begins at the victim's first port is answered at its second.
+            Attack::SynFlood => {
+                return format!(
+                    "table=0,in_port=1,ip,actions=ct(zone=1,table=1)\n\
+                     table=0,in_port=2,ip,actions=ct(zone=1,table=1)\n\
+                     table=0,in_port=3,ip,actions=ct(zone={FLOODED_ZONE},table=1)\n\
+                     table=1,in_port=1,ct_state=+trk+new,ip,actions=ct(commit,zone=1),output:2\n\
+                     table=1,in_port=1,ct_state=+trk+est,ip,actions=output:2\n\
+                     table=1,in_port=2,ct_state=+trk+est,ip,actions=output:1\n\
+                     table=1,in_port=3,ct_state=+trk+new,ip,actions=ct(commit,zone={FLOODED_ZONE}),output:4\n\
+                     table=1,in_port=3,ct_state=+trk+est,ip,actions=output:4\n"
+                );
+            }
         };
         format!("in_port=1,ip,actions=output:2\n{attacked}")
     }
@@ -75,7 +99,7 @@ impl Attack {
             frame_of(&profile, 0)
         };
         match self {
-            Attack::NewFlows => Ok(None),
+            Attack::NewFlows | Attack::SynFlood => Ok(None),
             Attack::TupleSpace => {
                 let places = (0..32).flat_map(|a| (0..16).flat_map(move |b| (0..16).map(move |c| (a, b, c))));
                 // In random order, so that no packet is like the one before.
@@ -94,20 +118,50 @@ impl Attack {
         }
     }
 
-    /// Lanes of the victim at `victim_pps`, and of the attacker at `attacker_pps` if that is not 0.
+    /// How many of a plan's lanes are the victim's; they come first.
+    pub fn victim_lanes(self) -> usize {
+        // An established connection is one that was answered.
+        if self == Attack::SynFlood { 2 } else { 1 }
+    }
+
+    /// Lanes of the victim, at `victim_pps` together, and of the attacker at `attacker_pps` if that is not 0.
     pub fn plan(self, victim_pps: f64, attacker_pps: f64) -> Result<Plan> {
         let profile = Profile { flows: Some(VICTIM_FLOWS), ..Profile::default() };
-        let mut lanes = vec![Lane::made("victim", VICTIM, victim_pps, &profile)?];
+        let each_pps = victim_pps / self.victim_lanes() as f64;
+        let mut lanes = vec![Lane::made("victim", VICTIM, each_pps, &profile)?];
+        if self == Attack::SynFlood {
+            lanes.push(Lane::made("victim, answers", [VICTIM[1], VICTIM[0]], each_pps, &answers())?);
+        }
         if attacker_pps > 0.0 {
             lanes.push(match self.frames()? {
                 Some(frames) => Lane::captured("attacker", ATTACKER, attacker_pps, frames),
-                None => {
-                    let profile = Profile { flows: Some(NEW_FLOWS), choice: Choice::Sequential, ..Profile::default() };
-                    Lane::made("attacker", ATTACKER, attacker_pps, &profile)?
-                }
+                None => Lane::made("attacker", ATTACKER, attacker_pps, &self.endless())?,
             });
         }
         Ok(Plan { lanes, ports: PORTS })
+    }
+
+    /// Flows that never come again.
+    fn endless(self) -> Profile {
+        let flows = Profile { flows: Some(NEW_FLOWS), choice: Choice::Sequential, ..Profile::default() };
+        match self {
+            Attack::SynFlood => Profile { protocols: Some(vec![TCP]), tcp_flags: SYN, frame_size: SYN_SIZE, ..flows },
+            _ => flows,
+        }
+    }
+}
+
+/// What the victim's flows are answered.
+fn answers() -> Profile {
+    // The other way round than a profile's defaults.
+    let (first, client) = (u32::from(Ipv4Addr::new(10, 0, 0, 0)), u32::from(Ipv4Addr::new(1, 0, 0, 1)));
+    let forth = Profile::default();
+    Profile {
+        src: Range::new(first, first + VICTIM_FLOWS - 1),
+        dst: Range::new(client, client),
+        sport: forth.dport,
+        dport: forth.sport,
+        ..forth
     }
 }
 

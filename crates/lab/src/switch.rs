@@ -92,6 +92,7 @@ fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
             // Without memory ahead a megaflow takes a little longer.
             let _ = store.make_room();
         }
+        datapath.expire_connections(sluice_datapath::now_ms());
         std::thread::sleep(LOOK_EVERY);
     }
 }
@@ -105,6 +106,16 @@ impl Running {
     /// Megaflows it has.
     pub fn megaflows(&self) -> usize {
         self.datapath.store().len()
+    }
+
+    /// Limits the connections of a zone.
+    pub fn limit_zone(&self, zone: u16, connections: u32) {
+        self.datapath.conntrack().set_zone_limit(Some(zone), connections);
+    }
+
+    /// Connections of a zone that has a limit.
+    pub fn connections_of(&self, zone: u16) -> u32 {
+        self.datapath.conntrack().zone_limit(zone).map_or(0, |limit| limit.count)
     }
 
     /// Changes its rules, as `ovs-ofctl` would.

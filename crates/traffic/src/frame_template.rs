@@ -1,6 +1,6 @@
 //! Writing a flow's frame: a ready-made one with addresses, ports and checksums put in.
 
-use crate::Flow;
+use crate::{Flow, Profile};
 
 /// The shortest frame, bytes: Ethernet's minimum without its checksum.
 pub const FRAME_SIZE_MIN: usize = 60;
@@ -43,14 +43,13 @@ pub(crate) struct Step {
 }
 
 impl FrameTemplate {
-    /// A template for frames of `size` bytes, of flows that begin with `first`. UDP goes without a checksum, as IPv4
-    /// allows.
-    pub(crate) fn new(first: Flow, size: usize, src_mac: [u8; 6], dst_mac: [u8; 6]) -> Self {
+    /// A template for a profile's frames, of flows that begin with `first`. UDP goes without a checksum, as IPv4 allows.
+    pub(crate) fn new(first: Flow, profile: &Profile) -> Self {
         let mut head = [0; FRAME_SIZE_MIN];
-        let ip_len = (size - ETHERNET_HEADER) as u16;
+        let ip_len = (profile.frame_size - ETHERNET_HEADER) as u16;
         let l4_len = ip_len - IPV4_HEADER as u16;
-        head[..6].copy_from_slice(&dst_mac);
-        head[6..12].copy_from_slice(&src_mac);
+        head[..6].copy_from_slice(&profile.dst_mac);
+        head[6..12].copy_from_slice(&profile.src_mac);
         head[12..14].copy_from_slice(&[0x08, 0x00]);
         head[14] = 0x45;
         head[16..18].copy_from_slice(&ip_len.to_be_bytes());
@@ -63,8 +62,8 @@ impl FrameTemplate {
             head[36..38].copy_from_slice(&first.dport.to_be_bytes());
         }
         match first.protocol {
-            // Header length 20, flag ACK, window 1024.
-            TCP => head[46..50].copy_from_slice(&[0x50, 0x10, 0x04, 0x00]),
+            // Header length 20, window 1024.
+            TCP => head[46..50].copy_from_slice(&[0x50, profile.tcp_flags, 0x04, 0x00]),
             UDP => head[38..40].copy_from_slice(&l4_len.to_be_bytes()),
             _ => {}
         }

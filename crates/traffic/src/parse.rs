@@ -51,6 +51,15 @@ pub(crate) fn protocols(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
+/// `ack`, `syn`, or a number.
+pub(crate) fn tcp_flags(text: &str) -> Option<u8> {
+    match text {
+        "ack" => Some(crate::profile::TCP_ACK),
+        "syn" => Some(0x02),
+        number => number.parse().ok(),
+    }
+}
+
 /// `02:00:00:00:00:01`.
 pub(crate) fn mac(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
@@ -73,6 +82,7 @@ mod tests {
             assert_eq!(count(bad), None, "{bad}");
         }
         let range = |first: [u8; 4], last: [u8; 4]| Range::new(u32::from_be_bytes(first), u32::from_be_bytes(last));
+        assert_eq!(["ack", "syn", "18", "256", "fin"].map(tcp_flags), [Some(16), Some(2), Some(18), None, None]);
         assert_eq!(addresses("10.0.0.1"), range([10, 0, 0, 1], [10, 0, 0, 1]));
         assert_eq!(addresses("10.0.0.1 - 10.0.1.0"), range([10, 0, 0, 1], [10, 0, 1, 0]));
         assert_eq!(addresses("10.1.2.3/8"), range([10, 0, 0, 0], [10, 255, 255, 255]));

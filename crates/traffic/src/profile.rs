@@ -22,6 +22,8 @@ pub struct Profile {
     pub dport: Range,
     /// IP protocols; those but TCP and UDP have no ports and a payload of zeros. Without it UDP.
     pub protocols: Option<Vec<u8>>,
+    /// The flags of TCP segments, as the header has them.
+    pub tcp_flags: u8,
     /// Which flow comes next.
     pub choice: Choice,
     /// Bytes of a frame, without the Ethernet checksum.
@@ -61,6 +63,9 @@ pub enum Choice {
     Zipf(f64),
 }
 
+/// A TCP segment's flag ACK.
+pub(crate) const TCP_ACK: u8 = 0x10;
+
 /// Short flows under way at a time.
 pub const SHORT_AT_ONCE: u32 = 64;
 
@@ -95,6 +100,7 @@ impl Default for Profile {
             sport: Range { first: 1000, last: 1000 },
             dport: Range { first: 2000, last: 2000 },
             protocols: None,
+            tcp_flags: TCP_ACK,
             choice: Choice::Uniform,
             frame_size: FRAME_SIZE_MIN,
             rate: Rate::Max,
@@ -143,6 +149,7 @@ impl Profile {
         ("sport", "source ports: 80 or 1000-2000; default 1000"),
         ("dport", "destination ports; default 2000"),
         ("protocol", "udp, tcp, icmp or numbers, with commas between; default udp"),
+        ("tcp-flags", "of TCP: ack (default), syn, or a number from 0 to 255"),
         (
             "choice",
             "which flow comes next: uniform (default), sequential, zipf:EXPONENT, or short:PACKETS of each flow",
@@ -186,6 +193,10 @@ impl Profile {
             "protocol" => {
                 let protocols = parse::protocols(value);
                 self.protocols = Some(protocols.ok_or("udp, tcp, icmp or numbers from 0 to 255, with commas between")?);
+            }
+            "tcp-flags" => {
+                let flags = parse::tcp_flags(value);
+                self.tcp_flags = flags.ok_or("ack, syn, or a number from 0 to 255")?;
             }
             "choice" => {
                 self.choice =

@@ -68,7 +68,7 @@ pub const fn flow_hash(flow: u32) -> u32 {
 impl FlowStream {
     /// The streams of `queues` queues.
     pub(crate) fn split(profile: &Profile, space: &FlowSpace, queues: usize) -> Vec<FlowStream> {
-        let template = |first| FrameTemplate::new(first, profile.frame_size, profile.src_mac, profile.dst_mac);
+        let template = |first| FrameTemplate::new(first, profile);
         let shared = Arc::new(Shared {
             space: space.clone(),
             templates: space.first_flows().map(template).collect(),

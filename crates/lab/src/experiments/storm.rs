@@ -1,7 +1,7 @@
 //! A victim beside an attacker, each at a port of one PMD: does the victim notice?
 
 use super::table_of;
-use crate::attack::Attack;
+use crate::attack::{Attack, FLOODED_ZONE};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
@@ -17,8 +17,26 @@ use sluice_trafficgen::{Generator, LaneFigures, Trial};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The experiment.
-pub struct Storm;
+/// An experiment of some attacks.
+pub struct Storm {
+    name: &'static str,
+    about: &'static str,
+    attacks: &'static [Attack],
+}
+
+/// What wears caches and the slow path out.
+pub const STORM: Storm = Storm {
+    name: "storm",
+    about: "Does a port's established traffic notice what an attacker does at another?",
+    attacks: &[Attack::NewFlows, Attack::TupleSpace, Attack::Alternating],
+};
+
+/// What wears the connection tracker out.
+pub const SYN_FLOOD: Storm = Storm {
+    name: "syn-flood",
+    about: "Does a port's established traffic notice a flood of new connections at another?",
+    attacks: &[Attack::SynFlood],
+};
 
 /// The attack, by its number in [`Attack::ALL`], and the attacker's rate, Mpps.
 const ATTACK: &str = "attack";
@@ -40,6 +58,13 @@ const BUDGET: &str = "budget_percent";
 /// Megaflows in the end.
 const MEGAFLOWS: &str = "megaflows";
 
+/// Connections that a flood has begun, in the end, and its packets that found the zone at its limit, millions a second.
+const CONNECTIONS: &str = "connections";
+const REFUSED: &str = "refused_mpps";
+
+/// Connections that the attacker's zone may have.
+const ZONE_LIMIT: u32 = 100_000;
+
 /// The attacker's rates. The last is more than a port can take: its ring is always full.
 const RATES: [f64; 3] = [0.1, 1.0, 10.0];
 
@@ -54,23 +79,34 @@ const LOSS_MAX: f64 = 5.0;
 
 impl Experiment for Storm {
     fn name(&self) -> &'static str {
-        "storm"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "Does a port's established traffic notice what an attacker does at another?"
+        self.about
     }
 
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
-        let maximum = maximum(lab.size.pick(Duration::from_millis(300), Duration::from_secs(1)))?;
-        lab.say(&format!("the victim alone: at most {:.2} Mpps, offered is half of that", maximum / 1e6));
-        let rates: &[f64] = lab.size.pick(&RATES[2..], &RATES);
+        let span = lab.size.pick(Duration::from_millis(300), Duration::from_secs(1));
+        let mut maxima = [0.0; Attack::ALL.len()];
+        for attack in self.attacks {
+            let maximum = maximum(*attack, span)?;
+            lab.say(&format!(
+                "{}: the victim alone: at most {:.2} Mpps, offered is half",
+                attack.name(),
+                maximum / 1e6
+            ));
+            maxima[*attack as usize] = maximum;
+        }
+        // A flood reaches its zone's limit at any rate, so all are worth a look.
+        let rates: &[f64] = lab.size.pick(if self.attacks.len() == 1 { &RATES } else { &RATES[2..] }, &RATES);
         let places =
-            (0..Attack::ALL.len()).flat_map(|n| rates.iter().map(move |r| place([(ATTACK, n as f64), (MPPS, *r)])));
+            self.attacks.iter().flat_map(|n| rates.iter().map(|r| place([(ATTACK, *n as usize as f64), (MPPS, *r)])));
         let set_up = |at: &Place, arm: usize| -> Result<Ready> {
             let attack = Attack::ALL[at[ATTACK] as usize];
             let attacker_pps = if arm == 0 { 0.0 } else { at[MPPS] * 1e6 };
-            Ok(Ready::Subject(Box::new(Scene { attack, victim_pps: maximum / 2.0, attacker_pps })))
+            let victim_pps = maxima[attack as usize] / 2.0;
+            Ok(Ready::Subject(Box::new(Scene { attack, victim_pps, attacker_pps, zone_limit: ZONE_LIMIT })))
         };
         let grid = Grid {
             places: places.collect(),
@@ -81,14 +117,18 @@ impl Experiment for Storm {
             span: [Duration::from_millis(500), Duration::from_secs(2)],
         };
         let points = grid.run(lab)?;
-        let (ovs, why) = peer(lab);
+        let offered = |attack: &Attack| {
+            let maximum = maxima[*attack as usize];
+            format!("{} {:.2} of {:.2} Mpps", attack.name(), maximum / 2e6, maximum / 1e6)
+        };
+        let offered: Vec<String> = self.attacks.iter().map(offered).collect();
+        let (ovs, why) = if self.attacks.contains(&Attack::SynFlood) { (None, None) } else { peer(lab, self.attacks) };
         let mut notes = vec![
             format!(
-                "One PMD polls both ports. The victim offers {:.2} Mpps, half of what it reached alone ({:.2} Mpps); packets \
-                 come by the clock into rings of 2048, and those that find theirs full are lost. The switch is warm for \
-                 {:.1} s with all traffic before it is measured.",
-                maximum / 2e6,
-                maximum / 1e6,
+                "One PMD polls both ports. The victim offers half of what it reached alone ({}); packets come by the clock into \
+                 rings of 2048, and those that find theirs full are lost. The switch is warm for {:.1} s with all traffic \
+                 before it is measured.",
+                offered.join(", "),
                 WARM.as_secs_f64()
             ),
             "Every repetition is a switch of its own with the defaults of `sluice run`; a packet of the victim at a wrong \
@@ -96,38 +136,43 @@ impl Experiment for Storm {
                 .to_owned(),
         ];
         notes.extend(why);
+        let shown = |title, figure| table_of(title, &points, &[ATTACK, MPPS], &[ALONE, ATTACKED], figure);
+        let more = if self.attacks.contains(&Attack::SynFlood) {
+            vec![
+                shown("Connections of the attacker's zone in the end; it may have 100,000", CONNECTIONS),
+                shown("Packets that found the zone at its limit, Mpps", REFUSED),
+            ]
+        } else {
+            vec![shown("Megaflows in the end", MEGAFLOWS)]
+        };
         Ok(Findings {
-            tables: [verdicts(&points)]
-                .into_iter()
-                .chain(ovs)
-                .chain([table_of("Megaflows in the end", &points, &[ATTACK, MPPS], &[ALONE, ATTACKED], MEGAFLOWS)])
-                .collect(),
-            figures: vec![figure(&points)],
+            tables: [verdicts(&points)].into_iter().chain(ovs).chain(more).collect(),
+            figures: vec![figure(&points, self.attacks)],
             notes,
             points,
         })
     }
 }
 
-/// What the victim reaches alone, packets a second.
-fn maximum(span: Duration) -> Result<f64> {
-    let scene = Scene { attack: Attack::NewFlows, victim_pps: FLOOD_PPS, attacker_pps: 0.0 };
+/// What the victim reaches alone under the rules of an attack, packets a second.
+fn maximum(attack: Attack, span: Duration) -> Result<f64> {
+    let scene = Scene { attack, victim_pps: FLOOD_PPS, attacker_pps: 0.0, zone_limit: ZONE_LIMIT };
     let (lanes, _) = scene.play(span)?;
-    Ok(lanes[0].received as f64 / span.as_secs_f64())
+    Ok(lanes.iter().map(|lane| lane.received).sum::<u64>() as f64 / span.as_secs_f64())
 }
 
 /// Open vSwitch under the same attacks, or why not.
-fn peer(lab: &mut Lab) -> (Option<Table>, Option<String>) {
+fn peer(lab: &mut Lab, attacks: &[Attack]) -> (Option<Table>, Option<String>) {
     if let Some(why) = peer_storm::obstacle() {
         return (None, Some(format!("Open vSwitch was not measured: {why}.")));
     }
     let span = lab.size.pick(Duration::from_secs(2), Duration::from_secs(10));
     let mut rows = Vec::new();
-    for attack in Attack::ALL {
+    for attack in attacks {
         if lab.is_stopped() {
             break;
         }
-        let row = OvsStorm { attack }.measure(span);
+        let row = OvsStorm { attack: *attack }.measure(span);
         let row = match row {
             Ok([alone, attacked]) => vec![
                 attack.name().to_owned(),
@@ -152,6 +197,8 @@ struct Scene {
     attack: Attack,
     victim_pps: f64,
     attacker_pps: f64,
+    /// Of the attacker's zone, if it begins connections.
+    zone_limit: u32,
 }
 
 impl Scene {
@@ -159,6 +206,7 @@ impl Scene {
     fn play(&self, span: Duration) -> Result<(Vec<LaneFigures>, Sample)> {
         let plan = self.attack.plan(self.victim_pps, self.attacker_pps)?;
         let (mut generator, switch) = switch::start(&plan, &self.attack.rules())?;
+        switch.limit_zone(FLOODED_ZONE, self.zone_limit);
         let stop = AtomicBool::new(false);
         let trial = |duration| Trial { rate_pps: plan.rate_pps(), duration, is_warmup: false };
         generator.run(&trial(WARM), &stop)?;
@@ -166,16 +214,31 @@ impl Scene {
         let lanes = generator.run(&trial(span), &stop)?.lanes;
         let counted = switch.totals().since(&before);
         counted.conserved().map_err(|unbalanced| anyhow!("packets are not conserved: {unbalanced:?}"))?;
-        let victim = &lanes[0];
-        ensure!(victim.astray == 0, "{} packets of the victim came to another port", victim.astray);
-        ensure!(victim.out_of_order == 0, "{} packets of the victim came out of order", victim.out_of_order);
-        let taken = counted[Counter::Received].saturating_sub(victim.received) as f64;
+        let victims = &lanes[..self.attack.victim_lanes()];
+        for victim in victims {
+            ensure!(victim.astray == 0, "{} packets of the victim came to another port", victim.astray);
+            ensure!(victim.out_of_order == 0, "{} packets of the victim came out of order", victim.out_of_order);
+        }
+        let connections = switch.connections_of(FLOODED_ZONE);
+        ensure!(
+            connections <= self.zone_limit,
+            "the zone has {connections} connections, and may have {}",
+            self.zone_limit
+        );
+        let of_victims = |figure: fn(&LaneFigures) -> u64| victims.iter().map(figure).sum::<u64>();
+        let (sent, received) = (of_victims(|lane| lane.sent), of_victims(|lane| lane.received));
+        // The worse of both directions.
+        let p99_ns = victims.iter().filter_map(|victim| victim.latency).map(|latency| latency.p99_ns).max();
+        let taken = counted[Counter::Received].saturating_sub(received) as f64;
         let over_budget = counted.dropped(DropReason::MissBudget) as f64;
+        let mega_a_second = |packets: f64| packets / span.as_secs_f64() / 1e6;
         let figures = [
-            (LOSS, 100.0 * (1.0 - victim.received as f64 / victim.sent.max(1) as f64)),
-            (P99, victim.latency.map_or(f64::NAN, |latency| latency.p99_ns as f64 / 1e3)),
-            (VICTIM, victim.received as f64 / span.as_secs_f64() / 1e6),
-            (TAKEN, taken / span.as_secs_f64() / 1e6),
+            (LOSS, 100.0 * (1.0 - received as f64 / sent.max(1) as f64)),
+            (P99, p99_ns.map_or(f64::NAN, |ns| ns as f64 / 1e3)),
+            (VICTIM, mega_a_second(received as f64)),
+            (TAKEN, mega_a_second(taken)),
+            (REFUSED, mega_a_second(counted[Counter::ConntrackZoneLimit] as f64)),
+            (CONNECTIONS, connections.into()),
             (BUDGET, 100.0 * over_budget / taken.max(1.0)),
             (MEGAFLOWS, switch.megaflows() as f64),
         ];
@@ -229,12 +292,12 @@ fn verdicts(points: &[Point]) -> Table {
     }
 }
 
-fn figure(points: &[Point]) -> Figure {
-    let line = |n: usize| Series {
-        name: Attack::ALL[n].name().to_owned(),
+fn figure(points: &[Point], attacks: &[Attack]) -> Figure {
+    let line = |attack: &Attack| Series {
+        name: attack.name().to_owned(),
         points: points
             .iter()
-            .filter(|point| point.at(ATTACK) == n as f64)
+            .filter(|point| point.at(ATTACK) as usize == *attack as usize)
             .filter_map(|p| p.figure(ATTACKED, LOSS).map(|s| [p.at(MPPS), s.median, s.min, s.max]))
             .collect(),
     };
@@ -244,7 +307,7 @@ fn figure(points: &[Point]) -> Figure {
         chart: Chart::Lines {
             x: Axis::log("attacker, Mpps"),
             y: Axis::linear("victim's loss, percent"),
-            series: (0..Attack::ALL.len()).map(line).collect(),
+            series: attacks.iter().map(line).collect(),
         },
     }
 }
@@ -256,11 +319,17 @@ mod tests {
     #[test]
     fn every_attack_is_played_and_the_victim_carried_in_order() {
         for attack in Attack::ALL {
-            let scene = Scene { attack, victim_pps: 10_000.0, attacker_pps: 20_000.0 };
+            let scene = Scene { attack, victim_pps: 10_000.0, attacker_pps: 20_000.0, zone_limit: 200 };
             // A machine that is stopped meanwhile may carry nothing.
             let is_carried = (0..20).any(|_| {
                 let (lanes, sample) = scene.play(Duration::from_millis(50)).unwrap();
-                lanes.len() == 2 && lanes[0].received > 0 && sample.0[MEGAFLOWS] > 1.0
+                let is_refused =
+                    attack != Attack::SynFlood || sample.0[CONNECTIONS] == 200.0 && sample.0[REFUSED] > 0.0;
+                let victims = &lanes[..attack.victim_lanes()];
+                lanes.len() == victims.len() + 1
+                    && victims.iter().all(|victim| victim.received > 0)
+                    && sample.0[MEGAFLOWS] > 1.0
+                    && is_refused
             });
             assert!(is_carried, "{}", attack.name());
         }
