@@ -220,14 +220,27 @@ impl FlowKey {
     /// A field of at most eight bytes as a number.
     #[inline]
     pub fn number(&self, span: Span) -> u64 {
-        self.get(span).iter().fold(0, |n, b| n << 8 | u64::from(*b))
+        // Translations do this all the time, with spans known only then: the usual sizes are one load.
+        match *self.get(span) {
+            [a] => a.into(),
+            [a, b] => u16::from_be_bytes([a, b]).into(),
+            [a, b, c, d] => u32::from_be_bytes([a, b, c, d]).into(),
+            [a, b, c, d, e, f, g, h] => u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            ref bytes => bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b)),
+        }
     }
 
     /// Sets a field of at most eight bytes to a number, whose high bits that do not fit are cut.
     #[inline]
     pub fn set_number(&mut self, span: Span, value: u64) {
-        let bytes = value.to_be_bytes();
-        self.set(span, &bytes[8 - span.size..]);
+        let (bytes, to) = (value.to_be_bytes(), self.get_mut(span));
+        match to.len() {
+            1 => to.copy_from_slice(&bytes[7..]),
+            2 => to.copy_from_slice(&bytes[6..]),
+            4 => to.copy_from_slice(&bytes[4..]),
+            8 => to.copy_from_slice(&bytes),
+            n => to.copy_from_slice(&bytes[8 - n..]),
+        }
     }
 
     /// Whether `self` under `mask` equals `masked`, whose bits outside the mask are zero.

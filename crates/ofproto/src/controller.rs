@@ -65,7 +65,7 @@ impl Ofproto {
                 self.0.effects.put(effect);
             }
         });
-        Ok(Translated { in_port, actions: outcome.actions })
+        Ok(Translated { in_port, actions: outcome.actions.into() })
     }
 
     /// What a packet that was sent to a controller had been through, by the id that went with it. `None` if that was so

@@ -15,7 +15,7 @@ use crate::mac::Mac;
 use crate::port::{Attach, PortConfig};
 use crate::trail::{Asked, Event, TrailRecord};
 use sluice_flow::layout::{self, FLOW_KEY_SIZE, Span};
-use sluice_flow::{FlowKey, Line, Match, OfPort, PacketKey};
+use sluice_flow::{FlowKey, LINE_SIZE, Line, Match, OfPort, PacketKey};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ const RULES_MAX: usize = 64;
 /// Words of a key, and of the part of it that packets have.
 const WORDS: usize = FLOW_KEY_SIZE / 8;
 const PACKET_WORDS: usize = 32;
+const LINE_WORDS: usize = LINE_SIZE / 8;
 
 /// What has changed.
 #[derive(Debug, Default)]
@@ -207,11 +208,18 @@ impl SearchKey {
     /// The key of a search, where a packet came with `original`, both with an OpenFlow port number.
     pub fn new(original: &FlowKey, key: &FlowKey) -> Self {
         let mut altered = Vec::new();
-        for (place, blank) in BLANK.into_iter().enumerate() {
-            let (was, value) = (if place < PACKET_WORDS { word(original, place) } else { blank }, word(key, place));
-            let mask = (was ^ value) & !(if place == IN_PORT_PLACE { IN_PORT_BITS } else { 0 });
-            if mask != 0 {
-                altered.push(Bits { place: place as u8, mask, value });
+        for (line, (now, blank)) in key.lines.iter().zip(&BLANK_LINES).enumerate() {
+            let was = if line < PACKET_WORDS / LINE_WORDS { &original.lines[line] } else { blank };
+            // Most lines are as they were.
+            if was == now {
+                continue;
+            }
+            for place in LINE_WORDS * line..LINE_WORDS * (line + 1) {
+                let (was, value) = (line_word(was, place), line_word(now, place));
+                let mask = (was ^ value) & !(if place == IN_PORT_PLACE { IN_PORT_BITS } else { 0 });
+                if mask != 0 {
+                    altered.push(Bits { place: place as u8, mask, value });
+                }
             }
         }
         SearchKey { in_port: OfPort(key.number(layout::IN_PORT) as u16), altered: altered.into() }
@@ -235,6 +243,17 @@ const BLANK: [u64; WORDS] = {
     let unset = (OfPort::UNSET.0 as u32).swap_bytes() as u64;
     words[layout::ACTSET_OUTPUT.offset / 8] = unset << (layout::ACTSET_OUTPUT.offset % 8 * 8);
     words
+};
+
+/// The same as lines.
+const BLANK_LINES: [Line; WORDS / LINE_WORDS] = {
+    let mut lines = [Line::ZERO; WORDS / LINE_WORDS];
+    let mut byte = 0;
+    while byte < WORDS * 8 {
+        lines[byte / LINE_SIZE].0[byte % LINE_SIZE] = BLANK[byte / 8].to_le_bytes()[byte % 8];
+        byte += 1;
+    }
+    lines
 };
 
 /// A field's bits in its word, as a little-endian number.

@@ -118,7 +118,7 @@ impl Ofproto {
         let Some(outcome) = Translator::run(&state, &self.0, &question, None) else { return Verdict::Changed };
         drop(state);
         let holds = outcome.cacheable
-            && outcome.actions == *flow.actions
+            && outcome.actions[..] == flow.actions[..]
             && outcome.no_output == flow.no_output
             && is_within(&outcome.mask, flow.mask);
         if !holds {

@@ -136,19 +136,19 @@ impl Ofproto {
 }
 
 fn report(tracer: &Tracer, outcome: &Outcome, ports: &PortNames, names: &DatapathPortNames) -> String {
+    let told = outcome.told.as_deref().expect("invariant: a translation that is traced tells its keys");
     let show = |matches: Match| matches.display(ports, sluice_flow::DEFAULT_PRIORITY).to_string();
-    let mut out = format!("Flow: {}\n{}", show(Match::of_packet(&outcome.original)), tracer.text());
-    let reasons = tracer.reasons(&outcome.wc, &outcome.original, ports);
+    let mut out = format!("Flow: {}\n{}", show(Match::of_packet(&told.original)), tracer.text());
+    let reasons = tracer.reasons(&told.wc, &told.original, ports);
     if !reasons.is_empty() {
         out += &format!("\nThe megaflow matches, because these looked at it:\n{reasons}");
     }
-    let last =
-        if outcome.flow == outcome.original { "unchanged".to_owned() } else { show(Match::of_packet(&outcome.flow)) };
+    let last = if told.flow == told.original { "unchanged".to_owned() } else { show(Match::of_packet(&told.flow)) };
     out += &format!("\nFinal flow: {last}\n");
     // OVS prints the flow as it came here, before the action set had an output, even that of nowhere.
-    let mut came = outcome.original;
+    let mut came = told.original;
     came.set_number(layout::ACTSET_OUTPUT, 0);
-    out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&outcome.wc, &came)));
+    out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&told.wc, &came)));
     out += &format!("Datapath actions: {}", show_actions(&outcome.actions, names));
     if let Some(failure) = outcome.failure {
         out += &format!("\nTranslation failed ({}), packet is dropped.\n", failure.text());

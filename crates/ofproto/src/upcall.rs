@@ -4,7 +4,7 @@ use crate::ofproto::Ofproto;
 use crate::trail::{Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
 use arrayvec::ArrayVec;
-use sluice_action::{Actions, Fate, FlowStats, Miss, Trail, Translation, Upcall};
+use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Trail, Translation, Upcall};
 use sluice_fate::DropReason;
 use sluice_flow::layout::PRESENCE;
 use sluice_flow::{LINE_SIZE, Line, PacketKey};
@@ -31,10 +31,11 @@ struct RecentActions {
 
 impl RecentActions {
     /// The remembered list that is equal, or this one, remembered.
-    fn share(&mut self, actions: Actions) -> Actions {
-        if let Some(known) = self.lists.iter().find(|known| **known == actions) {
+    fn share(&mut self, actions: Vec<Action>) -> Actions {
+        if let Some(known) = self.lists.iter().find(|known| known[..] == actions[..]) {
             return known.clone();
         }
+        let actions = Actions::from(actions);
         if self.lists.is_full() {
             self.lists[self.next] = actions.clone();
             self.next = (self.next + 1) % RECENT;
@@ -119,15 +120,15 @@ impl Upcall for UpcallHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_action::{Action, PortNo};
+    use sluice_action::PortNo;
 
     #[test]
     fn equal_lists_become_one_and_old_ones_make_room() {
         let mut recent = RecentActions::default();
-        let list = |n: u32| Actions::from([Action::Output(PortNo(n))]);
+        let list = |n: u32| vec![Action::Output(PortNo(n))];
         let first = recent.share(list(0));
         assert!(Arc::ptr_eq(&recent.share(list(0)), &first));
-        (0..40).for_each(|n| assert_eq!(recent.share(list(n)), list(n)));
+        (0..40).for_each(|n| assert_eq!(recent.share(list(n))[..], list(n)));
         assert_eq!(recent.lists.len(), RECENT);
         assert!(!Arc::ptr_eq(&recent.share(list(0)), &first), "forgotten meanwhile");
     }

@@ -77,12 +77,19 @@ impl Place {
 
     /// The bits of `key` here.
     pub fn read(self, key: &FlowKey) -> u128 {
+        if self.span.size <= 8 {
+            return u128::from(key.number(self.span) >> self.lsb) & ones(self.n_bits);
+        }
         let whole = key.get(self.span).iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
         whole >> self.lsb & ones(self.n_bits)
     }
 
     /// Replaces the bits of `key` here, cutting what does not fit.
     pub fn write(self, key: &mut FlowKey, value: u128) {
+        if self.span.size <= 8 {
+            let mask = (ones(self.n_bits) as u64) << self.lsb;
+            return key.set_number(self.span, key.number(self.span) & !mask | (value as u64) << self.lsb & mask);
+        }
         let bytes = key.get_mut(self.span);
         let old = bytes.iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
         let mask = ones(self.n_bits) << self.lsb;

@@ -8,12 +8,11 @@ use crate::recirc::{FrozenActions, Recirculation};
 use crate::trace::{Kind, Tracer};
 use crate::trail::{Asked, Event};
 use crate::tunnel::Tunnel;
-use sluice_action::{Action, Actions, PortNo};
+use sluice_action::{Action, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
 use sluice_flow::ofpact::{ControllerAction, PacketInReason};
 use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
-use std::sync::Arc;
 
 /// Where a translation begins.
 pub(crate) enum Start<'a> {
@@ -35,19 +34,28 @@ pub(crate) struct Question<'a> {
 
 /// What came out.
 pub(crate) struct Outcome {
-    pub actions: Actions,
+    pub actions: Vec<Action>,
     /// The megaflow's mask as the datapath wants it.
     pub mask: PacketKey,
-    /// The bits that were looked at, tables' fields left out: what a trace prints.
-    pub wc: FlowKey,
-    /// The key before and after.
-    pub original: FlowKey,
-    pub flow: FlowKey,
+    /// `None` if nobody traces it.
+    pub told: Option<Box<Told>>,
     pub trail: Vec<Event>,
     pub failure: Option<Failure>,
     pub cacheable: bool,
     pub no_output: DropReason,
 }
+
+/// What only a trace tells of a translation.
+pub(crate) struct Told {
+    /// The bits that were looked at, tables' fields left out.
+    pub wc: FlowKey,
+    /// The key before and after.
+    pub original: FlowKey,
+    pub flow: FlowKey,
+}
+
+/// Events of an ordinary translation: ports asked for, a search or two, their rules.
+const EVENTS: usize = 8;
 
 impl<'a> Translator<'a> {
     /// Translates. `None` if no bridge has the port.
@@ -83,7 +91,7 @@ impl<'a> Translator<'a> {
             wc: FlowKey::ZERO,
             out: Vec::new(),
             out_bytes: 0,
-            trail: Vec::new(),
+            trail: Vec::with_capacity(EVENTS),
             stack: Vec::new(),
             action_set: Vec::new(),
             in_action_set: false,
@@ -190,11 +198,12 @@ impl<'a> Translator<'a> {
         }
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(&mut self) -> Outcome {
         if self.failure.is_none() {
             self.tidy_mask();
         }
-        let wc = self.wc;
+        let (wc, original, flow) = (&self.wc, &self.original, &self.flow);
+        let told = self.tracer.is_some().then(|| Box::new(Told { wc: *wc, original: *original, flow: *flow }));
         if self.failure.is_some() {
             self.tidy_mask();
             self.out.clear();
@@ -205,12 +214,10 @@ impl<'a> Translator<'a> {
         }
         let mask = self.datapath_mask();
         Outcome {
-            actions: Arc::from(self.out),
+            actions: std::mem::take(&mut self.out),
             mask,
-            wc,
-            original: self.original,
-            flow: self.flow,
-            trail: self.trail,
+            told,
+            trail: std::mem::take(&mut self.trail),
             failure: self.failure,
             cacheable: self.cacheable,
             no_output: self.no_output,
