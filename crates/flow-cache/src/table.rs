@@ -50,11 +50,27 @@ const AHEAD: usize = 1 << 17;
 /// while it grows would hold up a PMD for milliseconds.
 const NEVER_MOVES: usize = 1 << 20;
 
+/// Half of a hash, so that an entry is one word: what a new megaflow costs most is the line and the page it meets here.
 #[derive(Clone, Copy)]
 struct Entry {
-    hash: u64,
+    hash: u32,
     id: FlowId,
 }
+
+impl Entry {
+    /// The half of a megaflow's hash that is kept.
+    fn half(hash: u64) -> u32 {
+        (hash >> 32) as u32
+    }
+
+    /// The hash that the table goes by: it takes a bucket from the low bits and a tag from the high ones.
+    fn whole(hash: u32) -> u64 {
+        u64::from(hash) << 32 | u64::from(hash)
+    }
+}
+
+/// The smallest page.
+const PAGE: usize = 4096;
 
 struct PmdEntry {
     counters: Arc<FlowCounters>,
@@ -203,12 +219,12 @@ impl MegaflowTable {
         let Some(mask) = quotas.admit(port, &translation.mask, |mask| masks.shared(mask)) else {
             return Installed::OverQuota;
         };
-        let hash = mask.hash_of(key, &self.secret);
+        let hash = Entry::half(mask.hash_of(key, &self.secret));
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
         let is_same = |flow: &Megaflow| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key);
         let is_it = |e: &Entry| e.hash == hash && records.get_any(e.id.0).is_some_and(|(flow, _)| is_same(flow));
-        let known = index.by_match.find(hash, is_it).and_then(|e| records.get_any(e.id.0));
+        let known = index.by_match.find(Entry::whole(hash), is_it).and_then(|e| records.get_any(e.id.0));
         let known = known.map(|(flow, is_suspended)| {
             let suspended = is_suspended.then(|| (flow.trail().clone(), flow.created_ms()));
             (flow.id(), suspended, !is_suspended || flow.does(translation))
@@ -240,7 +256,7 @@ impl MegaflowTable {
         }) else {
             return Installed::Full;
         };
-        index.by_match.insert_unique(hash, Entry { hash, id: FlowId(id) }, |e| e.hash);
+        index.by_match.insert_unique(Entry::whole(hash), Entry { hash, id: FlowId(id) }, |e| Entry::whole(e.hash));
         index.quotas.add(port, &mask);
         Installed::New(FlowId(id))
     }
@@ -287,9 +303,9 @@ impl MegaflowTable {
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
         let port = flow.port();
-        let hash = flow.hash(&self.secret);
+        let hash = Entry::half(flow.hash(&self.secret));
         drop(guard);
-        if let Ok(entry) = index.by_match.find_entry(hash, |e| e.id == id) {
+        if let Ok(entry) = index.by_match.find_entry(Entry::whole(hash), |e| e.id == id) {
             entry.remove();
         }
         self.arena.retire(id.0);
@@ -317,6 +333,17 @@ impl MegaflowTable {
 }
 
 impl Index {
+    /// Makes the pages of `by_match` resident while it is empty: an entry in each, and out again.
+    fn touch(&mut self) {
+        if self.by_match.is_empty() {
+            let buckets = self.by_match.capacity().next_power_of_two() as u32;
+            for hash in (0..buckets).step_by(PAGE / size_of::<Entry>() / 2) {
+                self.by_match.insert_unique(hash.into(), Entry { hash, id: FlowId(0) }, |e| Entry::whole(e.hash));
+            }
+            self.by_match.clear();
+        }
+    }
+
     /// What all PMDs have counted for a megaflow.
     fn total(&self, id: FlowId, created_ms: u64) -> FlowStats {
         let mut sum = FlowStats { created_ms, ..FlowStats::default() };
@@ -392,6 +419,7 @@ impl MegaflowStore for MegaflowTable {
         if used + AHEAD / 2 < ready || ready >= self.capacity() {
             return Ok(());
         }
+        self.lock().touch();
         let ids = ready..used.max(ready) + AHEAD;
         self.arena.populate(ids.clone())?;
         self.counters().iter().try_for_each(|counters| counters.populate(ids.clone()))?;
