@@ -197,6 +197,11 @@ impl FlowKey {
         out
     }
 
+    /// Whether the packet came by a tunnel or is to leave by one: it has a destination there.
+    pub fn has_tunnel(&self) -> bool {
+        [layout::TUN_IPV4_DST, layout::TUN_IPV6_DST].iter().any(|span| self.get(*span).iter().any(|b| *b != 0))
+    }
+
     /// The bytes of a field.
     #[inline]
     pub fn get(&self, span: Span) -> &[u8] {

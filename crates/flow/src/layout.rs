@@ -11,11 +11,12 @@
 //! | 2 | connection label and original tuple, rare tunnel and ND fields |
 //! | 3 | tunnel, MPLS labels |
 //! | 4 | registers (tables only) |
-//! | 5 | metadata, conjunction id, action-set output, packet type, NSH (tables only) |
+//! | 5 | metadata, conjunction id, action-set output, packet type, NSH, a tunnel's IPv4 addresses (tables only) |
 //!
 //! An OpenFlow port number in `IN_PORT` and `ACTSET_OUTPUT` is a 16-bit one ([`crate::OfPort`]), zero-extended.
-//! Addresses of an IPv4 tunnel or tuple share bytes with those of an IPv6 one; `TUN_IS_IPV6` and `CT_IS_IPV6` tell
-//! them apart, and a match on such an address covers that byte too.
+//! Addresses of an IPv4 tuple share bytes with those of an IPv6 one; `CT_IS_IPV6` tells them apart, and a match on such
+//! an address covers that byte too. A tunnel has addresses of both families in tables, where rules may set and match any
+//! of them; the datapath knows those of IPv6 only, as no port is a tunnel yet.
 
 /// A field's place: `offset` from the start of the key and `size`, both in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,10 +139,10 @@ spans! {
 
     /// Tunnel key.
     TUN_ID = 192, 8;
-    /// Tunnel source, IPv6; an IPv4 source is in the first four bytes.
-    TUN_SRC = 200, 16;
-    /// Tunnel destination, as the source.
-    TUN_DST = 216, 16;
+    /// Tunnel source, IPv6.
+    TUN_IPV6_SRC = 200, 16;
+    /// Tunnel destination, IPv6.
+    TUN_IPV6_DST = 216, 16;
     /// Tunnel flags.
     TUN_FLAGS = 232, 2;
     /// Tunnel type of service.
@@ -158,8 +159,6 @@ spans! {
     TUN_GBP_ID = 248, 2;
     /// Tunnel VXLAN group policy flags.
     TUN_GBP_FLAGS = 250, 1;
-    /// 1 if the tunnel's addresses are IPv6, 0 if they are IPv4 or there is no tunnel.
-    TUN_IS_IPV6 = 251, 1;
     /// ERSPAN version 1: index, the low 20 bits.
     TUN_ERSPAN_IDX = 252, 4;
 
@@ -188,6 +187,11 @@ spans! {
     NSH_PATH = 348, 4;
     /// NSH context headers 1 to 4 (metadata type 1).
     NSH_CONTEXT = 352, 16;
+
+    /// Tunnel source, IPv4.
+    TUN_IPV4_SRC = 368, 4;
+    /// Tunnel destination, IPv4.
+    TUN_IPV4_DST = 372, 4;
 }
 
 /// Register `i`, 0 to 15.

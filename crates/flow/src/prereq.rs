@@ -80,6 +80,11 @@ impl Match {
         (self.mask.number(layout::DL_TYPE) == 0xffff).then(|| self.key.number(layout::DL_TYPE))
     }
 
+    /// Whether the match looks at a field that has a prerequisite, which no packet has before its headers are read.
+    pub fn asks_for_headers(&self) -> bool {
+        FIELDS.iter().any(|field| field.prereq != Prereq::None && field.place.read(&self.mask) != 0)
+    }
+
     /// Whether the match is about Ethernet frames, as it is unless it asks for another packet type.
     pub fn is_ethernet(&self) -> bool {
         self.key.number(layout::PACKET_TYPE) == 0

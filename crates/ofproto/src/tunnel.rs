@@ -4,7 +4,9 @@ use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Line};
 
 /// The fields that stand in another line than the rest.
-const ELSEWHERE: [Span; 5] = [
+const ELSEWHERE: [Span; 7] = [
+    layout::TUN_IPV4_SRC,
+    layout::TUN_IPV4_DST,
     layout::TUN_ERSPAN_VER,
     layout::TUN_ERSPAN_DIR,
     layout::TUN_ERSPAN_HWID,
@@ -19,7 +21,7 @@ const LABELS: [Span; 3] = [layout::MPLS0, layout::MPLS1, layout::MPLS2];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tunnel {
     line: Line,
-    elsewhere: [u8; ELSEWHERE.len()],
+    elsewhere: [u32; ELSEWHERE.len()],
 }
 
 impl Tunnel {
@@ -31,7 +33,7 @@ impl Tunnel {
         for label in LABELS {
             line.0[label.offset % 64..][..label.size].fill(0);
         }
-        Tunnel { line, elsewhere: ELSEWHERE.map(|span| key.number(span) as u8) }
+        Tunnel { line, elsewhere: ELSEWHERE.map(|span| key.number(span) as u32) }
     }
 
     /// Writes it over what a key has.
@@ -50,8 +52,7 @@ mod tests {
     #[test]
     fn it_goes_from_key_to_key_and_takes_nothing_else_along() {
         let mut key = FlowKey::ZERO;
-        for span in
-            [layout::TUN_ID, layout::TUN_ERSPAN_VER, layout::TUN_GTPU_MSGTYPE, layout::MPLS1, layout::ND_RESERVED]
+        for span in [layout::TUN_ID, layout::TUN_IPV4_DST, layout::TUN_GTPU_MSGTYPE, layout::MPLS1, layout::ND_RESERVED]
         {
             key.set_number(span, 7);
         }
@@ -59,7 +60,7 @@ mod tests {
         other.set_number(layout::MPLS2, 9);
         Tunnel::of(&key).put(&mut other);
         assert_eq!(Tunnel::of(&other), Tunnel::of(&key));
-        assert_eq!([layout::TUN_ID, layout::TUN_ERSPAN_VER, layout::TUN_GTPU_MSGTYPE].map(|s| other.number(s)), [7; 3]);
+        assert_eq!([layout::TUN_ID, layout::TUN_IPV4_DST, layout::TUN_GTPU_MSGTYPE].map(|s| other.number(s)), [7; 3]);
         assert_eq!([layout::MPLS1, layout::MPLS2, layout::ND_RESERVED].map(|s| other.number(s)), [0, 9, 0]);
         Tunnel::NONE.put(&mut key);
         assert_eq!(Tunnel::of(&key), Tunnel::NONE);

@@ -63,7 +63,7 @@ pub(super) fn keep_connection(before: &PacketKey, layers: &Layers, has_l4: bool,
 /// Keeps the tunnel the packet came by.
 pub(super) fn keep_tunnel(before: &PacketKey, key: &mut PacketKey) {
     use layout::*;
-    for span in [TUN_ID, TUN_SRC, TUN_DST, TUN_FLAGS, TUN_TOS, TUN_TTL, TUN_GBP_ID, TUN_GBP_FLAGS] {
+    for span in [TUN_ID, TUN_IPV6_SRC, TUN_IPV6_DST, TUN_FLAGS, TUN_TOS, TUN_TTL, TUN_GBP_ID, TUN_GBP_FLAGS] {
         keep(before, span, key);
     }
 }

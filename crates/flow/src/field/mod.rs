@@ -247,8 +247,6 @@ impl Field {
     /// The byte that says which family an address is of, and what it must be for this field.
     fn family(&self) -> Option<(Span, bool)> {
         match self.id {
-            FieldId::TunSrc | FieldId::TunDst => Some((layout::TUN_IS_IPV6, false)),
-            FieldId::TunIpv6Src | FieldId::TunIpv6Dst => Some((layout::TUN_IS_IPV6, true)),
             FieldId::CtNwSrc | FieldId::CtNwDst => Some((layout::CT_IS_IPV6, false)),
             FieldId::CtIpv6Src | FieldId::CtIpv6Dst => Some((layout::CT_IS_IPV6, true)),
             _ => None,

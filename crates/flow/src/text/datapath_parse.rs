@@ -125,10 +125,10 @@ const ATTRIBUTES: &[(&str, &[Part])] = &[
         "tunnel",
         &[
             part("tun_id", Kind::Number(64), at::TUN_ID),
-            part("src", Kind::Ipv4, first_four(at::TUN_SRC)),
-            part("dst", Kind::Ipv4, first_four(at::TUN_DST)),
-            part("ipv6_src", Kind::Ipv6, at::TUN_SRC),
-            part("ipv6_dst", Kind::Ipv6, at::TUN_DST),
+            part("src", Kind::Ipv4, at::TUN_IPV4_SRC),
+            part("dst", Kind::Ipv4, at::TUN_IPV4_DST),
+            part("ipv6_src", Kind::Ipv6, at::TUN_IPV6_SRC),
+            part("ipv6_dst", Kind::Ipv6, at::TUN_IPV6_DST),
             part("tos", Kind::Number(8), at::TUN_TOS),
             part("ttl", Kind::Number(8), at::TUN_TTL),
         ],
@@ -254,7 +254,6 @@ impl Reader<'_> {
             let (value, mask) = read_part(part.kind, pair.value)?;
             self.put(part.place, value, mask);
             let family = match (name, part.kind) {
-                ("tunnel", Kind::Ipv6) => Some(at::TUN_IS_IPV6),
                 ("ct_tuple6", Kind::Ipv6) => Some(at::CT_IS_IPV6),
                 _ => None,
             };

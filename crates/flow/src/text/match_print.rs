@@ -173,8 +173,10 @@ impl Items<'_, '_> {
         let packet_type = self.key(layout::PACKET_TYPE);
         if packet_type != 0 {
             self.item(format_args!("packet_type=({},{:#x})", packet_type >> 16, packet_type & 0xffff))?;
-        } else if self.mask(layout::RECIRC_ID) != 0 && self.mask(layout::PACKET_TYPE) != 0 {
-            // A megaflow: it always depends on the packet type.
+        } else if self.mask(layout::RECIRC_ID) != 0
+            && (self.mask(layout::PACKET_TYPE) != 0 || self.matches.asks_for_headers())
+        {
+            // A megaflow always depends on the packet type; a rule does where it asks for what only some packets have.
             self.item(format_args!("eth"))?;
         }
         let mut said = Said { ethertype: false, proto: false };
@@ -192,12 +194,10 @@ impl Items<'_, '_> {
 
     fn tunnel(&mut self) -> fmt::Result {
         self.hex("tun_id", layout::TUN_ID)?;
-        let is_ipv6 = self.key(layout::TUN_IS_IPV6) != 0;
-        for (v4, v6, span) in
-            [("tun_src", "tun_ipv6_src", layout::TUN_SRC), ("tun_dst", "tun_ipv6_dst", layout::TUN_DST)]
-        {
-            if is_ipv6 { self.ipv6(v6, span)? } else { self.ipv4(v4, first_word(span))? }
-        }
+        self.ipv4("tun_src", Place::whole(layout::TUN_IPV4_SRC))?;
+        self.ipv4("tun_dst", Place::whole(layout::TUN_IPV4_DST))?;
+        self.ipv6("tun_ipv6_src", layout::TUN_IPV6_SRC)?;
+        self.ipv6("tun_ipv6_dst", layout::TUN_IPV6_DST)?;
         self.decimal("tun_gbp_id", layout::TUN_GBP_ID, 1)?;
         self.plain_hex("tun_gbp_flags", layout::TUN_GBP_FLAGS)?;
         if let Some(tos) = self.value(layout::TUN_TOS) {

@@ -17,10 +17,11 @@ const CONTEXT: [Span; 9] = [
 ];
 
 /// What a tunnelled packet has.
-const TUNNEL: [Span; 14] = [
-    layout::TUN_SRC,
-    layout::TUN_DST,
-    layout::TUN_IS_IPV6,
+const TUNNEL: [Span; 15] = [
+    layout::TUN_IPV4_SRC,
+    layout::TUN_IPV4_DST,
+    layout::TUN_IPV6_SRC,
+    layout::TUN_IPV6_DST,
     layout::TUN_FLAGS,
     layout::TUN_TOS,
     layout::TUN_TTL,
@@ -56,7 +57,7 @@ impl Match {
             show(layout::IN_PORT);
         }
         (0..16).map(layout::reg).filter(|span| !is_zero(key, *span)).for_each(&mut show);
-        let is_tunnelled = !is_zero(key, layout::TUN_DST);
+        let is_tunnelled = key.has_tunnel();
         if is_tunnelled {
             TUNNEL.into_iter().for_each(&mut show);
         }

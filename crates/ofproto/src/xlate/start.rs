@@ -196,6 +196,23 @@ impl<'a> Translator<'a> {
         if self.is_ip() {
             self.wc.set_number(layout::NW_FRAG, 3);
         }
+        if self.original.has_tunnel() {
+            self.look_at_tunnel();
+        }
+    }
+
+    /// No port is a tunnel yet: this is a trace, told of one or in the pass behind an action that set one.
+    /// Source: OVS ofproto/tunnel.c, `tnl_wc_init`.
+    fn look_at_tunnel(&mut self) {
+        const DF_CSUM_KEY: u64 = 2 | 4 | 8;
+        let is_ipv4 = self.original.number(layout::TUN_IPV4_DST) != 0;
+        let (src, dst) = if is_ipv4 {
+            (layout::TUN_IPV4_SRC, layout::TUN_IPV4_DST)
+        } else {
+            (layout::TUN_IPV6_SRC, layout::TUN_IPV6_DST)
+        };
+        [layout::TUN_ID, src, dst, layout::TUN_TOS].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
+        self.wc.set_number(layout::TUN_FLAGS, DF_CSUM_KEY);
     }
 
     fn finish(&mut self) -> Outcome {
@@ -254,8 +271,9 @@ impl<'a> Translator<'a> {
                 tags::set_tag(wc, i, tags::Tag::default());
             }
         }
-        // No port is a tunnel yet, so no packet came by one.
-        Tunnel::NONE.put(wc);
+        if !self.original.has_tunnel() {
+            Tunnel::NONE.put(wc);
+        }
     }
 
     /// The mask for the datapath. Whether there are tags is always part of it: where a translation looked at none, a

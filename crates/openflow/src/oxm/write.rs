@@ -125,8 +125,6 @@ fn is_meant(matches: &Match, field: &Field) -> bool {
     let tag = matches.key.number(layout::VLAN0_TCI) & 0x1000 != 0;
     match field.id {
         FieldId::PacketType => matches.key.number(layout::PACKET_TYPE) != 0,
-        FieldId::TunSrc | FieldId::TunDst => !is_ipv6(layout::TUN_IS_IPV6),
-        FieldId::TunIpv6Src | FieldId::TunIpv6Dst => is_ipv6(layout::TUN_IS_IPV6),
         FieldId::CtNwSrc | FieldId::CtNwDst => !is_ipv6(layout::CT_IS_IPV6),
         FieldId::CtIpv6Src | FieldId::CtIpv6Dst => is_ipv6(layout::CT_IS_IPV6),
         FieldId::VlanPcp => tag,
