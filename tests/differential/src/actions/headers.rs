@@ -25,7 +25,7 @@ impl Writer<'_> {
         // neither push_vlan nor the field vlan_vid.
         let old = self.place.version == Version::Of10;
         match self.rng.below(6) {
-            0 | 1 if !old && self.matched.vlan != Some(true) => self.register(),
+            0 | 1 if !old && self.has_vlan != Some(true) => self.register(),
             2 if !old && self.has_vlan != Some(true) => self.register(),
             3 if old => self.push(format!("load:{:#x}->NXM_OF_VLAN_TCI[]", 0x1000 | vid)),
             0 => {

@@ -3,6 +3,7 @@
 mod headers;
 mod metadata;
 mod pipeline;
+mod seldom;
 mod sending;
 
 use crate::matches::{Match, Protocol};
@@ -66,6 +67,7 @@ const EDITS: &[Kind] = &[
     (4, |w| w.stack()),
     (4, |w| w.push_label()),
     (3, |w| w.queue()),
+    (4, |w| w.seldom()),
 ];
 
 /// What sends a packet, or leads it elsewhere.

@@ -2,6 +2,7 @@
 
 mod masks;
 mod metadata;
+mod seldom;
 
 use crate::actions::Version;
 use crate::rng::Rng;
@@ -110,6 +111,9 @@ impl Match {
             _ => it.ip(rng, values),
         }
         it.transport(rng, values);
+        if rng.chance(6) {
+            it.seldom(rng, values, version);
+        }
         it
     }
 
@@ -186,7 +190,7 @@ impl Match {
         let vid = u128::from(values.vid(rng));
         let pcp = rng.below(8) as u128;
         self.vlan = Some(true);
-        match rng.below(6) {
+        match rng.below(8) {
             0 => {
                 self.vlan = Some(false);
                 // OpenFlow 1.3 has no way to say more than this about the absence of a tag.
@@ -195,6 +199,11 @@ impl Match {
             1 => self.add("vlan_tci", CFI, CFI, "vlan_tci=0x1000/0x1000".into()),
             2 => self.add("vlan_tci", vid | CFI, 0x1fff, format!("dl_vlan={vid}")),
             3 => self.add("vlan_tci", pcp << 13 | CFI, 0xf000, format!("dl_vlan_pcp={pcp}")),
+            6 => self.add("vlan_tci", vid | CFI, 0x1fff, format!("vlan_vid={:#x}/0x1fff", vid | CFI)),
+            7 => {
+                self.add("vlan_tci", CFI, CFI, "vlan_vid=0x1000/0x1000".into());
+                self.add("vlan_tci", pcp << 13, 0xe000, format!("vlan_pcp={pcp}"));
+            }
             4 => {
                 self.add("vlan_tci", vid | CFI, 0x1fff, format!("dl_vlan={vid}"));
                 self.add("vlan_tci", pcp << 13, 0xe000, format!("dl_vlan_pcp={pcp}"));
@@ -276,7 +285,8 @@ impl Match {
         }
         if rng.chance(8) {
             let dscp = *rng.pick(&[0_u128, 0xb8, 0x20]);
-            self.add("nw_tos", dscp, 0xfc, format!("nw_tos={dscp}"));
+            let text = if rng.chance(30) { format!("ip_dscp={}", dscp >> 2) } else { format!("nw_tos={dscp}") };
+            self.add("nw_tos", dscp, 0xfc, text);
         }
         if rng.chance(6) {
             let ecn = rng.below(4) as u128;
