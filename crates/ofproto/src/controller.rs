@@ -60,11 +60,7 @@ impl Ofproto {
         let outcome = Translator::run(&state, &self.0, &question, None).ok_or_else(no_bridge)?;
         drop(state);
         let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: now_ms };
-        push(&outcome.trail, credited, |effect| {
-            if self.is_news(&effect) {
-                self.0.effects.put(effect);
-            }
-        });
+        push(&outcome.trail, credited, self.put_news());
         Ok(Translated { in_port, actions: outcome.actions.into() })
     }
 

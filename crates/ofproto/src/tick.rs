@@ -61,8 +61,20 @@ impl Ofproto {
         self.announce(&changes);
     }
 
+    /// Queues what a packet brings about, effect by effect, from the first one that would change anything: those behind it
+    /// may change it back, as where a packet shows a station at two ports.
+    pub(crate) fn put_news(&self) -> impl FnMut(Effect) {
+        let mut has_news = false;
+        move |effect| {
+            has_news |= self.is_news(&effect);
+            if has_news {
+                self.0.effects.put(effect);
+            }
+        }
+    }
+
     /// Whether an effect would change anything, as far as can be told cheaply.
-    pub(crate) fn is_news(&self, effect: &Effect) -> bool {
+    fn is_news(&self, effect: &Effect) -> bool {
         match effect {
             Effect::Station { bridge, vlan, mac, port, now_ms } => self.state().bridge(*bridge).is_some_and(|b| {
                 let macs = b.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -109,11 +109,7 @@ impl Upcall for UpcallHandle {
     fn credit(&mut self, trail: &Trail, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
         let Some(record) = trail.0.downcast_ref::<TrailRecord>() else { return };
         let credited = Push { packets, bytes, tcp_flags, used_ms: now_ms };
-        push(&record.lock().events, credited, |effect| {
-            if self.ofproto.is_news(&effect) {
-                self.ofproto.0.effects.put(effect);
-            }
-        });
+        push(&record.lock().events, credited, self.ofproto.put_news());
     }
 }
 

@@ -283,6 +283,16 @@ fn stations_are_learned_move_and_age_with_their_megaflows() {
 }
 
 #[test]
+fn a_station_is_where_its_packet_showed_it_last() {
+    let ofproto = switch(&["in_port=1 actions=NORMAL,load:2->NXM_OF_IN_PORT[],NORMAL", "priority=1 actions=NORMAL"]);
+    for second in 1..4 {
+        translate(&ofproto, &packet(1, 1, 2), second * 1000);
+        ofproto.tick(second * 1000);
+        assert_eq!(outputs(&translate(&ofproto, &packet(3, 3, 1), second * 1000)), [2], "after packet {second}");
+    }
+}
+
+#[test]
 fn static_stations_stay() {
     let ofproto = switch(&["actions=NORMAL"]);
     assert_eq!(ofproto.fdb_add("br0", "p3", "0", "50:54:00:00:00:01").unwrap(), "");
