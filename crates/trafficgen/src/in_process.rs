@@ -150,6 +150,8 @@ impl Generator for InProcess {
             for sent in lock(sending).drain(..) {
                 let number = usize::from(sent.stamp.lane);
                 lanes.push((number, ledger.figures(number, sent.lane.name, sent.arrivals.come())));
+                // The next trial goes on where this one ended, or flows that never come again would.
+                self.lanes[number].frames = sent.lane.frames;
             }
         }
         lanes.sort_by_key(|(number, _)| *number);
@@ -308,6 +310,38 @@ mod tests {
     fn a_warm_up_is_of_those_who_teach() {
         let trial = Trial { rate_pps: 7000.0, duration: Duration::from_millis(50), is_warmup: true };
         assert_eq!(run(0, &trial).lanes.len(), 2);
+    }
+
+    #[test]
+    fn a_trial_goes_on_where_the_one_before_ended() {
+        use sluice_traffic::{Choice, Profile};
+        let profile = Profile { flows: Some(1 << 20), choice: Choice::Sequential, ..Profile::default() };
+        let lane = Lane::made("endless", [0, 1], 1e5, &profile).unwrap();
+        let plan = Plan { lanes: vec![lane], ports: 2 };
+        let pool: Arc<dyn FramePool> = Pools::new(4096).of_size(plan.longest()).unwrap();
+        let (mut generator, mut ports) = InProcess::new(&plan, &pool);
+        let ends = AtomicBool::new(false);
+        let destinations = std::thread::scope(|scope| {
+            let seen = scope.spawn(|| {
+                let mut rx = ports[0].rx_queue(0);
+                let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+                let mut seen = Vec::new();
+                while !ends.load(Relaxed) {
+                    rx.poll(&mut batch, &mut buffers, &mut tally);
+                    seen.extend(batch.iter().map(|packet| packet.bytes()[30..34].to_vec()));
+                    buffers.give(batch.drain(..));
+                }
+                seen
+            });
+            for _ in 0..2 {
+                let trial = Trial { rate_pps: 1e5, duration: Duration::from_millis(20), is_warmup: false };
+                generator.run(&trial, &AtomicBool::new(false)).unwrap();
+            }
+            ends.store(true, Relaxed);
+            seen.join().unwrap()
+        });
+        // A machine that stands still loses packets of its ring, and those are no longer made.
+        assert!(destinations.windows(2).all(|pair| pair[0] < pair[1]), "a flow came again: {destinations:?}");
     }
 
     #[test]
