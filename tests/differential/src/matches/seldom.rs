@@ -49,7 +49,7 @@ impl Match {
             1 | 2 => {
                 let field = ["tun_ipv6_src", "tun_ipv6_dst"][rng.below(2)];
                 let mask = u128::MAX << (128 - 8 * (1 + rng.below(16)));
-                let value = n * values.ipv6(rng) & mask;
+                let value = (n * values.ipv6(rng)) & mask;
                 self.add(field, value, mask, ipv6_term(field, value, mask));
             }
             3 => self.add("tun_flags", n, 1, format!("tun_flags={}oam", if n == 1 { '+' } else { '-' })),
