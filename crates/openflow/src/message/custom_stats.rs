@@ -27,6 +27,8 @@ pub(super) fn put(counters: &[(String, u64)], w: &mut Writer) {
         body.put(name);
         body.u64(*value);
     }
+    // Zeros up to a whole word: Open vSwitch reads what was counted, and os-ken words of four bytes up to the end.
+    body.zeros(body.bytes.len().next_multiple_of(4) - body.bytes.len());
     property::put(EXPERIMENTER, &body.bytes, w);
 }
 
@@ -43,4 +45,24 @@ pub(super) fn read(body: &mut Reader<'_>) -> Result<Vec<(String, u64)>, Error> {
             Ok((String::from_utf8_lossy(body.take(len)?).into_owned(), body.u64()?))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_is_whole_words_and_reads_back() {
+        for name in ["", "a", "ab", "abc", "abcd"] {
+            let counters = vec![(name.to_owned(), 7), ("rx_drop_rules".to_owned(), u64::MAX)];
+            let mut w = Writer::default();
+            put(&counters, &mut w);
+            let length = u16::from_be_bytes([w.bytes[2], w.bytes[3]]);
+            assert_eq!(length % 4, 0, "{name}");
+            assert_eq!(
+                read(&mut Reader::new(&w.bytes[4..usize::from(length)], Error::RequestBadLen)).unwrap(),
+                counters
+            );
+        }
+    }
 }
