@@ -10,6 +10,7 @@
 mod act;
 mod arm;
 mod autopilot;
+mod cache_memory;
 mod clock;
 mod compose;
 mod config;
@@ -32,7 +33,6 @@ mod reconfigure;
 mod report;
 mod rooms;
 mod settings;
-mod table_memory;
 mod thread;
 mod track;
 mod turns;
@@ -42,6 +42,7 @@ mod walk;
 
 pub use arm::Arm;
 pub use autopilot::{Doing, Why};
+pub use cache_memory::CachePages;
 pub use clock::{now_ms, tsc_hz};
 pub use config::{Config, DatapathError};
 pub use datapath::{Datapath, Round, Unpinned};
@@ -55,7 +56,6 @@ pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};
 pub use sluice_governor::Mode as GovernorMode;
 pub use sluice_simd::Isa;
-pub use table_memory::CachePages;
 
 /// Datapath port numbers are below this.
 pub const PORTS_MAX: u32 = 1 << 16;

@@ -5,7 +5,7 @@ use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::collections::VecDeque;
 
-/// How often a packet may be recirculated. Source: OVS, MAX_RECIRC_DEPTH.
+/// How often a packet may be recirculated. Source: OVS, MAX_RECIRC_DEPTH, since 2024; 3.1 has 6.
 pub(crate) const RECIRC_MAX: u8 = 8;
 
 /// Packets waiting for another pass, in the order they asked for it.

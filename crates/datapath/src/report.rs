@@ -1,9 +1,9 @@
 //! What a datapath tells about itself.
 
+use crate::cache_memory::CacheMemory;
 use crate::load::{INTERVALS, RxqLoad};
 use crate::mail::Mail;
 use crate::rooms::{Room, RoomCycles};
-use crate::table_memory::CacheMemory;
 use sluice_action::{FlowStats, PortNo};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
