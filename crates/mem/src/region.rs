@@ -60,18 +60,22 @@ impl Region {
 
     /// Reserves at least `size` bytes of address space, whose zeroed pages come when they are first touched.
     ///
-    /// For tables with a large limit that few fill: what is not used costs nothing. So huge pages that are reserved, which it
-    /// would take from packets, are used only where the kernel makes none by itself.
+    /// For tables with a large limit that few fill: what is not used costs nothing. So it takes no reserved huge pages.
     pub fn reserve(size: usize) -> io::Result<Self> {
         let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut region = Region { base: mmap_aligned(size, libc::MAP_NORESERVE)?, size, pages: Pages::Small };
         region.ask_for_huge_pages();
-        if region.pages == Pages::Small
-            && let Ok(base) = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB)
-        {
-            return Ok(Region { base, size, pages: Pages::Huge });
-        }
         Ok(region)
+    }
+
+    /// Takes reserved huge pages for at least `size` bytes, all of them at once; none is touched yet.
+    ///
+    /// # Errors
+    /// If not so many are free.
+    pub fn on_reserved_pages(size: usize) -> io::Result<Self> {
+        let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let base = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB)?;
+        Ok(Region { base, size, pages: Pages::Huge })
     }
 
     /// Its first byte.

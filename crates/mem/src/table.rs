@@ -1,6 +1,7 @@
 //! Tables of cache lines, on the largest pages the machine gives.
 
 use crate::{Pages, Region};
+use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -47,13 +48,22 @@ impl<T: FromZeros> Table<T> {
         }
         let layout = std::alloc::Layout::array::<T>(len).unwrap_or(std::alloc::Layout::new::<T>());
         let fits = layout.size() / size_of::<T>() == len;
-        let Some(region) = fits.then(|| Region::reserve(layout.size()).ok()).flatten() else {
+        let Some(region) = fits.then(|| map(layout.size()).ok()).flatten() else {
             std::alloc::handle_alloc_error(layout)
         };
         let base = region.base().cast();
         let memory = TableMemory { region, size: layout.size(), ready: AtomicUsize::new(0), wanted: false.into() };
         memory.make_ready(ready.min(len) * size_of::<T>());
         Table { base, len, memory: Some(Arc::new(memory)), of: PhantomData }
+    }
+}
+
+/// Transparent huge pages; where the kernel makes none, reserved ones, which packets would have had.
+fn map(size: usize) -> io::Result<Region> {
+    let region = Region::reserve(size)?;
+    match region.pages() {
+        Pages::Small => Region::on_reserved_pages(size).or(Ok(region)),
+        Pages::Huge | Pages::Transparent => Ok(region),
     }
 }
 
