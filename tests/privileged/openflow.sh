@@ -30,8 +30,9 @@ ovs-vswitchd --enable-dummy=override --disable-system "unix:$dir/ovs/db.sock" --
 pids+=($!)
 ovs-vsctl "$db" --timeout=10 add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure \
     protocols=OpenFlow10,OpenFlow13,OpenFlow14,OpenFlow15 other-config:datapath-id=0000000000000042 \
+    -- --id=@t create flow_table flow_limit=3 -- set bridge br0 flow_tables:20=@t \
     -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
-    -- add-port br0 p2 -- set interface p2 type=dummy ofport_request=2
+    -- add-port br0 p2 -- set interface p2 type=dummy ofport_request=2 >/dev/null
 
 cat >"$dir/s.toml" <<TOML
 [switch]
@@ -39,6 +40,9 @@ rundir = "$dir/run"
 [[bridge]]
 name = "br0"
 datapath-id = "0000000000000042"
+[[bridge.table]]
+number = 20
+flow-limit = 3
 [[bridge.port]]
 name = "p1"
 ofport = 1
@@ -212,6 +216,33 @@ both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=5'
 both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=99'
 both "${o[@]}" dump-groups @ 2
 both "${o[@]}" del-groups @
+# A table of three flows: full, then told to evict, then to say how full it is.
+for version in OpenFlow14 OpenFlow15; do
+    o=(-O "$version")
+    both "${o[@]}" del-flows @
+    both "${o[@]}" dump-table-desc @
+    both "${o[@]}" add-flow @ 'table=20,priority=1,actions=drop'
+    both "${o[@]}" add-flow @ 'table=20,priority=2,importance=5,hard_timeout=500,actions=drop'
+    both "${o[@]}" add-flow @ 'table=20,priority=3,importance=2,hard_timeout=900,actions=drop'
+    both "${o[@]}" add-flow @ 'table=20,priority=4,importance=9,hard_timeout=100,actions=drop'
+    both "${o[@]}" mod-table @ 20 evict
+    both "${o[@]}" mod-table @ 21 vacancy:20,80
+    both "${o[@]}" mod-table @ 20 vacancy:40,60
+    both "${o[@]}" dump-table-desc @
+    both "${o[@]}" add-flow @ 'table=20,priority=4,importance=9,hard_timeout=100,actions=drop'
+    both "${o[@]}" --no-stats dump-flows @
+    both "${o[@]}" add-flow @ 'table=20,priority=5,actions=drop'
+    both "${o[@]}" --no-stats dump-flows @
+    both "${o[@]}" add-flow @ 'table=20,priority=6,actions=drop'
+    both "${o[@]}" add-flow @ 'table=20,priority=7,actions=drop'
+    both "${o[@]}" --no-stats dump-flows @
+    both "${o[@]}" mod-table @ 20 noevict
+    both "${o[@]}" mod-table @ ALL novacancy
+    both "${o[@]}" mod-table @ 254 evict
+    both "${o[@]}" dump-table-desc @
+    both "${o[@]}" mod-flows @ 'table=20,actions=output:1'
+    both "${o[@]}" --no-stats dump-flows @
+done
 for version in OpenFlow13 OpenFlow14 OpenFlow15; do
     o=(-O "$version" --bundle)
     both "${o[@]}" del-flows @

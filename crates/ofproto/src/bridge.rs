@@ -4,6 +4,7 @@ use crate::group::Groups;
 use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
 use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
+use crate::room::{Room, TableLimit};
 use crate::rule::{Removal, Rule};
 use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_flow::OfPort;
@@ -50,6 +51,8 @@ pub struct BridgeConfig {
     /// The fields whose prefixes the tables keep in tries, which makes megaflows of rules that match prefixes wider. As
     /// `Flow_Table`'s `prefixes` in Open vSwitch, but for all tables.
     pub prefixes: Vec<TrieField>,
+    /// Tables that hold no more than so many rules; others have no limit.
+    pub limits: Vec<TableLimit>,
 }
 
 impl BridgeConfig {
@@ -57,7 +60,14 @@ impl BridgeConfig {
     pub fn new(name: &str) -> Self {
         let name = name.to_owned();
         let prefixes = TrieField::DEFAULT.to_vec();
-        BridgeConfig { name, datapath_id: 1, fail_mode: FailMode::Secure, mac_age_s: DEFAULT_AGE_S, prefixes }
+        BridgeConfig {
+            name,
+            datapath_id: 1,
+            fail_mode: FailMode::Secure,
+            mac_age_s: DEFAULT_AGE_S,
+            prefixes,
+            limits: Vec::new(),
+        }
     }
 }
 
@@ -94,6 +104,7 @@ pub(crate) struct Table {
     /// `None` until it gets its first rule.
     pub rules: Option<Box<Rules>>,
     pub counts: Arc<TableCounts>,
+    pub room: Room,
 }
 
 /// How often a table was searched.
@@ -129,6 +140,12 @@ impl TableCounts {
 impl Bridge {
     pub fn new(id: BridgeId, config: BridgeConfig) -> Self {
         let macs = RwLock::new(MacTable::new(config.mac_age_s, DEFAULT_MAX));
+        let mut tables: Box<[Table]> = std::iter::repeat_with(Table::default).take(N_TABLES).collect();
+        for limit in &config.limits {
+            if let Some(table) = tables.get_mut(usize::from(limit.table)) {
+                table.room = Room::limited(limit);
+            }
+        }
         Bridge {
             id,
             config,
@@ -136,7 +153,7 @@ impl Bridge {
             misses_to_controllers: false,
             ports: BTreeMap::new(),
             port_order: Vec::new(),
-            tables: std::iter::repeat_with(Table::default).take(N_TABLES).collect(),
+            tables,
             groups: Groups::new(),
             meters: Meters::new(),
             macs,

@@ -94,6 +94,14 @@ pub enum Error {
         /// Priority.
         priority: u16,
     },
+    /// The table holds as many rules as it may.
+    #[error("table {table} is full: it holds {limit} rules")]
+    TableFull {
+        /// Table.
+        table: u8,
+        /// Rules that it may hold.
+        limit: usize,
+    },
     /// The group is there already.
     #[error("group {0} is there already")]
     GroupExists(u32),

@@ -160,6 +160,9 @@ impl Pending {
                 return Err(Error::Overlap { table, priority: fm.priority });
             }
         }
+        if old.is_none() {
+            self.make_room(bridge, table)?;
+        }
         // If the counters start again, the idle timeout goes on counting.
         let used_ms = old.as_ref().map_or(self.now_ms, |(_, rule)| rule.stats().used_ms);
         let counts = match &old {
@@ -190,6 +193,15 @@ impl Pending {
         }
         let id = self.put(bridge, &fm.matches, rule);
         self.note(RuleEvent::Added, table, id, old_actions);
+        Ok(())
+    }
+
+    /// Evicts a rule from a full table, if it does that.
+    fn make_room(&mut self, bridge: &mut Bridge, table: u8) -> Result<(), Error> {
+        let room = &bridge.tables[usize::from(table)].room;
+        let Some(limit) = room.limit().filter(|_| room.is_full()) else { return Ok(()) };
+        let victim = bridge.victim(table, self.now_ms).ok_or(Error::TableFull { table, limit })?;
+        self.hide(bridge, table, victim, Some(Removal::Eviction));
         Ok(())
     }
 
@@ -253,6 +265,7 @@ impl Pending {
         if rule.idle_timeout() != 0 || rule.hard_timeout() != 0 {
             bridge.expirable.insert((table, id));
         }
+        bridge.tables[usize::from(table)].room.came(id, rule.importance, rule.expiry_ms());
         self.added.push((table, id));
         id
     }
@@ -268,6 +281,7 @@ impl Pending {
         let matches = (rule.flags.send_flow_rem && why.is_some()).then(|| rules.match_of(found));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
+        bridge.tables[usize::from(table)].room.went();
         self.changed.deleted += usize::from(why.is_some());
         if let Some(why) = why {
             self.note(RuleEvent::Removed(why), table, id, None);
@@ -312,8 +326,10 @@ impl Pending {
         for (table, id) in self.added.into_iter().rev() {
             bridge.rules_mut(table).remove(id);
             bridge.expirable.remove(&(table, id));
+            bridge.tables[usize::from(table)].room.went();
         }
         for hidden in self.hidden {
+            bridge.tables[usize::from(hidden.table)].room.is_back();
             // A rule added and hidden again within the transaction is gone already.
             if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
                 && (hidden.rule.idle_timeout() != 0 || hidden.rule.hard_timeout() != 0)

@@ -16,6 +16,7 @@ use crate::meter::Provider;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
+use crate::room::VacancyNews;
 use crate::trail::TrailRecord;
 use crate::watch::Watcher;
 use sluice_action::MegaflowStore;
@@ -49,6 +50,8 @@ pub(crate) struct Writer {
     next_bridge: u32,
     /// What happened to rules that somebody wants to hear about.
     pub removed: Removed,
+    /// Tables that have passed a mark, which controllers are told.
+    pub vacancies: Vec<VacancyNews>,
     /// The datapath's meters.
     pub meters: Provider,
 }

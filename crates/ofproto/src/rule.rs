@@ -104,6 +104,14 @@ impl Rule {
         self.modified_ms.load(Relaxed)
     }
 
+    /// When it goes unless packets come or it is changed, milliseconds; `None`: never.
+    pub(crate) fn expiry_ms(&self) -> Option<u64> {
+        let end = |since_ms: u64, timeout: u16| (timeout != 0).then(|| since_ms + u64::from(timeout) * 1000);
+        let (hard, idle) =
+            (end(self.modified_ms(), self.hard_timeout()), end(self.stats().used_ms, self.idle_timeout()));
+        hard.into_iter().chain(idle).min()
+    }
+
     /// Why it must go now, if it must. A timeout of zero never does.
     pub fn expired(&self, now_ms: u64) -> Option<Removal> {
         let past = |since_ms: u64, timeout: u16| timeout != 0 && now_ms > since_ms + u64::from(timeout) * 1000;

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Why a bridge is there.
 const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
 
+/// News of full and emptier tables that wait to be taken at most.
+const VACANCIES_MAX: usize = 1024;
+
 /// With fewer changes than this at once, it does not pay to sort subtables at the end only.
 const DEFERRED_MIN: usize = 16;
 
@@ -109,6 +112,7 @@ impl Ofproto {
         let mut next = Some(pending);
         while let Some(mut pending) = next.take() {
             let mut changes = std::mem::take(&mut pending.changes);
+            let mut passed = Vec::new();
             let dead = self.change(writer, |state| {
                 state.tables_version = pending.version;
                 let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
@@ -116,8 +120,13 @@ impl Ofproto {
                     let old = std::mem::replace(&mut bridge.groups, groups);
                     changes.add_groups(id, &old, &bridge.groups);
                 }
+                passed.extend(bridge.vacancy_news());
                 pending.count_learners(bridge)
             });
+            // Who never takes them gets the latest.
+            let vacancies = &mut writer.vacancies;
+            vacancies.extend(passed);
+            vacancies.drain(..vacancies.len().saturating_sub(VACANCIES_MAX));
             self.announce(&changes);
             self.tell(id, &mut pending);
             self.take_out(writer, id, pending.hidden, now_ms);

@@ -452,13 +452,16 @@ fn statistics() {
         if version >= Version::V14 {
             let vacancy = Some(Vacancy { down: 1, up: 2, now: 3 });
             let table = TableMod { table: 1, config: TABLE_EVICTION, eviction_flags: Some(1), vacancy };
+            // How full a table is only the switch says.
+            let vacancy = Some(Vacancy { down: 1, up: 2, now: 0 });
+            let table_mod = TableMod { vacancy, ..table.clone() };
             let custom = vec![("tx_full".to_owned(), 3), (String::new(), u64::MAX)];
             messages.extend([
                 Message::StatsReply(
                     StatsReply::Ports(vec![PortStats { custom, ..PortStats::unknown(OfPort(4)) }; 2]),
                     false,
                 ),
-                Message::TableMod(table.clone()),
+                Message::TableMod(table_mod),
                 Message::TableStatus(TableStatus { reason: 3, table: table.clone() }),
                 Message::StatsRequest(StatsRequest::TableDescs, false),
                 Message::StatsRequest(StatsRequest::QueueDescs(Some(OfPort(1)), 2), false),

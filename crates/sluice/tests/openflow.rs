@@ -4,10 +4,12 @@ mod common;
 
 use common::Daemon;
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_openflow::message::connection::{AsyncKind, AsyncMasks};
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::message::flow_stats::FlowRequest;
 use sluice_openflow::message::monitor::{FlowEvent, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest};
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
+use sluice_openflow::message::switch::{SwitchConfig, TABLE_VACANCY_EVENTS, TableMod, Vacancy};
 use sluice_openflow::{Format, Framer, Message, Version};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -149,6 +151,86 @@ fn hostile_clients_disturb_nobody() {
     assert_eq!(polite.flows(), ["in_port=1 output:2"]);
     drop((half, promise, silent, crowd));
     assert_eq!(daemon.signal("TERM").code, Some(0), "it ends with a stuck client");
+}
+
+/// So much more memory, in KiB, may the switch have after the hostile crowd has come: ten times what all its bounds come to, and a
+/// small part of the answers that were asked for.
+const CROWD_MEMORY_MAX: u64 = 1 << 20;
+
+#[test]
+fn a_hostile_crowd_costs_bounded_memory() {
+    let daemon = Daemon::start(CONFIG);
+    let mut polite = Client::new(&daemon, Version::V13);
+    polite.add("in_port=1,actions=output:2");
+    let before = daemon.resident_kib();
+
+    // Thirty clients that ask for hundreds of megabytes each, and read nothing.
+    let question = Message::StatsRequest(StatsRequest::TableFeatures(Vec::new()), false).write(Version::V13, 3);
+    let greedy = (0..30).map(|_| {
+        let mut client = Client::new(&daemon, Version::V13);
+        client.stream.set_nonblocking(true).unwrap();
+        let asked = (0..10_000).take_while(|_| client.stream.write_all(&question).is_ok()).count();
+        assert!(asked > 100, "so few questions would have been no trouble: {asked}");
+        client
+    });
+    let greedy: Vec<_> = greedy.collect();
+    // Fifty that stop in the middle of the longest message there is.
+    let halves = (0..50).map(|_| {
+        let mut client = Client::new(&daemon, Version::V13);
+        client.stream.write_all(&[4, 14, 0xff, 0xff, 0, 0, 0, 1]).unwrap();
+        client.stream.write_all(&[0; 40_000]).unwrap();
+        client
+    });
+    let halves: Vec<_> = halves.collect();
+    // Thousands that come: there is no room for all at once, and what each says is wrong.
+    for _ in 0..20 {
+        let mut crowd: Vec<_> = (0..150).map(|_| connect(&daemon)).collect();
+        for stream in &mut crowd {
+            // Not a hello.
+            _ = stream.write_all(&[4, 2, 0, 8, 0, 0, 0, 1]);
+        }
+        assert_eq!(polite.flows(), ["in_port=1 output:2"]);
+        // That ends a connection, and so does having come too late.
+        for stream in &mut crowd {
+            while !matches!(stream.read(&mut [0; 512]), Ok(0) | Err(_)) {}
+        }
+    }
+    let more = daemon.resident_kib().saturating_sub(before);
+    assert!(more < CROWD_MEMORY_MAX, "{more} KiB more");
+    let mut another = Client::new(&daemon, Version::V10);
+    assert!(matches!(another.ask(&Message::FeaturesRequest), Message::FeaturesReply(_)));
+    assert_eq!(polite.flows(), ["in_port=1 output:2"]);
+    drop((greedy, halves));
+    assert_eq!(daemon.signal("TERM").code, Some(0));
+}
+
+#[test]
+fn a_controller_is_told_that_a_table_is_full() {
+    let table = "[[bridge.table]]\nnumber = 3\nflow-limit = 4\n";
+    let daemon = Daemon::start(&CONFIG.replace("[[bridge.port]]", &format!("{table}[[bridge.port]]")));
+    let mut client = Client::new(&daemon, Version::V14);
+    // Whoever connects asks for packets before it gets anything unasked.
+    client.say(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 128 }), 1);
+    let mut masks = AsyncMasks::default();
+    masks.0[AsyncKind::TableStatus as usize][0] = Some(0x18);
+    client.say(&Message::SetAsync(masks), 2);
+    let vacancy = Some(Vacancy { down: 30, up: 60, now: 0 });
+    client
+        .say(&Message::TableMod(TableMod { table: 3, config: TABLE_VACANCY_EVENTS, eviction_flags: None, vacancy }), 3);
+    assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
+    (1..=3).for_each(|i| client.change(FlowCommand::Add, &format!("table=3,priority={i},actions=drop")));
+    let told = |client: &mut Client| loop {
+        match client.hear() {
+            Message::TableStatus(status) => {
+                break (status.reason, status.table.table, status.table.vacancy.map(|v| v.now));
+            }
+            Message::EchoRequest(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(&mut client), (3, 3, Some(25)));
+    client.change(FlowCommand::Delete, "table=3");
+    assert_eq!(told(&mut client), (4, 3, Some(100)));
 }
 
 /// What a watcher knows: the flows by priority, with what they do.

@@ -29,8 +29,7 @@ KNOWN = {
 }
 SHIPPED = {
     "its error depends on the buckets of a hash table": ["of13/4-2-ofp_flow_mod", "of14/5-2-ofp_flow_mod"],
-    "it takes changes of tables": [
-        "of13/4-23-ofp_table_mod", "of13/libofproto-OFP13-table_mod", "of14/5-23-ofp_table_mod", "of15/libofproto-OFP15-table_mod"],
+    "it reads by what to evict as whether to evict": ["of15/libofproto-OFP15-table_mod"],
     "it reads what only switches send before it refuses it": [
         "of13/4-36-ofp_queue_get_config_reply", "of13/4-62-ofp_experimenter_reply", "of14/5-60-ofp_experimenter_reply",
         "of15/libofproto-OFP15-bundle_features_reply", "of15/libofproto-OFP15-controller_status_reply",

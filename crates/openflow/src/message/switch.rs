@@ -215,6 +215,10 @@ pub(super) fn read_table_mod(r: &mut Reader<'_>, version: Version) -> Result<Tab
     if version >= Version::V14 {
         read_table_properties(r, &mut m)?;
     }
+    // Source: Open vSwitch, `parse_table_mod_vacancy_property`.
+    if m.vacancy.is_some_and(|v| v.down > v.up || v.up > 100 || v.now != 0) {
+        return Err(Error::PropertyBadValue);
+    }
     Ok(m)
 }
 
@@ -227,7 +231,8 @@ fn read_table_properties(r: &mut Reader<'_>, m: &mut TableMod) -> Result<(), Err
                 body.skip(1)?;
                 body.end()?;
             }
-            _ => return Err(property::unknown(kind, body)),
+            // Source: Open vSwitch, `ofputil_decode_table_mod`.
+            _ => return Err(Error::RequestBadType),
         }
         Ok(())
     })

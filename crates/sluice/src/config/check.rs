@@ -145,6 +145,15 @@ fn check_bridge(path: &str, bridge: &super::Bridge, has_tls: bool) -> Checked {
         let expected = "expected up to four of ip_dst, ip_src, ipv6_dst, ipv6_src";
         return wrong(format!("{path}.prefixes"), format!("\"{name}\"; {expected}"));
     }
+    for (i, table) in bridge.table.iter().enumerate() {
+        let key = format!("{path}.table[{i}].number");
+        if table.number > 253 {
+            return wrong(key, format!("table {}; expected 0 to 253", table.number));
+        }
+        if bridge.table[..i].iter().any(|other| other.number == table.number) {
+            return wrong(key, format!("table {} has a limit already", table.number));
+        }
+    }
     for target in &bridge.listen {
         let listen = Listen::parse(target).map_err(|message| Wrong { key: format!("{path}.listen"), message })?;
         check_tls(path, "listen", target, !matches!(listen, Listen::Tls(_)) || has_tls)?;

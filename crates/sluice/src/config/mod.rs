@@ -168,9 +168,36 @@ pub struct Bridge {
     /// Where to listen for controllers.
     #[serde(default)]
     pub listen: Vec<String>,
+    /// `[[bridge.table]]`.
+    #[serde(default)]
+    pub table: Vec<Table>,
     /// `[[bridge.port]]`.
     #[serde(default)]
     pub port: Vec<Port>,
+}
+
+/// `[[bridge.table]]`: a table with a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Table {
+    /// Its number.
+    pub number: u8,
+    /// Rules that it holds at most.
+    pub flow_limit: u32,
+    /// What it does when it is full.
+    #[serde(default)]
+    pub overflow_policy: OverflowPolicy,
+}
+
+/// What a full table does with one rule more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverflowPolicy {
+    /// Refuses it, unless a controller lets the table evict.
+    #[default]
+    Refuse,
+    /// Evicts another for it.
+    Evict,
 }
 
 /// What a bridge does for packets no rule matches.

@@ -42,13 +42,16 @@ fn the_reference_names_every_key_and_explains_it() {
         ("dpdk", "[switch.dpdk]"),
         ("datapath", "[datapath]"),
         ("bridge", "[[bridge]]\nname = \"b\""),
+        ("table", "[[bridge]]\nname = \"b\"\n[[bridge.table]]\nnumber = 1\nflow-limit = 2"),
         ("port", "[[bridge]]\nname = \"b\"\n[[bridge.port]]\nname = \"p\"\nofport = 1\ntype = \"null\""),
     ] {
         // serde tells what it would have known.
         let error = toml::from_str::<Config>(&format!("{start}\nno-such-key = 1")).unwrap_err();
         let known: Vec<&str> = error.message().split('`').skip(3).step_by(2).collect();
         assert!(!known.is_empty(), "{}", error.message());
-        for key in known.into_iter().filter(|k| !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port")))
+        for key in known
+            .into_iter()
+            .filter(|k| !matches!((table, *k), ("switch", "tls" | "dpdk") | ("bridge", "port" | "table")))
         {
             let written = REFERENCE.lines().position(|line| line.starts_with(&format!("{key} = ")));
             let line = written.unwrap_or_else(|| panic!("--help-config lacks {table}.{key}"));
@@ -159,6 +162,10 @@ fn what_is_wrong_between_keys_is_named_with_its_line() {
         (
             format!("{BRIDGE}prefixes = [\"tcp_dst\"]\n"),
             "s.toml:3: bridge[0].prefixes: \"tcp_dst\"; expected up to four of ip_dst, ip_src, ipv6_dst, ipv6_src",
+        ),
+        (
+            format!("{BRIDGE}[[bridge.table]]\nnumber = 254\nflow-limit = 1\n"),
+            "s.toml:4: bridge[0].table[0].number: table 254; expected 0 to 253",
         ),
         (port("null", "patch"), "s.toml:3: bridge[0].port[0].options: a patch port has one option: peer"),
         (port("p1", "br0"), "s.toml:4: bridge[0].port[0].name: another port is named \"br0\""),

@@ -21,6 +21,7 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::GotoBackwards { .. } => Error::InstructionBadTableId,
         Why::ConjunctionNotAlone(_) => Error::ActionBadConjunction,
         Why::Overlap { .. } => Error::FlowModOverlap,
+        Why::TableFull { .. } => Error::FlowModTableFull,
         Why::Unsupported { .. } => Error::ActionBadType,
         Why::MissingField { .. } => Error::MatchBadField,
         Why::BadOutGroup(_) => Error::ActionBadOutGroup,

@@ -7,7 +7,7 @@ use super::controllers::Standalone;
 use super::monitor::{Monitors, Update};
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::ofpact::PacketInReason;
-use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction};
+use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction, VacancyNews};
 use sluice_openflow::Message;
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +34,8 @@ pub enum News {
     Demoted(Option<u64>),
     /// Another controller has changed a group or a meter.
     Forwarded(Arc<Forwarded>),
+    /// A table is full, or no longer.
+    Vacancy(VacancyNews),
     /// Flows that its monitors watch have changed.
     Updates(Vec<Update>),
 }

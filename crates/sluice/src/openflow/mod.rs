@@ -6,7 +6,7 @@
 //! | [`connection`] | one connection, a thread of its own |
 //! | [`controllers`] | controllers that the switch connects to |
 //! | [`hub`] | the connections of a bridge, and news for them |
-//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`monitor`], [`ports`], [`packets`] | requests carried out |
+//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`monitor`], [`ports`], [`packets`], [`tables`] | requests carried out |
 //!
 //! **Threads.** One for each listener and each connection, and one that hands packets to controllers' mailboxes. None of
 //! them holds a lock while it waits for a peer.
@@ -24,6 +24,7 @@ mod packets;
 mod ports;
 mod request;
 mod stream;
+mod tables;
 mod tls;
 
 use crate::config::{Bridge, Controller, FailMode, Listen};
@@ -35,7 +36,7 @@ use hub::{Hub, News, Packet};
 use listener::Listener;
 use sluice_datapath::PacketIn;
 use sluice_flow::ofpact::PacketInReason;
-use sluice_ofproto::{RuleNews, RuleRemoved, Transaction, Watcher};
+use sluice_ofproto::{RuleNews, RuleRemoved, Transaction, VacancyNews, Watcher};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -175,6 +176,16 @@ impl OpenFlow {
             let hub = switch.ofproto.bridge_name(rule.bridge).and_then(|name| self.hub(&name));
             if let Some(hub) = hub {
                 hub.post(&News::Removed(Arc::new(rule)));
+            }
+        }
+    }
+
+    /// Tells controllers of tables that are full, or no longer.
+    pub fn publish_vacancies(&self, switch: &Switch, news: Vec<VacancyNews>) {
+        for passed in news {
+            let hub = switch.ofproto.bridge_name(passed.bridge).and_then(|name| self.hub(&name));
+            if let Some(hub) = hub {
+                hub.post(&News::Vacancy(passed));
             }
         }
     }

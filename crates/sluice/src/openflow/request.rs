@@ -10,14 +10,13 @@ use sluice_openflow::message::groups::GroupFeatures;
 use sluice_openflow::message::meters::QUEUE_ALL;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::{
-    Description, FRAG_DROP, FRAG_MASK, FRAG_NX_MATCH, Features, SwitchConfig, TableFeatures, TableMod, TableStats,
-    capability,
+    Description, FRAG_DROP, FRAG_MASK, FRAG_NX_MATCH, Features, SwitchConfig, TableFeatures, TableStats, capability,
 };
 use sluice_openflow::{Error, Format, Message, Request, Version};
 use std::sync::Arc;
 
 /// Tables of a bridge, as controllers are told: 255 means all of them.
-const N_TABLES: u8 = 254;
+pub(super) const N_TABLES: u8 = 254;
 
 /// OpenFlow 1.0's actions, by bits of their numbers: all but vendors'. Source: Open vSwitch, `show`.
 const ACTIONS10: u32 = 0xfff;
@@ -57,8 +56,7 @@ impl Connection {
             Message::StatsRequest(question, false) => self.stats(question).map(|r| Some(Message::StatsReply(r, false))),
             // Questions in pieces: only table features may be, and those cannot be changed here.
             Message::StatsRequest(_, true) => Err(Error::RequestMultipartBufferOverflow),
-            // Tables do not evict, and what misses them is dropped.
-            Message::TableMod(_) => Err(Error::TableModEperm),
+            Message::TableMod(m) => self.table_mod(&m).map(|()| None),
             _ => Err(Error::RequestBadType),
         };
         match done {
@@ -189,29 +187,34 @@ impl Connection {
             StatsRequest::GroupDescs(group) => StatsReply::GroupDescs(self.group_descs(group)?),
             StatsRequest::GroupFeatures => StatsReply::GroupFeatures(GroupFeatures::of_everything(self.version())),
             StatsRequest::TableFeatures(wanted) if wanted.is_empty() => {
-                let of = |t| TableFeatures::of_everything(t, N_TABLES, TABLE_ENTRIES, self.version());
-                StatsReply::TableFeatures((0..N_TABLES).map(of).collect())
+                let of = |(t, limit)| TableFeatures::of_everything(t, N_TABLES, limit, self.version());
+                StatsReply::TableFeatures(self.table_limits()?.into_iter().map(of).collect())
             }
             // Tables are as they are.
             StatsRequest::TableFeatures(_) => return Err(Error::TableFeaturesEperm),
             // Those are answered piece by piece, see `flow_stats` and `monitor`.
             StatsRequest::Flows(_) | StatsRequest::Monitors(_) => return Err(Error::RequestBadStat),
-            StatsRequest::TableDescs => {
-                let of = |table| TableMod { table, ..TableMod::default() };
-                StatsReply::TableDescs((0..N_TABLES).map(of).collect())
-            }
+            StatsRequest::TableDescs => StatsReply::TableDescs(self.table_descs()?),
         })
+    }
+
+    /// The tables with the rules that each is said to hold.
+    fn table_limits(&self) -> Result<Vec<(u8, u32)>, Error> {
+        let rooms = self.switch.ofproto.rooms(&self.hub.bridge).map_err(|_| Error::RequestEperm)?;
+        let limit = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+        let shown = rooms.iter().filter(|room| room.table < N_TABLES);
+        Ok(shown.map(|room| (room.table, room.limit.map_or(TABLE_ENTRIES, limit))).collect())
     }
 
     fn tables(&self) -> Result<Vec<TableStats>, Error> {
         let known = self.switch.ofproto.table_stats(&self.hub.bridge).map_err(|_| Error::RequestEperm)?;
-        let rows = (0..N_TABLES).map(|table| {
+        let rows = self.table_limits()?.into_iter().map(|(table, max_entries)| {
             let stats = known.iter().find(|t| t.table == table).copied().unwrap_or_default();
             TableStats {
                 table,
                 name: String::new(),
                 wildcards: WILDCARDS10,
-                max_entries: TABLE_ENTRIES,
+                max_entries,
                 active: stats.rules as u32,
                 lookups: stats.matched + stats.missed,
                 matched: stats.matched,

@@ -66,7 +66,7 @@ pub fn changes(old: &Config, new: &Config) -> Vec<Change> {
 
 /// What cannot change while the bridge stays.
 fn at_start(bridge: &Bridge) -> impl PartialEq + use<> {
-    (bridge.datapath_id.clone(), bridge.fail_mode, bridge.local, bridge.prefixes.clone())
+    (bridge.datapath_id.clone(), bridge.fail_mode, bridge.local, bridge.prefixes.clone(), bridge.table.clone())
 }
 
 fn bridge_named<'a>(config: &'a Config, name: &str) -> Option<&'a Bridge> {

@@ -9,7 +9,7 @@ use crate::text::coverage::Coverage;
 use crate::text::pages;
 use anyhow::{Context, Result};
 use sluice_datapath::{Datapath, GovernorMode, MissBudget};
-use sluice_ofproto::{BridgeConfig, FailMode, Ofproto, TrieField};
+use sluice_ofproto::{BridgeConfig, FailMode, Ofproto, TableLimit, TrieField};
 use sluice_port::Pools;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -116,8 +116,14 @@ pub fn bridge_config(bridge: &Bridge) -> BridgeConfig {
         },
         mac_age_s: bridge.mac_age.0.as_secs(),
         prefixes: bridge.prefixes.iter().filter_map(|name| TrieField::named(name)).collect(),
+        limits: bridge.table.iter().map(table_limit).collect(),
         ..base
     }
+}
+
+fn table_limit(table: &config::Table) -> TableLimit {
+    let evicts = table.overflow_policy == config::OverflowPolicy::Evict;
+    TableLimit { table: table.number, rules: table.flow_limit as usize, evicts }
 }
 
 fn pools(config: &Config) -> Pools {

@@ -114,6 +114,13 @@ impl Daemon {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 
+    /// Its memory in use, KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Sends a command with `sluice ctl`.
     pub fn ctl_output(&self, args: &[&str]) -> Output {
         Command::new(SLUICE).args(["ctl", "-T", "60", "-t"]).arg(self.socket()).args(args).output().unwrap()

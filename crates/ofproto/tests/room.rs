@@ -1,0 +1,120 @@
+//! Tables with a limit: what is refused, what is evicted, what controllers are told.
+
+use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_ofproto::{BridgeConfig, Error, Marks, Ofproto, Passed, Removal, RoomChange, TableLimit};
+
+const TABLE: u8 = 3;
+
+fn switch(rules: usize, evicts: bool) -> Ofproto {
+    let ofproto = Ofproto::new();
+    let limits = vec![TableLimit { table: TABLE, rules, evicts }];
+    ofproto.add_bridge(BridgeConfig { limits, ..BridgeConfig::new("br0") }, 0).unwrap();
+    ofproto
+}
+
+fn flow(command: FlowCommand, text: &str) -> FlowMod {
+    FlowMod::parse(&format!("table={TABLE},{text}"), command, &PortNames::NONE).unwrap()
+}
+
+fn add(ofproto: &Ofproto, text: &str, now_ms: u64) -> Result<(), Error> {
+    ofproto.flow_mod("br0", &flow(FlowCommand::Add, &format!("{text},actions=drop")), now_ms).map(drop)
+}
+
+/// The priorities of the table's rules.
+fn priorities(ofproto: &Ofproto) -> Vec<u16> {
+    let rules = ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap();
+    let mut all: Vec<_> = rules.iter().map(|entry| entry.rule.priority).collect();
+    all.sort_unstable();
+    all
+}
+
+fn let_it_evict(ofproto: &Ofproto) {
+    ofproto.change_room("br0", Some(TABLE), &RoomChange { evicts: Some(true), vacancy: None }).unwrap();
+}
+
+const FULL: Error = Error::TableFull { table: TABLE, limit: 2 };
+
+#[test]
+fn a_full_table_refuses_what_is_new_and_nothing_else() {
+    let ofproto = switch(2, false);
+    add(&ofproto, "priority=1,idle_timeout=5", 0).unwrap();
+    add(&ofproto, "priority=2", 0).unwrap();
+    assert_eq!(add(&ofproto, "priority=3", 0), Err(FULL));
+    add(&ofproto, "priority=2", 0).unwrap();
+    let modified = flow(FlowCommand::Modify, "actions=output:1");
+    assert_eq!(ofproto.flow_mod("br0", &modified, 0).unwrap().modified, 2);
+    // Elsewhere there is room.
+    ofproto
+        .flow_mod("br0", &FlowMod::parse("table=4,actions=drop", FlowCommand::Add, &PortNames::NONE).unwrap(), 0)
+        .unwrap();
+    ofproto.flow_mod("br0", &flow(FlowCommand::DeleteStrict, "priority=1"), 0).unwrap();
+    add(&ofproto, "priority=3", 0).unwrap();
+    // What has left by itself has left room.
+    ofproto.flow_mod("br0", &flow(FlowCommand::Delete, ""), 0).unwrap();
+    add(&ofproto, "priority=1,hard_timeout=1", 0).unwrap();
+    add(&ofproto, "priority=2", 0).unwrap();
+    ofproto.tick(1001);
+    add(&ofproto, "priority=3", 1001).unwrap();
+}
+
+#[test]
+fn the_least_important_is_evicted_and_of_those_the_one_that_ends_first() {
+    for said_by_controller in [false, true] {
+        let ofproto = switch(4, !said_by_controller);
+        if said_by_controller {
+            let_it_evict(&ofproto);
+        }
+        add(&ofproto, "priority=1", 0).unwrap();
+        add(&ofproto, "priority=2,importance=7,hard_timeout=1", 0).unwrap();
+        add(&ofproto, "priority=3,importance=1,idle_timeout=90", 0).unwrap();
+        add(&ofproto, "priority=4,importance=1,hard_timeout=80,send_flow_rem", 0).unwrap();
+        add(&ofproto, "priority=5,importance=2,hard_timeout=9", 0).unwrap();
+        assert_eq!(priorities(&ofproto), [1, 2, 3, 5]);
+        let removed = ofproto.take_removed();
+        assert_eq!(removed.iter().map(|r| (r.rule.priority, r.why)).collect::<Vec<_>>(), [(4, Removal::Eviction)]);
+        // What has just come is as good as any other.
+        add(&ofproto, "priority=6,hard_timeout=99", 0).unwrap();
+        assert_eq!(priorities(&ofproto), [1, 2, 5, 6]);
+        add(&ofproto, "priority=7", 0).unwrap();
+        assert_eq!(priorities(&ofproto), [1, 2, 5, 7]);
+        add(&ofproto, "priority=8", 5000).unwrap();
+        add(&ofproto, "priority=9", 5000).unwrap();
+        assert_eq!(priorities(&ofproto), [1, 7, 8, 9]);
+        // Only rules that end by themselves are evicted.
+        assert_eq!(add(&ofproto, "priority=10", 9000), Err(Error::TableFull { table: TABLE, limit: 4 }));
+    }
+}
+
+#[test]
+fn a_bundle_that_fails_has_evicted_nothing() {
+    let ofproto = switch(2, true);
+    add(&ofproto, "priority=1,idle_timeout=5", 0).unwrap();
+    add(&ofproto, "priority=2,idle_timeout=6", 0).unwrap();
+    let news = ["priority=3,actions=drop", "priority=4,actions=drop", "priority=5,actions=drop"];
+    let news = news.map(|text| flow(FlowCommand::Add, text));
+    assert_eq!(ofproto.bundle("br0", &news, 0), Err(Error::InBundle { index: 3, error: Box::new(FULL) }));
+    assert_eq!(priorities(&ofproto), [1, 2]);
+    // Nor has it taken room; and what was to go is there to be evicted.
+    ofproto.bundle("br0", &news[..2], 0).unwrap();
+    assert_eq!(priorities(&ofproto), [3, 4]);
+}
+
+#[test]
+fn marks_are_told_once_each_way() {
+    let ofproto = switch(10, false);
+    let marks = Marks { down: 30, up: 60 };
+    ofproto.change_room("br0", Some(TABLE), &RoomChange { evicts: None, vacancy: Some((true, marks)) }).unwrap();
+    let told = |ofproto: &Ofproto| {
+        ofproto.take_vacancies().iter().map(|news| (news.passed, news.room.vacancy)).collect::<Vec<_>>()
+    };
+    (1..=7).for_each(|i| add(&ofproto, &format!("priority={i}"), 0).unwrap());
+    assert_eq!(told(&ofproto), []);
+    (8..=10).for_each(|i| add(&ofproto, &format!("priority={i}"), 0).unwrap());
+    assert_eq!(told(&ofproto), [(Passed::Down, 20)]);
+    let gone = |i| ofproto.flow_mod("br0", &FlowMod { priority: i, ..flow(FlowCommand::DeleteStrict, "") }, 0).unwrap();
+    (1..=6).for_each(|i| assert_eq!(gone(i).deleted, 1));
+    assert_eq!(told(&ofproto), []);
+    (7..=10).for_each(|i| assert_eq!(gone(i).deleted, 1));
+    assert_eq!(told(&ofproto), [(Passed::Up, 70)]);
+    assert!(ofproto.rooms("br0").unwrap().iter().all(|room| room.vacancy == 100));
+}
