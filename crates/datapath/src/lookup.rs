@@ -231,6 +231,12 @@ impl Levels {
         self.subtables.maintain(context.now_ms);
     }
 
+    /// Whether a cache that is asked could hold more as soon as somebody makes memory.
+    #[inline]
+    pub fn await_memory(&self) -> bool {
+        self.arm.smc && self.smc.awaits_memory()
+    }
+
     pub fn emc_usage(&self) -> EmcUsage {
         self.emc.usage()
     }

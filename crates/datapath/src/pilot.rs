@@ -2,6 +2,7 @@
 
 use crate::autopilot::{Autopilot, Doing, Sample, Why};
 use crate::clock::tsc_hz;
+use crate::lookup::Levels;
 use crate::{Arm, Settings};
 use sluice_action::PortNo;
 use sluice_fate::{Counter, Tally};
@@ -52,7 +53,7 @@ impl Pilot {
 
     /// Notes a burst that took so many cycles and ended `now`. An upcall's cycles tell nothing about an arm.
     #[inline]
-    pub fn record(&mut self, packets: usize, before: Mark, tally: &Tally, cycles: u64, now: u64) {
+    pub fn record(&mut self, packets: usize, (before, tally): (Mark, &Tally), levels: &Levels, cycles: u64, now: u64) {
         let after = Mark::of(tally);
         let sample = Sample {
             bursts: 1,
@@ -60,6 +61,7 @@ impl Pilot {
             cycles: cycles.saturating_sub(after.upcall_cycles - before.upcall_cycles),
             passes: after.passes - before.passes,
             cached: after.cached - before.cached,
+            awaits_memory: levels.await_memory(),
         };
         self.autopilot.record(&sample, now);
     }

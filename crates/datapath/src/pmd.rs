@@ -108,7 +108,7 @@ impl Rxq {
         let now = tsc::now();
         let cycles = now.saturating_sub(*mark);
         self.load.load.add(cycles);
-        self.pilot.record(n, before, context.tally, cycles, now);
+        self.pilot.record(n, (before, context.tally), &walk.levels, cycles, now);
         *mark = now;
         cycles
     }

@@ -26,12 +26,14 @@ pub(crate) struct Fill {
     lost: u32,
     /// What is put out now may be what growing left behind.
     grown: bool,
+    /// It would have grown, had there been more lines.
+    is_short: bool,
 }
 
 impl Fill {
     /// Of a table with so many lines, a power of two (or 0).
     pub fn new(lines: usize) -> Self {
-        Fill { mask: lines.min(FIRST).wrapping_sub(1), lines, asked: 0, lost: 0, grown: false }
+        Fill { mask: lines.min(FIRST).wrapping_sub(1), lines, asked: 0, lost: 0, grown: false, is_short: false }
     }
 
     /// Lines in use less one.
@@ -66,12 +68,19 @@ impl Fill {
         if self.grown {
             self.mask = self.mask * 2 + 1;
         }
+        self.is_short = often && !self.grown;
         (self.asked, self.lost) = (0, 0);
-        often && !self.grown
+        self.is_short
     }
 
     /// There are so many lines now: at least as many as before, a power of two.
     pub fn set_lines(&mut self, lines: usize) {
         self.lines = lines;
+    }
+
+    /// Whether it would take more lines into use than these.
+    #[inline]
+    pub fn is_short_of(&self, lines: usize) -> bool {
+        self.is_short && self.lines < lines
     }
 }

@@ -122,6 +122,12 @@ impl Smc {
         self.buckets.memory()
     }
 
+    /// Whether flows put each other out until somebody makes more memory.
+    #[inline]
+    pub fn awaits_memory(&self) -> bool {
+        self.fill.is_short_of(self.buckets.len())
+    }
+
     /// Whether it is to be asked at all.
     #[inline]
     pub fn is_on(&self) -> bool {

@@ -14,22 +14,22 @@
 //! This is plain state: cycles and time are arguments, arms are numbers. Per burst it adds a few numbers up.
 
 mod contest;
+mod filling;
 mod ledger;
 mod sample;
 #[cfg(test)]
 mod tests;
 mod trial;
 mod view;
-mod warming;
 
 pub(crate) use sample::Sample;
 pub use view::{Doing, Why};
 
 use contest::{Contest, Next};
+use filling::Filling;
 use ledger::Ledger;
 use sample::{Look, Usual};
 use trial::{Trial, Verdict};
-use warming::Warming;
 
 /// Packets of a chunk at least.
 const CHUNK_PACKETS: u64 = 256;
@@ -61,6 +61,8 @@ const RETRY_DOUBLINGS: u32 = 7;
 /// The shortest and the longest time between two contests; doubled each time one follows within `QUICKLY_MS`.
 const CONTESTS_MS: (u64, u64) = (1000, 16_000);
 const QUICKLY_MS: u64 = 4000;
+/// How long the safe arm is not given time to fill its cache after it was, while the traffic stays what it is.
+const FILLS_APART_MS: u64 = 60_000;
 
 /// What is known of an arm.
 #[derive(Clone, Copy, Debug)]
@@ -81,14 +83,27 @@ pub(crate) struct Known {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The safe arm fills its cache.
-    Warm(Box<Warming>),
-    /// All arms fly in turn. What the safe one will cost when its cache is full, cycles a packet, if it is not yet.
-    Contest(Contest, Option<f64>),
+    /// The safe arm fills its cache, before all are compared.
+    Warm(Warming),
+    /// All arms fly in turn, after the safe one has warmed.
+    Contest(Contest, Warming),
+    /// The safe arm goes on filling its cache, which may make it cheaper than the others.
+    Fill(Box<Filling>),
     /// The arm in charge flies. A contest may be due.
     Cruise { contest_at: Option<u64> },
     /// Another one flies, or the one in charge again, to compare it with.
     Trial(Box<Trial>),
+}
+
+/// How the safe arm warms.
+#[derive(Clone, Copy, Debug)]
+struct Warming {
+    /// When it began, TSC.
+    since: u64,
+    /// Packets since then.
+    packets: u64,
+    /// Share of cached passes in the end.
+    share: f64,
 }
 
 /// The autopilot of one receive queue.
@@ -114,6 +129,8 @@ pub(crate) struct Autopilot {
     ledger: Ledger,
     contest_at: u64,
     contests_apart: u64,
+    /// The safe arm is not given time to fill its cache before.
+    fill_after: u64,
     changed_at: u64,
     changes: u64,
     contests: u64,
@@ -122,6 +139,12 @@ pub(crate) struct Autopilot {
 
 /// The arm that is safe.
 const SAFE: usize = 0;
+
+impl Warming {
+    fn new(since: u64) -> Self {
+        Warming { since, packets: 0, share: 0.0 }
+    }
+}
 
 impl Autopilot {
     /// For arms of which the first is safe; `for_recirculation` says which ones differ from others only for packets that
@@ -142,7 +165,7 @@ impl Autopilot {
             in_charge: SAFE,
             before: SAFE,
             flying: SAFE,
-            phase: Phase::Warm(Box::new(Warming::new(now))),
+            phase: Phase::Warm(Warming::new(now)),
             chunk: Sample::default(),
             chunk_began: now,
             usual: Usual::default(),
@@ -154,6 +177,7 @@ impl Autopilot {
             ledger: Ledger::new(ms as f64),
             contest_at: now,
             contests_apart: CONTESTS_MS.0 * ms,
+            fill_after: now,
             changed_at: now,
             changes: 0,
             contests: 0,
@@ -200,7 +224,8 @@ impl Autopilot {
         let hopeless = std::mem::take(&mut self.hopeless) > 1;
         match std::mem::replace(&mut self.phase, Phase::Cruise { contest_at: None }) {
             Phase::Warm(warming) => self.warm(&chunk, warming, now),
-            Phase::Contest(contest, promise) => self.contest(contest, promise, (&chunk, hopeless), now),
+            Phase::Contest(contest, warming) => self.contest(contest, warming, (&chunk, hopeless), now),
+            Phase::Fill(filling) => self.fill(&chunk, filling, now),
             Phase::Cruise { contest_at } => self.cruise(&chunk, contest_at, now),
             Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
         }
@@ -209,10 +234,11 @@ impl Autopilot {
         }
     }
 
-    fn warm(&mut self, chunk: &Sample, mut warming: Box<Warming>, now: u64) {
+    fn warm(&mut self, chunk: &Sample, mut warming: Warming, now: u64) {
         self.usual.learn(chunk);
         self.arms[SAFE].measured = Some((self.usual.cost(), now));
-        warming.push(chunk);
+        warming.packets += chunk.packets;
+        warming.share = self.usual.cached_share();
         self.phase = if now.saturating_sub(warming.since) < WARM_MS * self.ms || warming.packets < WARM_PACKETS {
             Phase::Warm(warming)
         } else if self.eligible().count() < 2 {
@@ -221,7 +247,7 @@ impl Autopilot {
             self.contests += 1;
             let contest = Contest::new(self.eligible());
             self.flying = contest.first();
-            Phase::Contest(contest, warming.promise())
+            Phase::Contest(contest, warming)
         };
     }
 
@@ -232,7 +258,27 @@ impl Autopilot {
         may.into_iter().enumerate().filter(|(_, may)| *may).map(|(arm, _)| arm)
     }
 
-    fn contest(&mut self, mut contest: Contest, promise: Option<f64>, (chunk, hopeless): (&Sample, bool), now: u64) {
+    /// Lets the safe arm fill its cache, which answers that share of the passes; the best of the others costs `rival`. Who is
+    /// in charge is decided in the end.
+    fn begin_filling(&mut self, share: f64, rival: f64, now: u64) {
+        (self.in_charge, self.flying) = (SAFE, SAFE);
+        self.usual = Usual::default();
+        self.phase = Phase::Fill(Box::new(Filling::new(share, rival, now, self.ms)));
+    }
+
+    /// The safe arm fills its cache for as long as that is of use; then all arms are compared.
+    fn fill(&mut self, chunk: &Sample, mut filling: Box<Filling>, now: u64) {
+        self.usual.learn(chunk);
+        self.arms[SAFE].measured = Some((self.usual.cost(), now));
+        if filling.push(chunk, now) {
+            self.phase = Phase::Fill(filling);
+        } else {
+            self.fill_after = now + FILLS_APART_MS * self.ms;
+            self.begin_contest(now);
+        }
+    }
+
+    fn contest(&mut self, mut contest: Contest, warming: Warming, (chunk, hopeless): (&Sample, bool), now: u64) {
         if !self.usual.is_comparable(chunk) {
             // The load moved under the contest: the safe arm, and another contest when it may be.
             self.take_charge(SAFE, Why::Unsteady, now);
@@ -243,12 +289,12 @@ impl Autopilot {
         match contest.push(chunk.cost(), hopeless, |arm, cost| arms[arm].measured = Some((cost, now))) {
             Next::Fly(arm) => {
                 self.flying = arm;
-                self.phase = Phase::Contest(contest, promise);
+                self.phase = Phase::Contest(contest, warming);
             }
             Next::Over { best, cost, safe_cost } => {
                 let margin = self.usual.deviation().max(HYSTERESIS);
-                let safe_cost = promise.unwrap_or(safe_cost).min(safe_cost);
-                let winner = if cost < safe_cost * (1.0 - margin) { best } else { SAFE };
+                let may_fill = now >= self.fill_after && Filling::is_worth_it(warming.share, safe_cost, cost);
+                let winner = if cost < safe_cost * (1.0 - margin) && !may_fill { best } else { SAFE };
                 for (n, arm) in self.arms.iter_mut().enumerate() {
                     // Not all at once, and those that seem bad last.
                     let cost = arm.measured.map_or(1.0, |(c, _)| (c / cost).min(HOPELESS));
@@ -257,6 +303,9 @@ impl Autopilot {
                 }
                 self.contest_at = now;
                 self.take_charge(winner, Why::Contest, now);
+                if may_fill {
+                    self.begin_filling(warming.share, cost, now);
+                }
             }
         }
     }
@@ -323,6 +372,7 @@ impl Autopilot {
     }
 
     fn changed_suddenly(&mut self, now: u64) {
+        self.fill_after = now;
         let since = now.saturating_sub(self.contest_at);
         if since >= self.contests_apart {
             let quickly = since < QUICKLY_MS * self.ms;
@@ -339,7 +389,7 @@ impl Autopilot {
         self.contest_at = now;
         (self.in_charge, self.flying) = (SAFE, SAFE);
         self.usual = Usual::default();
-        self.phase = Phase::Warm(Box::new(Warming::new(now)));
+        self.phase = Phase::Warm(Warming::new(now));
     }
 
     fn trial(&mut self, mut trial: Box<Trial>, chunk: &Sample, hopeless: bool, now: u64) {
@@ -354,13 +404,10 @@ impl Autopilot {
         if self.watch(chunk, now) {
             return;
         }
-        self.phase = match trial.compare(chunk) {
-            None => Phase::Trial(trial),
-            Some(verdict) => {
-                self.judge(&trial, verdict, now);
-                Phase::Cruise { contest_at: None }
-            }
-        };
+        match trial.compare(chunk) {
+            None => self.phase = Phase::Trial(trial),
+            Some(verdict) => self.judge(&trial, verdict, now),
+        }
     }
 
     fn judge(&mut self, trial: &Trial, verdict: Verdict, now: u64) {
@@ -370,6 +417,10 @@ impl Autopilot {
             Verdict::Unclear => known.next_trial = now + RETRY_MS * ms,
             Verdict::Cheaper { by, cost, excess, early } => {
                 (known.measured, known.excess) = (Some((cost, now)), excess);
+                let (share, rival) = (trial.cached_share(), self.usual.cost());
+                if contender == SAFE && now >= self.fill_after && Filling::is_worth_it(share, cost, rival) {
+                    return self.begin_filling(share, rival, now);
+                }
                 if by < self.usual.deviation().max(HYSTERESIS) {
                     known.wins = 0;
                     known.next_trial = now + (RETRY_MS << known.losses.min(RETRY_DOUBLINGS)) * ms;

@@ -15,6 +15,8 @@ pub(crate) struct Sample {
     pub passes: u64,
     /// Those that a cache in front of the subtables answered.
     pub cached: u64,
+    /// Whether such a cache could hold more, and somebody is about to make memory for it.
+    pub awaits_memory: bool,
 }
 
 impl Sample {
@@ -25,6 +27,7 @@ impl Sample {
         self.cycles += other.cycles;
         self.passes += other.passes;
         self.cached += other.cached;
+        self.awaits_memory |= other.awaits_memory;
     }
 
     /// Cycles a packet.
@@ -118,6 +121,11 @@ impl Usual {
     /// Cycles a packet, lately.
     pub fn cost(&self) -> f64 {
         median(&self.recent[..self.learnt.min(RECENT)])
+    }
+
+    /// Share of cached passes, lately.
+    pub fn cached_share(&self) -> f64 {
+        self.cached_share
     }
 
     /// Mean distance of a chunk's cost from the usual, as a share of it: differences below it are noise.

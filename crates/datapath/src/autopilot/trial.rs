@@ -101,6 +101,11 @@ impl Trial {
         self.after.is_full().then(|| self.verdict())
     }
 
+    /// Share of the passes that the cache of the arm tried answered in the end.
+    pub fn cached_share(&self) -> f64 {
+        self.measured.cached_share()
+    }
+
     fn verdict(&self) -> Verdict {
         let (after, cost) = (median(&self.after), median(&self.costs));
         let as_full = (self.measured.fullness() / self.compared.fullness() - 1.0).abs() <= COMPARABLE;

@@ -10,6 +10,8 @@ pub enum Doing {
     Warming,
     /// All arms are compared.
     Comparing,
+    /// The safe arm fills its cache, which may make it the cheapest.
+    Filling,
     /// The arm in charge flies.
     Cruising,
     /// One arm is compared with the one in charge.
@@ -51,6 +53,7 @@ impl Autopilot {
     pub fn doing(&self) -> Doing {
         match self.phase {
             Phase::Warm(_) => Doing::Warming,
+            Phase::Fill(..) => Doing::Filling,
             Phase::Contest(..) => Doing::Comparing,
             Phase::Cruise { .. } => Doing::Cruising,
             Phase::Trial(_) => Doing::Trying,

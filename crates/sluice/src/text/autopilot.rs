@@ -21,6 +21,7 @@ fn queue(out: &mut String, report: &AutopilotReport) {
     match report.doing {
         Doing::Cruising => {}
         Doing::Warming => out.push_str("    now: its cache fills, before all arms are compared\n"),
+        Doing::Filling => out.push_str("    now: its cache fills, which may make it the cheapest\n"),
         Doing::Comparing => {
             let _ = writeln!(out, "    now: all arms are compared; {flying} flies");
         }
