@@ -7,14 +7,14 @@
 use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::mtu::ETHERNET_HEADER;
 use crate::null::Sink;
+use crate::pace::Pace;
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use sluice_fate::Tally;
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
-use sluice_traffic::{FlowStream, Pacer, Profile, ProfileError, flow_hash};
+use sluice_traffic::{FlowStream, Profile, ProfileError, flow_hash};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The options of this type: those of a traffic profile, and the port's own address.
 pub(crate) const OPTIONS: &[OptionKey] = &OPTION_TABLE;
@@ -59,7 +59,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let size = profile.frame_size.max(Mtu(mtu).longest_frame());
     Ok(Box::new(GeneratorPort {
         info: PortInfo { kind: "generator", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
-        pool: pools.of_size(size).map_err(|source| OpenError::Pool { port: options.port(), source })?,
+        pool: pools.of_size(size).map_err(|cause| OpenError::Pool { port: options.port(), cause })?,
         rx: streams.iter().map(|_| Arc::default()).collect(),
         streams: streams.into_iter().map(Some).collect(),
         tx: Vec::new(),
@@ -74,7 +74,7 @@ impl Port for GeneratorPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         let stream = self.streams[queue].take().expect("each receive queue is given out once");
         Box::new(GeneratorRx {
-            pace: stream.pacer().map(|pacer| (Instant::now(), pacer)),
+            pace: stream.pacer().map(Pace::new),
             stream,
             pool: Arc::clone(&self.pool),
             stats: Arc::clone(&self.rx[queue]),
@@ -96,18 +96,21 @@ impl Port for GeneratorPort {
 #[derive(Debug)]
 struct GeneratorRx {
     stream: FlowStream,
-    /// With a rate: what its times count from, and how many packets are due.
-    pace: Option<(Instant, Pacer)>,
+    /// What is due, if there is a rate; what it asked for and was not made counts as missed.
+    pace: Option<Pace>,
     pool: Arc<dyn FramePool>,
     stats: Arc<QueueStats>,
 }
 
 impl RxQueue for GeneratorRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
+        if self.stream.exhausted() {
+            return;
+        }
         let first = batch.len();
         let mut n = BATCH_MAX - first;
-        if let Some((origin, pacer)) = &mut self.pace {
-            n = pacer.due(origin.elapsed().as_nanos() as u64, n);
+        if let Some(pace) = &mut self.pace {
+            n = pace.ask(n);
         }
         // Without a free buffer nothing is made: a generator waits where a NIC would lose.
         let size = self.stream.frame_size();
@@ -123,6 +126,11 @@ impl RxQueue for GeneratorRx {
             writer.write(flow, packet.frame.bytes_mut());
         }
         self.stats.carried(made, made * size);
+        if let Some(pace) = &mut self.pace {
+            // Behind the stream's last packet there is nothing to miss.
+            let short = if self.stream.exhausted() { 0 } else { pace.due - made };
+            self.stats.missed(pace.given_up() + short);
+        }
     }
 
     fn exhausted(&self) -> bool {
@@ -193,6 +201,29 @@ mod tests {
         rx.poll(&mut batch, &mut buffers, &mut tally);
         rx.poll(&mut batch, &mut buffers, &mut tally);
         assert_eq!(batch.len(), 1, "the second is due in a second");
+        buffers.give(batch.drain(..));
+    }
+
+    #[test]
+    fn what_a_rate_asked_for_and_was_not_made_is_missed() {
+        // A packet a nanosecond, more than there is time for, and fewer buffers than a batch.
+        let keys = [("rate", "1000000000"), ("count", "20")];
+        let mut port = crate::open(&config(1, &keys), &mut Pools::new(16)).unwrap();
+        let mut rx = port.rx_queue(0);
+        let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+        while batch.len() < 16 {
+            rx.poll(&mut batch, &mut buffers, &mut tally);
+        }
+        let early = port.stats();
+        assert!(early.rx_missed > 0 && early.rx_dropped == early.rx_missed, "{early:?}");
+        buffers.give(batch.drain(..));
+        // Nothing is missed of what was never asked for: after the last.
+        while !rx.exhausted() {
+            rx.poll(&mut batch, &mut buffers, &mut tally);
+        }
+        let last = port.stats();
+        rx.poll(&mut batch, &mut buffers, &mut tally);
+        assert_eq!((port.stats(), port.stats().rx_packets), (last, 20));
         buffers.give(batch.drain(..));
     }
 

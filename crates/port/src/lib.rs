@@ -34,6 +34,7 @@ mod netdev;
 mod no_dpdk;
 pub mod null;
 pub mod offload;
+mod pace;
 pub mod pcap;
 mod pools;
 mod queue;

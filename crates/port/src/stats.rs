@@ -11,6 +11,7 @@ pub(crate) struct QueueStats {
     packets: AtomicU64,
     bytes: AtomicU64,
     errors: AtomicU64,
+    missed: AtomicU64,
     /// By reason.
     drops: [AtomicU64; DropReason::COUNT],
 }
@@ -39,6 +40,14 @@ impl QueueStats {
         self.drop_unsent(reason, packets, tally);
     }
 
+    /// Counts packets that would have come and were lost before this queue had them.
+    #[inline]
+    pub(crate) fn missed(&self, packets: usize) {
+        if packets != 0 {
+            add(&self.missed, packets);
+        }
+    }
+
     /// Counts packets, or attempts, that the device refused.
     pub(crate) fn errors(&self, n: usize) {
         if n != 0 {
@@ -64,6 +73,7 @@ pub(crate) fn total<'a>(
         sum.rx_bytes += queue.bytes.load(Relaxed);
         collect(&queue.drops, &mut sum.rx_drops);
         sum.rx_errors += queue.errors.load(Relaxed);
+        sum.rx_missed += queue.missed.load(Relaxed);
     }
     for queue in tx {
         sum.tx_packets += queue.packets.load(Relaxed);
@@ -71,7 +81,7 @@ pub(crate) fn total<'a>(
         collect(&queue.drops, &mut sum.tx_drops);
         sum.tx_errors += queue.errors.load(Relaxed);
     }
-    sum.rx_dropped = sum.rx_drops.iter().sum();
+    sum.rx_dropped = sum.rx_drops.iter().sum::<u64>() + sum.rx_missed;
     sum.tx_dropped = sum.tx_drops.iter().sum();
     sum
 }

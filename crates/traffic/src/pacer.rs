@@ -14,6 +14,8 @@ pub struct Pacer {
     sent: u64,
     /// How much lost time is made up for.
     catch_up_ns: u64,
+    /// Packets given up since they were last asked for.
+    missed: u64,
 }
 
 /// How much lost time is made up for, unless told otherwise: 10 ms. Our choice: longer than a scheduler's time slice.
@@ -25,7 +27,7 @@ const EPOCH_NS: u64 = 1_000_000_000_000;
 impl Pacer {
     /// Paces at `rate` packets per second from `now_ns` on.
     pub fn new(rate: f64, now_ns: u64) -> Self {
-        Pacer { rate, since_ns: now_ns, sent: 0, catch_up_ns: CATCH_UP_NS }
+        Pacer { rate, since_ns: now_ns, sent: 0, catch_up_ns: CATCH_UP_NS, missed: 0 }
     }
 
     /// Makes up for so much lost time instead. With 0 the rate is never exceeded over more than one call.
@@ -42,6 +44,7 @@ impl Pacer {
         let mut late = owed.saturating_sub(self.sent);
         let limit = (self.rate * self.catch_up_ns as f64 / 1e9) as u64 + most as u64;
         if late > limit {
+            self.missed += late - limit;
             self.sent += late - limit;
             late = limit;
         }
@@ -52,6 +55,12 @@ impl Pacer {
             self.sent = 0;
         }
         n as usize
+    }
+
+    /// How many packets were given up since this was last asked: due once, and never to be sent.
+    #[inline]
+    pub fn take_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.missed)
     }
 }
 
@@ -90,6 +99,8 @@ mod tests {
         let mut pacer = Pacer::new(1e6, 0).catching_up(0);
         assert_eq!(pacer.due(0, 32), 1);
         assert_eq!([32, 32, 32].map(|most| pacer.due(10_000_000, most)), [32, 0, 0]);
+        // Of 10,001 that were due, 33 were sent.
+        assert_eq!([pacer.take_missed(), pacer.take_missed()], [10_001 - 33, 0]);
         assert_eq!(pacer.due(10_005_000, 32), 5);
     }
 

@@ -12,6 +12,7 @@ pub use reader::{CaptureError, Reader, Record};
 pub use writer::Writer;
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::pace::Pace;
 use crate::rss::{rss_hash, rss_queue};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
@@ -23,7 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[
@@ -103,7 +104,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let is_loop = options.flag("loop")?.unwrap_or(false);
     let rate = options.parse("rate", "packets per second, such as 200k or 1M", parse_rate)?;
     let mac = options.mac()?;
-    let refused = |source| OpenError::Capture { port: options.port(), source };
+    let refused = |cause| OpenError::Capture { port: options.port(), cause };
     let source = match rx {
         None => Source::Nothing,
         Some(path) if is_loop => Source::Loop(Arc::new(Loaded::read(&path, n_rxq).map_err(refused)?)),
@@ -114,10 +115,10 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     };
     let sink = match tx {
         None => None,
-        Some(path) => Some(Writer::create(&path).map_err(|source| OpenError::Device {
+        Some(path) => Some(Writer::create(&path).map_err(|cause| OpenError::Device {
             port: options.port(),
             what: format!("{} cannot be written", path.display()),
-            source,
+            cause,
             remedy: "expected a file in a folder that exists and may be written",
         })?),
     };
@@ -204,7 +205,7 @@ impl Port for PcapPort {
         };
         Box::new(PcapRx {
             feed,
-            pace: self.rate.map(|rate| (Instant::now(), Pacer::new(rate, 0))),
+            pace: self.rate.map(|rate| Pace::new(Pacer::new(rate, 0))),
             mtu: Mtu(self.info.mtu),
             pool: Arc::clone(&self.pool),
             stats: Arc::clone(&self.rx[queue]),
@@ -226,7 +227,7 @@ impl Port for PcapPort {
 #[derive(Debug)]
 struct PcapRx {
     feed: Feed,
-    pace: Option<(Instant, Pacer)>,
+    pace: Option<Pace>,
     mtu: Mtu,
     pool: Arc<dyn FramePool>,
     stats: Arc<QueueStats>,
@@ -279,12 +280,15 @@ impl RxQueue for PcapRx {
         }
         let first = batch.len();
         let mut n = BATCH_MAX - first;
-        if let Some((origin, pacer)) = &mut self.pace {
-            n = pacer.due(origin.elapsed().as_nanos() as u64, n);
+        if let Some(pace) = &mut self.pace {
+            n = pace.ask(n);
         }
         // Buffers first: without one nothing is read, where a NIC would lose.
         let n = buffers.fill(&self.pool, n, usize::MAX, batch);
         let (mut used, mut bytes) = (first, 0);
+        if let Some(pace) = &mut self.pace {
+            self.stats.missed(pace.given_up() + pace.due - n);
+        }
         for _ in 0..n {
             let fed = match self.feed.next() {
                 Ok(Some(fed)) => fed,
