@@ -46,6 +46,13 @@ ip -n "$b" link set t2 up
 logged 'port t2 is up'
 ip netns exec "$a" ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping after the link came back"
 
+# A tap that is deleted is made anew, with what was kept, where the switch is.
+ip -n "$b" link del t2
+until_true logged_again 'port t2 is up' 1 || fail "the tap was not made anew"
+ip -n "$s" link set t2 netns "$b"
+ip -n "$b" addr add 10.9.0.2/24 dev t2; ip -n "$b" link set t2 up
+ip netns exec "$a" ping -q -c 2 -i 0.2 -W 5 10.9.0.2 > "$dir/ping" || fail "no ping by the new tap: $(cat "$dir/ping")"
+
 # What was kept is enough for another tap; ports come and go while the hosts talk, and not a ping is lost.
 ip netns exec "$a" ping -q -c 100 -i 0.02 -W 5 10.9.0.2 > "$dir/ping" &
 pings=$!

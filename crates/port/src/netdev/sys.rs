@@ -36,6 +36,15 @@ pub(crate) fn ask(fd: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) ->
     }
 }
 
+/// Puts `fresh` in the place of `old`, at once and under its number, so that whoever reads and writes `old` goes on with it.
+pub(crate) fn replace(old: &OwnedFd, fresh: &OwnedFd) -> io::Result<()> {
+    // SAFETY: both are open. `old` stays so, and stays its owner's: what it names becomes another file.
+    match unsafe { libc::dup3(fresh.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Its IFF_ flags.
 pub(crate) fn flags(fd: &OwnedFd, name: &str) -> io::Result<u16> {
     let mut request = request(name);

@@ -3,6 +3,9 @@
 //! One system call a packet, into and out of pool buffers without a copy of our own. The device is told nothing of
 //! offloads, so the kernel completes checksums and cuts large segments itself. Linux only; needs CAP_NET_ADMIN unless
 //! the device exists and belongs to the user.
+//!
+//! When somebody deletes the device, or the network namespace it was moved to, the port is down; [`Port::tend`] makes it
+//! anew where the switch is.
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::netdev::{self, NetDevice, failed};
@@ -28,6 +31,9 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
 #[derive(Debug)]
 struct TapPort {
     info: PortInfo,
+    name: String,
+    /// Whether the device was gone when last looked at.
+    is_gone: bool,
     pool: Arc<dyn FramePool>,
     /// By queue. A queue is for both ways.
     queues: Vec<Arc<OwnedFd>>,
@@ -44,29 +50,43 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let name = options.device()?;
     let failed = |what: &str, e| failed(options.port(), format!("tap device {name}: {what}"), e);
     let pool = options.pool(pools)?;
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut queues = Vec::with_capacity(n_rxq);
-    for _ in 0..n_rxq {
-        let fd =
-            rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|e| failed("/dev/net/tun", e.into()))?;
-        attach(&fd, name).map_err(|e| failed("attach a queue", e))?;
-        queues.push(Arc::new(fd));
-    }
-    let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
-    device.set_mtu(mtu).map_err(|e| failed("set its MTU", e))?;
-    device.set_queue_len(WAITING).map_err(|e| failed("set its queue length", e))?;
-    if options.text("mac").is_some() {
-        device.set_mac(options.mac()?).map_err(|e| failed("set its address", e))?;
-    }
-    device.set_up().map_err(|e| failed("set it up", e))?;
-    let mac = device.mac().map_err(|e| failed("read its address", e))?;
+    let wanted = options.text("mac").map(|_| options.mac()).transpose()?;
+    let (queues, mac) = make(name, n_rxq, mtu, wanted).map_err(|(step, e)| failed(step, e))?;
     Ok(Box::new(TapPort {
         info: PortInfo { kind: "tap", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
+        name: name.to_owned(),
+        is_gone: false,
         pool,
         rx: queues.iter().map(|_| Arc::default()).collect(),
         tx: Vec::new(),
-        queues,
+        queues: queues.into_iter().map(Arc::new).collect(),
     }))
+}
+
+/// Makes a tap device, or opens one there is, with so many queues, and sets it up; its queues and its address. An error says
+/// at which step.
+fn make(
+    name: &str,
+    n_rxq: usize,
+    mtu: u32,
+    mac: Option<[u8; 6]>,
+) -> Result<(Vec<OwnedFd>, [u8; 6]), (&'static str, io::Error)> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut queues = Vec::with_capacity(n_rxq);
+    for _ in 0..n_rxq {
+        let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|e| ("/dev/net/tun", e.into()))?;
+        attach(&fd, name).map_err(|e| ("attach a queue", e))?;
+        queues.push(fd);
+    }
+    let device = NetDevice::new(name).map_err(|e| ("ask about it", e))?;
+    device.set_mtu(mtu).map_err(|e| ("set its MTU", e))?;
+    device.set_queue_len(WAITING).map_err(|e| ("set its queue length", e))?;
+    if let Some(mac) = mac {
+        device.set_mac(mac).map_err(|e| ("set its address", e))?;
+    }
+    device.set_up().map_err(|e| ("set it up", e))?;
+    let mac = device.mac().map_err(|e| ("read its address", e))?;
+    Ok((queues, mac))
 }
 
 /// Attaches an open `/dev/net/tun` to the tap device called `name` as one more of its queues, making the device if there
@@ -75,6 +95,16 @@ fn attach(fd: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = netdev::sys::request(name);
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
     netdev::sys::ask(fd, libc::TUNSETIFF, &mut request)
+}
+
+impl TapPort {
+    /// What can be done with it at once. The device may have been moved to another network namespace, where its name means
+    /// nothing to us. Its queue knows: it takes packets while the device is set up, and reports an error when it is gone.
+    fn state(&self) -> Option<PollFlags> {
+        let mut queue = [PollFd::new(&*self.queues[0], PollFlags::OUT)];
+        let asked = rustix::event::poll(&mut queue, Some(&Timespec::default()));
+        asked.ok().map(|_| queue[0].revents())
+    }
 }
 
 impl Port for TapPort {
@@ -99,11 +129,23 @@ impl Port for TapPort {
     }
 
     fn is_up(&self) -> bool {
-        // The device may have been moved to another network namespace, where its name means nothing to us. Its queue
-        // knows: it takes packets while the device is set up, and reports an error when the device is gone.
-        let mut queue = [PollFd::new(&*self.queues[0], PollFlags::OUT)];
-        let asked = rustix::event::poll(&mut queue, Some(&Timespec::default()));
-        asked.is_ok() && queue[0].revents() == PollFlags::OUT
+        self.state() == Some(PollFlags::OUT)
+    }
+
+    fn tend(&mut self) {
+        let PortInfo { n_rxq, mtu, mac, .. } = self.info;
+        let was_gone = self.is_gone;
+        self.is_gone = self.state().is_some_and(|state| state.contains(PollFlags::ERR));
+        // Not at once: that it was down is to be seen. If it fails something else has the name, and the next time is soon.
+        if was_gone
+            && self.is_gone
+            && let Ok((fresh, _)) = make(&self.name, n_rxq, mtu, Some(mac))
+        {
+            self.is_gone = false;
+            for (old, fresh) in self.queues.iter().zip(&fresh) {
+                let _ = netdev::sys::replace(old, fresh);
+            }
+        }
     }
 
     fn stats(&self) -> PortStats {

@@ -52,6 +52,9 @@ pub fn what_cannot_be_opened_is_said() {
     let error = |keys| Rig::open(&config("tap", "p1", keys), &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string();
     let text = error(&[("device", "a-name-too-long-for-linux")]);
     assert!(text.contains("device = \"a-name-too-long-for-linux\": expected a device name"), "{text}");
+    sh("ip tuntap add mode tap dev t1");
+    let text = error(&[("device", "t1")]);
+    assert!(text.starts_with("port p1: tap device t1: attach a queue: ") && text.lines().count() == 1, "{text}");
     let text = error(&[("device", "lo")]);
     assert!(text.starts_with("port p1: tap device lo: attach a queue: Invalid argument"), "{text}");
 }
@@ -81,4 +84,32 @@ pub fn a_device_that_is_down_takes_nothing() {
     assert!(rig.port.is_up());
     other.sh("ip link del t0");
     assert!(!rig.port.is_up());
+}
+
+pub fn it_is_made_anew_when_it_was_deleted() {
+    let mut pools = Pools::new(256);
+    let config = PortConfig { n_rxq: 2, mtu: 2000, ..config("tap", "p1", &[("device", "t0")]) };
+    let mut rig = Rig::open(&config, &mut pools).unwrap();
+    let mac = rig.port.info().mac.map(|byte| format!("{byte:02x}")).join(":");
+    rig.port.tend();
+    assert!(rig.port.is_up(), "what is there is left alone");
+    // Alone, and with the namespace that it was moved to.
+    let other = Namespace::new();
+    for end in ["ip link del t0", &format!("ip link set t0 netns {}", other.pid())] {
+        sh(end);
+        if end.contains("netns") {
+            other.sh("ip link del t0");
+        }
+        rig.port.tend();
+        assert!(!rig.port.is_up(), "that it went is seen");
+        rig.port.tend();
+        assert!(rig.port.is_up());
+        let shown = sh("ip link show t0");
+        assert!(shown.contains(&mac) && shown.contains("mtu 2000"), "{shown}");
+        let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
+        let before = rig.port.stats().tx_packets;
+        rig.batch.push(rig.buffers.write(&pool, &[0; 60]).unwrap());
+        rig.send();
+        assert_eq!(rig.port.stats().tx_packets, before + 1);
+    }
 }
