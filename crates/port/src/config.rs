@@ -247,7 +247,7 @@ impl Options<'_> {
     /// The pool for the longest frames that the port's MTU admits.
     pub(crate) fn pool(&self, pools: &mut Pools) -> Result<Arc<HeapPool>, OpenError> {
         let pool = pools.of_size(Mtu(self.config.mtu).longest_frame());
-        pool.map_err(|source| OpenError::Pool { port: self.port(), source })
+        pool.map_err(|cause| OpenError::Pool { port: self.port(), cause })
     }
 
     /// The option `mac`, or an address made from the port's name (locally administered).

@@ -4,7 +4,8 @@ use crate::pcap::CaptureError;
 use sluice_mem::PoolError;
 use std::io;
 
-/// Why a port could not be opened.
+/// Why a port could not be opened. Each says all there is to say: what caused it stands in the line, and so is no `source`, which
+/// would be told twice.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No such type.
@@ -28,9 +29,9 @@ pub enum OpenError {
     MissingOption { port: String, kind: &'static str, key: &'static str, expected: &'static str },
 
     /// The device or file did not do as asked.
-    #[error("port {port}: {what}: {source}; {remedy}")]
+    #[error("port {port}: {what}: {cause}; {remedy}")]
     #[expect(missing_docs, reason = "the names say it")]
-    Device { port: String, what: String, source: io::Error, remedy: &'static str },
+    Device { port: String, what: String, cause: io::Error, remedy: &'static str },
 
     /// DPDK, or one of its devices, did not do as asked; or this program was built without it.
     #[error("port {port}: {reason}")]
@@ -38,14 +39,14 @@ pub enum OpenError {
     Dpdk { port: String, reason: String },
 
     /// Its capture is not one.
-    #[error("port {port}: {source}")]
+    #[error("port {port}: {cause}")]
     #[expect(missing_docs, reason = "the names say it")]
-    Capture { port: String, source: CaptureError },
+    Capture { port: String, cause: CaptureError },
 
     /// No memory for its packets.
-    #[error("port {port}: {source}")]
+    #[error("port {port}: {cause}")]
     #[expect(missing_docs, reason = "the names say it")]
-    Pool { port: String, source: PoolError },
+    Pool { port: String, cause: PoolError },
 }
 
 impl OpenError {

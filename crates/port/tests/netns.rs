@@ -36,6 +36,9 @@ const CASES: &[Case] = &[
     ("af_xdp::a_driver_without_xdp_falls_back_and_says_so", link::a_driver_without_xdp_falls_back_and_says_so),
     ("af_xdp::packets_cross_between_ports_in_place", link::packets_cross_between_ports_in_place),
     ("af_xdp::fewer_queues_than_the_device_are_noted", link::fewer_queues_than_the_device_are_noted),
+    ("af_xdp::a_device_that_is_busy_is_said", link::a_device_that_is_busy_is_said),
+    ("af_xdp::its_buffers_are_on_huge_pages_if_there_are_any", link::its_buffers_are_on_huge_pages_if_there_are_any),
+    ("tap::missing_privileges_are_said", || link::missing_privileges_are_said("tap")),
     ("af_packet::missing_privileges_are_said", || link::missing_privileges_are_said("af_packet")),
     ("af_xdp::missing_privileges_are_said", || link::missing_privileges_are_said("af_xdp")),
     ("af_xdp::too_little_locked_memory_is_said", link::too_little_locked_memory_is_said),
@@ -45,6 +48,7 @@ const CASES: &[Case] = &[
     ("tap::the_kernel_pings_through_it", tap::the_kernel_pings_through_it),
     ("tap::queues_share_one_device", tap::queues_share_one_device),
     ("tap::what_cannot_be_opened_is_said", tap::what_cannot_be_opened_is_said),
+    ("tap::it_is_made_anew_when_it_was_deleted", tap::it_is_made_anew_when_it_was_deleted),
     ("tap::a_device_that_is_down_takes_nothing", tap::a_device_that_is_down_takes_nothing),
 ];
 

@@ -102,6 +102,8 @@ fn a_port_that_cannot_be_opened_is_one_line_and_the_others_run() {
         (format!("options = {{ {key} = \"{value}\" }}"), format!("{key} = \"{value}\": expected "))
     };
     let capture = |name: &str| format!("options = {{ rx = \"{}\" }}", at(name).display());
+    let _busy = std::os::unix::net::UnixListener::bind(at("taken")).unwrap();
+    let listened_at = "taken: Address already in use (os error 98); choose a path in ".to_owned();
     for (kind, (more, expected)) in [
         ("pcap", (capture("missing.pcap"), "missing.pcap: No such file".to_owned())),
         ("pcap", (capture("junk.pcap"), "expected a classic pcap file".into())),
@@ -116,6 +118,12 @@ fn a_port_that_cannot_be_opened_is_one_line_and_the_others_run() {
         ("af_packet", bad("device", "a/b")),
         ("af_xdp", bad("mode", "fast")),
         ("vhost-user", (String::new(), "type vhost-user needs option path: ".into())),
+        (
+            "vhost-user",
+            (format!("options = {{ path = \"{}\", mode = \"server\" }}", at("taken").display()), listened_at),
+        ),
+        #[cfg(not(feature = "dpdk"))]
+        ("dpdk", ("options = { devargs = \"net_null0\" }".into(), "`cargo build --release --features dpdk`".into())),
         ("af_packet", (String::new(), "device bad: find it: No such device".into())),
         ("af_xdp", (String::new(), "device bad: find it: No such device".into())),
     ] {
@@ -184,6 +192,73 @@ fn queues_are_dealt_in_turn_and_pinned_ones_stay() {
         let error = daemon.refused(&["bridge/add-port", "br0", "b", "ofport=2", "type=null", &affinity]);
         assert!(error.contains(expected), "{error}");
     }
+}
+
+/// Where `pmd-rxq-show` says that the only queue of a port is.
+fn core_of(show: &str, port: &str) -> u32 {
+    let (before, _) = show.split_once(&format!("  port: {port} ")).unwrap_or_else(|| panic!("no {port} in {show}"));
+    before.rsplit("core_id ").next().unwrap().split(':').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn queues_are_dealt_by_the_cycles_they_cost() {
+    let generator =
+        |name: &str, n, rate: &str| port(name, n, "generator", &format!("options = {{ rate = \"{rate}\" }}"));
+    let config = "[switch]\npmd-cores = [0, 1]\n".to_owned()
+        + &bridge("br0", "f")
+        + &generator("heavy1", 1, "max")
+        + &generator("light1", 2, "10")
+        + &generator("heavy2", 3, "max")
+        + &generator("light2", 4, "10")
+        + &generator("pinned", 5, "10")
+        + "pmd-rxq-affinity = \"0:0\"\n";
+    let daemon = Daemon::start_with(&config, &[("f", "actions=drop\n")]);
+    let rxq_show = ["dpif-netdev/pmd-rxq-show"];
+    let show = daemon.ctl(&rxq_show);
+    assert_eq!(core_of(&show, "heavy1"), core_of(&show, "heavy2"), "dealt in turn: {show}");
+    assert_eq!(core_of(&show, "pinned"), 0, "{show}");
+    // An interval in which both were measured.
+    let usage = |show: &str, port: &str| -> u32 {
+        let line = show.lines().find(|line| line.contains(&format!("port: {port} "))).unwrap();
+        line.rsplit("usage:").next().unwrap().trim().trim_end_matches(" %").parse().unwrap_or(0)
+    };
+    daemon.wait_for(&rxq_show, |show| ["heavy1", "heavy2"].iter().all(|port| usage(show, port) > 10));
+    assert_eq!(daemon.ctl(&["dpif-netdev/pmd-rxq-rebalance"]), "pmd rxq rebalance requested.\n");
+    let show = daemon.ctl(&rxq_show);
+    assert_ne!(core_of(&show, "heavy1"), core_of(&show, "heavy2"), "{show}");
+    assert_ne!(core_of(&show, "light1"), core_of(&show, "light2"), "{show}");
+    assert_eq!(core_of(&show, "pinned"), 0, "{show}");
+    // Where they are now they are polled.
+    for port in ["heavy1", "light1", "heavy2", "light2", "pinned"] {
+        let count = |text: &str| -> u64 {
+            let rest = text.split("RX packets:").nth(1).unwrap();
+            rest.split(' ').next().unwrap().parse().unwrap()
+        };
+        let before = count(&daemon.ctl(&["sluice/port-show", port]));
+        daemon.wait_for(&["sluice/port-show", port], |text| count(text) > before);
+    }
+}
+
+#[test]
+fn an_idle_switch_sleeps_if_it_may() {
+    let start = |datapath: &str| {
+        let config = PMD.to_owned() + datapath + &bridge("br0", "f") + &port("p1", 1, "null", "");
+        Daemon::start_with(&config, &[("f", "")])
+    };
+    let number = |text: &str| text.trim().parse::<u64>().unwrap();
+    let count = |daemon: &Daemon, name| number(&daemon.ctl(&["coverage/read-counter", name]));
+    let awake = start("");
+    awake.wait_for(&["coverage/read-counter", "idle_iterations"], |n| number(n) > 10_000);
+    assert_eq!(count(&awake, "sleep_iterations"), 0);
+    drop(awake);
+    // Behind each iteration that found nothing.
+    let asleep = start("[datapath]\npmd-sleep-max = \"500us\"\n");
+    asleep.wait_for(&["coverage/read-counter", "sleep_iterations"], |n| number(n) > 1000);
+    asleep.wait_for(&["dpif-netdev/pmd-perf-show"], |text| {
+        let line = text.lines().find(|line| line.contains("- sleep iterations:")).unwrap();
+        let share = line.split('(').nth(1).unwrap().split('%').next().unwrap();
+        share.trim().parse::<f64>().unwrap() > 95.0
+    });
 }
 
 #[test]

@@ -123,18 +123,10 @@ impl Sockets {
     /// Opens a socket, sharing the registration of its pool's memory with another if there is one.
     fn open(&self, pool: &Arc<HeapPool>, binding: sys::Binding) -> io::Result<Arc<sys::Socket>> {
         let mut all = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        all.retain(|socket| socket.strong_count() > 0);
-        let siblings: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(|s| s.pool().id() == pool.id()).collect();
         let mut tries = 0;
         let socket = loop {
-            let tried = siblings
-                .iter()
-                .map(Some)
-                .chain([None])
-                .map(|sibling| sys::Socket::open(Arc::clone(pool), sibling.map(Arc::as_ref), binding));
-            // A sibling whose device has gone is no longer bound, and shares nothing.
-            let is_final = |done: &io::Result<_>| !matches!(done, Err(e) if e.raw_os_error() == Some(libc::EBADF));
-            match tried.into_iter().find(is_final).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into())) {
+            all.retain(|socket| socket.strong_count() > 0);
+            match open_beside(&all, pool, binding) {
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
                     tries += 1;
                     std::thread::sleep(BUSY_PAUSE);
@@ -145,6 +137,23 @@ impl Sockets {
         all.push(Arc::downgrade(&socket));
         Ok(socket)
     }
+}
+
+/// Opens a socket beside those there are.
+fn open_beside(all: &[Weak<sys::Socket>], pool: &Arc<HeapPool>, binding: sys::Binding) -> io::Result<sys::Socket> {
+    let others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
+    // The kernel takes a second socket of one queue for one that shares its rings too, and says that something is invalid.
+    if others.iter().any(|other| other.has_queue_of(binding)) {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    let siblings = others.iter().filter(|other| other.pool().id() == pool.id());
+    let mut tried = siblings
+        .map(Some)
+        .chain([None])
+        .map(|sibling| sys::Socket::open(Arc::clone(pool), sibling.map(Arc::as_ref), binding));
+    // A sibling whose device has gone is no longer bound, and shares nothing.
+    let is_final = |done: &io::Result<_>| !matches!(done, Err(e) if e.raw_os_error() == Some(libc::EBADF));
+    tried.find(is_final).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
 }
 
 impl Found {

@@ -24,6 +24,7 @@ pub(super) struct Socket {
     /// `None` only while it is dropped.
     fd: Option<OwnedFd>,
     pool: Arc<HeapPool>,
+    binding: Binding,
     rx: Mutex<Receiver>,
     tx: Mutex<Sender>,
     /// Whether packets may lie in several buffers.
@@ -92,8 +93,14 @@ impl Socket {
             rx: Mutex::new(Receiver { fill, rx, held: vec![false; frames] }),
             tx: Mutex::new(Sender { tx, completion, parts: vec![0; frames] }),
             pool,
+            binding,
             is_chained,
         })
+    }
+
+    /// Whether it has the queue that this is about.
+    pub(super) fn has_queue_of(&self, binding: Binding) -> bool {
+        (self.binding.device, self.binding.queue) == (binding.device, binding.queue)
     }
 
     /// Whether packets longer than a buffer can be received and sent.

@@ -80,8 +80,8 @@ pub(crate) fn is_device_name(name: &str) -> bool {
 }
 
 /// The error for something that failed on a device, with what helps against it.
-pub(crate) fn failed(port: String, what: String, source: io::Error) -> OpenError {
-    let remedy = match source.raw_os_error() {
+pub(crate) fn failed(port: String, what: String, cause: io::Error) -> OpenError {
+    let remedy = match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
             "run as root, or with the capabilities NET_ADMIN and NET_RAW (AF_XDP: BPF and IPC_LOCK, too)"
         }
@@ -92,7 +92,7 @@ pub(crate) fn failed(port: String, what: String, source: io::Error) -> OpenError
         Some(libc::ENOBUFS | libc::ENOMEM) => "use fewer frames, or raise the limit of locked memory (ulimit -l)",
         _ => "the kernel says no more",
     };
-    OpenError::Device { port, what, source, remedy }
+    OpenError::Device { port, what, cause, remedy }
 }
 
 #[cfg(test)]

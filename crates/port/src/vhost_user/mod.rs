@@ -57,10 +57,10 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let pool = options.pool(pools)?;
     let rings: Rings = (0..n_rxq * 2).map(|_| RingSlot::default()).collect();
     let link = Link::start(&options.config.name, path.clone(), side.unwrap_or(Side::Client), rings.clone());
-    let link = link.map_err(|source| OpenError::Device {
+    let link = link.map_err(|cause| OpenError::Device {
         port: options.port(),
         what: format!("cannot listen at {}", path.display()),
-        source,
+        cause,
         remedy: "choose a path in a directory you may write to, where no other process listens",
     })?;
     let info = PortInfo { kind: "vhost-user", n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };

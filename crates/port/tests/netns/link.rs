@@ -268,8 +268,38 @@ pub fn generic_mode_works_and_says_what_it_means() {
     let [note] = rig.port.notes() else { panic!("{:?}", rig.port.notes()) };
     assert!(note.starts_with("generic mode: ") && note.contains("large segments of local senders"), "{note}");
     answer(&mut rig, ping("-c 10 -s 8972 10.9.0.2"));
-    let twice = Rig::open(&config, &mut Pools::new(1024)).map(|_| ()).unwrap_err().to_string();
-    assert!(twice.contains("something else uses the device"), "{twice}");
+}
+
+/// Two programs cannot have a device's queues; the first goes on.
+pub fn a_device_that_is_busy_is_said() {
+    veth(1, 1);
+    sh("ip addr add 10.9.0.1/24 dev v1");
+    for mode in ["native", "generic"] {
+        let config = config("af_xdp", "p1", &[("device", "v0"), ("mode", mode)]);
+        let mut pools = Pools::new(1024);
+        let mut rig = Rig::open(&config, &mut pools).unwrap();
+        // By a port of the same pool, and of another as another program's would be.
+        for pools in [&mut pools, &mut Pools::new(1024)] {
+            let twice = Rig::open(&config, pools).map(|_| ()).unwrap_err().to_string();
+            assert!(twice.starts_with("port p1: device v0: ") && twice.lines().count() == 1, "{twice}");
+            assert!(twice.ends_with("busy (os error 16); something else uses the device"), "{twice}");
+        }
+        answer(&mut rig, ping("-c 3 10.9.0.2"));
+    }
+}
+
+/// Two ports on one registration of memory that lies on reserved huge pages.
+pub fn its_buffers_are_on_huge_pages_if_there_are_any() {
+    let set = "/proc/sys/vm/nr_hugepages";
+    let reserved: u64 = sh(&format!("cat {set}")).trim().parse().unwrap();
+    sh(&format!("echo {} > {set}", reserved + 8));
+    veth(2, 1);
+    let mut pools = Pools::new(1024);
+    let opened = ["v0", "v2"].map(|device| Rig::open(&config("af_xdp", device, &[]), &mut pools).map(|_| ()));
+    let pages = pools.of_size(1522).unwrap().pages();
+    sh(&format!("echo {reserved} > {set}"));
+    assert!(opened.iter().all(Result::is_ok), "{opened:?}");
+    assert_eq!(pages, sluice_mem::Pages::Huge, "of eight huge pages");
 }
 
 /// A bridge's driver takes no program: generic mode takes its place unless native mode is demanded, and both are said.
@@ -347,9 +377,11 @@ pub fn fewer_queues_than_the_device_are_noted() {
 
 /// One line with the cause and what helps.
 pub fn missing_privileges_are_said(kind: &str) {
-    veth(1, 1);
+    if kind != "tap" {
+        veth(1, 1);
+    }
     let text = opened_with("setpriv --bounding-set -all", kind);
-    assert!(text.starts_with("port p1: device v0: ") && text.lines().count() == 1, "{text}");
+    assert!(text.starts_with("port p1: ") && text.contains("device v0: ") && text.lines().count() == 1, "{text}");
     assert!(text.contains("Operation not permitted") && text.contains("capabilities NET_ADMIN and NET_RAW"), "{text}");
 }
 
