@@ -74,8 +74,8 @@ step_privileged() {
 step_dpdk() {
     have pkg-config && pkg-config --exists libdpdk || { skip dpdk "libdpdk-dev is not installed (ci/install-packages)"; return; }
     cargo clippy -q -p sluice-port --features dpdk --all-targets -- -D warnings || return 1
-    cargo test -q -p sluice-port --features dpdk --test dpdk --test dpdk_start --no-run || return 1
-    guarded 300 cargo test -q -p sluice-port --features dpdk --test dpdk --test dpdk_start
+    cargo test -q -p sluice-port --features dpdk --lib --test dpdk --test dpdk_start --no-run || return 1
+    guarded 300 cargo test -q -p sluice-port --features dpdk --lib --test dpdk --test dpdk_start
 }
 
 step_differential() {

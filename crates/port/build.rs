@@ -2,6 +2,7 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=src/dpdk/shim.c");
+    println!("cargo::rerun-if-changed=src/dpdk/testing.c");
     #[cfg(feature = "dpdk")]
     dpdk();
 }
@@ -15,7 +16,8 @@ fn dpdk() {
         }
     };
     let mut build = cc::Build::new();
-    build.file("src/dpdk/shim.c").opt_level(3).flag("-include").flag("rte_config.h");
+    // Of an archive, only what is referred to is linked.
+    build.files(["src/dpdk/shim.c", "src/dpdk/testing.c"]).opt_level(3).flag("-include").flag("rte_config.h");
     // DPDK's inline functions need SSE4.2; pkg-config names the flag, but not through the `cc` interface.
     if std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() == Ok("x86_64") {
         build.flag("-march=corei7");

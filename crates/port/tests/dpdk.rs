@@ -4,6 +4,7 @@
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{DpdkConfig, Pools, PortConfig, open};
+use std::sync::Arc;
 
 fn config(name: &str, devargs: &str) -> PortConfig {
     let options = [("devargs".to_owned(), devargs.to_owned())].into();
@@ -42,7 +43,7 @@ fn packets_cross_in_place_and_are_counted() {
     }
 
     // A ring gives back what was sent: bytes survive a pushed and a trimmed header; of our own pool it takes a copy.
-    let heap: std::sync::Arc<dyn sluice_mem::FramePool> = pools.of_size(1500).unwrap();
+    let heap: Arc<dyn sluice_mem::FramePool> = pools.of_size(1500).unwrap();
     let (mut rx, mut tx) = (ring.rx_queue(0), ring.tx_queue(0));
     batch.push(buffers.write(&heap, &[7; 100]).unwrap());
     tx.send(&mut batch, &mut buffers, &mut tally);
@@ -60,10 +61,81 @@ fn packets_cross_in_place_and_are_counted() {
     assert_eq!(batch[0].frame.token(), token, "an mbuf stays where it is");
     batch.discard(DropReason::Rules, &mut buffers, &mut tally);
 
+    // The ring is another port's, which goes on.
+    let busy = open(&config("p5", "net_ring0"), &mut pools).map(|_| ()).unwrap_err().to_string();
+    assert!(busy.starts_with("port p5: devargs \"net_ring0\": another port of this switch uses the device"), "{busy}");
+    batch.push(buffers.write(&heap, &[8; 100]).unwrap());
+    tx.send(&mut batch, &mut buffers, &mut tally);
+    rx.poll(&mut batch, &mut buffers, &mut tally);
+    assert_eq!(batch.len(), 1);
+    batch.discard(DropReason::Rules, &mut buffers, &mut tally);
+
+    queues_of_a_device_are_apart(&mut pools);
+    threads_share_the_queues_of_a_device(&mut pools);
+
     let error = |devargs: &str| open(&config("p9", devargs), &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string();
     assert!(error("net_none0").contains("eal-args"), "a second start with other arguments is refused");
     let error = open(&config("p9", "net_none0"), &mut pools).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("p9") && error.contains("net_none0"), "{error}");
     let queues = PortConfig { n_rxq: 40, ..config("p9", "net_pcap7,iface=none") };
     assert!(open(&queues, &mut pools).is_err());
+}
+
+/// What PMD n sends into its ring comes back by receive queue n alone; a PMD beyond the transmit queues shares the first.
+fn queues_of_a_device_are_apart(pools: &mut Pools) {
+    let mut port = open(&PortConfig { n_rxq: 4, ..config("p6", "net_ring1") }, pools).unwrap();
+    let heap: Arc<dyn sluice_mem::FramePool> = pools.of_size(1500).unwrap();
+    let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+    assert_eq!((port.info().n_rxq, port.info().n_txq), (4, 4));
+    let mut queues: Vec<_> = (0..4).map(|queue| port.rx_queue(queue)).collect();
+    for pmd in 0..5 {
+        for n in 0..=pmd {
+            batch.push(buffers.write(&heap, &[10 * pmd as u8 + n as u8; 60]).unwrap());
+        }
+        port.tx_queue(pmd).send(&mut batch, &mut buffers, &mut tally);
+    }
+    tally[Counter::Originated] += 15;
+    let mut came = Vec::new();
+    for rx in &mut queues {
+        rx.poll(&mut batch, &mut buffers, &mut tally);
+        tally[Counter::Received] += batch.len() as u64;
+        came.push(batch.iter().map(|packet| packet.bytes()[0]).collect::<Vec<_>>());
+        batch.discard(DropReason::Rules, &mut buffers, &mut tally);
+    }
+    assert_eq!(came, [vec![0, 40, 41, 42, 43, 44], vec![10, 11], vec![20, 21, 22], vec![30, 31, 32, 33]]);
+    assert_eq!(tally.conserved(), Ok(()));
+    assert_eq!((port.stats().rx_packets, port.stats().tx_packets), (15, 15));
+}
+
+/// Two threads, each with half of the receive queues and a transmit queue: each becomes one of DPDK's, and every packet is
+/// counted by one of them.
+fn threads_share_the_queues_of_a_device(pools: &mut Pools) {
+    const POLLS: u64 = 2000;
+    let mut port = open(&PortConfig { n_rxq: 4, ..config("p7", "net_null3,size=64,copy=0") }, pools).unwrap();
+    let halves: Vec<_> =
+        (0..2).map(|pmd| ([2 * pmd, 2 * pmd + 1].map(|queue| port.rx_queue(queue)), port.tx_queue(pmd))).collect();
+    let tallies: Vec<Tally> = std::thread::scope(|scope| {
+        let threads: Vec<_> = halves
+            .into_iter()
+            .map(|(mut queues, mut tx)| {
+                scope.spawn(move || {
+                    let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+                    for _ in 0..POLLS {
+                        for rx in &mut queues {
+                            rx.poll(&mut batch, &mut buffers, &mut tally);
+                            tally[Counter::Received] += batch.len() as u64;
+                            tx.send(&mut batch, &mut buffers, &mut tally);
+                        }
+                    }
+                    tally
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for tally in &tallies {
+        assert_eq!((tally[Counter::Received], tally.conserved()), (POLLS * 2 * 32, Ok(())));
+    }
+    let sum = |counter| tallies.iter().map(|tally| tally[counter]).sum::<u64>();
+    assert_eq!((port.stats().rx_packets, port.stats().tx_packets), (sum(Counter::Received), sum(Counter::Sent)));
 }

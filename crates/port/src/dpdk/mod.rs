@@ -48,6 +48,8 @@ pub enum DpdkError {
     NoMemory { mbufs: u32, room: u16 },
     #[error("devargs \"{devargs}\": DPDK finds no such device and cannot attach it ({reason})")]
     NoDevice { devargs: String, reason: String },
+    #[error("devargs \"{devargs}\": another port of this switch uses the device; each takes one of its own")]
+    Busy { devargs: String },
     #[error("devargs \"{devargs}\": cannot {step} the device: {reason}")]
     Start { devargs: String, step: String, reason: String },
     #[error("devargs \"{devargs}\": n-rxq = {wanted}, but the device has {has} receive queues at most")]
@@ -111,8 +113,10 @@ impl Dpdk {
     fn open(&mut self, devargs: &str, n_rxq: usize, n_txq: usize, mtu: u32) -> Result<DpdkPort, DpdkError> {
         let named = || devargs.to_owned();
         let pool = self.pool_of_size(Mtu(mtu).longest_frame())?;
-        let device = sys::Device::attach(devargs, pool.clone())
-            .map_err(|e| DpdkError::NoDevice { devargs: named(), reason: sys::strerror(e) })?;
+        let device = sys::Device::attach(devargs, pool.clone()).map_err(|e| match e {
+            libc::EBUSY => DpdkError::Busy { devargs: named() },
+            e => DpdkError::NoDevice { devargs: named(), reason: sys::strerror(e) },
+        })?;
         let failed = |step: String, e| DpdkError::Start { devargs: named(), step, reason: sys::strerror(e) };
         let info = device.info().map_err(|e| failed("query".into(), e))?;
         if n_rxq > usize::from(info.max_rxq) {

@@ -6,7 +6,7 @@ use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolTicket};
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// `struct sluice_port_conf` of shim.c.
 #[repr(C)]
@@ -163,6 +163,9 @@ pub struct DeviceInfo {
     pub mac: [u8; 6],
 }
 
+/// DPDK's numbers of the devices that there is a [`Device`] for.
+static IN_USE: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+
 /// A DPDK device, stopped and closed when the last user goes.
 #[derive(Debug)]
 pub struct Device {
@@ -173,13 +176,18 @@ pub struct Device {
 }
 
 impl Device {
-    /// Finds, or attaches, the device that `devargs` names.
+    /// Finds, or attaches, the device that `devargs` names; `EBUSY` if there is a [`Device`] for it.
     pub fn attach(devargs: &str, pool: Arc<MbufPool>) -> Result<Self, c_int> {
         let devargs = CString::new(devargs).map_err(|_| libc::EINVAL)?;
         let (mut port, mut attached) = (0, 0);
+        let mut in_use = IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: a valid string and two writable places.
         match unsafe { sluice_attach(devargs.as_ptr(), &mut port, &mut attached) } {
-            0 => Ok(Device { port, attached: attached != 0, pool }),
+            0 if in_use.contains(&port) => Err(libc::EBUSY),
+            0 => {
+                in_use.push(port);
+                Ok(Device { port, attached: attached != 0, pool })
+            }
             err => Err(err),
         }
     }
@@ -255,7 +263,49 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        let mut in_use = IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         // SAFETY: the last user is gone, so no queue is polled any more.
         unsafe { sluice_port_stop(self.port, c_int::from(self.attached)) }
+        in_use.retain(|port| *port != self.port);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_fate::{DropReason, Tally};
+    use sluice_packet::Buffers;
+
+    unsafe extern "C" {
+        fn sluice_testing_hash(port: u16, queue: u16) -> c_int;
+    }
+
+    /// No virtual device hashes, so a callback of DPDK's does it in its place, where a driver would. The one test here that
+    /// starts DPDK.
+    #[test]
+    fn the_hash_of_a_device_is_the_packets() {
+        let args = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry"].map(String::from);
+        eal_init(&args).unwrap();
+        let pool = Arc::new(MbufPool::new(1024, 2048, 0).unwrap());
+        let dynamic: Arc<dyn FramePool> = pool.clone();
+        let device = Device::attach("net_ring0", pool).unwrap();
+        device.start(1, 1, 64, None).unwrap();
+        let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+        let mut around = |batch: &mut PacketBatch| {
+            for host in [1, 2] {
+                let mut frame = [0; 60];
+                frame[30..34].copy_from_slice(&[10, 0, 0, host]);
+                batch.push(buffers.write(&dynamic, &frame).unwrap());
+            }
+            assert_eq!(device.tx(0, batch), 2);
+            assert_eq!(device.rx(0, batch), 0);
+            let hashes: Vec<u32> = batch.iter().map(|packet| packet.rss_hash).collect();
+            batch.discard(DropReason::Rules, &mut buffers, &mut tally);
+            hashes
+        };
+        assert_eq!(around(&mut batch), [0, 0], "a device that hashes none");
+        // SAFETY: the device is started and has this queue, which only this thread polls.
+        assert_eq!(unsafe { sluice_testing_hash(device.port, 0) }, 0);
+        assert_eq!(around(&mut batch), [0x0a00_0001, 0x0a00_0002]);
     }
 }
