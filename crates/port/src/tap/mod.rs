@@ -63,14 +63,11 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     }))
 }
 
-/// Makes a tap device, or opens one there is, with so many queues, and sets it up; its queues and its address. An error says
-/// at which step.
-fn make(
-    name: &str,
-    n_rxq: usize,
-    mtu: u32,
-    mac: Option<[u8; 6]>,
-) -> Result<(Vec<OwnedFd>, [u8; 6]), (&'static str, io::Error)> {
+/// A tap device's queues and its address.
+type Made = (Vec<OwnedFd>, [u8; 6]);
+
+/// Makes a tap device, or opens one there is, with so many queues, and sets it up. An error says at which step.
+fn make(name: &str, n_rxq: usize, mtu: u32, mac: Option<[u8; 6]>) -> Result<Made, (&'static str, io::Error)> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut queues = Vec::with_capacity(n_rxq);
     for _ in 0..n_rxq {
