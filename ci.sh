@@ -25,6 +25,7 @@ fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
 benches|every benchmark runs once as a test|
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
+lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
 long|the long lanes; results and the machine sheet go to docs/results/|root, openvswitch-switch'
 
 usage() {
@@ -135,6 +136,30 @@ step_certification() {
 
 step_soak() {
     cargo build -q --release -p sluice -p sluice-soak && guarded $((${SOAK_SECONDS:-20} + 300)) target/release/soak --seconds "${SOAK_SECONDS:-20}"
+}
+
+# Each experiment in full with the minutes it takes on two quiet cores; those whose results are asked for most first.
+lab_full='peer:14 storm:7 recirc:3 caches:5 subtables:4 autopilot:2 scale:8 changes:3 cold:1 governor:2 syn-flood:2 profile:1'
+
+# LAB="NAME…" runs these alone, DAY=YYYY-MM-DD goes on with that day's. A run that is whole is not measured again.
+step_lab-full() {
+    local entry name out code=0 features=()
+    have pkg-config && pkg-config --exists libdpdk && features=(--features dpdk)
+    cargo build -q --release -p sluice "${features[@]}" || return 1
+    for entry in $lab_full; do
+        name=${entry%:*}
+        [[ " ${LAB:-$name} " = *" $name "* ]] || continue
+        out=docs/results/${DAY:-$(date -u +%F)}-lab-$name
+        echo "-- lab $name, about ${entry#*:} minutes, from $(date -u +%R): $out"
+        if target/release/sluice lab "$name" --out "$out" --resume; then
+            echo "lane lab-$name: 1 passed, 0 failed, 0 skipped"
+        else
+            echo "lane lab-$name: 0 passed, 1 failed, 0 skipped"
+            code=1
+        fi
+    done
+    target/release/sluice lab losses --out docs/results >/dev/null || return 1
+    return $code
 }
 
 step_long() {

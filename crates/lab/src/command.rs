@@ -2,15 +2,17 @@
 
 use crate::experiment::{EXPERIMENTS, Experiment, named};
 use crate::lab::Lab;
+use crate::losses;
+use crate::noise::{self, CpuTime};
 use crate::record::{FORMAT, Findings, Record, Size};
+use crate::report;
 use crate::search::{self, SearchArgs};
 use crate::sheet::Sheet;
-use crate::{noise, report};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Run experiments and write their report; without a name, all of them
 #[derive(clap::Args, Debug)]
@@ -18,7 +20,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct LabArgs {
     #[command(subcommand)]
     command: Option<LabCommand>,
-    /// An experiment, "list" for their names, "quick" for a short look at all, "report" to render it again
+    /// An experiment, "list" for their names, "quick" for a short look at all, "report" to render it
+    /// again, "losses" for where Sluice loses by the reports below a directory
     what: Option<String>,
     /// A short look: few points, few repetitions
     #[arg(long)]
@@ -50,6 +53,10 @@ pub fn run(args: &LabArgs) -> Result<()> {
     let (size, wanted): (Size, Vec<&dyn Experiment>) = match args.what.as_deref() {
         Some("list") => return list(),
         Some("report") => return say_report(&args.out),
+        Some("losses") => {
+            print!("{}", losses::collect(&args.out)?);
+            return Ok(());
+        }
         Some("quick") => (Size::Quick, EXPERIMENTS.to_vec()),
         None => (if args.quick { Size::Quick } else { Size::Full }, EXPERIMENTS.to_vec()),
         Some(name) => {
@@ -57,32 +64,44 @@ pub fn run(args: &LabArgs) -> Result<()> {
             (if args.quick { Size::Quick } else { Size::Full }, vec![experiment])
         }
     };
+    let is_quick_look = size == Size::Quick && wanted.len() > 1;
     std::fs::create_dir_all(&args.out).with_context(|| format!("{}: cannot be made", args.out.display()))?;
     let stop = stop_on_signals()?;
-    pin();
+    let deadline = is_quick_look.then(|| Instant::now() + QUICK_LOOK);
     for experiment in wanted {
         if let Some(why) = experiment.obstacle() {
             eprintln!("{}: left out: {why}", experiment.name());
             continue;
         }
-        let record = run_one(experiment, size, args, &stop)?;
+        let (record, failure) = run_one(experiment, size, args, &stop, deadline)?;
         let json = serde_json::to_string_pretty(&record)?;
-        let path = args.out.join(format!("{}.json", experiment.name()));
-        report::put(&path, &json)?;
+        report::put(&args.out.join(format!("{}.json", experiment.name())), &json)?;
         record.noise.iter().for_each(|why| eprintln!("{}: {why}", experiment.name()));
         if args.json {
             println!("{json}");
         }
+        if let Some(error) = failure {
+            say_report(&args.out)?;
+            return Err(error.context(format!("{}: {KEPT}", experiment.name())));
+        }
         if stop.load(Relaxed) {
             say_report(&args.out)?;
-            bail!("stopped: what was measured is kept; --resume goes on from there");
+            bail!("stopped: {KEPT}");
         }
     }
     say_report(&args.out)
 }
 
+/// The time of a quick look at all experiments, less what first points may take beyond it; and the share of what is left
+/// that one experiment may take.
+const QUICK_LOOK: Duration = Duration::from_secs(85);
+const QUICK_SHARE: f64 = 0.25;
+
+/// Said of a run that ended early.
+const KEPT: &str = "what was measured is kept; --resume goes on from there";
+
 /// What may be asked besides an experiment.
-const OTHERS: [&str; 4] = ["list", "quick", "report", "search"];
+const OTHERS: [&str; 5] = ["list", "losses", "quick", "report", "search"];
 /// Letters inserted, left out, changed or swapped within which a name was meant.
 const TYPED_WRONG_MAX: usize = 2;
 
@@ -96,15 +115,35 @@ fn unknown(name: &str) -> String {
     format!("{name}: expected an experiment ({}), {}{meant}", experiments.join(", "), OTHERS.join(", "))
 }
 
-fn run_one(experiment: &dyn Experiment, size: Size, args: &LabArgs, stop: &Arc<AtomicBool>) -> Result<Record> {
+/// Runs an experiment; what it found, and what ended it early.
+fn run_one(
+    experiment: &dyn Experiment,
+    size: Size,
+    args: &LabArgs,
+    stop: &Arc<AtomicBool>,
+    deadline: Option<Instant>,
+) -> Result<(Record, Option<anyhow::Error>)> {
     eprintln!("== {}: {}", experiment.name(), experiment.about());
     let path = args.out.join(format!("{}.json", experiment.name()));
     let earlier = if args.resume { report::read(&path)? } else { None };
-    let done = earlier.filter(|record| record.size == size).map(|record| record.findings.points).unwrap_or_default();
+    let earlier = earlier.filter(|record| record.size == size);
+    if let Some(whole) = earlier.as_ref().filter(|record| !record.interrupted) {
+        eprintln!("{}: is whole; without --resume it is measured anew", experiment.name());
+        return Ok((whole.clone(), None));
+    }
+    let done = earlier.map(|record| record.findings.points).unwrap_or_default();
     let mut lab = Lab::new(size, Arc::clone(stop), done);
-    let (began, clock) = (utc(), Instant::now());
-    let findings: Findings = experiment.run(&mut lab).with_context(|| experiment.name())?;
-    Ok(Record {
+    if let Some(deadline) = deadline {
+        let now = Instant::now();
+        lab.end_by(now + deadline.saturating_duration_since(now).mul_f64(QUICK_SHARE));
+    }
+    experiment.bound().apply();
+    let (began, clock, cpu) = (utc(), Instant::now(), CpuTime::now());
+    let mut findings: Findings = experiment.run(&mut lab).with_context(|| experiment.name())?;
+    findings.notes.extend(lab.left_out());
+    let stolen = CpuTime::now().steal_percent_since(cpu);
+    let failure = lab.take_failure();
+    let record = Record {
         format: FORMAT.to_owned(),
         experiment: experiment.name().to_owned(),
         about: experiment.about().to_owned(),
@@ -112,11 +151,12 @@ fn run_one(experiment: &dyn Experiment, size: Size, args: &LabArgs, stop: &Arc<A
         began,
         seconds: clock.elapsed().as_secs_f64(),
         size,
-        interrupted: stop.load(Relaxed),
-        sheet: Sheet::of_this_machine(),
+        interrupted: stop.load(Relaxed) || failure.is_some(),
+        sheet: Sheet::of_this_machine(stolen),
         noise: noise::verdict(&findings.points),
         findings,
-    })
+    };
+    Ok((record, failure))
 }
 
 fn list() -> Result<()> {
@@ -140,16 +180,6 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
     }
     Ok(stop)
-}
-
-/// Runs on the last core there is, where the fewest interrupts are; wherever the system lets us, if not.
-fn pin() {
-    let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
-    let mut cores = rustix::thread::CpuSet::new();
-    cores.set(last);
-    if let Err(error) = rustix::thread::sched_setaffinity(None, &cores) {
-        eprintln!("not bound to core {last}: {error}");
-    }
 }
 
 /// The command line, with the program by its name alone.
@@ -187,7 +217,7 @@ mod tests {
         for (typed, meant) in [("quik", "quick"), ("subtabels", "subtables"), ("recrc", "recirc"), ("Cold", "cold")] {
             assert!(unknown(typed).ends_with(&format!("; did you mean {meant}?")), "{}", unknown(typed));
         }
-        assert!(unknown("nothing").ends_with("list, quick, report, search"), "{}", unknown("nothing"));
+        assert!(unknown("nothing").ends_with("list, losses, quick, report, search"), "{}", unknown("nothing"));
     }
 
     #[test]

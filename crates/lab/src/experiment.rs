@@ -1,8 +1,10 @@
 //! What an experiment is, and all there are. A new one is a file in `experiments` and a line in [`EXPERIMENTS`].
 
+use crate::cores::Bound;
 use crate::experiments::{autopilot, caches, changes, cold, governor, peer, profile, recirc, scale, storm, subtables};
 use crate::lab::Lab;
-use crate::record::Findings;
+use crate::losses::Loss;
+use crate::record::{Findings, Point};
 
 /// A question that measurements answer.
 pub trait Experiment: Sync {
@@ -17,11 +19,19 @@ pub trait Experiment: Sync {
         None
     }
 
+    /// Where its thread is kept meanwhile.
+    fn bound(&self) -> Bound {
+        Bound::ToLast
+    }
+
     /// Runs it, as large as the lab asks for. When the lab is told to stop, it returns what it has.
     ///
     /// # Errors
     /// If it cannot run, or an answer is wrong.
     fn run(&self, lab: &mut Lab) -> anyhow::Result<Findings>;
+
+    /// At which of its points Sluice loses.
+    fn losses(&self, points: &[Point]) -> Vec<Loss>;
 }
 
 /// All experiments, in the order of the report.

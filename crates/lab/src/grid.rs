@@ -61,26 +61,31 @@ impl Grid<'_> {
     /// The usual length of a measurement.
     pub const SPAN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(30)];
 
-    /// Measures every point; ends early, with what it has, when the lab is told to stop.
-    ///
-    /// # Errors
-    /// If an arm's answers are wrong, or it fails.
-    pub fn run(&self, lab: &mut Lab) -> Result<Vec<Point>> {
+    /// Measures every point; ends early, with what it has, when the lab is told to stop, an arm's answers are wrong, or it
+    /// fails: the lab knows.
+    pub fn run(&self, lab: &mut Lab) -> Vec<Point> {
         lab.expect_steps(self.places.len());
         let mut points = Vec::new();
         for place in &self.places {
             if lab.is_stopped() {
                 break;
             }
+            if lab.is_late() && !points.is_empty() {
+                lab.leave_out(self.places.len() - points.len());
+                break;
+            }
             let point = match lab.done(place) {
                 Some(point) => Some(point),
-                None => self.measure(lab, place).with_context(|| name_of(place))?,
+                None => self.measure(lab, place).with_context(|| name_of(place)).unwrap_or_else(|error| {
+                    lab.fail(error);
+                    None
+                }),
             };
             let Some(point) = point else { break };
             lab.step(&self.line(&point));
             points.push(point);
         }
-        Ok(points)
+        points
     }
 
     /// Measures a point; `None` if the lab is told to stop before its arms are ready.
@@ -145,4 +150,48 @@ pub fn name_of(place: &Place) -> String {
 /// A place from names and numbers.
 pub fn place<const N: usize>(at: [(&str, f64); N]) -> Place {
     at.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::CYCLES;
+    use anyhow::ensure;
+    use std::sync::Arc;
+
+    struct Fixed(f64);
+
+    impl Subject for Fixed {
+        fn measure(&mut self, _: Duration) -> Result<Sample> {
+            ensure!(self.0 != 3.0, "no link");
+            Ok(Sample([(CYCLES.to_owned(), self.0)].into()))
+        }
+    }
+
+    #[test]
+    fn points_before_a_failure_are_kept_and_not_measured_again() {
+        let set_up = |at: &Place, _: usize| Ok(Ready::Subject(Box::new(Fixed(at["flows"])) as Box<dyn Subject>));
+        let grid = Grid {
+            places: [1.0, 2.0, 3.0, 4.0].map(|flows| place([("flows", flows)])).to_vec(),
+            arms: vec!["only".to_owned()],
+            set_up: &set_up,
+            figure: CYCLES,
+            rounds: [3, 5],
+            span: [Duration::ZERO; 2],
+        };
+        let mut lab = Lab::new(Size::Full, Arc::default(), Vec::new());
+        let points = grid.run(&mut lab);
+        assert_eq!(points.iter().map(|p| p.at("flows")).collect::<Vec<_>>(), [1.0, 2.0]);
+        assert_eq!(points[1].figure("only", CYCLES).unwrap().samples, [2.0; 5], "five repetitions");
+        assert_eq!(format!("{:#}", lab.take_failure().unwrap()), "3 flows: no link");
+        let mut late = Lab::new(Size::Full, Arc::default(), Vec::new());
+        late.end_by(std::time::Instant::now());
+        assert_eq!(grid.run(&mut late).len(), 1, "the first is always measured");
+        assert!(late.left_out().unwrap().starts_with("3 points were left out"));
+        let fails = |_: &Place, _: usize| -> Result<Ready> { anyhow::bail!("measured again") };
+        let again = Grid { places: grid.places[..2].to_vec(), arms: grid.arms.clone(), set_up: &fails, ..grid };
+        let mut lab = Lab::new(Size::Full, Arc::default(), points.clone());
+        assert_eq!(again.run(&mut lab), points);
+        assert!(lab.take_failure().is_none());
+    }
 }

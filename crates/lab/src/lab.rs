@@ -5,6 +5,7 @@ use crate::record::{Point, Size};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 /// The bench that experiments run on.
 pub struct Lab {
@@ -13,18 +14,56 @@ pub struct Lab {
     stop: Arc<AtomicBool>,
     /// Points of an earlier run that was stopped.
     done: Vec<Point>,
+    /// When a quick look begins no more points.
+    until: Option<Instant>,
+    left_out: usize,
+    /// What ended it early.
+    failure: Option<anyhow::Error>,
     progress: Progress,
 }
 
 impl Lab {
     /// A bench whose experiments are to end once `stop` is set, and may take over the points `done`.
     pub fn new(size: Size, stop: Arc<AtomicBool>, done: Vec<Point>) -> Lab {
-        Lab { size, stop, done, progress: Progress::on_stderr() }
+        Lab { size, stop, done, until: None, left_out: 0, failure: None, progress: Progress::on_stderr() }
     }
 
     /// Whether to end as soon as may be.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Relaxed)
+    }
+
+    /// Lets no point begin after that time but the first.
+    pub fn end_by(&mut self, until: Instant) {
+        self.until = Some(until);
+    }
+
+    /// Whether there is no time for another point.
+    pub fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Notes that so many points were not measured for want of time.
+    pub fn leave_out(&mut self, points: usize) {
+        self.left_out = points;
+    }
+
+    /// A sentence about points that there was no time for.
+    pub fn left_out(&self) -> Option<String> {
+        let n = self.left_out;
+        (n != 0).then(|| {
+            format!("{n} points were left out: the machine is busy, and a quick look is to end in two minutes.")
+        })
+    }
+
+    /// Ends the experiment after the points that it has, which are kept.
+    pub fn fail(&mut self, error: anyhow::Error) {
+        self.failure.get_or_insert(error);
+    }
+
+    /// What ended it early, if something did.
+    pub fn take_failure(&mut self) -> Option<anyhow::Error> {
+        self.failure.take()
     }
 
     /// A point that an earlier run has measured there.

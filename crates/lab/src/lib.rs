@@ -8,10 +8,12 @@
 
 mod attack;
 mod command;
+mod cores;
 mod experiment;
 mod experiments;
 mod grid;
 mod lab;
+mod losses;
 mod noise;
 mod peer;
 mod probe;

@@ -1,5 +1,6 @@
 //! The report: one HTML page that needs nothing from the network, Markdown beside it, and the pictures as files.
 
+use crate::losses;
 use crate::record::{Figure, Record, Table};
 use crate::svg::{self, escape};
 use crate::text;
@@ -8,6 +9,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 const PAGE_STYLE: &str = include_str!("report.css");
+
+/// What the page may load: nothing; it brings its style along.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Writes `report.html`, `report.md` and the pictures of every record that lies in `dir` as JSON. Returns the page.
 ///
@@ -67,6 +71,7 @@ pub fn read(path: &Path) -> Result<Option<Record>> {
 fn page(records: &[Record]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>\
+         <meta http-equiv='Content-Security-Policy' content=\"{POLICY}\">\
          <meta name='viewport' content='width=device-width,initial-scale=1'><title>Sluice lab</title>\n\
          <style>{PAGE_STYLE}{}</style></head><body>\n<header><h1>Sluice lab</h1><nav>",
         svg::STYLE
@@ -75,8 +80,16 @@ fn page(records: &[Record]) -> String {
         let name = escape(&record.experiment);
         let _ = write!(out, "<a href='#{name}'>{name}</a> ");
     }
-    out += "<a href='#machine'>machine</a></nav></header>\n<main>\n";
+    out += "<a href='#losses'>losses</a> <a href='#machine'>machine</a></nav></header>\n<main>\n";
     records.iter().for_each(|record| section(&mut out, record));
+    let lost = losses::table(records);
+    let _ = writeln!(out, "<section id='losses'><h2>{}</h2>", lost.title);
+    if lost.rows.is_empty() {
+        let _ = writeln!(out, "<p>{}</p>", losses::NONE);
+    } else {
+        table(&mut out, &Table { title: format!("{} points", lost.rows.len()), ..lost });
+    }
+    out += "</section>\n";
     if let Some(record) = records.first() {
         out += "<section id='machine'><h2>The machine</h2><div class='wide'><table>";
         for (name, fact) in &record.sheet.0 {

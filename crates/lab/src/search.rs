@@ -107,6 +107,7 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         let mut generator = Under::new(args, &plan)?;
         trials(&mut state, &mut *generator.generator, args, &kept, &stop)
     };
+    let stolen = noise::CpuTime::now().steal_percent_since(steal);
     let mut record = Record {
         format: FORMAT.to_owned(),
         experiment: "search".to_owned(),
@@ -116,9 +117,9 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         seconds: clock.elapsed().as_secs_f64(),
         size: Size::Full,
         interrupted: state.search.next_trial().is_some(),
-        sheet: Sheet::of_this_machine(),
+        sheet: Sheet::of_this_machine(stolen),
         findings: findings(&state),
-        noise: noise::steal(noise::CpuTime::now().steal_percent_since(steal)),
+        noise: noise::steal(stolen),
     };
     record.findings.notes.push(plan.to_string());
     report::put(&args.out.join("search.json"), &serde_json::to_string_pretty(&record)?)?;

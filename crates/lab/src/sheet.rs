@@ -1,5 +1,6 @@
 //! The machine's sheet: what a result depends on.
 
+use crate::cores;
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 
@@ -8,8 +9,8 @@ use std::process::Command;
 pub struct Sheet(pub Vec<(String, String)>);
 
 impl Sheet {
-    /// This machine's.
-    pub fn of_this_machine() -> Sheet {
+    /// This machine's, of whose time the host took so many percent during the run.
+    pub fn of_this_machine(stolen_percent: f64) -> Sheet {
         let facts = [
             (
                 "version",
@@ -17,7 +18,7 @@ impl Sheet {
             ),
             ("commit", commit()),
             ("cpu", cpu_info("model name")),
-            ("cores", std::thread::available_parallelism().ok().map(|n| format!("{n} to be used"))),
+            ("cores", Some(format!("{} to be used", cores::count()))),
             ("mhz", cpu_info("cpu MHz")),
             ("tsc", Some(format!("{:.3} GHz", sluice_datapath::tsc_hz() as f64 / 1e9))),
             ("vectors", vectors()),
@@ -27,6 +28,7 @@ impl Sheet {
             ("kernel", output("uname", &["-sr"])),
             ("system", system()),
             ("hypervisor", is_virtual().then(|| "yes, by the processor's flags".to_owned())),
+            ("steal time", Some(format!("{stolen_percent:.2} % of the processor time during the run"))),
             ("load", read("/proc/loadavg").map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" "))),
         ];
         Sheet(facts.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?))).collect())

@@ -1,5 +1,6 @@
 //! A switch in the process that runs as a switch does: a PMD thread on a core of its own.
 
+use crate::cores;
 use anyhow::{Context, Result, anyhow};
 use sluice_action::PortNo;
 use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
@@ -50,7 +51,7 @@ pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
 /// As [`start`].
 pub fn run(ports: Ports, rules: &str) -> Result<Running> {
     // The last core, where the fewest interrupts are.
-    let core = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    let core = cores::last();
     let config = Config {
         cores: vec![core],
         governor: GovernorMode::Auto,

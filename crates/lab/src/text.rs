@@ -1,5 +1,6 @@
 //! Numbers as people read them, and tables as Markdown.
 
+use crate::losses;
 use crate::record::{Record, Size, Table};
 use crate::stat::Stat;
 use std::fmt::Write;
@@ -44,6 +45,9 @@ pub fn markdown(records: &[Record]) -> String {
             let _ = write!(out, "\n### {}\n\n{}", t.title, table(t));
         }
     }
+    let lost = losses::table(records);
+    let _ = write!(out, "\n## {}\n\n", lost.title);
+    out += &if lost.rows.is_empty() { format!("{}\n", losses::NONE) } else { table(&lost) };
     if let Some(record) = records.first() {
         let rows = record.sheet.0.iter().map(|(name, fact)| vec![name.clone(), fact.clone()]).collect();
         let sheet = Table { title: String::new(), columns: vec!["machine".into(), String::new()], rows };
@@ -61,7 +65,8 @@ pub fn size(record: &Record) -> &'static str {
     }
 }
 
-fn table(table: &Table) -> String {
+/// A table without its title.
+pub fn table(table: &Table) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
         format!("| {} |\n", cells.join(" | "))

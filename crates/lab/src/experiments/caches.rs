@@ -4,6 +4,7 @@ use super::{METHOD, lines_over_flows, table_of};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
+use crate::losses::{Loss, behind};
 use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
 use crate::rig::{CYCLES, EMC_SHARE, EMC_USED, MEGAFLOW_SHARE, SMC_SHARE, Workload};
 use crate::setting::{self, Setting};
@@ -56,7 +57,7 @@ impl Experiment for Caches {
             rounds: Grid::ROUNDS,
             span: Grid::SPAN,
         };
-        let points = grid.run(lab)?;
+        let points = grid.run(lab);
         let mut notes: Vec<String> = METHOD.map(str::to_owned).to_vec();
         notes.push(
             "One rule over IP fields, and the cuckoo distributor's twenty; where the column ip is 0, the rule is over the \
@@ -79,6 +80,10 @@ impl Experiment for Caches {
             notes,
             points,
         })
+    }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        behind(points, setting::AUTO.name, &names()[..names().len() - 1], CYCLES)
     }
 }
 

@@ -2,9 +2,11 @@
 //! iterations of the PMD take meanwhile.
 
 use super::table_of;
+use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
+use crate::losses::{Loss, denied};
 use crate::probe::Probe;
 use crate::record::{Findings, Point, Table};
 use crate::rig::Sample;
@@ -62,6 +64,10 @@ impl Experiment for Changes {
         "What do packets notice when rules change under many megaflows?"
     }
 
+    fn bound(&self) -> Bound {
+        Bound::OffLast
+    }
+
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
         let flows: &[f64] = lab.size.pick(&[50e3], &[10e3, 200e3]);
         let set_up = |at: &Place, arm: usize| -> Result<Ready> {
@@ -75,7 +81,7 @@ impl Experiment for Changes {
             rounds: [1, 5],
             span: [EVERY, EVERY * 3],
         };
-        let points = grid.run(lab)?;
+        let points = grid.run(lab);
         let table = |title: &str, figure| table_of(title, &points, &[FLOWS], &ARMS, figure);
         Ok(Findings {
             tables: vec![
@@ -99,6 +105,19 @@ impl Experiment for Changes {
             ],
             points,
         })
+    }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        denied(
+            &verdicts(points),
+            "passes",
+            &["megaflows", "change"],
+            &[
+                "old rule after the reply, ms (at most 10)",
+                "rate back after, ms (at most 1000)",
+                "p99.9 of iterations, µs (at most 100)",
+            ],
+        )
     }
 }
 

@@ -1,9 +1,11 @@
 //! From nothing to many megaflows: how fast they are set up, and whether packets are lost meanwhile.
 
 use super::table_of;
+use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
+use crate::losses::{Loss, denied};
 use crate::record::{Findings, Point, Table};
 use crate::rig::Sample;
 use crate::switch;
@@ -46,6 +48,10 @@ impl Experiment for Cold {
         "Are packets lost while megaflows are set up from nothing?"
     }
 
+    fn bound(&self) -> Bound {
+        Bound::OffLast
+    }
+
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
         let rates: &[f64] = lab.size.pick(&[100.0, 500.0], &[50.0, 100.0, 200.0, 300.0, 400.0, 500.0]);
         let set_up = |at: &Place, _: usize| -> Result<Ready> {
@@ -59,7 +65,7 @@ impl Experiment for Cold {
             rounds: [1, 5],
             span: [Duration::ZERO; 2],
         };
-        let points = grid.run(lab)?;
+        let points = grid.run(lab);
         Ok(Findings {
             tables: vec![
                 verdicts(&points),
@@ -75,6 +81,10 @@ impl Experiment for Cold {
             ],
             points,
         })
+    }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        denied(&verdicts(points), "nothing lost", &["flows", "offered, kpps"], &["lost, %"])
     }
 }
 

@@ -5,9 +5,11 @@
 //! take turns on its core, and are read with `ovs-appctl dpif-netdev/pmd-perf-show`.
 
 use super::{lines_over_flows, table_of};
+use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
+use crate::losses::Loss;
 use crate::peer::{OVS_CONFIGS, Workload, ours::Ours, ovs::Ovs, testpmd::Testpmd};
 use crate::record::{Axis, Findings, Point, Table};
 use crate::rig::{CYCLES, MPPS};
@@ -24,8 +26,12 @@ const PROGRAMS: [&str; 3] =
     ["/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/usr/sbin/ovsdb-server", "/usr/bin/dpdk-testpmd"];
 const SUBTABLES: u16 = 20;
 
+/// This switch, and testpmd: the arms after the peer's.
+const OURS: &str = "sluice";
+const PORTS_ALONE: &str = "testpmd";
+
 fn arms() -> Vec<&'static str> {
-    OVS_CONFIGS.iter().map(|config| config.name).chain(["sluice", "testpmd"]).collect()
+    OVS_CONFIGS.iter().map(|config| config.name).chain([OURS, PORTS_ALONE]).collect()
 }
 
 impl Experiment for Peer {
@@ -44,6 +50,10 @@ impl Experiment for Peer {
         (!rustix::process::geteuid().is_root()).then(|| "it takes root, for huge pages".to_owned())
     }
 
+    fn bound(&self) -> Bound {
+        Bound::Nowhere
+    }
+
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
         let flows: &[f64] = lab.size.pick(&[1e3], &[100.0, 1e3, 10e3, 100e3]);
         let grid = Grid {
@@ -51,10 +61,10 @@ impl Experiment for Peer {
             arms: arms().into_iter().map(str::to_owned).collect(),
             set_up: &set_up,
             figure: MPPS,
-            rounds: [1, 3],
-            span: [Duration::from_secs(1), Duration::from_secs(3)],
+            rounds: [1, 5],
+            span: [Duration::from_secs(1), Duration::from_millis(1500)],
         };
-        let points = grid.run(lab)?;
+        let points = grid.run(lab);
         let caption = "Error bars from the slowest to the fastest repetition.";
         let all: Vec<&Point> = points.iter().collect();
         Ok(Findings {
@@ -72,46 +82,60 @@ impl Experiment for Peer {
             points,
         })
     }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        let loss = |point: &Point| {
+            let (best, theirs) = best_of_theirs(point)?;
+            let ratio = mpps(point, OURS)? / theirs;
+            let at = crate::grid::name_of(&point.at);
+            (ratio < 1.0).then(|| Loss { at, what: format!("{ratio:.2} times the rate of {best}") })
+        };
+        points.iter().filter_map(loss).collect()
+    }
 }
 
 fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     let workload = Workload::write(at["flows"] as u64, SUBTABLES).context("the capture")?;
     match arms()[arm] {
-        "sluice" => match Ours::obstacle() {
+        OURS => match Ours::obstacle() {
             Some(why) => Ok(Ready::NotApplicable(why)),
             None => Ok(Ready::Subject(Box::new(Ours(workload)))),
         },
-        "testpmd" => Ok(Ready::Subject(Box::new(Testpmd(workload)))),
+        PORTS_ALONE => Ok(Ready::Subject(Box::new(Testpmd(workload)))),
         _ => Ok(Ready::Subject(Box::new(Ovs { workload, config: OVS_CONFIGS[arm] }))),
     }
 }
 
-/// Ours over the best of theirs, named.
+fn mpps(point: &Point, arm: &str) -> Option<f64> {
+    point.figure(arm, MPPS).map(|stat| stat.median)
+}
+
+/// The peer's best configuration at a point, and its rate.
+fn best_of_theirs(point: &Point) -> Option<(&'static str, f64)> {
+    let rates = OVS_CONFIGS.iter().filter_map(|config| Some((config.name, mpps(point, config.name)?)));
+    rates.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Ours over each of theirs, and over the best of theirs, named; and what the ports alone leave of ours.
 fn ratios(points: &[Point]) -> Table {
     let row = |point: &Point| {
-        let mpps = |arm: &str| point.figure(arm, MPPS).map(|stat| stat.median);
-        let best = OVS_CONFIGS
-            .iter()
-            .filter_map(|config| Some((config.name, mpps(config.name)?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
-        let ratio = |theirs: Option<f64>| match (mpps("sluice"), theirs) {
+        let best = best_of_theirs(point);
+        let ratio = |theirs: Option<f64>| match (mpps(point, OURS), theirs) {
             (Some(ours), Some(theirs)) if theirs > 0.0 => format!("{:.2}", ours / theirs),
             _ => "n/a".to_owned(),
         };
         let mut cells = vec![text::count(point.at("flows"))];
-        cells.extend(OVS_CONFIGS.iter().map(|config| ratio(mpps(config.name))));
+        cells.extend(OVS_CONFIGS.iter().map(|config| ratio(mpps(point, config.name))));
         cells.push(best.map_or("n/a".to_owned(), |(name, _)| name.to_owned()));
         cells.push(ratio(best.map(|(_, mpps)| mpps)));
+        cells.push(ratio(mpps(point, PORTS_ALONE)));
         cells
     };
+    let heads = ["best of the peer", "over the best", "over testpmd"].map(str::to_owned);
     let theirs = OVS_CONFIGS.iter().map(|config| format!("over {}", config.name));
     Table {
         title: "Sluice's rate over the peer's".to_owned(),
-        columns: ["flows".to_owned()]
-            .into_iter()
-            .chain(theirs)
-            .chain(["best of the peer".to_owned(), "over the best".to_owned()])
-            .collect(),
+        columns: ["flows".to_owned()].into_iter().chain(theirs).chain(heads).collect(),
         rows: points.iter().map(row).collect(),
     }
 }

@@ -5,6 +5,7 @@ use super::{lines_over_flows, table_of};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
+use crate::losses::{Loss, behind};
 use crate::record::{Axis, Figure, Findings, Point, Table};
 use crate::rig::{self, CYCLES, EMC_SHARE, EMC_USED, MPPS, Sample, TURNS};
 use crate::setting::Setting;
@@ -99,8 +100,7 @@ impl Experiment for Recirc {
     }
 
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
-        let connections: &[f64] =
-            lab.size.pick(&[100.0, 4e3, 30e3], &[100.0, 1e3, 2e3, 3e3, 4e3, 10e3, 30e3, 100e3, 1e6]);
+        let connections: &[f64] = lab.size.pick(&[4e3, 30e3], &[100.0, 1e3, 2e3, 3e3, 4e3, 10e3, 30e3, 100e3, 1e6]);
         let grid = Grid {
             places: connections.iter().map(|n| place([(FLOWS, *n)])).collect(),
             arms: names().into_iter().map(str::to_owned).collect(),
@@ -109,7 +109,7 @@ impl Experiment for Recirc {
             rounds: Grid::ROUNDS,
             span: [Duration::from_millis(20), Duration::from_millis(60)],
         };
-        let points = grid.run(lab)?;
+        let points = grid.run(lab);
         let tables = vec![
             table_of("Mpps, both sides together: median (least–most)", &points, &[FLOWS], &names(), MPPS),
             entries_table(&points),
@@ -117,6 +117,12 @@ impl Experiment for Recirc {
             verdicts(&points),
         ];
         Ok(Findings { tables, figures: figures(&points), notes: notes(), points })
+    }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        let forced: Vec<&str> =
+            POLICIES.iter().map(|policy| policy.name).chain([crate::setting::SEARCH.name]).collect();
+        behind(points, DEFAULT.name, &forced, CYCLES)
     }
 }
 

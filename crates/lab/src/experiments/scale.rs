@@ -4,6 +4,7 @@ use super::{METHOD, lines_over_flows, table_of};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
+use crate::losses::{Loss, denied};
 use crate::record::{Axis, Figure, Findings, Point, Table};
 use crate::rig::{CYCLES, Workload};
 use crate::setting::{self, Setting};
@@ -18,6 +19,8 @@ const SETTINGS: &[Setting] = &[setting::AUTO];
 
 /// Where everything is compared with.
 const HOME: (f64, f64) = (1e3, 20.0);
+/// How far the costs of 1 to 8192 flows in one subtable may lie apart.
+const EVEN: f64 = 1.15;
 /// No point may cost more than so many times what it costs there.
 const CLIFF: f64 = 2.5;
 
@@ -32,7 +35,7 @@ impl Experiment for Scale {
 
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
         let flows: &[f64] = lab.size.pick(
-            &[1.0, 1e3, 8192.0, 100e3, 1e6],
+            &[1.0, 1e3, 8192.0, 1e6],
             &[1.0, 10.0, 100.0, 1e3, 4096.0, 8192.0, 20e3, 100e3, 400e3, 1e6, 4e6, 10e6],
         );
         let subtables: &[f64] = lab.size.pick(&[1.0, 20.0, 500.0], &[1.0, 5.0, 20.0, 100.0, 500.0]);
@@ -45,7 +48,7 @@ impl Experiment for Scale {
             rounds: Grid::ROUNDS,
             span: Grid::SPAN,
         };
-        let points = grid.run(lab)?;
+        let points = grid.run(lab);
         Ok(Findings {
             tables: vec![
                 verdicts(&points),
@@ -55,6 +58,14 @@ impl Experiment for Scale {
             notes: METHOD.map(str::to_owned).to_vec(),
             points,
         })
+    }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        // The worst point is one of the cliffs.
+        let mut even = verdicts(points);
+        even.rows.truncate(1);
+        let uneven = denied(&even, "kept", &["promise"], &["at most", "measured"]);
+        uneven.into_iter().chain(cliffs(points)).collect()
     }
 }
 
@@ -89,35 +100,60 @@ fn figure(points: &[Point], subtables: &[f64], setting: &Setting) -> Figure {
     }
 }
 
+/// Cycles a packet, by one setting.
+fn cycles(point: &Point, setting: &Setting) -> f64 {
+    point.figure(setting.name, CYCLES).map_or(f64::NAN, |stat| stat.median)
+}
+
+/// The cycles that all others are compared with.
+fn home(points: &[Point], setting: &Setting) -> Option<f64> {
+    points.iter().find(|p| (p.at("flows"), p.at("subtables")) == HOME).map(|p| cycles(p, setting))
+}
+
+/// Every point above the cliff.
+fn cliffs(points: &[Point]) -> Vec<Loss> {
+    let of = |setting| {
+        let home = home(points, setting).unwrap_or(f64::INFINITY);
+        let loss = move |point: &Point| {
+            let ratio = cycles(point, setting) / home;
+            (ratio > CLIFF).then(|| Loss {
+                at: crate::grid::name_of(&point.at),
+                what: format!("{ratio:.2} times the cycles of 1k flows, 20 subtables; at most {CLIFF}"),
+            })
+        };
+        points.iter().filter_map(loss)
+    };
+    SETTINGS.iter().flat_map(of).collect()
+}
+
 /// The two promises, with what became of them.
 fn verdicts(points: &[Point]) -> Table {
     let mut rows = Vec::new();
     for setting in SETTINGS {
-        let cycles = |p: &Point| p.figure(setting.name, CYCLES).map_or(f64::NAN, |s| s.median);
-        let small: Vec<f64> =
-            points.iter().filter(|p| p.at("subtables") == 1.0 && p.at("flows") <= 8192.0).map(cycles).collect();
+        let mut row = |promise: String, at_most: f64, measured: f64| {
+            let kept = if measured > at_most { "no" } else { "yes" };
+            let cells = [setting.name, &promise, &at_most.to_string(), &format!("{measured:.2}"), kept];
+            rows.push(cells.map(str::to_owned).to_vec());
+        };
+        let small: Vec<f64> = points
+            .iter()
+            .filter(|p| p.at("subtables") == 1.0 && p.at("flows") <= 8192.0)
+            .map(|p| cycles(p, setting))
+            .collect();
         let (least, most) = small.iter().fold((f64::INFINITY, 0.0f64), |(l, m), c| (l.min(*c), m.max(*c)));
-        rows.push(vec![
-            setting.name.to_owned(),
-            "1 to 8192 flows, one subtable: most over least".to_owned(),
-            "1.15".to_owned(),
-            format!("{:.2}", most / least),
-        ]);
-        let home = points.iter().find(|p| (p.at("flows"), p.at("subtables")) == HOME).map(cycles);
-        let worst = points.iter().max_by(|a, b| cycles(a).total_cmp(&cycles(b)));
-        rows.extend(home.zip(worst).map(|(home, worst)| {
+        if !small.is_empty() {
+            row("1 to 8192 flows, one subtable: most over least".to_owned(), EVEN, most / least);
+        }
+        let worst = points.iter().max_by(|a, b| cycles(a, setting).total_cmp(&cycles(b, setting)));
+        if let Some((home, worst)) = home(points, setting).zip(worst) {
             let at = [worst.at("flows"), worst.at("subtables")].map(text::count);
-            vec![
-                setting.name.to_owned(),
-                format!("worst point ({} flows, {} subtables) over 1k flows in 20", at[0], at[1]),
-                CLIFF.to_string(),
-                format!("{:.2}", cycles(worst) / home),
-            ]
-        }));
+            let promise = format!("worst point ({} flows, {} subtables) over 1k flows in 20", at[0], at[1]);
+            row(promise, CLIFF, cycles(worst, setting) / home);
+        }
     }
     Table {
         title: "No cliff".to_owned(),
-        columns: ["setting", "promise", "at most", "measured"].map(str::to_owned).to_vec(),
+        columns: ["setting", "promise", "at most", "measured", "kept"].map(str::to_owned).to_vec(),
         rows,
     }
 }

@@ -2,9 +2,11 @@
 
 use super::table_of;
 use crate::attack::{Attack, FLOODED_ZONE};
+use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
+use crate::losses::{Loss, denied};
 use crate::peer::storm::{self as peer_storm, OvsStorm};
 use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
 use crate::rig::Sample;
@@ -71,8 +73,8 @@ const RATES: [f64; 3] = [0.1, 1.0, 10.0];
 /// More than a switch carries: for its maximum.
 const FLOOD_PPS: f64 = 40e6;
 
-/// How long a switch carries the traffic before it is measured.
-const WARM: Duration = Duration::from_millis(1500);
+/// How long a switch carries the traffic before it is measured: quick and full.
+const WARM: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(1500)];
 
 /// The most that a victim may lose, percent.
 const LOSS_MAX: f64 = 5.0;
@@ -86,11 +88,16 @@ impl Experiment for Storm {
         self.about
     }
 
+    fn bound(&self) -> Bound {
+        Bound::OffLast
+    }
+
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
         let span = lab.size.pick(Duration::from_millis(300), Duration::from_secs(1));
+        let warm = lab.size.pick(WARM[0], WARM[1]);
         let mut maxima = [0.0; Attack::ALL.len()];
         for attack in self.attacks {
-            let maximum = maximum(*attack, span)?;
+            let maximum = maximum(*attack, warm, span)?;
             lab.say(&format!(
                 "{}: the victim alone: at most {:.2} Mpps, offered is half",
                 attack.name(),
@@ -106,7 +113,7 @@ impl Experiment for Storm {
             let attack = Attack::ALL[at[ATTACK] as usize];
             let attacker_pps = if arm == 0 { 0.0 } else { at[MPPS] * 1e6 };
             let victim_pps = maxima[attack as usize] / 2.0;
-            Ok(Ready::Subject(Box::new(Scene { attack, victim_pps, attacker_pps, zone_limit: ZONE_LIMIT })))
+            Ok(Ready::Subject(Box::new(Scene { attack, victim_pps, attacker_pps, zone_limit: ZONE_LIMIT, warm })))
         };
         let grid = Grid {
             places: places.collect(),
@@ -114,27 +121,11 @@ impl Experiment for Storm {
             set_up: &set_up,
             figure: VICTIM,
             rounds: [1, 5],
-            span: [Duration::from_millis(500), Duration::from_secs(2)],
+            span: [Duration::from_millis(500), Duration::from_secs(1)],
         };
-        let points = grid.run(lab)?;
-        let offered = |attack: &Attack| {
-            let maximum = maxima[*attack as usize];
-            format!("{} {:.2} of {:.2} Mpps", attack.name(), maximum / 2e6, maximum / 1e6)
-        };
-        let offered: Vec<String> = self.attacks.iter().map(offered).collect();
+        let points = grid.run(lab);
         let (ovs, why) = if self.attacks.contains(&Attack::SynFlood) { (None, None) } else { peer(lab, self.attacks) };
-        let mut notes = vec![
-            format!(
-                "One PMD polls both ports. The victim offers half of what it reached alone ({}); packets come by the clock into \
-                 rings of 2048, and those that find theirs full are lost. The switch is warm for {:.1} s with all traffic \
-                 before it is measured.",
-                offered.join(", "),
-                WARM.as_secs_f64()
-            ),
-            "Every repetition is a switch of its own with the defaults of `sluice run`; a packet of the victim at a wrong \
-             port or out of order is an error. The attacker's highest rate is more than its port can take."
-                .to_owned(),
-        ];
+        let mut notes = notes(self.attacks, &maxima, warm);
         notes.extend(why);
         let shown = |title, figure| table_of(title, &points, &[ATTACK, MPPS], &[ALONE, ATTACKED], figure);
         let more = if self.attacks.contains(&Attack::SynFlood) {
@@ -152,11 +143,36 @@ impl Experiment for Storm {
             points,
         })
     }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        denied(&verdicts(points), "passes", &["attack", "Mpps"], &["victim's loss alone, %", "attacked, %", "at most"])
+    }
+}
+
+/// How it was done.
+fn notes(attacks: &[Attack], maxima: &[f64], warm: Duration) -> Vec<String> {
+    let offered = |attack: &Attack| {
+        let maximum = maxima[*attack as usize];
+        format!("{} {:.2} of {:.2} Mpps", attack.name(), maximum / 2e6, maximum / 1e6)
+    };
+    let offered: Vec<String> = attacks.iter().map(offered).collect();
+    vec![
+        format!(
+            "One PMD polls both ports. The victim offers half of what it reached alone ({}); packets come by the clock into \
+             rings of 2048, and those that find theirs full are lost. The switch is warm for {:.1} s with all traffic \
+             before it is measured.",
+            offered.join(", "),
+            warm.as_secs_f64()
+        ),
+        "Every repetition is a switch of its own with the defaults of `sluice run`; a packet of the victim at a wrong \
+         port or out of order is an error. The attacker's highest rate is more than its port can take."
+            .to_owned(),
+    ]
 }
 
 /// What the victim reaches alone under the rules of an attack, packets a second.
-fn maximum(attack: Attack, span: Duration) -> Result<f64> {
-    let scene = Scene { attack, victim_pps: FLOOD_PPS, attacker_pps: 0.0, zone_limit: ZONE_LIMIT };
+fn maximum(attack: Attack, warm: Duration, span: Duration) -> Result<f64> {
+    let scene = Scene { attack, victim_pps: FLOOD_PPS, attacker_pps: 0.0, zone_limit: ZONE_LIMIT, warm };
     let (lanes, _) = scene.play(span)?;
     Ok(lanes.iter().map(|lane| lane.received).sum::<u64>() as f64 / span.as_secs_f64())
 }
@@ -166,10 +182,10 @@ fn peer(lab: &mut Lab, attacks: &[Attack]) -> (Option<Table>, Option<String>) {
     if let Some(why) = peer_storm::obstacle() {
         return (None, Some(format!("Open vSwitch was not measured: {why}.")));
     }
-    let span = lab.size.pick(Duration::from_secs(2), Duration::from_secs(10));
+    let span = lab.size.pick(Duration::from_secs(2), Duration::from_secs(5));
     let mut rows = Vec::new();
     for attack in attacks {
-        if lab.is_stopped() {
+        if lab.is_stopped() || lab.is_late() {
             break;
         }
         let row = OvsStorm { attack: *attack }.measure(span);
@@ -199,6 +215,8 @@ struct Scene {
     attacker_pps: f64,
     /// Of the attacker's zone, if it begins connections.
     zone_limit: u32,
+    /// How long it carries the traffic before it is measured.
+    warm: Duration,
 }
 
 impl Scene {
@@ -209,7 +227,7 @@ impl Scene {
         switch.limit_zone(FLOODED_ZONE, self.zone_limit);
         let stop = AtomicBool::new(false);
         let trial = |duration| Trial { rate_pps: plan.rate_pps(), duration, is_warmup: false };
-        generator.run(&trial(WARM), &stop)?;
+        generator.run(&trial(self.warm), &stop)?;
         let before = switch.totals();
         let lanes = generator.run(&trial(span), &stop)?.lanes;
         let counted = switch.totals().since(&before);
@@ -319,7 +337,7 @@ mod tests {
     #[test]
     fn every_attack_is_played_and_the_victim_carried_in_order() {
         for attack in Attack::ALL {
-            let scene = Scene { attack, victim_pps: 10_000.0, attacker_pps: 20_000.0, zone_limit: 200 };
+            let scene = Scene { attack, victim_pps: 10_000.0, attacker_pps: 20_000.0, zone_limit: 200, warm: WARM[0] };
             // A machine that is stopped meanwhile may carry nothing.
             let is_carried = (0..20).any(|_| {
                 let (lanes, sample) = scene.play(Duration::from_millis(50)).unwrap();

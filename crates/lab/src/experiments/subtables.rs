@@ -4,6 +4,7 @@ use super::{METHOD, lines_over_flows, table_of};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
+use crate::losses::{Loss, behind};
 use crate::record::{Axis, Figure, Findings, Point, Table};
 use crate::rig::{CYCLES, Workload};
 use crate::setting::{self, Setting};
@@ -31,7 +32,7 @@ impl Experiment for Subtables {
 
     fn run(&self, lab: &mut Lab) -> Result<Findings> {
         let flows: &[f64] = lab.size.pick(&[100.0, 10e3, 100e3], &[100.0, 1e3, 10e3, 20e3, 100e3, 1e6]);
-        let subtables: &[f64] = lab.size.pick(&[1.0, 20.0, 100.0], &[1.0, 10.0, 20.0, 30.0, 100.0, 300.0]);
+        let subtables: &[f64] = lab.size.pick(&[20.0, 100.0], &[1.0, 10.0, 20.0, 30.0, 100.0, 300.0]);
         let places = flows.iter().flat_map(|f| subtables.iter().map(|s| place([("flows", *f), ("subtables", *s)])));
         let grid = Grid {
             places: places.collect(),
@@ -41,7 +42,7 @@ impl Experiment for Subtables {
             rounds: Grid::ROUNDS,
             span: Grid::SPAN,
         };
-        let points = grid.run(lab)?;
+        let points = grid.run(lab);
         Ok(Findings {
             tables: vec![
                 table_of("Cycles a packet: median (least–most)", &points, &["flows", "subtables"], &names(), CYCLES),
@@ -51,6 +52,10 @@ impl Experiment for Subtables {
             notes: METHOD.map(str::to_owned).to_vec(),
             points,
         })
+    }
+
+    fn losses(&self, points: &[Point]) -> Vec<Loss> {
+        behind(points, setting::AUTO.name, &names()[..names().len() - 1], CYCLES)
     }
 }
 

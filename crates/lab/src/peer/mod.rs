@@ -8,6 +8,7 @@ pub mod testpmd;
 
 use anyhow::{Context, Result, bail};
 use sluice_traffic::{Profile, SplitMix64};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -36,7 +37,7 @@ pub const OVS_CONFIGS: [OvsConfig; 4] = [
 /// Huge pages for each process, MiB.
 const MEMORY_MIB: usize = 2048;
 /// From the start to the measurement: caches fill, rankings settle.
-const SETTLE: Duration = Duration::from_secs(4);
+const SETTLE: Duration = Duration::from_secs(3);
 /// How long a daemon may take to start or end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -97,7 +98,11 @@ impl Directory {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("sluice-lab-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).with_context(|| format!("{}: cannot be made", path.display()))?;
+        // Ours alone: a switch that is started as root gives its directory to an ordinary user.
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("{}: cannot be made", path.display()))?;
         Ok(Directory(path))
     }
 }

@@ -5,7 +5,7 @@ use crate::record::Axis;
 
 pub fn draw(canvas: &mut Canvas, x: &Axis, at: &[f64], shares: &[(String, Vec<f64>)]) {
     let (left, right, top, bottom) = Canvas::frame();
-    let across = Scale::new(at.iter().copied(), x.log, (left, right));
+    let across = Scale::new(at.iter().copied(), x.log, (left + 6.0, right - 6.0));
     let up = Scale::new([0.0, 100.0].into_iter(), false, (bottom, top));
     let mut floor = vec![0.0; at.len()];
     for (i, (name, share)) in shares.iter().enumerate() {

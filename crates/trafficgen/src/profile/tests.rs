@@ -91,3 +91,79 @@ fn what_is_wrong_is_said() {
         assert!(error.contains(want), "{error}\ninstead of {want}");
     }
 }
+
+/// The bytes of a frame that are a field which `flow_mods` may name.
+const FIELDS: [(&str, std::ops::Range<usize>); 4] =
+    [("src_ip", 26..30), ("dst_ip", 30..34), ("src_port", 34..36), ("dst_port", 36..38)];
+
+#[test]
+fn flow_mods_vary_what_they_name_and_nothing_else() {
+    for named in 1..16 {
+        let chosen: Vec<bool> = (0..4).map(|i| named >> i & 1 == 1).collect();
+        let words: Vec<String> = FIELDS
+            .iter()
+            .zip(&chosen)
+            .map(|((name, _), c)| format!("use_{name}_flows={}", if *c { "True" } else { "False" }))
+            .collect();
+        let text = SEED.replace("use_src_ip_flows=True, use_dst_ip_flows=True", &words.join(", "));
+        let mut plan = parse(&text).unwrap();
+        let seen = flows(&mut plan.lanes[0], 300);
+        assert_eq!(seen.len(), 100, "{words:?}");
+        for ((name, at), chosen) in FIELDS.iter().zip(chosen) {
+            let values: HashSet<&[u8]> = seen.iter().map(|flow| &flow[at.start - 26..at.end - 26]).collect();
+            assert_eq!(values.len() > 1, chosen, "{name} of {words:?}");
+        }
+    }
+}
+
+/// How often each flow comes among a lane's first packets.
+fn counts(choice: &str, packets: u64) -> Vec<u64> {
+    let text = SEED.replace("\"generic\"", &format!("\"generic\", \"choice\": \"{choice}\""));
+    let lane = &mut parse(&text).unwrap().lanes[0];
+    let stamp = Stamp { trial: 0, lane: 0, number: 0, due_ns: 0 };
+    let mut counts = std::collections::HashMap::<Vec<u8>, u64>::new();
+    for number in 0..packets {
+        let mut frame = vec![0; lane.frames.size(number)];
+        lane.frames.write(number, &stamp, &mut frame);
+        *counts.entry(frame[26..38].to_vec()).or_default() += 1;
+    }
+    let mut counts: Vec<u64> = counts.into_values().collect();
+    counts.sort_unstable();
+    counts
+}
+
+/// Draws are of a fixed seed, so these numbers are the same for ever.
+#[test]
+fn flows_come_in_turn_evenly_or_by_zipfs_law() {
+    assert_eq!(counts("sequential", 1000), [10; 100]);
+    let uniform = counts("uniform", 100_000);
+    assert!(uniform.len() == 100 && uniform[0] > 800 && uniform[99] < 1200, "{uniform:?}");
+    let zipf = counts("zipf:1.0", 100_000);
+    // The first of a hundred has 1 / H(100) = 19.3 % of the packets, the second half of that.
+    assert!(
+        zipf.len() == 100 && (18_000..20_600).contains(&zipf[99]) && (9000..10_400).contains(&zipf[98]),
+        "{zipf:?}"
+    );
+}
+
+#[test]
+fn a_capture_is_sent_frame_by_frame_again_and_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let captured = [vec![0x11; 60], vec![0x22; 100], vec![0x33; 1514]];
+    let mut writer = sluice_port::pcap::Writer::create(&dir.path().join("in.pcap")).unwrap();
+    captured.iter().for_each(|frame| writer.write(0, frame).unwrap());
+    writer.flush().unwrap();
+    let text = SEED.replace("\"flows\": 100, \"frame_size\": 64", "\"pcap\": \"in.pcap\"");
+    let mut plan = Plan::parse(&text, &dir.path().join("p.json")).unwrap();
+    assert_eq!(plan.longest(), 1514);
+    let lane = &mut plan.lanes[0];
+    for number in 0..7 {
+        let want = &captured[number as usize % 3];
+        let stamp = Stamp { trial: 1, lane: 0, number: number as u32, due_ns: 5 };
+        let mut frame = vec![0; lane.frames.size(number)];
+        lane.frames.write(number, &stamp, &mut frame);
+        let end = want.len() - STAMP_SIZE;
+        assert_eq!((frame.len(), &frame[..end]), (want.len(), &want[..end]));
+        assert_eq!(Stamp::read(&frame), Some(stamp), "the last bytes are the stamp");
+    }
+}
