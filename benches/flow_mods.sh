@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What flow-mods cost the switch: CPU time of all its threads but the PMDs, by flow-mod, for a table of N flows (1 million) added
-# one by one and as a bundle, and what a dump of them costs.  Usage: benches/flow_mods.sh [N] [SLUICE]
+# one by one and as a bundle, what a dump of them costs, and the memory they take.  Usage: benches/flow_mods.sh [N] [SLUICE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 n=${1:-1000000} sluice=${2:-target/release/sluice}
@@ -41,15 +41,24 @@ measured() { # name, command
     after=$(process_ms)
     awk -v name="$1" -v ms=$((after - before)) -v n="$n" 'BEGIN { printf "%-28s %8d ms  %6.2f us a flow\n", name, ms, ms * 1000 / n }'
 }
+resident_kib() { awk '/^VmRSS/ { print $2 }' /proc/"$pid"/status; }
+# Says what a table takes, which must hold all the flows.
+held() { # memory before
+    ovs-ofctl dump-aggregate "$bridge" | grep -q "flow_count=$n\b" || { echo "some flows are missing"; exit 1; }
+    awk -v before="$1" -v after="$(resident_kib)" -v n="$n" 'BEGIN { printf "%28s %8d KiB %6.0f bytes a flow\n", "", after - before, (after - before) * 1024 / n }'
+}
 "$sluice" run "$dir/s.toml" > "$dir/log" 2>&1 &
 pid=$!
 until [ -S "$dir/run/sluice.ctl" ]; do kill -0 "$pid" || { cat "$dir/log"; exit 1; }; sleep 0.05; done
 bridge=unix:$dir/run/br0.mgmt
+empty=$(resident_kib)
 for version in OpenFlow10 OpenFlow14; do
     measured "$version add-flows" ovs-ofctl -O "$version" add-flows "$bridge" "$dir/flows"
+    [ "$version" != OpenFlow10 ] || held "$empty"
     measured "$version add-flows again" ovs-ofctl -O "$version" add-flows "$bridge" "$dir/flows"
     measured "$version dump-flows" ovs-ofctl -O "$version" dump-flows "$bridge"
     measured "$version del-flows" ovs-ofctl -O "$version" del-flows "$bridge"
 done
 measured "OpenFlow14 --bundle add-flows" ovs-ofctl -O OpenFlow14 --bundle add-flows "$bridge" "$dir/flows"
+held "$empty"
 grep VmHWM /proc/"$pid"/status

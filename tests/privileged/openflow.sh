@@ -32,7 +32,8 @@ ovs-vsctl "$db" --timeout=10 add-br br0 -- set bridge br0 datapath-type=dummy fa
     protocols=OpenFlow10,OpenFlow13,OpenFlow14,OpenFlow15 other-config:datapath-id=0000000000000042 \
     -- --id=@t create flow_table flow_limit=3 -- set bridge br0 flow_tables:20=@t \
     -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
-    -- add-port br0 p2 -- set interface p2 type=dummy ofport_request=2 >/dev/null
+    -- add-port br0 p2 -- set interface p2 type=dummy ofport_request=2 \
+    -- set-controller br0 "unix:$dir/ovs/br0.controller" -- set controller br0 max_backoff=1000 >/dev/null
 
 cat >"$dir/s.toml" <<TOML
 [switch]
@@ -40,6 +41,7 @@ rundir = "$dir/run"
 [[bridge]]
 name = "br0"
 datapath-id = "0000000000000042"
+controllers = ["unix:$dir/ours.sock"]
 [[bridge.table]]
 number = 20
 flow-limit = 3
@@ -60,6 +62,8 @@ until [ -S "$dir/run/sluice.ctl" ]; do kill -0 "${pids[-1]}" || { cat "$dir/slui
 normal() {
     sed -E 's/\(xid=0x[0-9a-f]+\)/(xid)/; s/duration=[0-9.]+s/duration=T/; s/(idle|hard)_age=[0-9]+, //; s/addr:[0-9a-f:]+/addr:A/
         s/^[0-9T:.-]+Z\|[0-9]+\|//; s/time=[0-9.]+ ms/time=T/; s/(drop|errs|frame|over|crc|coll)=[0-9?]+/\1=N/g
+        # A dummy bridge has counters, one without a device has none.
+        /port LOCAL:/,+1s/(pkts|bytes)=[0-9?]+/\1=N/g
         /CUSTOM Statistics/d; /rx_q0_|rx_custom/d; s/duration:[0-9.]+s/duration:T/
         # Dummy devices have a queue, as no others in userspace.
         s/ [0-9]+ queues$//; /^ *port [0-9A-Z]+ queue 0: |^port=[0-9A-Z]+$|^queue 0:$/d; s/(QUEUE_(DESC|GET_CONFIG)(_| )(reply|REPLY).*): port=.*/\1:/; s/ +$//' | sort
@@ -135,7 +139,11 @@ for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" del-flows @ out_port=2
     both "${o[@]}" --no-stats dump-flows @
     both "${o[@]}" add-flow @ 'ip,actions=goto_table:0'
+    both "${o[@]}" dump-ports @
     both "${o[@]}" dump-ports @ 1
+    both "${o[@]}" dump-ports-desc @
+    both "${o[@]}" dump-ports-desc @ 1
+    both "${o[@]}" show @
     both "${o[@]}" dump-tables @
     both "${o[@]}" get-frags @
     both "${o[@]}" set-frags @ drop
@@ -184,7 +192,7 @@ for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" del-meters @
     both "${o[@]}" dump-meters @
 done
-for version in OpenFlow13 OpenFlow14 OpenFlow15; do
+for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     o=(-O "$version")
     both "${o[@]}" del-flows @
     both "${o[@]}" add-group @ 'group_id=1,type=all,bucket=output:1,bucket=output:2'
@@ -205,17 +213,18 @@ for version in OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" dump-flows @
     both "${o[@]}" del-groups @
     both "${o[@]}" dump-groups @
-    both "${o[@]}" show @
 done
-o=(-O OpenFlow15)
-both "${o[@]}" add-group @ 'group_id=2,type=select,selection_method=hash,fields(ip_src,tcp_dst),bucket=bucket_id:5,weight:5,output:1'
-both "${o[@]}" insert-buckets @ 'group_id=2,command_bucket_id=last,bucket=bucket_id:7,weight:3,output:2'
-both "${o[@]}" insert-buckets @ 'group_id=2,command_bucket_id=5,bucket=bucket_id:7,weight:3,output:2'
-both "${o[@]}" dump-groups @
-both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=5'
-both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=99'
-both "${o[@]}" dump-groups @ 2
-both "${o[@]}" del-groups @
+for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
+    o=(-O "$version")
+    both "${o[@]}" add-group @ 'group_id=2,type=select,selection_method=hash,fields(ip_src,tcp_dst),bucket=bucket_id:5,weight:5,output:1'
+    both "${o[@]}" insert-buckets @ 'group_id=2,command_bucket_id=last,bucket=bucket_id:7,weight:3,output:2'
+    both "${o[@]}" insert-buckets @ 'group_id=2,command_bucket_id=5,bucket=bucket_id:7,weight:3,output:2'
+    both "${o[@]}" dump-groups @
+    both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=5'
+    both "${o[@]}" remove-buckets @ 'group_id=2,command_bucket_id=99'
+    both "${o[@]}" dump-groups @ 2
+    both "${o[@]}" del-groups @
+done
 # A table of three flows: full, then told to evict, then to say how full it is.
 for version in OpenFlow14 OpenFlow15; do
     o=(-O "$version")
@@ -243,12 +252,67 @@ for version in OpenFlow14 OpenFlow15; do
     both "${o[@]}" mod-flows @ 'table=20,actions=output:1'
     both "${o[@]}" --no-stats dump-flows @
 done
-for version in OpenFlow13 OpenFlow14 OpenFlow15; do
+for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     o=(-O "$version" --bundle)
     both "${o[@]}" del-flows @
     both "${o[@]}" add-flows @ "$dir/flows.txt"
     both "${o[@]}" replace-flows @ "$dir/others.txt"
     both -O "$version" --no-stats dump-flows @
+done
+
+# Flows, groups and packets change and travel in the order of a bundle: packets count on the flows that stand at their place.
+arp=ffffffffffff00000000000108060001080006040001000000000001c0a80001000000000000c0a80002
+cat >"$dir/bundle.txt" <<BUNDLE
+packet-out in_port=1 packet=$arp actions=resubmit(,30)
+flow add table=30,arp,actions=output:2
+packet-out in_port=1 packet=$arp actions=resubmit(,30)
+packet-out in_port=1 packet=$arp actions=resubmit(,30)
+flow add table=30,priority=1,actions=drop
+group add group_id=7,type=all,bucket=output:2
+flow add table=30,priority=50000,arp,actions=group:7,resubmit(,31)
+packet-out in_port=1 packet=$arp actions=resubmit(,30)
+flow add table=31,actions=output:1
+packet-out in_port=1 packet=$arp actions=resubmit(,30)
+flow modify table=30,priority=50000,arp,actions=group:7
+packet-out in_port=1 packet=$arp actions=resubmit(,30),group:7
+BUNDLE
+{ cat "$dir/bundle.txt"; echo 'flow add table=30,in_port=2,actions=group:9'; } >"$dir/refused.txt"
+{ cat "$dir/bundle.txt"; echo "packet-out in_port=1 packet=$arp actions=group:9"; } >"$dir/refused-packet.txt"
+for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
+    o=(-O "$version")
+    both "${o[@]}" del-flows @
+    both "${o[@]}" del-groups @
+    for file in refused refused-packet bundle; do
+        both "${o[@]}" bundle @ "$dir/$file.txt"
+        both "${o[@]}" dump-flows @
+        both "${o[@]}" dump-groups @
+    done
+    both "${o[@]}" dump-aggregate @ table=30
+    both "${o[@]}" del-groups @
+done
+
+# Who snoops hears the same of a controller of each version, which says the same to both.
+snoop() { # version's number, target, controller's socket, where it is written
+    local snooper controller
+    : >"$4"
+    python3 tests/privileged/common/controller.py "$3" "$1" "$4" & controller=$!
+    pids+=($controller)
+    ovs-ofctl snoop "$2" >"$4" 2>&1 & snooper=$!
+    pids+=($snooper)
+    wait $controller || { echo "ovs-ofctl snoop $2: see above"; cat "$4"; failed=$((failed + 1)); }
+    kill $snooper 2>/dev/null || true
+    wait $snooper 2>/dev/null || true
+}
+for version in OpenFlow10:1 OpenFlow13:4 OpenFlow14:5 OpenFlow15:6; do
+    snoop "${version#*:}" "unix:$dir/ovs/br0.snoop" "$dir/ovs/br0.controller" "$dir/ovs.snooped"
+    snoop "${version#*:}" "unix:$dir/run/br0.snoop" "$dir/ours.sock" "$dir/run.snooped"
+    compared=$((compared + 1))
+    heard() { sed -E '/^OFPT_ECHO_|fatal_signal/d; /^0000[0-9a-f]+ .*3f /d; s/^[0-9T:.-]+Z\|[0-9]+\|//; s/addr:[0-9a-f:]+/addr:A/' "$1"; }
+    if ! diff <(heard "$dir/ovs.snooped") <(heard "$dir/run.snooped") >"$dir/diff"; then
+        failed=$((failed + 1))
+        echo "DIFFERENT: ovs-ofctl snoop @, whose controller speaks ${version%:*}"
+        cat "$dir/diff"
+    fi
 done
 
 # What a monitor says of another's changes and of its own, in full and in short. It is told to end once it has said all.

@@ -7,6 +7,7 @@
 
 use crate::bridge::{Bridge, N_TABLES, Rules};
 use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
+use crate::controller::ControllersPacket;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::group::{self, Groups};
@@ -28,6 +29,8 @@ pub enum Change {
     Flow(Box<FlowMod>),
     /// Of the groups.
     Group(GroupMod),
+    /// None, but a packet, which meets the tables as the changes before it make them.
+    Packet(Box<ControllersPacket>),
 }
 
 /// How many rules a command touched.
@@ -96,17 +99,9 @@ impl Pending {
         }
     }
 
-    /// Makes one change. On an error a change of rules has done nothing; one of groups is to be reverted with the whole
-    /// transaction.
-    pub fn apply_any(&mut self, bridge: &mut Bridge, change: &Change) -> Result<(), Error> {
-        match change {
-            Change::Flow(fm) => self.apply(bridge, fm),
-            Change::Group(gm) => self.apply_group(bridge, gm),
-        }
-    }
-
-    /// Changes the groups; rules that send to groups that go, go with them.
-    fn apply_group(&mut self, bridge: &mut Bridge, gm: &GroupMod) -> Result<(), Error> {
+    /// Changes the groups; rules that send to groups that go, go with them. On an error the whole transaction is to be
+    /// reverted.
+    pub fn apply_group(&mut self, bridge: &mut Bridge, gm: &GroupMod) -> Result<(), Error> {
         let groups = self.groups.get_or_insert_with(|| bridge.groups.clone());
         for check in gm.config.buckets.iter().map(|bucket| check_bucket(&bucket.actions)) {
             check?;
@@ -323,13 +318,14 @@ impl Pending {
 
     /// Undoes everything.
     pub fn revert(self, bridge: &mut Bridge) {
+        // First: what was added and hidden again has been taken off already.
+        self.hidden.iter().for_each(|hidden| bridge.tables[usize::from(hidden.table)].room.is_back());
         for (table, id) in self.added.into_iter().rev() {
             bridge.rules_mut(table).remove(id);
             bridge.expirable.remove(&(table, id));
             bridge.tables[usize::from(table)].room.went();
         }
         for hidden in self.hidden {
-            bridge.tables[usize::from(hidden.table)].room.is_back();
             // A rule added and hidden again within the transaction is gone already.
             if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
                 && (hidden.rule.idle_timeout() != 0 || hidden.rule.hard_timeout() != 0)

@@ -56,7 +56,7 @@ mod watch;
 mod xlate;
 
 pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
-pub use controller::{ControllerPacket, Translated};
+pub use controller::{ControllerPacket, ControllersPacket, Translated};
 pub use effects::Effects;
 pub use error::Error;
 pub use flow_mod::{Change, Changed};

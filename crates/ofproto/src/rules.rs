@@ -1,11 +1,13 @@
 //! The commands on rules and groups, and what there is of them.
 
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, BridgeId, State};
+use crate::controller::Translated;
 use crate::error::Error;
 use crate::flow_mod::{Change, Changed, Pending, groups_of, is_same, rules_of, select};
 use crate::group::GroupEntry;
 use crate::ofproto::{Ofproto, position};
 use crate::rule::Rule;
+use crate::transaction::STAYS;
 use crate::watch::Requester;
 use sluice_classifier::LATEST;
 use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match};
@@ -38,13 +40,13 @@ pub struct TableStats {
 impl Ofproto {
     /// Makes one change.
     pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<Changed, Error> {
-        self.transact(bridge, [fm], None, now_ms, |p, b, fm| p.apply(b, fm)).map_err(|(_, error)| error)
+        self.transact(bridge, [fm], None, now_ms, apply).map_err(|(_, error)| error)
     }
 
     /// Makes many changes, seen all at once or, if one is refused, not at all.
     pub fn bundle(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
         let in_bundle = |(i, error): (usize, Error)| Error::InBundle { index: i + 1, error: Box::new(error) };
-        self.transact(bridge, mods, None, now_ms, |p, b, fm| p.apply(b, fm)).map_err(in_bundle)
+        self.transact(bridge, mods, None, now_ms, apply).map_err(in_bundle)
     }
 
     /// Makes a bridge's rules these, leaving alone the ones that are there already. An error counts in `flows`.
@@ -54,7 +56,7 @@ impl Ofproto {
             let at = position(&state, bridge)?;
             difference(&state.bridges[at], flows)
         };
-        let changed = self.transact(bridge, &mods, None, now_ms, |p, b, fm| p.apply(b, fm));
+        let changed = self.transact(bridge, &mods, None, now_ms, apply);
         changed.map_err(|(i, error)| match origins.get(i) {
             Some(origin) => Error::InBundle { index: origin + 1, error: Box::new(error) },
             None => error,
@@ -105,19 +107,30 @@ impl Ofproto {
 
     /// Makes one change of the groups.
     pub fn group_mod(&self, bridge: &str, gm: &GroupMod, now_ms: u64) -> Result<Changed, Error> {
-        self.ordered_bundle(bridge, [Change::Group(gm.clone())], None, now_ms).map_err(|(_, error)| error)
+        let done = self.ordered_bundle(bridge, [Change::Group(gm.clone())], None, now_ms);
+        done.map(|(changed, _)| changed).map_err(|(_, error)| error)
     }
 
     /// Makes changes of rules and groups in order, seen all at once or, if one is refused, not at all; then with the
-    /// place of the one that was.
+    /// place of the one that was. Packets among them are translated by what the changes before them make of the tables, and
+    /// are to be sent then.
     pub fn ordered_bundle(
         &self,
         bridge: &str,
         changes: impl IntoIterator<Item = Change>,
         by: Option<Requester>,
         now_ms: u64,
-    ) -> Result<Changed, (usize, Error)> {
-        self.transact(bridge, changes, by, now_ms, Pending::apply_any)
+    ) -> Result<(Changed, Vec<Translated>), (usize, Error)> {
+        let mut packets = Vec::new();
+        let changed = self.transact(bridge, changes, by, now_ms, |pending, state, id, change| match change {
+            Change::Flow(fm) => pending.apply(state.bridge_mut(id).expect(STAYS), fm),
+            Change::Group(gm) => pending.apply_group(state.bridge_mut(id).expect(STAYS), gm),
+            Change::Packet(packet) => {
+                packets.push(pending.as_of(state, id, |state| packet.prepare(state, &self.0, id, now_ms))?);
+                Ok(())
+            }
+        })?;
+        Ok((changed, packets.into_iter().map(|packet| self.let_go(packet)).collect()))
     }
 
     /// A bridge's groups, by number.
@@ -134,6 +147,11 @@ impl Ofproto {
         }
         Ok(bridge.groups.values().map(|group| group.entry(users.get(&group.id).copied().unwrap_or(0))).collect())
     }
+}
+
+/// Makes one change of a bridge's rules.
+fn apply(pending: &mut Pending, state: &mut State, bridge: BridgeId, fm: &&FlowMod) -> Result<(), Error> {
+    pending.apply(state.bridge_mut(bridge).expect(STAYS), fm)
 }
 
 /// The changes that turn a bridge's rules into `flows`, and which of `flows` the first ones come from.

@@ -1,6 +1,6 @@
 //! Transactions: changes of a bridge's rules and groups that lookups see at once, or not at all.
 
-use crate::bridge::{Bridge, BridgeId, Rules};
+use crate::bridge::{BridgeId, Rules, State};
 use crate::error::Error;
 use crate::flow_mod::{CHUNK, Changed, Hidden, Pending};
 use crate::ofproto::{Ofproto, Writer, position};
@@ -10,7 +10,7 @@ use sluice_flow::FlowMod;
 use std::sync::Arc;
 
 /// Why a bridge is there.
-const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
+pub(crate) const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
 
 /// News of full and emptier tables that wait to be taken at most.
 const VACANCIES_MAX: usize = 1024;
@@ -18,18 +18,37 @@ const VACANCIES_MAX: usize = 1024;
 /// With fewer changes than this at once, it does not pay to sort subtables at the end only.
 const DEFERRED_MIN: usize = 16;
 
-/// Makes so many changes of a bridge, during which nobody looks anything up.
-fn in_chunk<T>(bridge: &mut Bridge, n: usize, f: impl FnOnce(&mut Bridge) -> T) -> T {
+/// Makes so many changes of a bridge, during which hardly anybody looks anything up.
+fn in_chunk<T>(state: &mut State, id: BridgeId, n: usize, f: impl FnOnce(&mut State) -> T) -> T {
     if n < DEFERRED_MIN {
-        return f(bridge);
+        return f(state);
     }
-    let rules = |bridge: &mut Bridge, f: fn(&mut Rules)| {
-        bridge.tables.iter_mut().filter_map(|t| t.rules.as_deref_mut()).for_each(f)
-    };
-    rules(bridge, Rules::defer);
-    let result = f(bridge);
-    rules(bridge, Rules::publish);
+    for_each_table(state, id, Rules::defer);
+    let result = f(state);
+    for_each_table(state, id, Rules::publish);
     result
+}
+
+fn for_each_table(state: &mut State, id: BridgeId, f: fn(&mut Rules)) {
+    let bridge = state.bridge_mut(id).expect(STAYS);
+    bridge.tables.iter_mut().filter_map(|t| t.rules.as_deref_mut()).for_each(f);
+}
+
+impl Pending {
+    /// Looks at the tables as they will be, as far as the changes have been made.
+    pub(crate) fn as_of<T>(&mut self, state: &mut State, id: BridgeId, f: impl FnOnce(&State) -> T) -> T {
+        let shown = std::mem::replace(&mut state.tables_version, self.version);
+        let mut swap_groups = |state: &mut State| {
+            if let (Some(groups), Some(bridge)) = (&mut self.groups, state.bridge_mut(id)) {
+                std::mem::swap(groups, &mut bridge.groups);
+            }
+        };
+        swap_groups(state);
+        let result = f(state);
+        swap_groups(state);
+        state.tables_version = shown;
+        result
+    }
 }
 
 impl Ofproto {
@@ -40,7 +59,7 @@ impl Ofproto {
         changes: impl IntoIterator<Item = C>,
         by: Option<Requester>,
         now_ms: u64,
-        apply: impl Fn(&mut Pending, &mut Bridge, &C) -> Result<(), Error>,
+        mut apply: impl FnMut(&mut Pending, &mut State, BridgeId, &C) -> Result<(), Error>,
     ) -> Result<Changed, (usize, Error)> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge).map_err(|e| (0, e))?;
@@ -54,10 +73,9 @@ impl Ofproto {
                 return Ok(self.commit(&mut writer, id, pending));
             }
             let result = self.change(&mut writer, |state| {
-                let bridge = state.bridge_mut(id).expect(STAYS);
-                in_chunk(bridge, chunk.len(), |bridge| {
+                in_chunk(state, id, chunk.len(), |state| {
                     let mut places = chunk.iter().enumerate();
-                    places.try_for_each(|(i, change)| apply(&mut pending, bridge, change).map_err(|e| (done + i, e)))
+                    places.try_for_each(|(i, change)| apply(&mut pending, state, id, change).map_err(|e| (done + i, e)))
                 })
             });
             if let Err(error) = result {
@@ -87,7 +105,8 @@ impl Ofproto {
         let mut refused = Vec::new();
         for (i, chunk) in changes.chunks(CHUNK).enumerate() {
             self.change(&mut writer, |state| {
-                in_chunk(state.bridge_mut(id).expect(STAYS), chunk.len(), |bridge| {
+                in_chunk(state, id, chunk.len(), |state| {
+                    let bridge = state.bridge_mut(id).expect(STAYS);
                     for (j, change) in chunk.iter().enumerate() {
                         if let Err(error) = pending.apply(bridge, change) {
                             refused.push((i * CHUNK + j, error));

@@ -1,8 +1,9 @@
 //! Rules come and go as OpenFlow says.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, Metadata, PacketKey, PortNames, extract};
-use sluice_ofproto::{BridgeConfig, Change, Changed, Error, FailMode, Ofproto, PortConfig, Removal};
+use sluice_flow::{FlowCommand, FlowKey, FlowMod, GroupCommand, GroupMod, Metadata, OfAction, OfPort, PacketKey};
+use sluice_flow::{PortNames, extract, layout};
+use sluice_ofproto::{BridgeConfig, Change, Changed, ControllersPacket, Error, FailMode, Ofproto, PortConfig, Removal};
 
 fn switch() -> Ofproto {
     let ofproto = Ofproto::new();
@@ -231,6 +232,49 @@ fn timeouts_remove_rules_and_say_why() {
     assert_eq!(ofproto.removal_counts().idle_timeout, 1);
 }
 
+/// A packet of a controller's that goes through the tables as one that came in by port 1.
+fn packet() -> Change {
+    let (actions, length) = (vec![OfAction::Output { port: OfPort::TABLE, max_len: 0 }], 60);
+    let mut key = FlowKey::ZERO;
+    key.set_number(layout::IN_PORT, 1);
+    Change::Packet(Box::new(ControllersPacket { key, actions, length }))
+}
+
+#[test]
+fn a_packet_in_a_bundle_meets_the_tables_as_they_stand_at_its_place() {
+    use sluice_action::Action::Output;
+    let group = |command, text| Change::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap());
+    let rule = |command, text: &str| Change::Flow(Box::new(flow(command, text)));
+    let ofproto = switch();
+    let mut changes = vec![
+        packet(),
+        rule(FlowCommand::Add, "in_port=1 actions=output:2"),
+        packet(),
+        group(GroupCommand::Add, "group_id=1,type=all,bucket=output:3"),
+        rule(FlowCommand::Modify, "in_port=1 actions=group:1"),
+        packet(),
+        rule(FlowCommand::Delete, "in_port=1"),
+        packet(),
+        // Enough for subtables to be sorted at the end only.
+        rule(FlowCommand::Add, "priority=1 actions=output:3"),
+    ];
+    changes
+        .extend((0..20).map(|i| rule(FlowCommand::Add, &format!("priority=9,in_port=1,reg{}=1 actions=drop", i % 16))));
+    changes.push(packet());
+    changes.push(rule(FlowCommand::Add, "in_port=3 actions=group:9"));
+    // One that is refused lets no packet count on any rule.
+    assert_eq!(ofproto.ordered_bundle("br0", changes.clone(), None, 0), Err((30, Error::BadOutGroup(9))));
+    assert!(dump(&ofproto).is_empty());
+    changes.pop();
+    let (_, sent) = ofproto.ordered_bundle("br0", changes, None, 0).unwrap();
+    let sent: Vec<_> = sent.iter().map(|packet| packet.actions.to_vec()).collect();
+    let (to_2, to_3) = (vec![Output(PortNo(2))], vec![Output(PortNo(3))]);
+    assert_eq!(sent, [vec![], to_2, to_3.clone(), vec![], to_3]);
+    let counts = ofproto.rules("br0", &flow(FlowCommand::Delete, "")).unwrap();
+    let hits: u64 = counts.iter().map(|entry| entry.rule.stats().packets).sum();
+    assert_eq!(hits, 1, "of the rules that are left, the last packet met one");
+}
+
 #[test]
 fn rules_and_groups_change_together_in_order_or_not_at_all() {
     let group = |command, text| Change::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap());
@@ -259,7 +303,7 @@ fn rules_and_groups_change_together_in_order_or_not_at_all() {
         rule(add_rule, "in_port=1,priority=7 actions=group:1"),
     ];
     let changed = ofproto.ordered_bundle("br0", swap, None, 0).unwrap();
-    assert_eq!(changed, Changed { added: 1, modified: 0, deleted: 1 });
+    assert_eq!(changed, (Changed { added: 1, modified: 0, deleted: 1 }, vec![]));
     assert_eq!(send(&ofproto, 0), [Output(PortNo(3))]);
 }
 

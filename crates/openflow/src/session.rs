@@ -1,11 +1,14 @@
 //! The switch's end of one connection: versions, roles, formats, bundles. Bytes go in, requests come out; answers go in,
 //! bytes come out. Time and sockets are others' business.
 
+mod rights;
+
 use crate::bundle::Bundles;
 use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, BundleControl, Role, RoleMessage};
 use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
 use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, PacketInFormat, Version};
+use rights::{changes_switch, is_from_switch};
 use sluice_flow::ofpact::PacketInReason;
 
 /// Bytes of an offending message that go back with the error: all that an error has room for behind its numbers, as Open
@@ -84,6 +87,8 @@ pub struct Session {
     state: State,
     framer: Framer,
     out: Vec<u8>,
+    /// All that is said in either direction, if somebody wants to hear it.
+    copies: Option<Vec<u8>>,
     bundles: Bundles,
     table_in_command: bool,
     flow_format: Format,
@@ -102,6 +107,7 @@ impl Session {
             state: State::Greeting,
             framer: Framer::default(),
             out: Vec::new(),
+            copies: None,
             bundles: Bundles::default(),
             table_in_command: false,
             flow_format: Format::Standard,
@@ -174,6 +180,9 @@ impl Session {
         // A second hello changes nothing.
         if header.kind == 0 {
             return None;
+        }
+        if let Some(copies) = &mut self.copies {
+            copies.extend(bytes);
         }
         if header.version != version as u8 {
             self.refuse(&request, Error::RequestBadVersion);
@@ -285,17 +294,36 @@ impl Session {
         }
     }
 
+    /// Copies what is said in either direction from now on, messages one after the other, or no more.
+    pub fn copy(&mut self, wanted: bool) {
+        if wanted != self.copies.is_some() {
+            self.copies = wanted.then(Vec::new);
+        }
+    }
+
+    /// What has been copied.
+    pub fn take_copies(&mut self) -> Vec<u8> {
+        self.copies.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn put(&mut self, message: &Message, xid: u32) {
+        let Some(version) = self.version() else { return };
+        let bytes = message.write(version, xid);
+        if let Some(copies) = &mut self.copies {
+            copies.extend(&bytes);
+        }
+        self.out.extend(bytes);
+    }
+
     /// Sends an answer.
     pub fn reply(&mut self, request: &Request, message: &Message) {
-        let Some(version) = self.version() else { return };
-        self.out.extend(message.write(version, request.xid));
+        self.put(message, request.xid);
     }
 
     /// Sends an error about a request.
     pub fn refuse(&mut self, request: &Request, error: Error) {
         let Some(version) = self.version() else { return };
-        let message = Message::Error(error.code(version), request.message.clone());
-        self.out.extend(message.write(version, request.xid));
+        self.put(&Message::Error(error.code(version), request.message.clone()), request.xid);
     }
 
     /// Sends an error about a message of a bundle: about the message that it came in.
@@ -315,8 +343,7 @@ impl Session {
 
     /// Sends a message that nobody asked for.
     pub fn send(&mut self, message: &Message) {
-        let Some(version) = self.version() else { return };
-        self.out.extend(message.write(version, 0));
+        self.put(message, 0);
     }
 
     /// Whether the controller wants an asynchronous message of this kind and reason.
@@ -364,48 +391,6 @@ enum Handled {
     Commit(BundleCommit),
 }
 
-/// Whether a secondary controller may not do it.
-fn changes_switch(message: &Message) -> bool {
-    use crate::message::stats::StatsRequest;
-    match message {
-        Message::PacketOut(_)
-        | Message::FlowMod(_)
-        | Message::GroupMod(_)
-        | Message::PortMod(_)
-        | Message::TableMod(_)
-        | Message::MeterMod(_)
-        | Message::BundleControl(_)
-        | Message::BundleAdd(_)
-        | Message::CtFlushZone(_) => true,
-        Message::StatsRequest(StatsRequest::TableFeatures(tables), _) => !tables.is_empty(),
-        _ => false,
-    }
-}
-
-/// Whether only switches send it.
-fn is_from_switch(message: &Message) -> bool {
-    matches!(
-        message,
-        Message::FeaturesReply(_)
-            | Message::GetConfigReply(_)
-            | Message::PacketIn(_)
-            | Message::Error(..)
-            | Message::FlowRemoved(_)
-            | Message::PortStatus(_)
-            | Message::BarrierReply
-            | Message::QueueGetConfigReply(..)
-            | Message::RoleReply(_)
-            | Message::RoleStatus(_)
-            | Message::TableStatus(_)
-            | Message::GetAsyncReply(_)
-            | Message::RequestForward(_)
-            | Message::StatsReply(..)
-            | Message::MonitorPaused
-            | Message::MonitorResumed
-            | Message::Hello(_)
-    )
-}
-
 /// What a controller gets unless it says otherwise. Source: Open vSwitch, `ofputil_async_cfg_default`.
 fn default_masks(version: Version) -> [[u32; 2]; ASYNC_KINDS] {
     let mut masks = [[0; 2]; ASYNC_KINDS];
@@ -420,119 +405,4 @@ fn default_masks(version: Version) -> [[u32; 2]; ASYNC_KINDS] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::connection::BundleStep;
-    use crate::message::flow_mod::FlowModMessage;
-    use sluice_flow::{FlowCommand, FlowMod};
-
-    fn open(version: Version) -> Session {
-        let mut session = Session::new(Peer::Client);
-        session.push(&Message::Hello(Some(version.bit())).write(version, 1));
-        assert_eq!(session.next_event(), Some(Event::Ready(version)));
-        session.output().clear();
-        session
-    }
-
-    /// The messages that wait to be sent.
-    fn sent(session: &mut Session) -> Vec<Message> {
-        let mut framer = Framer::default();
-        framer.push(&std::mem::take(session.output()));
-        let mut all = Vec::new();
-        while let Some(message) = framer.next_message().unwrap() {
-            all.push(Message::read(message, false).unwrap().2);
-        }
-        all
-    }
-
-    #[test]
-    fn the_highest_common_version_is_spoken() {
-        for (header, bitmap, want) in [
-            (6, Some(0x72), Some(Version::V15)),
-            (4, Some(0x12), Some(Version::V13)),
-            (4, None, Some(Version::V13)),
-            (1, None, Some(Version::V10)),
-            (9, None, Some(Version::V15)),
-            (2, None, None),
-            (3, Some(0xc), None),
-        ] {
-            let mut hello = Message::Hello(bitmap).write(Version::V10, 1);
-            hello[0] = header;
-            let mut session = Session::new(Peer::Client);
-            session.output().clear();
-            session.push(&hello);
-            match want {
-                Some(version) => assert_eq!(session.next_event(), Some(Event::Ready(version))),
-                None => {
-                    assert_eq!(session.next_event(), Some(Event::Refused(Error::HelloIncompatible)));
-                    assert!(session.is_closed());
-                    let Message::Error(code, _) = &sent(&mut session)[0] else { panic!("no error was sent") };
-                    assert_eq!((code.class, code.code), (0, 0));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn echoes_are_answered_here_and_barriers_handed_on() {
-        let mut session = open(Version::V13);
-        session.push(&Message::EchoRequest(vec![1, 2, 3]).write(Version::V13, 7));
-        session.push(&Message::BarrierRequest.write(Version::V13, 8));
-        assert!(matches!(session.next_event(), Some(Event::Request(Request { xid: 8, .. }, Message::BarrierRequest))));
-        assert_eq!(sent(&mut session), [Message::EchoReply(vec![1, 2, 3])]);
-    }
-
-    #[test]
-    fn another_version_ends_the_connection_with_an_error() {
-        let mut session = open(Version::V13);
-        session.push(&Message::BarrierRequest.write(Version::V14, 8));
-        assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestBadVersion)));
-        assert!(session.is_closed());
-        assert!(matches!(sent(&mut session)[..], [Message::Error(..)]));
-    }
-
-    #[test]
-    fn a_secondary_controller_changes_nothing() {
-        let mut session = open(Version::V13);
-        session.set_role(Role::Secondary);
-        let flow = FlowMod::new(FlowCommand::Delete);
-        let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-        let message = Message::FlowMod(Box::new(message)).write(Version::V13, 3);
-        session.push(&message);
-        assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestIsSecondary)));
-        let [Message::Error(code, data)] = &sent(&mut session)[..] else { panic!("no error was sent") };
-        assert_eq!((code.class, code.code), (1, 10));
-        assert_eq!(*data, message);
-    }
-
-    #[test]
-    fn a_bundle_waits_for_its_commit() {
-        let mut session = open(Version::V14);
-        let control = |step, flags| BundleControl { id: 5, step, is_reply: false, flags };
-        let say = |session: &mut Session, message: Message, xid| session.push(&message.write(Version::V14, xid));
-        say(&mut session, Message::BundleControl(control(BundleStep::Open, 3)), 1);
-        let flow = FlowMod::new(FlowCommand::Delete);
-        let inner = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
-        let inner = Message::FlowMod(Box::new(inner));
-        let add = |xid| BundleAdd { id: 5, flags: 3, message: inner.write(Version::V14, xid) };
-        say(&mut session, Message::BundleAdd(add(2)), 2);
-        say(&mut session, Message::BundleAdd(add(9)), 3);
-        say(&mut session, Message::BundleControl(control(BundleStep::Commit, 3)), 4);
-        assert_eq!(session.next_event(), Some(Event::Refused(Error::BundleMsgBadXid)));
-        let Some(Event::Commit(request, commit)) = session.next_event() else { panic!("no commit") };
-        assert_eq!(request.xid, 4);
-        assert_eq!(crate::bundled(&commit.messages, false).map(|(_, m)| m).collect::<Vec<_>>(), [inner]);
-        say(&mut session, Message::BundleControl(control(BundleStep::Commit, 3)), 5);
-        assert_eq!(session.next_event(), Some(Event::Refused(Error::BundleBadId)));
-    }
-
-    #[test]
-    fn a_client_hears_nothing_before_it_asks_for_packets() {
-        let mut session = open(Version::V13);
-        assert!(!session.wants(AsyncKind::PortStatus, 0));
-        session.push(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 100 }).write(Version::V13, 1));
-        assert!(matches!(session.next_event(), Some(Event::Request(_, Message::SetConfig(_)))));
-        assert!(session.wants(AsyncKind::PortStatus, 0) && session.wants(AsyncKind::PacketIn, 1));
-        assert!(!session.wants(AsyncKind::PacketIn, PacketInReason::InvalidTtl as u32));
-    }
-}
+mod tests;

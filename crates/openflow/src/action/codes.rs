@@ -153,7 +153,7 @@ pub(super) fn number(form: Form, version: Version) -> Option<(u32, u16)> {
 /// The numbers of the standard's own actions in a version, those aside that `set_field` has replaced.
 pub(crate) fn standard_actions(version: Version) -> impl Iterator<Item = u16> {
     let mine = ROWS.iter().filter(move |(_, vendor, from, to, _)| *vendor == 0 && (*from..=*to).contains(&version));
-    mine.map(|(.., n)| *n).filter(|n| *n == 0 || *n >= 15)
+    mine.map(|(.., n)| *n).filter(move |n| version == V10 || *n == 0 || *n >= 15)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{Format, Message, connection, flow_mod, groups, meters, ports, stats, switch};
 use crate::error::{ErrorCode, NICIRA, ONF};
+use crate::flow_removed;
 use crate::packet_in::{self, PacketInFormat};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
@@ -115,7 +116,7 @@ pub(super) fn read(kind: u8, r: &mut Reader<'_>, version: Version, table_in_comm
             Message::SetConfig(config)
         }
         PACKET_IN => Message::PacketIn(Box::new(packet_in::read(r, version, PacketInFormat::Standard)?)),
-        FLOW_REMOVED => Message::FlowRemoved(Box::new(packet_in::read_removed(r, version, Format::Standard)?)),
+        FLOW_REMOVED => Message::FlowRemoved(Box::new(flow_removed::read(r, version, Format::Standard)?)),
         PORT_STATUS => Message::PortStatus(Box::new(ports::read_status(r, version)?)),
         PACKET_OUT => Message::PacketOut(Box::new(packet_in::read_out(r, version)?)),
         FLOW_MOD if version == Version::V10 => {
@@ -245,7 +246,7 @@ fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_comm
             Message::FlowMod(Box::new(flow_mod::read10(r, Format::Nicira, table_in_command)?))
         }
         experimenter::FLOW_REMOVED if is10 => {
-            Message::FlowRemoved(Box::new(packet_in::read_removed(r, version, Format::Nicira)?))
+            Message::FlowRemoved(Box::new(flow_removed::read(r, version, Format::Nicira)?))
         }
         experimenter::FLOW_MOD_TABLE_ID => {
             let set = r.u8()?;
@@ -387,7 +388,7 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
             w.u16(c.miss_send_len);
         }
         Message::PacketIn(p) => packet_in::put(p, version, w),
-        Message::FlowRemoved(f) => packet_in::put_removed(f, version, w),
+        Message::FlowRemoved(f) => flow_removed::put(f, version, w),
         Message::PortStatus(s) => ports::put_status(s, version, w),
         Message::PacketOut(p) => packet_in::put_out(p, version, w),
         Message::FlowMod(m) => flow_mod::put(m, version, w),

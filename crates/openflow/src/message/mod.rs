@@ -24,8 +24,9 @@ pub mod switch;
 mod table_features;
 
 use crate::error::ErrorCode;
+use crate::flow_removed::FlowRemoved;
 use crate::frame::{HEADER_SIZE, Header};
-use crate::packet_in::{FlowRemoved, PacketIn, PacketOut};
+use crate::packet_in::{PacketIn, PacketOut};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
 use connection::{AsyncMasks, BundleAdd, BundleControl, RoleMessage, RoleStatus, TableStatus};

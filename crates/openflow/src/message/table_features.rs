@@ -61,7 +61,7 @@ const GROUP_CAPABILITIES: u32 = 0x7;
 impl GroupFeatures {
     /// Groups of all four kinds, whose buckets can do everything.
     pub fn of_everything(version: Version) -> Self {
-        let actions = standard_actions(version.max(Version::V13)).fold(0, |bits, n| bits | 1 << n);
+        let actions = standard_actions(version).fold(0, |bits, n| bits | 1 << n);
         GroupFeatures {
             kinds: 0xf,
             capabilities: GROUP_CAPABILITIES,

@@ -165,6 +165,12 @@ pub struct Bridge {
     /// Controllers to connect to.
     #[serde(default)]
     pub controllers: Vec<String>,
+    /// Packets a second that each of them gets at most; 0 is without limit.
+    #[serde(default)]
+    pub controller_rate_limit: u32,
+    /// Packets that it gets at once, and that wait, at most; 0 is a quarter of a second's.
+    #[serde(default)]
+    pub controller_burst_limit: u32,
     /// Where to listen for controllers.
     #[serde(default)]
     pub listen: Vec<String>,
@@ -174,6 +180,14 @@ pub struct Bridge {
     /// `[[bridge.port]]`.
     #[serde(default)]
     pub port: Vec<Port>,
+}
+
+impl Bridge {
+    /// Packets a second and packets at once that a controller gets, if there is a limit.
+    pub fn packet_in_limit(&self) -> Option<(u32, u32)> {
+        let (rate, burst) = (self.controller_rate_limit, self.controller_burst_limit);
+        (rate != 0).then_some((rate, if burst == 0 { (rate / 4).max(1) } else { burst }))
+    }
 }
 
 /// `[[bridge.table]]`: a table with a limit.

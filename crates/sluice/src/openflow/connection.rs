@@ -5,6 +5,8 @@
 
 use super::flow_mods::Waiting;
 use super::hub::{Hub, Mailbox, News};
+use super::limits::Limits;
+use super::snoop::Wire;
 use super::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +31,7 @@ const OUTPUT_MAX_WITH_NEWS: usize = 4 << 20;
 const STUCK_MAX: Duration = Duration::from_secs(30);
 
 /// A peer must say hello within this.
-const GREETING_MAX: Duration = Duration::from_secs(10);
+pub(super) const GREETING_MAX: Duration = Duration::from_secs(10);
 
 /// A peer that has said nothing for so long is asked whether it is there; after as long again it is gone.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
@@ -48,6 +50,10 @@ pub struct Connection {
     news: VecDeque<News>,
     stream: Stream,
     peer: Peer,
+    /// Who snoops on the controller.
+    wire: Option<Arc<Wire>>,
+    /// How many packets the controller gets.
+    pub(super) limits: Option<Limits>,
     /// Bytes of the session's output that have been sent.
     sent: usize,
     last_progress: Instant,
@@ -60,8 +66,21 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Serves a connection until it ends; why it did, and whether versions had been settled.
-    pub fn serve(stream: Stream, peer: Peer, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
+    /// Serves who connects to the switch, until the connection ends; why it did.
+    pub fn serve_client(stream: Stream, hub: &Arc<Hub>, switch: &Arc<Switch>) -> End {
+        Connection::serve(stream, None, hub, switch).0
+    }
+
+    /// Serves a controller that the switch connects to; why the connection ended, and whether versions had been settled.
+    pub fn serve_controller(stream: Stream, wire: &Arc<Wire>, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
+        let served = Connection::serve(stream, Some(Arc::clone(wire)), hub, switch);
+        wire.set_role(None);
+        served
+    }
+
+    fn serve(stream: Stream, wire: Option<Arc<Wire>>, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
+        let peer = if wire.is_some() { Peer::Controller } else { Peer::Client };
+        let limit = hub.packet_in_limit.filter(|_| wire.is_some());
         let Some(mailbox) = hub.join() else { return ("too many connections", false) };
         let now = Instant::now();
         let mut connection = Connection {
@@ -73,6 +92,8 @@ impl Connection {
             news: VecDeque::new(),
             stream,
             peer,
+            wire,
+            limits: limit.map(|(rate, burst)| Limits::new(rate, burst, switch.now_ms())),
             sent: 0,
             last_progress: now,
             last_heard: now,
@@ -94,9 +115,12 @@ impl Connection {
             (Some(trouble), Peer::Client) => tracing::debug!("bridge {}: TLS: {trouble}", hub.bridge),
             (None, _) => {}
         }
-        let lost = mailbox.lost();
+        let lost = mailbox.lost() + connection.limits.as_ref().map_or(0, Limits::lost);
         if lost != 0 {
-            tracing::warn!("bridge {}: a controller was too slow and lost {lost} messages", hub.bridge);
+            tracing::warn!(
+                "bridge {}: a controller was too slow, or over its limit, and lost {lost} messages",
+                hub.bridge
+            );
         }
         (why, was_ready)
     }
@@ -110,6 +134,7 @@ impl Connection {
             if let Err(why) = self.work().and_then(|()| self.write()) {
                 return why;
             }
+            self.tell_snoopers();
             if self.session.is_closed() && self.unsent() == 0 && !self.stream.wants_write() {
                 return "its messages were wrong";
             }
@@ -125,8 +150,10 @@ impl Connection {
 
     /// Passes on news and carries out what has been asked for.
     fn work(&mut self) -> Result<(), End> {
+        self.tell_snoopers();
         loop {
             self.pass_on_news();
+            self.send_delayed();
             if self.news.is_empty() && self.unsent() == 0 {
                 self.resume_monitors()?;
             }
@@ -198,6 +225,17 @@ impl Connection {
         }
     }
 
+    /// Passes on what has been said to who snoops, and what role the controller has.
+    fn tell_snoopers(&mut self) {
+        let Some(wire) = &self.wire else { return };
+        wire.set_role(self.session.version().map(|_| self.session.role()));
+        self.session.copy(wire.is_tapped());
+        let copies = self.session.take_copies();
+        if !copies.is_empty() {
+            wire.pass_on(&copies);
+        }
+    }
+
     fn unsent(&mut self) -> usize {
         self.session.output().len() - self.sent
     }
@@ -226,6 +264,7 @@ impl Connection {
 
     /// Writes until little enough waits; for answers of many messages.
     pub(super) fn relieve(&mut self) -> Result<(), End> {
+        self.tell_snoopers();
         while self.unsent() > OUTPUT_MAX {
             if self.hub.is_ending() {
                 return Err("the bridge has ended");
@@ -256,7 +295,9 @@ impl Connection {
             PollFd::new(&*self.mailbox, mailbox),
         ];
         let can_read = wanted.contains(PollFlags::IN) && self.stream.has_waiting();
-        let at_most = Timespec { tv_sec: if can_read { 0 } else { 1 }, tv_nsec: 0 };
+        let packets = self.limits.as_ref().and_then(Limits::wait_ms).unwrap_or(u64::MAX);
+        let at_most = Duration::from_millis(if can_read { 0 } else { packets.min(1000) });
+        let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
         match poll(&mut fds, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(_) => Err("it could not be waited for"),

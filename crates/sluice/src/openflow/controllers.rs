@@ -8,7 +8,6 @@ use crate::switch::Switch;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_flow::{FlowCommand, FlowMod, OfAction, OfPort};
-use sluice_openflow::Peer;
 use std::io;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -45,10 +44,11 @@ pub fn start(controller: Controller, hub: &Arc<Hub>, switch: &Arc<Switch>) -> Re
 fn keep_connected(controller: &Controller, hub: &Arc<Hub>, switch: &Arc<Switch>) {
     let mut backoff = BACKOFF_MIN;
     let mut last_trouble = String::new();
+    let wire = hub.add_wire();
     while !hub.is_ending() {
         let trouble = match connect(controller, switch) {
             Ok(stream) => {
-                let (why, was_ready) = Connection::serve(stream, Peer::Controller, hub, switch);
+                let (why, was_ready) = Connection::serve_controller(stream, &wire, hub, switch);
                 if was_ready {
                     backoff = BACKOFF_MIN;
                 }

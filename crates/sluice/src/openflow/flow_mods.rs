@@ -4,7 +4,7 @@ use super::connection::{Connection, End};
 use super::flows::refusal;
 use super::ports;
 use sluice_flow::FlowMod;
-use sluice_ofproto::{Change, Requester};
+use sluice_ofproto::{Change, Requester, Translated};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::{BundleCommit, Error, Message, Request, bundled};
@@ -64,8 +64,8 @@ impl Connection {
         let table_in_command = self.session.table_in_command();
         // Read while they are done: once read they take ten times as much memory.
         let messages = || bundled(&commit.messages, table_in_command);
-        let is_change = |message: &Message| matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
-        let others = if commit.only_tables { Vec::new() } else { messages().filter(|(_, m)| !is_change(m)).collect() };
+        let is_other = |message: &Message| !matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
+        let others = if commit.only_tables { Vec::new() } else { messages().filter(|(_, m)| is_other(m)).collect() };
         for (bytes, message) in &others {
             if let Err(error) = self.check_bundled(message, commit.control.flags) {
                 self.session.refuse_bundled(&commit.control, bytes, error);
@@ -73,29 +73,40 @@ impl Connection {
                 return Ok(());
             }
         }
-        let changes = messages().filter_map(|(_, message)| match message {
-            Message::FlowMod(m) => Some(Change::Flow(Box::new(m.flow))),
-            Message::GroupMod(m) => Some(Change::Group(*m)),
-            _ => None,
-        });
+        let changes = messages().filter_map(|(_, message)| self.change(message));
         let by = Some(self.requester(request));
         let done = self.switch.ofproto.ordered_bundle(&self.hub.bridge, changes, by, self.switch.now_ms());
-        if let Err((place, error)) = done {
-            if let Some((bytes, _)) = messages().filter(|(_, message)| is_change(message)).nth(place) {
-                self.session.refuse_bundled(&commit.control, bytes, refusal(&error));
+        let packets = match done {
+            Ok((_, packets)) => packets,
+            Err((place, error)) => {
+                let mut changes = messages().filter(|(_, message)| self.change(message.clone()).is_some());
+                if let Some((bytes, _)) = changes.nth(place) {
+                    self.session.refuse_bundled(&commit.control, bytes, refusal(&error));
+                }
+                self.session.refuse(request, Error::BundleMsgFailed);
+                return Ok(());
             }
-            self.session.refuse(request, Error::BundleMsgFailed);
-            return Ok(());
-        }
+        };
         self.switch.hurry();
         self.switch.publish_removed();
+        let mut packets = packets.into_iter();
         for (bytes, message) in others {
-            if let Err(error) = self.do_bundled(message) {
+            if let Err(error) = self.do_bundled(&message, &mut packets) {
                 self.session.refuse_bundled(&commit.control, bytes, error);
             }
         }
         self.session.bundle_done(request, &commit.control);
         Ok(())
+    }
+
+    /// What a bundle's message is to the tables, if anything.
+    fn change(&self, message: Message) -> Option<Change> {
+        match message {
+            Message::FlowMod(m) => Some(Change::Flow(Box::new(m.flow))),
+            Message::GroupMod(m) => Some(Change::Group(*m)),
+            Message::PacketOut(m) => Some(Change::Packet(Box::new(self.controllers_packet(&m).ok()??))),
+            _ => None,
+        }
     }
 
     /// Refuses what could not be done once the tables have changed.
@@ -104,16 +115,19 @@ impl Connection {
             // Changes of ports are seen one after the other. Source: Open vSwitch, `do_bundle_commit`.
             Message::PortMod(_) if flags & BUNDLE_ATOMIC != 0 => Err(Error::BundleMsgFailed),
             Message::PortMod(m) => ports::check_port_mod(&self.switch, &self.hub.bridge, m).map(drop),
-            Message::PacketOut(m) if m.buffer_id.is_some() => Err(Error::RequestBufferUnknown),
+            Message::PacketOut(m) => self.controllers_packet(m).map(drop),
             _ => Ok(()),
         }
     }
 
-    /// Changes of ports, and packets, which meet the tables as the bundle leaves them.
-    fn do_bundled(&mut self, message: Message) -> Result<(), Error> {
+    /// Changes of ports, and packets, which have been translated.
+    fn do_bundled(&self, message: &Message, packets: &mut impl Iterator<Item = Translated>) -> Result<(), Error> {
         match message {
-            Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, &m),
-            Message::PacketOut(m) => self.packet_out(&m),
+            Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, m),
+            Message::PacketOut(m) if self.controllers_packet(m)?.is_some() => match packets.next() {
+                Some(translated) => self.send_out(m, translated),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }

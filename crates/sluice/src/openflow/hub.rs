@@ -5,6 +5,7 @@
 
 use super::controllers::Standalone;
 use super::monitor::{Monitors, Update};
+use super::snoop::Wire;
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::ofpact::PacketInReason;
 use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction, VacancyNews};
@@ -64,6 +65,13 @@ pub struct Packet {
     pub total_len: usize,
     /// The packet, or its beginning.
     pub bytes: Vec<u8>,
+}
+
+impl Packet {
+    /// Whether it comes because no rule matched it.
+    pub fn is_miss(&self) -> bool {
+        matches!(self.reason, PacketInReason::NoMatch | PacketInReason::ImplicitMiss)
+    }
 }
 
 /// Where news wait for one connection.
@@ -161,6 +169,10 @@ pub struct Hub {
     ports: Mutex<BTreeMap<u16, PortDesc>>,
     /// What the bridge does without controllers, if it is standalone and has some.
     pub standalone: Option<Standalone>,
+    /// Packets a second that a controller gets, and packets at once, if there is a limit.
+    pub packet_in_limit: Option<(u32, u32)>,
+    /// The controllers that the bridge connects to, for who snoops.
+    wires: Mutex<Vec<Arc<Wire>>>,
     ending: AtomicBool,
     /// Rings when the bridge's connections are to end.
     end: OwnedFd,
@@ -181,6 +193,8 @@ impl Hub {
             watching: 0.into(),
             ports: Mutex::default(),
             standalone: None,
+            packet_in_limit: None,
+            wires: Mutex::default(),
             ending: false.into(),
             end: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
         })
@@ -206,6 +220,18 @@ impl Hub {
     /// How many connections there are.
     pub fn connections(&self) -> usize {
         lock(&self.mailboxes).len()
+    }
+
+    /// One more controller that the bridge connects to.
+    pub fn add_wire(&self) -> Arc<Wire> {
+        let wire = Arc::new(Wire::default());
+        lock(&self.wires).push(Arc::clone(&wire));
+        wire
+    }
+
+    /// The controller that is snooped: of the most preferred, the first. `None` if the bridge has none.
+    pub fn wire_to_snoop(&self) -> Option<Arc<Wire>> {
+        lock(&self.wires).iter().rev().max_by_key(|wire| wire.preference()).cloned()
     }
 
     /// Tells all connections.

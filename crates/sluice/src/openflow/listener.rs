@@ -1,12 +1,11 @@
 //! Listeners: a thread for each, and one for each connection it takes.
 
-use super::connection::Connection;
+use super::connection::End;
 use super::hub::Hub;
 use super::stream::Stream;
 use crate::switch::Switch;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
-use sluice_openflow::Peer;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -24,6 +23,9 @@ pub enum Listener {
     /// TLS over TCP.
     Tls(TcpListener),
 }
+
+/// Serves a connection that was taken, until it ends; why it did.
+pub type Serve = fn(Stream, &Arc<Hub>, &Arc<Switch>) -> End;
 
 impl Listener {
     fn set_nonblocking(&self) -> io::Result<()> {
@@ -55,14 +57,14 @@ impl Listener {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(self, hub: &Arc<Hub>, switch: &Arc<Switch>) -> Result<JoinHandle<()>> {
+    pub fn start(self, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) -> Result<JoinHandle<()>> {
         self.set_nonblocking().context("OpenFlow socket")?;
         let (hub, switch) = (Arc::clone(hub), Arc::clone(switch));
-        let thread = std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&hub, &switch));
+        let thread = std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&hub, &switch, serve));
         thread.context("OpenFlow thread")
     }
 
-    fn run(&self, hub: &Arc<Hub>, switch: &Arc<Switch>) {
+    fn run(&self, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) {
         while !hub.is_ending() {
             let mut fds = [
                 PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN),
@@ -70,7 +72,7 @@ impl Listener {
             ];
             let _ = poll(&mut fds, None);
             match self.accept(switch) {
-                Ok(stream) => spawn(stream, hub, switch),
+                Ok(stream) => spawn(stream, hub, switch, serve),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
                     tracing::warn!("bridge {}: OpenFlow connection not taken: {e}", hub.bridge);
@@ -82,10 +84,10 @@ impl Listener {
     }
 }
 
-fn spawn(stream: Stream, hub: &Arc<Hub>, switch: &Arc<Switch>) {
+fn spawn(stream: Stream, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) {
     let (hub, switch, bridge) = (Arc::clone(hub), Arc::clone(switch), hub.bridge.clone());
     let serve = move || {
-        let (why, _) = Connection::serve(stream, Peer::Client, &hub, &switch);
+        let why = serve(stream, &hub, &switch);
         tracing::debug!("bridge {}: OpenFlow connection ended: {why}", hub.bridge);
     };
     if let Err(e) = std::thread::Builder::new().name("openflow-conn".into()).spawn(serve) {

@@ -5,8 +5,9 @@
 //! | [`listener`], [`stream`], [`tls`] | sockets |
 //! | [`connection`] | one connection, a thread of its own |
 //! | [`controllers`] | controllers that the switch connects to |
+//! | [`snoop`] | who listens to a controller |
 //! | [`hub`] | the connections of a bridge, and news for them |
-//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`monitor`], [`ports`], [`packets`], [`tables`] | requests carried out |
+//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`monitor`], [`ports`], [`packets`] within [`limits`], [`tables`] | requests carried out |
 //!
 //! **Threads.** One for each listener and each connection, and one that hands packets to controllers' mailboxes. None of
 //! them holds a lock while it waits for a peer.
@@ -17,12 +18,14 @@ mod flow_mods;
 mod flows;
 mod groups;
 mod hub;
+mod limits;
 mod listener;
 mod meters;
 mod monitor;
 mod packets;
 mod ports;
 mod request;
+mod snoop;
 mod stream;
 mod tables;
 mod tls;
@@ -31,6 +34,7 @@ use crate::config::{Bridge, Controller, FailMode, Listen};
 use crate::socket;
 use crate::switch::Switch;
 use anyhow::{Context, Result};
+use connection::Connection;
 use controllers::Standalone;
 use hub::{Hub, News, Packet};
 use listener::Listener;
@@ -63,7 +67,7 @@ pub struct OpenFlow {
 /// A bridge that is served.
 struct Served {
     hub: Arc<Hub>,
-    socket: PathBuf,
+    sockets: [PathBuf; 2],
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -72,7 +76,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl OpenFlow {
-    /// Serves every bridge of the switch on `<rundir>/<bridge>.mgmt`.
+    /// Serves every bridge of the switch on `<rundir>/<bridge>.mgmt`, and who snoops on `<rundir>/<bridge>.snoop`.
     ///
     /// # Errors
     /// If a socket or a thread cannot be had.
@@ -99,14 +103,15 @@ impl OpenFlow {
         let Some((rundir, switch)) = lock(&self.place).clone() else { return Ok(()) };
         let Some(switch) = switch.upgrade() else { return Ok(()) };
         self.remove_bridge(bridge);
-        let path = rundir.join(format!("{bridge}.mgmt"));
+        let sockets = ["mgmt", "snoop"].map(|kind| rundir.join(format!("{bridge}.{kind}")));
         let mut hub = Hub::new(bridge).with_context(|| format!("bridge {bridge}: OpenFlow"))?;
         if config.fail_mode == FailMode::Standalone && !config.controllers.is_empty() {
             hub.standalone = Some(Standalone::new());
         }
+        hub.packet_in_limit = config.packet_in_limit();
         let hub = Arc::new(hub);
         hub.note_ports(ports::descriptions(&switch, bridge));
-        let mut listeners = vec![Listener::Unix(socket::listen_private(&path, "OpenFlow socket")?)];
+        let mut listeners = vec![Listener::Unix(socket::listen_private(&sockets[0], "OpenFlow socket")?)];
         for target in &config.listen {
             let bind = |address| TcpListener::bind(address).with_context(|| format!("bridge {bridge}: {target}"));
             listeners.push(match Listen::parse(target).map_err(anyhow::Error::msg)? {
@@ -116,13 +121,15 @@ impl OpenFlow {
         }
         let mut threads = Vec::new();
         for listener in listeners {
-            threads.push(listener.start(&hub, &switch)?);
+            threads.push(listener.start(&hub, &switch, Connection::serve_client)?);
         }
+        let snoopers = Listener::Unix(socket::listen_private(&sockets[1], "OpenFlow socket")?);
+        threads.push(snoopers.start(&hub, &switch, snoop::serve)?);
         for target in &config.controllers {
             let controller = Controller::parse(target).map_err(anyhow::Error::msg)?;
             threads.push(controllers::start(controller, &hub, &switch)?);
         }
-        lock(&self.bridges).insert(bridge.to_owned(), Served { hub, socket: path, threads });
+        lock(&self.bridges).insert(bridge.to_owned(), Served { hub, sockets, threads });
         Ok(())
     }
 
@@ -221,7 +228,9 @@ impl Watcher for Watch {
 
 impl Served {
     fn end(self) {
-        let _ = std::fs::remove_file(&self.socket);
+        for socket in &self.sockets {
+            let _ = std::fs::remove_file(socket);
+        }
         self.hub.end();
         self.threads.into_iter().for_each(|thread| drop(thread.join()));
     }

@@ -1,0 +1,160 @@
+//! Flows that went, as controllers are told of them.
+
+use crate::message::flow_stats::{put_duration, put_oxs_stats, read_duration, read_oxs_stats};
+use crate::wire::{Reader, Writer};
+use crate::{Error, Format, Version, match10, oxm};
+use sluice_flow::Match;
+
+/// Why a flow went. Numbers are OpenFlow's `OFPRR_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FlowRemovedReason {
+    /// No packet for its idle timeout.
+    IdleTimeout = 0,
+    /// Its hard timeout is over.
+    HardTimeout = 1,
+    /// A command deleted it.
+    Delete = 2,
+    /// Its group was deleted.
+    GroupDelete = 3,
+    /// Its meter was deleted.
+    MeterDelete = 4,
+    /// It was evicted.
+    Eviction = 5,
+}
+
+/// A flow that went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowRemoved {
+    /// How it is written; for OpenFlow 1.0.
+    pub format: Format,
+    /// What it matched.
+    pub matches: Match,
+    /// Its cookie.
+    pub cookie: u64,
+    /// Its priority.
+    pub priority: u16,
+    /// Why it went.
+    pub reason: FlowRemovedReason,
+    /// Its table; OpenFlow 1.0's own form does not say it.
+    pub table: u8,
+    /// Nanoseconds since it was added.
+    pub duration_ns: u64,
+    /// Its idle timeout.
+    pub idle_timeout: u16,
+    /// Its hard timeout; only OpenFlow 1.2 and later say it.
+    pub hard_timeout: u16,
+    /// Packets it carried.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl FlowRemovedReason {
+    pub(crate) fn from_wire(number: u8) -> Result<Self, Error> {
+        use FlowRemovedReason::{Delete, Eviction, GroupDelete, HardTimeout, IdleTimeout, MeterDelete};
+        let known = [IdleTimeout, HardTimeout, Delete, GroupDelete, MeterDelete, Eviction];
+        known.get(usize::from(number)).copied().ok_or(Error::RequestBadReason)
+    }
+}
+
+pub(crate) fn put(f: &FlowRemoved, version: Version, w: &mut Writer) {
+    let counters = |w: &mut Writer| {
+        w.u64(f.packets);
+        w.u64(f.bytes);
+    };
+    if version == Version::V15 {
+        w.u8(f.table);
+        w.u8(f.reason as u8);
+        w.u16(f.priority);
+        w.u16(f.idle_timeout);
+        w.u16(f.hard_timeout);
+        w.u64(f.cookie);
+        oxm::put_match(&f.matches, version, w);
+        return put_oxs_stats(f.duration_ns, f.packets, f.bytes, w);
+    }
+    if (version, f.format) == (Version::V10, Format::Standard) {
+        match10::put(&f.matches, w);
+    }
+    w.u64(f.cookie);
+    w.u16(f.priority);
+    w.u8(f.reason as u8);
+    w.u8(match (version, f.format) {
+        (Version::V10, Format::Standard) => 0,
+        // Nicira counts from 1 here, so that 0 can say nothing.
+        (Version::V10, Format::Nicira) => f.table.wrapping_add(1),
+        _ => f.table,
+    });
+    put_duration(f.duration_ns, w);
+    w.u16(f.idle_timeout);
+    match (version, f.format) {
+        (Version::V10, Format::Standard) => {
+            w.zeros(2);
+            counters(w);
+        }
+        (Version::V10, Format::Nicira) => {
+            let at = w.len();
+            w.u16(0);
+            counters(w);
+            let length = oxm::put_nxm_match(&f.matches, w);
+            w.patch_u16(at, length);
+        }
+        _ => {
+            w.u16(f.hard_timeout);
+            counters(w);
+            oxm::put_match(&f.matches, version, w);
+        }
+    }
+}
+
+pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: Format) -> Result<FlowRemoved, Error> {
+    if version == Version::V15 {
+        let (table, reason, priority) = (r.u8()?, FlowRemovedReason::from_wire(r.u8()?)?, r.u16()?);
+        let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
+        let matches = oxm::read_match(r, true)?;
+        let (duration_ns, packets, bytes) = read_oxs_stats(r)?;
+        return Ok(FlowRemoved {
+            format,
+            matches,
+            cookie,
+            priority,
+            reason,
+            table,
+            duration_ns,
+            idle_timeout,
+            hard_timeout,
+            packets,
+            bytes,
+        });
+    }
+    let mut matches = Match::ANY;
+    if (version, format) == (Version::V10, Format::Standard) {
+        matches = match10::read(r)?;
+    }
+    let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, FlowRemovedReason::from_wire(r.u8()?)?, r.u8()?);
+    let table = if (version, format) == (Version::V10, Format::Nicira) { table.wrapping_sub(1) } else { table };
+    let duration_ns = read_duration(r)?;
+    let (idle_timeout, second, packets, bytes) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?);
+    let mut hard_timeout = 0;
+    match (version, format) {
+        (Version::V10, Format::Standard) => {}
+        (Version::V10, Format::Nicira) => matches = oxm::read_nxm_match(r, second.into(), true)?,
+        _ => {
+            hard_timeout = second;
+            matches = oxm::read_match(r, true)?;
+        }
+    }
+    Ok(FlowRemoved {
+        format,
+        matches,
+        cookie,
+        priority,
+        reason,
+        table,
+        duration_ns,
+        idle_timeout,
+        hard_timeout,
+        packets,
+        bytes,
+    })
+}

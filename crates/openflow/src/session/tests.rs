@@ -1,0 +1,136 @@
+use super::*;
+use crate::message::connection::BundleStep;
+use crate::message::flow_mod::FlowModMessage;
+use sluice_flow::{FlowCommand, FlowMod};
+
+fn open(version: Version) -> Session {
+    let mut session = Session::new(Peer::Client);
+    session.push(&Message::Hello(Some(version.bit())).write(version, 1));
+    assert_eq!(session.next_event(), Some(Event::Ready(version)));
+    session.output().clear();
+    session
+}
+
+/// The messages that wait to be sent.
+fn sent(session: &mut Session) -> Vec<Message> {
+    let mut framer = Framer::default();
+    framer.push(&std::mem::take(session.output()));
+    let mut all = Vec::new();
+    while let Some(message) = framer.next_message().unwrap() {
+        all.push(Message::read(message, false).unwrap().2);
+    }
+    all
+}
+
+#[test]
+fn the_highest_common_version_is_spoken() {
+    for (header, bitmap, want) in [
+        (6, Some(0x72), Some(Version::V15)),
+        (4, Some(0x12), Some(Version::V13)),
+        (4, None, Some(Version::V13)),
+        (1, None, Some(Version::V10)),
+        (9, None, Some(Version::V15)),
+        (2, None, None),
+        (3, Some(0xc), None),
+    ] {
+        let mut hello = Message::Hello(bitmap).write(Version::V10, 1);
+        hello[0] = header;
+        let mut session = Session::new(Peer::Client);
+        session.output().clear();
+        session.push(&hello);
+        match want {
+            Some(version) => assert_eq!(session.next_event(), Some(Event::Ready(version))),
+            None => {
+                assert_eq!(session.next_event(), Some(Event::Refused(Error::HelloIncompatible)));
+                assert!(session.is_closed());
+                let Message::Error(code, _) = &sent(&mut session)[0] else { panic!("no error was sent") };
+                assert_eq!((code.class, code.code), (0, 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn echoes_are_answered_here_and_barriers_handed_on() {
+    let mut session = open(Version::V13);
+    session.push(&Message::EchoRequest(vec![1, 2, 3]).write(Version::V13, 7));
+    session.push(&Message::BarrierRequest.write(Version::V13, 8));
+    assert!(matches!(session.next_event(), Some(Event::Request(Request { xid: 8, .. }, Message::BarrierRequest))));
+    assert_eq!(sent(&mut session), [Message::EchoReply(vec![1, 2, 3])]);
+}
+
+#[test]
+fn another_version_ends_the_connection_with_an_error() {
+    let mut session = open(Version::V13);
+    session.push(&Message::BarrierRequest.write(Version::V14, 8));
+    assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestBadVersion)));
+    assert!(session.is_closed());
+    assert!(matches!(sent(&mut session)[..], [Message::Error(..)]));
+}
+
+#[test]
+fn a_secondary_controller_changes_nothing() {
+    let mut session = open(Version::V13);
+    session.set_role(Role::Secondary);
+    let flow = FlowMod::new(FlowCommand::Delete);
+    let message = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
+    let message = Message::FlowMod(Box::new(message)).write(Version::V13, 3);
+    session.push(&message);
+    assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestIsSecondary)));
+    let [Message::Error(code, data)] = &sent(&mut session)[..] else { panic!("no error was sent") };
+    assert_eq!((code.class, code.code), (1, 10));
+    assert_eq!(*data, message);
+}
+
+#[test]
+fn a_bundle_waits_for_its_commit() {
+    let mut session = open(Version::V14);
+    let control = |step, flags| BundleControl { id: 5, step, is_reply: false, flags };
+    let say = |session: &mut Session, message: Message, xid| session.push(&message.write(Version::V14, xid));
+    say(&mut session, Message::BundleControl(control(BundleStep::Open, 3)), 1);
+    let flow = FlowMod::new(FlowCommand::Delete);
+    let inner = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
+    let inner = Message::FlowMod(Box::new(inner));
+    let add = |xid| BundleAdd { id: 5, flags: 3, message: inner.write(Version::V14, xid) };
+    say(&mut session, Message::BundleAdd(add(2)), 2);
+    say(&mut session, Message::BundleAdd(add(9)), 3);
+    say(&mut session, Message::BundleControl(control(BundleStep::Commit, 3)), 4);
+    assert_eq!(session.next_event(), Some(Event::Refused(Error::BundleMsgBadXid)));
+    let Some(Event::Commit(request, commit)) = session.next_event() else { panic!("no commit") };
+    assert_eq!(request.xid, 4);
+    assert_eq!(crate::bundled(&commit.messages, false).map(|(_, m)| m).collect::<Vec<_>>(), [inner]);
+    say(&mut session, Message::BundleControl(control(BundleStep::Commit, 3)), 5);
+    assert_eq!(session.next_event(), Some(Event::Refused(Error::BundleBadId)));
+}
+
+#[test]
+fn a_client_hears_nothing_before_it_asks_for_packets() {
+    let mut session = open(Version::V13);
+    assert!(!session.wants(AsyncKind::PortStatus, 0));
+    session.push(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 100 }).write(Version::V13, 1));
+    assert!(matches!(session.next_event(), Some(Event::Request(_, Message::SetConfig(_)))));
+    assert!(session.wants(AsyncKind::PortStatus, 0) && session.wants(AsyncKind::PacketIn, 1));
+    assert!(!session.wants(AsyncKind::PacketIn, PacketInReason::InvalidTtl as u32));
+}
+
+#[test]
+fn what_is_said_is_copied_in_order_while_somebody_wants_it() {
+    let mut session = open(Version::V13);
+    let echo = Message::EchoRequest(vec![1]).write(Version::V13, 7);
+    session.push(&echo);
+    assert_eq!(session.next_event(), None);
+    assert!(session.take_copies().is_empty());
+    session.copy(true);
+    session.push(&echo);
+    assert_eq!(session.next_event(), None);
+    session.send(&Message::EchoRequest(Vec::new()));
+    let expected = [
+        echo,
+        Message::EchoReply(vec![1]).write(Version::V13, 7),
+        Message::EchoRequest(Vec::new()).write(Version::V13, 0),
+    ];
+    assert_eq!(session.take_copies(), expected.concat());
+    session.copy(false);
+    session.send(&Message::EchoRequest(Vec::new()));
+    assert!(session.take_copies().is_empty());
+}
