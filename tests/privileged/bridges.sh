@@ -9,12 +9,8 @@ trap 'ip netns del "$c" 2>/dev/null || true; finish' EXIT
 
 make_namespaces
 ip netns add "$c"
-cat > "$dir/switch.toml" <<TOML
-[switch]
-rundir = "$dir/run"
-pmd-cores = [0]
-[datapath]
-pmd-sleep-max = "50us"
+head_of_configuration > "$dir/switch.toml"
+cat >> "$dir/switch.toml" <<TOML
 [[bridge]]
 name = "lan0"
 fail-mode = "standalone"

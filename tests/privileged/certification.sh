@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # The Ryu switch certification suite of os-ken 3.1.0, by its own tester, against Sluice and against Open vSwitch (userspace): every
 # test that Open vSwitch passes must pass. The tester sends and receives through an Open vSwitch bridge, joined to the switch
-# under test by three veth pairs. A sample of the tests, or all of them with SAMPLE=0, SHARES (one) at a time, since a tester mostly
-# waits; TABLE=FILE writes the score, KEEP=DIRECTORY keeps what came of each test.
+# under test by three veth pairs. A sample of the tests, or all of them with SAMPLE=0 (SUITES=of13,of14: of those), SHARES (one) at
+# a time, since a tester mostly waits. KEEP=DIRECTORY keeps what came of each test, from time to time: a run that was stopped is
+# taken up again from there. TURNS=N lets the two switches take turns, N tests each, so that one tester runs at a time and what was
+# run of both is the same, however far it came. TABLE=FILE writes the score.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
 . tests/privileged/common/ovs.bash
-sample=${SAMPLE-24} shares=${SHARES-1}
+# Testers are children of shells that may have been ended before them.
+trap 'ip netns pids "$s" 2>/dev/null | xargs -r kill 2>/dev/null || true; finish' EXIT
+sample=${SAMPLE-24} shares=${SHARES-1} keep=${KEEP:-$dir} turns=${TURNS-0}
 
 python3 -m venv "$dir/v"
 "$dir/v/bin/pip" -q install os-ken==3.1.0 >"$dir/pip" 2>&1 || fail "os-ken cannot be installed: $(cat "$dir/pip")"
@@ -36,13 +40,7 @@ pairs() {
 port() { echo $(($1 + $2)); }
 theirs=6600 ours=6700
 
-cat > "$dir/switch.toml" <<TOML
-[switch]
-rundir = "$dir/run"
-pmd-cores = [0]
-[datapath]
-pmd-sleep-max = "50us"
-TOML
+head_of_configuration > "$dir/switch.toml"
 for share in $(seq "$shares"); do
     pairs "theirs$share" "$(port $theirs "$share")"
     vsctl add-br "theirs$share" -- set bridge "theirs$share" datapath-type=netdev fail-mode=secure \
@@ -64,23 +62,31 @@ TOML
 done
 start
 
-# Runs a share of the suite against one of them.
+# Runs a share of the suite against one of them, to its end or for as many tests as are to be run at a time: then it ends with 3.
 certify() { # name, controller's first port, file, share
-    ip netns exec "$s" python3 tests/privileged/common/certification.py run "$dir/$3$4.json" --python "$dir/v/bin/python" \
+    ip netns exec "$s" python3 tests/privileged/common/certification.py run "$keep/$3$4.json" --python "$dir/v/bin/python" \
         --switch "$1" --port "$(port "$2" "$4")" --sample "$sample" --share "$4/$shares" ${SUITES:+--suites "$SUITES"} \
-        >"$dir/$3$4.certified" 2>&1
+        --at-most "$turns" >"$dir/$3$4.certified" 2>&1
 }
-testers=()
-for share in $(seq "$shares"); do
-    certify "Open vSwitch $(ovs-vswitchd --version | awk 'NR == 1 { print $NF }')" $theirs theirs "$share" & testers+=($!)
-    certify Sluice $ours ours "$share" & testers+=($!)
-done
-for tester in "${testers[@]}"; do wait "$tester" || fail "a tester ended: $(cat "$dir"/*.certified)"; done
+# Runs a share against both: at once, or by turns.
+certify_both() { # share
+    local theirs_end=3 ours_end=3 tester
+    while [ $theirs_end = 3 ] || [ $ours_end = 3 ]; do
+        theirs_end=0 ours_end=0
+        certify "Open vSwitch $(ovs-vswitchd --version | awk 'NR == 1 { print $NF }')" $theirs theirs "$1" & tester=$!
+        [ "$turns" = 0 ] || { wait $tester || theirs_end=$?; }
+        certify Sluice $ours ours "$1" || ours_end=$?
+        [ "$turns" != 0 ] || wait $tester || theirs_end=$?
+    done
+    [ $theirs_end = 0 ] && [ $ours_end = 0 ]
+}
+shared=()
+for share in $(seq "$shares"); do certify_both "$share" & shared+=($!); done
+for share in "${shared[@]}"; do wait "$share" || fail "a tester ended: $(cat "$dir"/*.certified)"; done
 cat "$dir"/theirs*.certified "$dir"/ours*.certified
 for who in theirs ours; do
-    python3 tests/privileged/common/certification.py merge "$dir/$who.json" "$dir/$who"[0-9]*.json
+    python3 tests/privileged/common/certification.py merge "$dir/$who.json" "$keep/$who"[0-9]*.json
 done
-[ -z "${KEEP:-}" ] || cp "$dir/theirs.json" "$dir/ours.json" "$KEEP"
 python3 tests/privileged/common/certification.py compare "$dir/theirs.json" "$dir/ours.json" ${TABLE:+--table "$TABLE"} ||
     fail "a test that Open vSwitch passes does not pass"
 stop

@@ -1,17 +1,22 @@
 """The Ryu switch certification suite, as os-ken 3.1.0 ships it, run by its own tester: which tests, and what came out.
 
     certification.py run OUT.json --python PYTHON --switch NAME --port PORT [--sample N] [--suites of10,of13,of14] [--share N/M]
+                                  [--at-most N]
     certification.py merge OUT.json SHARE.json…
     certification.py compare THEIRS.json OURS.json [--table FILE]
 
 `run` serves a controller on PORT, to which the switch under test (datapath 1) and the tester switch (datapath 2) connect, and
-runs each suite in its version of OpenFlow. A test that fails is run again, twice at most, unless the switch refused what it asks
-for: rates are measured by a Python program on a machine that others use too. The tester waits most of the time: several, each
-with switches of its own, run a share of the tests each, and `merge` puts together what came out. `compare` fails if a test that THEIRS passes fails in OURS.
+runs each suite in its version of OpenFlow, a few files of tests at a time, after which OUT.json is written: what it holds already is
+not run again, so a run that was stopped goes on where it was. With --at-most it stops by itself after about N tests, and ends with 3
+if there are more. A test that fails is run again, twice at most, unless the switch refused what it asks for: rates are measured by a
+Python program on a machine that others use too. So is one of which the tester said nothing. The tester waits most of the time:
+several, each with switches of its own, run a share of the tests each, and `merge` puts together what came out. `compare` fails if a
+test that THEIRS passes fails in OURS; tests that were not run against both are left out.
 """
 
 import argparse
 import collections
+import itertools
 import json
 import os
 import re
@@ -21,6 +26,10 @@ import tempfile
 
 SUITES = {"of10": "openflow10", "of13": "openflow13", "of14": "openflow14"}
 ATTEMPTS = 3
+# Tests that one tester runs: it takes seconds to start.
+BATCH = 40
+# `run` has stopped because of --at-most.
+MORE = 3
 
 
 def suite_directory(python, suite):
@@ -65,7 +74,7 @@ def write(tests, directory):
 
 
 def run_tester(arguments, suite, tests):
-    """Runs the tester; `(file description, test description) -> (passed, why not)` in the order of its log."""
+    """Runs the tester; `(file description, test description) -> (passed, why not)` of the tests that it said something of."""
     with tempfile.TemporaryDirectory() as directory:
         write(tests, directory)
         manager = os.path.join(os.path.dirname(arguments.python), "osken-manager")
@@ -73,12 +82,12 @@ def run_tester(arguments, suite, tests):
         command = [manager, "--ofp-tcp-listen-port", str(arguments.port), "--test-switch-dir", directory]
         command += ["--test-switch-target-version", version, "--test-switch-tester-version", version]
         command.append(os.path.join(os.path.dirname(suite_directory(arguments.python, "")), "tester.py"))
-        process = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                 env={**os.environ, "OSKEN_HUB_TYPE": "eventlet"}, timeout=arguments.timeout)
-    results = read_log(process.stdout, tests)
-    if len(results) != len(tests):
-        sys.exit(f"{arguments.switch}, {suite}: {len(results)} results of {len(tests)} tests:\n{process.stdout[-4000:]}")
-    return results
+        try:
+            log = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=arguments.timeout,
+                                 env={**os.environ, "OSKEN_HUB_TYPE": "eventlet"}).stdout
+        except subprocess.TimeoutExpired as stuck:
+            log = (stuck.stdout or b"").decode(errors="replace")
+    return read_log(log, tests), log
 
 
 def read_log(log, tests):
@@ -100,25 +109,71 @@ def read_log(log, tests):
     return results
 
 
+def run_batch(arguments, suite, tests):
+    """What came of some tests, each run as often as it takes."""
+    results, left, log = {}, tests, ""
+    for _ in range(ATTEMPTS):
+        done, log = run_tester(arguments, suite, left)
+        results.update(done)
+        left = {key: test for key, test in tests.items() if key not in results or is_worth_another(*results[key])}
+        if not left:
+            break
+    missing = [key for key in tests if key not in results]
+    if len(missing) == len(tests):
+        sys.exit(f"{arguments.switch}, {suite}: no results of {len(tests)} tests:\n{log[-4000:]}")
+    return {**results, **{key: [False, "the tester said nothing of it"] for key in missing}}
+
+
+def is_worth_another(passed, why):
+    return not passed and "OFPErrorMsg" not in why
+
+
+def batches(tests):
+    """The tests by whole files, so many at a time."""
+    batch = {}
+    for _, file in itertools.groupby(tests.items(), key=lambda item: item[1][0]):
+        batch.update(file)
+        if len(batch) >= BATCH:
+            yield batch
+            batch = {}
+    if batch:
+        yield batch
+
+
+def wanted(arguments, suite):
+    tests = load(suite_directory(arguments.python, suite))
+    if arguments.sample:
+        tests = sample(tests, arguments.sample)
+    number, of = map(int, arguments.share.split("/"))
+    # What takes long comes last: a run that is stopped has come further.
+    ordered = sorted(tests.items(), key=lambda item: measures_rate(item[1][1]))
+    return dict(ordered[number - 1 :: of])
+
+
 def run(arguments):
     out = {"switch": arguments.switch, "suites": {}}
+    if os.path.exists(arguments.out):
+        with open(arguments.out) as file:
+            out = json.load(file)
+    ran = 0
     for suite in arguments.suites.split(","):
-        tests = load(suite_directory(arguments.python, suite))
-        if arguments.sample:
-            tests = sample(tests, arguments.sample)
-        number, of = map(int, arguments.share.split("/"))
-        tests = dict(list(tests.items())[number - 1 :: of])
-        results, failed = {}, tests
-        for _ in range(ATTEMPTS):
-            results.update(run_tester(arguments, suite, failed))
-            failed = {key: tests[key] for key, (passed, why) in results.items() if not passed and "OFPErrorMsg" not in why}
-            if not failed:
-                break
-        out["suites"][suite] = [[*key, tests[key][0], *results[key]] for key in tests]
-        passes = sum(passed for passed, _ in results.values())
-        print(f"{arguments.switch}, {suite}: {passes} of {len(tests)} passed", flush=True)
-    with open(arguments.out, "w") as file:
-        json.dump(out, file, indent=1)
+        rows = out["suites"].setdefault(suite, [])
+        tests, known = wanted(arguments, suite), {tuple(row[:2]) for row in rows}
+        for batch in batches({key: test for key, test in tests.items() if key not in known}):
+            if arguments.at_most and ran >= arguments.at_most:
+                sys.exit(MORE)
+            results = run_batch(arguments, suite, batch)
+            rows += [[*key, tests[key][0], *results[key]] for key in batch]
+            save(arguments.out, out)
+            ran += len(batch)
+        print(f"{arguments.switch}, {suite}: {sum(row[3] for row in rows)} of {len(rows)} passed", flush=True)
+    save(arguments.out, out)
+
+
+def save(name, results):
+    with open(name + ".new", "w") as file:
+        json.dump(results, file, indent=1)
+    os.replace(name + ".new", name)
 
 
 def merge(arguments):
@@ -136,9 +191,11 @@ def compare(arguments):
         theirs, ours = json.load(theirs), json.load(ours)
     missed, table = 0, []
     for suite, rows in ours["suites"].items():
-        beside = {tuple(row[:2]): row for row in theirs["suites"][suite]}
+        beside = {tuple(row[:2]): row for row in theirs["suites"].get(suite, [])}
         chapters = collections.OrderedDict()
         for title, test, path, passed, why in rows:
+            if (title, test) not in beside:
+                continue
             counts = chapters.setdefault(os.path.dirname(path), [0, 0, 0])
             counts[0] += 1
             counts[1] += beside[(title, test)][3]
@@ -171,7 +228,9 @@ def main():
     runs.add_argument("--sample", type=int, default=0)
     runs.add_argument("--suites", default=",".join(SUITES))
     runs.add_argument("--share", default="1/1")
-    runs.add_argument("--timeout", type=int, default=4 * 3600)
+    runs.add_argument("--at-most", type=int, default=0)
+    # Of one tester, which else could wait for ever.
+    runs.add_argument("--timeout", type=int, default=3600)
     runs.set_defaults(command=run)
     merges = commands.add_parser("merge")
     merges.add_argument("out")

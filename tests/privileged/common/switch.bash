@@ -36,20 +36,25 @@ logged_again() { [ "$(times_logged "$1")" -gt "$2" ]; }
 make_namespaces() { for ns in "$a" "$b" "$s"; do ip netns add "$ns"; done; }
 remove_namespaces() { for ns in "$a" "$b" "$s"; do ip netns del "$ns"; done; }
 
-# Writes the configuration: a learning switch on core 0. Port lines come on standard input, `NAME TYPE [KEY = VALUE; …]`,
-# numbered from 1.
-configure() {
-    local name type more number=0
-    cat > "$dir/switch.toml" <<TOML
+# What every configuration here begins with: one PMD, on core 0.
+head_of_configuration() {
+    cat <<TOML
 [switch]
 rundir = "$dir/run"
 pmd-cores = [0]
 [datapath]
 pmd-sleep-max = "50us"
-[[bridge]]
-name = "br0"
-fail-mode = "standalone"
 TOML
+}
+
+# Writes the configuration: a learning switch on core 0. Port lines come on standard input, `NAME TYPE [KEY = VALUE; …]`,
+# numbered from 1.
+configure() {
+    local name type more number=0
+    {
+        head_of_configuration
+        printf '[[bridge]]\nname = "br0"\nfail-mode = "standalone"\n'
+    } > "$dir/switch.toml"
     while read -r name type more; do
         number=$((number + 1))
         printf '[[bridge.port]]\nname = "%s"\ntype = "%s"\nofport = %d\n' "$name" "$type" "$number"
