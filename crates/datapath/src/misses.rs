@@ -110,10 +110,11 @@ impl Misses {
             return None;
         }
         let same = |j: &usize| *j > i && agree_under(&translation.mask, &keys[i], &keys[*j]);
-        let packets = 1 + misses.into_iter().filter(same).count();
-        let flows = self.governor.stats().flows;
+        let packets = || 1 + misses.into_iter().filter(same).count();
+        let before = self.governor.stats();
         let decision = self.governor.decide(hash(), packets, now_ms);
-        Some(Installs { decision, packets: packets as u64, is_new: self.governor.stats().flows != flows })
+        let after = self.governor.stats();
+        Some(Installs { decision, counted: after.counted - before.counted, is_new: after.flows != before.flows })
     }
 }
 
@@ -121,7 +122,8 @@ impl Misses {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Installs {
     pub decision: Decision,
-    packets: u64,
+    /// Packets that go without a megaflow.
+    counted: u64,
     /// Its first packet was counted.
     pub is_new: bool,
 }
@@ -129,7 +131,7 @@ pub(crate) struct Installs {
 impl Installs {
     /// How much the decision counts for: one flow, or the packets that go without a megaflow.
     pub fn packets_if_counted(&self) -> u64 {
-        if self.decision == Decision::Count { self.packets } else { 1 }
+        if self.decision == Decision::Count { self.counted } else { 1 }
     }
 }
 

@@ -4,13 +4,17 @@
 //! no packet of it has come for as long as an unused megaflow stays: one that comes again after that is a new flow
 //! whichever way. So a slow flow is not taken for a short one. Then both ways are priced for the whole cohort, and the
 //! next one begins. Counting ends before that as soon as it cannot win any more, even if all flows that are not over end
-//! now: to install flows that are short costs something, to count flows that last costs everything.
+//! now: to install flows that are short costs something, to count flows that last costs everything. While all flows are
+//! installed, those that are followed are the only ones that cost more, so between cohorts there is a rest.
 
 use crate::THRESHOLD;
 use arrayvec::ArrayVec;
 
 /// Flows of a cohort: enough that a sixteenth of the costs is no accident, few enough to be searched at each miss.
 const SIZE: usize = 64;
+
+/// Flows of the sample that are let go after a cohort for which counting did not pay.
+const REST: usize = 3 * SIZE;
 
 /// Cycles of a packet that finds its megaflow; what is saved by each packet that follows an installation. Rough: where it
 /// matters, the two ways are near each other.
@@ -73,12 +77,14 @@ pub(crate) struct Cohort {
     pays: bool,
     /// When it is looked for flows that have ended.
     look_at_ms: u64,
+    /// Flows left to let go.
+    rest: usize,
 }
 
 impl Cohort {
     /// Nothing followed yet; a flow is over when no packet has come for `idle_ms`.
     pub fn new(idle_ms: u64) -> Self {
-        Cohort { members: ArrayVec::new(), idle_ms, costs: Costs::default(), pays: false, look_at_ms: 0 }
+        Cohort { members: ArrayVec::new(), idle_ms, costs: Costs::default(), pays: false, look_at_ms: 0, rest: 0 }
     }
 
     /// Whether flows are to be counted.
@@ -116,6 +122,10 @@ impl Cohort {
         let known = self.members.iter().position(is_it);
         let is_new = known.is_none();
         if is_new {
+            if self.rest != 0 {
+                self.rest -= 1;
+                return None;
+            }
             let member = Member { hash, packets: 0, began_ms: now_ms, last_ms: now_ms, state: State::Counted };
             self.members.try_push(member).ok()?;
         }
@@ -156,6 +166,7 @@ impl Cohort {
         }
         if is_over {
             self.members.clear();
+            self.rest = if self.pays { 0 } else { REST };
         }
     }
 

@@ -10,8 +10,10 @@
 //! their end, sets against each other what counting and installing would have cost for them in measured cycles, and
 //! installs everything unless counting wins. See `cohort.rs`.
 //!
-//! **Generations.** Counters are never aged one by one: the table is cleared when it has seen a quarter as many packets
-//! as it has bytes, and the memory of how many flows were seen and set up is halved. A generation that lasted under a
+//! **Generations.** Counters are never aged one by one: when the table has seen a quarter as many packets as it has bytes, a
+//! new one begins, and the memory of how many flows were seen and set up is halved. Counts of the generation before are
+//! still known: the original forgot them, so that flows under way were taken for new ones, and where flows are hardly
+//! longer than the threshold the shortcut was never taken. A generation that lasted under a
 //! second doubles the table, one of over five seconds halves it. Each generation samples other flows: one that lasts is
 //! installed when its turn is over, where the original counted it again and again. Auto keeps the largest table for a
 //! second at least, or flows of a few packets a second would be forgotten before they are installed, for ever.
@@ -142,7 +144,7 @@ pub struct Governor {
     /// Flows seen and set up lately: halved with each generation.
     recent_flows: u64,
     recent_setups: u64,
-    /// Packets that missed in the second that began then, and whether there were [`BUSY`] in the one before.
+    /// Misses in the second that began then, and whether there were [`BUSY`] in the one before.
     misses: u64,
     second_ms: u64,
     was_busy: bool,
@@ -189,33 +191,35 @@ impl Governor {
             && self.recent_setups >= self.recent_flows - self.recent_flows / SHORTCUT_SLACK
     }
 
-    /// Decides about a flow of which `packets` (at least one) have just missed together.
+    /// Decides about a flow that has just missed with so many `packets` together (at least one), if that matters.
     ///
     /// `hash` is the flow's, all 64 bits good; the flow is a masked key, so that all its packets have one hash.
-    pub fn decide(&mut self, hash: u64, packets: usize, now_ms: u64) -> Decision {
+    pub fn decide(&mut self, hash: u64, packets: impl FnOnce() -> usize, now_ms: u64) -> Decision {
         if self.mode == Mode::Off {
             self.stats.setups += 1;
             return Decision::Install;
         }
-        self.packets += packets as u64;
         if self.packets >= self.counters.size() as u64 / 4 && self.may_end_generation(now_ms) {
             self.begin_generation(now_ms);
         }
-        if self.mode == Mode::Auto {
-            if !self.is_busy(packets as u64, now_ms) {
-                self.cohort.abandon();
-                self.stats.shortcuts += 1;
-                return Decision::Shortcut;
-            }
-            let followed = is_sampled(hash, 0).then(|| self.cohort.follow(hash, packets as u64, now_ms)).flatten();
-            if let Some(followed) = followed {
+        let is_auto = self.mode == Mode::Auto;
+        if is_auto && !self.is_busy(now_ms) {
+            self.cohort.abandon();
+            return self.shortcut(1);
+        }
+        let is_sampled = is_sampled(hash, if is_auto { 0 } else { self.stats.generations });
+        if !is_sampled && !self.counts_all() {
+            self.forget_count(hash);
+            return self.shortcut(1);
+        }
+        let packets = packets();
+        if is_auto && is_sampled {
+            if let Some(followed) = self.cohort.follow(hash, packets as u64, now_ms) {
                 return self.decided(followed.is_new, followed.is_set_up, packets);
             }
-        }
-        let is_counted = self.mode != Mode::Auto && is_sampled(hash, self.stats.generations);
-        if !is_counted && !self.counts_all() {
-            self.stats.shortcuts += 1;
-            return Decision::Shortcut;
+            if !self.counts_all() {
+                return self.shortcut(packets);
+            }
         }
         let before = self.counters.get(hash);
         let count = usize::from(before).saturating_add(packets);
@@ -224,8 +228,24 @@ impl Governor {
         self.decided(before == 0, is_set_up, packets)
     }
 
+    /// Forgets the count of a flow that is installed before it is through: nobody will know whether it would have got there.
+    fn forget_count(&mut self, hash: u64) {
+        if self.counters.get(hash) != 0 {
+            self.counters.set(hash, 0);
+            self.recent_flows = self.recent_flows.saturating_sub(1);
+        }
+    }
+
+    /// Installs a flow that is not counted.
+    fn shortcut(&mut self, packets: usize) -> Decision {
+        self.packets += packets as u64;
+        self.stats.shortcuts += 1;
+        Decision::Shortcut
+    }
+
     /// Notes what a flow's count has decided.
     fn decided(&mut self, is_new: bool, is_set_up: bool, packets: usize) -> Decision {
+        self.packets += packets as u64;
         self.recent_flows += u64::from(is_new);
         self.stats.flows += u64::from(is_new);
         if is_set_up {
@@ -253,13 +273,13 @@ impl Governor {
         }
     }
 
-    /// Whether so many packets miss lately that it may matter what becomes of them; `packets` more have just done so.
-    fn is_busy(&mut self, packets: u64, now_ms: u64) -> bool {
+    /// Whether so many flows miss lately that it may matter what becomes of them; one more has just done so.
+    fn is_busy(&mut self, now_ms: u64) -> bool {
         if now_ms.saturating_sub(self.second_ms) >= 1000 {
             self.was_busy = self.misses >= BUSY && now_ms - self.second_ms < 2000;
             (self.second_ms, self.misses) = (now_ms, 0);
         }
-        self.misses += packets;
+        self.misses += 1;
         self.was_busy || self.misses >= BUSY
     }
 
@@ -278,7 +298,7 @@ impl Governor {
             _ if lasted > LONG_GENERATION_MS => (size / 2).max(SIZE_MIN),
             _ => size,
         };
-        self.counters.clear(size);
+        self.counters.begin_generation(size);
         self.since_ms = now_ms;
         self.packets = 0;
         self.recent_flows /= 2;

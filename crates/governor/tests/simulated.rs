@@ -58,7 +58,7 @@ fn run(mode: Mode, traffic: Traffic) -> [u64; 2] {
         };
         if !is_hit {
             spent.translate = COSTS.translate;
-            if governor.decide(mix(flow ^ 0x5eed), 1, now_ms) != Decision::Count {
+            if governor.decide(mix(flow ^ 0x5eed), || 1, now_ms) != Decision::Count {
                 (spent.install, spent.remove) = (COSTS.install, COSTS.remove);
                 used_ms.insert(flow, now_ms);
             }
@@ -105,4 +105,25 @@ fn auto_counts_where_that_pays() {
 fn the_shortcut_is_worth_a_quarter_where_most_flows_get_set_up() {
     let (shortcut, classic) = (run(Mode::Shortcut, short::<6>)[1], run(Mode::Classic, short::<6>)[1]);
     assert!(shortcut * 5 < classic * 4, "{shortcut} {classic}");
+}
+
+/// Flows of six packets each, 512 at a time, as of TCP connections that ask one question.
+fn transactions(i: u64) -> u64 {
+    i / (512 * 6) * 512 + i % 512
+}
+
+#[test]
+fn the_shortcut_is_kept_though_many_flows_are_under_way() {
+    for traffic in [transactions, short::<10>] {
+        let mut governor = Governor::new(Mode::Shortcut, 0, IDLE_MS);
+        let mut installed = std::collections::HashSet::new();
+        for i in 0..PACKETS {
+            let flow = traffic(i);
+            if !installed.contains(&flow) && governor.decide(mix(flow ^ 0x5eed), || 1, i / RATE_MS) != Decision::Count {
+                installed.insert(flow);
+            }
+        }
+        let stats = governor.stats();
+        assert!(stats.shortcuts > installed.len() as u64 * 8 / 10, "{stats:?} of {} flows", installed.len());
+    }
 }
