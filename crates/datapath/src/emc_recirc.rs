@@ -19,7 +19,8 @@ pub enum EmcRecirc {
     Threshold,
     /// Each with a probability, which adapts.
     Random,
-    /// Those of flows whose hash is below a threshold, which adapts: the same ones each time.
+    /// Those of flows whose hash is below a threshold, which adapts: the same ones each time. The hash is the receiving
+    /// device's, if it made one, and else that of the key.
     Rss,
 }
 
@@ -72,6 +73,9 @@ pub(crate) struct Gate {
     random: u64,
     by_chance: Share,
     by_hash: Share,
+    /// What devices hashed the packets of this pass to; 0 where none did. It decides nothing but who uses the cache: its key is
+    /// public, so it picks no bucket.
+    rss: [u32; BATCH_MAX],
 }
 
 /// A share of packets that adapts to how full the cache is and how often it answers them.
@@ -89,7 +93,12 @@ const HASH_SHIFT: u32 = 30;
 
 impl Gate {
     /// Open to all. What is chosen by chance decides nothing but cycles, so the seed is no secret.
-    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL };
+    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL, rss: [0; BATCH_MAX] };
+
+    /// Notes what devices hashed the packets of the pass to come to, 0 for none.
+    pub fn note_rss(&mut self, hashes: impl Iterator<Item = u32>) {
+        self.rss.iter_mut().zip(hashes).for_each(|(to, hash)| *to = hash);
+    }
 
     /// Those of the first `n` packets, all of them recirculated, that may use the cache.
     pub fn admit(&mut self, policy: EmcRecirc, hashes: &[u64; BATCH_MAX], n: usize, usage: &EmcUsage) -> BatchMask {
@@ -104,7 +113,10 @@ impl Gate {
             }
             EmcRecirc::Rss => {
                 let limit = self.by_hash.limit();
-                keep(all, |i| hashes[i] >> HASH_SHIFT & 0xffff_ffff < limit)
+                keep(all, |i| match self.rss[i] {
+                    0 => hashes[i] >> HASH_SHIFT & 0xffff_ffff < limit,
+                    rss => u64::from(rss) < limit,
+                })
             }
         }
     }
@@ -207,6 +219,24 @@ mod tests {
         assert!(both.iter().all(|policy| admitted(&mut gate, *policy, &FULL) < 0.03), "never none");
         windows(&mut gate, 40, 1.0, &FULL);
         assert!(both.iter().all(|policy| admitted(&mut gate, *policy, &FULL) == 1.0));
+    }
+
+    #[test]
+    fn a_devices_hash_decides_where_there_is_one() {
+        let mut gate = Gate::OPEN;
+        windows(&mut gate, 1, 0.1, &FULL);
+        // Half of the flows: those whose first bit is clear. Every other packet here was hashed, to one more each time.
+        let rss = |i: usize| [0, u32::MAX / 32 * i as u32][i % 2];
+        gate.note_rss((0..BATCH_MAX).map(rss));
+        let (mut hashed, mut other) = (0, 0);
+        for from in 0..1000 {
+            for i in gate.admit(EmcRecirc::Rss, &hashes(from), BATCH_MAX, &FULL) {
+                assert!(rss(i) < 1 << 31);
+                *(if rss(i) == 0 { &mut other } else { &mut hashed }) += 1;
+            }
+        }
+        assert_eq!(hashed, 8000, "the same ones each time");
+        assert!((7000..9000).contains(&other), "half of those that no device hashed: {other}");
     }
 
     #[test]

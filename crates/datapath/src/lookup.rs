@@ -11,7 +11,7 @@ use sluice_flow::PacketKey;
 use sluice_flow_cache::{
     Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hashes,
 };
-use sluice_packet::{BATCH_MAX, BatchMask};
+use sluice_packet::{BATCH_MAX, BatchMask, PacketBatch};
 use sluice_simd::hash::splitmix64;
 use sluice_simd::isa::Work;
 use sluice_simd::verbs::Scalar;
@@ -128,6 +128,14 @@ impl Levels {
     #[inline]
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// Notes what devices hashed the packets of a later pass to, if that is asked for.
+    #[inline]
+    pub fn note_rss(&mut self, batch: &PacketBatch) {
+        if self.arm.emc.is_some() && self.arm.emc_recirc == EmcRecirc::Rss {
+            self.gate.note_rss(batch.iter().map(|packet| packet.rss_hash));
+        }
     }
 
     /// Looks up the first `n` keys, of packets just received or recirculated, but for those that are known. Returns who

@@ -120,7 +120,10 @@ impl Walk {
         let n = batch.len();
         let known = match recirculated {
             false => composer.look(keys, n, (context.flows, levels.isa()), &mut hits),
-            true => BatchMask::NONE,
+            true => {
+                levels.note_rss(batch);
+                BatchMask::NONE
+            }
         };
         for counter in [Counter::MegaflowHits, Counter::ComposedHits] {
             context.tally[counter] += known.len() as u64;
