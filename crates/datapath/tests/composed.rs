@@ -38,6 +38,7 @@ const RULES: &[&str] = &[
     "table=1,priority=40,ct_state=+est+rpl+trk,ip,actions=ct(table=2,zone=9)",
     "table=1,priority=41,ct_state=+est-rpl+trk,ip,actions=ct(table=2,zone=9)",
     "table=1,priority=50,ct_state=+est+trk,udp,ct_zone=5,actions=ct(commit,zone=5,exec(load:9->NXM_NX_CT_MARK[])),output:2",
+    "table=1,priority=52,ct_state=+est+trk,udp,in_port=2,ct_zone=5,actions=ct(commit,zone=5,exec(load:9->NXM_NX_CT_MARK[])),output:1",
     "table=1,priority=60,ct_state=+inv+trk,actions=output:4",
     "table=1,priority=70,tcp,tcp_flags=+psh,actions=output:4",
     "table=2,priority=10,ct_state=+new+trk,ip,actions=ct(commit,zone=9),output:3",
@@ -74,12 +75,15 @@ struct Offered {
     wild: bool,
     /// What else may be wrong or different about it.
     twist: u8,
+    /// A reply to connection 3, to the address that its client is given.
+    translated: bool,
 }
 
 impl Offered {
     /// Its port and bytes. `tag` tells packets apart.
     fn frame(&self, tag: u16) -> (usize, Vec<u8>) {
-        let client = [10, 0, 0, self.connection];
+        let is_translated = self.translated && self.reply && self.connection == 3;
+        let client = if is_translated { [10, 9, 9, 9] } else { [10, 0, 0, self.connection] };
         let server = [20, 0, 0, 1];
         let (src, dst) = if self.reply { (server, client) } else { (client, server) };
         let (sport, dport) = (1000 + u16::from(self.connection), 80);
@@ -126,8 +130,9 @@ fn offered() -> impl Strategy<Value = Offered> {
     let flags = prop_oneof![8 => Just(0x10u8), 3 => Just(0x18), 2 => Just(0x02), 1 => Just(0x12), 1 => Just(0x11), 1 => Just(0x14)];
     let tcp = prop_oneof![2 => Just(None), 1 => flags.prop_map(Some)];
     let twist = prop_oneof![12 => Just(0u8), 1 => 1..7u8];
-    (0..CONNECTIONS, any::<bool>(), tcp, prop::bool::weighted(0.05), twist)
-        .prop_map(|(connection, reply, tcp, wild, twist)| Offered { connection, reply, tcp, wild, twist })
+    (0..CONNECTIONS, any::<bool>(), tcp, prop::bool::weighted(0.05), twist, any::<bool>()).prop_map(
+        |(connection, reply, tcp, wild, twist, translated)| Offered { connection, reply, tcp, wild, twist, translated },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -278,7 +283,7 @@ fn only(wanted: &[&str]) -> Vec<bool> {
 }
 
 fn packet(connection: u8, reply: bool, tcp: Option<u8>) -> Offered {
-    Offered { connection, reply, tcp, wild: false, twist: 0 }
+    Offered { connection, reply, tcp, wild: false, twist: 0, translated: false }
 }
 
 /// So many passes of so many packets are composed ones, once both directions have had two packets.
@@ -307,4 +312,95 @@ fn every_pass_of_a_known_connection_is_composed() {
     assert_eq!(composed_hits(&two, Some(0x10), 100), 300);
     let three = [&two[..], &["table=2,priority=35,", "table=3,"]].concat();
     assert_eq!(composed_hits(&three, None, 100), 400);
+}
+
+/// Two switches, one of them with composed entries.
+struct Both {
+    plain: Switch,
+    composed: Switch,
+    tag: u16,
+}
+
+impl Both {
+    fn new(there: &[bool]) -> Both {
+        let switch = |composed| Switch::new(composed, Level::Off, 32, there);
+        Both { plain: switch(Level::Off), composed: switch(Level::On), tag: 0 }
+    }
+
+    /// Does it to both; what they did must be the same. What each port sent, and how many lookups composed entries answered.
+    fn step(&mut self, step: &Step) -> (Vec<Vec<Vec<u8>>>, u64) {
+        let (before, mut again) = (self.composed.datapath.totals(), self.tag);
+        self.plain.step(step, &mut self.tag);
+        self.composed.step(step, &mut again);
+        let outcome = self.plain.outcome();
+        assert_eq!(self.composed.outcome(), outcome, "after {step:?}");
+        (outcome.sent, self.composed.datapath.totals().since(&before)[Counter::ComposedHits])
+    }
+
+    /// Lets these packets come, each alone and all of them twice; as [`Self::step`].
+    fn packets(&mut self, packets: &[Offered]) -> (Vec<Vec<Vec<u8>>>, u64) {
+        for packet in packets.iter().chain(packets) {
+            self.step(&Step::Packets(vec![packet.clone()]));
+        }
+        self.step(&Step::Packets(packets.to_vec()))
+    }
+}
+
+/// Whichever rule comes or goes while two `ct` are composed into one lookup, and be it one between them: the next packet
+/// follows it.
+#[test]
+fn every_change_of_a_rule_is_followed_at_once() {
+    let two = [
+        "table=0,priority=10,",
+        "table=1,priority=10,",
+        "table=1,priority=40,",
+        "table=1,priority=41,",
+        "table=2,priority=10,",
+    ];
+    let talk: Vec<_> = (1..4)
+        .flat_map(|n| [None, Some(0x18)].map(|tcp| [packet(n, false, tcp), packet(n, true, tcp)]))
+        .flatten()
+        .collect();
+    for (rule, text) in RULES.iter().enumerate() {
+        let mut both = Both::new(&only(&two));
+        both.packets(&talk);
+        assert_eq!(both.packets(&talk).1, 3 * talk.len() as u64, "composed before {text}");
+        for _ in 0..2 {
+            both.step(&Step::Toggle(rule));
+            both.packets(&talk);
+        }
+    }
+}
+
+/// What one direction writes into a connection's mark, the composed way of the other asks for.
+#[test]
+fn a_mark_that_changes_is_seen() {
+    let rules = ["table=0,priority=20,", "table=1,priority=12,", "table=1,priority=10,", "table=1,priority=20,"];
+    let mut both = Both::new(&only(&rules));
+    let (there, back) = (packet(1, false, None), packet(1, true, None));
+    both.packets(&[there.clone(), back.clone()]);
+    let (sent, hits) = both.packets(std::slice::from_ref(&there));
+    assert_eq!((sent.iter().map(Vec::len).collect::<Vec<_>>(), hits), (vec![0, 0, 0, 1], 2), "by its mark of 7");
+    both.step(&Step::Toggle(RULES.iter().position(|rule| rule.contains("priority=52,")).unwrap()));
+    both.step(&Step::Packets(vec![back]));
+    let (sent, _) = both.step(&Step::Packets(vec![there]));
+    assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 0, 0], "its mark is 9 now");
+}
+
+/// A translated connection is not composed: each of its packets gets its new address, while others of the same rules are.
+#[test]
+fn translated_packets_stay_translated() {
+    let rules = ["table=0,priority=10,", "table=0,priority=30,", "table=1,priority=13,", "table=1,priority=10,"];
+    let mut both = Both::new(&only(&rules));
+    let there = packet(3, false, None);
+    let back = Offered { translated: true, ..packet(3, true, None) };
+    both.packets(&[there.clone(), back]);
+    for _ in 0..4 {
+        let (sent, _) = both.packets(std::slice::from_ref(&there));
+        assert_eq!(sent[1].len(), 1);
+        assert_eq!(sent[1][0][26..30], [10, 9, 9, 9]);
+    }
+    let others = [packet(1, false, None), packet(1, true, None)];
+    both.packets(&others);
+    assert_eq!(both.packets(&others).1, 4);
 }
