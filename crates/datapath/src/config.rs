@@ -24,6 +24,8 @@ pub struct Config {
     pub max_megaflows: u32,
     /// The most masks that the megaflows of a port can have before they get coarser.
     pub masks_a_port: usize,
+    /// How often a packet may be recirculated.
+    pub recirculations: u8,
     /// What the secrets grow from (the hash, the choice of victims, samples); `None`: drawn from the system.
     pub seed: Option<u64>,
     /// The longest an idle PMD sleeps in one iteration, microseconds; 0: it never does.
@@ -37,6 +39,9 @@ pub struct Config {
 /// Masks of a port's megaflows: with rules of people hundreds are many, and lookups stay bounded at some thousands.
 const MASKS_A_PORT: usize = 1024;
 
+/// Source: OVS, MAX_RECIRC_DEPTH, since 2024; 3.1 has 6.
+const RECIRCULATIONS: u8 = 8;
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -48,6 +53,7 @@ impl Default for Config {
             max_idle_ms: 10_000,
             max_megaflows: 1 << 21,
             masks_a_port: MASKS_A_PORT,
+            recirculations: RECIRCULATIONS,
             seed: None,
             sleep_max_us: 0,
             packet_in_queue: 1024,

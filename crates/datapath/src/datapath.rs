@@ -12,6 +12,7 @@ use crate::no_tables::NoTables;
 use crate::pilot::Pilot;
 use crate::pmd::Pmd;
 use crate::rebalance;
+use crate::recirc::Recirc;
 use crate::report::PmdShared;
 use crate::walk::Walk;
 use crate::{
@@ -115,7 +116,8 @@ impl Datapath {
             let levels = Levels::new(&secret, &config.settings, caches);
             let composer = Composer::new(&secret, config.settings.composed);
             let tracking = (conntrack.clone(), Reassembly::new(fragments.clone(), scratch.clone()));
-            let executor = Executor::new(tracking, meters.clone(), sender.clone(), splitmix64(&mut seed));
+            let recirc = Recirc::new(config.recirculations);
+            let executor = Executor::new(tracking, recirc, meters.clone(), sender.clone(), splitmix64(&mut seed));
             let misses = Misses::new(config.governor, config.miss_budget, config.max_idle_ms);
             let walk = Walk::new((levels, composer), Box::new(NoTables), executor, misses, config.batch);
             let side = table.attach(number).map_err(memory)?;

@@ -6,7 +6,7 @@
 use crate::compose::Journeys;
 use crate::fragments::Reassembly;
 use crate::meter::{Meters, PmdMeters};
-use crate::recirc::{Origin, RECIRC_MAX, Recirc};
+use crate::recirc::{Origin, Recirc};
 use crate::report::PacketIn;
 use crate::track;
 use crate::tx::{TxPorts, discard};
@@ -79,12 +79,13 @@ pub(crate) struct Traveller<'k> {
 impl Executor {
     pub fn new(
         (conntrack, reassembly): (Arc<Conntrack>, Reassembly),
+        recirc: Recirc,
         meters: Arc<Meters>,
         packet_ins: SyncSender<PacketIn>,
         random: u64,
     ) -> Self {
         let (recent, meters) = (Recent::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
-        let (tx, recirc, journeys) = (TxPorts::default(), Recirc::default(), Journeys::default());
+        let (tx, journeys) = (TxPorts::default(), Journeys::default());
         Executor { tx, recirc, meters, conntrack, recent, reassembly, journeys, packet_ins, random }
     }
 
@@ -297,7 +298,7 @@ impl Executor {
     }
 
     fn recirculate(&mut self, id: u32, mut traveller: Traveller<'_>, context: &mut Context<'_, '_>) {
-        if traveller.origin.depth >= RECIRC_MAX {
+        if traveller.origin.depth >= self.recirc.max {
             return discard(traveller.packet, DropReason::RecircDepth, context.buffers, context.tally);
         }
         if let Err(reason) = traveller.renew_key() {

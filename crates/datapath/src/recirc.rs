@@ -5,12 +5,11 @@ use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::collections::VecDeque;
 
-/// How often a packet may be recirculated. Source: OVS, MAX_RECIRC_DEPTH, since 2024; 3.1 has 6.
-pub(crate) const RECIRC_MAX: u8 = 8;
-
 /// Packets waiting for another pass, in the order they asked for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recirc {
+    /// How often a packet may be recirculated.
+    pub max: u8,
     waiting: VecDeque<Waiting>,
 }
 
@@ -34,6 +33,11 @@ pub(crate) struct Origin {
 }
 
 impl Recirc {
+    /// Nobody waits.
+    pub fn new(max: u8) -> Self {
+        Recirc { max, waiting: VecDeque::new() }
+    }
+
     /// Lets a packet wait for another pass under this key. `origin` is that of the new pass.
     pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, carried: Carried) {
         self.waiting.push_back(Waiting { packet, key, origin, carried });

@@ -3,7 +3,6 @@
 use crate::act::Batch;
 use crate::compose::Journeys;
 use crate::execute::{Executor, Traveller};
-use crate::recirc::RECIRC_MAX;
 use crate::walk::Context;
 use sluice_action::{Action, Ct, Header, MaskedField};
 use sluice_conntrack::fragments::is_fragment;
@@ -54,7 +53,7 @@ pub(crate) fn room(
     let n = packets.len();
     // Fragments may have to wait.
     let has_fragment = batch.keys[..n].iter().any(is_fragment);
-    let is_deep = batch.origins[..n].iter().any(|origin| origin.depth >= RECIRC_MAX);
+    let is_deep = batch.origins[..n].iter().any(|origin| origin.depth >= executor.recirc.max);
     if is_deep || has_fragment || (0..n).any(|i| track_and_recirculate(batch.hits, i).is_none()) {
         return false;
     }

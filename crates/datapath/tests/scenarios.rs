@@ -148,12 +148,14 @@ fn recirculated_packets_keep_their_place() {
 
 #[test]
 fn recirculation_ends_by_name() {
-    let tables = FakeTables::new(|key, _| follow(mask(&[]), [Action::Recirc(key.recirc_id() + 1)]));
-    let (datapath, feeds, _) = datapath(1, Config::default(), &tables);
-    feeds[0].lock().unwrap().extend((0..5).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
-    run(&datapath);
-    let totals = datapath.totals();
-    assert_eq!((totals.dropped(DropReason::RecircDepth), totals[Counter::Passes]), (5, 45));
+    for (recirculations, passes) in [(Config::default().recirculations, 45), (6, 35), (0, 5)] {
+        let tables = FakeTables::new(|key, _| follow(mask(&[]), [Action::Recirc(key.recirc_id() + 1)]));
+        let (datapath, feeds, _) = datapath(1, Config { recirculations, ..Config::default() }, &tables);
+        feeds[0].lock().unwrap().extend((0..5).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+        run(&datapath);
+        let totals = datapath.totals();
+        assert_eq!((totals.dropped(DropReason::RecircDepth), totals[Counter::Passes]), (5, passes));
+    }
 }
 
 #[test]

@@ -50,6 +50,9 @@ pub struct ReplayArgs {
     /// Receive queues of each port, over which flows are spread
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=64))]
     pub queues: usize,
+    /// How often a packet may be recirculated: Open vSwitch 3.1 allows 6, later ones 8
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(0..=64))]
+    pub recirculations: u8,
     /// Do without the exact match cache
     #[arg(long)]
     pub no_emc: bool,

@@ -101,6 +101,7 @@ impl Bench {
             cores: (0..args.pmds).collect(),
             batch: args.batch,
             settings: Arm { emc: (!args.no_emc).then_some(1), ..Arm::BARE }.into(),
+            recirculations: args.recirculations,
             seed: Some(SEED),
             ..Config::default()
         };
