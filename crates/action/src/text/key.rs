@@ -417,7 +417,8 @@ impl Fields {
     }
 
     pub fn neighbour_extensions(&mut self) {
-        self.hexadecimal("nd_reserved", at::ND_RESERVED);
+        // OVS prints this one whatever its mask.
+        self.push(format!("nd_reserved={:#x}", self.k(at::ND_RESERVED)));
         self.decimal("nd_options_type", at::TCP_FLAGS);
     }
 

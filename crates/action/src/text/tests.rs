@@ -144,6 +144,16 @@ fn ipv6_discovery_and_addresses() {
 }
 
 #[test]
+fn extensions_of_discovery_always_show_what_is_reserved() {
+    let mut field = MaskedField { span: at::TCP_FLAGS, value: [0; 16], mask: [0; 16] };
+    (field.value[1], field.mask[1]) = (1, 0xff);
+    (field.mask[0], field.value[0]) = (0xff, 0);
+    let action = Action::Set { header: Header::Nd, fields: Box::new([field]) };
+    let shown = show_actions(&[action], &DatapathPortNames::default()).to_string();
+    assert_eq!(shown, "set(nd_ext(nd_reserved=0x0,nd_options_type=1))");
+}
+
+#[test]
 fn fragments_flags_and_marks() {
     let (mut key, mut mask) = tcp();
     key.set(at::TCP_FLAGS, &[0, 0x12]);
