@@ -1,7 +1,7 @@
 //! What a change affects: the megaflows that asked what has changed.
 //!
 //! A translation's trail names each search with the key that it was made with, each station whose place it asked for, and
-//! the ports, groups and meters that it looked up, found or not. A port that changes affects what came in by it, went or
+//! the ports, groups and meters that it looked up, found or not, and the tables whose room for learned rules it asked for. A port that changes affects what came in by it, went or
 //! wanted to go out of it, and all floods. A rule that comes, goes or changes affects the megaflows that searched its table with a key that it may match:
 //! not only with the key of the packet that made the megaflow, but with that of any packet the megaflow stands for.
 //!
@@ -147,6 +147,10 @@ impl Changes {
                 }
                 Event::Destination { bridge, vlan, mac } => {
                     self.bridges.contains(bridge) || self.stations.contains(&(*bridge, *vlan, *mac))
+                }
+                &Event::Asked { bridge, what: Asked::Room(table) } => {
+                    let is_it = |changes: &TableChanges| (changes.bridge, changes.table) == (bridge, table);
+                    self.bridges.contains(&bridge) || self.tables.iter().any(is_it)
                 }
                 &Event::Asked { bridge, what } => self.bridges.contains(&bridge) || self.has_changed(bridge, what),
                 // What goes on after recirculation may search nothing, and begins by asking for the port it came by.

@@ -49,6 +49,8 @@ pub(crate) enum Asked {
     AllPorts,
     Group(u32),
     Meter(u32),
+    /// Whether a table has room for another learned rule.
+    Room(u8),
 }
 
 /// Packets that followed a trail.

@@ -34,6 +34,10 @@ impl Store {
         id
     }
 
+    fn is_suspended(&self, id: FlowId) -> bool {
+        self.0.lock().unwrap().suspended.contains(&id)
+    }
+
     fn carry(&self, id: FlowId, packets: u64, tcp_flags: u16, now_ms: u64) {
         let mut inside = self.0.lock().unwrap();
         let stats = &mut inside.flows.get_mut(&id).expect("it is there").2;
@@ -341,6 +345,32 @@ fn a_limit_stops_learning_and_says_so() {
     }
     let learned = FlowMod { table: Some(1), ..FlowMod::new(FlowCommand::Delete) };
     assert_eq!(ofproto.rules("br0", &learned).unwrap().len(), 2);
+}
+
+#[test]
+fn what_a_packet_has_just_taught_counts_for_the_limit() {
+    let first = "learn(table=1,priority=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    let second = "learn(table=1,limit=1,result_dst=NXM_NX_REG0[0],NXM_OF_IN_PORT[],output:NXM_OF_IN_PORT[])";
+    let told = ["table=2,reg0=1 actions=output:2", "table=2,reg0=0 actions=output:3"];
+    for (actions, want) in [(format!("{first},{second}"), 3), (format!("{second},{second}"), 2)] {
+        let ofproto = switch(&[&format!("actions={actions},resubmit(,2)"), told[0], told[1]]);
+        assert_eq!(outputs(&translate(&ofproto, &packet(1, 1, 9), 0)), [want], "{actions}");
+    }
+}
+
+#[test]
+fn a_limit_is_asked_again_when_a_learned_rule_goes() {
+    let learn = "actions=learn(table=1,hard_timeout=2,limit=1,result_dst=NXM_NX_REG0[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
+                 output:NXM_OF_IN_PORT[]),resubmit(,2)";
+    let ofproto = switch(&[learn, "table=2,reg0=1 actions=output:2", "table=2,reg0=0 actions=output:3"]);
+    let store = store_of(&ofproto);
+    miss(&ofproto, &store, &packet(1, 1, 9), 1000);
+    ofproto.tick(1000);
+    let refused = miss(&ofproto, &store, &packet(1, 2, 9), 1500);
+    assert!(!store.is_suspended(refused));
+    assert_eq!(ofproto.tick(3001).expired_rules, 1);
+    assert!(store.is_suspended(refused), "there is room now");
+    assert_eq!(outputs(&translate(&ofproto, &packet(1, 2, 9), 3001)), [2]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Translator;
 use crate::flow_mod::{has_at_least, is_learned};
-use crate::trail::Event;
+use crate::trail::{Asked, Event};
 use sluice_flow::ofpact::{Learn, LearnSource, LearnTarget};
 use sluice_flow::{FieldId, FlowCommand, FlowKey, FlowMod, Match, OfAction, OfPort, SubField, field::Prereq, layout};
 use std::sync::Arc;
@@ -27,8 +27,6 @@ impl Translator<'_> {
         }
         let below_limit = learn.limit == 0 || self.has_room(learn, &flow);
         if let Some(dst) = learn.result_dst {
-            // A megaflow would freeze the answer; it changes with every rule that comes or goes, and then it is asked
-            // again.
             self.load(dst, below_limit.into());
             self.report_value(dst);
         }
@@ -39,11 +37,26 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the very rule is there already, or fewer than the limit are.
-    fn has_room(&self, learn: &Learn, flow: &FlowMod) -> bool {
+    /// Whether the very rule is there already, or fewer than the limit are, with those that this packet has just taught. A
+    /// megaflow freezes the answer, which changes with the table's rules; the trail says that it was asked for.
+    fn has_room(&mut self, learn: &Learn, flow: &FlowMod) -> bool {
+        self.ask(Asked::Room(learn.table));
+        let version = self.state.tables_version;
         let rules = self.bridge.tables.get(usize::from(learn.table)).and_then(|t| t.rules.as_deref());
-        is_learned(self.bridge, flow, learn.limit, self.state.tables_version).is_some()
-            || rules.is_none_or(|rules| !has_at_least(rules, learn.cookie, learn.limit))
+        let is_there =
+            |fm: &FlowMod| rules.is_some_and(|r| r.find_exact(&fm.matches, fm.priority.into(), version).is_some());
+        let mut taught: Vec<&FlowMod> = Vec::new();
+        for event in &self.trail {
+            let Event::Learn { bridge, flow: other, .. } = event else { continue };
+            let is_of_them = (*bridge, other.table, other.new_cookie) == (self.bridge.id, flow.table, flow.new_cookie);
+            if is_of_them && !is_there(other) && !taught.iter().any(|fm| is_same_rule(fm, other)) {
+                taught.push(other);
+            }
+        }
+        let left = learn.limit.saturating_sub(taught.len() as u32);
+        is_learned(self.bridge, flow, learn.limit, version).is_some()
+            || taught.iter().any(|fm| is_same_rule(fm, flow))
+            || left > 0 && rules.is_none_or(|rules| !has_at_least(rules, learn.cookie, left))
     }
 
     /// Lowers the timeouts of the rule once its TCP connection closes.
@@ -54,6 +67,11 @@ impl Translator<'_> {
             self.trail.push(Event::FinTimeout { bridge, rule, idle, hard });
         }
     }
+}
+
+/// Whether one would take the other's place.
+fn is_same_rule(a: &FlowMod, b: &FlowMod) -> bool {
+    (a.priority, &a.matches) == (b.priority, &b.matches)
 }
 
 /// The change of the tables that a `learn` asks for.
