@@ -33,6 +33,8 @@ pub(crate) struct Tracer {
     /// Bits of the mask as they came, and who looked at them.
     reasons: Vec<(FlowKey, String)>,
     seen: FlowKey,
+    /// Whether rules name ports.
+    pub names: bool,
     /// The action under way, and where it stands.
     pub actor: String,
     /// Copies of the packet that come round again.
@@ -40,13 +42,14 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    pub fn new() -> Self {
+    pub fn new(names: bool) -> Self {
         let root = Node { kind: Kind::Bridge, text: String::new(), children: Vec::new() };
         Tracer {
             nodes: vec![root],
             at: 0,
             reasons: Vec::new(),
             seen: FlowKey::ZERO,
+            names,
             actor: String::new(),
             forked: Vec::new(),
         }

@@ -109,7 +109,7 @@ impl Ofproto {
         actions: Option<&[OfAction]>,
         now_ms: u64,
     ) -> Result<(String, Vec<Forked>), String> {
-        let mut tracer = Tracer::new();
+        let mut tracer = Tracer::new(request.names);
         let question =
             Question { start: Start::Bridge(request.bridge, flow), now_ms, side_effects: request.packet, actions };
         let state = self.state();
@@ -179,7 +179,7 @@ fn arguments<'a>(args: &[&'a str]) -> Result<Arguments<'a>, String> {
 }
 
 /// The names of a bridge's ports.
-fn port_names(bridge: &Bridge) -> PortNames {
+pub(crate) fn port_names(bridge: &Bridge) -> PortNames {
     bridge.ports.values().map(|p| (p.name.as_str(), p.number)).collect()
 }
 

@@ -148,3 +148,75 @@ fn a_clause_may_have_notes_and_nothing_else() {
         assert!(error.contains("conjunction") && error.contains("note"), "{text}: {error}");
     }
 }
+
+/// The clauses that a trace names, in the order of their tables and numbers.
+fn clauses(ofproto: &Ofproto, question: &[&str]) -> Vec<String> {
+    let answer = ofproto.trace(question, 0).unwrap();
+    answer.lines().filter_map(|line| line.strip_prefix("     -> conj. ")).map(str::to_owned).collect()
+}
+
+/// "conjunctive match with same priority"
+#[test]
+fn a_trace_names_the_clauses_of_the_conjunction_that_was_whole() {
+    let ofproto = switch(&[
+        "conj_id=1,actions=2",
+        "conj_id=2,actions=drop",
+        "priority=10,ip,ip_dst=10.0.0.1,actions=conjunction(1,1/2)",
+        "priority=10,ip,ip_src=10.0.0.2,actions=conjunction(1,2/2)",
+        "priority=10,ip,ip_dst=10.0.0.3,actions=conjunction(2,1/2)",
+        "priority=10,ip,in_port=1,actions=conjunction(2,2/2)",
+        "priority=1,ip,ip_dst=10.0.0.1,actions=conjunction(1,1/2)",
+    ]);
+    let flow = "in_port=1,dl_type=0x0800,nw_dst=10.0.0.1,nw_src=10.0.0.2";
+    assert_eq!(clauses(&ofproto, &["br0", flow]), ["priority=10,ip,nw_dst=10.0.0.1", "priority=10,ip,nw_src=10.0.0.2"]);
+    assert_eq!(clauses(&ofproto, &["br0", "in_port=1,dl_type=0x0800,nw_dst=10.0.0.1"]), <[&str; 0]>::default());
+}
+
+/// "conjunctive match with metadata", with the tunnel fields that need no map.
+#[test]
+fn clauses_may_be_about_tunnels() {
+    let ofproto = switch(&[
+        "conj_id=7,actions=drop",
+        "priority=5,tun_id=0x1,actions=conjunction(7,1/2)",
+        "priority=5,tun_gbp_id=2,actions=conjunction(7,2/2)",
+    ]);
+    let named = clauses(&ofproto, &["br0", "tun_id=0x1,tun_gbp_id=2,in_port=1"]);
+    assert_eq!(named, ["priority=5,tun_id=0x1", "priority=5,tun_gbp_id=2"]);
+}
+
+/// "conjunctive match with or without port map"
+#[test]
+fn clauses_name_ports_if_asked_to() {
+    let ofproto = switch(&[
+        "conj_id=1,actions=drop",
+        "conj_id=2,actions=drop",
+        "priority=10,ip,actions=conjunction(1,1/2),conjunction(2,1/2)",
+        "priority=10,in_port=1,actions=conjunction(1,2/2)",
+        "priority=10,in_port=2,actions=conjunction(1,2/2)",
+        "priority=1,in_port=1,actions=drop",
+    ]);
+    let named = clauses(&ofproto, &["br0", "ip,in_port=p1", "--names"]);
+    assert_eq!(named, ["priority=10,ip", "priority=10,in_port=p1"]);
+    assert_eq!(clauses(&ofproto, &["br0", "ip,in_port=p2"]), ["priority=10,ip", "priority=10,in_port=2"]);
+    // So do rules.
+    let answer = ofproto.trace(&["br0", "arp,in_port=p1", "--names"], 0).unwrap();
+    assert!(answer.contains(" 0. in_port=p1, priority 1\n"), "{answer}");
+}
+
+/// "conjunctive match with resubmit"
+#[test]
+fn each_table_has_its_clauses() {
+    let ofproto = switch(&[
+        "conj_id=1,actions=resubmit(,2)",
+        "priority=10,ip,actions=conjunction(1,1/2)",
+        "priority=10,in_port=1,actions=conjunction(1,2/2)",
+        "priority=10,in_port=2,actions=conjunction(1,2/2)",
+        "table=2,conj_id=7,actions=resubmit(,3)",
+        "table=2,priority=20,ip,actions=conjunction(7,1/2)",
+        "table=2,priority=20,in_port=1,actions=conjunction(7,2/2)",
+        "table=2,priority=20,in_port=2,actions=conjunction(7,2/2)",
+        "table=3,actions=drop",
+    ]);
+    let want = ["priority=10,ip", "priority=10,in_port=p1", "priority=20,ip", "priority=20,in_port=p1"];
+    assert_eq!(clauses(&ofproto, &["br0", "ip,in_port=p1", "--names"]), want);
+}

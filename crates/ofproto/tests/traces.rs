@@ -165,7 +165,9 @@ fn ask(ofproto: &Ofproto, question: &str) -> String {
     let mut passes = answer.split("\nThe megaflow matches");
     let first = passes.next().unwrap_or_default().to_owned();
     let whole = passes.fold(first, |out, part| out + part.find("\nFinal flow").map_or("", |at| &part[at..]));
-    whole.trim_end().to_owned() + "\n"
+    // Clauses of conjunctions are named since OVS 4.
+    let lines = whole.trim_end().lines().filter(|line| !line.trim_start().starts_with("-> conj. "));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Ports of a flood come in the order of their numbers here, in the order of a hash table there.

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`start`] | from a datapath key to the first rule, and the end: mask, actions, trail |
 //! | [`table`] | searching tables, resubmit |
+//! | [`clauses`] | which rules made a conjunction whole, for traces |
 //! | [`actions`] | one action after the other |
 //! | [`fields`] | actions that read and write fields |
 //! | [`output`] | outputs, floods, patch ports, controllers |
@@ -24,6 +25,7 @@
 //! | [`learn`] | learn and fin_timeout |
 
 mod actions;
+mod clauses;
 pub(crate) mod commit;
 mod ct;
 pub(crate) mod ct_state;

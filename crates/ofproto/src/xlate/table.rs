@@ -5,8 +5,9 @@ use crate::bridge::{FragmentMode, TableCounts};
 use crate::depends::SearchKey;
 use crate::rule::Rule;
 use crate::trace::Kind;
+use crate::trace_command::port_names;
 use crate::trail::Event;
-use sluice_flow::{FlowKey, OfPort, layout};
+use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PortNames, layout};
 use std::sync::Arc;
 
 /// What a search goes by.
@@ -30,7 +31,7 @@ impl<'a> Translator<'a> {
     pub(super) fn search_first_table(&mut self) {
         let in_port = OfPort(self.number(layout::IN_PORT) as u16);
         let found = self.search(in_port);
-        self.open_table(self.table, &found);
+        self.open_table(self.table, in_port, &found);
         self.missed = matches!(found, Found::Nothing);
         if let Found::Rule(rule) = found {
             self.rule = Some(rule);
@@ -58,7 +59,7 @@ impl<'a> Translator<'a> {
         if by == SearchBy::Connection {
             self.swap_tuple_back();
         }
-        let section = self.open_table(table, &found);
+        let section = self.open_table(table, in_port, &found);
         let rule = match found {
             Found::Rule(rule) => Some(rule),
             _ => None,
@@ -108,21 +109,11 @@ impl<'a> Translator<'a> {
     #[inline(never)] // its copy of the key is no part of frames that nest
     fn search(&mut self, in_port: OfPort) -> Found<'a> {
         let Some(table) = self.bridge.tables.get(usize::from(self.table)) else { return Found::Nothing };
-        let mut key = self.flow;
-        // Whether it is a fragment is in the mask of every IP packet.
-        if key.number(layout::NW_FRAG) & 1 != 0 {
-            match self.bridge.fragments {
-                FragmentMode::NxMatch => {}
-                FragmentMode::Normal => {
-                    [layout::TP_SRC, layout::TP_DST].into_iter().for_each(|span| key.get_mut(span).fill(0));
-                }
-                FragmentMode::Drop => {
-                    self.note_search(&table.counts, true, &key);
-                    return Found::Fragment;
-                }
-            }
+        let (key, is_fragment) = self.search_key(in_port);
+        if is_fragment && self.bridge.fragments == FragmentMode::Drop {
+            self.note_search(&table.counts, true, &key);
+            return Found::Fragment;
         }
-        key.set_number(layout::IN_PORT, in_port.0.into());
         // What the action that leads here has looked at is none of the search's.
         self.attribute_to_actor();
         let version = self.state.tables_version;
@@ -140,28 +131,56 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// What a search as a packet of `in_port` goes by, and whether that is a fragment.
+    fn search_key(&self, in_port: OfPort) -> (FlowKey, bool) {
+        let mut key = self.flow;
+        // Whether it is a fragment is in the mask of every IP packet.
+        let is_fragment = key.number(layout::NW_FRAG) & 1 != 0;
+        if is_fragment && self.bridge.fragments == FragmentMode::Normal {
+            [layout::TP_SRC, layout::TP_DST].into_iter().for_each(|span| key.get_mut(span).fill(0));
+        }
+        key.set_number(layout::IN_PORT, in_port.0.into());
+        (key, is_fragment)
+    }
+
     fn note_search(&mut self, counts: &Arc<TableCounts>, matched: bool, key: &FlowKey) {
         let key = SearchKey::new(&self.original, key);
         let (bridge, table, counts) = (self.bridge.id, self.table, Arc::clone(counts));
         self.trail.push(Event::Search { bridge, table, matched, counts, key });
     }
 
-    fn open_table(&mut self, table: u8, found: &Found<'_>) -> usize {
+    fn open_table(&mut self, table: u8, in_port: OfPort, found: &Found<'_>) -> usize {
         if self.tracer.is_none() {
             return 0;
         }
+        let names = match &self.tracer {
+            Some(tracer) if tracer.names => port_names(self.bridge),
+            _ => PortNames::NONE,
+        };
         let text = match found {
             Found::Nothing => "No match.".to_owned(),
             Found::Fragment => "Packets are IP fragments and the fragment handling mode is \"drop\".".to_owned(),
-            Found::Rule(rule) => self.rule_text(rule),
+            Found::Rule(rule) => self.rule_text(rule, &names),
         };
-        self.open(Kind::Table, || format!("{table:2}. {text}"))
+        let section = self.open(Kind::Table, || format!("{table:2}. {text}"));
+        if let Found::Rule(rule) = found {
+            let (key, _) = self.search_key(in_port);
+            for clause in self.clauses(rule, &key) {
+                self.say(Kind::Detail, || format!("conj. {}", clause.display(&names)));
+            }
+        }
+        section
     }
 
-    fn rule_text(&self, rule: &Rule) -> String {
-        let rules = self.bridge.tables[usize::from(rule.table)].rules.as_deref();
-        let found = rules.zip(rule.id.get()).and_then(|(rules, id)| Some(rules.match_of(rules.rule(*id)?)));
-        let mut text = found.map(|matches| matches.to_string()).unwrap_or_default();
+    /// What a rule in the tables matches.
+    pub(super) fn match_of(&self, rule: &Rule) -> Option<Match> {
+        let rules = self.bridge.tables[usize::from(rule.table)].rules.as_deref()?;
+        Some(rules.match_of(rules.rule(*rule.id.get()?)?))
+    }
+
+    fn rule_text(&self, rule: &Rule, names: &PortNames) -> String {
+        let shown = |matches: Match| matches.display(names, DEFAULT_PRIORITY).to_string();
+        let mut text = self.match_of(rule).map(shown).unwrap_or_default();
         if !text.is_empty() {
             text.push_str(", ");
         }
