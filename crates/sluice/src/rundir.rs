@@ -1,7 +1,7 @@
 //! The directory of the sockets: which one, and that it is ours alone.
 
 use anyhow::{Context, Result, bail};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the control socket in it.
@@ -29,7 +29,12 @@ fn choose(xdg_runtime_dir: Option<PathBuf>, uid: u32) -> PathBuf {
 /// If it cannot be made, or is not a directory of this user.
 pub fn prepare(dir: &Path) -> Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
-        Ok(()) => return Ok(()),
+        // Another thread may be lowering the umask just then, for a socket.
+        Ok(()) => {
+            let private = std::fs::Permissions::from_mode(0o700);
+            return std::fs::set_permissions(dir, private)
+                .with_context(|| format!("rundir {}: its mode", dir.display()));
+        }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(e).with_context(|| format!("rundir {}: cannot be made", dir.display())),
     }
