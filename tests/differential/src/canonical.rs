@@ -10,20 +10,22 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The text with values under their masks, and without fields whose mask is zero.
 pub fn canonical(text: &str) -> String {
-    let mut parts: Vec<String> = split(text).into_iter().filter_map(part).collect();
+    let parts = split(text);
     // A tag's type is printed as matched but never is: OVS shows that of the packet which made the megaflow.
-    for i in 1..parts.len() {
-        let is_behind_type = parts[i].starts_with("vlan(") || parts[i].starts_with("encap(");
-        if is_behind_type && parts[i - 1].starts_with("eth_type(") {
-            parts[i - 1] = "eth_type(tag)".into();
-        }
-    }
-    parts.join(",")
+    let is_tag =
+        |i: usize| parts.get(i + 1).is_some_and(|next| next.starts_with("vlan(") || next.starts_with("encap("));
+    let parts = parts.iter().enumerate().filter_map(|(i, text)| match text.starts_with("eth_type(") && is_tag(i) {
+        true => Some("eth_type(tag)".into()),
+        false => part(text),
+    });
+    parts.collect::<Vec<_>>().join(",")
 }
 
 /// A megaflow's canonical text without the nesting that its tags make.
 pub fn without_tags(text: &str) -> String {
-    text.replace("eth_type(tag),", "").replace("encap(", "").trim_end_matches(')').to_owned()
+    let flat = text.replace("eth_type(tag)", "").replace("encap(", "").replace(')', "");
+    let parts = flat.split(',').filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(",")
 }
 
 /// Actions with every run of outputs in order of their ports, as only the order on one port can be seen: OVS floods in
@@ -143,6 +145,11 @@ mod tests {
             "recirc_id(0),in_port(1),eth(dst=02:00:00:00:00:02),eth_type(tag),vlan(vid=5),\
              encap(eth_type(0x0800),ipv4(src=0xa000000/0xff000000,frag=no),udp(src=0x4/0xfffc))"
         );
+        let two_tags =
+            canonical("eth_type(0x88a8),vlan(vid=5/0x0,pcp=2),encap(eth_type(0x8100),vlan(vid=1/0x0),encap())");
+        assert_eq!(two_tags, "eth_type(tag),vlan(pcp=2),encap(eth_type(tag))");
+        assert_eq!(without_tags(&two_tags), without_tags("eth_type(tag),vlan(pcp=2)"));
+        assert_ne!(without_tags(&two_tags), without_tags("eth_type(tag),vlan(pcp=3)"));
         assert_eq!(
             canonical("ipv6(src=2001:db8::1/ffff::,dst=::/::,label=0/0)"),
             "ipv6(src=0x20010000000000000000000000000000/0xffff0000000000000000000000000000)"

@@ -3,12 +3,12 @@
 use crate::canonical::without_tags;
 use crate::trace::Tail;
 use crate::{Outcome, Sent};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// `output`, `flow`, `final`, `mask`, `trace`, `megaflow`, `actions`, `counter`; `wider`, of which `known` tells; `run` if a side could not be asked, `ended` if OVS was gone.
+    /// `output`, `flow`, `final`, `mask`, `trace`, `megaflow`, `actions`, `counter`; `uncounted` and `wider`, of which `known` tells; `run` if a side could not be asked, `ended` if OVS was gone.
     pub kind: &'static str,
     /// What it is about: a packet, a megaflow, a rule.
     pub what: String,
@@ -151,9 +151,22 @@ fn counters(peer: &Outcome, ours: &Outcome, out: &mut Vec<Difference>) {
         let (left, right) = (peer.counters.get(rule), ours.counters.get(rule));
         if left != right {
             let text = |c: Option<&(u64, u64)>| c.map_or(String::new(), |(p, b)| format!("{p} packets, {b} bytes"));
-            out.push(Difference::new("counter", rule, &text(left), &text(right)));
+            let is_uncounted = left.zip(right).is_some_and(|(left, right)| lacks_some_of(left, right, &peer.uncounted));
+            let kind = if is_uncounted { "uncounted" } else { "counter" };
+            out.push(Difference::new(kind, rule, &text(left), &text(right)));
         }
     }
+}
+
+/// Whether what `left` lacks of `right` is the sum of some of these.
+fn lacks_some_of(left: &(u64, u64), right: &(u64, u64), parts: &[(u64, u64)]) -> bool {
+    let (Some(packets), Some(bytes)) = (right.0.checked_sub(left.0), right.1.checked_sub(left.1)) else { return false };
+    let mut sums = BTreeSet::from([(0, 0)]);
+    for part in parts {
+        let more: Vec<_> = sums.iter().map(|sum| (sum.0 + part.0, sum.1 + part.1)).collect();
+        sums.extend(more.into_iter().filter(|sum| sum.0 <= packets && sum.1 <= bytes));
+    }
+    sums.contains(&(packets, bytes))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -171,7 +184,20 @@ mod tests {
             traces: vec!["Flow: in_port=1\n\nFinal flow: unchanged\nMegaflow: ip\nDatapath actions: 2\n".to_owned()],
             megaflows: [("a".to_owned(), "p1".to_owned())].into(),
             counters: [("ip".to_owned(), (1, 60))].into(),
+            uncounted: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_a_megaflow_lost_may_lack() {
+        let kinds = |packets: u64, bytes: u64| {
+            let mut ours = outcome();
+            ours.counters = [("ip".into(), (1 + packets, 60 + bytes))].into();
+            let peer = Outcome { uncounted: vec![(1, 50), (2, 80)], ..outcome() };
+            differences(&peer, &ours).iter().map(|d| d.kind).collect::<Vec<_>>()
+        };
+        assert_eq!([kinds(1, 50), kinds(2, 80), kinds(3, 130)], [["uncounted"]; 3]);
+        assert_eq!([kinds(1, 51), kinds(2, 50), kinds(3, 80)], [["counter"]; 3]);
     }
 
     #[test]

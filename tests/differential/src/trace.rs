@@ -93,7 +93,7 @@ fn with_whole_masks(megaflow: &str) -> String {
         if is_whole("ipv6_label=", "/0xfffff") {
             return term.trim_end_matches("/0xfffff").to_owned();
         }
-        if is_whole("icmp_type=", "/0xff") || is_whole("icmp_code=", "/0xff") {
+        if ["icmp_type=", "icmp_code=", "nd_options_type="].into_iter().any(|name| is_whole(name, "/0xff")) {
             let (name, value) = term.trim_end_matches("/0xff").split_once('=').unwrap_or((term, ""));
             return format!("{name}={}", number(value).unwrap_or_default());
         }

@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
+
+/// How long to wait for an answer of a switch that may have got stuck.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A connection that is kept, so that a command costs one round trip and no process.
 pub struct Unixctl {
@@ -17,9 +21,10 @@ impl Unixctl {
         // The path appears before somebody listens.
         for _ in 0..1000 {
             if let Ok(stream) = UnixStream::connect(path) {
+                stream.set_read_timeout(Some(PATIENCE))?;
                 return Ok(Unixctl { stream, next_id: 0 });
             }
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         bail!("nobody listens on {}", path.display())
     }

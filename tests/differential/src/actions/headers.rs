@@ -57,7 +57,10 @@ impl Writer<'_> {
                 self.has_vlan = None;
                 self.push("pop_vlan".into());
             }
-            _ => self.push("load:0->NXM_OF_VLAN_TCI[]".into()),
+            _ => {
+                self.has_vlan = None;
+                self.push("load:0->NXM_OF_VLAN_TCI[]".into());
+            }
         }
     }
 

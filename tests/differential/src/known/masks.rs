@@ -1,7 +1,7 @@
 //! Megaflows that a trace shows to be narrower here: bits that decide, which Open vSwitch leaves open.
 //! `docs/translation.md` has the situations one by one.
 
-use crate::canonical::number;
+use crate::canonical::{number, split};
 use crate::compare::Difference;
 use std::collections::BTreeMap;
 
@@ -65,6 +65,38 @@ pub fn reasons(difference: &Difference) -> Vec<&'static str> {
     if added.is_empty() { names } else { Vec::new() }
 }
 
+/// Behind a hash that Sluice has taken over the Ethernet header, and Open vSwitch without matching it, a set action sets all bits
+/// of an address, where Open vSwitch's sets those that had been looked at, to the same.
+pub fn is_address_set_whole(difference: &Difference) -> bool {
+    let Difference { kind: "actions", peer, ours, trace, .. } = difference else { return false };
+    let (peer, ours) = (split(peer), split(ours));
+    trace.contains("symmetric_l3l4")
+        && peer.len() == ours.len()
+        && peer
+            .iter()
+            .zip(&ours)
+            .all(|(p, o)| p == o || addresses(p).zip(addresses(o)).is_some_and(|(p, o)| is_part(&p, &o)))
+}
+
+/// Value and mask of the addresses that an action sets, by name.
+fn addresses(action: &str) -> Option<BTreeMap<&str, (u128, u128)>> {
+    let fields = action.strip_prefix("set(eth(")?.strip_suffix("))")?;
+    let field = |term| {
+        let (name, value): (&str, &str) = str::split_once(term, '=')?;
+        let (value, mask) = value.split_once('/').unwrap_or((value, "ff:ff:ff:ff:ff:ff"));
+        Some((name, (number(value)?, number(mask)?)))
+    };
+    fields.split(',').map(field).collect()
+}
+
+/// Whether `whole` sets all that `part` sets, to the same.
+fn is_part(part: &BTreeMap<&str, (u128, u128)>, whole: &BTreeMap<&str, (u128, u128)>) -> bool {
+    part.len() == whole.len()
+        && part.iter().all(|(name, (value, mask))| {
+            whole.get(name).is_some_and(|(all, bits)| bits & mask == *mask && all & mask == *value)
+        })
+}
+
 /// Which bits of which fields a megaflow matches, as `ofproto/trace` prints it.
 fn bits(text: &str) -> BTreeMap<String, u128> {
     let mut out = BTreeMap::new();
@@ -117,6 +149,21 @@ mod tests {
 
     fn difference(peer: &str, ours: &str, trace: &str) -> Difference {
         Difference { trace: trace.into(), ..Difference::new("mask", "", peer, ours) }
+    }
+
+    #[test]
+    fn an_address_may_be_set_whole_behind_a_symmetric_hash() {
+        let covers = |ours: &str, trace: &str| {
+            let peer = "p4[],set(eth(src=00:00:8a:dd:00:00/01:00:ff:ff:00:00)),p3[]";
+            let it = Difference { kind: "actions", ..difference(peer, ours, trace) };
+            is_address_set_whole(&it)
+        };
+        let hash = "bundle(symmetric_l3l4,2,hrw,ofport,members:3,4)";
+        assert!(covers("p4[],set(eth(src=48:36:8a:dd:a5:6d)),p3[]", hash));
+        assert!(!covers("p4[],set(eth(src=48:36:8a:dd:a5:6d)),p3[]", "output:3"), "no hash");
+        assert!(!covers("p4[],set(eth(src=48:36:8a:de:a5:6d)),p3[]", hash), "another address");
+        assert!(!covers("p4[],set(eth(dst=48:36:8a:dd:a5:6d)),p3[]", hash), "the other address");
+        assert!(!covers("p4[],set(eth(src=48:36:8a:dd:a5:6d)),p2[]", hash), "another port");
     }
 
     #[test]

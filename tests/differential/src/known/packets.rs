@@ -153,15 +153,24 @@ pub fn is_cut_arp(difference: &Difference) -> bool {
         && difference.peer.split_whitespace().map(bytes).all(is_cut)
 }
 
-/// Open vSwitch writes the type where an 802.3 frame has its length, Sluice where its SNAP header has the type.
+/// Open vSwitch writes the type where an 802.3 frame has its length, Sluice where its SNAP header has the type. Then Open
+/// vSwitch takes the frame for one without a SNAP header, and puts further labels in front of that.
 pub fn is_type_in_place_of_length(peer: &[u8], ours: &[u8]) -> bool {
+    const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
     let Some((length, at)) = network(ours) else { return false };
-    let (outer, inner) = (at - 2..at, at + 6..at + 8);
-    length < 0x600
-        && ours[at..].iter().zip([0xaa, 0xaa, 3, 0, 0, 0]).all(|(byte, expected)| *byte == expected)
-        // A truncated output may have lost it.
-        && ours.get(inner.clone()).is_none_or(|kind| kind == &peer[outer.clone()])
-        && peer.iter().zip(ours).enumerate().all(|(i, (p, o))| p == o || outer.contains(&i) || inner.contains(&i))
+    let has_header = length < 0x600 && ours[at..].iter().zip(SNAP).all(|(byte, expected)| *byte == expected);
+    // A truncated output may have lost it.
+    let is_type = ours.get(at + 6..at + 8).is_none_or(|kind| kind == &peer[at - 2..at]);
+    let is_moved_behind = |labels: usize| {
+        let header = at + 4 * labels;
+        peer.iter().enumerate().all(|(i, byte)| match i {
+            _ if i < at - 2 || i >= header + 8 => *byte == ours[i],
+            _ if i < at => true,
+            _ if i < header => ours.get(i + 8).is_none_or(|label| label == byte),
+            _ => SNAP.get(i - header).is_none_or(|expected| expected == byte),
+        })
+    };
+    has_header && is_type && (0..=2).any(is_moved_behind)
 }
 
 /// Only the drop eligible bit of tags differs.
@@ -188,4 +197,25 @@ pub fn are_copies_in_other_order(difference: &Difference) -> bool {
         packets
     };
     difference.kind == "output" && sorted(&difference.peer) == sorted(&difference.ours)
+}
+
+/// Behind the outer tag Sluice has a tag of VLAN and priority 0, which Open vSwitch takes off: in packets, or in what a trace
+/// says of outputs.
+pub fn is_inner_tag_of_zero(difference: &Difference) -> bool {
+    let Difference { kind, peer, ours, trace, .. } = difference;
+    let is_without = |peer: &Vec<u8>, ours: &Vec<u8>| match ours.get(12..20) {
+        Some([0x81 | 0x88, _, _, _, 0x81, 0, 0, 0] | [0x81 | 0x88, _, _, _, 0x88, 0xa8, 0, 0]) => {
+            [&ours[..16], &ours[20..]].concat() == *peer
+        }
+        _ => false,
+    };
+    let packets = |text: &str| text.split_whitespace().map(bytes).collect::<Vec<_>>();
+    match *kind {
+        "output" => {
+            let (peer, ours) = (packets(peer), packets(ours));
+            peer.len() == ours.len() && peer.iter().zip(&ours).all(|(p, o)| p == o || is_without(p, o))
+        }
+        "actions" => trace.contains("NORMAL") && ours.replace("[vid=0,pcp=0 vid=", "[vid=") == *peer,
+        _ => false,
+    }
 }
