@@ -211,6 +211,9 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::losses::Loss;
+    use crate::record::Point;
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn what_was_meant_is_found() {
@@ -218,6 +221,50 @@ mod tests {
             assert!(unknown(typed).ends_with(&format!("; did you mean {meant}?")), "{}", unknown(typed));
         }
         assert!(unknown("nothing").ends_with("list, losses, quick, report, search"), "{}", unknown("nothing"));
+    }
+
+    /// Fails the first time.
+    struct Counted(AtomicUsize);
+
+    impl Experiment for Counted {
+        fn name(&self) -> &'static str {
+            "counted"
+        }
+
+        fn about(&self) -> &'static str {
+            "How often was it run?"
+        }
+
+        fn run(&self, lab: &mut Lab) -> Result<Findings> {
+            if self.0.fetch_add(1, Relaxed) == 0 {
+                lab.fail(anyhow::anyhow!("no link"));
+            }
+            Ok(Findings { notes: vec!["kept".to_owned()], ..Findings::default() })
+        }
+
+        fn losses(&self, _points: &[Point]) -> Vec<Loss> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_failed_run_is_gone_on_with_and_a_whole_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().to_owned();
+        let args = LabArgs { command: None, what: None, quick: true, json: false, out, resume: true };
+        let counted = Counted(AtomicUsize::new(0));
+        let run = || {
+            let (record, failure) = run_one(&counted, Size::Quick, &args, &Arc::default(), None).unwrap();
+            report::put(&dir.path().join("counted.json"), &serde_json::to_string(&record).unwrap()).unwrap();
+            (record, failure.map(|error| error.to_string()), counted.0.load(Relaxed))
+        };
+        let (record, failure, runs) = run();
+        assert_eq!((record.interrupted, failure.as_deref(), runs), (true, Some("no link"), 1));
+        assert_eq!(record.findings.notes, ["kept"]);
+        let (whole, failure, runs) = run();
+        assert_eq!((whole.interrupted, failure, runs), (false, None, 2));
+        let (again, _, runs) = run();
+        assert_eq!((again, runs), (whole, 2));
     }
 
     #[test]
