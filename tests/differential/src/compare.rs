@@ -16,13 +16,15 @@ pub struct Difference {
     pub peer: String,
     /// What Sluice has; empty if nothing.
     pub ours: String,
-    /// What `ofproto/trace` said in Sluice, where that is what differs.
+    /// The packet that came in, if one packet made the difference.
+    pub input: Option<usize>,
+    /// What `ofproto/trace` said in Sluice of that packet.
     pub trace: String,
 }
 
 impl Difference {
     pub fn new(kind: &'static str, what: &str, peer: &str, ours: &str) -> Self {
-        Difference { kind, what: what.into(), peer: peer.into(), ours: ours.into(), trace: String::new() }
+        Difference { kind, what: what.into(), peer: peer.into(), ours: ours.into(), input: None, trace: String::new() }
     }
 }
 
@@ -36,6 +38,9 @@ impl std::fmt::Display for Difference {
 pub fn differences(peer: &Outcome, ours: &Outcome) -> Vec<Difference> {
     let mut out = Vec::new();
     outputs(&peer.sent, &ours.sent, &mut out);
+    for difference in &mut out {
+        difference.trace = difference.input.and_then(|i| ours.traces.get(i)).cloned().unwrap_or_default();
+    }
     traces(&peer.traces, &ours.traces, &mut out);
     if peer.megaflows.is_empty() {
         // Open vSwitch was made to forget them: rules learned from packets.
@@ -136,7 +141,8 @@ fn outputs(peer: &[Sent], ours: &[Sent], out: &mut Vec<Difference>) {
             let (left, right) = (of(left), of(right));
             if left != right {
                 let what = format!("port {port}, because of the packet at {time} us");
-                out.push(Difference::new("output", &what, &left.join(" "), &right.join(" ")));
+                let difference = Difference::new("output", &what, &left.join(" "), &right.join(" "));
+                out.push(Difference { input: Some(crate::input_at(time)), ..difference });
             }
         }
         if !left.is_sorted_by_key(|s| s.time_us) || !right.is_sorted_by_key(|s| s.time_us) {

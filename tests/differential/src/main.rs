@@ -219,6 +219,11 @@ fn time_us(i: usize) -> u64 {
     1_000_000 + 1000 * i as u64
 }
 
+/// Which packet comes in then.
+fn input_at(time_us: u64) -> usize {
+    (time_us.saturating_sub(1_000_000) / 1000) as usize
+}
+
 /// The tables and packets that a seed stands for.
 fn generate(seed: u64, options: &Options) -> Case {
     let mut rng = Rng::new(seed);

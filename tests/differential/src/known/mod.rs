@@ -12,8 +12,8 @@ use counters::is_learned_anew;
 use masks::{LEARNED_AT_ONCE, NARROWER, is_address_set_whole};
 use megaflows::{is_discovery_added, is_protocol_added, is_second_tag, is_tag_cut_off, is_without_labels};
 use packets::{
-    are_copies_in_other_order, each_packet_pair, is_cut_arp, is_drop_eligible_bit, is_error_taken_for_tcp,
-    is_inner_tag_of_zero, is_label_at_third_tag, is_type_in_place_of_length,
+    are_copies_in_other_order, each_packet_pair, is_cut_arp, is_cut_before_tag, is_drop_eligible_bit,
+    is_error_taken_for_tcp, is_inner_tag_of_zero, is_label_at_third_tag, is_type_in_place_of_length,
 };
 use packets::{is_later_fragment_data, is_lone_fragment_checksum, is_rerouted_checksum};
 use serde::Deserialize;
@@ -46,6 +46,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("label-at-third-tag", |d| each_packet_pair(d, is_label_at_third_tag)),
     ("error-taken-for-tcp", |d| each_packet_pair(d, is_error_taken_for_tcp)),
     ("symmetric-hash", is_address_set_whole),
+    ("cut-before-tag", is_cut_before_tag),
     ("inner-tag-of-zero", is_inner_tag_of_zero),
     ("drop-eligible-bit", |d| each_packet_pair(d, is_drop_eligible_bit)),
     ("tag-cut-off", is_tag_cut_off),
@@ -170,6 +171,23 @@ mod tests {
         assert!(!it.covers(&difference("output", &peer("00000c40").replacen("8848", "8847", 1), &ours("00000c40"))));
         let typed = |text: String| text.replace("0026", "9000");
         assert!(!it.covers(&difference("output", &typed(peer("")), &typed(ours("")))), "a frame with a type");
+    }
+
+    #[test]
+    fn a_tag_may_come_behind_a_truncation() {
+        let it = known("cut-before-tag");
+        let (short, long) =
+            ("96237613b13696237613b1368100000108004520", "96237613b13696237613b136810000010800452000247d8e");
+        let trace = "NORMAL\nDatapath actions: push_vlan(vid=1,pcp=0),4,trunc(24),4";
+        let sent = |peer: &str, ours: &str, trace: &str| Difference {
+            trace: trace.into(),
+            ..difference("output", peer, ours)
+        };
+        assert!(it.covers(&sent(long, short, trace)) && it.covers(&sent(short, long, trace)));
+        assert!(!it.covers(&sent(long, short, "push_vlan(vid=1,pcp=0),trunc(24)")), "no flood");
+        assert!(!it.covers(&sent(long, short, "NORMAL push_vlan(vid=1,pcp=0)")), "nothing cut off");
+        assert!(!it.covers(&sent(&long.replace("45200024", "45210024"), short, trace)), "other bytes");
+        assert!(!it.covers(&sent(&format!("{long}00"), short, trace)), "more than a tag");
     }
 
     #[test]

@@ -199,6 +199,21 @@ pub fn are_copies_in_other_order(difference: &Difference) -> bool {
     difference.kind == "output" && sorted(&difference.peer) == sorted(&difference.ours)
 }
 
+/// A truncated packet is a tag longer on one side: the tag was put on behind the truncation there, since a flood of NORMAL had taken it
+/// off for the last of its ports.
+pub fn is_cut_before_tag(difference: &Difference) -> bool {
+    let Difference { kind: "output", peer, ours, trace, .. } = difference else { return false };
+    let packets = |text: &str| text.split_whitespace().map(bytes).collect::<Vec<_>>();
+    let (peer, ours) = (packets(peer), packets(ours));
+    let is_tagged = |packet: &[u8]| matches!(packet.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+    let is_cut = |p: &Vec<u8>, o: &Vec<u8>| {
+        p.len().abs_diff(o.len()) == 4 && is_tagged(p) && p.iter().zip(o).all(|(p, o)| p == o)
+    };
+    ["NORMAL", "push_vlan(", "trunc("].iter().all(|text| trace.contains(text))
+        && peer.len() == ours.len()
+        && peer.iter().zip(&ours).all(|(p, o)| p == o || is_cut(p, o))
+}
+
 /// Behind the outer tag Sluice has a tag of VLAN and priority 0, which Open vSwitch takes off: in packets, or in what a trace
 /// says of outputs.
 pub fn is_inner_tag_of_zero(difference: &Difference) -> bool {
