@@ -1,7 +1,9 @@
 //! What an experiment is, and all there are. A new one is a file in `experiments` and a line in [`EXPERIMENTS`].
 
 use crate::cores::Bound;
-use crate::experiments::{autopilot, caches, changes, cold, governor, peer, profile, recirc, scale, storm, subtables};
+use crate::experiments::{
+    autopilot, caches, changes, cold, governor, peer, profile, recirc, rules, scale, storm, subtables,
+};
 use crate::lab::Lab;
 use crate::losses::Loss;
 use crate::record::{Findings, Point};
@@ -41,6 +43,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &caches::Caches,
     &recirc::Recirc,
     &scale::Scale,
+    &rules::Rules,
     &governor::Governor,
     &storm::STORM,
     &storm::SYN_FLOOD,

@@ -7,8 +7,9 @@ use sluice_fate::{Counter, Snapshot};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 use sluice_port::Pools;
-use sluice_traffic::{FlowStream, Profile};
+use sluice_traffic::{Flow, FlowStream, Profile};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 /// What a switch is given to do.
@@ -20,6 +21,8 @@ pub struct Workload {
     pub rules: String,
     /// The megaflow subtables that they come to.
     pub subtables: usize,
+    /// What tells apart whose rule a flow is.
+    pub rule_of: fn(&Flow) -> u32,
 }
 
 impl Workload {
@@ -33,6 +36,7 @@ impl Workload {
             ],
             rules: crate::rules::subtables(subtables),
             subtables: usize::from(subtables),
+            rule_of: |flow| flow.src,
         }
     }
 
@@ -42,7 +46,28 @@ impl Workload {
             profile: vec![("flows", flows.to_string()), ("seed", "0".to_owned())],
             rules: rule.to_owned(),
             subtables: 1,
+            rule_of: |_| 0,
         }
+    }
+
+    /// A rule for each of `flows` flows, by its destination.
+    ///
+    /// # Errors
+    /// None but what a profile may be wrong about.
+    pub fn rule_a_flow(flows: u64) -> Result<Workload> {
+        let workload = Workload { rule_of: |flow| flow.dst, ..Workload::one_rule(flows, "") };
+        let stream = workload.stream()?;
+        let rule = |n| format!("ip,nw_dst={},actions=output:2\n", Ipv4Addr::from(stream.flow(n as u32).dst));
+        Ok(Workload { rules: (0..flows).map(rule).collect(), ..workload })
+    }
+
+    /// The generator's packets.
+    fn stream(&self) -> Result<FlowStream> {
+        let mut profile = Profile::default();
+        for (key, value) in &self.profile {
+            profile.set(key, value).ok_or_else(|| anyhow!("{key}: no key of a profile"))??;
+        }
+        profile.streams(1)?.pop().ok_or_else(|| anyhow!("a profile without a stream"))
     }
 }
 
@@ -53,6 +78,7 @@ pub struct Rig {
     /// The generator's packets once more, to know what each rule should have carried.
     twin: FlowStream,
     subtables: usize,
+    rule_of: fn(&Flow) -> u32,
     is_profiled: bool,
 }
 
@@ -74,14 +100,10 @@ impl Rig {
     /// # Errors
     /// If rules or profile are wrong, or memory is short.
     pub fn new(workload: &Workload, settings: Settings, is_profiled: bool) -> Result<Rig> {
-        let mut profile = Profile::default();
-        for (key, value) in &workload.profile {
-            profile.set(key, value).ok_or_else(|| anyhow!("{key}: no key of a profile"))??;
-        }
         let ports = [("generator", &workload.profile[..]), ("null", &[])];
         let (ofproto, datapath) = switch(settings, is_profiled, &workload.rules, &ports)?;
-        let twin = profile.streams(1)?.pop().ok_or_else(|| anyhow!("a profile without a stream"))?;
-        Ok(Rig { ofproto, datapath, twin, subtables: workload.subtables, is_profiled })
+        let (twin, Workload { subtables, rule_of, .. }) = (workload.stream()?, workload);
+        Ok(Rig { ofproto, datapath, twin, subtables: *subtables, rule_of: *rule_of, is_profiled })
     }
 
     /// Warms the caches with so many packets and checks the answers: every packet is sent, every rule has carried exactly
@@ -120,8 +142,9 @@ impl Rig {
         while left != 0 {
             let n = self.twin.pick(&mut flows[..left.min(BATCH) as usize]);
             ensure!(n != 0, "the generator's twin ends early");
-            // The source address is the rule's.
-            flows[..n].iter().for_each(|flow| *expected.entry(self.twin.flow(*flow).src).or_default() += 1);
+            for flow in &flows[..n] {
+                *expected.entry((self.rule_of)(&self.twin.flow(*flow))).or_default() += 1;
+            }
             left -= n as u64;
         }
         let mut carried = carried(&self.ofproto, &self.datapath)?;

@@ -8,6 +8,7 @@ pub mod governor;
 pub mod peer;
 pub mod profile;
 pub mod recirc;
+pub mod rules;
 pub mod scale;
 pub mod storm;
 pub mod subtables;
