@@ -169,7 +169,7 @@ impl Levels {
         if emc.is_some() || smc || distributor {
             key_hashes(verbs, &self.secret, keys, n, &mut self.hashes);
         }
-        let pass = Pass { keys, hashes: &self.hashes, flows: context.flows, isa: self.isa };
+        let pass = Pass { keys, hashes: &self.hashes, flows: context.flows, counters: context.counters, isa: self.isa };
         let tally = &mut *context.tally;
         let mut after_emc = all;
         if emc.is_some() {

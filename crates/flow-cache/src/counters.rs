@@ -38,6 +38,14 @@ impl FlowCounters {
         flags.store(flags.load(Relaxed) | u64::from(tcp_flags), Relaxed);
     }
 
+    /// Asks the processor for a megaflow's counters.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, id: FlowId) {
+        if let Some(cell) = self.cells.get(id.0 as usize) {
+            sluice_simd::prefetch::read(cell);
+        }
+    }
+
     /// Notes that this PMD's subtables have the megaflow.
     pub fn set_indexed(&self, id: FlowId) {
         if let Some([.., flags]) = self.cells.get(id.0 as usize) {

@@ -102,7 +102,7 @@ fn compare(table: &MegaflowTable, side: &mut crate::PmdSide, both: [&mut Subtabl
     let guard = side.reader.pin();
     let flows = table.read(&guard);
     let look = |subtables: &mut Subtables, isa: Isa| {
-        let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows, isa };
+        let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa };
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let left = subtables.lookup(&pass, BatchMask::first(batch.len()), &mut hits);
         for (i, hit) in hits.iter().enumerate().take(batch.len()) {

@@ -218,7 +218,9 @@ impl Smc {
             let bucket = &self.buckets[self.at(pass.hashes[i])];
             let same = bucket.matching_with(verbs, signature_of(pass.hashes[i]));
             // Without one, some record is fetched in vain: whether there is one cannot be foretold.
-            pass.flows.prefetch(bucket.id(first_way(same)));
+            let id = bucket.id(first_way(same));
+            pass.flows.prefetch(id);
+            pass.counters.prefetch(FlowId(id));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What every level of the hierarchy has in common.
 
-use crate::Megaflow;
+use crate::{FlowCounters, Megaflow};
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::verbs::TOGETHER;
@@ -16,6 +16,8 @@ pub struct Pass<'a, 'g> {
     pub hashes: &'a [u64; BATCH_MAX],
     /// The records, under the guard of this pass.
     pub flows: Slots<'g, Megaflow>,
+    /// Counters that hits will be counted in.
+    pub counters: &'a FlowCounters,
     /// The vector instructions to use.
     pub isa: Isa,
 }

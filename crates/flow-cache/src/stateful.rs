@@ -248,7 +248,7 @@ impl World {
         let Levels { side, emc, smc, distributor, subtables, asked, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
-        let pass = Pass { keys: &keys, hashes: &hashes, flows, isa: self.isa };
+        let pass = Pass { keys: &keys, hashes: &hashes, flows, counters: &side.counters, isa: self.isa };
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let all = BatchMask::first(batch.len());
         let users = BatchMask(all.0 & asked.emc);

@@ -279,7 +279,7 @@ mod tests {
         let mut probes = |subtable: u8, now_ms| {
             let (mut keys, mut hits) = ([PacketKey::ZERO; BATCH_MAX], [None; BATCH_MAX]);
             keys[0] = key(subtable);
-            let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows, isa: Isa::best() };
+            let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa: Isa::best() };
             assert!(subtables.lookup(&pass, BatchMask::first(1), &mut hits).is_empty());
             subtables.maintain(now_ms);
             subtables.take_probes()

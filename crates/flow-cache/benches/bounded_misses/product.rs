@@ -100,7 +100,8 @@ impl Search for Product {
             let mut found = Vec::with_capacity(n);
             for keys in &batches {
                 let mut hits: Hits<'_> = [None; BATCH_MAX];
-                let pass = Pass { keys, hashes: &[0; BATCH_MAX], flows, isa: Isa::best() };
+                let pass =
+                    Pass { keys, hashes: &[0; BATCH_MAX], flows, counters: &self.side.counters, isa: Isa::best() };
                 let all = BatchMask::first(BATCH_MAX.min(n - found.len()));
                 self.subtables.lookup(&pass, all, &mut hits);
                 found.extend(hits.iter().take(all.len()).map(|hit| hit.map(|flow| flow.id().0)));

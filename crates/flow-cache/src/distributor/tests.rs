@@ -68,7 +68,8 @@ impl World {
         keys[5] = key;
         let hashes = [key_hash(&self.secret, &key); BATCH_MAX];
         let guard = self.side.reader.pin();
-        let pass = Pass { keys: &keys, hashes: &hashes, flows: self.table.read(&guard), isa: Isa::best() };
+        let (flows, counters) = (self.table.read(&guard), &self.side.counters);
+        let pass = Pass { keys: &keys, hashes: &hashes, flows, counters, isa: Isa::best() };
         let mut hits = [None; BATCH_MAX];
         let left = self.distributor.lookup(&mut self.subtables, &pass, BatchMask(1 << 5), &mut hits);
         let missing = self.subtables.lookup(&pass, left, &mut hits);
