@@ -20,6 +20,7 @@ pub(crate) struct Pilot {
 pub(crate) struct Mark {
     passes: u64,
     cached: u64,
+    upcalls: u64,
     upcall_cycles: u64,
 }
 
@@ -32,6 +33,7 @@ impl Mark {
                 .iter()
                 .map(|hits| tally[*hits])
                 .sum(),
+            upcalls: tally[Counter::Upcalls] + tally[Counter::UpcallsLost],
             upcall_cycles: tally[Counter::UpcallCycles],
         }
     }
@@ -61,6 +63,7 @@ impl Pilot {
             cycles: cycles.saturating_sub(after.upcall_cycles - before.upcall_cycles),
             passes: after.passes - before.passes,
             cached: after.cached - before.cached,
+            upcalls: after.upcalls - before.upcalls,
             awaits_memory: levels.await_memory(),
         };
         self.autopilot.record(&sample, now);

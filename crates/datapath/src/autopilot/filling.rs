@@ -77,7 +77,15 @@ mod tests {
         let ends = |ms: &u64| {
             let (packets, cached) = (10_000, (share(*ms) * 1e4) as u64);
             let awaits_memory = awaits_memory(*ms);
-            let chunk = Sample { bursts: 400, packets, cycles: cost * packets, passes: packets, cached, awaits_memory };
+            let chunk = Sample {
+                bursts: 400,
+                packets,
+                cycles: cost * packets,
+                passes: packets,
+                cached,
+                upcalls: 0,
+                awaits_memory,
+            };
             !filling.push(&chunk, ms * MS)
         };
         (1..100_000).find(ends).unwrap()

@@ -213,6 +213,9 @@ impl Autopilot {
         self.chunk_began = now;
         self.ledger.earn(chunk.cycles as f64);
         self.recirculates = chunk.recirculates();
+        if chunk.sets_up_flows() {
+            return self.wait_for_flows(now);
+        }
         if self.flying != self.in_charge {
             let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
             self.hopeless = if is_hopeless { self.hopeless + 1 } else { 0 };
@@ -231,6 +234,21 @@ impl Autopilot {
         }
         if self.usual.is_known() {
             self.yardstick = self.usual.cost();
+        }
+    }
+
+    /// While many flows are new, as after a change of rules, nothing is compared: all arms miss, and what is usual will be
+    /// so again. A contest begins once that is over.
+    fn wait_for_flows(&mut self, now: u64) {
+        self.hopeless = 0;
+        match &self.phase {
+            Phase::Warm(_) | Phase::Contest(..) => self.begin_contest(now),
+            Phase::Trial(trial) => {
+                self.arms[trial.arm].next_trial = now + RETRY_MS * self.ms;
+                self.flying = self.in_charge;
+                self.phase = Phase::Cruise { contest_at: None };
+            }
+            Phase::Fill(_) | Phase::Cruise { .. } => {}
         }
     }
 

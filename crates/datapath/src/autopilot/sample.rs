@@ -15,6 +15,8 @@ pub(crate) struct Sample {
     pub passes: u64,
     /// Those that a cache in front of the subtables answered.
     pub cached: u64,
+    /// Those that nobody answered: upcalls.
+    pub upcalls: u64,
     /// Whether such a cache could hold more, and somebody is about to make memory for it.
     pub awaits_memory: bool,
 }
@@ -27,6 +29,7 @@ impl Sample {
         self.cycles += other.cycles;
         self.passes += other.passes;
         self.cached += other.cached;
+        self.upcalls += other.upcalls;
         self.awaits_memory |= other.awaits_memory;
     }
 
@@ -43,6 +46,11 @@ impl Sample {
     /// Share of the passes that a cache answered.
     pub fn cached_share(&self) -> f64 {
         self.cached as f64 / self.passes.max(1) as f64
+    }
+
+    /// Whether flows are being set up in numbers: more than a quarter of the passes is of new ones.
+    pub fn sets_up_flows(&self) -> bool {
+        self.upcalls * 4 > self.passes
     }
 
     /// Whether packets are looked up more than once: one in twenty or more.

@@ -35,6 +35,8 @@ struct World {
     random: u64,
     /// Standard deviation of a burst's cost.
     noise: f64,
+    /// Share of the packets that are of new flows.
+    new_flows: f64,
     /// Packets a second offered; what a port has in between is idle time.
     rate: f64,
     burst: u64,
@@ -55,6 +57,7 @@ impl World {
             now: 0,
             random: 1,
             noise,
+            new_flows: 0.0,
             rate: f64::INFINITY,
             burst: 32,
             packets: 0,
@@ -94,6 +97,7 @@ impl World {
             cycles: cycles as u64,
             passes: self.burst,
             cached: (n * if arm.hit < arm.miss { share } else { 0.0 } + rounding) as u64,
+            upcalls: (self.burst as f64 * self.new_flows) as u64,
             awaits_memory: false,
         };
         self.autopilot.record(&sample, self.now);
@@ -248,6 +252,33 @@ fn a_safe_arm_gets_the_seconds_that_millions_of_flows_take() {
     // Nor if nothing comes twice.
     let mut world = World::new(&[cache(80.0, 230.0, 1e12), plain(216.0)]);
     world.fly(SECOND);
+    assert_eq!(world.in_charge(), 1);
+}
+
+#[test]
+fn nothing_is_compared_while_flows_are_set_up() {
+    // The rules change: for a while nobody knows any flow, and then all is as it was.
+    let usual = [100.0, 80.0, 90.0].map(plain);
+    let mut world = World::new(&usual);
+    world.fly(5 * SECOND);
+    assert_eq!(world.in_charge(), 1);
+    let (contests, changes) = (world.autopilot.contests, world.changes.len());
+    for _ in 0..5 {
+        world.step(&[300.0, 300.0, 200.0].map(plain));
+        world.new_flows = 0.9;
+        world.fly(SECOND / 4);
+        world.step(&usual);
+        world.new_flows = 0.0;
+        world.fly(SECOND);
+        assert_eq!((world.in_charge(), world.autopilot.contests, world.changes.len()), (1, contests, changes));
+    }
+    // At the start the contest waits.
+    let mut world = World::new(&usual);
+    world.new_flows = 0.5;
+    world.fly(SECOND);
+    assert_eq!((world.in_charge(), world.autopilot.contests), (SAFE, 0));
+    world.new_flows = 0.0;
+    world.fly(SECOND / 2);
     assert_eq!(world.in_charge(), 1);
 }
 
