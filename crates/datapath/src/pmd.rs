@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Busy turns between two publications of the counters; an idle turn publishes at once.
-const PUBLISH_EVERY: u32 = 8;
+const PUBLISH_EVERY: u32 = 32;
 
 /// Notices of dead megaflows that one turn acts on; the others wait, for they keep nobody from anything.
 const DIED_A_TURN: usize = 64;

@@ -132,7 +132,8 @@ impl Walk {
         if recirculated {
             composer.arrive(&mut executor.journeys, (n, keys, origins), &hits);
         } else {
-            composer.depart(&mut executor.journeys, (n, keys, origins), known, &hits);
+            let is_tracking = executor.conntrack.connections() != 0;
+            composer.depart(&mut executor.journeys, (n, keys, origins), (known, is_tracking), &hits);
         }
         let again = if miss.is_empty() {
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: None, known, composer };

@@ -209,7 +209,9 @@ impl Governor {
         }
         let is_sampled = is_sampled(hash, if is_auto { 0 } else { self.stats.generations });
         if !is_sampled && !self.counts_all() {
-            self.forget_count(hash);
+            if !is_auto {
+                self.forget_count(hash);
+            }
             return self.shortcut(1);
         }
         let packets = packets();
@@ -229,6 +231,7 @@ impl Governor {
     }
 
     /// Forgets the count of a flow that is installed before it is through: nobody will know whether it would have got there.
+    /// Auto does not ask how many do, and a count is two lines that are in nobody's cache.
     fn forget_count(&mut self, hash: u64) {
         if self.counters.get(hash) != 0 {
             self.counters.set(hash, 0);

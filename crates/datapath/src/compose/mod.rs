@@ -199,19 +199,22 @@ impl Composer {
         Travelled::Through(route, last)
     }
 
-    /// Notes the packets of a batch just received whose way is not known and may be: they are on a journey.
+    /// Notes the packets of a batch just received whose way is not known and may be: they are on a journey. `is_tracking`: there
+    /// are connections.
     #[inline]
     pub fn depart(
         &mut self,
         journeys: &mut Journeys,
         (n, keys, origins): (usize, &[PacketKey; BATCH_MAX], &mut [Origin; BATCH_MAX]),
-        known: BatchMask,
+        (known, is_tracking): (BatchMask, bool),
         hits: &Hits<'_>,
     ) {
-        // Those that waited for another pass have taken their numbers along.
-        origins[..n].iter_mut().for_each(|origin| origin.journey = 0);
-        journeys.clear();
-        if self.level == Level::Off || self.paused != 0 {
+        if !journeys.is_empty() {
+            // Those that waited for another pass have taken their numbers along.
+            origins.iter_mut().for_each(|origin| origin.journey = 0);
+            journeys.clear();
+        }
+        if self.level == Level::Off || self.paused != 0 || !is_tracking {
             return;
         }
         for i in BatchMask(BatchMask::first(n).0 & !known.0) {
