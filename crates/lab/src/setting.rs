@@ -90,7 +90,7 @@ impl Setting {
 /// Packets of each flow that warm the caches.
 const PACKETS_A_FLOW: u64 = 4;
 /// At least so many, for one in a hundred misses to fill a cache; at most so many, for time.
-const WARM_PACKETS: std::ops::RangeInclusive<u64> = 1_000_000..=40_000_000;
+const WARM_PACKETS: std::ops::RangeInclusive<u64> = 1_000_000..=160_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ pub struct Rules;
 const SETTING: Setting = setting::AUTO;
 
 /// So many times as many packets as usual warm the caches.
-const WARMER: u64 = 5;
+const WARMER: u64 = 10;
 
 /// Rules to begin with, and what part of the rate there the rate with the most may be.
 const FEW: f64 = 10.0;

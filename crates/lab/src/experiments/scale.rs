@@ -17,6 +17,8 @@ pub struct Scale;
 /// What `sluice run` does unless told otherwise.
 const SETTINGS: &[Setting] = &[setting::AUTO];
 
+/// So many times as many packets as usual warm the caches.
+const WARMER: u64 = 4;
 /// Where everything is compared with.
 const HOME: (f64, f64) = (1e3, 20.0);
 /// How far the costs of 1 to 8192 flows in one subtable may lie apart.
@@ -75,7 +77,8 @@ fn names() -> Vec<&'static str> {
 
 fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     let (flows, subtables) = (at["flows"] as u64, at["subtables"] as u16);
-    SETTINGS[arm].rig(&Workload::subtables(flows, subtables), flows)
+    // A cache for ten million flows grows while it fills.
+    SETTINGS[arm].rig(&Workload::subtables(flows, subtables), flows * WARMER)
 }
 
 /// One line a number of subtables.
