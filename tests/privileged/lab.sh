@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The lab beyond the process: the search through a switch elsewhere, over packet sockets, AF_XDP and with trafgen, and what
+# The lab beyond the process: the search through a switch elsewhere, over packet sockets, AF_XDP, with trafgen and tcpreplay, and what
 # it counts as lost, out of order and astray; the Prometheus endpoint, judged by promtool.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
@@ -46,6 +46,20 @@ grep -q 'loss of at most 10 %:  none' "$dir/fifth.txt" || fail "a fifth is lost 
 in_order fifth
 ctl bridge/del-flows br0 'ip,nw_dst=8.0.0.2/31'
 search trafgen 0.5 -- examples/trafgen.sh g1 g2 '{rate}' '{seconds}'
+# A hundred packets of UDP, one after the other.
+echo '{ eth(da=02:00:00:00:00:02, sa=02:00:00:00:00:01), ipv4(ttl=64, da=8.0.0.1, sa=10.0.0.1), udp(sp=1000, dp=2000), fill(0, 18) }' > "$dir/frame"
+trafgen --out "$dir/in.pcap" --conf "$dir/frame" --num 100 > /dev/null
+search tcpreplay 0.5 -- examples/tcpreplay.sh g1 g2 "$dir/in.pcap" '{rate}' '{seconds}'
+# Stopped in the middle of a trial, nothing of the generator is left.
+ip netns exec "$s" "$sluice" lab search examples/profiles/seed.json --out "$dir/stopped" --warmup 0 --sniff 0 --search 600 \
+    --max-rate 2000 -- examples/tcpreplay.sh g1 g2 "$dir/in.pcap" '{rate}' '{seconds}' > "$dir/stopped.txt" 2>&1 &
+stopped=$!
+until_true pgrep -f "tcpreplay --intf1=g1.*$dir/in.pcap" || fail "the generator did not start: $(cat "$dir/stopped.txt")"
+kill -INT "$stopped"
+wait "$stopped" && fail "an interrupted search ended well"
+grep -q '^sluice: stopped: the trials so far are kept' "$dir/stopped.txt" || fail "stopped: $(cat "$dir/stopped.txt")"
+none_left() { [ -z "$(pgrep -f "tcpreplay.*$dir/in.pcap")" ]; }
+until_true none_left || fail "the generator goes on after its search"
 
 ip netns exec "$s" curl -sf http://127.0.0.1:9155/metrics > "$dir/metrics" || fail "no metrics"
 promtool check metrics < "$dir/metrics" || fail "promtool does not like the metrics"

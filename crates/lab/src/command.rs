@@ -65,7 +65,7 @@ pub fn run(args: &LabArgs) -> Result<()> {
         }
     };
     let is_quick_look = size == Size::Quick && wanted.len() > 1;
-    std::fs::create_dir_all(&args.out).with_context(|| format!("{}: cannot be made", args.out.display()))?;
+    report::make_dir(&args.out)?;
     let stop = stop_on_signals()?;
     let deadline = is_quick_look.then(|| Instant::now() + QUICK_LOOK);
     for experiment in wanted {
@@ -132,30 +132,36 @@ fn run_one(
         return Ok((whole.clone(), None));
     }
     let done = earlier.map(|record| record.findings.points).unwrap_or_default();
+    let mut record = Record {
+        format: FORMAT.to_owned(),
+        experiment: experiment.name().to_owned(),
+        about: experiment.about().to_owned(),
+        command: command_line(),
+        began: utc(),
+        seconds: 0.0,
+        size,
+        interrupted: true,
+        sheet: Sheet::of_this_machine(0.0),
+        noise: Vec::new(),
+        findings: Findings::default(),
+    };
     let mut lab = Lab::new(size, Arc::clone(stop), done);
+    lab.keep_in(path, record.clone());
     if let Some(deadline) = deadline {
         let now = Instant::now();
         lab.end_by(now + deadline.saturating_duration_since(now).mul_f64(QUICK_SHARE));
     }
     experiment.bound().apply();
-    let (began, clock, cpu) = (utc(), Instant::now(), CpuTime::now());
+    let (clock, cpu) = (Instant::now(), CpuTime::now());
     let mut findings: Findings = experiment.run(&mut lab).with_context(|| experiment.name())?;
     findings.notes.extend(lab.left_out());
     let stolen = CpuTime::now().steal_percent_since(cpu);
     let failure = lab.take_failure();
-    let record = Record {
-        format: FORMAT.to_owned(),
-        experiment: experiment.name().to_owned(),
-        about: experiment.about().to_owned(),
-        command: command_line(),
-        began,
-        seconds: clock.elapsed().as_secs_f64(),
-        size,
-        interrupted: stop.load(Relaxed) || failure.is_some(),
-        sheet: Sheet::of_this_machine(stolen),
-        noise: noise::verdict(&findings.points),
-        findings,
-    };
+    record.seconds = clock.elapsed().as_secs_f64();
+    record.interrupted = stop.load(Relaxed) || failure.is_some();
+    record.sheet = Sheet::of_this_machine(stolen);
+    record.noise = noise::verdict(&findings.points);
+    record.findings = findings;
     Ok((record, failure))
 }
 

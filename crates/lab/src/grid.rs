@@ -84,6 +84,7 @@ impl Grid<'_> {
             let Some(point) = point else { break };
             lab.step(&self.line(&point));
             points.push(point);
+            lab.keep(&points);
         }
         points
     }

@@ -1,8 +1,10 @@
 //! What an experiment is given: its size, a word when to stop, points already measured, a place for progress.
 
 use crate::progress::Progress;
-use crate::record::{Point, Size};
+use crate::record::{Point, Record, Size};
+use crate::report;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -20,17 +22,35 @@ pub struct Lab {
     /// What ended it early.
     failure: Option<anyhow::Error>,
     progress: Progress,
+    /// Where points are kept meanwhile, and the record they belong to.
+    kept: Option<(PathBuf, Record)>,
 }
 
 impl Lab {
     /// A bench whose experiments are to end once `stop` is set, and may take over the points `done`.
     pub fn new(size: Size, stop: Arc<AtomicBool>, done: Vec<Point>) -> Lab {
-        Lab { size, stop, done, until: None, left_out: 0, failure: None, progress: Progress::on_stderr() }
+        Lab { size, stop, done, until: None, left_out: 0, failure: None, progress: Progress::on_stderr(), kept: None }
+    }
+
+    /// Keeps each point in a file as soon as it is measured, as part of this record: not even a power cut loses it.
+    pub fn keep_in(&mut self, path: PathBuf, record: Record) {
+        self.kept = Some((path, record));
+    }
+
+    /// Keeps the points so far; one that cannot be kept ends the experiment.
+    pub fn keep(&mut self, points: &[Point]) {
+        // Those of an earlier run lie there until there are more.
+        let Some((path, record)) = self.kept.as_mut().filter(|_| points.len() > self.done.len()) else { return };
+        record.findings.points = points.to_vec();
+        let text = serde_json::to_string_pretty(record).map_err(anyhow::Error::from);
+        if let Err(error) = text.and_then(|text| report::put(path, &text)) {
+            self.fail(error);
+        }
     }
 
     /// Whether to end as soon as may be.
     pub fn is_stopped(&self) -> bool {
-        self.stop.load(Relaxed)
+        self.stop.load(Relaxed) || self.failure.is_some()
     }
 
     /// Lets no point begin after that time but the first.

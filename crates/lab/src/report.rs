@@ -4,7 +4,7 @@ use crate::losses;
 use crate::record::{Figure, Record, Table};
 use crate::svg::{self, escape};
 use crate::text;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// If a record cannot be read, or a file not be written.
 pub fn write(dir: &Path) -> Result<PathBuf> {
     let records = read_all(dir)?;
+    ensure!(!records.is_empty(), "{}: expected records of experiments, such as subtables.json", dir.display());
     for record in &records {
         for (i, figure) in record.findings.figures.iter().enumerate() {
             put(&dir.join(format!("{}-{}.svg", record.experiment, i + 1)), &svg::document(figure))?;
@@ -30,14 +31,29 @@ pub fn write(dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes a file whole or not at all: an interrupted run leaves the one before.
+/// Writes a file whole or not at all: an interrupted run, or a full disk, leaves the one before.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn put(path: &Path, text: &str) -> Result<()> {
     let fresh = path.with_extension("new");
     let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
+    if written.is_err() {
+        // What there is of it only takes room.
+        let _ = std::fs::remove_file(&fresh);
+    }
     written.with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+/// Makes a directory for results, if there is none, and sees that files can be written there: before hours of measuring.
+///
+/// # Errors
+/// If not.
+pub fn make_dir(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made", dir.display()))?;
+    let probe = dir.join("probe");
+    put(&probe, "can this directory be written to?\n")?;
+    std::fs::remove_file(&probe).with_context(|| format!("{}: cannot be removed", probe.display()))
 }
 
 /// The records in a directory, in the order of the experiments.
@@ -103,12 +119,13 @@ fn page(records: &[Record]) -> String {
 fn section(out: &mut String, record: &Record) {
     let _ = writeln!(
         out,
-        "<section id='{name}'><h2>{name}</h2>\n<p class='lead'>{}</p>\n<p class='meta'><code>{}</code> · {} UTC · {:.0} s · {}</p>",
+        "<section id='{name}'><h2>{name}</h2>\n<p class='lead'>{}</p>\n<p class='meta'><code>{}</code> · {} UTC · {:.0} s · {}{}</p>",
         escape(&record.about),
         escape(&record.command),
         escape(&record.began),
         record.seconds,
         text::size(record),
+        text::repetitions(record),
         name = escape(&record.experiment),
     );
     record.noise.iter().for_each(|why| *out += &format!("<p class='noisy'>{}</p>\n", escape(why)));

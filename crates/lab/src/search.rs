@@ -25,28 +25,34 @@ pub struct SearchArgs {
     #[arg(long, value_name = "TYPE:DEVICE,…", value_delimiter = ',', conflicts_with = "program")]
     ports: Vec<String>,
     /// Highest loss, share of the packets
-    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.00002,0,0.005")]
+    #[arg(
+        long,
+        value_name = "SHARE,…",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        default_value = "0.00002,0,0.005"
+    )]
     loss: Vec<f64>,
     /// Where to begin, packets a second
-    #[arg(long, value_name = "PPS", default_value_t = 20e6)]
+    #[arg(long, value_name = "PPS", allow_negative_numbers = true, default_value_t = 20e6)]
     max_rate: f64,
     /// Below this is none, packets a second
-    #[arg(long, value_name = "PPS", default_value_t = 1e3)]
+    #[arg(long, value_name = "PPS", allow_negative_numbers = true, default_value_t = 1e3)]
     min_rate: f64,
     /// How close passed and failed rate must come, as a share
-    #[arg(long, value_name = "SHARE", default_value_t = 0.001)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.001)]
     granularity: f64,
     /// Length of a sniff, seconds; 0: none
-    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, default_value_t = 3.0)]
     sniff: f64,
     /// Length of a search trial, seconds
-    #[arg(long, value_name = "S", default_value_t = 30.0)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, default_value_t = 30.0)]
     search: f64,
     /// Length of a final validation, seconds
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, default_value_t = 60.0)]
     validation: f64,
     /// Length of the warm-up before the first trial, seconds; 0: none
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, default_value_t = 2.0)]
     warmup: f64,
     /// Where records and report go
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
@@ -54,7 +60,7 @@ pub struct SearchArgs {
     /// Go on from the trials that an interrupted search left in the directory
     #[arg(long)]
     resume: bool,
-    /// A program that sends: told {rate}, {seconds} and {warmup}, prints {"sent": N, "received": N}
+    /// A program that sends: told {rate}, {seconds} and {warmup}, prints {"sent": N, "received": N, "seconds": S}
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -81,8 +87,8 @@ const STOPPED: &str = "stopped: the trials so far are kept; --resume goes on fro
 /// # Errors
 /// If profile or numbers are wrong, or a trial could not be run; trials so far are kept.
 pub fn run(args: &SearchArgs) -> Result<()> {
-    let plan = Plan::read(&args.profile)?;
-    let text = std::fs::read_to_string(&args.profile).context("the profile")?;
+    let text = Plan::text(&args.profile)?;
+    let plan = Plan::parse(&text, &args.profile)?;
     let config = Config {
         max_rate_pps: args.max_rate,
         min_rate_pps: args.min_rate,
@@ -93,8 +99,8 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         validation_s: args.validation,
         ..Config::default()
     };
-    ensure!(args.warmup >= 0.0 && args.warmup.is_finite(), "warmup = {}: expected seconds", args.warmup);
-    std::fs::create_dir_all(&args.out).with_context(|| format!("{}: cannot be made", args.out.display()))?;
+    ensure!(search::is_length(args.warmup), "warmup = {}: expected seconds up to a week, 0 for none", args.warmup);
+    report::make_dir(&args.out)?;
     let kept = args.out.join("search-state.json");
     let mut state = State { profile: text, search: Search::new(config)?, lanes: Vec::new(), latencies: Vec::new() };
     if args.resume {
@@ -259,7 +265,11 @@ fn row(state: &State, i: usize) -> Vec<String> {
 
 fn answers(state: &State) -> Table {
     let row = |answer: search::Answer| {
-        let rate = answer.rate_pps.map_or("none".to_owned(), |rate| format!("{:.4} Mpps", rate / 1e6));
+        let rate = match answer.rate_pps {
+            Some(rate) => format!("{:.4} Mpps", rate / 1e6),
+            None if answer.is_final => "none".to_owned(),
+            None => "not known yet".to_owned(),
+        };
         vec![format!("loss of at most {} %:", answer.loss_limit * 100.0), rate]
     };
     Table {

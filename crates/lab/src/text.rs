@@ -37,8 +37,15 @@ pub fn markdown(records: &[Record]) -> String {
     let mut out = String::from("# Lab report\n");
     for record in records {
         let _ = write!(out, "\n## {}\n\n{}\n\n", record.experiment, record.about);
-        let _ =
-            writeln!(out, "`{}`, {} UTC, {:.0} s, {}\n", record.command, record.began, record.seconds, size(record));
+        let _ = writeln!(
+            out,
+            "`{}`, {} UTC, {:.0} s, {}{}\n",
+            record.command,
+            record.began,
+            record.seconds,
+            size(record),
+            repetitions(record)
+        );
         record.noise.iter().for_each(|why| out += &format!("**{why}**\n\n"));
         record.findings.notes.iter().for_each(|note| out += &format!("- {note}\n"));
         for t in &record.findings.tables {
@@ -62,6 +69,16 @@ pub fn size(record: &Record) -> &'static str {
         (_, true) => "stopped before its end",
         (Size::Quick, _) => "a quick look: few points, few repetitions",
         (Size::Full, _) => "the whole experiment",
+    }
+}
+
+/// How often each arm was measured at each point, at least.
+pub fn repetitions(record: &Record) -> String {
+    let arms = record.findings.points.iter().flat_map(|point| &point.arms);
+    match arms.flat_map(|arm| arm.figures.values()).map(|stat| stat.samples.len()).min() {
+        None => String::new(),
+        Some(1) => ", each point once".to_owned(),
+        Some(n) => format!(", {n} interleaved repetitions a point"),
     }
 }
 

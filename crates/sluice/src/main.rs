@@ -83,9 +83,17 @@ fn main() -> ExitCode {
         CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
     };
     done.unwrap_or_else(|error| {
-        // One line: the chain, outermost first.
-        eprintln!("sluice: {error:#}");
+        eprintln!("sluice: {}", one_line(&error));
         ExitCode::FAILURE
+    })
+}
+
+/// An error's chain, outermost first; a cause that an error has in its own words is not said again.
+fn one_line(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        said_before if said_before.contains(&cause) => said,
+        _ => format!("{said}: {cause}"),
     })
 }
 

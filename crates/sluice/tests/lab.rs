@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const PROFILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/profiles/seed.json");
 
 /// A program that simulates a switch which carries a million packets a second, in whole packets.
-const MILLION: &str = r#"sent=$(( {rate} * 2 )); most=2000000; got=$(( sent < most ? sent : most ))
+const MILLION: &str = r#"sent=$(( {rate} * {seconds} )); most=$(( 1000000 * {seconds} )); got=$(( sent < most ? sent : most ))
 echo "{\"sent\": $sent, \"received\": $got}""#;
 
 fn lab(args: &[&str]) -> Command {
@@ -70,6 +70,7 @@ fn a_program_that_dies_or_raves_leaves_a_search_to_go_on_with() {
         let last = stderr.lines().last().unwrap();
         assert!(last.starts_with("sluice: the trials so far are kept; --resume goes on from there: sh"), "{last}");
         assert!(last.contains(want), "{last}");
+        assert!(text(&out).0.contains("loss of at most 0.002 %:  not known yet"), "{out:?}");
         assert!(std::fs::read_to_string(dir.path().join("report.md")).unwrap().contains("stopped before its end"));
         let out = search(dir.path(), &["--resume"], MILLION).output().unwrap();
         let (stdout, stderr) = text(&out);
@@ -159,17 +160,27 @@ fn wait_for(path: &Path) {
 fn what_is_wrong_is_said_in_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let profile = dir.path().join("p.json");
-    std::fs::write(&profile, r#"{ "streams": [ { "flows": 1, "rate": 1e15, "stream_types": [] } ] }"#).unwrap();
+    std::fs::write(&profile, r#"{ "streams": [ { "flows": 1, "rate": 1e15, "stream_types": ["measurement"] } ] }"#)
+        .unwrap();
     let out = dir.path().to_str().unwrap();
     for (args, want) in [
-        (
-            vec!["search", profile.to_str().unwrap()],
-            "p.json: stream 0: rate: 1000000000000000: expected packets a second",
-        ),
+        (vec!["search", profile.to_str().unwrap()], "p.json: stream 0: rate: 1000000000000000.0: expected packets a second"),
         (vec!["search", "/nowhere.json"], "/nowhere.json: cannot be read: No such file"),
         (vec!["search", PROFILE, "--granularity", "0", "--out", out], "granularity = 0: expected a share"),
         (vec!["search", PROFILE, "--ports", "af_packet:a", "--out", out], "--ports has 1 ports: expected 2"),
         (vec!["search", PROFILE, "--ports", "a,b", "--out", out], "port a: expected TYPE:DEVICE"),
+        (
+            vec!["search", PROFILE, "--search", "1e30", "--out", out],
+            "search_s = 1000000000000000000000000000000: expected",
+        ),
+        (vec!["search", PROFILE, "--warmup", "1e300", "--out", out], ": expected seconds up to a week, 0 for none"),
+        (vec!["search", PROFILE, "--granularity", "1e-300", "--out", out], ": expected a share from 0.000001"),
+        (vec!["search", PROFILE, "--max-rate", "-1", "--out", out], "max_rate_pps = -1: expected a rate above"),
+        (vec!["search", PROFILE, "--loss", "-1", "--out", out], "loss_limits = -1: expected shares from 0"),
+        (vec!["search", PROFILE, "--out", "/dev/null/x"], "/dev/null/x: cannot be made: "),
+        (vec!["search", PROFILE, "--out", "/proc/self"], "/proc/self/probe: cannot be written: "),
+        (vec!["scale", "--out", "/proc/self"], "/proc/self/probe: cannot be written: "),
+        (vec!["report", "--out", out], ": expected records of experiments, such as subtables.json"),
         (vec!["nothing", "--out", out], "nothing: expected an experiment (subtables, "),
         (vec!["quik", "--out", out], "search; did you mean quick?"),
         (vec!["search", PROFILE, "--max-rate", "1e12", "--out", out], "max_rate_pps = 1000000000000: expected"),

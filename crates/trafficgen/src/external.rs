@@ -1,14 +1,22 @@
 //! A program as generator: it is told rate and time, and prints its figures as JSON.
 //!
 //! `{rate}`, `{seconds}` and `{warmup}` (0 or 1) in its arguments are replaced. It prints one object, such as
-//! `{"sent": 1000, "received": 999}`, `out_of_order` and `latency` (`p50_ns`, `p99_ns`, `p99_9_ns`, `max_ns`) optional.
+//! `{"sent": 1000, "received": 999}`, `seconds` (how long the sending took), `out_of_order` and `latency` (`p50_ns`,
+//! `p99_ns`, `p99_9_ns`, `max_ns`) optional. What it sent must be the rate it was told: a trial at another is no result.
+//! It leads a process group, which ends with it.
 
-use crate::generator::{Generator, GeneratorError, LaneFigures, Trial, TrialFigures, check_rate};
+use crate::generator::{
+    Generator, GeneratorError, LaneFigures, Trial, TrialFigures, check_pace, check_rate, most_packets,
+};
 use crate::latency::Latency;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A program that sends and counts.
@@ -18,19 +26,23 @@ pub struct External {
     pub command: Vec<String>,
 }
 
-/// What a program may print.
-const OUTPUT_MAX: u64 = 1 << 16;
+/// What of its output is kept, bytes.
+const OUTPUT_MAX: usize = 1 << 16;
 /// How much longer than the trial it may take.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long it may take to end once it was asked to, and its output after that.
+const END_GRACE: Duration = Duration::from_secs(2);
 /// How often it is looked whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How much of its words an error repeats.
 const QUOTED: usize = 200;
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with \"sent\" and \"received\"")]
 struct Printed {
     sent: u64,
     received: u64,
+    seconds: Option<f64>,
     #[serde(default)]
     out_of_order: u64,
     latency: Option<Latency>,
@@ -51,56 +63,97 @@ impl Generator for External {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .process_group(0)
             .spawn();
-        let mut child = started.map_err(|source| GeneratorError::Start { program: program.clone(), source })?;
-        // Read meanwhile: a full pipe would stall it.
-        let out = reader(child.stdout.take());
-        let err = reader(child.stderr.take());
+        let mut child = started.map_err(|why| GeneratorError::Start { program: program.clone(), why })?;
+        let (out, err) = (Output::of(child.stdout.take()), Output::of(child.stderr.take()));
         let ended = wait(&mut child, trial.duration + GRACE, stop);
-        let join = |thread: std::thread::JoinHandle<String>| thread.join().unwrap_or_default();
-        let died = |how, stderr: String| GeneratorError::Died { program: program.clone(), how, stderr };
+        let closed = out.wait() & err.wait();
+        if !closed {
+            // Somebody it left behind still holds its output.
+            signal(&child, Signal::KILL);
+        }
+        let said = [&err, &out].map(|output| tail(&output.text())).into_iter().find(|said| !said.is_empty());
+        let died = |how| GeneratorError::Died { program: program.clone(), how, stderr: said.unwrap_or_default() };
         match ended {
-            Err(how) => return Err(died(how, String::new())),
-            Ok(status) if !status.success() => return Err(died(format!("it ended with {status}"), tail(&join(err)))),
-            Ok(_) => {}
+            Err(how) => return Err(died(how)),
+            Ok(status) if !status.success() => return Err(died(format!("it ended with {status}"))),
+            Ok(_) => figures(&program, &out.text(), trial),
         }
-        let printed = join(out);
-        let nonsense = |why: String| GeneratorError::Nonsense {
-            program: program.clone(),
-            printed: printed.chars().take(QUOTED).collect(),
-            why,
-        };
-        let figures: Printed = serde_json::from_str(&printed).map_err(|error| nonsense(error.to_string()))?;
-        if figures.received > figures.sent {
-            return Err(nonsense("more was received than sent".to_owned()));
-        }
-        let lane = LaneFigures {
-            lane: program.clone(),
-            sent: figures.sent,
-            received: figures.received,
-            out_of_order: figures.out_of_order,
-            astray: 0,
-            latency: figures.latency,
-        };
-        Ok(TrialFigures { lanes: vec![lane], latencies: None })
     }
 }
 
-/// Reads a pipe to its end, keeping what is not too much.
-fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            // A pipe that breaks has ended.
-            let _ = (&mut pipe).take(OUTPUT_MAX).read_to_end(&mut bytes);
-            let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+/// What a program printed, checked.
+fn figures(program: &str, printed: &str, trial: &Trial) -> Result<TrialFigures, GeneratorError> {
+    let nonsense = |why: String| GeneratorError::Nonsense {
+        program: program.to_owned(),
+        printed: printed.chars().take(QUOTED).collect(),
+        why,
+    };
+    let figures: Printed = serde_json::from_str(printed).map_err(|error| nonsense(error.to_string()))?;
+    if figures.received > figures.sent {
+        return Err(nonsense("more was received than sent".to_owned()));
+    }
+    let took = match figures.seconds {
+        None => trial.duration,
+        Some(seconds) => {
+            Duration::try_from_secs_f64(seconds).map_err(|_| nonsense("expected \"seconds\" from 0 on".to_owned()))?
         }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+    };
+    if !trial.is_warmup && figures.sent as f64 > most_packets(trial) {
+        let asked = trial.rate_pps * trial.duration.as_secs_f64();
+        return Err(nonsense(format!("more was sent than the {asked:.0} packets asked for")));
+    }
+    check_pace(trial, figures.sent, took)?;
+    let lane = LaneFigures {
+        lane: program.to_owned(),
+        sent: figures.sent,
+        received: figures.received,
+        out_of_order: figures.out_of_order,
+        astray: 0,
+        latency: figures.latency,
+    };
+    Ok(TrialFigures { lanes: vec![lane], latencies: None })
 }
 
-/// Waits for the end; kills it when it is too late or time to stop, and says so.
-fn wait(child: &mut Child, most: Duration, stop: &AtomicBool) -> Result<std::process::ExitStatus, String> {
+/// What comes out of a pipe, read meanwhile: a full one would stall the program.
+struct Output {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Output {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Output {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&kept);
+        let read = move || {
+            let (Some(mut pipe), mut part) = (pipe, [0; 4096]) else { return };
+            // A pipe that breaks has ended.
+            while let Ok(n @ 1..) = pipe.read(&mut part) {
+                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = OUTPUT_MAX - kept.len();
+                kept.extend_from_slice(&part[..n.min(room)]);
+            }
+        };
+        Output { kept, reader: std::thread::spawn(read) }
+    }
+
+    /// Waits a little for its end; whether that has come.
+    fn wait(&self) -> bool {
+        let until = Instant::now() + END_GRACE;
+        while !self.reader.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.reader.is_finished()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+/// Waits for the end; ends it when it is too late or time to stop, and says so.
+fn wait(child: &mut Child, most: Duration, stop: &AtomicBool) -> Result<ExitStatus, String> {
     let until = Instant::now() + most;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
@@ -108,19 +161,34 @@ fn wait(child: &mut Child, most: Duration, stop: &AtomicBool) -> Result<std::pro
         }
         let why = match (stop.load(Relaxed), Instant::now() > until) {
             (true, _) => "it was stopped".to_owned(),
-            (_, true) => format!("it did not end within {} s and was killed", most.as_secs()),
+            (_, true) => format!("it did not end within {} s and was ended", most.as_secs()),
             _ => {
                 std::thread::sleep(LOOK_EVERY);
                 continue;
             }
         };
-        // It may have ended by itself just now.
-        let _ = child.kill();
-        let _ = child.wait();
+        end(child);
         return Err(why);
     }
 }
 
+/// Asks it and those it has started to end, and sees to it that they do.
+fn end(child: &mut Child) {
+    signal(child, Signal::TERM);
+    let until = Instant::now() + END_GRACE;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY);
+    }
+    signal(child, Signal::KILL);
+    let _ = child.wait();
+}
+
+/// Sends a signal to the program and those it has started; there may be none left.
+fn signal(child: &Child, signal: Signal) {
+    let _ = kill_process_group(Pid::from_child(child), signal);
+}
+
+/// The end of a text, in a line.
 fn tail(text: &str) -> String {
     text.trim().lines().last().unwrap_or_default().chars().take(QUOTED).collect()
 }
@@ -139,8 +207,7 @@ mod tests {
     fn it_is_told_rate_and_time_and_believed() {
         let figures = run(r#"echo "{\"sent\": $(( {rate} * {seconds} )), \"received\": 1999}""#).unwrap();
         assert_eq!((figures.lanes[0].sent, figures.lanes[0].received), (2000, 1999));
-        let with_latency =
-            r#"echo '{"sent":1,"received":1,"latency":{"p50_ns":1,"p99_ns":2,"p99_9_ns":3,"max_ns":4}}'"#;
+        let with_latency = r#"echo '{"sent":2000,"received":2000,"seconds":2,"latency":{"p50_ns":1,"p99_ns":2,"p99_9_ns":3,"max_ns":4}}'"#;
         assert_eq!(run(with_latency).unwrap().lanes[0].latency.unwrap().p99_9_ns, 3);
     }
 
@@ -152,6 +219,18 @@ mod tests {
             ("echo hello", "sh printed \"hello\\n\": expected figures as JSON"),
             ("true", "sh printed \"\": expected figures"),
             ("echo '{\"sent\": 1, \"received\": 2}'", "more was received than sent"),
+            ("echo '{\"sent\": 0, \"received\": 0}'", "the generator sent 0 packets a second of the 1000 asked for"),
+            ("echo '{\"sent\": 2000, \"received\": 9, \"seconds\": 4}'", "sent 500 packets a second of the 1000"),
+            (
+                "echo '{\"sent\": 18446744073709551615, \"received\": 9}'",
+                "more was sent than the 2000 packets asked for",
+            ),
+            ("echo '{\"sent\": 2000, \"received\": 9, \"seconds\": -1}'", "expected \"seconds\" from 0 on"),
+            ("echo '{\"sent\": -1, \"received\": 1}'", "invalid value: integer `-1`"),
+            ("echo '{\"sent\": 1, \"received\": 1e400}'", "number out of range"),
+            ("echo '[]'", "expected an object with \"sent\" and \"received\""),
+            ("printf '{\"sent\": 20'", "EOF while parsing"),
+            ("echo '{\"sent\": 2000, \"received\": 9}'; echo done", "trailing characters"),
             ("head -c 300000 /dev/zero", "expected figures as JSON"),
         ] {
             let error = run(script).unwrap_err();
@@ -161,6 +240,51 @@ mod tests {
         let trial = Trial { rate_pps: 1.0, duration: Duration::ZERO, is_warmup: false };
         let error = missing.run(&trial, &AtomicBool::new(false)).unwrap_err().to_string();
         assert!(error.starts_with("/nowhere/gen: cannot be started: "), "{error}");
+    }
+
+    /// A program that will not be asked, has half its figures out, and has started another.
+    #[test]
+    fn it_ends_with_all_that_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let script = format!("trap '' TERM; sleep 1000 & echo $! > {}; printf '{{\"sent\": '; wait", pid.display());
+        let mut program = External { command: ["sh", "-c", &script].map(str::to_owned).to_vec() };
+        let trial = Trial { rate_pps: 1.0, duration: Duration::from_secs(1000), is_warmup: false };
+        let stop = AtomicBool::new(false);
+        let error = std::thread::scope(|scope| {
+            let run = scope.spawn(|| program.run(&trial, &stop).unwrap_err().to_string());
+            let written = || std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'));
+            until("it started another", written);
+            stop.store(true, Relaxed);
+            run.join().unwrap()
+        });
+        assert!(error.starts_with("sh: it was stopped"), "{error}");
+        is_gone(&pid);
+    }
+
+    /// A program that leaves somebody behind who holds its output: its figures count, and the other ends.
+    #[test]
+    fn what_it_leaves_behind_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let script = format!(r#"sleep 1000 & echo $! > {}; echo '{{"sent": 2000, "received": 7}}'"#, pid.display());
+        assert_eq!(run(&script).unwrap().lanes[0].received, 7);
+        is_gone(&pid);
+    }
+
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "{what}: not within a minute");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether the process of a file has ended, or is about to be reaped by whoever inherited it.
+    fn is_gone(pid: &std::path::Path) {
+        let pid = std::fs::read_to_string(pid).unwrap();
+        let stat = format!("/proc/{}/stat", pid.trim());
+        until("it ended", || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl TrialFigures {
 pub enum GeneratorError {
     /// It sends too slowly.
     #[error(
-        "the generator sent {reached:.0} packets a second of the {asked:.0} asked for; lower max_rate_pps, or use a faster generator"
+        "the generator sent {reached:.0} packets a second of the {asked:.0} asked for; ask for less (--max-rate), or use a faster generator"
     )]
     Rate {
         /// Packets a second.
@@ -83,12 +83,12 @@ pub enum GeneratorError {
     #[error("the generator has no packet buffers left")]
     Buffers,
     /// A program could not be started.
-    #[error("{program}: cannot be started: {source}")]
+    #[error("{program}: cannot be started: {why}")]
     Start {
         /// Its name.
         program: String,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// A program failed.
     #[error("{program}: {how}{said}", said = if .stderr.is_empty() { String::new() } else { format!("; it said: {}", .stderr) })]
@@ -97,7 +97,7 @@ pub enum GeneratorError {
         program: String,
         /// How it ended.
         how: String,
-        /// The end of what it wrote to standard error.
+        /// The end of what it wrote.
         stderr: String,
     },
     /// A program printed something else than figures.
@@ -121,4 +121,22 @@ pub const RATE_MAX: f64 = 1e9;
 pub(crate) fn check_rate(rate_pps: f64) -> Result<(), GeneratorError> {
     // The comparison is false for what is not a number.
     if rate_pps > 0.0 && rate_pps <= RATE_MAX { Ok(()) } else { Err(GeneratorError::Impossible(rate_pps)) }
+}
+
+/// The share of the rate asked for that must be reached.
+const REACHED: f64 = 0.99;
+/// Packets below which rounding is more than that.
+const SMALL: f64 = 100.0;
+
+/// Whether so many packets in that time are the rate asked for. A warm-up teaches as well when it is slower.
+pub(crate) fn check_pace(trial: &Trial, sent: u64, took: Duration) -> Result<(), GeneratorError> {
+    let seconds = took.as_secs_f64();
+    let reached = sent as f64 / seconds;
+    let is_slow = reached < REACHED * trial.rate_pps && trial.rate_pps * seconds > SMALL;
+    if is_slow && !trial.is_warmup { Err(GeneratorError::Rate { asked: trial.rate_pps, reached }) } else { Ok(()) }
+}
+
+/// The most packets that a trial may send, with room for what others send over the same device.
+pub(crate) fn most_packets(trial: &Trial) -> f64 {
+    trial.rate_pps * trial.duration.as_secs_f64() / REACHED + SMALL
 }

@@ -3,7 +3,7 @@
 //! One thread does both, in turns. A packet's time is when it was due, so waiting in this generator counts as delay; if
 //! it cannot keep the rate, the trial is an error and not a result.
 
-use crate::generator::{Generator, GeneratorError, Trial, TrialFigures};
+use crate::generator::{Generator, GeneratorError, Trial, TrialFigures, check_pace};
 use crate::in_process::{own_rates, takes_part};
 use crate::lane::Lane;
 use crate::ledger::Ledger;
@@ -20,10 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How long packets under way may take after the last was sent.
 const DRAIN: Duration = Duration::from_millis(300);
-/// The share of the rate asked for that must be reached.
-const REACHED: f64 = 0.99;
-/// Packets below which rounding is more than that.
-const SMALL: f64 = 100.0;
 
 /// The generator for a switch elsewhere.
 pub struct OverPorts {
@@ -139,18 +135,13 @@ impl Generator for OverPorts {
             }
             self.receive(&mut ledger);
         }
-        let took = (self.now_ns() - began_ns) as f64 / 1e9;
+        let took = Duration::from_nanos(self.now_ns() - began_ns);
         let drained = Instant::now() + DRAIN;
         while Instant::now() < drained {
             self.receive(&mut ledger);
         }
         let sent: u64 = sending.iter().map(|s| s.sent).sum();
-        let reached = sent as f64 / took;
-        // A warm-up teaches as well when it is slower.
-        let is_slow = reached < REACHED * trial.rate_pps && trial.rate_pps * took > SMALL;
-        if is_slow && !trial.is_warmup {
-            return Err(GeneratorError::Rate { asked: trial.rate_pps, reached });
-        }
+        check_pace(trial, sent, took)?;
         let figures = |s: Sending| ledger.figures(s.number, self.lanes[s.number].name.clone(), s.sent);
         let lanes = sending.into_iter().map(figures).collect();
         Ok(TrialFigures { lanes, latencies: Some(ledger.histogram()) })

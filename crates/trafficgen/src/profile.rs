@@ -10,16 +10,19 @@
 //! of them, all if nothing is said), `traffic_direction` (`unidirectional`, from the pair's first port, is the default;
 //! `revunidirectional`, `bidirectional`), `protocol` (`udp`, `tcp`), `choice` (`uniform`, `sequential`,
 //! `zipf:EXPONENT`), `frame_size` `"imix"` (64, 594 and 1518 bytes as 7 : 4 : 1), and `pcap` (a capture, relative to the
-//! profile) instead of flows. Sizes are with the Ethernet checksum.
+//! profile; its packets, those shorter than 72 bytes padded so that the stamp lies behind their headers) instead of what
+//! makes packets. Sizes are with the Ethernet checksum.
 
-use crate::generator::RATE_MAX;
 use crate::lane::{Frames, Lane};
 use crate::stamp::STAMP_SIZE;
-use serde::Deserialize;
 use sluice_port::pcap::{CaptureError, Reader};
 use sluice_traffic::{Profile, Range};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use text::{FileText, Stream};
+
+mod text;
 
 /// A profile, read and checked.
 #[derive(Clone, Debug)]
@@ -30,32 +33,38 @@ pub struct Plan {
     pub ports: usize,
 }
 
-/// What is wrong with a profile.
+/// What is wrong with a profile. Reasons are part of what is displayed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// It cannot be read.
-    #[error("{}: cannot be read: {source}", .path.display())]
+    #[error("{}: cannot be read: {why}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        why: std::io::Error,
+    },
+    /// It is too long.
+    #[error("{}: expected a traffic profile of at most {TEXT_MAX} bytes", .path.display())]
+    Long {
+        /// The file.
+        path: PathBuf,
     },
     /// It is not JSON of that form.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {why}", .path.display())]
     Form {
         /// The file.
         path: PathBuf,
         /// What and where.
-        source: serde_json::Error,
+        why: serde_json::Error,
     },
     /// A value is wrong.
-    #[error("{}: stream {stream}: {key}: {value}: expected {expected}", .path.display())]
+    #[error("{}: {}{key}: {value}: expected {expected}", .path.display(), .stream.map(|n| format!("stream {n}: ")).unwrap_or_default())]
     Value {
         /// The file.
         path: PathBuf,
-        /// Which stream, from 0.
-        stream: usize,
+        /// Which stream, from 0; `None` if it is of all.
+        stream: Option<usize>,
         /// Which key.
         key: &'static str,
         /// What it was.
@@ -64,108 +73,74 @@ pub enum PlanError {
         expected: String,
     },
     /// A capture cannot be used.
-    #[error("{}: stream {stream}: {source}", .path.display())]
+    #[error("{}: stream {stream}: {why}", .path.display())]
     Capture {
         /// The file.
         path: PathBuf,
         /// Which stream, from 0.
         stream: usize,
         /// Why.
-        source: CaptureError,
+        why: CaptureError,
     },
-    /// There is none.
-    #[error("{}: streams: expected at least one", .path.display())]
+    /// There is none that is measured.
+    #[error("{}: streams: expected at least one with \"{MEASUREMENT}\" among its stream_types", .path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileText {
-    streams: Vec<StreamText>,
-    #[serde(default = "one")]
-    port_pairs: usize,
-}
-
-fn one() -> usize {
-    1
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StreamText {
-    flows: Option<u32>,
-    frame_size: Option<serde_json::Value>,
-    flow_mods: Option<String>,
-    rate: f64,
-    #[serde(default = "generic")]
-    frame_type: String,
-    stream_types: Vec<String>,
-    port_pairs: Option<Vec<usize>>,
-    traffic_direction: Option<String>,
-    protocol: Option<String>,
-    choice: Option<String>,
-    pcap: Option<PathBuf>,
-}
-
-fn generic() -> String {
-    "generic".to_owned()
-}
-
 /// Bytes of the Ethernet checksum, which frames here are without.
 const CHECKSUM: usize = 4;
 /// What is wrong with a value: key, value, expected.
 type Wrong = (&'static str, String, String);
-/// Pairs of ports there may be.
-const PAIRS_MAX: usize = 64;
-/// Packets of a capture that are kept, and the longest of them.
+/// The longest profile, bytes.
+const TEXT_MAX: u64 = 1 << 20;
+/// The packets that a capture may have, its bytes, and the longest packet.
 const CAPTURE_MAX: usize = 1 << 20;
+const CAPTURE_BYTES_MAX: usize = 1 << 30;
 const FRAME_MAX: usize = 9230;
-/// The shortest TCP frame with room for a stamp: headers of 54 bytes.
+/// The shortest packet a capture may have: an Ethernet header.
+const PACKET_MIN: usize = 14;
+/// The shortest TCP frame with room for a stamp: headers of 54 bytes. Shorter ones of a capture are padded.
 const TCP_FRAME_MIN: usize = 54 + STAMP_SIZE;
 
 impl Plan {
-    /// Reads a profile.
+    /// The text of a profile, for [`Plan::parse`].
+    ///
+    /// # Errors
+    /// If it cannot be read, or is too long to be one.
+    pub fn text(path: &Path) -> Result<String, PlanError> {
+        let failed = |why| PlanError::Read { path: path.into(), why };
+        let mut text = String::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(TEXT_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+        if text.len() as u64 > TEXT_MAX { Err(PlanError::Long { path: path.into() }) } else { Ok(text) }
+    }
+
+    /// Reads a profile; `path` is for errors, and what captures are relative to.
     ///
     /// # Errors
     /// With the file, the stream, the key and what was expected.
-    pub fn read(path: &Path) -> Result<Plan, PlanError> {
-        let text = std::fs::read_to_string(path).map_err(|source| PlanError::Read { path: path.into(), source })?;
-        Plan::parse(&text, path)
-    }
-
-    /// The same of text; `path` is for errors, and what captures are relative to.
-    ///
-    /// # Errors
-    /// As [`Plan::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
-        let file: FileText =
-            serde_json::from_str(text).map_err(|source| PlanError::Form { path: path.into(), source })?;
+        let file: FileText = serde_json::from_str(text).map_err(|why| PlanError::Form { path: path.into(), why })?;
+        let wrong = |stream| {
+            move |(key, value, expected): Wrong| PlanError::Value { path: path.into(), stream, key, value, expected }
+        };
+        let pairs = file.port_pairs().map_err(wrong(None))?;
         let mut lanes = Vec::new();
         for (number, stream) in file.streams.iter().enumerate() {
-            let wrong = |(key, value, expected): Wrong| PlanError::Value {
-                path: path.into(),
-                stream: number,
-                key,
-                value,
-                expected,
-            };
-            if !(1..=PAIRS_MAX).contains(&file.port_pairs) {
-                let expected = format!("1 to {PAIRS_MAX} pairs");
-                return Err(wrong(("port_pairs", file.port_pairs.to_string(), expected)));
-            }
+            let stream = stream.typed().map_err(wrong(Some(number)))?;
             let capture = match &stream.pcap {
                 None => None,
                 Some(name) => Some(read_capture(path, number, name)?),
             };
-            lanes.extend(stream.lanes(number, file.port_pairs, capture).map_err(wrong)?);
+            lanes.extend(stream.lanes(number, pairs, capture).map_err(wrong(Some(number)))?);
         }
-        if lanes.is_empty() {
+        if !lanes.iter().any(|lane: &Lane| lane.measures) {
             return Err(PlanError::Empty { path: path.into() });
         }
-        Ok(Plan { lanes, ports: 2 * file.port_pairs })
+        Ok(Plan { lanes, ports: 2 * pairs })
     }
 
     /// Packets a second over all lanes that are measured, as the profile has them.
@@ -179,17 +154,8 @@ impl Plan {
     }
 }
 
-impl StreamText {
+impl Stream {
     fn lanes(&self, number: usize, pairs: usize, capture: Option<Arc<Vec<Vec<u8>>>>) -> Result<Vec<Lane>, Wrong> {
-        if !(self.rate > 0.0 && self.rate <= RATE_MAX) {
-            let expected = format!("packets a second, above 0 and at most {RATE_MAX:.0}");
-            return Err(("rate", self.rate.to_string(), expected));
-        }
-        for kind in &self.stream_types {
-            if kind != TEACHING && kind != MEASUREMENT {
-                return Err(("stream_types", kind.clone(), format!("{TEACHING} or {MEASUREMENT}")));
-            }
-        }
         let all: Vec<usize> = (0..pairs).collect();
         let pairs_of = self.port_pairs.as_ref().unwrap_or(&all);
         if let Some(pair) = pairs_of.iter().find(|pair| **pair >= pairs) {
@@ -217,8 +183,8 @@ impl StreamText {
                     from,
                     to,
                     rate_pps: self.rate,
-                    teaches: self.stream_types.iter().any(|kind| kind == TEACHING),
-                    measures: self.stream_types.iter().any(|kind| kind == MEASUREMENT),
+                    teaches: self.teaches,
+                    measures: self.measures,
                     frames,
                 });
             }
@@ -227,9 +193,9 @@ impl StreamText {
     }
 
     fn frames(&self, is_reverse: bool) -> Result<Frames, Wrong> {
-        let Some(flows) = self.flows.filter(|n| *n > 0) else {
-            let value = self.flows.map_or("nothing".to_owned(), |n| n.to_string());
-            return Err(("flows", value, "a number of flows from 1 to 4294967295, or a pcap".to_owned()));
+        let Some(flows) = self.flows else {
+            let expected = "a number of flows from 1 to 4294967295, or a pcap";
+            return Err(("flows", "nothing".to_owned(), expected.to_owned()));
         };
         let mut profile = Profile { flows: Some(flows), ..Profile::default() };
         let mut set = |key: &str, value: &str| match profile.set(key, value) {
@@ -329,23 +295,35 @@ pub(crate) const TEACHING: &str = "teaching_warmup";
 /// A stream type: sent and counted.
 pub(crate) const MEASUREMENT: &str = "measurement";
 
+/// The packets of a capture; `name` is relative to the profile.
 fn read_capture(path: &Path, stream: usize, name: &Path) -> Result<Arc<Vec<Vec<u8>>>, PlanError> {
     let file = path.parent().unwrap_or(Path::new("")).join(name);
-    let bad = |source| PlanError::Capture { path: path.into(), stream, source };
-    let mut reader = Reader::open(&file).map_err(bad)?;
-    let (mut frames, mut packet) = (Vec::new(), Vec::new());
-    while frames.len() < CAPTURE_MAX && reader.next_packet(&mut packet).map_err(bad)?.is_some() {
-        frames.push(packet.clone());
-    }
-    let value = |expected: &str| PlanError::Value {
+    let bad = |why| PlanError::Capture { path: path.into(), stream, why };
+    let wrong = |what: String, expected: String| PlanError::Value {
         path: path.into(),
-        stream,
+        stream: Some(stream),
         key: "pcap",
-        value: name.display().to_string(),
-        expected: expected.to_owned(),
+        value: format!("{}: {what}", name.display()),
+        expected,
     };
-    if frames.is_empty() || frames.iter().any(|frame| !(60..=FRAME_MAX).contains(&frame.len())) {
-        return Err(value("packets of 60 to 9230 bytes: the last 18 of each carry a stamp"));
+    let mut reader = Reader::open(&file).map_err(bad)?;
+    let (mut frames, mut packet, mut bytes) = (Vec::new(), Vec::new(), 0);
+    while reader.next_packet(&mut packet).map_err(bad)?.is_some() {
+        bytes += packet.len();
+        if !(PACKET_MIN..=FRAME_MAX).contains(&packet.len()) {
+            let expected = format!("packets of {PACKET_MIN} to {FRAME_MAX} bytes");
+            return Err(wrong(format!("packet {} has {} bytes", frames.len() + 1, packet.len()), expected));
+        }
+        if frames.len() == CAPTURE_MAX || bytes > CAPTURE_BYTES_MAX {
+            let expected = format!("at most {CAPTURE_MAX} packets of {CAPTURE_BYTES_MAX} bytes in all");
+            return Err(wrong("it is too long".to_owned(), expected));
+        }
+        let mut frame = packet.clone();
+        frame.resize(packet.len().max(TCP_FRAME_MIN), 0);
+        frames.push(frame);
+    }
+    if frames.is_empty() {
+        return Err(wrong("it has no packets".to_owned(), "at least one".to_owned()));
     }
     Ok(Arc::new(frames))
 }

@@ -52,6 +52,15 @@ impl Default for Config {
     }
 }
 
+/// The closest that rates may be asked to come; the longest trial, a week. Seconds.
+const GRANULARITY_MIN: f64 = 1e-6;
+const TRIAL_MAX_S: f64 = 7.0 * 86_400.0;
+
+/// Whether a trial can be that long; 0 is for none.
+pub fn is_length(seconds: f64) -> bool {
+    (0.0..=TRIAL_MAX_S).contains(&seconds)
+}
+
 /// Why a search was not begun.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
@@ -146,6 +155,8 @@ pub struct Answer {
     pub loss_limit: f64,
     /// The highest rate that passed its validation, packets a second. `None`: no rate did.
     pub rate_pps: Option<f64>,
+    /// Whether the search for this limit has come to its end.
+    pub is_final: bool,
 }
 
 /// A search under way.
@@ -239,7 +250,11 @@ impl Search {
     pub fn answers(&self) -> Vec<Answer> {
         let answer = |limit: &f64| {
             let bounds = self.bounds.iter().find(|b| b.loss_limit == *limit);
-            Answer { loss_limit: *limit, rate_pps: bounds.and_then(|b| b.validated_pps) }
+            Answer {
+                loss_limit: *limit,
+                rate_pps: bounds.and_then(|b| b.validated_pps),
+                is_final: bounds.is_some_and(Bounds::is_settled),
+            }
         };
         self.config.loss_limits.iter().map(answer).collect()
     }
@@ -304,16 +319,21 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         (
             "granularity",
             config.granularity,
-            config.granularity > 0.0 && config.granularity < 1.0,
-            "a share between 0 and 1, such as 0.001",
+            config.granularity >= GRANULARITY_MIN && config.granularity < 1.0,
+            "a share from 0.000001 to below 1, such as 0.001",
         ),
-        ("sniff_s", config.sniff_s, config.sniff_s >= 0.0 && config.sniff_s.is_finite(), "seconds, 0 for no sniffing"),
-        ("search_s", config.search_s, config.search_s > 0.0 && config.search_s.is_finite(), "seconds above 0"),
+        ("sniff_s", config.sniff_s, is_length(config.sniff_s), "seconds up to a week, 0 for no sniffing"),
+        (
+            "search_s",
+            config.search_s,
+            config.search_s > 0.0 && is_length(config.search_s),
+            "seconds above 0, up to a week",
+        ),
         (
             "validation_s",
             config.validation_s,
-            config.validation_s > 0.0 && config.validation_s.is_finite(),
-            "seconds above 0",
+            config.validation_s > 0.0 && is_length(config.validation_s),
+            "seconds above 0, up to a week",
         ),
     ];
     if let Some((key, value, _, expected)) = rules.into_iter().find(|(_, _, good, _)| !good) {

@@ -66,18 +66,101 @@ fn a_reverse_lane_answers_the_forward_one() {
     assert_eq!(flows(&mut reverse, 100), there);
 }
 
+/// A profile of a capture.
+fn captured(name: &str) -> String {
+    format!(r#"{{ "streams": [ {{ "pcap": "{name}", "rate": 1000, "stream_types": ["measurement"] }} ] }}"#)
+}
+
+/// A capture of packets of these lengths.
+fn capture(path: &Path, lengths: &[usize]) {
+    let mut writer = sluice_port::pcap::Writer::create(path).unwrap();
+    (1..).zip(lengths).for_each(|(byte, length)| writer.write(0, &vec![byte; *length]).unwrap());
+    writer.flush().unwrap();
+}
+
+/// Captures of other programs, whole and not.
+#[test]
+fn captures_are_read_or_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    capture(&path("good"), &[60, 1514]);
+    let good = std::fs::read(path("good")).unwrap();
+    let changed = |name: &str, at: usize, bytes: &[u8]| {
+        let mut capture = good.clone();
+        capture[at..at + bytes.len()].copy_from_slice(bytes);
+        std::fs::write(path(name), capture).unwrap();
+    };
+    changed("nanoseconds", 0, &0xa1b2_3c4d_u32.to_le_bytes());
+    changed("raw", 20, &101u32.to_le_bytes());
+    changed("pcapng", 0, &[0x0a, 0x0d, 0x0d, 0x0a]);
+    changed("long", 32, &[0xff; 8]);
+    std::fs::write(path("cut"), &good[..105]).unwrap();
+    std::fs::write(path("empty"), b"").unwrap();
+    std::fs::write(path("text"), "not a capture at all, but a letter").unwrap();
+    capture(&path("none"), &[]);
+    capture(&path("runt"), &[60, 10]);
+    capture(&path("jumbo"), &[9231]);
+    let read = |name: &str| Plan::parse(&captured(name), &path("p.json")).map_err(|error| error.to_string());
+    for good in ["good", "nanoseconds"] {
+        assert_eq!(read(good).unwrap().longest(), 1514);
+    }
+    for (name, want) in [
+        ("raw", "its packets are of link type 101, not Ethernet"),
+        ("pcapng", "this is a pcapng file"),
+        ("long", "packet 1 at byte 24: a length of 4294967295 bytes"),
+        ("cut", "packet 2 at byte 100: the file ends"),
+        ("empty", "the file is empty"),
+        ("text", "expected a classic pcap file"),
+        ("none", "pcap: none: it has no packets: expected at least one"),
+        ("runt", "pcap: runt: packet 2 has 10 bytes: expected packets of 14 to 9230 bytes"),
+        ("jumbo", "pcap: jumbo: packet 1 has 9231 bytes"),
+        (".", "s a directory"),
+    ] {
+        let error = read(name).map(|_| ()).expect_err(name);
+        assert!(error.contains("stream 0: ") && error.contains(want), "{error}\ninstead of {want}");
+    }
+}
+
+#[test]
+fn a_profile_without_end_is_not_read() {
+    let error = Plan::text(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert_eq!(error, "/dev/zero: expected a traffic profile of at most 1048576 bytes");
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let stream = |change: &str, by: &str| SEED.replace(change, by);
     for (text, want) in [
         (stream("1000000", "0"), "p.json: stream 0: rate: 0: expected packets a second, above 0"),
-        (stream("1000000", "1e12"), "rate: 1000000000000: expected packets a second"),
+        (stream("1000000", "1e12"), "rate: 1000000000000.0: expected packets a second"),
+        (stream("1000000", "1e308"), "rate: 1e+308: expected packets a second"),
+        (stream("1000000", "-5"), "rate: -5: expected packets a second"),
+        (stream("1000000", "\"fast\""), "rate: fast: expected packets a second"),
+        (stream("\"rate\": 1000000, ", ""), "p.json: stream 0: rate: nothing: expected packets a second"),
+        (stream("\"flows\": 100", "\"flows\": -1"), "flows: -1: expected a number of flows"),
+        (stream("\"flows\": 100", "\"flows\": 1e99"), "flows: 1e+99: expected a number of flows"),
+        (stream("\"flows\": 100", "\"flows\": 99999999999"), "flows: 99999999999: expected a number of flows"),
+        (stream("\"flows\": 100, ", ""), "flows: nothing: expected a number of flows"),
+        (stream("\"generic\"", "7"), "frame_type: 7: expected a word in quotes"),
+        (stream("\"generic\"", "\"generic\", \"port_pairs\": 0"), "port_pairs: 0: expected a list of pairs"),
+        (stream("[ \"teaching_warmup\", \"measurement\" ]", "[]"), "stream_types: []: expected a list of"),
+        (
+            stream("[ \"teaching_warmup\", \"measurement\" ]", "\"measurement\""),
+            "stream_types: measurement: expected a list",
+        ),
+        (stream(", \"measurement\"", ""), "p.json: streams: expected at least one with \"measurement\""),
+        ("[]".to_owned(), "expected an object with \"streams\""),
+        ("null".to_owned(), "expected an object with \"streams\""),
+        (r#"{ "streams": [7] }"#.to_owned(), "expected a stream: an object"),
         (stream("\"frame_size\": 64", "\"frame_size\": 63"), "frame_size: 63: expected 64 to"),
         (stream("\"frame_size\": 64", "\"frame_size\": \"big\""), "frame_size: \"big\": expected 64 to"),
         (stream("\"flows\": 100", "\"flows\": 0"), "flows: 0: expected a number of flows"),
         (stream("\"generic\"", "\"garp\""), "frame_type: garp: expected generic or icmp"),
         (stream("\"generic\"", "\"generic\", \"protocol\": \"tcp\""), "frame_size: 64: expected at least 76 for tcp"),
-        (stream("measurement", "measure"), "stream_types: measure: expected teaching_warmup or measurement"),
+        (
+            stream("measurement", "measure"),
+            "stream_types: measure: expected a list of \"teaching_warmup\", \"measurement\" or both",
+        ),
         (stream("use_src_ip_flows=True", "use_src_mac_flows=True"), "flow_mods: function:"),
         (stream("function:", "f:"), "expected function:create_flow_mod_object("),
         (stream("\"rate\"", "\"rat\""), "p.json: unknown field `rat`"),
@@ -85,7 +168,12 @@ fn what_is_wrong_is_said() {
         (r#"{ "streams": [] }"#.to_owned(), "streams: expected at least one"),
         (SEED.replace("{ \"streams\"", "{ \"port_pairs\": 0, \"streams\""), "port_pairs: 0: expected 1 to 64"),
         (stream("\"generic\"", "\"generic\", \"port_pairs\": [1]"), "port_pairs: 1: expected pairs from 0 to 0"),
-        (stream("\"flows\": 100", "\"pcap\": \"none.pcap\""), "none.pcap"),
+        (
+            SEED.replace("{ \"streams\"", "{ \"port_pairs\": \"all\", \"streams\""),
+            "p.json: port_pairs: all: expected 1 to 64",
+        ),
+        (stream("\"flows\": 100", "\"pcap\": \"none.pcap\""), "frame_size: 64: expected no such key beside pcap"),
+        (captured("none.pcap"), "p.json: stream 0: none.pcap: No such file"),
     ] {
         let error = parse(&text).map(|_| ()).expect_err(&text);
         assert!(error.contains(want), "{error}\ninstead of {want}");
@@ -149,16 +237,15 @@ fn flows_come_in_turn_evenly_or_by_zipfs_law() {
 #[test]
 fn a_capture_is_sent_frame_by_frame_again_and_again() {
     let dir = tempfile::tempdir().unwrap();
-    let captured = [vec![0x11; 60], vec![0x22; 100], vec![0x33; 1514]];
-    let mut writer = sluice_port::pcap::Writer::create(&dir.path().join("in.pcap")).unwrap();
-    captured.iter().for_each(|frame| writer.write(0, frame).unwrap());
-    writer.flush().unwrap();
-    let text = SEED.replace("\"flows\": 100, \"frame_size\": 64", "\"pcap\": \"in.pcap\"");
-    let mut plan = Plan::parse(&text, &dir.path().join("p.json")).unwrap();
+    capture(&dir.path().join("in.pcap"), &[60, 100, 1514]);
+    // The first is padded, so that the stamp lies behind the headers.
+    let short = [vec![1; 60], vec![0; 12]].concat();
+    let sent = [short, vec![2; 100], vec![3; 1514]];
+    let mut plan = Plan::parse(&captured("in.pcap"), &dir.path().join("p.json")).unwrap();
     assert_eq!(plan.longest(), 1514);
     let lane = &mut plan.lanes[0];
     for number in 0..7 {
-        let want = &captured[number as usize % 3];
+        let want = &sent[number as usize % 3];
         let stamp = Stamp { trial: 1, lane: 0, number: number as u32, due_ns: 5 };
         let mut frame = vec![0; lane.frames.size(number)];
         lane.frames.write(number, &stamp, &mut frame);
