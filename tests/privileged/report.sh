@@ -60,7 +60,7 @@ HTML
 browse() {
     timeout --kill-after=5 60 unshare -n chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
         --disable-background-networking --disable-component-update --disable-sync --hide-scrollbars \
-        --user-data-dir="$(mktemp -d "$dir/user.XXXX")" "${@:3}" "file://$2" 2> "$dir/$1.log"
+        --user-data-dir="$(mktemp -d -p "$dir")" "${@:3}" "file://$2" 2> "$dir/$1.log"
 }
 mkdir -p target/report
 # look NAME LOOKER WIDTH SCHEME GROUND: scheme 0 is dark, 1 light.

@@ -48,7 +48,7 @@ impl Experiment for Subtables {
                 table_of("Cycles a packet: median (least–most)", &points, &["flows", "subtables"], &names(), CYCLES),
                 beside_the_seed(&points),
             ],
-            figures: subtables.iter().filter_map(|n| figure(&points, *n)).collect(),
+            figures: figures(&points, subtables),
             notes: METHOD.map(str::to_owned).to_vec(),
             points,
         })
@@ -102,10 +102,29 @@ fn beside_the_seed(points: &[Point]) -> Table {
     }
 }
 
-fn figure(points: &[Point], subtables: f64) -> Option<Figure> {
+/// The levels at each number of subtables; and the distributor's tables and vectors, at the seed's.
+fn figures(points: &[Point], subtables: &[f64]) -> Vec<Figure> {
+    const SEED_SUBTABLES: f64 = 20.0;
+    let levels: Vec<&str> = names().into_iter().filter(|name| !is_variant(name)).collect();
+    let variants: Vec<&str> = setting::DISTRIBUTORS.iter().map(|setting| setting.name).collect();
+    let of_levels = subtables.iter().filter_map(|n| {
+        let title = if *n == 1.0 { "1 subtable".to_owned() } else { format!("{} subtables", text::count(*n)) };
+        figure(points, *n, &levels, &title, "\"own avx2\" is the distributor.")
+    });
+    let caption = "On its own table, on HT and on vBF.";
+    of_levels
+        .chain(figure(points, SEED_SUBTABLES, &variants, "The distributor's kinds, 20 subtables", caption))
+        .collect()
+}
+
+/// Whether a setting is a distributor other than the seed's.
+fn is_variant(name: &str) -> bool {
+    const SEEDS: &str = "own avx2";
+    name != SEEDS && setting::DISTRIBUTORS.iter().any(|setting| setting.name == name)
+}
+
+fn figure(points: &[Point], subtables: f64, arms: &[&str], title: &str, caption: &str) -> Option<Figure> {
     let here: Vec<&Point> = points.iter().filter(|p| p.at("subtables") == subtables).collect();
-    let title = format!("{} subtables", text::count(subtables));
-    let caption = "Cycles a packet; error bars from the fastest to the slowest repetition.";
-    (!here.is_empty())
-        .then(|| lines_over_flows(&here, &names(), CYCLES, Axis::linear("cycles a packet"), &title, caption))
+    let caption = format!("{caption} Error bars from the fastest to the slowest repetition.");
+    (!here.is_empty()).then(|| lines_over_flows(&here, arms, CYCLES, Axis::linear("cycles a packet"), title, &caption))
 }

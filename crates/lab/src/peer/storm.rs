@@ -2,6 +2,7 @@
 
 use super::{Directory, ovs, write_capture};
 use crate::attack::Attack;
+use crate::stat::Stat;
 use anyhow::{Context, Result};
 use sluice_traffic::{FRAME_SIZE_MIN, Profile};
 use std::path::Path;
@@ -23,11 +24,11 @@ pub fn obstacle() -> Option<String> {
 }
 
 impl OvsStorm {
-    /// The victim's packets a second, alone and attacked.
+    /// The victim's rate in Mpps, alone and attacked, in turns.
     ///
     /// # Errors
     /// If the peer cannot be started or read.
-    pub fn measure(&self, span: Duration) -> Result<[f64; 2]> {
+    pub fn measure(&self, rounds: usize, span: Duration) -> Result<[Stat; 2]> {
         let directory = Directory::make()?;
         let path = |name: &str| directory.0.join(name);
         write_capture(&path("victim.pcap"), flows(1000)?.iter().map(Vec::as_slice))?;
@@ -42,7 +43,14 @@ impl OvsStorm {
         };
         write_capture(&path("attacker.pcap"), frames.iter().map(Vec::as_slice))?;
         std::fs::write(path("rules.txt"), self.attack.rules())?;
-        Ok([self.rate(&directory.0, false, span)?, self.rate(&directory.0, true, span)?])
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for (rates, attacked) in rates.iter_mut().zip([false, true]) {
+                rates.push(self.rate(&directory.0, attacked, span)?);
+            }
+        }
+        let [alone, attacked] = rates.map(Stat::of);
+        alone.zip(attacked).map(|(alone, attacked)| [alone, attacked]).context("no round was asked for")
     }
 
     fn rate(&self, directory: &Path, attacked: bool, span: Duration) -> Result<f64> {
@@ -60,7 +68,7 @@ impl OvsStorm {
         let received = || packets_of(&switch.appctl(&["dpctl/show", "-s"])?, "p1");
         let before = received()?;
         std::thread::sleep(span);
-        Ok((received()? - before) as f64 / span.as_secs_f64())
+        Ok((received()? - before) as f64 / span.as_secs_f64() / 1e6)
     }
 }
 

@@ -7,6 +7,7 @@ pub fn draw(canvas: &mut Canvas, x: &Axis, at: &[f64], shares: &[(String, Vec<f6
     let (left, right, top, bottom) = Canvas::frame();
     let across = Scale::new(at.iter().copied(), x.log, (left + 6.0, right - 6.0));
     let up = Scale::new([0.0, 100.0].into_iter(), false, (bottom, top));
+    canvas.is_filled = true;
     let mut floor = vec![0.0; at.len()];
     for (i, (name, share)) in shares.iter().enumerate() {
         let ceiling: Vec<f64> = floor.iter().zip(share).map(|(f, s)| f + s).collect();

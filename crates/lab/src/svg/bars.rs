@@ -2,14 +2,19 @@
 
 use super::{COLOURS, Canvas, Scale};
 use crate::record::Axis;
+use crate::text::number;
 
 /// The share of a bar's place that it fills.
 const FILL: f64 = 0.7;
+/// How far above a bar its value stands, and the room that it takes above the highest.
+const VALUE_ABOVE: f64 = 5.0;
+const VALUE_ROOM: f64 = 8.0;
 
 pub fn stacked(canvas: &mut Canvas, y: &Axis, bars: &[String], parts: &[(String, Vec<f64>)]) {
     let (left, right, top, bottom) = Canvas::frame();
     let height = |bar: usize| parts.iter().filter_map(|(_, heights)| heights.get(bar)).sum::<f64>();
-    let up = Scale::new((0..bars.len()).map(height), false, (bottom, top)).with_headroom();
+    canvas.is_filled = true;
+    let up = Scale::new((0..bars.len()).map(height), false, (bottom, top + VALUE_ROOM)).with_headroom();
     canvas.y_axis(&up, y);
     let step = (right - left) / bars.len().max(1) as f64;
     for (bar, name) in bars.iter().enumerate() {
@@ -26,7 +31,9 @@ pub fn stacked(canvas: &mut Canvas, y: &Axis, bars: &[String], parts: &[(String,
             ));
             floor = ceiling;
         }
-        canvas.text(x + step * FILL / 2.0, bottom + 17.0, "middle", name);
+        let middle = x + step * FILL / 2.0;
+        canvas.text(middle, up.place(floor) - VALUE_ABOVE, "middle", &number(floor));
+        canvas.text(middle, bottom + 17.0, "middle", name);
     }
     parts.iter().for_each(|(name, _)| canvas.name(name));
 }

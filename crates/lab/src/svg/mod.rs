@@ -31,6 +31,7 @@ svg.chart{--ink:#222;--faint:#8884;--c0:#444;--c1:#0072b2;--c2:#d55e00;--c3:#009
 svg.chart text{fill:var(--ink)}
 svg.chart .grid{stroke:var(--faint);stroke-width:1}
 svg.chart .line{fill:none;stroke-width:2;stroke-linejoin:round}
+svg.chart .swatch{stroke-width:10}
 svg.chart .bar{stroke-width:1.2}
 svg.chart .dash{stroke-dasharray:5 3}
 svg.chart .k0{stroke:var(--c0)}svg.chart .k1{stroke:var(--c1)}svg.chart .k2{stroke:var(--c2)}svg.chart .k3{stroke:var(--c3)}svg.chart .k4{stroke:var(--c4)}svg.chart .k5{stroke:var(--c5)}svg.chart .k6{stroke:var(--c6)}svg.chart .k7{stroke:var(--c7)}
@@ -62,11 +63,13 @@ struct Canvas {
     legend: Vec<String>,
     /// Columns of the legend.
     columns: usize,
+    /// Whether what is drawn is filled, not a line.
+    is_filled: bool,
 }
 
 impl Canvas {
     fn new() -> Canvas {
-        Canvas { body: String::new(), legend: Vec::new(), columns: 3 }
+        Canvas { body: String::new(), legend: Vec::new(), columns: 3, is_filled: false }
     }
 
     /// Where the drawing lies: left, right, top, bottom.
@@ -123,7 +126,8 @@ impl Canvas {
             let x = 14.0 + (i % self.columns) as f64 * step;
             let y = HEIGHT + 6.0 + (i / self.columns) as f64 * LEGEND_LINE;
             let stroke = stroke(i);
-            self.put(format_args!("<path class='line {stroke}' d='M{x:.1} {y:.1}h18'/>"));
+            let mark = if self.is_filled { "swatch" } else { "line" };
+            self.put(format_args!("<path class='{mark} {stroke}' d='M{x:.1} {y:.1}h18'/>"));
             self.text(x + 24.0, y + 4.5, "start", name);
         }
         let height = HEIGHT + (legend.len().div_ceil(self.columns) as f64) * LEGEND_LINE;
