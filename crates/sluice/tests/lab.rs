@@ -164,7 +164,10 @@ fn what_is_wrong_is_said_in_a_line() {
         .unwrap();
     let out = dir.path().to_str().unwrap();
     for (args, want) in [
-        (vec!["search", profile.to_str().unwrap()], "p.json: stream 0: rate: 1000000000000000.0: expected packets a second"),
+        (
+            vec!["search", profile.to_str().unwrap()],
+            "p.json: stream 0: rate: 1000000000000000.0: expected packets a second",
+        ),
         (vec!["search", "/nowhere.json"], "/nowhere.json: cannot be read: No such file"),
         (vec!["search", PROFILE, "--granularity", "0", "--out", out], "granularity = 0: expected a share"),
         (vec!["search", PROFILE, "--ports", "af_packet:a", "--out", out], "--ports has 1 ports: expected 2"),
