@@ -76,8 +76,8 @@ impl Generator for External {
         let said = [&err, &out].map(|output| tail(&output.text())).into_iter().find(|said| !said.is_empty());
         let died = |how| GeneratorError::Died { program: program.clone(), how, stderr: said.unwrap_or_default() };
         match ended {
-            Err(how) => return Err(died(how)),
-            Ok(status) if !status.success() => return Err(died(format!("it ended with {status}"))),
+            Err(how) => Err(died(how)),
+            Ok(status) if !status.success() => Err(died(format!("it ended with {status}"))),
             Ok(_) => figures(&program, &out.text(), trial),
         }
     }
