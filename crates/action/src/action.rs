@@ -128,6 +128,8 @@ pub enum Action {
         cookie: u64,
         /// Recirculation id that names the state of the translation.
         recirc_id: u32,
+        /// Whether the controller gets all that is needed to let it go on from here: then it gets the whole packet.
+        continuation: bool,
     },
     /// Drop it (only ever alone; an empty list does the same).
     Drop,

@@ -311,20 +311,25 @@ impl Executor {
 
     /// Queues a message for a controller; `Err` if there is no room.
     fn tell_controller(&mut self, action: &Action, traveller: &Traveller<'_>) -> Result<(), DropReason> {
-        let Action::Controller { reason, controller_id, max_len, cookie, recirc_id } = *action else { return Ok(()) };
+        let Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } = *action else {
+            return Ok(());
+        };
         let mut key = *traveller.key;
         let bytes = traveller.packet.bytes();
         if traveller.is_dirty {
             extract_again(bytes, &mut key).map_err(DropReason::from)?;
         }
+        // What is to go on goes whole.
+        let length = if continuation { bytes.len() } else { bytes.len().min(usize::from(max_len)) };
         let message = PacketIn {
             key,
-            bytes: bytes[..bytes.len().min(usize::from(max_len))].to_vec(),
+            bytes: bytes[..length].to_vec(),
             total_len: bytes.len(),
             reason,
             controller_id,
             cookie,
             recirc_id,
+            continuation,
         };
         self.packet_ins.try_send(message).map_err(|_| DropReason::ControllerQueue)
     }

@@ -5,6 +5,7 @@ use crate::lookup::Caches;
 use crate::pilot::Pilot;
 use crate::{AutopilotReport, Settings};
 use sluice_action::{Actions, PortNo, Upcall};
+use sluice_flow::PacketKey;
 use sluice_mem::FramePool;
 use sluice_port::{RxQueue, TxQueue};
 use std::sync::Arc;
@@ -37,8 +38,8 @@ pub(crate) type Removed = (Vec<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>);
 
 /// A packet the switch sends itself.
 pub struct PacketOut {
-    /// The port it is said to have come from.
-    pub in_port: PortNo,
+    /// What is known of it besides its bytes: the port it is said to have come from, marks, connection, tunnel.
+    pub known: PacketKey,
     /// The packet.
     pub bytes: Vec<u8>,
     /// What to do with it.

@@ -17,7 +17,7 @@ use crate::walk::{Context, Walk};
 use sluice_action::PortNo;
 use sluice_conntrack::Carried;
 use sluice_fate::{Counter, DropReason, Tally};
-use sluice_flow::{Metadata, PacketKey, extract};
+use sluice_flow::{Metadata, extract_again};
 use sluice_flow_cache::{Died, MegaflowTable, PmdSide};
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::RxQueue;
@@ -388,8 +388,8 @@ fn execute<'g>(walk: &mut Walk, out: PacketOut, batch: &mut PacketBatch, context
         Ok(packet) => packet,
         Err(reason) => return context.tally.drop(reason, 1),
     };
-    let mut key = PacketKey::ZERO;
-    if let Err(error) = extract(packet.bytes(), &Metadata::of_port(out.in_port.0), &mut key) {
+    let mut key = out.known;
+    if let Err(error) = extract_again(packet.bytes(), &mut key) {
         return discard(packet, error.into(), context.buffers, context.tally);
     }
     let passage = Passage { origin: Origin::default(), carried: Carried::default(), no_output: DropReason::Rules };

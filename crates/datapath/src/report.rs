@@ -83,6 +83,8 @@ pub struct PacketIn {
     pub cookie: u64,
     /// Recirculation id that names the state of the translation.
     pub recirc_id: u32,
+    /// Whether the packet waits for the controller to let it go on.
+    pub continuation: bool,
 }
 
 /// What a PMD and its control threads share.

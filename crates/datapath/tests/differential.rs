@@ -51,7 +51,9 @@ fn leaf() -> impl Strategy<Value = Action> {
         1 => Just(Action::Set { header: Header::Udp, fields: Box::new([port]) }),
         1 => Just(Action::Set { header: Header::PktMark, fields: Box::new([mark]) }),
         1 => Just(Action::Trunc(40)),
-        1 => Just(Action::Controller { reason: 1, controller_id: 0, max_len: 60, cookie: 7, recirc_id: 0 }),
+        1 => any::<bool>().prop_map(|continuation| {
+            Action::Controller { reason: 1, controller_id: 0, max_len: 60, cookie: 7, recirc_id: 0, continuation }
+        }),
     ]
 }
 

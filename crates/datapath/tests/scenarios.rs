@@ -200,10 +200,26 @@ fn trunc_clone_sample_and_length_do_what_they_say() {
     assert_eq!(take(&sents[3]), [packet]);
 }
 
+fn tell_controller(continuation: bool) -> Action {
+    Action::Controller { reason: 1, controller_id: 2, max_len: 30, cookie: 3, recirc_id: 4, continuation }
+}
+
+#[test]
+fn a_packet_that_is_to_go_on_goes_to_the_controller_whole() {
+    let tables = FakeTables::new(|_, _| follow(mask(&[]), [tell_controller(true)]));
+    let (datapath, feeds, _) = datapath(1, Config::default(), &tables);
+    let packet_ins = datapath.take_packet_ins().unwrap();
+    let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, 0);
+    feeds[0].lock().unwrap().push_back(packet.clone());
+    run(&datapath);
+    let message = packet_ins.try_recv().unwrap();
+    assert_eq!((message.bytes, message.continuation), (packet, true));
+}
+
 #[test]
 fn a_controller_gets_what_was_asked_for_and_the_queue_is_bounded() {
     let tables = FakeTables::new(|_, _| {
-        let tell = Action::Controller { reason: 1, controller_id: 2, max_len: 30, cookie: 3, recirc_id: 4 };
+        let tell = tell_controller(false);
         follow(mask(&[]), [Action::PushVlan { tpid: 0x8100, tci: 0x1001 }, tell.clone(), output(2), tell])
     });
     let (datapath, feeds, sents) = datapath(2, Config { packet_in_queue: 5, ..Config::default() }, &tables);
@@ -314,14 +330,17 @@ fn queues_are_dealt_in_turn_unless_they_are_pinned() {
 #[test]
 fn a_packet_of_the_switch_itself_goes_where_its_actions_say() {
     let tables = FakeTables::new(|key, _| match key.recirc_id() {
-        3 => follow(mask(&[]), [output(2)]),
+        3 if key.number(layout::PKT_MARK) == 7 && key.in_port() == 1 => follow(mask(&[]), [output(2)]),
         _ => Fate::Failed(DropReason::UpcallLost),
     });
     let (datapath, _, sents) = datapath(2, Config::default(), &tables);
     let packet = udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, 0);
+    let mut known = PacketKey::ZERO;
+    known.set(layout::IN_PORT, &1u32.to_be_bytes());
+    known.set(layout::PKT_MARK, &7u32.to_be_bytes());
     let out = |bytes: &[u8], actions: &[Action]| {
         datapath.execute(PacketOut {
-            in_port: PortNo(1),
+            known,
             bytes: bytes.to_vec(),
             actions: actions.into(),
             pool: pool(8),

@@ -21,6 +21,7 @@ pub mod layout;
 mod meter;
 mod of_port;
 pub mod ofpact;
+mod paused;
 mod prereq;
 mod subfield;
 pub mod text;
@@ -40,5 +41,6 @@ pub use meter::{
 };
 pub use of_port::{OfPort, PortNames};
 pub use ofpact::{Mac, OfAction};
+pub use paused::{Paused, Stretch};
 pub use subfield::SubField;
 pub use text::FlowTextError;

@@ -76,7 +76,6 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
 /// What an action would need that is not there; `None` if it can be done.
 fn missing(action: &OfAction) -> Option<&'static str> {
     match action {
-        OfAction::Controller(c) if c.pause => Some("continuations are not built yet"),
         OfAction::Encap { .. } | OfAction::Decap { .. } => Some("encap and decap are not built yet"),
         OfAction::DecNshTtl => Some(NO_NSH),
         OfAction::SetField { field, .. } if is_nsh(*field) => Some(NO_NSH),

@@ -35,6 +35,7 @@ mod fdb;
 mod flow_mod;
 mod group;
 mod mac;
+mod metadata;
 mod meter;
 mod ofproto;
 mod port;
@@ -56,7 +57,7 @@ mod watch;
 mod xlate;
 
 pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
-pub use controller::{ControllerPacket, ControllersPacket, Translated};
+pub use controller::{ControllerPacket, ControllersPacket, PausedPacket, Translated};
 pub use effects::Effects;
 pub use error::Error;
 pub use flow_mod::{Change, Changed};

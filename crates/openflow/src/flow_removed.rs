@@ -2,7 +2,8 @@
 
 use crate::message::flow_stats::{put_duration, put_oxs_stats, read_duration, read_oxs_stats};
 use crate::wire::{Reader, Writer};
-use crate::{Error, Format, Version, match10, oxm};
+use crate::oxm::{self, Rigour};
+use crate::{Error, Format, Version, match10};
 use sluice_flow::Match;
 
 /// Why a flow went. Numbers are OpenFlow's `OFPRR_*`.
@@ -111,7 +112,7 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: Format) -> Resu
     if version == Version::V15 {
         let (table, reason, priority) = (r.u8()?, FlowRemovedReason::from_wire(r.u8()?)?, r.u16()?);
         let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
-        let matches = oxm::read_match(r, true)?;
+        let matches = oxm::read_match(r, Rigour::Strict)?;
         let (duration_ns, packets, bytes) = read_oxs_stats(r)?;
         return Ok(FlowRemoved {
             format,
@@ -138,10 +139,10 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: Format) -> Resu
     let mut hard_timeout = 0;
     match (version, format) {
         (Version::V10, Format::Standard) => {}
-        (Version::V10, Format::Nicira) => matches = oxm::read_nxm_match(r, second.into(), true)?,
+        (Version::V10, Format::Nicira) => matches = oxm::read_nxm_match(r, second.into(), Rigour::Strict)?,
         _ => {
             hard_timeout = second;
-            matches = oxm::read_match(r, true)?;
+            matches = oxm::read_match(r, Rigour::Strict)?;
         }
     }
     Ok(FlowRemoved {

@@ -10,6 +10,7 @@ mod bundle;
 mod consistency;
 mod error;
 mod flow_removed;
+mod continuation;
 mod frame;
 mod instruction;
 mod match10;
@@ -24,6 +25,7 @@ mod wire;
 
 pub use bundle::bundled;
 pub use consistency::check_prerequisites;
+pub use continuation::Continuation;
 pub use error::{Error, ErrorCode, NICIRA, ONF};
 pub use flow_removed::{FlowRemoved, FlowRemovedReason};
 pub use frame::{Framer, HEADER_SIZE, Header, MESSAGE_MAX};

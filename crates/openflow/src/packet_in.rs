@@ -1,7 +1,8 @@
 //! Packets on their way to controllers and back: packet-in, packet-out.
 
 use crate::action::{self, put_list};
-use crate::oxm::{self, Numbering};
+use crate::continuation::{self, Continuation};
+use crate::oxm::{self, Numbering, Rigour};
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
@@ -67,9 +68,25 @@ pub struct PacketIn {
     pub data: Vec<u8>,
     /// Bytes that the rule passes on; only Nicira's second format has them.
     pub userdata: Vec<u8>,
+    /// What the packet takes along if it waits for the controller; only Nicira's second format has it.
+    pub continuation: Option<Box<Continuation>>,
 }
 
 impl PacketIn {
+    fn empty(format: PacketInFormat) -> Self {
+        PacketIn {
+            format,
+            reason: PacketInReason::NoMatch,
+            table: 0,
+            cookie: u64::MAX,
+            total_len: 0,
+            metadata: Match::ANY,
+            data: Vec::new(),
+            userdata: Vec::new(),
+            continuation: None,
+        }
+    }
+
     /// The port it came in by.
     pub fn in_port(&self) -> OfPort {
         OfPort(self.metadata.field(FieldId::InPort).0 as u16)
@@ -82,11 +99,13 @@ const NO_BUFFER: u32 = u32::MAX;
 mod packet_in2 {
     pub const PACKET: u16 = 0;
     pub const FULL_LEN: u16 = 1;
+    pub const BUFFER_ID: u16 = 2;
     pub const TABLE_ID: u16 = 3;
     pub const COOKIE: u16 = 4;
     pub const REASON: u16 = 5;
     pub const METADATA: u16 = 6;
     pub const USERDATA: u16 = 7;
+    pub const CONTINUATION: u16 = 8;
 }
 
 pub(crate) fn put(p: &PacketIn, version: Version, w: &mut Writer) {
@@ -102,7 +121,12 @@ pub(crate) fn put(p: &PacketIn, version: Version, w: &mut Writer) {
             w.zeros(2);
             w.put(&p.data);
         }
-        PacketInFormat::Nxt2 => put2(p, reason, w),
+        PacketInFormat::Nxt2 => {
+            put2(p, version, w);
+            if !p.userdata.is_empty() {
+                property::put(packet_in2::USERDATA, &p.userdata, w);
+            }
+        }
         PacketInFormat::Standard if version == Version::V10 => {
             w.u32(NO_BUFFER);
             w.u16(p.total_len as u16);
@@ -128,43 +152,36 @@ fn put_head(p: &PacketIn, reason: u8, w: &mut Writer) {
     w.u8(p.table);
 }
 
-fn put2(p: &PacketIn, reason: u8, w: &mut Writer) {
+/// Writes what Nicira's second format and the answer to it have in common.
+fn put2(p: &PacketIn, version: Version, w: &mut Writer) {
     property::put(packet_in2::PACKET, &p.data, w);
     if p.total_len as usize != p.data.len() {
         property::put(packet_in2::FULL_LEN, &p.total_len.to_be_bytes(), w);
     }
-    if p.table != 0 {
-        property::put_u8(packet_in2::TABLE_ID, p.table, w);
-    }
+    property::put_u8(packet_in2::TABLE_ID, p.table, w);
     if p.cookie != u64::MAX {
         property::put_u64(packet_in2::COOKIE, p.cookie, w);
     }
-    if p.reason != PacketInReason::NoMatch {
-        property::put_u8(packet_in2::REASON, reason, w);
-    }
+    property::put_u8(packet_in2::REASON, reason_in(p.reason, version) as u8, w);
     let mut metadata = Writer::default();
-    oxm::put_fields(&p.metadata, Numbering::Nxm, &mut metadata);
+    oxm::put_fields(&p.metadata, Numbering::Oxm(version), &mut metadata);
     property::put(packet_in2::METADATA, &metadata.bytes, w);
-    if !p.userdata.is_empty() {
-        property::put(packet_in2::USERDATA, &p.userdata, w);
+    if let Some(continuation) = &p.continuation {
+        property::put_nested(packet_in2::CONTINUATION, |w| continuation::put(continuation, version, w), w);
     }
+}
+
+/// Writes the answer to a packet-in of a packet that waits.
+pub(crate) fn put_resume(p: &PacketIn, version: Version, w: &mut Writer) {
+    put2(p, version, w);
 }
 
 /// Reads a packet-in. Metadata that this build does not know is skipped.
 pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat) -> Result<PacketIn, Error> {
-    let mut p = PacketIn {
-        format,
-        reason: PacketInReason::NoMatch,
-        table: 0,
-        cookie: u64::MAX,
-        total_len: 0,
-        metadata: Match::ANY,
-        data: Vec::new(),
-        userdata: Vec::new(),
-    };
+    let mut p = PacketIn::empty(format);
     let wrong = Error::RequestBadReason;
     if format == PacketInFormat::Nxt2 {
-        read2(r, &mut p)?;
+        read2(r, &mut p, version, Rigour::Loose)?;
         return Ok(p);
     }
     r.skip(4)?;
@@ -178,9 +195,9 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat)
         if format == PacketInFormat::Nxt {
             let length = r.u16()?;
             r.skip(6)?;
-            p.metadata = oxm::read_nxm_match(r, length.into(), false)?;
+            p.metadata = oxm::read_nxm_match(r, length.into(), Rigour::Loose)?;
         } else {
-            p.metadata = oxm::read_match(r, false)?;
+            p.metadata = oxm::read_match(r, Rigour::Loose)?;
         }
         r.skip(2)?;
     }
@@ -188,7 +205,17 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat)
     Ok(p)
 }
 
-fn read2(r: &mut Reader<'_>, p: &mut PacketIn) -> Result<(), Error> {
+/// Reads the answer to a packet-in of a packet that waits: nothing in it may be unknown.
+pub(crate) fn read_resume(r: &mut Reader<'_>, version: Version) -> Result<PacketIn, Error> {
+    let mut p = PacketIn::empty(PacketInFormat::Nxt2);
+    read2(r, &mut p, version, Rigour::Strict)?;
+    Ok(p)
+}
+
+fn read2(r: &mut Reader<'_>, p: &mut PacketIn, version: Version, rigour: Rigour) -> Result<(), Error> {
+    if !r.len().is_multiple_of(8) {
+        return Err(Error::RequestBadLen);
+    }
     let mut full_len = None;
     property::each(r.part(r.len())?, |kind, body| {
         match kind {
@@ -196,15 +223,25 @@ fn read2(r: &mut Reader<'_>, p: &mut PacketIn) -> Result<(), Error> {
             packet_in2::FULL_LEN => full_len = Some(property::u32(body)?),
             packet_in2::TABLE_ID => p.table = property::u8(body)?,
             packet_in2::COOKIE => p.cookie = property::u64(body)?,
-            packet_in2::REASON => p.reason = reason(property::u8(body)?).ok_or(Error::RequestBadReason)?,
-            packet_in2::METADATA => p.metadata = oxm::read_fields(*body, false)?,
+            packet_in2::REASON => p.reason = reason(property::u8(body)?).unwrap_or(PacketInReason::NoMatch),
+            packet_in2::METADATA => {
+                p.metadata = oxm::read_fields(*body, rigour)?;
+                body.skip(body.len())?;
+            }
             packet_in2::USERDATA => p.userdata = body.take(body.len())?.to_vec(),
+            packet_in2::CONTINUATION => {
+                body.skip(4)?;
+                p.continuation = Some(Box::new(continuation::read(body.part(body.len())?, version)?));
+            }
+            // This switch keeps no packets.
+            packet_in2::BUFFER_ID => _ = property::u32(body)?,
+            _ if rigour == Rigour::Strict => return Err(property::unknown(kind, body)),
             _ => {}
         }
         Ok(())
     })?;
-    p.total_len = full_len.unwrap_or(p.data.len() as u32);
-    Ok(())
+    p.total_len = full_len.filter(|len| *len != 0).unwrap_or(p.data.len() as u32);
+    if p.data.is_empty() || (p.total_len as usize) < p.data.len() { Err(Error::RequestBadLen) } else { Ok(()) }
 }
 
 /// A packet from a controller.
@@ -234,7 +271,7 @@ pub(crate) fn read_out(r: &mut Reader<'_>, version: Version) -> Result<PacketOut
         Version::V15 => {
             let n = r.u16()?;
             r.skip(2)?;
-            (oxm::read_match(r, true)?, n)
+            (oxm::read_match(r, Rigour::Pipeline)?, n)
         }
         _ => {
             let port = OfPort::from_of11(r.u32()?).ok_or(Error::RequestBadPort)?;

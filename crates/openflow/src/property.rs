@@ -39,6 +39,16 @@ pub(crate) fn put(kind: u16, value: &[u8], w: &mut Writer) {
     w.pad8(start);
 }
 
+/// Writes a property that holds others, or whatever else must begin at a multiple of 8 bytes.
+pub(crate) fn put_nested(kind: u16, value: impl FnOnce(&mut Writer), w: &mut Writer) {
+    let start = w.len();
+    w.u16(kind);
+    w.zeros(6);
+    value(w);
+    w.patch_u16(start + 2, w.len() - start);
+    w.pad8(start);
+}
+
 /// The value of a property that is one byte. Some leave a gap of three behind it and some do not, so any length will do.
 pub(crate) fn u8(body: &mut Reader<'_>) -> Result<u8, Error> {
     let value = body.u8()?;
@@ -70,7 +80,7 @@ pub(crate) fn u64(body: &mut Reader<'_>) -> Result<u64, Error> {
 
 /// Writes a property of one byte.
 pub(crate) fn put_u8(kind: u16, value: u8, w: &mut Writer) {
-    put(kind, &[value, 0, 0, 0], w);
+    put(kind, &[value], w);
 }
 
 /// Writes a property of two bytes.

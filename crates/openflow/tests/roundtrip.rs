@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_flow::ofpact::PacketInReason;
 use sluice_flow::{
     BUCKET_ALL, Band, BandKind, Bucket, FieldId, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupConfig, GroupKind,
-    GroupMod, Mac, Match, MeterCommand, MeterConfig, MeterMod, OfAction, OfPort, PortNames, Selection,
+    GroupMod, Mac, Match, MeterCommand, MeterConfig, MeterMod, OfAction, OfPort, Paused, PortNames, Selection, Stretch,
 };
 use sluice_openflow::message::connection::*;
 use sluice_openflow::message::flow_mod::FlowModMessage;
@@ -16,7 +16,7 @@ use sluice_openflow::message::ports::*;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::*;
 use sluice_openflow::{
-    Error, FlowRemoved, FlowRemovedReason, Format, Framer, Header, Message, PacketIn, PacketInFormat, PacketOut,
+    Continuation, Error, FlowRemoved, FlowRemovedReason, Format, Framer, Header, Message, PacketIn, PacketInFormat, PacketOut,
     Version, check_prerequisites,
 };
 
@@ -94,6 +94,23 @@ fn flags() -> impl Strategy<Value = FlowFlags> {
         no_packet_counts: b[3],
         no_byte_counts: b[4],
     })
+}
+
+/// Lists that some versions have no words for.
+const INSTRUCTIONS: &[&str] =
+    &["write_actions(output:3,group:4)", "clear_actions", "meter:5", "output:1,clone(group:3,output:4)"];
+
+fn continuation() -> impl Strategy<Value = Option<Continuation>> {
+    let list = prop_oneof![actions(), prop::sample::select(INSTRUCTIONS).prop_map(|text| OfAction::parse_list(text, &PortNames::NONE).unwrap())];
+    let lists = vec(list.prop_filter("an empty list is none", |list| !list.is_empty()), 0..4);
+    let values = vec((any::<u128>(), 1u32..=16).prop_map(|(value, n)| (value >> (128 - 8 * n), n)), 0..3);
+    let some = (any::<u128>(), values, any::<bool>(), lists, actions(), any::<[u32; 2]>());
+    prop::option::of(some.prop_map(|(bridge, stack, conntracked, lists, action_set, n)| {
+        // Neighbours are of different rules.
+        let stretch = |(i, actions)| Stretch { table: i as u8, cookie: u64::from(n[0]), actions };
+        let actions = lists.into_iter().enumerate().map(stretch).collect();
+        Continuation { bridge, paused: Paused { stack, conntracked, actions, action_set, datapath_port: n[1] } }
+    }))
 }
 
 fn ns() -> impl Strategy<Value = u64> {
@@ -239,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn packets(version in version(), n in any::<[u64; 2]>(), data in bytes(), actions in actions(), which in 0usize..4, port in port()) {
+    fn packets(version in version(), n in any::<[u64; 2]>(), data in vec(any::<u8>(), 1..80), actions in actions(), which in 0usize..5, port in port(), continuation in continuation()) {
         let is10 = version == Version::V10;
         let metadata = parse(&format!("in_port={}", port.0));
         let packet = PacketIn {
@@ -251,13 +268,15 @@ proptest! {
             metadata,
             data: data.clone(),
             userdata: Vec::new(),
+            continuation: None,
         };
         let more = Match { key: parse("reg3=0x5").key, ..parse("reg3=0x5") };
         let rich = Match::new({ let mut m = metadata.mask; m.or_with(&more.mask); m }, &{ let mut k = metadata.key; k.or_with(&more.key); k });
         let message = match which {
             0 => Message::PacketIn(Box::new(packet)),
             1 => Message::PacketIn(Box::new(PacketIn { format: PacketInFormat::Nxt, metadata: rich, table: n[0] as u8, cookie: n[1], ..packet })),
-            2 => Message::PacketIn(Box::new(PacketIn { format: PacketInFormat::Nxt2, metadata: rich, table: n[0] as u8, cookie: n[1] >> 1, userdata: vec![1, 2, 3], ..packet })),
+            2 => Message::PacketIn(Box::new(PacketIn { format: PacketInFormat::Nxt2, metadata: rich, table: n[0] as u8, cookie: n[1] >> 1, userdata: vec![1, 2, 3], continuation: continuation.map(Box::new), ..packet })),
+            3 => Message::Resume(Box::new(PacketIn { format: PacketInFormat::Nxt2, metadata: rich, continuation: continuation.map(Box::new), ..packet })),
             _ => Message::PacketOut(Box::new(PacketOut { buffer_id: None, metadata, actions, data })),
         };
         prop_assert_eq!(trip(&message, version), Ok(message));

@@ -58,10 +58,11 @@ fn show(f: &mut Formatter<'_>, action: &Action, names: &DatapathPortNames) -> fm
         Action::CheckPktLen { len, greater, less_or_equal } => {
             write!(f, "check_pkt_len(size={len},gt({}),le({}))", nested(greater), nested(less_or_equal))
         }
-        Action::Controller { reason, controller_id, max_len, cookie, recirc_id } => write!(
+        Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } => write!(
             f,
-            "userspace(pid=0,controller(reason={reason},dont_send=0,continuation=0,recirc_id={recirc_id},\
+            "userspace(pid=0,controller(reason={reason},dont_send=0,continuation={},recirc_id={recirc_id},\
              rule_cookie={},controller_id={controller_id},max_len={max_len}))",
+            u8::from(*continuation),
             hex(*cookie)
         ),
         Action::Drop => f.write_str("drop"),

@@ -242,8 +242,26 @@ fn actions_are_ovs_text() {
             "check_pkt_len(size=200,gt(drop),le(p1))",
         ),
         (
-            vec![Action::Controller { reason: 1, controller_id: 0, max_len: 65535, cookie: 0, recirc_id: 1 }],
+            vec![Action::Controller {
+                reason: 1,
+                controller_id: 0,
+                max_len: 65535,
+                cookie: 0,
+                recirc_id: 1,
+                continuation: false,
+            }],
             "userspace(pid=0,controller(reason=1,dont_send=0,continuation=0,recirc_id=1,rule_cookie=0,controller_id=0,max_len=65535))",
+        ),
+        (
+            vec![Action::Controller {
+                reason: 0,
+                controller_id: 9,
+                max_len: 128,
+                cookie: 0x5a,
+                recirc_id: 2,
+                continuation: true,
+            }],
+            "userspace(pid=0,controller(reason=0,dont_send=0,continuation=1,recirc_id=2,rule_cookie=0x5a,controller_id=9,max_len=128))",
         ),
     ];
     for (actions, text) in cases {

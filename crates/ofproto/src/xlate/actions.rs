@@ -138,6 +138,11 @@ impl Translator<'_> {
                 }
             }
             OfAction::Exit => self.exit = true,
+            OfAction::Controller(c) if c.pause => {
+                self.pause = Some(c.clone());
+                self.trigger_freeze();
+                return Next::Skip;
+            }
             OfAction::Controller(c) => self.send_to_controller(c),
             OfAction::WriteActions(actions) => self.write_actions(actions),
             OfAction::ClearActions => self.clear_actions(),

@@ -14,7 +14,7 @@ use sluice_flow::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};
 use sluice_flow::{FieldId, FlowKey};
 
 /// Every field of a connection.
-const FIELDS: [Span; 10] = [
+pub(crate) const CONNECTION: [Span; 10] = [
     layout::CT_STATE,
     layout::CT_ZONE,
     layout::CT_MARK,
@@ -28,8 +28,8 @@ const FIELDS: [Span; 10] = [
 ];
 
 /// Says of a key that its packet has not been tracked.
-fn clear(key: &mut FlowKey) {
-    FIELDS.into_iter().for_each(|span| key.get_mut(span).fill(0));
+pub(crate) fn clear(key: &mut FlowKey) {
+    CONNECTION.into_iter().for_each(|span| key.get_mut(span).fill(0));
 }
 
 /// Exchanges the fields that name a packet with those that name its connection.

@@ -23,16 +23,24 @@ impl Translator<'_> {
         self.freezing = false;
         self.frozen = FrozenActions::default();
         self.hash = None;
+        self.pause = None;
     }
 
-    /// Brings the packet up to date, then sends it round.
+    /// Brings the packet up to date, then sends it round, or to a controller if it pauses.
     pub(super) fn finish_freezing(&mut self) {
         self.commit();
         let (actions, action_set) = (std::mem::take(&mut self.frozen), std::mem::take(&mut self.action_set));
-        let frozen = self.state_to_freeze(0, actions, action_set);
-        let hash = self.hash;
+        let mut frozen = self.state_to_freeze(0, actions, action_set);
+        let (hash, pause) = (self.hash, self.pause.take());
         self.cancel_freeze();
-        if let Some(recirculation) = self.freeze(frozen) {
+        if let Some(pause) = pause {
+            frozen.userdata.clone_from(&pause.userdata);
+            let Some(recirculation) = self.freeze(frozen) else { return };
+            // As in OVS, a trace without a packet says nothing of it.
+            if self.side_effects || self.tracer.is_none() {
+                self.tell_controller(&pause, recirculation.id);
+            }
+        } else if let Some(recirculation) = self.freeze(frozen) {
             if let Some((algorithm, basis)) = hash {
                 self.emit(Action::Hash { algorithm, basis });
             }
@@ -70,9 +78,7 @@ impl Translator<'_> {
     }
 
     /// Takes up a frozen state; false if it cannot be.
-    pub(super) fn thaw(&mut self, recirculation: &Arc<Recirculation>) -> bool {
-        self.trail.push(Event::Recirculation(Arc::clone(recirculation)));
-        let frozen = &recirculation.frozen;
+    pub(super) fn thaw(&mut self, frozen: &Frozen) -> bool {
         let section = self.open(Kind::Thaw, || "thaw".to_owned());
         let Some(bridge) = self.state.bridge(frozen.bridge) else {
             self.error(|| "Frozen bridge no longer exists.".to_owned());
@@ -84,10 +90,7 @@ impl Translator<'_> {
         self.table = frozen.table;
         self.say(Kind::Thaw, || format!("Resuming from table {}", frozen.table));
         self.thaw_connection(frozen.conntracked);
-        self.flow.set_number(layout::IN_PORT, frozen.in_port.0.into());
-        self.flow.lines[layout::REGS.line()] = frozen.registers;
-        self.flow.set_number(layout::METADATA, frozen.metadata);
-        frozen.tunnel.put(&mut self.flow);
+        frozen.put_metadata(&mut self.flow);
         self.stack.clone_from(&frozen.stack);
         if !frozen.action_set.is_empty() {
             self.say(Kind::Thaw, || format!("Restoring action set: {}", list(&frozen.action_set)));

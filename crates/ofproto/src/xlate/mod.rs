@@ -21,13 +21,13 @@
 //! | [`nested`] | clone, action sets, check_pkt_larger |
 //! | [`ct`] | connection tracking |
 //! | [`group`] | groups and their buckets |
-//! | [`freeze`] | stopping and going on after recirculation |
+//! | [`freeze`] | stopping, and going on after recirculation or when a controller says so |
 //! | [`learn`] | learn and fin_timeout |
 
 mod actions;
 mod clauses;
 pub(crate) mod commit;
-mod ct;
+pub(crate) mod ct;
 pub(crate) mod ct_state;
 mod fields;
 mod freeze;
@@ -51,6 +51,7 @@ use crate::trace::{Kind, Tracer};
 use crate::trail::{Asked, Event};
 use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
+use sluice_flow::ofpact::ControllerAction;
 use sluice_flow::{FlowKey, OfAction};
 use std::sync::Arc;
 
@@ -135,6 +136,8 @@ pub(crate) struct Translator<'a> {
     frozen: FrozenActions,
     /// What the datapath must hash before the packet comes round again.
     hash: Option<(HashAlgorithm, u32)>,
+    /// The action that says that the packet goes on when a controller says so, rather than come round at once.
+    pause: Option<Box<ControllerAction>>,
     /// The actions under way are those of a bucket.
     in_bucket: bool,
     /// A tag was taken off or put on: see [`commit`].

@@ -183,9 +183,7 @@ impl<'a> Translator<'a> {
         let mut frozen = self.state_to_freeze(self.table, FrozenActions::default(), Vec::new());
         frozen.userdata = action.userdata.clone();
         let Some(recirculation) = self.freeze(frozen) else { return };
-        let (reason, cookie, recirc_id) = (reason as u8, self.cookie, recirculation.id);
-        let ControllerAction { max_len, controller_id, .. } = *action;
-        let tell = Action::Controller { reason, controller_id, max_len, cookie, recirc_id };
+        let tell = self.message(action, reason, recirculation.id);
         action.meter_id.into_iter().chain([METER_CONTROLLER]).for_each(|id| self.ask(Asked::Meter(id)));
         let meters = &self.bridge.meters;
         let own = action.meter_id.and_then(|id| meters.get(&id));
@@ -197,6 +195,17 @@ impl<'a> Translator<'a> {
             }
             None => self.emit(tell),
         }
+    }
+
+    /// Hands the packet to a controller, which lets it go on.
+    pub(super) fn tell_controller(&mut self, pause: &ControllerAction, recirc_id: u32) {
+        let tell = self.message(pause, pause.reason, recirc_id);
+        self.emit(tell);
+    }
+
+    fn message(&self, action: &ControllerAction, reason: PacketInReason, recirc_id: u32) -> Action {
+        let ControllerAction { max_len, controller_id, pause: continuation, .. } = *action;
+        Action::Controller { reason: reason as u8, controller_id, max_len, cookie: self.cookie, recirc_id, continuation }
     }
 
     fn matches_all(&self, rule: &crate::rule::Rule) -> bool {

@@ -4,7 +4,7 @@ use super::ct_state::TRACKED;
 use super::{Failure, Steps, Translator, tags};
 use crate::bridge::{BridgeId, State};
 use crate::ofproto::Shared;
-use crate::recirc::{FrozenActions, Recirculation};
+use crate::recirc::{Frozen, FrozenActions};
 use crate::trace::{Kind, Tracer};
 use crate::trail::{Asked, Event};
 use crate::tunnel::Tunnel;
@@ -13,6 +13,7 @@ use sluice_fate::DropReason;
 use sluice_flow::layout;
 use sluice_flow::ofpact::{ControllerAction, PacketInReason};
 use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
+use std::sync::Arc;
 
 /// Where a translation begins.
 pub(crate) enum Start<'a> {
@@ -20,6 +21,8 @@ pub(crate) enum Start<'a> {
     Datapath(&'a PacketKey),
     /// In a bridge, with a key whose port is an OpenFlow one.
     Bridge(BridgeId, &'a FlowKey),
+    /// Where a translation stopped that a controller lets go on, with such a key.
+    Paused(&'a Frozen, &'a FlowKey),
 }
 
 /// What is to be translated.
@@ -67,12 +70,20 @@ impl<'a> Translator<'a> {
     ) -> Option<Outcome> {
         let (bridge, mut flow) = match question.start {
             Start::Datapath(key) => {
-                let &(bridge, port) = state.by_datapath.get(&key.in_port())?;
+                let (bridge, port) = match state.by_datapath.get(&key.in_port()) {
+                    Some(&known) => known,
+                    // A controller's packet may have come in by no port; it comes round again all the same.
+                    None => {
+                        let frozen = &shared.recirculations.thaw(key.recirc_id(), question.now_ms)?.frozen;
+                        (frozen.bridge, frozen.in_port)
+                    }
+                };
                 let mut flow = FlowKey::of_packet(key);
                 flow.set_number(layout::IN_PORT, port.0.into());
                 (bridge, flow)
             }
             Start::Bridge(bridge, flow) => (bridge, *flow),
+            Start::Paused(frozen, flow) => (frozen.bridge, *flow),
         };
         let bridge = state.bridge(bridge)?;
         flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
@@ -106,6 +117,7 @@ impl<'a> Translator<'a> {
             freezing: false,
             frozen: FrozenActions::default(),
             hash: None,
+            pause: None,
             in_bucket: false,
             tags_replaced: false,
             labels_popped: false,
@@ -128,26 +140,29 @@ impl<'a> Translator<'a> {
         self.open(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name()));
         let in_port = self.bridge.ports.get(&OfPort(self.number(layout::IN_PORT) as u16));
         let recirc_id = self.number(layout::RECIRC_ID) as u32;
-        let mut thawed = None;
-        if recirc_id != 0 {
-            thawed = self.shared.recirculations.thaw(recirc_id, self.now_ms);
-            match &thawed {
-                Some(recirculation) => {
-                    if !self.thaw(recirculation) {
-                        return;
-                    }
-                }
-                None => {
+        let thawed;
+        let (frozen, is_paused) = match question.start {
+            Start::Paused(frozen, _) => (Some(frozen), true),
+            _ if recirc_id != 0 => {
+                thawed = self.shared.recirculations.thaw(recirc_id, self.now_ms);
+                let Some(recirculation) = &thawed else {
                     self.error(|| format!("Recirculation context not found for ID {recirc_id:x}"));
                     return self.fail(Failure::NoRecirculation);
-                }
+                };
+                self.trail.push(Event::Recirculation(Arc::clone(recirculation)));
+                (Some(&*recirculation.frozen), false)
             }
-        } else {
-            self.conntracked = self.number(layout::CT_STATE) & u64::from(TRACKED) != 0;
+            _ => (None, false),
+        };
+        match frozen {
+            Some(frozen) if !self.thaw(frozen) => return,
+            Some(_) => {}
+            None => self.conntracked = self.number(layout::CT_STATE) & u64::from(TRACKED) != 0,
         }
-        let frozen = thawed.as_deref().map(|r: &Recirculation| &r.frozen.actions).filter(|a| !a.actions.is_empty());
-        let steps = match (frozen, question.actions) {
-            (Some(frozen), _) => Some(Steps::frozen(frozen)),
+        // Whoever was paused behind the last action searches no table again.
+        let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
+        let steps = match (left, question.actions) {
+            (Some(left), _) => Some(Steps::frozen(left)),
             (None, Some(actions)) => Some(Steps::of(actions)),
             (None, None) => None,
         };

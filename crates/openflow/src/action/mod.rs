@@ -13,7 +13,7 @@ use sluice_flow::consistency::Within;
 use sluice_flow::{OfAction, SubField};
 
 pub(crate) use codes::standard_actions;
-pub(crate) use write::{is_instruction, put_list};
+pub(crate) use write::{can_say, is_instruction, put_list};
 
 /// Actions within actions within actions: so deep at most.
 const DEPTH_MAX: usize = 32;

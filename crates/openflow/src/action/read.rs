@@ -45,11 +45,23 @@ pub(crate) fn read_list(r: Reader<'_>, version: Version, within: Within, depth: 
             }
             _ => form(0, kind, version).ok_or(Error::ActionBadType)?,
         };
+        if length < least(form) {
+            return Err(Error::ActionBadLen);
+        }
         read_form(form, kind == EXPERIMENTER, &mut body, version, depth, &mut actions)?;
         body.end()?;
     }
     consistency::order(&actions, within)?;
     Ok(actions)
+}
+
+/// Bytes of an action at least, where its content might be found wrong before it is found too short.
+fn least(form: Form) -> usize {
+    match form {
+        Form::RegMove | Form::RegLoad | Form::OutputReg | Form::StackPush | Form::StackPop | Form::Ct => 24,
+        Form::Multipath | Form::Bundle | Form::BundleLoad | Form::Learn => 32,
+        _ => 8,
+    }
 }
 
 /// A value of up to 32 bits: beside the header in the standard's actions, behind two or no bytes of gap in Nicira's.

@@ -403,5 +403,16 @@ pub(crate) fn is_instruction(action: &OfAction, version: Version) -> bool {
     }
 }
 
+/// Whether a version has words for an action, with all that is in it, among actions.
+pub(crate) fn can_say(action: &OfAction, version: Version) -> bool {
+    let mut w = Writer::default();
+    put(action, version, &mut w);
+    let nested = match action {
+        OfAction::Clone(nested) => &nested[..],
+        _ => &[],
+    };
+    w.len() != 0 && !is_instruction(action, version) && nested.iter().all(|action| can_say(action, version))
+}
+
 #[cfg(test)]
 mod tests;

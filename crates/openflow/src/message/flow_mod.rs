@@ -4,7 +4,7 @@ use super::Format;
 use crate::action::{self, put_list};
 use crate::consistency::check_prerequisites;
 use crate::instruction;
-use crate::oxm;
+use crate::oxm::{self, Rigour};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, match10};
 use sluice_flow::consistency::Within;
@@ -87,7 +87,7 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     let (cookie, cookie_mask, table, command_number) = (r.u64()?, r.u64()?, r.u8()?, r.u8()?);
     let (idle, hard, priority, buffer_id) = (r.u16()?, r.u16()?, r.u16()?, r.u32()?);
     let (out_port, out_group, flag_bits, importance) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
-    let matches = oxm::read_match(r, true)?;
+    let matches = oxm::read_match(r, Rigour::Strict)?;
     let deletes = command_number >= 3;
     if table == 255 && !deletes {
         return Err(Error::FlowModBadTableId);

@@ -4,7 +4,8 @@ use super::Format;
 use super::flow_mod::{flag_bits, flags};
 use crate::action::{self, put_list};
 use crate::wire::{Reader, Writer};
-use crate::{Error, Version, instruction, match10, oxm};
+use crate::oxm::{self, Rigour};
+use crate::{Error, Version, instruction, match10};
 use sluice_flow::consistency::Within;
 use sluice_flow::{FlowFlags, GROUP_ANY, Match, OfAction, OfPort};
 use std::sync::Arc;
@@ -115,7 +116,7 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version, format: Format)
         let (cookie, cookie_mask) = (r.u64()?, r.u64()?);
         return Ok(FlowRequest {
             format: Format::Standard,
-            matches: oxm::read_match(r, true)?,
+            matches: oxm::read_match(r, Rigour::Strict)?,
             table: any_table(table),
             out_port,
             out_group,
@@ -300,11 +301,11 @@ impl FlowStats {
         let actions = match (version, format) {
             (Version::V10, Format::Standard) => action::read(r, version, Within::Flow)?,
             (Version::V10, Format::Nicira) => {
-                matches = oxm::read_nxm_match(&mut r, match_len.into(), true)?;
+                matches = oxm::read_nxm_match(&mut r, match_len.into(), Rigour::Strict)?;
                 action::read(r, version, Within::Flow)?
             }
             _ => {
-                matches = oxm::read_match(&mut r, true)?;
+                matches = oxm::read_match(&mut r, Rigour::Strict)?;
                 instruction::read(&mut r, version)?
             }
         };
@@ -333,7 +334,7 @@ fn read15(r: &mut Reader<'_>) -> Result<FlowStats, Error> {
     r.skip(1)?;
     let (priority, idle_timeout, hard_timeout) = (r.u16()?, r.u16()?, r.u16()?);
     let (bits, importance, cookie) = (r.u16()?, r.u16()?, r.u64()?);
-    let matches = oxm::read_match(r, true)?;
+    let matches = oxm::read_match(r, Rigour::Strict)?;
     let (mut duration_ns, mut idle_age, mut counts) = (0, None, Aggregate::default());
     each_oxs(r, |kind, r| {
         match kind {

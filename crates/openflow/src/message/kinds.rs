@@ -77,6 +77,7 @@ mod experimenter {
     pub const MONITOR_CANCEL: u32 = 21;
     pub const MONITOR_PAUSED: u32 = 22;
     pub const MONITOR_RESUMED: u32 = 23;
+    pub const RESUME: u32 = 28;
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
     pub const GROUP_MOD: u32 = 31;
@@ -258,6 +259,7 @@ fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_comm
         }
         experimenter::PACKET_IN => Message::PacketIn(Box::new(packet_in::read(r, version, PacketInFormat::Nxt)?)),
         experimenter::PACKET_IN2 => Message::PacketIn(Box::new(packet_in::read(r, version, PacketInFormat::Nxt2)?)),
+        experimenter::RESUME => Message::Resume(Box::new(packet_in::read_resume(r, version)?)),
         experimenter::FLOW_AGE => Message::FlowAge,
         experimenter::SET_ASYNC => Message::SetAsync(connection::read_async13(r)?),
         experimenter::SET_ASYNC2 if version < Version::V14 => Message::SetAsync(connection::read_async14(r)?),
@@ -361,6 +363,7 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
         Message::SetFlowFormat(_) => nicira(experimenter::SET_FLOW_FORMAT),
         Message::FlowModTableId(_) => nicira(experimenter::FLOW_MOD_TABLE_ID),
         Message::SetPacketInFormat(_) => nicira(experimenter::SET_PACKET_IN_FORMAT),
+        Message::Resume(_) => nicira(experimenter::RESUME),
         Message::FlowAge => nicira(experimenter::FLOW_AGE),
         Message::SetControllerId(_) => nicira(experimenter::SET_CONTROLLER_ID),
         Message::CtFlushZone(_) => nicira(experimenter::CT_FLUSH_ZONE),
@@ -390,6 +393,7 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         Message::PacketIn(p) => packet_in::put(p, version, w),
         Message::FlowRemoved(f) => flow_removed::put(f, version, w),
         Message::PortStatus(s) => ports::put_status(s, version, w),
+        Message::Resume(p) => packet_in::put_resume(p, version, w),
         Message::PacketOut(p) => packet_in::put_out(p, version, w),
         Message::FlowMod(m) => flow_mod::put(m, version, w),
         Message::GroupMod(m) => groups::put_mod(m, version, w),

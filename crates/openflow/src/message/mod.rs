@@ -68,6 +68,8 @@ pub enum Message {
     FlowRemoved(Box<FlowRemoved>),
     PortStatus(Box<PortStatus>),
     PacketOut(Box<PacketOut>),
+    /// Nicira: a packet that waited for the controller goes on: its packet-in, with what the controller has changed.
+    Resume(Box<PacketIn>),
     FlowMod(Box<FlowModMessage>),
     GroupMod(Box<GroupMod>),
     PortMod(PortMod),

@@ -5,7 +5,8 @@
 use super::flow_stats::{any_group, any_port, any_table};
 use crate::action::{self, put_list};
 use crate::wire::{Reader, Writer};
-use crate::{Error, FlowRemovedReason, Version, instruction, match10, oxm};
+use crate::oxm::{self, Rigour};
+use crate::{Error, FlowRemovedReason, Version, instruction, match10};
 use sluice_flow::{GROUP_ANY, Match, OfAction, OfPort};
 use std::sync::Arc;
 
@@ -119,7 +120,7 @@ fn read_request10(r: &mut Reader<'_>) -> Result<MonitorRequest, Error> {
         out_port: match10::some_port(out_port),
         out_group: None,
         table: any_table(table),
-        matches: oxm::read_nxm_match(r, match_len.into(), true)?,
+        matches: oxm::read_nxm_match(r, match_len.into(), Rigour::Strict)?,
     })
 }
 
@@ -128,7 +129,7 @@ fn read_request13(r: &mut Reader<'_>) -> Result<MonitorRequest, Error> {
     let flags = MonitorFlags::read(bits, Version::V13)?;
     r.zeros(3)?;
     let (command, out_port) = (MonitorCommand::Add, any_port(out_port)?);
-    let matches = oxm::read_match(r, true)?;
+    let matches = oxm::read_match(r, Rigour::Strict)?;
     Ok(MonitorRequest { id, command, flags, out_port, out_group: None, table: any_table(table), matches })
 }
 
@@ -143,12 +144,12 @@ fn read_request14(r: &mut Reader<'_>, version: Version) -> Result<MonitorRequest
     };
     if command == MonitorCommand::Delete {
         // Whatever else it says does not matter.
-        let (flags, matches) = (MonitorFlags::default(), oxm::read_match(r, true)?);
+        let (flags, matches) = (MonitorFlags::default(), oxm::read_match(r, Rigour::Strict)?);
         return Ok(MonitorRequest { id, command, flags, out_port: None, out_group: None, table: None, matches });
     }
     let flags = MonitorFlags::read(bits, version)?;
     let (out_port, out_group) = (any_port(out_port)?, any_group(out_group));
-    Ok(MonitorRequest { id, command, flags, out_port, out_group, table, matches: oxm::read_match(r, true)? })
+    Ok(MonitorRequest { id, command, flags, out_port, out_group, table, matches: oxm::read_match(r, Rigour::Strict)? })
 }
 
 pub(super) fn put_request(q: &MonitorRequest, version: Version, w: &mut Writer) {
@@ -353,11 +354,11 @@ impl FlowNews {
         };
         let (matches, actions) = if version == Version::V10 {
             (
-                oxm::read_nxm_match(r, match_len.into(), true)?,
+                oxm::read_nxm_match(r, match_len.into(), Rigour::Strict)?,
                 action::read(*r, version, sluice_flow::consistency::Within::Flow)?,
             )
         } else {
-            (oxm::read_match(r, true)?, instruction::read(r, version)?)
+            (oxm::read_match(r, Rigour::Strict)?, instruction::read(r, version)?)
         };
         let actions = actions.into();
         Ok(FlowNews { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
@@ -375,7 +376,7 @@ impl FlowNews {
             new::MODIFIED => FlowEvent::Modified,
             _ => return Err(Error::RequestFmBadEvent),
         };
-        let (matches, actions) = (oxm::read_match(r, true)?, instruction::read(r, version)?.into());
+        let (matches, actions) = (oxm::read_match(r, Rigour::Strict)?, instruction::read(r, version)?.into());
         Ok(FlowNews { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
     }
 }

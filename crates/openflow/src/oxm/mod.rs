@@ -10,7 +10,7 @@ pub(crate) use entry::{
     Entry, expect_settable, field_header, put_entry, put_field_header, put_header, read_entry, read_nxm_field,
     valid_value,
 };
-pub(crate) use read::{read_field_masks, read_fields, read_match, read_nxm_match, read_nxm_match_and_cookie};
+pub(crate) use read::{Rigour, read_field_masks, read_fields, read_match, read_nxm_match, read_nxm_match_and_cookie};
 pub(crate) use write::{put_field_masks, put_fields, put_match, put_nxm_match, put_nxm_match_and_cookie};
 
 /// Which numbers a field gets.

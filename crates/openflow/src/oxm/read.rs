@@ -13,8 +13,19 @@ const MATCH_OXM: u16 = 1;
 const MATCH_STANDARD: u16 = 0;
 const MATCH_STANDARD_SIZE: usize = 88;
 
+/// What a list of fields must be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rigour {
+    /// Every field must be known and have its prerequisites before it.
+    Strict,
+    /// What is unknown is skipped.
+    Loose,
+    /// Likewise, and what a packet's own bytes say must not be said.
+    Pipeline,
+}
+
 /// Reads a match of OpenFlow 1.2 or later, with the bytes that fill it up.
-pub(crate) fn read_match(r: &mut Reader<'_>, strict: bool) -> Result<Match, Error> {
+pub(crate) fn read_match(r: &mut Reader<'_>, rigour: Rigour) -> Result<Match, Error> {
     let mut r2 = r.or(Error::MatchBadLen);
     let (kind, length) = (r2.u16()?, usize::from(r2.u16()?));
     match (kind, length) {
@@ -25,48 +36,47 @@ pub(crate) fn read_match(r: &mut Reader<'_>, strict: bool) -> Result<Match, Erro
     let fields = r2.part(length.checked_sub(4).ok_or(Error::MatchBadLen)?)?;
     r2.skip(length.next_multiple_of(8) - length)?;
     r.skip(length.next_multiple_of(8))?;
-    read_all(fields, strict, false).map(|(matches, ..)| matches)
+    read_all(fields, rigour, false).map(|(matches, ..)| matches)
 }
 
 /// Reads Nicira's form of a match: so many bytes of fields, filled up to a multiple of 8.
-pub(crate) fn read_nxm_match(r: &mut Reader<'_>, length: usize, strict: bool) -> Result<Match, Error> {
-    read_padded(r, length, strict, false).map(|(matches, ..)| matches)
+pub(crate) fn read_nxm_match(r: &mut Reader<'_>, length: usize, rigour: Rigour) -> Result<Match, Error> {
+    read_padded(r, length, rigour, false).map(|(matches, ..)| matches)
 }
 
 /// The same where a cookie with its mask may be among the fields.
 pub(crate) fn read_nxm_match_and_cookie(r: &mut Reader<'_>, length: usize) -> Result<(Match, u64, u64), Error> {
-    read_padded(r, length, true, true)
+    read_padded(r, length, Rigour::Strict, true)
 }
 
-fn read_padded(r: &mut Reader<'_>, length: usize, strict: bool, cookies: bool) -> Result<(Match, u64, u64), Error> {
+fn read_padded(r: &mut Reader<'_>, length: usize, rigour: Rigour, cookies: bool) -> Result<(Match, u64, u64), Error> {
     let mut padded = r.or(Error::MatchBadLen).part(length.next_multiple_of(8))?;
     r.skip(padded.len())?;
-    read_all(padded.part(length)?, strict, cookies)
+    read_all(padded.part(length)?, rigour, cookies)
 }
 
 /// Reads fields with nothing around them.
-pub(crate) fn read_fields(r: Reader<'_>, strict: bool) -> Result<Match, Error> {
-    read_all(r.or(Error::MatchBadLen), strict, false).map(|(matches, ..)| matches)
+pub(crate) fn read_fields(r: Reader<'_>, rigour: Rigour) -> Result<Match, Error> {
+    read_all(r.or(Error::MatchBadLen), rigour, false).map(|(matches, ..)| matches)
 }
 
-/// Strict: every field must be known and have its prerequisites before it. If not, what is unknown is skipped.
-fn read_all(mut r: Reader<'_>, strict: bool, cookies: bool) -> Result<(Match, u64, u64), Error> {
+fn read_all(mut r: Reader<'_>, rigour: Rigour, cookies: bool) -> Result<(Match, u64, u64), Error> {
     let mut matches = Match::ANY;
     let (mut cookie, mut cookie_mask) = (0, 0);
     while !r.is_empty() {
         match read_entry(&mut r)? {
-            Entry::Field { field, value, mask, .. } => add(&mut matches, field, value, mask, strict)?,
+            Entry::Field { field, value, mask, .. } => add(&mut matches, field, value, mask, rigour)?,
             Entry::Cookie { .. } if !cookies => return Err(Error::MatchBadField),
             Entry::Cookie { .. } if cookie_mask != 0 => return Err(Error::MatchDupField),
             Entry::Cookie { value, mask } => (cookie, cookie_mask) = (value, mask),
-            Entry::Unknown if strict => return Err(Error::MatchBadField),
+            Entry::Unknown if rigour == Rigour::Strict => return Err(Error::MatchBadField),
             Entry::Unknown => {}
         }
     }
     Ok((matches, cookie, cookie_mask))
 }
 
-fn add(matches: &mut Match, field: &'static Field, value: u128, mask: u128, strict: bool) -> Result<(), Error> {
+fn add(matches: &mut Match, field: &'static Field, value: u128, mask: u128, rigour: Rigour) -> Result<(), Error> {
     let all = ones(8 * field.n_bytes as u32);
     if !field.maskable && mask != 0 && mask != all {
         return Err(Error::MatchBadMask);
@@ -75,14 +85,29 @@ fn add(matches: &mut Match, field: &'static Field, value: u128, mask: u128, stri
         return Err(Error::MatchBadValue);
     }
     let tagged = field.id != FieldId::VlanPcp || matches.key.number(layout::VLAN0_TCI) & 0x1000 != 0;
-    if strict && !(matches.satisfies(field.prereq) && tagged) {
+    if rigour == Rigour::Strict && !(matches.satisfies(field.prereq) && tagged) {
         return Err(Error::MatchBadPrereq);
     }
     if place_of_its_own(field).read(&matches.mask) != 0 {
         return Err(Error::MatchDupField);
     }
+    if rigour == Rigour::Pipeline && !is_of_pipeline(field.id) {
+        return Err(Error::RequestPipelineFieldsOnly);
+    }
     matches.set_masked(field.id, value, mask);
     Ok(())
+}
+
+/// Whether OpenFlow calls a field one of the pipeline, rather than one of the packet's header.
+/// Source: Open vSwitch, `mf_is_pipeline_field`, which leaves out what only it knows of.
+fn is_of_pipeline(id: FieldId) -> bool {
+    match id {
+        FieldId::TunTtl | FieldId::TunTos => false,
+        FieldId::InPort | FieldId::InPortOxm | FieldId::Metadata | FieldId::PacketType => true,
+        _ => {
+            (FieldId::TunId..=FieldId::TunGtpuMsgtype).contains(&id) || (FieldId::Reg0..=FieldId::Xxreg3).contains(&id)
+        }
+    }
 }
 
 /// The bits that no other field of the same match has.

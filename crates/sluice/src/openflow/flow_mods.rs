@@ -125,7 +125,7 @@ impl Connection {
         match message {
             Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, m),
             Message::PacketOut(m) if self.controllers_packet(m)?.is_some() => match packets.next() {
-                Some(translated) => self.send_out(m, translated),
+                Some(translated) => self.send_out(&m.data, translated),
                 None => Ok(()),
             },
             _ => Ok(()),

@@ -8,10 +8,12 @@ use super::monitor::{Monitors, Update};
 use super::snoop::Wire;
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::ofpact::PacketInReason;
+use sluice_flow::{FieldId, OfPort};
 use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction, VacancyNews};
 use sluice_openflow::Message;
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,6 +70,11 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// The bridge's port that it came in by.
+    pub fn in_port(&self) -> OfPort {
+        OfPort(self.context.metadata.field(FieldId::InPort).0 as u16)
+    }
+
     /// Whether it comes because no rule matched it.
     pub fn is_miss(&self) -> bool {
         matches!(self.reason, PacketInReason::NoMatch | PacketInReason::ImplicitMiss)
@@ -153,10 +160,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A number that will not come again.
+fn random_id() -> u128 {
+    let draw = || u128::from(RandomState::new().hash_one(std::process::id()));
+    draw() << 64 | draw()
+}
+
 /// The connections of a bridge.
 pub struct Hub {
     /// The bridge's name.
     pub bridge: String,
+    /// A number that no other bridge ever has, drawn when the bridge was made.
+    pub id: u128,
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
     next_number: AtomicU64,
     /// The latest wish for a role.
@@ -186,6 +201,7 @@ impl Hub {
     pub fn new(bridge: &str) -> rustix::io::Result<Self> {
         Ok(Hub {
             bridge: bridge.to_owned(),
+            id: random_id(),
             mailboxes: Mutex::default(),
             next_number: 0.into(),
             generation: Mutex::default(),

@@ -16,7 +16,7 @@ impl Limits {
 
     /// The packet, if it may go now; else it waits.
     pub fn offer(&mut self, packet: &Arc<Packet>, now_ms: u64) -> Option<Arc<Packet>> {
-        let port = packet.context.in_port.0;
+        let port = packet.in_port().0;
         self.0[usize::from(packet.is_miss())].offer(port, Arc::clone(packet), now_ms)
     }
 

@@ -252,7 +252,8 @@ fn pass_on_packets(packets: &Receiver<PacketIn>, switch: &Weak<Switch>) {
 }
 
 fn pass_on(packet: PacketIn, switch: &Switch) {
-    let Some(context) = switch.ofproto.controller_packet(packet.recirc_id, switch.now_ms()) else { return };
+    let (waits, now_ms) = (packet.continuation, switch.now_ms());
+    let Some(context) = switch.ofproto.controller_packet(&packet.key, packet.recirc_id, waits, now_ms) else { return };
     let Some(hub) = switch.openflow.hub(&context.bridge).filter(|hub| hub.connections() != 0) else { return };
     let reason = reason(packet.reason);
     let news = Packet {

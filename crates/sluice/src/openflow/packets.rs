@@ -2,15 +2,17 @@
 
 use super::connection::Connection;
 use super::hub::Packet;
-use sluice_action::PortNo;
-use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, extract, layout};
-use sluice_ofproto::{ControllersPacket, Translated};
+use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, extract};
+use sluice_ofproto::{ControllersPacket, PausedPacket, Translated};
 use sluice_openflow::message::connection::AsyncKind;
-use sluice_openflow::{Error, Message, PacketIn, PacketInFormat, PacketOut, check_prerequisites};
+use sluice_openflow::{Continuation, Error, Message, PacketIn, PacketInFormat, PacketOut, check_prerequisites};
 use std::sync::Arc;
 
-/// The datapath port of packets that come from none.
-const NO_PORT: PortNo = PortNo(u32::MAX);
+/// What a packet's bytes say; nothing if they are too few to be one.
+fn read_packet(bytes: &[u8]) -> Option<PacketKey> {
+    let mut key = PacketKey::ZERO;
+    extract(bytes, &Metadata::of_port(0), &mut key).ok().map(|()| key)
+}
 
 impl Connection {
     /// Does with a packet what a controller says.
@@ -18,13 +20,24 @@ impl Connection {
         let Some(packet) = self.controllers_packet(m)? else { return Ok(()) };
         let translated = self.switch.ofproto.packet_out(&self.hub.bridge, &packet, self.switch.now_ms());
         let translated = translated.map_err(|error| super::flows::refusal(&error))?;
-        self.send_out(m, translated)
+        self.send_out(&m.data, translated)
     }
 
     /// Sends a packet as it was translated.
-    pub(super) fn send_out(&self, m: &PacketOut, translated: Translated) -> Result<(), Error> {
-        let in_port = translated.in_port.unwrap_or(NO_PORT);
-        self.switch.send_packet(in_port, m.data.clone(), translated.actions).map_err(|_| Error::RequestBadPacket)
+    pub(super) fn send_out(&self, data: &[u8], translated: Translated) -> Result<(), Error> {
+        let Translated { known, actions } = translated;
+        self.switch.send_packet(known, data.to_vec(), actions).map_err(|_| Error::RequestBadPacket)
+    }
+
+    /// Lets a packet go on that waited for the controller.
+    pub(super) fn resume(&mut self, m: PacketIn) -> Result<(), Error> {
+        // Without a continuation, or with one of a bridge that has gone, nobody knows how.
+        let continuation = m.continuation.filter(|c| c.bridge == self.hub.id).ok_or(Error::ResumeStale)?;
+        let Some(key) = read_packet(&m.data) else { return Ok(()) };
+        let packet = PausedPacket::new(&key, &m.metadata, continuation.paused, m.data.len() as u64);
+        let translated = self.switch.ofproto.resume(&self.hub.bridge, &packet, self.switch.now_ms());
+        let translated = translated.map_err(|error| super::flows::refusal(&error))?;
+        self.send_out(&m.data, translated)
     }
 
     /// What the tables are to know of a controller's packet; nothing if it is too short to be one.
@@ -32,22 +45,12 @@ impl Connection {
         if m.buffer_id.is_some() {
             return Err(Error::RequestBufferUnknown);
         }
-        let mut key = PacketKey::ZERO;
         // OpenFlow allows what is too short to be a packet, an empty one included: there is nothing to send.
-        if extract(&m.data, &Metadata::of_port(0), &mut key).is_err() {
-            return Ok(None);
-        }
-        let mut flow = FlowKey::of_packet(&key);
-        for (line, (said, mask)) in flow.lines.iter_mut().zip(m.metadata.key.lines.iter().zip(m.metadata.mask.lines)) {
-            line.0
-                .iter_mut()
-                .zip(said.0.iter().zip(mask.0))
-                .for_each(|(to, (said, mask))| *to = *to & !mask | said & mask);
-        }
-        flow.set_number(layout::IN_PORT, m.in_port().0.into());
-        let exactly = Match::new(FlowKey::ONES, &flow);
+        let Some(key) = read_packet(&m.data) else { return Ok(None) };
+        let packet = ControllersPacket::new(&key, &m.metadata, m.actions.clone(), m.data.len() as u64);
+        let exactly = Match::new(FlowKey::ONES, &packet.key);
         check_prerequisites(&m.actions, &exactly, None, self.version())?;
-        Ok(Some(ControllersPacket { key: flow, actions: m.actions.clone(), length: m.data.len() as u64 }))
+        Ok(Some(packet))
     }
 
     /// Hands a packet to the controller, if it wants it, as soon as its limit allows.
@@ -90,6 +93,8 @@ impl Connection {
         let format = self.session.packet_in_format();
         // What only a continuation could use is not for controllers that cannot have one.
         let userdata = if format == PacketInFormat::Nxt2 { packet.context.userdata.clone() } else { Vec::new() };
+        let bridge = self.hub.id;
+        let continuation = packet.context.paused.clone().map(|paused| Box::new(Continuation { bridge, paused }));
         let message = PacketIn {
             format,
             reason: packet.reason,
@@ -99,6 +104,7 @@ impl Connection {
             metadata: packet.context.metadata,
             data: packet.bytes[..length].to_vec(),
             userdata,
+            continuation,
         };
         debug_assert!(message.metadata.field(FieldId::InPort).1 != 0, "a packet-in says where it came in");
         self.session.send(&Message::PacketIn(Box::new(message)));

@@ -41,6 +41,7 @@ impl Connection {
                 None
             }),
             Message::PacketOut(m) => self.packet_out(&m).map(|()| None),
+            Message::Resume(m) => self.resume(*m).map(|()| None),
             Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, &m).map(|()| None),
             Message::MeterMod(m) => self.meter_mod(&m).map(|()| {
                 self.forward(request, Message::MeterMod(m));

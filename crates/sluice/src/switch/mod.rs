@@ -22,7 +22,8 @@ use crate::text::coverage::Coverage;
 use crate::text::datapath::{Lookups, UpcallFigures};
 use anyhow::{Context, Result};
 use revalidator::Revalidator;
-use sluice_action::{Actions, PortNo};
+use sluice_action::Actions;
+use sluice_flow::PacketKey;
 use sluice_datapath::{Datapath, PacketOut};
 use sluice_fate::{Counter, Snapshot};
 use sluice_ofproto::Ofproto;
@@ -192,13 +193,13 @@ impl Switch {
         self.openflow.publish_vacancies(self, self.ofproto.take_vacancies());
     }
 
-    /// Sends a packet of the switch's own, as if it had come in by a port of the datapath.
+    /// Sends a packet of the switch's own, as if it had come in with what is `known` of it.
     ///
     /// # Errors
     /// If there is no buffer that it fits in.
-    pub fn send_packet(&self, in_port: PortNo, bytes: Vec<u8>, actions: Actions) -> Result<()> {
+    pub fn send_packet(&self, known: PacketKey, bytes: Vec<u8>, actions: Actions) -> Result<()> {
         let pool = self.setup().pools.of_size(bytes.len()).context("a packet of the switch's own")?;
-        self.datapath.execute(PacketOut { in_port, bytes, actions, pool });
+        self.datapath.execute(PacketOut { known, bytes, actions, pool });
         Ok(())
     }
 

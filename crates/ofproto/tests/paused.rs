@@ -1,0 +1,74 @@
+//! A packet that pauses goes on with what was left of its rules, its registers and its stack, when its controller says so.
+
+use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
+use sluice_flow::{FieldId, FlowCommand, FlowMod, PacketKey, PortNames, Stretch, layout};
+use sluice_ofproto::{BridgeConfig, Ofproto, PausedPacket, PortConfig};
+
+fn switch(flows: &[&str]) -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    for i in 1..=4 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{i}"), i, PortNo(i.into()))).unwrap();
+    }
+    for text in flows {
+        let flow = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("br0", &flow, 0).unwrap();
+    }
+    ofproto
+}
+
+fn packet() -> PacketKey {
+    let mut key = PacketKey::ZERO;
+    key.set(layout::IN_PORT, &1u32.to_be_bytes());
+    key.set(layout::DL_TYPE, &[0x12, 0x34]);
+    key
+}
+
+/// What the tables make of a packet.
+fn translate(ofproto: &Ofproto, key: &PacketKey) -> Translation {
+    match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
+        Fate::Translated(translation) => translation,
+        Fate::Failed(reason) => panic!("dropped: {reason:?}"),
+    }
+}
+
+#[test]
+fn it_goes_on_where_it_stopped() {
+    let ofproto = switch(&[
+        "table=0,cookie=5,actions=set_field:7->reg1,push:NXM_NX_REG1[],resubmit(,1),output:2,pop:NXM_NX_REG2[],output:NXM_NX_REG2[0..15]",
+        "table=1,cookie=6,actions=set_field:3->reg3,controller(pause,userdata=0a),resubmit(,2)",
+        "table=2,reg1=9,actions=output:4",
+    ]);
+    let key = packet();
+    let translated = translate(&ofproto, &key);
+    let [Action::Controller { recirc_id, continuation: true, .. }] = translated.actions[..] else {
+        panic!("it does not pause: {:?}", translated.actions)
+    };
+    let told = ofproto.controller_packet(&key, recirc_id, true, 0).unwrap();
+    let mut paused = told.paused.clone().unwrap();
+    assert_eq!((told.userdata.as_slice(), told.metadata.field(FieldId::Reg3)), (&[0x0a][..], (3, 0xffff_ffff)));
+    let numbers: Vec<_> = paused.actions.iter().map(|Stretch { table, cookie, .. }| (*table, *cookie)).collect();
+    assert_eq!((numbers, &paused.stack[..], paused.datapath_port), (vec![(0, 0), (0, 5)], &[(7, 4)][..], 1));
+    // The controller changes a register, and what the last output will be.
+    let mut metadata = told.metadata;
+    metadata.set(FieldId::Reg1, 9);
+    paused.stack[0].0 = 3;
+    let resumed = ofproto.resume("br0", &PausedPacket::new(&key, &metadata, paused, 60), 0).unwrap();
+    let outputs: Vec<_> = resumed.actions.iter().cloned().collect();
+    assert_eq!(outputs, [4, 2, 3].map(|port| Action::Output(PortNo(port))));
+    assert_eq!(resumed.known.in_port(), 1);
+}
+
+#[test]
+fn nothing_is_left_behind_the_last_action_and_no_table_is_searched_again() {
+    let ofproto = switch(&["actions=output:2,controller(pause)"]);
+    let key = packet();
+    let translated = translate(&ofproto, &key);
+    let [Action::Output(PortNo(2)), Action::Controller { recirc_id, .. }] = translated.actions[..] else {
+        panic!("it does not pause: {:?}", translated.actions)
+    };
+    let told = ofproto.controller_packet(&key, recirc_id, true, 0).unwrap();
+    let packet = PausedPacket::new(&key, &told.metadata, told.paused.unwrap(), 60);
+    assert_eq!(ofproto.resume("br0", &packet, 0).unwrap().actions[..], []);
+    assert!(ofproto.resume("br1", &packet, 0).is_err(), "a bridge that is not there");
+}
