@@ -1,8 +1,8 @@
 //! Flows that went, as controllers are told of them.
 
 use crate::message::flow_stats::{put_duration, put_oxs_stats, read_duration, read_oxs_stats};
-use crate::wire::{Reader, Writer};
 use crate::oxm::{self, Rigour};
+use crate::wire::{Reader, Writer};
 use crate::{Error, Format, Version, match10};
 use sluice_flow::Match;
 

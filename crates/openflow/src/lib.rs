@@ -8,9 +8,9 @@
 mod action;
 mod bundle;
 mod consistency;
+mod continuation;
 mod error;
 mod flow_removed;
-mod continuation;
 mod frame;
 mod instruction;
 mod match10;

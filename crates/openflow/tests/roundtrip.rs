@@ -16,8 +16,8 @@ use sluice_openflow::message::ports::*;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::*;
 use sluice_openflow::{
-    Continuation, Error, FlowRemoved, FlowRemovedReason, Format, Framer, Header, Message, PacketIn, PacketInFormat, PacketOut,
-    Version, check_prerequisites,
+    Continuation, Error, FlowRemoved, FlowRemovedReason, Format, Framer, Header, Message, PacketIn, PacketInFormat,
+    PacketOut, Version, check_prerequisites,
 };
 
 const MATCHES: &[&str] = &[
@@ -101,7 +101,10 @@ const INSTRUCTIONS: &[&str] =
     &["write_actions(output:3,group:4)", "clear_actions", "meter:5", "output:1,clone(group:3,output:4)"];
 
 fn continuation() -> impl Strategy<Value = Option<Continuation>> {
-    let list = prop_oneof![actions(), prop::sample::select(INSTRUCTIONS).prop_map(|text| OfAction::parse_list(text, &PortNames::NONE).unwrap())];
+    let list = prop_oneof![
+        actions(),
+        prop::sample::select(INSTRUCTIONS).prop_map(|text| OfAction::parse_list(text, &PortNames::NONE).unwrap())
+    ];
     let lists = vec(list.prop_filter("an empty list is none", |list| !list.is_empty()), 0..4);
     let values = vec((any::<u128>(), 1u32..=16).prop_map(|(value, n)| (value >> (128 - 8 * n), n)), 0..3);
     let some = (any::<u128>(), values, any::<bool>(), lists, actions(), any::<[u32; 2]>());

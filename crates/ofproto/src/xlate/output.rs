@@ -205,7 +205,14 @@ impl<'a> Translator<'a> {
 
     fn message(&self, action: &ControllerAction, reason: PacketInReason, recirc_id: u32) -> Action {
         let ControllerAction { max_len, controller_id, pause: continuation, .. } = *action;
-        Action::Controller { reason: reason as u8, controller_id, max_len, cookie: self.cookie, recirc_id, continuation }
+        Action::Controller {
+            reason: reason as u8,
+            controller_id,
+            max_len,
+            cookie: self.cookie,
+            recirc_id,
+            continuation,
+        }
     }
 
     fn matches_all(&self, rule: &crate::rule::Rule) -> bool {

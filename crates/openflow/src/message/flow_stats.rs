@@ -3,8 +3,8 @@
 use super::Format;
 use super::flow_mod::{flag_bits, flags};
 use crate::action::{self, put_list};
-use crate::wire::{Reader, Writer};
 use crate::oxm::{self, Rigour};
+use crate::wire::{Reader, Writer};
 use crate::{Error, Version, instruction, match10};
 use sluice_flow::consistency::Within;
 use sluice_flow::{FlowFlags, GROUP_ANY, Match, OfAction, OfPort};

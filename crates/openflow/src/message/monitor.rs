@@ -4,8 +4,8 @@
 
 use super::flow_stats::{any_group, any_port, any_table};
 use crate::action::{self, put_list};
-use crate::wire::{Reader, Writer};
 use crate::oxm::{self, Rigour};
+use crate::wire::{Reader, Writer};
 use crate::{Error, FlowRemovedReason, Version, instruction, match10};
 use sluice_flow::{GROUP_ANY, Match, OfAction, OfPort};
 use std::sync::Arc;
