@@ -73,7 +73,14 @@ pub fn table(records: &[Record]) -> Table {
 }
 
 /// Said of records without losses.
-pub const NONE: &str = "Nowhere, by these runs.";
+pub fn none(records: &[Record]) -> &'static str {
+    let is_measured = |record: &Record| !record.findings.points.is_empty();
+    match (records.iter().any(is_measured), records.iter().any(|record| record.interrupted)) {
+        (false, _) => "Nothing was measured that would tell.",
+        (true, true) => "Nowhere, by what was measured before the end.",
+        (true, false) => "Nowhere, by these runs.",
+    }
+}
 
 /// How far a run is to be trusted.
 fn trust(record: &Record) -> String {

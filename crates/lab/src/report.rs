@@ -101,7 +101,7 @@ fn page(records: &[Record]) -> String {
     let lost = losses::table(records);
     let _ = writeln!(out, "<section id='losses'><h2>{}</h2>", lost.title);
     if lost.rows.is_empty() {
-        let _ = writeln!(out, "<p>{}</p>", losses::NONE);
+        let _ = writeln!(out, "<p>{}</p>", losses::none(records));
     } else {
         table(&mut out, &Table { title: format!("{} points", lost.rows.len()), ..lost });
     }

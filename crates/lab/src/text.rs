@@ -54,7 +54,7 @@ pub fn markdown(records: &[Record]) -> String {
     }
     let lost = losses::table(records);
     let _ = write!(out, "\n## {}\n\n", lost.title);
-    out += &if lost.rows.is_empty() { format!("{}\n", losses::NONE) } else { table(&lost) };
+    out += &if lost.rows.is_empty() { format!("{}\n", losses::none(records)) } else { table(&lost) };
     if let Some(record) = records.first() {
         let rows = record.sheet.0.iter().map(|(name, fact)| vec![name.clone(), fact.clone()]).collect();
         let sheet = Table { title: String::new(), columns: vec!["machine".into(), String::new()], rows };

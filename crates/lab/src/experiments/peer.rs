@@ -26,6 +26,13 @@ const PROGRAMS: [&str; 3] =
     ["/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/usr/sbin/ovsdb-server", "/usr/bin/dpdk-testpmd"];
 const SUBTABLES: u16 = 20;
 
+/// Up to so many flows, at least so many times the peer's best rate. Source: the issue on the lookup.
+const AIMS: [(f64, f64); 3] = [(1e3, 2.0), (10e3, 2.3), (f64::INFINITY, 2.5)];
+
+fn aim(point: &Point) -> f64 {
+    AIMS.iter().find(|(flows, _)| point.at("flows") <= *flows).map_or(0.0, |(_, aim)| *aim)
+}
+
 /// This switch, and testpmd: the arms after the peer's.
 const OURS: &str = "sluice";
 const PORTS_ALONE: &str = "testpmd";
@@ -88,7 +95,8 @@ impl Experiment for Peer {
             let (best, theirs) = best_of_theirs(point)?;
             let ratio = mpps(point, OURS)? / theirs;
             let at = crate::grid::name_of(&point.at);
-            (ratio < 1.0).then(|| Loss { at, what: format!("{ratio:.2} times the rate of {best}") })
+            let what = || format!("{ratio:.2} times the rate of {best}; at least {}", aim(point));
+            (ratio < aim(point)).then(|| Loss { at, what: what() })
         };
         points.iter().filter_map(loss).collect()
     }
@@ -128,14 +136,42 @@ fn ratios(points: &[Point]) -> Table {
         cells.extend(OVS_CONFIGS.iter().map(|config| ratio(mpps(point, config.name))));
         cells.push(best.map_or("n/a".to_owned(), |(name, _)| name.to_owned()));
         cells.push(ratio(best.map(|(_, mpps)| mpps)));
+        cells.push(aim(point).to_string());
         cells.push(ratio(mpps(point, PORTS_ALONE)));
         cells
     };
-    let heads = ["best of the peer", "over the best", "over testpmd"].map(str::to_owned);
+    let heads = ["best of the peer", "over the best", "at least", "over testpmd"].map(str::to_owned);
     let theirs = OVS_CONFIGS.iter().map(|config| format!("over {}", config.name));
     Table {
         title: "Sluice's rate over the peer's".to_owned(),
         columns: ["flows".to_owned()].into_iter().chain(theirs).chain(heads).collect(),
         rows: points.iter().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Arm;
+    use crate::stat::Stat;
+
+    fn point(flows: f64, ours: f64, best: f64) -> Point {
+        let arm = |name: &str, mpps: f64| Arm {
+            name: name.to_owned(),
+            figures: [(MPPS.to_owned(), Stat::of(vec![mpps]).unwrap())].into(),
+            not_applicable: None,
+        };
+        let arms = vec![arm("ovs megaflow", 1.0), arm("ovs smc", best), arm(OURS, ours), arm(PORTS_ALONE, 90.0)];
+        Point { at: place([("flows", flows)]), arms, same_twice: None, steal_percent: 0.0 }
+    }
+
+    #[test]
+    fn a_peer_that_is_faster_and_an_aim_that_is_missed_are_losses() {
+        let points = [point(100.0, 9.0, 10.0), point(1e3, 20.0, 10.0), point(1e4, 22.0, 10.0), point(1e5, 24.0, 10.0)];
+        let losses: Vec<String> = Peer.losses(&points).into_iter().map(|loss| loss.what).collect();
+        let want = ["0.90", "2.20", "2.40"].map(|ratio| format!("{ratio} times the rate of ovs smc; at least "));
+        assert_eq!(losses.len(), 3, "{losses:?}");
+        assert!(losses.iter().zip(want).all(|(loss, want)| loss.starts_with(&want)), "{losses:?}");
+        assert_eq!(ratios(&points).rows[3], ["100k", "24.00", "n/a", "2.40", "n/a", "ovs smc", "2.40", "2.5", "0.27"]);
     }
 }
