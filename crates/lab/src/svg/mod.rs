@@ -119,8 +119,8 @@ impl Canvas {
     fn finish(mut self, title: &str) -> String {
         let legend = std::mem::take(&mut self.legend);
         let longest = legend.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        // A letter is about 7 wide, the mark before it 26.
-        self.columns = ((WIDTH - 20.0) / (longest as f64 * 7.0 + 34.0)).floor().clamp(1.0, 6.0) as usize;
+        // A letter is up to 7.6 wide, the mark before it 26.
+        self.columns = ((WIDTH - 20.0) / (longest as f64 * 7.6 + 34.0)).floor().clamp(1.0, 6.0) as usize;
         let step = (WIDTH - 20.0) / self.columns as f64;
         for (i, name) in legend.iter().enumerate() {
             let x = 14.0 + (i % self.columns) as f64 * step;
