@@ -15,6 +15,8 @@ mod frame;
 #[allow(unsafe_code)]
 mod free_frames;
 #[allow(unsafe_code)]
+mod heap;
+#[allow(unsafe_code)]
 mod heap_pool;
 mod pool;
 #[allow(unsafe_code)]
@@ -24,6 +26,7 @@ mod table;
 
 pub use frame::{Frame, NoHeadroom};
 pub use free_frames::{FrameLayout, FreeFrames};
+pub use heap::grow_heaps_in_large_steps;
 pub use heap_pool::{HEADROOM, HeapPool, PoolConfig, PoolError};
 pub use pool::{FramePool, PoolId, PoolTicket};
 pub use region::{Pages, Region};

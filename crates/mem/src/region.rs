@@ -98,15 +98,22 @@ impl Region {
     /// Makes the pages of a stretch of bytes resident now, so that nobody has to wait for them later. What lies outside
     /// the region is left out.
     ///
+    /// A huge page at a time: meanwhile no thread of the process can change its mappings, as an allocation may want to.
+    ///
     /// # Errors
     /// If there is no memory. A kernel that does not know how (before Linux 5.14) does nothing.
     pub fn populate(&self, bytes: Range<usize>) -> io::Result<()> {
         let end = bytes.end.min(self.size).next_multiple_of(PAGE);
-        let start = bytes.start.min(end) / PAGE * PAGE;
-        match self.advise_range(start..end, libc::MADV_POPULATE_WRITE) {
-            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(e),
-            _ => Ok(()),
+        let mut start = bytes.start.min(end) / PAGE * PAGE;
+        while start < end {
+            let step = start..end.min((start + 1).next_multiple_of(HUGE_PAGE));
+            start = step.end;
+            match self.advise_range(step, libc::MADV_POPULATE_WRITE) {
+                Err(e) if e.raw_os_error() != Some(libc::EINVAL) => return Err(e),
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Asks the kernel for transparent huge pages.

@@ -67,6 +67,8 @@ enum CliCommand {
 }
 
 fn main() -> ExitCode {
+    // Before there are threads.
+    sluice_mem::grow_heaps_in_large_steps();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
