@@ -32,6 +32,7 @@ mod recirc;
 mod reconfigure;
 mod report;
 mod rooms;
+mod rxq;
 mod settings;
 mod thread;
 mod track;

@@ -4,20 +4,19 @@
 //! themselves.
 
 use crate::execute::Passage;
-use crate::load::{INTERVAL_MS, RxqLoad};
+use crate::load::INTERVAL_MS;
 use crate::mail::{Mail, PacketOut, Removed};
-use crate::misses::Purse;
-use crate::pilot::{Mark, Pilot};
 use crate::recirc::Origin;
 use crate::report::PmdShared;
-use crate::rooms::{Room, RoomClock};
+use crate::rooms::RoomClock;
+use crate::rxq::Rxq;
 use crate::turns::{Account, Turn};
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
 use sluice_action::PortNo;
 use sluice_conntrack::Carried;
 use sluice_fate::{Counter, DropReason, Tally};
-use sluice_flow::{Metadata, extract_again};
+use sluice_flow::extract_again;
 use sluice_flow_cache::{Died, MegaflowTable, PmdSide};
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::RxQueue;
@@ -53,65 +52,6 @@ pub(crate) struct Pmd {
     turns_to_publish: u32,
     /// The cycle that what is under way counts from.
     mark: u64,
-}
-
-/// A receive queue that is polled.
-struct Rxq {
-    queue: Box<dyn RxQueue>,
-    load: Arc<RxqLoad>,
-    port: Metadata,
-    pilot: Pilot,
-    account: Account,
-    purse: Purse,
-    /// What became of its packets since that was last published.
-    tally: Tally,
-}
-
-impl Rxq {
-    /// Shows everybody what became of its packets, and adds it to what the PMD has counted.
-    #[inline]
-    fn publish(&mut self, pmd: &mut Tally) {
-        // Nothing is counted without a packet received.
-        if self.tally[Counter::Received] != 0 {
-            pmd.add(&self.tally);
-            self.load.fates.publish(&mut self.tally);
-        }
-    }
-
-    /// Takes the packets just received to their ends; what that cost. `mark` is when their time began, and then when it
-    /// ended.
-    #[inline]
-    fn process<'g>(
-        &mut self,
-        walk: &mut Walk,
-        (burst, part): (&mut PacketBatch, &mut PacketBatch),
-        batch_max: usize,
-        mark: &mut u64,
-        context: &mut Context<'_, 'g>,
-    ) -> u64 {
-        let mut context = context.counting_into(&mut self.tally);
-        let n = burst.len();
-        context.tally[Counter::Received] += n as u64;
-        walk.levels.use_arm(self.pilot.arm());
-        let before = Mark::of(context.tally);
-        if n <= batch_max {
-            walk.process(burst, &self.port, &mut context);
-        } else {
-            while !burst.is_empty() {
-                let n = burst.len().min(batch_max);
-                part.extend(burst.drain(..n));
-                walk.process(part, &self.port, &mut context);
-            }
-        }
-        walk.executor.end_burst(&mut context);
-        context.rooms.mark(Room::Tx);
-        let now = tsc::now();
-        let cycles = now.saturating_sub(*mark);
-        self.load.load.add(cycles);
-        self.pilot.record(n, (before, context.tally), &walk.levels, cycles, now);
-        *mark = now;
-        cycles
-    }
 }
 
 impl Pmd {
@@ -210,18 +150,7 @@ impl Pmd {
                 break;
             }
             for rxq in rxqs.iter_mut().filter(|rxq| turn.is_ahead(&rxq.account) == late) {
-                context.rooms.start();
-                rxq.queue.poll(burst, context.buffers, &mut rxq.tally);
-                let n = burst.len();
-                if n == 0 {
-                    turn.note_empty(&mut rxq.account);
-                    continue;
-                }
-                context.rooms.mark(Room::Rx);
-                walk.misses.take(&mut rxq.purse, *mark, turn.is_contended(&rxq.account));
-                let cycles = rxq.process(walk, (burst, part), *batch_max, mark, &mut context);
-                walk.misses.put_back(&mut rxq.purse);
-                turn.note_spent(&mut rxq.account, cycles);
+                let n = rxq.serve(walk, (burst, part), (&turn, *batch_max), mark, &mut context);
                 fullest = fullest.max(n);
             }
         }
@@ -306,18 +235,7 @@ impl Pmd {
         self.shared.mailbox.take(&mut mail);
         for letter in mail.drain(..) {
             match letter {
-                Mail::AddRxq { queue, load, pilot } => {
-                    let port = Metadata::of_port(load.port.0);
-                    self.rxqs.push(Rxq {
-                        queue,
-                        load,
-                        port,
-                        pilot,
-                        account: Account::default(),
-                        purse: Purse::default(),
-                        tally: Tally::default(),
-                    });
-                }
+                Mail::AddRxq { queue, load, pilot } => self.rxqs.push(Rxq::new(queue, load, pilot)),
                 Mail::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
                     if let Some(mut rxq) = taken.next() {

@@ -1,0 +1,113 @@
+//! A receive queue that is polled: who chooses its caches, what it has cost, what its misses may, and what became of its
+//! packets.
+
+use crate::load::RxqLoad;
+use crate::misses::Purse;
+use crate::pilot::{Mark, Pilot};
+use crate::rooms::Room;
+use crate::turns::{Account, Turn};
+use crate::walk::{Context, Walk};
+use sluice_fate::{Counter, Tally};
+use sluice_flow::Metadata;
+use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_port::RxQueue;
+use sluice_simd::tsc;
+use std::sync::Arc;
+
+/// A receive queue that is polled.
+pub(crate) struct Rxq {
+    pub queue: Box<dyn RxQueue>,
+    pub load: Arc<RxqLoad>,
+    port: Metadata,
+    pub pilot: Pilot,
+    pub account: Account,
+    purse: Purse,
+    /// What became of its packets since that was last published.
+    pub tally: Tally,
+}
+
+impl Rxq {
+    pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, pilot: Pilot) -> Self {
+        let port = Metadata::of_port(load.port.0);
+        let (account, purse, tally) = (Account::default(), Purse::default(), Tally::default());
+        Rxq { queue, load, port, pilot, account, purse, tally }
+    }
+
+    /// Polls it, and takes what comes to its end; again while its slice lasts. Returns how many packets the fullest burst
+    /// had. `mark` is as in [`Rxq::process`].
+    #[inline]
+    pub fn serve<'g>(
+        &mut self,
+        walk: &mut Walk,
+        (burst, part): (&mut PacketBatch, &mut PacketBatch),
+        (turn, batch_max): (&Turn, usize),
+        mark: &mut u64,
+        context: &mut Context<'_, 'g>,
+    ) -> usize {
+        let (mut fullest, mut slice) = (0, turn.slice(&self.account));
+        loop {
+            context.rooms.start();
+            self.queue.poll(burst, context.buffers, &mut self.tally);
+            let n = burst.len();
+            if n == 0 {
+                turn.note_empty(&mut self.account);
+                return fullest;
+            }
+            context.rooms.mark(Room::Rx);
+            walk.misses.take(&mut self.purse, *mark, turn.is_contended(&self.account));
+            let cycles = self.process(walk, (burst, part), batch_max, mark, context);
+            walk.misses.put_back(&mut self.purse);
+            turn.note_spent(&mut self.account, n, cycles);
+            fullest = fullest.max(n);
+            slice = slice.saturating_sub(cycles);
+            if slice == 0 || n < BATCH_MAX {
+                return fullest;
+            }
+        }
+    }
+
+    /// Shows everybody what became of its packets, and adds it to what the PMD has counted.
+    #[inline]
+    pub fn publish(&mut self, pmd: &mut Tally) {
+        // Nothing is counted without a packet received.
+        if self.tally[Counter::Received] != 0 {
+            pmd.add(&self.tally);
+            self.load.fates.publish(&mut self.tally);
+        }
+    }
+
+    /// Takes the packets just received to their ends; what that cost. `mark` is when their time began, and then when it
+    /// ended.
+    #[inline]
+    fn process<'g>(
+        &mut self,
+        walk: &mut Walk,
+        (burst, part): (&mut PacketBatch, &mut PacketBatch),
+        batch_max: usize,
+        mark: &mut u64,
+        context: &mut Context<'_, 'g>,
+    ) -> u64 {
+        let mut context = context.counting_into(&mut self.tally);
+        let n = burst.len();
+        context.tally[Counter::Received] += n as u64;
+        walk.levels.use_arm(self.pilot.arm());
+        let before = Mark::of(context.tally);
+        if n <= batch_max {
+            walk.process(burst, &self.port, &mut context);
+        } else {
+            while !burst.is_empty() {
+                let n = burst.len().min(batch_max);
+                part.extend(burst.drain(..n));
+                walk.process(part, &self.port, &mut context);
+            }
+        }
+        walk.executor.end_burst(&mut context);
+        context.rooms.mark(Room::Tx);
+        let now = tsc::now();
+        let cycles = now.saturating_sub(*mark);
+        self.load.load.add(cycles);
+        self.pilot.record(n, (before, context.tally), &walk.levels, cycles, now);
+        *mark = now;
+        cycles
+    }
+}
