@@ -1,9 +1,8 @@
 //! Actions.
 
 use super::DatapathPortNames;
-use super::key::{
-    ARP_FIELDS, Attributes, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_EXTENSIONS, ND_FIELDS, hex,
-};
+use super::fields::{ARP_FIELDS, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_EXTENSIONS, ND_FIELDS, hex};
+use super::key::Attributes;
 use crate::{Action, HashAlgorithm, Header, MaskedField};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};

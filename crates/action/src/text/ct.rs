@@ -1,6 +1,6 @@
 //! `ct(…)`, as OVS's lib/odp-util.c writes it.
 
-use super::key::{hex, ipv6, wide_hex};
+use super::fields::{hex, ipv6, wide_hex};
 use crate::ct::{Ct, Helper, NatSpec, NatTarget, PortChoice};
 use std::fmt::{self, Formatter};
 use std::net::Ipv4Addr;

@@ -6,6 +6,7 @@
 
 mod actions;
 mod ct;
+mod fields;
 mod key;
 
 pub use actions::show_actions;
