@@ -1,19 +1,17 @@
-//! Reading the arguments of the larger actions.
+//! Reading the arguments of the larger actions; those of `learn` and `ct` have files of their own.
 
-use super::action_parse::{ActionReader, arrow, move_bits, outputs_to, table, writable};
+use super::action_parse::{outputs_to, table, writable};
 use super::match_parse::expect_no_tail;
 use super::piece::{Pair, Piece};
-use super::{SyntaxError, number, value};
-use crate::consistency::Within;
+use super::{SyntaxError, number};
 use crate::ofpact::{
-    Bundle, BundleAlgorithm, Conntrack, ConntrackZone, ControllerAction, HashFields, Learn, LearnSource, LearnSpec,
-    LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses, NatKind, NshProperty, PacketInReason, Sample,
-    SampleDirection,
+    Bundle, BundleAlgorithm, ControllerAction, HashFields, Multipath, MultipathAlgorithm, NshProperty, PacketInReason,
+    Sample, SampleDirection,
 };
-use crate::{DEFAULT_PRIORITY, OfAction, OfPort, PortNames};
+use crate::{OfAction, OfPort, PortNames};
 
 /// Calls `each` for every pair.
-fn for_each_pair<'a>(
+pub(super) fn for_each_pair<'a>(
     text: Piece<'a>,
     mut each: impl FnMut(&Pair<'a>) -> Result<(), SyntaxError>,
 ) -> Result<(), SyntaxError> {
@@ -26,7 +24,7 @@ fn for_each_pair<'a>(
 }
 
 /// The one of `names` that stands here; case does not matter.
-fn named<T: Copy>(text: Piece<'_>, names: &[(&str, T)]) -> Result<T, SyntaxError> {
+pub(super) fn named<T: Copy>(text: Piece<'_>, names: &[(&str, T)]) -> Result<T, SyntaxError> {
     let known = names.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.text));
     let all = || names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     known.map(|(_, value)| *value).ok_or_else(|| text.error(format!("one of {}", all())))
@@ -248,203 +246,6 @@ pub(super) fn sample(text: Piece<'_>, ports: &PortNames) -> Result<OfAction, Syn
         0 => Err(text.error("a probability of 1 to 65535")),
         _ => Ok(OfAction::Sample(Box::new(sample))),
     }
-}
-
-pub(super) fn learn(text: Piece<'_>, ports: &PortNames) -> Result<OfAction, SyntaxError> {
-    let mut learn = Learn {
-        table: 1,
-        idle_timeout: 0,
-        hard_timeout: 0,
-        fin_idle_timeout: 0,
-        fin_hard_timeout: 0,
-        priority: DEFAULT_PRIORITY,
-        cookie: 0,
-        send_flow_rem: false,
-        delete_learned: false,
-        limit: 0,
-        result_dst: None,
-        specs: Vec::new(),
-    };
-    for_each_pair(text, |pair| {
-        let value = pair.value;
-        match pair.key.text {
-            "table" => learn.table = table(value)?,
-            "priority" => learn.priority = number::u16(value)?,
-            "idle_timeout" => learn.idle_timeout = number::u16(value)?,
-            "hard_timeout" => learn.hard_timeout = number::u16(value)?,
-            "fin_idle_timeout" => learn.fin_idle_timeout = number::u16(value)?,
-            "fin_hard_timeout" => learn.fin_hard_timeout = number::u16(value)?,
-            "cookie" => learn.cookie = number::u64(value)?,
-            "send_flow_rem" => learn.send_flow_rem = true,
-            "delete_learned" => learn.delete_learned = true,
-            "limit" => learn.limit = number::u32(value)?,
-            "result_dst" => match writable(value)? {
-                bit if bit.n_bits == 1 => learn.result_dst = Some(bit),
-                _ => return Err(value.error("a single bit")),
-            },
-            _ => learn_spec(pair, ports, &mut learn.specs)?,
-        }
-        Ok(())
-    })?;
-    Ok(OfAction::Learn(Box::new(learn)))
-}
-
-fn learn_spec(pair: &Pair<'_>, ports: &PortNames, specs: &mut Vec<LearnSpec>) -> Result<(), SyntaxError> {
-    let value = pair.value;
-    let spec = match pair.key.text {
-        "load" => {
-            let (source, name) = arrow(value)?;
-            match number::integer(source, 128) {
-                Ok(_) => {
-                    let dst = writable(name)?;
-                    let constant = number::integer(source, dst.n_bits)?;
-                    LearnSpec { source: LearnSource::Value(constant), target: LearnTarget::Load(dst) }
-                }
-                Err(_) => match move_bits(value)? {
-                    OfAction::Move { src, dst } => {
-                        LearnSpec { source: LearnSource::Field(src), target: LearnTarget::Load(dst) }
-                    }
-                    _ => return Err(value.error("VALUE->FIELD[BITS] or FIELD[BITS]->FIELD[BITS]")),
-                },
-            }
-        }
-        "output" => {
-            let source = LearnSource::Field(value::parse_subfield(value)?);
-            LearnSpec { source, target: LearnTarget::Output }
-        }
-        _ => learn_match(pair, ports)?,
-    };
-    specs.push(spec);
-    Ok(())
-}
-
-/// `FIELD[BITS]`, `FIELD[BITS]=FIELD[BITS]` or `FIELD=VALUE`.
-fn learn_match(pair: &Pair<'_>, ports: &PortNames) -> Result<LearnSpec, SyntaxError> {
-    let value = pair.value;
-    let dst = value::parse_subfield(pair.key)
-        .map_err(|e| SyntaxError { expected: format!("a setting of learn, load, output, or {}", e.expected), ..e })?;
-    let source = if value.is_empty() {
-        LearnSource::Field(dst)
-    } else if let Ok(src) = value::parse_subfield(value) {
-        if src.n_bits != dst.n_bits {
-            return Err(value.conflict(
-                format!("{} bits to be matched with {}", src.n_bits, dst.n_bits),
-                "as many bits behind the = as before it",
-            ));
-        }
-        LearnSource::Field(src)
-    } else if dst.is_whole() {
-        LearnSource::Value(value::parse_exact(dst.field.field(), value, ports)?)
-    } else {
-        LearnSource::Value(number::integer(value, dst.n_bits)?)
-    };
-    Ok(LearnSpec { source, target: LearnTarget::Match(dst) })
-}
-
-pub(super) fn conntrack(text: Piece<'_>, reader: ActionReader<'_>) -> Result<OfAction, SyntaxError> {
-    let mut ct = Conntrack {
-        commit: false,
-        force: false,
-        zone: ConntrackZone::Number(0),
-        table: None,
-        alg: 0,
-        actions: Vec::new(),
-    };
-    let mut nat_action = None;
-    for_each_pair(text, |pair| {
-        let value = pair.value;
-        match pair.key.text {
-            "commit" => ct.commit = true,
-            "force" => ct.force = true,
-            "table" => ct.table = Some(table(value)?),
-            "zone" => {
-                ct.zone = match number::u16(value) {
-                    Ok(zone) => ConntrackZone::Number(zone),
-                    Err(_) => ConntrackZone::Field(
-                        value::parse_subfield(value).map_err(|_| value.error("a zone, 0 to 65535, or a field"))?,
-                    ),
-                }
-            }
-            "alg" => ct.alg = named(value, &[("ftp", 21), ("tftp", 69)])?,
-            "nat" => nat_action = Some(nat(value)?),
-            "exec" => ct.actions.extend(reader.nested(value, Within::Ct)?),
-            _ => return Err(pair.key.error("commit, force, table, zone, alg, nat or exec")),
-        }
-        Ok(())
-    })?;
-    if let Some(nat) = nat_action {
-        ct.actions.insert(0, OfAction::Nat(nat));
-    }
-    if ct.force && !ct.commit {
-        return Err(text.conflict("force without commit", "commit,force"));
-    }
-    Ok(OfAction::Conntrack(Box::new(ct)))
-}
-
-pub(super) fn nat(text: Piece<'_>) -> Result<Nat, SyntaxError> {
-    let mut nat = Nat { kind: None, addresses: None, ports: (0, 0), persistent: false, hash: false, random: false };
-    for_each_pair(text, |pair| {
-        match pair.key.text {
-            "src" | "dst" if nat.kind.is_some() => return Err(pair.key.error("src or dst only once")),
-            "src" | "dst" => {
-                nat.kind = Some(if pair.key.text == "src" { NatKind::Src } else { NatKind::Dst });
-                if !pair.value.is_empty() {
-                    (nat.addresses, nat.ports) = nat_range(pair.value)?;
-                }
-            }
-            "persistent" => nat.persistent = true,
-            "hash" => nat.hash = true,
-            "random" => nat.random = true,
-            _ => return Err(pair.key.error("src, dst, persistent, hash or random")),
-        }
-        Ok(())
-    })?;
-    if nat.kind.is_none() && (nat.persistent || nat.hash || nat.random) {
-        return Err(text.conflict("flags of nat without src or dst", "src or dst"));
-    }
-    if nat.hash && nat.random {
-        return Err(text.conflict("hash and random together", "one of them"));
-    }
-    Ok(nat)
-}
-
-/// `ADDR[-ADDR][:PORT[-PORT]]`, an IPv6 address in brackets if a port follows.
-fn nat_range(text: Piece<'_>) -> Result<(Option<NatAddresses>, (u16, u16)), SyntaxError> {
-    let (first, rest) = nat_address(text)?;
-    let (last, rest) = match rest.strip_prefix("-") {
-        Some(rest) => nat_address(rest)?,
-        None => (first, rest),
-    };
-    let addresses = match (first, last) {
-        (std::net::IpAddr::V4(a), std::net::IpAddr::V4(b)) if a <= b => NatAddresses::V4(a, b),
-        (std::net::IpAddr::V6(a), std::net::IpAddr::V6(b)) if a <= b => NatAddresses::V6(a, b),
-        _ => return Err(text.error("a range of addresses of one family, the lower first")),
-    };
-    let ports = match rest.strip_prefix(":") {
-        None if rest.is_empty() => (0, 0),
-        None => return Err(rest.error(":PORT or nothing")),
-        Some(rest) => match rest.split_once("-") {
-            None => number::u16(rest).map(|port| (port, port))?,
-            Some((first, last)) => match (number::u16(first)?, number::u16(last)?) {
-                (a, b) if a <= b => (a, b),
-                _ => return Err(rest.error("a range of ports, the lower first")),
-            },
-        },
-    };
-    Ok((Some(addresses), ports))
-}
-
-fn nat_address(text: Piece<'_>) -> Result<(std::net::IpAddr, Piece<'_>), SyntaxError> {
-    let wrong = || text.error("an IPv4 address or an IPv6 address (in brackets if a port follows)");
-    let (address, rest) = match text.strip_prefix("[") {
-        Some(inner) => inner.split_once("]").ok_or_else(wrong)?,
-        None => {
-            let is_v6 = text.text.split('-').next().is_some_and(|a| a.matches(':').count() > 1);
-            let end = text.text.find(if is_v6 { &['-'][..] } else { &['-', ':'][..] }).unwrap_or(text.text.len());
-            text.split_at(end)
-        }
-    };
-    address.text.parse().map(|address| (address, rest)).map_err(|_| wrong())
 }
 
 /// Headers that can be put in front of a packet, and their packet types. Source: `ovs-actions(7)`, `encap`.

@@ -2,7 +2,7 @@
 
 use super::action_check::{self, Placed};
 use super::piece::{Delimiter, Pair, Piece};
-use super::{SyntaxError, action_args, number, value};
+use super::{SyntaxError, action_args, ct_args, learn_args, number, value};
 use crate::consistency::Within;
 use crate::field::{FieldId, ones};
 use crate::{Mac, OfAction, OfPort, PortNames, SubField};
@@ -150,16 +150,16 @@ impl<'p> ActionReader<'p> {
             "delete_field" => Err(value.error("a tunnel option (tun_metadata), of which this switch has none")),
             "encap" => action_args::encap(value),
             "decap" => action_args::decap(value),
-            "learn" => action_args::learn(value, self.ports),
+            "learn" => learn_args::learn(value, self.ports),
             "conjunction" => action_args::conjunction(value),
             "multipath" => action_args::multipath(value),
             "note" => number::hex_bytes(value).map(note),
             "exit" => Ok(OfAction::Exit),
             "sample" => action_args::sample(value, self.ports),
             "clone" => self.nested(value, Within::Clone).map(OfAction::Clone),
-            "ct" => action_args::conntrack(value, self),
+            "ct" => ct_args::conntrack(value, self),
             "ct_clear" => Ok(OfAction::CtClear),
-            "nat" => action_args::nat(value).map(OfAction::Nat),
+            "nat" => ct_args::nat(value).map(OfAction::Nat),
             "check_pkt_larger" => check_pkt_larger(pair),
             "meter" => number::u32(value).map(OfAction::Meter),
             "clear_actions" => Ok(OfAction::ClearActions),
