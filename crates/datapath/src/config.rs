@@ -102,16 +102,16 @@ pub enum DatapathError {
         expected: &'static str,
     },
     /// Memory for the tables could not be had.
-    #[error("no address space for {megaflows} megaflows: {source}; lower flow-memory")]
+    #[error("no address space for {megaflows} megaflows: {cause}; lower flow-memory")]
     Memory {
         /// How many there were to be.
         megaflows: u32,
         /// What the kernel said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// Memory for packets put together from fragments could not be had.
     #[error("no memory to put fragments together: {0}")]
-    Buffers(#[source] sluice_mem::PoolError),
+    Buffers(sluice_mem::PoolError),
     /// There is such a port already.
     #[error("datapath port {} exists already", .0.0)]
     PortExists(PortNo),
@@ -122,11 +122,11 @@ pub enum DatapathError {
     #[error("datapath port {}: expected a number below {}", .0.0, crate::PORTS_MAX)]
     PortNumber(PortNo),
     /// A PMD thread could not be started.
-    #[error("PMD {pmd} could not be started: {source}")]
+    #[error("PMD {pmd} could not be started: {cause}")]
     Thread {
         /// Which one.
         pmd: usize,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 }

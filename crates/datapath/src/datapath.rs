@@ -1,6 +1,7 @@
 //! The datapath as control threads see it.
 
 use crate::compose::Composer;
+use crate::control::{Control, Engine};
 use crate::execute::Executor;
 use crate::fragments::{Onward, Reassembly};
 use crate::load::{Load, RxqLoad};
@@ -15,9 +16,7 @@ use crate::rebalance;
 use crate::recirc::Recirc;
 use crate::report::PmdShared;
 use crate::walk::Walk;
-use crate::{
-    Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, PortReport, Settings, thread,
-};
+use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, PortReport, thread};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::{Fragments, WHOLE_MAX};
@@ -29,10 +28,9 @@ use sluice_simd::{HashKey, hash::splitmix64, tsc};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// PMDs, their ports, and the megaflows they share.
 ///
@@ -47,28 +45,6 @@ pub struct Datapath {
     pmds: Vec<Arc<PmdShared>>,
     control: Mutex<Control>,
     packet_ins: Mutex<Option<Receiver<PacketIn>>>,
-}
-
-/// What control threads share.
-pub(crate) struct Control {
-    engines: Vec<Engine>,
-    ports: BTreeMap<PortNo, Box<dyn Port>>,
-    /// The PMD that gets the next receive queue.
-    next_pmd: usize,
-    /// What each PMD had counted when its statistics were cleared, and when that was.
-    baselines: Vec<(Snapshot, Instant)>,
-    /// How packets are looked up now.
-    pub settings: Settings,
-    /// What secrets yet to be drawn grow from.
-    pub seed: u64,
-}
-
-/// Where a PMD is.
-enum Engine {
-    Resting(Box<Pmd>),
-    Running(JoinHandle<Box<Pmd>>),
-    /// Its thread panicked.
-    Lost,
 }
 
 /// A PMD thread that is not bound to its core.
@@ -99,7 +75,7 @@ impl Datapath {
         config.check()?;
         let mut seed = config.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let secret = HashKey::from_seed(splitmix64(&mut seed));
-        let memory = |source| DatapathError::Memory { megaflows: config.max_megaflows, source };
+        let memory = |cause| DatapathError::Memory { megaflows: config.max_megaflows, cause };
         let table =
             Arc::new(MegaflowTable::with_quota(config.max_megaflows, config.masks_a_port, &secret).map_err(memory)?);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
@@ -180,7 +156,7 @@ impl Datapath {
                 && let Engine::Resting(resting) = std::mem::replace(engine, Engine::Lost)
             {
                 let thread = thread::start(resting, self.config.sleep_max_us);
-                let (thread, pinned) = thread.map_err(|source| DatapathError::Thread { pmd, source })?;
+                let (thread, pinned) = thread.map_err(|cause| DatapathError::Thread { pmd, cause })?;
                 *engine = Engine::Running(thread);
                 unpinned.extend(pinned.err().map(|source| Unpinned { pmd, source }));
             }
@@ -388,51 +364,6 @@ impl Datapath {
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         // Whoever panicked with it held left lists that are still whole.
         self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Control {
-    /// Lets PMDs that rest read their mail.
-    pub fn deliver(&mut self) {
-        for engine in &mut self.engines {
-            if let Engine::Resting(pmd) = engine {
-                pmd.read_mail();
-            }
-        }
-    }
-
-    /// Waits for one answer from each of so many PMDs that have mail, and returns the answers.
-    pub fn wait_for<T>(&self, answers: &Receiver<T>, pmds: usize) -> Vec<T> {
-        let mut all = Vec::with_capacity(pmds);
-        while all.len() != pmds {
-            match answers.recv_timeout(Duration::from_millis(50)) {
-                Ok(answer) => all.push(answer),
-                // A thread that has panicked answers nothing; the others do.
-                Err(RecvTimeoutError::Timeout) if self.all_alive() => {}
-                Err(_) => break,
-            }
-        }
-        all
-    }
-
-    fn all_alive(&self) -> bool {
-        self.engines.iter().all(|engine| match engine {
-            Engine::Resting(_) => true,
-            Engine::Running(thread) => !thread.is_finished(),
-            Engine::Lost => false,
-        })
-    }
-
-    fn stop(&mut self, pmds: &[Arc<PmdShared>]) {
-        pmds.iter().for_each(|pmd| pmd.stop.store(true, Relaxed));
-        for engine in &mut self.engines {
-            if let Engine::Running(_) = engine
-                && let Engine::Running(thread) = std::mem::replace(engine, Engine::Lost)
-                && let Ok(pmd) = thread.join()
-            {
-                *engine = Engine::Resting(pmd);
-            }
-        }
     }
 }
 

@@ -31,18 +31,6 @@ pub(crate) struct Passage {
     pub no_output: DropReason,
 }
 
-impl Traveller<'_> {
-    /// Reads the key anew if the bytes have changed since.
-    pub fn renew_key(&mut self) -> Result<(), DropReason> {
-        if self.is_dirty {
-            extract_again(self.packet.bytes(), self.key)?;
-            self.is_dirty = false;
-        }
-        debug_assert_eq!(Ok(*self.key), read_again(&self.packet, self.key), "a key patched, and the bytes");
-        Ok(())
-    }
-}
-
 /// Connections a PMD keeps at hand, in 2 MiB.
 const RECENT_CONNECTIONS: usize = 1 << 17;
 
@@ -74,6 +62,18 @@ pub(crate) struct Traveller<'k> {
     pub cut: usize,
     /// Whether its bytes have changed since its key was read.
     pub is_dirty: bool,
+}
+
+impl Traveller<'_> {
+    /// Reads the key anew if the bytes have changed since.
+    pub fn renew_key(&mut self) -> Result<(), DropReason> {
+        if self.is_dirty {
+            extract_again(self.packet.bytes(), self.key)?;
+            self.is_dirty = false;
+        }
+        debug_assert_eq!(Ok(*self.key), read_again(&self.packet, self.key), "a key patched, and the bytes");
+        Ok(())
+    }
 }
 
 impl Executor {

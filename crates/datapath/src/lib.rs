@@ -14,6 +14,7 @@ mod cache_memory;
 mod clock;
 mod compose;
 mod config;
+mod control;
 mod datapath;
 mod emc_recirc;
 mod execute;

@@ -2,6 +2,7 @@
 
 use crate::clock::now_ms;
 use crate::pmd::Pmd;
+use rustix::thread::CpuSet;
 use sluice_simd::tsc;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,13 +36,21 @@ pub(crate) fn start(mut pmd: Box<Pmd>, sleep_max_us: u32) -> io::Result<Started>
 }
 
 fn pin(core: usize) -> io::Result<()> {
-    let mut cores = rustix::thread::CpuSet::new();
-    if core >= rustix::thread::CpuSet::MAX_CPU {
+    let mut cores = CpuSet::new();
+    if core >= CpuSet::MAX_CPU {
         return Err(io::Error::other(format!("there is no core {core}")));
     }
     cores.set(core);
-    rustix::thread::sched_setaffinity(None, &cores)
-        .map_err(|e| io::Error::other(format!("core {core} cannot be used: {e}")))
+    let usable = rustix::thread::sched_getaffinity(None)?;
+    rustix::thread::sched_setaffinity(None, &cores).map_err(|e| match usable.is_set(core) {
+        true => io::Error::other(format!("core {core} cannot be used: {e}")),
+        false => io::Error::other(format!("there is no core {core} for it, only {}", list(&usable))),
+    })
+}
+
+/// The numbers of some cores, as `0, 1, 2`.
+fn list(cores: &CpuSet) -> String {
+    (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core)).map(|core| core.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn run(pmd: &mut Pmd, sleep_max_us: u32) {

@@ -1,0 +1,82 @@
+//! What control threads share, under one lock: where each PMD is, and how it is written to.
+
+use crate::Settings;
+use crate::pmd::Pmd;
+use crate::report::PmdShared;
+use sluice_action::PortNo;
+use sluice_fate::Snapshot;
+use sluice_port::Port;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What control threads share.
+pub(crate) struct Control {
+    pub engines: Vec<Engine>,
+    pub ports: BTreeMap<PortNo, Box<dyn Port>>,
+    /// The PMD that gets the next receive queue.
+    pub next_pmd: usize,
+    /// What each PMD had counted when its statistics were cleared, and when that was.
+    pub baselines: Vec<(Snapshot, Instant)>,
+    /// How packets are looked up now.
+    pub settings: Settings,
+    /// What secrets yet to be drawn grow from.
+    pub seed: u64,
+}
+
+/// Where a PMD is.
+pub(crate) enum Engine {
+    Resting(Box<Pmd>),
+    Running(JoinHandle<Box<Pmd>>),
+    /// Its thread panicked.
+    Lost,
+}
+
+impl Control {
+    /// Lets PMDs that rest read their mail.
+    pub fn deliver(&mut self) {
+        for engine in &mut self.engines {
+            if let Engine::Resting(pmd) = engine {
+                pmd.read_mail();
+            }
+        }
+    }
+
+    /// Waits for one answer from each of so many PMDs that have mail, and returns the answers.
+    pub fn wait_for<T>(&self, answers: &Receiver<T>, pmds: usize) -> Vec<T> {
+        let mut all = Vec::with_capacity(pmds);
+        while all.len() != pmds {
+            match answers.recv_timeout(Duration::from_millis(50)) {
+                Ok(answer) => all.push(answer),
+                // A thread that has panicked answers nothing; the others do.
+                Err(RecvTimeoutError::Timeout) if self.all_alive() => {}
+                Err(_) => break,
+            }
+        }
+        all
+    }
+
+    fn all_alive(&self) -> bool {
+        self.engines.iter().all(|engine| match engine {
+            Engine::Resting(_) => true,
+            Engine::Running(thread) => !thread.is_finished(),
+            Engine::Lost => false,
+        })
+    }
+
+    /// Stops every thread; its PMD rests.
+    pub fn stop(&mut self, pmds: &[Arc<PmdShared>]) {
+        pmds.iter().for_each(|pmd| pmd.stop.store(true, Relaxed));
+        for engine in &mut self.engines {
+            if let Engine::Running(_) = engine
+                && let Engine::Running(thread) = std::mem::replace(engine, Engine::Lost)
+                && let Ok(pmd) = thread.join()
+            {
+                *engine = Engine::Resting(pmd);
+            }
+        }
+    }
+}
