@@ -148,3 +148,37 @@ pub trait MegaflowStore: Send + Sync {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use sluice_flow::layout::{self, Span};
+
+    /// A field of each line of a key.
+    const FIELDS: [Span; 4] = [layout::NW_TTL, layout::IPV6_DST, layout::CT_LABEL, layout::MPLS1];
+
+    fn keys() -> impl Strategy<Value = PacketKey> {
+        prop::collection::vec((select(&FIELDS[..]), 0..3u8), 0..4).prop_map(|fields| {
+            let mut key = PacketKey::ZERO;
+            fields.iter().for_each(|(span, value)| key.set(*span, &[*value; 16][..span.size]));
+            key
+        })
+    }
+
+    proptest! {
+        /// Field by field, absent lines being zero.
+        #[test]
+        fn keys_agree_under_a_mask_if_one_is_of_the_others_megaflow(mask in keys(), a in keys(), b in keys()) {
+            let same = FIELDS.iter().all(|span| {
+                let bits = |key: &PacketKey| -> Vec<u8> {
+                    key.get(*span).iter().zip(mask.get(*span)).map(|(byte, mask)| byte & mask).collect()
+                };
+                bits(&a) == bits(&b)
+            });
+            prop_assert_eq!(agree_under(&mask, &a, &b), same);
+            prop_assert_eq!(MegaflowMatch::new(mask, &a).contains(&b), same);
+        }
+    }
+}

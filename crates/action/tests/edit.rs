@@ -312,6 +312,48 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// Wherever a frame ends, a header is there whole and set, or not touched.
+    #[test]
+    fn a_header_cut_short_is_not_touched(frame in frames()) {
+        let full = [0xff; 16];
+        for (header, spans) in HEADERS {
+            let field = |span: &Span| {
+                let bits: [u8; 16] = std::array::from_fn(|i| if i < span.size { full[i] } else { 0 });
+                MaskedField { span: *span, value: bits, mask: bits }
+            };
+            let action = Action::Set { header: *header, fields: spans.iter().map(field).collect() };
+            for end in 0..frame.len() {
+                let cut = &frame[..end];
+                if !has(cut, *header) {
+                    prop_assert_eq!(edited(cut, &action).0, cut, "{:?} is not there", header);
+                }
+            }
+        }
+    }
+}
+
+/// The sum that comes out as zero is written as the other zero, for zero says that there is none.
+#[test]
+fn no_edit_takes_a_udp_checksum_away() {
+    let bytes = frame::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(b"x").build();
+    let layers = Layers::of(&bytes).unwrap();
+    let (_, _, l4, _) = l4_of(&layers).unwrap();
+    for port in 0..=u16::MAX {
+        let mut value = [0; 16];
+        value[..2].copy_from_slice(&port.to_be_bytes());
+        let mut mask = [0; 16];
+        mask[..2].fill(0xff);
+        let fields = Box::new([MaskedField { span: layout::TP_SRC, value, mask }]);
+        let (after, result) = edited(&bytes, &Action::Set { header: Header::Udp, fields });
+        assert_eq!(result, Ok(()));
+        assert_ne!(after[l4 + 6..l4 + 8], [0, 0], "port {port}");
+        assert_eq!(errors(&after, &layers), errors(&bytes, &layers), "port {port}");
+    }
+}
+
 #[test]
 fn without_headroom_nothing_is_pushed() {
     let mut pool = TestPool::new();

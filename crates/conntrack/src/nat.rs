@@ -88,9 +88,7 @@ impl Ports {
         let in_range = |port| (self.min..=self.max).contains(&port);
         let (mut attempts, mut port) = (count.min(ATTEMPTS), self.start);
         loop {
-            // A start outside the range is one more to try.
-            let tries = attempts.min(if in_range(port) { count } else { count + 1 });
-            for _ in 0..tries {
+            for _ in 0..attempts {
                 if is_free(port) {
                     return Some(port);
                 }

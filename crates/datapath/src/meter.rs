@@ -289,6 +289,12 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_counts_only_where_the_meter_says_so() {
+        let config = MeterConfig { burst: false, ..config(true, &[(100, 20)]) };
+        assert_eq!(pass(&mut pmds(1, &config).1[0], 500, 60, 0), 100);
+    }
+
+    #[test]
     fn kilobits_count_bytes() {
         // 8 kbit a second are 1000 bytes.
         let (_, mut pmds) = pmds(1, &config(false, &[(8, 0)]));

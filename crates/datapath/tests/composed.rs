@@ -19,17 +19,22 @@ const PORTS: u32 = 4;
 /// Connections.
 const CONNECTIONS: u8 = 5;
 
+/// Times that a packet may recirculate, unless a test says otherwise.
+const RECIRCULATIONS: u8 = 8;
+
 /// Rules, of which some are there at first, and which come and go.
 const RULES: &[&str] = &[
     "table=0,priority=10,ct_state=-trk,ip,actions=ct(table=1)",
     "table=0,priority=20,ct_state=-trk,udp,actions=ct(table=1,zone=5)",
     "table=0,priority=30,ct_state=-trk,ip,nw_src=10.0.0.3,actions=ct(table=1,nat)",
+    "table=0,priority=31,ct_state=-trk,ip,nw_dst=10.0.0.3,actions=ct(table=1,nat)",
     "table=0,priority=25,ct_state=-trk,ip,nw_dst=10.0.0.2,actions=ct(table=1,zone=5,nat)",
     "table=0,priority=40,ip,nw_tos=32,actions=drop",
     "table=1,priority=10,ct_state=+new+trk,ip,in_port=1,actions=ct(commit),output:2",
     "table=1,priority=11,ct_state=+new+trk,ip,in_port=1,ct_zone=5,actions=ct(commit,zone=5),output:2",
     "table=1,priority=12,ct_state=+new+trk,udp,in_port=1,actions=ct(commit,zone=5,exec(load:7->NXM_NX_CT_MARK[])),output:3",
     "table=1,priority=13,ct_state=+new+trk,ip,in_port=1,nw_src=10.0.0.3,actions=ct(commit,nat(src=10.9.9.9)),output:2",
+    "table=1,priority=14,ct_state=+new+trk,ip,in_port=1,nw_src=10.0.0.3,actions=ct(commit,nat(src=10.0.0.3)),output:2",
     "table=1,priority=10,ct_state=+new+trk,ip,in_port=2,actions=drop",
     "table=1,priority=10,ct_state=+est+trk,ip,in_port=1,actions=output:2",
     "table=1,priority=10,ct_state=+est+trk,ip,in_port=2,actions=output:1",
@@ -37,9 +42,17 @@ const RULES: &[&str] = &[
     "table=1,priority=30,ct_state=+est+trk,ip,nw_src=10.0.0.1,actions=output:3",
     "table=1,priority=40,ct_state=+est+rpl+trk,ip,actions=ct(table=2,zone=9)",
     "table=1,priority=41,ct_state=+est-rpl+trk,ip,actions=ct(table=2,zone=9)",
+    "table=1,priority=42,ct_state=+est-rpl+trk,ip,actions=ct(commit,zone=9,exec(load:6->NXM_NX_CT_MARK[]),table=2)",
+    "table=1,priority=43,ct_state=+est+rpl+trk,ip,actions=ct(commit,zone=9,exec(load:3->NXM_NX_CT_MARK[]),table=2)",
+    "table=1,priority=44,ct_state=+est-rpl+trk,ip,actions=ct(commit,zone=9,exec(load:6->NXM_NX_CT_LABEL[0..31]),table=2)",
+    "table=1,priority=45,ct_state=+est+rpl+trk,ip,actions=ct(commit,zone=9,exec(load:3->NXM_NX_CT_LABEL[0..31]),table=2)",
+    "table=1,priority=46,ct_state=+est+rpl+trk,ip,actions=ct(commit,force,zone=9,table=2)",
+    "table=1,priority=47,ct_state=+snat+trk,ip,actions=output:3",
+    "table=1,priority=48,ct_state=+dnat+trk,ip,actions=output:4",
     "table=1,priority=50,ct_state=+est+trk,udp,ct_zone=5,actions=ct(commit,zone=5,exec(load:9->NXM_NX_CT_MARK[])),output:2",
     "table=1,priority=52,ct_state=+est+trk,udp,in_port=2,ct_zone=5,actions=ct(commit,zone=5,exec(load:9->NXM_NX_CT_MARK[])),output:1",
     "table=1,priority=60,ct_state=+inv+trk,actions=output:4",
+    "table=1,priority=61,ct_state=+inv+trk,tcp,actions=ct(table=2,zone=9)",
     "table=1,priority=70,tcp,tcp_flags=+psh,actions=output:4",
     "table=2,priority=10,ct_state=+new+trk,ip,actions=ct(commit,zone=9),output:3",
     "table=2,priority=10,ct_state=+est+trk,ip,actions=output:1",
@@ -157,10 +170,11 @@ struct Switch {
 }
 
 impl Switch {
-    fn new(composed: Level, emc: Level, batch: usize, there: &[bool]) -> Switch {
+    fn new((composed, emc): (Level, Level), batch: usize, recirculations: u8, there: &[bool]) -> Switch {
         let settings = Settings { composed, emc, vector: Settings::default().vector, ..Settings::BARE };
-        let datapath =
-            Datapath::new(Config { settings, batch, max_megaflows: 4096, seed: Some(1), ..Config::default() }).unwrap();
+        let config =
+            Config { settings, batch, recirculations, max_megaflows: 4096, seed: Some(1), ..Config::default() };
+        let datapath = Datapath::new(config).unwrap();
         let ofproto = Ofproto::new();
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
         ofproto.set_store(datapath.store());
@@ -264,9 +278,10 @@ proptest! {
         steps in prop::collection::vec(step(), 1..24),
         batch in prop::sample::select(vec![1usize, 7, 32]),
         emc in prop::sample::select(vec![Level::On, Level::Off]),
+        recirculations in prop::sample::select(vec![8u8, 8, 3, 2, 1]),
     ) {
-        let mut plain = Switch::new(Level::Off, emc, batch, &there);
-        let mut composed = Switch::new(Level::On, emc, batch, &there);
+        let mut plain = Switch::new((Level::Off, emc), batch, recirculations, &there);
+        let mut composed = Switch::new((Level::On, emc), batch, recirculations, &there);
         let (mut tag, mut tag_again) = (0, 0);
         for step in &steps {
             plain.step(step, &mut tag);
@@ -288,7 +303,7 @@ fn packet(connection: u8, reply: bool, tcp: Option<u8>) -> Offered {
 
 /// So many passes of so many packets are composed ones, once both directions have had two packets.
 fn composed_hits(rules: &[&str], tcp: Option<u8>, packets: usize) -> u64 {
-    let mut switch = Switch::new(Level::On, Level::Off, 32, &only(rules));
+    let mut switch = Switch::new((Level::On, Level::Off), 32, RECIRCULATIONS, &only(rules));
     let (mut tag, both) = (0, |n| [packet(n, false, tcp), packet(n, true, tcp)]);
     for _ in 0..4 {
         (1..4).for_each(|n| both(n).into_iter().for_each(|one| switch.step(&Step::Packets(vec![one]), &mut tag)));
@@ -323,7 +338,11 @@ struct Both {
 
 impl Both {
     fn new(there: &[bool]) -> Both {
-        let switch = |composed| Switch::new(composed, Level::Off, 32, there);
+        Both::that_recirculate(RECIRCULATIONS, there)
+    }
+
+    fn that_recirculate(recirculations: u8, there: &[bool]) -> Both {
+        let switch = |composed| Switch::new((composed, Level::Off), 32, recirculations, there);
         Both { plain: switch(Level::Off), composed: switch(Level::On), tag: 0 }
     }
 
@@ -403,4 +422,46 @@ fn translated_packets_stay_translated() {
     let others = [packet(1, false, None), packet(1, true, None)];
     both.packets(&others);
     assert_eq!(both.packets(&others).1, 4);
+}
+
+/// So is one that is translated to the address it has: the state says so.
+#[test]
+fn packets_translated_to_what_they_were_are_known_as_translated() {
+    let rules =
+        ["table=0,priority=30,", "table=0,priority=31,", "table=1,priority=14,", "priority=47,", "priority=48,"];
+    let mut both = Both::new(&only(&rules));
+    let (there, back) = (packet(3, false, None), packet(3, true, None));
+    both.packets(&[there.clone(), back.clone()]);
+    let (sent, hits) = both.packets(&[there]);
+    assert_eq!((sent.iter().map(Vec::len).collect::<Vec<_>>(), hits), (vec![0, 0, 1, 0], 0));
+}
+
+/// A mark, a label and a direction that each packet of a connection writes anew is written by each.
+#[test]
+fn what_a_ct_writes_every_packet_writes() {
+    for writers in
+        [["priority=42,", "priority=43,"], ["priority=44,", "priority=45,"], ["priority=41,", "priority=46,"]]
+    {
+        let rules = [&["table=0,priority=10,", "table=1,priority=10,", "table=2,priority=10,"][..], &writers].concat();
+        let mut both = Both::new(&only(&rules));
+        let talk = [None, Some(0x10)].map(|tcp| [packet(1, false, tcp), packet(1, true, tcp)]);
+        for _ in 0..3 {
+            both.packets(talk.as_flattened());
+        }
+    }
+}
+
+/// A packet that leaves its composed way has recirculated as often as the plain one: it ends at the same limit.
+#[test]
+fn who_goes_astray_may_not_recirculate_more_often() {
+    let rules = ["table=0,priority=10,", "table=1,priority=10,", "table=1,priority=61,"];
+    let mut both = Both::that_recirculate(1, &only(&rules));
+    let talk = [packet(1, false, Some(0x10)), packet(1, true, Some(0x10))];
+    for _ in 0..3 {
+        both.packets(&talk);
+    }
+    both.step(&Step::Packets(vec![Offered { wild: true, ..packet(1, false, Some(0x10)) }]));
+    for switch in [&both.plain, &both.composed] {
+        assert_eq!(switch.datapath.totals().dropped(DropReason::RecircDepth), 1);
+    }
 }

@@ -158,6 +158,24 @@ fn recirculation_ends_by_name() {
     }
 }
 
+/// So do packets that are tracked each time, which stay in their batch.
+#[test]
+fn tracking_and_recirculating_ends_by_name() {
+    for (recirculations, passes) in [(Config::default().recirculations, 45), (0, 5)] {
+        let tables = FakeTables::new(|key, _| {
+            let actions = [Action::Ct(Box::default()), Action::Recirc(key.recirc_id() + 1)];
+            follow(mask(&[]), actions)
+        });
+        let (datapath, feeds, _) = datapath(1, Config { recirculations, ..Config::default() }, &tables);
+        for _ in 0..2 {
+            feeds[0].lock().unwrap().extend((0..5).map(|i| udp([1, 1, 1, 1], [2, 2, 2, 2], 1, 2, i)));
+            run(&datapath);
+        }
+        let totals = datapath.totals();
+        assert_eq!((totals.dropped(DropReason::RecircDepth), totals[Counter::Passes]), (10, 2 * passes));
+    }
+}
+
 #[test]
 fn each_drop_has_its_name() {
     let tables = FakeTables::new(|key, _| match key.number(layout::TP_SRC) {

@@ -3,6 +3,7 @@
 use sluice_action::{
     Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Trail, Translation, Upcall, Visited,
 };
+use sluice_fate::DropReason;
 use sluice_flow::{FlowCommand, FlowMod, Metadata, PacketKey, PortNames, extract};
 use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, Revalidated};
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,6 +227,17 @@ fn a_megaflow_that_has_become_too_wide_goes() {
     // The packet that made it still goes to port 2, but others of the megaflow do not.
     change(&ofproto, FlowCommand::Add, "priority=2,dl_src=50:54:00:00:00:09 actions=output:3");
     assert_eq!(ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS).changed, 1);
+}
+
+/// Dropped before and after, but for another reason, which is counted by name.
+#[test]
+fn a_megaflow_whose_packets_end_for_another_reason_goes() {
+    let ofproto = switch(&["table=0,actions=resubmit(,1)", "table=1,actions=drop"]);
+    let store = store_of(&ofproto);
+    miss(&ofproto, &store, &packet(1, 1, 2), 0);
+    change(&ofproto, FlowCommand::Modify, "table=1,actions=resubmit(,0)");
+    let done = ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS);
+    assert_eq!((done.changed, translate(&ofproto, &packet(1, 1, 2), 0).no_output), (1, DropReason::TranslationLimit));
 }
 
 #[test]

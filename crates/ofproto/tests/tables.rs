@@ -144,9 +144,36 @@ fn deletions_select_by_cookie_and_output() {
     add(&ofproto, "cookie=0x11,in_port=1 actions=output:1,output:2");
     add(&ofproto, "cookie=0x12,in_port=2 actions=clone(output:3)");
     add(&ofproto, "cookie=0x22,in_port=3 actions=drop");
+    add(&ofproto, "cookie=0x13,in_port=4 actions=enqueue:4:1");
+    add(&ofproto, "cookie=0x14,table=1 actions=write_actions(output:4)");
     assert_eq!(apply(&ofproto, FlowCommand::Delete, "out_port=3", 0).unwrap().deleted, 1);
+    assert_eq!(apply(&ofproto, FlowCommand::Delete, "out_port=4", 0).unwrap().deleted, 2);
     assert_eq!(apply(&ofproto, FlowCommand::Delete, "cookie=0x20/0xf0", 0).unwrap().deleted, 1);
     assert_eq!(dump(&ofproto), ["cookie=0x11, in_port=1 actions=output:1,output:2"]);
+}
+
+/// Wherever a rule's actions name a group: by `out_group`, and when the group goes.
+#[test]
+fn rules_go_with_their_groups() {
+    let senders = ["group:1", "output:2,group:1", "clone(group:1)", "write_actions(group:1)"];
+    for delete in [FlowCommand::Delete, FlowCommand::DeleteStrict] {
+        let ofproto = switch();
+        let group =
+            GroupMod::parse("group_id=1,type=all,bucket=output:2", GroupCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.group_mod("br0", &group, 0).unwrap();
+        for (table, actions) in senders.iter().enumerate() {
+            add(&ofproto, &format!("table={table} actions={actions}"));
+        }
+        add(&ofproto, "table=9 actions=output:1");
+        if delete == FlowCommand::Delete {
+            assert_eq!(apply(&ofproto, delete, "out_group=2", 0).unwrap().deleted, 0);
+            assert_eq!(apply(&ofproto, delete, "out_group=1", 0).unwrap().deleted, senders.len());
+        } else {
+            let gone = GroupMod::parse("group_id=1", GroupCommand::Delete, &PortNames::NONE).unwrap();
+            ofproto.group_mod("br0", &gone, 0).unwrap();
+        }
+        assert_eq!(dump(&ofproto), ["table=9, actions=output:1"], "{delete:?}");
+    }
 }
 
 #[test]

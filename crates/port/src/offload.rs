@@ -252,7 +252,40 @@ mod tests {
         (frame, l4)
     }
 
-    /// Whether IP and TCP checksums are right, by definition.
+    /// The same of UDP.
+    fn udp(v6: bool, tags: usize, payload: usize) -> (Vec<u8>, usize) {
+        let (tcp, l4) = tcp(v6, tags, payload);
+        let size = (8 + payload) as u16;
+        let mut frame = [&tcp[..l4], &[0, 80, 1, 0], &size.to_be_bytes(), &[0, 0], &tcp[l4 + 20..]].concat();
+        let (l3, addresses) = if v6 { (l4 - 40, l4 - 32..l4) } else { (l4 - 20, l4 - 8..l4) };
+        if v6 {
+            frame[l3 + 4..l3 + 6].copy_from_slice(&size.to_be_bytes());
+            frame[l3 + 6] = 17;
+        } else {
+            frame[l3 + 2..l3 + 4].copy_from_slice(&(size + 20).to_be_bytes());
+            frame[l3 + 9] = 17;
+            let sum = checksum::internet(&frame[l3..l4]);
+            frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+        }
+        let pseudo = !checksum::finish(checksum::sum(&frame[addresses]) + 17 + u64::from(size));
+        frame[l4 + 6..l4 + 8].copy_from_slice(&pseudo.to_be_bytes());
+        (frame, l4)
+    }
+
+    /// Chooses the first two bytes of the payload so that the datagram of its first `n` bytes has the checksum zero.
+    fn sum_up_to_zero(frame: &mut [u8], l4: usize, n: usize) {
+        let layers = Layers::of(frame).unwrap();
+        let (l3, is_v6) = (layers.l3, layers.ip.unwrap().v6);
+        let addresses = if is_v6 { l3 + 8..l3 + 40 } else { l3 + 12..l3 + 20 };
+        let size = (8 + n) as u64;
+        let mut datagram = frame[l4..l4 + 8 + n].to_vec();
+        datagram[4..6].copy_from_slice(&(size as u16).to_be_bytes());
+        datagram[6..10].fill(0);
+        let sum = checksum::finish(checksum::sum(&frame[addresses]) + 17 + size + checksum::sum(&datagram));
+        frame[l4 + 8..l4 + 10].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    /// Whether IP and L4 checksums are right, by definition.
     fn sound(frame: &[u8]) -> bool {
         let layers = Layers::of(frame).unwrap();
         let (ip, (proto, l4)) = (layers.ip.unwrap(), layers.l4().unwrap());
@@ -303,6 +336,39 @@ mod tests {
             let header = VnetHeader { flags: 1, csum_start: l4 as u16, csum_offset: 16, ..VnetHeader::default() };
             header.complete(&mut frame).unwrap();
             prop_assert!(sound(&frame));
+        }
+
+        /// So are datagrams cut out of a large UDP frame, each as long as it says; the field of one that sums up to zero
+        /// is not zero, which would say that there is no sum.
+        #[test]
+        fn datagrams_add_up(v6: bool, tags in 0usize..3, payload in 1usize..3000, size in 1u16..1500, zero: bool) {
+            let (mut frame, l4) = udp(v6, tags, payload);
+            if zero && payload.min(size.into()) > 1 {
+                sum_up_to_zero(&mut frame, l4, payload.min(size.into()));
+            }
+            let gso_type = GSO_UDP_L4;
+            let header = VnetHeader { flags: 1, gso_type, gso_size: size, csum_start: l4 as u16, csum_offset: 6 };
+            let mut segments = header.segments(&frame).unwrap();
+            let (mut out, mut carried) = (vec![0; segments.longest()], vec![]);
+            while let Some(len) = segments.next_into(&mut out) {
+                let segment = &out[..len];
+                prop_assert!(sound(segment));
+                prop_assert_ne!(&segment[l4 + 6..l4 + 8], &[0, 0]);
+                prop_assert_eq!(usize::from(u16::from_be_bytes([segment[l4 + 4], segment[l4 + 5]])), len - l4);
+                prop_assert!(len - l4 - 8 <= usize::from(size));
+                carried.extend_from_slice(&segment[l4 + 8..]);
+            }
+            prop_assert_eq!(&carried[..], &frame[l4 + 8..]);
+        }
+
+        /// The same of one that is not cut.
+        #[test]
+        fn a_sum_of_zero_is_written_as_the_other_zero(v6: bool, tags in 0usize..3, payload in 2usize..200) {
+            let (mut frame, l4) = udp(v6, tags, payload);
+            sum_up_to_zero(&mut frame, l4, payload);
+            let header = VnetHeader { flags: 1, csum_start: l4 as u16, csum_offset: 6, ..VnetHeader::default() };
+            header.complete(&mut frame).unwrap();
+            prop_assert_eq!(&frame[l4 + 6..l4 + 8], &[0xff, 0xff]);
         }
 
         /// Whatever a guest writes, nothing panics, and no segment is longer than promised.

@@ -130,8 +130,13 @@ fn networks(link: FrameBuilder) -> impl Strategy<Value = FrameBuilder> {
 
 fn ipv4(link: FrameBuilder) -> impl Strategy<Value = FrameBuilder> {
     let options = select(vec![&b""[..], b"", b"\x94\x04\0\0", b"\x07\x27\x04", &[1; 40]]);
-    let fragment =
-        select(vec![None, None, None, None, Some((0, true)), Some((1, true)), Some((8191, false)), Some((5, false))]);
+    let fragment = prop_oneof![
+        5 => Just(None),
+        1 => Just(Some((0, true))),
+        1 => select(vec![(8191, false), (5, false)]).prop_map(Some),
+        // Each bit of the offset alone.
+        2 => (0..13u32, any::<bool>()).prop_map(|(bit, more)| Some((1 << bit, more))),
+    ];
     (addresses4(), addresses4(), any::<u8>(), any::<u8>(), options, fragment).prop_map(
         move |(src, dst, tos, ttl, options, fragment)| {
             let frame = link.clone().ipv4(src, dst).tos(tos).ttl(ttl).ipv4_options(options);
@@ -144,7 +149,7 @@ fn ipv6(link: FrameBuilder) -> impl Strategy<Value = FrameBuilder> {
     let extension = prop_oneof![
         select(vec![0u8, 43, 51, 60]).prop_flat_map(|kind| (Just(kind), prop::collection::vec(0..3u8, 0..30))),
         // Fragment headers: whole, first, later, and with reserved bits.
-        (Just(44), select(vec![vec![0, 0], vec![0, 1], vec![0, 8], vec![0xff, 0xf9], vec![0, 2]])),
+        (Just(44), select(vec![vec![0, 0], vec![0, 1], vec![0, 8], vec![0xff, 0xf9], vec![0x80, 0], vec![0, 2]])),
     ];
     let extensions =
         prop_oneof![Just(0..1usize), Just(1..4)].prop_flat_map(move |n| prop::collection::vec(extension.clone(), n));

@@ -99,9 +99,9 @@ impl Conntrack {
         let sought = self.seek(recent, packet, request.zone, Checksums::Good);
         let tuple = sought.sighting.filter(|sighting| !sighting.related)?.tuple;
         let (connection, reply) = recent.find(sought.hash, &tuple, now_ms)?;
-        let (state, is_translated) = (stamp::state(key), request.nat.is_some() && connection.nat.is_some());
+        let state = stamp::state(key);
         let is_plain = state & (ct_state::INVALID | ct_state::NAT) == 0 && stamp::zone(key) == request.zone;
-        if !tuple.has_ports() || is_translated || !is_plain {
+        if !tuple.has_ports() || !is_plain {
             return None;
         }
         let label = key.get(layout::CT_LABEL).first_chunk().map_or(0, |label| u128::from_be_bytes(*label));

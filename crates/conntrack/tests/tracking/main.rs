@@ -9,6 +9,7 @@ mod related;
 mod scene;
 mod stacks;
 mod stacks_tracked;
+mod standing;
 mod tcp;
 mod tcp_random;
 mod threads;

@@ -85,6 +85,17 @@ impl Scene {
         self.ct.execute(&mut self.recent, packet, key, request, &moment, &mut Carried::default())
     }
 
+    /// Whether a packet, having passed, stands so that the next one like it may take the shortest way.
+    pub fn stands(&mut self, bytes: &[u8], request: &Ct) -> bool {
+        let mut key = PacketKey::ZERO;
+        extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");
+        let mut packet = self.pool.packet(bytes);
+        self.pass_packet(&mut packet, &mut key, request);
+        let stands = self.ct.standing(&self.recent, (&packet, &key), request, self.now_ms).is_some();
+        self.pool.take_bytes(packet);
+        stands
+    }
+
     /// The lines of `dump-conntrack`, sorted.
     pub fn dump(&self, more: bool) -> Vec<String> {
         let mut lines = Vec::new();

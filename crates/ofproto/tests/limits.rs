@@ -1,0 +1,129 @@
+//! What a translation may not do, and what ends at a limit by name.
+
+use sluice_action::{Action, Fate, MegaflowMatch, Miss, PortNo, Translation, Upcall};
+use sluice_fate::DropReason;
+use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, Metadata, PacketKey, PortNames, extract};
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_testkit::frame;
+
+fn switch(flows: &[&str]) -> Ofproto {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    for n in 1..=4 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
+    }
+    for text in flows {
+        let flow = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"));
+        ofproto.flow_mod("br0", &flow, 0).unwrap();
+    }
+    ofproto
+}
+
+fn key(bytes: &[u8], port: u32) -> PacketKey {
+    let mut key = PacketKey::ZERO;
+    extract(bytes, &Metadata::of_port(port), &mut key).unwrap();
+    key
+}
+
+fn translate(ofproto: &Ofproto, bytes: &[u8]) -> Translation {
+    let key = key(bytes, 1);
+    match ofproto.upcall().translate(&Miss { key: &key, bytes, now_ms: 0 }) {
+        Fate::Translated(translation) => {
+            // What it teaches is taught by a packet that goes.
+            ofproto.upcall().credit(&translation.trail, 1, 60, 0, 0);
+            translation
+        }
+        Fate::Failed(why) => panic!("{why:?}"),
+    }
+}
+
+fn udp(src: u8) -> Vec<u8> {
+    frame::ethernet()
+        .macs([2, 0, 0, 0, 0, src], [2, 0, 0, 0, 0, 9])
+        .ipv4([10, 0, 0, src], [10, 0, 0, 9])
+        .udp(1, 2)
+        .build()
+}
+
+/// Groups 1 to `n`, each of which leads to the next, `width` times; the last is empty-handed or sends to port 2.
+fn chain(n: u32, width: usize, end: &str) -> Ofproto {
+    let ofproto = switch(&[]);
+    for id in (1..=n).rev() {
+        let bucket = if id == n { end.to_owned() } else { format!("group:{}", id + 1) };
+        let buckets = vec![format!("bucket=actions={bucket}"); width].join(",");
+        let text = format!("group_id={id},type=all,{buckets}");
+        let group =
+            GroupMod::parse(&text, GroupCommand::Add, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"));
+        ofproto.group_mod("br0", &group, 0).unwrap();
+    }
+    let flow = FlowMod::parse("actions=group:1", FlowCommand::Add, &PortNames::NONE).unwrap();
+    ofproto.flow_mod("br0", &flow, 0).unwrap();
+    ofproto
+}
+
+#[test]
+fn groups_within_groups_end_by_name() {
+    let deep = |n| {
+        let translation = translate(&chain(n, 1, "output:2"), &udp(1));
+        (translation.actions.to_vec(), translation.no_output)
+    };
+    assert_eq!(deep(50).0, [Action::Output(PortNo(2))]);
+    assert_eq!(deep(80), (vec![], DropReason::TranslationLimit), "as deep as resubmits may go");
+}
+
+#[test]
+fn buckets_count_as_resubmits_do() {
+    let wide = |n| translate(&chain(n, 2, "set_field:1->reg0"), &udp(1)).no_output;
+    assert_eq!(wide(10), DropReason::Rules, "1023 groups");
+    assert_eq!(wide(14), DropReason::TranslationLimit, "16383 groups");
+}
+
+#[test]
+fn a_learned_rule_outputs_to_ports_only() {
+    let learn = |port: u32| {
+        let actions = format!("load:{port}->NXM_NX_REG0[0..15],learn(table=1,output:NXM_NX_REG0[0..15])");
+        let ofproto = switch(&[&format!("actions={actions}")]);
+        translate(&ofproto, &udp(1));
+        ofproto.tick(0);
+        let learned = FlowMod { table: Some(1), ..FlowMod::new(FlowCommand::Delete) };
+        let rules = ofproto.rules("br0", &learned).unwrap();
+        rules.iter().map(|entry| entry.rule.actions.len()).collect::<Vec<_>>()
+    };
+    // Source: Open vSwitch lib/learn.c: below OFPP_MAX, and IN_PORT, FLOOD, ALL and LOCAL.
+    for (port, allowed) in
+        [(1, true), (0xfeff, true), (0xff00, false), (0xfff8, true), (0xfff9, false), (0xfffa, false)]
+    {
+        assert_eq!(learn(port), [usize::from(allowed)], "port {port:#x}");
+    }
+    for (port, allowed) in [(0xfffb, true), (0xfffc, true), (0xfffd, false), (0xfffe, true), (0xffff, false)] {
+        assert_eq!(learn(port), [usize::from(allowed)], "port {port:#x}");
+    }
+}
+
+/// Two packets are translated before what the first has taught is there: the limit holds all the same.
+#[test]
+fn a_limit_on_learning_holds_when_it_is_done() {
+    let ofproto =
+        switch(&["actions=learn(table=1,cookie=9,limit=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])"]);
+    (1..4).for_each(|src| drop(translate(&ofproto, &udp(src))));
+    ofproto.tick(0);
+    let learned = FlowMod { table: Some(1), ..FlowMod::new(FlowCommand::Delete) };
+    assert_eq!(ofproto.rules("br0", &learned).unwrap().len(), 1);
+}
+
+/// A label taken off for a copy is pushed back as it was, so the megaflow is of packets with that label.
+#[test]
+fn a_label_that_is_pushed_back_is_matched() {
+    let ofproto = switch(&["mpls actions=clone(pop_mpls:0x0800,output:2),output:3"]);
+    let labelled =
+        |label, tc| frame::ethernet().mpls(label, tc, 64).ipv4([10, 0, 0, 1], [10, 0, 0, 9]).udp(1, 2).build();
+    let first = translate(&ofproto, &labelled(100, 0));
+    let pushes =
+        |translation: &Translation| translation.actions.iter().any(|action| matches!(action, Action::PushMpls { .. }));
+    let megaflow = MegaflowMatch::new(first.mask, &key(&labelled(100, 0), 1));
+    for other in [labelled(101, 0), labelled(100, 5)] {
+        let shares = megaflow.contains(&key(&other, 1));
+        assert!(!(shares && pushes(&first)), "it would be given the label of another: {:?}", first.actions);
+        assert!(!shares || translate(&ofproto, &other).actions == first.actions);
+    }
+}
