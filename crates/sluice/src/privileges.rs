@@ -75,6 +75,7 @@ pub fn cannot_read(error: &std::io::Error) -> String {
         std::io::ErrorKind::PermissionDenied => {
             format!("; this runs as user {}: let that user read it (chmod, chgrp), or start again", user.as_raw())
         }
+        std::io::ErrorKind::InvalidData => return "cannot be read: expected text in UTF-8".into(),
         _ => String::new(),
     };
     format!("cannot be read: {error}{advice}")

@@ -8,7 +8,7 @@ use crate::metrics::Endpoint;
 use crate::switch::Switch;
 use crate::text::coverage::SAMPLE_SECS;
 use crate::text::live;
-use crate::{command, log, privileges, rundir};
+use crate::{command, log, privileges, rundir, socket};
 use anyhow::{Context, Result};
 use sluice_fate::Snapshot;
 use std::io::{IsTerminal, Write};
@@ -40,6 +40,9 @@ pub fn run(file: &Path) -> Result<()> {
     let config = Config::load(file)?;
     let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
     rundir::prepare(&rundir)?;
+    let control = rundir.join(rundir::CONTROL_SOCKET);
+    // Before ports are opened, which may be those of the switch that is there already.
+    socket::remove_stale(&control, "control socket")?;
     privileges::give_rundir(&rundir)?;
     let switch = Switch::prepare(file, config)?;
     let kinds = switch.port_kinds();
@@ -51,15 +54,12 @@ pub fn run(file: &Path) -> Result<()> {
     }
     watch_signals(&switch)?;
     switch.start()?;
-    switch.openflow.start(&switch, &rundir)?;
-    let socket = rundir.join(rundir::CONTROL_SOCKET);
-    let server = Server::listen(&socket, Box::new(CommandTable(Arc::clone(&switch))))?;
-    let endpoint =
-        switch.metrics_address().map(|address| Endpoint::listen(address, Arc::clone(&switch))).transpose()?;
-    if let Some(endpoint) = &endpoint {
-        tracing::info!("metrics at http://{}/metrics", endpoint.address());
-    }
-    tracing::info!("running, control socket {}", socket.display());
+    let (server, endpoint) = listen(&switch, &rundir, &control).inspect_err(|_| {
+        // What listens already is not left behind.
+        switch.openflow.stop();
+        switch.stop();
+    })?;
+    tracing::info!("running, control socket {}", control.display());
     let why = attend(&switch);
     match &why {
         Ok(why) => tracing::info!("ending: {why}"),
@@ -75,14 +75,30 @@ pub fn run(file: &Path) -> Result<()> {
     why.map(drop)
 }
 
-/// SIGTERM and SIGINT ask for the end; a second one does not wait for it.
+/// Lets controllers, commands and Prometheus in. The control socket comes last: whoever sees it may ask for anything.
+fn listen(switch: &Arc<Switch>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
+    switch.openflow.start(switch, rundir)?;
+    let endpoint = switch.metrics_address().map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        tracing::info!("metrics at http://{}/metrics", endpoint.address());
+    }
+    let server = Server::listen(control, Box::new(CommandTable(Arc::clone(switch))))?;
+    Ok((server, endpoint))
+}
+
+/// SIGTERM, SIGINT and SIGHUP (the terminal has gone) ask for the end; a second one does not wait for it.
 fn watch_signals(switch: &Arc<Switch>) -> Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]).context("signals")?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let wanted = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    let mut signals = signal_hook::iterator::Signals::new(wanted).context("signals")?;
     let switch = Arc::downgrade(switch);
     let watch = move || {
         for (i, signal) in signals.forever().enumerate() {
-            let name = if signal == SIGTERM { "SIGTERM" } else { "SIGINT" };
+            let name = match signal {
+                SIGTERM => "SIGTERM",
+                SIGINT => "SIGINT",
+                _ => "SIGHUP",
+            };
             match switch.upgrade() {
                 Some(switch) if i == 0 => switch.end(name),
                 _ => std::process::exit(1),
@@ -91,6 +107,13 @@ fn watch_signals(switch: &Arc<Switch>) -> Result<()> {
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).context("signal thread")?;
     Ok(())
+}
+
+/// Whether whoever started the switch has it ignore a signal, as `nohup` does. Source: proc(5), `SigIgn`.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
 }
 
 /// Does what is due, until the end; returns why it is.
@@ -106,12 +129,12 @@ fn attend(switch: &Switch) -> Result<String> {
         let stop_after = switch.stop_after();
         let now = Instant::now();
         if let Some(after) = stop_after.filter(|after| now - began >= *after) {
-            live.finish(switch);
+            live.finish();
             return Ok(format!("{} s have passed", after.as_secs_f64()));
         }
         let until = stop_after.map_or(now + TICK, |after| (now + TICK).min(began + after));
         if let Some(why) = switch.wait_for_end(until) {
-            live.finish(switch);
+            live.finish();
             return Ok(why);
         }
         switch.tick();
@@ -162,7 +185,7 @@ impl LiveLine {
     }
 
     /// Leaves the line, and what follows starts on one of its own.
-    fn finish(&self, _: &Switch) {
+    fn finish(&self) {
         if self.on_terminal && self.last != self.began {
             let _ = writeln!(std::io::stdout());
         }

@@ -36,7 +36,15 @@ pub fn prepare(dir: &Path) -> Result<()> {
                 .with_context(|| format!("rundir {}: its mode", dir.display()));
         }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(e).with_context(|| format!("rundir {}: cannot be made", dir.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
+            "rundir {}: cannot be made, for the directory it is to lie in is not there; make that, or set switch.rundir",
+            dir.display()
+        ),
+        Err(e) => {
+            return Err(e).with_context(|| {
+                format!("rundir {}: cannot be made; set switch.rundir to a directory of your own", dir.display())
+            });
+        }
     }
     // A configured rundir may be a link; one under /tmp that somebody else made must not be followed into trouble,
     // and the owner check below sees through the link.
@@ -77,5 +85,7 @@ mod tests {
         std::fs::write(dir.path().join("file"), "").unwrap();
         let error = prepare(&dir.path().join("file")).unwrap_err().to_string();
         assert!(error.ends_with("is no directory"), "{error}");
+        let error = prepare(&dir.path().join("none/run")).unwrap_err().to_string();
+        assert!(error.contains("the directory it is to lie in is not there"), "{error}");
     }
 }

@@ -8,12 +8,21 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+/// Longest path of a socket, bytes. Source: Linux's `sockaddr_un`, less the zero behind it.
+const PATH_MAX: usize = 107;
+
 /// Listens on `path`, replacing a socket that nobody listens on any more. Only the owner may connect. `what` names the
 /// socket in errors.
 ///
 /// # Errors
 /// If something else is there, or another switch answers on it.
 pub fn listen_private(path: &Path, what: &str) -> Result<UnixListener> {
+    let size = path.as_os_str().len();
+    anyhow::ensure!(
+        size <= PATH_MAX,
+        "{what} {}: its path has {size} bytes, a socket's at most {PATH_MAX}; set switch.rundir to a shorter one",
+        path.display()
+    );
     remove_stale(path, what)?;
     bind_and_rename(path).with_context(|| format!("{what} {}: cannot listen", path.display()))
 }
@@ -24,7 +33,7 @@ fn bind_and_rename(path: &Path) -> io::Result<UnixListener> {
     // The mode of a socket comes from the umask alone; there must be no moment in which others may connect.
     static UMASK: Mutex<()> = Mutex::new(());
     let _one_at_a_time = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
-    // No longer than what it stands in for, as the path of a socket has 107 bytes at most.
+    // No longer than what it stands in for, whose length has been looked at.
     let unfinished = path.with_file_name(format!(".{:x}", std::process::id()));
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(&unfinished);
@@ -37,8 +46,11 @@ fn bind_and_rename(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes a socket that a switch left behind; anything else in its place is an error.
-fn remove_stale(path: &Path, what: &str) -> Result<()> {
+/// Removes a socket that a switch left behind.
+///
+/// # Errors
+/// If something else is there, or another switch answers on it.
+pub fn remove_stale(path: &Path, what: &str) -> Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e).with_context(|| format!("{what} {}", path.display())),

@@ -23,6 +23,27 @@ fn an_unknown_key_is_named_with_its_line() {
 fn nobody_listening_is_told() {
     let line = one_line_failure(&sluice(&["ctl", "-t", "/no/such/sluice.ctl", "version"]));
     assert!(line.starts_with("sluice: cannot connect to \"/no/such/sluice.ctl\": "), "{line}");
+    assert!(line.ends_with("; is the switch running?"), "{line}");
+}
+
+/// What caused an error stands in its line once, not again behind it.
+#[test]
+fn a_file_that_is_not_there_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = dir.path().join("flows.txt");
+    std::fs::write(&flows, "actions=drop\n").unwrap();
+    let flows = flows.to_str().unwrap();
+    for args in [
+        &["replay", "--flows", flows, "--in", "1=/no/such.pcap", "--out-dir", "/no/such"][..],
+        &["replay", "--flows", "/no/such.txt", "--in", "1=/no/such.pcap", "--out-dir", "/no/such"],
+        &["lab", "search", "/no/such.json"],
+        &["ctl", "-t", "/no/such.ctl", "version"],
+        &["run", "/no/such.toml"],
+    ] {
+        let line = one_line_failure(&sluice(args));
+        assert_eq!(line.matches("No such file").count(), 1, "{line}");
+        assert!(line.contains("/no/such"), "{line}");
+    }
 }
 
 #[test]

@@ -44,9 +44,9 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// It cannot be read at all.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: cannot be read: {cause}", path.display())]
     #[expect(missing_docs, reason = "the names say it")]
-    Io { path: PathBuf, source: io::Error },
+    Io { path: PathBuf, cause: io::Error },
     /// It is not a capture of the classic format.
     #[error("{}: {found}; expected a classic pcap file of Ethernet packets", path.display())]
     #[expect(missing_docs, reason = "the names say it")]
@@ -68,7 +68,7 @@ pub enum CaptureError {
 impl Reader {
     /// Opens a capture and reads its header.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
-        let failed = |source| CaptureError::Io { path: path.to_owned(), source };
+        let failed = |cause| CaptureError::Io { path: path.to_owned(), cause };
         let file = File::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.is_dir() {
             return Err(failed(io::ErrorKind::IsADirectory.into()));
@@ -156,7 +156,7 @@ impl<R: Read> Reader<R> {
                 Ok(0) => break,
                 Ok(n) => have += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(CaptureError::Io { path: self.path.clone(), source }),
+                Err(cause) => return Err(CaptureError::Io { path: self.path.clone(), cause }),
             }
         }
         self.offset += have as u64;

@@ -214,7 +214,7 @@ fn a_bad_capture_is_refused_at_the_start() {
     for (keys, want) in [
         (vec![("rx", "cut.pcap")], "packet 4 at byte 252: the file ends after 59 bytes of its bytes; expected 60"),
         (vec![("rx", "cut.pcap"), ("loop", "true")], "packet 4 at byte 252"),
-        (vec![("rx", "none.pcap")], "none.pcap: No such file"),
+        (vec![("rx", "none.pcap")], "none.pcap: cannot be read: No such file"),
         (vec![("rx", ".")], "directory"),
         (vec![("tx", "no/where.pcap")], "no/where.pcap cannot be written: No such file"),
         (vec![("rx", "in.pcap"), ("loop", "maybe")], "expected true or false"),

@@ -28,7 +28,7 @@ fn the_reference_is_the_defaults() {
     assert_eq!((said.fail_mode, said.mac_age, said.local), (default.fail_mode, default.mac_age, default.local));
     assert_eq!(said.prefixes, default.prefixes);
     let port = &config.bridge[0].port[0];
-    assert_eq!((port.mtu, port.n_rxq), (ETHERNET_MTU, 1));
+    assert_eq!((port.mtu, port.n_rxq), (bridge::ETHERNET_MTU, 1));
     assert!(port.pmd_rxq_affinity.0.is_empty());
     let dpdk: Config = toml::from_str(REFERENCE).unwrap();
     assert_eq!(dpdk.switch.dpdk, Some(Dpdk::default()));

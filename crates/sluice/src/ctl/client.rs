@@ -10,20 +10,20 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens there.
-    #[error("cannot connect to \"{path}\": {source}; is the switch running?")]
+    #[error("cannot connect to \"{path}\": {cause}; is the switch running?")]
     Connect {
         /// The socket.
         path: String,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The connection broke.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Transaction {
         /// The socket.
         path: String,
         /// What happened.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -38,13 +38,13 @@ pub fn transact(
     args: &[String],
 ) -> Result<Result<String, String>, ClientError> {
     let name = || path.display().to_string();
-    let stream = UnixStream::connect(path).map_err(|source| ClientError::Connect { path: name(), source })?;
-    exchange(&stream, timeout, command, args).map_err(|source| {
-        let source = match source.kind() {
+    let stream = UnixStream::connect(path).map_err(|cause| ClientError::Connect { path: name(), cause })?;
+    exchange(&stream, timeout, command, args).map_err(|cause| {
+        let cause = match cause.kind() {
             io::ErrorKind::WouldBlock => io::Error::other("no answer within the given time"),
-            _ => source,
+            _ => cause,
         };
-        ClientError::Transaction { path: name(), source }
+        ClientError::Transaction { path: name(), cause }
     })
 }
 

@@ -1,0 +1,169 @@
+//! `[[bridge]]`: a bridge, its tables and its ports.
+
+use super::value::{Affinity, Duration};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The type of ports that join two bridges and have nothing to do with the datapath.
+pub const PATCH: &str = "patch";
+
+/// `[[bridge]]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bridge {
+    /// Its name.
+    pub name: String,
+    /// What it does without rules or controller.
+    #[serde(default)]
+    pub fail_mode: FailMode,
+    /// Its rules, in ovs-ofctl syntax.
+    #[serde(default)]
+    pub flows: Option<PathBuf>,
+    /// Its groups, in ovs-ofctl syntax.
+    #[serde(default)]
+    pub groups: Option<PathBuf>,
+    /// Its meters, in ovs-ofctl syntax.
+    #[serde(default)]
+    pub meters: Option<PathBuf>,
+    /// OpenFlow datapath id, 16 hexadecimal digits.
+    #[serde(default)]
+    pub datapath_id: Option<String>,
+    /// How long a learned address is kept.
+    #[serde(default = "five_minutes")]
+    pub mac_age: Duration,
+    /// Fields whose prefixes its tables keep in tries.
+    #[serde(default = "usual_prefixes")]
+    pub prefixes: Vec<String>,
+    /// Whether LOCAL is a tap device named like the bridge.
+    #[serde(default)]
+    pub local: bool,
+    /// Controllers to connect to.
+    #[serde(default)]
+    pub controllers: Vec<String>,
+    /// Packets a second that each of them gets at most; 0 is without limit.
+    #[serde(default)]
+    pub controller_rate_limit: u32,
+    /// Packets that it gets at once, and that wait, at most; 0 is a quarter of a second's.
+    #[serde(default)]
+    pub controller_burst_limit: u32,
+    /// Where to listen for controllers.
+    #[serde(default)]
+    pub listen: Vec<String>,
+    /// `[[bridge.table]]`.
+    #[serde(default)]
+    pub table: Vec<Table>,
+    /// `[[bridge.port]]`.
+    #[serde(default)]
+    pub port: Vec<Port>,
+}
+
+impl Bridge {
+    /// Packets a second and packets at once that a controller gets, if there is a limit.
+    pub fn packet_in_limit(&self) -> Option<(u32, u32)> {
+        let (rate, burst) = (self.controller_rate_limit, self.controller_burst_limit);
+        (rate != 0).then_some((rate, if burst == 0 { (rate / 4).max(1) } else { burst }))
+    }
+}
+
+/// `[[bridge.table]]`: a table with a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Table {
+    /// Its number.
+    pub number: u8,
+    /// Rules that it holds at most.
+    pub flow_limit: u32,
+    /// What it does when it is full.
+    #[serde(default)]
+    pub overflow_policy: OverflowPolicy,
+}
+
+/// What a full table does with one rule more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverflowPolicy {
+    /// Refuses it, unless a controller lets the table evict.
+    #[default]
+    Refuse,
+    /// Evicts another for it.
+    Evict,
+}
+
+/// What a bridge does for packets no rule matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailMode {
+    /// Drop them.
+    #[default]
+    Secure,
+    /// Switch them as a learning switch does.
+    Standalone,
+}
+
+/// `[[bridge.port]]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Port {
+    /// Its name, unique in the switch.
+    pub name: String,
+    /// Its OpenFlow number, unique in the bridge.
+    pub ofport: u32,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Longest packet without its Ethernet header and tags, bytes.
+    #[serde(default = "ethernet_mtu")]
+    pub mtu: u32,
+    /// Receive queues.
+    #[serde(default = "one")]
+    pub n_rxq: usize,
+    /// Cores that poll certain receive queues; the other queues are spread.
+    #[serde(default)]
+    pub pmd_rxq_affinity: Affinity,
+    /// Access VLAN.
+    #[serde(default)]
+    pub tag: Option<u16>,
+    /// Trunked VLANs.
+    #[serde(default)]
+    pub trunks: Vec<u16>,
+    /// What its type wants to know.
+    #[serde(default)]
+    pub options: BTreeMap<String, toml::Value>,
+}
+
+/// The MTU of a port that does not say.
+pub const ETHERNET_MTU: u32 = 1500;
+
+impl Port {
+    /// A port about which nothing more is said.
+    pub fn of_type(kind: &str, name: &str, ofport: u32) -> Self {
+        Port {
+            name: name.into(),
+            ofport,
+            kind: kind.into(),
+            mtu: ETHERNET_MTU,
+            n_rxq: 1,
+            pmd_rxq_affinity: Affinity::default(),
+            tag: None,
+            trunks: Vec::new(),
+            options: BTreeMap::new(),
+        }
+    }
+}
+
+fn ethernet_mtu() -> u32 {
+    ETHERNET_MTU
+}
+
+fn one() -> usize {
+    1
+}
+
+fn usual_prefixes() -> Vec<String> {
+    ["ip_dst", "ip_src"].map(str::to_owned).to_vec()
+}
+
+fn five_minutes() -> Duration {
+    Duration::from_secs(300)
+}
