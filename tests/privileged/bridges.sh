@@ -100,7 +100,13 @@ reaches "$c" 10.9.2.2
 echo "port flags: no-receive, no-forward, no-flood, down"
 
 OVS_RUNDIR=$dir ovs-ofctl -O OpenFlow13 monitor "unix:$dir/run/lan0.mgmt" 65535 > "$dir/news" 2>&1 &
-until_true grep -q OFPT_BARRIER_REPLY "$dir/news" || sleep 1
+# Whoever monitors says nothing at first: a packet shows that it listens.
+listens() {
+    of packet-out lan0 "in_port=controller,packet=$(printf '%0120d' 0),actions=controller"
+    sleep 0.05
+    grep -q PACKET_IN "$dir/news"
+}
+until_true listens || fail "nobody listens"
 of add-flow lan0 'table=7,cookie=0x1,idle_timeout=1,send_flow_rem,udp,actions=drop'
 of add-flow lan0 'table=7,cookie=0x2,hard_timeout=1,send_flow_rem,tcp,actions=drop'
 of add-flow lan0 'table=7,cookie=0x3,send_flow_rem,sctp,actions=drop'
