@@ -48,7 +48,7 @@ impl PmdShared {
 }
 
 impl Datapath {
-    /// Makes memory for caches that have asked for more. About once a second; without it they stay as small as they are.
+    /// Makes memory for caches that have asked for more: often, for they put flows out until it is there.
     pub fn tend_caches(&self) {
         for pmd in self.shared() {
             pmd.cache_memory().named().for_each(|(_, memory)| memory.tend());

@@ -1,9 +1,9 @@
-//! How much of a table is in use: little at first, twice as much when flows put each other out.
+//! How much of a table is in use: little at first, more when flows put each other out.
 //!
 //! A million flows' worth of cache lines, each with one flow of a thousand, would take a thousand pages and lines; dense,
-//! they take a few pages and stay in the first-level cache. The table's memory is there from the start, and the part in
-//! use is a number of low bits of the hash, so growing is one assignment: half of the flows stay where they are, and
-//! the entries of the others are stale hints like any other, to be put out before anything is decided again.
+//! they take a few pages and stay in the first-level cache. The part in use is a number of low bits of the hash, so growing
+//! is one assignment: some of the flows stay where they are, and the entries of the others are stale hints like any other,
+//! to be put out before anything is decided again. Since most flows are lost with it, it grows to where they will fit at once.
 
 /// Lines in use at first: 32 KiB.
 const FIRST: usize = 512;
@@ -11,8 +11,12 @@ const FIRST: usize = 512;
 /// So many lookups may come for one flow that is put out.
 const ASKED_A_LOSS: u32 = 64;
 
-/// So many entries a line are put out before it is asked how often that was.
-const LOST_A_LINE: usize = 4;
+/// Of so many entries a line that are put out, it is asked how often that was.
+const LOST_A_LINE: usize = 1;
+
+/// It grows to so many times the lines at most, as a power of two: of flows that come one after the other none may be
+/// found though half of them would fit.
+const STEPS_MAX: u32 = 4;
 
 /// The part of a table of 2^k lines that is in use.
 #[derive(Debug)]
@@ -24,16 +28,16 @@ pub(crate) struct Fill {
     /// Since the last decision.
     asked: u32,
     lost: u32,
-    /// What is put out now may be what growing left behind.
-    grown: bool,
-    /// It would have grown, had there been more lines.
-    is_short: bool,
+    /// As many entries were put out since it grew as are needed to decide: what is counted now is of a table that is full.
+    is_full: bool,
+    /// Lines it would have taken at the last decision, had there been so many.
+    wanted: usize,
 }
 
 impl Fill {
     /// Of a table with so many lines, a power of two (or 0).
     pub fn new(lines: usize) -> Self {
-        Fill { mask: lines.min(FIRST).wrapping_sub(1), lines, asked: 0, lost: 0, grown: false, is_short: false }
+        Fill { mask: lines.min(FIRST).wrapping_sub(1), lines, asked: 0, lost: 0, is_full: false, wanted: 0 }
     }
 
     /// Lines in use less one.
@@ -56,21 +60,30 @@ impl Fill {
         self.lost as usize
     }
 
-    /// Before an entry is put in: takes more lines into use if flows were put out often since it was last asked. True if
-    /// it would take more than there are.
+    /// Before an entry is put in: takes more lines into use if flows were put out often since it was last asked. How many
+    /// it would take, if there are fewer.
     #[inline]
-    pub fn grow(&mut self) -> bool {
+    pub fn grow(&mut self) -> Option<usize> {
         if self.lost as usize <= LOST_A_LINE * self.mask.wrapping_add(1) {
-            return false;
+            return None;
         }
-        let often = self.asked / ASKED_A_LOSS < self.lost && !self.grown;
-        self.grown = often && self.mask + 1 < self.lines;
-        if self.grown {
-            self.mask = self.mask * 2 + 1;
-        }
-        self.is_short = often && !self.grown;
+        let steps = if self.is_full { self.steps() } else { 0 };
+        self.is_full = steps == 0;
+        self.wanted = (self.mask + 1) << steps;
+        self.mask = self.wanted.min(self.lines) - 1;
         (self.asked, self.lost) = (0, 0);
-        self.is_short
+        (self.wanted > self.lines).then_some(self.wanted)
+    }
+
+    /// How many times it should double: of flows that are equally likely, the share that is found is the share that there
+    /// is room for, and some lines get more flows than others.
+    fn steps(&self) -> u32 {
+        if self.lost <= self.asked / ASKED_A_LOSS {
+            return 0;
+        }
+        let found = u64::from(self.asked.saturating_sub(self.lost));
+        let needed = u64::from(self.asked) * 5 / 4;
+        (1..STEPS_MAX).find(|steps| found << steps >= needed).unwrap_or(STEPS_MAX)
     }
 
     /// There are so many lines now: at least as many as before, a power of two.
@@ -81,6 +94,6 @@ impl Fill {
     /// Whether it would take more lines into use than these.
     #[inline]
     pub fn is_short_of(&self, lines: usize) -> bool {
-        self.is_short && self.lines < lines
+        self.lines < self.wanted.min(lines)
     }
 }

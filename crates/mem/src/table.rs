@@ -6,14 +6,14 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use zerocopy::FromZeros;
 
 /// A fixed number of `T`s, all zero at first.
 ///
 /// Shape:  one stretch of memory. The elements below [`Table::ready`] are resident; the others cost address space, and
 ///         a page fault at their first use. Whoever may not wait for the kernel uses the first ones only and asks
-///         for more ([`Table::ask_for_more`]); a thread that may wait makes them ([`TableMemory::tend`]).
+///         for more ([`Table::ask_for`]); a thread that may wait makes them ([`TableMemory::tend`]).
 /// Errors: no address space ends the process, as it does in a vector.
 pub struct Table<T> {
     base: NonNull<T>,
@@ -27,11 +27,10 @@ pub struct Table<T> {
 #[derive(Debug)]
 pub struct TableMemory {
     region: Region,
-    /// Bytes that the elements have in all.
-    size: usize,
     /// Of these, resident.
     ready: AtomicUsize,
-    wanted: AtomicBool,
+    /// Bytes that its user has asked for.
+    wanted: AtomicUsize,
 }
 
 // SAFETY: a table owns its elements as a boxed slice would.
@@ -52,7 +51,7 @@ impl<T: FromZeros> Table<T> {
             std::alloc::handle_alloc_error(layout)
         };
         let base = region.base().cast();
-        let memory = TableMemory { region, size: layout.size(), ready: AtomicUsize::new(0), wanted: false.into() };
+        let memory = TableMemory { region, ready: AtomicUsize::new(0), wanted: AtomicUsize::new(0) };
         memory.make_ready(ready.min(len) * size_of::<T>());
         Table { base, len, memory: Some(Arc::new(memory)), of: PhantomData }
     }
@@ -74,9 +73,10 @@ impl<T> Table<T> {
         self.memory.as_ref().map_or(0, |memory| memory.ready.load(Relaxed) / size_of::<T>())
     }
 
-    /// Lets [`TableMemory::tend`] make twice as many elements resident, if there are more.
-    pub fn ask_for_more(&self) {
-        self.memory.iter().for_each(|memory| memory.wanted.store(true, Relaxed));
+    /// Lets [`TableMemory::tend`] make so many elements resident, or all if there are fewer.
+    pub fn ask_for(&self, len: usize) {
+        let bytes = len.min(self.len) * size_of::<T>();
+        self.memory.iter().for_each(|memory| memory.wanted.store(bytes, Relaxed));
     }
 
     /// Its memory; `None` if it has no elements.
@@ -86,10 +86,11 @@ impl<T> Table<T> {
 }
 
 impl TableMemory {
-    /// Makes twice as much resident if the table's user has asked for it. May take milliseconds.
+    /// Makes as much resident as the table's user has asked for. May take tens of milliseconds.
     pub fn tend(&self) {
-        if self.wanted.swap(false, Relaxed) {
-            self.make_ready(self.ready.load(Relaxed).saturating_mul(2).clamp(1, self.size));
+        let wanted = self.wanted.load(Relaxed);
+        if wanted > self.ready.load(Relaxed) {
+            self.make_ready(wanted);
         }
     }
 
@@ -152,7 +153,7 @@ mod tests {
         assert!(table.len() == 100_000 && table.iter().flatten().all(|word| *word == 0));
         table[99_999][7] = 5;
         let memory = table.memory().unwrap();
-        table.ask_for_more();
+        table.ask_for(2000);
         memory.tend();
         assert_eq!((table[99_999], table.ready()), ([0, 0, 0, 0, 0, 0, 0, 5], 2000));
         assert!(!memory.pages().name().is_empty());
@@ -162,15 +163,13 @@ mod tests {
     fn it_grows_when_asked_up_to_its_length() {
         let table = Table::<u64>::new(5000, 1000);
         let memory = table.memory().unwrap();
-        let grown: Vec<usize> = (0..5)
-            .map(|_| {
-                memory.tend();
-                table.ask_for_more();
-                memory.tend();
-                table.ready()
-            })
-            .collect();
-        assert_eq!(grown, [2000, 4000, 5000, 5000, 5000]);
+        let grown = [0, 2000, 1500, 4000, usize::MAX].map(|len| {
+            memory.tend();
+            table.ask_for(len);
+            memory.tend();
+            table.ready()
+        });
+        assert_eq!(grown, [1000, 2000, 2000, 4000, 5000]);
         assert_eq!(memory.resident(), 40_000);
     }
 
@@ -179,16 +178,16 @@ mod tests {
         let mut table = Table::<u64>::new(0, 5);
         assert!(table.memory().is_none() && table.ready() == 0 && table.is_empty());
         assert_eq!(table.get_mut(0), None);
-        table.ask_for_more();
+        table.ask_for(5);
     }
 
     #[test]
     fn memory_outlives_the_table() {
         let table = Table::<u64>::new(10, 0);
         let memory = table.memory().unwrap();
-        table.ask_for_more();
+        table.ask_for(10);
         drop(table);
         memory.tend();
-        assert_eq!(memory.resident(), 1);
+        assert_eq!(memory.resident(), 80);
     }
 }

@@ -267,7 +267,6 @@ impl Switch {
     /// Lets ports come back whose devices have, and tells the tables of links that went up or down.
     pub fn watch_ports(&self) {
         self.datapath.tend_ports();
-        self.datapath.tend_caches();
         self.setup().reopen_ports(&self.datapath);
         let links: BTreeMap<_, _> = self.datapath.ports().into_iter().map(|port| (port.number, port.is_up)).collect();
         let mut setup = self.setup();
