@@ -21,6 +21,7 @@ mod pruned_twin;
 mod pruning;
 mod quota;
 mod record;
+mod seats;
 mod smc;
 mod stage;
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Which subtables can match a packet at all, so that a lookup need not ask the others.
 //!
-//! For each prefix field a trie says which prefix *lengths* match the packet's value; for each field and length there
-//! is the set of subtables whose masks have it. Union over the lengths, intersect over the fields: who is not left has
-//! a field none of whose prefixes match. A mask that is no prefix counts by the prefix it begins with. Source of the
+//! For each prefix field a trie says which prefix *lengths* match the packet's value. If they are few, the subtables of
+//! each combination of lengths are looked up. If not: for each field and length there is the set of subtables whose masks
+//! have it; union over the lengths, intersect over the fields: who is not left has a field none of whose prefixes
+//! match. A mask that is no prefix counts by the prefix it begins with. Source of the
 //! idea: Srinivasan, Suri, Varghese: Packet classification using tuple space search, SIGCOMM '99. What was measured
 //! against it: docs/notes/bounded-misses.md.
 
 use crate::prefixes::{NodeQuota, Prefixes};
+use crate::seats::{Lengths, Seats};
+use arrayvec::ArrayVec;
 use sluice_action::{FlowId, MegaflowMatch};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
@@ -26,7 +29,8 @@ const LENGTHS: usize = 129;
 #[derive(Debug, Default)]
 pub(crate) struct Pruning {
     fields: [FieldIndex; FIELDS.len()],
-    subtables: Set,
+    /// Which bits of the sets are whose.
+    seats: Seats,
     /// The megaflows whose prefixes are in the tries.
     flows: hashbrown::HashMap<FlowId, Arc<MegaflowMatch>>,
 }
@@ -35,21 +39,24 @@ pub(crate) struct Pruning {
 #[derive(Debug, Default)]
 struct FieldIndex {
     prefixes: Prefixes,
-    /// Up to the longest length there has been.
+    /// By length, up to the longest there has been: the seats of masks that have it. There is one for no prefix if there is any.
     by_len: Vec<Set>,
     /// Bit `n - 1`: some subtable has a prefix of `n` bits.
     present: u128,
 }
 
-/// Places in a line of a set.
-const LINE_PLACES: usize = 512;
+/// So many combinations of lengths are looked up one by one.
+const COMBINATIONS: usize = 4;
 
-/// A part of a set: as many places as a cache line has bits, so that a vector instruction takes all of them.
+/// Words in a line of a set.
+const LINE_WORDS: usize = 8;
+
+/// A part of a set: as many seats as a cache line has bits, so that a vector instruction takes all of them.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Line([u64; LINE_PLACES / 64]);
+struct Line([u64; LINE_WORDS]);
 
-/// A set of subtables by place, and of its lines that are not zero.
+/// A set of subtables by seat, and of its words that are not zero.
 #[derive(Clone, Debug, Default)]
 struct Set {
     lines: Vec<Line>,
@@ -61,21 +68,33 @@ struct Set {
 /// ranges of it, so that nothing big is moved.
 #[derive(Default)]
 struct Unions<'a> {
-    sets: arrayvec::ArrayVec<&'a Set, { LENGTHS * FIELDS.len() + 1 }>,
-    fields: arrayvec::ArrayVec<Range<usize>, { FIELDS.len() + 1 }>,
+    sets: ArrayVec<&'a Set, { LENGTHS * FIELDS.len() }>,
+    fields: ArrayVec<Range<usize>, { FIELDS.len() }>,
 }
 
 impl Pruning {
-    /// Lists a subtable, or takes it off the list.
-    pub fn list(&mut self, place: u32, mask: &PacketKey, on: bool) {
-        self.subtables.change(place, on);
+    /// Lists a subtable, which is not.
+    pub fn list(&mut self, place: u32, mask: &PacketKey) {
+        if let Some(seat) = self.seats.take(place, lengths(mask)) {
+            self.change_sets(seat, mask, true);
+        }
+    }
+
+    /// Takes a subtable off the list, if it is on it.
+    pub fn unlist(&mut self, place: u32, mask: &PacketKey) {
+        if let Some(seat) = self.seats.leave(place, lengths(mask)) {
+            self.change_sets(seat, mask, false);
+        }
+    }
+
+    fn change_sets(&mut self, seat: u32, mask: &PacketKey, on: bool) {
         for (field, span) in self.fields.iter_mut().zip(FIELDS) {
             let len = prefix_len(mask, span);
             if field.by_len.len() <= usize::from(len) {
                 field.by_len.resize_with(usize::from(len) + 1, Set::default);
             }
             let set = &mut field.by_len[usize::from(len)];
-            set.change(place, on);
+            set.change(seat, on);
             if len > 0 {
                 let bit = 1 << (len - 1);
                 field.present = if set.len > 0 { field.present | bit } else { field.present & !bit };
@@ -85,7 +104,7 @@ impl Pruning {
 
     /// Whether a subtable is listed.
     pub fn has(&self, place: u32) -> bool {
-        self.subtables.has(place)
+        self.seats.has(place)
     }
 
     /// Notes the prefixes of a megaflow of a listed subtable.
@@ -127,23 +146,65 @@ impl Pruning {
 
     /// Calls `ask` with the places of the listed subtables that can match, until it says that this is enough.
     #[inline]
-    pub fn survivors(&self, isa: Isa, key: &PacketKey, ask: impl FnMut(u32) -> bool) {
-        let mut unions = Unions::default();
-        self.fill(key, &mut unions);
-        isa.run(Survivors { unions: &unions, blocks: self.subtables.summary.len(), ask });
+    pub fn survivors(&self, isa: Isa, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
+        let mut matching = [0; FIELDS.len()];
+        let mut combinations = 1;
+        for ((field, span), matching) in self.fields.iter().zip(FIELDS).zip(&mut matching) {
+            if field.present != 0 {
+                *matching = field.prefixes.lengths(value(key, span)) & field.present;
+                combinations *= matching.count_ones() as usize + usize::from(field.may_be_open());
+            }
+        }
+        if combinations > COMBINATIONS {
+            let unions = self.unions(&matching);
+            return isa.run(Survivors {
+                unions: &unions,
+                blocks: self.seats.words().div_ceil(64),
+                seats: &self.seats,
+                ask,
+            });
+        }
+        let (all, n) = self.combinations(&matching);
+        for lengths in &all[..n] {
+            if self.seats.of(*lengths).is_some_and(|seat| self.seats.places(seat).any(&mut ask)) {
+                return;
+            }
+        }
+    }
+
+    /// The combinations of lengths of which each field's is one that matches, and how many they are: not more than
+    /// [`COMBINATIONS`].
+    #[inline(always)]
+    fn combinations(&self, matching: &[u128; FIELDS.len()]) -> ([Lengths; COMBINATIONS], usize) {
+        let (mut all, mut n) = ([Lengths::default(); COMBINATIONS], 1);
+        let fields = self.fields.iter().zip(matching).enumerate();
+        for (number, (field, matching)) in fields.filter(|(_, (field, _))| field.present != 0) {
+            let shorter = all;
+            let shorter = &shorter[..std::mem::take(&mut n)];
+            let low = bits(*matching as u64).map(|bit| bit as u8 + 1);
+            let high = bits((*matching >> 64) as u64).map(|bit| bit as u8 + 65);
+            for len in field.may_be_open().then_some(0).into_iter().chain(low).chain(high) {
+                for lengths in shorter {
+                    all[n] = lengths.with(number, len);
+                    n += 1;
+                }
+            }
+        }
+        (all, n)
     }
 
     #[inline]
-    fn fill<'a>(&'a self, key: &PacketKey, unions: &mut Unions<'a>) {
+    fn unions(&self, matching: &[u128; FIELDS.len()]) -> Unions<'_> {
+        let mut unions = Unions::default();
         let mut sizes = [0; FIELDS.len()];
-        for (field, span) in self.fields.iter().zip(FIELDS).filter(|(field, _)| field.present != 0) {
+        for (field, matching) in self.fields.iter().zip(matching).filter(|(field, _)| field.present != 0) {
             let start = unions.sets.len();
-            let mut lengths = field.prefixes.lengths(value(key, span)) & field.present;
+            let mut lengths = *matching;
             while lengths != 0 {
                 unions.sets.push(&field.by_len[lengths.trailing_zeros() as usize + 1]);
                 lengths &= lengths - 1;
             }
-            if field.by_len[0].len > 0 {
+            if field.may_be_open() {
                 unions.sets.push(&field.by_len[0]);
             }
             // The fewest first: most words are zero after one field then.
@@ -153,19 +214,24 @@ impl Pruning {
             sizes[at] = size;
             unions.fields.insert(at, start..unions.sets.len());
         }
-        if unions.fields.is_empty() {
-            let start = unions.sets.len();
-            unions.sets.push(&self.subtables);
-            unions.fields.push(start..start + 1);
-        }
+        unions
     }
 }
 
-/// Calls `ask` for every place in all unions; compiled for each instruction set.
+impl FieldIndex {
+    /// Whether some mask has no prefix here.
+    #[inline(always)]
+    fn may_be_open(&self) -> bool {
+        self.by_len[0].len > 0
+    }
+}
+
+/// Calls `ask` for every subtable that is in all unions; compiled for each instruction set.
 struct Survivors<'a, F> {
     unions: &'a Unions<'a>,
     /// Words that summaries have.
     blocks: usize,
+    seats: &'a Seats,
     ask: F,
 }
 
@@ -175,14 +241,16 @@ impl<F: FnMut(u32) -> bool> Work for Survivors<'_, F> {
     #[inline(always)]
     fn run<V: Verbs>(mut self, _: V) {
         for block in 0..self.blocks {
-            let mut lines = self.unions.lines(block);
-            while lines != 0 {
-                let line = block * 64 + lines.trailing_zeros() as usize;
-                lines &= lines - 1;
-                let places = self.unions.places(line);
-                for (i, word) in places.0.iter().enumerate() {
+            let mut words = self.unions.words(block);
+            while words != 0 {
+                let in_block = words.trailing_zeros() as usize / LINE_WORDS;
+                words &= !(0xff << (in_block * LINE_WORDS));
+                let line = block * 64 / LINE_WORDS + in_block;
+                let Line(found) = self.unions.line(line);
+                for (i, word) in found.iter().enumerate() {
                     for bit in bits(*word) {
-                        if (self.ask)((line * LINE_PLACES + i * 64 + bit) as u32) {
+                        let seat = ((line * LINE_WORDS + i) * 64 + bit) as u32;
+                        if self.seats.places(seat).any(|place| (self.ask)(place)) {
                             return;
                         }
                     }
@@ -193,9 +261,9 @@ impl<F: FnMut(u32) -> bool> Work for Survivors<'_, F> {
 }
 
 impl Unions<'_> {
-    /// The lines of block `block` that may have places in all unions.
+    /// The words of block `block`, 64 of them, that may be other than zero in all unions.
     #[inline(always)]
-    fn lines(&self, block: usize) -> u64 {
+    fn words(&self, block: usize) -> u64 {
         let mut all = u64::MAX;
         for field in &self.fields {
             let mut any = 0;
@@ -207,20 +275,20 @@ impl Unions<'_> {
         all
     }
 
-    /// The places of line `line` that are in all unions. Plain loops over eight words, which are one register with
-    /// AVX-512: in what order subtables came is up to who sends, and then every line has places of every length.
+    /// The seats of line `line` that are in all unions. Plain loops over eight words, which are one register with AVX-512:
+    /// who makes masks as like each other as he can has them in as many lines.
     #[inline(always)]
-    fn places(&self, line: usize) -> Line {
-        let mut all = [u64::MAX; 8];
+    fn line(&self, line: usize) -> Line {
+        let mut all = [u64::MAX; LINE_WORDS];
         for field in &self.fields {
-            let mut any = [0; 8];
+            let mut any = [0; LINE_WORDS];
             for set in &self.sets[field.clone()] {
                 let Some(Line(words)) = set.lines.get(line) else { continue };
-                for i in 0..8 {
+                for i in 0..LINE_WORDS {
                     any[i] |= words[i];
                 }
             }
-            for i in 0..8 {
+            for i in 0..LINE_WORDS {
                 all[i] &= any[i];
             }
         }
@@ -229,33 +297,23 @@ impl Unions<'_> {
 }
 
 impl Set {
-    fn has(&self, place: u32) -> bool {
-        let (line, word, bit) = at(place);
-        self.lines.get(line).is_some_and(|line| line.0[word] >> bit & 1 != 0)
-    }
-
-    /// Puts a place in that was out, or takes one out that was in.
-    fn change(&mut self, place: u32, on: bool) {
-        let (line, word, bit) = at(place);
+    /// Puts a seat in that was out, or takes one out that was in.
+    fn change(&mut self, seat: u32, on: bool) {
+        let (word, bit) = (seat as usize / 64, seat % 64);
+        let (line, in_line) = (word / LINE_WORDS, word % LINE_WORDS);
         if self.lines.len() <= line {
-            self.lines.resize(line + 1, Line([0; 8]));
-            self.summary.resize(line / 64 + 1, 0);
+            self.lines.resize(line + 1, Line([0; LINE_WORDS]));
+            self.summary.resize(word / 64 + 1, 0);
         }
-        let words = &mut self.lines[line].0;
-        words[word] = words[word] & !(1 << bit) | u64::from(on) << bit;
-        let is_used = words.iter().any(|word| *word != 0);
-        let summary = &mut self.summary[line / 64];
-        *summary = *summary & !(1 << (line % 64)) | u64::from(is_used) << (line % 64);
+        let bits = &mut self.lines[line].0[in_line];
+        *bits = *bits & !(1 << bit) | u64::from(on) << bit;
+        let summary = &mut self.summary[word / 64];
+        *summary = *summary & !(1 << (word % 64)) | u64::from(*bits != 0) << (word % 64);
         self.len = if on { self.len + 1 } else { self.len - 1 };
     }
 }
 
-/// Where a place is: line, word of the line, bit of the word.
-fn at(place: u32) -> (usize, usize, u32) {
-    (place as usize / LINE_PLACES, place as usize % LINE_PLACES / 64, place % 64)
-}
-
-/// The places of the bits that are set.
+/// The numbers of the bits that are set.
 #[inline(always)]
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -281,6 +339,11 @@ fn prefix_len(mask: &PacketKey, span: Span) -> u8 {
     value(mask, span).leading_ones() as u8
 }
 
+fn lengths(mask: &PacketKey) -> Lengths {
+    let fields = FIELDS.iter().enumerate();
+    fields.fold(Lengths::default(), |lengths, (number, span)| lengths.with(number, prefix_len(mask, *span)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,7 +358,7 @@ mod tests {
             Arc::new(MegaflowMatch::new(mask, &key))
         };
         let (dead, live) = (flow(1), flow(2));
-        pruning.list(3, &live.mask, true);
+        pruning.list(3, &live.mask);
         let found = |pruning: &Pruning, flow: &MegaflowMatch| {
             let mut places = Vec::new();
             pruning.survivors(Isa::best(), &flow.key, |place| {

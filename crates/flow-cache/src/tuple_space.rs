@@ -112,7 +112,7 @@ impl TupleSpace {
         let rank = self.ranking.partition_point(in_use);
         self.ranking.insert(rank, place);
         if may_list && self.by_mask.len() >= UNLISTED {
-            self.pruning.get_or_insert_default().list(place, &mask.whole, true);
+            self.pruning.get_or_insert_default().list(place, &mask.whole);
         } else {
             self.unlisted.push(place);
         }
@@ -136,10 +136,10 @@ impl TupleSpace {
         self.holes.push(place);
         self.ranking.retain(|ranked| *ranked != place);
         self.by_mask.remove(&mask_id(&died.mask));
-        match &mut self.pruning {
-            Some(pruning) if pruning.has(place) => pruning.list(place, &died.mask.whole, false),
-            _ => self.unlisted.retain(|other| *other != place),
+        if let Some(pruning) = &mut self.pruning {
+            pruning.unlist(place, &died.mask.whole);
         }
+        self.unlisted.retain(|other| *other != place);
         Removed { flow, subtable: true }
     }
 
@@ -304,7 +304,7 @@ impl TupleSpace {
             }
         }
         match mask {
-            Some(mask) => pruning.list(place, &mask.whole, true),
+            Some(mask) => pruning.list(place, &mask.whole),
             // All are dead; it goes with their notices.
             None => self.unlisted.push(place),
         }

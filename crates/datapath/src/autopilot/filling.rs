@@ -10,6 +10,10 @@ use super::sample::Sample;
 /// Length of the first stage; each is twice as long as the one before, the last one no longer than this.
 const STAGE_MS: u64 = 60;
 const LAST_STAGE_MS: u64 = 16_000;
+/// Packets of a stage, for which it is made longer, so many times at most: at a thousand cycles a packet 60 ms fill less than
+/// a hundredth of a cache for ten million flows.
+const STAGE_PACKETS: u64 = 1 << 19;
+const PATIENCE: u64 = 8;
 /// What a stage must add to the share of cached passes, unless memory is on its way to a cache that is of some use.
 const GAIN: f64 = 0.005;
 const USEFUL: f64 = 0.01;
@@ -29,6 +33,8 @@ pub(super) struct Filling {
     /// When the stage began and when it ends, TSC, and how long one may be.
     stage: (u64, u64),
     longest: u64,
+    /// Packets of the stage.
+    packets: u64,
     /// The share that the stage began with.
     share: f64,
     late: Sample,
@@ -44,7 +50,7 @@ impl Filling {
     /// Of a cache that answers this share of the passes `now`; a millisecond has so many cycles.
     pub fn new(share: f64, rival: f64, now: u64, ms: u64) -> Self {
         let stage = (now, now + STAGE_MS * ms);
-        Filling { rival, stage, longest: LAST_STAGE_MS * ms, share, late: Sample::default() }
+        Filling { rival, stage, longest: LAST_STAGE_MS * ms, packets: 0, share, late: Sample::default() }
     }
 
     /// Takes a chunk that ended `now`. Whether to go on.
@@ -54,9 +60,11 @@ impl Filling {
         if now + length / LATE >= ends {
             self.late.add(chunk);
         }
-        if now < ends {
+        self.packets += chunk.packets;
+        if now < ends || self.packets < STAGE_PACKETS && now < began + PATIENCE * length {
             return true;
         }
+        self.packets = 0;
         let late = std::mem::take(&mut self.late);
         let before = std::mem::replace(&mut self.share, late.cached_share());
         self.stage = (now, now + 2 * length);
@@ -73,9 +81,14 @@ mod tests {
 
     /// How many ms a cache is given whose share after so many is `share`.
     fn given(share: impl Fn(u64) -> f64, awaits_memory: impl Fn(u64) -> bool, cost: u64) -> u64 {
+        given_at(10_000, share, awaits_memory, cost)
+    }
+
+    /// The same with so many packets a ms.
+    fn given_at(packets: u64, share: impl Fn(u64) -> f64, awaits_memory: impl Fn(u64) -> bool, cost: u64) -> u64 {
         let mut filling = Filling::new(share(0), 200.0, 0, MS);
         let ends = |ms: &u64| {
-            let (packets, cached) = (10_000, (share(*ms) * 1e4) as u64);
+            let cached = (share(*ms) * packets as f64) as u64;
             let awaits_memory = awaits_memory(*ms);
             let chunk = Sample {
                 bursts: 400,
@@ -99,6 +112,15 @@ mod tests {
         assert_eq!(given(|ms| (ms as f64 / 1000.0).min(1.0), never, 210), 15 * 60 + 960, "it is full");
         // In the end it is compared with the others in any case.
         assert_eq!(given(|ms| (ms as f64).sqrt() / 200.0, never, 210), 511 * 60);
+    }
+
+    #[test]
+    fn stages_are_longer_where_packets_are_slow() {
+        // A stage of 60 ms would add half of what it must.
+        let slowly = |ms: u64| (0.001 + ms as f64 / 24_000.0).min(0.9);
+        assert_eq!(given_at(10_000, slowly, |_| false, 210), 60);
+        assert!(given_at(2000, slowly, |_| false, 210) > 20_000);
+        assert_eq!(given_at(10, |_| 0.5, |_| false, 210), 60 * PATIENCE, "but not for ever");
     }
 
     #[test]

@@ -1,0 +1,176 @@
+//! Listed subtables by the lengths of their masks' prefixes: a seat, the number of a bit in pruning's sets, for all
+//! subtables of the same lengths.
+//!
+//! In what order subtables come is up to who sends. With seats in that order every word of every set would have bits, and
+//! each would have to be looked at; with like lengths in a word, most words of an intersection are known to be zero.
+
+use hashbrown::{HashMap, HashSet};
+
+/// Bits of a word.
+const WORD: u32 = u64::BITS;
+
+/// No subtable.
+const NONE: u32 = u32::MAX;
+
+/// The prefix lengths of a mask, a byte for each field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Lengths(pub u64);
+
+/// What lengths have in common that share words.
+type Shape = [u8; 2];
+
+/// The seats.
+#[derive(Debug, Default)]
+pub(crate) struct Seats {
+    by_lengths: HashMap<Lengths, u32>,
+    /// By seat: the place of its first subtable.
+    first: Vec<u32>,
+    /// By place: the place of the next subtable on the same seat.
+    next: Vec<u32>,
+    listed: HashSet<u32>,
+    /// The seats taken of each word.
+    taken: Vec<u64>,
+    /// Words without a seat taken.
+    free: Vec<u32>,
+    words: HashMap<Shape, Vec<u32>>,
+}
+
+impl Lengths {
+    /// These, and `len` bits of field number `field`, of which there are eight at most and which had none.
+    #[inline(always)]
+    pub fn with(self, field: usize, len: u8) -> Lengths {
+        Lengths(self.0 | u64::from(len) << (8 * field))
+    }
+
+    /// The first two lengths in whole bytes, 32 bits of long ones: some twenty shapes, so that few words are half empty.
+    fn shape(self) -> Shape {
+        let part = |len: u8| if len > 32 { 4 + (len - 1) / 32 } else { len.div_ceil(8) };
+        let [first, second, ..] = self.0.to_le_bytes();
+        [part(first), part(second)]
+    }
+}
+
+impl Seats {
+    /// Seats the subtable at `place`, which has no seat. Which seat, if nobody had it.
+    pub fn take(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
+        self.listed.insert(place);
+        if self.next.len() <= place as usize {
+            self.next.resize(place as usize + 1, NONE);
+        }
+        let known = self.by_lengths.get(&lengths).copied();
+        let seat = known.unwrap_or_else(|| self.new_seat(lengths));
+        self.next[place as usize] = std::mem::replace(&mut self.first[seat as usize], place);
+        known.is_none().then_some(seat)
+    }
+
+    fn new_seat(&mut self, lengths: Lengths) -> u32 {
+        let words = self.words.entry(lengths.shape()).or_default();
+        let word = words.iter().copied().find(|word| self.taken[*word as usize] != u64::MAX).unwrap_or_else(|| {
+            let word = self.free.pop().unwrap_or_else(|| {
+                self.taken.push(0);
+                self.first.resize(self.taken.len() * WORD as usize, NONE);
+                self.taken.len() as u32 - 1
+            });
+            words.push(word);
+            word
+        });
+        let bit = self.taken[word as usize].trailing_ones();
+        self.taken[word as usize] |= 1 << bit;
+        let seat = word * WORD + bit;
+        self.by_lengths.insert(lengths, seat);
+        seat
+    }
+
+    /// Takes the seat away from the subtable at `place`. Which seat, if nobody has it any more.
+    pub fn leave(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
+        if !self.listed.remove(&place) {
+            return None;
+        }
+        let seat = *self.by_lengths.get(&lengths)?;
+        let after = self.next[place as usize];
+        let before = self.places(seat).find(|before| self.next[*before as usize] == place);
+        match before {
+            Some(before) => self.next[before as usize] = after,
+            None => self.first[seat as usize] = after,
+        }
+        if self.first[seat as usize] != NONE {
+            return None;
+        }
+        self.by_lengths.remove(&lengths);
+        let word = seat / WORD;
+        self.taken[word as usize] &= !(1 << (seat % WORD));
+        if self.taken[word as usize] == 0 {
+            self.free.push(word);
+            self.words.entry(lengths.shape()).or_default().retain(|other| *other != word);
+        }
+        Some(seat)
+    }
+
+    /// Whether the subtable at `place` has one.
+    pub fn has(&self, place: u32) -> bool {
+        self.listed.contains(&place)
+    }
+
+    /// Words that there are, 64 seats each.
+    pub fn words(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// The seat of these lengths.
+    #[inline(always)]
+    pub fn of(&self, lengths: Lengths) -> Option<u32> {
+        self.by_lengths.get(&lengths).copied()
+    }
+
+    /// The places of the subtables on a seat.
+    #[inline(always)]
+    pub fn places(&self, seat: u32) -> impl Iterator<Item = u32> {
+        let mut place = self.first[seat as usize];
+        std::iter::from_fn(move || {
+            let next = *self.next.get(place as usize)?;
+            Some(std::mem::replace(&mut place, next))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    proptest! {
+        /// Against a list: whose lengths are equal share a seat and nobody else; words are shared by the like only, and no
+        /// more of them are in use than shapes have needed.
+        #[test]
+        fn like_sit_together(steps in prop::collection::vec((any::<bool>(), 0..400u32), 1..900)) {
+            let lengths = |place: u32| Lengths::default().with(0, (place % 90) as u8).with(2, 7);
+            let (mut seats, mut twin) = (Seats::default(), BTreeMap::<u64, BTreeSet<u32>>::new());
+            for (comes, place) in steps {
+                let same = twin.entry(lengths(place).0).or_default();
+                let (was_there, was_empty) = (same.contains(&place), same.is_empty());
+                if comes && !was_there {
+                    prop_assert_eq!(seats.take(place, lengths(place)).is_some(), was_empty);
+                    same.insert(place);
+                } else if !comes {
+                    same.remove(&place);
+                    let is_vacant = was_there && same.is_empty();
+                    prop_assert_eq!(seats.leave(place, lengths(place)).is_some(), is_vacant);
+                }
+                prop_assert_eq!(seats.has(place), same.contains(&place));
+            }
+            let (mut shapes, mut taken) = (BTreeMap::new(), BTreeSet::new());
+            for (lengths, same) in &twin {
+                let seat = seats.of(Lengths(*lengths));
+                prop_assert_eq!(seat.is_some(), !same.is_empty());
+                let Some(seat) = seat else { continue };
+                prop_assert!(taken.insert(seat), "a seat of two lengths");
+                prop_assert_eq!(seats.places(seat).collect::<BTreeSet<u32>>(), same.clone());
+                let shape = Lengths(*lengths).shape();
+                prop_assert_eq!(*shapes.entry(seat / WORD).or_insert(shape), shape);
+            }
+            prop_assert_eq!(shapes.len() + seats.free.len(), seats.taken.len());
+            prop_assert!(seats.taken.len() <= 7, "{}", seats.taken.len());
+        }
+    }
+}
