@@ -89,7 +89,7 @@ pub(crate) fn read(r: Reader<'_>, version: Version) -> Result<Continuation, Erro
             STACK => {
                 let n_bytes = body.len().min(STACK_VALUE);
                 body.skip(body.len() - n_bytes)?;
-                c.paused.stack.insert(0, (body.number(n_bytes)?, n_bytes as u32));
+                c.paused.stack.push((body.number(n_bytes)?, n_bytes as u32));
             }
             // There are no mirrors here.
             MIRRORS => _ = property::u32(body)?,
@@ -114,6 +114,8 @@ pub(crate) fn read(r: Reader<'_>, version: Version) -> Result<Continuation, Erro
         }
         Ok(())
     })?;
+    // The top came first.
+    c.paused.stack.reverse();
     Ok(c)
 }
 
