@@ -37,7 +37,7 @@ pub const OVS_CONFIGS: [OvsConfig; 4] = [
 /// Huge pages for each process, MiB.
 const MEMORY_MIB: usize = 2048;
 /// From the start to the measurement: caches fill, rankings settle.
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_secs(3);
 /// How long a daemon may take to start or end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
