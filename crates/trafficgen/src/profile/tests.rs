@@ -173,7 +173,7 @@ fn what_is_wrong_is_said() {
             "p.json: port_pairs: all: expected 1 to 64",
         ),
         (stream("\"flows\": 100", "\"pcap\": \"none.pcap\""), "frame_size: 64: expected no such key beside pcap"),
-        (captured("none.pcap"), "p.json: stream 0: none.pcap: No such file"),
+        (captured("none.pcap"), "p.json: stream 0: none.pcap: cannot be read: No such file"),
     ] {
         let error = parse(&text).map(|_| ()).expect_err(&text);
         assert!(error.contains(want), "{error}\ninstead of {want}");
