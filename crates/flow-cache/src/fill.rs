@@ -11,8 +11,8 @@ const FIRST: usize = 512;
 /// So many lookups may come for one flow that is put out.
 const ASKED_A_LOSS: u32 = 64;
 
-/// Of so many entries a line that are put out, it is asked how often that was.
-const LOST_A_LINE: usize = 1;
+/// When an entry in so many lines was put out, it is asked how often that was.
+const LINES_A_LOSS: usize = 2;
 
 /// It grows to so many times the lines at most, as a power of two: of flows that come one after the other none may be
 /// found though half of them would fit.
@@ -27,6 +27,7 @@ pub(crate) struct Fill {
     lines: usize,
     /// Since the last decision.
     asked: u32,
+    missed: u32,
     lost: u32,
     /// As many entries were put out since it grew as are needed to decide: what is counted now is of a table that is full.
     is_full: bool,
@@ -37,7 +38,7 @@ pub(crate) struct Fill {
 impl Fill {
     /// Of a table with so many lines, a power of two (or 0).
     pub fn new(lines: usize) -> Self {
-        Fill { mask: lines.min(FIRST).wrapping_sub(1), lines, asked: 0, lost: 0, is_full: false, wanted: 0 }
+        Fill { mask: lines.min(FIRST).wrapping_sub(1), lines, asked: 0, missed: 0, lost: 0, is_full: false, wanted: 0 }
     }
 
     /// Lines in use less one.
@@ -64,14 +65,15 @@ impl Fill {
     /// it would take, if there are fewer.
     #[inline]
     pub fn grow(&mut self) -> Option<usize> {
-        if self.lost as usize <= LOST_A_LINE * self.mask.wrapping_add(1) {
+        self.missed = self.missed.saturating_add(1);
+        if self.lost as usize * LINES_A_LOSS <= self.mask.wrapping_add(1) {
             return None;
         }
         let steps = if self.is_full { self.steps() } else { 0 };
         self.is_full = steps == 0;
         self.wanted = (self.mask + 1) << steps;
         self.mask = self.wanted.min(self.lines) - 1;
-        (self.asked, self.lost) = (0, 0);
+        (self.asked, self.missed, self.lost) = (0, 0, 0);
         (self.wanted > self.lines).then_some(self.wanted)
     }
 
@@ -81,7 +83,7 @@ impl Fill {
         if self.lost <= self.asked / ASKED_A_LOSS {
             return 0;
         }
-        let found = u64::from(self.asked.saturating_sub(self.lost));
+        let found = u64::from(self.asked.saturating_sub(self.missed));
         let needed = u64::from(self.asked) * 5 / 4;
         (1..STEPS_MAX).find(|steps| found << steps >= needed).unwrap_or(STEPS_MAX)
     }
