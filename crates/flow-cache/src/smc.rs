@@ -22,6 +22,9 @@ const WAY_BITS: u16 = (1 << WAYS) - 1;
 /// cache, whose latency the processor hides by itself.
 const AHEAD_FROM: usize = 1 << 12;
 
+/// Megaflows from which lookups ask for records and counters ahead, too. Fewer are in the second-level cache.
+const RECORDS_AHEAD_FROM: u32 = 1 << 10;
+
 /// [`Smc::ready`]: 8 MiB, for a million flows.
 const READY: usize = 1 << 17;
 
@@ -48,6 +51,8 @@ pub struct Smc {
     /// Buckets whose memory is there when it is turned on.
     ready: usize,
     fill: Fill,
+    /// The highest id noted since it was turned on: ids are dense, so there are hardly more megaflows than that.
+    highest: u32,
 }
 
 impl Bucket {
@@ -105,7 +110,7 @@ fn ways(mut bits: u16) -> impl Iterator<Item = usize> {
 impl Smc {
     /// A cache that is off, and has room for `entries` flows or more once it is on.
     pub fn new(entries: usize) -> Self {
-        Smc { buckets: Table::default(), entries: entries.clamp(1, 1 << 28), ready: READY, fill: Fill::new(0) }
+        Smc { buckets: Table::default(), entries: entries.clamp(1, 1 << 28), ready: READY, fill: Fill::new(0), highest: 0 }
     }
 
     /// Turns it on, empty, or off.
@@ -114,6 +119,7 @@ impl Smc {
             let buckets = if on { self.entries.div_ceil(WAYS).next_power_of_two() } else { 0 };
             self.buckets = Table::new(buckets, self.ready);
             self.fill = Fill::new(buckets.min(self.ready));
+            self.highest = 0;
         }
     }
 
@@ -140,6 +146,7 @@ impl Smc {
         if let Some(lines) = self.fill.grow() {
             self.use_more(lines);
         }
+        self.highest = self.highest.max(id.0);
         let at = self.at(hash);
         let Some(bucket) = self.buckets.get_mut(at) else { return };
         let signature = signature_of(hash);
@@ -216,11 +223,14 @@ impl LookupStage for Smc {
 }
 
 impl Smc {
-    /// Asks for the lines that the lookup will read: buckets, then records.
+    /// Asks for the lines that the lookup will read: buckets, then records if there are many.
     #[inline(always)]
     fn fetch<V: Verbs>(&self, verbs: V, pass: &Pass<'_, '_>, miss: BatchMask) {
         for i in miss {
             prefetch::read(&self.buckets[self.at(pass.hashes[i])]);
+        }
+        if self.highest < RECORDS_AHEAD_FROM {
+            return;
         }
         for i in miss {
             let bucket = &self.buckets[self.at(pass.hashes[i])];
