@@ -86,10 +86,12 @@ fn listen(switch: &Arc<Switch>, rundir: &Path, control: &Path) -> Result<(Server
     Ok((server, endpoint))
 }
 
-/// SIGTERM, SIGINT and SIGHUP (the terminal has gone) ask for the end; a second one does not wait for it.
+/// SIGTERM, SIGINT and SIGHUP (the terminal has gone) ask for the end; a second one does not wait for it. SIGINT does so in a
+/// shell's background, too, where it is ignored by nobody's wish.
 fn watch_signals(switch: &Arc<Switch>) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let wanted = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    let wanted = [SIGTERM, SIGINT].into_iter().chain(hangup);
     let mut signals = signal_hook::iterator::Signals::new(wanted).context("signals")?;
     let switch = Arc::downgrade(switch);
     let watch = move || {
