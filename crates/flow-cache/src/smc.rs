@@ -110,7 +110,13 @@ fn ways(mut bits: u16) -> impl Iterator<Item = usize> {
 impl Smc {
     /// A cache that is off, and has room for `entries` flows or more once it is on.
     pub fn new(entries: usize) -> Self {
-        Smc { buckets: Table::default(), entries: entries.clamp(1, 1 << 28), ready: READY, fill: Fill::new(0), highest: 0 }
+        Smc {
+            buckets: Table::default(),
+            entries: entries.clamp(1, 1 << 28),
+            ready: READY,
+            fill: Fill::new(0),
+            highest: 0,
+        }
     }
 
     /// Turns it on, empty, or off.
