@@ -140,7 +140,7 @@ step_soak() {
 }
 
 # Each experiment in full with the minutes it takes on two quiet cores; those whose results are asked for most first.
-lab_full='peer:14 storm:8 recirc:4 caches:4 subtables:4 autopilot:2 scale:8 rules:2 changes:3 cold:1 governor:2 syn-flood:2 profile:1'
+lab_full='peer:13 storm:9 recirc:4 caches:2 subtables:4 autopilot:2 scale:2 rules:1 changes:3 cold:1 governor:2 syn-flood:2 profile:1'
 
 # LAB="NAME…" runs these alone, DAY=YYYY-MM-DD goes on with that day's. A run that is whole is not measured again.
 step_lab-full() {

@@ -86,9 +86,10 @@ impl<T> Table<T> {
 }
 
 impl TableMemory {
-    /// Makes as much resident as the table's user has asked for. May take tens of milliseconds.
+    /// Makes as much resident as the table's user has asked for, once: without memory it is for the user to ask again. May
+    /// take tens of milliseconds.
     pub fn tend(&self) {
-        let wanted = self.wanted.load(Relaxed);
+        let wanted = self.wanted.swap(0, Relaxed);
         if wanted > self.ready.load(Relaxed) {
             self.make_ready(wanted);
         }
