@@ -6,7 +6,7 @@
 //! with generator and null port, the revalidator left out: cycles, the fastest round and the median.
 //!
 //! `cargo bench -p sluice-datapath --bench flow_setup`. As a test it checks: every packet is sent, and credited to the rule.
-//! Instructions: `valgrind --tool=callgrind --toggle-collect='sluice_datapath::upcall::room*'` of the binary, divided by the
+//! Instructions: `valgrind --tool=callgrind --toggle-collect='sluice_datapath::upcall::ask_tables*'` of the binary, divided by the
 //! misses that it prints.
 
 use sluice_action::PortNo;

@@ -1,10 +1,10 @@
-//! The act room: what becomes of each packet, one by one in order of arrival, so that none overtakes another, not even
+//! The stage `act`: what becomes of each packet, one by one in order of arrival, so that none overtakes another, not even
 //! one of another flow.
 //!
 //! What can be decided once a megaflow is decided when it is installed: its [`Verdict`]. What is left for a batch is to
 //! count its packets and to find the transmit queue, four additions and two loads a packet. Gathering the packets of
 //! a megaflow first, to do this once a group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in this
-//! room): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
+//! stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
 
 use crate::compose::{Composer, Travelled};
 use crate::execute::{Executor, Passage};
@@ -37,7 +37,7 @@ enum Step {
     Execute,
 }
 
-/// What a batch in the rooms consists of, besides its packets.
+/// What a batch in the stages consists of, besides its packets.
 pub(crate) struct Batch<'a, 'g> {
     pub keys: &'a mut [PacketKey; BATCH_MAX],
     pub origins: &'a mut [Origin; BATCH_MAX],
@@ -53,7 +53,7 @@ pub(crate) struct Batch<'a, 'g> {
 
 /// Acts on every packet of the batch. False if it is empty afterwards; true if all its packets take another pass.
 #[inline]
-pub(crate) fn room<'g>(
+pub(crate) fn act<'g>(
     executor: &mut Executor,
     upcall: &mut dyn Upcall,
     packets: &mut PacketBatch,
@@ -69,7 +69,7 @@ pub(crate) fn room<'g>(
     let executes = plans.iter().fold(0, |most, plan| most.max(plan.0)) >= Plan::RECIRCULATE.0;
     if executes || executor.tx.is_holding() {
         let may_stay = differing == 0 && batch.answers.is_none() && batch.known.is_empty() && !executor.tx.is_holding();
-        if may_stay && track::room(executor, packets, &mut batch, context) {
+        if may_stay && track::track_batch(executor, packets, &mut batch, context) {
             return true;
         }
         act_in_full(executor, upcall, packets, batch, (plans, tracked), context);

@@ -10,7 +10,7 @@ use sluice_packet::BATCH_MAX;
 pub struct Config {
     /// One PMD for each core named, pinned to it when it runs as a thread. At least one.
     pub cores: Vec<usize>,
-    /// The most packets that go through the rooms together, 1 to 32.
+    /// The most packets that go through the stages together, 1 to 32.
     pub batch: usize,
     /// How packets are looked up.
     pub settings: Settings,
@@ -32,7 +32,7 @@ pub struct Config {
     pub sleep_max_us: u32,
     /// Messages to controllers that may wait for their owner.
     pub packet_in_queue: usize,
-    /// Whether cycles are counted by room; see [`crate::Room`].
+    /// Whether cycles are counted by stage; see [`crate::Stage`].
     pub profile: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The datapath: PMDs that poll, look up and act, and the walk a packet takes through them.
 //!
-//! [`Datapath`] is what control threads hold. `walk.rs` is the walk, one call a room; `parse`, `lookup`, `upcall`, `act`
-//! (with `execute`), `recirc` and `tx` are the rooms; `pmd.rs` is the loop around it.
+//! [`Datapath`] is what control threads hold. `walk.rs` is the walk, one call a stage; `parse`, `lookup`, `upcall`, `act`
+//! (with `execute`), `recirc` and `tx` are the stages; `pmd.rs` is the loop around it.
 //!
 //! Threads: a PMD owns its queues, indexes and buffers. Control threads reach it through its mailbox, and see it
 //! through counters that it alone writes. Per packet there is no allocation, log, clock read, shared write or lock.
@@ -32,9 +32,9 @@ mod rebalance;
 mod recirc;
 mod reconfigure;
 mod report;
-mod rooms;
 mod rxq;
 mod settings;
+mod stage_cycles;
 mod thread;
 mod track;
 mod turns;
@@ -53,11 +53,11 @@ pub use mail::PacketOut;
 pub use misses::MissBudget;
 pub use pilot::{ArmReport, AutopilotReport};
 pub use report::{FlowReport, PacketIn, PmdReport, PortReport, RxqReport, USAGE_SPAN};
-pub use rooms::{Room, RoomCycles};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};
 pub use sluice_governor::Mode as GovernorMode;
 pub use sluice_simd::Isa;
+pub use stage_cycles::{Stage, StageCycles};
 
 /// Datapath port numbers are below this.
 pub const PORTS_MAX: u32 = 1 << 16;

@@ -1,9 +1,9 @@
-//! The lookup room: from keys to megaflows, level by level.
+//! The stage `lookup`: from keys to megaflows, level by level.
 
 use crate::EmcRecirc;
 use crate::emc_recirc::Gate;
-use crate::rooms::Room;
 use crate::settings::Level;
+use crate::stage_cycles::Stage;
 use crate::walk::Context;
 use crate::{Arm, Settings};
 use sluice_fate::{Counter, Tally};
@@ -141,7 +141,7 @@ impl Levels {
     /// Looks up the first `n` keys, of packets just received or recirculated, but for those that are known. Returns who
     /// still misses.
     #[inline]
-    pub fn room<'g>(
+    pub fn lookup<'g>(
         &mut self,
         keys: &[PacketKey; BATCH_MAX],
         (n, known, recirculated): (usize, BatchMask, bool),
@@ -179,7 +179,7 @@ impl Levels {
             } else {
                 after_emc = self.emc.lookup(verbs, &pass, all, hits);
             }
-            context.rooms.mark(Room::Emc);
+            context.clock.mark(Stage::Emc);
             tally[Counter::EmcHits] += (all.len() - after_emc.len()) as u64;
             if after_emc.is_empty() {
                 return after_emc;
@@ -188,7 +188,7 @@ impl Levels {
         let mut after_smc = after_emc;
         if smc {
             after_smc = self.smc.lookup(verbs, &pass, after_emc, hits);
-            context.rooms.mark(Room::Smc);
+            context.clock.mark(Stage::Smc);
             tally[Counter::SmcHits] += (after_emc.len() - after_smc.len()) as u64;
         }
         let mut left = after_smc;
@@ -208,7 +208,7 @@ impl Levels {
             let found = BatchMask(after_emc.0 & !left.0 & self.emc_users.0);
             found.for_each(|i| hits[i].iter().for_each(|flow| self.emc.offer(self.hashes[i], flow.id())));
         }
-        context.rooms.mark(Room::Subtables);
+        context.clock.mark(Stage::Subtables);
         left
     }
 

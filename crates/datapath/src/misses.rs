@@ -33,7 +33,7 @@ const SAVED_CYCLES: i64 = 20_000_000;
 pub(crate) struct Misses {
     governor: Governor,
     budget: MissBudget,
-    /// Cycles that the queue whose packets are in the rooms may still spend.
+    /// Cycles that the queue whose packets are in the stages may still spend.
     credit: i64,
 }
 

@@ -1,4 +1,4 @@
-//! The parse room: from bytes to keys.
+//! The stage `parse`: from bytes to keys.
 
 use crate::walk::Context;
 use sluice_fate::DropReason;
@@ -12,7 +12,7 @@ const PREFETCH_AHEAD: usize = 4;
 
 /// Reads the keys of packets just received by a port. Packets that have none leave the batch, by name.
 #[inline]
-pub(crate) fn room(
+pub(crate) fn parse(
     batch: &mut PacketBatch,
     port: &Metadata,
     keys: &mut [PacketKey; BATCH_MAX],

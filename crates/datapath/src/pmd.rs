@@ -8,8 +8,8 @@ use crate::load::INTERVAL_MS;
 use crate::mail::{Mail, PacketOut, Removed};
 use crate::recirc::Origin;
 use crate::report::PmdShared;
-use crate::rooms::RoomClock;
 use crate::rxq::Rxq;
+use crate::stage_cycles::StageClock;
 use crate::turns::{Account, Turn};
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
@@ -41,7 +41,7 @@ pub(crate) struct Pmd {
     served: u64,
     buffers: Buffers,
     tally: Tally,
-    rooms: RoomClock,
+    clock: StageClock,
     batch_max: usize,
     burst: PacketBatch,
     part: PacketBatch,
@@ -71,7 +71,7 @@ impl Pmd {
             served: 0,
             buffers: Buffers::new(),
             tally: Tally::default(),
-            rooms: RoomClock::new(profile),
+            clock: StageClock::new(profile),
             batch_max,
             burst: PacketBatch::new(),
             part: PacketBatch::new(),
@@ -128,7 +128,7 @@ impl Pmd {
             side,
             buffers,
             tally,
-            rooms,
+            clock,
             rxqs,
             served,
             burst,
@@ -140,7 +140,7 @@ impl Pmd {
         } = self;
         let guard = side.reader.pin();
         let mut context =
-            Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, rooms };
+            Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, clock };
         packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
         walk.let_expired_go(part, &mut context);
         let turn = Turn::begin(rxqs.iter().map(|rxq| &rxq.account), served);
@@ -196,7 +196,7 @@ impl Pmd {
         gauges.emc_used.store(emc.used, Relaxed);
         gauges.emc_entries.store(emc.entries, Relaxed);
         gauges.subtables.store(subtables.subtables(), Relaxed);
-        gauges.rooms.iter().zip(self.rooms.cycles).for_each(|(shown, cycles)| shown.store(cycles, Relaxed));
+        gauges.stage_cycles.iter().zip(self.clock.cycles).for_each(|(shown, cycles)| shown.store(cycles, Relaxed));
         gauges.megaflows.store(subtables.flows(), Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! The recirculation room: packets that are to be looked up again.
+//! The stage `recirculation`: packets that are to be looked up again.
 
 use sluice_conntrack::Carried;
 use sluice_flow::PacketKey;
@@ -21,7 +21,7 @@ struct Waiting {
     carried: Carried,
 }
 
-/// Where a packet in the rooms stems from.
+/// Where a packet in the stages stems from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Origin {
     /// The number, within the burst, of the packet that was received.

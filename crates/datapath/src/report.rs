@@ -3,7 +3,7 @@
 use crate::cache_memory::CacheMemory;
 use crate::load::{INTERVALS, RxqLoad};
 use crate::mail::Mail;
-use crate::rooms::{Room, RoomCycles};
+use crate::stage_cycles::{Stage, StageCycles};
 use sluice_action::{FlowStats, PortNo};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
@@ -30,8 +30,8 @@ pub struct PmdReport {
     pub subtables: usize,
     /// Megaflows it has in them.
     pub megaflows: usize,
-    /// Cycles by room since the start; zeros if they are not counted.
-    pub rooms: RoomCycles,
+    /// Cycles by stage since the start; zeros if they are not counted.
+    pub stage_cycles: StageCycles,
     /// The receive queues it polls.
     pub rxqs: Vec<RxqReport>,
     /// The share of its cycles in the last minute that it was busy and no queue is charged for, percent; `None` before
@@ -113,8 +113,8 @@ pub(crate) struct Gauges {
     pub emc_entries: AtomicUsize,
     pub subtables: AtomicUsize,
     pub megaflows: AtomicUsize,
-    /// Cycles by room since the start.
-    pub rooms: [AtomicU64; Room::ALL.len()],
+    /// Cycles by stage since the start.
+    pub stage_cycles: [AtomicU64; Stage::ALL.len()],
 }
 
 impl PmdShared {
@@ -155,7 +155,7 @@ impl PmdShared {
             emc: EmcUsage { used: gauge(&self.gauges.emc_used), entries: gauge(&self.gauges.emc_entries) },
             subtables: gauge(&self.gauges.subtables),
             megaflows: gauge(&self.gauges.megaflows),
-            rooms: std::array::from_fn(|room| self.gauges.rooms[room].load(Relaxed)),
+            stage_cycles: std::array::from_fn(|stage| self.gauges.stage_cycles[stage].load(Relaxed)),
             rxqs: rxqs.collect(),
             overhead_percent: percent(self.busy_cycles.sum().saturating_sub(charged)),
         }

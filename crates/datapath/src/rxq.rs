@@ -4,7 +4,7 @@
 use crate::load::RxqLoad;
 use crate::misses::Purse;
 use crate::pilot::{Mark, Pilot};
-use crate::rooms::Room;
+use crate::stage_cycles::Stage;
 use crate::turns::{Account, Turn};
 use crate::walk::{Context, Walk};
 use sluice_fate::{Counter, Tally};
@@ -46,14 +46,14 @@ impl Rxq {
     ) -> usize {
         let (mut fullest, mut slice) = (0, turn.slice(&self.account));
         loop {
-            context.rooms.start();
+            context.clock.start();
             self.queue.poll(burst, context.buffers, &mut self.tally);
             let n = burst.len();
             if n == 0 {
                 turn.note_empty(&mut self.account);
                 return fullest;
             }
-            context.rooms.mark(Room::Rx);
+            context.clock.mark(Stage::Rx);
             walk.misses.take(&mut self.purse, *mark, turn.is_contended(&self.account));
             let cycles = self.process(walk, (burst, part), batch_max, mark, context);
             walk.misses.put_back(&mut self.purse);
@@ -102,7 +102,7 @@ impl Rxq {
             }
         }
         walk.executor.end_burst(&mut context);
-        context.rooms.mark(Room::Tx);
+        context.clock.mark(Stage::Tx);
         let now = tsc::now();
         let cycles = now.saturating_sub(*mark);
         self.load.load.add(cycles);

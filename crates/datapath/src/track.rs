@@ -44,7 +44,7 @@ fn track_and_recirculate<'g>(hits: &Hits<'g>, i: usize) -> Option<(&'g Ct, u32)>
 /// keys stay where they are for the next pass. Each step is done for all packets, so that memory answers meanwhile.
 /// False, and nothing is done, if the batch is not so.
 #[inline]
-pub(crate) fn room(
+pub(crate) fn track_batch(
     executor: &mut Executor,
     packets: &mut PacketBatch,
     batch: &mut Batch<'_, '_>,

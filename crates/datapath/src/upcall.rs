@@ -1,4 +1,4 @@
-//! The upcall room: what no level knows is asked of the tables.
+//! The stage `upcall`: what no level knows is asked of the tables.
 //!
 //! Of packets of one megaflow in a batch, the first asks; the others follow the answer. The packet that asked is
 //! credited through its translation, the others through the megaflow, as OVS does: a megaflow just installed has
@@ -70,7 +70,7 @@ impl Answers {
 /// Asks the tables about the packets of `miss`. Those that a new megaflow speaks for become hits; the others get answers
 /// of their own.
 #[cold]
-pub(crate) fn room<'g>(
+pub(crate) fn ask_tables<'g>(
     upcall: &mut dyn Upcall,
     (levels, misses): (&mut Levels, &mut Misses),
     (batch, keys): (&PacketBatch, &[PacketKey; BATCH_MAX]),

@@ -1,4 +1,4 @@
-//! The walk of a packet, one call a room.
+//! The walk of a packet, one call a stage.
 //!
 //! ```text
 //! rx ─► parse ─► lookup: EMC, SMC, distributor, subtables ─miss─► upcall ─► act ─► tx
@@ -13,7 +13,7 @@ use crate::lookup::Levels;
 use crate::misses::Misses;
 use crate::parse;
 use crate::recirc::Origin;
-use crate::rooms::{Room, RoomClock};
+use crate::stage_cycles::{Stage, StageClock};
 use crate::upcall;
 use sluice_action::Upcall;
 use sluice_conntrack::Carried;
@@ -23,7 +23,7 @@ use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
 use sluice_packet::{BATCH_MAX, BatchMask, Buffers, PacketBatch};
 use sluice_sync::Slots;
 
-/// What the rooms of one PMD keep between batches.
+/// What the stages of one PMD keep between batches.
 pub(crate) struct Walk {
     pub levels: Levels,
     pub composer: Composer,
@@ -35,11 +35,11 @@ pub(crate) struct Walk {
     origins: [Origin; BATCH_MAX],
     /// The connections of packets that recirculate; none of packets just received.
     carried: [Carried; BATCH_MAX],
-    /// The most packets that go through the rooms together.
+    /// The most packets that go through the stages together.
     batch_max: usize,
 }
 
-/// What every room works with: the records under this iteration's guard, buffers, tallies, and the time.
+/// What every stage works with: the records under this iteration's guard, buffers, tallies, and the time.
 pub(crate) struct Context<'a, 'g> {
     pub flows: Slots<'g, Megaflow>,
     pub table: &'a MegaflowTable,
@@ -47,7 +47,7 @@ pub(crate) struct Context<'a, 'g> {
     pub buffers: &'a mut Buffers,
     pub tally: &'a mut Tally,
     pub now_ms: u64,
-    pub rooms: &'a mut RoomClock,
+    pub clock: &'a mut StageClock,
 }
 
 impl<'g> Context<'_, 'g> {
@@ -61,7 +61,7 @@ impl<'g> Context<'_, 'g> {
             buffers: self.buffers,
             tally,
             now_ms: self.now_ms,
-            rooms: self.rooms,
+            clock: self.clock,
         }
     }
 }
@@ -81,8 +81,8 @@ impl Walk {
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
     #[inline]
     pub fn process<'g>(&mut self, batch: &mut PacketBatch, port: &Metadata, context: &mut Context<'_, 'g>) {
-        parse::room(batch, port, &mut self.keys, self.levels.isa(), context);
-        context.rooms.mark(Room::Parse);
+        parse::parse(batch, port, &mut self.keys, self.levels.isa(), context);
+        context.clock.mark(Stage::Parse);
         if self.pass(batch, false, context) {
             // They all came to the same `ct`, and stay together as long as they do so.
             while self.pass(batch, true, context) {}
@@ -128,7 +128,7 @@ impl Walk {
         for counter in [Counter::MegaflowHits, Counter::ComposedHits] {
             context.tally[counter] += known.len() as u64;
         }
-        let miss = levels.room(keys, (n, known, recirculated), &mut hits, context);
+        let miss = levels.lookup(keys, (n, known, recirculated), &mut hits, context);
         if recirculated {
             composer.arrive(&mut executor.journeys, (n, keys, origins), &hits);
         } else {
@@ -137,14 +137,14 @@ impl Walk {
         }
         let again = if miss.is_empty() {
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: None, known, composer };
-            act::room(executor, &mut **upcall, batch, found, context)
+            act::act(executor, &mut **upcall, batch, found, context)
         } else {
-            let answers = upcall::room(&mut **upcall, (levels, misses), (batch, keys), miss, &mut hits, context);
-            context.rooms.mark(Room::Upcall);
+            let answers = upcall::ask_tables(&mut **upcall, (levels, misses), (batch, keys), miss, &mut hits, context);
+            context.clock.mark(Stage::Upcall);
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: Some(&answers), known, composer };
-            act::room(executor, &mut **upcall, batch, found, context)
+            act::act(executor, &mut **upcall, batch, found, context)
         };
-        context.rooms.mark(Room::Act);
+        context.clock.mark(Stage::Act);
         again
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 use sluice_action::PortNo;
-use sluice_datapath::{Config, Datapath, Level, Room, RoomCycles, Settings};
+use sluice_datapath::{Config, Datapath, Level, Settings, Stage, StageCycles};
 use sluice_fate::{Counter, Snapshot};
 use sluice_flow::{FlowCommand, FlowMod, PortNames};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
@@ -95,7 +95,7 @@ const SLICES_MIN: usize = 25;
 const BRIDGE: &str = "br0";
 
 impl Rig {
-    /// A switch that does `workload` with `settings`; cycles are counted by room if `is_profiled`.
+    /// A switch that does `workload` with `settings`; cycles are counted by stage if `is_profiled`.
     ///
     /// # Errors
     /// If rules or profile are wrong, or memory is short.
@@ -228,32 +228,32 @@ pub fn time(datapath: &Datapath, is_profiled: bool, span: Duration) -> Sample {
         datapath.run_turns(TURNS, 0);
     }
     let before = datapath.totals();
-    let (mut slices, mut rooms) = (Vec::new(), vec![Vec::new(); Room::ALL.len()]);
+    let (mut slices, mut stages) = (Vec::new(), vec![Vec::new(); Stage::ALL.len()]);
     while began.elapsed() < span || slices.len() < SLICES_MIN {
-        let (cycles, by_room) = slice(datapath);
+        let (cycles, by_stage) = slice(datapath);
         slices.push(cycles);
-        rooms.iter_mut().zip(by_room).for_each(|(room, cycles)| room.push(cycles));
+        stages.iter_mut().zip(by_stage).for_each(|(stage, cycles)| stage.push(cycles));
     }
     let counted = datapath.totals().since(&before);
     let emc_used = datapath.pmds().first().map_or(0, |pmd| pmd.emc.used);
     let mut sample = Sample::of(middle(slices), &counted, emc_used);
     if is_profiled {
-        let by_room = Room::ALL.into_iter().zip(rooms);
-        sample.0.extend(by_room.map(|(room, cycles)| (room_figure(room), middle(cycles))));
+        let by_stage = Stage::ALL.into_iter().zip(stages);
+        sample.0.extend(by_stage.map(|(stage, cycles)| (stage_figure(stage), middle(cycles))));
     }
     sample
 }
 
-/// Cycles a packet of one slice, and by room.
-fn slice(datapath: &Datapath) -> (f64, [f64; Room::ALL.len()]) {
+/// Cycles a packet of one slice, and by stage.
+fn slice(datapath: &Datapath) -> (f64, [f64; Stage::ALL.len()]) {
     let cycles = |s: &Snapshot| s[Counter::BusyCycles] + s[Counter::IdleCycles];
-    let rooms = || datapath.pmds().first().map_or(RoomCycles::default(), |pmd| pmd.rooms);
-    let (before, rooms_before) = (datapath.totals(), rooms());
+    let stages = || datapath.pmds().first().map_or(StageCycles::default(), |pmd| pmd.stage_cycles);
+    let (before, before_by_stage) = (datapath.totals(), stages());
     datapath.run_turns(TURNS, 0);
-    let (counted, rooms) = (datapath.totals().since(&before), rooms());
+    let (counted, stages) = (datapath.totals().since(&before), stages());
     let packets = counted[Counter::Received].max(1) as f64;
-    let by_room = std::array::from_fn(|i| (rooms[i] - rooms_before[i]) as f64 / packets);
-    (cycles(&counted) as f64 / packets, by_room)
+    let by_stage = std::array::from_fn(|i| (stages[i] - before_by_stage[i]) as f64 / packets);
+    (cycles(&counted) as f64 / packets, by_stage)
 }
 
 /// The middle one; there is at least one.
@@ -285,9 +285,9 @@ impl Sample {
     }
 }
 
-/// The figure of a room's cycles a packet.
-pub fn room_figure(room: Room) -> String {
-    format!("cycles_{}", room.name())
+/// The figure of a stage's cycles a packet.
+pub fn stage_figure(stage: Stage) -> String {
+    format!("cycles_{}", stage.name())
 }
 
 /// Cycles a packet, generator and null port included.

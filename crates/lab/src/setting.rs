@@ -68,7 +68,7 @@ impl Setting {
         self.rig_of(workload, flows, false)
     }
 
-    /// The same, with cycles counted by room.
+    /// The same, with cycles counted by stage.
     ///
     /// # Errors
     /// As [`Setting::rig`].

@@ -1,4 +1,4 @@
-//! Where the cycles go, room by room; seeds 001 and 004 asked a profiler.
+//! Where the cycles go, stage by stage; seeds 001 and 004 asked a profiler.
 
 use super::METHOD;
 use crate::experiment::Experiment;
@@ -6,18 +6,18 @@ use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
 use crate::losses::Loss;
 use crate::record::{Axis, Chart, Figure, Findings, Point, Table};
-use crate::rig::{CYCLES, Workload, room_figure};
+use crate::rig::{CYCLES, Workload, stage_figure};
 use crate::setting::{self, Setting};
 use crate::text;
 use anyhow::Result;
-use sluice_datapath::Room;
+use sluice_datapath::Stage;
 
 /// The experiment.
 pub struct Profile;
 
 const SETTINGS: &[Setting] = &[setting::SEARCH, setting::EMC, setting::SMC, setting::AUTO];
 
-/// What the seeds' profilers said: where, which of our rooms that is, percent of the cycles.
+/// What the seeds' profilers said: where, which of our stages that is, percent of the cycles.
 const SEEDS: [(&str, &str, f64); 9] = [
     ("001, 20 subtables of 100 rules, no EMC: dpcls_lookup", "subtables", 53.6),
     ("001: of that, netdev_flow_key_hash_in_mask", "subtables", 39.3),
@@ -52,7 +52,7 @@ impl Experiment for Profile {
         let points = grid.run(lab);
         let mut notes = METHOD.map(str::to_owned).to_vec();
         notes.push(
-            "The clock is read between rooms, once a batch; cycles are the whole with those reads, some more than without."
+            "The clock is read between stages, once a batch; cycles are the whole with those reads, some more than without."
                 .to_owned(),
         );
         notes.push("rx is the generator that writes the frames; a NIC's driver stands there in the seeds.".to_owned());
@@ -74,38 +74,38 @@ fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     SETTINGS[arm].profiled_rig(&Workload::subtables(flows, subtables), flows)
 }
 
-fn cycles(point: &Point, setting: &Setting, room: Room) -> f64 {
-    point.figure(setting.name, &room_figure(room)).map_or(0.0, |stat| stat.median)
+fn cycles(point: &Point, setting: &Setting, stage: Stage) -> f64 {
+    point.figure(setting.name, &stage_figure(stage)).map_or(0.0, |stat| stat.median)
 }
 
 fn figure(point: &Point) -> Figure {
-    let part = |room: Room| (room.name().to_owned(), SETTINGS.iter().map(|s| cycles(point, s, room)).collect());
+    let part = |stage: Stage| (stage.name().to_owned(), SETTINGS.iter().map(|s| cycles(point, s, stage)).collect());
     Figure {
         title: format!("{} flows, 20 subtables", text::count(point.at("flows"))),
-        caption: "Cycles a packet by room.".to_owned(),
+        caption: "Cycles a packet by stage.".to_owned(),
         chart: Chart::Bars {
             y: Axis::linear("cycles a packet"),
             bars: SETTINGS.iter().map(|setting| setting.name.to_owned()).collect(),
-            parts: Room::ALL.into_iter().filter(|room| *room != Room::Upcall).map(part).collect(),
+            parts: Stage::ALL.into_iter().filter(|stage| *stage != Stage::Upcall).map(part).collect(),
         },
     }
 }
 
 fn table(points: &[Point]) -> Table {
-    let columns = ["flows", "setting"].into_iter().chain(Room::ALL.map(Room::name)).chain(["whole"]);
+    let columns = ["flows", "setting"].into_iter().chain(Stage::ALL.map(Stage::name)).chain(["whole"]);
     let rows = points.iter().flat_map(|point| {
         SETTINGS.iter().map(move |setting| {
-            let whole: f64 = Room::ALL.into_iter().map(|room| cycles(point, setting, room)).sum();
-            let cell = |room| {
-                let own = cycles(point, setting, room);
+            let whole: f64 = Stage::ALL.into_iter().map(|stage| cycles(point, setting, stage)).sum();
+            let cell = |stage| {
+                let own = cycles(point, setting, stage);
                 format!("{own:.1} ({:.0} %)", 100.0 * own / whole.max(1.0))
             };
             let at = [text::count(point.at("flows")), setting.name.to_owned()];
-            at.into_iter().chain(Room::ALL.map(cell)).chain([format!("{whole:.1}")]).collect()
+            at.into_iter().chain(Stage::ALL.map(cell)).chain([format!("{whole:.1}")]).collect()
         })
     });
     Table {
-        title: "Cycles a packet by room, and shares of the whole".to_owned(),
+        title: "Cycles a packet by stage, and shares of the whole".to_owned(),
         columns: columns.map(str::to_owned).collect(),
         rows: rows.collect(),
     }
@@ -113,10 +113,10 @@ fn table(points: &[Point]) -> Table {
 
 fn seeds() -> Table {
     let row =
-        |(place, room, percent): (&str, &str, f64)| vec![place.to_owned(), room.to_owned(), format!("{percent} %")];
+        |(place, stage, percent): (&str, &str, f64)| vec![place.to_owned(), stage.to_owned(), format!("{percent} %")];
     Table {
         title: "What the seeds' profilers said of Open vSwitch".to_owned(),
-        columns: ["seed and function", "room here", "share"].map(str::to_owned).to_vec(),
+        columns: ["seed and function", "stage here", "share"].map(str::to_owned).to_vec(),
         rows: SEEDS.map(row).to_vec(),
     }
 }

@@ -1,0 +1,95 @@
+//! Where a PMD's cycles go, stage by stage, when asked for (`Config::profile`): the clock is read between stages, once a
+//! batch, which itself costs some cycles a packet. When not asked for, it is a branch a stage.
+
+use sluice_simd::tsc;
+
+/// A part of the walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// Polling a receive queue; with a generator port, making the packets.
+    Rx,
+    /// From bytes to keys.
+    Parse,
+    /// Hashing keys and asking the exact match cache.
+    Emc,
+    /// The signature match cache.
+    Smc,
+    /// The megaflow subtables, the distributor before them, and inserting into the caches what they found.
+    Subtables,
+    /// Asking the tables.
+    Upcall,
+    /// Actions.
+    Act,
+    /// Handing packets to ports.
+    Tx,
+}
+
+impl Stage {
+    /// All of them, in the order of the walk.
+    pub const ALL: [Stage; 8] =
+        [Stage::Rx, Stage::Parse, Stage::Emc, Stage::Smc, Stage::Subtables, Stage::Upcall, Stage::Act, Stage::Tx];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Rx => "rx",
+            Stage::Parse => "parse",
+            Stage::Emc => "emc",
+            Stage::Smc => "smc",
+            Stage::Subtables => "subtables",
+            Stage::Upcall => "upcall",
+            Stage::Act => "act",
+            Stage::Tx => "tx",
+        }
+    }
+}
+
+/// Cycles by stage, in the order of [`Stage::ALL`].
+pub type StageCycles = [u64; Stage::ALL.len()];
+
+/// Counts cycles by stage.
+#[derive(Debug)]
+pub(crate) struct StageClock {
+    is_on: bool,
+    last: u64,
+    pub cycles: StageCycles,
+}
+
+impl StageClock {
+    pub fn new(is_on: bool) -> Self {
+        StageClock { is_on, last: 0, cycles: Default::default() }
+    }
+
+    /// Lets what follows be counted from now.
+    #[inline]
+    pub fn start(&mut self) {
+        if self.is_on {
+            self.last = tsc::now();
+        }
+    }
+
+    /// Charges what has passed since the last mark to `stage`.
+    #[inline]
+    pub fn mark(&mut self, stage: Stage) {
+        if self.is_on {
+            let now = tsc::now();
+            self.cycles[stage as usize] += now.saturating_sub(self.last);
+            self.last = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_are_in_their_places() {
+        Stage::ALL.iter().enumerate().for_each(|(i, stage)| assert_eq!(*stage as usize, i));
+        let mut clock = StageClock::new(false);
+        clock.start();
+        clock.mark(Stage::Tx);
+        assert_eq!(clock.cycles, StageCycles::default());
+    }
+}
