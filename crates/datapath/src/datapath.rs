@@ -10,11 +10,11 @@ use crate::mail::Mail;
 use crate::meter::Meters;
 use crate::misses::Misses;
 use crate::no_tables::NoTables;
-use crate::pilot::Pilot;
 use crate::pmd::Pmd;
 use crate::rebalance;
 use crate::recirc::Recirc;
 use crate::report::PmdShared;
+use crate::tuner::Tuner;
 use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, PortReport, thread};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
@@ -237,8 +237,8 @@ impl Datapath {
             });
             pmd.rxqs().push(load.clone());
             pmd.exhausted.store(false, Relaxed);
-            let pilot = Pilot::new(&control.settings, tsc::now());
-            pmd.mailbox.post(Mail::AddRxq { queue: port.rx_queue(queue), load, pilot });
+            let tuner = Tuner::new(&control.settings, tsc::now());
+            pmd.mailbox.post(Mail::AddRxq { queue: port.rx_queue(queue), load, tuner });
         }
         control.ports.insert(number, port);
         control.deliver();

@@ -2,7 +2,7 @@
 
 use crate::load::RxqLoad;
 use crate::lookup::Caches;
-use crate::pilot::Pilot;
+use crate::tuner::Tuner;
 use crate::{AutopilotReport, Settings};
 use sluice_action::{Actions, PortNo, Upcall};
 use sluice_flow::PacketKey;
@@ -14,7 +14,7 @@ use std::sync::mpsc::Sender;
 /// A message for a PMD, read between two iterations.
 pub(crate) enum Mail {
     /// Poll this queue.
-    AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, pilot: Pilot },
+    AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner },
     /// Stop polling this queue and hand it over, everything it gave having been sent.
     TakeRxq { port: PortNo, queue: usize, into: Sender<Box<dyn RxQueue>> },
     /// Send to this port through this queue.
@@ -26,7 +26,7 @@ pub(crate) enum Mail {
     /// Ask these tables from now on.
     SetUpcall(Box<dyn Upcall>),
     /// Look packets up like this, in these caches; those they replace are handed back.
-    SetSettings { settings: Settings, caches: Box<Caches>, pilot: Pilot, into: Sender<Caches> },
+    SetSettings { settings: Settings, caches: Box<Caches>, tuner: Tuner, into: Sender<Caches> },
     /// Tell what the autopilots have chosen.
     TellAutopilots(Sender<Vec<AutopilotReport>>),
     /// Send a packet the switch made itself.

@@ -235,7 +235,7 @@ impl Pmd {
         self.shared.mailbox.take(&mut mail);
         for letter in mail.drain(..) {
             match letter {
-                Mail::AddRxq { queue, load, pilot } => self.rxqs.push(Rxq::new(queue, load, pilot)),
+                Mail::AddRxq { queue, load, tuner } => self.rxqs.push(Rxq::new(queue, load, tuner)),
                 Mail::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
                     if let Some(mut rxq) = taken.next() {
@@ -253,15 +253,15 @@ impl Pmd {
                     let _ = into.send(removed);
                 }
                 Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
-                Mail::SetSettings { settings, caches, pilot, into } => {
+                Mail::SetSettings { settings, caches, tuner, into } => {
                     self.walk.composer.set_level(settings.composed);
                     let replaced = self.walk.levels.set(&settings, *caches);
-                    self.rxqs.iter_mut().for_each(|rxq| rxq.pilot = pilot.clone());
+                    self.rxqs.iter_mut().for_each(|rxq| rxq.tuner = tuner.clone());
                     let _ = into.send(replaced);
                 }
                 Mail::TellAutopilots(into) => {
                     let now = tsc::now();
-                    let reports = self.rxqs.iter().map(|rxq| rxq.pilot.report(rxq.load.port, rxq.load.queue, now));
+                    let reports = self.rxqs.iter().map(|rxq| rxq.tuner.report(rxq.load.port, rxq.load.queue, now));
                     let _ = into.send(reports.collect());
                 }
                 Mail::Execute(out) => self.packet_outs.push(out),

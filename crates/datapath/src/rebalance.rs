@@ -3,8 +3,8 @@
 use crate::Settings;
 use crate::load::RxqLoad;
 use crate::mail::Mail;
-use crate::pilot::Pilot;
 use crate::report::PmdShared;
+use crate::tuner::Tuner;
 use sluice_simd::tsc;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -51,8 +51,8 @@ pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], settings: &Settings, mut delive
         pmds[*from].rxqs().retain(|q| !Arc::ptr_eq(q, rxq));
         pmds[to].rxqs().push(rxq.clone());
         // The caches there are others: what was measured here says nothing.
-        let pilot = Pilot::new(settings, tsc::now());
-        pmds[to].mailbox.post(Mail::AddRxq { queue, load: rxq.clone(), pilot });
+        let tuner = Tuner::new(settings, tsc::now());
+        pmds[to].mailbox.post(Mail::AddRxq { queue, load: rxq.clone(), tuner });
         deliver();
         moved += 1;
     }

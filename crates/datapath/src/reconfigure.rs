@@ -3,7 +3,7 @@
 use crate::config::check_settings;
 use crate::lookup::Caches;
 use crate::mail::Mail;
-use crate::pilot::Pilot;
+use crate::tuner::Tuner;
 use crate::{AutopilotReport, Datapath, DatapathError, Settings};
 use sluice_simd::tsc;
 use std::sync::mpsc;
@@ -29,8 +29,8 @@ impl Datapath {
         for pmd in self.shared() {
             let caches = Caches::between(&old, &settings, &mut control.seed);
             pmd.cache_memory().replace(&caches);
-            let (caches, pilot) = (Box::new(caches), Pilot::new(&settings, tsc::now()));
-            pmd.mailbox.post(Mail::SetSettings { settings, caches, pilot, into: into.clone() });
+            let (caches, tuner) = (Box::new(caches), Tuner::new(&settings, tsc::now()));
+            pmd.mailbox.post(Mail::SetSettings { settings, caches, tuner, into: into.clone() });
         }
         drop(into);
         control.deliver();

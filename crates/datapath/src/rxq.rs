@@ -3,8 +3,8 @@
 
 use crate::load::RxqLoad;
 use crate::misses::Purse;
-use crate::pilot::{Mark, Pilot};
 use crate::stage_cycles::Stage;
+use crate::tuner::{Mark, Tuner};
 use crate::turns::{Account, Turn};
 use crate::walk::{Context, Walk};
 use sluice_fate::{Counter, Tally};
@@ -19,7 +19,7 @@ pub(crate) struct Rxq {
     pub queue: Box<dyn RxQueue>,
     pub load: Arc<RxqLoad>,
     port: Metadata,
-    pub pilot: Pilot,
+    pub tuner: Tuner,
     pub account: Account,
     purse: Purse,
     /// What became of its packets since that was last published.
@@ -27,10 +27,10 @@ pub(crate) struct Rxq {
 }
 
 impl Rxq {
-    pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, pilot: Pilot) -> Self {
+    pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner) -> Self {
         let port = Metadata::of_port(load.port.0);
         let (account, purse, tally) = (Account::default(), Purse::default(), Tally::default());
-        Rxq { queue, load, port, pilot, account, purse, tally }
+        Rxq { queue, load, port, tuner, account, purse, tally }
     }
 
     /// Polls it, and takes what comes to its end; again while its slice lasts. Returns how many packets the fullest burst
@@ -90,7 +90,7 @@ impl Rxq {
         let mut context = context.counting_into(&mut self.tally);
         let n = burst.len();
         context.tally[Counter::Received] += n as u64;
-        walk.levels.use_arm(self.pilot.arm());
+        walk.levels.use_arm(self.tuner.arm());
         let before = Mark::of(context.tally);
         if n <= batch_max {
             walk.process(burst, &self.port, &mut context);
@@ -106,7 +106,7 @@ impl Rxq {
         let now = tsc::now();
         let cycles = now.saturating_sub(*mark);
         self.load.load.add(cycles);
-        self.pilot.record(n, (before, context.tally), &walk.levels, cycles, now);
+        self.tuner.record(n, (before, context.tally), &walk.levels, cycles, now);
         *mark = now;
         cycles
     }

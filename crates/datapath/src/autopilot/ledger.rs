@@ -1,6 +1,6 @@
 //! What probing may cost, and what it has cost.
 
-/// Cycles put by for probing, of each cycle that the port takes. The rest up to 1 % is for the first contest, which
+/// Cycles put by for probing, of each cycle that the port takes. The rest up to 1 % is for the first tournament, which
 /// comes before anything could be put by.
 const RATE: f64 = 0.0075;
 /// Milliseconds of traffic whose savings are kept; what is saved beyond is forgotten.

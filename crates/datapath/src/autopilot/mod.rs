@@ -1,41 +1,41 @@
-//! The autopilot: which arm a receive queue's packets fly, decided from measured cycles.
+//! The autopilot: which arm is active for a receive queue's packets, decided from measured cycles.
 //!
-//! One arm is in charge. Now and then another one flies for a contiguous slice, long enough to warm its cache, and is
+//! One arm is in charge. Now and then another one is active for a contiguous slice, long enough to warm its cache, and is
 //! compared with the one in charge before and after: a *trial*. After the start and after a sudden change the safe arm
-//! flies first and fills its cache, then all are compared: a *contest*. Whoever is in charge is replaced only by one
+//! is active first and fills its cache, then all are compared: a *tournament*. Whoever is in charge is replaced only by one
 //! that is clearly cheaper, and at most once a second while the traffic stays what it is.
 //!
 //! - Bad arms are tried ever more rarely, and a ledger keeps what trials cost under 1 % of all cycles.
-//! - Sudden changes that follow each other quickly (somebody may want to provoke contests) are answered by the safe
-//!   arm, and contests get rarer.
+//! - Sudden changes that follow each other quickly (somebody may want to provoke tournaments) are answered by the safe
+//!   arm, and tournaments get rarer.
 //! - Everything is counted in chunks: 256 packets or more, half a millisecond or more. A chunk that an interrupt fell
 //!   into is one value of a median.
 //!
 //! This is plain state: cycles and time are arguments, arms are numbers. Per burst it adds a few numbers up.
 
-mod contest;
 mod filling;
 mod ledger;
 mod sample;
 #[cfg(test)]
 mod tests;
+mod tournament;
 mod trial;
 mod view;
 
 pub(crate) use sample::Sample;
 pub use view::{Doing, Why};
 
-use contest::{Contest, Next};
 use filling::Filling;
 use ledger::Ledger;
 use sample::{Look, Usual};
+use tournament::{Next, Tournament};
 use trial::{Trial, Verdict};
 
 /// Packets of a chunk at least.
 const CHUNK_PACKETS: u64 = 256;
 /// Length of a chunk at least, in parts of a millisecond.
 const CHUNKS_PER_MS: u64 = 2;
-/// An arm that takes so many times the cycles of the one in charge, over so many packets, is not flown to the chunk's
+/// An arm that takes so many times the cycles of the one in charge, over so many packets, is not tried to the chunk's
 /// end: a receive ring would overflow. Once may be the system's doing, which took the processor away; twice in a row, and
 /// the slice is over.
 const HOPELESS: f64 = 4.0;
@@ -44,7 +44,7 @@ const HOPELESS_PACKETS: u64 = 64;
 /// counts for up to `DEAR`; the first does not, since the system takes the processor away now and then.
 const SURPRISES: u32 = 7;
 const DEAR: f64 = 3.0;
-/// How long the safe arm fills its cache before a contest.
+/// How long the safe arm fills its cache before a tournament.
 const WARM_MS: u64 = 40;
 const WARM_PACKETS: u64 = 1024;
 /// An arm must be cheaper by this share to take over, and by more than chunks differ anyway.
@@ -58,8 +58,8 @@ const DWELL_MS: u64 = 1000;
 /// Time to an arm's next trial after one that it lost, doubled by each further one, up to 2^7 times.
 const RETRY_MS: u64 = 500;
 const RETRY_DOUBLINGS: u32 = 7;
-/// The shortest and the longest time between two contests; doubled each time one follows within `QUICKLY_MS`.
-const CONTESTS_MS: (u64, u64) = (1000, 16_000);
+/// The shortest and the longest time between two tournaments; doubled each time one follows within `QUICKLY_MS`.
+const TOURNAMENTS_MS: (u64, u64) = (1000, 16_000);
 const QUICKLY_MS: u64 = 4000;
 /// How long the safe arm is not given time to fill its cache after it was, while the traffic stays what it is.
 const FILLS_APART_MS: u64 = 60_000;
@@ -85,13 +85,13 @@ pub(crate) struct Known {
 enum Phase {
     /// The safe arm fills its cache, before all are compared.
     Warm(Warming),
-    /// All arms fly in turn, after the safe one has warmed.
-    Contest(Contest, Warming),
+    /// All arms are active in turn, after the safe one has warmed.
+    Tournament(Tournament, Warming),
     /// The safe arm goes on filling its cache, which may make it cheaper than the others.
     Fill(Box<Filling>),
-    /// The arm in charge flies. A contest may be due.
-    Cruise { contest_at: Option<u64> },
-    /// Another one flies, or the one in charge again, to compare it with.
+    /// The arm in charge is active. A tournament may be due.
+    Cruise { tournament_at: Option<u64> },
+    /// Another one is active, or the one in charge again, to compare it with.
     Trial(Box<Trial>),
 }
 
@@ -112,9 +112,9 @@ pub(crate) struct Autopilot {
     ms: u64,
     arms: Vec<Known>,
     in_charge: usize,
-    /// Who was in charge when a contest began.
+    /// Who was in charge when a tournament began.
     before: usize,
-    flying: usize,
+    active: usize,
     phase: Phase,
     chunk: Sample,
     chunk_began: u64,
@@ -127,13 +127,13 @@ pub(crate) struct Autopilot {
     hopeless: u32,
     recirculates: bool,
     ledger: Ledger,
-    contest_at: u64,
-    contests_apart: u64,
+    tournament_at: u64,
+    tournaments_apart: u64,
     /// The safe arm is not given time to fill its cache before.
     fill_after: u64,
     changed_at: u64,
     changes: u64,
-    contests: u64,
+    tournaments: u64,
     why: Why,
 }
 
@@ -164,7 +164,7 @@ impl Autopilot {
             arms: for_recirculation.iter().map(known).collect(),
             in_charge: SAFE,
             before: SAFE,
-            flying: SAFE,
+            active: SAFE,
             phase: Phase::Warm(Warming::new(now)),
             chunk: Sample::default(),
             chunk_began: now,
@@ -175,29 +175,29 @@ impl Autopilot {
             hopeless: 0,
             recirculates: false,
             ledger: Ledger::new(ms as f64),
-            contest_at: now,
-            contests_apart: CONTESTS_MS.0 * ms,
+            tournament_at: now,
+            tournaments_apart: TOURNAMENTS_MS.0 * ms,
             fill_after: now,
             changed_at: now,
             changes: 0,
-            contests: 0,
+            tournaments: 0,
             why: if for_recirculation.len() == 1 { Why::Forced } else { Why::Start },
         }
     }
 
-    /// The arm to fly.
+    /// The active arm.
     #[inline]
-    pub fn flying(&self) -> usize {
-        self.flying
+    pub fn active(&self) -> usize {
+        self.active
     }
 
-    /// Notes what a burst took that flew that arm; it ended `now`.
+    /// Notes what a burst took with that arm; it ended `now`.
     #[inline]
     pub fn record(&mut self, burst: &Sample, now: u64) {
         self.chunk.add(burst);
         let Sample { packets, cycles, .. } = self.chunk;
         let is_whole = packets >= CHUNK_PACKETS && now.saturating_sub(self.chunk_began) >= self.ms / CHUNKS_PER_MS;
-        let is_tried = self.flying != self.in_charge;
+        let is_tried = self.active != self.in_charge;
         if is_whole || is_tried && packets >= HOPELESS_PACKETS && self.is_hopeless(packets, cycles) {
             self.end_chunk(now);
         }
@@ -216,20 +216,20 @@ impl Autopilot {
         if chunk.sets_up_flows() {
             return self.wait_for_flows(now);
         }
-        if self.flying != self.in_charge {
+        if self.active != self.in_charge {
             let is_hopeless = self.is_hopeless(chunk.packets, chunk.cycles);
             self.hopeless = if is_hopeless { self.hopeless + 1 } else { 0 };
             self.ledger.spend(chunk.cycles as f64 - self.yardstick * chunk.packets as f64);
         }
-        if self.flying != self.in_charge && self.hopeless == 1 {
+        if self.active != self.in_charge && self.hopeless == 1 {
             return;
         }
         let hopeless = std::mem::take(&mut self.hopeless) > 1;
-        match std::mem::replace(&mut self.phase, Phase::Cruise { contest_at: None }) {
+        match std::mem::replace(&mut self.phase, Phase::Cruise { tournament_at: None }) {
             Phase::Warm(warming) => self.warm(&chunk, warming, now),
-            Phase::Contest(contest, warming) => self.contest(contest, warming, (&chunk, hopeless), now),
+            Phase::Tournament(tournament, warming) => self.tournament(tournament, warming, (&chunk, hopeless), now),
             Phase::Fill(filling) => self.fill(&chunk, filling, now),
-            Phase::Cruise { contest_at } => self.cruise(&chunk, contest_at, now),
+            Phase::Cruise { tournament_at } => self.cruise(&chunk, tournament_at, now),
             Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
         }
         if self.usual.is_known() {
@@ -238,15 +238,15 @@ impl Autopilot {
     }
 
     /// While many flows are new, as after a change of rules, nothing is compared: all arms miss, and what is usual will be
-    /// so again. A contest begins once that is over.
+    /// so again. A tournament begins once that is over.
     fn wait_for_flows(&mut self, now: u64) {
         self.hopeless = 0;
         match &self.phase {
-            Phase::Warm(_) | Phase::Contest(..) => self.begin_contest(now),
+            Phase::Warm(_) | Phase::Tournament(..) => self.begin_tournament(now),
             Phase::Trial(trial) => {
                 self.arms[trial.arm].next_trial = now + RETRY_MS * self.ms;
-                self.flying = self.in_charge;
-                self.phase = Phase::Cruise { contest_at: None };
+                self.active = self.in_charge;
+                self.phase = Phase::Cruise { tournament_at: None };
             }
             Phase::Fill(_) | Phase::Cruise { .. } => {}
         }
@@ -260,16 +260,16 @@ impl Autopilot {
         self.phase = if now.saturating_sub(warming.since) < WARM_MS * self.ms || warming.packets < WARM_PACKETS {
             Phase::Warm(warming)
         } else if self.eligible().count() < 2 {
-            Phase::Cruise { contest_at: None }
+            Phase::Cruise { tournament_at: None }
         } else {
-            self.contests += 1;
-            let contest = Contest::new(self.eligible());
-            self.flying = contest.first();
-            Phase::Contest(contest, warming)
+            self.tournaments += 1;
+            let tournament = Tournament::new(self.eligible());
+            self.active = tournament.first();
+            Phase::Tournament(tournament, warming)
         };
     }
 
-    /// The arms that may fly now, the safe one first.
+    /// The arms that may be active now, the safe one first.
     fn eligible(&self) -> impl Iterator<Item = usize> + use<> {
         let recirculates = self.recirculates;
         let may: Vec<bool> = self.arms.iter().map(|arm| recirculates || !arm.for_recirculation).collect();
@@ -279,7 +279,7 @@ impl Autopilot {
     /// Lets the safe arm fill its cache, which answers that share of the passes; the best of the others costs `rival`. Who is
     /// in charge is decided in the end.
     fn begin_filling(&mut self, share: f64, rival: f64, now: u64) {
-        (self.in_charge, self.flying) = (SAFE, SAFE);
+        (self.in_charge, self.active) = (SAFE, SAFE);
         self.usual = Usual::default();
         self.phase = Phase::Fill(Box::new(Filling::new(share, rival, now, self.ms)));
     }
@@ -292,22 +292,28 @@ impl Autopilot {
             self.phase = Phase::Fill(filling);
         } else {
             self.fill_after = now + FILLS_APART_MS * self.ms;
-            self.begin_contest(now);
+            self.begin_tournament(now);
         }
     }
 
-    fn contest(&mut self, mut contest: Contest, warming: Warming, (chunk, hopeless): (&Sample, bool), now: u64) {
+    fn tournament(
+        &mut self,
+        mut tournament: Tournament,
+        warming: Warming,
+        (chunk, hopeless): (&Sample, bool),
+        now: u64,
+    ) {
         if !self.usual.is_comparable(chunk) {
-            // The load moved under the contest: the safe arm, and another contest when it may be.
+            // The load moved under the tournament: the safe arm, and another tournament when it may be.
             self.take_charge(SAFE, Why::Unsteady, now);
-            self.phase = Phase::Cruise { contest_at: Some(now + self.contests_apart) };
+            self.phase = Phase::Cruise { tournament_at: Some(now + self.tournaments_apart) };
             return;
         }
         let arms = &mut self.arms;
-        match contest.push(chunk.cost(), hopeless, |arm, cost| arms[arm].measured = Some((cost, now))) {
-            Next::Fly(arm) => {
-                self.flying = arm;
-                self.phase = Phase::Contest(contest, warming);
+        match tournament.push(chunk.cost(), hopeless, |arm, cost| arms[arm].measured = Some((cost, now))) {
+            Next::Measure(arm) => {
+                self.active = arm;
+                self.phase = Phase::Tournament(tournament, warming);
             }
             Next::Over { best, cost, safe_cost } => {
                 let margin = self.usual.deviation().max(HYSTERESIS);
@@ -319,8 +325,8 @@ impl Autopilot {
                     let wait = (RETRY_MS as f64 * cost * (1.0 + n as f64 / 4.0)) as u64 * self.ms;
                     (arm.losses, arm.wins, arm.next_trial) = (0, 0, now + wait);
                 }
-                self.contest_at = now;
-                self.take_charge(winner, Why::Contest, now);
+                self.tournament_at = now;
+                self.take_charge(winner, Why::Tournament, now);
                 if may_fill {
                     self.begin_filling(warming.share, cost, now);
                 }
@@ -334,16 +340,16 @@ impl Autopilot {
             self.changes += 1;
             self.changed_at = now;
         }
-        (self.before, self.in_charge, self.flying, self.why) = (arm, arm, arm, why);
+        (self.before, self.in_charge, self.active, self.why) = (arm, arm, arm, why);
         self.usual = Usual::default();
         self.surprises = 0;
-        self.phase = Phase::Cruise { contest_at: None };
+        self.phase = Phase::Cruise { tournament_at: None };
     }
 
-    fn cruise(&mut self, chunk: &Sample, contest_at: Option<u64>, now: u64) {
-        self.phase = Phase::Cruise { contest_at };
-        if contest_at.is_some_and(|at| now >= at) {
-            return self.begin_contest(now);
+    fn cruise(&mut self, chunk: &Sample, tournament_at: Option<u64>, now: u64) {
+        self.phase = Phase::Cruise { tournament_at };
+        if tournament_at.is_some_and(|at| now >= at) {
+            return self.begin_tournament(now);
         }
         if self.watch(chunk, now) {
             return;
@@ -358,7 +364,7 @@ impl Autopilot {
         let excess = self.arms[next].excess.max((self.ms / CHUNKS_PER_MS) as f64);
         if self.ledger.affords(excess) {
             self.phase = Phase::Trial(Box::new(Trial::new(next, self.usual.cost())));
-            self.flying = next;
+            self.active = next;
         }
     }
 
@@ -391,30 +397,30 @@ impl Autopilot {
 
     fn changed_suddenly(&mut self, now: u64) {
         self.fill_after = now;
-        let since = now.saturating_sub(self.contest_at);
-        if since >= self.contests_apart {
+        let since = now.saturating_sub(self.tournament_at);
+        if since >= self.tournaments_apart {
             let quickly = since < QUICKLY_MS * self.ms;
-            let apart = if quickly { self.contests_apart * 2 } else { CONTESTS_MS.0 * self.ms };
-            self.contests_apart = apart.min(CONTESTS_MS.1 * self.ms);
-            return self.begin_contest(now);
+            let apart = if quickly { self.tournaments_apart * 2 } else { TOURNAMENTS_MS.0 * self.ms };
+            self.tournaments_apart = apart.min(TOURNAMENTS_MS.1 * self.ms);
+            return self.begin_tournament(now);
         }
         self.take_charge(SAFE, Why::Unsteady, now);
-        self.phase = Phase::Cruise { contest_at: Some(self.contest_at + self.contests_apart) };
+        self.phase = Phase::Cruise { tournament_at: Some(self.tournament_at + self.tournaments_apart) };
     }
 
     /// Lets the safe arm fill its cache, then all compete. Who is in charge is decided at the end.
-    fn begin_contest(&mut self, now: u64) {
-        self.contest_at = now;
-        (self.in_charge, self.flying) = (SAFE, SAFE);
+    fn begin_tournament(&mut self, now: u64) {
+        self.tournament_at = now;
+        (self.in_charge, self.active) = (SAFE, SAFE);
         self.usual = Usual::default();
         self.phase = Phase::Warm(Warming::new(now));
     }
 
     fn trial(&mut self, mut trial: Box<Trial>, chunk: &Sample, hopeless: bool, now: u64) {
         let broke = !self.ledger.affords(0.0);
-        if self.flying != self.in_charge {
-            if trial.fly(chunk, hopeless || broke) {
-                self.flying = self.in_charge;
+        if self.active != self.in_charge {
+            if trial.push(chunk, hopeless || broke) {
+                self.active = self.in_charge;
             }
             self.phase = Phase::Trial(trial);
             return;

@@ -1,4 +1,4 @@
-//! The autopilot in simulated worlds: what an arm costs is a function of the arm and of what flew before, with noise.
+//! The autopilot in simulated worlds: what an arm costs is a function of the arm and of what was active before, with noise.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 const HZ: u64 = 200_000_000;
 const SECOND: u64 = HZ;
 
-/// A cache that fills while an arm flies that has it.
+/// A cache that fills while an arm that uses it is active.
 #[derive(Clone, Copy, Debug)]
 struct Arm {
     /// Cycles a packet that its cache answers, and one that it does not.
@@ -78,13 +78,13 @@ impl World {
     }
 
     fn burst(&mut self) {
-        let (flying, n) = (self.autopilot.flying(), self.burst as f64);
+        let (active, n) = (self.autopilot.active(), self.burst as f64);
         let share = {
-            let arm = &mut self.arms[flying];
+            let arm = &mut self.arms[active];
             arm.seen += n;
             1.0 - (-arm.seen / arm.flows).exp()
         };
-        let (arm, rounding) = (self.arms[flying], self.random());
+        let (arm, rounding) = (self.arms[active], self.random());
         let cycles = (arm.hit * share + arm.miss * (1.0 - share)) * n * self.noise();
         let idle = (n / self.rate * HZ as f64 - cycles).max(0.0);
         self.now += (cycles + idle) as u64;
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    fn fly(&mut self, cycles: u64) {
+    fn run(&mut self, cycles: u64) {
         let end = self.now + cycles;
         while self.now < end {
             self.burst();
@@ -139,10 +139,10 @@ fn the_cheapest_arm_is_found_wherever_it_stands_and_noise_does_not_matter() {
                 (0..6).map(|n| plain(if n == best { 100.0 } else { 100.0 * gap + n as f64 })).collect();
             let mut world = World::new(&arms);
             world.noise = noise;
-            world.fly(8 * SECOND);
+            world.run(8 * SECOND);
             assert_eq!(world.in_charge(), best, "noise {noise}");
             let early = world.changes.len();
-            world.fly(20 * SECOND);
+            world.run(20 * SECOND);
             assert_eq!((world.in_charge(), world.changes.len()), (best, early), "noise {noise}");
         }
     }
@@ -154,7 +154,7 @@ fn probing_costs_less_than_a_hundredth() {
         let arms: Vec<Arm> = [1.0].iter().chain(&others).map(|c| plain(100.0 * c)).collect();
         let mut world = World::new(&arms);
         for seconds in [10, 50] {
-            world.fly(seconds * SECOND);
+            world.run(seconds * SECOND);
             let regret = world.cycles / (100.0 * world.packets as f64 * 1.02) - 1.0;
             // The noise's interrupts are 0.6 % of their own.
             assert!(regret < 0.01, "{regret} with {others:?}");
@@ -179,7 +179,7 @@ fn after_a_sudden_change_it_has_settled_within_100_ms_or_20000_packets() {
             for to in tables.iter().filter(|to| **to != from) {
                 let mut world = World::new(&from.map(plain));
                 world.rate = rate;
-                world.fly(6 * SECOND);
+                world.run(6 * SECOND);
                 assert_eq!(world.in_charge(), world.best());
                 world.step(&to.map(plain));
                 let (began, packets) = (world.now, world.packets);
@@ -187,9 +187,9 @@ fn after_a_sudden_change_it_has_settled_within_100_ms_or_20000_packets() {
                     world.burst();
                 }
                 assert_eq!(world.in_charge(), world.best(), "{from:?} to {to:?} at {rate}");
-                assert_eq!(world.autopilot.flying(), world.best());
+                assert_eq!(world.autopilot.active(), world.best());
                 let changes = world.changes.len();
-                world.fly(2 * SECOND);
+                world.run(2 * SECOND);
                 assert_eq!(world.changes.len(), changes, "{from:?} to {to:?} at {rate}: it had not settled");
             }
         }
@@ -202,7 +202,7 @@ fn under_steady_load_it_changes_at_most_once_a_second() {
     for noise in [0.05, 0.5, 1.0] {
         let mut world = World::new(&[plain(100.0); 6]);
         world.noise = noise;
-        world.fly(60 * SECOND);
+        world.run(60 * SECOND);
         let changes = &world.changes;
         assert!(changes.windows(2).all(|pair| pair[1] - pair[0] >= SECOND), "noise {noise}: {changes:?}");
         assert!(changes.len() <= 6, "noise {noise}: {} changes in a minute", changes.len());
@@ -213,11 +213,11 @@ fn under_steady_load_it_changes_at_most_once_a_second() {
 fn a_cache_gets_the_time_that_it_takes_to_warm() {
     // The safe arm has none; the other takes a tenth of a second, and so several trials, to be of use.
     let mut world = World::new(&[plain(200.0), cache(80.0, 230.0, 100_000.0), plain(190.0)]);
-    world.fly(30 * SECOND);
+    world.run(30 * SECOND);
     assert_eq!(world.in_charge(), 1);
     // A cache that never answers is not worth the asking.
     let mut world = World::new(&[cache(80.0, 230.0, 1e12), plain(200.0)]);
-    world.fly(2 * SECOND);
+    world.run(2 * SECOND);
     assert_eq!(world.in_charge(), 1);
 }
 
@@ -225,10 +225,10 @@ fn a_cache_gets_the_time_that_it_takes_to_warm() {
 fn a_safe_arm_whose_cache_fills_slowly_is_given_time() {
     // Half a second until it is full; with it empty, the others are cheaper.
     let mut world = World::new(&[cache(80.0, 230.0, 300_000.0), plain(200.0)]);
-    world.fly(30 * SECOND);
+    world.run(30 * SECOND);
     assert_eq!((world.in_charge(), world.changes.len()), (0, 0));
     let mut world = World::new(&[cache(100.0, 130.0, 300_000.0), plain(80.0)]);
-    world.fly(SECOND / 10);
+    world.run(SECOND / 10);
     assert_eq!(world.in_charge(), 1);
 }
 
@@ -238,20 +238,20 @@ fn a_safe_arm_gets_the_seconds_that_millions_of_flows_take() {
         // Seconds until it is full, and the other is cheaper until it has come to a tenth of that.
         let mut world = World::new(&[cache(80.0, 230.0, 1e6), plain(216.0), plain(300.0)]);
         (world.random, world.noise) = (seed, noise);
-        world.fly(8 * SECOND);
+        world.run(8 * SECOND);
         assert_eq!(world.in_charge(), 0, "noise {noise}");
         let (cycles, packets) = (world.cycles, world.packets);
-        world.fly(SECOND);
+        world.run(SECOND);
         let cost = (world.cycles - cycles) / (world.packets - packets) as f64;
         assert!(cost < 110.0, "{cost} with noise {noise}");
     }
     // It is not given them where it costs much meanwhile.
     let mut world = World::new(&[cache(95.0, 130.0, 1e6), plain(80.0)]);
-    world.fly(SECOND / 5);
+    world.run(SECOND / 5);
     assert_eq!(world.in_charge(), 1);
     // Nor if nothing comes twice.
     let mut world = World::new(&[cache(80.0, 230.0, 1e12), plain(216.0)]);
-    world.fly(SECOND);
+    world.run(SECOND);
     assert_eq!(world.in_charge(), 1);
 }
 
@@ -260,25 +260,25 @@ fn nothing_is_compared_while_flows_are_set_up() {
     // The rules change: for a while nobody knows any flow, and then all is as it was.
     let usual = [100.0, 80.0, 90.0].map(plain);
     let mut world = World::new(&usual);
-    world.fly(5 * SECOND);
+    world.run(5 * SECOND);
     assert_eq!(world.in_charge(), 1);
-    let (contests, changes) = (world.autopilot.contests, world.changes.len());
+    let (tournaments, changes) = (world.autopilot.tournaments, world.changes.len());
     for _ in 0..5 {
         world.step(&[300.0, 300.0, 200.0].map(plain));
         world.new_flows = 0.9;
-        world.fly(SECOND / 4);
+        world.run(SECOND / 4);
         world.step(&usual);
         world.new_flows = 0.0;
-        world.fly(SECOND);
-        assert_eq!((world.in_charge(), world.autopilot.contests, world.changes.len()), (1, contests, changes));
+        world.run(SECOND);
+        assert_eq!((world.in_charge(), world.autopilot.tournaments, world.changes.len()), (1, tournaments, changes));
     }
-    // At the start the contest waits.
+    // At the start the tournament waits.
     let mut world = World::new(&usual);
     world.new_flows = 0.5;
-    world.fly(SECOND);
-    assert_eq!((world.in_charge(), world.autopilot.contests), (SAFE, 0));
+    world.run(SECOND);
+    assert_eq!((world.in_charge(), world.autopilot.tournaments), (SAFE, 0));
     world.new_flows = 0.0;
-    world.fly(SECOND / 2);
+    world.run(SECOND / 2);
     assert_eq!(world.in_charge(), 1);
 }
 
@@ -288,7 +288,7 @@ fn traffic_that_alternates_gains_nothing_over_the_safe_arm() {
     let other = [120.0, 1200.0, 90.0, 70.0].map(plain);
     for half_period_ms in [1, 5, 20, 50, 100, 300, 700, 2000] {
         let mut world = World::new(&one);
-        world.fly(5 * SECOND);
+        world.run(5 * SECOND);
         let (cycles, mut safe) = (world.cycles, 0.0);
         let began = world.now;
         let mut odd = false;
@@ -296,7 +296,7 @@ fn traffic_that_alternates_gains_nothing_over_the_safe_arm() {
             odd = !odd;
             world.step(if odd { &other } else { &one });
             let packets = world.packets;
-            world.fly(half_period_ms * SECOND / 1000);
+            world.run(half_period_ms * SECOND / 1000);
             safe += (world.packets - packets) as f64 * world.arms[SAFE].hit;
         }
         let ratio = (world.cycles - cycles) / (safe * 1.02);
@@ -310,7 +310,7 @@ fn a_hopeless_arm_flies_a_few_bursts_only() {
     let mut in_a_row = 0;
     while world.now < 30 * SECOND {
         world.burst();
-        in_a_row = if world.autopilot.flying() == 1 { in_a_row + 1 } else { 0 };
+        in_a_row = if world.autopilot.active() == 1 { in_a_row + 1 } else { 0 };
         assert!(in_a_row <= 4, "twice 64 packets are four bursts");
     }
 }
@@ -318,26 +318,26 @@ fn a_hopeless_arm_flies_a_few_bursts_only() {
 #[test]
 fn other_loads_are_not_taken_for_other_traffic() {
     let mut world = World::new(&[plain(100.0), plain(90.0), plain(130.0)]);
-    world.fly(5 * SECOND);
-    let contests = world.autopilot.contests;
+    world.run(5 * SECOND);
+    let tournaments = world.autopilot.tournaments;
     for round in 0..100 {
         // Small bursts are dearer by the packet.
         world.burst = if round % 2 == 0 { 4 } else { 32 };
         let dearer = if round % 2 == 0 { 1.6 } else { 1.0 };
         world.step(&[100.0, 90.0, 130.0].map(|c| plain(c * dearer)));
-        world.fly(SECOND / 5);
+        world.run(SECOND / 5);
     }
-    assert_eq!(world.autopilot.contests, contests);
+    assert_eq!(world.autopilot.tournaments, tournaments);
     assert_eq!(world.in_charge(), 1);
 }
 
 #[test]
 fn a_single_arm_flies() {
     let mut world = World::new(&[plain(100.0)]);
-    world.fly(SECOND);
+    world.run(SECOND);
     world.step(&[plain(500.0)]);
-    world.fly(SECOND);
-    assert_eq!((world.changes.len(), world.autopilot.contests), (0, 0));
+    world.run(SECOND);
+    assert_eq!((world.changes.len(), world.autopilot.tournaments), (0, 0));
     assert_eq!(world.autopilot.why, Why::Forced);
     assert!((world.autopilot.arms[0].measured.unwrap().0 / 500.0 - 1.0).abs() < 0.1);
 }
@@ -346,14 +346,14 @@ fn a_single_arm_flies() {
 fn arms_for_recirculated_packets_fly_only_where_there_are_some() {
     let mut autopilot = Autopilot::new(&[false, true], HZ, 0);
     let mut now = 0;
-    let mut flown = |autopilot: &mut Autopilot, passes: u64| {
+    let mut tried = |autopilot: &mut Autopilot, passes: u64| {
         (0..200_000).any(|_| {
             now += 3200;
-            let cost = if autopilot.flying() == 1 { 90 } else { 100 };
+            let cost = if autopilot.active() == 1 { 90 } else { 100 };
             autopilot.record(&Sample { bursts: 1, packets: 32, cycles: 32 * cost, passes, ..Sample::default() }, now);
-            autopilot.flying() == 1
+            autopilot.active() == 1
         })
     };
-    assert!(!flown(&mut autopilot, 32));
-    assert!(flown(&mut autopilot, 64));
+    assert!(!tried(&mut autopilot, 32));
+    assert!(tried(&mut autopilot, 64));
 }

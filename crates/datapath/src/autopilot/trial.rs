@@ -24,7 +24,7 @@ pub(super) struct Trial {
     /// Who is tried.
     pub arm: usize,
     before: f64,
-    flown: Sample,
+    tried: Sample,
     /// Shares of cached passes, chunk by chunk while the cache warms.
     shares: ArrayVec<f64, { WARMING.1 }>,
     /// Costs of the arm tried, and the bursts they were measured in.
@@ -53,7 +53,7 @@ impl Trial {
         Trial {
             arm,
             before,
-            flown: Sample::default(),
+            tried: Sample::default(),
             shares: ArrayVec::new(),
             costs: ArrayVec::new(),
             measured: Sample::default(),
@@ -63,9 +63,9 @@ impl Trial {
         }
     }
 
-    /// Takes a chunk of the arm tried; `end` if there is to be no other. Whether it has flown long enough.
-    pub fn fly(&mut self, chunk: &Sample, end: bool) -> bool {
-        self.flown.add(chunk);
+    /// Takes a chunk of the arm tried; `end` if there is to be no other. Whether it has tried long enough.
+    pub fn push(&mut self, chunk: &Sample, end: bool) -> bool {
+        self.tried.add(chunk);
         if !end && self.costs.is_empty() && self.warms(chunk) {
             return false;
         }
@@ -85,12 +85,12 @@ impl Trial {
         let half = self.shares.len() / 2;
         let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
         let (old, new) = (mean(&self.shares[..half]), mean(&self.shares[self.shares.len() - half..]));
-        let passes = self.flown.passes as f64 / 2.0;
+        let passes = self.tried.passes as f64 / 2.0;
         let by_chance = (2.0 * old * (1.0 - old) / passes).sqrt();
         new - old > (GAIN * old).max(SIGNIFICANT * by_chance)
     }
 
-    /// Takes a chunk of the arm in charge, after the other has flown.
+    /// Takes a chunk of the arm in charge, after the other has tried.
     pub fn compare(&mut self, chunk: &Sample) -> Option<Verdict> {
         self.returned += 1;
         if self.returned <= RETURNING {
@@ -113,7 +113,7 @@ impl Trial {
             return Verdict::Unclear;
         }
         let other = (self.before + after) / 2.0;
-        let excess = self.flown.cycles as f64 - other * self.flown.packets as f64;
+        let excess = self.tried.cycles as f64 - other * self.tried.packets as f64;
         Verdict::Cheaper { by: 1.0 - cost / other, cost, excess: excess.max(0.0), early: self.still_fills() }
     }
 }

@@ -12,7 +12,7 @@ pub enum Doing {
     Comparing,
     /// The safe arm fills its cache, which may make it the cheapest.
     Filling,
-    /// The arm in charge flies.
+    /// The arm in charge is active.
     Cruising,
     /// One arm is compared with the one in charge.
     Trying,
@@ -26,7 +26,7 @@ pub enum Why {
     /// There is no other.
     Forced,
     /// It was the cheapest of all, or near enough for a safe choice.
-    Contest,
+    Tournament,
     /// It was cheaper than the one before by this share, side by side.
     Trial(f64),
     /// The traffic changes too often to measure: the safe choice.
@@ -54,7 +54,7 @@ impl Autopilot {
         match self.phase {
             Phase::Warm(_) => Doing::Warming,
             Phase::Fill(..) => Doing::Filling,
-            Phase::Contest(..) => Doing::Comparing,
+            Phase::Tournament(..) => Doing::Comparing,
             Phase::Cruise { .. } => Doing::Cruising,
             Phase::Trial(_) => Doing::Trying,
         }
@@ -75,8 +75,8 @@ impl Autopilot {
     }
 
     /// How often all arms were compared.
-    pub fn contests(&self) -> u64 {
-        self.contests
+    pub fn tournaments(&self) -> u64 {
+        self.tournaments
     }
 
     /// What trying arms has cost, as a share of all cycles.

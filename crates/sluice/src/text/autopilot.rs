@@ -17,16 +17,16 @@ pub fn show(numa: u32, core: usize, reports: &[AutopilotReport], name: impl Fn(&
 fn queue(out: &mut String, report: &AutopilotReport) {
     let chosen = report.arms[report.in_charge].arm;
     let _ = writeln!(out, "    {chosen} for {}: {}", time(report.changed_ago), why(report.why));
-    let flying = report.arms[report.flying].arm;
+    let active = report.arms[report.active].arm;
     match report.doing {
         Doing::Cruising => {}
         Doing::Warming => out.push_str("    now: its cache fills, before all arms are compared\n"),
         Doing::Filling => out.push_str("    now: its cache fills, which may make it the cheapest\n"),
         Doing::Comparing => {
-            let _ = writeln!(out, "    now: all arms are compared; {flying} flies");
+            let _ = writeln!(out, "    now: all arms are compared; {active} flies");
         }
         Doing::Trying => {
-            let _ = writeln!(out, "    now: another arm is compared with it; {flying} flies");
+            let _ = writeln!(out, "    now: another arm is compared with it; {active} flies");
         }
     }
     if report.arms.iter().all(|arm| arm.cost.is_none()) {
@@ -54,7 +54,7 @@ fn queue(out: &mut String, report: &AutopilotReport) {
         out,
         "    {} changes, {} comparisons of all; trying other arms has cost {:.2} % of all cycles",
         report.changes,
-        report.contests,
+        report.tournaments,
         report.regret_share * 100.0
     );
 }
@@ -63,7 +63,7 @@ fn why(why: Why) -> String {
     match why {
         Why::Start => "a safe choice; nothing has been compared yet".into(),
         Why::Forced => "the settings leave no other".into(),
-        Why::Contest => "the cheapest when all were compared, or the safe one when none was clearly cheaper".into(),
+        Why::Tournament => "the cheapest when all were compared, or the safe one when none was clearly cheaper".into(),
         Why::Trial(by) => format!("{:.1} % cheaper than the one before, side by side", by * 100.0),
         Why::Unsteady => "a safe choice; the traffic changes too often to compare".into(),
     }
@@ -100,12 +100,12 @@ mod tests {
                 arm(Arm::BARE, None, 0, Some(Duration::ZERO)),
             ],
             in_charge: 0,
-            flying: 1,
+            active: 1,
             doing: Doing::Trying,
             why: Why::Trial(0.0714),
             changed_ago: Duration::from_secs(12),
             changes: 2,
-            contests: 1,
+            tournaments: 1,
             regret_share: 0.00123,
         };
         let expected = "\

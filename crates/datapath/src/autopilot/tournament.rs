@@ -1,4 +1,4 @@
-//! After the start and after a sudden change nothing that was measured counts any more: every arm flies in turn, for
+//! After the start and after a sudden change nothing that was measured counts any more: every arm is active in turn, for
 //! short slices at first; the better ones again, for longer.
 
 use arrayvec::ArrayVec;
@@ -7,9 +7,9 @@ use arrayvec::ArrayVec;
 /// cheapest chunk counts: interrupts only add.
 const ROUNDS: [(usize, usize); 3] = [(usize::MAX, 2), (4, 2), (2, 3)];
 
-/// A contest under way.
+/// A tournament under way.
 #[derive(Clone, Debug)]
-pub(super) struct Contest {
+pub(super) struct Tournament {
     round: usize,
     /// Who takes part in this round, with the cost last measured, cycles a packet; the safe arm first.
     field: Vec<(usize, f64)>,
@@ -22,25 +22,25 @@ pub(super) struct Contest {
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
-    /// Let this arm fly.
-    Fly(usize),
-    /// The contest is over: this arm was the cheapest, and the safe one took so much.
+    /// Make this arm active.
+    Measure(usize),
+    /// The tournament is over: this arm was the cheapest, and the safe one took so much.
     Over { best: usize, cost: f64, safe_cost: f64 },
 }
 
-impl Contest {
+impl Tournament {
     /// Between these arms, the first of which is the safe one.
     pub fn new(arms: impl Iterator<Item = usize>) -> Self {
         let field = arms.map(|arm| (arm, f64::INFINITY)).collect();
-        Contest { round: 0, field, at: 0, warmed: false, costs: ArrayVec::new() }
+        Tournament { round: 0, field, at: 0, warmed: false, costs: ArrayVec::new() }
     }
 
-    /// Who flies first.
+    /// The arm that is active first.
     pub fn first(&self) -> usize {
         self.field[0].0
     }
 
-    /// Takes the cost of a chunk of the arm that flies. A hopeless one ends its slice. `note` is told what each arm took.
+    /// Takes the cost of a chunk of the active arm. A hopeless one ends its slice. `note` is told what each arm took.
     pub fn push(&mut self, cost: f64, hopeless: bool, mut note: impl FnMut(usize, f64)) -> Next {
         if hopeless {
             self.costs.clear();
@@ -51,7 +51,7 @@ impl Contest {
         self.warmed = true;
         let wanted = ROUNDS[self.round].1;
         if !hopeless && self.costs.len() < wanted {
-            return Next::Fly(self.field[self.at].0);
+            return Next::Measure(self.field[self.at].0);
         }
         let cost = self.costs.iter().copied().fold(f64::INFINITY, f64::min);
         self.field[self.at].1 = cost;
@@ -62,7 +62,7 @@ impl Contest {
         if self.at == self.field.len() && !self.next_round() {
             return self.outcome();
         }
-        Next::Fly(self.field[self.at].0)
+        Next::Measure(self.field[self.at].0)
     }
 
     /// Lets the best go on, and the safe one, which they are compared with. Whether there is another round.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// One receive queue's arms, and who chooses among them.
 #[derive(Clone, Debug)]
-pub(crate) struct Pilot {
+pub(crate) struct Tuner {
     arms: Vec<Arm>,
     autopilot: Autopilot,
 }
@@ -39,18 +39,18 @@ impl Mark {
     }
 }
 
-impl Pilot {
+impl Tuner {
     /// For these settings; `now` is the TSC's value.
     pub fn new(settings: &Settings, now: u64) -> Self {
         let arms = Arm::all(settings);
         let for_recirculation: Vec<bool> = arms.iter().map(|arm| arm.is_for_recirculation(settings)).collect();
-        Pilot { autopilot: Autopilot::new(&for_recirculation, tsc_hz(), now), arms }
+        Tuner { autopilot: Autopilot::new(&for_recirculation, tsc_hz(), now), arms }
     }
 
     /// How the next burst is to be looked up.
     #[inline]
     pub fn arm(&self) -> Arm {
-        self.arms[self.autopilot.flying()]
+        self.arms[self.autopilot.active()]
     }
 
     /// Notes a burst that took so many cycles and ended `now`. An upcall's cycles tell nothing about an arm.
@@ -86,12 +86,12 @@ impl Pilot {
             queue,
             arms: arms.collect(),
             in_charge: autopilot.in_charge(),
-            flying: autopilot.flying(),
+            active: autopilot.active(),
             doing: autopilot.doing(),
             why: autopilot.why(),
             changed_ago: autopilot.between(autopilot.changed_at(), now),
             changes: autopilot.changes(),
-            contests: autopilot.contests(),
+            tournaments: autopilot.tournaments(),
             regret_share: autopilot.regret_share(),
         }
     }
@@ -108,8 +108,8 @@ pub struct AutopilotReport {
     pub arms: Vec<ArmReport>,
     /// The arm in charge, by its place in `arms`.
     pub in_charge: usize,
-    /// The arm that flies now.
-    pub flying: usize,
+    /// The arm that is active now.
+    pub active: usize,
     /// What is going on.
     pub doing: Doing,
     /// Why the arm in charge is in charge.
@@ -119,7 +119,7 @@ pub struct AutopilotReport {
     /// How often another arm was put in charge.
     pub changes: u64,
     /// How often all arms were compared: at the start, and after sudden changes.
-    pub contests: u64,
+    pub tournaments: u64,
     /// What trying other arms has cost, as a share of all cycles.
     pub regret_share: f64,
 }
