@@ -49,7 +49,7 @@ impl PmdShared {
 
 impl Datapath {
     /// Makes memory for caches that have asked for more: often, for they put flows out until it is there.
-    pub fn tend_caches(&self) {
+    pub fn service_caches(&self) {
         for pmd in self.shared() {
             pmd.cache_memory().named().for_each(|(_, memory)| memory.tend());
         }

@@ -36,16 +36,16 @@ pub(crate) enum Engine {
 }
 
 impl Control {
-    /// Lets PMDs that rest read their mail.
+    /// Lets resting PMDs run their commands.
     pub fn deliver(&mut self) {
         for engine in &mut self.engines {
             if let Engine::Resting(pmd) = engine {
-                pmd.read_mail();
+                pmd.service_commands();
             }
         }
     }
 
-    /// Waits for one answer from each of so many PMDs that have mail, and returns the answers.
+    /// Waits for one answer from each of `pmds` PMDs that have a command, and returns the answers.
     pub fn wait_for<T>(&self, answers: &Receiver<T>, pmds: usize) -> Vec<T> {
         let mut all = Vec::with_capacity(pmds);
         while all.len() != pmds {

@@ -1,12 +1,12 @@
 //! The datapath as control threads see it.
 
+use crate::command::PmdCommand;
 use crate::compose::Composer;
 use crate::control::{Control, Engine};
 use crate::execute::Executor;
 use crate::fragments::{Onward, Reassembly};
 use crate::load::{Load, RxqLoad};
 use crate::lookup::{Caches, Levels};
-use crate::mail::Mail;
 use crate::meter::Meters;
 use crate::misses::Misses;
 use crate::no_tables::NoTables;
@@ -117,7 +117,7 @@ impl Datapath {
     /// Gives each PMD its way to the tables; `make` gets the PMD's number.
     pub fn set_upcalls(&self, mut make: impl FnMut(usize) -> Box<dyn Upcall>) {
         let mut control = self.control();
-        self.pmds.iter().for_each(|pmd| pmd.mailbox.post(Mail::SetUpcall(make(pmd.pmd))));
+        self.pmds.iter().for_each(|pmd| pmd.mailbox.post(PmdCommand::SetUpcall(make(pmd.pmd))));
         control.deliver();
     }
 
@@ -217,7 +217,7 @@ impl Datapath {
             return Err(DatapathError::PortNumber(number));
         }
         for pmd in &self.pmds {
-            pmd.mailbox.post(Mail::AddTxq { port: number, queue: port.tx_queue(pmd.pmd) });
+            pmd.mailbox.post(PmdCommand::AddTxq { port: number, queue: port.tx_queue(pmd.pmd) });
         }
         for queue in 0..port.info().n_rxq {
             let pinned_to = affinity.get(&queue).and_then(|pmd| self.pmds.get(*pmd));
@@ -238,7 +238,7 @@ impl Datapath {
             pmd.rxqs().push(load.clone());
             pmd.exhausted.store(false, Relaxed);
             let tuner = Tuner::new(&control.settings, tsc::now());
-            pmd.mailbox.post(Mail::AddRxq { queue: port.rx_queue(queue), load, tuner });
+            pmd.mailbox.post(PmdCommand::AddRxq { queue: port.rx_queue(queue), load, tuner });
         }
         control.ports.insert(number, port);
         control.deliver();
@@ -256,7 +256,7 @@ impl Datapath {
         let (into, removed) = mpsc::channel();
         for pmd in &self.pmds {
             pmd.rxqs().retain(|rxq| rxq.port != number);
-            pmd.mailbox.post(Mail::RemoveRxqs { port: number, into: into.clone() });
+            pmd.mailbox.post(PmdCommand::RemoveRxqs { port: number, into: into.clone() });
         }
         drop(into);
         control.deliver();
@@ -271,7 +271,7 @@ impl Datapath {
         let (into, removed) = mpsc::channel();
         for pmd in &self.pmds {
             pmd.rxqs().retain(|rxq| rxq.port != number);
-            pmd.mailbox.post(Mail::RemovePort { port: number, into: into.clone() });
+            pmd.mailbox.post(PmdCommand::RemovePort { port: number, into: into.clone() });
         }
         drop(into);
         control.deliver();
@@ -300,12 +300,12 @@ impl Datapath {
     /// Sends a packet of the switch's own, through the first PMD.
     pub fn execute(&self, packet: PacketOut) {
         let mut control = self.control();
-        self.pmds[0].mailbox.post(Mail::Execute(packet));
+        self.pmds[0].mailbox.post(PmdCommand::Execute(packet));
         control.deliver();
     }
 
     /// Lets every port open anew what has gone and come back. About once a second.
-    pub fn tend_ports(&self) {
+    pub fn service_ports(&self) {
         self.control().ports.values_mut().for_each(|port| port.tend());
     }
 

@@ -1,11 +1,11 @@
-//! A PMD's loop: mail, poll, walk, send, quiet point, publish.
+//! A PMD's loop: commands, poll, walk, send, quiet point, publish.
 //!
 //! [`Pmd::run_once`] is one turn of it, with the time given: a thread calls it for ever, `replay` and tests call it
 //! themselves.
 
+use crate::command::{PacketOut, PmdCommand, Removed};
 use crate::execute::Passage;
 use crate::load::INTERVAL_MS;
-use crate::mail::{Mail, PacketOut, Removed};
 use crate::recirc::Origin;
 use crate::report::PmdShared;
 use crate::rxq::Rxq;
@@ -45,7 +45,7 @@ pub(crate) struct Pmd {
     batch_max: usize,
     burst: PacketBatch,
     part: PacketBatch,
-    mail: Vec<Mail>,
+    commands: Vec<PmdCommand>,
     packet_outs: Vec<PacketOut>,
     died: Vec<Died>,
     interval_ends_ms: u64,
@@ -75,7 +75,7 @@ impl Pmd {
             batch_max,
             burst: PacketBatch::new(),
             part: PacketBatch::new(),
-            mail: Vec::new(),
+            commands: Vec::new(),
             packet_outs: Vec::new(),
             died: Vec::new(),
             interval_ends_ms: 0,
@@ -87,7 +87,7 @@ impl Pmd {
     /// One turn of the loop. Returns how many packets the fullest queue gave.
     #[inline]
     pub fn run_once(&mut self, now_ms: u64) -> usize {
-        self.read_mail();
+        self.service_commands();
         self.read_notices();
         let began = self.mark;
         let fullest = self.poll_all(now_ms);
@@ -223,51 +223,51 @@ impl Pmd {
 
     /// Does what control threads have asked for.
     #[inline]
-    pub fn read_mail(&mut self) {
+    pub fn service_commands(&mut self) {
         if self.shared.mailbox.has_mail() {
-            self.read_letters();
+            self.run_commands();
         }
     }
 
     #[cold]
-    fn read_letters(&mut self) {
-        let mut mail = std::mem::take(&mut self.mail);
-        self.shared.mailbox.take(&mut mail);
-        for letter in mail.drain(..) {
-            match letter {
-                Mail::AddRxq { queue, load, tuner } => self.rxqs.push(Rxq::new(queue, load, tuner)),
-                Mail::TakeRxq { port, queue, into } => {
+    fn run_commands(&mut self) {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.shared.mailbox.take(&mut commands);
+        for command in commands.drain(..) {
+            match command {
+                PmdCommand::AddRxq { queue, load, tuner } => self.rxqs.push(Rxq::new(queue, load, tuner)),
+                PmdCommand::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
                     if let Some(mut rxq) = taken.next() {
                         rxq.publish(&mut self.tally);
                         let _ = into.send(rxq.queue);
                     }
                 }
-                Mail::AddTxq { port, queue } => self.walk.executor.tx.add(port, queue),
-                Mail::RemoveRxqs { port, into } => {
+                PmdCommand::AddTxq { port, queue } => self.walk.executor.tx.add(port, queue),
+                PmdCommand::RemoveRxqs { port, into } => {
                     let _ = into.send(self.remove_rxqs(port));
                 }
-                Mail::RemovePort { port, into } => {
+                PmdCommand::RemovePort { port, into } => {
                     let removed = self.remove_port(port);
                     // Nobody waits any more if the datapath is being taken down; then the queues close here.
                     let _ = into.send(removed);
                 }
-                Mail::SetUpcall(upcall) => self.walk.upcall = upcall,
-                Mail::SetSettings { settings, caches, tuner, into } => {
+                PmdCommand::SetUpcall(upcall) => self.walk.upcall = upcall,
+                PmdCommand::SetSettings { settings, caches, tuner, into } => {
                     self.walk.composer.set_level(settings.composed);
                     let replaced = self.walk.levels.set(&settings, *caches);
                     self.rxqs.iter_mut().for_each(|rxq| rxq.tuner = tuner.clone());
                     let _ = into.send(replaced);
                 }
-                Mail::TellAutopilots(into) => {
+                PmdCommand::ReportAutopilots(into) => {
                     let now = tsc::now();
                     let reports = self.rxqs.iter().map(|rxq| rxq.tuner.report(rxq.load.port, rxq.load.queue, now));
                     let _ = into.send(reports.collect());
                 }
-                Mail::Execute(out) => self.packet_outs.push(out),
+                PmdCommand::Execute(out) => self.packet_outs.push(out),
             }
         }
-        self.mail = mail;
+        self.commands = commands;
     }
 
     fn remove_rxqs(&mut self, port: PortNo) -> Vec<Box<dyn RxQueue>> {

@@ -1,8 +1,8 @@
 //! Which PMD polls which receive queue, once it is known what each queue costs.
 
 use crate::Settings;
+use crate::command::PmdCommand;
 use crate::load::RxqLoad;
-use crate::mail::Mail;
 use crate::report::PmdShared;
 use crate::tuner::Tuner;
 use sluice_simd::tsc;
@@ -26,8 +26,8 @@ fn deal(cycles: &[u64], pmds: usize) -> Vec<usize> {
     pmd_of
 }
 
-/// Deals the queues that are not pinned anew and moves those whose PMD changes; how many. `deliver` lets PMDs that rest
-/// read their mail.
+/// Deals the queues that are not pinned anew and moves those whose PMD changes; how many. `deliver` lets resting PMDs run
+/// their commands.
 pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], settings: &Settings, mut deliver: impl FnMut()) -> usize {
     let all: Vec<(usize, Arc<RxqLoad>)> = pmds
         .iter()
@@ -41,7 +41,7 @@ pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], settings: &Settings, mut delive
             continue;
         }
         let (into, taken) = mpsc::channel();
-        pmds[*from].mailbox.post(Mail::TakeRxq { port: rxq.port, queue: rxq.queue, into });
+        pmds[*from].mailbox.post(PmdCommand::TakeRxq { port: rxq.port, queue: rxq.queue, into });
         deliver();
         // Every packet the queue gave has been sent when the PMD answers, so flows keep their order.
         let queue = match taken.recv_timeout(HANDOVER_MAX) {
@@ -52,7 +52,7 @@ pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], settings: &Settings, mut delive
         pmds[to].rxqs().push(rxq.clone());
         // The caches there are others: what was measured here says nothing.
         let tuner = Tuner::new(settings, tsc::now());
-        pmds[to].mailbox.post(Mail::AddRxq { queue, load: rxq.clone(), tuner });
+        pmds[to].mailbox.post(PmdCommand::AddRxq { queue, load: rxq.clone(), tuner });
         deliver();
         moved += 1;
     }

@@ -1,8 +1,8 @@
 //! Settings of the lookup, changed while PMDs run.
 
+use crate::command::PmdCommand;
 use crate::config::check_settings;
 use crate::lookup::Caches;
-use crate::mail::Mail;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, Datapath, DatapathError, Settings};
 use sluice_simd::tsc;
@@ -30,7 +30,7 @@ impl Datapath {
             let caches = Caches::between(&old, &settings, &mut control.seed);
             pmd.cache_memory().replace(&caches);
             let (caches, tuner) = (Box::new(caches), Tuner::new(&settings, tsc::now()));
-            pmd.mailbox.post(Mail::SetSettings { settings, caches, tuner, into: into.clone() });
+            pmd.mailbox.post(PmdCommand::SetSettings { settings, caches, tuner, into: into.clone() });
         }
         drop(into);
         control.deliver();
@@ -43,7 +43,7 @@ impl Datapath {
         let mut control = self.control();
         let told = self.shared().iter().map(|pmd| {
             let (into, told) = mpsc::channel();
-            pmd.mailbox.post(Mail::TellAutopilots(into));
+            pmd.mailbox.post(PmdCommand::ReportAutopilots(into));
             control.deliver();
             (pmd.core, control.wait_for(&told, 1).pop().unwrap_or_default())
         });

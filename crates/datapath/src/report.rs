@@ -1,8 +1,8 @@
 //! What a datapath tells about itself.
 
 use crate::cache_memory::CacheMemory;
+use crate::command::PmdCommand;
 use crate::load::{INTERVALS, RxqLoad};
-use crate::mail::Mail;
 use crate::stage_cycles::{Stage, StageCycles};
 use sluice_action::{FlowStats, PortNo};
 use sluice_fate::{PmdStats, Snapshot};
@@ -92,7 +92,7 @@ pub(crate) struct PmdShared {
     pub pmd: usize,
     pub core: usize,
     pub stats: PmdStats,
-    pub mailbox: Mailbox<Mail>,
+    pub mailbox: Mailbox<PmdCommand>,
     pub gauges: Gauges,
     /// Cycles of all its iterations, by interval.
     pub cycles: crate::load::Load,

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A queue that gave this many packets keeps its PMD awake. Source: OVS, PMD_SLEEP_THRESH.
 const SLEEP_BELOW: usize = 16;
 
-/// How long a PMD without queues rests between two looks at its mail.
+/// How long a PMD without queues rests between two looks at its commands.
 const NOTHING_TO_POLL: Duration = Duration::from_millis(1);
 
 /// A PMD's thread, and whether it is bound to its core.

@@ -114,7 +114,7 @@ impl Rig {
     pub fn check(&mut self, packets: u64, settings: &Settings) -> Result<()> {
         for _ in 0..packets.div_ceil(TURNS as u64 * BATCH) {
             self.datapath.run_turns(TURNS, 0);
-            self.datapath.tend_caches();
+            self.datapath.service_caches();
         }
         let all = self.datapath.totals();
         all.conserved().map_err(|unbalanced| anyhow!("packets are not conserved: {unbalanced:?}"))?;

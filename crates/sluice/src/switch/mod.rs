@@ -205,7 +205,7 @@ impl Switch {
 
     /// What has to be done several times a second: side effects of packets, timeouts of rules and connections.
     pub fn tick(&self) {
-        self.datapath.tend_caches();
+        self.datapath.service_caches();
         self.datapath.expire_connections(self.now_ms());
         let epoch = self.ofproto.epoch();
         self.ofproto.tick(self.now_ms());

@@ -266,7 +266,7 @@ impl Switch {
 
     /// Lets ports come back whose devices have, and tells the tables of links that went up or down.
     pub fn watch_ports(&self) {
-        self.datapath.tend_ports();
+        self.datapath.service_ports();
         self.setup().reopen_ports(&self.datapath);
         let links: BTreeMap<_, _> = self.datapath.ports().into_iter().map(|port| (port.number, port.is_up)).collect();
         let mut setup = self.setup();

@@ -1,4 +1,4 @@
-//! What control threads tell a PMD.
+//! Commands from control threads to a PMD.
 
 use crate::load::RxqLoad;
 use crate::lookup::Caches;
@@ -11,8 +11,8 @@ use sluice_port::{RxQueue, TxQueue};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// A message for a PMD, read between two iterations.
-pub(crate) enum Mail {
+/// A command to a PMD, which it runs between two iterations.
+pub(crate) enum PmdCommand {
     /// Poll this queue.
     AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner },
     /// Stop polling this queue and hand it over, everything it gave having been sent.
@@ -28,7 +28,7 @@ pub(crate) enum Mail {
     /// Look packets up like this, in these caches; those they replace are handed back.
     SetSettings { settings: Settings, caches: Box<Caches>, tuner: Tuner, into: Sender<Caches> },
     /// Tell what the autopilots have chosen.
-    TellAutopilots(Sender<Vec<AutopilotReport>>),
+    ReportAutopilots(Sender<Vec<AutopilotReport>>),
     /// Send a packet the switch made itself.
     Execute(PacketOut),
 }
