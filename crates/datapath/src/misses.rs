@@ -1,8 +1,9 @@
 //! What misses may cost, and which of them install a megaflow.
 //!
-//! A miss costs a hundred times what a hit does, so whoever sends packets of new flows only could take a PMD for himself.
-//! So each receive queue has a budget: a share of the PMD's cycles. Over it, a packet that misses is dropped by name and
-//! counted as a lost upcall; packets that hit are not touched, and none is put off, which would reorder its flow.
+//! A miss costs a hundred times what a hit does, so a sender whose packets all begin new flows could take a whole PMD. To
+//! prevent that, each receive queue has a token bucket that is filled with a share of the PMD's cycles. When it is empty, a
+//! packet that misses is dropped with a reason and counted as a lost upcall. Packets that hit are not affected, and no
+//! packet is deferred, because that would reorder its flow.
 
 use sluice_action::{Translation, agree_under};
 use sluice_flow::PacketKey;
@@ -17,30 +18,30 @@ pub enum MissBudget {
     Unlimited,
     /// A quarter, as long as another queue of the PMD has packets.
     Auto,
-    /// So many thousandths, always.
+    /// This many thousandths, always.
     PerMille(u32),
 }
 
-/// Thousandths that "auto" leaves to a queue while others have packets: what half a PMD's worth of other traffic spares,
-/// less what the packets over the budget cost themselves.
+/// Thousandths that "auto" gives a queue while others have packets. If the others need half of a PMD, this is what
+/// remains, less what the dropped packets cost.
 const AUTO_PER_MILLE: u32 = 250;
 
-/// Cycles of the PMD for which a queue can save its share up: some milliseconds, so that a burst of new flows after
-/// a pause is not cut.
-const SAVED_CYCLES: i64 = 20_000_000;
+/// A bucket holds a queue's share of this many PMD cycles: some milliseconds, so that a burst of new flows after a pause
+/// is not dropped.
+const BUCKET_CYCLES: i64 = 20_000_000;
 
 /// A PMD's misses.
 pub(crate) struct Misses {
     governor: Governor,
     budget: MissBudget,
-    /// Cycles that the queue whose packets are in the stages may still spend.
-    credit: i64,
+    /// Tokens, in cycles, of the queue whose packets are in the stages.
+    tokens: i64,
 }
 
-/// A receive queue's budget.
+/// A receive queue's miss token bucket. A token is a cycle.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Purse {
-    credit: i64,
+pub(crate) struct MissBucket {
+    tokens: i64,
     /// When it was last filled, cycles.
     filled: u64,
 }
@@ -48,57 +49,57 @@ pub(crate) struct Purse {
 impl Misses {
     /// `idle_ms`: how long an unused megaflow stays.
     pub fn new(mode: Mode, budget: MissBudget, idle_ms: u64) -> Self {
-        Misses { governor: Governor::new(mode, 0, idle_ms), budget, credit: i64::MAX }
+        Misses { governor: Governor::new(mode, 0, idle_ms), budget, tokens: i64::MAX }
     }
 
-    /// Takes a queue's purse for its packets, filled up until `now`. `contended`: other queues have packets, too.
+    /// Fills a queue's bucket up to `now` and uses it for the packets that follow. `contended`: other queues have packets.
     #[inline]
-    pub fn take(&mut self, purse: &mut Purse, now: u64, contended: bool) {
+    pub fn begin(&mut self, bucket: &mut MissBucket, now: u64, contended: bool) {
         let per_mille = match self.budget {
             MissBudget::Unlimited => None,
             MissBudget::Auto => contended.then_some(AUTO_PER_MILLE),
             MissBudget::PerMille(per_mille) => Some(per_mille),
         };
-        let passed = now.saturating_sub(purse.filled).min(SAVED_CYCLES as u64) as i64;
-        purse.filled = now;
-        self.credit = match per_mille {
+        let passed = now.saturating_sub(bucket.filled).min(BUCKET_CYCLES as u64) as i64;
+        bucket.filled = now;
+        self.tokens = match per_mille {
             None => i64::MAX,
             Some(share) => {
-                let (share, full) = (i64::from(share), SAVED_CYCLES / 1000 * i64::from(share));
-                // A queue that could spend freely begins with a full purse, not with what it spent.
-                (purse.credit.min(full) + passed / 1000 * share).min(full)
+                let (share, full) = (i64::from(share), BUCKET_CYCLES / 1000 * i64::from(share));
+                // A queue that was not limited so far begins with a full bucket.
+                (bucket.tokens.min(full) + passed / 1000 * share).min(full)
             }
         };
     }
 
-    /// Puts back what is left.
+    /// Returns the tokens that are left to the queue's bucket.
     #[inline]
-    pub fn put_back(&mut self, purse: &mut Purse) {
-        purse.credit = self.credit;
-        self.credit = i64::MAX;
+    pub fn end(&mut self, bucket: &mut MissBucket) {
+        bucket.tokens = self.tokens;
+        self.tokens = i64::MAX;
     }
 
-    /// Whether the tables may be asked once more.
+    /// Whether another miss may go to the tables.
     #[inline]
     pub fn may_ask(&self) -> bool {
-        self.credit > 0
+        self.tokens > 0
     }
 
     /// Charges a miss: cycles for the translation, and for the installation if there was one.
     pub fn charge(&mut self, translate: u64, install: u64) {
-        if self.credit != i64::MAX {
-            self.credit -= (translate + install) as i64;
+        if self.tokens != i64::MAX {
+            self.tokens -= (translate + install) as i64;
         }
         self.governor.spent(Costs { translate, install, remove: 0 });
     }
 
-    /// Notes what it cost to take a megaflow that has died out of the indexes.
+    /// Notes what it cost to take a deleted megaflow out of the indexes.
     pub fn note_removal(&mut self, cycles: u64) {
         self.governor.spent(Costs { remove: cycles, ..Costs::default() });
     }
 
-    /// What the governor decides about a flow, whose translation packet `i` has asked for; the misses behind it that the
-    /// translation stands for, too, count with it. `None` if there is no governor.
+    /// What the governor decides about the flow that packet `i` was translated for. Later misses that the same translation
+    /// covers count with it. `None` if there is no governor.
     pub fn installs(
         &mut self,
         (hash, translation): (impl FnOnce() -> u64, &Translation),
@@ -139,38 +140,38 @@ impl Installs {
 mod tests {
     use super::*;
 
-    /// Spends all that `misses` gives the purse at `now`, in misses of 1000 cycles; how many those are.
-    fn spend(misses: &mut Misses, purse: &mut Purse, now: u64, contended: bool) -> usize {
-        misses.take(purse, now, contended);
+    /// Spends all tokens of the bucket at `now` on misses of 1000 cycles, and returns how many these are.
+    fn spend(misses: &mut Misses, bucket: &mut MissBucket, now: u64, contended: bool) -> usize {
+        misses.begin(bucket, now, contended);
         let n = (0..100_000).take_while(|_| misses.may_ask().then(|| misses.charge(600, 400)).is_some()).count();
-        misses.put_back(purse);
+        misses.end(bucket);
         n
     }
 
     #[test]
     fn a_share_of_the_cycles_passed_can_be_spent() {
         let mut misses = Misses::new(Mode::Off, MissBudget::PerMille(100), 10_000);
-        let mut purse = Purse::default();
-        assert_eq!(spend(&mut misses, &mut purse, 1_000_000, false), 100);
-        assert_eq!(spend(&mut misses, &mut purse, 1_000_000, false), 0);
-        assert_eq!(spend(&mut misses, &mut purse, 1_500_000, false), 50);
-        // What is saved has an end.
-        assert_eq!(spend(&mut misses, &mut purse, 900_000_000_000, false), 2000);
+        let mut bucket = MissBucket::default();
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, false), 100);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, false), 0);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_500_000, false), 50);
+        // The bucket has a size.
+        assert_eq!(spend(&mut misses, &mut bucket, 900_000_000_000, false), 2000);
     }
 
     #[test]
-    fn auto_limits_nobody_who_is_alone() {
+    fn auto_does_not_limit_a_lone_queue() {
         let mut misses = Misses::new(Mode::Off, MissBudget::Auto, 10_000);
-        let mut purse = Purse::default();
-        assert_eq!(spend(&mut misses, &mut purse, 1_000_000, false), 100_000);
-        assert_eq!(spend(&mut misses, &mut purse, 1_000_000, true), 5000, "a full purse");
-        assert_eq!(spend(&mut misses, &mut purse, 2_000_000, true), 250);
-        assert_eq!(spend(&mut misses, &mut purse, 2_000_000, false), 100_000);
+        let mut bucket = MissBucket::default();
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, false), 100_000);
+        assert_eq!(spend(&mut misses, &mut bucket, 1_000_000, true), 5000, "a full bucket");
+        assert_eq!(spend(&mut misses, &mut bucket, 2_000_000, true), 250);
+        assert_eq!(spend(&mut misses, &mut bucket, 2_000_000, false), 100_000);
     }
 
     #[test]
     fn unlimited_is_unlimited() {
         let mut misses = Misses::new(Mode::Off, MissBudget::Unlimited, 10_000);
-        assert_eq!(spend(&mut misses, &mut Purse::default(), 0, true), 100_000);
+        assert_eq!(spend(&mut misses, &mut MissBucket::default(), 0, true), 100_000);
     }
 }

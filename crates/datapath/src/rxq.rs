@@ -2,7 +2,7 @@
 //! packets.
 
 use crate::load::RxqLoad;
-use crate::misses::Purse;
+use crate::misses::MissBucket;
 use crate::stage_cycles::Stage;
 use crate::tuner::{Mark, Tuner};
 use crate::turns::{Account, Turn};
@@ -21,7 +21,7 @@ pub(crate) struct Rxq {
     port: Metadata,
     pub tuner: Tuner,
     pub account: Account,
-    purse: Purse,
+    misses: MissBucket,
     /// What became of its packets since that was last published.
     pub tally: Tally,
 }
@@ -29,8 +29,8 @@ pub(crate) struct Rxq {
 impl Rxq {
     pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner) -> Self {
         let port = Metadata::of_port(load.port.0);
-        let (account, purse, tally) = (Account::default(), Purse::default(), Tally::default());
-        Rxq { queue, load, port, tuner, account, purse, tally }
+        let (account, misses, tally) = (Account::default(), MissBucket::default(), Tally::default());
+        Rxq { queue, load, port, tuner, account, misses, tally }
     }
 
     /// Polls it, and takes what comes to its end; again while its slice lasts. Returns how many packets the fullest burst
@@ -54,9 +54,9 @@ impl Rxq {
                 return fullest;
             }
             context.clock.mark(Stage::Rx);
-            walk.misses.take(&mut self.purse, *mark, turn.is_contended(&self.account));
+            walk.misses.begin(&mut self.misses, *mark, turn.is_contended(&self.account));
             let cycles = self.process(walk, (burst, part), batch_max, mark, context);
-            walk.misses.put_back(&mut self.purse);
+            walk.misses.end(&mut self.misses);
             turn.note_spent(&mut self.account, n, cycles);
             fullest = fullest.max(n);
             slice = slice.saturating_sub(cycles);
