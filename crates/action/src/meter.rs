@@ -1,6 +1,6 @@
 //! Meters of the datapath, as those see them who make and read them.
 
-use sluice_flow::MeterConfig;
+use sluice_ofp::MeterConfig;
 
 /// The datapath's meters, by a number that is unique in the switch. Control threads only.
 pub trait MeterStore: Send + Sync {

@@ -1,7 +1,9 @@
 //! Datapath flow text, read and written back.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, PortNo, show_flow};
-use sluice_flow::text::DatapathFlow;
 
 fn ports(name: &str) -> Option<u32> {
     (name == "p1").then_some(1)
@@ -56,4 +58,29 @@ fn errors_say_where_and_what() {
     assert!(error("in_port=1").contains("expected an attribute"));
     assert!(error("encap(eth_type(1))").contains("expected vlan(…) before encap(…)"));
     assert!(error("eth(").contains("closes"));
+}
+
+/// Pieces that random text is glued from.
+const PIECES: &[&str] = &[
+    "in_port(",
+    "eth_type(0x0800)",
+    "eth_type(",
+    "vlan(",
+    "encap(",
+    "mpls(label=1",
+    "tcp(src=",
+    ")",
+    ",",
+    "/",
+    "1",
+    "-1",
+];
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[ -~\n]{0,60}", pieces in vec(prop::sample::select(PIECES), 0..12)) {
+        for text in [text, pieces.concat()] {
+            let _ = DatapathFlow::parse(&text, &ports);
+        }
+    }
 }

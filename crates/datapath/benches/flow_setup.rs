@@ -12,7 +12,8 @@
 use sluice_action::PortNo;
 use sluice_datapath::{Arm, Config, Datapath};
 use sluice_fate::{Counter, Snapshot};
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 use sluice_port::Pools;
 

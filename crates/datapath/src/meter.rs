@@ -9,7 +9,7 @@
 //! Source: OVS lib/dpif-netdev.c, `dp_netdev_run_meter`.
 
 use sluice_action::{MeterStats, MeterStore};
-use sluice_flow::MeterConfig;
+use sluice_ofp::MeterConfig;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -249,7 +249,7 @@ impl Drop for PmdMeters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_flow::{Band, BandKind};
+    use sluice_ofp::{Band, BandKind};
 
     fn config(packets: bool, bands: &[(u32, u32)]) -> MeterConfig {
         let band = |&(rate, burst): &(u32, u32)| Band { kind: BandKind::Drop, rate, burst };

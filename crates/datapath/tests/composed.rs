@@ -11,7 +11,8 @@ use sluice_action::PortNo;
 use sluice_conntrack::Filter;
 use sluice_datapath::{Config, Datapath, Level, Settings};
 use sluice_fate::{Counter, DropReason};
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 
 const BRIDGE: &str = "br0";

@@ -3,6 +3,10 @@
 use crate::FlowKey;
 use crate::field::{Field, FieldId};
 
+/// Priority of a flow that does not say.
+/// Source: OpenFlow 1.0, `OFP_DEFAULT_PRIORITY`.
+pub const DEFAULT_PRIORITY: u16 = 0x8000;
+
 /// A mask and what a packet's key must be under it. Bits of `key` outside `mask` are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Match {

@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::group::Groups;
 use crate::meter::Meters;
 use sluice_flow::field::{FIELDS, FieldId, Prereq};
-use sluice_flow::{Match, OfAction, layout};
+use sluice_flow::{Match, layout};
+use sluice_ofp::OfAction;
 
 /// Refuses actions that are not built, tables that are none, and ways back to an earlier table.
 pub(crate) fn check_actions(table: u8, actions: &[OfAction]) -> Result<(), Error> {

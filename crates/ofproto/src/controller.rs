@@ -10,7 +10,8 @@ use crate::trail::{Event, Push, push};
 use crate::tunnel::Tunnel;
 use crate::xlate::{Question, Start, Translator, ct};
 use sluice_action::{Actions, PortNo};
-use sluice_flow::{FlowKey, Match, OfAction, OfPort, PacketKey, Paused, Stretch, layout};
+use sluice_flow::{FlowKey, Match, OfPort, PacketKey, layout};
+use sluice_ofp::{OfAction, Paused, Stretch};
 
 /// The datapath's number for the port of packets that came in by none.
 const NO_PORT: PortNo = PortNo(u32::MAX);

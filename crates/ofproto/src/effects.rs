@@ -7,7 +7,8 @@
 use crate::bridge::BridgeId;
 use crate::mac::Mac;
 use crate::rule::Rule;
-use sluice_flow::{FlowMod, OfPort};
+use sluice_flow::OfPort;
+use sluice_ofp::FlowMod;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};

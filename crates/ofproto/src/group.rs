@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use sluice_action::HashAlgorithm;
-use sluice_flow::{
+use sluice_ofp::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_MAX, GroupCommand, GroupConfig, GroupKind,
     GroupMod,
 };

@@ -6,7 +6,7 @@ use crate::flow_mod::uses_meter;
 use crate::ofproto::{Ofproto, position};
 use crate::trail::Asked;
 use sluice_action::{MeterStats, MeterStore};
-use sluice_flow::{
+use sluice_ofp::{
     BandKind, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterConfig, MeterMod,
 };
 use std::collections::{BTreeMap, BTreeSet};

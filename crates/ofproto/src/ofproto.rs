@@ -20,7 +20,8 @@ use crate::room::VacancyNews;
 use crate::trail::TrailRecord;
 use crate::watch::Watcher;
 use sluice_action::MegaflowStore;
-use sluice_flow::{FlowCommand, FlowMod, OfAction, OfPort};
+use sluice_flow::OfPort;
+use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -8,7 +8,8 @@
 
 use crate::bridge::BridgeId;
 use crate::tunnel::Tunnel;
-use sluice_flow::{Line, OfAction, OfPort};
+use sluice_flow::{Line, OfPort};
+use sluice_ofp::OfAction;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 

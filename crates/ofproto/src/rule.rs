@@ -5,7 +5,7 @@
 //! to the old one are not lost.
 
 use sluice_classifier::RuleId;
-use sluice_flow::{FlowFlags, OfAction};
+use sluice_ofp::{FlowFlags, OfAction};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 

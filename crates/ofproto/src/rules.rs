@@ -10,7 +10,8 @@ use crate::rule::Rule;
 use crate::transaction::STAYS;
 use crate::watch::Requester;
 use sluice_classifier::LATEST;
-use sluice_flow::{FlowCommand, FlowMod, GroupMod, Match};
+use sluice_flow::Match;
+use sluice_ofp::{FlowCommand, FlowMod, GroupMod};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -10,9 +10,10 @@ use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};
 use crate::trail::Push;
 use crate::xlate::{Outcome, Question, Start, Translator};
+use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
-use sluice_flow::text::DatapathFlow;
-use sluice_flow::{FlowKey, Match, Metadata, OfAction, OfPort, PacketKey, PortNames, extract, layout};
+use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, extract, layout};
+use sluice_ofp::OfAction;
 use std::collections::VecDeque;
 
 /// Passes traced at most: rules may send a packet round for ever, where OVS's trace never ends.

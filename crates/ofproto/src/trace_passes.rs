@@ -3,8 +3,8 @@
 
 use crate::xlate::ct_state;
 use sluice_flow::layout;
-use sluice_flow::ofpact::{Nat, NatAddresses, NatKind};
 use sluice_flow::{FieldId, FlowKey};
+use sluice_ofp::ofpact::{Nat, NatAddresses, NatKind};
 use std::collections::VecDeque;
 
 /// Width of the lines above and below a pass's title.

@@ -11,7 +11,8 @@ use crate::mac::Mac;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
 use sluice_action::FlowStats;
-use sluice_flow::{CompactKey, FlowMod, OfPort, PacketKey};
+use sluice_flow::{CompactKey, OfPort, PacketKey};
+use sluice_ofp::FlowMod;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// FIN or RST: the connection is closing.

@@ -6,7 +6,7 @@ use crate::flow_mod::{CHUNK, Changed, Hidden, Pending};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::watch::Requester;
-use sluice_flow::FlowMod;
+use sluice_ofp::FlowMod;
 use std::sync::Arc;
 
 /// Why a bridge is there.

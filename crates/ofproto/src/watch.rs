@@ -5,7 +5,8 @@ use crate::ofproto::{Ofproto, Writer};
 use crate::rule::{Removal, Rule};
 use crate::{bridge::BridgeId, bridge::State};
 use sluice_classifier::RuleId;
-use sluice_flow::{Match, OfAction, OfPort};
+use sluice_flow::{Match, OfPort};
+use sluice_ofp::OfAction;
 use std::sync::Arc;
 
 /// Who asked for a change: a connection, by the number that its owner gave it, and the transaction there.

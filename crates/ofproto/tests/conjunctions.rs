@@ -2,7 +2,8 @@
 //! is said there of each.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 
 fn switch(flows: &[&str]) -> Ofproto {

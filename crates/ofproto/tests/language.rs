@@ -2,7 +2,8 @@
 //! actions.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, Match, MeterCommand, MeterMod, PortNames};
+use sluice_flow::{Match, PortNames};
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod};
 use sluice_ofproto::{BridgeConfig, Error, Ofproto, PortConfig};
 
 /// Rows of the page's tables with so many columns: the first, and the last, which is the example.

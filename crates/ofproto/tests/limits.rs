@@ -2,7 +2,8 @@
 
 use sluice_action::{Action, Fate, MegaflowMatch, Miss, PortNo, Translation, Upcall};
 use sluice_fate::DropReason;
-use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, Metadata, PacketKey, PortNames, extract};
+use sluice_flow::{Metadata, PacketKey, PortNames, extract};
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 use sluice_testkit::frame;
 

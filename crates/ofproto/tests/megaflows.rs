@@ -4,7 +4,8 @@ use sluice_action::{
     Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Trail, Translation, Upcall, Visited,
 };
 use sluice_fate::DropReason;
-use sluice_flow::{FlowCommand, FlowMod, Metadata, PacketKey, PortNames, extract};
+use sluice_flow::{Metadata, PacketKey, PortNames, extract};
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, Revalidated};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

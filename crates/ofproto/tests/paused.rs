@@ -1,7 +1,8 @@
 //! A packet that pauses goes on with what was left of its rules, its registers and its stack, when its controller says so.
 
 use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
-use sluice_flow::{FieldId, FlowCommand, FlowMod, PacketKey, PortNames, Stretch, layout};
+use sluice_flow::{FieldId, PacketKey, PortNames, layout};
+use sluice_ofp::{FlowCommand, FlowMod, Stretch};
 use sluice_ofproto::{BridgeConfig, Ofproto, PausedPacket, PortConfig};
 
 fn switch(flows: &[&str]) -> Ofproto {

@@ -1,6 +1,7 @@
 //! Tables with a limit: what is refused, what is evicted, what controllers are told.
 
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Error, Marks, Ofproto, Passed, Removal, RoomChange, TableLimit};
 
 const TABLE: u8 = 3;

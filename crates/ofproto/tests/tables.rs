@@ -1,8 +1,9 @@
 //! Rules come and go as OpenFlow says.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowKey, FlowMod, GroupCommand, GroupMod, Metadata, OfAction, OfPort, PacketKey};
+use sluice_flow::{FlowKey, Metadata, OfPort, PacketKey};
 use sluice_flow::{PortNames, extract, layout};
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, OfAction};
 use sluice_ofproto::{BridgeConfig, Change, Changed, ControllersPacket, Error, FailMode, Ofproto, PortConfig, Removal};
 
 fn switch() -> Ofproto {
@@ -196,7 +197,7 @@ fn a_bundle_changes_all_or_nothing_and_is_seen_at_once() {
         .chain([flow(FlowCommand::Delete, "in_port=1")])
         .collect();
     mods.push(flow(FlowCommand::Add, "table=1 actions=drop"));
-    mods.last_mut().unwrap().actions = vec![sluice_flow::OfAction::Group(3)];
+    mods.last_mut().unwrap().actions = vec![sluice_ofp::OfAction::Group(3)];
     let refused = ofproto.bundle("br0", &mods, 0).unwrap_err();
     assert_eq!(refused.to_string(), "flow 1002: group:3: there is no such group");
     assert_eq!((dump(&ofproto), ofproto.epoch()), before);

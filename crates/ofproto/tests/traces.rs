@@ -1,7 +1,8 @@
 //! What Open vSwitch 3.1 answered to `ofproto/trace`, asked again here. See `record_traces.py` for the files.
 
 use sluice_action::PortNo;
-use sluice_flow::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod};
 use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, TrieField, VlanMode};
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
 //! Changes of rules made many at a time, and those who hear of them.
 
 use proptest::prelude::*;
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Error, Ofproto, Requester, RuleEvent, RuleNews, Transaction, Watcher};
 use std::sync::{Arc, Mutex};
 

@@ -1,8 +1,9 @@
 //! Whether actions make sense where they stand: the rules of crate `flow`, the errors of OpenFlow.
 
 use crate::{Error, Version};
-use sluice_flow::consistency::{self, Clash, Prerequisites, Within};
-use sluice_flow::{Match, OfAction};
+use sluice_flow::Match;
+use sluice_ofp::OfAction;
+use sluice_ofp::consistency::{self, Clash, Prerequisites, Within};
 
 /// Checks the order and nesting of a list.
 pub(crate) fn order(actions: &[OfAction], within: Within) -> Result<(), Error> {

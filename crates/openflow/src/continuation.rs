@@ -8,8 +8,8 @@
 use crate::action::{self, can_say, put_list};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, instruction, property};
-use sluice_flow::consistency::Within;
-use sluice_flow::{OfAction, Paused, Stretch};
+use sluice_ofp::consistency::Within;
+use sluice_ofp::{OfAction, Paused, Stretch};
 
 const BRIDGE: u16 = 0x8000;
 const STACK: u16 = 0x8001;

@@ -3,8 +3,8 @@
 use crate::action::{self, is_instruction, put_list};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, consistency};
-use sluice_flow::OfAction;
-use sluice_flow::consistency::Within;
+use sluice_ofp::OfAction;
+use sluice_ofp::consistency::Within;
 
 const GOTO_TABLE: u16 = 1;
 const WRITE_METADATA: u16 = 2;

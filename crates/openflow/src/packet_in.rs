@@ -6,9 +6,10 @@ use crate::oxm::{self, Numbering, Rigour};
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
-use sluice_flow::consistency::Within;
-use sluice_flow::ofpact::PacketInReason;
-use sluice_flow::{FieldId, Match, OfAction, OfPort};
+use sluice_flow::{FieldId, Match, OfPort};
+use sluice_ofp::OfAction;
+use sluice_ofp::consistency::Within;
+use sluice_ofp::ofpact::PacketInReason;
 
 /// The reason of that number.
 pub(crate) fn reason(number: u8) -> Option<PacketInReason> {

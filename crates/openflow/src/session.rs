@@ -9,7 +9,7 @@ use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
 use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, PacketInFormat, Version};
 use rights::{changes_switch, is_from_switch};
-use sluice_flow::ofpact::PacketInReason;
+use sluice_ofp::ofpact::PacketInReason;
 
 /// Bytes of an offending message that go back with the error: all that an error has room for behind its numbers, as Open
 /// vSwitch does.

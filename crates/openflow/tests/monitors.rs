@@ -1,7 +1,8 @@
 //! Flow monitors' messages, written and read again in every version.
 
 use proptest::prelude::*;
-use sluice_flow::{Match, OfAction, OfPort, PortNames};
+use sluice_flow::{Match, OfPort, PortNames};
+use sluice_ofp::OfAction;
 use sluice_openflow::message::monitor::{
     FlowEvent, FlowNews, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest,
 };

@@ -2,10 +2,11 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sluice_flow::ofpact::PacketInReason;
-use sluice_flow::{
-    BUCKET_ALL, Band, BandKind, Bucket, FieldId, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupConfig, GroupKind,
-    GroupMod, Mac, Match, MeterCommand, MeterConfig, MeterMod, OfAction, OfPort, Paused, PortNames, Selection, Stretch,
+use sluice_flow::{FieldId, Mac, Match, OfPort, PortNames};
+use sluice_ofp::ofpact::PacketInReason;
+use sluice_ofp::{
+    BUCKET_ALL, Band, BandKind, Bucket, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupConfig, GroupKind,
+    GroupMod, MeterCommand, MeterConfig, MeterMod, OfAction, Paused, Selection, Stretch,
 };
 use sluice_openflow::message::connection::*;
 use sluice_openflow::message::flow_mod::FlowModMessage;

@@ -7,7 +7,8 @@
 use crate::LinearClassifier;
 use sluice_flow::field::Prereq;
 use sluice_flow::layout::{self, Span};
-use sluice_flow::{FieldId, FlowKey, OfAction, OfPort, SubField};
+use sluice_flow::{FieldId, FlowKey, OfPort, SubField};
+use sluice_ofp::OfAction;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A packet that left, or went to the controller (`OfPort::CONTROLLER`).

@@ -3,7 +3,8 @@
 mod common;
 
 use common::Daemon;
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_openflow::message::connection::{AsyncKind, AsyncMasks};
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::message::flow_stats::FlowRequest;
@@ -90,7 +91,7 @@ impl Client {
         match self.ask(&Message::StatsRequest(StatsRequest::Flows(Box::new(request)), false)) {
             Message::StatsReply(StatsReply::Flows(_, flows), false) => flows
                 .iter()
-                .map(|f| format!("{} {}", f.matches, sluice_flow::OfAction::display_list(&f.actions, &PortNames::NONE)))
+                .map(|f| format!("{} {}", f.matches, sluice_ofp::OfAction::display_list(&f.actions, &PortNames::NONE)))
                 .collect(),
             other => panic!("{other:?}"),
         }
@@ -263,7 +264,7 @@ impl Known {
                 _ => {
                     // The note is not worth keeping.
                     let first = &news.actions[..news.actions.len().min(1)];
-                    let action = sluice_flow::OfAction::display_list(first, &PortNames::NONE);
+                    let action = sluice_ofp::OfAction::display_list(first, &PortNames::NONE);
                     self.flows.insert(news.priority, action.to_string());
                 }
             },

@@ -1,7 +1,8 @@
 //! Target `flow-text`: flows as `ovs-ofctl` writes them. The input is the text.
 
-use sluice_flow::text::DatapathFlow;
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_action::DatapathFlow;
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 
 /// Reading never panics; what was read is written as text that reads as the same flow; an error stands in the text.
 pub fn flow_text(data: &[u8]) {

@@ -6,10 +6,12 @@
 
 mod actions;
 mod ct;
+mod datapath_parse;
 mod fields;
 mod key;
 
 pub use actions::show_actions;
+pub use datapath_parse::DatapathFlow;
 pub use key::show_flow;
 
 use crate::{FlowStats, PortNo};

@@ -6,24 +6,25 @@ use super::piece::Piece;
 use std::fmt;
 
 /// Names of bits, from bit 0 up; the field has no more bits than names.
-pub(crate) struct Flags {
+pub struct Flags {
+    /// Name of each bit, the lowest first.
     pub names: &'static [&'static str],
     /// The bits that text may set.
     pub allowed: u128,
 }
 
 /// Connection state. Source: `ovs-fields(7)`, `ct_state`.
-pub(crate) static CT_STATE: Flags =
+pub static CT_STATE: Flags =
     Flags { names: &["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"], allowed: 0xff };
 
 /// TCP flags; the bits without a name are written as numbers. Source: `ovs-fields(7)`, `tcp_flags`.
-pub(crate) static TCP: Flags = Flags {
+pub static TCP: Flags = Flags {
     names: &["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"],
     allowed: 0xfff,
 };
 
 /// Tunnel flags, of which only `oam` can be matched. Source: `ovs-fields(7)`, `tun_flags`.
-pub(crate) static TUNNEL: Flags = Flags { names: &["oam", "df", "csum", "key"], allowed: 1 };
+pub static TUNNEL: Flags = Flags { names: &["oam", "df", "csum", "key"], allowed: 1 };
 
 impl Flags {
     /// All bits that have a name.

@@ -1,20 +1,22 @@
 //! Reading matches.
 
-use super::SyntaxError;
 use super::number::integer;
 use super::piece::{Delimiter, Pair, Piece};
 use super::value;
+use super::{FlowTextError, SyntaxError};
 use crate::field::{Field, FieldId, Prereq, ones};
 use crate::{Match, PortNames, layout};
 
 /// A match being read: what it says so far, and where each field stands.
-pub(crate) struct MatchReader<'a> {
+pub struct MatchReader<'a> {
+    /// What it says so far.
     pub matches: Match,
     seen: Vec<(&'static Field, Piece<'a>)>,
     ports: &'a PortNames,
 }
 
 impl<'a> MatchReader<'a> {
+    /// A match that says nothing yet.
     pub fn new(ports: &'a PortNames) -> Self {
         MatchReader { matches: Match::ANY, seen: Vec::new(), ports }
     }
@@ -102,6 +104,11 @@ impl<'a> MatchReader<'a> {
 }
 
 impl Match {
+    /// Reads a match: `tcp,tp_dst=80`.
+    pub fn parse(text: &str, ports: &PortNames) -> Result<Match, FlowTextError> {
+        parse(Piece::new(text), ports).map_err(|e| e.located(text))
+    }
+
     /// Takes back what was said of a field.
     fn clear(&mut self, field: FieldId) {
         self.set_masked(field, 0, ones(128));
@@ -113,7 +120,7 @@ impl Match {
 }
 
 /// Reads a whole match.
-pub(crate) fn parse(text: Piece<'_>, ports: &PortNames) -> Result<Match, SyntaxError> {
+fn parse(text: Piece<'_>, ports: &PortNames) -> Result<Match, SyntaxError> {
     let mut reader = MatchReader::new(ports);
     let mut rest = text;
     while let Some(pair) = rest.next_pair()? {
@@ -126,6 +133,6 @@ pub(crate) fn parse(text: Piece<'_>, ports: &PortNames) -> Result<Match, SyntaxE
 }
 
 /// Refuses what stands right behind a closing parenthesis.
-pub(crate) fn expect_no_tail(pair: &Pair<'_>) -> Result<(), SyntaxError> {
+pub fn expect_no_tail(pair: &Pair<'_>) -> Result<(), SyntaxError> {
     if pair.tail.is_empty() { Ok(()) } else { Err(pair.tail.error("a comma or the end")) }
 }

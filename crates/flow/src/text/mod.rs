@@ -1,40 +1,29 @@
-//! The text of flows as `ovs-ofctl` reads and writes it.
+//! The text of fields and matches as `ovs-ofctl` reads and writes it, and what other texts are read with.
 //!
 //! Reading never panics, whatever the text, and its depth is bounded; an error says where it is, what stands there and
 //! what was expected. What is written is what Open vSwitch 3.1 writes, byte for byte.
 
-mod action_args;
-mod action_check;
-mod action_parse;
-mod action_print;
-mod ct_args;
-mod datapath_parse;
-mod flags;
-mod flow_parse;
-mod flow_print;
-mod group_parse;
-mod group_print;
-mod learn_args;
+pub mod flags;
 mod match_parse;
 mod match_print;
-mod meter_text;
-mod number;
+pub mod number;
 mod packet_print;
 mod piece;
-mod value;
+pub mod value;
 
-pub use action_print::DisplayActions;
-pub use datapath_parse::DatapathFlow;
-pub use flow_print::{FlowLine, FlowLineStats};
-pub use group_print::DisplayGroup;
+pub use match_parse::{MatchReader, expect_no_tail};
 pub use match_print::DisplayMatch;
+pub use piece::{Delimiter, Pair, Piece};
 
 /// An error in one piece of text, by its place in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SyntaxError {
-    at: usize,
-    found: String,
-    expected: String,
+pub struct SyntaxError {
+    /// Bytes from the start of the text.
+    pub at: usize,
+    /// What stands there.
+    pub found: String,
+    /// What should.
+    pub expected: String,
 }
 
 /// What is wrong with a flow's text.
@@ -53,7 +42,7 @@ pub struct FlowTextError {
 
 impl SyntaxError {
     /// The error with line and column, given the whole text.
-    fn located(self, text: &str) -> FlowTextError {
+    pub fn located(self, text: &str) -> FlowTextError {
         // A place may be anywhere, even in the middle of nothing, but never in the middle of a character.
         let before = text.get(..self.at).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |n| n + 1);

@@ -2,14 +2,14 @@
 
 use super::SyntaxError;
 use super::piece::Piece;
-use crate::Mac;
 use crate::field::ones;
+use crate::mac::{Mac, ParseMacError};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Reads a number of at most `n_bits` bits: decimal, `0x` hexadecimal, or octal with a leading zero. Where 32 or 64
 /// bits are wanted, `-1` means all ones.
-pub(crate) fn integer(text: Piece<'_>, n_bits: u32) -> Result<u128, SyntaxError> {
+pub fn integer(text: Piece<'_>, n_bits: u32) -> Result<u128, SyntaxError> {
     let wrong = || text.error(format!("a number of at most {n_bits} bits"));
     let (negative, digits) = match text.text.strip_prefix('-') {
         Some(rest) if n_bits == 32 || n_bits == 64 => (true, rest),
@@ -36,7 +36,7 @@ fn magnitude(digits: &str) -> Option<u128> {
 macro_rules! sized {
     ($($(#[doc = $doc:literal])+ $name:ident -> $type:ty;)+) => {
         $($(#[doc = $doc])+
-        pub(crate) fn $name(text: Piece<'_>) -> Result<$type, SyntaxError> {
+        pub fn $name(text: Piece<'_>) -> Result<$type, SyntaxError> {
             integer(text, <$type>::BITS).map(|n| n as $type)
         })+
     };
@@ -54,7 +54,7 @@ sized! {
 }
 
 /// Reads hexadecimal digits, two a byte, with dots or spaces between bytes allowed.
-pub(crate) fn hex_bytes(text: Piece<'_>) -> Result<Vec<u8>, SyntaxError> {
+pub fn hex_bytes(text: Piece<'_>) -> Result<Vec<u8>, SyntaxError> {
     let digits: Vec<u8> = text.text.bytes().filter(|b| !matches!(b, b'.' | b' ')).collect();
     let (pairs, odd) = digits.as_chunks::<2>();
     let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
@@ -63,36 +63,22 @@ pub(crate) fn hex_bytes(text: Piece<'_>) -> Result<Vec<u8>, SyntaxError> {
 }
 
 /// Reads an Ethernet address.
-pub(crate) fn mac(text: Piece<'_>) -> Result<Mac, SyntaxError> {
-    parse_mac(text.text)
-        .ok_or_else(|| text.error("an Ethernet address (six pairs of hexadecimal digits, \":\" between)"))
-}
-
-fn parse_mac(text: &str) -> Option<Mac> {
-    let mut bytes = [0; 6];
-    let mut groups = text.split(':');
-    for byte in &mut bytes {
-        let group = groups.next()?;
-        if group.is_empty() || group.len() > 2 || group.starts_with('+') {
-            return None;
-        }
-        *byte = u8::from_str_radix(group, 16).ok()?;
-    }
-    groups.next().is_none().then_some(Mac(bytes))
+pub fn mac(text: Piece<'_>) -> Result<Mac, SyntaxError> {
+    text.text.parse().map_err(|e: ParseMacError| text.error(e.to_string()))
 }
 
 /// Reads an IPv4 address.
-pub(crate) fn ipv4(text: Piece<'_>) -> Result<Ipv4Addr, SyntaxError> {
+pub fn ipv4(text: Piece<'_>) -> Result<Ipv4Addr, SyntaxError> {
     text.text.parse().map_err(|_| text.error("an IPv4 address"))
 }
 
 /// Reads an IPv6 address.
-pub(crate) fn ipv6(text: Piece<'_>) -> Result<Ipv6Addr, SyntaxError> {
+pub fn ipv6(text: Piece<'_>) -> Result<Ipv6Addr, SyntaxError> {
     text.text.parse().map_err(|_| text.error("an IPv6 address"))
 }
 
 /// Reads `VALUE`, `VALUE/PREFIX` or `VALUE/MASK` of an address of `n_bits`, given how one address is read.
-pub(crate) fn masked_address(
+pub fn masked_address(
     text: Piece<'_>,
     n_bits: u32,
     address: impl Fn(Piece<'_>) -> Result<u128, SyntaxError>,
@@ -118,17 +104,17 @@ fn prefix_mask(n: u32, n_bits: u32) -> u128 {
 }
 
 /// The prefix length of a mask of `n_bits`, if it is one.
-pub(crate) fn prefix_length(mask: u128, n_bits: u32) -> Option<u32> {
+pub fn prefix_length(mask: u128, n_bits: u32) -> Option<u32> {
     let n = (mask << (128 - n_bits)).leading_ones();
     (mask == prefix_mask(n, n_bits)).then_some(n)
 }
 
 /// An address and its mask: `/24` where the mask is a prefix, else written out, nothing where it is exact.
-pub(crate) struct MaskedAddress<A: Fn(u128) -> D, D: fmt::Display> {
-    pub value: u128,
-    pub mask: u128,
-    pub n_bits: u32,
-    pub address: A,
+struct MaskedAddress<A: Fn(u128) -> D, D: fmt::Display> {
+    value: u128,
+    mask: u128,
+    n_bits: u32,
+    address: A,
 }
 
 impl<A: Fn(u128) -> D, D: fmt::Display> fmt::Display for MaskedAddress<A, D> {
@@ -143,18 +129,18 @@ impl<A: Fn(u128) -> D, D: fmt::Display> fmt::Display for MaskedAddress<A, D> {
 }
 
 /// An IPv4 address with its mask.
-pub(crate) fn show_ipv4(value: u128, mask: u128) -> impl fmt::Display {
+pub fn show_ipv4(value: u128, mask: u128) -> impl fmt::Display {
     MaskedAddress { value, mask, n_bits: 32, address: |n| Ipv4Addr::from(n as u32) }
 }
 
 /// An IPv6 address with its mask.
-pub(crate) fn show_ipv6(value: u128, mask: u128) -> impl fmt::Display {
+pub fn show_ipv6(value: u128, mask: u128) -> impl fmt::Display {
     MaskedAddress { value, mask, n_bits: 128, address: |n| Ip6(Ipv6Addr::from(n)) }
 }
 
 /// An IPv6 address as the C library writes it: as Rust does, but `::a.b.c.d` for addresses whose first 96 bits are
 /// zero and next 16 are not.
-pub(crate) struct Ip6(pub Ipv6Addr);
+pub struct Ip6(pub Ipv6Addr);
 
 impl fmt::Display for Ip6 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,7 +154,7 @@ impl fmt::Display for Ip6 {
 }
 
 /// An Ethernet address with its mask; an exact one is left out.
-pub(crate) fn show_mac(value: u128, mask: u128) -> impl fmt::Display {
+pub fn show_mac(value: u128, mask: u128) -> impl fmt::Display {
     fmt::from_fn(move |f| {
         write!(f, "{}", Mac::from_number(value))?;
         if mask == ones(48) { Ok(()) } else { write!(f, "/{}", Mac::from_number(mask)) }
@@ -176,28 +162,8 @@ pub(crate) fn show_mac(value: u128, mask: u128) -> impl fmt::Display {
 }
 
 /// A number in hexadecimal, zero as `0`.
-pub(crate) fn show_hex(value: u128) -> impl fmt::Display {
+pub fn show_hex(value: u128) -> impl fmt::Display {
     fmt::from_fn(move |f| if value == 0 { f.write_str("0") } else { write!(f, "{value:#x}") })
-}
-
-impl Mac {
-    /// From the low 48 bits of a number.
-    pub fn from_number(n: u128) -> Mac {
-        let bytes = n.to_be_bytes();
-        Mac(std::array::from_fn(|i| bytes[10 + i]))
-    }
-
-    /// As a number.
-    pub fn number(self) -> u128 {
-        self.0.iter().fold(0, |n, b| n << 8 | u128::from(*b))
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
 }
 
 #[cfg(test)]

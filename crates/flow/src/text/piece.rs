@@ -4,14 +4,16 @@ use super::SyntaxError;
 
 /// A piece of the text being parsed, and where it begins (in bytes from the start of the whole text).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece<'a> {
+pub struct Piece<'a> {
+    /// The text.
     pub text: &'a str,
+    /// Where it begins, bytes.
     pub at: usize,
 }
 
 /// What stands between a key and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delimiter {
+pub enum Delimiter {
     /// Nothing: there is no value.
     None,
     /// `:` or `=`: the value goes on to the next comma or space outside parentheses.
@@ -22,20 +24,26 @@ pub(crate) enum Delimiter {
 
 /// A key, its value, and what follows a parenthesis without a gap (`check_pkt_larger(100)->NXM_NX_REG0[0]`).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair<'a> {
+pub struct Pair<'a> {
+    /// The key.
     pub key: Piece<'a>,
+    /// What stands between.
     pub delimiter: Delimiter,
+    /// The value, empty if there is none.
     pub value: Piece<'a>,
+    /// What follows the closing parenthesis.
     pub tail: Piece<'a>,
 }
 
 const GAP: [char; 5] = [',', ' ', '\t', '\r', '\n'];
 
 impl<'a> Piece<'a> {
+    /// A whole text.
     pub fn new(text: &'a str) -> Self {
         Piece { text, at: 0 }
     }
 
+    /// Whether it has no text.
     pub fn is_empty(self) -> bool {
         self.text.is_empty()
     }
@@ -53,14 +61,17 @@ impl<'a> Piece<'a> {
         Some((before, rest.split_at(separator.len()).1))
     }
 
+    /// What follows `prefix`.
     pub fn strip_prefix(self, prefix: &str) -> Option<Self> {
         self.text.starts_with(prefix).then(|| self.split_at(prefix.len()).1)
     }
 
+    /// What stands before `suffix`.
     pub fn strip_suffix(self, suffix: &str) -> Option<Self> {
         self.text.ends_with(suffix).then(|| self.split_at(self.text.len() - suffix.len()).0)
     }
 
+    /// Without the white space at both ends.
     pub fn trim(self) -> Self {
         let from_start = self.split_at(self.text.len() - self.text.trim_start().len()).1;
         from_start.split_at(from_start.text.trim_end().len()).0

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Reads a field's `VALUE` or `VALUE/MASK`; `*` or nothing says nothing about it. Without a mask, the mask is all that
 /// a match can look at.
-pub(crate) fn parse(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result<(u128, u128), SyntaxError> {
+pub fn parse(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result<(u128, u128), SyntaxError> {
     if text.text == "*" {
         return Ok((0, 0));
     }
@@ -40,7 +40,7 @@ pub(crate) fn parse(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result
 }
 
 /// Reads a field's value where no mask is allowed.
-pub(crate) fn parse_exact(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result<u128, SyntaxError> {
+pub fn parse_exact(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result<u128, SyntaxError> {
     match parse(field, text, ports)? {
         (value, mask) if mask & field.match_ones() == field.match_ones() => Ok(value),
         _ => Err(text.error("a value without a mask")),
@@ -67,7 +67,7 @@ fn numbers(field: &Field, text: Piece<'_>) -> Result<(u128, u128), SyntaxError> 
 }
 
 /// What would be right, where a number is none of the field's values.
-pub(crate) fn wrong_value(field: &Field, number: u128) -> Option<String> {
+pub fn wrong_value(field: &Field, number: u128) -> Option<String> {
     let range_of = |bits| (number > ones(bits)).then(|| format!("a number of at most {bits} bits"));
     match field.id {
         // 0xffff: no tag at all.
@@ -90,7 +90,7 @@ fn fragment(text: Piece<'_>) -> Result<(u128, u128), SyntaxError> {
 }
 
 /// The name of a fragment match.
-pub(crate) fn fragment_name(value: u128, mask: u128) -> &'static str {
+pub fn fragment_name(value: u128, mask: u128) -> &'static str {
     FRAGMENTS.iter().find(|(_, v, m)| (*v, *m) == (value & 3, mask & 3)).map_or("<error>", |(name, ..)| name)
 }
 
@@ -102,7 +102,7 @@ fn packet_type(text: Piece<'_>) -> Result<u128, SyntaxError> {
 }
 
 /// A field's value with its mask, as `set_field` and `learn` print it. A mask of all ones is left out.
-pub(crate) fn show<'a>(field: &'static Field, value: u128, mask: u128, ports: &'a PortNames) -> impl fmt::Display + 'a {
+pub fn show<'a>(field: &'static Field, value: u128, mask: u128, ports: &'a PortNames) -> impl fmt::Display + 'a {
     let all = field.all_ones();
     fmt::from_fn(move |f| {
         let exact = mask & all == all;
@@ -138,7 +138,7 @@ impl Field {
 }
 
 /// Reads `NAME`, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`.
-pub(crate) fn parse_subfield(text: Piece<'_>) -> Result<SubField, SyntaxError> {
+pub fn parse_subfield(text: Piece<'_>) -> Result<SubField, SyntaxError> {
     let (name, range) = text.split_at(text.text.find('[').unwrap_or(text.text.len()));
     let field = parse_field_name(name)?;
     if range.is_empty() || range.text == "[]" {
@@ -158,14 +158,14 @@ pub(crate) fn parse_subfield(text: Piece<'_>) -> Result<SubField, SyntaxError> {
 }
 
 /// Finds a field by any of its names; an NXM name may carry the suffix of its masked form, `_W`.
-pub(crate) fn parse_field_name(name: Piece<'_>) -> Result<&'static Field, SyntaxError> {
+pub fn parse_field_name(name: Piece<'_>) -> Result<&'static Field, SyntaxError> {
     let unmasked = name.text.strip_suffix("_W").and_then(Field::by_oxm_name);
     unmasked.or_else(|| Field::by_name(name.text)).ok_or_else(|| name.error("the name of a field"))
 }
 
 impl PortNames {
     /// Reads a port: a number, a reserved name, or a name somebody gave, quoted or not.
-    pub(crate) fn parse_piece(&self, text: Piece<'_>) -> Result<OfPort, SyntaxError> {
+    pub fn parse_piece(&self, text: Piece<'_>) -> Result<OfPort, SyntaxError> {
         self.parse(text.text).ok_or_else(|| text.error("a port number or name"))
     }
 

@@ -13,7 +13,7 @@ use crate::rig::Sample;
 use crate::switch::{self, Running};
 use crate::text;
 use anyhow::{Context, Result, ensure};
-use sluice_flow::FlowCommand;
+use sluice_ofp::FlowCommand;
 use sluice_traffic::{Choice, Profile};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 use super::*;
-use sluice_flow::{PortNames, Selection};
+use sluice_flow::PortNames;
+use sluice_ofp::Selection;
 
 fn parse(text: &str, command: GroupCommand) -> GroupMod {
     GroupMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))

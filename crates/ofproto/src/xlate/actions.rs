@@ -6,8 +6,9 @@ use crate::trace::Kind;
 use crate::trail::Asked;
 use sluice_action::Action;
 use sluice_flow::layout::{self, Span};
-use sluice_flow::ofpact::{Bundle, BundleAlgorithm, ControllerAction, Multipath, PacketInReason};
-use sluice_flow::{FieldId, OfAction, OfPort};
+use sluice_flow::{FieldId, OfPort};
+use sluice_ofp::OfAction;
+use sluice_ofp::ofpact::{Bundle, BundleAlgorithm, ControllerAction, Multipath, PacketInReason};
 
 /// What to do after an action.
 enum Next {

@@ -10,8 +10,8 @@ use crate::trace_passes::Forked;
 use sluice_action::Action;
 use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
 use sluice_flow::layout::{self, Span};
-use sluice_flow::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};
 use sluice_flow::{FieldId, FlowKey};
+use sluice_ofp::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};
 
 /// Every field of a connection.
 pub(crate) const CONNECTION: [Span; 10] = [

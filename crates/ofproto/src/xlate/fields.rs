@@ -4,7 +4,8 @@ use super::{Translator, tags};
 use crate::recirc::Stacked;
 use sluice_flow::field::Prereq;
 use sluice_flow::layout;
-use sluice_flow::{FieldId, OfAction, SubField};
+use sluice_flow::{FieldId, SubField};
+use sluice_ofp::OfAction;
 
 impl Translator<'_> {
     /// Actions that change the key and nothing else.

@@ -10,7 +10,8 @@ use crate::trace::Kind;
 use crate::trail::Event;
 use crate::tunnel::Tunnel;
 use sluice_action::Action;
-use sluice_flow::{FieldId, OfAction, OfPort, layout};
+use sluice_flow::{FieldId, OfPort, layout};
+use sluice_ofp::OfAction;
 use std::sync::Arc;
 
 impl Translator<'_> {

@@ -5,8 +5,9 @@ use crate::group::{Group, Method};
 use crate::trace::Kind;
 use crate::trail::{Asked, Event};
 use sluice_flow::hash::{murmur, murmur_add, murmur_finish};
-use sluice_flow::ofpact::HashFields;
-use sluice_flow::{Bucket, GroupKind, OfPort, PortNames, layout};
+use sluice_flow::{OfPort, PortNames, layout};
+use sluice_ofp::ofpact::HashFields;
+use sluice_ofp::{Bucket, GroupKind};
 use std::sync::Arc;
 
 /// Groups that watch each other at most. Source: OVS, MAX_LIVENESS_RECURSION.

@@ -8,7 +8,7 @@ use super::tags;
 use sluice_flow::FlowKey;
 use sluice_flow::hash::{murmur_add, murmur_finish, symmetric_l3l4};
 use sluice_flow::layout::{self, Span};
-use sluice_flow::ofpact::{HashFields, MultipathAlgorithm};
+use sluice_ofp::ofpact::{HashFields, MultipathAlgorithm};
 
 /// Jenkins's lookup3 of bytes, read as little-endian words.
 pub fn jenkins(bytes: &[u8], basis: u32) -> u32 {

@@ -3,8 +3,9 @@
 use super::Translator;
 use crate::flow_mod::{has_at_least, is_learned};
 use crate::trail::{Asked, Event};
-use sluice_flow::ofpact::{Learn, LearnSource, LearnTarget};
-use sluice_flow::{FieldId, FlowCommand, FlowKey, FlowMod, Match, OfAction, OfPort, SubField, field::Prereq, layout};
+use sluice_flow::{FieldId, FlowKey, Match, OfPort, SubField, field::Prereq, layout};
+use sluice_ofp::ofpact::{Learn, LearnSource, LearnTarget};
+use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::Arc;
 
 impl Translator<'_> {

@@ -51,8 +51,9 @@ use crate::trace::{Kind, Tracer};
 use crate::trail::{Asked, Event};
 use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
-use sluice_flow::ofpact::ControllerAction;
-use sluice_flow::{FlowKey, OfAction};
+use sluice_flow::FlowKey;
+use sluice_ofp::OfAction;
+use sluice_ofp::ofpact::ControllerAction;
 use std::sync::Arc;
 
 /// Nested resubmits at most. Source: OVS ofproto-dpif-xlate.c, MAX_DEPTH.
@@ -149,7 +150,7 @@ pub(crate) struct Translator<'a> {
     /// The packet has come from `ct(table=…)`: the fields of its connection mean something.
     conntracked: bool,
     /// The `nat` of the `ct` that is being taken.
-    ct_nat: Option<sluice_flow::ofpact::Nat>,
+    ct_nat: Option<sluice_ofp::ofpact::Nat>,
 
     failure: Option<Failure>,
     cacheable: bool,

@@ -4,7 +4,8 @@ use super::{Steps, Translator, freeze};
 use crate::recirc::Stacked;
 use crate::trace::Kind;
 use sluice_action::Action;
-use sluice_flow::{FlowKey, OfAction, OfPort, SubField, layout};
+use sluice_flow::{FlowKey, OfPort, SubField, layout};
+use sluice_ofp::OfAction;
 use std::sync::Arc;
 
 /// See [`Translator::save`].

@@ -8,8 +8,9 @@ use crate::trail::Asked;
 use crate::tunnel::Tunnel;
 use sluice_action::Action;
 use sluice_fate::DropReason;
-use sluice_flow::ofpact::{ControllerAction, PacketInReason};
-use sluice_flow::{Line, METER_CONTROLLER, OfPort, PortNames, SubField, layout};
+use sluice_flow::{Line, OfPort, PortNames, SubField, layout};
+use sluice_ofp::METER_CONTROLLER;
+use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 
 impl<'a> Translator<'a> {
     /// `output:PORT`, reserved ports included.

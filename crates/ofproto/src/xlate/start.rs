@@ -11,8 +11,9 @@ use crate::tunnel::Tunnel;
 use sluice_action::{Action, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
-use sluice_flow::ofpact::{ControllerAction, PacketInReason};
-use sluice_flow::{FlowKey, OfAction, OfPort, PacketKey};
+use sluice_flow::{FlowKey, OfPort, PacketKey};
+use sluice_ofp::OfAction;
+use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 use std::sync::Arc;
 
 /// Where a translation begins.

@@ -1,7 +1,7 @@
 //! What a change leaves alone is as true as if everything had been translated again.
 
 use super::*;
-use sluice_flow::{GroupCommand, GroupMod};
+use sluice_ofp::{GroupCommand, GroupMod};
 
 /// A change of what translations depend on.
 #[derive(Clone, Debug)]

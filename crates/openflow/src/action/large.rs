@@ -6,11 +6,12 @@ use crate::Error;
 use crate::oxm::{Numbering, field_header, put_field_header, read_nxm_field};
 use crate::property;
 use crate::wire::{Reader, Writer};
-use sluice_flow::ofpact::{
+use sluice_flow::{FieldId, OfPort, SubField};
+use sluice_ofp::OfAction;
+use sluice_ofp::ofpact::{
     Bundle, BundleAlgorithm, ControllerAction, HashFields, Learn, LearnSource, LearnSpec, LearnTarget, Multipath,
     MultipathAlgorithm, PacketInReason, Sample, SampleDirection,
 };
-use sluice_flow::{FieldId, OfAction, OfPort, SubField};
 
 /// The id that names `in_port` in bundles: `NXM_OF_IN_PORT`.
 const MEMBER_PORTS: u32 = 0x0000_0002;

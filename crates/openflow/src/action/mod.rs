@@ -1,4 +1,4 @@
-//! Actions on the wire. Numbers are in [`codes`]; what the actions are is [`sluice_flow::OfAction`].
+//! Actions on the wire. Numbers are in [`codes`]; what the actions are is [`sluice_ofp::OfAction`].
 
 mod codes;
 mod large;
@@ -9,8 +9,9 @@ mod write;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
 use read::read_list;
-use sluice_flow::consistency::Within;
-use sluice_flow::{OfAction, SubField};
+use sluice_flow::SubField;
+use sluice_ofp::OfAction;
+use sluice_ofp::consistency::Within;
 
 pub(crate) use codes::standard_actions;
 pub(crate) use write::{can_say, is_instruction, put_list};

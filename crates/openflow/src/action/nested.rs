@@ -4,9 +4,10 @@ use super::{read_list, source};
 use crate::oxm::{Numbering, put_field_header, read_nxm_field};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
-use sluice_flow::consistency::Within;
-use sluice_flow::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind, NshProperty};
-use sluice_flow::{OfAction, SubField};
+use sluice_flow::SubField;
+use sluice_ofp::OfAction;
+use sluice_ofp::consistency::Within;
+use sluice_ofp::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind, NshProperty};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The packet type that says: whatever the header says. Source: Open vSwitch, `PT_USE_NEXT_PROTO`.

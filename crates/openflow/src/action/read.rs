@@ -6,9 +6,10 @@ use crate::error::{NICIRA, ONF};
 use crate::oxm::{Entry, expect_settable, field_header, read_entry, read_nxm_field, valid_value};
 use crate::wire::Reader;
 use crate::{Error, Version, consistency};
-use sluice_flow::consistency::Within;
 use sluice_flow::field::{FieldId, ones};
-use sluice_flow::{Mac, OfAction, OfPort, SubField};
+use sluice_flow::{Mac, OfPort, SubField};
+use sluice_ofp::OfAction;
+use sluice_ofp::consistency::Within;
 use std::net::Ipv4Addr;
 
 /// Type of an action whose number is an experimenter's own.

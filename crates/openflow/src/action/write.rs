@@ -8,7 +8,8 @@ use crate::Version::{self, V10, V13, V15};
 use crate::oxm::{Numbering, put_entry, put_field_header};
 use crate::wire::Writer;
 use sluice_flow::field::{Field, FieldId, ones};
-use sluice_flow::{OfAction, OfPort, SubField};
+use sluice_flow::{OfPort, SubField};
+use sluice_ofp::OfAction;
 
 const EXPERIMENTER: u16 = 0xffff;
 

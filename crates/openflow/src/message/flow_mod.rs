@@ -7,8 +7,9 @@ use crate::instruction;
 use crate::oxm::{self, Rigour};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, match10};
-use sluice_flow::consistency::Within;
-use sluice_flow::{FlowCommand, FlowFlags, FlowMod, OfPort};
+use sluice_flow::OfPort;
+use sluice_ofp::consistency::Within;
+use sluice_ofp::{FlowCommand, FlowFlags, FlowMod};
 
 /// A flow-mod and what it says besides.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,7 +107,7 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     flow.matches = matches;
     if deletes {
         flow.out_port = Some(out_port).filter(|p| *p != OfPort::NONE);
-        flow.out_group = Some(out_group).filter(|g| *g != sluice_flow::GROUP_ANY);
+        flow.out_group = Some(out_group).filter(|g| *g != sluice_ofp::GROUP_ANY);
     }
     flow.actions = instruction::read(r, version)?;
     flow.flags = flags(flag_bits, version)?;
@@ -210,7 +211,7 @@ pub(super) fn put(m: &FlowModMessage, version: Version, w: &mut Writer) {
     w.u16(flow.priority);
     w.u32(m.buffer_id.unwrap_or(NO_BUFFER));
     w.u32(flow.out_port.unwrap_or(OfPort::NONE).to_of11());
-    w.u32(flow.out_group.unwrap_or(sluice_flow::GROUP_ANY));
+    w.u32(flow.out_group.unwrap_or(sluice_ofp::GROUP_ANY));
     w.u16(flag_bits(flow.flags, version));
     w.u16(if version >= Version::V14 { flow.importance } else { 0 });
     oxm::put_match(&flow.matches, version, w);

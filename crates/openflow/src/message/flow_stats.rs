@@ -6,8 +6,9 @@ use crate::action::{self, put_list};
 use crate::oxm::{self, Rigour};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, instruction, match10};
-use sluice_flow::consistency::Within;
-use sluice_flow::{FlowFlags, GROUP_ANY, Match, OfAction, OfPort};
+use sluice_flow::{Match, OfPort};
+use sluice_ofp::consistency::Within;
+use sluice_ofp::{FlowFlags, GROUP_ANY, OfAction};
 use std::sync::Arc;
 
 /// Which flows are asked about.

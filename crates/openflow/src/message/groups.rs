@@ -6,10 +6,9 @@ use crate::oxm::{self, Numbering};
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
-use sluice_flow::consistency::Within;
-use sluice_flow::{
-    BUCKET_ALL, Bucket, GROUP_ANY, GROUP_MAX, GroupCommand, GroupConfig, GroupKind, GroupMod, OfPort, Selection,
-};
+use sluice_flow::OfPort;
+use sluice_ofp::consistency::Within;
+use sluice_ofp::{BUCKET_ALL, Bucket, GROUP_ANY, GROUP_MAX, GroupCommand, GroupConfig, GroupKind, GroupMod, Selection};
 
 /// Netronome's experimenter id, whose property says how a group selects.
 const NETRONOME: u32 = 0x0000_154d;
@@ -177,7 +176,7 @@ fn read_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Resul
         let actions_len = b.u16()?;
         let mut bucket = Bucket::new(b.u32()?, Vec::new());
         bucket.weight = u16::from(kind == GroupKind::Select);
-        if bucket.id > sluice_flow::BUCKET_MAX {
+        if bucket.id > sluice_ofp::BUCKET_MAX {
             return Err(Error::GroupModBadBucket);
         }
         bucket.actions = action::read(b.part(actions_len.into())?, version, Within::Bucket)?;

@@ -4,7 +4,8 @@ use super::flow_stats::{put_duration, read_duration};
 use super::ports::{put_port, read_port};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
-use sluice_flow::{Band, BandKind, MeterCommand, MeterConfig, MeterMod, OfPort};
+use sluice_flow::OfPort;
+use sluice_ofp::{Band, BandKind, MeterCommand, MeterConfig, MeterMod};
 
 const KBPS: u16 = 1;
 const PKTPS: u16 = 2;

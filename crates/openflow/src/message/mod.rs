@@ -33,7 +33,8 @@ use connection::{AsyncMasks, BundleAdd, BundleControl, RoleMessage, RoleStatus, 
 use flow_mod::FlowModMessage;
 use meters::QueueConfig;
 use ports::{PortMod, PortStatus};
-use sluice_flow::{GroupMod, MeterMod, OfPort};
+use sluice_flow::OfPort;
+use sluice_ofp::{GroupMod, MeterMod};
 use stats::{StatsReply, StatsRequest};
 use switch::{Features, SwitchConfig, TableMod};
 

@@ -7,7 +7,8 @@ use crate::action::{self, put_list};
 use crate::oxm::{self, Rigour};
 use crate::wire::{Reader, Writer};
 use crate::{Error, FlowRemovedReason, Version, instruction, match10};
-use sluice_flow::{GROUP_ANY, Match, OfAction, OfPort};
+use sluice_flow::{Match, OfPort};
+use sluice_ofp::{GROUP_ANY, OfAction};
 use std::sync::Arc;
 
 /// What is to happen to a monitor.
@@ -355,7 +356,7 @@ impl FlowNews {
         let (matches, actions) = if version == Version::V10 {
             (
                 oxm::read_nxm_match(r, match_len.into(), Rigour::Strict)?,
-                action::read(*r, version, sluice_flow::consistency::Within::Flow)?,
+                action::read(*r, version, sluice_ofp::consistency::Within::Flow)?,
             )
         } else {
             (oxm::read_match(r, Rigour::Strict)?, instruction::read(r, version)?)

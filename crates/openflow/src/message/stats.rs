@@ -30,13 +30,13 @@ pub enum StatsRequest {
     Ports(Option<OfPort>),
     /// Queues of a port or of all, one or [`meters::QUEUE_ALL`].
     Queues(Option<OfPort>, u32),
-    /// What groups carried; [`sluice_flow::GROUP_ALL`]: all.
+    /// What groups carried; [`sluice_ofp::GROUP_ALL`]: all.
     Groups(u32),
     /// What groups are.
     GroupDescs(u32),
     /// What groups can be.
     GroupFeatures,
-    /// What meters saw; [`sluice_flow::METER_ALL`]: all.
+    /// What meters saw; [`sluice_ofp::METER_ALL`]: all.
     Meters(u32),
     /// What meters are.
     MeterConfigs(u32),
@@ -103,7 +103,7 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version) -> Result<(Stat
         }
         Kind::Groups => StatsRequest::Groups(read_number(r)?),
         Kind::GroupDescs if matches!(version, Version::V13 | Version::V14) => {
-            StatsRequest::GroupDescs(sluice_flow::GROUP_ALL)
+            StatsRequest::GroupDescs(sluice_ofp::GROUP_ALL)
         }
         Kind::GroupDescs => StatsRequest::GroupDescs(read_number(r)?),
         Kind::GroupFeatures => StatsRequest::GroupFeatures,

@@ -53,7 +53,7 @@ impl TableFeatures {
 }
 
 /// The largest number of groups there can be: as many as there are numbers. Source: OpenFlow 1.1, `OFPG_MAX`.
-const GROUPS_MAX: u32 = sluice_flow::GROUP_MAX;
+const GROUPS_MAX: u32 = sluice_ofp::GROUP_MAX;
 
 /// Weights and liveness select buckets, and buckets send to other groups. Source: OpenFlow 1.2, `OFPGFC_*`.
 const GROUP_CAPABILITIES: u32 = 0x7;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::message::connection::BundleStep;
 use crate::message::flow_mod::FlowModMessage;
-use sluice_flow::{FlowCommand, FlowMod};
+use sluice_ofp::{FlowCommand, FlowMod};
 
 fn open(version: Version) -> Session {
     let mut session = Session::new(Peer::Client);

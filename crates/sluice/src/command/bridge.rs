@@ -2,7 +2,7 @@
 
 use super::{Reply, options};
 use crate::switch::Switch;
-use sluice_flow::FlowCommand;
+use sluice_ofp::FlowCommand;
 use std::path::Path;
 
 /// What OVS answers when a bridge is not there.

@@ -3,7 +3,7 @@
 use super::Reply;
 use super::bridge::{check_bridge, text};
 use crate::switch::Switch;
-use sluice_flow::GroupCommand;
+use sluice_ofp::GroupCommand;
 
 fn change(switch: &Switch, bridge: &str, command: GroupCommand, group: &str) -> Reply {
     check_bridge(switch, bridge)?;

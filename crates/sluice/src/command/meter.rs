@@ -3,7 +3,7 @@
 use super::Reply;
 use super::bridge::{check_bridge, text};
 use crate::switch::Switch;
-use sluice_flow::MeterCommand;
+use sluice_ofp::MeterCommand;
 
 fn change(switch: &Switch, bridge: &str, command: MeterCommand, meter: &str) -> Reply {
     check_bridge(switch, bridge)?;

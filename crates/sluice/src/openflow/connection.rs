@@ -10,7 +10,7 @@ use super::snoop::Wire;
 use super::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sluice_flow::ofpact::PacketInReason;
+use sluice_ofp::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
 use sluice_openflow::message::ports::PortStatus;
 use sluice_openflow::{Event, Message, Peer, Session, Version};

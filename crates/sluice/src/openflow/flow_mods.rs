@@ -3,7 +3,7 @@
 use super::connection::{Connection, End};
 use super::flows::refusal;
 use super::ports;
-use sluice_flow::FlowMod;
+use sluice_ofp::FlowMod;
 use sluice_ofproto::{Change, Requester, Translated};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
 use sluice_openflow::message::flow_mod::FlowModMessage;

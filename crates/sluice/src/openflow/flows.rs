@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, End};
 use crate::switch::Switch;
-use sluice_flow::{FlowCommand, FlowFlags, FlowMod};
+use sluice_ofp::{FlowCommand, FlowFlags, FlowMod};
 use sluice_ofproto::{Removal, Rule, RuleEntry, RuleRemoved};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::message::flow_stats::{Aggregate, FlowRequest, FlowStats};

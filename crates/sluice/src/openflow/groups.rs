@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::flows::{nanoseconds, refusal};
-use sluice_flow::{GROUP_ALL, GroupMod};
+use sluice_ofp::{GROUP_ALL, GroupMod};
 use sluice_ofproto::GroupEntry;
 use sluice_openflow::Error;
 use sluice_openflow::message::groups::{GroupDesc, GroupStats};

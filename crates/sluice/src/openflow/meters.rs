@@ -3,7 +3,8 @@
 use super::connection::Connection;
 use super::flows::{nanoseconds, refusal};
 use super::ports;
-use sluice_flow::{METER_ALL, MeterMod, OfPort};
+use sluice_flow::OfPort;
+use sluice_ofp::{METER_ALL, MeterMod};
 use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry};
 use sluice_openflow::Error;
 use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats, QUEUE_ALL};

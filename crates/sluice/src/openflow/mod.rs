@@ -39,7 +39,7 @@ use controllers::Standalone;
 use hub::{Hub, News, Packet};
 use listener::Listener;
 use sluice_datapath::PacketIn;
-use sluice_flow::ofpact::PacketInReason;
+use sluice_ofp::ofpact::PacketInReason;
 use sluice_ofproto::{RuleNews, RuleRemoved, Transaction, VacancyNews, Watcher};
 use std::collections::BTreeMap;
 use std::io;

@@ -6,7 +6,7 @@
 
 use super::connection::{Connection, End};
 use super::flows::{refusal, removed_reason};
-use sluice_flow::{FlowCommand, FlowMod};
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{Interest, Rule, RuleEntry, RuleEvent, RuleNews, Transaction};
 use sluice_openflow::message::monitor::{
     FlowEvent, FlowNews, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest,

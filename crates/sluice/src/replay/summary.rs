@@ -5,7 +5,8 @@ use crate::switch::rules;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use sluice_fate::{Counter, DropReason, Snapshot};
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{FlowCommand, FlowMod};
 use std::fmt::Write as _;
 
 /// What a replay came to.

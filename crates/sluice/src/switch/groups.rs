@@ -3,7 +3,8 @@
 use super::Switch;
 use super::rules::read_file;
 use anyhow::{Result, anyhow};
-use sluice_flow::{GroupCommand, GroupMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::{GroupCommand, GroupMod};
 use sluice_ofproto::{Change, GroupEntry, Ofproto};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

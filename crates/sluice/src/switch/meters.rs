@@ -3,7 +3,7 @@
 use super::Switch;
 use super::rules::read_file;
 use anyhow::{Result, anyhow};
-use sluice_flow::{MeterCommand, MeterMod};
+use sluice_ofp::{MeterCommand, MeterMod};
 use sluice_ofproto::{MeterEntry, Ofproto};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -3,8 +3,9 @@
 use super::Switch;
 use crate::privileges::cannot_read;
 use anyhow::{Result, anyhow};
-use sluice_flow::text::{FlowLine, FlowLineStats};
-use sluice_flow::{FlowCommand, FlowMod, PortNames};
+use sluice_flow::PortNames;
+use sluice_ofp::text::{FlowLine, FlowLineStats};
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{Error, Ofproto, RuleEntry};
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@ use crate::Error;
 use crate::action::read;
 use crate::wire::Reader;
 use sluice_flow::PortNames;
-use sluice_flow::consistency::Within;
+use sluice_ofp::consistency::Within;
 
 /// What the text says, after a trip over the wire in a version.
 fn trip(text: &str, version: Version) -> String {

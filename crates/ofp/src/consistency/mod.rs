@@ -9,8 +9,8 @@ mod prerequisites;
 pub use order::{conjunctions, order};
 pub use prerequisites::Prerequisites;
 
-use crate::OfPort;
-use crate::field::{FieldId, Prereq};
+use sluice_flow::OfPort;
+use sluice_flow::field::{FieldId, Prereq};
 
 /// What a list of actions stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

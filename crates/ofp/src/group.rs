@@ -1,6 +1,7 @@
 //! Groups as data: what `ovs-ofctl add-group` and OpenFlow's group messages say of them.
 
-use crate::{FieldId, OfAction, OfPort};
+use crate::OfAction;
+use sluice_flow::{FieldId, OfPort};
 
 /// The largest number that a group can have. Source: OpenFlow 1.1, `OFPG_MAX`.
 pub const GROUP_MAX: u32 = 0xffff_ff00;

@@ -2,11 +2,10 @@
 
 use super::action_check;
 use super::action_parse::ActionReader;
-use super::match_parse::{self, MatchReader, expect_no_tail};
-use super::piece::{Delimiter, Pair, Piece};
-use super::{FlowTextError, SyntaxError, number};
 use crate::consistency::Within;
-use crate::{FlowCommand, FlowMod, Match, OfAction, PortNames};
+use crate::{FlowCommand, FlowMod, OfAction};
+use sluice_flow::PortNames;
+use sluice_flow::text::{Delimiter, FlowTextError, MatchReader, Pair, Piece, SyntaxError, expect_no_tail, number};
 
 impl FlowMod {
     /// Reads one flow as `ovs-ofctl add-flow`, `mod-flows` and `del-flows` take it. Changes and additions need
@@ -30,13 +29,6 @@ impl FlowMod {
             }
         }
         Ok(flows)
-    }
-}
-
-impl Match {
-    /// Reads a match: `tcp,tp_dst=80`.
-    pub fn parse(text: &str, ports: &PortNames) -> Result<Match, FlowTextError> {
-        match_parse::parse(Piece::new(text), ports).map_err(|e| e.located(text))
     }
 }
 

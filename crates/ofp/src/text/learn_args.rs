@@ -2,10 +2,10 @@
 
 use super::action_args::for_each_pair;
 use super::action_parse::{arrow, move_bits, table, writable};
-use super::piece::{Pair, Piece};
-use super::{SyntaxError, number, value};
+use crate::OfAction;
 use crate::ofpact::{Learn, LearnSource, LearnSpec, LearnTarget};
-use crate::{DEFAULT_PRIORITY, OfAction, PortNames};
+use sluice_flow::text::{Pair, Piece, SyntaxError, number, value};
+use sluice_flow::{DEFAULT_PRIORITY, PortNames};
 
 pub(super) fn learn(text: Piece<'_>, ports: &PortNames) -> Result<OfAction, SyntaxError> {
     let mut learn = Learn {

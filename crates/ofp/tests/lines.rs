@@ -1,7 +1,8 @@
 //! Lines of dump-flows, and what errors say.
 
-use sluice_flow::text::{FlowLine, FlowLineStats};
-use sluice_flow::{FlowCommand, FlowMod, OfPort, PortNames};
+use sluice_flow::{OfPort, PortNames};
+use sluice_ofp::text::{FlowLine, FlowLineStats};
+use sluice_ofp::{FlowCommand, FlowMod};
 
 fn flow(text: &str) -> FlowMod {
     FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))

@@ -1,14 +1,13 @@
 //! Reading the arguments of the larger actions; those of `learn` and `ct` have files of their own.
 
 use super::action_parse::{outputs_to, table, writable};
-use super::match_parse::expect_no_tail;
-use super::piece::{Pair, Piece};
-use super::{SyntaxError, number};
+use crate::OfAction;
 use crate::ofpact::{
     Bundle, BundleAlgorithm, ControllerAction, HashFields, Multipath, MultipathAlgorithm, NshProperty, PacketInReason,
     Sample, SampleDirection,
 };
-use crate::{OfAction, OfPort, PortNames};
+use sluice_flow::text::{Pair, Piece, SyntaxError, expect_no_tail, number};
+use sluice_flow::{OfPort, PortNames};
 
 /// Calls `each` for every pair.
 pub(super) fn for_each_pair<'a>(

@@ -2,7 +2,8 @@
 //! `BLESS=1` rewrites the facts.
 
 use sluice_flow::field::{FIELDS, Field, Format, Prereq};
-use sluice_flow::{FlowCommand, FlowMod, Match, OfAction, PortNames};
+use sluice_flow::{Match, PortNames};
+use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 

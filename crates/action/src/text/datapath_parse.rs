@@ -1,12 +1,10 @@
 //! Reading keys as the datapath commands write them: `in_port(1),eth(src=…,dst=…),eth_type(0x0800),ipv4(…),tcp(…)`.
 
-use super::match_parse::expect_no_tail;
-use super::number::{integer, ipv4, ipv6, mac, masked_address};
-use super::piece::{Delimiter, Pair, Piece};
-use super::{FlowTextError, SyntaxError, flags};
-use crate::field::{Place, ones};
-use crate::layout::{self as at, Span};
-use crate::{FlowKey, PacketKey};
+use sluice_flow::field::{Place, ones};
+use sluice_flow::layout::{self as at, Span};
+use sluice_flow::text::number::{integer, ipv4, ipv6, mac, masked_address};
+use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, expect_no_tail, flags};
+use sluice_flow::{FlowKey, PacketKey};
 
 /// A key and its mask, as a line of datapath flow text gives them. A value without a mask is an exact match; what is
 /// not named has no bit in the mask.

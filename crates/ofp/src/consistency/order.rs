@@ -2,7 +2,7 @@
 
 use super::{Clash, Within};
 use crate::OfAction;
-use crate::field::FieldId;
+use sluice_flow::field::FieldId;
 
 /// The instruction an action belongs to, in the order that OpenFlow 1.1 and later execute them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,9 @@
 //! Reading and writing meters as `ovs-ofctl add-meter` and `dump-meters` do.
 
-use super::piece::Piece;
-use super::{FlowTextError, SyntaxError, number};
 use crate::{
     Band, BandKind, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterConfig, MeterMod,
 };
+use sluice_flow::text::{FlowTextError, Piece, SyntaxError, number};
 use std::fmt::{self, Formatter, Result as Printed};
 
 /// What parts words from each other.

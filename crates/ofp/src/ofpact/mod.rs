@@ -11,12 +11,8 @@ pub use params::{
     SampleDirection,
 };
 
-use crate::{FieldId, OfPort, SubField};
+use sluice_flow::{FieldId, Mac, OfPort, SubField};
 use std::net::Ipv4Addr;
-
-/// An Ethernet address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Mac(pub [u8; 6]);
 
 /// An action or instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

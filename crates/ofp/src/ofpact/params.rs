@@ -1,7 +1,7 @@
 //! What the larger actions say.
 
 use super::OfAction;
-use crate::{OfPort, SubField};
+use sluice_flow::{OfPort, SubField};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Why a packet goes to a controller.

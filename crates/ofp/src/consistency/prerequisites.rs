@@ -1,10 +1,11 @@
 //! What each action needs of the match, and of what the actions before it made of the packet.
 
 use super::Clash;
-use crate::field::{FieldId, Place, Prereq};
-use crate::layout;
+use crate::OfAction;
 use crate::ofpact::{Conntrack, ConntrackZone, Learn, LearnSource, LearnTarget, NatAddresses};
-use crate::{Match, OfAction, OfPort, SubField};
+use sluice_flow::field::{FieldId, Place, Prereq};
+use sluice_flow::layout;
+use sluice_flow::{Match, OfPort, SubField};
 
 /// Checks one action after the other against what the flow matches and what those before did to the headers.
 #[derive(Clone, Debug)]
@@ -247,7 +248,7 @@ mod tests {
     fn verdict(flow: &str) -> (Result<(), Clash>, bool) {
         // Actions alone are read without a look at the match.
         let (matches, actions) = flow.split_once('|').unwrap();
-        let ports = crate::PortNames::NONE;
+        let ports = sluice_flow::PortNames::NONE;
         let matches = Match::parse(matches, &ports).unwrap();
         let actions = OfAction::parse_list(actions, &ports).unwrap();
         let mut state = Prerequisites::new(&matches, Some(3));

@@ -1,13 +1,14 @@
 //! Writing actions.
 
 use super::action_args::{BUNDLE_ALGORITHMS, ENCAP_HEADERS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS};
-use super::number::{Ip6, show_hex};
-use super::value;
+use crate::OfAction;
 use crate::ofpact::{
     Bundle, Conntrack, ConntrackZone, ControllerAction, Learn, LearnSource, LearnSpec, LearnTarget, Multipath, Nat,
     NatAddresses, NatKind, NshProperty, Sample, SampleDirection,
 };
-use crate::{DEFAULT_PRIORITY, OfAction, OfPort, PortNames};
+use sluice_flow::text::number::{Ip6, show_hex};
+use sluice_flow::text::value;
+use sluice_flow::{DEFAULT_PRIORITY, OfPort, PortNames};
 use std::fmt::{self, Formatter, Result, Write};
 
 /// Actions as text; see [`OfAction::display_list`].

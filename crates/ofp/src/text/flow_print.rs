@@ -1,6 +1,7 @@
 //! Writing flows: the lines of `dump-flows`.
 
-use crate::{FlowFlags, FlowMod, Match, OfAction, PortNames};
+use crate::{FlowFlags, FlowMod, OfAction};
+use sluice_flow::{Match, PortNames};
 use std::fmt;
 
 /// A flow in a table, as `dump-flows` shows it.

@@ -1,11 +1,12 @@
 //! Reading actions.
 
 use super::action_check::{self, Placed};
-use super::piece::{Delimiter, Pair, Piece};
-use super::{SyntaxError, action_args, ct_args, learn_args, number, value};
+use super::{action_args, ct_args, learn_args};
+use crate::OfAction;
 use crate::consistency::Within;
-use crate::field::{FieldId, ones};
-use crate::{Mac, OfAction, OfPort, PortNames, SubField};
+use sluice_flow::field::{FieldId, ones};
+use sluice_flow::text::{Delimiter, Pair, Piece, SyntaxError, number, value};
+use sluice_flow::{OfPort, PortNames, SubField};
 
 /// Actions may stand within actions so deep, no deeper.
 /// Source: the bound of Open vSwitch's parser is of the same order (100).
@@ -63,7 +64,7 @@ impl<'p> ActionReader<'p> {
     fn one<'a>(self, pair: &Pair<'a>, to: &mut Vec<Placed<'a>>) -> Result<(), SyntaxError> {
         let name = pair.key.text.to_ascii_lowercase();
         if name != "check_pkt_larger" {
-            super::match_parse::expect_no_tail(pair)?;
+            sluice_flow::text::expect_no_tail(pair)?;
         }
         if name == "load" {
             to.extend(load(pair.value)?.into_iter().map(|action| Placed { action, at: pair.key }));
@@ -320,14 +321,5 @@ pub(crate) fn outputs_to(text: Piece<'_>, port: OfPort) -> Result<OfPort, Syntax
         Ok(port)
     } else {
         Err(text.error("a port that can be sent to (below 0xff00, or IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER, LOCAL)"))
-    }
-}
-
-/// Whether an address is well formed is checked where it is read; this is here so that `Mac` reads like the others.
-impl std::str::FromStr for Mac {
-    type Err = super::FlowTextError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        number::mac(Piece::new(text)).map_err(|e| e.located(text))
     }
 }

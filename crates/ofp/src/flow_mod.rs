@@ -1,10 +1,7 @@
 //! What one line of flow text means.
 
-use crate::{Match, OfAction, OfPort};
-
-/// Priority of a flow that does not say.
-/// Source: OpenFlow 1.0, `OFP_DEFAULT_PRIORITY`.
-pub const DEFAULT_PRIORITY: u16 = 0x8000;
+use crate::OfAction;
+use sluice_flow::{DEFAULT_PRIORITY, Match, OfPort};
 
 /// A change of the flow tables, as `ovs-ofctl add-flow` and its like write it.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,11 +2,10 @@
 
 use super::action_args::{for_each_pair, named};
 use super::action_parse::{ActionReader, table};
-use super::piece::Piece;
-use super::{SyntaxError, number, value};
 use crate::OfAction;
 use crate::consistency::Within;
 use crate::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};
+use sluice_flow::text::{Piece, SyntaxError, number, value};
 use std::net::IpAddr;
 
 pub(super) fn conntrack(text: Piece<'_>, reader: ActionReader<'_>) -> Result<OfAction, SyntaxError> {

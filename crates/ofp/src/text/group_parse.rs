@@ -2,14 +2,14 @@
 
 use super::action_check;
 use super::action_parse::ActionReader;
-use super::piece::{Delimiter, Pair, Piece};
-use super::{FlowTextError, SyntaxError, number, value};
 use crate::consistency::Within;
-use crate::field::Field;
 use crate::{
-    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, FieldId, GROUP_ALL, GROUP_MAX, GroupCommand,
-    GroupConfig, GroupKind, GroupMod, OfPort, PortNames, Selection,
+    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_MAX, GroupCommand, GroupConfig,
+    GroupKind, GroupMod, Selection,
 };
+use sluice_flow::field::Field;
+use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, number, value};
+use sluice_flow::{FieldId, OfPort, PortNames};
 
 /// Longest name of a selection method, bytes. Source: `NTR_MAX_SELECTION_METHOD_LEN` less its NUL.
 const METHOD_MAX: usize = 15;

@@ -1,8 +1,9 @@
 //! Groups and meters as `ovs-ofctl` reads and prints them.
 
-use sluice_flow::{
-    BUCKET_ALL, BUCKET_FIRST, Band, BandKind, FieldId, GROUP_ALL, GroupCommand, GroupKind, GroupMod, METER_ALL,
-    METER_CONTROLLER, MeterCommand, MeterMod, OfPort, PortNames,
+use sluice_flow::{FieldId, OfPort, PortNames};
+use sluice_ofp::{
+    BUCKET_ALL, BUCKET_FIRST, Band, BandKind, GROUP_ALL, GroupCommand, GroupKind, GroupMod, METER_ALL,
+    METER_CONTROLLER, MeterCommand, MeterMod,
 };
 
 fn group(text: &str, command: GroupCommand) -> GroupMod {

@@ -1,7 +1,8 @@
 //! Writing groups.
 
-use super::value;
-use crate::{GroupConfig, GroupKind, OfAction, PortNames, Selection};
+use crate::{GroupConfig, GroupKind, OfAction, Selection};
+use sluice_flow::PortNames;
+use sluice_flow::text::value;
 use std::fmt::{self, Formatter, Result};
 
 /// A group as `dump-groups` prints it; see [`GroupConfig::display`].
@@ -61,7 +62,7 @@ fn write_selection(f: &mut Formatter<'_>, selection: &Selection) -> Result {
     if selection.parameter != 0 {
         write!(f, ",selection_method_param={}", selection.parameter)?;
     }
-    let one = |f: &mut Formatter<'_>, (id, mask): (crate::FieldId, u128)| {
+    let one = |f: &mut Formatter<'_>, (id, mask): (sluice_flow::FieldId, u128)| {
         let field = id.field();
         f.write_str(field.name)?;
         if mask == field.all_ones() {

@@ -1,9 +1,9 @@
 //! What is wrong with actions where they stand, in words.
 
-use super::SyntaxError;
-use super::piece::Piece;
+use crate::OfAction;
 use crate::consistency::{Clash, Prerequisites, Within, order as check_order};
-use crate::{Match, OfAction};
+use sluice_flow::Match;
+use sluice_flow::text::{Piece, SyntaxError};
 
 /// An action and where it stands.
 #[derive(Clone, Debug)]
