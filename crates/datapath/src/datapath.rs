@@ -183,7 +183,7 @@ impl Datapath {
             pmd.wake();
             for _ in 0..turns {
                 // What comes out may not depend on how long it took.
-                pmd.settle_accounts();
+                pmd.settle_deficits();
                 round.fullest = round.fullest.max(pmd.run_once(now_ms));
             }
             pmd.publish();

@@ -9,8 +9,8 @@ use crate::load::INTERVAL_MS;
 use crate::recirc::Origin;
 use crate::report::PmdShared;
 use crate::rxq::Rxq;
+use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::StageClock;
-use crate::turns::{Account, Turn};
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
 use sluice_action::PortNo;
@@ -37,8 +37,7 @@ pub(crate) struct Pmd {
     side: PmdSide,
     walk: Walk,
     rxqs: Vec<Rxq>,
-    /// The cycles that queues with packets have had at least (`turns.rs`).
-    served: u64,
+    scheduler: RxqScheduler,
     buffers: Buffers,
     tally: Tally,
     clock: StageClock,
@@ -68,7 +67,7 @@ impl Pmd {
             side,
             walk,
             rxqs: Vec::new(),
-            served: 0,
+            scheduler: RxqScheduler::default(),
             buffers: Buffers::new(),
             tally: Tally::default(),
             clock: StageClock::new(profile),
@@ -130,7 +129,7 @@ impl Pmd {
             tally,
             clock,
             rxqs,
-            served,
+            scheduler,
             burst,
             part,
             batch_max,
@@ -143,14 +142,14 @@ impl Pmd {
             Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, clock };
         packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
         walk.let_expired_go(part, &mut context);
-        let turn = Turn::begin(rxqs.iter().map(|rxq| &rxq.account), served);
+        scheduler.begin_round(rxqs.iter().map(|rxq| &rxq.deficit));
         let mut fullest = 0;
         for late in [false, true] {
-            if late && (fullest != 0 || !rxqs.iter().any(|rxq| turn.is_ahead(&rxq.account))) {
+            if late && (fullest != 0 || !rxqs.iter().any(|rxq| scheduler.is_ahead(&rxq.deficit))) {
                 break;
             }
-            for rxq in rxqs.iter_mut().filter(|rxq| turn.is_ahead(&rxq.account) == late) {
-                let n = rxq.serve(walk, (burst, part), (&turn, *batch_max), mark, &mut context);
+            for rxq in rxqs.iter_mut().filter(|rxq| scheduler.is_ahead(&rxq.deficit) == late) {
+                let n = rxq.serve(walk, (burst, part), (scheduler, *batch_max), mark, &mut context);
                 fullest = fullest.max(n);
             }
         }
@@ -164,8 +163,8 @@ impl Pmd {
     }
 
     /// Forgets what each queue has cost so far: the next turn polls all of them, in their order.
-    pub fn settle_accounts(&mut self) {
-        self.rxqs.iter_mut().for_each(|rxq| rxq.account = Account::default());
+    pub fn settle_deficits(&mut self) {
+        self.rxqs.iter_mut().for_each(|rxq| rxq.deficit = Deficit::default());
     }
 
     /// Counts cycles that were slept.

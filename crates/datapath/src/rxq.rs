@@ -3,9 +3,9 @@
 
 use crate::load::RxqLoad;
 use crate::misses::MissBucket;
+use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::Stage;
 use crate::tuner::{Mark, Tuner};
-use crate::turns::{Account, Turn};
 use crate::walk::{Context, Walk};
 use sluice_fate::{Counter, Tally};
 use sluice_flow::Metadata;
@@ -20,7 +20,7 @@ pub(crate) struct Rxq {
     pub load: Arc<RxqLoad>,
     port: Metadata,
     pub tuner: Tuner,
-    pub account: Account,
+    pub deficit: Deficit,
     misses: MissBucket,
     /// What became of its packets since that was last published.
     pub tally: Tally,
@@ -29,38 +29,38 @@ pub(crate) struct Rxq {
 impl Rxq {
     pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner) -> Self {
         let port = Metadata::of_port(load.port.0);
-        let (account, misses, tally) = (Account::default(), MissBucket::default(), Tally::default());
-        Rxq { queue, load, port, tuner, account, misses, tally }
+        let (deficit, misses, tally) = (Deficit::default(), MissBucket::default(), Tally::default());
+        Rxq { queue, load, port, tuner, deficit, misses, tally }
     }
 
-    /// Polls it, and takes what comes to its end; again while its slice lasts. Returns how many packets the fullest burst
+    /// Polls it, and takes what comes to its end; again while its quantum lasts. Returns how many packets the fullest burst
     /// had. `mark` is as in [`Rxq::process`].
     #[inline]
     pub fn serve<'g>(
         &mut self,
         walk: &mut Walk,
         (burst, part): (&mut PacketBatch, &mut PacketBatch),
-        (turn, batch_max): (&Turn, usize),
+        (scheduler, batch_max): (&RxqScheduler, usize),
         mark: &mut u64,
         context: &mut Context<'_, 'g>,
     ) -> usize {
-        let (mut fullest, mut slice) = (0, turn.slice(&self.account));
+        let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
         loop {
             context.clock.start();
             self.queue.poll(burst, context.buffers, &mut self.tally);
             let n = burst.len();
             if n == 0 {
-                turn.note_empty(&mut self.account);
+                scheduler.note_empty(&mut self.deficit);
                 return fullest;
             }
             context.clock.mark(Stage::Rx);
-            walk.misses.begin(&mut self.misses, *mark, turn.is_contended(&self.account));
+            walk.misses.begin(&mut self.misses, *mark, scheduler.is_contended(&self.deficit));
             let cycles = self.process(walk, (burst, part), batch_max, mark, context);
             walk.misses.end(&mut self.misses);
-            turn.note_spent(&mut self.account, n, cycles);
+            scheduler.charge(&mut self.deficit, n, cycles);
             fullest = fullest.max(n);
-            slice = slice.saturating_sub(cycles);
-            if slice == 0 || n < BATCH_MAX {
+            quantum = quantum.saturating_sub(cycles);
+            if quantum == 0 || n < BATCH_MAX {
                 return fullest;
             }
         }
