@@ -6,7 +6,7 @@
 //! a megaflow first, to do this once a group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in this
 //! stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
 
-use crate::compose::{Composer, Travelled};
+use crate::compose::{Composer, Replay};
 use crate::execute::{Executor, Passage};
 use crate::recirc::Origin;
 use crate::track;
@@ -62,7 +62,7 @@ pub(crate) fn act<'g>(
 ) -> bool {
     let mut plans = plan_and_count(executor, packets, &batch, context);
     let plans = &mut plans[..packets.len()];
-    let tracked = if batch.known.is_empty() { 0 } else { travel_first(executor, packets, &mut batch, plans, context) };
+    let tracked = if batch.known.is_empty() { 0 } else { replay_front(executor, packets, &mut batch, plans, context) };
     let plans = &*plans;
     let Some(first) = plans.first() else { return false };
     let differing = plans.iter().fold(0, |bits, plan| bits | plan.0 ^ first.0);
@@ -145,7 +145,7 @@ impl Plan {
 
 /// Lets the packets in front whose ways are known go them; how many those are. What they meet in the end is their plan.
 #[inline]
-fn travel_first(
+fn replay_front(
     executor: &mut Executor,
     packets: &PacketBatch,
     batch: &mut Batch<'_, '_>,
@@ -155,7 +155,7 @@ fn travel_first(
     let in_front = batch.known.0.trailing_ones() as usize;
     let mut alone = true;
     for (i, packet) in packets.iter().enumerate().take(in_front) {
-        plans[i] = travel(executor, (i, packet, alone), batch, context);
+        plans[i] = replay(executor, (i, packet, alone), batch, context);
         alone &= plans[i] != Plan::RECIRCULATE;
         if plans[i] == Plan::EXECUTE {
             // Who comes behind it is tracked behind it.
@@ -168,7 +168,7 @@ fn travel_first(
 /// Lets packet `i` go the way that is known, and counts it for every megaflow but the first, which has counted it.
 /// `alone`: no packet in front of it is still to be tracked, which it would overtake at its second `ct`.
 #[inline]
-fn travel(
+fn replay(
     executor: &Executor,
     (i, packet, alone): (usize, &Packet, bool),
     batch: &mut Batch<'_, '_>,
@@ -176,10 +176,10 @@ fn travel(
 ) -> Plan {
     let (key, carried) = (&mut batch.keys[i], &mut batch.carried[i]);
     let at = (context.flows, context.now_ms);
-    let (plan, met) = match batch.composer.travel((i, alone), &executor.conntrack, (packet, key), carried, at) {
-        Travelled::Not => return Plan::EXECUTE,
-        Travelled::Through(route, last) => (Plan::of(last, executor), route.hops()),
-        Travelled::Astray(hops, outcome) => {
+    let (plan, met) = match batch.composer.replay((i, alone), &executor.conntrack, (packet, key), carried, at) {
+        Replay::NotReplayed => return Plan::EXECUTE,
+        Replay::Completed(path, last) => (Plan::of(last, executor), path.hops()),
+        Replay::Diverged(hops, outcome) => {
             track::count(outcome, context.tally);
             batch.origins[i].depth += hops.len() as u8 + 1;
             (Plan::RECIRCULATE, hops)
@@ -228,7 +228,7 @@ fn act_in_full<'g>(
     }
     for (i, packet) in packets.drain(..).enumerate() {
         let plan = match i >= tracked && known.contains(i) {
-            true => travel(executor, (i, &packet, false), &mut batch, context),
+            true => replay(executor, (i, &packet, false), &mut batch, context),
             false => plans[i],
         };
         if known.contains(i) && plan.0 >= Plan::RECIRCULATE.0 && !executor.tx.is_holding() {

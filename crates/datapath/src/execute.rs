@@ -3,7 +3,7 @@
 //! An action that sends the packet somewhere takes a copy, unless it is the last of its kind: that one takes the
 //! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
 
-use crate::compose::Journeys;
+use crate::compose::PathRecorder;
 use crate::fragments::Reassembly;
 use crate::meter::{Meters, PmdMeters};
 use crate::recirc::{Origin, Recirc};
@@ -43,7 +43,7 @@ pub(crate) struct Executor {
     /// Connections this PMD met lately.
     pub recent: Recent,
     /// Packets that are followed to make composed entries.
-    pub journeys: Journeys,
+    pub recorder: PathRecorder,
     pub reassembly: Reassembly,
     packet_ins: SyncSender<PacketIn>,
     pub random: u64,
@@ -85,8 +85,8 @@ impl Executor {
         random: u64,
     ) -> Self {
         let (recent, meters) = (Recent::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
-        let (tx, journeys) = (TxPorts::default(), Journeys::default());
-        Executor { tx, recirc, meters, conntrack, recent, reassembly, journeys, packet_ins, random }
+        let (tx, recorder) = (TxPorts::default(), PathRecorder::default());
+        Executor { tx, recirc, meters, conntrack, recent, reassembly, recorder, packet_ins, random }
     }
 
     /// Ends a burst: sends what waits, and settles with the meters.
@@ -246,8 +246,8 @@ impl Executor {
             Action::Drop => return Err(traveller.no_output),
             Action::Ct(ct) => {
                 let entropy = splitmix64(&mut self.random);
-                let Executor { conntrack, recent, journeys, .. } = self;
-                track::track(conntrack, (recent, journeys), ct, entropy, traveller, context)?;
+                let Executor { conntrack, recent, recorder, .. } = self;
+                track::track(conntrack, (recent, recorder), ct, entropy, traveller, context)?;
             }
             Action::CtClear => track::forget(traveller),
             Action::Meter(meter) => {

@@ -28,8 +28,8 @@ pub(crate) struct Origin {
     pub arrival: u32,
     /// How often it has been recirculated.
     pub depth: u8,
-    /// The number of its journey (`compose`), 0 if it is on none.
-    pub journey: u16,
+    /// The number of its recording (`compose`), 0 if it is on none.
+    pub recording: u16,
 }
 
 impl Recirc {

@@ -1,7 +1,7 @@
 //! The actions `ct` and `ct_clear`, on one packet.
 
 use crate::act::Batch;
-use crate::compose::Journeys;
+use crate::compose::PathRecorder;
 use crate::execute::{Executor, Traveller};
 use crate::walk::Context;
 use sluice_action::{Action, Ct, Header, MaskedField};
@@ -16,7 +16,7 @@ use sluice_simd::hash::splitmix64;
 /// Finds the packet's connection, or makes it; writes its state into the key and translates the packet.
 pub(crate) fn track(
     conntrack: &Conntrack,
-    (recent, journeys): (&mut Recent, &mut Journeys),
+    (recent, recorder): (&mut Recent, &mut PathRecorder),
     ct: &Ct,
     entropy: u64,
     traveller: &mut Traveller<'_>,
@@ -26,8 +26,8 @@ pub(crate) fn track(
     let moment = Moment { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
     let Traveller { packet, key, carried, origin, .. } = traveller;
     count(conntrack.execute(recent, packet, key, ct, &moment, carried), context.tally);
-    if journeys.has(origin.journey) {
-        journeys.track(origin.journey, conntrack.standing(recent, (packet, key), ct, context.now_ms));
+    if recorder.has(origin.recording) {
+        recorder.track(origin.recording, conntrack.standing(recent, (packet, key), ct, context.now_ms));
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(crate) fn track_batch(
     if is_deep || has_fragment || (0..n).any(|i| track_and_recirculate(batch.hits, i).is_none()) {
         return false;
     }
-    let Executor { conntrack, recent, journeys, random, .. } = executor;
+    let Executor { conntrack, recent, recorder, random, .. } = executor;
     let ways: [_; BATCH_MAX] = std::array::from_fn(|i| track_and_recirculate(batch.hits, i % n));
     let ways = ways.iter().flatten();
     let mut sought = [Sought::NOTHING; BATCH_MAX];
@@ -69,8 +69,8 @@ pub(crate) fn track_batch(
         let moment = Moment { now_ms: context.now_ms, entropy: splitmix64(random), checksums: Checksums::Unknown };
         let (key, carried) = (&mut batch.keys[i], &mut batch.carried[i]);
         count(conntrack.execute_sought(recent, &sought[i], (packet, key), ct, &moment, carried), context.tally);
-        if journeys.has(batch.origins[i].journey) {
-            journeys.track(batch.origins[i].journey, conntrack.standing(recent, (packet, key), ct, context.now_ms));
+        if recorder.has(batch.origins[i].recording) {
+            recorder.track(batch.origins[i].recording, conntrack.standing(recent, (packet, key), ct, context.now_ms));
         }
         key.set(layout::RECIRC_ID, &id.to_be_bytes());
         batch.origins[i].depth += 1;

@@ -130,10 +130,10 @@ impl Walk {
         }
         let miss = levels.lookup(keys, (n, known, recirculated), &mut hits, context);
         if recirculated {
-            composer.arrive(&mut executor.journeys, (n, keys, origins), &hits);
+            composer.arrive(&mut executor.recorder, (n, keys, origins), &hits);
         } else {
             let is_tracking = executor.conntrack.connections() != 0;
-            composer.depart(&mut executor.journeys, (n, keys, origins), (known, is_tracking), &hits);
+            composer.depart(&mut executor.recorder, (n, keys, origins), (known, is_tracking), &hits);
         }
         let again = if miss.is_empty() {
             let found = act::Batch { keys, origins, carried, hits: &hits, answers: None, known, composer };

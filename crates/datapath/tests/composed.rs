@@ -454,7 +454,7 @@ fn what_a_ct_writes_every_packet_writes() {
 
 /// A packet that leaves its composed way has recirculated as often as the plain one: it ends at the same limit.
 #[test]
-fn who_goes_astray_may_not_recirculate_more_often() {
+fn a_diverged_packet_may_not_recirculate_more_often() {
     let rules = ["table=0,priority=10,", "table=1,priority=10,", "table=1,priority=61,"];
     let mut both = Both::that_recirculate(1, &only(&rules));
     let talk = [packet(1, false, Some(0x10)), packet(1, true, Some(0x10))];

@@ -5,12 +5,12 @@
 //! the connection. So the outcome is kept under the packet's addresses and ports:
 //!
 //! ```text
-//!  key ─► entry (addresses, ports) ─► route: key under all masks, megaflows, stamps    shared by connections
+//!  key ─► entry (addresses, ports) ─► path: key under all masks, megaflows, stamps    shared by connections
 //!               └──────────────────► standings: the connection of each ct              of this one
 //! ```
 //!
 //! An entry is a hint, like those of other indexes. What makes it a hit is checked for every packet: the whole of its key
-//! under the masks of all megaflows of the route, that these are the very ones and live, that the connections are live,
+//! under the masks of all megaflows of the path, that these are the very ones and live, that the connections are live,
 //! and, the state having moved on as it does by `ct`, that the packet has got the same state, and mark and label if
 //! anybody asks for them. So nothing needs to be told of a change of rules, connections or NAT. A packet that does not
 //! get the stamp takes its next pass plainly from there.
@@ -19,15 +19,15 @@
 //! traversals with anything else than `ct` and `recirc` before the last megaflow, translated packets, and packets that
 //! are not TCP or UDP over IPv4: see [`Conntrack::standing`](sluice_conntrack::Conntrack::standing).
 
-mod journey;
-mod route;
+mod path;
+mod recorder;
 mod table;
 
-pub(crate) use journey::Journeys;
+pub(crate) use recorder::PathRecorder;
 
 use crate::recirc::Origin;
 use crate::settings::Level;
-use route::{Hop, Route, Routes, addresses_and_ports, is_eligible};
+use path::{Hop, Path, Paths, addresses_and_ports, is_eligible};
 use sluice_conntrack::{Carried, Conntrack, Outcome, Repeated, Standing};
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{Hits, Megaflow};
@@ -53,7 +53,7 @@ pub(crate) struct Composer {
     secret: HashKey,
     level: Level,
     table: Table,
-    routes: Routes,
+    paths: Paths,
     hashes: [u64; BATCH_MAX],
     /// What was found for the batch.
     found: [(At, u32); BATCH_MAX],
@@ -65,13 +65,13 @@ pub(crate) struct Composer {
 }
 
 /// How a packet has fared that was to go a composed way.
-pub(crate) enum Travelled<'a, 'g> {
+pub(crate) enum Replay<'a, 'g> {
     /// It has been through every `ct` and meets its last megaflow. The megaflows behind the hops have not counted it yet.
-    Through(&'a Route, &'g Megaflow),
+    Completed(&'a Path, &'g Megaflow),
     /// It has been through these hops, and then got another state, mark or label: it takes its next pass, key as it is.
-    Astray(&'a [Hop], Outcome),
+    Diverged(&'a [Hop], Outcome),
     /// Nothing has happened: it meets its first megaflow plainly.
-    Not,
+    NotReplayed,
 }
 
 impl Composer {
@@ -81,7 +81,7 @@ impl Composer {
             secret: secret.clone(),
             level,
             table: Table::default(),
-            routes: Routes::default(),
+            paths: Paths::default(),
             hashes: [0; BATCH_MAX],
             found: [(At::default(), 0); BATCH_MAX],
             asked: 0,
@@ -94,7 +94,7 @@ impl Composer {
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
         if level == Level::Off {
-            (self.table, self.routes) = (Table::default(), Routes::default());
+            (self.table, self.paths) = (Table::default(), Paths::default());
         }
     }
 
@@ -133,12 +133,12 @@ impl Composer {
         for i in 0..n {
             let words = compare::words(&keys[i].lines[0].0);
             let Some((at, id)) = self.table.find(self.hashes[i], addresses_and_ports(&words)) else { continue };
-            let Some(route) = self.routes.get(id).filter(|route| route.fits(&words)) else { continue };
-            // Whether a route's megaflows live is asked once for packets in a row.
+            let Some(path) = self.paths.get(id).filter(|path| path.fits(&words)) else { continue };
+            // Whether a path's megaflows live is asked once for packets in a row.
             let first = match last {
                 Some((same, first)) if same == id => first,
                 _ => {
-                    let Some(first) = route.first_if_live(flows) else { continue };
+                    let Some(first) = path.first_if_live(flows) else { continue };
                     last = Some((id, first));
                     first
                 }
@@ -166,83 +166,83 @@ impl Composer {
     }
 
     /// Lets packet `i`, whose way is known, be tracked on it: if that is not further than one `ct`, or it may go `far`.
-    /// `carried` and `key` change if it goes astray.
+    /// `carried` and `key` change if it diverges.
     #[inline]
-    pub fn travel<'g>(
+    pub fn replay<'g>(
         &self,
         (i, far): (usize, bool),
         conntrack: &Conntrack,
         (packet, key): (&Packet, &mut PacketKey),
         carried: &mut Carried,
         (flows, now_ms): (Slots<'g, Megaflow>, u64),
-    ) -> Travelled<'_, 'g> {
+    ) -> Replay<'_, 'g> {
         let (at, id) = self.found[i];
-        let Some(route) = self.routes.get(id).filter(|route| far || route.hops().len() == 1) else {
-            return Travelled::Not;
+        let Some(path) = self.paths.get(id).filter(|path| far || path.hops().len() == 1) else {
+            return Replay::NotReplayed;
         };
-        let Some(last) = route.last_if_live(flows) else { return Travelled::Not };
-        let Some(body) = Conntrack::body(packet) else { return Travelled::Not };
+        let Some(last) = path.last_if_live(flows) else { return Replay::NotReplayed };
+        let Some(body) = Conntrack::body(packet) else { return Replay::NotReplayed };
         let mut standings = self.table.standings(at);
         if !standings.clone().all(|standing| standing.is_live(now_ms)) {
-            return Travelled::Not;
+            return Replay::NotReplayed;
         }
-        for (n, hop) in route.hops().iter().enumerate() {
+        for (n, hop) in path.hops().iter().enumerate() {
             let standing: &Standing = standings.next().expect("invariant: as many standings as hops");
             match conntrack.repeat(standing, (packet, &body), key, &hop.stamp, now_ms, carried) {
                 Repeated::Same => {}
                 Repeated::Other(outcome) => {
                     key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
-                    return Travelled::Astray(&route.hops()[..n], outcome);
+                    return Replay::Diverged(&path.hops()[..n], outcome);
                 }
             }
         }
-        Travelled::Through(route, last)
+        Replay::Completed(path, last)
     }
 
-    /// Notes the packets of a batch just received whose way is not known and may be: they are on a journey. `is_tracking`: there
+    /// Notes the packets of a batch just received whose way is not known and may be: they are on a recording. `is_tracking`: there
     /// are connections.
     #[inline]
     pub fn depart(
         &mut self,
-        journeys: &mut Journeys,
+        recorder: &mut PathRecorder,
         (n, keys, origins): (usize, &[PacketKey; BATCH_MAX], &mut [Origin; BATCH_MAX]),
         (known, is_tracking): (BatchMask, bool),
         hits: &Hits<'_>,
     ) {
-        if !journeys.is_empty() {
+        if !recorder.is_empty() {
             // Those that waited for another pass have taken their numbers along.
-            origins.iter_mut().for_each(|origin| origin.journey = 0);
-            journeys.clear();
+            origins.iter_mut().for_each(|origin| origin.recording = 0);
+            recorder.clear();
         }
         if self.level == Level::Off || self.paused != 0 || !is_tracking {
             return;
         }
         for i in BatchMask(BatchMask::first(n).0 & !known.0) {
-            let Some(flow) = hits[i].filter(|flow| journey::tracks(flow)) else { continue };
+            let Some(flow) = hits[i].filter(|flow| recorder::tracks(flow)) else { continue };
             let hash = hash_of(&self.secret, &keys[i]);
             if is_eligible(&keys[i]) && self.table.has_room(hash) {
-                origins[i].journey = journeys.begin(&keys[i], hash, flow);
+                origins[i].recording = recorder.begin(&keys[i], hash, flow);
             }
         }
     }
 
-    /// Lets the journeys of a batch in a later pass meet the megaflows found. Of those at their end, entries are made.
+    /// Lets the recorder of a batch in a later pass meet the megaflows found. Of those at their end, entries are made.
     #[inline]
     pub fn arrive(
         &mut self,
-        journeys: &mut Journeys,
+        recorder: &mut PathRecorder,
         (n, keys, origins): (usize, &[PacketKey; BATCH_MAX], &[Origin; BATCH_MAX]),
         hits: &Hits<'_>,
     ) {
-        if journeys.is_empty() {
+        if recorder.is_empty() {
             return;
         }
-        for i in (0..n).filter(|i| origins[*i].journey != 0) {
-            let Some(done) = journeys.arrive(origins[i].journey, &keys[i], hits[i]) else { continue };
-            if self.routes.is_exhausted() {
-                (self.table, self.routes) = (Table::default(), Routes::default());
+        for i in (0..n).filter(|i| origins[*i].recording != 0) {
+            let Some(done) = recorder.arrive(origins[i].recording, &keys[i], hits[i]) else { continue };
+            if self.paths.is_exhausted() {
+                (self.table, self.paths) = (Table::default(), Paths::default());
             }
-            let id = self.routes.intern(done.route);
+            let id = self.paths.intern(done.path);
             self.table.insert(done.hash, done.addresses_and_ports, id, done.standings);
         }
     }

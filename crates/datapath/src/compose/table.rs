@@ -29,7 +29,7 @@ struct Entry {
     addresses: u64,
     ports: u32,
     /// 0: there is no entry.
-    route: u32,
+    path: u32,
     first: Option<Standing>,
     further: Option<Box<ArrayVec<Standing, HOPS_MAX>>>,
 }
@@ -85,14 +85,14 @@ impl Table {
         }
     }
 
-    /// The entry of addresses and ports, and its route.
+    /// The entry of addresses and ports, and its path.
     #[inline(always)]
     pub fn find(&self, hash: u64, (addresses, ports): (u64, u32)) -> Option<(At, u32)> {
         let at = self.home(hash);
         let entries = &self.bucket(at)?.0;
-        let is_it = |entry: &Entry| entry.addresses == addresses && entry.ports == ports && entry.route != 0;
+        let is_it = |entry: &Entry| entry.addresses == addresses && entry.ports == ports && entry.path != 0;
         let way = entries.iter().position(is_it)?;
-        Some((At { bucket: at as u32, way: way as u32 }, entries[way].route))
+        Some((At { bucket: at as u32, way: way as u32 }, entries[way].path))
     }
 
     #[inline(always)]
@@ -119,7 +119,7 @@ impl Table {
     /// Whether an entry of that hash would be taken: always if there is a place, else now and then.
     pub fn has_room(&mut self, hash: u64) -> bool {
         let Some(bucket) = self.bucket(self.home(hash)) else { return true };
-        if bucket.0.iter().any(|entry| entry.route == 0) {
+        if bucket.0.iter().any(|entry| entry.path == 0) {
             return true;
         }
         self.full = self.full.wrapping_add(1);
@@ -131,7 +131,7 @@ impl Table {
         &mut self,
         hash: u64,
         (addresses, ports): (u64, u32),
-        route: u32,
+        path: u32,
         standings: ArrayVec<Standing, HOPS_MAX>,
     ) {
         if self.segments.is_empty() {
@@ -148,7 +148,7 @@ impl Table {
             .get_or_insert_with(|| std::iter::repeat_with(Bucket::default).take(SEGMENT).collect());
         let entries = &mut segment[at % SEGMENT].0;
         let same = entries.iter().position(|entry| entry.addresses == addresses && entry.ports == ports);
-        let free = || entries.iter().position(|entry| entry.route == 0);
+        let free = || entries.iter().position(|entry| entry.path == 0);
         let way = same.or_else(free).unwrap_or_else(|| {
             self.lost += 1;
             turn % WAYS
@@ -156,7 +156,7 @@ impl Table {
         let mut standings = standings.into_iter();
         let first = standings.next();
         let further = (standings.len() != 0).then(|| Box::new(standings.collect()));
-        entries[way] = Entry { addresses, ports, route, first, further };
+        entries[way] = Entry { addresses, ports, path, first, further };
     }
 
     /// Clears the entries of one bucket whose connections have been taken out of the conntrack table.

@@ -1,7 +1,7 @@
-//! Journeys: packets that are followed from their first pass to their last, so that those behind them need not.
+//! PathRecorder: packets that are followed from their first pass to their last, so that those behind them need not.
 
 use super::HOPS_MAX;
-use super::route::{Route, addresses_and_ports};
+use super::path::{Path, addresses_and_ports};
 use arrayvec::ArrayVec;
 use sluice_action::Action;
 use sluice_conntrack::{Stamp, Standing};
@@ -10,16 +10,16 @@ use sluice_flow_cache::{Megaflow, Verdict};
 use sluice_packet::BATCH_MAX;
 use sluice_simd::compare;
 
-/// The journeys of a batch of received packets. A packet carries the number of its own, 0 if it is on none.
+/// The recorder of a batch of received packets. A packet carries the number of its own, 0 if it is on none.
 #[derive(Debug, Default)]
-pub(crate) struct Journeys(ArrayVec<Journey, BATCH_MAX>);
+pub(crate) struct PathRecorder(ArrayVec<Recording, BATCH_MAX>);
 
 #[derive(Debug)]
-struct Journey {
+struct Recording {
     /// Line 0 of the key of the first pass.
     words: [u64; 8],
     hash: u64,
-    route: Route,
+    path: Path,
     standings: ArrayVec<Standing, HOPS_MAX>,
     /// What the `ct` under way has written.
     stamp: Option<Stamp>,
@@ -27,11 +27,11 @@ struct Journey {
     is_over: bool,
 }
 
-/// A journey at its end.
+/// A recording at its end.
 pub(super) struct Done {
     pub hash: u64,
     pub addresses_and_ports: (u64, u32),
-    pub route: Route,
+    pub path: Path,
     pub standings: ArrayVec<Standing, HOPS_MAX>,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn tracks(flow: &Megaflow) -> bool {
     flow.verdict() == Verdict::Actions && matches!(flow.actions()[..], [Action::Ct(_), Action::Recirc(_)])
 }
 
-impl Journeys {
+impl PathRecorder {
     /// Whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -57,67 +57,67 @@ impl Journeys {
     /// Begins one for a packet just received: its number.
     pub(super) fn begin(&mut self, key: &PacketKey, hash: u64, first: &Megaflow) -> u16 {
         let words = compare::words(&key.lines[0].0);
-        let (route, standings) = (Route::begin(first), ArrayVec::new());
-        self.0.push(Journey { words, hash, route, standings, stamp: None, is_over: false });
+        let (path, standings) = (Path::begin(first), ArrayVec::new());
+        self.0.push(Recording { words, hash, path, standings, stamp: None, is_over: false });
         self.0.len() as u16
     }
 
-    /// Whether that journey is under way.
+    /// Whether that recording is under way.
     #[inline]
     pub fn has(&self, number: u16) -> bool {
-        number != 0 && self.0.get(usize::from(number) - 1).is_some_and(|journey| !journey.is_over)
+        number != 0 && self.0.get(usize::from(number) - 1).is_some_and(|recording| !recording.is_over)
     }
 
-    fn under_way(&mut self, number: u16) -> Option<&mut Journey> {
+    fn under_way(&mut self, number: u16) -> Option<&mut Recording> {
         let at = usize::from(number).checked_sub(1)?;
-        self.0.get_mut(at).filter(|journey| !journey.is_over)
+        self.0.get_mut(at).filter(|recording| !recording.is_over)
     }
 
-    /// Notes what a `ct` made of the packet; `None` ends the journey.
+    /// Notes what a `ct` made of the packet; `None` ends the recording.
     pub fn track(&mut self, number: u16, found: Option<(Standing, Stamp)>) {
-        let Some(journey) = self.under_way(number) else { return };
-        let is_next = journey.standings.len() == journey.route.hops().len() && journey.stamp.is_none();
+        let Some(recording) = self.under_way(number) else { return };
+        let is_next = recording.standings.len() == recording.path.hops().len() && recording.stamp.is_none();
         // In the zone of the pass before, a packet is known again, and not counted.
-        let is_new = |stamp: &Stamp| journey.route.hops().last().is_none_or(|hop| hop.stamp.zone != stamp.zone);
+        let is_new = |stamp: &Stamp| recording.path.hops().last().is_none_or(|hop| hop.stamp.zone != stamp.zone);
         match found.filter(|(_, stamp)| is_next && is_new(stamp)) {
-            Some((standing, stamp)) if !journey.standings.is_full() => {
-                journey.standings.push(standing);
-                journey.stamp = Some(stamp);
+            Some((standing, stamp)) if !recording.standings.is_full() => {
+                recording.standings.push(standing);
+                recording.stamp = Some(stamp);
             }
-            _ => journey.give_up(),
+            _ => recording.give_up(),
         }
     }
 
     /// Notes the megaflow found in a pass after a `ct`. What is returned is at its end.
     pub(super) fn arrive(&mut self, number: u16, key: &PacketKey, flow: Option<&Megaflow>) -> Option<Done> {
-        let journey = self.under_way(number)?;
-        let (Some(stamp), Some(flow)) = (journey.stamp.take(), flow) else {
-            journey.give_up();
+        let recording = self.under_way(number)?;
+        let (Some(stamp), Some(flow)) = (recording.stamp.take(), flow) else {
+            recording.give_up();
             return None;
         };
         let is_last = flow.verdict() != Verdict::Actions;
-        if !(is_last || tracks(flow)) || !journey.route.add(stamp, key.recirc_id(), flow) {
-            journey.give_up();
+        if !(is_last || tracks(flow)) || !recording.path.add(stamp, key.recirc_id(), flow) {
+            recording.give_up();
             return None;
         }
-        is_last.then(|| journey.end())
+        is_last.then(|| recording.end())
     }
 }
 
-impl Journey {
+impl Recording {
     /// Ends it without a result.
     fn give_up(&mut self) {
         self.is_over = true;
     }
 
     fn end(&mut self) -> Done {
-        let mut route = self.route.clone();
-        route.finish(&self.words);
+        let mut path = self.path.clone();
+        path.finish(&self.words);
         self.is_over = true;
         Done {
             hash: self.hash,
             addresses_and_ports: addresses_and_ports(&self.words),
-            route,
+            path,
             standings: std::mem::take(&mut self.standings),
         }
     }

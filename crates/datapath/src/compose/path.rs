@@ -1,4 +1,4 @@
-//! Routes: the ways through the tables that connections have in common.
+//! Paths: the ways through the tables that connections have in common.
 
 use super::HOPS_MAX;
 use arrayvec::ArrayVec;
@@ -11,8 +11,8 @@ use sluice_simd::compare;
 use sluice_sync::Slots;
 use std::collections::HashMap;
 
-/// Routes kept at most, each in 400 bytes; then the oldest goes for a new one.
-const ROUTES_MAX: usize = 1 << 16;
+/// Paths kept at most, each in 400 bytes; then the oldest goes for a new one.
+const PATHS_MAX: usize = 1 << 16;
 
 /// A megaflow by its id, and which of those that have had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,8 +31,8 @@ pub(crate) struct Hop {
 
 /// A way through the tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Route {
-    /// The bits of line 0 of a first pass's key that any megaflow of the route asks for, connection fields left out that a
+pub(crate) struct Path {
+    /// The bits of line 0 of a first pass's key that any megaflow of the path asks for, connection fields left out that a
     /// `ct` writes, and what makes the packet one of TCP or UDP over IPv4, just received.
     mask: [u64; 8],
     /// Those bits.
@@ -59,7 +59,7 @@ impl Hop {
     }
 }
 
-/// Bits of line 0, by word, that every route asks for: port and recirculation id; connection fields and presence (none);
+/// Bits of line 0, by word, that every path asks for: port and recirculation id; connection fields and presence (none);
 /// Ethernet type; protocol and fragment.
 const ALWAYS: [u64; 8] =
     [u64::MAX, 0, u64::MAX, 0, 0, bits(layout::DL_TYPE), 0, bits(layout::NW_PROTO) | bits(layout::NW_FRAG)];
@@ -71,19 +71,19 @@ const fn bits(span: layout::Span) -> u64 {
     (u64::MAX >> (64 - 8 * span.size)) << (span.offset % 8 * 8)
 }
 
-impl Route {
-    /// The route that begins at a megaflow.
+impl Path {
+    /// The path that begins at a megaflow.
     pub fn begin(first: &Megaflow) -> Self {
         let asked = first.mask().words();
         let mask = std::array::from_fn(|i| ALWAYS[i] | asked[i]);
-        Route { mask, key: [0; 8], first: FlowRef::of(first), hops: ArrayVec::new() }
+        Path { mask, key: [0; 8], first: FlowRef::of(first), hops: ArrayVec::new() }
     }
 
     /// Adds a hop that ends at `next`; false if packets may follow it of which it cannot be known, or it is one too many.
     pub fn add(&mut self, mut stamp: Stamp, recirc_id: u32, next: &Megaflow) -> bool {
         let mask = next.mask();
         let (asked, whole) = (mask.words(), &mask.whole);
-        // Of line 2 only the label is in the stamp; the original tuple is the connection's, not the route's.
+        // Of line 2 only the label is in the stamp; the original tuple is the connection's, not the path's.
         let mut others = *whole.line(layout::CT_LABEL.line());
         let at = layout::CT_LABEL.offset % 64;
         others.0[at..at + layout::CT_LABEL.size].fill(0);
@@ -98,7 +98,7 @@ impl Route {
         true
     }
 
-    /// Makes it the route of packets that are like this one in all it asks for.
+    /// Makes it the path of packets that are like this one in all it asks for.
     pub fn finish(&mut self, words: &[u64; 8]) {
         self.key = std::array::from_fn(|i| words[i] & self.mask[i]);
     }
@@ -129,38 +129,38 @@ impl Route {
     }
 }
 
-/// All routes of a PMD, by number; the number of one that has gone is not given again.
+/// All paths of a PMD, by number; the number of one that has gone is not given again.
 #[derive(Debug, Default)]
-pub(super) struct Routes {
-    routes: Vec<(u32, Route)>,
-    by_route: HashMap<Route, u32>,
+pub(super) struct Paths {
+    paths: Vec<(u32, Path)>,
+    by_path: HashMap<Path, u32>,
     /// The number given last.
     last: u32,
 }
 
-impl Routes {
+impl Paths {
     #[inline]
-    pub fn get(&self, id: u32) -> Option<&Route> {
-        let (same, route) = self.routes.get(id as usize % ROUTES_MAX)?;
-        (*same == id).then_some(route)
+    pub fn get(&self, id: u32) -> Option<&Path> {
+        let (same, path) = self.paths.get(id as usize % PATHS_MAX)?;
+        (*same == id).then_some(path)
     }
 
-    /// The number of a route, never 0.
-    pub fn intern(&mut self, route: Route) -> u32 {
-        if let Some(id) = self.by_route.get(&route) {
+    /// The number of a path, never 0.
+    pub fn intern(&mut self, path: Path) -> u32 {
+        if let Some(id) = self.by_path.get(&path) {
             return *id;
         }
         self.last += 1;
-        let (id, at) = (self.last, self.last as usize % ROUTES_MAX);
-        if at < self.routes.len() {
-            let (_, gone) = std::mem::replace(&mut self.routes[at], (id, route.clone()));
-            self.by_route.remove(&gone);
+        let (id, at) = (self.last, self.last as usize % PATHS_MAX);
+        if at < self.paths.len() {
+            let (_, gone) = std::mem::replace(&mut self.paths[at], (id, path.clone()));
+            self.by_path.remove(&gone);
         } else {
-            // The first place is nobody's: there is no route of number 0.
-            self.routes.resize_with(at, || (0, route.clone()));
-            self.routes.push((id, route.clone()));
+            // The first place is nobody's: there is no path of number 0.
+            self.paths.resize_with(at, || (0, path.clone()));
+            self.paths.push((id, path.clone()));
         }
-        self.by_route.insert(route, id);
+        self.by_path.insert(path, id);
         id
     }
 
