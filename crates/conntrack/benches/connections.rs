@@ -4,7 +4,7 @@
 //! limit of 3 million; bytes a connection, as the process grows by them; and the cost of a packet of a connection that
 //! exists, for several numbers of them.
 
-use sluice_conntrack::{Carried, Config, Conntrack, Ct, Moment, Recent};
+use sluice_conntrack::{CachedConn, Config, ConnCache, Conntrack, Ct, CtInput, CtPacket};
 use sluice_flow::{Metadata, PacketKey, extract};
 use sluice_packet::Packet;
 use sluice_simd::HashKey;
@@ -21,7 +21,7 @@ const NOW_MS: u64 = 1_000_000;
 /// What a PMD has.
 struct Bench {
     ct: Conntrack,
-    recent: Recent,
+    conn_cache: ConnCache,
     packet: Packet,
 }
 
@@ -29,7 +29,7 @@ impl Bench {
     fn new() -> Self {
         let frame = frame::ethernet().ipv4([10, 0, 0, 1], [20, 0, 0, 1]).udp(63, 63).pad_to(60).build();
         let ct = Conntrack::new(Config::new(HashKey::from_seed(1)));
-        Bench { ct, recent: Recent::new(1 << 17), packet: TestPool::new().packet(&frame) }
+        Bench { ct, conn_cache: ConnCache::new(1 << 17), packet: TestPool::new().packet(&frame) }
     }
 
     /// A packet of connection `n`, its destination being that number, with its checksums right.
@@ -43,8 +43,13 @@ impl Bench {
         bytes[40..42].copy_from_slice(&[0, 0]);
         let mut key = PacketKey::ZERO;
         extract(self.packet.bytes(), &Metadata::of_port(1), &mut key).expect("a frame");
-        let moment = Moment { now_ms: NOW_MS, ..Moment::default() };
-        self.ct.execute(&mut self.recent, &mut self.packet, &mut key, request, &moment, &mut Carried::default());
+        let input = CtInput { now_ms: NOW_MS, ..CtInput::default() };
+        self.ct.execute(
+            &mut self.conn_cache,
+            CtPacket { packet: &mut self.packet, key: &mut key, cached: &mut CachedConn::default() },
+            request,
+            &input,
+        );
     }
 }
 

@@ -1,8 +1,8 @@
 //! One connection.
 
 use crate::limits::Admission;
-use crate::states::{SETTLED, State, Step};
-use crate::timeouts::{InForce, Timeout};
+use crate::states::{ConnState, CtUpdate, SETTLED};
+use crate::timeouts::{Timeout, ZoneTimeouts};
 use crate::tuple::Tuple;
 use sluice_action::ct::Helper;
 use sluice_action::ct::NatTarget;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Connection {
     /// When it ends, milliseconds. The one thing a packet stores here without the lock being asked for by others.
     expires_ms: AtomicU64,
-    timeouts: Arc<InForce>,
+    timeouts: Arc<ZoneTimeouts>,
     /// Taken out of the table, by whoever sets this.
     is_removed: AtomicBool,
     /// No packet changes its state any more.
@@ -47,7 +47,7 @@ const _: () = assert!(std::mem::offset_of!(Connection, mutable) < 64);
 pub(crate) struct Mutable {
     pub mark: u32,
     pub label: u128,
-    pub state: State,
+    pub state: ConnState,
     /// By how much a helper has lengthened what one direction said.
     pub skew: Skew,
 }
@@ -61,22 +61,22 @@ pub(crate) struct Skew {
 }
 
 /// What a new connection is made of.
-pub(crate) struct Beginning {
+pub(crate) struct NewConnection {
     pub original: Tuple,
     pub reply: Tuple,
     pub parent: Option<Box<Tuple>>,
     pub nat: Option<NatTarget>,
     pub helper: Option<Helper>,
     pub admission: Admission,
-    pub timeouts: Arc<InForce>,
+    pub timeouts: Arc<ZoneTimeouts>,
     pub mark: u32,
     pub label: u128,
-    pub state: State,
+    pub state: ConnState,
     pub timeout: Timeout,
 }
 
 impl Connection {
-    pub fn new(from: Beginning, now_ms: u64) -> Self {
+    pub fn new(from: NewConnection, now_ms: u64) -> Self {
         let expires_ms = now_ms + from.timeouts.ms(from.timeout);
         let mutable = Mutable { mark: from.mark, label: from.label, state: from.state, skew: Skew::default() };
         Connection {
@@ -104,9 +104,9 @@ impl Connection {
 
     /// Takes a packet: state and end move on. `mutable` is this connection's own.
     #[inline]
-    pub fn update(&self, mutable: &mut Mutable, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> Step {
+    pub fn update(&self, mutable: &mut Mutable, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> CtUpdate {
         let step = mutable.state.update(l4, reply, check_seq);
-        if let Step::Valid(Some(timeout)) | Step::StillNew(timeout) = step {
+        if let CtUpdate::Valid(Some(timeout)) | CtUpdate::ValidNew(timeout) = step {
             self.prolong(timeout, now_ms);
         }
         if mutable.state.settled().is_some() && !self.is_settled.load(Ordering::Relaxed) {
@@ -117,11 +117,11 @@ impl Connection {
 
     /// Takes a packet without the lock: `None`, and nothing is done, unless packets do no more than prolong it.
     #[inline]
-    pub fn update_settled(&self, now_ms: u64) -> Option<Step> {
+    pub fn update_settled(&self, now_ms: u64) -> Option<CtUpdate> {
         // Once settled it stays so, and nothing else is read by this flag: no order is needed.
         let timeout = self.is_settled.load(Ordering::Relaxed).then_some(SETTLED)?;
         self.prolong(timeout, now_ms);
-        Some(Step::Valid(Some(timeout)))
+        Some(CtUpdate::Valid(Some(timeout)))
     }
 
     /// Mark and label; they are asked for under the lock only if they may be there.

@@ -1,7 +1,7 @@
 //! A connection as control commands show it, and which of them a command is about.
 
 use crate::connection::Connection;
-use crate::states::State;
+use crate::states::ConnState;
 use crate::tcp::{Scale, TcpState};
 use crate::tuple::{Endpoint, Tuple};
 use sluice_action::ct::Helper;
@@ -9,7 +9,7 @@ use sluice_packet::headers::ip_proto;
 
 /// A connection, at one moment.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ConnEntry {
     /// Tuple of the packets in the first packet's direction, before NAT.
     pub original: Tuple,
     /// Tuple of those the other way, before their NAT is undone.
@@ -28,10 +28,10 @@ pub struct Entry {
     pub helper: Option<Helper>,
 }
 
-/// State of a TCP connection: of the original direction's sender first, then the other's.
+/// ConnState of a TCP connection: of the original direction's sender first, then the other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// State of each end.
+    /// ConnState of each end.
     pub states: [TcpState; 2],
     /// Window scale of each; 0 if unknown or none.
     pub scales: [u8; 2],
@@ -105,11 +105,11 @@ impl Filter {
     }
 }
 
-impl Entry {
-    pub(crate) fn of(connection: &Connection, now_ms: u64) -> Entry {
+impl ConnEntry {
+    pub(crate) fn of(connection: &Connection, now_ms: u64) -> ConnEntry {
         let mutable = connection.lock();
         let tcp = match &mutable.state {
-            State::Tcp(tcp) => Some(TcpInfo {
+            ConnState::Tcp(tcp) => Some(TcpInfo {
                 states: tcp.peers.map(|peer| peer.state),
                 scales: tcp.peers.map(|peer| peer.scale.bits()),
                 is_scale_known: tcp.peers.map(|peer| matches!(peer.scale, Scale::Known(_))),
@@ -117,7 +117,7 @@ impl Entry {
             }),
             _ => None,
         };
-        Entry {
+        ConnEntry {
             original: connection.original,
             reply: connection.reply,
             parent: connection.parent.as_deref().copied(),

@@ -5,11 +5,11 @@
 //! make the segment longer or shorter, and all later sequence numbers with it. Other answers, and announcements
 //! spread over segments, are passed over. Source of the rules: OVS lib/conntrack.c.
 
+use crate::conn_key::ConnKey;
 use crate::connection::{Connection, Skew};
 use crate::expectation::Expectations;
-use crate::extract::Sighting;
-use crate::stamp::ct_state;
-use crate::track::Pass;
+use crate::key_fields::ct_state;
+use crate::track::CtContext;
 use sluice_packet::headers::{TCP_SIZE, be32, ip_proto};
 use sluice_packet::{Packet, checksum};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -102,30 +102,30 @@ fn parse_v6(text: &[u8]) -> Option<Announcement> {
 }
 
 /// Reads a packet of a control connection: expects what it announces, and translates the announcement.
-pub(crate) fn read(pass: &mut Pass<'_>, connection: &Connection, expectations: &Expectations) {
-    let v6 = pass.sighting.tuple.v6;
-    if !is_announcement(pass.l4(), v6) {
+pub(crate) fn read(ctx: &mut CtContext<'_>, connection: &Connection, expectations: &Expectations) {
+    let v6 = ctx.conn_key.tuple.v6;
+    if !is_announcement(ctx.l4(), v6) {
         return;
     }
-    let text = message(pass.l4());
+    let text = message(ctx.l4());
     let announced = if v6 { parse_v6(text) } else { parse_v4(text) };
     let Some(announced) = announced.filter(|it| is_own_address(it, connection)) else {
-        pass.set_state(pass.state() | ct_state::TRACKED | ct_state::INVALID);
+        ctx.set_state(ctx.state() | ct_state::TRACKED | ct_state::INVALID);
         return;
     };
-    let reply = pass.state() & ct_state::REPLY != 0;
+    let reply = ctx.state() & ct_state::REPLY != 0;
     let (skew, inherited) = {
         let mutable = connection.lock();
         (mutable.skew, (mutable.mark, mutable.label))
     };
     expectations.add(announced.port, connection, reply, inherited);
-    if pass.request.nat.is_none() {
+    if ctx.request.nat.is_none() {
         return;
     }
-    let grown = translate(pass, connection, &announced);
-    shift(pass.packet, &pass.sighting, skew, pass.reply);
+    let grown = translate(ctx, connection, &announced);
+    shift(ctx.packet, &ctx.conn_key, skew, ctx.reply);
     if grown != 0 {
-        connection.lock().skew = Skew { bytes: skew.bytes.wrapping_add(grown), in_reply: pass.reply };
+        connection.lock().skew = Skew { bytes: skew.bytes.wrapping_add(grown), in_reply: ctx.reply };
     }
 }
 
@@ -141,19 +141,19 @@ fn is_own_address(announced: &Announcement, connection: &Connection) -> bool {
 }
 
 /// Puts the translated address into the text. Returns by how much that made the segment longer.
-fn translate(pass: &mut Pass<'_>, connection: &Connection, announced: &Announcement) -> i32 {
+fn translate(ctx: &mut CtContext<'_>, connection: &Connection, announced: &Announcement) -> i32 {
     let Some((_, start, end)) = announced.addr else { return 0 };
     let [_, addr] = addresses(announced, connection);
-    let text = match pass.sighting.tuple.v6 {
+    let text = match ctx.conn_key.tuple.v6 {
         true => Ipv6Addr::from(addr).to_string(),
         false => format!("{},{},{},{}", addr[0], addr[1], addr[2], addr[3]),
     };
-    let header = usize::from(pass.l4()[12] >> 4) * 4;
-    let at = pass.sighting.l4 + header + start;
-    match replace(pass.packet, at, end - start, text.as_bytes()) {
+    let header = usize::from(ctx.l4()[12] >> 4) * 4;
+    let at = ctx.conn_key.l4 + header + start;
+    match replace(ctx.packet, at, end - start, text.as_bytes()) {
         Some(grown) => {
-            pass.sighting.end = pass.sighting.end.saturating_add_signed(grown as isize);
-            set_length(pass.packet.bytes_mut(), &pass.sighting, grown);
+            ctx.conn_key.end = ctx.conn_key.end.saturating_add_signed(grown as isize);
+            set_length(ctx.packet.bytes_mut(), &ctx.conn_key, grown);
             grown
         }
         None => 0,
@@ -178,13 +178,13 @@ fn replace(packet: &mut Packet, at: usize, size: usize, new: &[u8]) -> Option<i3
 }
 
 /// Makes the IP header tell the new length.
-fn set_length(bytes: &mut [u8], sighting: &Sighting, grown: i32) {
-    let l3 = sighting.l3;
-    let at = if sighting.tuple.v6 { l3 + 4 } else { l3 + 2 };
+fn set_length(bytes: &mut [u8], conn_key: &ConnKey, grown: i32) {
+    let l3 = conn_key.l3;
+    let at = if conn_key.tuple.v6 { l3 + 4 } else { l3 + 2 };
     let old = [bytes[at], bytes[at + 1]];
     let new = u16::from_be_bytes(old).wrapping_add_signed(grown as i16).to_be_bytes();
     bytes[at..at + 2].copy_from_slice(&new);
-    if !sighting.tuple.v6 {
+    if !conn_key.tuple.v6 {
         let sum = u16::from_be_bytes([bytes[l3 + 10], bytes[l3 + 11]]);
         bytes[l3 + 10..l3 + 12].copy_from_slice(&checksum::update(sum, &old, &new).to_be_bytes());
     }
@@ -192,18 +192,18 @@ fn set_length(bytes: &mut [u8], sighting: &Sighting, grown: i32) {
 
 /// Shifts the sequence number of packets that go with the skew, or the acknowledgement of those against it, and
 /// computes the TCP checksum anew.
-pub(crate) fn shift(packet: &mut Packet, sighting: &Sighting, skew: Skew, reply: bool) {
+pub(crate) fn shift(packet: &mut Packet, conn_key: &ConnKey, skew: Skew, reply: bool) {
     let bytes = packet.bytes_mut();
-    let (at, by) = if reply == skew.in_reply { (sighting.l4 + 4, skew.bytes) } else { (sighting.l4 + 8, -skew.bytes) };
+    let (at, by) = if reply == skew.in_reply { (conn_key.l4 + 4, skew.bytes) } else { (conn_key.l4 + 8, -skew.bytes) };
     if let Some(old) = be32(bytes, at) {
         bytes[at..at + 4].copy_from_slice(&old.wrapping_add_signed(by).to_be_bytes());
     }
-    renew_checksum(bytes, sighting);
+    renew_checksum(bytes, conn_key);
 }
 
-fn renew_checksum(bytes: &mut [u8], sighting: &Sighting) {
-    let (l3, l4, end) = (sighting.l3, sighting.l4, sighting.end);
-    let addresses = if sighting.tuple.v6 { l3 + 8..l3 + 40 } else { l3 + 12..l3 + 20 };
+fn renew_checksum(bytes: &mut [u8], conn_key: &ConnKey) {
+    let (l3, l4, end) = (conn_key.l3, conn_key.l4, conn_key.end);
+    let addresses = if conn_key.tuple.v6 { l3 + 8..l3 + 40 } else { l3 + 12..l3 + 20 };
     bytes[l4 + 16..l4 + 18].copy_from_slice(&[0, 0]);
     let pseudo = checksum::sum(&bytes[addresses]) + u64::from(ip_proto::TCP) + (end - l4) as u64;
     let sum = checksum::finish(pseudo + checksum::sum(&bytes[l4..end]));

@@ -3,7 +3,7 @@
 //! It is cut short as a rule and its checksums are not looked at. Not [`sluice_packet::Layers`]: that wants the whole
 //! packet to be there.
 
-use crate::extract::{addresses, ports, question};
+use crate::conn_key::{addresses, ports, question};
 use crate::tuple::Tuple;
 use sluice_action::ct::NatTarget;
 use sluice_packet::checksum;

@@ -12,9 +12,9 @@
 //!
 //! Threads: any number may call at once; the two directions of a connection may be on different ones. The table is in
 //! shards, each behind a lock that is held for a lookup; a connection's state is behind its own. Nothing here reads a
-//! clock or draws random numbers: both are in [`Moment`].
+//! clock or draws random numbers: both are in [`CtInput`].
 //!
-//! Each PMD keeps the connections it met lately ([`Recent`]); a packet of one of them meets no lock but the connection's.
+//! Each PMD keeps the connections it met lately ([`ConnCache`]); a packet of one of them meets no lock but the connection's.
 //!
 //! Fragments are held until their packet can be tracked whole: see [`fragments`].
 //!
@@ -26,19 +26,19 @@
 //! connection that has ended but is not yet swept is the same as none (there a reply to one with NAT is invalid).
 #![forbid(unsafe_code)]
 
+mod conn_cache;
+mod conn_key;
 mod connection;
 mod dump;
 mod expectation;
-mod extract;
 pub mod fragments;
 mod ftp;
 mod inner;
+mod key_fields;
 mod limits;
 mod nat;
-mod recent;
 mod request;
 mod rewrite;
-mod stamp;
 mod states;
 mod table;
 mod tcp;
@@ -48,14 +48,14 @@ mod track;
 mod tuple;
 mod wheel;
 
-pub use dump::{Entry, Filter, TcpInfo, TupleFilter};
+pub use conn_cache::ConnCache;
+pub use dump::{ConnEntry, Filter, TcpInfo, TupleFilter};
+pub use key_fields::{clear, ct_state, invalid};
 pub use limits::ZoneLimit;
-pub use recent::Recent;
-pub use request::{Carried, Checksums, Moment, Outcome, Refusal};
+pub use request::{CachedConn, Checksums, CommitError, CtInput, CtOutcome, CtPacket};
 pub use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
-pub use stamp::{clear, ct_state, invalid};
 pub use table::Swept;
 pub use tcp::TcpState;
 pub use timeouts::{Timeout, TimeoutPolicy};
-pub use track::{Body, Config, Conntrack, Repeated, Sought, Stamp, Standing};
+pub use track::{Config, ConnRef, Conntrack, CtMetadata, Diverged, L4Bytes, LookupRef};
 pub use tuple::{Endpoint, Tuple};

@@ -3,7 +3,7 @@
 //! As Open vSwitch: zones without a limit of their own share the default limit and one count, if there is a default
 //! limit. A limit that is deleted and set again counts from zero; connections made under the old one do not count.
 
-use crate::request::Refusal;
+use crate::request::CommitError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -67,17 +67,17 @@ impl Limits {
     }
 
     /// Counts a connection of `zone`.
-    pub fn admit(&self, zone: u16) -> Result<Admission, Refusal> {
+    pub fn admit(&self, zone: u16) -> Result<Admission, CommitError> {
         let quota = {
             let zones = self.zones.read().unwrap_or_else(PoisonError::into_inner);
             zones.get(&Some(zone)).or_else(|| zones.get(&None)).cloned()
         };
         if quota.as_ref().is_some_and(|quota| !quota.admit()) {
-            return Err(Refusal::ZoneLimit);
+            return Err(CommitError::ZoneLimit);
         }
         if !self.all.admit() {
             quota.iter().for_each(|quota| quota.release());
-            return Err(Refusal::TableFull);
+            return Err(CommitError::TableFull);
         }
         Ok(Admission(quota))
     }

@@ -1,6 +1,8 @@
-//! What the act room asks for, and what it is told.
+//! What a caller passes to the tracker with a packet, and what it returns.
 
 use crate::connection::Connection;
+use sluice_flow::PacketKey;
+use sluice_packet::Packet;
 
 /// What is known about a packet's checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,10 +16,10 @@ pub enum Checksums {
     Bad,
 }
 
-/// All that comes from outside the tables and the packet.
+/// Time and randomness, which the tracker never obtains itself, and what is known about the packet's checksums.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Moment {
-    /// Coarse time, milliseconds on any clock that does not go back; one reading a batch will do.
+pub struct CtInput {
+    /// Coarse time, milliseconds on any clock that does not go back. One reading a batch is enough.
     pub now_ms: u64,
     /// Unpredictable bits, for choosing ports.
     pub entropy: u64,
@@ -25,62 +27,75 @@ pub struct Moment {
     pub checksums: Checksums,
 }
 
-/// What an earlier call found for the same packet, so that a later one in the same zone does not count it again. Keep
-/// it with the packet, over recirculation too; forget it when an address or port of the packet is set by anything but
-/// this crate, and at `ct_clear`. Losing it is never unsafe, but a later pass then sees a second packet.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Carried(pub(crate) Option<Known>);
+/// A packet to be tracked, with what belongs to it.
+#[derive(Debug)]
+pub struct CtPacket<'a> {
+    /// Its bytes; NAT rewrites them.
+    pub packet: &'a mut Packet,
+    /// Its key; receives the connection fields.
+    pub key: &'a mut PacketKey,
+    /// The connection that an earlier `ct` found for it.
+    pub cached: &'a mut CachedConn,
+}
 
-/// The connection, by its place in memory: a name that is only ever compared.
+/// The connection that an earlier `ct` found for a packet, so that a later `ct` in the same zone does not count the
+/// packet twice (OVS: `pkt_metadata.conn`).
+///
+/// Keep it with the packet, also over recirculation. Forget it at `ct_clear`, and when an address or port of the packet
+/// is set by anything but this crate. Losing it is safe, but a later `ct` then counts a second packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CachedConn(pub(crate) Option<ConnId>);
+
+/// A connection's address in memory, which is compared and never dereferenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ConnId {
     pub zone: u16,
     pub connection: usize,
 }
 
-impl Known {
+impl ConnId {
     pub fn of(connection: &Connection) -> Self {
-        Known { zone: connection.original.zone, connection: std::ptr::from_ref(connection).addr() }
+        ConnId { zone: connection.original.zone, connection: std::ptr::from_ref(connection).addr() }
     }
 }
 
-impl Carried {
-    /// Forgets it.
+impl CachedConn {
+    /// Forgets the connection.
     pub fn forget(&mut self) {
         self.0 = None;
     }
 }
 
-/// What became of a packet. It goes on in any case, its state in the key.
+/// What became of a packet. It continues in every case, with its state in the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is of a connection, or would begin one but was not to be committed.
+pub enum CtOutcome {
+    /// It belongs to a connection, or would begin one but the action does not commit.
     Tracked,
     /// It began a connection.
     Committed,
-    /// It is of no connection and can begin none; state `inv`.
+    /// It belongs to no connection and cannot begin one; state `inv`.
     Invalid,
-    /// It was to begin a connection, but could not: state `new`, no connection, no NAT.
-    Refused(Refusal),
+    /// It should have begun a connection, but could not: state `new`, no connection, no NAT.
+    NotCommitted(CommitError),
 }
 
-/// Why no connection was made.
+/// Why a connection was not committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CommitError {
     /// The zone is at its limit.
     ZoneLimit,
     /// All zones together are at the limit.
     TableFull,
-    /// No address and port of the range was found free.
+    /// Every address and port of the NAT range is in use.
     NatExhausted,
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for CommitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Refusal::ZoneLimit => "the zone has as many connections as its limit allows",
-            Refusal::TableFull => "there are as many connections as the limit allows (ct-set-maxconns)",
-            Refusal::NatExhausted => "no address and port in the range of the NAT is free for this connection",
+            CommitError::ZoneLimit => "the zone has as many connections as its limit allows",
+            CommitError::TableFull => "there are as many connections as the limit allows (ct-set-maxconns)",
+            CommitError::NatExhausted => "no address and port in the range of the NAT is free for this connection",
         })
     }
 }

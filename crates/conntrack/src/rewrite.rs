@@ -1,6 +1,6 @@
 //! Translating a packet, and its key with it.
 
-use crate::extract::Sighting;
+use crate::conn_key::ConnKey;
 use crate::inner;
 use crate::tuple::Tuple;
 use sluice_action::ct::NatTarget;
@@ -15,16 +15,16 @@ use sluice_packet::{Layers, Packet, checksum};
 pub(crate) fn translate(
     packet: &mut Packet,
     key: &mut PacketKey,
-    sighting: &Sighting,
+    conn_key: &ConnKey,
     as_seen: &Tuple,
     target: NatTarget,
 ) {
     outer_address(packet, key, as_seen, target);
-    if sighting.related {
+    if conn_key.related {
         let bytes = packet.bytes_mut();
-        let Some(error) = bytes.get_mut(sighting.l4..sighting.end) else { return };
+        let Some(error) = bytes.get_mut(conn_key.l4..conn_key.end) else { return };
         inner::translate(&mut error[ICMP_SIZE..], &as_seen.reversed(), target.flipped());
-        renew_checksum(bytes, sighting);
+        renew_checksum(bytes, conn_key);
     } else if as_seen.has_ports() {
         ports(packet, key, as_seen);
     }
@@ -66,11 +66,11 @@ fn ports(packet: &mut Packet, key: &mut PacketKey, as_seen: &Tuple) {
 }
 
 /// Computes an ICMP error's checksum anew: what it covers changed in many places.
-fn renew_checksum(bytes: &mut [u8], sighting: &Sighting) {
-    let (l3, l4, end) = (sighting.l3, sighting.l4, sighting.end);
+fn renew_checksum(bytes: &mut [u8], conn_key: &ConnKey) {
+    let (l3, l4, end) = (conn_key.l3, conn_key.l4, conn_key.end);
     let Some(sum) = bytes.get_mut(l4 + 2..).and_then(|rest| rest.first_chunk_mut::<2>()) else { return };
     *sum = [0, 0];
-    let covered = match sighting.tuple.v6 {
+    let covered = match conn_key.tuple.v6 {
         // The pseudo header: addresses, length, protocol.
         true => checksum::sum(&bytes[l3 + 8..l3 + 40]) + (end - l4) as u64 + u64::from(ip_proto::ICMPV6),
         false => 0,

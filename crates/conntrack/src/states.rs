@@ -7,43 +7,43 @@ use sluice_packet::headers::ip_proto;
 
 /// What a packet did to its connection, and what the connection's end is counted from now on. No timeout: it stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum CtUpdate {
     /// It belongs to an established connection.
     Valid(Option<Timeout>),
     /// It belongs to one that is not yet established.
-    StillNew(Timeout),
+    ValidNew(Timeout),
     /// It does not fit.
     Invalid,
     /// It begins a new connection between the same ends; this one is over.
-    Replaced,
+    New,
 }
 
-/// State by protocol.
+/// The state of a connection, by protocol.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum State {
+pub(crate) enum ConnState {
     Tcp(Tcp),
     /// ICMP and ICMPv6: whether there was an answer.
     Icmp {
         answered: bool,
     },
     /// UDP and all others.
-    Other(Talk),
+    Other(OtherState),
 }
 
 /// How much has been said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Talk {
+pub(crate) enum OtherState {
     /// One packet.
     First,
     /// Several, one way.
-    Several,
+    Multiple,
     /// Both ways.
-    Both,
+    Bidir,
 }
 
 /// Whether a connection may begin with a packet of that tuple and L4 header.
 pub(crate) fn may_begin(tuple: &Tuple, l4: &[u8]) -> bool {
-    use crate::extract::{icmp, icmpv6};
+    use crate::conn_key::{icmp, icmpv6};
     match tuple.proto {
         ip_proto::TCP => Segment::of(l4).is_some_and(|segment| segment.may_begin()),
         // In the other family too: as Open vSwitch, which looks at the protocol alone.
@@ -54,45 +54,49 @@ pub(crate) fn may_begin(tuple: &Tuple, l4: &[u8]) -> bool {
 }
 
 /// What a settled connection's end is counted from.
-pub(crate) const SETTLED: Timeout = Timeout::OtherBothWays;
+pub(crate) const SETTLED: Timeout = Timeout::OtherBidir;
 
-impl State {
+impl ConnState {
     /// The step of every further packet, if no packet changes the state any more.
     #[inline]
-    pub fn settled(&self) -> Option<Step> {
-        matches!(self, State::Other(Talk::Both)).then_some(Step::Valid(Some(SETTLED)))
+    pub fn settled(&self) -> Option<CtUpdate> {
+        matches!(self, ConnState::Other(OtherState::Bidir)).then_some(CtUpdate::Valid(Some(SETTLED)))
     }
 
     /// The state after the packet that begins the connection, and its timeout. `None` if it cannot begin one.
-    pub fn begin(tuple: &Tuple, l4: &[u8]) -> Option<(State, Timeout)> {
+    pub fn begin(tuple: &Tuple, l4: &[u8]) -> Option<(ConnState, Timeout)> {
         Some(match tuple.proto {
-            ip_proto::TCP => (State::Tcp(Tcp::begin(&Segment::of(l4)?)), Timeout::TcpFirstPacket),
-            ip_proto::ICMP | ip_proto::ICMPV6 => (State::Icmp { answered: false }, Timeout::IcmpFirst),
-            _ => (State::Other(Talk::First), Timeout::OtherFirst),
+            ip_proto::TCP => (ConnState::Tcp(Tcp::begin(&Segment::of(l4)?)), Timeout::TcpFirstPacket),
+            ip_proto::ICMP | ip_proto::ICMPV6 => (ConnState::Icmp { answered: false }, Timeout::IcmpFirst),
+            _ => (ConnState::Other(OtherState::First), Timeout::OtherFirst),
         })
     }
 
     /// Takes a packet of the connection. `check_seq`: judge TCP sequence numbers.
     #[inline]
-    pub fn update(&mut self, l4: &[u8], reply: bool, check_seq: bool) -> Step {
+    pub fn update(&mut self, l4: &[u8], reply: bool, check_seq: bool) -> CtUpdate {
         match self {
-            State::Tcp(tcp) => match Segment::of(l4) {
+            ConnState::Tcp(tcp) => match Segment::of(l4) {
                 Some(segment) => tcp.update(&segment, reply, check_seq),
-                None => Step::Invalid,
+                None => CtUpdate::Invalid,
             },
-            State::Icmp { answered } => {
+            ConnState::Icmp { answered } => {
                 *answered |= reply;
-                if *answered { Step::Valid(Some(Timeout::IcmpReply)) } else { Step::StillNew(Timeout::IcmpFirst) }
+                if *answered {
+                    CtUpdate::Valid(Some(Timeout::IcmpReply))
+                } else {
+                    CtUpdate::ValidNew(Timeout::IcmpFirst)
+                }
             }
-            State::Other(talk) => {
+            ConnState::Other(talk) => {
                 *talk = match talk {
-                    Talk::Both => Talk::Both,
-                    _ if reply => Talk::Both,
-                    _ => Talk::Several,
+                    OtherState::Bidir => OtherState::Bidir,
+                    _ if reply => OtherState::Bidir,
+                    _ => OtherState::Multiple,
                 };
                 match talk {
-                    Talk::Both => Step::Valid(Some(Timeout::OtherBothWays)),
-                    _ => Step::StillNew(Timeout::OtherSeveral),
+                    OtherState::Bidir => CtUpdate::Valid(Some(Timeout::OtherBidir)),
+                    _ => CtUpdate::ValidNew(Timeout::OtherMultiple),
                 }
             }
         }

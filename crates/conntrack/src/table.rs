@@ -5,7 +5,7 @@
 //!         original and its reply tuple, mostly in different shards.
 //! Cost:   a lookup locks one shard for one probe and one comparison; making or removing a connection locks one shard
 //!         or two, in the order of their numbers.
-//! Errors: a tuple that is taken is refused (see [`Taken`]).
+//! Errors: a tuple that is taken is refused (see [`TupleInUse`]).
 
 use crate::connection::Connection;
 use crate::tuple::Tuple;
@@ -30,7 +30,7 @@ pub struct Swept {
 
 /// Why a connection could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum TupleInUse {
     /// There is a connection of the original tuple.
     Original,
     /// There is one of the reply tuple.
@@ -38,14 +38,14 @@ pub(crate) enum Taken {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TupleEntry {
     hash: u64,
     connection: Arc<Connection>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    entries: HashTable<Entry>,
+    entries: HashTable<TupleEntry>,
     wheel: Wheel,
 }
 
@@ -56,7 +56,7 @@ struct Shard(Mutex<Inner>);
 
 /// All connections.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ConnTable {
     shards: Box<[Shard]>,
     key: HashKey,
     /// The shard the next sweep begins with.
@@ -72,7 +72,7 @@ impl Shard {
 impl Inner {
     fn find(&self, hash: u64, tuple: &Tuple, now_ms: u64) -> Option<(&Arc<Connection>, bool)> {
         let mut reply = false;
-        let is_it = |entry: &Entry| {
+        let is_it = |entry: &TupleEntry| {
             // Two live connections never share a tuple, so the first match is the only one.
             entry.hash == hash
                 && !entry.connection.is_over(now_ms)
@@ -83,22 +83,22 @@ impl Inner {
     }
 
     fn insert(&mut self, hash: u64, connection: Arc<Connection>) {
-        self.entries.insert_unique(hash, Entry { hash, connection }, |entry| entry.hash);
+        self.entries.insert_unique(hash, TupleEntry { hash, connection }, |entry| entry.hash);
     }
 
     fn remove(&mut self, hash: u64, connection: &Arc<Connection>) {
-        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.connection, connection);
+        let is_it = |entry: &TupleEntry| Arc::ptr_eq(&entry.connection, connection);
         if let Ok(entry) = self.entries.find_entry(hash, is_it) {
             entry.remove();
         }
     }
 }
 
-impl Table {
+impl ConnTable {
     pub fn new(shards: usize, key: HashKey) -> Self {
         let shard = || Shard(Mutex::new(Inner { entries: HashTable::new(), wheel: Wheel::new() }));
         let shards = (0..shards.next_power_of_two()).map(|_| shard()).collect();
-        Table { shards, key, sweep_next: Mutex::new(0) }
+        ConnTable { shards, key, sweep_next: Mutex::new(0) }
     }
 
     pub fn key(&self) -> &HashKey {
@@ -124,14 +124,14 @@ impl Table {
     }
 
     /// Inserts a connection if both its tuples are free.
-    pub fn insert(&self, connection: &Arc<Connection>, now_ms: u64) -> Result<(), Taken> {
+    pub fn insert(&self, connection: &Arc<Connection>, now_ms: u64) -> Result<(), TupleInUse> {
         let (original, reply) = (connection.original.hash(&self.key), connection.reply.hash(&self.key));
         let mut shards = self.lock_both(original, reply);
         if shards.of(0).find(original, &connection.original, now_ms).is_some() {
-            return Err(Taken::Original);
+            return Err(TupleInUse::Original);
         }
         if shards.of(1).find(reply, &connection.reply, now_ms).is_some() {
-            return Err(Taken::Reply);
+            return Err(TupleInUse::Reply);
         }
         shards.of(0).insert(original, connection.clone());
         shards.of(0).wheel.file(connection.clone(), now_ms);
@@ -210,7 +210,7 @@ impl Table {
     pub fn count_by_shard(&self, now_ms: u64) -> Vec<usize> {
         let count = |shard: &Shard| {
             let shard = shard.lock();
-            let of_original = |entry: &&Entry| entry.hash == entry.connection.original.hash(&self.key);
+            let of_original = |entry: &&TupleEntry| entry.hash == entry.connection.original.hash(&self.key);
             shard.entries.iter().filter(|entry| !entry.connection.is_over(now_ms)).filter(of_original).count()
         };
         self.shards.iter().map(count).collect()
@@ -221,7 +221,7 @@ impl Table {
         for shard in &self.shards {
             let found: Vec<_> = {
                 let shard = shard.lock();
-                let of_original = |entry: &&Entry| entry.hash == entry.connection.original.hash(&self.key);
+                let of_original = |entry: &&TupleEntry| entry.hash == entry.connection.original.hash(&self.key);
                 let kept = shard.entries.iter().filter(|entry| keep(&entry.connection));
                 kept.filter(of_original).map(|entry| entry.connection.clone()).collect()
             };

@@ -7,11 +7,11 @@
 //!
 //! A connection that is picked up in the middle knows no window scale; then the largest one is assumed.
 
-use crate::states::Step;
+use crate::states::CtUpdate;
 use crate::timeouts::Timeout;
 use sluice_packet::headers::TCP_SIZE;
 
-/// State of one end. The order matters: later is further on. Names are Open vSwitch's.
+/// ConnState of one end. The order matters: later is further on. Names are Open vSwitch's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names are TCP's")]
 pub enum TcpState {
@@ -182,19 +182,19 @@ impl Tcp {
     }
 
     /// Takes a segment of the connection. With `check` false, sequence numbers are followed but not judged.
-    pub fn update(&mut self, segment: &Segment, reply: bool, check: bool) -> Step {
+    pub fn update(&mut self, segment: &Segment, reply: bool, check: bool) -> CtUpdate {
         if segment.is_nonsense() {
-            return Step::Invalid;
+            return CtUpdate::Invalid;
         }
         let [first, second] = &mut self.peers;
         let (src, dst) = if reply { (second, first) } else { (first, second) };
         if segment.has(flag::SYN) && !segment.has(flag::ACK) {
             if dst.state >= TcpState::FinWait2 && src.state >= TcpState::FinWait2 {
                 (src.state, dst.state) = (TcpState::Closed, TcpState::Closed);
-                return Step::Replaced;
+                return CtUpdate::New;
             } else if src.state <= TcpState::SynSent {
                 src.state = TcpState::SynSent;
-                return Step::StillNew(Timeout::TcpFirstPacket);
+                return CtUpdate::ValidNew(Timeout::TcpFirstPacket);
             }
         }
         let mut view = View::of(segment, src, dst);
@@ -205,15 +205,15 @@ impl Tcp {
         if !check || view.fits(segment, src, dst) {
             view.follow(src, dst);
             advance(segment, src, dst);
-            Step::Valid(Some(timeout(src.state, dst.state)))
+            CtUpdate::Valid(Some(timeout(src.state, dst.state)))
         } else if view.nearly_fits(src, dst) {
             // An end whose other side was not seen, or a straggler after the close. It does not prolong the
             // connection, so that a flood of such segments cannot keep it.
             view.follow(src, dst);
             close(segment, src, dst);
-            Step::Valid(None)
+            CtUpdate::Valid(None)
         } else {
-            Step::Invalid
+            CtUpdate::Invalid
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Word for word as Open vSwitch 3.1 prints them (lib/ct-dpif.c, lib/dpctl.c, lib/ofp-ct.c). Its userspace tracker has
 //! no counters, time stamps, ids or status flags of a connection; `-m` shows the last two as zero, and so do we.
 
-use crate::dump::{Entry, Filter, TupleFilter};
+use crate::dump::{ConnEntry, Filter, TupleFilter};
 use crate::limits::ZoneLimit;
 use crate::tcp::TcpState;
 use crate::tuple::{Endpoint, Tuple};
@@ -74,7 +74,7 @@ pub fn tuple(tuple: &Tuple) -> String {
 }
 
 /// One line of `dpctl/dump-conntrack`, no line end. `more` is `-m`, `statistics` is `-s`.
-pub fn entry(entry: &Entry, more: bool, statistics: bool) -> String {
+pub fn entry(entry: &ConnEntry, more: bool, statistics: bool) -> String {
     let proto = protocol(entry.original.proto);
     let mut line = format!("{proto},orig=({}),reply=({})", tuple(&entry.original), tuple(&entry.reply));
     if more {
@@ -111,7 +111,7 @@ fn write_to(line: &mut String, args: std::fmt::Arguments<'_>) {
     line.write_fmt(args).expect("invariant: writing to a string does not fail");
 }
 
-fn protoinfo(line: &mut String, entry: &Entry, more: bool) {
+fn protoinfo(line: &mut String, entry: &ConnEntry, more: bool) {
     let (Some(tcp), Some(state)) = (entry.tcp, entry.tcp_state()) else { return };
     if !more {
         write_to(line, format_args!(",protoinfo=(state={})", tcp_state(state)));
@@ -153,7 +153,7 @@ const COUNTED: [(u8, &str); 8] = [
 
 impl Stats {
     /// Counts one.
-    pub fn count(&mut self, entry: &Entry) {
+    pub fn count(&mut self, entry: &ConnEntry) {
         self.total += 1;
         let proto = COUNTED.iter().position(|(proto, _)| *proto == entry.original.proto);
         self.by_protocol[proto.unwrap_or(COUNTED.len())] += 1;

@@ -23,9 +23,9 @@ pub enum Timeout {
     /// UDP and others after the first packet (`udp_first`).
     OtherFirst,
     /// UDP and others after several packets one way (`udp_single`).
-    OtherSeveral,
+    OtherMultiple,
     /// UDP and others after packets both ways (`udp_multiple`).
-    OtherBothWays,
+    OtherBidir,
     /// ICMP without an answer (`icmp_first`).
     IcmpFirst,
     /// ICMP with one (`icmp_reply`).
@@ -42,8 +42,8 @@ const DEFAULTS: [(Timeout, &str, u32); 11] = [
     (Timeout::TcpFinWait, "tcp_time_wait", 45),
     (Timeout::TcpClosed, "tcp_close", 30),
     (Timeout::OtherFirst, "udp_first", 60),
-    (Timeout::OtherSeveral, "udp_single", 60),
-    (Timeout::OtherBothWays, "udp_multiple", 30),
+    (Timeout::OtherMultiple, "udp_single", 60),
+    (Timeout::OtherBidir, "udp_multiple", 30),
     (Timeout::IcmpFirst, "icmp_first", 60),
     (Timeout::IcmpReply, "icmp_reply", 30),
 ];
@@ -94,11 +94,11 @@ pub struct TimeoutPolicy {
 /// The values in force in a zone. Connections hold it, so that a change of the policy reaches them at their
 /// next packet without anybody looking the policy up.
 #[derive(Debug)]
-pub(crate) struct InForce([AtomicU32; DEFAULTS.len()]);
+pub(crate) struct ZoneTimeouts([AtomicU32; DEFAULTS.len()]);
 
-impl InForce {
+impl ZoneTimeouts {
     fn new() -> Self {
-        InForce(DEFAULTS.map(|(.., seconds)| AtomicU32::new(seconds)))
+        ZoneTimeouts(DEFAULTS.map(|(.., seconds)| AtomicU32::new(seconds)))
     }
 
     fn set(&self, policy: &TimeoutPolicy) {
@@ -118,22 +118,22 @@ impl InForce {
 /// The policies of zones, and what is in force in all others.
 #[derive(Debug)]
 pub(crate) struct TimeoutPolicies {
-    default: Arc<InForce>,
+    default: Arc<ZoneTimeouts>,
     /// How many zones have one: most switches have none, and then no lock is met.
     zones: AtomicUsize,
-    by_zone: RwLock<BTreeMap<u16, (TimeoutPolicy, Arc<InForce>)>>,
+    by_zone: RwLock<BTreeMap<u16, (TimeoutPolicy, Arc<ZoneTimeouts>)>>,
 }
 
 impl Default for TimeoutPolicies {
     fn default() -> Self {
-        let default = Arc::new(InForce::new());
+        let default = Arc::new(ZoneTimeouts::new());
         TimeoutPolicies { default, zones: AtomicUsize::new(0), by_zone: RwLock::default() }
     }
 }
 
 impl TimeoutPolicies {
     /// The values in force in a zone.
-    pub fn in_force(&self, zone: u16) -> Arc<InForce> {
+    pub fn in_force(&self, zone: u16) -> Arc<ZoneTimeouts> {
         if self.zones.load(Ordering::Relaxed) != 0
             && let Some((_, own)) = self.by_zone.read().unwrap_or_else(PoisonError::into_inner).get(&zone)
         {
@@ -145,7 +145,7 @@ impl TimeoutPolicies {
     /// Gives a zone a policy; what it does not name is at its default.
     pub fn set(&self, zone: u16, policy: &TimeoutPolicy) {
         let mut by_zone = self.by_zone.write().unwrap_or_else(PoisonError::into_inner);
-        let (kept, own) = by_zone.entry(zone).or_insert_with(|| (policy.clone(), Arc::new(InForce::new())));
+        let (kept, own) = by_zone.entry(zone).or_insert_with(|| (policy.clone(), Arc::new(ZoneTimeouts::new())));
         own.set(policy);
         kept.clone_from(policy);
         self.zones.store(by_zone.len(), Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The stage `act`: what becomes of each packet, one by one in order of arrival, so that none overtakes another, not even
 //! one of another flow.
 //!
-//! What can be decided once a megaflow is decided when it is installed: its [`Verdict`]. What is left for a batch is to
+//! What can be decided once a megaflow is decided when it is installed: its [`FlowVerdict`]. What is left for a batch is to
 //! count its packets and to find the transmit queue, four additions and two loads a packet. Gathering the packets of
 //! a megaflow first, to do this once a group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in this
 //! stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
@@ -14,10 +14,10 @@ use crate::tx::{TxSlot, discard};
 use crate::upcall::{Answer, Answers};
 use crate::walk::Context;
 use sluice_action::{Action, Upcall};
-use sluice_conntrack::Carried;
+use sluice_conntrack::CachedConn;
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
-use sluice_flow_cache::{Hits, Megaflow, Verdict};
+use sluice_flow_cache::{Hits, Megaflow, FlowVerdict};
 use sluice_packet::{BATCH_MAX, BatchMask, Packet, PacketBatch};
 use sluice_simd::compare;
 
@@ -41,7 +41,7 @@ enum Step {
 pub(crate) struct Batch<'a, 'g> {
     pub keys: &'a mut [PacketKey; BATCH_MAX],
     pub origins: &'a mut [Origin; BATCH_MAX],
-    pub carried: &'a mut [Carried; BATCH_MAX],
+    pub carried: &'a mut [CachedConn; BATCH_MAX],
     pub hits: &'a Hits<'g>,
     /// The answers that packets without a hit follow.
     pub answers: Option<&'a Answers>,
@@ -120,12 +120,12 @@ impl Plan {
     #[inline(always)]
     fn of(flow: &Megaflow, executor: &Executor) -> Plan {
         match flow.verdict() {
-            Verdict::Output(port) => match executor.tx.slot(port) {
+            FlowVerdict::Output(port) => match executor.tx.slot(port) {
                 Some(slot) => Plan(u32::from(slot.0)),
                 None => Plan(Plan::DROPS + DropReason::TxNoPort as u32),
             },
-            Verdict::Drop(reason) => Plan(Plan::DROPS + reason as u32),
-            Verdict::Actions => Plan::EXECUTE,
+            FlowVerdict::Drop(reason) => Plan(Plan::DROPS + reason as u32),
+            FlowVerdict::Actions => Plan::EXECUTE,
         }
     }
 

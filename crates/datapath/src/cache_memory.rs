@@ -3,15 +3,15 @@
 use crate::Datapath;
 use crate::lookup::Caches;
 use crate::report::PmdShared;
-use sluice_mem::{Pages, TableMemory};
+use sluice_mem::{Pages, ArrayMemory};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// The memory of each cache that is on.
 #[derive(Debug, Default)]
 pub(crate) struct CacheMemory {
-    pub emc: Option<Arc<TableMemory>>,
-    pub smc: Option<Arc<TableMemory>>,
-    pub distributor: Option<Arc<TableMemory>>,
+    pub emc: Option<Arc<ArrayMemory>>,
+    pub smc: Option<Arc<ArrayMemory>>,
+    pub distributor: Option<Arc<ArrayMemory>>,
 }
 
 /// What a PMD's caches lie in.
@@ -35,7 +35,7 @@ impl CacheMemory {
         caches.distributor.iter().for_each(|distributor| self.distributor = distributor.memory());
     }
 
-    fn named(&self) -> impl Iterator<Item = (&'static str, &TableMemory)> {
+    fn named(&self) -> impl Iterator<Item = (&'static str, &ArrayMemory)> {
         let all = [("EMC", &self.emc), ("SMC", &self.smc), ("distributor", &self.distributor)];
         all.into_iter().filter_map(|(name, memory)| Some((name, memory.as_deref()?)))
     }
@@ -51,7 +51,7 @@ impl Datapath {
     /// Makes memory for caches that have asked for more: often, for they put flows out until it is there.
     pub fn service_caches(&self) {
         for pmd in self.shared() {
-            pmd.cache_memory().named().for_each(|(_, memory)| memory.tend());
+            pmd.cache_memory().named().for_each(|(_, memory)| memory.grow());
         }
     }
 

@@ -19,7 +19,7 @@ use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, PortReport, thread};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
-use sluice_conntrack::fragments::{Fragments, WHOLE_MAX};
+use sluice_conntrack::fragments::{DATAGRAM_MAX, Fragments};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -80,7 +80,7 @@ impl Datapath {
             Arc::new(MegaflowTable::with_quota(config.max_megaflows, config.masks_a_port, &secret).map_err(memory)?);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
         let fragments = Arc::new(Fragments::default());
-        let scratch = PoolConfig { frames: config.cores.len().max(1), frame_size: WHOLE_MAX, reserve: 0 };
+        let scratch = PoolConfig { frames: config.cores.len().max(1), frame_size: DATAGRAM_MAX, reserve: 0 };
         let scratch: Arc<dyn FramePool> = Arc::new(HeapPool::new(scratch).map_err(DatapathError::Buffers)?);
         let meters = Arc::new(Meters::default());
         let (sender, receiver) = mpsc::sync_channel(config.packet_in_queue);
@@ -306,7 +306,7 @@ impl Datapath {
 
     /// Lets every port open anew what has gone and come back. About once a second.
     pub fn service_ports(&self) {
-        self.control().ports.values_mut().for_each(|port| port.tend());
+        self.control().ports.values_mut().for_each(|port| port.service());
     }
 
     /// Every port with what it is and what it has counted, by number.

@@ -13,7 +13,7 @@ use crate::tx::{TxPorts, discard};
 use crate::walk::Context;
 use sluice_action::{Action, HashAlgorithm, Header, MaskedField, PortNo, edit};
 use sluice_conntrack::fragments::is_fragment;
-use sluice_conntrack::{Carried, Conntrack, Recent};
+use sluice_conntrack::{CachedConn, ConnCache, Conntrack};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
 use sluice_flow::{PacketKey, ParseError, extract_again};
@@ -26,7 +26,7 @@ use std::sync::mpsc::SyncSender;
 /// How a packet has come to a list of actions.
 pub(crate) struct Passage {
     pub origin: Origin,
-    pub carried: Carried,
+    pub carried: CachedConn,
     /// Why it ends if the actions send it nowhere.
     pub no_output: DropReason,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Executor {
     pub meters: PmdMeters,
     pub conntrack: Arc<Conntrack>,
     /// Connections this PMD met lately.
-    pub recent: Recent,
+    pub recent: ConnCache,
     /// Packets that are followed to make composed entries.
     pub recorder: PathRecorder,
     pub reassembly: Reassembly,
@@ -55,7 +55,7 @@ pub(crate) struct Traveller<'k> {
     pub key: &'k mut PacketKey,
     pub origin: Origin,
     /// Its connection, from an earlier `ct`.
-    pub carried: Carried,
+    pub carried: CachedConn,
     /// Why it ends if the actions send it nowhere.
     pub no_output: DropReason,
     /// The next output leaves out so many bytes of the end.
@@ -84,7 +84,7 @@ impl Executor {
         packet_ins: SyncSender<PacketIn>,
         random: u64,
     ) -> Self {
-        let (recent, meters) = (Recent::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
+        let (recent, meters) = (ConnCache::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
         let (tx, recorder) = (TxPorts::default(), PathRecorder::default());
         Executor { tx, recirc, meters, conntrack, recent, reassembly, recorder, packet_ins, random }
     }

@@ -6,8 +6,8 @@ use crate::track;
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
 use sluice_action::{Action, Actions, Ct, PortNo};
-use sluice_conntrack::fragments::{Fragments, Offered, Part, assemble, distribute, is_fragment};
-use sluice_conntrack::{Carried, Checksums, Moment, invalid};
+use sluice_conntrack::fragments::{Fragments, HeldFragment, OfferResult, distribute, is_fragment, reassemble};
+use sluice_conntrack::{CachedConn, Checksums, CtInput, CtPacket, invalid};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, Packet, PacketBatch};
@@ -24,7 +24,7 @@ pub(crate) struct Onward {
     rest: Actions,
     zone: u16,
     depth: u8,
-    carried: Carried,
+    carried: CachedConn,
     no_output: DropReason,
     cut: usize,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Reassembly {
     /// Where the next new one goes.
     next_rest: usize,
     /// Those that are let go.
-    released: Vec<Part<Onward>>,
+    released: Vec<HeldFragment<Onward>>,
 }
 
 impl Reassembly {
@@ -95,16 +95,16 @@ impl Executor {
         let Traveller { packet, key, origin, carried, no_output, cut, .. } = traveller;
         let rest = self.reassembly.keep(rest);
         let onward = Onward { rest, zone: ct.zone, depth: origin.depth, carried, no_output, cut };
-        let mut part = Some(Part::new(packet, *key, pool, onward));
+        let mut part = Some(HeldFragment::new(packet, *key, pool, onward));
         let mut whole = std::mem::take(&mut self.reassembly.released);
         match self.reassembly.held.offer(&mut part, ct.zone, context.now_ms, &mut whole) {
-            Offered::Held => context.tally[Counter::Held] += 1,
-            Offered::Refused => {
+            OfferResult::Held => context.tally[Counter::Held] += 1,
+            OfferResult::Refused => {
                 self.reassembly.released = whole;
-                let Part { packet, .. } = part.expect("invariant: what is refused is not taken");
+                let HeldFragment { packet, .. } = part.expect("invariant: what is refused is not taken");
                 return Some(Traveller { packet, key, origin, carried, no_output, cut, is_dirty: false });
             }
-            Offered::Whole => {
+            OfferResult::Complete => {
                 context.tally[Counter::Released] += whole.len() as u64 - 1;
                 self.track_whole(ct, &mut whole, context);
                 whole.drain(..).for_each(|part| self.go_on(part, origin.arrival, context));
@@ -115,17 +115,18 @@ impl Executor {
     }
 
     /// Tracks the packet that the fragments make, and tells them what was found.
-    fn track_whole(&mut self, ct: &Ct, parts: &mut [Part<Onward>], context: &mut Context<'_, '_>) {
+    fn track_whole(&mut self, ct: &Ct, parts: &mut [HeldFragment<Onward>], context: &mut Context<'_, '_>) {
         let entropy = splitmix64(&mut self.random);
         let frame = context.buffers.take(&self.reassembly.scratch);
         let Some(mut frame) = frame else { return parts.iter_mut().for_each(|part| invalid(&mut part.key, ct.zone)) };
         let mut told = false;
-        if assemble(parts, &mut frame) {
+        if reassemble(parts, &mut frame) {
             let mut packet = Packet::new(frame);
             let (mut key, mut carried) = (parts[0].key, parts[0].onward.carried);
             key.set(sluice_flow::layout::NW_FRAG, &[0]);
-            let moment = Moment { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
-            let outcome = self.conntrack.execute(&mut self.recent, &mut packet, &mut key, ct, &moment, &mut carried);
+            let moment = CtInput { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
+            let to_track = CtPacket { packet: &mut packet, key: &mut key, cached: &mut carried };
+            let outcome = self.conntrack.execute(&mut self.recent, to_track, ct, &moment);
             track::count(outcome, context.tally);
             told = distribute(packet.bytes(), &key, parts);
             parts.iter_mut().for_each(|part| part.onward.carried = carried);
@@ -138,7 +139,7 @@ impl Executor {
     }
 
     /// Lets a fragment take the actions behind its `ct`, as if it had come with the packet of that number.
-    fn go_on(&mut self, mut part: Part<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
+    fn go_on(&mut self, mut part: HeldFragment<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
         context.buffers.add_pool(&part.pool);
         let Onward { rest, depth, carried, no_output, cut, .. } = part.onward;
         let (origin, key) = (Origin { arrival, depth, ..Origin::default() }, &mut part.key);

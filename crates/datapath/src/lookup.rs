@@ -9,13 +9,13 @@ use crate::{Arm, Settings};
 use sluice_fate::{Counter, Tally};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{
-    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, Pass, Smc, Subtables, key_hashes,
+    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, LookupBatch, Smc, Subtables, key_hashes,
 };
 use sluice_packet::{BATCH_MAX, BatchMask, PacketBatch};
 use sluice_simd::hash::splitmix64;
-use sluice_simd::isa::Work;
-use sluice_simd::verbs::Scalar;
-use sluice_simd::{HashKey, Isa, Verbs};
+use sluice_simd::isa::Kernel;
+use sluice_simd::vector_ops::Scalar;
+use sluice_simd::{HashKey, Isa, VectorOps};
 
 /// Flows that each PMD's signature match cache can have room for, in 128 MiB: a million at first, as in OVS (SMC_ENTRIES),
 /// twice as many whenever they put each other out.
@@ -157,9 +157,9 @@ impl Levels {
     }
 
     #[inline(always)]
-    fn look<'g, V: Verbs>(
+    fn look<'g, V: VectorOps>(
         &mut self,
-        verbs: V,
+        ops: V,
         keys: &[PacketKey; BATCH_MAX],
         (n, all, recirculated): (usize, BatchMask, bool),
         hits: &mut Hits<'g>,
@@ -167,9 +167,9 @@ impl Levels {
     ) -> BatchMask {
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
         if emc.is_some() || smc || distributor {
-            key_hashes(verbs, &self.secret, keys, n, &mut self.hashes);
+            key_hashes(ops, &self.secret, keys, n, &mut self.hashes);
         }
-        let pass = Pass { keys, hashes: &self.hashes, flows: context.flows, counters: context.counters, isa: self.isa };
+        let pass = LookupBatch { keys, hashes: &self.hashes, flows: context.flows, counters: context.counters, isa: self.isa };
         let tally = &mut *context.tally;
         let mut after_emc = all;
         if emc.is_some() {
@@ -177,7 +177,7 @@ impl Levels {
             if recirculated && emc_recirc != EmcRecirc::Always {
                 after_emc = gated((&mut self.emc, &mut self.gate), emc_recirc, &pass, all, hits, &mut self.emc_users);
             } else {
-                after_emc = self.emc.lookup(verbs, &pass, all, hits);
+                after_emc = self.emc.lookup(ops, &pass, all, hits);
             }
             context.clock.mark(Stage::Emc);
             tally[Counter::EmcHits] += (all.len() - after_emc.len()) as u64;
@@ -187,7 +187,7 @@ impl Levels {
         }
         let mut after_smc = after_emc;
         if smc {
-            after_smc = self.smc.lookup(verbs, &pass, after_emc, hits);
+            after_smc = self.smc.lookup(ops, &pass, after_emc, hits);
             context.clock.mark(Stage::Smc);
             tally[Counter::SmcHits] += (after_emc.len() - after_smc.len()) as u64;
         }
@@ -259,7 +259,7 @@ impl Levels {
 fn gated<'g>(
     (emc, gate): (&mut Emc, &mut Gate),
     policy: EmcRecirc,
-    pass: &Pass<'_, 'g>,
+    pass: &LookupBatch<'_, 'g>,
     all: BatchMask,
     hits: &mut Hits<'g>,
     users: &mut BatchMask,
@@ -282,12 +282,12 @@ struct Look<'a, 'b, 'g> {
     context: &'a mut Context<'b, 'g>,
 }
 
-impl Work for Look<'_, '_, '_> {
+impl Kernel for Look<'_, '_, '_> {
     type Output = BatchMask;
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) -> BatchMask {
-        self.levels.look(verbs, self.keys, (self.n, self.asked, self.recirculated), self.hits, self.context)
+    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
+        self.levels.look(ops, self.keys, (self.n, self.asked, self.recirculated), self.hits, self.context)
     }
 }
 
@@ -296,7 +296,7 @@ impl Work for Look<'_, '_, '_> {
 fn search_hinted<'g>(
     distributor: &mut Distributor,
     subtables: &mut Subtables,
-    pass: &Pass<'_, 'g>,
+    pass: &LookupBatch<'_, 'g>,
     miss: BatchMask,
     hits: &mut Hits<'g>,
     tally: &mut Tally,

@@ -4,8 +4,8 @@ use crate::walk::Context;
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, PacketKey, extract_with};
 use sluice_packet::{BATCH_MAX, PacketBatch};
-use sluice_simd::isa::Work;
-use sluice_simd::{Isa, Verbs};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{Isa, VectorOps};
 
 /// Packets ahead of the one being read whose first bytes are asked for.
 const PREFETCH_AHEAD: usize = 4;
@@ -32,19 +32,19 @@ struct ReadKeys<'a> {
     keys: &'a mut [PacketKey; BATCH_MAX],
 }
 
-impl Work for ReadKeys<'_> {
+impl Kernel for ReadKeys<'_> {
     type Output = Result<(), usize>;
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) -> Result<(), usize> {
-        read_keys(verbs, self.batch, self.port, self.keys)
+    fn run<V: VectorOps>(self, ops: V) -> Result<(), usize> {
+        read_keys(ops, self.batch, self.port, self.keys)
     }
 }
 
 /// Reads all keys, or says which packet has none.
 #[inline(always)]
-fn read_keys<V: Verbs>(
-    verbs: V,
+fn read_keys<V: VectorOps>(
+    ops: V,
     batch: &PacketBatch,
     port: &Metadata,
     keys: &mut [PacketKey; BATCH_MAX],
@@ -54,7 +54,7 @@ fn read_keys<V: Verbs>(
         if let Some(ahead) = batch.get(i + PREFETCH_AHEAD) {
             ahead.frame.prefetch();
         }
-        extract_with(verbs, packet.bytes(), port, key).map_err(|_| i)?;
+        extract_with(ops, packet.bytes(), port, key).map_err(|_| i)?;
     }
     Ok(())
 }

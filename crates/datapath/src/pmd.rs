@@ -14,7 +14,7 @@ use crate::stage_cycles::StageClock;
 use crate::tx::discard;
 use crate::walk::{Context, Walk};
 use sluice_action::PortNo;
-use sluice_conntrack::Carried;
+use sluice_conntrack::CachedConn;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::extract_again;
 use sluice_flow_cache::{Died, MegaflowTable, PmdSide};
@@ -207,7 +207,7 @@ impl Pmd {
 
     #[inline]
     fn read_notices(&mut self) {
-        if self.side.notices.has_mail() {
+        if self.side.notices.has_messages() {
             self.side.notices.take(&mut self.died);
         }
         if !self.died.is_empty() {
@@ -223,7 +223,7 @@ impl Pmd {
     /// Does what control threads have asked for.
     #[inline]
     pub fn service_commands(&mut self) {
-        if self.shared.mailbox.has_mail() {
+        if self.shared.mailbox.has_messages() {
             self.run_commands();
         }
     }
@@ -309,7 +309,7 @@ fn execute<'g>(walk: &mut Walk, out: PacketOut, batch: &mut PacketBatch, context
     if let Err(error) = extract_again(packet.bytes(), &mut key) {
         return discard(packet, error.into(), context.buffers, context.tally);
     }
-    let passage = Passage { origin: Origin::default(), carried: Carried::default(), no_output: DropReason::Rules };
+    let passage = Passage { origin: Origin::default(), carried: CachedConn::default(), no_output: DropReason::Rules };
     walk.executor.run(&out.actions, packet, &mut key, passage, context);
     walk.finish_passes(batch, context);
     walk.executor.end_burst(context);

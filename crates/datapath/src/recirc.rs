@@ -1,6 +1,6 @@
 //! The stage `recirculation`: packets that are to be looked up again.
 
-use sluice_conntrack::Carried;
+use sluice_conntrack::CachedConn;
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ struct Waiting {
     packet: Packet,
     key: PacketKey,
     origin: Origin,
-    carried: Carried,
+    carried: CachedConn,
 }
 
 /// Where a packet in the stages stems from.
@@ -39,7 +39,7 @@ impl Recirc {
     }
 
     /// Lets a packet wait for another pass under this key. `origin` is that of the new pass.
-    pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, carried: Carried) {
+    pub fn push(&mut self, packet: Packet, key: PacketKey, origin: Origin, carried: CachedConn) {
         self.waiting.push_back(Waiting { packet, key, origin, carried });
     }
 
@@ -56,7 +56,7 @@ impl Recirc {
         batch: &mut PacketBatch,
         keys: &mut [PacketKey; BATCH_MAX],
         origins: &mut [Origin; BATCH_MAX],
-        carried: &mut [Carried; BATCH_MAX],
+        carried: &mut [CachedConn; BATCH_MAX],
     ) {
         let n = max.min(BATCH_MAX).min(self.waiting.len());
         for (i, waiting) in self.waiting.drain(..n).enumerate() {

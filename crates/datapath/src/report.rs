@@ -8,7 +8,7 @@ use sluice_action::{FlowStats, PortNo};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
 use sluice_port::{PortInfo, PortStats};
-use sluice_sync::Mailbox;
+use sluice_sync::MessageQueue;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -92,7 +92,7 @@ pub(crate) struct PmdShared {
     pub pmd: usize,
     pub core: usize,
     pub stats: PmdStats,
-    pub mailbox: Mailbox<PmdCommand>,
+    pub mailbox: MessageQueue<PmdCommand>,
     pub gauges: Gauges,
     /// Cycles of all its iterations, by interval.
     pub cycles: crate::load::Load,
@@ -123,7 +123,7 @@ impl PmdShared {
             pmd,
             core,
             stats: PmdStats::default(),
-            mailbox: Mailbox::default(),
+            mailbox: MessageQueue::default(),
             gauges: Gauges::default(),
             cycles: crate::load::Load::default(),
             busy_cycles: crate::load::Load::default(),

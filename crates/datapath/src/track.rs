@@ -6,7 +6,7 @@ use crate::execute::{Executor, Traveller};
 use crate::walk::Context;
 use sluice_action::{Action, Ct, Header, MaskedField};
 use sluice_conntrack::fragments::is_fragment;
-use sluice_conntrack::{Checksums, Conntrack, Moment, Outcome, Recent, Refusal, Sought, clear};
+use sluice_conntrack::{Checksums, CommitError, ConnCache, Conntrack, CtInput, CtOutcome, CtPacket, LookupRef, clear};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::layout;
 use sluice_flow_cache::Hits;
@@ -16,18 +16,19 @@ use sluice_simd::hash::splitmix64;
 /// Finds the packet's connection, or makes it; writes its state into the key and translates the packet.
 pub(crate) fn track(
     conntrack: &Conntrack,
-    (recent, recorder): (&mut Recent, &mut PathRecorder),
+    (recent, recorder): (&mut ConnCache, &mut PathRecorder),
     ct: &Ct,
     entropy: u64,
     traveller: &mut Traveller<'_>,
     context: &mut Context<'_, '_>,
 ) -> Result<(), DropReason> {
     traveller.renew_key()?;
-    let moment = Moment { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
+    let moment = CtInput { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
     let Traveller { packet, key, carried, origin, .. } = traveller;
-    count(conntrack.execute(recent, packet, key, ct, &moment, carried), context.tally);
+    let to_track = CtPacket { packet, key, cached: carried };
+    count(conntrack.execute(recent, to_track, ct, &moment), context.tally);
     if recorder.has(origin.recording) {
-        recorder.track(origin.recording, conntrack.standing(recent, (packet, key), ct, context.now_ms));
+        recorder.track(origin.recording, conntrack.conn_ref(recent, packet, key, ct, context.now_ms));
     }
     Ok(())
 }
@@ -60,17 +61,18 @@ pub(crate) fn track_batch(
     let Executor { conntrack, recent, recorder, random, .. } = executor;
     let ways: [_; BATCH_MAX] = std::array::from_fn(|i| track_and_recirculate(batch.hits, i % n));
     let ways = ways.iter().flatten();
-    let mut sought = [Sought::NOTHING; BATCH_MAX];
+    let mut sought = [LookupRef::NONE; BATCH_MAX];
     for ((sought, packet), (ct, _)) in sought.iter_mut().zip(packets.iter()).zip(ways.clone()) {
-        *sought = conntrack.seek(recent, packet, ct.zone, Checksums::Unknown);
+        *sought = conntrack.extract(recent, packet, ct.zone, Checksums::Unknown);
     }
-    sought[..n].iter().for_each(|sought| conntrack.approach(recent, sought));
+    sought[..n].iter().for_each(|sought| conntrack.prefetch(recent, sought));
     for (i, (packet, (ct, id))) in packets.iter_mut().zip(ways).enumerate() {
-        let moment = Moment { now_ms: context.now_ms, entropy: splitmix64(random), checksums: Checksums::Unknown };
-        let (key, carried) = (&mut batch.keys[i], &mut batch.carried[i]);
-        count(conntrack.execute_sought(recent, &sought[i], (packet, key), ct, &moment, carried), context.tally);
+        let moment = CtInput { now_ms: context.now_ms, entropy: splitmix64(random), checksums: Checksums::Unknown };
+        let key = &mut batch.keys[i];
+        let to_track = CtPacket { packet, key, cached: &mut batch.carried[i] };
+        count(conntrack.execute_extracted(recent, &sought[i], to_track, ct, &moment), context.tally);
         if recorder.has(batch.origins[i].recording) {
-            recorder.track(batch.origins[i].recording, conntrack.standing(recent, (packet, key), ct, context.now_ms));
+            recorder.track(batch.origins[i].recording, conntrack.conn_ref(recent, packet, key, ct, context.now_ms));
         }
         key.set(layout::RECIRC_ID, &id.to_be_bytes());
         batch.origins[i].depth += 1;
@@ -79,14 +81,14 @@ pub(crate) fn track_batch(
 }
 
 /// Counts what became of a packet.
-pub(crate) fn count(outcome: Outcome, tally: &mut Tally) {
+pub(crate) fn count(outcome: CtOutcome, tally: &mut Tally) {
     let counter = match outcome {
-        Outcome::Tracked => return,
-        Outcome::Committed => Counter::ConntrackCommits,
-        Outcome::Invalid => Counter::ConntrackInvalid,
-        Outcome::Refused(Refusal::ZoneLimit) => Counter::ConntrackZoneLimit,
-        Outcome::Refused(Refusal::TableFull) => Counter::ConntrackTableFull,
-        Outcome::Refused(Refusal::NatExhausted) => Counter::ConntrackNatExhausted,
+        CtOutcome::Tracked => return,
+        CtOutcome::Committed => Counter::ConntrackCommits,
+        CtOutcome::Invalid => Counter::ConntrackInvalid,
+        CtOutcome::NotCommitted(CommitError::ZoneLimit) => Counter::ConntrackZoneLimit,
+        CtOutcome::NotCommitted(CommitError::TableFull) => Counter::ConntrackTableFull,
+        CtOutcome::NotCommitted(CommitError::NatExhausted) => Counter::ConntrackNatExhausted,
     };
     tally[counter] += 1;
 }

@@ -16,7 +16,7 @@ use crate::recirc::Origin;
 use crate::stage_cycles::{Stage, StageClock};
 use crate::upcall;
 use sluice_action::Upcall;
-use sluice_conntrack::Carried;
+use sluice_conntrack::CachedConn;
 use sluice_fate::{Counter, Tally};
 use sluice_flow::{Metadata, PacketKey};
 use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
@@ -34,7 +34,7 @@ pub(crate) struct Walk {
     /// Those of packets just received, but while packets recirculate.
     origins: [Origin; BATCH_MAX],
     /// The connections of packets that recirculate; none of packets just received.
-    carried: [Carried; BATCH_MAX],
+    carried: [CachedConn; BATCH_MAX],
     /// The most packets that go through the stages together.
     batch_max: usize,
 }

@@ -2,8 +2,8 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sluice_flow::{Metadata, PacketKey, extract_with};
-use sluice_simd::isa::Work;
-use sluice_simd::{Isa, Verbs};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{Isa, VectorOps};
 use sluice_testkit::frame::{self, FrameBuilder};
 use std::hint::black_box;
 
@@ -14,13 +14,13 @@ const BATCH: usize = 32;
 /// Reads a batch.
 struct Extract<'a>(&'a [&'a [u8]; BATCH], &'a Metadata, &'a mut [PacketKey]);
 
-impl Work for Extract<'_> {
+impl Kernel for Extract<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) {
+    fn run<V: VectorOps>(self, ops: V) {
         for (packet, key) in self.0.iter().zip(self.2) {
-            extract_with(verbs, packet, self.1, key).expect("a valid frame");
+            extract_with(ops, packet, self.1, key).expect("a valid frame");
         }
     }
 }

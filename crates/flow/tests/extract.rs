@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use sluice_flow::{FlowKey, Line, Metadata, PacketKey, ParseError, extract, extract_again, extract_with, layout};
 use sluice_oracle::parse;
-use sluice_simd::isa::Work;
-use sluice_simd::{Isa, Verbs};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{Isa, VectorOps};
 use sluice_testkit::arbitrary::packets;
 use sluice_testkit::frame;
 
@@ -16,12 +16,12 @@ fn dirty() -> PacketKey {
 /// Extraction with the verbs of each instruction set.
 struct Extract<'a>(&'a [u8], &'a mut PacketKey);
 
-impl Work for Extract<'_> {
+impl Kernel for Extract<'_> {
     type Output = Result<(), ParseError>;
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) -> Self::Output {
-        extract_with(verbs, self.0, &Metadata::of_port(9), self.1)
+    fn run<V: VectorOps>(self, ops: V) -> Self::Output {
+        extract_with(ops, self.0, &Metadata::of_port(9), self.1)
     }
 }
 

@@ -83,7 +83,7 @@ pub fn cannot_read(error: &std::io::Error) -> String {
 
 /// What a port type takes to be opened again.
 fn of_port_type(kind: &str) -> CapabilitySet {
-    let kind = sluice_port::KINDS.iter().find(|known| known.name == kind);
+    let kind = sluice_port::PORT_TYPES.iter().find(|known| known.name == kind);
     let names = kind.map_or(&[][..], |kind| kind.capabilities);
     names.iter().filter_map(|name| CapabilitySet::from_name(name)).collect()
 }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(of_port_type("tap"), CapabilitySet::NET_ADMIN);
         assert_eq!(of_port_type("null"), CapabilitySet::empty());
         assert!(of_port_type("af_xdp").contains(CapabilitySet::BPF));
-        for kind in sluice_port::KINDS {
+        for kind in sluice_port::PORT_TYPES {
             assert_eq!(of_port_type(kind.name).iter_names().count(), kind.capabilities.len(), "{}", kind.name);
         }
     }

@@ -1,6 +1,6 @@
 //! A packet of which some fragments are held, as it is shown.
 
-use super::piece::Name;
+use super::header::DatagramKey;
 
 /// How far a packet has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Progress {
 /// A packet of which some fragments are held.
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentList {
-    pub(super) name: Name,
+    pub(super) key: DatagramKey,
     /// How many.
     pub fragments: u32,
     /// Which.

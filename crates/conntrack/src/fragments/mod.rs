@@ -2,7 +2,7 @@
 //!
 //! Only the first fragment has ports and none has all that a checksum covers, so a fragment alone can be of no
 //! connection. [`Fragments::offer`] keeps those that come; the one that completes a packet gets all of them back, in
-//! order. The caller then assembles a scratch packet of them ([`assemble`]), lets that be tracked and translated, and
+//! order. The caller then assembles a scratch packet of them ([`reassemble`]), lets that be tracked and translated, and
 //! gives each fragment its share of what was found ([`distribute`]): they go on as they came, each with its own size.
 //!
 //! What may be held is bounded three ways: by number (`ipf-set-max-nfrags`), by time ([`TIMEOUT_MS`] from the first
@@ -18,17 +18,17 @@
 //!         that encloses another is an overlap, too; one that lies behind the last, or could not fit into 64 KiB, is
 //!         refused at once; and each goes on with the actions of its own flow, not with those of the last to come.
 
+mod header;
 mod list;
-mod piece;
+mod reassembly;
 mod store;
 pub mod text;
-mod whole;
 
+pub use header::is_fragment;
 pub use list::{FragmentList, Progress};
-pub use piece::is_fragment;
-pub use whole::{WHOLE_MAX, assemble, distribute};
+pub use reassembly::{DATAGRAM_MAX, distribute, reassemble};
 
-use piece::{Piece, Place, Refused};
+use header::{FragmentHeader, FragmentSpan, StoreError};
 use sluice_flow::{PacketKey, layout};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, Packet};
@@ -50,7 +50,7 @@ const SIZE_BOUND: u32 = 400;
 
 /// A fragment, and what its holder needs to go on with it.
 #[derive(Debug)]
-pub struct Part<T> {
+pub struct HeldFragment<T> {
     /// Its bytes.
     pub packet: Packet,
     /// Its key, as it came to the tracker.
@@ -59,23 +59,23 @@ pub struct Part<T> {
     pub pool: Arc<dyn FramePool>,
     /// Its holder's.
     pub onward: T,
-    place: Place,
+    span: FragmentSpan,
 }
 
-impl<T> Part<T> {
+impl<T> HeldFragment<T> {
     /// A fragment that is nobody's part yet.
     pub fn new(packet: Packet, key: PacketKey, pool: Arc<dyn FramePool>, onward: T) -> Self {
-        Part { packet, key, pool, onward, place: Place::default() }
+        HeldFragment { packet, key, pool, onward, span: FragmentSpan::default() }
     }
 }
 
 /// What became of a fragment that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offered {
+pub enum OfferResult {
     /// It is held.
     Held,
     /// With it the packet is whole.
-    Whole,
+    Complete,
     /// It is none that can be held, and has no connection: it is where it was.
     Refused,
 }
@@ -126,13 +126,13 @@ pub struct OutOfBounds;
 /// Every fragment held.
 #[derive(Debug)]
 pub struct Fragments<T> {
-    inner: Mutex<Inner<T>>,
+    inner: Mutex<Locked<T>>,
     /// Nothing has waited too long before this time.
     look_at_ms: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
+struct Locked<T> {
     store: Store<T>,
     families: [FragmentFamily; 2],
 }
@@ -140,45 +140,53 @@ struct Inner<T> {
 impl<T> Default for Fragments<T> {
     fn default() -> Self {
         let family = |size_min| FragmentFamily { enabled: true, size_min, counts: FragmentCounts::default() };
-        let inner = Inner { store: Store::new(HELD_MAX), families: SIZE_MIN.map(family) };
+        let inner = Locked { store: Store::new(HELD_MAX), families: SIZE_MIN.map(family) };
         Fragments { inner: Mutex::new(inner), look_at_ms: AtomicU64::new(u64::MAX) }
     }
 }
 
 impl<T> Fragments<T> {
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+    fn lock(&self) -> MutexGuard<'_, Locked<T>> {
         // A panic between two stores leaves lists that end early at worst.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a fragment met by a `ct` in `zone` and holds it until its packet is whole: then that packet's fragments, this
     /// one among them, are appended to `whole`, in the order of their offsets.
-    pub fn offer(&self, offered: &mut Option<Part<T>>, zone: u16, now_ms: u64, whole: &mut Vec<Part<T>>) -> Offered {
-        let Some(part) = offered else { return Offered::Refused };
-        let Some(piece) = Piece::read(part.packet.bytes(), &part.key, zone) else { return Offered::Refused };
-        let Inner { store, families } = &mut *self.lock();
-        let family = &mut families[usize::from(piece.name.v6)];
+    pub fn offer(
+        &self,
+        offered: &mut Option<HeldFragment<T>>,
+        zone: u16,
+        now_ms: u64,
+        whole: &mut Vec<HeldFragment<T>>,
+    ) -> OfferResult {
+        let Some(fragment) = offered else { return OfferResult::Refused };
+        let Some(header) = FragmentHeader::read(fragment.packet.bytes(), &fragment.key, zone) else {
+            return OfferResult::Refused;
+        };
+        let Locked { store, families } = &mut *self.lock();
+        let family = &mut families[usize::from(header.key.v6)];
         if !family.enabled {
-            return Offered::Refused;
+            return OfferResult::Refused;
         }
-        if !piece.is_last && piece.size < family.size_min {
+        if !header.is_last && header.size < family.size_min {
             family.counts.too_small += 1;
-            return Offered::Refused;
+            return OfferResult::Refused;
         }
-        part.place = piece.place;
-        match store.insert(&piece, offered, now_ms + TIMEOUT_MS) {
+        fragment.span = header.span;
+        match store.insert(&header, offered, now_ms + TIMEOUT_MS) {
             Err(why) => {
-                family.counts.overlapping += u64::from(why == Refused::Overlap);
-                Offered::Refused
+                family.counts.overlapping += u64::from(why == StoreError::Overlap);
+                OfferResult::Refused
             }
             Ok(is_whole) => {
                 family.counts.accepted += 1;
                 if !is_whole {
                     self.look_at_ms.fetch_min(now_ms + TIMEOUT_MS, Relaxed);
-                    return Offered::Held;
+                    return OfferResult::Held;
                 }
-                family.counts.completed += store.take(&piece.name, |taken| whole.push(taken)) as u64;
-                Offered::Whole
+                family.counts.completed += store.take(&header.key, |taken| whole.push(taken)) as u64;
+                OfferResult::Complete
             }
         }
     }
@@ -190,23 +198,23 @@ impl<T> Fragments<T> {
     }
 
     /// Appends the fragments that have waited in vain to `out`, the longest first; they go on, [`invalid`](crate::invalid).
-    pub fn take_expired(&self, now_ms: u64, out: &mut Vec<Part<T>>) {
-        let Inner { store, families } = &mut *self.lock();
-        let next = store.take_expired(now_ms, |v6, part| {
+    pub fn take_expired(&self, now_ms: u64, out: &mut Vec<HeldFragment<T>>) {
+        let Locked { store, families } = &mut *self.lock();
+        let next = store.take_expired(now_ms, |v6, fragment| {
             families[usize::from(v6)].counts.expired += 1;
-            out.push(part);
+            out.push(fragment);
         });
         let look_at = next.map_or(u64::MAX, |expires_ms| expires_ms.max(now_ms + LOOK_EVERY_MS));
         self.look_at_ms.store(look_at, Relaxed);
     }
 
     /// Appends every fragment of a packet of which one came from `in_port` to `out`: before a port's buffers go away.
-    pub fn take_of_port(&self, in_port: u32, out: &mut Vec<Part<T>>) {
-        let Inner { store, families } = &mut *self.lock();
-        let is_of = |part: &Part<T>| part.key.number(layout::IN_PORT) == u64::from(in_port);
-        store.take_with(is_of, |v6, part| {
+    pub fn take_of_port(&self, in_port: u32, out: &mut Vec<HeldFragment<T>>) {
+        let Locked { store, families } = &mut *self.lock();
+        let is_of = |fragment: &HeldFragment<T>| fragment.key.number(layout::IN_PORT) == u64::from(in_port);
+        store.take_with(is_of, |v6, fragment| {
             families[usize::from(v6)].counts.purged += 1;
-            out.push(part);
+            out.push(fragment);
         });
     }
 
@@ -252,9 +260,9 @@ impl<T> Drop for Fragments<T> {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         inner.store.take_with(
             |_| true,
-            |_, part| {
-                buffers.add_pool(&part.pool);
-                buffers.give_frame(part.packet.frame);
+            |_, fragment| {
+                buffers.add_pool(&fragment.pool);
+                buffers.give_frame(fragment.packet.frame);
             },
         );
     }

@@ -3,9 +3,9 @@
 //! Shape:  parts stand in slots; those of a packet are a list in the order of their offsets, and the packet's entry in a
 //!         hash table has both ends of it. Slots and table are made for the most that may be held.
 
-use super::Part;
+use super::HeldFragment;
+use super::header::{DatagramKey, FragmentHeader, StoreError};
 use super::list::{FragmentList, Progress};
-use super::piece::{Name, Piece, Refused};
 use std::collections::HashMap;
 
 /// No slot.
@@ -17,7 +17,7 @@ struct Datagram {
     /// The slots of the first and of the last fragment in order.
     first: u32,
     last: u32,
-    parts: u32,
+    count: u32,
     /// Bytes of data there are.
     bytes: u32,
     /// Bytes of data there will be, known from the last fragment.
@@ -29,7 +29,7 @@ struct Datagram {
 
 #[derive(Debug)]
 struct Slot<T> {
-    part: Option<Part<T>>,
+    fragment: Option<HeldFragment<T>>,
     /// The slot of the next fragment in order, or the next free slot.
     next: u32,
 }
@@ -37,7 +37,7 @@ struct Slot<T> {
 #[derive(Debug)]
 pub(super) struct Store<T> {
     /// Hashed under a secret of its own.
-    datagrams: HashMap<Name, Datagram>,
+    datagrams: HashMap<DatagramKey, Datagram>,
     slots: Vec<Slot<T>>,
     free: u32,
     held: usize,
@@ -67,55 +67,60 @@ impl<T> Store<T> {
         // With twice the room the table never grows to get rid of what deletions leave behind.
         self.datagrams.reserve((2 * max).saturating_sub(self.datagrams.len()));
         while self.slots.len() < max {
-            self.slots.push(Slot { part: None, next: self.free });
+            self.slots.push(Slot { fragment: None, next: self.free });
             self.free = (self.slots.len() - 1) as u32;
         }
     }
 
     /// Takes a fragment and holds it; true if its packet is whole with it.
-    pub fn insert(&mut self, piece: &Piece, part: &mut Option<Part<T>>, expires_ms: u64) -> Result<bool, Refused> {
+    pub fn insert(
+        &mut self,
+        header: &FragmentHeader,
+        fragment: &mut Option<HeldFragment<T>>,
+        expires_ms: u64,
+    ) -> Result<bool, StoreError> {
         if self.held >= self.max {
-            return Err(Refused::Full);
+            return Err(StoreError::Full);
         }
-        let (start, end) = (piece.place.start, piece.place.end);
-        let before = match self.datagrams.get(&piece.name) {
+        let (start, end) = (header.span.start, header.span.end);
+        let before = match self.datagrams.get(&header.key) {
             None => NONE,
-            Some(datagram) => match self.place(datagram, start, end, piece.is_last) {
+            Some(datagram) => match self.predecessor(datagram, start, end, header.is_last) {
                 Some(before) => before,
-                None => return Err(Refused::Overlap),
+                None => return Err(StoreError::Overlap),
             },
         };
         let slot = self.free;
         self.free = self.slots[slot as usize].next;
         self.held += 1;
         let begun = &mut self.begun;
-        let datagram = self.datagrams.entry(piece.name).or_insert_with(|| {
+        let datagram = self.datagrams.entry(header.key).or_insert_with(|| {
             *begun += 1;
-            Datagram { first: NONE, last: NONE, parts: 0, bytes: 0, total: None, number: *begun, expires_ms }
+            Datagram { first: NONE, last: NONE, count: 0, bytes: 0, total: None, number: *begun, expires_ms }
         });
         let next = match before {
             NONE => std::mem::replace(&mut datagram.first, slot),
             _ => std::mem::replace(&mut self.slots[before as usize].next, slot),
         };
-        self.slots[slot as usize] = Slot { part: part.take(), next };
+        self.slots[slot as usize] = Slot { fragment: fragment.take(), next };
         if next == NONE {
             datagram.last = slot;
         }
-        if piece.is_last {
+        if header.is_last {
             datagram.total = Some(end);
         }
-        datagram.parts += 1;
+        datagram.count += 1;
         datagram.bytes += end - start;
         Ok(datagram.total == Some(datagram.bytes))
     }
 
     fn span(&self, slot: u32) -> (u32, u32) {
-        let part = self.slots[slot as usize].part.as_ref().expect("invariant: a slot in a list is taken");
-        (part.place.start, part.place.end)
+        let fragment = self.slots[slot as usize].fragment.as_ref().expect("invariant: a slot in a list is taken");
+        (fragment.span.start, fragment.span.end)
     }
 
     /// The slot behind which a fragment goes, [`NONE`] for the front; `None` if it does not fit to what is there.
-    fn place(&self, datagram: &Datagram, start: u32, end: u32, is_last: bool) -> Option<u32> {
+    fn predecessor(&self, datagram: &Datagram, start: u32, end: u32, is_last: bool) -> Option<u32> {
         let (_, last_end) = self.span(datagram.last);
         if datagram.total.is_some_and(|total| is_last || end > total) || is_last && last_end > start {
             return None;
@@ -139,14 +144,14 @@ impl<T> Store<T> {
     }
 
     /// Takes all of a packet, in order; how many fragments there were.
-    pub fn take(&mut self, name: &Name, mut each: impl FnMut(Part<T>)) -> usize {
-        let Some(datagram) = self.datagrams.remove(name) else { return 0 };
+    pub fn take(&mut self, key: &DatagramKey, mut each: impl FnMut(HeldFragment<T>)) -> usize {
+        let Some(datagram) = self.datagrams.remove(key) else { return 0 };
         let (mut at, mut n) = (datagram.first, 0);
         while at != NONE {
             let slot = &mut self.slots[at as usize];
             let next = std::mem::replace(&mut slot.next, self.free);
-            if let Some(part) = slot.part.take() {
-                each(part);
+            if let Some(fragment) = slot.fragment.take() {
+                each(fragment);
                 n += 1;
             }
             (self.free, at) = (at, next);
@@ -156,40 +161,48 @@ impl<T> Store<T> {
     }
 
     /// Takes the packets whose time is over, in the order they began. The earliest end of those that stay.
-    pub fn take_expired(&mut self, now_ms: u64, mut each: impl FnMut(bool, Part<T>)) -> Option<u64> {
+    pub fn take_expired(&mut self, now_ms: u64, mut each: impl FnMut(bool, HeldFragment<T>)) -> Option<u64> {
         self.take_chosen(|_, datagram| datagram.expires_ms <= now_ms, &mut each);
         self.datagrams.values().map(|datagram| datagram.expires_ms).min()
     }
 
     /// Takes the packets of which a fragment is meant.
-    pub fn take_with(&mut self, is_meant: impl Fn(&Part<T>) -> bool, mut each: impl FnMut(bool, Part<T>)) {
-        self.take_chosen(|store, datagram| store.parts(datagram).any(&is_meant), &mut each);
+    pub fn take_with(
+        &mut self,
+        is_meant: impl Fn(&HeldFragment<T>) -> bool,
+        mut each: impl FnMut(bool, HeldFragment<T>),
+    ) {
+        self.take_chosen(|store, datagram| store.fragments(datagram).any(&is_meant), &mut each);
     }
 
-    fn take_chosen(&mut self, is_chosen: impl Fn(&Self, &Datagram) -> bool, each: &mut impl FnMut(bool, Part<T>)) {
+    fn take_chosen(
+        &mut self,
+        is_chosen: impl Fn(&Self, &Datagram) -> bool,
+        each: &mut impl FnMut(bool, HeldFragment<T>),
+    ) {
         let chosen = self.datagrams.iter().filter(|(_, datagram)| is_chosen(self, datagram));
-        let mut names: Vec<_> = chosen.map(|(name, datagram)| (datagram.number, *name)).collect();
-        names.sort_unstable_by_key(|(number, _)| *number);
-        for (_, name) in names {
-            self.take(&name, |part| each(name.v6, part));
+        let mut keys: Vec<_> = chosen.map(|(key, datagram)| (datagram.number, *key)).collect();
+        keys.sort_unstable_by_key(|(number, _)| *number);
+        for (_, key) in keys {
+            self.take(&key, |fragment| each(key.v6, fragment));
         }
     }
 
-    fn parts(&self, datagram: &Datagram) -> impl Iterator<Item = &Part<T>> {
+    fn fragments(&self, datagram: &Datagram) -> impl Iterator<Item = &HeldFragment<T>> {
         let mut at = datagram.first;
         std::iter::from_fn(move || {
             let slot = self.slots.get(at as usize)?;
             at = slot.next;
-            slot.part.as_ref()
+            slot.fragment.as_ref()
         })
     }
 
     pub fn lists(&self) -> Vec<FragmentList> {
         let mut all: Vec<_> = self.datagrams.iter().collect();
         all.sort_unstable_by_key(|(_, datagram)| datagram.number);
-        let list = |(name, datagram): (&Name, &Datagram)| FragmentList {
-            name: *name,
-            fragments: datagram.parts,
+        let list = |(key, datagram): (&DatagramKey, &Datagram)| FragmentList {
+            key: *key,
+            fragments: datagram.count,
             progress: Progress { has_first: self.span(datagram.first).0 == 0, has_last: datagram.total.is_some() },
         };
         all.into_iter().map(list).collect()

@@ -31,20 +31,20 @@ pub fn status(status: &FragmentStatus) -> String {
 /// The packets of which fragments are held (`-m`).
 pub fn lists(lists: &[FragmentList]) -> String {
     let mut out = String::from("\n        Fragment Lists:\n\n");
-    for FragmentList { name, fragments, progress } in lists {
-        let addr = |addr: [u8; 16]| match name.v6 {
+    for FragmentList { key, fragments, progress } in lists {
+        let addr = |addr: [u8; 16]| match key.v6 {
             true => Ipv6Addr::from(addr).to_string(),
             false => Ipv4Addr::new(addr[0], addr[1], addr[2], addr[3]).to_string(),
         };
-        let dl_type = if name.v6 { ethertype::IPV6 } else { ethertype::IPV4 };
-        let (src, dst) = (addr(name.src), addr(name.dst));
+        let dl_type = if key.v6 { ethertype::IPV6 } else { ethertype::IPV4 };
+        let (src, dst) = (addr(key.src), addr(key.dst));
         let _ = writeln!(
             out,
             "(src={src},dst={dst},recirc_id={},ip_id={},dl_type={dl_type:#x},zone={},nw_proto={},num_fragments={fragments},state={})",
-            name.recirc_id,
-            name.id,
-            name.zone,
-            name.proto,
+            key.recirc_id,
+            key.id,
+            key.zone,
+            key.proto,
             progress.name()
         );
     }

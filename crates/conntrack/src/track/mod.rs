@@ -1,19 +1,19 @@
 //! The tracker, and what control threads ask of it.
 
-mod begin;
-mod enter;
-mod execute;
-mod repeat;
+mod commit;
+mod fast_path;
+mod replay;
+mod slow_path;
 
-pub use enter::Sought;
-pub(crate) use execute::Pass;
-pub use repeat::{Body, Repeated, Stamp, Standing};
+pub use fast_path::LookupRef;
+pub use replay::{ConnRef, CtMetadata, Diverged, L4Bytes};
+pub(crate) use slow_path::CtContext;
 
 use crate::connection::Connection;
-use crate::dump::{Entry, Filter};
+use crate::dump::{ConnEntry, Filter};
 use crate::expectation::Expectations;
 use crate::limits::{Limits, ZoneLimit};
-use crate::table::{Swept, Table};
+use crate::table::{ConnTable, Swept};
 use crate::timeouts::{TimeoutPolicies, TimeoutPolicy};
 use sluice_simd::HashKey;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Config {
 /// Every connection of the switch. Shared by all PMDs and control threads.
 #[derive(Debug)]
 pub struct Conntrack {
-    table: Table,
+    table: ConnTable,
     limits: Limits,
     timeouts: TimeoutPolicies,
     expectations: Expectations,
@@ -57,7 +57,7 @@ impl Conntrack {
     /// Without any connection.
     pub fn new(config: Config) -> Self {
         Conntrack {
-            table: Table::new(config.shards.clamp(1, 1 << 16), config.hash_key),
+            table: ConnTable::new(config.shards.clamp(1, 1 << 16), config.hash_key),
             limits: Limits::new(config.connections_max),
             timeouts: TimeoutPolicies::default(),
             expectations: Expectations::default(),
@@ -94,11 +94,11 @@ impl Conntrack {
 
     /// Shows `each` the live connections that a filter names. In no order; those that come and go meanwhile may be
     /// missed.
-    pub fn dump(&self, filter: &Filter, now_ms: u64, mut each: impl FnMut(&Entry)) {
+    pub fn dump(&self, filter: &Filter, now_ms: u64, mut each: impl FnMut(&ConnEntry)) {
         let keep = |connection: &Connection| {
             !connection.is_over(now_ms) && filter.names(&connection.original, &connection.reply)
         };
-        self.table.for_each(keep, |connection| each(&Entry::of(connection, now_ms)));
+        self.table.for_each(keep, |connection| each(&ConnEntry::of(connection, now_ms)));
     }
 
     /// How many connections there are, those not counted that have been taken out (`ct-get-nconns`).

@@ -1,7 +1,7 @@
 //! Timeouts, limits, flushing, dumping.
 
 use crate::scene::*;
-use sluice_conntrack::{Config, Ct, Filter, Outcome, Refusal, Timeout, TimeoutPolicy, text};
+use sluice_conntrack::{CommitError, Config, Ct, CtOutcome, Filter, Timeout, TimeoutPolicy, text};
 
 fn zone(zone: u16) -> Ct {
     Ct { zone, ..commit() }
@@ -49,7 +49,7 @@ fn a_sweep_finds_every_ended_connection_within_half_a_minute_and_keeps_to_its_bu
 #[test]
 fn timeouts_of_a_zone_rule_its_connections() {
     let mut scene = Scene::new();
-    scene.ct.set_timeouts(7, &TimeoutPolicy { seconds: vec![(Timeout::OtherFirst, 3), (Timeout::OtherSeveral, 2)] });
+    scene.ct.set_timeouts(7, &TimeoutPolicy { seconds: vec![(Timeout::OtherFirst, 3), (Timeout::OtherMultiple, 2)] });
     let under = zone;
     scene.pass(&nth(0), &under(7));
     scene.pass(&nth(1), &under(0));
@@ -74,22 +74,22 @@ fn limits_hold_to_the_connection_and_count_off() {
     scene.ct.set_zone_limit(None, 3);
     scene.ct.set_zone_limit(Some(1), 2);
     let mut refusals = |zone_id: u16, n: u16| match scene.pass(&nth(n), &zone(zone_id)).outcome {
-        Outcome::Refused(refusal) => Some(refusal),
+        CtOutcome::NotCommitted(refusal) => Some(refusal),
         _ => None,
     };
-    assert_eq!([refusals(1, 0), refusals(1, 1), refusals(1, 2)], [None, None, Some(Refusal::ZoneLimit)]);
+    assert_eq!([refusals(1, 0), refusals(1, 1), refusals(1, 2)], [None, None, Some(CommitError::ZoneLimit)]);
     // Zones without a limit share the default one.
     assert_eq!([refusals(2, 0), refusals(3, 1), refusals(4, 2)], [None; 3]);
-    assert_eq!(refusals(5, 3), Some(Refusal::ZoneLimit));
+    assert_eq!(refusals(5, 3), Some(CommitError::ZoneLimit));
     scene.ct.set_zone_limit(Some(6), 10);
-    assert_eq!(scene.pass(&nth(9), &zone(6)).outcome, Outcome::Refused(Refusal::TableFull));
+    assert_eq!(scene.pass(&nth(9), &zone(6)).outcome, CtOutcome::NotCommitted(CommitError::TableFull));
     assert_eq!(
         text::limits(&scene.ct.zone_limits()),
         "default limit=3\nzone=1,limit=2,count=2\nzone=6,limit=10,count=0"
     );
     assert_eq!(scene.ct.zone_limit(4).map(|limit| (limit.limit, limit.count)), Some((3, 3)));
     assert_eq!(scene.ct.flush(&Filter::zone(Some(1))), 2);
-    assert_eq!(scene.pass(&nth(2), &zone(1)).outcome, Outcome::Committed);
+    assert_eq!(scene.pass(&nth(2), &zone(1)).outcome, CtOutcome::Committed);
     // A limit set anew counts anew; connections of the old one do not count it down.
     assert!(scene.ct.delete_zone_limit(1) && !scene.ct.delete_zone_limit(1));
     scene.ct.set_zone_limit(Some(1), 1);

@@ -2,7 +2,9 @@
 
 use crate::scene::*;
 use proptest::prelude::*;
-use sluice_conntrack::fragments::{Fragments, Offered, Part, TIMEOUT_MS, WHOLE_MAX, assemble, distribute, text};
+use sluice_conntrack::fragments::{
+    DATAGRAM_MAX, Fragments, HeldFragment, OfferResult, TIMEOUT_MS, distribute, reassemble, text,
+};
 use sluice_conntrack::{NatTarget, fragments};
 use sluice_flow::{Metadata, PacketKey, extract, layout};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
@@ -19,7 +21,7 @@ struct Bench {
     pool: Arc<dyn FramePool>,
     large: Arc<dyn FramePool>,
     buffers: Buffers,
-    whole: Vec<Part<u32>>,
+    whole: Vec<HeldFragment<u32>>,
     offered: u32,
 }
 
@@ -42,28 +44,28 @@ impl Bench {
         for v6 in [false, true] {
             fragments.set_size_min(v6, SIZE_MIN).expect("within bounds");
         }
-        let (pool, large) = (pool(256, 2048), pool(2, WHOLE_MAX));
+        let (pool, large) = (pool(256, 2048), pool(2, DATAGRAM_MAX));
         Bench { fragments, pool, large, buffers: Buffers::new(), whole: Vec::new(), offered: 0 }
     }
 
-    fn part(&mut self, bytes: &[u8]) -> Part<u32> {
+    fn part(&mut self, bytes: &[u8]) -> HeldFragment<u32> {
         self.offered += 1;
         let mut key = PacketKey::ZERO;
         extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");
         let packet = self.buffers.write(&self.pool, bytes).expect("a frame of the pool");
-        Part::new(packet, key, self.pool.clone(), self.offered)
+        HeldFragment::new(packet, key, self.pool.clone(), self.offered)
     }
 
     /// Offers a fragment; gives back what is not held.
     fn offer(&mut self, bytes: &[u8], now_ms: u64) -> Fate {
         let mut part = Some(self.part(bytes));
         match self.fragments.offer(&mut part, 0, now_ms, &mut self.whole) {
-            Offered::Held => Fate::Held,
-            Offered::Refused => {
+            OfferResult::Held => Fate::Held,
+            OfferResult::Refused => {
                 self.buffers.give(part.into_iter().map(|part| part.packet));
                 Fate::Refused
             }
-            Offered::Whole => {
+            OfferResult::Complete => {
                 let numbers = self.whole.iter().map(|part| part.onward).collect();
                 self.buffers.give(self.whole.drain(..).map(|part| part.packet));
                 Fate::Whole(numbers)
@@ -132,11 +134,14 @@ fn a_packet_in_fragments_is_tracked_and_translated_as_one() {
         for (n, i) in order.iter().enumerate() {
             let mut part = Some(bench.part(&pieces[*i]));
             let offered = bench.fragments.offer(&mut part, 0, 0, &mut parts);
-            assert!(matches!((n, &offered), (0..3, Offered::Held) | (3, Offered::Whole)), "{n}: {offered:?}");
+            assert!(
+                matches!((n, &offered), (0..3, OfferResult::Held) | (3, OfferResult::Complete)),
+                "{n}: {offered:?}"
+            );
         }
         assert_eq!(parts.iter().map(|part| part.onward).collect::<Vec<_>>(), [3, 2, 4, 1]);
         let mut frame = bench.buffers.take(&bench.large.clone()).expect("one frame");
-        assert!(assemble(&parts, &mut frame));
+        assert!(reassemble(&parts, &mut frame));
         let end = frame.len();
         assert_eq!(frame.bytes()[end - 5000..], whole[whole.len() - 5000..], "the data is put together");
         assert!(checksums_are_right(frame.bytes()));
@@ -153,7 +158,7 @@ fn a_packet_in_fragments_is_tracked_and_translated_as_one() {
         assert!(distribute(packet.bytes(), &key, &mut parts));
         // Put together again, they are the packet that was tracked.
         let mut again = bench.buffers.take(&bench.large.clone()).expect("a frame");
-        assert!(assemble(&parts, &mut again));
+        assert!(reassemble(&parts, &mut again));
         assert_eq!(again.bytes(), packet.bytes());
         assert!(checksums_are_right(again.bytes()));
         for (part, piece) in parts.iter().zip(&pieces) {
@@ -240,10 +245,10 @@ fn zones_passes_and_protocols_are_apart() {
     let last = fragment(false, 1, 800, false, &[0; 8]);
     assert_eq!(bench.offer(&first, 0), Fate::Held);
     let mut other_zone = Some(bench.part(&last));
-    assert_eq!(bench.fragments.offer(&mut other_zone, 1, 0, &mut bench.whole), Offered::Held);
+    assert_eq!(bench.fragments.offer(&mut other_zone, 1, 0, &mut bench.whole), OfferResult::Held);
     let mut other_pass = bench.part(&last);
     other_pass.key.set(layout::RECIRC_ID, &[0, 0, 0, 9]);
-    assert_eq!(bench.fragments.offer(&mut Some(other_pass), 0, 0, &mut bench.whole), Offered::Held);
+    assert_eq!(bench.fragments.offer(&mut Some(other_pass), 0, 0, &mut bench.whole), OfferResult::Held);
     let lists = text::lists(&bench.fragments.lists());
     let expected = "\n        Fragment Lists:\n\n\
         (src=10.0.0.1,dst=10.0.0.2,recirc_id=0,ip_id=1,dl_type=0x800,zone=0,nw_proto=17,num_fragments=1,state=first frag)\n\
@@ -313,11 +318,11 @@ proptest! {
             bytes[at..at + tail.len()].copy_from_slice(&tail);
             let mut part = Some(bench.part(&bytes));
             match bench.fragments.offer(&mut part, 0, 0, &mut bench.whole) {
-                Offered::Held => {}
-                Offered::Refused => bench.buffers.give(part.into_iter().map(|part| part.packet)),
-                Offered::Whole => {
+                OfferResult::Held => {}
+                OfferResult::Refused => bench.buffers.give(part.into_iter().map(|part| part.packet)),
+                OfferResult::Complete => {
                     let mut frame = bench.buffers.take(&bench.large.clone()).expect("one frame");
-                    assemble(&bench.whole, &mut frame);
+                    reassemble(&bench.whole, &mut frame);
                     bench.buffers.give_frame(frame);
                     bench.buffers.give(bench.whole.drain(..).map(|part| part.packet));
                 }

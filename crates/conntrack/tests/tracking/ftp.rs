@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use crate::tcp::{ACK, SYN, Segment, Sender, segment};
-use sluice_conntrack::{Ct, Helper, Masked, NatSpec, NatTarget, Outcome};
+use sluice_conntrack::{Ct, CtOutcome, Helper, Masked, NatSpec, NatTarget};
 use sluice_flow::layout;
 use sluice_packet::headers::be32;
 
@@ -144,6 +144,6 @@ fn what_the_helper_called_invalid_stays_so() {
     for forgetful in [false, true] {
         let mut scene = Scene::new();
         scene.forgetful = forgetful;
-        assert_eq!(scene.passes(&command, &[helped.clone(), Ct::default()]).outcome, Outcome::Invalid);
+        assert_eq!(scene.passes(&command, &[helped.clone(), Ct::default()]).outcome, CtOutcome::Invalid);
     }
 }

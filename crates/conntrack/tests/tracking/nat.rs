@@ -1,7 +1,7 @@
 //! Source and destination NAT, there and back.
 
 use crate::scene::*;
-use sluice_conntrack::{Ct, Filter, NatSpec, NatTarget, Outcome, Refusal};
+use sluice_conntrack::{CommitError, Ct, CtOutcome, Filter, NatSpec, NatTarget};
 use sluice_packet::Layers;
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ fn ends(bytes: &[u8]) -> (Vec<u8>, u16, Vec<u8>, u16) {
 /// Sends a packet, has what arrives answered, and checks that the answer arrives as one to the packet sent.
 fn round_trip(scene: &mut Scene, there: &[u8], request: &Ct) -> Vec<u8> {
     let seen = scene.pass(there, request);
-    assert_eq!(seen.outcome, Outcome::Committed);
+    assert_eq!(seen.outcome, CtOutcome::Committed);
     let state = match request.nat.as_ref().and_then(|spec| spec.target) {
         Some(NatTarget::Src) => ("new|trk|snat", "est|rpl|trk|dnat", "est|trk|snat"),
         _ => ("new|trk|dnat", "est|rpl|trk|snat", "est|trk|dnat"),
@@ -72,18 +72,18 @@ fn a_range_gives_all_its_ports_and_then_says_so() {
     let mut scene = Scene::new();
     let request = nat(NatTarget::Src, (9, 9), Some((6000, 6003)));
     for client in 1..=4 {
-        assert_eq!(scene.pass(&udp(false, (client, CLIENT), (200, SERVER)), &request).outcome, Outcome::Committed);
+        assert_eq!(scene.pass(&udp(false, (client, CLIENT), (200, SERVER)), &request).outcome, CtOutcome::Committed);
     }
     let there = udp(false, (5, CLIENT), (200, SERVER));
     let seen = scene.pass(&there, &request);
-    assert_eq!(seen.outcome, Outcome::Refused(Refusal::NatExhausted));
+    assert_eq!(seen.outcome, CtOutcome::NotCommitted(CommitError::NatExhausted));
     assert_eq!((seen.state().as_str(), &seen.bytes), ("new|trk", &there));
     assert_eq!(scene.ct.connections(), 4, "what was refused is not counted");
     // To another server the same ports are free.
-    assert_eq!(scene.pass(&udp(false, (5, CLIENT), (201, SERVER)), &request).outcome, Outcome::Committed);
+    assert_eq!(scene.pass(&udp(false, (5, CLIENT), (201, SERVER)), &request).outcome, CtOutcome::Committed);
     // A port comes back when its connection has ended.
     scene.now_ms += 61_000;
-    assert_eq!(scene.pass(&there, &request).outcome, Outcome::Committed);
+    assert_eq!(scene.pass(&there, &request).outcome, CtOutcome::Committed);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn ping_is_translated_by_address() {
         assert_eq!((back.state().as_str(), &back.bytes), ("est|rpl|trk|dnat", &build(2, 1, kinds[1])));
         // Identifiers are not translated, so a second client with the same one finds the tuple taken.
         let seen = scene.pass(&build(3, 2, kinds[0]), &Ct { nat: Some(spec), ..commit() });
-        assert_eq!(seen.outcome, Outcome::Refused(Refusal::NatExhausted));
+        assert_eq!(seen.outcome, CtOutcome::NotCommitted(CommitError::NatExhausted));
     }
 }
 
@@ -153,7 +153,7 @@ fn flushing_a_translated_connection_frees_both_tuples() {
     let there = udp(false, (1, CLIENT), (2, SERVER));
     for _ in 0..3 {
         let seen = scene.pass(&there, &request);
-        assert_eq!(seen.outcome, Outcome::Committed);
+        assert_eq!(seen.outcome, CtOutcome::Committed);
         assert_eq!(scene.ct.flush(&Filter::default()), 1);
         assert_eq!(scene.pass(&answer(&seen.bytes), &untranslate()).state(), "new|trk");
     }

@@ -1,7 +1,7 @@
 //! UDP, ICMP and all others; commit, zones, mark, label, force, clear.
 
 use crate::scene::*;
-use sluice_conntrack::{Carried, Checksums, Ct, Masked, Moment, Outcome, Recent, clear, ct_state};
+use sluice_conntrack::{CachedConn, Checksums, ConnCache, Ct, CtInput, CtOutcome, CtPacket, Masked, clear, ct_state};
 use sluice_flow::{PacketKey, layout};
 use sluice_testkit::pool::TestPool;
 
@@ -14,11 +14,11 @@ fn udp_is_new_until_answered_and_then_established() {
         assert_eq!(scene.pass(&there, &track()).state(), "new|trk");
         assert_eq!(scene.pass(&back, &track()).state(), "new|trk", "nothing was committed");
         let seen = scene.pass(&there, &commit());
-        assert_eq!((seen.outcome, seen.state().as_str()), (Outcome::Committed, "new|trk"));
+        assert_eq!((seen.outcome, seen.state().as_str()), (CtOutcome::Committed, "new|trk"));
         assert_eq!(scene.pass(&there, &track()).state(), "new|trk");
         assert_eq!(scene.pass(&back, &track()).state(), "est|rpl|trk");
         let seen = scene.pass(&there, &track());
-        assert_eq!((seen.outcome, seen.state().as_str()), (Outcome::Tracked, "est|trk"));
+        assert_eq!((seen.outcome, seen.state().as_str()), (CtOutcome::Tracked, "est|trk"));
         assert_eq!(scene.ct.connections(), 1);
     }
 }
@@ -93,17 +93,22 @@ fn what_has_no_connection_is_invalid() {
     let mut scene = Scene::new();
     for bytes in packets {
         let seen = scene.pass(&bytes, &commit());
-        assert_eq!((seen.outcome, seen.state().as_str()), (Outcome::Invalid, "inv|trk"), "{bytes:02x?}");
+        assert_eq!((seen.outcome, seen.state().as_str()), (CtOutcome::Invalid, "inv|trk"), "{bytes:02x?}");
         assert_eq!(seen.number(layout::CT_NW_PROTO), 0);
     }
     assert_eq!(scene.ct.connections(), 0);
     // A checksum that is vouched for is not looked at; one that is said to be wrong is believed.
     let mut pool = TestPool::new();
-    for (checksums, outcome) in [(Checksums::Good, Outcome::Committed), (Checksums::Bad, Outcome::Invalid)] {
+    for (checksums, outcome) in [(Checksums::Good, CtOutcome::Committed), (Checksums::Bad, CtOutcome::Invalid)] {
         let (mut packet, mut key) = (pool.packet(&broken_sum), PacketKey::ZERO);
-        let moment = Moment { checksums, ..Moment::default() };
+        let input = CtInput { checksums, ..CtInput::default() };
         assert_eq!(
-            scene.ct.execute(&mut Recent::new(0), &mut packet, &mut key, &commit(), &moment, &mut Carried::default()),
+            scene.ct.execute(
+                &mut ConnCache::new(0),
+                CtPacket { packet: &mut packet, key: &mut key, cached: &mut CachedConn::default() },
+                &commit(),
+                &input
+            ),
             outcome
         );
         pool.take_bytes(packet);
@@ -170,9 +175,9 @@ fn force_in_the_reply_direction_begins_anew() {
     let there = udp(false, (1, CLIENT), (2, SERVER));
     let back = udp(false, (2, SERVER), (1, CLIENT));
     scene.pass(&there, &commit());
-    assert_eq!(scene.pass(&there, &force).outcome, Outcome::Tracked);
+    assert_eq!(scene.pass(&there, &force).outcome, CtOutcome::Tracked);
     let seen = scene.pass(&back, &force);
-    assert_eq!((seen.outcome, seen.state().as_str()), (Outcome::Committed, "new|trk"));
+    assert_eq!((seen.outcome, seen.state().as_str()), (CtOutcome::Committed, "new|trk"));
     assert_eq!(scene.pass(&there, &track()).state(), "est|rpl|trk");
     assert_eq!(scene.dump(false).len(), 1);
     scene.now_ms += 60_000;

@@ -1,6 +1,8 @@
 //! A tracker, packets, and what became of them.
 
-use sluice_conntrack::{Carried, Config, Conntrack, Ct, Moment, Outcome, Recent, clear, ct_state, text};
+use sluice_conntrack::{
+    CachedConn, Config, ConnCache, Conntrack, Ct, CtInput, CtOutcome, CtPacket, clear, ct_state, text,
+};
 use sluice_conntrack::{Filter, NatSpec, NatTarget};
 use sluice_flow::{Metadata, PacketKey, extract, extract_again, layout};
 use sluice_packet::{Layers, Packet};
@@ -16,7 +18,7 @@ pub const SERVER: u16 = 80;
 pub struct Scene {
     pub ct: Conntrack,
     /// What a PMD would keep; made anew for each packet if `forgetful`.
-    recent: Recent,
+    conn_cache: ConnCache,
     pub forgetful: bool,
     pool: TestPool,
     pub now_ms: u64,
@@ -26,7 +28,7 @@ pub struct Scene {
 /// A packet after its passes.
 #[derive(Debug)]
 pub struct Seen {
-    pub outcome: Outcome,
+    pub outcome: CtOutcome,
     pub bytes: Vec<u8>,
     pub key: PacketKey,
 }
@@ -40,7 +42,7 @@ impl Scene {
         let config = change(Config { shards: 4, ..Config::new(HashKey::from_seed(7)) });
         Scene {
             ct: Conntrack::new(config),
-            recent: Recent::new(64),
+            conn_cache: ConnCache::new(64),
             forgetful: false,
             pool: TestPool::new(),
             now_ms: 1_000_000,
@@ -59,16 +61,21 @@ impl Scene {
         let mut key = PacketKey::ZERO;
         extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");
         let mut packet = self.pool.packet(bytes);
-        let mut carried = Carried::default();
-        let mut outcome = Outcome::Tracked;
+        let mut cached = CachedConn::default();
+        let mut outcome = CtOutcome::Tracked;
         let were_right = checksums_are_right(bytes);
         for request in requests {
             self.entropy += 1;
             if self.forgetful {
-                self.recent = Recent::new(0);
+                self.conn_cache = ConnCache::new(0);
             }
-            let moment = Moment { now_ms: self.now_ms, entropy: self.entropy, ..Moment::default() };
-            outcome = self.ct.execute(&mut self.recent, &mut packet, &mut key, request, &moment, &mut carried);
+            let input = CtInput { now_ms: self.now_ms, entropy: self.entropy, ..CtInput::default() };
+            outcome = self.ct.execute(
+                &mut self.conn_cache,
+                CtPacket { packet: &mut packet, key: &mut key, cached: &mut cached },
+                request,
+                &input,
+            );
             let mut again = key;
             extract_again(packet.bytes(), &mut again).expect("a frame");
             assert_eq!(untracked(&key), untracked(&again), "the key does not say what the packet says");
@@ -79,21 +86,26 @@ impl Scene {
     }
 
     /// A packet that is somebody else's, through one `ct`.
-    pub fn pass_packet(&mut self, packet: &mut Packet, key: &mut PacketKey, request: &Ct) -> Outcome {
+    pub fn pass_packet(&mut self, packet: &mut Packet, key: &mut PacketKey, request: &Ct) -> CtOutcome {
         self.entropy += 1;
-        let moment = Moment { now_ms: self.now_ms, entropy: self.entropy, ..Moment::default() };
-        self.ct.execute(&mut self.recent, packet, key, request, &moment, &mut Carried::default())
+        let input = CtInput { now_ms: self.now_ms, entropy: self.entropy, ..CtInput::default() };
+        self.ct.execute(
+            &mut self.conn_cache,
+            CtPacket { packet, key, cached: &mut CachedConn::default() },
+            request,
+            &input,
+        )
     }
 
-    /// Whether a packet, having passed, stands so that the next one like it may take the shortest way.
-    pub fn stands(&mut self, bytes: &[u8], request: &Ct) -> bool {
+    /// Whether a packet, having passed, can_replay so that the next one like it may take the shortest way.
+    pub fn can_replay(&mut self, bytes: &[u8], request: &Ct) -> bool {
         let mut key = PacketKey::ZERO;
         extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");
         let mut packet = self.pool.packet(bytes);
         self.pass_packet(&mut packet, &mut key, request);
-        let stands = self.ct.standing(&self.recent, (&packet, &key), request, self.now_ms).is_some();
+        let can_replay = self.ct.conn_ref(&self.conn_cache, &packet, &key, request, self.now_ms).is_some();
         self.pool.take_bytes(packet);
-        stands
+        can_replay
     }
 
     /// The lines of `dump-conntrack`, sorted.

@@ -1,7 +1,7 @@
 //! TCP: scripted exchanges, segment by segment.
 
 use crate::scene::*;
-use sluice_conntrack::{Ct, Outcome};
+use sluice_conntrack::{Ct, CtOutcome};
 use sluice_testkit::plain_checksum::internet;
 
 /// Who sends.
@@ -111,7 +111,7 @@ fn a_whole_conversation_and_the_next_one_between_the_same_ports() {
     // The next SYN begins a new connection; without a commit, it only ends the old one.
     let again = segment(Client, SYN, 77, 0, b"").frame();
     let seen = scene.pass(&again, &commit());
-    assert_eq!((seen.outcome, seen.state().as_str()), (Outcome::Committed, "new|trk"));
+    assert_eq!((seen.outcome, seen.state().as_str()), (CtOutcome::Committed, "new|trk"));
     assert_eq!(scene.dump(false).len(), 1);
 }
 

@@ -1,7 +1,7 @@
 //! Several PMDs at once: the same connections begun by all, both directions on different ones, a small NAT range.
 
 use crate::scene::*;
-use sluice_conntrack::{Carried, Config, Conntrack, Filter, Moment, NatTarget, Outcome, Recent};
+use sluice_conntrack::{CachedConn, Config, ConnCache, Conntrack, CtInput, CtOutcome, CtPacket, Filter, NatTarget};
 use sluice_flow::{Metadata, PacketKey, extract};
 use sluice_simd::HashKey;
 use sluice_testkit::pool::TestPool;
@@ -21,7 +21,7 @@ fn a_connection_is_begun_once_and_no_tuple_is_given_twice() {
                 let (ct, start) = (&ct, &start);
                 move || {
                     let mut pool = TestPool::new();
-                    let mut recent = Recent::new(16);
+                    let mut recent = ConnCache::new(16);
                     let request = nat(NatTarget::Src, (9, 9), Some((6000, 6000 + u16::from(CLIENTS) - 1)));
                     start.wait();
                     let pass = |client: u8| {
@@ -29,13 +29,17 @@ fn a_connection_is_begun_once_and_no_tuple_is_given_twice() {
                         let mut key = PacketKey::ZERO;
                         extract(&bytes, &Metadata::of_port(1), &mut key).expect("a frame");
                         let mut packet = pool.packet(&bytes);
-                        let moment = Moment { now_ms: round * 100_000, entropy: thread, ..Moment::default() };
-                        let outcome =
-                            ct.execute(&mut recent, &mut packet, &mut key, &request, &moment, &mut Carried::default());
+                        let input = CtInput { now_ms: round * 100_000, entropy: thread, ..CtInput::default() };
+                        let outcome = ct.execute(
+                            &mut recent,
+                            CtPacket { packet: &mut packet, key: &mut key, cached: &mut CachedConn::default() },
+                            &request,
+                            &input,
+                        );
                         let out = pool.take_bytes(packet);
                         assert_eq!(out[26..30], v4(9)[..4], "every packet is translated, whoever began the connection");
                         ct.expire(round * 100_000, 3);
-                        usize::from(outcome == Outcome::Committed)
+                        usize::from(outcome == CtOutcome::Committed)
                     };
                     (1..=CLIENTS).map(pass).sum::<usize>()
                 }

@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use proptest::prelude::*;
-use sluice_conntrack::{Ct, Filter, Outcome, Refusal};
+use sluice_conntrack::{CommitError, Ct, CtOutcome, Filter};
 
 /// A UDP connection of the twin.
 #[derive(Clone, Debug)]
@@ -93,12 +93,12 @@ proptest! {
                     prop_assert_eq!(seen.state(), state);
                     let is_full = limit.is_some_and(|limit| limit.count >= limit.limit);
                     let want = match (begins && (commit || force), is_full) {
-                        (true, true) => Outcome::Refused(Refusal::ZoneLimit),
-                        (true, false) => Outcome::Committed,
-                        _ => Outcome::Tracked,
+                        (true, true) => CtOutcome::NotCommitted(CommitError::ZoneLimit),
+                        (true, false) => CtOutcome::Committed,
+                        _ => CtOutcome::Tracked,
                     };
                     prop_assert_eq!(seen.outcome, want);
-                    if want == Outcome::Committed {
+                    if want == CtOutcome::Committed {
                         let ends_ms = scene.now_ms + 60_000;
                         twin.connections.push(Plain { zone, src, dst, said: Said::Once, ends_ms });
                     }

@@ -17,7 +17,7 @@
 //!
 //! Packets are tracked in order of arrival, whichever way they go, and every megaflow counts every packet. Not composed are
 //! traversals with anything else than `ct` and `recirc` before the last megaflow, translated packets, and packets that
-//! are not TCP or UDP over IPv4: see [`Conntrack::standing`](sluice_conntrack::Conntrack::standing).
+//! are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 
 mod path;
 mod recorder;
@@ -28,13 +28,13 @@ pub(crate) use recorder::PathRecorder;
 use crate::recirc::Origin;
 use crate::settings::Level;
 use path::{Hop, Path, Paths, addresses_and_ports, is_eligible};
-use sluice_conntrack::{Carried, Conntrack, Outcome, Repeated, Standing};
+use sluice_conntrack::{CachedConn, Conntrack, CtOutcome, ConnRef};
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::{BATCH_MAX, BatchMask, Packet};
 use sluice_simd::hash::finish;
-use sluice_simd::isa::Work;
-use sluice_simd::{HashKey, Isa, Verbs, compare, hash};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{HashKey, Isa, VectorOps, compare, hash};
 use sluice_sync::Slots;
 use table::{At, Table};
 
@@ -69,7 +69,7 @@ pub(crate) enum Replay<'a, 'g> {
     /// It has been through every `ct` and meets its last megaflow. The megaflows behind the hops have not counted it yet.
     Completed(&'a Path, &'g Megaflow),
     /// It has been through these hops, and then got another state, mark or label: it takes its next pass, key as it is.
-    Diverged(&'a [Hop], Outcome),
+    Diverged(&'a [Hop], CtOutcome),
     /// Nothing has happened: it meets its first megaflow plainly.
     NotReplayed,
 }
@@ -173,7 +173,7 @@ impl Composer {
         (i, far): (usize, bool),
         conntrack: &Conntrack,
         (packet, key): (&Packet, &mut PacketKey),
-        carried: &mut Carried,
+        carried: &mut CachedConn,
         (flows, now_ms): (Slots<'g, Megaflow>, u64),
     ) -> Replay<'_, 'g> {
         let (at, id) = self.found[i];
@@ -181,19 +181,17 @@ impl Composer {
             return Replay::NotReplayed;
         };
         let Some(last) = path.last_if_live(flows) else { return Replay::NotReplayed };
-        let Some(body) = Conntrack::body(packet) else { return Replay::NotReplayed };
+        let Some(l4) = Conntrack::l4_bytes(packet) else { return Replay::NotReplayed };
         let mut standings = self.table.standings(at);
         if !standings.clone().all(|standing| standing.is_live(now_ms)) {
             return Replay::NotReplayed;
         }
         for (n, hop) in path.hops().iter().enumerate() {
-            let standing: &Standing = standings.next().expect("invariant: as many standings as hops");
-            match conntrack.repeat(standing, (packet, &body), key, &hop.stamp, now_ms, carried) {
-                Repeated::Same => {}
-                Repeated::Other(outcome) => {
-                    key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
-                    return Replay::Diverged(&path.hops()[..n], outcome);
-                }
+            let standing: &ConnRef = standings.next().expect("invariant: as many standings as hops");
+            if let Err(diverged) = conntrack.replay(standing, &l4, &hop.stamp, now_ms) {
+                let outcome = diverged.write(key, carried);
+                key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
+                return Replay::Diverged(&path.hops()[..n], outcome);
             }
         }
         Replay::Completed(path, last)
@@ -262,11 +260,11 @@ struct Look<'a, 'g> {
     hits: &'a mut Hits<'g>,
 }
 
-impl Work for Look<'_, '_> {
+impl Kernel for Look<'_, '_> {
     type Output = BatchMask;
 
     #[inline(always)]
-    fn run<V: Verbs>(self, _: V) -> BatchMask {
+    fn run<V: VectorOps>(self, _: V) -> BatchMask {
         self.composer.find(self.keys, self.n, self.flows, self.hits)
     }
 }

@@ -3,7 +3,7 @@
 use super::HOPS_MAX;
 use arrayvec::ArrayVec;
 use sluice_action::FlowId;
-use sluice_conntrack::Stamp;
+use sluice_conntrack::CtMetadata;
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::Megaflow;
 use sluice_packet::headers::{ethertype, ip_proto};
@@ -24,7 +24,7 @@ pub(super) struct FlowRef {
 /// A `ct`, the recirculation, and the megaflow behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hop {
-    pub(super) stamp: Stamp,
+    pub(super) stamp: CtMetadata,
     pub(super) recirc_id: u32,
     pub(super) next: FlowRef,
 }
@@ -80,7 +80,7 @@ impl Path {
     }
 
     /// Adds a hop that ends at `next`; false if packets may follow it of which it cannot be known, or it is one too many.
-    pub fn add(&mut self, mut stamp: Stamp, recirc_id: u32, next: &Megaflow) -> bool {
+    pub fn add(&mut self, mut stamp: CtMetadata, recirc_id: u32, next: &Megaflow) -> bool {
         let mask = next.mask();
         let (asked, whole) = (mask.words(), &mask.whole);
         // Of line 2 only the label is in the stamp; the original tuple is the connection's, not the path's.

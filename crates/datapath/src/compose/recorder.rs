@@ -4,9 +4,9 @@ use super::HOPS_MAX;
 use super::path::{Path, addresses_and_ports};
 use arrayvec::ArrayVec;
 use sluice_action::Action;
-use sluice_conntrack::{Stamp, Standing};
+use sluice_conntrack::{ConnRef, CtMetadata};
 use sluice_flow::PacketKey;
-use sluice_flow_cache::{Megaflow, Verdict};
+use sluice_flow_cache::{Megaflow, FlowVerdict};
 use sluice_packet::BATCH_MAX;
 use sluice_simd::compare;
 
@@ -20,9 +20,9 @@ struct Recording {
     words: [u64; 8],
     hash: u64,
     path: Path,
-    standings: ArrayVec<Standing, HOPS_MAX>,
+    standings: ArrayVec<ConnRef, HOPS_MAX>,
     /// What the `ct` under way has written.
-    stamp: Option<Stamp>,
+    stamp: Option<CtMetadata>,
     /// Nothing is noted any more.
     is_over: bool,
 }
@@ -32,13 +32,13 @@ pub(super) struct Done {
     pub hash: u64,
     pub addresses_and_ports: (u64, u32),
     pub path: Path,
-    pub standings: ArrayVec<Standing, HOPS_MAX>,
+    pub standings: ArrayVec<ConnRef, HOPS_MAX>,
 }
 
 /// Whether a megaflow tracks its packets and looks them up again, and does nothing else.
 #[inline]
 pub(super) fn tracks(flow: &Megaflow) -> bool {
-    flow.verdict() == Verdict::Actions && matches!(flow.actions()[..], [Action::Ct(_), Action::Recirc(_)])
+    flow.verdict() == FlowVerdict::Actions && matches!(flow.actions()[..], [Action::Ct(_), Action::Recirc(_)])
 }
 
 impl PathRecorder {
@@ -74,11 +74,11 @@ impl PathRecorder {
     }
 
     /// Notes what a `ct` made of the packet; `None` ends the recording.
-    pub fn track(&mut self, number: u16, found: Option<(Standing, Stamp)>) {
+    pub fn track(&mut self, number: u16, found: Option<(ConnRef, CtMetadata)>) {
         let Some(recording) = self.under_way(number) else { return };
         let is_next = recording.standings.len() == recording.path.hops().len() && recording.stamp.is_none();
         // In the zone of the pass before, a packet is known again, and not counted.
-        let is_new = |stamp: &Stamp| recording.path.hops().last().is_none_or(|hop| hop.stamp.zone != stamp.zone);
+        let is_new = |stamp: &CtMetadata| recording.path.hops().last().is_none_or(|hop| hop.stamp.zone != stamp.zone);
         match found.filter(|(_, stamp)| is_next && is_new(stamp)) {
             Some((standing, stamp)) if !recording.standings.is_full() => {
                 recording.standings.push(standing);
@@ -95,7 +95,7 @@ impl PathRecorder {
             recording.give_up();
             return None;
         };
-        let is_last = flow.verdict() != Verdict::Actions;
+        let is_last = flow.verdict() != FlowVerdict::Actions;
         if !(is_last || tracks(flow)) || !recording.path.add(stamp, key.recirc_id(), flow) {
             recording.give_up();
             return None;

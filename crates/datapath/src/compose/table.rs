@@ -6,7 +6,7 @@
 
 use super::HOPS_MAX;
 use arrayvec::ArrayVec;
-use sluice_conntrack::Standing;
+use sluice_conntrack::ConnRef;
 use sluice_simd::prefetch;
 
 /// Entries in a bucket.
@@ -30,8 +30,8 @@ struct Entry {
     ports: u32,
     /// 0: there is no entry.
     path: u32,
-    first: Option<Standing>,
-    further: Option<Box<ArrayVec<Standing, HOPS_MAX>>>,
+    first: Option<ConnRef>,
+    further: Option<Box<ArrayVec<ConnRef, HOPS_MAX>>>,
 }
 
 const _: () = assert!(size_of::<[Entry; WAYS]>() == 64);
@@ -110,7 +110,7 @@ impl Table {
 
     /// The connections of an entry, one a hop.
     #[inline(always)]
-    pub fn standings(&self, at: At) -> impl Iterator<Item = &Standing> + Clone {
+    pub fn standings(&self, at: At) -> impl Iterator<Item = &ConnRef> + Clone {
         let entry = self.entry(at);
         let further = entry.and_then(|entry| entry.further.as_deref()).map_or(&[][..], |further| further);
         entry.and_then(|entry| entry.first.as_ref()).into_iter().chain(further)
@@ -132,7 +132,7 @@ impl Table {
         hash: u64,
         (addresses, ports): (u64, u32),
         path: u32,
-        standings: ArrayVec<Standing, HOPS_MAX>,
+        standings: ArrayVec<ConnRef, HOPS_MAX>,
     ) {
         if self.segments.is_empty() {
             self.segments.resize_with(1, || None);
@@ -166,7 +166,7 @@ impl Table {
         let Some(Some(segment)) = self.segments.get_mut(at >> SEGMENT_BITS) else { return };
         for entry in &mut segment[at % SEGMENT].0 {
             let mut standings = entry.first.iter().chain(entry.further.iter().flat_map(|further| further.iter()));
-            if standings.any(Standing::is_removed) {
+            if standings.any(ConnRef::is_removed) {
                 *entry = Entry::default();
             }
         }

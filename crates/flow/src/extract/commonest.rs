@@ -6,8 +6,8 @@
 use super::{Metadata, half};
 use crate::{PacketKey, layout};
 use sluice_packet::headers::*;
-use sluice_simd::Verbs;
-use sluice_simd::verbs::{NOWHERE, Permutation, SOURCE};
+use sluice_simd::VectorOps;
+use sluice_simd::vector_ops::{NOWHERE, Permutation, SOURCE};
 
 /// Where the IPv4 header and the L4 header are.
 const IP: usize = ETHERNET_SIZE;
@@ -64,7 +64,7 @@ const fn with_flags(flags: u16) -> [u64; 8] {
 
 /// Writes the key of one of the commonest packets; `false` if the packet is none, and then the key is as it was.
 #[inline(always)]
-pub(super) fn read<V: Verbs>(verbs: V, bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> bool {
+pub(super) fn read<V: VectorOps>(ops: V, bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> bool {
     /// Ethernet type, version and header length, of which the type of service, the fourth byte, is none.
     const IPV4: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
     const ANY_TOS: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
@@ -84,7 +84,7 @@ pub(super) fn read<V: Verbs>(verbs: V, bytes: &[u8], metadata: &Metadata, key: &
         & (start[IP + 9] == ip_proto::UDP || is_tcp && tcp_size >= TCP_SIZE);
     if is_common {
         let keep = if is_tcp { &TCP } else { &UDP };
-        verbs.permute::<LineOf>(start, keep, &metadata.words, &mut key.lines[0].0);
+        ops.permute::<LineOf>(start, keep, &metadata.words, &mut key.lines[0].0);
     }
     is_common
 }

@@ -18,8 +18,8 @@ mod ordinary;
 use crate::{PacketKey, layout};
 use sluice_fate::DropReason;
 use sluice_packet::Layers;
-use sluice_simd::Verbs;
-use sluice_simd::verbs::Scalar;
+use sluice_simd::VectorOps;
+use sluice_simd::vector_ops::Scalar;
 
 /// Why a packet has no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,13 +78,13 @@ pub fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result
 
 /// [`extract`], with an instruction set's verbs.
 #[inline(always)]
-pub fn extract_with<V: Verbs>(
-    verbs: V,
+pub fn extract_with<V: VectorOps>(
+    ops: V,
     bytes: &[u8],
     metadata: &Metadata,
     key: &mut PacketKey,
 ) -> Result<(), ParseError> {
-    let is_done = V::SHUFFLES && commonest::read(verbs, bytes, metadata, key) || ordinary::read(bytes, metadata, key);
+    let is_done = V::SHUFFLES && commonest::read(ops, bytes, metadata, key) || ordinary::read(bytes, metadata, key);
     if is_done { Ok(()) } else { general::extract(bytes, metadata, key) }
 }
 

@@ -13,7 +13,7 @@ pub struct Ours(pub Workload);
 impl Ours {
     /// Why it cannot be measured; `None` if it can.
     pub fn obstacle() -> Option<String> {
-        let has_dpdk = sluice_port::KINDS.iter().any(|kind| kind.name == "dpdk") && cfg!(feature = "dpdk");
+        let has_dpdk = sluice_port::PORT_TYPES.iter().any(|kind| kind.name == "dpdk") && cfg!(feature = "dpdk");
         (!has_dpdk).then(|| "this build has no DPDK ports; build with --features dpdk".to_owned())
     }
 }

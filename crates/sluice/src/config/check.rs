@@ -218,8 +218,8 @@ fn check_type(path: &str, port: &Port) -> Checked {
             _ => wrong(format!("{path}.options"), "a patch port has one option: peer, the name of its other end"),
         };
     }
-    let Some(kind) = sluice_port::KINDS.iter().find(|kind| kind.name == port.kind) else {
-        let known: Vec<_> = sluice_port::KINDS.iter().map(|kind| kind.name).chain([PATCH]).collect();
+    let Some(kind) = sluice_port::PORT_TYPES.iter().find(|kind| kind.name == port.kind) else {
+        let known: Vec<_> = sluice_port::PORT_TYPES.iter().map(|kind| kind.name).chain([PATCH]).collect();
         let key = format!("{path}.type");
         return wrong(
             key,

@@ -28,7 +28,7 @@ pub fn help() -> String {
     out += "\n# The options of each port type. Text, numbers and booleans all do: flows = \"1M\", seed = 7, promiscuous = true.\n";
     out += "#\n# type = \"patch\": joins two bridges; packets sent to one end come in by the other\n";
     out += "#   peer         name of the other end, a patch port whose peer is this one\n";
-    for kind in sluice_port::KINDS {
+    for kind in sluice_port::PORT_TYPES {
         out += &format!("#\n# type = \"{}\": {}\n", kind.name, kind.help);
         for option in kind.options {
             out += &format!("#   {:<12} {}\n", option.key, option.help);

@@ -207,7 +207,7 @@ fn dpdk_needs_a_build_with_it() {
 #[test]
 fn help_lists_the_options_of_every_port_type() {
     let help = help();
-    for kind in sluice_port::KINDS {
+    for kind in sluice_port::PORT_TYPES {
         assert!(help.contains(&format!("# type = \"{}\": {}", kind.name, kind.help)));
         for option in kind.options {
             assert!(help.contains(&format!("#   {:<12} {}\n", option.key, option.help)));

@@ -9,7 +9,7 @@ const SIZE_MAX: u32 = 65_535;
 
 /// Names the packet that fragments are of. As in Open vSwitch, packets of different passes are different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Name {
+pub(crate) struct DatagramKey {
     pub src: [u8; 16],
     pub dst: [u8; 16],
     /// The identification; 16 bits in IPv4.
@@ -23,7 +23,7 @@ pub(crate) struct Name {
 
 /// Where a fragment's data lies in its packet and belongs in the whole one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FragmentSpan {
     /// First byte of the whole packet's data that it brings, and one past the last.
     pub start: u32,
     pub end: u32,
@@ -37,9 +37,9 @@ pub(crate) struct Place {
 
 /// A fragment, read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub name: Name,
-    pub place: Place,
+pub(crate) struct FragmentHeader {
+    pub key: DatagramKey,
+    pub span: FragmentSpan,
     pub is_last: bool,
     /// Bytes of the IP packet that it is.
     pub size: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Piece {
 
 /// Why a fragment is not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum StoreError {
     /// What it brings was brought, in part at least, or lies behind the end.
     Overlap,
     /// As many as may be are held.
@@ -60,9 +60,9 @@ pub fn is_fragment(key: &PacketKey) -> bool {
     key.lines[0].0[layout::NW_FRAG.offset] & FRAG_ANY != 0
 }
 
-impl Piece {
+impl FragmentHeader {
     /// Reads a fragment; `None` if it is none, or none of which a packet could be made.
-    pub fn read(bytes: &[u8], key: &PacketKey, zone: u16) -> Option<Piece> {
+    pub fn read(bytes: &[u8], key: &PacketKey, zone: u16) -> Option<FragmentHeader> {
         let layers = Layers::of(bytes)?;
         let (ip, l3) = (layers.ip?, layers.l3);
         let header = bytes.get(l3..ip.end)?;
@@ -77,7 +77,7 @@ impl Piece {
         if (data - fixed) as u32 + end > SIZE_MAX {
             return None;
         }
-        let mut name = Name {
+        let mut datagram = DatagramKey {
             src: [0; 16],
             dst: [0; 16],
             id,
@@ -87,11 +87,11 @@ impl Piece {
             v6: ip.v6,
         };
         let (at, size) = if ip.v6 { (8, 16) } else { (12, 4) };
-        name.src[..size].copy_from_slice(&header[at..at + size]);
-        name.dst[..size].copy_from_slice(&header[at + size..at + 2 * size]);
-        Some(Piece {
-            name,
-            place: Place { start, end, l3, data: l3 + data, v6: ip.v6 },
+        datagram.src[..size].copy_from_slice(&header[at..at + size]);
+        datagram.dst[..size].copy_from_slice(&header[at + size..at + 2 * size]);
+        Some(FragmentHeader {
+            key: datagram,
+            span: FragmentSpan { start, end, l3, data: l3 + data, v6: ip.v6 },
             is_last: !more,
             size: header.len(),
         })

@@ -1,15 +1,15 @@
 //! The first packet of a connection.
 
 use super::Conntrack;
-use super::execute::{Pass, translate};
-use crate::connection::{Beginning, Connection};
+use super::slow_path::{CtContext, translate};
+use crate::connection::{Connection, NewConnection};
 use crate::expectation::Expectation;
+use crate::key_fields::ct_state;
 use crate::limits::Admission;
 use crate::nat;
-use crate::request::{Outcome, Refusal};
-use crate::stamp::ct_state;
-use crate::states::{self, State};
-use crate::table::Taken;
+use crate::request::{CommitError, CtOutcome};
+use crate::states::{self, ConnState};
+use crate::table::TupleInUse;
 use crate::tuple::Tuple;
 use sluice_action::ct::Helper;
 use sluice_action::ct::NatTarget;
@@ -21,7 +21,7 @@ const RACES_MAX: usize = 16;
 /// Why a begun connection is not there.
 enum Failure {
     /// It may not be.
-    Refused(Refusal),
+    Refused(CommitError),
     /// Another PMD has begun it.
     Begun,
 }
@@ -30,62 +30,62 @@ impl Conntrack {
     /// Begins a connection with the packet, if it is asked for and can be. `None` if another PMD has begun it meanwhile.
     pub(super) fn begin(
         &self,
-        pass: &mut Pass<'_>,
+        ctx: &mut CtContext<'_>,
         expected: Option<&Expectation>,
-    ) -> Option<(Option<Arc<Connection>>, Outcome)> {
-        if !states::may_begin(&pass.sighting.tuple, pass.l4()) {
-            pass.set_state(ct_state::INVALID);
-            return Some((None, Outcome::Invalid));
+    ) -> Option<(Option<Arc<Connection>>, CtOutcome)> {
+        if !states::may_begin(&ctx.conn_key.tuple, ctx.l4()) {
+            ctx.set_state(ct_state::INVALID);
+            return Some((None, CtOutcome::Invalid));
         }
         let related = if expected.is_some() { ct_state::RELATED } else { 0 };
-        pass.set_state(ct_state::NEW | related);
-        pass.reply = false;
-        if !pass.request.commit && !pass.request.force {
-            return Some((None, Outcome::Tracked));
+        ctx.set_state(ct_state::NEW | related);
+        ctx.reply = false;
+        if !ctx.request.commit && !ctx.request.force {
+            return Some((None, CtOutcome::Tracked));
         }
-        match self.make(pass, expected) {
+        match self.make(ctx, expected) {
             Ok(connection) => {
-                translate(pass, &connection);
-                Some((Some(connection), Outcome::Committed))
+                translate(ctx, &connection);
+                Some((Some(connection), CtOutcome::Committed))
             }
-            Err(Failure::Refused(refusal)) => Some((None, Outcome::Refused(refusal))),
+            Err(Failure::Refused(refusal)) => Some((None, CtOutcome::NotCommitted(refusal))),
             Err(Failure::Begun) => {
-                pass.set_state(0);
+                ctx.set_state(0);
                 None
             }
         }
     }
 
     /// Makes the connection and puts it into the table, unless it is there.
-    fn make(&self, pass: &Pass<'_>, expected: Option<&Expectation>) -> Result<Arc<Connection>, Failure> {
-        let is_there = || !self.table.is_free(&pass.sighting.tuple, pass.moment.now_ms);
+    fn make(&self, ctx: &CtContext<'_>, expected: Option<&Expectation>) -> Result<Arc<Connection>, Failure> {
+        let is_there = || !self.table.is_free(&ctx.conn_key.tuple, ctx.input.now_ms);
         if is_there() {
             return Err(Failure::Begun);
         }
-        match self.try_make(pass, expected) {
+        match self.try_make(ctx, expected) {
             // Another PMD may have begun this very connection meanwhile and with it used up the last place or port.
             Err(Failure::Refused(_)) if is_there() => Err(Failure::Begun),
             result => result,
         }
     }
 
-    fn try_make(&self, pass: &Pass<'_>, expected: Option<&Expectation>) -> Result<Arc<Connection>, Failure> {
-        let exhausted = Err(Failure::Refused(Refusal::NatExhausted));
-        let mut entropy = pass.moment.entropy;
+    fn try_make(&self, ctx: &CtContext<'_>, expected: Option<&Expectation>) -> Result<Arc<Connection>, Failure> {
+        let exhausted = Err(Failure::Refused(CommitError::NatExhausted));
+        let mut entropy = ctx.input.entropy;
         for _ in 0..RACES_MAX {
-            let admission = self.limits.admit(pass.sighting.tuple.zone).map_err(Failure::Refused)?;
-            let Some((reply, target)) = self.reply_tuple(pass, expected, entropy) else {
+            let admission = self.limits.admit(ctx.conn_key.tuple.zone).map_err(Failure::Refused)?;
+            let Some((reply, target)) = self.reply_tuple(ctx, expected, entropy) else {
                 self.limits.release(&admission);
                 return exhausted;
             };
-            let connection = Arc::new(self.connection(pass, expected, reply, target, admission));
-            let Err(taken) = self.table.insert(&connection, pass.moment.now_ms) else { return Ok(connection) };
+            let connection = Arc::new(self.connection(ctx, expected, reply, target, admission));
+            let Err(taken) = self.table.insert(&connection, ctx.input.now_ms) else { return Ok(connection) };
             self.limits.release(&connection.admission);
             match taken {
-                Taken::Original => return Err(Failure::Begun),
+                TupleInUse::Original => return Err(Failure::Begun),
                 // Chosen anew, it will be another; without a choice it would be the same.
-                Taken::Reply if target.is_some() && expected.is_none() => entropy = entropy.wrapping_add(1),
-                Taken::Reply => return exhausted,
+                TupleInUse::Reply if target.is_some() && expected.is_none() => entropy = entropy.wrapping_add(1),
+                TupleInUse::Reply => return exhausted,
             }
         }
         exhausted
@@ -94,13 +94,13 @@ impl Conntrack {
     /// What answers will look like, and what NAT changes. `None` if NAT found nothing free.
     fn reply_tuple(
         &self,
-        pass: &Pass<'_>,
+        ctx: &CtContext<'_>,
         expected: Option<&Expectation>,
         entropy: u64,
     ) -> Option<(Tuple, Option<NatTarget>)> {
-        let original = &pass.sighting.tuple;
+        let original = &ctx.conn_key.tuple;
         let mut reply = original.reversed();
-        let Some(spec) = &pass.request.nat else { return Some((reply, None)) };
+        let Some(spec) = &ctx.request.nat else { return Some((reply, None)) };
         if let Some(expected) = expected {
             match expected.target {
                 NatTarget::Src => reply.dst.addr = expected.addr,
@@ -109,30 +109,30 @@ impl Conntrack {
             return Some((reply, Some(expected.target)));
         }
         let Some(target) = spec.target else { return Some((reply, None)) };
-        let is_free = |tuple: &Tuple| self.table.is_free(tuple, pass.moment.now_ms);
+        let is_free = |tuple: &Tuple| self.table.is_free(tuple, ctx.input.now_ms);
         let reply = nat::choose(spec, target, original, (self.table.key(), entropy), is_free)?;
         Some((reply, Some(target)))
     }
 
     fn connection(
         &self,
-        pass: &Pass<'_>,
+        ctx: &CtContext<'_>,
         expected: Option<&Expectation>,
         reply: Tuple,
         nat: Option<NatTarget>,
         admission: Admission,
     ) -> Connection {
-        let original = pass.sighting.tuple;
-        let (state, timeout) =
-            State::begin(&original, pass.l4()).expect("invariant: a TCP header was read when it was asked may_begin");
+        let original = ctx.conn_key.tuple;
+        let (state, timeout) = ConnState::begin(&original, ctx.l4())
+            .expect("invariant: a TCP header was read when it was asked may_begin");
         // A control connection is helped only by the helper of its protocol; one of neither by any that was named.
-        let fits = |helper: &Helper| pass.control.is_none_or(|control| control == *helper);
-        let from = Beginning {
+        let fits = |helper: &Helper| ctx.control.is_none_or(|control| control == *helper);
+        let from = NewConnection {
             original,
             reply,
             parent: expected.map(|expected| Box::new(expected.parent)),
             nat,
-            helper: pass.request.helper.filter(fits),
+            helper: ctx.request.helper.filter(fits),
             admission,
             timeouts: self.timeouts.in_force(original.zone),
             mark: expected.map_or(0, |expected| expected.mark),
@@ -140,6 +140,6 @@ impl Conntrack {
             state,
             timeout,
         };
-        Connection::new(from, pass.moment.now_ms)
+        Connection::new(from, ctx.input.now_ms)
     }
 }

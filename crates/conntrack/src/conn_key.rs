@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// What a packet says about its connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sighting {
+pub(crate) struct ConnKey {
     /// Where its IP header begins.
     pub l3: usize,
     /// Where the L4 header begins.
@@ -82,7 +82,7 @@ fn is_error(v6: bool, kind: u8) -> bool {
 
 /// Reads the tuple of a packet in `zone`; `None` if it can be of no connection.
 #[inline]
-pub(crate) fn sight(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Sighting> {
+pub(crate) fn read(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<ConnKey> {
     let layers = Layers::of(bytes)?;
     let ip = layers.ip?;
     let payload = ip.payload?;
@@ -100,13 +100,13 @@ pub(crate) fn sight(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Sig
         return None;
     }
     let related = name_ends(&mut tuple, l4)?;
-    Some(Sighting { l3: layers.l3, l4: payload.l4, end: ip.end, tuple, related })
+    Some(ConnKey { l3: layers.l3, l4: payload.l4, end: ip.end, tuple, related })
 }
 
 /// The L4 header and payload, and the protocol, of a sound TCP or UDP packet over untagged IPv4 without options; `None` if
-/// it is not so plain. Where [`sight`] would name no connection, this answers `None`.
+/// it is not so plain. Where [`read`] would name no connection, this answers `None`.
 #[inline]
-pub(crate) fn plain_body(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
+pub(crate) fn plain_l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     const L3: usize = ETHERNET_SIZE;
     const L4: usize = L3 + IPV4_SIZE;
 

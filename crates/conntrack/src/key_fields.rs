@@ -133,7 +133,7 @@ pub(crate) fn original(key: &PacketKey, like: &Tuple) -> Option<Tuple> {
         let kind = tuple.src.port as u8;
         tuple.src = Endpoint { port: like.src.port, icmp_type: kind, ..tuple.src };
         tuple.dst =
-            Endpoint { port: like.dst.port, icmp_type: crate::extract::answer_type(like.v6, kind)?, ..tuple.dst };
+            Endpoint { port: like.dst.port, icmp_type: crate::conn_key::answer_type(like.v6, kind)?, ..tuple.dst };
     }
     Some(tuple)
 }

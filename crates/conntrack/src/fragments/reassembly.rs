@@ -1,33 +1,33 @@
 //! A packet from its fragments, and what was found out about it back to them.
 
-use super::Part;
-use crate::stamp;
+use super::HeldFragment;
+use crate::key_fields;
 use sluice_flow::{PacketKey, extract_again};
 use sluice_mem::Frame;
 use sluice_packet::checksum;
 use sluice_packet::headers::{IPV4_SIZE, IPV6_SIZE};
 
 /// The longest packet that fragments can make, with tags and labels in front.
-pub const WHOLE_MAX: usize = 66_560;
+pub const DATAGRAM_MAX: usize = 66_560;
 
-/// Writes the packet that the fragments make into an empty frame of at least [`WHOLE_MAX`] bytes: what is in front of the
+/// Writes the packet that the fragments make into an empty frame of at least [`DATAGRAM_MAX`] bytes: what is in front of the
 /// first one's data, then the data of all. False if it would be too long.
 ///
 /// An IPv6 packet keeps its fragment header, which then says nothing, so that offsets stay what they are.
-pub fn assemble<T>(parts: &[Part<T>], frame: &mut Frame) -> bool {
-    let Some(first) = parts.first() else { return false };
-    let data = first.place.data;
-    let total = parts.iter().map(|part| part.place.end).max().unwrap_or(0) as usize;
-    let l3 = first.place.l3;
-    let is_v6 = first.place.v6;
+pub fn reassemble<T>(fragments: &[HeldFragment<T>], frame: &mut Frame) -> bool {
+    let Some(first) = fragments.first() else { return false };
+    let data = first.span.data;
+    let total = fragments.iter().map(|fragment| fragment.span.end).max().unwrap_or(0) as usize;
+    let l3 = first.span.l3;
+    let is_v6 = first.span.v6;
     let size = data - l3 + total - if is_v6 { IPV6_SIZE } else { 0 };
     let Ok(size) = u16::try_from(size) else { return false };
     let Some(bytes) = frame.bytes_mut().get_mut(..data + total) else { return false };
     bytes[..data].copy_from_slice(&first.packet.bytes()[..data]);
-    for part in parts {
-        let (from, to) = (part.place.data, data + part.place.start as usize);
-        let len = (part.place.end - part.place.start) as usize;
-        bytes[to..to + len].copy_from_slice(&part.packet.bytes()[from..from + len]);
+    for fragment in fragments {
+        let (from, to) = (fragment.span.data, data + fragment.span.start as usize);
+        let len = (fragment.span.end - fragment.span.start) as usize;
+        bytes[to..to + len].copy_from_slice(&fragment.packet.bytes()[from..from + len]);
     }
     let header = &mut bytes[l3..data];
     if is_v6 {
@@ -48,24 +48,24 @@ pub fn assemble<T>(parts: &[Part<T>], frame: &mut Frame) -> bool {
 
 /// Gives each fragment its share of what became of the whole packet: its bytes, addresses, and connection fields.
 /// `key` is the packet's, the first fragment's once. False if the packet changed its length, so that they cannot have it.
-pub fn distribute<T>(whole: &[u8], key: &PacketKey, parts: &mut [Part<T>]) -> bool {
-    let Some(first) = parts.first() else { return false };
-    let (l3, data) = (first.place.l3, first.place.data);
-    let total: u32 = parts.iter().map(|part| part.place.end - part.place.start).sum();
+pub fn distribute<T>(whole: &[u8], key: &PacketKey, fragments: &mut [HeldFragment<T>]) -> bool {
+    let Some(first) = fragments.first() else { return false };
+    let (l3, data) = (first.span.l3, first.span.data);
+    let total: u32 = fragments.iter().map(|fragment| fragment.span.end - fragment.span.start).sum();
     if whole.len() != data + total as usize {
         return false;
     }
-    let is_v6 = first.place.v6;
-    for part in parts {
-        let place = part.place;
-        let len = (place.end - place.start) as usize;
-        let bytes = part.packet.bytes_mut();
-        bytes[place.data..place.data + len].copy_from_slice(&whole[data + place.start as usize..][..len]);
+    let is_v6 = first.span.v6;
+    for fragment in fragments {
+        let span = fragment.span;
+        let len = (span.end - span.start) as usize;
+        let bytes = fragment.packet.bytes_mut();
+        bytes[span.data..span.data + len].copy_from_slice(&whole[data + span.start as usize..][..len]);
         let addresses = if is_v6 { 8..IPV6_SIZE } else { 12..IPV4_SIZE };
-        readdress(&mut bytes[place.l3..], &whole[l3..][addresses.clone()], addresses.start, is_v6);
-        stamp::copy(&mut part.key, key);
+        readdress(&mut bytes[span.l3..], &whole[l3..][addresses.clone()], addresses.start, is_v6);
+        key_fields::copy(&mut fragment.key, key);
         // What a key keeps of the original tuple depends on which headers the fragment has.
-        let read = extract_again(part.packet.bytes(), &mut part.key);
+        let read = extract_again(fragment.packet.bytes(), &mut fragment.key);
         debug_assert_eq!(read, Ok(()), "a fragment that was read before");
     }
     true

@@ -15,10 +15,10 @@ const WAYS: usize = 4;
 
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
-struct Bucket([Option<Entry>; WAYS]);
+struct Bucket([Option<CachedEntry>; WAYS]);
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct CachedEntry {
     /// The low half of the tuple's hash.
     tag: u32,
     connection: Arc<Connection>,
@@ -28,17 +28,17 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 
 /// The connections a PMD met lately.
 #[derive(Debug)]
-pub struct Recent {
+pub struct ConnCache {
     buckets: Box<[Bucket]>,
     /// The bucket that is swept next.
     sweep: usize,
 }
 
-impl Recent {
+impl ConnCache {
     /// Room for about so many connections; rounded up to a power of two.
     pub fn new(connections: usize) -> Self {
         let buckets = (connections / WAYS).next_power_of_two();
-        Recent { buckets: vec![Bucket::default(); buckets].into(), sweep: 0 }
+        ConnCache { buckets: vec![Bucket::default(); buckets].into(), sweep: 0 }
     }
 
     /// The bucket of a hash: by its upper half, as the tag is the lower.
@@ -77,9 +77,9 @@ impl Recent {
     pub(crate) fn insert(&mut self, hash: u64, connection: &Arc<Connection>, now_ms: u64) {
         let at = self.at(hash);
         let bucket = &mut self.buckets[at].0;
-        let is_free = |entry: &Option<Entry>| entry.as_ref().is_none_or(|e| e.connection.is_over(now_ms));
+        let is_free = |entry: &Option<CachedEntry>| entry.as_ref().is_none_or(|e| e.connection.is_over(now_ms));
         let way = bucket.iter().position(is_free).unwrap_or((hash >> 30) as usize % WAYS);
-        bucket[way] = Some(Entry { tag: hash as u32, connection: connection.clone() });
+        bucket[way] = Some(CachedEntry { tag: hash as u32, connection: connection.clone() });
     }
 
     /// Lets go of connections that have been taken out of the table, in one bucket after the other, a call each.
