@@ -1,6 +1,6 @@
 //! One cache line of a hash index: eight tags and eight ids.
 
-use sluice_simd::Verbs;
+use sluice_simd::VectorOps;
 use sluice_simd::lanes::{self, LANES};
 use zerocopy::FromZeros;
 
@@ -25,8 +25,8 @@ impl Bucket {
 
     /// [`Bucket::matching`], in a lookup.
     #[inline(always)]
-    pub fn matching_with<V: Verbs>(&self, verbs: V, tag: u32) -> u32 {
-        verbs.tags(&self.tags, tag)
+    pub fn matching_with<V: VectorOps>(&self, ops: V, tag: u32) -> u32 {
+        ops.tags(&self.tags, tag)
     }
 }
 

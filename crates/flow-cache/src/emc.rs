@@ -10,7 +10,7 @@ use sluice_action::FlowId;
 use sluice_mem::{Table, TableMemory};
 use sluice_packet::BatchMask;
 use sluice_simd::lanes::LANES;
-use sluice_simd::{Verbs, hash, prefetch};
+use sluice_simd::{VectorOps, hash, prefetch};
 use sluice_sync::Slots;
 use std::sync::Arc;
 
@@ -207,9 +207,9 @@ impl Emc {
 
 impl LookupStage for Emc {
     #[inline(always)]
-    fn lookup<'g, V: Verbs>(
+    fn lookup<'g, V: VectorOps>(
         &mut self,
-        verbs: V,
+        ops: V,
         pass: &Pass<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
@@ -224,7 +224,7 @@ impl LookupStage for Emc {
         for i in miss {
             let hash = pass.hashes[i];
             let bucket = &self.buckets[self.at(hash)];
-            let same_tag = bucket.matching_with(verbs, tag((hash >> 32) as u32));
+            let same_tag = bucket.matching_with(ops, tag((hash >> 32) as u32));
             if same_tag == 0 {
                 continue;
             }
@@ -232,7 +232,7 @@ impl LookupStage for Emc {
             let slot = same_tag.trailing_zeros() as usize % LANES;
             // The first slot is it, but for two flows of one tag in one bucket.
             let hit = match pass.flows.get(bucket.ids[slot]) {
-                Some(flow) if flow.contains_with(verbs, key) => Some(flow),
+                Some(flow) if flow.contains_with(ops, key) => Some(flow),
                 _ => other_slot(bucket, same_tag, pass, i),
             };
             hits[i] = hit;

@@ -13,8 +13,8 @@ use arrayvec::ArrayVec;
 use sluice_action::{FlowId, MegaflowMatch};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
-use sluice_simd::isa::Work;
-use sluice_simd::{Isa, Verbs};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{Isa, VectorOps};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -235,11 +235,11 @@ struct Survivors<'a, F> {
     ask: F,
 }
 
-impl<F: FnMut(u32) -> bool> Work for Survivors<'_, F> {
+impl<F: FnMut(u32) -> bool> Kernel for Survivors<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Verbs>(mut self, _: V) {
+    fn run<V: VectorOps>(mut self, _: V) {
         for block in 0..self.blocks {
             let mut words = self.unions.words(block);
             while words != 0 {

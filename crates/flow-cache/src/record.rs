@@ -3,8 +3,8 @@
 use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
-use sluice_simd::verbs::Scalar;
-use sluice_simd::{HashKey, Verbs, compare, hash};
+use sluice_simd::vector_ops::Scalar;
+use sluice_simd::{HashKey, VectorOps, compare, hash};
 use std::sync::{Arc, OnceLock};
 
 /// A mask, shared by the megaflows that have it; there are few, so it is in the cache.
@@ -145,9 +145,8 @@ impl Megaflow {
 
     /// [`Megaflow::contains`], in a lookup.
     #[inline(always)]
-    pub fn contains_with<V: Verbs>(&self, verbs: V, key: &PacketKey) -> bool {
-        verbs.masked_eq(&key.lines[0].0, &self.mask.words, &self.key)
-            && (self.further == 0 || self.contains_further(key))
+    pub fn contains_with<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
+        ops.masked_eq(&key.lines[0].0, &self.mask.words, &self.key) && (self.further == 0 || self.contains_further(key))
     }
 
     #[inline(never)]

@@ -10,7 +10,7 @@ use crate::{Hits, LookupStage, Megaflow, Pass};
 use sluice_action::FlowId;
 use sluice_mem::{Table, TableMemory};
 use sluice_packet::BatchMask;
-use sluice_simd::{Verbs, prefetch, signature};
+use sluice_simd::{VectorOps, prefetch, signature};
 use std::sync::Arc;
 use zerocopy::FromZeros;
 
@@ -63,8 +63,8 @@ impl Bucket {
 
     /// [`Bucket::matching`], in a lookup.
     #[inline(always)]
-    fn matching_with<V: Verbs>(&self, verbs: V, wanted: u16) -> u16 {
-        verbs.signatures(self.first_half(), wanted) & WAY_BITS
+    fn matching_with<V: VectorOps>(&self, ops: V, wanted: u16) -> u16 {
+        ops.signatures(self.first_half(), wanted) & WAY_BITS
     }
 
     /// The signatures, and what stands behind them.
@@ -194,9 +194,9 @@ impl Smc {
 
 impl LookupStage for Smc {
     #[inline(always)]
-    fn lookup<'g, V: Verbs>(
+    fn lookup<'g, V: VectorOps>(
         &mut self,
-        verbs: V,
+        ops: V,
         pass: &Pass<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
@@ -206,19 +206,19 @@ impl LookupStage for Smc {
         }
         self.fill.count_asked(miss.len());
         if self.fill.mask() >= AHEAD_FROM {
-            self.fetch(verbs, pass, miss);
+            self.fetch(ops, pass, miss);
         }
         let mut found = 0;
         for i in miss {
             let (hash, key) = (pass.hashes[i], &pass.keys[i]);
             let bucket = &self.buckets[self.at(hash)];
-            let same = bucket.matching_with(verbs, signature_of(hash));
+            let same = bucket.matching_with(ops, signature_of(hash));
             if same == 0 {
                 continue;
             }
             // The first way is it, but for two flows of one signature in one bucket.
             let hit = match pass.flows.get(bucket.id(first_way(same))) {
-                Some(flow) if flow.contains_with(verbs, key) => Some(flow),
+                Some(flow) if flow.contains_with(ops, key) => Some(flow),
                 _ => other_way(bucket, same, pass, i),
             };
             hits[i] = hit;
@@ -231,7 +231,7 @@ impl LookupStage for Smc {
 impl Smc {
     /// Asks for the lines that the lookup will read: buckets, then records if there are many.
     #[inline(always)]
-    fn fetch<V: Verbs>(&self, verbs: V, pass: &Pass<'_, '_>, miss: BatchMask) {
+    fn fetch<V: VectorOps>(&self, ops: V, pass: &Pass<'_, '_>, miss: BatchMask) {
         for i in miss {
             prefetch::read(&self.buckets[self.at(pass.hashes[i])]);
         }
@@ -240,7 +240,7 @@ impl Smc {
         }
         for i in miss {
             let bucket = &self.buckets[self.at(pass.hashes[i])];
-            let same = bucket.matching_with(verbs, signature_of(pass.hashes[i]));
+            let same = bucket.matching_with(ops, signature_of(pass.hashes[i]));
             // Without one, some record is fetched in vain: whether there is one cannot be foretold.
             let id = bucket.id(first_way(same));
             pass.flows.prefetch(id);

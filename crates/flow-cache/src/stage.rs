@@ -3,8 +3,8 @@
 use crate::{FlowCounters, Megaflow};
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::verbs::TOGETHER;
-use sluice_simd::{HashKey, Isa, Verbs, compare, hash};
+use sluice_simd::vector_ops::TOGETHER;
+use sluice_simd::{HashKey, Isa, VectorOps, compare, hash};
 use sluice_sync::Slots;
 
 /// One pass of a batch through the lookup.
@@ -31,9 +31,9 @@ pub trait LookupStage {
     ///
     /// A hit is verified: the key under the megaflow's mask equals the megaflow's key. The result is a subset of
     /// `miss`; `hits` is written only where this stage hit.
-    fn lookup<'g, V: Verbs>(
+    fn lookup<'g, V: VectorOps>(
         &mut self,
-        verbs: V,
+        ops: V,
         pass: &Pass<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
@@ -55,8 +55,8 @@ const FURTHER: u8 = 1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line();
 
 /// The hashes of the first `n` keys. What stands behind them is overwritten.
 #[inline(always)]
-pub fn key_hashes<V: Verbs>(
-    verbs: V,
+pub fn key_hashes<V: VectorOps>(
+    ops: V,
     secret: &HashKey,
     keys: &[PacketKey; BATCH_MAX],
     n: usize,
@@ -72,7 +72,7 @@ pub fn key_hashes<V: Verbs>(
         for i in 0..TOGETHER {
             lines[i] = &keys[i].lines[0].0;
         }
-        let sums = verbs.sums(secret.addends_of_line(0), lines);
+        let sums = ops.sums(secret.addends_of_line(0), lines);
         for i in 0..TOGETHER {
             hashes_together[at][i] = hash::finish(sums[i]);
         }
@@ -100,17 +100,17 @@ fn further_lines(secret: &HashKey, key: &PacketKey) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_simd::isa::Work;
+    use sluice_simd::isa::Kernel;
 
     /// [`key_hashes`] of a batch.
     struct Hash<'a>(&'a [PacketKey; BATCH_MAX], usize, &'a mut [u64; BATCH_MAX]);
 
-    impl Work for Hash<'_> {
+    impl Kernel for Hash<'_> {
         type Output = ();
 
         #[inline(always)]
-        fn run<V: Verbs>(self, verbs: V) {
-            key_hashes(verbs, &HashKey::from_seed(7), self.0, self.1, self.2)
+        fn run<V: VectorOps>(self, ops: V) {
+            key_hashes(ops, &HashKey::from_seed(7), self.0, self.1, self.2)
         }
     }
 

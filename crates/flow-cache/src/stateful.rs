@@ -10,8 +10,8 @@ use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
-use sluice_simd::isa::Work;
-use sluice_simd::{HashKey, Isa, Verbs};
+use sluice_simd::isa::Kernel;
+use sluice_simd::{HashKey, Isa, VectorOps};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -197,15 +197,15 @@ fn distributor(setup: &Setup) -> Distributor {
     distributor
 }
 
-/// A cache's lookup, with the verbs of an instruction set.
+/// A cache's lookup, with the vector operations of an instruction set.
 struct Ask<'a, 'g, S>(&'a mut S, &'a Pass<'a, 'g>, BatchMask, &'a mut Hits<'g>);
 
-impl<S: LookupStage> Work for Ask<'_, '_, S> {
+impl<S: LookupStage> Kernel for Ask<'_, '_, S> {
     type Output = BatchMask;
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) -> BatchMask {
-        self.0.lookup(verbs, self.1, self.2, self.3)
+    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
+        self.0.lookup(ops, self.1, self.2, self.3)
     }
 }
 

@@ -13,7 +13,7 @@ fn dirty() -> PacketKey {
     PacketKey { lines: [Line([0xa5; 64]); 4] }
 }
 
-/// Extraction with the verbs of each instruction set.
+/// Extraction with the vector operations of each instruction set.
 struct Extract<'a>(&'a [u8], &'a mut PacketKey);
 
 impl Kernel for Extract<'_> {

@@ -1,13 +1,13 @@
-//! Each verb on every instruction set this machine has: TSC cycles an item, answers checked first.
+//! Each vector operation on every instruction set this machine has: TSC cycles an item, answers checked first.
 //!
 //! `cargo bench -p sluice-simd`; as a test (`cargo test --bench kernels`) it only checks. Rounds are interleaved over the
 //! instruction sets; the fastest round is the program, the rest the neighbours.
 
 use sluice_simd::hash::{self, HashKey, splitmix64};
 use sluice_simd::hints::{self, Hints};
-use sluice_simd::isa::Work;
-use sluice_simd::verbs::{NOWHERE, Permutation, SOURCE, TOGETHER};
-use sluice_simd::{Isa, Verbs, tsc};
+use sluice_simd::isa::Kernel;
+use sluice_simd::vector_ops::{NOWHERE, Permutation, SOURCE, TOGETHER};
+use sluice_simd::{Isa, VectorOps, tsc};
 use std::hint::black_box;
 
 /// Items of a batch, as in the switch.
@@ -21,14 +21,14 @@ type Lines = [[u8; 64]; BATCH];
 /// Hashes of whole lines.
 struct Hashes<'a>(&'a HashKey, &'a Lines);
 
-impl Work for Hashes<'_> {
+impl Kernel for Hashes<'_> {
     type Output = [u64; BATCH];
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) -> [u64; BATCH] {
+    fn run<V: VectorOps>(self, ops: V) -> [u64; BATCH] {
         let mut hashes = [0; BATCH];
         for (hashes, lines) in hashes.chunks_exact_mut(TOGETHER).zip(self.1.chunks_exact(TOGETHER)) {
-            let sums = verbs.sums(self.0.addends_of_line(0), std::array::from_fn(|i| &lines[i]));
+            let sums = ops.sums(self.0.addends_of_line(0), std::array::from_fn(|i| &lines[i]));
             hashes.iter_mut().zip(sums).for_each(|(hash, sum)| *hash = hash::finish(sum));
         }
         hashes
@@ -38,15 +38,15 @@ impl Work for Hashes<'_> {
 /// Which of the lines, masked, are what is wanted.
 struct Compares<'a>(&'a Lines, &'a [[u64; 8]; BATCH], &'a [[u64; 8]; BATCH]);
 
-impl Work for Compares<'_> {
+impl Kernel for Compares<'_> {
     type Output = u32;
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) -> u32 {
+    fn run<V: VectorOps>(self, ops: V) -> u32 {
         let Compares(keys, masks, wanted) = self;
         let mut equal = 0;
         for i in 0..BATCH {
-            equal |= u32::from(verbs.masked_eq(&keys[i], &masks[i], &wanted[i])) << i;
+            equal |= u32::from(ops.masked_eq(&keys[i], &masks[i], &wanted[i])) << i;
         }
         equal
     }
@@ -76,14 +76,14 @@ impl Permutation for Key {
     };
 }
 
-impl Work for Permutes<'_> {
+impl Kernel for Permutes<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) {
+    fn run<V: VectorOps>(self, ops: V) {
         for (to, from) in self.1.iter_mut().zip(self.0) {
             let from = from.first_chunk().expect("a line is longer than a source");
-            verbs.permute::<Key>(from, &[u64::MAX; 8], &[7, 7, 7, 0, 0, 0, 0, 0], to);
+            ops.permute::<Key>(from, &[u64::MAX; 8], &[7, 7, 7, 0, 0, 0, 0, 0], to);
         }
     }
 }
@@ -98,7 +98,7 @@ fn bytes(words: &[[u64; 8]; BATCH]) -> Lines {
     std::array::from_fn(|line| std::array::from_fn(|i| words[line][i / 8].to_le_bytes()[i % 8]))
 }
 
-/// Shows a verb's fastest and median cycles an item on each instruction set.
+/// Prints a vector operation's fastest and median cycles an item on each instruction set.
 fn time(name: &str, rounds: usize, mut batch: impl FnMut(Isa)) {
     let isas = Isa::available();
     let mut cycles = vec![Vec::new(); isas.len()];

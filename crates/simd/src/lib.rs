@@ -1,8 +1,8 @@
-//! The few vector verbs, each with a scalar twin that is its specification, and the processor's cycle counter.
+//! The few vector operations, each with a scalar twin that is its specification, and the processor's cycle counter.
 //!
-//! A verb works on whole cache lines (`[u8; 64]`) or on the eight little-endian words of one. Portable code stands in a
+//! An operation works on whole cache lines (`[u8; 64]`) or on the eight little-endian words of one. Portable code stands in a
 //! shape that the compiler vectorises for whatever it may assume; what is written by hand stands in one file an
-//! instruction set beside its twin. Verbs inside a batch's loop are [`Verbs`], handed out by [`Isa::run`]; kernels that
+//! instruction set beside its twin. VectorOps inside a batch's loop are [`VectorOps`], handed out by [`Isa::run`]; kernels that
 //! take a batch whole take an [`Isa`].
 #![deny(unsafe_code)]
 
@@ -16,8 +16,8 @@ pub mod prefetch;
 pub mod signature;
 #[allow(unsafe_code)]
 pub mod tsc;
-pub mod verbs;
+pub mod vector_ops;
 
 pub use hash::HashKey;
 pub use isa::Isa;
-pub use verbs::Verbs;
+pub use vector_ops::VectorOps;

@@ -76,7 +76,7 @@ pub fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result
     extract_with(Scalar, bytes, metadata, key)
 }
 
-/// [`extract`], with an instruction set's verbs.
+/// [`extract`], with an instruction set's vector operations.
 #[inline(always)]
 pub fn extract_with<V: VectorOps>(
     ops: V,

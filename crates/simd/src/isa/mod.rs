@@ -1,6 +1,6 @@
 //! Which vector instructions this machine has, and which of them are used.
 //!
-//! A verb with kernels of several instruction sets takes an [`Isa`] and works on a batch, so that choosing costs one
+//! An operation with kernels of several instruction sets takes an [`Isa`] and works on a batch, so that choosing costs one
 //! branch a batch. Where plain code is in a shape that the compiler vectorises, a kernel is not written but compiled:
 //! [`Isa::run`]. `Scalar` is plain code for the instruction set that the whole program is built for.
 
@@ -8,17 +8,17 @@
 #[allow(unsafe_code)]
 mod compiled;
 
-use crate::verbs::Verbs;
+use crate::vector_ops::VectorOps;
 use std::fmt;
 
 /// Work on a batch that is compiled once for each instruction set.
-pub trait Work {
+pub trait Kernel {
     /// What comes of it.
     type Output;
 
-    /// Does it, with the verbs of the instruction set. Only what is inlined here is compiled anew, so this and what it
+    /// Does it, with the vector operations of the instruction set. Only what is inlined here is compiled anew, so this and what it
     /// calls say `#[inline(always)]`.
-    fn run<V: Verbs>(self, verbs: V) -> Self::Output;
+    fn run<V: VectorOps>(self, ops: V) -> Self::Output;
 }
 
 /// An instruction set that this machine has: only [`Isa::best`], [`Isa::available`] and [`Isa::named`] make one, after
@@ -69,11 +69,11 @@ impl Isa {
 
     /// Does work in code compiled for this instruction set. The answers are those of plain code.
     #[inline]
-    pub fn run<W: Work>(self, work: W) -> W::Output {
+    pub fn run<W: Kernel>(self, kernel: W) -> W::Output {
         #[cfg(target_arch = "x86_64")]
-        return compiled::run(self, work);
+        return compiled::run(self, kernel);
         #[cfg(not(target_arch = "x86_64"))]
-        work.run(crate::verbs::Scalar)
+        kernel.run(crate::vector_ops::Scalar)
     }
 
     /// Its name, as in a configuration.
@@ -126,7 +126,7 @@ impl Set {
 mod tests {
     use super::*;
 
-    /// `REQUIRE_ISA` names what must have been tested; the property tests of every verb go over [`Isa::available`].
+    /// `REQUIRE_ISA` names what must have been tested; the property tests of every operation go over [`Isa::available`].
     #[test]
     fn what_is_required_is_here_and_the_rest_is_named() {
         let has: Vec<_> = Isa::available().into_iter().map(Isa::name).collect();
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn work_is_done_once_on_every_set() {
         struct Sum<'a>(&'a [u64], &'a mut u32);
-        impl Work for Sum<'_> {
+        impl Kernel for Sum<'_> {
             type Output = u64;
             #[inline(always)]
-            fn run<V: Verbs>(self, _: V) -> u64 {
+            fn run<V: VectorOps>(self, _: V) -> u64 {
                 *self.1 += 1;
                 self.0.iter().fold(0, |sum, n| sum.wrapping_add(n.wrapping_mul(*n)))
             }

@@ -1,6 +1,6 @@
-//! The verbs that work inside a batch's loop, by instruction set.
+//! The vector operations that work inside a batch's loop, by instruction set.
 //!
-//! [`Isa::run`] hands [`Work`](crate::isa::Work) the verbs of its instruction set and compiles it for that, so they are
+//! [`Isa::run`] hands [`Kernel`](crate::isa::Kernel) the vector operations of its instruction set and compiles it for that, so they are
 //! inlined and keep what they need in registers. One file an instruction set; [`Scalar`] is the specification.
 
 use crate::isa::Isa;
@@ -27,12 +27,12 @@ pub const TOGETHER: usize = 8;
 /// Bytes that a permutation draws from: Ethernet, IPv4 and L4 up to TCP's flags, with two bytes to spare for none.
 pub const SOURCE: usize = 48;
 
-/// The verbs of one instruction set. Having a value says that the processor has it.
+/// The vector operations of one instruction set. Having a value says that the processor has it.
 ///
-/// Use them in code that says `#[inline(always)]` all the way up to `Work::run`, and in no closure: elsewhere each
+/// Use them in code that says `#[inline(always)]` all the way up to `Kernel::run`, and in no closure: elsewhere each
 /// instruction would be a function call.
-pub trait Verbs: Copy {
-    /// Whether [`Verbs::permute`] is worth calling: without shuffles it is a byte at a time.
+pub trait VectorOps: Copy {
+    /// Whether [`VectorOps::permute`] is worth calling: without shuffles it is a byte at a time.
     const SHUFFLES: bool;
 
     /// The instruction set, for kernels that take a batch.

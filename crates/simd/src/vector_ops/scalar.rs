@@ -1,14 +1,14 @@
 //! Plain code, which is the specification. Signatures and tags are SSE2 on x86-64, where there is nothing plainer.
 
-use super::{NOWHERE, Permutation, SOURCE, TOGETHER, Verbs};
+use super::{NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
 use crate::isa::Isa;
 use crate::{compare, hash, lanes, signature};
 
-/// The verbs for the instruction set that the whole program is built for.
+/// The vector operations for the instruction set that the whole program is built for.
 #[derive(Clone, Copy, Debug)]
 pub struct Scalar;
 
-impl Verbs for Scalar {
+impl VectorOps for Scalar {
     const SHUFFLES: bool = false;
 
     #[inline(always)]

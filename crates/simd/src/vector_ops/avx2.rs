@@ -1,11 +1,11 @@
 //! AVX2: half a line in a register.
 
-use super::{NOWHERE, Permutation, SOURCE, TOGETHER, Verbs};
+use super::{NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
 use crate::isa::{Isa, Set};
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-/// The verbs of AVX2.
+/// The vector operations of AVX2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
@@ -94,7 +94,7 @@ impl<P: Permutation> Shuffles<P> {
     ];
 }
 
-impl Verbs for Avx2 {
+impl VectorOps for Avx2 {
     const SHUFFLES: bool = true;
 
     #[inline(always)]

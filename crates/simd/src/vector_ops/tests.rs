@@ -4,7 +4,7 @@ use super::*;
 use crate::HashKey;
 use crate::compare;
 use crate::hash::splitmix64;
-use crate::isa::Work;
+use crate::isa::Kernel;
 
 /// A permutation with a bit of everything: reversed, repeated, from every third of the source, from nowhere.
 struct Scrambled;
@@ -35,7 +35,7 @@ impl Permutation for Plain {
     };
 }
 
-/// What all verbs say of one draw.
+/// What all vector operations answer of one draw.
 struct Say<'a> {
     lines: &'a [[u8; 64]; TOGETHER],
     mask: [u64; 8],
@@ -45,11 +45,11 @@ struct Say<'a> {
 
 type Said = (bool, u16, u32, [u64; TOGETHER], [[u8; 64]; 2]);
 
-impl Work for Say<'_> {
+impl Kernel for Say<'_> {
     type Output = Said;
 
     #[inline(always)]
-    fn run<V: Verbs>(self, verbs: V) -> Said {
+    fn run<V: VectorOps>(self, ops: V) -> Said {
         let Say { lines, mask, want, wanted } = self;
         let words: [[u64; 8]; TOGETHER] = std::array::from_fn(|i| compare::words(&lines[i]));
         let small = |i: usize| words[i / 8][i % 8] as u32 & 3;
@@ -57,13 +57,13 @@ impl Work for Say<'_> {
         let tags = std::array::from_fn(|i| small(i) << 30);
         let source = lines[0].first_chunk().expect("a line is longer than a source");
         let mut permuted = [[0xa5; 64]; 2];
-        verbs.permute::<Scrambled>(source, &mask, &want, &mut permuted[0]);
-        verbs.permute::<Plain>(source, &[u64::MAX; 8], &words[1], &mut permuted[1]);
+        ops.permute::<Scrambled>(source, &mask, &want, &mut permuted[0]);
+        ops.permute::<Plain>(source, &[u64::MAX; 8], &words[1], &mut permuted[1]);
         (
-            verbs.masked_eq(&lines[0], &mask, &want),
-            verbs.signatures(&signatures, wanted as u16 | 0x8000),
-            verbs.tags(&tags, wanted << 30),
-            verbs.sums(&words[2], std::array::from_fn(|i| &lines[i])),
+            ops.masked_eq(&lines[0], &mask, &want),
+            ops.signatures(&signatures, wanted as u16 | 0x8000),
+            ops.tags(&tags, wanted << 30),
+            ops.sums(&words[2], std::array::from_fn(|i| &lines[i])),
             permuted,
         )
     }

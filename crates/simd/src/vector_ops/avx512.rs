@@ -1,10 +1,10 @@
 //! AVX-512: a line in a register.
 
-use super::{Permutation, SOURCE, TOGETHER, Verbs};
+use super::{Permutation, SOURCE, TOGETHER, VectorOps};
 use crate::isa::{Isa, Set};
 use std::arch::x86_64::*;
 
-/// The verbs of AVX-512.
+/// The vector operations of AVX-512.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
@@ -50,7 +50,7 @@ impl Avx512 {
     }
 }
 
-impl Verbs for Avx512 {
+impl VectorOps for Avx512 {
     const SHUFFLES: bool = true;
 
     #[inline(always)]
