@@ -7,7 +7,7 @@
 use crate::bucket::{Bucket, slots, tag};
 use crate::{Hits, LookupStage, Megaflow, Pass};
 use sluice_action::FlowId;
-use sluice_mem::{Table, TableMemory};
+use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::BatchMask;
 use sluice_simd::lanes::LANES;
 use sluice_simd::{VectorOps, hash, prefetch};
@@ -41,7 +41,7 @@ const ALSLOTS: u64 = 1 << 32;
 /// Memory: none without entries.
 #[derive(Debug)]
 pub struct Emc {
-    buckets: Table<Bucket>,
+    buckets: HugeArray<Bucket>,
     /// The most entries that may be in use.
     entries: usize,
     used: usize,
@@ -80,7 +80,7 @@ impl Emc {
         let entries = entries.min(1 << 28);
         let buckets = if entries == 0 { 0 } else { (entries * 2).div_ceil(LANES).next_power_of_two() };
         let mut emc = Emc {
-            buckets: Table::new(buckets, READY),
+            buckets: HugeArray::new(buckets, READY),
             entries,
             used: 0,
             step: ALSLOTS,
@@ -108,7 +108,7 @@ impl Emc {
     }
 
     /// Its memory; `None` if it is off.
-    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+    pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
         self.buckets.memory()
     }
 

@@ -8,7 +8,7 @@
 use crate::fill::Fill;
 use crate::{Hits, LookupStage, Megaflow, Pass};
 use sluice_action::FlowId;
-use sluice_mem::{Table, TableMemory};
+use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::BatchMask;
 use sluice_simd::{VectorOps, prefetch, signature};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// Memory: none while it is off; 8 MiB at first, more when flows need it and somebody has made it ([`Smc::memory`]).
 #[derive(Debug)]
 pub struct Smc {
-    buckets: Table<Bucket>,
+    buckets: HugeArray<Bucket>,
     entries: usize,
     /// Buckets whose memory is there when it is turned on.
     ready: usize,
@@ -111,7 +111,7 @@ impl Smc {
     /// A cache that is off, and has room for `entries` flows or more once it is on.
     pub fn new(entries: usize) -> Self {
         Smc {
-            buckets: Table::default(),
+            buckets: HugeArray::default(),
             entries: entries.clamp(1, 1 << 28),
             ready: READY,
             fill: Fill::new(0),
@@ -123,14 +123,14 @@ impl Smc {
     pub fn set_on(&mut self, on: bool) {
         if on != self.is_on() {
             let buckets = if on { self.entries.div_ceil(WAYS).next_power_of_two() } else { 0 };
-            self.buckets = Table::new(buckets, self.ready);
+            self.buckets = HugeArray::new(buckets, self.ready);
             self.fill = Fill::new(buckets.min(self.ready));
             self.highest = 0;
         }
     }
 
     /// Its memory, to be tended by a thread that may take time; `None` while it is off.
-    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+    pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
         self.buckets.memory()
     }
 
@@ -329,7 +329,7 @@ mod tests {
         for _ in 0..8 {
             (0..20).for_each(|_| _ = pass(&mut smc, 60_000));
             steps.push(smc.fill.mask() + 1);
-            memory.tend();
+            memory.grow();
         }
         assert_eq!(steps[..2], [1024, 1 << 14], "once there is memory, several doublings at once for so many");
         assert!(steps[7] == 1 << 14 && steps[7] <= smc.buckets.ready(), "{steps:?}");

@@ -18,16 +18,16 @@ mod free_frames;
 mod heap;
 #[allow(unsafe_code)]
 mod heap_pool;
+#[allow(unsafe_code)]
+mod huge_array;
 mod pool;
 #[allow(unsafe_code)]
 mod region;
-#[allow(unsafe_code)]
-mod table;
 
 pub use frame::{Frame, NoHeadroom};
 pub use free_frames::{FrameLayout, FreeFrames};
 pub use heap::grow_heaps_in_large_steps;
 pub use heap_pool::{HEADROOM, HeapPool, PoolConfig, PoolError};
+pub use huge_array::{ArrayMemory, HugeArray};
 pub use pool::{FramePool, PoolId, PoolTicket};
 pub use region::{Pages, Region};
-pub use table::{Table, TableMemory};

@@ -14,7 +14,7 @@ mod summary;
 use crate::{Hits, Megaflow, Pass, Subtables};
 use own::Own;
 use sluice_flow::PacketKey;
-use sluice_mem::TableMemory;
+use sluice_mem::ArrayMemory;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::Isa;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Distributor {
     }
 
     /// The memory of a table of its own; `None` if it has none. The summaries' is theirs.
-    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+    pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
         match self.table.as_ref()? {
             Table::Own(own) => own.lines.memory(),
             Table::Ht(_) | Table::Vbf(_) => None,

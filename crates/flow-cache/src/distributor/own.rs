@@ -4,7 +4,7 @@
 //! signature. So nearly every lookup reads one line. As in the work it is named after, nothing is moved to make room.
 
 use crate::fill::Fill;
-use sluice_mem::Table;
+use sluice_mem::HugeArray;
 use sluice_packet::BATCH_MAX;
 use sluice_simd::hints::{self, Hints, SLOTS};
 use sluice_simd::{Isa, prefetch, signature};
@@ -14,7 +14,7 @@ use sluice_simd::{Isa, prefetch, signature};
 /// Errors: none. If both lines are full, the slots of the first are overwritten in turn.
 #[derive(Debug)]
 pub(super) struct Own {
-    pub lines: Table<Hints>,
+    pub lines: HugeArray<Hints>,
     fill: Fill,
 }
 
@@ -29,7 +29,7 @@ struct Place {
 impl Own {
     pub fn new(entries: usize) -> Self {
         let lines = entries.div_ceil(SLOTS).next_power_of_two().max(2);
-        Own { lines: Table::new(lines, lines), fill: Fill::new(lines) }
+        Own { lines: HugeArray::new(lines, lines), fill: Fill::new(lines) }
     }
 
     #[inline(always)]

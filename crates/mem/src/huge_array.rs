@@ -11,21 +11,21 @@ use zerocopy::FromZeros;
 
 /// A fixed number of `T`s, all zero at first.
 ///
-/// Shape:  one stretch of memory. The elements below [`Table::ready`] are resident; the others cost address space, and
+/// Shape:  one stretch of memory. The elements below [`HugeArray::ready`] are resident; the others cost address space, and
 ///         a page fault at their first use. Whoever may not wait for the kernel uses the first ones only and asks
-///         for more ([`Table::ask_for`]); a thread that may wait makes them ([`TableMemory::tend`]).
+///         for more ([`HugeArray::ask_for`]); a thread that may wait makes them ([`ArrayMemory::grow`]).
 /// Errors: no address space ends the process, as it does in a vector.
-pub struct Table<T> {
+pub struct HugeArray<T> {
     base: NonNull<T>,
     len: usize,
     /// `None` if there are no elements.
-    memory: Option<Arc<TableMemory>>,
+    memory: Option<Arc<ArrayMemory>>,
     of: PhantomData<T>,
 }
 
-/// The memory behind a [`Table`], for threads that do not use it.
+/// The memory behind a [`HugeArray`], for threads that do not use it.
 #[derive(Debug)]
-pub struct TableMemory {
+pub struct ArrayMemory {
     region: Region,
     /// Of these, resident.
     ready: AtomicUsize,
@@ -34,16 +34,16 @@ pub struct TableMemory {
 }
 
 // SAFETY: a table owns its elements as a boxed slice would.
-unsafe impl<T: Send> Send for Table<T> {}
+unsafe impl<T: Send> Send for HugeArray<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Table<T> {}
+unsafe impl<T: Sync> Sync for HugeArray<T> {}
 
-impl<T: FromZeros> Table<T> {
+impl<T: FromZeros> HugeArray<T> {
     /// `len` elements, the first `ready` of them resident.
     pub fn new(len: usize, ready: usize) -> Self {
         const { assert!(align_of::<T>() <= 4096 && size_of::<T>() != 0 && !std::mem::needs_drop::<T>()) };
         if len == 0 {
-            return Table::default();
+            return HugeArray::default();
         }
         let layout = std::alloc::Layout::array::<T>(len).unwrap_or(std::alloc::Layout::new::<T>());
         let fits = layout.size() / size_of::<T>() == len;
@@ -51,9 +51,9 @@ impl<T: FromZeros> Table<T> {
             std::alloc::handle_alloc_error(layout)
         };
         let base = region.base().cast();
-        let memory = TableMemory { region, ready: AtomicUsize::new(0), wanted: AtomicUsize::new(0) };
+        let memory = ArrayMemory { region, ready: AtomicUsize::new(0), wanted: AtomicUsize::new(0) };
         memory.make_ready(ready.min(len) * size_of::<T>());
-        Table { base, len, memory: Some(Arc::new(memory)), of: PhantomData }
+        HugeArray { base, len, memory: Some(Arc::new(memory)), of: PhantomData }
     }
 }
 
@@ -66,29 +66,29 @@ fn map(size: usize) -> io::Result<Region> {
     }
 }
 
-impl<T> Table<T> {
+impl<T> HugeArray<T> {
     /// Elements that are resident.
     #[inline]
     pub fn ready(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.ready.load(Relaxed) / size_of::<T>())
     }
 
-    /// Lets [`TableMemory::tend`] make so many elements resident, or all if there are fewer.
+    /// Lets [`ArrayMemory::grow`] make so many elements resident, or all if there are fewer.
     pub fn ask_for(&self, len: usize) {
         let bytes = len.min(self.len) * size_of::<T>();
         self.memory.iter().for_each(|memory| memory.wanted.store(bytes, Relaxed));
     }
 
     /// Its memory; `None` if it has no elements.
-    pub fn memory(&self) -> Option<Arc<TableMemory>> {
+    pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
         self.memory.clone()
     }
 }
 
-impl TableMemory {
+impl ArrayMemory {
     /// Makes as much resident as the table's user has asked for, once: without memory it is for the user to ask again. May
     /// take tens of milliseconds.
-    pub fn tend(&self) {
+    pub fn grow(&self) {
         let wanted = self.wanted.swap(0, Relaxed);
         if wanted > self.ready.load(Relaxed) {
             self.make_ready(wanted);
@@ -113,13 +113,13 @@ impl TableMemory {
     }
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for HugeArray<T> {
     fn default() -> Self {
-        Table { base: NonNull::dangling(), len: 0, memory: None, of: PhantomData }
+        HugeArray { base: NonNull::dangling(), len: 0, memory: None, of: PhantomData }
     }
 }
 
-impl<T> Deref for Table<T> {
+impl<T> Deref for HugeArray<T> {
     type Target = [T];
 
     #[inline(always)]
@@ -130,17 +130,17 @@ impl<T> Deref for Table<T> {
     }
 }
 
-impl<T> DerefMut for Table<T> {
+impl<T> DerefMut for HugeArray<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; nobody else has references to the elements, for a `TableMemory` gives none.
+        // SAFETY: as above; nobody else has references to the elements, for a `ArrayMemory` gives none.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 }
 
-impl<T> std::fmt::Debug for Table<T> {
+impl<T> std::fmt::Debug for HugeArray<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table").field("len", &self.len).field("memory", &self.memory).finish()
+        f.debug_struct("HugeArray").field("len", &self.len).field("memory", &self.memory).finish()
     }
 }
 
@@ -150,24 +150,24 @@ mod tests {
 
     #[test]
     fn elements_are_zero_and_stay_what_they_are_made() {
-        let mut table = Table::<[u64; 8]>::new(100_000, 1000);
+        let mut table = HugeArray::<[u64; 8]>::new(100_000, 1000);
         assert!(table.len() == 100_000 && table.iter().flatten().all(|word| *word == 0));
         table[99_999][7] = 5;
         let memory = table.memory().unwrap();
         table.ask_for(2000);
-        memory.tend();
+        memory.grow();
         assert_eq!((table[99_999], table.ready()), ([0, 0, 0, 0, 0, 0, 0, 5], 2000));
         assert!(!memory.pages().name().is_empty());
     }
 
     #[test]
     fn it_grows_when_asked_up_to_its_length() {
-        let table = Table::<u64>::new(5000, 1000);
+        let table = HugeArray::<u64>::new(5000, 1000);
         let memory = table.memory().unwrap();
         let grown = [0, 2000, 1500, 4000, usize::MAX].map(|len| {
-            memory.tend();
+            memory.grow();
             table.ask_for(len);
-            memory.tend();
+            memory.grow();
             table.ready()
         });
         assert_eq!(grown, [1000, 2000, 2000, 4000, 5000]);
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn without_elements_there_is_no_memory() {
-        let mut table = Table::<u64>::new(0, 5);
+        let mut table = HugeArray::<u64>::new(0, 5);
         assert!(table.memory().is_none() && table.ready() == 0 && table.is_empty());
         assert_eq!(table.get_mut(0), None);
         table.ask_for(5);
@@ -184,11 +184,11 @@ mod tests {
 
     #[test]
     fn memory_outlives_the_table() {
-        let table = Table::<u64>::new(10, 0);
+        let table = HugeArray::<u64>::new(10, 0);
         let memory = table.memory().unwrap();
         table.ask_for(10);
         drop(table);
-        memory.tend();
+        memory.grow();
         assert_eq!(memory.resident(), 80);
     }
 }
