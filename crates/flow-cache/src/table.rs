@@ -12,7 +12,7 @@ use hashbrown::{HashMap, HashTable};
 use sluice_action::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail, Translation, Visited};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::{HashKey, compare, hash};
-use sluice_sync::{Arena, Epochs, Guard, Mailbox, Reader, Slots};
+use sluice_sync::{Arena, Epochs, Guard, MessageQueue, Reader, Slots};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -74,7 +74,7 @@ const PAGE: usize = 4096;
 
 struct PmdEntry {
     counters: Arc<FlowCounters>,
-    notices: Arc<Mailbox<Died>>,
+    notices: Arc<MessageQueue<Died>>,
 }
 
 /// The notice that a megaflow has died.
@@ -95,7 +95,7 @@ pub struct PmdSide {
     /// Written by this PMD only.
     pub counters: Arc<FlowCounters>,
     /// Megaflows that have died.
-    pub notices: Arc<Mailbox<Died>>,
+    pub notices: Arc<MessageQueue<Died>>,
 }
 
 /// What became of an installation.

@@ -21,13 +21,13 @@ const AWAY: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Epochs {
     retirements: AtomicU64,
-    seats: Mutex<Vec<Arc<Seat>>>,
+    seats: Mutex<Vec<Arc<ReaderSlot>>>,
 }
 
 /// Where one reader writes what it saw.
 #[derive(Debug)]
 #[repr(align(128))] // readers write theirs once a loop: keep them off each other's line pair
-struct Seat {
+struct ReaderSlot {
     saw: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ struct Seat {
 #[derive(Debug)]
 pub struct Reader {
     epochs: Arc<Epochs>,
-    seat: Arc<Seat>,
+    seat: Arc<ReaderSlot>,
 }
 
 /// While it lives, nothing its holder can see is dropped. Dropping it is the quiet point.
@@ -52,7 +52,7 @@ impl Epochs {
 
     /// A new reader.
     pub fn register(this: &Arc<Self>) -> Reader {
-        let seat = Arc::new(Seat { saw: AtomicU64::new(AWAY) });
+        let seat = Arc::new(ReaderSlot { saw: AtomicU64::new(AWAY) });
         lock(&this.seats).push(seat.clone());
         Reader { epochs: this.clone(), seat }
     }

@@ -5,7 +5,7 @@
 //! - [`Arena`]: shared records under stable 32-bit ids. Reading takes a guard, never a lock; what has been retired is
 //!   dropped after every guard of that time has gone.
 //! - [`LazyArray`]: an array whose limit costs nothing until it is used.
-//! - [`Mailbox`]: messages from control threads to a PMD; one flag is read when there are none.
+//! - [`MessageQueue`]: messages from control threads to a PMD; one flag is read when there are none.
 //!
 //! This crate is one of the locked rooms where `unsafe` may live. Its unit tests run every interleaving of small
 //! cases under loom (atomics, mutexes and cells are loom's when the crate is compiled for its own tests); the tests in
@@ -19,12 +19,12 @@ mod arena;
 mod epoch;
 #[allow(unsafe_code)]
 mod lazy;
-mod mailbox;
+mod message_queue;
 
 pub use arena::{Arena, ArenaFull, Slots};
 pub use epoch::{Epochs, Guard, Reader};
 pub use lazy::{LazyArray, Zeroed};
-pub use mailbox::Mailbox;
+pub use message_queue::MessageQueue;
 
 /// The primitives: the standard library's, or loom's in this crate's unit tests.
 mod primitive {

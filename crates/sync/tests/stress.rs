@@ -1,6 +1,6 @@
 //! The arena under load: ids reused all the time while readers look at whatever they can get.
 
-use sluice_sync::{Arena, Epochs, Mailbox};
+use sluice_sync::{Arena, Epochs, MessageQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -99,7 +99,7 @@ fn a_guard_of_other_epochs_is_refused() {
 
 #[test]
 fn mail_of_several_senders_arrives_whole() {
-    let mailbox = Mailbox::default();
+    let mailbox = MessageQueue::default();
     let mut got = Vec::new();
     std::thread::scope(|scope| {
         for sender in 0..3 {

@@ -5,18 +5,18 @@ use crate::primitive::{Mutex, lock};
 
 /// Messages of type `M` for one receiver, in order. Looking into an empty one reads one flag.
 #[derive(Debug)]
-pub struct Mailbox<M> {
+pub struct MessageQueue<M> {
     full: AtomicBool,
     messages: Mutex<Vec<M>>,
 }
 
-impl<M> Default for Mailbox<M> {
+impl<M> Default for MessageQueue<M> {
     fn default() -> Self {
-        Mailbox { full: AtomicBool::new(false), messages: Mutex::new(Vec::new()) }
+        MessageQueue { full: AtomicBool::new(false), messages: Mutex::new(Vec::new()) }
     }
 }
 
-impl<M> Mailbox<M> {
+impl<M> MessageQueue<M> {
     /// Leaves a message.
     pub fn post(&self, message: M) {
         let mut messages = lock(&self.messages);
@@ -26,14 +26,14 @@ impl<M> Mailbox<M> {
 
     /// Whether something waits; may be a moment late.
     #[inline]
-    pub fn has_mail(&self) -> bool {
+    pub fn has_messages(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 
     /// Moves all messages to the end of `into`.
     #[inline]
     pub fn take(&self, into: &mut Vec<M>) {
-        if self.has_mail() {
+        if self.has_messages() {
             let mut messages = lock(&self.messages);
             self.full.store(false, Ordering::Relaxed);
             into.append(&mut messages);
@@ -49,16 +49,16 @@ mod tests {
     #[test]
     fn messages_arrive_once_and_in_order() {
         loom::model(|| {
-            let mailbox = Arc::new(Mailbox::default());
-            let sender = mailbox.clone();
+            let queue = Arc::new(MessageQueue::default());
+            let sender = queue.clone();
             let thread = loom::thread::spawn(move || {
                 sender.post(1);
                 sender.post(2);
             });
             let mut got = Vec::new();
-            mailbox.take(&mut got);
+            queue.take(&mut got);
             thread.join().unwrap();
-            mailbox.take(&mut got);
+            queue.take(&mut got);
             assert_eq!(got, [1, 2]);
         });
     }
