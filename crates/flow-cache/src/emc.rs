@@ -5,7 +5,7 @@
 //! deleting megaflows needs no sweep for the sake of lookups. A slow one runs for the sake of the count.
 
 use crate::bucket::{Bucket, slots, tag};
-use crate::{Hits, LookupStage, Megaflow, Pass};
+use crate::{Hits, LookupBatch, LookupStage, Megaflow};
 use sluice_action::FlowId;
 use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::BatchMask;
@@ -210,7 +210,7 @@ impl LookupStage for Emc {
     fn lookup<'g, V: VectorOps>(
         &mut self,
         ops: V,
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
@@ -218,22 +218,22 @@ impl LookupStage for Emc {
             return miss;
         }
         if self.buckets.len() >= PREFETCH_FROM {
-            miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(pass.hashes[i])]));
+            miss.into_iter().for_each(|i| prefetch::read(&self.buckets[self.at(batch.hashes[i])]));
         }
         let mut found = 0;
         for i in miss {
-            let hash = pass.hashes[i];
+            let hash = batch.hashes[i];
             let bucket = &self.buckets[self.at(hash)];
             let same_tag = bucket.matching_with(ops, tag((hash >> 32) as u32));
             if same_tag == 0 {
                 continue;
             }
-            let key = &pass.keys[i];
+            let key = &batch.keys[i];
             let slot = same_tag.trailing_zeros() as usize % LANES;
             // The first slot is it, but for two flows of one tag in one bucket.
-            let hit = match pass.flows.get(bucket.ids[slot]) {
+            let hit = match batch.flows.get(bucket.ids[slot]) {
                 Some(flow) if flow.contains_with(ops, key) => Some(flow),
-                _ => other_slot(bucket, same_tag, pass, i),
+                _ => other_slot(bucket, same_tag, batch, i),
             };
             hits[i] = hit;
             found |= u32::from(hit.is_some()) << i;
@@ -244,9 +244,9 @@ impl LookupStage for Emc {
 
 /// Looks for packet `i` in the slots of its tag but the first.
 #[cold]
-fn other_slot<'g>(bucket: &Bucket, same_tag: u32, pass: &Pass<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
+fn other_slot<'g>(bucket: &Bucket, same_tag: u32, batch: &LookupBatch<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
     let others = slots(same_tag & same_tag.wrapping_sub(1));
-    others.filter_map(|slot| pass.flows.get(bucket.ids[slot])).find(|flow| flow.contains(&pass.keys[i]))
+    others.filter_map(|slot| batch.flows.get(bucket.ids[slot])).find(|flow| flow.contains(&batch.keys[i]))
 }
 
 #[cfg(test)]

@@ -16,12 +16,12 @@ mod emc;
 mod fill;
 mod masks;
 mod prefixes;
+mod prune_index;
 #[cfg(test)]
 mod pruned_twin;
 mod pruning;
 mod quota;
 mod record;
-mod seats;
 mod smc;
 mod stage;
 #[cfg(test)]
@@ -35,8 +35,8 @@ mod tuple_space;
 pub use counters::FlowCounters;
 pub use distributor::{Distributor, DistributorAnswers, DistributorTable};
 pub use emc::{Emc, EmcUsage};
-pub use record::{Mask, Megaflow, Verdict};
+pub use record::{FlowVerdict, Mask, Megaflow};
 pub use smc::Smc;
-pub use stage::{Hits, LookupStage, Pass, key_hash, key_hashes};
+pub use stage::{Hits, LookupBatch, LookupStage, key_hash, key_hashes};
 pub use subtables::Subtables;
 pub use table::{Died, FlowView, Installed, MegaflowTable, PmdSide, ufid};

@@ -1,7 +1,7 @@
 //! Subtables that leave out what cannot match, beside subtables that ask all: they must find the same. Masks of every
 //! shape, many of them, few values in every field, megaflows that come and go, notices that come late, ids used again.
 
-use crate::{Died, Hits, Installed, MegaflowTable, Pass, Subtables};
+use crate::{Died, Hits, Installed, LookupBatch, MegaflowTable, Subtables};
 use proptest::prelude::*;
 use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
 use sluice_fate::DropReason;
@@ -64,7 +64,7 @@ fn key() -> impl Strategy<Value = PacketKey> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TestStep {
     Install(Vec<(prop::sample::Index, PacketKey)>),
     Lookup(Vec<PacketKey>),
     Remove(prop::sample::Index, usize),
@@ -73,14 +73,14 @@ enum Step {
     Rank,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TestStep> {
     prop_oneof![
-        4 => prop::collection::vec((any::<prop::sample::Index>(), key()), 1..40).prop_map(Step::Install),
-        6 => prop::collection::vec(key(), 1..=BATCH_MAX).prop_map(Step::Lookup),
-        2 => (any::<prop::sample::Index>(), 1..30usize).prop_map(|(from, n)| Step::Remove(from, n)),
-        2 => Just(Step::ReadNotices),
-        2 => Just(Step::Settle),
-        1 => Just(Step::Rank),
+        4 => prop::collection::vec((any::<prop::sample::Index>(), key()), 1..40).prop_map(TestStep::Install),
+        6 => prop::collection::vec(key(), 1..=BATCH_MAX).prop_map(TestStep::Lookup),
+        2 => (any::<prop::sample::Index>(), 1..30usize).prop_map(|(from, n)| TestStep::Remove(from, n)),
+        2 => Just(TestStep::ReadNotices),
+        2 => Just(TestStep::Settle),
+        1 => Just(TestStep::Rank),
     ]
 }
 
@@ -102,9 +102,9 @@ fn compare(table: &MegaflowTable, side: &mut crate::PmdSide, both: [&mut Subtabl
     let guard = side.reader.pin();
     let flows = table.read(&guard);
     let look = |subtables: &mut Subtables, isa: Isa| {
-        let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa };
+        let lookup = LookupBatch { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa };
         let mut hits: Hits<'_> = [None; BATCH_MAX];
-        let left = subtables.lookup(&pass, BatchMask::first(batch.len()), &mut hits);
+        let left = subtables.lookup(&lookup, BatchMask::first(batch.len()), &mut hits);
         for (i, hit) in hits.iter().enumerate().take(batch.len()) {
             assert_eq!(hit.is_none(), left.contains(i));
             assert!(hit.is_none_or(|flow| flow.contains(&keys[i])));
@@ -143,7 +143,7 @@ proptest! {
         };
         for step in steps {
             match step {
-                Step::Install(new) => {
+                TestStep::Install(new) => {
                     let guard = side.reader.pin();
                     let flows = table.read(&guard);
                     for (mask, key) in new {
@@ -157,18 +157,18 @@ proptest! {
                         }
                     }
                 }
-                Step::Lookup(batch) => {
+                TestStep::Lookup(batch) => {
                     compare(&table, &mut side, [&mut pruned, &mut plain], &batch);
                 }
-                Step::Remove(from, n) if !live.is_empty() => {
+                TestStep::Remove(from, n) if !live.is_empty() => {
                     let from = from.index(live.len());
                     let n = n.min(live.len() - from);
                     live.drain(from..from + n).for_each(|id| assert!(table.remove(id).is_some()));
                 }
-                Step::Remove(..) => {}
-                Step::ReadNotices => read_notices(&mut side, &mut pruned, &mut plain),
-                Step::Settle => table.settle(&mut |_, _| ()),
-                Step::Rank => [&mut pruned, &mut plain].into_iter().for_each(|s| s.maintain(u64::MAX / 2)),
+                TestStep::Remove(..) => {}
+                TestStep::ReadNotices => read_notices(&mut side, &mut pruned, &mut plain),
+                TestStep::Settle => table.settle(&mut |_, _| ()),
+                TestStep::Rank => [&mut pruned, &mut plain].into_iter().for_each(|s| s.maintain(u64::MAX / 2)),
             }
             prop_assert_eq!((pruned.flows(), pruned.subtables()), (plain.flows(), plain.subtables()));
         }

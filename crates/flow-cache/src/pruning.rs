@@ -8,7 +8,7 @@
 //! against it: docs/notes/bounded-misses.md.
 
 use crate::prefixes::{NodeQuota, Prefixes};
-use crate::seats::{Lengths, Seats};
+use crate::prune_index::{Lengths, PruneIndex};
 use arrayvec::ArrayVec;
 use sluice_action::{FlowId, MegaflowMatch};
 use sluice_flow::PacketKey;
@@ -30,7 +30,7 @@ const LENGTHS: usize = 129;
 pub(crate) struct Pruning {
     fields: [FieldIndex; FIELDS.len()],
     /// Which bits of the sets are whose.
-    seats: Seats,
+    index: PruneIndex,
     /// The megaflows whose prefixes are in the tries.
     flows: hashbrown::HashMap<FlowId, Arc<MegaflowMatch>>,
 }
@@ -75,26 +75,26 @@ struct Unions<'a> {
 impl Pruning {
     /// Lists a subtable, which is not.
     pub fn list(&mut self, place: u32, mask: &PacketKey) {
-        if let Some(seat) = self.seats.take(place, lengths(mask)) {
-            self.change_sets(seat, mask, true);
+        if let Some(bit) = self.index.insert(place, lengths(mask)) {
+            self.change_sets(bit, mask, true);
         }
     }
 
     /// Takes a subtable off the list, if it is on it.
     pub fn unlist(&mut self, place: u32, mask: &PacketKey) {
-        if let Some(seat) = self.seats.leave(place, lengths(mask)) {
-            self.change_sets(seat, mask, false);
+        if let Some(bit) = self.index.remove(place, lengths(mask)) {
+            self.change_sets(bit, mask, false);
         }
     }
 
-    fn change_sets(&mut self, seat: u32, mask: &PacketKey, on: bool) {
+    fn change_sets(&mut self, bit: u32, mask: &PacketKey, on: bool) {
         for (field, span) in self.fields.iter_mut().zip(FIELDS) {
             let len = prefix_len(mask, span);
             if field.by_len.len() <= usize::from(len) {
                 field.by_len.resize_with(usize::from(len) + 1, Set::default);
             }
             let set = &mut field.by_len[usize::from(len)];
-            set.change(seat, on);
+            set.change(bit, on);
             if len > 0 {
                 let bit = 1 << (len - 1);
                 field.present = if set.len > 0 { field.present | bit } else { field.present & !bit };
@@ -104,7 +104,7 @@ impl Pruning {
 
     /// Whether a subtable is listed.
     pub fn has(&self, place: u32) -> bool {
-        self.seats.has(place)
+        self.index.has(place)
     }
 
     /// Notes the prefixes of a megaflow of a listed subtable.
@@ -159,14 +159,14 @@ impl Pruning {
             let unions = self.unions(&matching);
             return isa.run(Survivors {
                 unions: &unions,
-                blocks: self.seats.words().div_ceil(64),
-                seats: &self.seats,
+                blocks: self.index.words().div_ceil(64),
+                index: &self.index,
                 ask,
             });
         }
         let (all, n) = self.combinations(&matching);
         for lengths in &all[..n] {
-            if self.seats.of(*lengths).is_some_and(|seat| self.seats.places(seat).any(&mut ask)) {
+            if self.index.of(*lengths).is_some_and(|bit| self.index.subtables(bit).any(&mut ask)) {
                 return;
             }
         }
@@ -231,7 +231,7 @@ struct Survivors<'a, F> {
     unions: &'a Unions<'a>,
     /// Words that summaries have.
     blocks: usize,
-    seats: &'a Seats,
+    index: &'a PruneIndex,
     ask: F,
 }
 
@@ -249,8 +249,8 @@ impl<F: FnMut(u32) -> bool> Kernel for Survivors<'_, F> {
                 let Line(found) = self.unions.line(line);
                 for (i, word) in found.iter().enumerate() {
                     for bit in bits(*word) {
-                        let seat = ((line * LINE_WORDS + i) * 64 + bit) as u32;
-                        if self.seats.places(seat).any(|place| (self.ask)(place)) {
+                        let bit = ((line * LINE_WORDS + i) * 64 + bit) as u32;
+                        if self.index.subtables(bit).any(|place| (self.ask)(place)) {
                             return;
                         }
                     }
@@ -298,8 +298,8 @@ impl Unions<'_> {
 
 impl Set {
     /// Puts a seat in that was out, or takes one out that was in.
-    fn change(&mut self, seat: u32, on: bool) {
-        let (word, bit) = (seat as usize / 64, seat % 64);
+    fn change(&mut self, bit: u32, on: bool) {
+        let (word, bit) = (bit as usize / 64, bit % 64);
         let (line, in_line) = (word / LINE_WORDS, word % LINE_WORDS);
         if self.lines.len() <= line {
             self.lines.resize(line + 1, Line([0; LINE_WORDS]));

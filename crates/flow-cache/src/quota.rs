@@ -16,14 +16,14 @@ use std::sync::Arc;
 /// What every port has.
 #[derive(Debug)]
 pub(crate) struct Quotas {
-    ports: HashMap<u32, Port>,
+    ports: HashMap<u32, PortUsage>,
     /// Masks that a port may have; of those that match whole bytes, as many again.
     masks: usize,
 }
 
 /// What a port has.
 #[derive(Debug, Default)]
-struct Port {
+struct PortUsage {
     megaflows: usize,
     /// Megaflows by the address of their mask, which is its own while they hold it.
     masks: HashMap<usize, usize>,
@@ -48,7 +48,7 @@ impl Quotas {
         mut shared: impl FnMut(&PacketKey) -> Arc<Mask>,
     ) -> Option<Arc<Mask>> {
         let own = shared(mask);
-        let Some(Port { masks, .. }) = self.ports.get(&port) else { return Some(own) };
+        let Some(PortUsage { masks, .. }) = self.ports.get(&port) else { return Some(own) };
         if masks.len() < self.masks || masks.contains_key(&address(&own)) {
             return Some(own);
         }

@@ -21,7 +21,7 @@ pub struct Mask {
 
 /// What to do with a megaflow's packets, when it can be said in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FlowVerdict {
     /// Send them out of this port, unchanged.
     Output(PortNo),
     /// Drop them.
@@ -43,7 +43,7 @@ pub struct Megaflow {
     /// Bit `i`: the mask has bits in line `i`, 1 to 3.
     further: u8,
     no_output: DropReason,
-    verdict: Verdict,
+    verdict: FlowVerdict,
     mask: Arc<Mask>,
     actions: Actions,
     trail: Trail,
@@ -116,9 +116,9 @@ impl Megaflow {
     ) -> Self {
         let line = |i: usize| key.line(i).and(mask.whole.line(i));
         let verdict = match &translation.actions[..] {
-            [] | [Action::Drop] => Verdict::Drop(translation.no_output),
-            [Action::Output(port)] => Verdict::Output(*port),
-            _ => Verdict::Actions,
+            [] | [Action::Drop] => FlowVerdict::Drop(translation.no_output),
+            [Action::Output(port)] => FlowVerdict::Output(*port),
+            _ => FlowVerdict::Actions,
         };
         Megaflow {
             id,
@@ -175,7 +175,7 @@ impl Megaflow {
 
     /// What to do in a word.
     #[inline]
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> FlowVerdict {
         self.verdict
     }
 

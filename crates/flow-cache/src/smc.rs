@@ -6,7 +6,7 @@
 //! a dead or changed megaflow costs a compare and needs no sweep.
 
 use crate::fill::Fill;
-use crate::{Hits, LookupStage, Megaflow, Pass};
+use crate::{Hits, LookupBatch, LookupStage, Megaflow};
 use sluice_action::FlowId;
 use sluice_mem::{ArrayMemory, HugeArray};
 use sluice_packet::BatchMask;
@@ -34,9 +34,9 @@ const IDS: usize = 12;
 /// One cache line: ten signatures, 0 for an empty way; two halves unused; ten ids.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
-struct Bucket([u16; 32]);
+struct SmcBucket([u16; 32]);
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<SmcBucket>() == 64);
 
 /// One PMD's signature match cache.
 ///
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 /// Memory: none while it is off; 8 MiB at first, more when flows need it and somebody has made it ([`Smc::memory`]).
 #[derive(Debug)]
 pub struct Smc {
-    buckets: HugeArray<Bucket>,
+    buckets: HugeArray<SmcBucket>,
     entries: usize,
     /// Buckets whose memory is there when it is turned on.
     ready: usize,
@@ -55,13 +55,13 @@ pub struct Smc {
     highest: u32,
 }
 
-impl Bucket {
+impl SmcBucket {
     /// Bit `i` is set for each way with that signature.
     fn matching(&self, wanted: u16) -> u16 {
         signature::matching(self.first_half(), wanted) & WAY_BITS
     }
 
-    /// [`Bucket::matching`], in a lookup.
+    /// [`SmcBucket::matching`], in a lookup.
     #[inline(always)]
     fn matching_with<V: VectorOps>(&self, ops: V, wanted: u16) -> u16 {
         ops.signatures(self.first_half(), wanted) & WAY_BITS
@@ -197,7 +197,7 @@ impl LookupStage for Smc {
     fn lookup<'g, V: VectorOps>(
         &mut self,
         ops: V,
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
@@ -206,20 +206,20 @@ impl LookupStage for Smc {
         }
         self.fill.count_asked(miss.len());
         if self.fill.mask() >= AHEAD_FROM {
-            self.fetch(ops, pass, miss);
+            self.fetch(ops, batch, miss);
         }
         let mut found = 0;
         for i in miss {
-            let (hash, key) = (pass.hashes[i], &pass.keys[i]);
+            let (hash, key) = (batch.hashes[i], &batch.keys[i]);
             let bucket = &self.buckets[self.at(hash)];
             let same = bucket.matching_with(ops, signature_of(hash));
             if same == 0 {
                 continue;
             }
             // The first way is it, but for two flows of one signature in one bucket.
-            let hit = match pass.flows.get(bucket.id(first_way(same))) {
+            let hit = match batch.flows.get(bucket.id(first_way(same))) {
                 Some(flow) if flow.contains_with(ops, key) => Some(flow),
-                _ => other_way(bucket, same, pass, i),
+                _ => other_way(bucket, same, batch, i),
             };
             hits[i] = hit;
             found |= u32::from(hit.is_some()) << i;
@@ -231,29 +231,29 @@ impl LookupStage for Smc {
 impl Smc {
     /// Asks for the lines that the lookup will read: buckets, then records if there are many.
     #[inline(always)]
-    fn fetch<V: VectorOps>(&self, ops: V, pass: &Pass<'_, '_>, miss: BatchMask) {
+    fn fetch<V: VectorOps>(&self, ops: V, batch: &LookupBatch<'_, '_>, miss: BatchMask) {
         for i in miss {
-            prefetch::read(&self.buckets[self.at(pass.hashes[i])]);
+            prefetch::read(&self.buckets[self.at(batch.hashes[i])]);
         }
         if self.highest < RECORDS_AHEAD_FROM {
             return;
         }
         for i in miss {
-            let bucket = &self.buckets[self.at(pass.hashes[i])];
-            let same = bucket.matching_with(ops, signature_of(pass.hashes[i]));
+            let bucket = &self.buckets[self.at(batch.hashes[i])];
+            let same = bucket.matching_with(ops, signature_of(batch.hashes[i]));
             // Without one, some record is fetched in vain: whether there is one cannot be foretold.
             let id = bucket.id(first_way(same));
-            pass.flows.prefetch(id);
-            pass.counters.prefetch(FlowId(id));
+            batch.flows.prefetch(id);
+            batch.counters.prefetch(FlowId(id));
         }
     }
 }
 
 /// Looks for packet `i` in the ways of its signature but the first.
 #[cold]
-fn other_way<'g>(bucket: &Bucket, same: u16, pass: &Pass<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
+fn other_way<'g>(bucket: &SmcBucket, same: u16, batch: &LookupBatch<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
     let others = ways(same & same.wrapping_sub(1));
-    others.filter_map(|way| pass.flows.get(bucket.id(way))).find(|flow| flow.contains(&pass.keys[i]))
+    others.filter_map(|way| batch.flows.get(bucket.id(way))).find(|flow| flow.contains(&batch.keys[i]))
 }
 
 #[cfg(test)]
@@ -289,7 +289,7 @@ mod tests {
     }
 
     /// Looks flows up as the hierarchy does, noting those that are not there; how many were not.
-    fn pass(smc: &mut Smc, flows: u64) -> usize {
+    fn batch(smc: &mut Smc, flows: u64) -> usize {
         let mut missed = 0;
         for mut flow in 0..flows {
             let hash = sluice_simd::hash::splitmix64(&mut flow);
@@ -310,11 +310,11 @@ mod tests {
             let mut smc = Smc::new(160_000);
             smc.set_on(true);
             for _ in 0..100 {
-                pass(&mut smc, flows);
+                batch(&mut smc, flows);
             }
             let lines = smc.fill.mask() + 1;
             assert!((least..=most).contains(&lines), "{flows} flows: {lines} lines in use");
-            let missed = pass(&mut smc, flows) as u64;
+            let missed = batch(&mut smc, flows) as u64;
             assert!(missed * 50 < flows || lines == smc.buckets.len(), "{flows} flows, {lines} lines: {missed} missed");
         }
     }
@@ -327,13 +327,13 @@ mod tests {
         let memory = smc.memory().unwrap();
         let mut steps = Vec::new();
         for _ in 0..8 {
-            (0..20).for_each(|_| _ = pass(&mut smc, 60_000));
+            (0..20).for_each(|_| _ = batch(&mut smc, 60_000));
             steps.push(smc.fill.mask() + 1);
             memory.grow();
         }
         assert_eq!(steps[..2], [1024, 1 << 14], "once there is memory, several doublings at once for so many");
         assert!(steps[7] == 1 << 14 && steps[7] <= smc.buckets.ready(), "{steps:?}");
-        assert!(pass(&mut smc, 60_000) < 1200, "{steps:?}");
+        assert!(batch(&mut smc, 60_000) < 1200, "{steps:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use sluice_sync::Slots;
 
 /// One pass of a batch through the lookup.
 #[derive(Clone, Copy)]
-pub struct Pass<'a, 'g> {
+pub struct LookupBatch<'a, 'g> {
     /// The packets' keys, by arrival.
     pub keys: &'a [PacketKey; BATCH_MAX],
     /// Their hashes ([`key_hashes`]).
@@ -34,7 +34,7 @@ pub trait LookupStage {
     fn lookup<'g, V: VectorOps>(
         &mut self,
         ops: V,
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask;

@@ -2,8 +2,8 @@
 //! that collide, buckets that are full, notices that come late, hints that point to another's subtable.
 
 use crate::{
-    Distributor, DistributorTable, Emc, Hits, Installed, LookupStage, MegaflowTable, Pass, PmdSide, Smc, Subtables,
-    key_hash,
+    Distributor, DistributorTable, Emc, Hits, Installed, LookupBatch, LookupStage, MegaflowTable, PmdSide, Smc,
+    Subtables, key_hash,
 };
 use proptest::prelude::*;
 use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Trail, Translation};
@@ -77,7 +77,7 @@ impl Fields {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TestStep {
     /// Look up a batch; ask the tables about what misses; check every answer.
     Lookup(Vec<Fields>),
     /// The tables change what they say: the megaflow goes.
@@ -106,15 +106,15 @@ fn asked() -> impl Strategy<Value = Asked> {
     (emc, any::<bool>(), any::<bool>()).prop_map(|(emc, smc, distributor)| Asked { emc, smc, distributor })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TestStep> {
     prop_oneof![
-        6 => prop::collection::vec(fields(), 1..=BATCH_MAX).prop_map(Step::Lookup),
-        4 => fields().prop_map(Step::Change),
-        1 => Just(Step::ReadNotices),
-        2 => Just(Step::Settle),
-        1 => Just(Step::Sweep),
-        1 => Just(Step::Rank),
-        2 => asked().prop_map(Step::Ask),
+        6 => prop::collection::vec(fields(), 1..=BATCH_MAX).prop_map(TestStep::Lookup),
+        4 => fields().prop_map(TestStep::Change),
+        1 => Just(TestStep::ReadNotices),
+        2 => Just(TestStep::Settle),
+        1 => Just(TestStep::Sweep),
+        1 => Just(TestStep::Rank),
+        2 => asked().prop_map(TestStep::Ask),
     ]
 }
 
@@ -198,7 +198,7 @@ fn distributor(setup: &Setup) -> Distributor {
 }
 
 /// A cache's lookup, with the vector operations of an instruction set.
-struct Ask<'a, 'g, S>(&'a mut S, &'a Pass<'a, 'g>, BatchMask, &'a mut Hits<'g>);
+struct Ask<'a, 'g, S>(&'a mut S, &'a LookupBatch<'a, 'g>, BatchMask, &'a mut Hits<'g>);
 
 impl<S: LookupStage> Kernel for Ask<'_, '_, S> {
     type Output = BatchMask;
@@ -248,21 +248,21 @@ impl World {
         let Levels { side, emc, smc, distributor, subtables, asked, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         let flows = self.table.read(&guard);
-        let pass = Pass { keys: &keys, hashes: &hashes, flows, counters: &side.counters, isa: self.isa };
+        let lookup = LookupBatch { keys: &keys, hashes: &hashes, flows, counters: &side.counters, isa: self.isa };
         let mut hits: Hits<'_> = [None; BATCH_MAX];
         let all = BatchMask::first(batch.len());
         let users = BatchMask(all.0 & asked.emc);
-        let after_emc = BatchMask(all.0 & !users.0 | self.isa.run(Ask(emc, &pass, users, &mut hits)).0);
-        let after_smc = if asked.smc { self.isa.run(Ask(smc, &pass, after_emc, &mut hits)) } else { after_emc };
+        let after_emc = BatchMask(all.0 & !users.0 | self.isa.run(Ask(emc, &lookup, users, &mut hits)).0);
+        let after_smc = if asked.smc { self.isa.run(Ask(smc, &lookup, after_emc, &mut hits)) } else { after_emc };
         let mut searched = after_smc;
         if asked.distributor {
-            searched = distributor.lookup(subtables, &pass, after_smc, &mut hits);
+            searched = distributor.lookup(subtables, &lookup, after_smc, &mut hits);
         }
         let answers = distributor.take_answers();
         let hinted = if distributor.is_on() && asked.distributor { after_smc.len() } else { 0 };
         assert_eq!(answers.hits + answers.misses + answers.wrong, hinted as u64);
         assert_eq!(answers.hits, (after_smc.len() - searched.len()) as u64);
-        let left = subtables.lookup(&pass, searched, &mut hits);
+        let left = subtables.lookup(&lookup, searched, &mut hits);
         let narrows = [(all, after_emc), (after_emc, after_smc), (after_smc, searched), (searched, left)];
         assert!(narrows.iter().all(|(wide, narrow)| narrow.0 & !wide.0 == 0), "each level narrows");
         for i in 0..batch.len() {
@@ -349,13 +349,13 @@ proptest! {
         let mut world = World::new(setup);
         for (pmd, step) in steps {
             match step {
-                Step::Lookup(batch) => world.lookup(pmd, &batch),
-                Step::Change(fields) => world.change(fields),
-                Step::ReadNotices => world.read_notices(pmd),
-                Step::Settle => world.table.settle(&mut |_, _| panic!("nothing was counted")),
-                Step::Sweep => world.sweep(pmd),
-                Step::Ask(asked) => world.pmds[pmd].asked = asked,
-                Step::Rank => (0..3).for_each(|_| world.pmds[pmd].subtables.maintain(u64::MAX / 2)),
+                TestStep::Lookup(batch) => world.lookup(pmd, &batch),
+                TestStep::Change(fields) => world.change(fields),
+                TestStep::ReadNotices => world.read_notices(pmd),
+                TestStep::Settle => world.table.settle(&mut |_, _| panic!("nothing was counted")),
+                TestStep::Sweep => world.sweep(pmd),
+                TestStep::Ask(asked) => world.pmds[pmd].asked = asked,
+                TestStep::Rank => (0..3).for_each(|_| world.pmds[pmd].subtables.maintain(u64::MAX / 2)),
             }
             for levels in &world.pmds {
                 let usage = levels.emc.usage();

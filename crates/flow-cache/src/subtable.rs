@@ -2,7 +2,7 @@
 
 use crate::bucket::tag;
 use crate::tag_index::TagIndex;
-use crate::{Hits, Mask, Megaflow, Pass};
+use crate::{Hits, LookupBatch, Mask, Megaflow};
 use sluice_action::FlowId;
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
@@ -124,29 +124,34 @@ impl Subtable {
 
     /// Looks up the packets of `miss`; writes `hits` and returns who still misses.
     #[inline]
-    pub fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+    pub fn lookup<'g>(&mut self, batch: &LookupBatch<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
         // One loop for each number of words, so that they stay in registers.
         let left = match (self.n_first, self.further.is_empty()) {
-            (0, true) => self.lookup_words::<0>(pass, miss, hits),
-            (1, true) => self.lookup_words::<1>(pass, miss, hits),
-            (2, true) => self.lookup_words::<2>(pass, miss, hits),
-            (3, true) => self.lookup_words::<3>(pass, miss, hits),
-            (4, true) => self.lookup_words::<4>(pass, miss, hits),
-            (5, true) => self.lookup_words::<5>(pass, miss, hits),
-            _ => self.lookup_tags(pass, miss, hits, |key| self.tag_of(key)),
+            (0, true) => self.lookup_words::<0>(batch, miss, hits),
+            (1, true) => self.lookup_words::<1>(batch, miss, hits),
+            (2, true) => self.lookup_words::<2>(batch, miss, hits),
+            (3, true) => self.lookup_words::<3>(batch, miss, hits),
+            (4, true) => self.lookup_words::<4>(batch, miss, hits),
+            (5, true) => self.lookup_words::<5>(batch, miss, hits),
+            _ => self.lookup_tags(batch, miss, hits, |key| self.tag_of(key)),
         };
         self.hits += (miss.len() - left.len()) as u64;
         left
     }
 
     #[inline(always)]
-    fn lookup_words<'g, const N: usize>(&self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+    fn lookup_words<'g, const N: usize>(
+        &self,
+        batch: &LookupBatch<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+    ) -> BatchMask {
         let touched: [Touched; N] = std::array::from_fn(|i| self.first[i]);
         let tag_of = |key: &PacketKey| {
             let word = |place| compare::word(&key.lines[0].0, place);
             finish(touched.iter().fold(0, |sum, t| add(sum, word(t.place), t)))
         };
-        self.lookup_tags(pass, miss, hits, tag_of)
+        self.lookup_tags(batch, miss, hits, tag_of)
     }
 
     /// Looks up the packets of `miss` by their tags.
@@ -157,7 +162,7 @@ impl Subtable {
     #[inline(always)]
     fn lookup_tags<'g>(
         &self,
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
         tag_of: impl Fn(&PacketKey) -> u32,
@@ -166,20 +171,20 @@ impl Subtable {
         let mut perhaps = 0;
         if self.index.is_large() {
             for i in miss {
-                tags[i] = tag_of(&pass.keys[i]);
+                tags[i] = tag_of(&batch.keys[i]);
                 self.index.prefetch(tags[i]);
             }
             miss.into_iter().for_each(|i| perhaps |= u32::from(self.index.may_hold(tags[i])) << i);
         } else {
             for i in miss {
-                tags[i] = tag_of(&pass.keys[i]);
+                tags[i] = tag_of(&batch.keys[i]);
                 perhaps |= u32::from(self.index.may_hold(tags[i])) << i;
             }
         }
         let mut found = 0;
         for i in BatchMask(perhaps) {
-            let key = &pass.keys[i];
-            let flow = self.index.find(tags[i], |id| pass.flows.get(id).filter(|flow| flow.contains(key)));
+            let key = &batch.keys[i];
+            let flow = self.index.find(tags[i], |id| batch.flows.get(id).filter(|flow| flow.contains(key)));
             if flow.is_some() {
                 hits[i] = flow;
                 found |= 1 << i;

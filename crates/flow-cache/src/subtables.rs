@@ -8,7 +8,7 @@
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
 use crate::tuple_space::TupleSpace;
-use crate::{Died, Hits, Megaflow, Pass};
+use crate::{Died, Hits, LookupBatch, Megaflow};
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare};
@@ -168,8 +168,8 @@ impl Subtables {
 
 impl Subtables {
     /// For each packet in `miss`, searches for its key, as a [`LookupStage`](crate::LookupStage) does.
-    pub fn lookup<'g>(&mut self, pass: &Pass<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
-        self.by_table(pass, miss, |table, probes, quota, same| table.lookup(pass, same, hits, probes, quota))
+    pub fn lookup<'g>(&mut self, batch: &LookupBatch<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
+        self.by_table(batch, miss, |table, probes, quota, same| table.lookup(batch, same, hits, probes, quota))
     }
 
     /// Asks one subtable a packet, the one that `hints[i]` names: one more than its place in its table. Writes `hits`
@@ -177,12 +177,12 @@ impl Subtables {
     pub(crate) fn lookup_at<'g>(
         &mut self,
         hints: &[u16; BATCH_MAX],
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
         self.probes += miss.len() as u64;
-        self.by_table(pass, miss, |table, _, _, same| table.lookup_at(hints, pass, same, hits))
+        self.by_table(batch, miss, |table, _, _, same| table.lookup_at(hints, batch, same, hits))
     }
 
     /// What a distributor is to say so that `lookup_at` asks the subtable of this megaflow, which is that of `key`.
@@ -205,16 +205,16 @@ impl Subtables {
     #[inline(always)]
     fn by_table(
         &mut self,
-        pass: &Pass<'_, '_>,
+        batch: &LookupBatch<'_, '_>,
         miss: BatchMask,
         mut look: impl FnMut(&mut TupleSpace, &mut u64, &mut NodeQuota, BatchMask) -> BatchMask,
     ) -> BatchMask {
         let (mut todo, mut left) = (miss, miss);
         while let Some(first) = todo.into_iter().next() {
             // The packets that share the first one's table: all of them, unless recirculation mixed the batch.
-            let word = table_word(&pass.keys[first]);
+            let word = table_word(&batch.keys[first]);
             let mut same = BatchMask::NONE;
-            todo.filter(|&i| table_word(&pass.keys[i]) == word).for_each(|i| same.insert(i));
+            todo.filter(|&i| table_word(&batch.keys[i]) == word).for_each(|i| same.insert(i));
             todo = BatchMask(todo.0 & !same.0);
             let Some(at) = self.table_at(word) else { continue };
             let missing = look(&mut self.tables[at], &mut self.probes, &mut self.quota, same);
@@ -279,8 +279,9 @@ mod tests {
         let mut probes = |subtable: u8, now_ms| {
             let (mut keys, mut hits) = ([PacketKey::ZERO; BATCH_MAX], [None; BATCH_MAX]);
             keys[0] = key(subtable);
-            let pass = Pass { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa: Isa::best() };
-            assert!(subtables.lookup(&pass, BatchMask::first(1), &mut hits).is_empty());
+            let batch =
+                LookupBatch { keys: &keys, hashes: &[0; BATCH_MAX], flows, counters: &side.counters, isa: Isa::best() };
+            assert!(subtables.lookup(&batch, BatchMask::first(1), &mut hits).is_empty());
             subtables.maintain(now_ms);
             subtables.take_probes()
         };

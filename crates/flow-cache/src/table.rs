@@ -29,9 +29,9 @@ pub struct MegaflowTable {
 
 /// What writers share.
 struct Index {
-    by_match: HashTable<Entry>,
+    by_match: HashTable<MatchEntry>,
     masks: Masks,
-    pmds: Vec<PmdEntry>,
+    pmds: Vec<PmdRecord>,
     quotas: Quotas,
     /// Removed megaflows that are not reclaimed yet, with what `remove` has told already.
     removed: HashMap<u32, FlowStats>,
@@ -52,12 +52,12 @@ const NEVER_MOVES: usize = 1 << 20;
 
 /// Half of a hash, so that an entry is one word: what a new megaflow costs most is the line and the page it meets here.
 #[derive(Clone, Copy)]
-struct Entry {
+struct MatchEntry {
     hash: u32,
     id: FlowId,
 }
 
-impl Entry {
+impl MatchEntry {
     /// The half of a megaflow's hash that is kept.
     fn half(hash: u64) -> u32 {
         (hash >> 32) as u32
@@ -72,7 +72,7 @@ impl Entry {
 /// The smallest page.
 const PAGE: usize = 4096;
 
-struct PmdEntry {
+struct PmdRecord {
     counters: Arc<FlowCounters>,
     notices: Arc<MessageQueue<Died>>,
 }
@@ -167,7 +167,7 @@ impl MegaflowTable {
         let mut index = self.lock();
         while index.pmds.len() <= pmd {
             let counters = Arc::new(FlowCounters::new(self.capacity())?);
-            index.pmds.push(PmdEntry { counters, notices: Arc::default() });
+            index.pmds.push(PmdRecord { counters, notices: Arc::default() });
         }
         let entry = &index.pmds[pmd];
         Ok(PmdSide {
@@ -219,12 +219,12 @@ impl MegaflowTable {
         let Some(mask) = quotas.admit(port, &translation.mask, |mask| masks.shared(mask)) else {
             return Installed::OverQuota;
         };
-        let hash = Entry::half(mask.hash_of(key, &self.secret));
+        let hash = MatchEntry::half(mask.hash_of(key, &self.secret));
         let guard = index.reader.pin();
         let records = self.arena.read(&guard);
         let is_same = |flow: &Megaflow| Arc::ptr_eq(flow.mask(), &mask) && flow.contains(key);
-        let is_it = |e: &Entry| e.hash == hash && records.get_any(e.id.0).is_some_and(|(flow, _)| is_same(flow));
-        let known = index.by_match.find(Entry::whole(hash), is_it).and_then(|e| records.get_any(e.id.0));
+        let is_it = |e: &MatchEntry| e.hash == hash && records.get_any(e.id.0).is_some_and(|(flow, _)| is_same(flow));
+        let known = index.by_match.find(MatchEntry::whole(hash), is_it).and_then(|e| records.get_any(e.id.0));
         let known = known.map(|(flow, is_suspended)| {
             let suspended = is_suspended.then(|| (flow.trail().clone(), flow.created_ms()));
             (flow.id(), suspended, !is_suspended || flow.does(translation))
@@ -256,7 +256,9 @@ impl MegaflowTable {
         }) else {
             return Installed::Full;
         };
-        index.by_match.insert_unique(Entry::whole(hash), Entry { hash, id: FlowId(id) }, |e| Entry::whole(e.hash));
+        index
+            .by_match
+            .insert_unique(MatchEntry::whole(hash), MatchEntry { hash, id: FlowId(id) }, |e| MatchEntry::whole(e.hash));
         index.quotas.add(port, &mask);
         Installed::New(FlowId(id))
     }
@@ -303,9 +305,9 @@ impl MegaflowTable {
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
         let port = flow.port();
-        let hash = Entry::half(flow.hash(&self.secret));
+        let hash = MatchEntry::half(flow.hash(&self.secret));
         drop(guard);
-        if let Ok(entry) = index.by_match.find_entry(Entry::whole(hash), |e| e.id == id) {
+        if let Ok(entry) = index.by_match.find_entry(MatchEntry::whole(hash), |e| e.id == id) {
             entry.remove();
         }
         self.arena.retire(id.0);
@@ -337,8 +339,9 @@ impl Index {
     fn touch(&mut self) {
         if self.by_match.is_empty() {
             let buckets = self.by_match.capacity().next_power_of_two() as u32;
-            for hash in (0..buckets).step_by(PAGE / size_of::<Entry>() / 2) {
-                self.by_match.insert_unique(hash.into(), Entry { hash, id: FlowId(0) }, |e| Entry::whole(e.hash));
+            for hash in (0..buckets).step_by(PAGE / size_of::<MatchEntry>() / 2) {
+                self.by_match
+                    .insert_unique(hash.into(), MatchEntry { hash, id: FlowId(0) }, |e| MatchEntry::whole(e.hash));
             }
             self.by_match.clear();
         }

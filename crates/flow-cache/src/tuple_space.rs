@@ -7,7 +7,7 @@
 use crate::prefixes::NodeQuota;
 use crate::pruning::Pruning;
 use crate::subtable::Subtable;
-use crate::{Died, Hits, Mask, Megaflow, Pass};
+use crate::{Died, Hits, LookupBatch, Mask, Megaflow};
 use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use sluice_flow::PacketKey;
@@ -161,7 +161,7 @@ impl TupleSpace {
     #[inline]
     pub fn lookup<'g>(
         &mut self,
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
         probes: &mut u64,
@@ -169,31 +169,31 @@ impl TupleSpace {
     ) -> BatchMask {
         if self.pruning.is_none() || self.ranking.len() < PRUNE_FROM {
             let ranking = &self.ranking;
-            return ask_in_turn(&mut self.subtables, ranking.iter(), 0, pass, miss, hits, probes);
+            return ask_in_turn(&mut self.subtables, ranking.iter(), 0, batch, miss, hits, probes);
         }
-        self.lookup_pruned(pass, miss, hits, probes, quota)
+        self.lookup_pruned(batch, miss, hits, probes, quota)
     }
 
     #[inline(never)]
     fn lookup_pruned<'g>(
         &mut self,
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
         probes: &mut u64,
         quota: &mut NodeQuota,
     ) -> BatchMask {
-        self.list_one_more(pass.flows, quota);
+        self.list_one_more(batch.flows, quota);
         let (subtables, first) = (&mut self.subtables, &self.ranking[..FIRST]);
-        let mut left = ask_in_turn(subtables, first.iter(), 0, pass, miss, hits, probes);
+        let mut left = ask_in_turn(subtables, first.iter(), 0, batch, miss, hits, probes);
         let unlisted = self.unlisted.iter().filter(|place| !first.contains(place));
         let asked = FIRST + unlisted.clone().count();
-        left = ask_in_turn(subtables, unlisted, FIRST, pass, left, hits, probes);
+        left = ask_in_turn(subtables, unlisted, FIRST, batch, left, hits, probes);
         let Some(pruning) = &self.pruning else { return left };
         // Stage by stage for the whole batch, so that the packets' cache misses overlap.
         let mut ahead: [ArrayVec<u32, AHEAD>; BATCH_MAX] = std::array::from_fn(|_| ArrayVec::new_const());
         for i in left {
-            pruning.survivors(pass.isa, &pass.keys[i], |place| {
+            pruning.survivors(batch.isa, &batch.keys[i], |place| {
                 if !first.contains(&place) {
                     ahead[i].push(place);
                     prefetch::read(&subtables[place as usize]);
@@ -205,13 +205,13 @@ impl TupleSpace {
         for i in left {
             for (tag, place) in tags[i].iter_mut().zip(&ahead[i]) {
                 let Some(subtable) = &subtables[*place as usize] else { continue };
-                *tag = subtable.tag_of(&pass.keys[i]);
+                *tag = subtable.tag_of(&batch.keys[i]);
                 subtable.prefetch(*tag);
             }
         }
         for i in left {
             for (tag, place) in tags[i].iter().zip(&ahead[i]) {
-                subtables[*place as usize].iter().for_each(|subtable| subtable.prefetch_flows(*tag, pass.flows));
+                subtables[*place as usize].iter().for_each(|subtable| subtable.prefetch_flows(*tag, batch.flows));
             }
         }
         for i in left {
@@ -219,12 +219,12 @@ impl TupleSpace {
             let mut ask = |place: u32, tag: Option<u32>| {
                 n += 1;
                 let subtable = subtables[place as usize].as_mut()?;
-                subtable.find(&pass.keys[i], tag.unwrap_or_else(|| subtable.tag_of(&pass.keys[i])), pass.flows)
+                subtable.find(&batch.keys[i], tag.unwrap_or_else(|| subtable.tag_of(&batch.keys[i])), batch.flows)
             };
             let mut hit = tags[i].iter().zip(&ahead[i]).find_map(|(tag, place)| ask(*place, Some(*tag)));
             if hit.is_none() && ahead[i].is_full() {
                 let mut skip = AHEAD;
-                pruning.survivors(pass.isa, &pass.keys[i], |place| {
+                pruning.survivors(batch.isa, &batch.keys[i], |place| {
                     if first.contains(&place) {
                         return false;
                     }
@@ -256,7 +256,7 @@ impl TupleSpace {
     pub fn lookup_at<'g>(
         &mut self,
         hints: &[u16; BATCH_MAX],
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
@@ -266,19 +266,19 @@ impl TupleSpace {
         let (mut tags, mut large) = ([0; BATCH_MAX], BatchMask::NONE);
         for i in miss {
             let Some(Some(subtable)) = subtables.get(place(i)) else { continue };
-            tags[i] = subtable.tag_of(&pass.keys[i]);
+            tags[i] = subtable.tag_of(&batch.keys[i]);
             if subtable.is_large() {
                 subtable.prefetch(tags[i]);
                 large.insert(i);
             }
         }
         for i in large {
-            subtables[place(i)].iter().for_each(|subtable| subtable.prefetch_flows(tags[i], pass.flows));
+            subtables[place(i)].iter().for_each(|subtable| subtable.prefetch_flows(tags[i], batch.flows));
         }
         let mut found = 0;
         for i in miss {
             let Some(Some(subtable)) = subtables.get_mut(place(i)) else { continue };
-            if let Some(flow) = subtable.find(&pass.keys[i], tags[i], pass.flows) {
+            if let Some(flow) = subtable.find(&batch.keys[i], tags[i], batch.flows) {
                 hits[i] = Some(flow);
                 found |= 1 << i;
             }
@@ -317,7 +317,7 @@ fn ask_in_turn<'a, 'g>(
     subtables: &mut [Option<Subtable>],
     places: impl Iterator<Item = &'a u32>,
     asked: usize,
-    pass: &Pass<'_, 'g>,
+    batch: &LookupBatch<'_, 'g>,
     mut miss: BatchMask,
     hits: &mut Hits<'g>,
     probes: &mut u64,
@@ -328,7 +328,7 @@ fn ask_in_turn<'a, 'g>(
         }
         let Some(subtable) = &mut subtables[*place as usize] else { continue };
         let before = miss.len();
-        miss = subtable.lookup(pass, miss, hits);
+        miss = subtable.lookup(batch, miss, hits);
         *probes += ((asked + at + 1) * (before - miss.len())) as u64;
     }
     miss

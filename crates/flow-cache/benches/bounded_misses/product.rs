@@ -4,7 +4,7 @@ use crate::search::{Flow, Search, Words};
 use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
-use sluice_flow_cache::{Hits, Installed, MegaflowTable, Pass, PmdSide, Subtables};
+use sluice_flow_cache::{Hits, Installed, LookupBatch, MegaflowTable, PmdSide, Subtables};
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, Isa};
 use std::collections::HashMap;
@@ -100,10 +100,15 @@ impl Search for Product {
             let mut found = Vec::with_capacity(n);
             for keys in &batches {
                 let mut hits: Hits<'_> = [None; BATCH_MAX];
-                let pass =
-                    Pass { keys, hashes: &[0; BATCH_MAX], flows, counters: &self.side.counters, isa: Isa::best() };
+                let batch = LookupBatch {
+                    keys,
+                    hashes: &[0; BATCH_MAX],
+                    flows,
+                    counters: &self.side.counters,
+                    isa: Isa::best(),
+                };
                 let all = BatchMask::first(BATCH_MAX.min(n - found.len()));
-                self.subtables.lookup(&pass, all, &mut hits);
+                self.subtables.lookup(&batch, all, &mut hits);
                 found.extend(hits.iter().take(all.len()).map(|hit| hit.map(|flow| flow.id().0)));
             }
             found

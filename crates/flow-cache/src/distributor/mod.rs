@@ -11,8 +11,8 @@
 mod own;
 mod summary;
 
-use crate::{Hits, Megaflow, Pass, Subtables};
-use own::Own;
+use crate::{Hits, LookupBatch, Megaflow, Subtables};
+use own::OwnTable;
 use sluice_flow::PacketKey;
 use sluice_mem::ArrayMemory;
 use sluice_packet::{BATCH_MAX, BatchMask};
@@ -73,7 +73,7 @@ pub struct DistributorAnswers {
 /// Memory: none while it is off.
 #[derive(Debug)]
 pub struct Distributor {
-    table: Option<Table>,
+    table: Option<HintTable>,
     entries: usize,
     /// Keys the hashes of the summaries.
     seed: u64,
@@ -81,8 +81,8 @@ pub struct Distributor {
 }
 
 #[derive(Debug)]
-enum Table {
-    Own(Own),
+enum HintTable {
+    Own(OwnTable),
     Ht(HtTable),
     Vbf(VbfTable),
 }
@@ -98,9 +98,9 @@ impl Distributor {
     pub fn set(&mut self, kind: Option<DistributorTable>) {
         if kind != self.kind() {
             self.table = kind.map(|kind| match kind {
-                DistributorTable::Own => Table::Own(Own::new(self.entries)),
-                DistributorTable::Ht => Table::Ht(HtTable::new(self.entries, self.seed)),
-                DistributorTable::Vbf => Table::Vbf(VbfTable::new(self.entries, self.seed)),
+                DistributorTable::Own => HintTable::Own(OwnTable::new(self.entries)),
+                DistributorTable::Ht => HintTable::Ht(HtTable::new(self.entries, self.seed)),
+                DistributorTable::Vbf => HintTable::Vbf(VbfTable::new(self.entries, self.seed)),
             });
         }
     }
@@ -108,17 +108,17 @@ impl Distributor {
     /// The memory of a table of its own; `None` if it has none. The summaries' is theirs.
     pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
         match self.table.as_ref()? {
-            Table::Own(own) => own.lines.memory(),
-            Table::Ht(_) | Table::Vbf(_) => None,
+            HintTable::Own(own) => own.lines.memory(),
+            HintTable::Ht(_) | HintTable::Vbf(_) => None,
         }
     }
 
     /// What it keeps its hints in, if it is on.
     pub fn kind(&self) -> Option<DistributorTable> {
         self.table.as_ref().map(|table| match table {
-            Table::Own(_) => DistributorTable::Own,
-            Table::Ht(_) => DistributorTable::Ht,
-            Table::Vbf(_) => DistributorTable::Vbf,
+            HintTable::Own(_) => DistributorTable::Own,
+            HintTable::Ht(_) => DistributorTable::Ht,
+            HintTable::Vbf(_) => DistributorTable::Vbf,
         })
     }
 
@@ -138,23 +138,23 @@ impl Distributor {
     pub fn lookup<'g>(
         &mut self,
         subtables: &mut Subtables,
-        pass: &Pass<'_, 'g>,
+        batch: &LookupBatch<'_, 'g>,
         miss: BatchMask,
         hits: &mut Hits<'g>,
     ) -> BatchMask {
         let Some(table) = &mut self.table else { return miss };
         let mut hints = [0; BATCH_MAX];
-        let told = table.find(pass.isa, pass.hashes, miss, &mut hints, subtables.gone());
-        let mut wrong = if told.is_empty() { told } else { subtables.lookup_at(&hints, pass, told, hits) };
+        let told = table.find(batch.isa, batch.hashes, miss, &mut hints, subtables.gone());
+        let mut wrong = if told.is_empty() { told } else { subtables.lookup_at(&hints, batch, told, hits) };
         // Of a Bloom filter a flow may be in several sets, its own among them.
-        while let Table::Vbf(vbf) = table
+        while let HintTable::Vbf(vbf) = table
             && !wrong.is_empty()
         {
-            let more = vbf.find_more(pass.hashes, wrong, &mut hints);
+            let more = vbf.find_more(batch.hashes, wrong, &mut hints);
             if more.is_empty() {
                 break;
             }
-            let still = subtables.lookup_at(&hints, pass, more, hits);
+            let still = subtables.lookup_at(&hints, batch, more, hits);
             wrong = BatchMask(wrong.0 & !(more.0 & !still.0));
         }
         self.answers.misses += (miss.len() - told.len()) as u64;
@@ -169,14 +169,14 @@ impl Distributor {
         let Some(table) = &mut self.table else { return };
         let Some(hint) = subtables.hint_of(key, flow) else { return };
         match table {
-            Table::Own(own) => own.note(hash, hint),
-            Table::Ht(ht) => ht.note(hash, hint),
-            Table::Vbf(vbf) => vbf.note(hash, hint),
+            HintTable::Own(own) => own.note(hash, hint),
+            HintTable::Ht(ht) => ht.note(hash, hint),
+            HintTable::Vbf(vbf) => vbf.note(hash, hint),
         }
     }
 }
 
-impl Table {
+impl HintTable {
     /// Writes the hints of the packets of `miss`; returns those that have one.
     #[inline]
     fn find(
@@ -196,9 +196,9 @@ impl Table {
         let mut found = [0; BATCH_MAX];
         let (asked, found) = (&asked[..n], &mut found[..n]);
         match self {
-            Table::Own(own) => own.find(isa, asked, found),
-            Table::Ht(ht) => ht.find(asked, found),
-            Table::Vbf(vbf) => vbf.find(asked, found, subtables_gone),
+            HintTable::Own(own) => own.find(isa, asked, found),
+            HintTable::Ht(ht) => ht.find(asked, found),
+            HintTable::Vbf(vbf) => vbf.find(asked, found, subtables_gone),
         }
         let mut told = 0;
         for (i, hint) in miss.into_iter().zip(found) {

@@ -13,32 +13,32 @@ use sluice_simd::{Isa, prefetch, signature};
 ///         are the signature; 0 is an empty slot.
 /// Errors: none. If both lines are full, the slots of the first are overwritten in turn.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OwnTable {
     pub lines: HugeArray<Hints>,
     fill: Fill,
 }
 
 /// Where a hash's hint may be.
 #[derive(Clone, Copy)]
-struct Place {
+struct BucketPair {
     signature: u16,
     first: u32,
     second: u32,
 }
 
-impl Own {
+impl OwnTable {
     pub fn new(entries: usize) -> Self {
         let lines = entries.div_ceil(SLOTS).next_power_of_two().max(2);
-        Own { lines: HugeArray::new(lines, lines), fill: Fill::new(lines) }
+        OwnTable { lines: HugeArray::new(lines, lines), fill: Fill::new(lines) }
     }
 
     #[inline(always)]
-    fn place(&self, hash: u64) -> Place {
+    fn place(&self, hash: u64) -> BucketPair {
         let mask = self.fill.mask() as u32;
         let signature = ((hash >> 48) as u16).max(1);
         let first = hash as u32 & mask;
         // An odd step, so never the same line.
-        Place { signature, first, second: (first ^ (u32::from(signature).wrapping_mul(0x5bd1_e995) | 1)) & mask }
+        BucketPair { signature, first, second: (first ^ (u32::from(signature).wrapping_mul(0x5bd1_e995) | 1)) & mask }
     }
 
     /// The hint noted for each hash, 0 if none is.
@@ -71,7 +71,7 @@ impl Own {
     /// Notes a hint.
     pub fn note(&mut self, hash: u64, hint: u16) {
         self.fill.grow();
-        let Place { signature, first, second } = self.place(hash);
+        let BucketPair { signature, first, second } = self.place(hash);
         let slot_of = |signature, at: u32| {
             let slots = signature::matching(&self.lines[at as usize].signatures, signature);
             (slots != 0).then(|| (at, slots.trailing_zeros() as usize))
@@ -100,7 +100,7 @@ mod tests {
             steps in prop::collection::vec((0..40u64, 0..4u64, 1..6u16), 1..200),
             entries in 1..100usize,
         ) {
-            let mut own = Own::new(entries);
+            let mut own = OwnTable::new(entries);
             let mut noted = HashSet::new();
             for (signature, low, hint) in steps {
                 let hash = signature << 48 | signature << 32 | low;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_full_line_uses_the_second() {
-        let mut own = Own::new(1000);
+        let mut own = OwnTable::new(1000);
         let hashes: Vec<u64> = (1..=17).map(|signature| signature << 48 | 5).collect();
         hashes.iter().enumerate().for_each(|(i, hash)| own.note(*hash, i as u16 + 1));
         let mut found = [0; 17];

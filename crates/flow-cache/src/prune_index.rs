@@ -21,7 +21,7 @@ type Shape = [u8; 2];
 
 /// The seats.
 #[derive(Debug, Default)]
-pub(crate) struct Seats {
+pub(crate) struct PruneIndex {
     by_lengths: HashMap<Lengths, u32>,
     /// By seat: the place of its first subtable.
     first: Vec<u32>,
@@ -50,20 +50,20 @@ impl Lengths {
     }
 }
 
-impl Seats {
-    /// Seats the subtable at `place`, which has no seat. Which seat, if nobody had it.
-    pub fn take(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
+impl PruneIndex {
+    /// PruneIndex the subtable at `place`, which has no seat. Which seat, if nobody had it.
+    pub fn insert(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
         self.listed.insert(place);
         if self.next.len() <= place as usize {
             self.next.resize(place as usize + 1, NONE);
         }
         let known = self.by_lengths.get(&lengths).copied();
-        let seat = known.unwrap_or_else(|| self.new_seat(lengths));
-        self.next[place as usize] = std::mem::replace(&mut self.first[seat as usize], place);
-        known.is_none().then_some(seat)
+        let bit = known.unwrap_or_else(|| self.allocate(lengths));
+        self.next[place as usize] = std::mem::replace(&mut self.first[bit as usize], place);
+        known.is_none().then_some(bit)
     }
 
-    fn new_seat(&mut self, lengths: Lengths) -> u32 {
+    fn allocate(&mut self, lengths: Lengths) -> u32 {
         let words = self.words.entry(lengths.shape()).or_default();
         let word = words.iter().copied().find(|word| self.taken[*word as usize] != u64::MAX).unwrap_or_else(|| {
             let word = self.free.pop().unwrap_or_else(|| {
@@ -74,36 +74,36 @@ impl Seats {
             words.push(word);
             word
         });
-        let bit = self.taken[word as usize].trailing_ones();
-        self.taken[word as usize] |= 1 << bit;
-        let seat = word * WORD + bit;
-        self.by_lengths.insert(lengths, seat);
-        seat
+        let at = self.taken[word as usize].trailing_ones();
+        self.taken[word as usize] |= 1 << at;
+        let bit = word * WORD + at;
+        self.by_lengths.insert(lengths, bit);
+        bit
     }
 
     /// Takes the seat away from the subtable at `place`. Which seat, if nobody has it any more.
-    pub fn leave(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
+    pub fn remove(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
         if !self.listed.remove(&place) {
             return None;
         }
-        let seat = *self.by_lengths.get(&lengths)?;
+        let bit = *self.by_lengths.get(&lengths)?;
         let after = self.next[place as usize];
-        let before = self.places(seat).find(|before| self.next[*before as usize] == place);
+        let before = self.subtables(bit).find(|before| self.next[*before as usize] == place);
         match before {
             Some(before) => self.next[before as usize] = after,
-            None => self.first[seat as usize] = after,
+            None => self.first[bit as usize] = after,
         }
-        if self.first[seat as usize] != NONE {
+        if self.first[bit as usize] != NONE {
             return None;
         }
         self.by_lengths.remove(&lengths);
-        let word = seat / WORD;
-        self.taken[word as usize] &= !(1 << (seat % WORD));
+        let word = bit / WORD;
+        self.taken[word as usize] &= !(1 << (bit % WORD));
         if self.taken[word as usize] == 0 {
             self.free.push(word);
             self.words.entry(lengths.shape()).or_default().retain(|other| *other != word);
         }
-        Some(seat)
+        Some(bit)
     }
 
     /// Whether the subtable at `place` has one.
@@ -124,8 +124,8 @@ impl Seats {
 
     /// The places of the subtables on a seat.
     #[inline(always)]
-    pub fn places(&self, seat: u32) -> impl Iterator<Item = u32> {
-        let mut place = self.first[seat as usize];
+    pub fn subtables(&self, bit: u32) -> impl Iterator<Item = u32> {
+        let mut place = self.first[bit as usize];
         std::iter::from_fn(move || {
             let next = *self.next.get(place as usize)?;
             Some(std::mem::replace(&mut place, next))
@@ -145,32 +145,32 @@ mod tests {
         #[test]
         fn like_sit_together(steps in prop::collection::vec((any::<bool>(), 0..400u32), 1..900)) {
             let lengths = |place: u32| Lengths::default().with(0, (place % 90) as u8).with(2, 7);
-            let (mut seats, mut twin) = (Seats::default(), BTreeMap::<u64, BTreeSet<u32>>::new());
+            let (mut index, mut twin) = (PruneIndex::default(), BTreeMap::<u64, BTreeSet<u32>>::new());
             for (comes, place) in steps {
                 let same = twin.entry(lengths(place).0).or_default();
                 let (was_there, was_empty) = (same.contains(&place), same.is_empty());
                 if comes && !was_there {
-                    prop_assert_eq!(seats.take(place, lengths(place)).is_some(), was_empty);
+                    prop_assert_eq!(index.insert(place, lengths(place)).is_some(), was_empty);
                     same.insert(place);
                 } else if !comes {
                     same.remove(&place);
                     let is_vacant = was_there && same.is_empty();
-                    prop_assert_eq!(seats.leave(place, lengths(place)).is_some(), is_vacant);
+                    prop_assert_eq!(index.remove(place, lengths(place)).is_some(), is_vacant);
                 }
-                prop_assert_eq!(seats.has(place), same.contains(&place));
+                prop_assert_eq!(index.has(place), same.contains(&place));
             }
             let (mut shapes, mut taken) = (BTreeMap::new(), BTreeSet::new());
             for (lengths, same) in &twin {
-                let seat = seats.of(Lengths(*lengths));
-                prop_assert_eq!(seat.is_some(), !same.is_empty());
-                let Some(seat) = seat else { continue };
-                prop_assert!(taken.insert(seat), "a seat of two lengths");
-                prop_assert_eq!(seats.places(seat).collect::<BTreeSet<u32>>(), same.clone());
+                let bit = index.of(Lengths(*lengths));
+                prop_assert_eq!(bit.is_some(), !same.is_empty());
+                let Some(bit) = bit else { continue };
+                prop_assert!(taken.insert(bit), "one bit for two lengths");
+                prop_assert_eq!(index.subtables(bit).collect::<BTreeSet<u32>>(), same.clone());
                 let shape = Lengths(*lengths).shape();
-                prop_assert_eq!(*shapes.entry(seat / WORD).or_insert(shape), shape);
+                prop_assert_eq!(*shapes.entry(bit / WORD).or_insert(shape), shape);
             }
-            prop_assert_eq!(shapes.len() + seats.free.len(), seats.taken.len());
-            prop_assert!(seats.taken.len() <= 7, "{}", seats.taken.len());
+            prop_assert_eq!(shapes.len() + index.free.len(), index.taken.len());
+            prop_assert!(index.taken.len() <= 7, "{}", index.taken.len());
         }
     }
 }
