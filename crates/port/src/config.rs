@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct PortConfig {
     /// Its name, for errors and logs.
     pub name: String,
-    /// Its type, one of [`KINDS`].
+    /// Its type, one of [`PORT_TYPES`].
     pub kind: String,
     /// Receive queues.
     pub n_rxq: usize,
@@ -57,7 +57,7 @@ impl OptionKey {
 
 /// A port type.
 #[derive(Debug)]
-pub struct Kind {
+pub struct PortType {
     /// Its name in the configuration.
     pub name: &'static str,
     /// What it is, in a sentence.
@@ -74,57 +74,57 @@ pub struct Kind {
 type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
 
 /// Every port type there is.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const PORT_TYPES: &[PortType] = &[
+    PortType {
         name: "generator",
         help: "receives made-up traffic, swallows what is sent to it",
         options: generator::OPTIONS,
         capabilities: &[],
         open: generator::open,
     },
-    Kind {
+    PortType {
         name: "null",
         help: "receives nothing, swallows what is sent to it",
         options: null::OPTIONS,
         capabilities: &[],
         open: null::open,
     },
-    Kind {
+    PortType {
         name: "pcap",
         help: "receives what a capture holds, writes what is sent to it into another",
         options: pcap::OPTIONS,
         capabilities: &[],
         open: pcap::open,
     },
-    Kind {
+    PortType {
         name: "af_packet",
         help: "any Ethernet device of the kernel, by packet sockets",
         options: af_packet::OPTIONS,
         capabilities: &["NET_ADMIN", "NET_RAW"],
         open: af_packet::open,
     },
-    Kind {
+    PortType {
         name: "af_xdp",
         help: "any Ethernet device of the kernel, by AF_XDP sockets, without a copy between such ports",
         options: af_xdp::OPTIONS,
         capabilities: &["NET_ADMIN", "NET_RAW", "BPF", "IPC_LOCK"],
         open: af_xdp::open,
     },
-    Kind {
+    PortType {
         name: "vhost-user",
         help: "a virtual machine's network device (split rings, merged buffers, several queues)",
         options: vhost_user::OPTIONS,
         capabilities: &[],
         open: vhost_user::open,
     },
-    Kind {
+    PortType {
         name: "tap",
         help: "an Ethernet device of the kernel, made for the purpose",
         options: tap::OPTIONS,
         capabilities: &["NET_ADMIN"],
         open: tap::open,
     },
-    Kind {
+    PortType {
         name: "dpdk",
         help: "any device DPDK knows (needs a build with the feature dpdk)",
         options: DPDK_OPTIONS,
@@ -148,11 +148,11 @@ const DPDK_OPTIONS: &[OptionKey] = &[
 
 /// Opens a port. Its packets live in one of `pools`, which gets a pool more if none has frames long enough.
 pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    let Some(kind) = KINDS.iter().find(|kind| kind.name == config.kind) else {
+    let Some(kind) = PORT_TYPES.iter().find(|kind| kind.name == config.kind) else {
         return Err(OpenError::UnknownType {
             port: config.name.clone(),
             kind: config.kind.clone(),
-            known: KINDS.iter().map(|kind| kind.name).collect(),
+            known: PORT_TYPES.iter().map(|kind| kind.name).collect(),
         });
     };
     if let Some(key) = config.options.keys().find(|key| !kind.options.iter().any(|known| known.key == *key)) {

@@ -6,7 +6,7 @@
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::mtu::ETHERNET_HEADER;
-use crate::null::Sink;
+use crate::null::NullTxq;
 use crate::pace::Pace;
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
@@ -84,7 +84,7 @@ impl Port for GeneratorPort {
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(Arc::clone(&stats));
-        Box::new(Sink { stats, mtu: Mtu(self.info.mtu) })
+        Box::new(NullTxq { stats, mtu: Mtu(self.info.mtu) })
     }
 
     fn stats(&self) -> PortStats {

@@ -45,7 +45,7 @@ mod tap;
 mod user;
 mod vhost_user;
 
-pub use config::{KINDS, Kind, OptionKey, PortConfig, open};
+pub use config::{OptionKey, PORT_TYPES, PortConfig, PortType, open};
 pub use error::OpenError;
 pub use mtu::Mtu;
 pub use pools::{DpdkConfig, Pools};

@@ -31,13 +31,13 @@ impl Port for NullPort {
     }
 
     fn rx_queue(&mut self, _queue: usize) -> Box<dyn RxQueue> {
-        Box::new(Silence)
+        Box::new(NullRxq)
     }
 
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(Arc::clone(&stats));
-        Box::new(Sink { stats, mtu: Mtu(self.info.mtu) })
+        Box::new(NullTxq { stats, mtu: Mtu(self.info.mtu) })
     }
 
     fn stats(&self) -> PortStats {
@@ -47,9 +47,9 @@ impl Port for NullPort {
 
 /// A receive queue on which nothing ever comes.
 #[derive(Debug)]
-struct Silence;
+struct NullRxq;
 
-impl RxQueue for Silence {
+impl RxQueue for NullRxq {
     fn poll(&mut self, _batch: &mut PacketBatch, _buffers: &mut Buffers, _tally: &mut Tally) {}
 
     fn exhausted(&self) -> bool {
@@ -59,12 +59,12 @@ impl RxQueue for Silence {
 
 /// A transmit queue that gives every frame back.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub(crate) struct NullTxq {
     pub(crate) stats: Arc<QueueStats>,
     pub(crate) mtu: Mtu,
 }
 
-impl Sink {
+impl NullTxq {
     /// Packets and bytes of a batch that are not too long.
     #[cold]
     fn admitted(&self, batch: &PacketBatch) -> (usize, usize) {
@@ -73,7 +73,7 @@ impl Sink {
     }
 }
 
-impl TxQueue for Sink {
+impl TxQueue for NullTxq {
     #[inline]
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let (mut sent, mut bytes, mut longest) = (batch.len(), 0, 0);

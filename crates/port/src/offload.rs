@@ -37,7 +37,7 @@ pub struct VnetHeader {
 
 /// Why a frame with work left cannot be finished: what its header asks for does not fit its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unfinishable;
+pub struct OffloadError;
 
 impl VnetHeader {
     /// Reads a header of 10 bytes or more (little-endian, as virtio 1 and Linux on little-endian machines write it).
@@ -59,13 +59,13 @@ impl VnetHeader {
     }
 
     /// Completes the checksum of a frame that is not large, if that was left to do.
-    pub fn complete(&self, frame: &mut [u8]) -> Result<(), Unfinishable> {
+    pub fn complete(&self, frame: &mut [u8]) -> Result<(), OffloadError> {
         if self.flags & NEEDS_CHECKSUM == 0 {
             return Ok(());
         }
         let (start, at) = (usize::from(self.csum_start), usize::from(self.csum_start) + usize::from(self.csum_offset));
         if at + 2 > frame.len() {
-            return Err(Unfinishable);
+            return Err(OffloadError);
         }
         // The field holds the pseudo header's sum already.
         let sum = checksum::finish(checksum::sum(&frame[start..]));
@@ -76,26 +76,26 @@ impl VnetHeader {
     }
 
     /// Begins to cut a large frame into segments.
-    pub fn segments<'a>(&self, frame: &'a [u8]) -> Result<Segments<'a>, Unfinishable> {
+    pub fn segments<'a>(&self, frame: &'a [u8]) -> Result<Segments<'a>, OffloadError> {
         let udp = match self.gso_type & !GSO_ECN {
             GSO_TCPV4 | GSO_TCPV6 => false,
             GSO_UDP_L4 => true,
             // Fragmentation of UDP (type 3) is offered to nobody.
-            _ => return Err(Unfinishable),
+            _ => return Err(OffloadError),
         };
-        let layers = Layers::of(frame).ok_or(Unfinishable)?;
-        let ip = layers.ip.ok_or(Unfinishable)?;
-        let (proto, l4) = layers.l4().ok_or(Unfinishable)?;
+        let layers = Layers::of(frame).ok_or(OffloadError)?;
+        let ip = layers.ip.ok_or(OffloadError)?;
+        let (proto, l4) = layers.l4().ok_or(OffloadError)?;
         let l4_size = match (udp, proto) {
-            (false, TCP) => usize::from(*frame.get(l4 + 12).ok_or(Unfinishable)? >> 4) * 4,
+            (false, TCP) => usize::from(*frame.get(l4 + 12).ok_or(OffloadError)? >> 4) * 4,
             (true, 17) => 8,
-            _ => return Err(Unfinishable),
+            _ => return Err(OffloadError),
         };
         let payload = l4 + l4_size;
         let whole = !ip.rerouted && ip.payload.is_some_and(|p| p.frag == 0);
         let sound = whole && self.gso_size != 0 && (udp || l4_size >= 20) && payload <= ip.end && ip.end <= frame.len();
         if !sound {
-            return Err(Unfinishable);
+            return Err(OffloadError);
         }
         Ok(Segments {
             frame: &frame[..ip.end],

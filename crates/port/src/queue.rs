@@ -87,7 +87,7 @@ pub trait Port: Send {
     }
 
     /// Opens anew what has gone and come back. Called from a control thread, about once a second.
-    fn tend(&mut self) {}
+    fn service(&mut self) {}
 
     /// What all its queues have counted.
     fn stats(&self) -> PortStats;

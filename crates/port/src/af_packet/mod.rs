@@ -8,7 +8,7 @@
 //! timer counts milliseconds, a block ends with the packet that does not fit however short the block is, and in one that is being
 //! filled nothing says which packets are whole. TPACKET_V2 hands each over at once, in slots of the longest packet's size.
 //!
-//! When the device goes, the port is down; [`Port::tend`] opens it anew when one of its name is back.
+//! When the device goes, the port is down; [`Port::service`] opens it anew when one of its name is back.
 
 mod sys;
 
@@ -127,7 +127,7 @@ impl Port for PacketPort {
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(Arc::clone(&stats));
-        // If the device has just gone, `tend` opens the socket when it is back.
+        // If the device has just gone, `service` opens the socket when it is back.
         let sender = Arc::new(Mutex::new(sys::open_sender(self.index).ok()));
         self.senders.push(Arc::clone(&sender));
         Box::new(PacketTx { sender, mtu: Mtu(self.info.mtu), stats })
@@ -137,7 +137,7 @@ impl Port for PacketPort {
         self.device.index().is_ok_and(|index| index == self.index) && self.device.is_running()
     }
 
-    fn tend(&mut self) {
+    fn service(&mut self) {
         if let Ok(index) = self.device.index()
             && index != self.index
         {

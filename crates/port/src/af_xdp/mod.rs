@@ -8,7 +8,7 @@
 //! XDP says nothing of offloads: checksums left undone by local senders are found and completed ([`checksum`]); large
 //! segments are cut by the kernel in native mode, and in generic mode must be switched off at the sender.
 //!
-//! When the device goes, the port is down; [`Port::tend`] opens it anew when one of its name is back.
+//! When the device goes, the port is down; [`Port::service`] opens it anew when one of its name is back.
 
 mod bpf;
 mod checksum;
@@ -296,7 +296,7 @@ impl Port for XdpPort {
         &self.notes
     }
 
-    fn tend(&mut self) {
+    fn service(&mut self) {
         let bound = self.live.as_ref().map(|(index, ..)| *index);
         match self.device.index().ok() {
             index if index == bound => {}

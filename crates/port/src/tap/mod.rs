@@ -4,7 +4,7 @@
 //! offloads, so the kernel completes checksums and cuts large segments itself. Linux only; needs CAP_NET_ADMIN unless
 //! the device exists and belongs to the user.
 //!
-//! When somebody deletes the device, or the network namespace it was moved to, the port is down; [`Port::tend`] makes it
+//! When somebody deletes the device, or the network namespace it was moved to, the port is down; [`Port::service`] makes it
 //! anew where the switch is.
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
@@ -129,7 +129,7 @@ impl Port for TapPort {
         self.state() == Some(PollFlags::OUT)
     }
 
-    fn tend(&mut self) {
+    fn service(&mut self) {
         let PortInfo { n_rxq, mtu, mac, .. } = self.info;
         let was_gone = self.is_gone;
         self.is_gone = self.state().is_some_and(|state| state.contains(PollFlags::ERR));

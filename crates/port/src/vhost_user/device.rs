@@ -3,7 +3,7 @@
 //! The `vhost` crate speaks the protocol; this is the state it acts on. A ring is behind a lock that its PMD takes once a
 //! batch and that is contended only while the frontend changes something.
 
-use super::ring::{Layout, Ring, SIZE_MAX};
+use super::ring::{Ring, RingLayout, SIZE_MAX};
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard};
 use vhost::VhostUserMemoryRegionBase;
@@ -47,7 +47,7 @@ pub struct RingSlot(Mutex<RingState>);
 #[derive(Debug, Default)]
 pub struct RingState {
     size: u16,
-    layout: Option<Layout>,
+    layout: Option<RingLayout>,
     base: u16,
     call: Option<File>,
     kicked: bool,
@@ -234,7 +234,7 @@ impl VhostUserBackendReqHandlerMut for Device {
         available: u64,
         _log: u64,
     ) -> Result<()> {
-        let layout = Layout {
+        let layout = RingLayout {
             descriptors: self.guest_address(descriptor)?,
             available: self.guest_address(available)?,
             used: self.guest_address(used)?,

@@ -36,12 +36,12 @@ pub struct Link {
 #[derive(Debug, Default)]
 struct Shared {
     connected: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LinkState {
     ending: bool,
     /// To wake the thread that reads from it.
     connection: Option<UnixStream>,

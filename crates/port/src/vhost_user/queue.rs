@@ -1,7 +1,7 @@
 //! Packets between a guest's rings and the switch. Each packet is copied once, either way.
 
 use super::device::RingSlot;
-use super::ring::{Broken, Chain, Ring};
+use super::ring::{Chain, Ring, RingError};
 use crate::offload::{LARGEST_FRAME, VNET_HEADER, VnetHeader};
 use crate::stats::QueueStats;
 use crate::{Mtu, RxQueue, TxQueue};
@@ -37,7 +37,7 @@ struct Large {
 }
 
 /// What a chain turned into.
-enum Taken {
+enum TxStep {
     /// A packet was appended.
     Packet,
     /// Segments are to follow.
@@ -52,32 +52,32 @@ impl GuestTransmit {
     }
 
     /// Turns the chain at hand into a packet.
-    fn take(&mut self, ring: &Ring, batch: &mut PacketBatch, buffers: &mut Buffers) -> Result<Taken, Broken> {
+    fn take(&mut self, ring: &Ring, batch: &mut PacketBatch, buffers: &mut Buffers) -> Result<TxStep, RingError> {
         let mut header = [0; VNET_HEADER];
         let size = self.chain.len().saturating_sub(VNET_HEADER);
         if ring.read(&self.chain, 0, &mut header)? < VNET_HEADER || size > LARGEST_FRAME {
-            return Ok(Taken::Dropped(DropReason::RxError));
+            return Ok(TxStep::Dropped(DropReason::RxError));
         }
         let header = VnetHeader::read(&header).expect("invariant: twelve bytes are a header");
         if header.is_large() {
             self.large_frame.resize(size, 0);
             ring.read(&self.chain, VNET_HEADER, &mut self.large_frame)?;
-            return Ok(Taken::Large(Large { header, position: (0, 0) }));
+            return Ok(TxStep::Large(Large { header, position: (0, 0) }));
         }
         if size > self.mtu.longest_frame() {
-            return Ok(Taken::Dropped(DropReason::RxOversize));
+            return Ok(TxStep::Dropped(DropReason::RxOversize));
         }
         if buffers.fill(&self.pool, 1, size, batch) == 0 {
-            return Ok(Taken::Dropped(DropReason::NoBuffer));
+            return Ok(TxStep::Dropped(DropReason::NoBuffer));
         }
         let packet = batch.last_mut().expect("invariant: one was appended");
         packet.frame.truncate(size);
         let bytes = packet.bytes_mut();
         let read = ring.read(&self.chain, VNET_HEADER, bytes);
         let fate = match (read, header.complete(bytes)) {
-            (Ok(_), Ok(())) if self.mtu.admits(bytes) => return Ok(Taken::Packet),
-            (Ok(_), Ok(())) => Ok(Taken::Dropped(DropReason::RxOversize)),
-            (Ok(_), Err(_)) => Ok(Taken::Dropped(DropReason::RxError)),
+            (Ok(_), Ok(())) if self.mtu.admits(bytes) => return Ok(TxStep::Packet),
+            (Ok(_), Ok(())) => Ok(TxStep::Dropped(DropReason::RxOversize)),
+            (Ok(_), Err(_)) => Ok(TxStep::Dropped(DropReason::RxError)),
             (Err(broken), _) => Err(broken),
         };
         buffers.give(batch.pop().into_iter());
@@ -121,14 +121,14 @@ impl GuestTransmit {
         batch: &mut PacketBatch,
         buffers: &mut Buffers,
         tally: &mut Tally,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RingError> {
         let mut waiting = ring.waiting()?;
         while waiting > 0 && !batch.is_full() && self.large.is_none() {
             ring.peek(0, false, &mut self.chain)?;
             match self.take(ring, batch, buffers)? {
-                Taken::Packet => {}
-                Taken::Dropped(reason) => self.stats.drop_received(reason, 1, tally),
-                Taken::Large(large) => {
+                TxStep::Packet => {}
+                TxStep::Dropped(reason) => self.stats.drop_received(reason, 1, tally),
+                TxStep::Large(large) => {
                     self.large = Some(large);
                     self.cut(batch, buffers, tally);
                 }
@@ -147,7 +147,7 @@ impl RxQueue for GuestTransmit {
         let rings = self.rings.clone();
         if let Some(mut state) = rings[self.index].try_lock()
             && let Some(ring) = &mut state.ring
-            && self.take_waiting(ring, batch, buffers, tally) == Err(Broken)
+            && self.take_waiting(ring, batch, buffers, tally) == Err(RingError)
         {
             state.ring = None;
             self.stats.errors(1);
@@ -169,7 +169,7 @@ pub struct GuestReceive {
 }
 
 /// What became of a packet for the guest.
-enum Given {
+enum RxStep {
     Sent,
     /// The guest has no buffers left.
     Full,
@@ -182,15 +182,15 @@ impl GuestReceive {
         GuestReceive { rings, index, mtu, stats, chains: Vec::new() }
     }
 
-    fn give(&mut self, ring: &mut Ring, mergeable: bool, waiting: &mut u16, bytes: &[u8]) -> Result<Given, Broken> {
+    fn give(&mut self, ring: &mut Ring, mergeable: bool, waiting: &mut u16, bytes: &[u8]) -> Result<RxStep, RingError> {
         let size = VNET_HEADER + bytes.len();
         let (mut n, mut room) = (0u16, 0);
         while room < size {
             if n == *waiting {
-                return Ok(Given::Full);
+                return Ok(RxStep::Full);
             }
             if n == 1 && !mergeable {
-                return Ok(Given::TooLong);
+                return Ok(RxStep::TooLong);
             }
             if self.chains.len() == usize::from(n) {
                 self.chains.push(Chain::default());
@@ -199,7 +199,7 @@ impl GuestReceive {
             // The header has to stand in the first buffer whole, and an empty buffer would never end this.
             let len = self.chains[usize::from(n)].len();
             if len == 0 || (n == 0 && len < VNET_HEADER) {
-                return Err(Broken);
+                return Err(RingError);
             }
             room += len;
             n += 1;
@@ -215,7 +215,7 @@ impl GuestReceive {
             ring.use_next(chain, (skip + written) as u32)?;
         }
         *waiting -= n;
-        Ok(Given::Sent)
+        Ok(RxStep::Sent)
     }
 
     fn give_all(
@@ -224,23 +224,23 @@ impl GuestReceive {
         mergeable: bool,
         batch: &PacketBatch,
         tally: &mut Tally,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), RingError> {
         let mut waiting = ring.waiting()?;
         let (mut sent, mut bytes) = (0, 0);
         let mut outcome = Ok(());
         for packet in batch.iter() {
             let given = match outcome {
                 Ok(()) if self.mtu.admits(packet.bytes()) => self.give(ring, mergeable, &mut waiting, packet.bytes()),
-                Ok(()) => Ok(Given::TooLong),
+                Ok(()) => Ok(RxStep::TooLong),
                 Err(broken) => Err(broken),
             };
             match given {
-                Ok(Given::Sent) => {
+                Ok(RxStep::Sent) => {
                     sent += 1;
                     bytes += packet.frame.len();
                 }
-                Ok(Given::Full) => self.stats.drop_unsent(DropReason::TxFull, 1, tally),
-                Ok(Given::TooLong) => self.stats.drop_unsent(DropReason::TxOversize, 1, tally),
+                Ok(RxStep::Full) => self.stats.drop_unsent(DropReason::TxFull, 1, tally),
+                Ok(RxStep::TooLong) => self.stats.drop_unsent(DropReason::TxOversize, 1, tally),
                 Err(broken) => {
                     self.stats.drop_unsent(DropReason::TxNoPort, 1, tally);
                     outcome = Err(broken);
@@ -261,7 +261,7 @@ impl TxQueue for GuestReceive {
         match &mut state.ring {
             None => self.stats.drop_unsent(DropReason::TxNoPort, batch.len(), tally),
             Some(ring) => {
-                if self.give_all(ring, mergeable, batch, tally) == Err(Broken) {
+                if self.give_all(ring, mergeable, batch, tally) == Err(RingError) {
                     state.ring = None;
                     self.stats.errors(1);
                 }

@@ -23,7 +23,7 @@ const DESC_SIZE: u64 = 16;
 
 /// Where the guest put a ring, in its physical addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct RingLayout {
     /// The descriptor table.
     pub descriptors: u64,
     /// What the guest makes available.
@@ -34,16 +34,16 @@ pub struct Layout {
 
 /// The guest wrote something that cannot be followed; the ring is stopped until it is set up anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken;
+pub struct RingError;
 
-type Result<T> = std::result::Result<T, Broken>;
+type Result<T> = std::result::Result<T, RingError>;
 
 /// A running ring.
 #[derive(Debug)]
 pub struct Ring {
     memory: Arc<GuestMemoryMmap>,
     size: u16,
-    layout: Layout,
+    layout: RingLayout,
     /// The next entry of the available ring to take; the used ring goes in step.
     next: u16,
     /// Entries used but not yet published.
@@ -79,7 +79,7 @@ impl Ring {
     ///
     /// We use entries in order, so a ring that was used before continues behind what was used last. A frontend that
     /// outlived us does not know our position; its memory does.
-    pub fn new(memory: Arc<GuestMemoryMmap>, size: u16, layout: Layout, base: u16, call: Option<File>) -> Self {
+    pub fn new(memory: Arc<GuestMemoryMmap>, size: u16, layout: RingLayout, base: u16, call: Option<File>) -> Self {
         let mut ring = Ring { memory, size, layout, next: base, unpublished: 0, call };
         if let Ok(used) = ring.load(place(layout.used, 2), Ordering::Acquire) {
             ring.next = used;
@@ -101,7 +101,7 @@ impl Ring {
     pub fn waiting(&self) -> Result<u16> {
         let index: u16 = self.load(place(self.layout.available, 2), Ordering::Acquire)?;
         let waiting = index.wrapping_sub(self.next);
-        if waiting > self.size { Err(Broken) } else { Ok(waiting) }
+        if waiting > self.size { Err(RingError) } else { Ok(waiting) }
     }
 
     /// Reads the chain `ahead` entries after the next, which must be waiting, into `chain`. `writable` says which
@@ -115,7 +115,7 @@ impl Ring {
         for _ in 0..self.size {
             let descriptor = self.descriptor(at)?;
             if (descriptor.flags & DESC_WRITE != 0) != writable {
-                return Err(Broken);
+                return Err(RingError);
             }
             chain.buffers.push((descriptor.addr, descriptor.len));
             if descriptor.flags & DESC_NEXT == 0 {
@@ -123,7 +123,7 @@ impl Ring {
             }
             at = descriptor.next;
         }
-        Err(Broken)
+        Err(RingError)
     }
 
     /// Takes the next chain, telling the guest that `written` bytes were written to it. Seen by it after `publish`.
@@ -132,7 +132,7 @@ impl Ring {
         let mut element = [0; 8];
         element[..4].copy_from_slice(&u32::from(chain.head).to_le_bytes());
         element[4..].copy_from_slice(&written.to_le_bytes());
-        self.memory.write_slice(&element, place(self.layout.used, 4 + 8 * entry)).map_err(|_| Broken)?;
+        self.memory.write_slice(&element, place(self.layout.used, 4 + 8 * entry)).map_err(|_| RingError)?;
         self.next = self.next.wrapping_add(1);
         self.unpublished += 1;
         Ok(())
@@ -144,7 +144,7 @@ impl Ring {
             return Ok(());
         }
         self.unpublished = 0;
-        self.memory.store(self.next.to_le(), place(self.layout.used, 2), Ordering::Release).map_err(|_| Broken)?;
+        self.memory.store(self.next.to_le(), place(self.layout.used, 2), Ordering::Release).map_err(|_| RingError)?;
         // The guest may be about to sleep: our index must be out before its wish is read.
         fence(Ordering::SeqCst);
         let flags: u16 = self.load(place(self.layout.available, 0), Ordering::Relaxed)?;
@@ -162,7 +162,7 @@ impl Ring {
         let mut done = 0;
         for (addr, len) in Parts::new(chain, skip) {
             let n = len.min(out.len() - done);
-            self.memory.read_slice(&mut out[done..done + n], GuestAddress(addr)).map_err(|_| Broken)?;
+            self.memory.read_slice(&mut out[done..done + n], GuestAddress(addr)).map_err(|_| RingError)?;
             done += n;
         }
         Ok(done)
@@ -173,7 +173,7 @@ impl Ring {
         let mut done = 0;
         for (addr, len) in Parts::new(chain, skip) {
             let n = len.min(bytes.len() - done);
-            self.memory.write_slice(&bytes[done..done + n], GuestAddress(addr)).map_err(|_| Broken)?;
+            self.memory.write_slice(&bytes[done..done + n], GuestAddress(addr)).map_err(|_| RingError)?;
             done += n;
         }
         Ok(done)
@@ -181,11 +181,11 @@ impl Ring {
 
     fn descriptor(&self, at: u16) -> Result<Descriptor> {
         if at >= self.size {
-            return Err(Broken);
+            return Err(RingError);
         }
         let mut raw = [0; DESC_SIZE as usize];
         let from = place(self.layout.descriptors, DESC_SIZE * u64::from(at));
-        self.memory.read_slice(&mut raw, from).map_err(|_| Broken)?;
+        self.memory.read_slice(&mut raw, from).map_err(|_| RingError)?;
         let [a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, f0, f1, n0, n1] = raw;
         Ok(Descriptor {
             addr: u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
@@ -196,7 +196,7 @@ impl Ring {
     }
 
     fn load(&self, from: GuestAddress, order: Ordering) -> Result<u16> {
-        self.memory.load::<u16>(from, order).map(u16::from_le).map_err(|_| Broken)
+        self.memory.load::<u16>(from, order).map(u16::from_le).map_err(|_| RingError)
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LAYOUT: Layout = Layout { descriptors: 0, available: 0x100, used: 0x200 };
+    const LAYOUT: RingLayout = RingLayout { descriptors: 0, available: 0x100, used: 0x200 };
 
     fn memory() -> Arc<GuestMemoryMmap> {
         Arc::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x4000)]).unwrap())
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(memory.read_obj::<u16>(GuestAddress(0x202)).unwrap(), 0, "not seen before it is published");
         ring.publish().unwrap();
         assert_eq!((memory.read_obj::<u16>(GuestAddress(0x202)).unwrap(), ring.waiting()), (1, Ok(0)));
-        assert_eq!(ring.peek(0, true, &mut chain), Err(Broken), "read-only buffers where writable ones belong");
+        assert_eq!(ring.peek(0, true, &mut chain), Err(RingError), "read-only buffers where writable ones belong");
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         let memory = memory();
         describe(&memory, 0, (0x1000, 4, DESC_NEXT, 1));
         describe(&memory, 1, (0x1000, 4, DESC_NEXT, 0));
-        assert_eq!(Ring::new(memory, 8, LAYOUT, 0, None).peek(0, false, &mut Chain::default()), Err(Broken));
+        assert_eq!(Ring::new(memory, 8, LAYOUT, 0, None).peek(0, false, &mut Chain::default()), Err(RingError));
     }
 
     proptest! {
@@ -293,7 +293,7 @@ mod tests {
             for at in 0..8 {
                 memory.write_obj(u64::from(bytes[at as usize]) * 64, GuestAddress(at * 16)).unwrap();
             }
-            let layout = Layout { used: far, ..LAYOUT };
+            let layout = RingLayout { used: far, ..LAYOUT };
             let mut ring = Ring { next, ..Ring::new(memory, 8, layout, 0, None) };
             let (mut chain, mut out) = (Chain::default(), [0; 2000]);
             let _ = ring.waiting();

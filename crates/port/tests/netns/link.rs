@@ -229,7 +229,7 @@ pub fn it_comes_back_with_its_device(kind: &str) {
     let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
     sh("ip link del v0");
     assert!(!rig.port.is_up());
-    rig.port.tend();
+    rig.port.service();
     rig.poll();
     rig.batch.push(rig.buffers.write(&pool, &[0; 60]).unwrap());
     rig.send();
@@ -239,7 +239,7 @@ pub fn it_comes_back_with_its_device(kind: &str) {
     // The kernel takes a moment to say that the link is there.
     let start = Instant::now();
     while !rig.port.is_up() && start.elapsed() < Duration::from_secs(5) {
-        rig.port.tend();
+        rig.port.service();
     }
     assert!(rig.port.is_up());
     // The packet that found no port was never received.
@@ -390,7 +390,7 @@ pub fn capabilities_are_exact(kind: &str) {
     if kind != "tap" {
         veth(1, 1);
     }
-    let listed = sluice_port::KINDS.iter().find(|known| known.name == kind).unwrap().capabilities;
+    let listed = sluice_port::PORT_TYPES.iter().find(|known| known.name == kind).unwrap().capabilities;
     let open = |names: &[&str]| {
         if kind != "tap" {
             // What has to be set up is set up by the port.

@@ -91,7 +91,7 @@ pub fn it_is_made_anew_when_it_was_deleted() {
     let config = PortConfig { n_rxq: 2, mtu: 2000, ..config("tap", "p1", &[("device", "t0")]) };
     let mut rig = Rig::open(&config, &mut pools).unwrap();
     let mac = rig.port.info().mac.map(|byte| format!("{byte:02x}")).join(":");
-    rig.port.tend();
+    rig.port.service();
     assert!(rig.port.is_up(), "what is there is left alone");
     // Alone, and with the namespace that it was moved to.
     let other = Namespace::new();
@@ -100,9 +100,9 @@ pub fn it_is_made_anew_when_it_was_deleted() {
         if end.contains("netns") {
             other.sh("ip link del t0");
         }
-        rig.port.tend();
+        rig.port.service();
         assert!(!rig.port.is_up(), "that it went is seen");
-        rig.port.tend();
+        rig.port.service();
         assert!(rig.port.is_up());
         let shown = sh("ip link show t0");
         assert!(shown.contains(&mac) && shown.contains("mtu 2000"), "{shown}");

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::Pools;
-use crate::vhost_user::ring::Layout;
+use crate::vhost_user::ring::RingLayout;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
-const LAYOUT: Layout = Layout { descriptors: 0, available: 0x100, used: 0x200 };
+const LAYOUT: RingLayout = RingLayout { descriptors: 0, available: 0x100, used: 0x200 };
 /// The guest's buffers, so far apart.
 const BUFFERS: u64 = 0x1000;
 const APART: u64 = 0x400;
