@@ -17,7 +17,7 @@ use sluice_action::{Action, Upcall};
 use sluice_conntrack::CachedConn;
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
-use sluice_flow_cache::{Hits, Megaflow, FlowVerdict};
+use sluice_flow_cache::{FlowVerdict, Hits, Megaflow};
 use sluice_packet::{BATCH_MAX, BatchMask, Packet, PacketBatch};
 use sluice_simd::compare;
 

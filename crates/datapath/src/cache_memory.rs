@@ -3,7 +3,7 @@
 use crate::Datapath;
 use crate::lookup::Caches;
 use crate::report::PmdShared;
-use sluice_mem::{Pages, ArrayMemory};
+use sluice_mem::{ArrayMemory, Pages};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// The memory of each cache that is on.

@@ -9,7 +9,7 @@ use crate::{Arm, Settings};
 use sluice_fate::{Counter, Tally};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{
-    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupStage, LookupBatch, Smc, Subtables, key_hashes,
+    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupBatch, LookupStage, Smc, Subtables, key_hashes,
 };
 use sluice_packet::{BATCH_MAX, BatchMask, PacketBatch};
 use sluice_simd::hash::splitmix64;
@@ -169,7 +169,8 @@ impl Levels {
         if emc.is_some() || smc || distributor {
             key_hashes(ops, &self.secret, keys, n, &mut self.hashes);
         }
-        let pass = LookupBatch { keys, hashes: &self.hashes, flows: context.flows, counters: context.counters, isa: self.isa };
+        let pass =
+            LookupBatch { keys, hashes: &self.hashes, flows: context.flows, counters: context.counters, isa: self.isa };
         let tally = &mut *context.tally;
         let mut after_emc = all;
         if emc.is_some() {

@@ -28,7 +28,7 @@ pub(crate) use recorder::PathRecorder;
 use crate::recirc::Origin;
 use crate::settings::Level;
 use path::{Hop, Path, Paths, addresses_and_ports, is_eligible};
-use sluice_conntrack::{CachedConn, Conntrack, CtOutcome, ConnRef};
+use sluice_conntrack::{CachedConn, ConnRef, Conntrack, CtOutcome};
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{Hits, Megaflow};
 use sluice_packet::{BATCH_MAX, BatchMask, Packet};

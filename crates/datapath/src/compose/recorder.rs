@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use sluice_action::Action;
 use sluice_conntrack::{ConnRef, CtMetadata};
 use sluice_flow::PacketKey;
-use sluice_flow_cache::{Megaflow, FlowVerdict};
+use sluice_flow_cache::{FlowVerdict, Megaflow};
 use sluice_packet::BATCH_MAX;
 use sluice_simd::compare;
 
