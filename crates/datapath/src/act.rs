@@ -6,8 +6,9 @@
 //! a megaflow first, to do this once a group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in this
 //! stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
 
+use crate::action_context::ActionContext;
 use crate::compose::{Composer, Replay};
-use crate::execute::{Executor, Passage};
+use crate::execute::Executor;
 use crate::recirc::Origin;
 use crate::track;
 use crate::tx::{TxSlot, discard};
@@ -239,8 +240,8 @@ fn act_in_full<'g>(
             Some(Answer::Follow(followed)) => {
                 let (bytes, flags) = (packet.frame.len() as u64, tcp_flags(key));
                 let carried = std::mem::take(&mut batch.carried[i]);
-                let passage = Passage { origin, carried, no_output: followed.no_output };
-                executor.run(&followed.actions, packet, key, passage, context);
+                let action_context = ActionContext::new(packet, key, origin, carried, followed.no_output);
+                executor.execute(&followed.actions, action_context, context);
                 upcall.credit(&followed.trail, 1, bytes, flags, context.now_ms);
             }
             Some(Answer::Lost(reason)) => discard(packet, *reason, context.buffers, context.tally),
@@ -255,8 +256,8 @@ fn act_in_full<'g>(
                 Step::Execute => {
                     let flow = batch.hits[i].expect("invariant: a hit or an answer");
                     let carried = std::mem::take(&mut batch.carried[i]);
-                    let passage = Passage { origin, carried, no_output: flow.no_output() };
-                    executor.run(flow.actions(), packet, key, passage, context);
+                    let action_context = ActionContext::new(packet, key, origin, carried, flow.no_output());
+                    executor.execute(flow.actions(), action_context, context);
                 }
             },
         }

@@ -1,6 +1,7 @@
 //! Fragments that meet a `ct`: held until their packet is whole, tracked as one, and let go on each with its own actions.
 
-use crate::execute::{Executor, Traveller};
+use crate::action_context::ActionContext;
+use crate::execute::Executor;
 use crate::recirc::Origin;
 use crate::track;
 use crate::tx::discard;
@@ -81,18 +82,18 @@ impl Executor {
         &mut self,
         ct: &Ct,
         rest: &[Action],
-        mut traveller: Traveller<'k>,
+        mut action_context: ActionContext<'k>,
         context: &mut Context<'_, '_>,
-    ) -> Option<Traveller<'k>> {
-        if traveller.renew_key().is_err() || !is_fragment(traveller.key) {
-            return Some(traveller);
+    ) -> Option<ActionContext<'k>> {
+        if action_context.renew_key().is_err() || !is_fragment(action_context.key) {
+            return Some(action_context);
         }
         // As for copies: what only a pool's reserve is left of is for receiving.
-        let pool = traveller.packet.frame.pool();
+        let pool = action_context.packet.frame.pool();
         let Some(pool) = context.buffers.pool(pool).filter(|_| !context.buffers.has_only_reserve(pool)).cloned() else {
-            return Some(traveller);
+            return Some(action_context);
         };
-        let Traveller { packet, key, origin, carried, no_output, cut, .. } = traveller;
+        let ActionContext { packet, key, origin, carried, no_output, cut, .. } = action_context;
         let rest = self.reassembly.keep(rest);
         let onward = Onward { rest, zone: ct.zone, depth: origin.depth, carried, no_output, cut };
         let mut part = Some(HeldFragment::new(packet, *key, pool, onward));
@@ -102,7 +103,7 @@ impl Executor {
             OfferResult::Refused => {
                 self.reassembly.released = whole;
                 let HeldFragment { packet, .. } = part.expect("invariant: what is refused is not taken");
-                return Some(Traveller { packet, key, origin, carried, no_output, cut, is_dirty: false });
+                return Some(ActionContext { packet, key, origin, carried, no_output, cut, is_dirty: false });
             }
             OfferResult::Complete => {
                 context.tally[Counter::Released] += whole.len() as u64 - 1;
@@ -143,11 +144,8 @@ impl Executor {
         context.buffers.add_pool(&part.pool);
         let Onward { rest, depth, carried, no_output, cut, .. } = part.onward;
         let (origin, key) = (Origin { arrival, depth, ..Origin::default() }, &mut part.key);
-        self.walk(
-            &rest,
-            Traveller { packet: part.packet, key, origin, carried, no_output, cut, is_dirty: false },
-            context,
-        );
+        let action_context = ActionContext::new(part.packet, key, origin, carried, no_output);
+        self.execute(&rest, ActionContext { cut, ..action_context }, context);
     }
 }
 

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod action_context;
 mod arm;
 mod autopilot;
 mod cache_memory;

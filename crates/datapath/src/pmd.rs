@@ -3,8 +3,8 @@
 //! [`Pmd::run_once`] is one turn of it, with the time given: a thread calls it for ever, `replay` and tests call it
 //! themselves.
 
+use crate::action_context::ActionContext;
 use crate::command::{PacketOut, PmdCommand, Removed};
-use crate::execute::Passage;
 use crate::load::INTERVAL_MS;
 use crate::recirc::Origin;
 use crate::report::PmdShared;
@@ -309,8 +309,9 @@ fn execute<'g>(walk: &mut Walk, out: PacketOut, batch: &mut PacketBatch, context
     if let Err(error) = extract_again(packet.bytes(), &mut key) {
         return discard(packet, error.into(), context.buffers, context.tally);
     }
-    let passage = Passage { origin: Origin::default(), carried: CachedConn::default(), no_output: DropReason::Rules };
-    walk.executor.run(&out.actions, packet, &mut key, passage, context);
+    let (origin, carried) = (Origin::default(), CachedConn::default());
+    let action_context = ActionContext::new(packet, &mut key, origin, carried, DropReason::Rules);
+    walk.executor.execute(&out.actions, action_context, context);
     walk.finish_passes(batch, context);
     walk.executor.end_burst(context);
 }

@@ -1,8 +1,9 @@
 //! The actions `ct` and `ct_clear`, on one packet.
 
 use crate::act::Batch;
+use crate::action_context::ActionContext;
 use crate::compose::PathRecorder;
-use crate::execute::{Executor, Traveller};
+use crate::execute::Executor;
 use crate::walk::Context;
 use sluice_action::{Action, Ct, Header, MaskedField};
 use sluice_conntrack::fragments::is_fragment;
@@ -19,12 +20,12 @@ pub(crate) fn track(
     (recent, recorder): (&mut ConnCache, &mut PathRecorder),
     ct: &Ct,
     entropy: u64,
-    traveller: &mut Traveller<'_>,
+    action_context: &mut ActionContext<'_>,
     context: &mut Context<'_, '_>,
 ) -> Result<(), DropReason> {
-    traveller.renew_key()?;
+    action_context.renew_key()?;
     let moment = CtInput { now_ms: context.now_ms, entropy, checksums: Checksums::Unknown };
-    let Traveller { packet, key, carried, origin, .. } = traveller;
+    let ActionContext { packet, key, carried, origin, .. } = action_context;
     let to_track = CtPacket { packet, key, cached: carried };
     count(conntrack.execute(recent, to_track, ct, &moment), context.tally);
     if recorder.has(origin.recording) {
@@ -94,10 +95,10 @@ pub(crate) fn count(outcome: CtOutcome, tally: &mut Tally) {
 }
 
 /// Forgets the connection and its state.
-pub(crate) fn forget(traveller: &mut Traveller<'_>) {
-    traveller.carried.forget();
-    if traveller.key.get(layout::CT_STATE) != [0] {
-        clear(traveller.key);
+pub(crate) fn forget(action_context: &mut ActionContext<'_>) {
+    action_context.carried.forget();
+    if action_context.key.get(layout::CT_STATE) != [0] {
+        clear(action_context.key);
     }
 }
 
