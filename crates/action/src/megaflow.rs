@@ -71,11 +71,11 @@ pub struct FlowStats {
 
 /// What the translation remembers for itself (the rules to credit, say). The datapath carries it and never looks in.
 #[derive(Clone)]
-pub struct Trail(pub std::sync::Arc<dyn std::any::Any + Send + Sync>);
+pub struct XcacheHandle(pub std::sync::Arc<dyn std::any::Any + Send + Sync>);
 
-impl std::fmt::Debug for Trail {
+impl std::fmt::Debug for XcacheHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Trail(…)")
+        f.write_str("XcacheHandle(…)")
     }
 }
 
@@ -90,7 +90,7 @@ pub struct Visited<'a> {
     /// Why they end if the actions send them nowhere.
     pub no_output: DropReason,
     /// What the translation remembers for itself.
-    pub trail: &'a Trail,
+    pub xcache: &'a XcacheHandle,
     /// What it has carried since it was installed.
     pub stats: FlowStats,
     /// Whether no packet follows it until it is resumed.
@@ -105,11 +105,11 @@ pub trait MegaflowStore: Send + Sync {
     /// is that follows a translation instead of a megaflow.
     fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>));
 
-    /// Suspends every live megaflow of whose mask and trail `affected` says so: lookups miss it from now on, until it is
+    /// Suspends every live megaflow of whose mask and xlate cache `affected` says so: lookups miss it from now on, until it
     /// resumed here or by a packet that asks the tables again and hears the same. Returns how many.
     ///
     /// A megaflow being installed is either visited, or its installation asks afterwards whether it is current.
-    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &Trail) -> bool) -> usize;
+    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize;
 
     /// Lets lookups find a suspended megaflow again if `is_current` says, with the store locked, that nothing has
     /// changed since it was looked at. Whether it did.
@@ -123,13 +123,13 @@ pub trait MegaflowStore: Send + Sync {
     /// Packets of a batch under way may still follow its actions: `settle` tells about those.
     fn remove(&self, id: FlowId) -> Option<FlowStats>;
 
-    /// As [`MegaflowStore::remove`], if the megaflow of that name is still the one of this trail: packets may have
+    /// As [`MegaflowStore::remove`], if the megaflow of that name is still the one of this xlate cache: packets may have
     /// replaced one that was suspended, and its name may be another's by now.
-    fn remove_same(&self, id: FlowId, trail: &Trail) -> Option<FlowStats>;
+    fn remove_same(&self, id: FlowId, xcache: &XcacheHandle) -> Option<FlowStats>;
 
     /// Reclaims the records of removed megaflows that no PMD can see any more, and calls `visit` for each that carried
     /// packets after `remove` had returned, with those packets only. To be called now and then, say once a dump.
-    fn settle(&self, visit: &mut dyn FnMut(&Trail, FlowStats));
+    fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats));
 
     /// Makes memory ready for megaflows that may come, so that a PMD need not wait for the kernel. To be called now and
     /// then by a thread that may wait.

@@ -1,6 +1,6 @@
 //! The question a cache miss asks.
 
-use crate::{Actions, FlowStats, Trail};
+use crate::{Actions, FlowStats, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::PacketKey;
 
@@ -29,7 +29,7 @@ pub struct Translation {
     /// Whether it may be cached.
     pub cacheable: bool,
     /// For the translator's own use.
-    pub trail: Trail,
+    pub xcache: XcacheHandle,
 }
 
 /// What became of an upcall.
@@ -50,13 +50,13 @@ pub trait Upcall: Send {
     /// Whether a translation made at `version` still holds; asked with the megaflow store locked, before installing.
     fn is_current(&self, version: u64) -> bool;
 
-    /// A suspended megaflow's packets have asked again, and `new` is the trail of the answer. Credits what it has
-    /// `carried` to its own trail, `old`; which goes on with what `new` says if the megaflow `is_kept`. Asked with the
+    /// A suspended megaflow's packets have asked again, and `new` is the xlate cache of the answer. Credits what it has
+    /// `carried` to its own xlate cache, `old`; which goes on with what `new` says if the megaflow `is_kept`. Asked with the
     /// megaflow store locked.
-    fn renew(&self, old: &Trail, new: &Trail, carried: FlowStats, is_kept: bool) {
+    fn renew(&self, old: &XcacheHandle, new: &XcacheHandle, carried: FlowStats, is_kept: bool) {
         let _ = (old, new, carried, is_kept);
     }
 
     /// Credits packets that followed a translation without a megaflow to count them.
-    fn credit(&mut self, trail: &Trail, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64);
+    fn credit(&mut self, xcache: &XcacheHandle, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64);
 }

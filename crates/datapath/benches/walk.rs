@@ -8,7 +8,7 @@
 //!
 //! `cargo bench -p sluice-datapath --bench walk [-- FILTER]`; as a test (`cargo test --bench walk`) it only checks.
 
-use sluice_action::{Action, Fate, Miss, PortNo, Trail, Translation, Upcall};
+use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall, XcacheHandle};
 use sluice_datapath::{Arm, Config, Datapath};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
@@ -81,13 +81,13 @@ impl Upcall for Rules {
             no_output: DropReason::Rules,
             version: 1,
             cacheable: true,
-            trail: Trail(Arc::new(())),
+            xcache: XcacheHandle(Arc::new(())),
         })
     }
     fn is_current(&self, _version: u64) -> bool {
         true
     }
-    fn credit(&mut self, _trail: &Trail, _packets: u64, _bytes: u64, _tcp_flags: u16, _now_ms: u64) {}
+    fn credit(&mut self, _xcache: &XcacheHandle, _packets: u64, _bytes: u64, _tcp_flags: u16, _now_ms: u64) {}
 }
 
 fn datapath(case: &Case) -> Datapath {

@@ -242,7 +242,7 @@ fn act_in_full<'g>(
                 let carried = std::mem::take(&mut batch.carried[i]);
                 let action_context = ActionContext::new(packet, key, origin, carried, followed.no_output);
                 executor.execute(&followed.actions, action_context, context);
-                upcall.credit(&followed.trail, 1, bytes, flags, context.now_ms);
+                upcall.credit(&followed.xcache, 1, bytes, flags, context.now_ms);
             }
             Some(Answer::Lost(reason)) => discard(packet, *reason, context.buffers, context.tally),
             None => match plan.step() {

@@ -1,6 +1,6 @@
 //! What stands behind a datapath that has no tables yet.
 
-use sluice_action::{Fate, Miss, Trail, Upcall};
+use sluice_action::{Fate, Miss, Upcall, XcacheHandle};
 use sluice_fate::DropReason;
 
 /// Knows nothing: every upcall is lost.
@@ -15,5 +15,5 @@ impl Upcall for NoTables {
         false
     }
 
-    fn credit(&mut self, _trail: &Trail, _packets: u64, _bytes: u64, _tcp_flags: u16, _now_ms: u64) {}
+    fn credit(&mut self, _xcache: &XcacheHandle, _packets: u64, _bytes: u64, _tcp_flags: u16, _now_ms: u64) {}
 }

@@ -8,7 +8,7 @@ use crate::lookup::Levels;
 use crate::misses::Misses;
 use crate::walk::Context;
 use arrayvec::ArrayVec;
-use sluice_action::{Actions, Fate, FlowId, MegaflowMatch, Miss, Trail, Translation, Upcall};
+use sluice_action::{Actions, Fate, FlowId, MegaflowMatch, Miss, Translation, Upcall, XcacheHandle};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{Hits, Installed, Megaflow};
@@ -35,7 +35,7 @@ pub(crate) enum Answer {
 pub(crate) struct Followed {
     pub actions: Actions,
     pub no_output: DropReason,
-    pub trail: Trail,
+    pub xcache: XcacheHandle,
     /// `None` if each packet has to ask for itself.
     shared: Option<Box<MegaflowMatch>>,
 }
@@ -113,8 +113,8 @@ pub(crate) fn ask_tables<'g>(
                 }
                 let alone = installed.is_some() || !translation.cacheable;
                 let shared = (!alone).then(|| Box::new(MegaflowMatch::new(translation.mask, key)));
-                let Translation { actions, no_output, trail, .. } = translation;
-                answers.push(i, Answer::Follow(Followed { actions, no_output, trail, shared }));
+                let Translation { actions, no_output, xcache, .. } = translation;
+                answers.push(i, Answer::Follow(Followed { actions, no_output, xcache, shared }));
             }
             Fate::Failed(reason) => {
                 context.tally[Counter::UpcallsLost] += 1;
@@ -157,7 +157,7 @@ fn install<'g>(
     context: &mut Context<'_, 'g>,
 ) -> Option<&'g Megaflow> {
     let is_current = |version| upcall.is_current(version);
-    let renew = |old: &Trail, carried, is_kept| upcall.renew(old, &translation.trail, carried, is_kept);
+    let renew = |old: &XcacheHandle, carried, is_kept| upcall.renew(old, &translation.xcache, carried, is_kept);
     let installed = context.table.install(key, translation, context.now_ms, is_current, renew);
     let FlowId(id) = match installed {
         Installed::New(id) | Installed::Existing(id) => id,

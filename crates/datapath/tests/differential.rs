@@ -7,7 +7,7 @@ mod harness;
 
 use harness::*;
 use proptest::prelude::*;
-use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Trail, Translation};
+use sluice_action::{Action, Fate, Header, MaskedField, PortNo, Translation, XcacheHandle};
 use sluice_datapath::{Arm, Config, Datapath, DistributorTable, EmcRecirc, InsertInvProb, Isa, Level, Settings};
 use sluice_fate::{Counter, DropReason, Snapshot};
 use sluice_flow::{PacketKey, layout};
@@ -140,7 +140,7 @@ fn translate(tables: &Tables, key: &PacketKey) -> Fate {
             no_output: DropReason::Rules,
             version: if kind == Kind::Stale { 0 } else { 1 },
             cacheable: kind != Kind::NotCacheable,
-            trail: Trail(Arc::new(())),
+            xcache: XcacheHandle(Arc::new(())),
         }),
     }
 }

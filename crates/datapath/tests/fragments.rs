@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::*;
-use sluice_action::{Action, Actions, Ct, Fate, PortNo, Trail, Translation};
+use sluice_action::{Action, Actions, Ct, Fate, PortNo, Translation, XcacheHandle};
 use sluice_conntrack::{NatSpec, NatTarget, ct_state};
 use sluice_datapath::{Config, Datapath};
 use sluice_fate::{Counter, DropReason};
@@ -38,9 +38,9 @@ impl Bench {
                 mask.set(span, &[0xff; 16][..span.size]);
             }
             let actions: Actions = rule(key).into();
-            let trail = Trail(Arc::new(()));
+            let xcache = XcacheHandle(Arc::new(()));
             let no_output = DropReason::Rules;
-            Fate::Translated(Translation { mask, actions, no_output, version: 1, cacheable: true, trail })
+            Fate::Translated(Translation { mask, actions, no_output, version: 1, cacheable: true, xcache })
         });
         let config = Config { cores: vec![0, 1], max_megaflows: 1 << 10, seed: Some(1), ..Config::default() };
         let datapath = Datapath::new(config).unwrap();

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::{FakeTables, TestPort, pool, udp};
-use sluice_action::{Action, Fate, PortNo, Trail, Translation};
+use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
 use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -21,7 +21,7 @@ fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
         no_output: DropReason::Rules,
         version: 1,
         cacheable: true,
-        trail: Trail(Arc::new(())),
+        xcache: XcacheHandle(Arc::new(())),
     })
 }
 

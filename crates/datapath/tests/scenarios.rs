@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::*;
-use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Trail, Translation};
+use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Translation, XcacheHandle};
 use sluice_datapath::{Arm, Config, Datapath, PacketOut};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -21,7 +21,7 @@ fn follow(mask: PacketKey, actions: impl Into<Actions>) -> Fate {
         no_output: DropReason::Rules,
         version: 1,
         cacheable: true,
-        trail: Trail(Arc::new(())),
+        xcache: XcacheHandle(Arc::new(())),
     })
 }
 

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::*;
-use sluice_action::{Action, Fate, PortNo, Trail, Translation};
+use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
 use sluice_datapath::{Arm, Config, Datapath};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
@@ -29,7 +29,7 @@ fn by_source_port(key: &PacketKey, _bytes: &[u8]) -> Fate {
         no_output: DropReason::Rules,
         version: 1,
         cacheable: true,
-        trail: Trail(Arc::new(())),
+        xcache: XcacheHandle(Arc::new(())),
     })
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{Died, Hits, Installed, LookupBatch, MegaflowTable, Subtables};
 use proptest::prelude::*;
-use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
+use sluice_action::{FlowId, MegaflowStore, Translation, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self, Span};
@@ -91,7 +91,7 @@ fn translation(mask: &PacketKey) -> Translation {
         no_output: DropReason::Rules,
         version: 0,
         cacheable: true,
-        trail: Trail(Arc::new(())),
+        xcache: XcacheHandle(Arc::new(())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A megaflow as the fast path reads it.
 
-use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Trail, Translation};
+use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Translation, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
 use sluice_simd::vector_ops::Scalar;
@@ -46,7 +46,7 @@ pub struct Megaflow {
     verdict: FlowVerdict,
     mask: Arc<Mask>,
     actions: Actions,
-    trail: Trail,
+    xcache: XcacheHandle,
     /// Line 0 of the masked key.
     key: [u64; 8],
     /// Lines 1 to 3, if any of them has bits.
@@ -126,7 +126,7 @@ impl Megaflow {
             no_output: translation.no_output,
             verdict,
             actions: translation.actions.clone(),
-            trail: translation.trail.clone(),
+            xcache: translation.xcache.clone(),
             key: mask.first_of(key),
             further_key: (mask.further != 0).then(|| Box::new([line(1), line(2), line(3)])),
             version: translation.version,
@@ -204,8 +204,8 @@ impl Megaflow {
 
     /// What the translation left behind for itself.
     #[inline]
-    pub fn trail(&self) -> &Trail {
-        &self.trail
+    pub fn xcache(&self) -> &XcacheHandle {
+        &self.xcache
     }
 
     /// Whether it does what a translation says.
@@ -245,7 +245,7 @@ impl Megaflow {
             no_output: self.no_output,
             version: self.version,
             cacheable: true,
-            trail: self.trail.clone(),
+            xcache: self.xcache.clone(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     Subtables, key_hash,
 };
 use proptest::prelude::*;
-use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Trail, Translation};
+use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Translation, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
@@ -289,7 +289,7 @@ impl World {
                 no_output: DropReason::Rules,
                 version: 0,
                 cacheable: true,
-                trail: Trail(Arc::new(())),
+                xcache: XcacheHandle(Arc::new(())),
             };
             match self.table.install(&keys[i], &translation, 0, |_| true, |_, _, _| ()) {
                 Installed::New(FlowId(id)) | Installed::Existing(FlowId(id)) => {

@@ -234,7 +234,7 @@ fn table_word(key: &PacketKey) -> u64 {
 mod tests {
     use super::*;
     use crate::{Installed, MegaflowTable};
-    use sluice_action::{FlowId, Trail, Translation};
+    use sluice_action::{FlowId, Translation, XcacheHandle};
     use sluice_fate::DropReason;
     use sluice_flow::layout;
     use sluice_simd::Isa;
@@ -257,7 +257,7 @@ mod tests {
             no_output: DropReason::Rules,
             version: 0,
             cacheable: true,
-            trail: Trail(Arc::new(())),
+            xcache: XcacheHandle(Arc::new(())),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::masks::Masks;
 use crate::quota::Quotas;
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
-use sluice_action::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Trail, Translation, Visited};
+use sluice_action::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Translation, Visited, XcacheHandle};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::{HashKey, compare, hash};
 use sluice_sync::{Arena, Epochs, Guard, MessageQueue, Reader, Slots};
@@ -200,14 +200,14 @@ impl MegaflowTable {
     /// At its port's quota of masks the megaflow gets a mask with more bits, see `quota.rs`.
     ///
     /// If there is one already that is suspended, it is resumed, or replaced if the translation does something else:
-    /// `renew` gets its trail, what it has carried, and whether it is kept.
+    /// `renew` gets its xlate cache, what it has carried, and whether it is kept.
     pub fn install(
         &self,
         key: &PacketKey,
         translation: &Translation,
         now_ms: u64,
         is_current: impl FnOnce(u64) -> bool,
-        renew: impl FnOnce(&Trail, FlowStats, bool),
+        renew: impl FnOnce(&XcacheHandle, FlowStats, bool),
     ) -> Installed {
         let mut index = self.lock();
         let index = &mut *index;
@@ -226,22 +226,22 @@ impl MegaflowTable {
         let is_it = |e: &MatchEntry| e.hash == hash && records.get_any(e.id.0).is_some_and(|(flow, _)| is_same(flow));
         let known = index.by_match.find(MatchEntry::whole(hash), is_it).and_then(|e| records.get_any(e.id.0));
         let known = known.map(|(flow, is_suspended)| {
-            let suspended = is_suspended.then(|| (flow.trail().clone(), flow.created_ms()));
+            let suspended = is_suspended.then(|| (flow.xcache().clone(), flow.created_ms()));
             (flow.id(), suspended, !is_suspended || flow.does(translation))
         });
         drop(guard);
         if let Some((id, suspended, is_kept)) = known {
             if is_kept {
-                if let Some((trail, created_ms)) = suspended {
-                    renew(&trail, index.total(id, created_ms), true);
+                if let Some((xcache, created_ms)) = suspended {
+                    renew(&xcache, index.total(id, created_ms), true);
                 }
                 self.arena.read(&index.reader.pin()).resume(id.0);
                 return Installed::Existing(id);
             }
             // Credited is what it had carried when it went; what other PMDs count after that comes when it is reclaimed.
             let carried = self.take_out(index, id);
-            if let (Some((trail, _)), Some(carried)) = (suspended, carried) {
-                renew(&trail, carried, false);
+            if let (Some((xcache, _)), Some(carried)) = (suspended, carried) {
+                renew(&xcache, carried, false);
             }
         }
         if !index.quotas.has_room(port, index.by_match.len(), self.capacity()) {
@@ -366,20 +366,20 @@ impl MegaflowStore for MegaflowTable {
                 mask: &flow.mask().whole,
                 actions: flow.actions(),
                 no_output: flow.no_output(),
-                trail: flow.trail(),
+                xcache: flow.xcache(),
                 stats,
                 is_suspended,
             });
         });
     }
 
-    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &Trail) -> bool) -> usize {
+    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize {
         // An installation under way has ended when this returns; one that comes later asks whether it is current.
         drop(self.lock());
         let mut reader = Epochs::register(&self.epochs);
         let guard = reader.pin();
         let records = self.arena.read(&guard);
-        let is_affected = |flow: &&Megaflow| affected(&flow.mask().whole, flow.trail());
+        let is_affected = |flow: &&Megaflow| affected(&flow.mask().whole, flow.xcache());
         let live = (0..self.arena.used()).filter_map(|id| records.get(id));
         live.filter(is_affected).filter(|flow| records.suspend(flow.id().0)).count()
     }
@@ -398,22 +398,22 @@ impl MegaflowStore for MegaflowTable {
         self.take_out(&mut self.lock(), id)
     }
 
-    fn remove_same(&self, id: FlowId, trail: &Trail) -> Option<FlowStats> {
+    fn remove_same(&self, id: FlowId, xcache: &XcacheHandle) -> Option<FlowStats> {
         let mut index = self.lock();
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
-        let is_same = Arc::ptr_eq(&flow.trail().0, &trail.0);
+        let is_same = Arc::ptr_eq(&flow.xcache().0, &xcache.0);
         drop(guard);
         if is_same { self.take_out(&mut index, id) } else { None }
     }
 
-    fn settle(&self, visit: &mut dyn FnMut(&Trail, FlowStats)) {
+    fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats)) {
         let late = {
             let mut index = self.lock();
             self.reclaim(&mut index);
             std::mem::take(&mut index.late)
         };
-        late.iter().for_each(|(flow, stats)| visit(flow.trail(), *stats));
+        late.iter().for_each(|(flow, stats)| visit(flow.xcache(), *stats));
     }
 
     fn make_room(&self) -> io::Result<()> {

@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::metadata;
 use crate::ofproto::{Ofproto, Shared};
 use crate::recirc::{Frozen, FrozenActions, Restore, Stacked};
-use crate::trail::{Event, Push, push};
 use crate::tunnel::Tunnel;
 use crate::xlate::{Question, Start, Translator, ct};
+use crate::xlate_cache::{Push, XcEntry, push};
 use sluice_action::{Actions, PortNo};
 use sluice_flow::{FlowKey, Match, OfPort, PacketKey, layout};
 use sluice_ofp::{OfAction, Paused, Stretch};
@@ -66,7 +66,7 @@ pub struct PausedPacket {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     translated: Translated,
-    trail: Vec<Event>,
+    xcache: Vec<XcEntry>,
     credited: Push,
 }
 
@@ -88,7 +88,7 @@ fn prepare(
     known.set(layout::IN_PORT, &port.0.to_be_bytes());
     let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: question.now_ms };
     let translated = Translated { known, actions: outcome.actions.into() };
-    Ok(Prepared { translated, trail: outcome.trail, credited })
+    Ok(Prepared { translated, xcache: outcome.xcache, credited })
 }
 
 impl ControllersPacket {
@@ -165,7 +165,7 @@ impl Ofproto {
 
     /// Counts a packet on the rules that it visited, and lets happen what they bring about.
     pub(crate) fn let_go(&self, prepared: Prepared) -> Translated {
-        push(&prepared.trail, prepared.credited, self.put_news());
+        push(&prepared.xcache, prepared.credited, self.put_news());
         prepared.translated
     }
 

@@ -1,6 +1,6 @@
 //! What a change affects: the megaflows that asked what has changed.
 //!
-//! A translation's trail names each search with the key that it was made with, each station whose place it asked for, and
+//! A translation's xlate cache names each search with the key that it was made with, each station whose place it asked for, and
 //! the ports, groups and meters that it looked up, found or not, and the tables whose room for learned rules it asked for. A port that changes affects what came in by it, went or
 //! wanted to go out of it, and all floods. A rule that comes, goes or changes affects the megaflows that searched its table with a key that it may match:
 //! not only with the key of the packet that made the megaflow, but with that of any packet the megaflow stands for.
@@ -13,7 +13,7 @@ use crate::bridge::{Bridge, BridgeId};
 use crate::group::Groups;
 use crate::mac::Mac;
 use crate::port::{Attach, PortConfig};
-use crate::trail::{Asked, Event, TrailRecord};
+use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
 use sluice_flow::layout::{self, FLOW_KEY_SIZE, Span};
 use sluice_flow::{FlowKey, LINE_SIZE, Line, Match, OfPort, PacketKey};
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ pub(crate) struct Changes {
     tables: Vec<TableChanges>,
     stations: HashSet<(BridgeId, u16, Mac)>,
     /// Ports, groups and meters that came, went or changed.
-    asked: Vec<(BridgeId, Asked)>,
+    asked: Vec<(BridgeId, Dependency)>,
 }
 
 /// The rules that came, went or changed in one table.
@@ -81,7 +81,7 @@ impl Changes {
     }
 
     /// A port, group or meter has come, gone or changed.
-    pub fn of(bridge: BridgeId, what: Asked) -> Self {
+    pub fn of(bridge: BridgeId, what: Dependency) -> Self {
         Changes { asked: vec![(bridge, what)], ..Changes::default() }
     }
 
@@ -91,7 +91,7 @@ impl Changes {
         if let Attach::Patch(_) = port.attach {
             return Changes::everything();
         }
-        let mut changes = Changes::of(bridge.id, Asked::Port(port.number));
+        let mut changes = Changes::of(bridge.id, Dependency::Port(port.number));
         let mut macs = bridge.macs.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         changes.add_stations(bridge.id, macs.take_changed());
         changes
@@ -101,7 +101,7 @@ impl Changes {
     pub fn add_groups(&mut self, bridge: BridgeId, old: &Groups, new: &Groups) {
         let is_same = |id: &u32| old.get(id).zip(new.get(id)).is_some_and(|(old, new)| Arc::ptr_eq(old, new));
         let all = old.keys().chain(new.keys().filter(|id| !old.contains_key(id)));
-        self.asked.extend(all.filter(|id| !is_same(id)).map(|id| (bridge, Asked::Group(*id))));
+        self.asked.extend(all.filter(|id| !is_same(id)).map(|id| (bridge, Dependency::Group(*id))));
     }
 
     /// A rule of that match came, went or changed. `matches` is asked only if it is of use.
@@ -133,30 +133,30 @@ impl Changes {
         !everything && bridges.is_empty() && tables.is_empty() && stations.is_empty() && asked.is_empty()
     }
 
-    /// Whether they may affect the megaflow of that mask and trail.
-    pub fn affect(&self, mask: &PacketKey, record: &TrailRecord) -> bool {
+    /// Whether they may affect the megaflow of that mask and xlate cache.
+    pub fn affect(&self, mask: &PacketKey, record: &XlateCache) -> bool {
         self.everything
-            || record.lock().events.iter().any(|event| match event {
-                Event::Search { bridge, table, key, .. } => {
+            || record.lock().entries.iter().any(|event| match event {
+                XcEntry::Table { bridge, table, key, .. } => {
                     self.bridges.contains(bridge)
-                        || self.asked.contains(&(*bridge, Asked::Port(key.in_port)))
+                        || self.asked.contains(&(*bridge, Dependency::Port(key.in_port)))
                         || self.tables.iter().any(|changes| {
                             (changes.bridge, changes.table) == (*bridge, *table)
                                 && changes.affect(|rule| rule.may_match(record, mask, key))
                         })
                 }
-                Event::Destination { bridge, vlan, mac } => {
+                XcEntry::MacLookup { bridge, vlan, mac } => {
                     self.bridges.contains(bridge) || self.stations.contains(&(*bridge, *vlan, *mac))
                 }
-                &Event::Asked { bridge, what: Asked::Room(table) } => {
+                &XcEntry::Depends { bridge, on: Dependency::TableCapacity(table) } => {
                     let is_it = |changes: &TableChanges| (changes.bridge, changes.table) == (bridge, table);
                     self.bridges.contains(&bridge) || self.tables.iter().any(is_it)
                 }
-                &Event::Asked { bridge, what } => self.bridges.contains(&bridge) || self.has_changed(bridge, what),
+                &XcEntry::Depends { bridge, on } => self.bridges.contains(&bridge) || self.has_changed(bridge, on),
                 // What goes on after recirculation may search nothing, and begins by asking for the port it came by.
-                Event::Recirculation(recirculation) => {
+                XcEntry::Recirculation(recirculation) => {
                     let bridge = recirculation.frozen.bridge;
-                    self.bridges.contains(&bridge) || self.has_changed(bridge, Asked::AllPorts)
+                    self.bridges.contains(&bridge) || self.has_changed(bridge, Dependency::AllPorts)
                 }
                 _ => false,
             })
@@ -164,9 +164,10 @@ impl Changes {
 }
 
 impl Changes {
-    fn has_changed(&self, bridge: BridgeId, what: Asked) -> bool {
+    fn has_changed(&self, bridge: BridgeId, what: Dependency) -> bool {
         self.asked.iter().any(|(of, changed)| {
-            *of == bridge && (*changed == what || what == Asked::AllPorts && matches!(changed, Asked::Port(_)))
+            *of == bridge
+                && (*changed == what || what == Dependency::AllPorts && matches!(changed, Dependency::Port(_)))
         })
     }
 }
@@ -188,7 +189,7 @@ impl RuleBits {
     }
 
     /// Whether a search with that key may find it, on behalf of some packet of the megaflow.
-    fn may_match(&self, record: &TrailRecord, mask: &PacketKey, key: &SearchKey) -> bool {
+    fn may_match(&self, record: &XlateCache, mask: &PacketKey, key: &SearchKey) -> bool {
         self.0.iter().all(|rule| {
             let place = usize::from(rule.place);
             let (mut value, mut known) = match place {

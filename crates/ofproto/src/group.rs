@@ -20,7 +20,7 @@ const HASHES_MAX: u64 = 256;
 /// Groups by number.
 pub(crate) type Groups = BTreeMap<u32, Arc<Group>>;
 
-/// A group, as shared by its bridge and the trails of megaflows that went through it.
+/// A group, as shared by its bridge and the xlate caches of megaflows that went through it.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub id: u32,

@@ -14,7 +14,7 @@
 //! | [`meter`] | meters, each of which stands for one of the datapath |
 //! | [`xlate`] | translation |
 //! | [`recirc`] | translations that stopped in the middle |
-//! | [`upcall`], [`trail`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
+//! | [`upcall`], [`xlate_cache`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
 //! | [`revalidate`] | megaflows are visited, credited, kept or deleted |
 //! | [`controller`] | packets from and to controllers |
 //! | [`trace`], [`trace_command`] | a translation, written down for people |
@@ -49,12 +49,12 @@ mod tick;
 mod trace;
 mod trace_command;
 mod trace_passes;
-mod trail;
 mod transaction;
 mod tunnel;
 mod upcall;
 mod watch;
 mod xlate;
+mod xlate_cache;
 
 pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
 pub use controller::{ControllerPacket, ControllersPacket, PausedPacket, Translated};
@@ -73,6 +73,6 @@ pub use rule::{Removal, Rule, RuleCounts, RuleStats};
 pub use rules::{RuleEntry, TableStats};
 pub use sluice_classifier::TrieField;
 pub use tick::Ticked;
-pub use trail::packet_of;
 pub use upcall::UpcallHandle;
 pub use watch::{Interest, Requester, RuleEvent, RuleNews, Transaction, Watcher};
+pub use xlate_cache::packet_of;

@@ -4,7 +4,7 @@ use crate::depends::Changes;
 use crate::error::Error;
 use crate::flow_mod::uses_meter;
 use crate::ofproto::{Ofproto, position};
-use crate::trail::Asked;
+use crate::xlate_cache::Dependency;
 use sluice_action::{MeterStats, MeterStore};
 use sluice_ofp::{
     BandKind, METER_ALL, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterConfig, MeterMod,
@@ -126,7 +126,7 @@ impl Ofproto {
             let meter = Meter { datapath, config: mm.config.clone(), created_ms };
             state.bridge_mut(id).map(|bridge| bridge.meters.insert(mm.meter, meter))
         });
-        self.announce(&Changes::of(id, Asked::Meter(mm.meter)));
+        self.announce(&Changes::of(id, Dependency::Meter(mm.meter)));
         Ok(())
     }
 

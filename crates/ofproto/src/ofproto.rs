@@ -17,8 +17,8 @@ use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
 use crate::room::VacancyNews;
-use crate::trail::TrailRecord;
 use crate::watch::Watcher;
+use crate::xlate_cache::XlateCache;
 use sluice_action::MegaflowStore;
 use sluice_flow::OfPort;
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
@@ -120,8 +120,8 @@ impl Ofproto {
         }
         self.0.epoch.fetch_add(1, SeqCst);
         if let Some(store) = self.0.store.get() {
-            store.suspend(&mut |mask, trail| {
-                let record = trail.0.downcast_ref::<TrailRecord>();
+            store.suspend(&mut |mask, xcache| {
+                let record = xcache.0.downcast_ref::<XlateCache>();
                 record.is_some_and(|record| changes.affect(mask, record))
             });
         }

@@ -4,7 +4,7 @@
 //! rest of the translation is frozen under a recirculation id; when the packet comes back with that id, a new
 //! translation goes on from there. Equal states share an id, so that revalidation finds the same actions again.
 //!
-//! An id lives as long as a trail holds it, and [`KEEP_MS`] longer for packets on their way.
+//! An id lives as long as a xlate cache holds it, and [`KEEP_MS`] longer for packets on their way.
 
 use crate::bridge::BridgeId;
 use crate::tunnel::Tunnel;

@@ -1,6 +1,6 @@
 //! Keeping megaflows true.
 //!
-//! A dump visits every megaflow: it credits the packets since the last one to the rules of the trail, deletes what has
+//! A dump visits every megaflow: it credits the packets since the last one to the rules of the xlate cache, deletes what has
 //! idled too long, and translates the packet of those again that a change has suspended. The megaflow is resumed if the
 //! new translation does the same and looks at no bit that the megaflow leaves open; else it goes, and the next packet
 //! makes a better one. Packets that come before the dump ask the tables themselves.
@@ -12,9 +12,9 @@
 
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
-use crate::trail::{Event, Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
-use sluice_action::{FlowId, MegaflowStore, Trail, Visited};
+use crate::xlate_cache::{Push, XcEntry, XlateCache, push};
+use sluice_action::{FlowId, MegaflowStore, Visited, XcacheHandle};
 use sluice_flow::PacketKey;
 
 /// How long an unused megaflow stays unless the configuration says otherwise.
@@ -42,13 +42,13 @@ pub struct Revalidated {
 /// What a visit decided.
 enum Verdict {
     /// It is true as of this epoch, and this is what its packets do from now on.
-    Holds(u64, Box<[Event]>),
+    Holds(u64, Box<[XcEntry]>),
     Idle,
     Changed,
 }
 
 /// Megaflows that must go, with what to credit when they have gone.
-type Doomed = Vec<(FlowId, Trail, bool)>;
+type Doomed = Vec<(FlowId, XcacheHandle, bool)>;
 
 impl Ofproto {
     /// Visits every megaflow, credits its packets, and deletes it if it has idled or does not hold any more.
@@ -58,7 +58,7 @@ impl Ofproto {
         let (mut doomed, mut live): (Doomed, _) = (Vec::new(), Vec::new());
         store.for_each(&mut |flow| {
             done.dumped += 1;
-            let Some(record) = flow.trail.0.downcast_ref::<TrailRecord>() else { return };
+            let Some(record) = flow.xcache.0.downcast_ref::<XlateCache>() else { return };
             record.lock().credit(flow.stats, |effect| effects.push(effect));
             if effects.len() >= BATCH {
                 self.apply(&mut self.writer(), effects.drain(..));
@@ -70,7 +70,7 @@ impl Ofproto {
                 done.translated += 1;
                 self.judge(record, flow, now_ms)
             } else {
-                return live.push((used_ms, flow.id, flow.trail.clone()));
+                return live.push((used_ms, flow.id, flow.xcache.clone()));
             };
             let idle = match verdict {
                 Verdict::Holds(epoch, mut events) => {
@@ -79,7 +79,7 @@ impl Ofproto {
                     store.resume(flow.id, &mut || {
                         let is_current = self.epoch() == epoch;
                         if is_current {
-                            record.lock().events = std::mem::take(&mut events);
+                            record.lock().entries = std::mem::take(&mut events);
                         }
                         is_current
                     });
@@ -88,7 +88,7 @@ impl Ofproto {
                 Verdict::Idle => true,
                 Verdict::Changed => false,
             };
-            doomed.push((flow.id, flow.trail.clone(), idle));
+            doomed.push((flow.id, flow.xcache.clone(), idle));
         });
         if is_nearly_full(store) {
             done.evicted = evict(store, live, &mut doomed);
@@ -104,14 +104,14 @@ impl Ofproto {
     /// Deletes every megaflow; how many.
     pub fn purge(&self, store: &dyn MegaflowStore) -> usize {
         let mut doomed: Doomed = Vec::new();
-        store.for_each(&mut |flow| doomed.push((flow.id, flow.trail.clone(), false)));
+        store.for_each(&mut |flow| doomed.push((flow.id, flow.xcache.clone(), false)));
         let count = doomed.len();
         self.remove(store, doomed, &mut Vec::new());
         count
     }
 
     /// Translates a megaflow's packet again.
-    fn judge(&self, record: &TrailRecord, flow: &Visited<'_>, now_ms: u64) -> Verdict {
+    fn judge(&self, record: &XlateCache, flow: &Visited<'_>, now_ms: u64) -> Verdict {
         let epoch = self.epoch();
         let question = Question { start: Start::Datapath(&record.key()), now_ms, side_effects: false, actions: None };
         let state = self.state();
@@ -124,26 +124,26 @@ impl Ofproto {
         if !holds {
             return Verdict::Changed;
         }
-        Verdict::Holds(epoch, outcome.trail.into_boxed_slice())
+        Verdict::Holds(epoch, outcome.xcache.into_boxed_slice())
     }
 
     fn remove(&self, store: &dyn MegaflowStore, doomed: Doomed, effects: &mut Vec<Effect>) {
-        for (id, trail, _) in doomed {
-            let (Some(stats), Some(record)) = (store.remove_same(id, &trail), trail.0.downcast_ref::<TrailRecord>())
+        for (id, xcache, _) in doomed {
+            let (Some(stats), Some(record)) = (store.remove_same(id, &xcache), xcache.0.downcast_ref::<XlateCache>())
             else {
                 continue;
             };
             record.lock().credit(stats, |effect| effects.push(effect));
         }
-        store.settle(&mut |trail, stats| {
-            let Some(record) = trail.0.downcast_ref::<TrailRecord>() else { return };
+        store.settle(&mut |xcache, stats| {
+            let Some(record) = xcache.0.downcast_ref::<XlateCache>() else { return };
             let late = Push {
                 packets: stats.packets,
                 bytes: stats.bytes,
                 tcp_flags: stats.tcp_flags,
                 used_ms: stats.used_ms.unwrap_or(stats.created_ms),
             };
-            push(&record.lock().events, late, |effect| effects.push(effect));
+            push(&record.lock().entries, late, |effect| effects.push(effect));
         });
         self.apply(&mut self.writer(), effects.drain(..));
     }
@@ -157,14 +157,14 @@ fn is_nearly_full(store: &dyn MegaflowStore) -> bool {
 
 /// Dooms the megaflows that have not been used for longest, until an eighth of the room more is free; how many. They are
 /// put in front.
-fn evict(store: &dyn MegaflowStore, mut live: Vec<(u64, FlowId, Trail)>, doomed: &mut Doomed) -> usize {
+fn evict(store: &dyn MegaflowStore, mut live: Vec<(u64, FlowId, XcacheHandle)>, doomed: &mut Doomed) -> usize {
     let surplus = (store.len() + store.capacity() / 4).saturating_sub(store.capacity() + doomed.len());
     let surplus = surplus.min(live.len());
     if surplus < live.len() {
         live.select_nth_unstable_by_key(surplus, |(used_ms, id, _)| (*used_ms, *id));
     }
     live.truncate(surplus);
-    doomed.splice(0..0, live.into_iter().map(|(_, id, trail)| (id, trail, true)));
+    doomed.splice(0..0, live.into_iter().map(|(_, id, xcache)| (id, xcache, true)));
     surplus
 }
 

@@ -9,7 +9,7 @@ use sluice_ofp::{FlowFlags, OfAction};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// A rule, as shared by its table and the trails of megaflows that follow it.
+/// A rule, as shared by its table and the xlate caches of megaflows that follow it.
 #[derive(Debug)]
 pub struct Rule {
     /// Table.

@@ -8,8 +8,8 @@ use crate::bridge::{Bridge, BridgeId, State};
 use crate::ofproto::Ofproto;
 use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};
-use crate::trail::Push;
 use crate::xlate::{Outcome, Question, Start, Translator};
+use crate::xlate_cache::Push;
 use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
 use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, extract, layout};
@@ -126,7 +126,7 @@ impl Ofproto {
         if request.packet {
             let tcp_flags = flow.number(layout::TCP_FLAGS) as u16;
             let seen = Push { packets: 1, bytes: 0, tcp_flags, used_ms: now_ms };
-            let effects: Vec<_> = outcome.trail.iter().filter_map(|event| event.effect(seen)).collect();
+            let effects: Vec<_> = outcome.xcache.iter().filter_map(|event| event.effect(seen)).collect();
             self.apply(&mut self.writer(), effects);
         }
         let text = report(&tracer, &outcome, &of_names, &names);

@@ -1,10 +1,10 @@
 //! A PMD's way to the tables.
 
 use crate::ofproto::Ofproto;
-use crate::trail::{Push, TrailRecord, push};
 use crate::xlate::{Question, Start, Translator};
+use crate::xlate_cache::{Push, XlateCache, push};
 use arrayvec::ArrayVec;
-use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Trail, Translation, Upcall};
+use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Translation, Upcall, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::layout::PRESENCE;
 use sluice_flow::{LINE_SIZE, Line, PacketKey};
@@ -77,14 +77,14 @@ impl Upcall for UpcallHandle {
         };
         drop(state);
         let mask = if shared.megaflows.load(Relaxed) { outcome.mask } else { everything(miss.key) };
-        let record = TrailRecord::new(miss.key, outcome.trail);
+        let record = XlateCache::new(miss.key, outcome.xcache);
         Fate::Translated(Translation {
             mask,
             actions: self.recent.share(outcome.actions),
             no_output: outcome.no_output,
             version,
             cacheable: outcome.cacheable,
-            trail: Trail(Arc::new(record)),
+            xcache: XcacheHandle(Arc::new(record)),
         })
     }
 
@@ -92,24 +92,24 @@ impl Upcall for UpcallHandle {
         self.ofproto.epoch() == version
     }
 
-    /// No lock but the trails' is taken: the caller holds the store's.
-    fn renew(&self, old: &Trail, new: &Trail, carried: FlowStats, is_kept: bool) {
-        let (Some(old), Some(new)) = (old.0.downcast_ref::<TrailRecord>(), new.0.downcast_ref::<TrailRecord>()) else {
+    /// No lock but the xlate caches' is taken: the caller holds the store's.
+    fn renew(&self, old: &XcacheHandle, new: &XcacheHandle, carried: FlowStats, is_kept: bool) {
+        let (Some(old), Some(new)) = (old.0.downcast_ref::<XlateCache>(), new.0.downcast_ref::<XlateCache>()) else {
             return;
         };
         let mut inner = old.lock();
         inner.credit(carried, |effect| self.ofproto.0.effects.put(effect));
         if is_kept {
-            inner.events = new.lock().events.clone();
+            inner.entries = new.lock().entries.clone();
         }
     }
 
     /// Every packet that follows a translation is credited here or by its megaflow, so here is where the first packet's
     /// side effects are asked for.
-    fn credit(&mut self, trail: &Trail, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
-        let Some(record) = trail.0.downcast_ref::<TrailRecord>() else { return };
+    fn credit(&mut self, xcache: &XcacheHandle, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
+        let Some(record) = xcache.0.downcast_ref::<XlateCache>() else { return };
         let credited = Push { packets, bytes, tcp_flags, used_ms: now_ms };
-        push(&record.lock().events, credited, self.ofproto.put_news());
+        push(&record.lock().entries, credited, self.ofproto.put_news());
     }
 }
 

@@ -31,7 +31,7 @@ fn translate(ofproto: &Ofproto, bytes: &[u8]) -> Translation {
     match ofproto.upcall().translate(&Miss { key: &key, bytes, now_ms: 0 }) {
         Fate::Translated(translation) => {
             // What it teaches is taught by a packet that goes.
-            ofproto.upcall().credit(&translation.trail, 1, 60, 0, 0);
+            ofproto.upcall().credit(&translation.xcache, 1, 60, 0, 0);
             translation
         }
         Fate::Failed(why) => panic!("{why:?}"),

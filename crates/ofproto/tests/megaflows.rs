@@ -1,7 +1,8 @@
 //! Megaflows stay true, and every packet counts on every rule it met.
 
 use sluice_action::{
-    Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Trail, Translation, Upcall, Visited,
+    Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Translation, Upcall, Visited,
+    XcacheHandle,
 };
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
@@ -23,7 +24,7 @@ struct Inside {
     flows: BTreeMap<FlowId, (MegaflowMatch, Translation, FlowStats)>,
     suspended: BTreeSet<FlowId>,
     /// Packets that come while a flow is being removed.
-    late: Vec<(Trail, FlowStats)>,
+    late: Vec<(XcacheHandle, FlowStats)>,
 }
 
 impl Store {
@@ -57,16 +58,16 @@ impl MegaflowStore for Store {
             (inside.flows.clone(), inside.suspended.clone())
         };
         for (id, (matches, translation, stats)) in &flows {
-            let Translation { actions, no_output, trail, .. } = translation;
+            let Translation { actions, no_output, xcache, .. } = translation;
             let (mask, no_output, stats) = (&matches.mask, *no_output, *stats);
             let is_suspended = suspended.contains(id);
-            visit(&Visited { id: *id, mask, actions, no_output, trail, stats, is_suspended });
+            visit(&Visited { id: *id, mask, actions, no_output, xcache, stats, is_suspended });
         }
     }
 
-    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &Trail) -> bool) -> usize {
+    fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize {
         let Inside { flows, suspended, .. } = &mut *self.0.lock().unwrap();
-        let affected = flows.iter().filter(|(_, (matches, told, _))| affected(&matches.mask, &told.trail));
+        let affected = flows.iter().filter(|(_, (matches, told, _))| affected(&matches.mask, &told.xcache));
         let before = suspended.len();
         suspended.extend(affected.map(|(id, _)| *id));
         suspended.len() - before
@@ -80,7 +81,7 @@ impl MegaflowStore for Store {
         CAPACITY
     }
 
-    fn remove_same(&self, id: FlowId, _: &Trail) -> Option<FlowStats> {
+    fn remove_same(&self, id: FlowId, _: &XcacheHandle) -> Option<FlowStats> {
         self.remove(id)
     }
 
@@ -89,13 +90,13 @@ impl MegaflowStore for Store {
         let (_, translation, stats) = inside.flows.remove(&id)?;
         inside.suspended.remove(&id);
         let late = FlowStats { packets: 2, bytes: 120, used_ms: stats.used_ms, ..FlowStats::default() };
-        inside.late.push((translation.trail, late));
+        inside.late.push((translation.xcache, late));
         Some(stats)
     }
 
-    fn settle(&self, visit: &mut dyn FnMut(&Trail, FlowStats)) {
+    fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats)) {
         let late = std::mem::take(&mut self.0.lock().unwrap().late);
-        late.iter().for_each(|(trail, stats)| visit(trail, *stats));
+        late.iter().for_each(|(xcache, stats)| visit(xcache, *stats));
     }
 
     fn len(&self) -> usize {
@@ -141,7 +142,7 @@ fn translate(ofproto: &Ofproto, (key, frame): &(PacketKey, Vec<u8>), now_ms: u64
     let mut upcall = ofproto.upcall();
     match upcall.translate(&Miss { key, bytes: frame, now_ms }) {
         Fate::Translated(translation) => {
-            upcall.credit(&translation.trail, 1, 60, 0, now_ms);
+            upcall.credit(&translation.xcache, 1, 60, 0, now_ms);
             translation
         }
         Fate::Failed(why) => panic!("{why:?}"),

@@ -60,7 +60,7 @@ fn send(ofproto: &Ofproto, now_ms: u64) -> Vec<sluice_action::Action> {
     let Fate::Translated(translation) = upcall.translate(&Miss { key: &key, bytes: &frame, now_ms }) else {
         panic!("port 1 is there")
     };
-    upcall.credit(&translation.trail, 1, 60, 0, now_ms);
+    upcall.credit(&translation.xcache, 1, 60, 0, now_ms);
     translation.actions.to_vec()
 }
 
@@ -107,7 +107,7 @@ fn packets_of_a_megaflow_that_outlives_its_rule_count_on_the_modified_one() {
         panic!("port 1 is there")
     };
     apply(&ofproto, FlowCommand::Modify, "in_port=1 actions=output:3", 3000).unwrap();
-    upcall.credit(&old.trail, 3, 180, 0, 4000);
+    upcall.credit(&old.xcache, 3, 180, 0, 4000);
     assert_eq!(counts(&ofproto), [(3, 180)]);
 }
 

@@ -3,7 +3,7 @@
 mod ports;
 
 pub use ports::*;
-use sluice_action::{Fate, Miss, Trail, Upcall};
+use sluice_action::{Fate, Miss, Upcall, XcacheHandle};
 use sluice_flow::PacketKey;
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ impl Upcall for FakeTables {
     fn is_current(&self, version: u64) -> bool {
         version == 1
     }
-    fn credit(&mut self, _trail: &Trail, packets: u64, bytes: u64, _tcp_flags: u16, _now_ms: u64) {
+    fn credit(&mut self, _xcache: &XcacheHandle, packets: u64, bytes: u64, _tcp_flags: u16, _now_ms: u64) {
         let mut credited = self.credited.lock().unwrap();
         credited.0 += packets;
         credited.1 += bytes;

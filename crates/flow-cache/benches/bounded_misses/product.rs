@@ -1,7 +1,7 @@
 //! The switch's own subtables, with pruning and without, records and all; looked up in batches, as the switch does.
 
 use crate::search::{Flow, Search, Words};
-use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
+use sluice_action::{FlowId, MegaflowStore, Translation, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
 use sluice_flow_cache::{Hits, Installed, LookupBatch, MegaflowTable, PmdSide, Subtables};
@@ -62,7 +62,7 @@ impl Search for Product {
             no_output: DropReason::Rules,
             version: 0,
             cacheable: true,
-            trail: Trail(Arc::new(())),
+            xcache: XcacheHandle(Arc::new(())),
         };
         let Installed::New(FlowId(record)) = self.table.install(&key, &translation, 0, |_| true, |_, _, _| ()) else {
             panic!("megaflow {id} is new and there is room")

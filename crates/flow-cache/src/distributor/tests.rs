@@ -1,6 +1,6 @@
 use super::*;
 use crate::{Installed, MegaflowTable, PmdSide, key_hash};
-use sluice_action::{FlowId, MegaflowStore, Trail, Translation};
+use sluice_action::{FlowId, MegaflowStore, Translation, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
 use sluice_simd::HashKey;
@@ -54,7 +54,7 @@ impl World {
             no_output: DropReason::Rules,
             version: 0,
             cacheable: true,
-            trail: Trail(Arc::new(())),
+            xcache: XcacheHandle(Arc::new(())),
         };
         let installed = self.table.install(&key(subtable, 0), &translation, 0, |_| true, |_, _, _| ());
         let Installed::New(FlowId(id)) = installed else { panic!("{installed:?}") };

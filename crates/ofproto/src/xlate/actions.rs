@@ -3,7 +3,7 @@
 use super::table::SearchBy;
 use super::{Failure, MAX_NESTING, Manner, Steps, Translator, hash, tags};
 use crate::trace::Kind;
-use crate::trail::Asked;
+use crate::xlate_cache::Dependency;
 use sluice_action::Action;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FieldId, OfPort};
@@ -127,7 +127,7 @@ impl Translator<'_> {
             }
             OfAction::CtClear => self.conntrack_clear(),
             OfAction::Meter(id) => {
-                self.ask(Asked::Meter(*id));
+                self.depend_on(Dependency::Meter(*id));
                 if let Some(meter) = self.bridge.meters.get(id) {
                     self.emit(Action::Meter(meter.datapath));
                 }
@@ -248,7 +248,7 @@ impl Translator<'_> {
     }
 
     fn bundle(&mut self, bundle: &Bundle, last: bool) {
-        bundle.members.iter().for_each(|port| self.ask(Asked::Port(*port)));
+        bundle.members.iter().for_each(|port| self.depend_on(Dependency::Port(*port)));
         let port = match bundle.algorithm {
             BundleAlgorithm::ActiveBackup => bundle.members.iter().copied().find(|&port| self.is_usable(port)),
             BundleAlgorithm::Hrw => {

@@ -7,8 +7,8 @@ use super::fields::hex;
 use super::{Failure, Steps, Translator};
 use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore};
 use crate::trace::Kind;
-use crate::trail::Event;
 use crate::tunnel::Tunnel;
+use crate::xlate_cache::XcEntry;
 use sluice_action::Action;
 use sluice_flow::{FieldId, OfPort, layout};
 use sluice_ofp::OfAction;
@@ -56,7 +56,7 @@ impl Translator<'_> {
             self.fail(Failure::NoRecirculation);
             return None;
         };
-        self.trail.push(Event::Recirculation(Arc::clone(&recirculation)));
+        self.xcache.push(XcEntry::Recirculation(Arc::clone(&recirculation)));
         Some(recirculation)
     }
 

@@ -3,7 +3,7 @@
 use super::{Failure, Steps, Translator, hash, nested};
 use crate::group::{Group, Method};
 use crate::trace::Kind;
-use crate::trail::{Asked, Event};
+use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::hash::{murmur, murmur_add, murmur_finish};
 use sluice_flow::{OfPort, PortNames, layout};
 use sluice_ofp::ofpact::HashFields;
@@ -19,7 +19,7 @@ impl<'a> Translator<'a> {
         if !self.may_resubmit() {
             return true;
         }
-        self.ask(Asked::Group(id));
+        self.depend_on(Dependency::Group(id));
         let Some(group) = self.bridge.groups.get(&id) else {
             self.warn(&format!("output to nonexistent group {id}"));
             return false;
@@ -28,7 +28,7 @@ impl<'a> Translator<'a> {
         match group.config.kind {
             GroupKind::All | GroupKind::Indirect => {
                 (0..n).for_each(|i| self.bucket(group, i, last && i + 1 == n));
-                self.trail.push(Event::Group(Arc::clone(group), None));
+                self.xcache.push(XcEntry::Group(Arc::clone(group), None));
             }
             GroupKind::Select => self.one_bucket(group, last, Self::selected),
             GroupKind::FastFailover => self.one_bucket(group, last, |t, group| t.first_live(group, 0)),
@@ -42,7 +42,7 @@ impl<'a> Translator<'a> {
                 let id = group.config.buckets[i].id;
                 self.detail(&format!("using bucket {id}"));
                 self.bucket(group, i, last);
-                self.trail.push(Event::Group(Arc::clone(group), Some(i)));
+                self.xcache.push(XcEntry::Group(Arc::clone(group), Some(i)));
             }
             None => self.detail("no live bucket"),
         }
@@ -162,8 +162,8 @@ impl<'a> Translator<'a> {
         if bucket.watch_port.is_none() && bucket.watch_group.is_none() {
             return true;
         }
-        bucket.watch_port.into_iter().for_each(|port| self.ask(Asked::Port(port)));
-        bucket.watch_group.into_iter().for_each(|id| self.ask(Asked::Group(id)));
+        bucket.watch_port.into_iter().for_each(|port| self.depend_on(Dependency::Port(port)));
+        bucket.watch_group.into_iter().for_each(|id| self.depend_on(Dependency::Group(id)));
         let port_is_up = |port: OfPort| self.bridge.ports.get(&port).is_some_and(|p| p.up);
         if bucket.watch_port.is_some_and(port_is_up) {
             return true;

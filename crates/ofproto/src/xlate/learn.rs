@@ -2,7 +2,7 @@
 
 use super::Translator;
 use crate::flow_mod::{has_at_least, is_learned};
-use crate::trail::{Asked, Event};
+use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::{FieldId, FlowKey, Match, OfPort, SubField, field::Prereq, layout};
 use sluice_ofp::ofpact::{Learn, LearnSource, LearnTarget};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
@@ -32,23 +32,23 @@ impl Translator<'_> {
             self.report_value(dst);
         }
         if below_limit {
-            self.trail.push(Event::Learn { bridge: self.bridge.id, flow, limit: learn.limit });
+            self.xcache.push(XcEntry::Learn { bridge: self.bridge.id, flow, limit: learn.limit });
         } else {
             self.detail("Limit exceeded, learn failed");
         }
     }
 
     /// Whether the very rule is there already, or fewer than the limit are, with those that this packet has just taught. A
-    /// megaflow freezes the answer, which changes with the table's rules; the trail says that it was asked for.
+    /// megaflow freezes the answer, which changes with the table's rules; the xlate cache says that it was asked for.
     fn has_room(&mut self, learn: &Learn, flow: &FlowMod) -> bool {
-        self.ask(Asked::Room(learn.table));
+        self.depend_on(Dependency::TableCapacity(learn.table));
         let version = self.state.tables_version;
         let rules = self.bridge.tables.get(usize::from(learn.table)).and_then(|t| t.rules.as_deref());
         let is_there =
             |fm: &FlowMod| rules.is_some_and(|r| r.find_exact(&fm.matches, fm.priority.into(), version).is_some());
         let mut taught: Vec<&FlowMod> = Vec::new();
-        for event in &self.trail {
-            let Event::Learn { bridge, flow: other, .. } = event else { continue };
+        for event in &self.xcache {
+            let XcEntry::Learn { bridge, flow: other, .. } = event else { continue };
             let is_of_them = (*bridge, other.table, other.new_cookie) == (self.bridge.id, flow.table, flow.new_cookie);
             if is_of_them && !is_there(other) && !taught.iter().any(|fm| is_same_rule(fm, other)) {
                 taught.push(other);
@@ -65,7 +65,7 @@ impl Translator<'_> {
         self.look_at(layout::NW_PROTO, 0xff);
         if let Some(rule) = self.rule {
             let (bridge, rule) = (self.bridge.id, Arc::clone(rule));
-            self.trail.push(Event::FinTimeout { bridge, rule, idle, hard });
+            self.xcache.push(XcEntry::FinTimeout { bridge, rule, idle, hard });
         }
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`start`] | from a datapath key to the first rule, and the end: mask, actions, trail |
+//! | [`start`] | from a datapath key to the first rule, and the end: mask, actions, xlate cache |
 //! | [`table`] | searching tables, resubmit |
 //! | [`clauses`] | which rules made a conjunction whole, for traces |
 //! | [`actions`] | one action after the other |
@@ -48,7 +48,7 @@ use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, Stacked};
 use crate::rule::Rule;
 use crate::trace::{Kind, Tracer};
-use crate::trail::{Asked, Event};
+use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
 use sluice_flow::FlowKey;
@@ -115,7 +115,7 @@ pub(crate) struct Translator<'a> {
     /// Their bytes as Netlink would count them, those of enclosing lists included.
     out_bytes: usize,
     /// What to credit and to do again for every packet.
-    trail: Vec<Event>,
+    xcache: Vec<XcEntry>,
 
     stack: Vec<Stacked>,
     action_set: Vec<OfAction>,
@@ -259,8 +259,8 @@ impl Translator<'_> {
     }
 
     /// Notes that the answer depends on something of the bridge.
-    fn ask(&mut self, what: Asked) {
-        self.trail.push(Event::Asked { bridge: self.bridge.id, what });
+    fn depend_on(&mut self, on: Dependency) {
+        self.xcache.push(XcEntry::Depends { bridge: self.bridge.id, on });
     }
 
     fn emit(&mut self, action: Action) {

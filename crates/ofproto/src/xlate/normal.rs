@@ -6,7 +6,7 @@
 use super::{Translator, tags};
 use crate::mac::{Mac, MacTable, is_multicast};
 use crate::port::{PortConfig, PriorityTags, VlanMode};
-use crate::trail::{Asked, Event};
+use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::{FlowKey, OfPort, layout};
 use std::sync::RwLockReadGuard;
 use tags::{CFI, PCP, Tag, VID};
@@ -90,7 +90,7 @@ impl Translator<'_> {
         [layout::DL_SRC, layout::DL_DST].into_iter().for_each(|span| self.wc.get_mut(span).fill(0xff));
         tags::look_at_tci(&mut self.wc, 0, VID | CFI);
         let in_port = self.in_port();
-        self.ask(Asked::Port(in_port));
+        self.depend_on(Dependency::Port(in_port));
         let bridge = self.bridge;
         let port = bridge.ports.get(&in_port);
         let from_controller = matches!(in_port, OfPort::CONTROLLER | OfPort::NONE);
@@ -184,7 +184,7 @@ impl Translator<'_> {
             let is_static = self.macs().is_static(vlan, mac) == Some(true);
             !is_static && self.station(vlan, mac) != Some(port)
         };
-        self.trail.push(Event::Station { bridge: bridge.id, vlan, mac, port });
+        self.xcache.push(XcEntry::MacLearn { bridge: bridge.id, vlan, mac, port });
         if let (true, Some(config)) = (is_new, bridge.ports.get(&port)) {
             self.detail(&format!("learned that {} is on port {} in VLAN {vlan}", sluice_flow::Mac(mac), config.name));
         }
@@ -197,21 +197,21 @@ impl Translator<'_> {
     /// Where a station is. The table hears later of what this packet taught; it must hold for the packet itself, too.
     fn station(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
         let macs = self.macs();
-        let own = |event: &Event| match event {
-            Event::Station { bridge, vlan: v, mac: m, port } if (*bridge, *v, *m) == (self.bridge.id, vlan, mac) => {
+        let own = |event: &XcEntry| match event {
+            XcEntry::MacLearn { bridge, vlan: v, mac: m, port } if (*bridge, *v, *m) == (self.bridge.id, vlan, mac) => {
                 Some(*port)
             }
             _ => None,
         };
         let is_learning = self.side_effects && !is_multicast(mac) && macs.is_static(vlan, mac) != Some(true);
-        let own = if is_learning { self.trail.iter().rev().find_map(own) } else { None };
+        let own = if is_learning { self.xcache.iter().rev().find_map(own) } else { None };
         own.or_else(|| macs.lookup(vlan, mac))
     }
 
     fn forward(&mut self, in_port: OfPort, vlans: Vlans) {
         let bridge = self.bridge;
         let dst: Mac = self.flow.get(layout::DL_DST).try_into().expect("invariant: an Ethernet address has six bytes");
-        self.trail.push(Event::Destination { bridge: bridge.id, vlan: vlans.0[0].vid, mac: dst });
+        self.xcache.push(XcEntry::MacLookup { bridge: bridge.id, vlan: vlans.0[0].vid, mac: dst });
         match self.station(vlans.0[0].vid, dst) {
             Some(port) if port == in_port => self.detail("learned port is input port, dropping"),
             Some(port) => match bridge.ports.get(&port) {
@@ -221,13 +221,13 @@ impl Translator<'_> {
                     self.output_with(config, vlans);
                 }
                 None => {
-                    self.ask(Asked::Port(port));
+                    self.depend_on(Dependency::Port(port));
                     self.warn("learned port is unknown, dropping");
                 }
             },
             None => {
                 self.detail("no learned MAC for destination, flooding");
-                self.ask(Asked::AllPorts);
+                self.depend_on(Dependency::AllPorts);
                 for port in &bridge.port_order {
                     let Some(config) = bridge.ports.get(port) else { continue };
                     if config.vlan == VlanMode::Access(vlans.0[0].vid) {

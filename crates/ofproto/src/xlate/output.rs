@@ -4,8 +4,8 @@ use super::{Manner, Translator};
 use crate::port::{Attach, PortConfig};
 use crate::recirc::FrozenActions;
 use crate::trace::Kind;
-use crate::trail::Asked;
 use crate::tunnel::Tunnel;
+use crate::xlate_cache::Dependency;
 use sluice_action::Action;
 use sluice_fate::DropReason;
 use sluice_flow::{Line, OfPort, PortNames, SubField, layout};
@@ -95,7 +95,7 @@ impl<'a> Translator<'a> {
 
     /// All ports but the one it came by, and, unless `all`, those that are closed to floods.
     fn flood(&mut self, all: bool, last: bool) {
-        self.ask(Asked::AllPorts);
+        self.depend_on(Dependency::AllPorts);
         let in_port = self.in_port();
         let open = |p: &&PortConfig| p.number != in_port && (all || !p.no_flood);
         let ports: Vec<OfPort> = self.bridge.ports.values().filter(open).map(|p| p.number).collect();
@@ -106,7 +106,7 @@ impl<'a> Translator<'a> {
 
     /// Out of an ordinary port, or into another bridge.
     pub(super) fn output_to(&mut self, port: OfPort, last: bool, truncated: bool) {
-        self.ask(Asked::Port(port));
+        self.depend_on(Dependency::Port(port));
         let bridge = self.bridge;
         let Some(config) = bridge.ports.get(&port) else {
             self.no_output = DropReason::TxNoPort;
@@ -185,7 +185,7 @@ impl<'a> Translator<'a> {
         frozen.userdata = action.userdata.clone();
         let Some(recirculation) = self.freeze(frozen) else { return };
         let tell = self.message(action, reason, recirculation.id);
-        action.meter_id.into_iter().chain([METER_CONTROLLER]).for_each(|id| self.ask(Asked::Meter(id)));
+        action.meter_id.into_iter().chain([METER_CONTROLLER]).for_each(|id| self.depend_on(Dependency::Meter(id)));
         let meters = &self.bridge.meters;
         let own = action.meter_id.and_then(|id| meters.get(&id));
         match own.or_else(|| meters.get(&METER_CONTROLLER)) {

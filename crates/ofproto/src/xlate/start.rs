@@ -6,8 +6,8 @@ use crate::bridge::{BridgeId, State};
 use crate::ofproto::Shared;
 use crate::recirc::{Frozen, FrozenActions};
 use crate::trace::{Kind, Tracer};
-use crate::trail::{Asked, Event};
 use crate::tunnel::Tunnel;
+use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, PortNo};
 use sluice_fate::DropReason;
 use sluice_flow::layout;
@@ -43,7 +43,7 @@ pub(crate) struct Outcome {
     pub mask: PacketKey,
     /// `None` if nobody traces it.
     pub told: Option<Box<Told>>,
-    pub trail: Vec<Event>,
+    pub xcache: Vec<XcEntry>,
     pub failure: Option<Failure>,
     pub cacheable: bool,
     pub no_output: DropReason,
@@ -103,7 +103,7 @@ impl<'a> Translator<'a> {
             wc: FlowKey::ZERO,
             out: Vec::new(),
             out_bytes: 0,
-            trail: Vec::with_capacity(EVENTS),
+            xcache: Vec::with_capacity(EVENTS),
             stack: Vec::new(),
             action_set: Vec::new(),
             in_action_set: false,
@@ -150,7 +150,7 @@ impl<'a> Translator<'a> {
                     self.error(|| format!("Recirculation context not found for ID {recirc_id:x}"));
                     return self.fail(Failure::NoRecirculation);
                 };
-                self.trail.push(Event::Recirculation(Arc::clone(recirculation)));
+                self.xcache.push(XcEntry::Recirculation(Arc::clone(recirculation)));
                 (Some(&*recirculation.frozen), false)
             }
             _ => (None, false),
@@ -250,7 +250,7 @@ impl<'a> Translator<'a> {
             actions: std::mem::take(&mut self.out),
             mask,
             told,
-            trail: std::mem::take(&mut self.trail),
+            xcache: std::mem::take(&mut self.xcache),
             failure: self.failure,
             cacheable: self.cacheable,
             no_output: self.no_output,
@@ -308,7 +308,7 @@ impl<'a> Translator<'a> {
 
     /// Which datapath port a port of this bridge is.
     pub(super) fn datapath_port(&mut self, port: OfPort) -> Option<PortNo> {
-        self.ask(Asked::Port(port));
+        self.depend_on(Dependency::Port(port));
         self.bridge.ports.get(&port)?.datapath()
     }
 }

@@ -6,7 +6,7 @@ use crate::depends::SearchKey;
 use crate::rule::Rule;
 use crate::trace::Kind;
 use crate::trace_command::port_names;
-use crate::trail::Event;
+use crate::xlate_cache::XcEntry;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PortNames, layout};
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ impl<'a> Translator<'a> {
         self.attribute(|_| format!("search of table {number}, bridge \"{}\"", bridge.name()));
         match found {
             Some(rule) => {
-                self.trail.push(Event::Rule(Arc::clone(rule)));
+                self.xcache.push(XcEntry::Rule(Arc::clone(rule)));
                 Found::Rule(rule)
             }
             None => Found::Nothing,
@@ -146,7 +146,7 @@ impl<'a> Translator<'a> {
     fn note_search(&mut self, counts: &Arc<TableCounts>, matched: bool, key: &FlowKey) {
         let key = SearchKey::new(&self.original, key);
         let (bridge, table, counts) = (self.bridge.id, self.table, Arc::clone(counts));
-        self.trail.push(Event::Search { bridge, table, matched, counts, key });
+        self.xcache.push(XcEntry::Table { bridge, table, matched, counts, key });
     }
 
     fn open_table(&mut self, table: u8, in_port: OfPort, found: &Found<'_>) -> usize {

@@ -126,7 +126,7 @@ fn check_all(ofproto: &Ofproto, table: &MegaflowTable, packets: &[PacketKey]) ->
     let mut live = Vec::new();
     table.for_each(&mut |flow| {
         if !flow.is_suspended {
-            let maker = packet_of(flow.trail).expect("the tables made it");
+            let maker = packet_of(flow.xcache).expect("the tables made it");
             live.push((sluice_action::MegaflowMatch::new(*flow.mask, &maker), flow.actions.clone()));
         }
     });

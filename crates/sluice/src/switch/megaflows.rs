@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 /// A megaflow's fields. As in OVS, values are those of the packet that it was made for, whatever the mask leaves of them.
 fn show_match<'a>(flow: &'a FlowReport, verbose: bool, names: &'a DatapathPortNames) -> impl std::fmt::Display + 'a {
-    let key = packet_of(&flow.flow.translation.trail).unwrap_or(flow.flow.matched.key);
+    let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
     std::fmt::from_fn(move |f| write!(f, "{}", show_flow(&key, &flow.flow.matched.mask, verbose, names)))
 }
 
@@ -59,7 +59,7 @@ impl Switch {
         let no_names = DatapathPortNames::default();
         let names = if options.names { &all_names } else { &no_names };
         let passes = |flow: &&FlowReport| {
-            let key = packet_of(&flow.flow.translation.trail).unwrap_or(flow.flow.matched.key);
+            let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
             filter.as_ref().is_none_or(|f| FlowKey::of_packet(&key).matches(&f.mask, &f.key))
         };
         let flows = self.datapath.flows();

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Memory of a megaflow: record, key, trail, and its entries in one PMD's indexes, bytes.
+/// Memory of a megaflow: record, key, xlate cache, and its entries in one PMD's indexes, bytes.
 const MEGAFLOW_BYTES: u64 = 512;
 
 impl Switch {
