@@ -80,7 +80,7 @@ impl std::fmt::Debug for XcacheHandle {
 }
 
 /// A megaflow that is live or suspended, as the revalidator sees it.
-pub struct Visited<'a> {
+pub struct FlowDump<'a> {
     /// Its name.
     pub id: FlowId,
     /// The bits that its packets agree on.
@@ -103,10 +103,10 @@ pub trait MegaflowStore: Send + Sync {
     ///
     /// The packet whose miss installed it is not among those it has carried: that one is credited by `Upcall::credit`, as every packet
     /// is that follows a translation instead of a megaflow.
-    fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>));
+    fn for_each(&self, visit: &mut dyn FnMut(&FlowDump<'_>));
 
-    /// Suspends every live megaflow of whose mask and xlate cache `affected` says so: lookups miss it from now on, until it
-    /// resumed here or by a packet that asks the tables again and hears the same. Returns how many.
+    /// Suspends every live megaflow of whose mask and xlate cache `affected` says so: lookups miss it from now on, until
+    /// it is resumed here or by a packet that asks the tables again and hears the same. Returns how many.
     ///
     /// A megaflow being installed is either visited, or its installation asks afterwards whether it is current.
     fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize;

@@ -227,9 +227,9 @@ impl Levels {
         }
     }
 
-    /// Forgets megaflows that have died.
-    pub fn forget(&mut self, died: &[sluice_flow_cache::Died]) {
-        died.iter().for_each(|died| self.subtables.remove(died));
+    /// Forgets megaflows that were deleted.
+    pub fn forget(&mut self, deleted: &[sluice_flow_cache::FlowDeleted]) {
+        deleted.iter().for_each(|deleted| self.subtables.remove(deleted));
         self.emc.forget();
     }
 

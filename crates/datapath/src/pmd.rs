@@ -17,7 +17,7 @@ use sluice_action::PortNo;
 use sluice_conntrack::CachedConn;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::extract_again;
-use sluice_flow_cache::{Died, MegaflowTable, PmdSide};
+use sluice_flow_cache::{FlowDeleted, MegaflowTable, PmdSide};
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const PUBLISH_EVERY: u32 = 32;
 
 /// Notices of dead megaflows that one turn acts on; the others wait, for they keep nobody from anything.
-const DIED_A_TURN: usize = 64;
+const DELETED_A_TURN: usize = 64;
 
 /// One PMD.
 pub(crate) struct Pmd {
@@ -46,7 +46,7 @@ pub(crate) struct Pmd {
     part: PacketBatch,
     commands: Vec<PmdCommand>,
     packet_outs: Vec<PacketOut>,
-    died: Vec<Died>,
+    deleted: Vec<FlowDeleted>,
     interval_ends_ms: u64,
     turns_to_publish: u32,
     /// The cycle that what is under way counts from.
@@ -76,7 +76,7 @@ impl Pmd {
             part: PacketBatch::new(),
             commands: Vec::new(),
             packet_outs: Vec::new(),
-            died: Vec::new(),
+            deleted: Vec::new(),
             interval_ends_ms: 0,
             turns_to_publish: 0,
             mark: 0,
@@ -208,15 +208,15 @@ impl Pmd {
     #[inline]
     fn read_notices(&mut self) {
         if self.side.notices.has_messages() {
-            self.side.notices.take(&mut self.died);
+            self.side.notices.take(&mut self.deleted);
         }
-        if !self.died.is_empty() {
-            let rest = self.died.len().saturating_sub(DIED_A_TURN);
+        if !self.deleted.is_empty() {
+            let rest = self.deleted.len().saturating_sub(DELETED_A_TURN);
             let began = tsc::now();
-            self.walk.levels.forget(&self.died[rest..]);
-            let each = tsc::now().saturating_sub(began) / (self.died.len() - rest) as u64;
+            self.walk.levels.forget(&self.deleted[rest..]);
+            let each = tsc::now().saturating_sub(began) / (self.deleted.len() - rest) as u64;
             self.walk.misses.note_removal(each);
-            self.died.truncate(rest);
+            self.deleted.truncate(rest);
         }
     }
 

@@ -170,7 +170,7 @@ impl Emc {
         bucket.ids[slot] = id.0;
     }
 
-    /// Says that megaflows have died: their entries are to be swept.
+    /// Says that megaflows were deleted: their entries are to be swept.
     pub fn forget(&mut self) {
         self.sweep_left = if self.used == 0 { 0 } else { self.buckets.len() };
     }

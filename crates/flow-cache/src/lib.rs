@@ -39,4 +39,4 @@ pub use record::{FlowVerdict, Mask, Megaflow};
 pub use smc::Smc;
 pub use stage::{Hits, LookupBatch, LookupStage, key_hash, key_hashes};
 pub use subtables::Subtables;
-pub use table::{Died, FlowView, Installed, MegaflowTable, PmdSide, ufid};
+pub use table::{FlowDeleted, FlowView, Installed, MegaflowTable, PmdSide, ufid};

@@ -1,7 +1,7 @@
 //! Subtables that leave out what cannot match, beside subtables that ask all: they must find the same. Masks of every
 //! shape, many of them, few values in every field, megaflows that come and go, notices that come late, ids used again.
 
-use crate::{Died, Hits, Installed, LookupBatch, MegaflowTable, Subtables};
+use crate::{FlowDeleted, Hits, Installed, LookupBatch, MegaflowTable, Subtables};
 use proptest::prelude::*;
 use sluice_action::{FlowId, MegaflowStore, Translation, XcacheHandle};
 use sluice_fate::DropReason;
@@ -133,12 +133,12 @@ proptest! {
         let mut side = table.attach(0).unwrap();
         let (mut pruned, mut plain) =
             (Subtables::with_nodes(&secret, nodes), Subtables::without_pruning(&secret));
-        let (mut live, mut notices) = (Vec::<FlowId>::new(), Vec::<Died>::new());
+        let (mut live, mut notices) = (Vec::<FlowId>::new(), Vec::<FlowDeleted>::new());
         let mut read_notices = |side: &mut crate::PmdSide, pruned: &mut Subtables, plain: &mut Subtables| {
             side.notices.take(&mut notices);
-            for died in notices.drain(..) {
-                pruned.remove(&died);
-                plain.remove(&died);
+            for deleted in notices.drain(..) {
+                pruned.remove(&deleted);
+                plain.remove(&deleted);
             }
         };
         for step in steps {

@@ -118,7 +118,7 @@ impl Pruning {
         self.change_prefixes(matched, true, quota);
     }
 
-    /// Forgets the prefixes of a megaflow that has died, if they were noted.
+    /// Forgets the prefixes of a megaflow that was deleted, if they were noted.
     pub fn remove_flow(&mut self, id: FlowId, matched: &Arc<MegaflowMatch>, quota: &mut NodeQuota) {
         if self.flows.get(&id).is_some_and(|noted| Arc::ptr_eq(noted, matched)) {
             self.flows.remove(&id);

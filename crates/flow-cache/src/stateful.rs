@@ -125,7 +125,7 @@ struct Levels {
     smc: Smc,
     distributor: Distributor,
     subtables: Subtables,
-    notices: Vec<crate::Died>,
+    notices: Vec<crate::FlowDeleted>,
     asked: Asked,
 }
 
@@ -327,7 +327,7 @@ impl World {
     fn read_notices(&mut self, pmd: usize) {
         let Levels { side, emc, subtables, notices, .. } = &mut self.pmds[pmd];
         side.notices.take(notices);
-        notices.drain(..).for_each(|died| subtables.remove(&died));
+        notices.drain(..).for_each(|deleted| subtables.remove(&deleted));
         emc.forget();
     }
 

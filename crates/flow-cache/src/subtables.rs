@@ -8,7 +8,7 @@
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
 use crate::tuple_space::TupleSpace;
-use crate::{Died, Hits, LookupBatch, Megaflow};
+use crate::{FlowDeleted, Hits, LookupBatch, Megaflow};
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare};
@@ -109,22 +109,22 @@ impl Subtables {
         is_new
     }
 
-    /// Forgets a megaflow that has died, and its subtable if that was the last.
-    pub fn remove(&mut self, died: &Died) {
-        let exact = compare::word(&died.matched.mask.lines[0].0, TABLE_WORD) == u64::MAX;
+    /// Forgets a megaflow that was deleted, and its subtable if that was the last.
+    pub fn remove(&mut self, deleted: &FlowDeleted) {
+        let exact = compare::word(&deleted.matched.mask.lines[0].0, TABLE_WORD) == u64::MAX;
         if exact {
-            if let Some(&at) = self.by_word.get(&table_word(&died.matched.key)) {
-                self.remove_from(at, died);
+            if let Some(&at) = self.by_word.get(&table_word(&deleted.matched.key)) {
+                self.remove_from(at, deleted);
             }
         } else {
             // Its mask leaves in_port or recirc_id open, so it may be in any table. From the back: tables may go.
-            (0..self.tables.len()).rev().for_each(|at| self.remove_from(at, died));
+            (0..self.tables.len()).rev().for_each(|at| self.remove_from(at, deleted));
         }
     }
 
-    fn remove_from(&mut self, at: usize, died: &Died) {
+    fn remove_from(&mut self, at: usize, deleted: &FlowDeleted) {
         let table = &mut self.tables[at];
-        let removed = table.remove(died, &mut self.quota);
+        let removed = table.remove(deleted, &mut self.quota);
         self.n_flows -= usize::from(removed.flow);
         self.n_subtables -= usize::from(removed.subtable);
         self.n_gone += u64::from(removed.subtable);

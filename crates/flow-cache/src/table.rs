@@ -9,7 +9,7 @@ use crate::masks::Masks;
 use crate::quota::Quotas;
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
-use sluice_action::{FlowId, FlowStats, MegaflowMatch, MegaflowStore, Translation, Visited, XcacheHandle};
+use sluice_action::{FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Translation, XcacheHandle};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::{HashKey, compare, hash};
 use sluice_sync::{Arena, Epochs, Guard, MessageQueue, Reader, Slots};
@@ -74,12 +74,12 @@ const PAGE: usize = 4096;
 
 struct PmdRecord {
     counters: Arc<FlowCounters>,
-    notices: Arc<MessageQueue<Died>>,
+    notices: Arc<MessageQueue<FlowDeleted>>,
 }
 
-/// The notice that a megaflow has died.
+/// The notice that a megaflow was deleted.
 #[derive(Clone, Debug)]
-pub struct Died {
+pub struct FlowDeleted {
     /// What its name was.
     pub id: FlowId,
     /// What it stood for.
@@ -94,8 +94,8 @@ pub struct PmdSide {
     pub reader: Reader,
     /// Written by this PMD only.
     pub counters: Arc<FlowCounters>,
-    /// Megaflows that have died.
-    pub notices: Arc<MessageQueue<Died>>,
+    /// Megaflows that were deleted.
+    pub notices: Arc<MessageQueue<FlowDeleted>>,
 }
 
 /// What became of an installation.
@@ -315,7 +315,7 @@ impl MegaflowTable {
         let told = index.total(id, created_ms);
         index.removed.insert(id.0, told);
         for pmd in &index.pmds {
-            pmd.notices.post(Died { id, matched: matched.clone(), mask: mask.clone() });
+            pmd.notices.post(FlowDeleted { id, matched: matched.clone(), mask: mask.clone() });
         }
         Some(told)
     }
@@ -356,12 +356,12 @@ impl Index {
 }
 
 impl MegaflowStore for MegaflowTable {
-    fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>)) {
+    fn for_each(&self, visit: &mut dyn FnMut(&FlowDump<'_>)) {
         let pmds = self.counters();
         self.for_each_record(|flow, is_suspended| {
             let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
             pmds.iter().for_each(|counters| add_up(&mut stats, counters.read(flow.id())));
-            visit(&Visited {
+            visit(&FlowDump {
                 id: flow.id(),
                 mask: &flow.mask().whole,
                 actions: flow.actions(),

@@ -7,7 +7,7 @@
 use crate::prefixes::NodeQuota;
 use crate::pruning::Pruning;
 use crate::subtable::Subtable;
-use crate::{Died, Hits, LookupBatch, Mask, Megaflow};
+use crate::{FlowDeleted, Hits, LookupBatch, Mask, Megaflow};
 use arrayvec::ArrayVec;
 use hashbrown::HashMap;
 use sluice_flow::PacketKey;
@@ -121,23 +121,23 @@ impl TupleSpace {
         place
     }
 
-    /// Forgets a megaflow that has died, and its subtable if that was the last.
-    pub fn remove(&mut self, died: &Died, quota: &mut NodeQuota) -> Removed {
+    /// Forgets a megaflow that was deleted, and its subtable if that was the last.
+    pub fn remove(&mut self, deleted: &FlowDeleted, quota: &mut NodeQuota) -> Removed {
         if let Some(pruning) = &mut self.pruning {
-            pruning.remove_flow(died.id, &died.matched, quota);
+            pruning.remove_flow(deleted.id, &deleted.matched, quota);
         }
-        let Some(&(place, _)) = self.by_mask.get(&mask_id(&died.mask)) else { return Removed::default() };
+        let Some(&(place, _)) = self.by_mask.get(&mask_id(&deleted.mask)) else { return Removed::default() };
         let Some(subtable) = &mut self.subtables[place as usize] else { return Removed::default() };
-        let flow = subtable.remove(&died.matched.key, died.id);
+        let flow = subtable.remove(&deleted.matched.key, deleted.id);
         if subtable.len() != 0 {
             return Removed { flow, subtable: false };
         }
         self.subtables[place as usize] = None;
         self.holes.push(place);
         self.ranking.retain(|ranked| *ranked != place);
-        self.by_mask.remove(&mask_id(&died.mask));
+        self.by_mask.remove(&mask_id(&deleted.mask));
         if let Some(pruning) = &mut self.pruning {
-            pruning.unlist(place, &died.mask.whole);
+            pruning.unlist(place, &deleted.mask.whole);
         }
         self.unlisted.retain(|other| *other != place);
         Removed { flow, subtable: true }

@@ -14,7 +14,7 @@ use crate::effects::Effect;
 use crate::ofproto::Ofproto;
 use crate::xlate::{Question, Start, Translator};
 use crate::xlate_cache::{Push, XcEntry, XlateCache, push};
-use sluice_action::{FlowId, MegaflowStore, Visited, XcacheHandle};
+use sluice_action::{FlowDump, FlowId, MegaflowStore, XcacheHandle};
 use sluice_flow::PacketKey;
 
 /// How long an unused megaflow stays unless the configuration says otherwise.
@@ -111,7 +111,7 @@ impl Ofproto {
     }
 
     /// Translates a megaflow's packet again.
-    fn judge(&self, record: &XlateCache, flow: &Visited<'_>, now_ms: u64) -> Verdict {
+    fn judge(&self, record: &XlateCache, flow: &FlowDump<'_>, now_ms: u64) -> Verdict {
         let epoch = self.epoch();
         let question = Question { start: Start::Datapath(&record.key()), now_ms, side_effects: false, actions: None };
         let state = self.state();

@@ -1,7 +1,7 @@
 //! Megaflows stay true, and every packet counts on every rule it met.
 
 use sluice_action::{
-    Action, Fate, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Translation, Upcall, Visited,
+    Action, Fate, FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Translation, Upcall,
     XcacheHandle,
 };
 use sluice_fate::DropReason;
@@ -52,7 +52,7 @@ impl Store {
 }
 
 impl MegaflowStore for Store {
-    fn for_each(&self, visit: &mut dyn FnMut(&Visited<'_>)) {
+    fn for_each(&self, visit: &mut dyn FnMut(&FlowDump<'_>)) {
         let (flows, suspended) = {
             let inside = self.0.lock().unwrap();
             (inside.flows.clone(), inside.suspended.clone())
@@ -61,7 +61,7 @@ impl MegaflowStore for Store {
             let Translation { actions, no_output, xcache, .. } = translation;
             let (mask, no_output, stats) = (&matches.mask, *no_output, *stats);
             let is_suspended = suspended.contains(id);
-            visit(&Visited { id: *id, mask, actions, no_output, xcache, stats, is_suspended });
+            visit(&FlowDump { id: *id, mask, actions, no_output, xcache, stats, is_suspended });
         }
     }
 

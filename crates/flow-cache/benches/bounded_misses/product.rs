@@ -80,7 +80,7 @@ impl Search for Product {
         self.table.remove(record);
         let mut notices = Vec::new();
         self.side.notices.take(&mut notices);
-        notices.iter().for_each(|died| self.subtables.remove(died));
+        notices.iter().for_each(|deleted| self.subtables.remove(deleted));
         self.table.settle(&mut |_, _| ());
     }
 

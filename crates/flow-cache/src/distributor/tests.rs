@@ -107,10 +107,10 @@ fn a_subtable_that_has_gone_is_a_wrong_answer_until_the_flow_is_found_elsewhere(
         let mut world = World::new(kind, 3);
         let packet = key(1, 9);
         assert_eq!([world.ask(packet), world.ask(packet)], [MISS, HIT], "{kind:?}");
-        let mut died = Vec::new();
+        let mut deleted = Vec::new();
         world.table.remove(FlowId(1)).unwrap();
-        world.side.notices.take(&mut died);
-        died.iter().for_each(|died| world.subtables.remove(died));
+        world.side.notices.take(&mut deleted);
+        deleted.iter().for_each(|deleted| world.subtables.remove(deleted));
         // Its place in the table goes to another mask.
         world.install(7);
         let wrong = DistributorAnswers { hits: 0, misses: 0, wrong: 1 };
