@@ -7,7 +7,7 @@ use crate::metadata;
 use crate::ofproto::{Ofproto, Shared};
 use crate::recirc::{Frozen, FrozenActions, Restore, Stacked};
 use crate::tunnel::Tunnel;
-use crate::xlate::{Question, Start, Translator, ct};
+use crate::xlate::{Translator, XlateIn, XlateStart, ct};
 use crate::xlate_cache::{Push, XcEntry, push};
 use sluice_action::{Actions, PortNo};
 use sluice_flow::{FlowKey, Match, OfPort, PacketKey, layout};
@@ -78,17 +78,17 @@ fn no_bridge() -> Error {
 fn prepare(
     state: &State,
     shared: &Shared,
-    question: &Question<'_>,
+    xin: &XlateIn<'_>,
     key: &FlowKey,
     port: PortNo,
     length: u64,
 ) -> Result<Prepared, Error> {
-    let outcome = Translator::run(state, shared, question, None).ok_or_else(no_bridge)?;
+    let xout = Translator::run(state, shared, xin, None).ok_or_else(no_bridge)?;
     let mut known = key.packet_part();
     known.set(layout::IN_PORT, &port.0.to_be_bytes());
-    let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: question.now_ms };
-    let translated = Translated { known, actions: outcome.actions.into() };
-    Ok(Prepared { translated, xcache: outcome.xcache, credited })
+    let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: xin.now_ms };
+    let translated = Translated { known, actions: xout.actions.into() };
+    Ok(Prepared { translated, xcache: xout.xcache, credited })
 }
 
 impl ControllersPacket {
@@ -112,9 +112,9 @@ impl ControllersPacket {
         check_meters(&found.meters, actions)?;
         let in_port = OfPort(key.number(layout::IN_PORT) as u16);
         let port = found.ports.get(&in_port).and_then(|p| p.datapath()).unwrap_or(NO_PORT);
-        let question =
-            Question { start: Start::Bridge(bridge, key), now_ms, side_effects: true, actions: Some(actions) };
-        prepare(state, shared, &question, key, port, self.length)
+        let xin =
+            XlateIn { start: XlateStart::Bridge(bridge, key), now_ms, side_effects: true, actions: Some(actions) };
+        prepare(state, shared, &xin, key, port, self.length)
     }
 }
 
@@ -155,10 +155,10 @@ impl Ofproto {
         // Groups and meters may have gone since; then their actions do nothing.
         packet.paused.lists().try_for_each(|actions| check_actions(0, actions))?;
         let frozen = Frozen::of_paused(found.id, &packet.key, &packet.paused);
-        let start = Start::Paused(&frozen, &packet.key);
-        let question = Question { start, now_ms, side_effects: true, actions: None };
+        let start = XlateStart::Paused(&frozen, &packet.key);
+        let xin = XlateIn { start, now_ms, side_effects: true, actions: None };
         let port = PortNo(packet.paused.datapath_port);
-        let prepared = prepare(&state, &self.0, &question, &packet.key, port, packet.length)?;
+        let prepared = prepare(&state, &self.0, &xin, &packet.key, port, packet.length)?;
         drop(state);
         Ok(self.let_go(prepared))
     }

@@ -12,7 +12,7 @@
 
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
-use crate::xlate::{Question, Start, Translator};
+use crate::xlate::{Translator, XlateIn, XlateStart};
 use crate::xlate_cache::{Push, XcEntry, XlateCache, push};
 use sluice_action::{FlowDump, FlowId, MegaflowStore, XcacheHandle};
 use sluice_flow::PacketKey;
@@ -113,18 +113,18 @@ impl Ofproto {
     /// Translates a megaflow's packet again.
     fn judge(&self, record: &XlateCache, flow: &FlowDump<'_>, now_ms: u64) -> Verdict {
         let epoch = self.epoch();
-        let question = Question { start: Start::Datapath(&record.key()), now_ms, side_effects: false, actions: None };
+        let xin = XlateIn { start: XlateStart::Datapath(&record.key()), now_ms, side_effects: false, actions: None };
         let state = self.state();
-        let Some(outcome) = Translator::run(&state, &self.0, &question, None) else { return Verdict::Changed };
+        let Some(xout) = Translator::run(&state, &self.0, &xin, None) else { return Verdict::Changed };
         drop(state);
-        let holds = outcome.cacheable
-            && outcome.actions[..] == flow.actions[..]
-            && outcome.no_output == flow.no_output
-            && is_within(&outcome.mask, flow.mask);
+        let holds = xout.cacheable
+            && xout.actions[..] == flow.actions[..]
+            && xout.no_output == flow.no_output
+            && is_within(&xout.mask, flow.mask);
         if !holds {
             return Verdict::Changed;
         }
-        Verdict::Holds(epoch, outcome.xcache.into_boxed_slice())
+        Verdict::Holds(epoch, xout.xcache.into_boxed_slice())
     }
 
     fn remove(&self, store: &dyn MegaflowStore, doomed: Doomed, effects: &mut Vec<Effect>) {

@@ -8,7 +8,7 @@ use crate::bridge::{Bridge, BridgeId, State};
 use crate::ofproto::Ofproto;
 use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};
-use crate::xlate::{Outcome, Question, Start, Translator};
+use crate::xlate::{Translator, XlateIn, XlateOut, XlateStart};
 use crate::xlate_cache::Push;
 use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
@@ -111,10 +111,10 @@ impl Ofproto {
         now_ms: u64,
     ) -> Result<(String, Vec<Forked>), String> {
         let mut tracer = Tracer::new(request.names);
-        let question =
-            Question { start: Start::Bridge(request.bridge, flow), now_ms, side_effects: request.packet, actions };
+        let xin =
+            XlateIn { start: XlateStart::Bridge(request.bridge, flow), now_ms, side_effects: request.packet, actions };
         let state = self.state();
-        let outcome = Translator::run(&state, &self.0, &question, Some(&mut tracer)).ok_or("the bridge has gone")?;
+        let xout = Translator::run(&state, &self.0, &xin, Some(&mut tracer)).ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;
         let of_names = if request.names { port_names(bridge) } else { PortNames::NONE };
         let mut names = DatapathPortNames::default();
@@ -126,32 +126,32 @@ impl Ofproto {
         if request.packet {
             let tcp_flags = flow.number(layout::TCP_FLAGS) as u16;
             let seen = Push { packets: 1, bytes: 0, tcp_flags, used_ms: now_ms };
-            let effects: Vec<_> = outcome.xcache.iter().filter_map(|event| event.effect(seen)).collect();
+            let effects: Vec<_> = xout.xcache.iter().filter_map(|event| event.effect(seen)).collect();
             self.apply(&mut self.writer(), effects);
         }
-        let text = report(&tracer, &outcome, &of_names, &names);
+        let text = report(&tracer, &xout, &of_names, &names);
         // Without a packet nothing is sent to a controller, and the trace says so.
         let text = if request.packet { text } else { text.replace("dont_send=0", "dont_send=1") };
         Ok((text, tracer.forked))
     }
 }
 
-fn report(tracer: &Tracer, outcome: &Outcome, ports: &PortNames, names: &DatapathPortNames) -> String {
-    let told = outcome.told.as_deref().expect("invariant: a translation that is traced tells its keys");
+fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathPortNames) -> String {
+    let keys = xout.trace.as_deref().expect("invariant: a translation that is traced tells its keys");
     let show = |matches: Match| matches.display(ports, sluice_flow::DEFAULT_PRIORITY).to_string();
-    let mut out = format!("Flow: {}\n{}", show(Match::of_packet(&told.original)), tracer.text());
-    let reasons = tracer.reasons(&told.wc, &told.original, ports);
+    let mut out = format!("Flow: {}\n{}", show(Match::of_packet(&keys.original)), tracer.text());
+    let reasons = tracer.reasons(&keys.wc, &keys.original, ports);
     if !reasons.is_empty() {
         out += &format!("\nThe megaflow matches, because these looked at it:\n{reasons}");
     }
-    let last = if told.flow == told.original { "unchanged".to_owned() } else { show(Match::of_packet(&told.flow)) };
+    let last = if keys.flow == keys.original { "unchanged".to_owned() } else { show(Match::of_packet(&keys.flow)) };
     out += &format!("\nFinal flow: {last}\n");
     // OVS prints the flow as it came here, before the action set had an output, even that of nowhere.
-    let mut came = told.original;
+    let mut came = keys.original;
     came.set_number(layout::ACTSET_OUTPUT, 0);
-    out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&told.wc, &came)));
-    out += &format!("Datapath actions: {}", show_actions(&outcome.actions, names));
-    if let Some(failure) = outcome.failure {
+    out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&keys.wc, &came)));
+    out += &format!("Datapath actions: {}", show_actions(&xout.actions, names));
+    if let Some(failure) = xout.failure {
         out += &format!("\nTranslation failed ({}), packet is dropped.\n", failure.text());
     }
     out

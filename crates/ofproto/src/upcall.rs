@@ -1,7 +1,7 @@
 //! A PMD's way to the tables.
 
 use crate::ofproto::Ofproto;
-use crate::xlate::{Question, Start, Translator};
+use crate::xlate::{Translator, XlateIn, XlateStart};
 use crate::xlate_cache::{Push, XlateCache, push};
 use arrayvec::ArrayVec;
 use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Translation, Upcall, XcacheHandle};
@@ -67,23 +67,23 @@ fn everything(key: &PacketKey) -> PacketKey {
 impl Upcall for UpcallHandle {
     fn translate(&mut self, miss: &Miss<'_>) -> Fate {
         let shared = &*self.ofproto.0;
-        let question =
-            Question { start: Start::Datapath(miss.key), now_ms: miss.now_ms, side_effects: true, actions: None };
+        let xin =
+            XlateIn { start: XlateStart::Datapath(miss.key), now_ms: miss.now_ms, side_effects: true, actions: None };
         // The epoch is read first: a change in between makes the translation look older than it is, never younger.
         let version = self.ofproto.epoch();
         let state = self.ofproto.state();
-        let Some(outcome) = Translator::run(&state, shared, &question, None) else {
+        let Some(xout) = Translator::run(&state, shared, &xin, None) else {
             return Fate::Failed(DropReason::UpcallLost);
         };
         drop(state);
-        let mask = if shared.megaflows.load(Relaxed) { outcome.mask } else { everything(miss.key) };
-        let record = XlateCache::new(miss.key, outcome.xcache);
+        let mask = if shared.megaflows.load(Relaxed) { xout.mask } else { everything(miss.key) };
+        let record = XlateCache::new(miss.key, xout.xcache);
         Fate::Translated(Translation {
             mask,
-            actions: self.recent.share(outcome.actions),
-            no_output: outcome.no_output,
+            actions: self.recent.share(xout.actions),
+            no_output: xout.no_output,
             version,
-            cacheable: outcome.cacheable,
+            cacheable: xout.cacheable,
             xcache: XcacheHandle(Arc::new(record)),
         })
     }

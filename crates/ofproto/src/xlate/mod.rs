@@ -41,7 +41,7 @@ mod start;
 mod table;
 pub(crate) mod tags;
 
-pub(crate) use start::{Outcome, Question, Start};
+pub(crate) use start::{XlateIn, XlateOut, XlateStart};
 
 use crate::bridge::{Bridge, State};
 use crate::ofproto::Shared;

@@ -17,7 +17,7 @@ use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 use std::sync::Arc;
 
 /// Where a translation begins.
-pub(crate) enum Start<'a> {
+pub(crate) enum XlateStart<'a> {
     /// With a key from the datapath, by its port.
     Datapath(&'a PacketKey),
     /// In a bridge, with a key whose port is an OpenFlow one.
@@ -26,9 +26,9 @@ pub(crate) enum Start<'a> {
     Paused(&'a Frozen, &'a FlowKey),
 }
 
-/// What is to be translated.
-pub(crate) struct Question<'a> {
-    pub start: Start<'a>,
+/// What a translation starts from; `struct xlate_in` in Open vSwitch.
+pub(crate) struct XlateIn<'a> {
+    pub start: XlateStart<'a>,
     pub now_ms: u64,
     /// Whether a packet caused it.
     pub side_effects: bool,
@@ -36,21 +36,21 @@ pub(crate) struct Question<'a> {
     pub actions: Option<&'a [OfAction]>,
 }
 
-/// What came out.
-pub(crate) struct Outcome {
+/// What a translation yields; `struct xlate_out` in Open vSwitch.
+pub(crate) struct XlateOut {
     pub actions: Vec<Action>,
     /// The megaflow's mask as the datapath wants it.
     pub mask: PacketKey,
     /// `None` if nobody traces it.
-    pub told: Option<Box<Told>>,
+    pub trace: Option<Box<XlateTrace>>,
     pub xcache: Vec<XcEntry>,
     pub failure: Option<Failure>,
     pub cacheable: bool,
     pub no_output: DropReason,
 }
 
-/// What only a trace tells of a translation.
-pub(crate) struct Told {
+/// The keys of a translation, for a trace.
+pub(crate) struct XlateTrace {
     /// The bits that were looked at, tables' fields left out.
     pub wc: FlowKey,
     /// The key before and after.
@@ -66,16 +66,16 @@ impl<'a> Translator<'a> {
     pub fn run(
         state: &'a State,
         shared: &'a Shared,
-        question: &Question<'_>,
+        xin: &XlateIn<'_>,
         tracer: Option<&'a mut Tracer>,
-    ) -> Option<Outcome> {
-        let (bridge, mut flow) = match question.start {
-            Start::Datapath(key) => {
+    ) -> Option<XlateOut> {
+        let (bridge, mut flow) = match xin.start {
+            XlateStart::Datapath(key) => {
                 let (bridge, port) = match state.by_datapath.get(&key.in_port()) {
                     Some(&known) => known,
                     // A controller's packet may have come in by no port; it comes round again all the same.
                     None => {
-                        let frozen = &shared.recirculations.thaw(key.recirc_id(), question.now_ms)?.frozen;
+                        let frozen = &shared.recirculations.thaw(key.recirc_id(), xin.now_ms)?.frozen;
                         (frozen.bridge, frozen.in_port)
                     }
                 };
@@ -83,8 +83,8 @@ impl<'a> Translator<'a> {
                 flow.set_number(layout::IN_PORT, port.0.into());
                 (bridge, flow)
             }
-            Start::Bridge(bridge, flow) => (bridge, *flow),
-            Start::Paused(frozen, flow) => (frozen.bridge, *flow),
+            XlateStart::Bridge(bridge, flow) => (bridge, *flow),
+            XlateStart::Paused(frozen, flow) => (frozen.bridge, *flow),
         };
         let bridge = state.bridge(bridge)?;
         flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
@@ -95,8 +95,8 @@ impl<'a> Translator<'a> {
             state,
             shared,
             bridge,
-            now_ms: question.now_ms,
-            side_effects: question.side_effects,
+            now_ms: xin.now_ms,
+            side_effects: xin.side_effects,
             original: flow,
             flow,
             base,
@@ -130,11 +130,11 @@ impl<'a> Translator<'a> {
             no_output: DropReason::Rules,
             tracer,
         };
-        translator.begin(question);
+        translator.begin(xin);
         Some(translator.finish())
     }
 
-    fn begin(&mut self, question: &Question<'_>) {
+    fn begin(&mut self, xin: &XlateIn<'_>) {
         self.look_at_the_usual();
         self.attribute(|_| "every translation".to_owned());
         let bridge = self.bridge;
@@ -142,8 +142,8 @@ impl<'a> Translator<'a> {
         let in_port = self.bridge.ports.get(&OfPort(self.number(layout::IN_PORT) as u16));
         let recirc_id = self.number(layout::RECIRC_ID) as u32;
         let thawed;
-        let (frozen, is_paused) = match question.start {
-            Start::Paused(frozen, _) => (Some(frozen), true),
+        let (frozen, is_paused) = match xin.start {
+            XlateStart::Paused(frozen, _) => (Some(frozen), true),
             _ if recirc_id != 0 => {
                 thawed = self.shared.recirculations.thaw(recirc_id, self.now_ms);
                 let Some(recirculation) = &thawed else {
@@ -162,7 +162,7 @@ impl<'a> Translator<'a> {
         }
         // Whoever was paused behind the last action searches no table again.
         let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
-        let steps = match (left, question.actions) {
+        let steps = match (left, xin.actions) {
             (Some(left), _) => Some(Steps::frozen(left)),
             (None, Some(actions)) => Some(Steps::of(actions)),
             (None, None) => None,
@@ -231,12 +231,12 @@ impl<'a> Translator<'a> {
         self.wc.set_number(layout::TUN_FLAGS, DF_CSUM_KEY);
     }
 
-    fn finish(&mut self) -> Outcome {
+    fn finish(&mut self) -> XlateOut {
         if self.failure.is_none() {
             self.tidy_mask();
         }
         let (wc, original, flow) = (&self.wc, &self.original, &self.flow);
-        let told = self.tracer.is_some().then(|| Box::new(Told { wc: *wc, original: *original, flow: *flow }));
+        let trace = self.tracer.is_some().then(|| Box::new(XlateTrace { wc: *wc, original: *original, flow: *flow }));
         if self.failure.is_some() {
             self.tidy_mask();
             self.out.clear();
@@ -246,10 +246,10 @@ impl<'a> Translator<'a> {
             self.out.extend_from_slice(&actions);
         }
         let mask = self.datapath_mask();
-        Outcome {
+        XlateOut {
             actions: std::mem::take(&mut self.out),
             mask,
-            told,
+            trace,
             xcache: std::mem::take(&mut self.xcache),
             failure: self.failure,
             cacheable: self.cacheable,
