@@ -4,8 +4,8 @@ use crate::group::Groups;
 use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
 use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
-use crate::room::{Room, TableLimit};
 use crate::rule::{Removal, Rule};
+use crate::table_capacity::{TableCapacity, TableLimit};
 use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_flow::OfPort;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -104,7 +104,7 @@ pub(crate) struct Table {
     /// `None` until it gets its first rule.
     pub rules: Option<Box<Rules>>,
     pub counts: Arc<TableCounts>,
-    pub room: Room,
+    pub capacity: TableCapacity,
 }
 
 /// How often a table was searched.
@@ -143,7 +143,7 @@ impl Bridge {
         let mut tables: Box<[Table]> = std::iter::repeat_with(Table::default).take(N_TABLES).collect();
         for limit in &config.limits {
             if let Some(table) = tables.get_mut(usize::from(limit.table)) {
-                table.room = Room::limited(limit);
+                table.capacity = TableCapacity::limited(limit);
             }
         }
         Bridge {

@@ -194,8 +194,8 @@ impl Pending {
 
     /// Evicts a rule from a full table, if it does that.
     fn make_room(&mut self, bridge: &mut Bridge, table: u8) -> Result<(), Error> {
-        let room = &bridge.tables[usize::from(table)].room;
-        let Some(limit) = room.limit().filter(|_| room.is_full()) else { return Ok(()) };
+        let capacity = &bridge.tables[usize::from(table)].capacity;
+        let Some(limit) = capacity.limit().filter(|_| capacity.is_full()) else { return Ok(()) };
         let victim = bridge.victim(table, self.now_ms).ok_or(Error::TableFull { table, limit })?;
         self.hide(bridge, table, victim, Some(Removal::Eviction));
         Ok(())
@@ -261,7 +261,7 @@ impl Pending {
         if rule.idle_timeout() != 0 || rule.hard_timeout() != 0 {
             bridge.expirable.insert((table, id));
         }
-        bridge.tables[usize::from(table)].room.came(id, rule.importance, rule.expiry_ms());
+        bridge.tables[usize::from(table)].capacity.came(id, rule.importance, rule.expiry_ms());
         self.added.push((table, id));
         id
     }
@@ -277,7 +277,7 @@ impl Pending {
         let matches = (rule.flags.send_flow_rem && why.is_some()).then(|| rules.match_of(found));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
-        bridge.tables[usize::from(table)].room.went();
+        bridge.tables[usize::from(table)].capacity.went();
         self.changed.deleted += usize::from(why.is_some());
         if let Some(why) = why {
             self.note(RuleEvent::Removed(why), table, id, None);
@@ -320,11 +320,11 @@ impl Pending {
     /// Undoes everything.
     pub fn revert(self, bridge: &mut Bridge) {
         // First: what was added and hidden again has been taken off already.
-        self.hidden.iter().for_each(|hidden| bridge.tables[usize::from(hidden.table)].room.is_back());
+        self.hidden.iter().for_each(|hidden| bridge.tables[usize::from(hidden.table)].capacity.is_back());
         for (table, id) in self.added.into_iter().rev() {
             bridge.rules_mut(table).remove(id);
             bridge.expirable.remove(&(table, id));
-            bridge.tables[usize::from(table)].room.went();
+            bridge.tables[usize::from(table)].capacity.went();
         }
         for hidden in self.hidden {
             // A rule added and hidden again within the transaction is gone already.

@@ -16,7 +16,7 @@ use crate::meter::Provider;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
-use crate::room::VacancyNews;
+use crate::table_capacity::VacancyEvent;
 use crate::watch::Watcher;
 use crate::xlate_cache::XlateCache;
 use sluice_action::MegaflowStore;
@@ -52,7 +52,7 @@ pub(crate) struct Writer {
     /// What happened to rules that somebody wants to hear about.
     pub removed: Removed,
     /// Tables that have passed a mark, which controllers are told.
-    pub vacancies: Vec<VacancyNews>,
+    pub vacancy_events: Vec<VacancyEvent>,
     /// The datapath's meters.
     pub meters: Provider,
 }

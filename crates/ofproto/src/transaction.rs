@@ -131,7 +131,7 @@ impl Ofproto {
         let mut next = Some(pending);
         while let Some(mut pending) = next.take() {
             let mut changes = std::mem::take(&mut pending.changes);
-            let mut passed = Vec::new();
+            let mut crossed = Vec::new();
             let dead = self.change(writer, |state| {
                 state.tables_version = pending.version;
                 let Some(bridge) = state.bridge_mut(id) else { return Vec::new() };
@@ -139,13 +139,13 @@ impl Ofproto {
                     let old = std::mem::replace(&mut bridge.groups, groups);
                     changes.add_groups(id, &old, &bridge.groups);
                 }
-                passed.extend(bridge.vacancy_news());
+                crossed.extend(bridge.vacancy_events());
                 pending.count_learners(bridge)
             });
             // Who never takes them gets the latest.
-            let vacancies = &mut writer.vacancies;
-            vacancies.extend(passed);
-            vacancies.drain(..vacancies.len().saturating_sub(VACANCIES_MAX));
+            let vacancy_events = &mut writer.vacancy_events;
+            vacancy_events.extend(crossed);
+            vacancy_events.drain(..vacancy_events.len().saturating_sub(VACANCIES_MAX));
             self.announce(&changes);
             self.tell(id, &mut pending);
             self.take_out(writer, id, pending.hidden, now_ms);

@@ -347,7 +347,7 @@ impl Connection {
             News::Packet(packet) => self.packet_in(&packet),
             News::Removed(removed) => self.flow_removed(&removed),
             News::Updates(updates) => self.tell_updates(updates),
-            News::Vacancy(passed) => self.table_status(&passed),
+            News::Vacancy(event) => self.table_status(&event),
             News::Port(reason, desc) => {
                 if self.session.wants(AsyncKind::PortStatus, reason as u32) {
                     let status = PortStatus { reason, desc: (*desc).clone() };

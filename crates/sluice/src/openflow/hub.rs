@@ -9,7 +9,7 @@ use super::snoop::Wire;
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::{FieldId, OfPort};
 use sluice_ofp::ofpact::PacketInReason;
-use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction, VacancyNews};
+use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction, VacancyEvent};
 use sluice_openflow::Message;
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
@@ -38,7 +38,7 @@ pub enum News {
     /// Another controller has changed a group or a meter.
     Forwarded(Arc<Forwarded>),
     /// A table is full, or no longer.
-    Vacancy(VacancyNews),
+    Vacancy(VacancyEvent),
     /// Flows that its monitors watch have changed.
     Updates(Vec<Update>),
 }

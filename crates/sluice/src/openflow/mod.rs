@@ -40,7 +40,7 @@ use hub::{Hub, News, Packet};
 use listener::Listener;
 use sluice_datapath::PacketIn;
 use sluice_ofp::ofpact::PacketInReason;
-use sluice_ofproto::{RuleNews, RuleRemoved, Transaction, VacancyNews, Watcher};
+use sluice_ofproto::{RuleNews, RuleRemoved, Transaction, VacancyEvent, Watcher};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -188,11 +188,11 @@ impl OpenFlow {
     }
 
     /// Tells controllers of tables that are full, or no longer.
-    pub fn publish_vacancies(&self, switch: &Switch, news: Vec<VacancyNews>) {
-        for passed in news {
-            let hub = switch.ofproto.bridge_name(passed.bridge).and_then(|name| self.hub(&name));
+    pub fn publish_vacancies(&self, switch: &Switch, news: Vec<VacancyEvent>) {
+        for event in news {
+            let hub = switch.ofproto.bridge_name(event.bridge).and_then(|name| self.hub(&name));
             if let Some(hub) = hub {
-                hub.post(&News::Vacancy(passed));
+                hub.post(&News::Vacancy(event));
             }
         }
     }

@@ -201,10 +201,10 @@ impl Connection {
 
     /// The tables with the rules that each is said to hold.
     fn table_limits(&self) -> Result<Vec<(u8, u32)>, Error> {
-        let rooms = self.switch.ofproto.rooms(&self.hub.bridge).map_err(|_| Error::RequestEperm)?;
+        let tables = self.switch.ofproto.table_descs(&self.hub.bridge).map_err(|_| Error::RequestEperm)?;
         let limit = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
-        let shown = rooms.iter().filter(|room| room.table < N_TABLES);
-        Ok(shown.map(|room| (room.table, room.limit.map_or(TABLE_ENTRIES, limit))).collect())
+        let shown = tables.iter().filter(|table| table.table < N_TABLES);
+        Ok(shown.map(|table| (table.table, table.limit.map_or(TABLE_ENTRIES, limit))).collect())
     }
 
     fn tables(&self) -> Result<Vec<TableStats>, Error> {

@@ -1,8 +1,8 @@
-//! Tables as controllers see them: their room, and what they do when it is used up.
+//! Tables as controllers see them: their limits, eviction and vacancy events.
 
 use super::connection::Connection;
 use super::flows::refusal;
-use sluice_ofproto::{Marks, Passed, RoomChange, RoomState, VacancyNews};
+use sluice_ofproto::{TableDesc, TableSettings, VacancyEvent, VacancyReason, VacancyThresholds};
 use sluice_openflow::message::connection::{AsyncKind, TableStatus};
 use sluice_openflow::message::switch::{TABLE_EVICTION, TABLE_VACANCY_EVENTS, TableMod, Vacancy};
 use sluice_openflow::{Error, Message, Version};
@@ -26,36 +26,37 @@ impl Connection {
         if m.eviction_flags.is_some_and(|flags| flags != EVICTION_FLAGS) {
             return Err(Error::TableModBadConfig);
         }
-        let marks = m.vacancy.map(|v| Marks { down: v.down, up: v.up }).unwrap_or_default();
-        let change = RoomChange {
+        let thresholds = m.vacancy.map(|v| VacancyThresholds { down: v.down, up: v.up }).unwrap_or_default();
+        let settings = TableSettings {
             evicts: Some(m.config & TABLE_EVICTION != 0),
-            vacancy: Some((m.config & TABLE_VACANCY_EVENTS != 0, marks)),
+            vacancy: Some((m.config & TABLE_VACANCY_EVENTS != 0, thresholds)),
         };
         let table = Some(m.table).filter(|table| *table != ALL);
-        self.switch.ofproto.change_room(&self.hub.bridge, table, &change).map_err(|error| refusal(&error))
+        self.switch.ofproto.set_table(&self.hub.bridge, table, &settings).map_err(|error| refusal(&error))
     }
 
     pub(super) fn table_descs(&self) -> Result<Vec<TableMod>, Error> {
-        let rooms = self.switch.ofproto.rooms(&self.hub.bridge).map_err(|error| refusal(&error))?;
-        Ok(rooms.iter().filter(|room| room.table < super::request::N_TABLES).map(desc).collect())
+        let tables = self.switch.ofproto.table_descs(&self.hub.bridge).map_err(|error| refusal(&error))?;
+        Ok(tables.iter().filter(|table| table.table < super::request::N_TABLES).map(desc).collect())
     }
 
-    /// Tells of a table that has passed a mark, if the controller wants to hear it.
-    pub(super) fn table_status(&mut self, news: &VacancyNews) {
+    /// Tells of a table that has crossed a vacancy threshold, if the controller wants to hear it.
+    pub(super) fn table_status(&mut self, event: &VacancyEvent) {
         // Numbers are OpenFlow's, `OFPTR_*`.
-        let reason = match news.passed {
-            Passed::Down => 3,
-            Passed::Up => 4,
+        let reason = match event.reason {
+            VacancyReason::Down => 3,
+            VacancyReason::Up => 4,
         };
         if self.version() >= Version::V14 && self.session.wants(AsyncKind::TableStatus, reason.into()) {
-            self.session.send(&Message::TableStatus(TableStatus { reason, table: desc(&news.room) }));
+            self.session.send(&Message::TableStatus(TableStatus { reason, table: desc(&event.table) }));
         }
     }
 }
 
-fn desc(room: &RoomState) -> TableMod {
-    let eviction = if room.evicts { TABLE_EVICTION } else { 0 };
-    let events = if room.marks.is_some() { TABLE_VACANCY_EVENTS } else { 0 };
-    let vacancy = room.marks.map(|marks| Vacancy { down: marks.down, up: marks.up, now: room.vacancy });
-    TableMod { table: room.table, config: eviction | events, eviction_flags: Some(EVICTION_FLAGS), vacancy }
+fn desc(table: &TableDesc) -> TableMod {
+    let eviction = if table.evicts { TABLE_EVICTION } else { 0 };
+    let events = if table.thresholds.is_some() { TABLE_VACANCY_EVENTS } else { 0 };
+    let vacancy =
+        table.thresholds.map(|thresholds| Vacancy { down: thresholds.down, up: thresholds.up, now: table.vacancy });
+    TableMod { table: table.table, config: eviction | events, eviction_flags: Some(EVICTION_FLAGS), vacancy }
 }

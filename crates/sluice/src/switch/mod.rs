@@ -190,7 +190,7 @@ impl Switch {
     /// Tells controllers of rules that went, and of tables that are full or no longer.
     pub fn publish_removed(&self) {
         self.openflow.publish_removed(self, self.ofproto.take_removed());
-        self.openflow.publish_vacancies(self, self.ofproto.take_vacancies());
+        self.openflow.publish_vacancies(self, self.ofproto.take_vacancy_events());
     }
 
     /// Sends a packet of the switch's own, as if it had come in with what is `known` of it.

@@ -2,7 +2,7 @@
 
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Error, Marks, Ofproto, Passed, Removal, RoomChange, TableLimit};
+use sluice_ofproto::{BridgeConfig, Error, VacancyThresholds, Ofproto, VacancyReason, Removal, TableSettings, TableLimit};
 
 const TABLE: u8 = 3;
 
@@ -30,7 +30,7 @@ fn priorities(ofproto: &Ofproto) -> Vec<u16> {
 }
 
 fn let_it_evict(ofproto: &Ofproto) {
-    ofproto.change_room("br0", Some(TABLE), &RoomChange { evicts: Some(true), vacancy: None }).unwrap();
+    ofproto.set_table("br0", Some(TABLE), &TableSettings { evicts: Some(true), vacancy: None }).unwrap();
 }
 
 const FULL: Error = Error::TableFull { table: TABLE, limit: 2 };
@@ -103,19 +103,19 @@ fn a_bundle_that_fails_has_evicted_nothing() {
 #[test]
 fn marks_are_told_once_each_way() {
     let ofproto = switch(10, false);
-    let marks = Marks { down: 30, up: 60 };
-    ofproto.change_room("br0", Some(TABLE), &RoomChange { evicts: None, vacancy: Some((true, marks)) }).unwrap();
+    let thresholds = VacancyThresholds { down: 30, up: 60 };
+    ofproto.set_table("br0", Some(TABLE), &TableSettings { evicts: None, vacancy: Some((true, thresholds)) }).unwrap();
     let told = |ofproto: &Ofproto| {
-        ofproto.take_vacancies().iter().map(|news| (news.passed, news.room.vacancy)).collect::<Vec<_>>()
+        ofproto.take_vacancy_events().iter().map(|event| (event.reason, event.table.vacancy)).collect::<Vec<_>>()
     };
     (1..=7).for_each(|i| add(&ofproto, &format!("priority={i}"), 0).unwrap());
     assert_eq!(told(&ofproto), []);
     (8..=10).for_each(|i| add(&ofproto, &format!("priority={i}"), 0).unwrap());
-    assert_eq!(told(&ofproto), [(Passed::Down, 20)]);
+    assert_eq!(told(&ofproto), [(VacancyReason::Down, 20)]);
     let gone = |i| ofproto.flow_mod("br0", &FlowMod { priority: i, ..flow(FlowCommand::DeleteStrict, "") }, 0).unwrap();
     (1..=6).for_each(|i| assert_eq!(gone(i).deleted, 1));
     assert_eq!(told(&ofproto), []);
     (7..=10).for_each(|i| assert_eq!(gone(i).deleted, 1));
-    assert_eq!(told(&ofproto), [(Passed::Up, 70)]);
-    assert!(ofproto.rooms("br0").unwrap().iter().all(|room| room.vacancy == 100));
+    assert_eq!(told(&ofproto), [(VacancyReason::Up, 70)]);
+    assert!(ofproto.table_descs("br0").unwrap().iter().all(|table| table.vacancy == 100));
 }

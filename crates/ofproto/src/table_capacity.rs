@@ -23,7 +23,7 @@ pub struct TableLimit {
 
 /// When a table says how full it is: percent of its room that is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct VacancyThresholds {
     /// Below this it says so.
     pub down: u8,
     /// And above this again.
@@ -32,16 +32,16 @@ pub struct Marks {
 
 /// What a controller changes of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoomChange {
+pub struct TableSettings {
     /// Whether it evicts when it is full; `None`: as before.
     pub evicts: Option<bool>,
     /// Whether it says how full it is, and when; `None`: as before.
-    pub vacancy: Option<(bool, Marks)>,
+    pub vacancy: Option<(bool, VacancyThresholds)>,
 }
 
 /// How a table is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoomState {
+pub struct TableDesc {
     /// Number of the table.
     pub table: u8,
     /// Rules that it holds at most, if that is limited.
@@ -49,14 +49,14 @@ pub struct RoomState {
     /// Whether a controller lets it evict.
     pub evicts: bool,
     /// When it says how full it is, if it does.
-    pub marks: Option<Marks>,
+    pub thresholds: Option<VacancyThresholds>,
     /// Percent of its room that is left now: 100 if it has no limit.
     pub vacancy: u8,
 }
 
 /// What a table says of its room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum VacancyReason {
     /// Less is left than the lower mark.
     Down,
     /// More is left than the upper mark.
@@ -65,24 +65,24 @@ pub enum Passed {
 
 /// A table that has passed a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VacancyNews {
+pub struct VacancyEvent {
     /// Bridge.
     pub bridge: BridgeId,
     /// Which mark.
-    pub passed: Passed,
+    pub reason: VacancyReason,
     /// The table at that moment.
-    pub room: RoomState,
+    pub table: TableDesc,
 }
 
 /// A table's room.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct TableCapacity {
     limit: Option<usize>,
     evicts_always: bool,
     evicts: bool,
-    marks: Marks,
+    thresholds: VacancyThresholds,
     /// The mark that it passes next, if it says so.
-    next: Option<Passed>,
+    next: Option<VacancyReason>,
     /// Rules, without those that the next version does not see.
     rules: usize,
     /// What to evict first: the least important, of those the rule that ends soonest. Some are gone already.
@@ -90,9 +90,9 @@ pub(crate) struct Room {
     ordered_ms: Option<u64>,
 }
 
-impl Room {
+impl TableCapacity {
     pub fn limited(limit: &TableLimit) -> Self {
-        Room { limit: Some(limit.rules), evicts_always: limit.evicts, ..Room::default() }
+        TableCapacity { limit: Some(limit.rules), evicts_always: limit.evicts, ..TableCapacity::default() }
     }
 
     pub fn limit(&self) -> Option<usize> {
@@ -133,32 +133,32 @@ impl Room {
         (limit.saturating_sub(self.rules) * 100).checked_div(limit).unwrap_or(0) as u8
     }
 
-    fn change(&mut self, change: &RoomChange) {
-        self.evicts = change.evicts.unwrap_or(self.evicts);
-        let Some((says, marks)) = change.vacancy else { return };
-        self.marks = marks;
+    fn set(&mut self, settings: &TableSettings) {
+        self.evicts = settings.evicts.unwrap_or(self.evicts);
+        let Some((says, thresholds)) = settings.vacancy else { return };
+        self.thresholds = thresholds;
         // Source: Open vSwitch, `table_mod__`.
-        let first = if self.vacancy() < marks.up { Passed::Up } else { Passed::Down };
+        let first = if self.vacancy() < thresholds.up { VacancyReason::Up } else { VacancyReason::Down };
         self.next = says.then(|| self.next.unwrap_or(first));
     }
 
-    fn state(&self, table: u8) -> RoomState {
-        let marks = self.next.map(|_| self.marks);
-        RoomState { table, limit: self.limit, evicts: self.evicts, marks, vacancy: self.vacancy() }
+    fn desc(&self, table: u8) -> TableDesc {
+        let thresholds = self.next.map(|_| self.thresholds);
+        TableDesc { table, limit: self.limit, evicts: self.evicts, thresholds, vacancy: self.vacancy() }
     }
 
     /// The mark that it has passed, if it is the one that is awaited; then the other one is.
-    fn passed(&mut self) -> Option<Passed> {
+    fn crossed(&mut self) -> Option<VacancyReason> {
         let next = self.next?;
         let vacancy = self.vacancy();
-        let has_passed = match next {
-            Passed::Down => vacancy < self.marks.down,
-            Passed::Up => vacancy > self.marks.up,
+        let has_crossed = match next {
+            VacancyReason::Down => vacancy < self.thresholds.down,
+            VacancyReason::Up => vacancy > self.thresholds.up,
         };
-        if !has_passed {
+        if !has_crossed {
             return None;
         }
-        self.next = Some(if next == Passed::Down { Passed::Up } else { Passed::Down });
+        self.next = Some(if next == VacancyReason::Down { VacancyReason::Up } else { VacancyReason::Down });
         Some(next)
     }
 }
@@ -166,29 +166,29 @@ impl Room {
 impl Bridge {
     /// The rule that a full table can do without first; `None` if it does not evict, or none of its rules ends by itself.
     pub fn victim(&mut self, table: u8, now_ms: u64) -> Option<RuleId> {
-        let Table { rules, room, .. } = &mut self.tables[usize::from(table)];
-        if !room.does_evict() {
+        let Table { rules, capacity, .. } = &mut self.tables[usize::from(table)];
+        if !capacity.does_evict() {
             return None;
         }
-        if room.ordered_ms.is_none_or(|at| now_ms >= at + ORDER_MAX_AGE_MS) {
+        if capacity.ordered_ms.is_none_or(|at| now_ms >= at + ORDER_MAX_AGE_MS) {
             let ending = self.expirable.range((table, RuleId(0))..=(table, RuleId(u32::MAX)));
             let order = ending.filter_map(|&(_, id)| {
                 let rule = rules.as_ref()?.rule(id)?.payload();
                 Some(Reverse((rule.importance, rule.expiry_ms()?, id)))
             });
-            (room.order, room.ordered_ms) = (order.collect(), Some(now_ms));
+            (capacity.order, capacity.ordered_ms) = (order.collect(), Some(now_ms));
         }
-        std::iter::from_fn(|| room.order.pop())
+        std::iter::from_fn(|| capacity.order.pop())
             .map(|Reverse((.., id))| id)
             .find(|id| self.expirable.contains(&(table, *id)))
     }
 
     /// The tables that have passed a mark.
-    pub fn vacancy_news(&mut self) -> impl Iterator<Item = VacancyNews> {
+    pub fn vacancy_events(&mut self) -> impl Iterator<Item = VacancyEvent> {
         let bridge = self.id;
         (0u8..=u8::MAX).zip(&mut self.tables).filter_map(move |(number, table)| {
-            let passed = table.room.passed()?;
-            Some(VacancyNews { bridge, passed, room: table.room.state(number) })
+            let reason = table.capacity.crossed()?;
+            Some(VacancyEvent { bridge, reason, table: table.capacity.desc(number) })
         })
     }
 }
@@ -198,7 +198,7 @@ impl Ofproto {
     ///
     /// # Errors
     /// If there is no such bridge or table.
-    pub fn change_room(&self, bridge: &str, table: Option<u8>, change: &RoomChange) -> Result<(), Error> {
+    pub fn set_table(&self, bridge: &str, table: Option<u8>, settings: &TableSettings) -> Result<(), Error> {
         let mut writer = self.writer();
         self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
@@ -206,9 +206,9 @@ impl Ofproto {
             match table {
                 Some(table) => {
                     let chosen = tables.get_mut(usize::from(table)).ok_or(Error::BadTable(table))?;
-                    chosen.room.change(change);
+                    chosen.capacity.set(settings);
                 }
-                None => tables.iter_mut().for_each(|table| table.room.change(change)),
+                None => tables.iter_mut().for_each(|table| table.capacity.set(settings)),
             }
             Ok(())
         })
@@ -218,14 +218,14 @@ impl Ofproto {
     ///
     /// # Errors
     /// If there is no such bridge.
-    pub fn rooms(&self, bridge: &str) -> Result<Vec<RoomState>, Error> {
+    pub fn table_descs(&self, bridge: &str) -> Result<Vec<TableDesc>, Error> {
         let state = self.state();
         let tables = &state.bridges[position(&state, bridge)?].tables;
-        Ok((0u8..=u8::MAX).zip(tables).map(|(number, table)| table.room.state(number)).collect())
+        Ok((0u8..=u8::MAX).zip(tables).map(|(number, table)| table.capacity.desc(number)).collect())
     }
 
     /// The tables that have passed a mark since this was last asked.
-    pub fn take_vacancies(&self) -> Vec<VacancyNews> {
-        std::mem::take(&mut self.writer().vacancies)
+    pub fn take_vacancy_events(&self) -> Vec<VacancyEvent> {
+        std::mem::take(&mut self.writer().vacancy_events)
     }
 }
