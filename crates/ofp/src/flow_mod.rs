@@ -53,6 +53,33 @@ pub enum FlowCommand {
     DeleteStrict,
 }
 
+/// Why a flow was removed. Numbers are OpenFlow's `OFPRR_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FlowRemovedReason {
+    /// No packet matched it for its idle timeout.
+    IdleTimeout = 0,
+    /// Its hard timeout is over.
+    HardTimeout = 1,
+    /// A command deleted it.
+    Delete = 2,
+    /// A group that it sends to was deleted.
+    GroupDelete = 3,
+    /// A meter that it uses was deleted.
+    MeterDelete = 4,
+    /// A full table evicted it.
+    Eviction = 5,
+}
+
+impl FlowRemovedReason {
+    /// The reason of that number; `None` if OpenFlow has none.
+    pub fn from_number(number: u8) -> Option<Self> {
+        use FlowRemovedReason::{Delete, Eviction, GroupDelete, HardTimeout, IdleTimeout, MeterDelete};
+        let known = [IdleTimeout, HardTimeout, Delete, GroupDelete, MeterDelete, Eviction];
+        known.get(usize::from(number)).copied()
+    }
+}
+
 /// How a flow is to be treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowFlags {

@@ -13,7 +13,7 @@ pub mod ofpact;
 mod paused;
 pub mod text;
 
-pub use flow_mod::{FlowCommand, FlowFlags, FlowMod};
+pub use flow_mod::{FlowCommand, FlowFlags, FlowMod, FlowRemovedReason};
 pub use group::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GROUP_MAX, GroupCommand,
     GroupConfig, GroupKind, GroupMod, Selection,

@@ -4,10 +4,11 @@ use crate::group::Groups;
 use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
 use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
-use crate::rule::{Removal, Rule};
+use crate::rule::Rule;
 use crate::table_capacity::{TableCapacity, TableLimit};
 use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_flow::OfPort;
+use sluice_ofp::FlowRemovedReason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
@@ -124,7 +125,7 @@ impl Table {
 }
 
 /// A rule whose time is over: table, name, reason.
-pub(crate) type Due = (u8, RuleId, Removal);
+pub(crate) type Due = (u8, RuleId, FlowRemovedReason);
 
 impl TableCounts {
     pub fn credit(&self, matched: bool, packets: u64) {

@@ -11,11 +11,11 @@ use crate::controller::ControllersPacket;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::group::{self, Groups};
-use crate::rule::{Removal, Rule, RuleCounts};
-use crate::watch::{Noted, Requester, RuleEvent};
+use crate::rule::{Rule, RuleCounts};
+use crate::rule_monitor::{PendingUpdate, Requester, RuleUpdateEvent};
 use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
 use sluice_flow::{Match, OfPort};
-use sluice_ofp::{FlowCommand, FlowMod, GroupMod, OfAction};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -51,7 +51,7 @@ pub(crate) struct Hidden {
     pub id: RuleId,
     pub rule: Arc<Rule>,
     /// Why it goes; `None` if another took its place.
-    pub why: Option<Removal>,
+    pub reason: Option<FlowRemovedReason>,
     /// What it matched, if somebody wants to hear that it went.
     pub matches: Option<Match>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Pending {
     /// Whom megaflows may have asked that is others' now.
     pub changes: Changes,
     /// What came, changed and went, if somebody watches.
-    pub noted: Option<Vec<Noted>>,
+    pub updates: Option<Vec<PendingUpdate>>,
     /// Who asked for it.
     pub by: Option<Requester>,
     /// Tables and cookies that rules which come learn into and take along when they go, and those of rules that go.
@@ -77,7 +77,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    pub fn new(version: u64, now_ms: u64, is_watched: bool) -> Self {
+    pub fn new(version: u64, now_ms: u64, is_monitored: bool) -> Self {
         Pending {
             version,
             now_ms,
@@ -86,7 +86,7 @@ impl Pending {
             groups: None,
             changed: Changed::default(),
             changes: Changes::default(),
-            noted: is_watched.then(Vec::new),
+            updates: is_monitored.then(Vec::new),
             by: None,
             learners_added: Vec::new(),
             learners_hidden: Vec::new(),
@@ -94,9 +94,9 @@ impl Pending {
     }
 
     /// Notes what happened to a rule, for who watches.
-    fn note(&mut self, event: RuleEvent, table: u8, id: RuleId, old_actions: Option<Arc<[OfAction]>>) {
-        if let Some(noted) = &mut self.noted {
-            noted.push(Noted { event, table, id, old_actions });
+    fn note(&mut self, event: RuleUpdateEvent, table: u8, id: RuleId, old_actions: Option<Arc<[OfAction]>>) {
+        if let Some(updates) = &mut self.updates {
+            updates.push(PendingUpdate { event, table, id, old_actions });
         }
     }
 
@@ -111,7 +111,7 @@ impl Pending {
             let mut rules = FlowMod::new(FlowCommand::Delete);
             rules.out_group = Some(gone);
             for (table, id) in select(bridge, &rules, false, true) {
-                self.hide(bridge, table, id, Some(Removal::GroupDelete));
+                self.hide(bridge, table, id, Some(FlowRemovedReason::GroupDelete));
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Pending {
             FlowCommand::Delete | FlowCommand::DeleteStrict => {
                 let strict = fm.command == FlowCommand::DeleteStrict;
                 for (table, id) in select(bridge, fm, strict, true) {
-                    self.hide(bridge, table, id, Some(Removal::Delete));
+                    self.hide(bridge, table, id, Some(FlowRemovedReason::Delete));
                 }
                 Ok(())
             }
@@ -188,7 +188,7 @@ impl Pending {
             old_actions = (old.actions != rule.actions).then(|| Arc::clone(&old.actions));
         }
         let id = self.put(bridge, &fm.matches, rule);
-        self.note(RuleEvent::Added, table, id, old_actions);
+        self.note(RuleUpdateEvent::Added, table, id, old_actions);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Pending {
         let capacity = &bridge.tables[usize::from(table)].capacity;
         let Some(limit) = capacity.limit().filter(|_| capacity.is_full()) else { return Ok(()) };
         let victim = bridge.victim(table, self.now_ms).ok_or(Error::TableFull { table, limit })?;
-        self.hide(bridge, table, victim, Some(Removal::Eviction));
+        self.hide(bridge, table, victim, Some(FlowRemovedReason::Eviction));
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Pending {
             let id = self.put(bridge, &matches, rule);
             let old_actions = (old.actions != actions).then(|| Arc::clone(&old.actions));
             if has_new_cookie || old_actions.is_some() {
-                self.note(RuleEvent::Modified, table, id, old_actions);
+                self.note(RuleUpdateEvent::Modified, table, id, old_actions);
             }
         }
         Ok(())
@@ -267,22 +267,22 @@ impl Pending {
     }
 
     /// Hides a rule from the next version on.
-    pub fn hide(&mut self, bridge: &mut Bridge, table: u8, id: RuleId, why: Option<Removal>) {
+    pub fn hide(&mut self, bridge: &mut Bridge, table: u8, id: RuleId, reason: Option<FlowRemovedReason>) {
         let bridge_id = bridge.id;
         let rules = bridge.rules_mut(table);
         let Some(found) = rules.rule(id) else { return };
         let rule = Arc::clone(found.payload());
         self.changes.add_rule(bridge_id, table, || Some(rules.match_of(found)));
         learned_cookies(&rule.actions, &mut self.learners_hidden);
-        let matches = (rule.flags.send_flow_rem && why.is_some()).then(|| rules.match_of(found));
+        let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| rules.match_of(found));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
         bridge.tables[usize::from(table)].capacity.went();
-        self.changed.deleted += usize::from(why.is_some());
-        if let Some(why) = why {
-            self.note(RuleEvent::Removed(why), table, id, None);
+        self.changed.deleted += usize::from(reason.is_some());
+        if let Some(reason) = reason {
+            self.note(RuleUpdateEvent::Removed(reason), table, id, None);
         }
-        self.hidden.push(Hidden { table, id, rule, why, matches });
+        self.hidden.push(Hidden { table, id, rule, reason, matches });
     }
 
     /// Hides the rules that use a meter.
@@ -291,7 +291,7 @@ impl Pending {
             let Some(rules) = rules_of(bridge, table) else { continue };
             let users = rules.iter(LATEST).filter(|rule| uses_meter(&rule.payload().actions, meter));
             let users: Vec<_> = users.map(|rule| rule.id()).collect();
-            users.into_iter().for_each(|id| self.hide(bridge, table, id, Some(Removal::MeterDelete)));
+            users.into_iter().for_each(|id| self.hide(bridge, table, id, Some(FlowRemovedReason::MeterDelete)));
         }
     }
 
@@ -299,7 +299,7 @@ impl Pending {
     pub fn hide_learned(&mut self, bridge: &mut Bridge, (table, cookie): (u8, u64)) {
         let learned = bridge.rules_mut(table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
         let learned: Vec<_> = learned.collect();
-        learned.into_iter().for_each(|id| self.hide(bridge, table, id, Some(Removal::Delete)));
+        learned.into_iter().for_each(|id| self.hide(bridge, table, id, Some(FlowRemovedReason::Delete)));
     }
 
     /// Makes a learned rule, or refreshes it if it is there as it is. Whether the limit (0: none) allowed it.

@@ -18,7 +18,7 @@
 //! | [`revalidate`] | megaflows are visited, credited, kept or deleted |
 //! | [`controller`] | packets from and to controllers |
 //! | [`trace`], [`trace_command`] | a translation, written down for people |
-//! | [`rules`], [`transaction`], [`watch`] | commands on rules and groups, done at once, and who hears of it |
+//! | [`rules`], [`transaction`], [`rule_monitor`] | commands on rules and groups, done at once, and who hears of it |
 //! | [`fdb`] | commands on stations |
 //!
 //! **Threads.** A translation holds one lock for reading; changes take it for writing, one changer at a time. What a
@@ -43,6 +43,7 @@ mod recirc;
 mod removed;
 mod revalidate;
 mod rule;
+mod rule_monitor;
 mod rules;
 mod table_capacity;
 mod tick;
@@ -52,7 +53,6 @@ mod trace_passes;
 mod transaction;
 mod tunnel;
 mod upcall;
-mod watch;
 mod xlate;
 mod xlate_cache;
 
@@ -68,11 +68,11 @@ pub use ofproto::Ofproto;
 pub use port::{Attach, PortConfig, PriorityTags, VlanMode};
 pub use removed::{RemovalCounts, RuleRemoved};
 pub use revalidate::{DEFAULT_MAX_IDLE_MS, Revalidated};
-pub use rule::{Removal, Rule, RuleCounts, RuleStats};
+pub use rule::{Rule, RuleCounts, RuleStats};
+pub use rule_monitor::{Requester, RuleFilter, RuleMonitor, RuleUpdate, RuleUpdateEvent, Transaction};
 pub use rules::{RuleEntry, TableStats};
 pub use sluice_classifier::TrieField;
 pub use table_capacity::{TableDesc, TableLimit, TableSettings, VacancyEvent, VacancyReason, VacancyThresholds};
 pub use tick::Ticked;
 pub use upcall::UpcallHandle;
-pub use watch::{Interest, Requester, RuleEvent, RuleNews, Transaction, Watcher};
 pub use xlate_cache::packet_of;

@@ -16,8 +16,8 @@ use crate::meter::Provider;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::Removed;
+use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
-use crate::watch::Watcher;
 use crate::xlate_cache::XlateCache;
 use sluice_action::MegaflowStore;
 use sluice_flow::OfPort;
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     /// Whether megaflows match only what decides; if not, everything.
     pub megaflows: AtomicBool,
     /// Who hears of every change of the rules.
-    pub watcher: OnceLock<Arc<dyn Watcher>>,
+    pub monitor: OnceLock<Arc<dyn RuleMonitor>>,
 }
 
 /// What only the changer needs.
@@ -89,7 +89,7 @@ impl Ofproto {
             recirculations: Recirculations::default(),
             effects: Queue::default(),
             megaflows: AtomicBool::new(true),
-            watcher: OnceLock::new(),
+            monitor: OnceLock::new(),
         }))
     }
 

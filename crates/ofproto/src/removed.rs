@@ -1,8 +1,9 @@
 //! News of rules that went, for controllers that asked (`send_flow_rem`), and how many went for what reason.
 
 use crate::bridge::BridgeId;
-use crate::rule::{Removal, Rule, RuleStats};
+use crate::rule::{Rule, RuleStats};
 use sluice_flow::Match;
+use sluice_ofp::FlowRemovedReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub struct RuleRemoved {
     /// The rest of it.
     pub rule: Arc<Rule>,
     /// Why it went.
-    pub why: Removal,
+    pub reason: FlowRemovedReason,
     /// What it had carried when it went.
     pub stats: RuleStats,
     /// When it went, milliseconds.
@@ -49,12 +50,21 @@ pub(crate) struct Removed {
 }
 
 impl Removed {
-    pub fn note(&mut self, bridge: BridgeId, matches: Option<Match>, rule: &Arc<Rule>, why: Removal, when_ms: u64) {
-        let count = match why {
-            Removal::IdleTimeout => &mut self.counts.idle_timeout,
-            Removal::HardTimeout => &mut self.counts.hard_timeout,
-            Removal::Delete | Removal::GroupDelete | Removal::MeterDelete => &mut self.counts.deleted,
-            Removal::Eviction => &mut self.counts.evicted,
+    pub fn note(
+        &mut self,
+        bridge: BridgeId,
+        matches: Option<Match>,
+        rule: &Arc<Rule>,
+        reason: FlowRemovedReason,
+        when_ms: u64,
+    ) {
+        let count = match reason {
+            FlowRemovedReason::IdleTimeout => &mut self.counts.idle_timeout,
+            FlowRemovedReason::HardTimeout => &mut self.counts.hard_timeout,
+            FlowRemovedReason::Delete | FlowRemovedReason::GroupDelete | FlowRemovedReason::MeterDelete => {
+                &mut self.counts.deleted
+            }
+            FlowRemovedReason::Eviction => &mut self.counts.evicted,
         };
         *count += 1;
         let Some(matches) = matches else { return };
@@ -63,7 +73,7 @@ impl Removed {
             self.counts.lost_news += 1;
         }
         let (rule, stats) = (Arc::clone(rule), rule.stats());
-        self.news.push_back(RuleRemoved { bridge, matches, rule, why, stats, when_ms });
+        self.news.push_back(RuleRemoved { bridge, matches, rule, reason, stats, when_ms });
     }
 
     pub fn take(&mut self) -> Vec<RuleRemoved> {

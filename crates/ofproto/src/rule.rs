@@ -5,7 +5,7 @@
 //! to the old one are not lost.
 
 use sluice_classifier::RuleId;
-use sluice_ofp::{FlowFlags, OfAction};
+use sluice_ofp::{FlowFlags, FlowRemovedReason, OfAction};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -113,12 +113,12 @@ impl Rule {
     }
 
     /// Why it must go now, if it must. A timeout of zero never does.
-    pub fn expired(&self, now_ms: u64) -> Option<Removal> {
+    pub fn expired(&self, now_ms: u64) -> Option<FlowRemovedReason> {
         let past = |since_ms: u64, timeout: u16| timeout != 0 && now_ms > since_ms + u64::from(timeout) * 1000;
         if past(self.modified_ms(), self.hard_timeout()) {
-            return Some(Removal::HardTimeout);
+            return Some(FlowRemovedReason::HardTimeout);
         }
-        past(self.stats().used_ms, self.idle_timeout()).then_some(Removal::IdleTimeout)
+        past(self.stats().used_ms, self.idle_timeout()).then_some(FlowRemovedReason::IdleTimeout)
     }
 
     /// Lowers its timeouts to these; zero leaves one as it is.
@@ -130,24 +130,6 @@ impl Rule {
             }
         }
     }
-}
-
-/// Why a rule was removed. Numbers are OpenFlow's `OFPRR_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Removal {
-    /// No packet for the idle timeout.
-    IdleTimeout = 0,
-    /// The hard timeout is over.
-    HardTimeout = 1,
-    /// A command deleted it.
-    Delete = 2,
-    /// A group that it sends to was deleted.
-    GroupDelete = 3,
-    /// A meter that it uses was deleted.
-    MeterDelete = 4,
-    /// Evicted for want of room.
-    Eviction = 5,
 }
 
 #[cfg(test)]
@@ -177,11 +159,11 @@ mod tests {
     fn timeouts_count_from_use_and_from_change() {
         let rule = rule(5, 10);
         assert_eq!(rule.expired(6000), None);
-        assert_eq!(rule.expired(6001), Some(Removal::IdleTimeout));
+        assert_eq!(rule.expired(6001), Some(FlowRemovedReason::IdleTimeout));
         rule.counts.credit(1, 60, 4000);
         assert_eq!(rule.expired(6001), None);
         rule.counts.credit(1, 60, 11_000);
-        assert_eq!(rule.expired(11_001), Some(Removal::HardTimeout));
+        assert_eq!(rule.expired(11_001), Some(FlowRemovedReason::HardTimeout));
         assert_eq!(rule.stats(), RuleStats { packets: 2, bytes: 120, used_ms: 11_000 });
     }
 

@@ -7,8 +7,8 @@ use crate::flow_mod::{Change, Changed, Pending, groups_of, is_same, rules_of, se
 use crate::group::GroupEntry;
 use crate::ofproto::{Ofproto, position};
 use crate::rule::Rule;
+use crate::rule_monitor::Requester;
 use crate::transaction::STAYS;
-use crate::watch::Requester;
 use sluice_classifier::LATEST;
 use sluice_flow::Match;
 use sluice_ofp::{FlowCommand, FlowMod, GroupMod};

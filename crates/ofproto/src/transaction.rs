@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::flow_mod::{CHUNK, Changed, Hidden, Pending};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
-use crate::watch::Requester;
+use crate::rule_monitor::Requester;
 use sluice_ofp::FlowMod;
 use std::sync::Arc;
 
@@ -147,7 +147,7 @@ impl Ofproto {
             vacancy_events.extend(crossed);
             vacancy_events.drain(..vacancy_events.len().saturating_sub(VACANCIES_MAX));
             self.announce(&changes);
-            self.tell(id, &mut pending);
+            self.publish_updates(id, &mut pending);
             self.take_out(writer, id, pending.hidden, now_ms);
             if !dead.is_empty() {
                 let mut learned = self.begin(writer, id, now_ms);
@@ -173,8 +173,8 @@ impl Ofproto {
             });
         }
         for h in hidden {
-            if let Some(why) = h.why {
-                writer.removed.note(id, h.matches, &h.rule, why, now_ms);
+            if let Some(reason) = h.reason {
+                writer.removed.note(id, h.matches, &h.rule, reason, now_ms);
             }
         }
     }
@@ -190,7 +190,7 @@ impl Ofproto {
             let mut pending = self.begin(writer, id, now_ms);
             self.change(writer, |state| {
                 if let Some(bridge) = state.bridge_mut(id) {
-                    due.iter().for_each(|&(table, rule, why)| pending.hide(bridge, table, rule, Some(why)));
+                    due.iter().for_each(|&(table, rule, reason)| pending.hide(bridge, table, rule, Some(reason)));
                 }
             });
             count += self.commit(writer, id, pending).deleted;

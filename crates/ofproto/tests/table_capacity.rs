@@ -1,8 +1,8 @@
 //! Tables with a limit: what is refused, what is evicted, what controllers are told.
 
 use sluice_flow::PortNames;
-use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Error, VacancyThresholds, Ofproto, VacancyReason, Removal, TableSettings, TableLimit};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason};
+use sluice_ofproto::{BridgeConfig, Error, Ofproto, TableLimit, TableSettings, VacancyReason, VacancyThresholds};
 
 const TABLE: u8 = 3;
 
@@ -72,7 +72,10 @@ fn the_least_important_is_evicted_and_of_those_the_one_that_ends_first() {
         add(&ofproto, "priority=5,importance=2,hard_timeout=9", 0).unwrap();
         assert_eq!(priorities(&ofproto), [1, 2, 3, 5]);
         let removed = ofproto.take_removed();
-        assert_eq!(removed.iter().map(|r| (r.rule.priority, r.why)).collect::<Vec<_>>(), [(4, Removal::Eviction)]);
+        assert_eq!(
+            removed.iter().map(|r| (r.rule.priority, r.reason)).collect::<Vec<_>>(),
+            [(4, FlowRemovedReason::Eviction)]
+        );
         // What has just come is as good as any other.
         add(&ofproto, "priority=6,hard_timeout=99", 0).unwrap();
         assert_eq!(priorities(&ofproto), [1, 2, 5, 6]);

@@ -3,8 +3,8 @@
 use sluice_action::PortNo;
 use sluice_flow::{FlowKey, Metadata, OfPort, PacketKey};
 use sluice_flow::{PortNames, extract, layout};
-use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, OfAction};
-use sluice_ofproto::{BridgeConfig, Change, Changed, ControllersPacket, Error, FailMode, Ofproto, PortConfig, Removal};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupCommand, GroupMod, OfAction};
+use sluice_ofproto::{BridgeConfig, Change, Changed, ControllersPacket, Error, FailMode, Ofproto, PortConfig};
 
 fn switch() -> Ofproto {
     let ofproto = Ofproto::new();
@@ -253,9 +253,9 @@ fn timeouts_remove_rules_and_say_why() {
     send(&ofproto, 4000);
     assert_eq!(ofproto.tick(9000).expired_rules, 0);
     assert_eq!(ofproto.tick(9001).expired_rules, 2);
-    let mut news: Vec<_> = ofproto.take_removed().into_iter().map(|r| (r.why, r.stats.packets)).collect();
+    let mut news: Vec<_> = ofproto.take_removed().into_iter().map(|r| (r.reason, r.stats.packets)).collect();
     news.sort_by_key(|(why, _)| *why as u8);
-    assert_eq!(news, [(Removal::IdleTimeout, 1), (Removal::HardTimeout, 0)]);
+    assert_eq!(news, [(FlowRemovedReason::IdleTimeout, 1), (FlowRemovedReason::HardTimeout, 0)]);
     assert_eq!(dump(&ofproto), ["in_port=3 actions=output:2"]);
     assert_eq!(ofproto.removal_counts().idle_timeout, 1);
 }

@@ -5,24 +5,7 @@ use crate::oxm::{self, Rigour};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Format, Version, match10};
 use sluice_flow::Match;
-
-/// Why a flow went. Numbers are OpenFlow's `OFPRR_*`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum FlowRemovedReason {
-    /// No packet for its idle timeout.
-    IdleTimeout = 0,
-    /// Its hard timeout is over.
-    HardTimeout = 1,
-    /// A command deleted it.
-    Delete = 2,
-    /// Its group was deleted.
-    GroupDelete = 3,
-    /// Its meter was deleted.
-    MeterDelete = 4,
-    /// It was evicted.
-    Eviction = 5,
-}
+use sluice_ofp::FlowRemovedReason;
 
 /// A flow that went.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,12 +34,9 @@ pub struct FlowRemoved {
     pub bytes: u64,
 }
 
-impl FlowRemovedReason {
-    pub(crate) fn from_wire(number: u8) -> Result<Self, Error> {
-        use FlowRemovedReason::{Delete, Eviction, GroupDelete, HardTimeout, IdleTimeout, MeterDelete};
-        let known = [IdleTimeout, HardTimeout, Delete, GroupDelete, MeterDelete, Eviction];
-        known.get(usize::from(number)).copied().ok_or(Error::RequestBadReason)
-    }
+/// The reason of that number on the wire.
+pub(crate) fn read_reason(number: u8) -> Result<FlowRemovedReason, Error> {
+    FlowRemovedReason::from_number(number).ok_or(Error::RequestBadReason)
 }
 
 pub(crate) fn put(f: &FlowRemoved, version: Version, w: &mut Writer) {
@@ -110,7 +90,7 @@ pub(crate) fn put(f: &FlowRemoved, version: Version, w: &mut Writer) {
 
 pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: Format) -> Result<FlowRemoved, Error> {
     if version == Version::V15 {
-        let (table, reason, priority) = (r.u8()?, FlowRemovedReason::from_wire(r.u8()?)?, r.u16()?);
+        let (table, reason, priority) = (r.u8()?, read_reason(r.u8()?)?, r.u16()?);
         let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
         let matches = oxm::read_match(r, Rigour::Strict)?;
         let (duration_ns, packets, bytes) = read_oxs_stats(r)?;
@@ -132,7 +112,7 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: Format) -> Resu
     if (version, format) == (Version::V10, Format::Standard) {
         matches = match10::read(r)?;
     }
-    let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, FlowRemovedReason::from_wire(r.u8()?)?, r.u8()?);
+    let (cookie, priority, reason, table) = (r.u64()?, r.u16()?, read_reason(r.u8()?)?, r.u8()?);
     let table = if (version, format) == (Version::V10, Format::Nicira) { table.wrapping_sub(1) } else { table };
     let duration_ns = read_duration(r)?;
     let (idle_timeout, second, packets, bytes) = (r.u16()?, r.u16()?, r.u64()?, r.u64()?);

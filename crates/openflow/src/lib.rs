@@ -27,7 +27,7 @@ pub use bundle::bundled;
 pub use consistency::check_prerequisites;
 pub use continuation::Continuation;
 pub use error::{Error, ErrorCode, NICIRA, ONF};
-pub use flow_removed::{FlowRemoved, FlowRemovedReason};
+pub use flow_removed::FlowRemoved;
 pub use frame::{Framer, HEADER_SIZE, Header, MESSAGE_MAX};
 pub use message::{Format, Message};
 pub use packet_in::{PacketIn, PacketInFormat, PacketOut};

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use sluice_flow::{Match, OfPort, PortNames};
-use sluice_ofp::OfAction;
+use sluice_ofp::{FlowRemovedReason, OfAction};
 use sluice_openflow::message::monitor::{
     FlowEvent, FlowNews, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest,
 };
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
-use sluice_openflow::{Error, FlowRemovedReason, Message, Version};
+use sluice_openflow::{Error, Message, Version};
 
 const MATCHES: &[&str] = &["", "in_port=1", "tcp,nw_src=10.0.0.0/8,tp_dst=80", "dl_vlan=5,metadata=0x7/0xff"];
 const ACTIONS: &[&str] = &["drop", "output:1", "learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),resubmit(,5)"];

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use sluice_flow::{FieldId, Mac, Match, OfPort, PortNames};
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_ofp::{
-    BUCKET_ALL, Band, BandKind, Bucket, FlowCommand, FlowFlags, FlowMod, GroupCommand, GroupConfig, GroupKind,
-    GroupMod, MeterCommand, MeterConfig, MeterMod, OfAction, Paused, Selection, Stretch,
+    BUCKET_ALL, Band, BandKind, Bucket, FlowCommand, FlowFlags, FlowMod, FlowRemovedReason, GroupCommand, GroupConfig,
+    GroupKind, GroupMod, MeterCommand, MeterConfig, MeterMod, OfAction, Paused, Selection, Stretch,
 };
 use sluice_openflow::message::connection::*;
 use sluice_openflow::message::flow_mod::FlowModMessage;
@@ -17,8 +17,8 @@ use sluice_openflow::message::ports::*;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::*;
 use sluice_openflow::{
-    Continuation, Error, FlowRemoved, FlowRemovedReason, Format, Framer, Header, Message, PacketIn, PacketInFormat,
-    PacketOut, Version, check_prerequisites,
+    Continuation, Error, FlowRemoved, Format, Framer, Header, Message, PacketIn, PacketInFormat, PacketOut, Version,
+    check_prerequisites,
 };
 
 const MATCHES: &[&str] = &[

@@ -4,11 +4,12 @@
 
 use super::flow_stats::{any_group, any_port, any_table};
 use crate::action::{self, put_list};
+use crate::flow_removed::read_reason;
 use crate::oxm::{self, Rigour};
 use crate::wire::{Reader, Writer};
-use crate::{Error, FlowRemovedReason, Version, instruction, match10};
+use crate::{Error, Version, instruction, match10};
 use sluice_flow::{Match, OfPort};
-use sluice_ofp::{GROUP_ANY, OfAction};
+use sluice_ofp::{FlowRemovedReason, GROUP_ANY, OfAction};
 use std::sync::Arc;
 
 /// What is to happen to a monitor.
@@ -349,7 +350,7 @@ impl FlowNews {
         let cookie = r.u64()?;
         let event = match number {
             old::ADDED => FlowEvent::Added,
-            old::REMOVED => FlowEvent::Removed(FlowRemovedReason::from_wire(reason as u8)?),
+            old::REMOVED => FlowEvent::Removed(read_reason(reason as u8)?),
             old::MODIFIED => FlowEvent::Modified,
             _ => return Err(Error::RequestFmBadEvent),
         };
@@ -373,7 +374,7 @@ impl FlowNews {
         let event = match number {
             new::INITIAL => FlowEvent::Initial,
             new::ADDED => FlowEvent::Added,
-            new::REMOVED => FlowEvent::Removed(FlowRemovedReason::from_wire(reason)?),
+            new::REMOVED => FlowEvent::Removed(read_reason(reason)?),
             new::MODIFIED => FlowEvent::Modified,
             _ => return Err(Error::RequestFmBadEvent),
         };

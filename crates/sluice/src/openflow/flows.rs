@@ -3,11 +3,11 @@
 use super::connection::{Connection, End};
 use crate::switch::Switch;
 use sluice_ofp::{FlowCommand, FlowFlags, FlowMod};
-use sluice_ofproto::{Removal, Rule, RuleEntry, RuleRemoved};
+use sluice_ofproto::{Rule, RuleEntry, RuleRemoved};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::message::flow_stats::{Aggregate, FlowRequest, FlowStats};
 use sluice_openflow::message::stats::StatsReply;
-use sluice_openflow::{Error, FlowRemoved, FlowRemovedReason, Message, Request};
+use sluice_openflow::{Error, FlowRemoved, Message, Request};
 use std::sync::Arc;
 
 /// Flows in a piece of an answer, before it is looked whether the peer reads.
@@ -70,7 +70,7 @@ impl Connection {
 
     /// Tells of a rule that went, if the controller wants to hear it.
     pub(super) fn flow_removed(&mut self, removed: &RuleRemoved) {
-        let reason = removed_reason(removed.why);
+        let reason = removed.reason;
         if !self.session.wants(AsyncKind::FlowRemoved, reason as u32) {
             return;
         }
@@ -89,18 +89,6 @@ impl Connection {
             bytes: removed.stats.bytes,
         };
         self.session.send(&Message::FlowRemoved(Box::new(message)));
-    }
-}
-
-/// Why a rule went, in the protocol's terms.
-pub fn removed_reason(why: Removal) -> FlowRemovedReason {
-    match why {
-        Removal::IdleTimeout => FlowRemovedReason::IdleTimeout,
-        Removal::HardTimeout => FlowRemovedReason::HardTimeout,
-        Removal::Delete => FlowRemovedReason::Delete,
-        Removal::GroupDelete => FlowRemovedReason::GroupDelete,
-        Removal::MeterDelete => FlowRemovedReason::MeterDelete,
-        Removal::Eviction => FlowRemovedReason::Eviction,
     }
 }
 

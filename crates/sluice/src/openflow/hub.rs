@@ -9,7 +9,7 @@ use super::snoop::Wire;
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::{FieldId, OfPort};
 use sluice_ofp::ofpact::PacketInReason;
-use sluice_ofproto::{ControllerPacket, RuleNews, RuleRemoved, Transaction, VacancyEvent};
+use sluice_ofproto::{ControllerPacket, RuleRemoved, RuleUpdate, Transaction, VacancyEvent};
 use sluice_openflow::Message;
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
@@ -262,7 +262,7 @@ impl Hub {
     }
 
     /// Tells the connections that watch them of changed rules.
-    pub fn post_changes(&self, transaction: Transaction, news: &[Arc<RuleNews>]) {
+    pub fn post_changes(&self, transaction: Transaction, news: &[Arc<RuleUpdate>]) {
         for mailbox in lock(&self.mailboxes).iter() {
             let mut monitors = mailbox.monitors();
             let updates = monitors.updates(mailbox.number, transaction, news);

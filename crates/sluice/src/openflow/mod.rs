@@ -40,7 +40,7 @@ use hub::{Hub, News, Packet};
 use listener::Listener;
 use sluice_datapath::PacketIn;
 use sluice_ofp::ofpact::PacketInReason;
-use sluice_ofproto::{RuleNews, RuleRemoved, Transaction, VacancyEvent, Watcher};
+use sluice_ofproto::{RuleMonitor, RuleRemoved, RuleUpdate, Transaction, VacancyEvent};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -82,7 +82,7 @@ impl OpenFlow {
     /// If a socket or a thread cannot be had.
     pub fn start(&self, switch: &Arc<Switch>, rundir: &Path) -> Result<()> {
         *lock(&self.place) = Some((rundir.to_owned(), Arc::downgrade(switch)));
-        switch.ofproto.set_watcher(Arc::new(Watch(Arc::downgrade(switch))));
+        switch.ofproto.set_monitor(Arc::new(Watch(Arc::downgrade(switch))));
         for bridge in switch.bridge_configs() {
             self.add_bridge(&bridge)?;
         }
@@ -213,15 +213,15 @@ impl Watch {
     }
 }
 
-impl Watcher for Watch {
-    fn watches(&self, bridge: &str) -> bool {
+impl RuleMonitor for Watch {
+    fn monitors(&self, bridge: &str) -> bool {
         self.hub(bridge).is_some_and(|hub| hub.is_watched())
     }
 
-    fn changed(&self, bridge: &str, transaction: Transaction, news: Vec<RuleNews>) {
+    fn updated(&self, bridge: &str, transaction: Transaction, updates: Vec<RuleUpdate>) {
         if let Some(hub) = self.hub(bridge) {
-            let news: Vec<_> = news.into_iter().map(Arc::new).collect();
-            hub.post_changes(transaction, &news);
+            let updates: Vec<_> = updates.into_iter().map(Arc::new).collect();
+            hub.post_changes(transaction, &updates);
         }
     }
 }

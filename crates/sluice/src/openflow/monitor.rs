@@ -5,9 +5,9 @@
 //! that came or changed meanwhile. Nothing is lost, and what waits is bounded.
 
 use super::connection::{Connection, End};
-use super::flows::{refusal, removed_reason};
+use super::flows::refusal;
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{Interest, Rule, RuleEntry, RuleEvent, RuleNews, Transaction};
+use sluice_ofproto::{Rule, RuleEntry, RuleFilter, RuleUpdate, RuleUpdateEvent, Transaction};
 use sluice_openflow::message::monitor::{
     FlowEvent, FlowNews, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest,
 };
@@ -44,14 +44,14 @@ pub struct Monitors {
 
 struct Monitor {
     flags: MonitorFlags,
-    interest: Interest,
+    interest: RuleFilter,
 }
 
 /// An update that waits.
 #[derive(Clone, Debug)]
 pub enum Update {
     /// News of a flow, with what it does or without.
-    Flow(Arc<RuleNews>, bool),
+    Flow(Arc<RuleUpdate>, bool),
     /// A transaction of the connection's own.
     Abbreviated(u32),
     /// From here on some are left out.
@@ -60,12 +60,13 @@ pub enum Update {
 
 impl Monitors {
     /// What of a transaction's news is for this connection.
-    pub fn updates(&mut self, number: u64, transaction: Transaction, news: &[Arc<RuleNews>]) -> Vec<Update> {
+    pub fn updates(&mut self, number: u64, transaction: Transaction, news: &[Arc<RuleUpdate>]) -> Vec<Update> {
         let own = transaction.by.filter(|by| by.connection == number);
         let mut updates = Vec::new();
         for news in news {
             // During a pause only flows that were there before it are told to have gone.
-            let is_late = |paused| !matches!(news.event, RuleEvent::Removed(_)) || news.rule.added_version > paused;
+            let is_late =
+                |paused| !matches!(news.event, RuleUpdateEvent::Removed(_)) || news.rule.added_version > paused;
             if self.paused.is_some_and(is_late) {
                 continue;
             }
@@ -95,11 +96,11 @@ impl Monitors {
     }
 
     /// What the monitors that are to hear of it want, together.
-    fn flags(&self, news: &RuleNews) -> Option<MonitorFlags> {
+    fn flags(&self, news: &RuleUpdate) -> Option<MonitorFlags> {
         let wants = |flags: &MonitorFlags| match news.event {
-            RuleEvent::Added => flags.added,
-            RuleEvent::Modified => flags.modified,
-            RuleEvent::Removed(_) => flags.removed,
+            RuleUpdateEvent::Added => flags.added,
+            RuleUpdateEvent::Modified => flags.modified,
+            RuleUpdateEvent::Removed(_) => flags.removed,
         };
         let interested = self.by_id.values().filter(|m| wants(&m.flags) && m.interest.covers(news));
         interested.map(|m| m.flags).reduce(|a, b| MonitorFlags {
@@ -149,8 +150,8 @@ impl Monitors {
     }
 }
 
-fn interest(q: &MonitorRequest) -> Interest {
-    Interest { table: q.table, out_port: q.out_port, out_group: q.out_group, matches: q.matches }
+fn interest(q: &MonitorRequest) -> RuleFilter {
+    RuleFilter { table: q.table, out_port: q.out_port, out_group: q.out_group, matches: q.matches }
 }
 
 /// A flow to be told of, how, and with what it does or without.
@@ -178,7 +179,7 @@ impl Connection {
     /// Begins, changes and ends monitors, and tells of the flows that are there.
     pub(super) fn monitor(&mut self, request: &Request, all: &[MonitorRequest]) -> Result<(), End> {
         let (switch, hub, mailbox) = (Arc::clone(&self.switch), Arc::clone(&self.hub), Arc::clone(&self.mailbox));
-        let begun = switch.ofproto.between_changes(|| {
+        let begun = switch.ofproto.with_changes_blocked(|| {
             let mut monitors = mailbox.monitors();
             let before = !monitors.by_id.is_empty();
             let begun = monitors.request(all);
@@ -284,7 +285,7 @@ impl Connection {
             return Ok(());
         }
         let (switch, hub, mailbox) = (Arc::clone(&self.switch), Arc::clone(&self.hub), Arc::clone(&self.mailbox));
-        let (late, rules) = switch.ofproto.between_changes(|| {
+        let (late, rules) = switch.ofproto.with_changes_blocked(|| {
             let mut monitors = mailbox.monitors();
             let since = monitors.paused.take().unwrap_or(u64::MAX);
             let mut flows = Flows::default();
@@ -308,7 +309,7 @@ impl Connection {
     }
 }
 
-fn select(ofproto: &sluice_ofproto::Ofproto, bridge: &str, interest: &Interest) -> Result<Vec<Arc<Rule>>, Error> {
+fn select(ofproto: &sluice_ofproto::Ofproto, bridge: &str, interest: &RuleFilter) -> Result<Vec<Arc<Rule>>, Error> {
     let mut selection = FlowMod::new(FlowCommand::Delete);
     (selection.matches, selection.table) = (interest.matches, interest.table);
     (selection.out_port, selection.out_group) = (interest.out_port, interest.out_group);
@@ -321,9 +322,9 @@ fn update(update: Update) -> Option<FlowUpdate> {
         Update::Abbreviated(xid) => Some(FlowUpdate::Abbreviated(xid)),
         Update::Flow(news, actions) => {
             let event = match news.event {
-                RuleEvent::Added => FlowEvent::Added,
-                RuleEvent::Modified => FlowEvent::Modified,
-                RuleEvent::Removed(why) => FlowEvent::Removed(removed_reason(why)),
+                RuleUpdateEvent::Added => FlowEvent::Added,
+                RuleUpdateEvent::Modified => FlowEvent::Modified,
+                RuleUpdateEvent::Removed(reason) => FlowEvent::Removed(reason),
             };
             let entry = RuleEntry { matches: news.matches, rule: Arc::clone(&news.rule) };
             Some(full(&entry, event, actions))

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Error, Ofproto, Requester, RuleEvent, RuleNews, Transaction, Watcher};
+use sluice_ofproto::{BridgeConfig, Error, Ofproto, Requester, RuleMonitor, RuleUpdate, RuleUpdateEvent, Transaction};
 use std::sync::{Arc, Mutex};
 
 fn switch() -> Ofproto {
@@ -77,19 +77,19 @@ proptest! {
 #[derive(Default)]
 struct Diary(Mutex<Vec<String>>);
 
-impl Watcher for Diary {
-    fn watches(&self, bridge: &str) -> bool {
+impl RuleMonitor for Diary {
+    fn monitors(&self, bridge: &str) -> bool {
         bridge == "br0"
     }
 
-    fn changed(&self, _: &str, transaction: Transaction, news: Vec<RuleNews>) {
-        for news in news {
-            let (by, rule) = (transaction.by.map_or(0, |by| by.xid), &news.rule);
-            let old = if news.old_actions.is_some() { " for others" } else { "" };
-            let line = match news.event {
-                RuleEvent::Added => format!("{by}: + {} {}{old}", rule.priority, news.matches),
-                RuleEvent::Modified => format!("{by}: ~ {} {}{old}", rule.priority, news.matches),
-                RuleEvent::Removed(why) => format!("{by}: - {} {} {why:?}", rule.priority, news.matches),
+    fn updated(&self, _: &str, transaction: Transaction, updates: Vec<RuleUpdate>) {
+        for update in updates {
+            let (by, rule) = (transaction.by.map_or(0, |by| by.xid), &update.rule);
+            let old = if update.old_actions.is_some() { " for others" } else { "" };
+            let line = match update.event {
+                RuleUpdateEvent::Added => format!("{by}: + {} {}{old}", rule.priority, update.matches),
+                RuleUpdateEvent::Modified => format!("{by}: ~ {} {}{old}", rule.priority, update.matches),
+                RuleUpdateEvent::Removed(why) => format!("{by}: - {} {} {why:?}", rule.priority, update.matches),
             };
             self.0.lock().unwrap().push(line);
         }
@@ -100,7 +100,7 @@ impl Watcher for Diary {
 fn who_watches_hears_of_every_change_in_order() {
     use FlowCommand::{Add, Delete, Modify};
     let (ofproto, diary) = (switch(), Arc::new(Diary::default()));
-    ofproto.set_watcher(diary.clone());
+    ofproto.set_monitor(diary.clone());
     let told = |changes: &[FlowMod], xid| {
         let by = Some(Requester { connection: 1, xid });
         ofproto.flow_mods("br0", &changes.iter().collect::<Vec<_>>(), by, 1000).unwrap();
