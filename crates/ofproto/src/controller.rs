@@ -18,7 +18,7 @@ const NO_PORT: PortNo = PortNo(u32::MAX);
 
 /// A packet of a controller's, as the datapath is to carry it out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Translated {
+pub struct ExecuteRequest {
     /// What the datapath is to know of it besides its bytes.
     pub known: PacketKey,
     /// What becomes of the packet.
@@ -27,7 +27,7 @@ pub struct Translated {
 
 /// What is known of a packet that a translation sent to a controller.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ControllerPacket {
+pub struct PacketInMetadata {
     /// The bridge.
     pub bridge: String,
     /// The table that sent it.
@@ -42,7 +42,7 @@ pub struct ControllerPacket {
 
 /// A packet of a controller's, and what to do with it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ControllersPacket {
+pub struct PacketOutRequest {
     /// Its key, whose port is an OpenFlow one.
     pub key: FlowKey,
     /// What to do with it.
@@ -53,7 +53,7 @@ pub struct ControllersPacket {
 
 /// A packet that waited for a controller, which may have changed it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PausedPacket {
+pub struct ResumeRequest {
     /// Its key, whose port is an OpenFlow one.
     pub key: FlowKey,
     /// What it still has before it.
@@ -65,7 +65,7 @@ pub struct PausedPacket {
 /// A packet of a controller's translated, before anybody else notices.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    translated: Translated,
+    translated: ExecuteRequest,
     xcache: Vec<XcEntry>,
     credited: Push,
 }
@@ -87,14 +87,14 @@ fn prepare(
     let mut known = key.packet_part();
     known.set(layout::IN_PORT, &port.0.to_be_bytes());
     let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: xin.now_ms };
-    let translated = Translated { known, actions: xout.actions.into() };
+    let translated = ExecuteRequest { known, actions: xout.actions.into() };
     Ok(Prepared { translated, xcache: xout.xcache, credited })
 }
 
-impl ControllersPacket {
+impl PacketOutRequest {
     /// A packet whose bytes say `key`, and of which a controller says the rest.
     pub fn new(key: &PacketKey, metadata: &Match, actions: Vec<OfAction>, length: u64) -> Self {
-        ControllersPacket { key: key_of(key, metadata), actions, length }
+        PacketOutRequest { key: key_of(key, metadata), actions, length }
     }
 
     /// Translates it by a bridge of `state`.
@@ -118,10 +118,10 @@ impl ControllersPacket {
     }
 }
 
-impl PausedPacket {
+impl ResumeRequest {
     /// A packet whose bytes say `key`, and of which a controller says the rest.
     pub fn new(key: &PacketKey, metadata: &Match, paused: Paused, length: u64) -> Self {
-        PausedPacket { key: key_of(key, metadata), paused, length }
+        ResumeRequest { key: key_of(key, metadata), paused, length }
     }
 }
 
@@ -137,7 +137,7 @@ impl Ofproto {
     ///
     /// # Errors
     /// If there is no such bridge, or it cannot do the actions.
-    pub fn packet_out(&self, bridge: &str, packet: &ControllersPacket, now_ms: u64) -> Result<Translated, Error> {
+    pub fn packet_out(&self, bridge: &str, packet: &PacketOutRequest, now_ms: u64) -> Result<ExecuteRequest, Error> {
         let state = self.state();
         let found = state.bridge_named(bridge).ok_or_else(|| Error::NoBridge(bridge.to_owned()))?;
         let prepared = packet.prepare(&state, &self.0, found.id, now_ms)?;
@@ -149,7 +149,7 @@ impl Ofproto {
     ///
     /// # Errors
     /// If there is no such bridge, or it cannot do the actions that are left.
-    pub fn resume(&self, bridge: &str, packet: &PausedPacket, now_ms: u64) -> Result<Translated, Error> {
+    pub fn resume(&self, bridge: &str, packet: &ResumeRequest, now_ms: u64) -> Result<ExecuteRequest, Error> {
         let state = self.state();
         let found = state.bridge_named(bridge).ok_or_else(|| Error::NoBridge(bridge.to_owned()))?;
         // Groups and meters may have gone since; then their actions do nothing.
@@ -164,7 +164,7 @@ impl Ofproto {
     }
 
     /// Counts a packet on the rules that it visited, and lets happen what they bring about.
-    pub(crate) fn let_go(&self, prepared: Prepared) -> Translated {
+    pub(crate) fn let_go(&self, prepared: Prepared) -> ExecuteRequest {
         push(&prepared.xcache, prepared.credited, self.put_news());
         prepared.translated
     }
@@ -177,7 +177,7 @@ impl Ofproto {
         recirc_id: u32,
         waits: bool,
         now_ms: u64,
-    ) -> Option<ControllerPacket> {
+    ) -> Option<PacketInMetadata> {
         let found = self.0.recirculations.thaw(recirc_id, now_ms)?;
         let frozen = &found.frozen;
         let bridge = self.bridge_name(frozen.bridge)?;
@@ -188,7 +188,7 @@ impl Ofproto {
         }
         frozen.put_metadata(&mut flow);
         let (table, userdata) = (frozen.table, frozen.userdata.clone());
-        Some(ControllerPacket { bridge, table, metadata: metadata::told(&flow), userdata, paused })
+        Some(PacketInMetadata { bridge, table, metadata: metadata::told(&flow), userdata, paused })
     }
 }
 

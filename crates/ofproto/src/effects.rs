@@ -29,7 +29,7 @@ pub(crate) enum Effect {
 
 /// How the queue is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
+pub struct EffectStats {
     /// Side effects put in so far.
     pub queued: u64,
     /// Side effects done so far.
@@ -39,7 +39,7 @@ pub struct Effects {
 }
 
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct EffectQueue {
     put: SyncSender<Effect>,
     take: Mutex<Receiver<Effect>>,
     queued: AtomicU64,
@@ -47,14 +47,14 @@ pub(crate) struct Queue {
     lost: AtomicU64,
 }
 
-impl Default for Queue {
+impl Default for EffectQueue {
     fn default() -> Self {
         let (put, take) = sync_channel(MAX_WAITING);
-        Queue { put, take: Mutex::new(take), queued: 0.into(), done: 0.into(), lost: 0.into() }
+        EffectQueue { put, take: Mutex::new(take), queued: 0.into(), done: 0.into(), lost: 0.into() }
     }
 }
 
-impl Queue {
+impl EffectQueue {
     pub fn put(&self, effect: Effect) {
         let count = if self.put.try_send(effect).is_ok() { &self.queued } else { &self.lost };
         count.fetch_add(1, Relaxed);
@@ -68,7 +68,7 @@ impl Queue {
         out
     }
 
-    pub fn read(&self) -> Effects {
-        Effects { queued: self.queued.load(Relaxed), done: self.done.load(Relaxed), lost: self.lost.load(Relaxed) }
+    pub fn read(&self) -> EffectStats {
+        EffectStats { queued: self.queued.load(Relaxed), done: self.done.load(Relaxed), lost: self.lost.load(Relaxed) }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::bridge::{Bridge, N_TABLES, Rules};
 use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
-use crate::controller::ControllersPacket;
+use crate::controller::PacketOutRequest;
 use crate::depends::Changes;
 use crate::error::Error;
 use crate::group::{self, Groups};
@@ -25,18 +25,18 @@ pub(crate) const CHUNK: usize = 256;
 
 /// One of the changes that a bundle makes in order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum BundleChange {
     /// Of the rules.
     Flow(Box<FlowMod>),
     /// Of the groups.
     Group(GroupMod),
     /// None, but a packet, which meets the tables as the changes before it make them.
-    Packet(Box<ControllersPacket>),
+    Packet(Box<PacketOutRequest>),
 }
 
 /// How many rules a command touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Changed {
+pub struct FlowModCounts {
     /// Rules that are new, or took the place of an equal one.
     pub added: usize,
     /// Rules whose actions or cookie changed.
@@ -64,7 +64,7 @@ pub(crate) struct Pending {
     pub hidden: Vec<Hidden>,
     /// The bridge's groups from the next version on, if they change.
     pub groups: Option<Groups>,
-    pub changed: Changed,
+    pub changed: FlowModCounts,
     /// Whom megaflows may have asked that is others' now.
     pub changes: Changes,
     /// What came, changed and went, if somebody watches.
@@ -84,7 +84,7 @@ impl Pending {
             added: Vec::new(),
             hidden: Vec::new(),
             groups: None,
-            changed: Changed::default(),
+            changed: FlowModCounts::default(),
             changes: Changes::default(),
             updates: is_monitored.then(Vec::new),
             by: None,

@@ -10,7 +10,7 @@
 
 use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, State};
 use crate::depends::Changes;
-use crate::effects::{Effects, Queue};
+use crate::effects::{EffectQueue, EffectStats};
 use crate::error::Error;
 use crate::meter::Provider;
 use crate::port::{Attach, PortConfig};
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     /// Where the megaflows are that follow the tables.
     store: OnceLock<Arc<dyn MegaflowStore>>,
     pub recirculations: Recirculations,
-    pub effects: Queue,
+    pub effects: EffectQueue,
     /// Whether megaflows match only what decides; if not, everything.
     pub megaflows: AtomicBool,
     /// Who hears of every change of the rules.
@@ -87,7 +87,7 @@ impl Ofproto {
             epoch: AtomicU64::new(1),
             store: OnceLock::new(),
             recirculations: Recirculations::default(),
-            effects: Queue::default(),
+            effects: EffectQueue::default(),
             megaflows: AtomicBool::new(true),
             monitor: OnceLock::new(),
         }))
@@ -140,7 +140,7 @@ impl Ofproto {
     }
 
     /// Side effects of translations: how many wait, and how many were lost because the queue was full.
-    pub fn effects(&self) -> Effects {
+    pub fn effects(&self) -> EffectStats {
         self.0.effects.read()
     }
 }

@@ -26,7 +26,7 @@ const BATCH: usize = 4096;
 
 /// What a dump did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Revalidated {
+pub struct RevalidateStats {
     /// Megaflows visited.
     pub dumped: usize,
     /// Of those, translated again.
@@ -52,8 +52,8 @@ type Doomed = Vec<(FlowId, XcacheHandle, bool)>;
 
 impl Ofproto {
     /// Visits every megaflow, credits its packets, and deletes it if it has idled or does not hold any more.
-    pub fn revalidate(&self, store: &dyn MegaflowStore, now_ms: u64, max_idle_ms: u64) -> Revalidated {
-        let mut done = Revalidated::default();
+    pub fn revalidate(&self, store: &dyn MegaflowStore, now_ms: u64, max_idle_ms: u64) -> RevalidateStats {
+        let mut done = RevalidateStats::default();
         let mut effects = Vec::new();
         let (mut doomed, mut live): (Doomed, _) = (Vec::new(), Vec::new());
         store.for_each(&mut |flow| {

@@ -1,9 +1,9 @@
 //! The commands on rules and groups, and what there is of them.
 
 use crate::bridge::{Bridge, BridgeId, State};
-use crate::controller::Translated;
+use crate::controller::ExecuteRequest;
 use crate::error::Error;
-use crate::flow_mod::{Change, Changed, Pending, groups_of, is_same, rules_of, select};
+use crate::flow_mod::{BundleChange, FlowModCounts, Pending, groups_of, is_same, rules_of, select};
 use crate::group::GroupEntry;
 use crate::ofproto::{Ofproto, position};
 use crate::rule::Rule;
@@ -40,18 +40,18 @@ pub struct TableStats {
 /// Rules.
 impl Ofproto {
     /// Makes one change.
-    pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<Changed, Error> {
+    pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<FlowModCounts, Error> {
         self.transact(bridge, [fm], None, now_ms, apply).map_err(|(_, error)| error)
     }
 
     /// Makes many changes, seen all at once or, if one is refused, not at all.
-    pub fn bundle(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
+    pub fn bundle(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<FlowModCounts, Error> {
         let in_bundle = |(i, error): (usize, Error)| Error::InBundle { index: i + 1, error: Box::new(error) };
         self.transact(bridge, mods, None, now_ms, apply).map_err(in_bundle)
     }
 
     /// Makes a bridge's rules these, leaving alone the ones that are there already. An error counts in `flows`.
-    pub fn replace_flows(&self, bridge: &str, flows: &[FlowMod], now_ms: u64) -> Result<Changed, Error> {
+    pub fn replace_flows(&self, bridge: &str, flows: &[FlowMod], now_ms: u64) -> Result<FlowModCounts, Error> {
         let (mods, origins) = {
             let state = self.state();
             let at = position(&state, bridge)?;
@@ -107,8 +107,8 @@ impl Ofproto {
     }
 
     /// Makes one change of the groups.
-    pub fn group_mod(&self, bridge: &str, gm: &GroupMod, now_ms: u64) -> Result<Changed, Error> {
-        let done = self.ordered_bundle(bridge, [Change::Group(gm.clone())], None, now_ms);
+    pub fn group_mod(&self, bridge: &str, gm: &GroupMod, now_ms: u64) -> Result<FlowModCounts, Error> {
+        let done = self.ordered_bundle(bridge, [BundleChange::Group(gm.clone())], None, now_ms);
         done.map(|(changed, _)| changed).map_err(|(_, error)| error)
     }
 
@@ -118,15 +118,15 @@ impl Ofproto {
     pub fn ordered_bundle(
         &self,
         bridge: &str,
-        changes: impl IntoIterator<Item = Change>,
+        changes: impl IntoIterator<Item = BundleChange>,
         by: Option<Requester>,
         now_ms: u64,
-    ) -> Result<(Changed, Vec<Translated>), (usize, Error)> {
+    ) -> Result<(FlowModCounts, Vec<ExecuteRequest>), (usize, Error)> {
         let mut packets = Vec::new();
         let changed = self.transact(bridge, changes, by, now_ms, |pending, state, id, change| match change {
-            Change::Flow(fm) => pending.apply(state.bridge_mut(id).expect(STAYS), fm),
-            Change::Group(gm) => pending.apply_group(state.bridge_mut(id).expect(STAYS), gm),
-            Change::Packet(packet) => {
+            BundleChange::Flow(fm) => pending.apply(state.bridge_mut(id).expect(STAYS), fm),
+            BundleChange::Group(gm) => pending.apply_group(state.bridge_mut(id).expect(STAYS), gm),
+            BundleChange::Packet(packet) => {
                 packets.push(pending.as_of(state, id, |state| packet.prepare(state, &self.0, id, now_ms))?);
                 Ok(())
             }

@@ -9,7 +9,7 @@ use crate::removed::{RemovalCounts, RuleRemoved};
 
 /// What a tick did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticked {
+pub struct TickStats {
     /// Side effects done.
     pub effects: usize,
     /// Rules whose time was over.
@@ -19,7 +19,7 @@ pub struct Ticked {
 impl Ofproto {
     /// Does what waits. Several times a second is often enough; after every packet where each must see what the last
     /// one brought about (`replay`).
-    pub fn tick(&self, now_ms: u64) -> Ticked {
+    pub fn tick(&self, now_ms: u64) -> TickStats {
         let mut writer = self.writer();
         let effects = self.0.effects.take();
         let done = effects.len();
@@ -34,7 +34,7 @@ impl Ofproto {
         }
         self.announce(&changes);
         self.0.recirculations.expire(now_ms);
-        Ticked { effects: done, expired_rules }
+        TickStats { effects: done, expired_rules }
     }
 
     /// Does side effects.

@@ -2,7 +2,7 @@
 
 use crate::bridge::{BridgeId, Rules, State};
 use crate::error::Error;
-use crate::flow_mod::{CHUNK, Changed, Hidden, Pending};
+use crate::flow_mod::{CHUNK, FlowModCounts, Hidden, Pending};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_monitor::Requester;
@@ -60,7 +60,7 @@ impl Ofproto {
         by: Option<Requester>,
         now_ms: u64,
         mut apply: impl FnMut(&mut Pending, &mut State, BridgeId, &C) -> Result<(), Error>,
-    ) -> Result<Changed, (usize, Error)> {
+    ) -> Result<FlowModCounts, (usize, Error)> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge).map_err(|e| (0, e))?;
         let mut pending = self.begin(&mut writer, id, now_ms);
@@ -97,7 +97,7 @@ impl Ofproto {
         changes: &[&FlowMod],
         by: Option<Requester>,
         now_ms: u64,
-    ) -> Result<(Changed, Vec<(usize, Error)>), Error> {
+    ) -> Result<(FlowModCounts, Vec<(usize, Error)>), Error> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge)?;
         let mut pending = self.begin(&mut writer, id, now_ms);
@@ -125,7 +125,7 @@ impl Ofproto {
     }
 
     /// Shows a transaction to lookups, takes what it hid out, and what hidden rules had learned with them.
-    pub(crate) fn commit(&self, writer: &mut Writer, id: BridgeId, pending: Pending) -> Changed {
+    pub(crate) fn commit(&self, writer: &mut Writer, id: BridgeId, pending: Pending) -> FlowModCounts {
         let now_ms = pending.now_ms;
         let mut changed = pending.changed;
         let mut next = Some(pending);

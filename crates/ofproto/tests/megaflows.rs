@@ -7,7 +7,7 @@ use sluice_action::{
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, Revalidated};
+use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, RevalidateStats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
@@ -196,7 +196,7 @@ fn idle_megaflows_go() {
     store.carry(used, 1, 0, 5000);
     assert_eq!(ofproto.revalidate(&*store, 11_000, DEFAULT_MAX_IDLE_MS).idle, 0);
     let done = ofproto.revalidate(&*store, 11_001, DEFAULT_MAX_IDLE_MS);
-    assert_eq!(done, Revalidated { dumped: 2, translated: 0, idle: 1, changed: 0, evicted: 0 });
+    assert_eq!(done, RevalidateStats { dumped: 2, translated: 0, idle: 1, changed: 0, evicted: 0 });
     assert_eq!(store.remove(unused), None);
     assert_eq!(ofproto.revalidate(&*store, 15_001, DEFAULT_MAX_IDLE_MS).idle, 1);
 }
@@ -209,7 +209,7 @@ fn a_change_elsewhere_keeps_a_megaflow_one_that_matters_does_not() {
     miss(&ofproto, &store, &packet(3, 1, 2), 0);
     change(&ofproto, FlowCommand::Add, "in_port=4 actions=output:1");
     let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
-    assert_eq!(done, Revalidated { dumped: 2, ..Revalidated::default() }, "neither searched with that port");
+    assert_eq!(done, RevalidateStats { dumped: 2, ..RevalidateStats::default() }, "neither searched with that port");
     change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:4");
     let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
     assert_eq!((done.translated, done.changed), (1, 1));

@@ -3,7 +3,7 @@
 use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
 use sluice_flow::{FieldId, PacketKey, PortNames, layout};
 use sluice_ofp::{FlowCommand, FlowMod, Stretch};
-use sluice_ofproto::{BridgeConfig, Ofproto, PausedPacket, PortConfig};
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig, ResumeRequest};
 
 fn switch(flows: &[&str]) -> Ofproto {
     let ofproto = Ofproto::new();
@@ -54,7 +54,7 @@ fn it_goes_on_where_it_stopped() {
     let mut metadata = told.metadata;
     metadata.set(FieldId::Reg1, 9);
     paused.stack[0].0 = 3;
-    let resumed = ofproto.resume("br0", &PausedPacket::new(&key, &metadata, paused, 60), 0).unwrap();
+    let resumed = ofproto.resume("br0", &ResumeRequest::new(&key, &metadata, paused, 60), 0).unwrap();
     let outputs: Vec<_> = resumed.actions.iter().cloned().collect();
     assert_eq!(outputs, [4, 2, 3].map(|port| Action::Output(PortNo(port))));
     assert_eq!(resumed.known.in_port(), 1);
@@ -69,7 +69,7 @@ fn nothing_is_left_behind_the_last_action_and_no_table_is_searched_again() {
         panic!("it does not pause: {:?}", translated.actions)
     };
     let told = ofproto.controller_packet(&key, recirc_id, true, 0).unwrap();
-    let packet = PausedPacket::new(&key, &told.metadata, told.paused.unwrap(), 60);
+    let packet = ResumeRequest::new(&key, &told.metadata, told.paused.unwrap(), 60);
     assert_eq!(ofproto.resume("br0", &packet, 0).unwrap().actions[..], []);
     assert!(ofproto.resume("br1", &packet, 0).is_err(), "a bridge that is not there");
 }

@@ -4,7 +4,9 @@ use sluice_action::PortNo;
 use sluice_flow::{FlowKey, Metadata, OfPort, PacketKey};
 use sluice_flow::{PortNames, extract, layout};
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupCommand, GroupMod, OfAction};
-use sluice_ofproto::{BridgeConfig, Change, Changed, ControllersPacket, Error, FailMode, Ofproto, PortConfig};
+use sluice_ofproto::{
+    BridgeConfig, BundleChange, Error, FailMode, FlowModCounts, Ofproto, PacketOutRequest, PortConfig,
+};
 
 fn switch() -> Ofproto {
     let ofproto = Ofproto::new();
@@ -19,7 +21,7 @@ fn flow(command: FlowCommand, text: &str) -> FlowMod {
     FlowMod::parse(text, command, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-fn apply(ofproto: &Ofproto, command: FlowCommand, text: &str, now_ms: u64) -> Result<Changed, Error> {
+fn apply(ofproto: &Ofproto, command: FlowCommand, text: &str, now_ms: u64) -> Result<FlowModCounts, Error> {
     ofproto.flow_mod("br0", &flow(command, text), now_ms)
 }
 
@@ -86,7 +88,7 @@ fn a_modified_rule_keeps_counters_timeouts_and_cookie() {
     add(&ofproto, "in_port=1,cookie=7,idle_timeout=9 actions=output:2");
     send(&ofproto, 2000);
     let changed = apply(&ofproto, FlowCommand::Modify, "in_port=1 actions=output:3", 3000).unwrap();
-    assert_eq!(changed, Changed { added: 0, modified: 1, deleted: 0 });
+    assert_eq!(changed, FlowModCounts { added: 0, modified: 1, deleted: 0 });
     assert_eq!(dump(&ofproto), ["cookie=0x7, idle_timeout=9, in_port=1 actions=output:3"]);
     assert_eq!(counts(&ofproto), [(1, 60)]);
     apply(&ofproto, FlowCommand::Modify, "in_port=1,cookie=9 actions=output:3", 3000).unwrap();
@@ -204,7 +206,7 @@ fn a_bundle_changes_all_or_nothing_and_is_seen_at_once() {
     assert_eq!(send(&ofproto, 0), [sluice_action::Action::Output(PortNo(2))]);
     mods.pop();
     let changed = ofproto.bundle("br0", &mods, 0).unwrap();
-    assert_eq!(changed, Changed { added: 1000, modified: 0, deleted: 1 });
+    assert_eq!(changed, FlowModCounts { added: 1000, modified: 0, deleted: 1 });
     assert_eq!(ofproto.epoch(), before.1 + 1);
     assert_eq!(send(&ofproto, 0), []);
 }
@@ -235,7 +237,7 @@ fn replacing_leaves_alone_what_is_there() {
         flow(FlowCommand::Add, "in_port=4 actions=output:4"),
     ];
     let changed = ofproto.replace_flows("br0", &wanted, 3000).unwrap();
-    assert_eq!(changed, Changed { added: 2, modified: 0, deleted: 1 });
+    assert_eq!(changed, FlowModCounts { added: 2, modified: 0, deleted: 1 });
     assert_eq!(
         dump(&ofproto),
         ["in_port=1 actions=output:2", "in_port=3 actions=output:4", "in_port=4 actions=output:4"]
@@ -261,18 +263,18 @@ fn timeouts_remove_rules_and_say_why() {
 }
 
 /// A packet of a controller's that goes through the tables as one that came in by port 1.
-fn packet() -> Change {
+fn packet() -> BundleChange {
     let (actions, length) = (vec![OfAction::Output { port: OfPort::TABLE, max_len: 0 }], 60);
     let mut key = FlowKey::ZERO;
     key.set_number(layout::IN_PORT, 1);
-    Change::Packet(Box::new(ControllersPacket { key, actions, length }))
+    BundleChange::Packet(Box::new(PacketOutRequest { key, actions, length }))
 }
 
 #[test]
 fn a_packet_in_a_bundle_meets_the_tables_as_they_stand_at_its_place() {
     use sluice_action::Action::Output;
-    let group = |command, text| Change::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap());
-    let rule = |command, text: &str| Change::Flow(Box::new(flow(command, text)));
+    let group = |command, text| BundleChange::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap());
+    let rule = |command, text: &str| BundleChange::Flow(Box::new(flow(command, text)));
     let ofproto = switch();
     let mut changes = vec![
         packet(),
@@ -305,8 +307,8 @@ fn a_packet_in_a_bundle_meets_the_tables_as_they_stand_at_its_place() {
 
 #[test]
 fn rules_and_groups_change_together_in_order_or_not_at_all() {
-    let group = |command, text| Change::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap());
-    let rule = |command, text| Change::Flow(Box::new(flow(command, text)));
+    let group = |command, text| BundleChange::Group(GroupMod::parse(text, command, &PortNames::NONE).unwrap());
+    let rule = |command, text| BundleChange::Flow(Box::new(flow(command, text)));
     let (ofproto, add_rule, add_group) = (switch(), FlowCommand::Add, GroupCommand::Add);
     let epoch = ofproto.epoch();
     let mut changes = vec![
@@ -331,7 +333,7 @@ fn rules_and_groups_change_together_in_order_or_not_at_all() {
         rule(add_rule, "in_port=1,priority=7 actions=group:1"),
     ];
     let changed = ofproto.ordered_bundle("br0", swap, None, 0).unwrap();
-    assert_eq!(changed, (Changed { added: 1, modified: 0, deleted: 1 }, vec![]));
+    assert_eq!(changed, (FlowModCounts { added: 1, modified: 0, deleted: 1 }, vec![]));
     assert_eq!(send(&ofproto, 0), [Output(PortNo(3))]);
 }
 

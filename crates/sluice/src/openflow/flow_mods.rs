@@ -4,7 +4,7 @@ use super::connection::{Connection, End};
 use super::flows::refusal;
 use super::ports;
 use sluice_ofp::FlowMod;
-use sluice_ofproto::{Change, Requester, Translated};
+use sluice_ofproto::{BundleChange, ExecuteRequest, Requester};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::{BundleCommit, Error, Message, Request, bundled};
@@ -100,11 +100,11 @@ impl Connection {
     }
 
     /// What a bundle's message is to the tables, if anything.
-    fn change(&self, message: Message) -> Option<Change> {
+    fn change(&self, message: Message) -> Option<BundleChange> {
         match message {
-            Message::FlowMod(m) => Some(Change::Flow(Box::new(m.flow))),
-            Message::GroupMod(m) => Some(Change::Group(*m)),
-            Message::PacketOut(m) => Some(Change::Packet(Box::new(self.controllers_packet(&m).ok()??))),
+            Message::FlowMod(m) => Some(BundleChange::Flow(Box::new(m.flow))),
+            Message::GroupMod(m) => Some(BundleChange::Group(*m)),
+            Message::PacketOut(m) => Some(BundleChange::Packet(Box::new(self.controllers_packet(&m).ok()??))),
             _ => None,
         }
     }
@@ -121,7 +121,7 @@ impl Connection {
     }
 
     /// Changes of ports, and packets, which have been translated.
-    fn do_bundled(&self, message: &Message, packets: &mut impl Iterator<Item = Translated>) -> Result<(), Error> {
+    fn do_bundled(&self, message: &Message, packets: &mut impl Iterator<Item = ExecuteRequest>) -> Result<(), Error> {
         match message {
             Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, m),
             Message::PacketOut(m) if self.controllers_packet(m)?.is_some() => match packets.next() {

@@ -9,7 +9,7 @@ use super::snoop::Wire;
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::{FieldId, OfPort};
 use sluice_ofp::ofpact::PacketInReason;
-use sluice_ofproto::{ControllerPacket, RuleRemoved, RuleUpdate, Transaction, VacancyEvent};
+use sluice_ofproto::{PacketInMetadata, RuleRemoved, RuleUpdate, Transaction, VacancyEvent};
 use sluice_openflow::Message;
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
@@ -56,7 +56,7 @@ pub struct Forwarded {
 #[derive(Clone, Debug)]
 pub struct Packet {
     /// What it had been through.
-    pub context: ControllerPacket,
+    pub context: PacketInMetadata,
     /// Why it comes.
     pub reason: PacketInReason,
     /// Which connections it is for, by their number.

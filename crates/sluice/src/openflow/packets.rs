@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::hub::Packet;
 use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, extract};
-use sluice_ofproto::{ControllersPacket, PausedPacket, Translated};
+use sluice_ofproto::{ExecuteRequest, PacketOutRequest, ResumeRequest};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::{Continuation, Error, Message, PacketIn, PacketInFormat, PacketOut, check_prerequisites};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Connection {
     }
 
     /// Sends a packet as it was translated.
-    pub(super) fn send_out(&self, data: &[u8], translated: Translated) -> Result<(), Error> {
-        let Translated { known, actions } = translated;
+    pub(super) fn send_out(&self, data: &[u8], translated: ExecuteRequest) -> Result<(), Error> {
+        let ExecuteRequest { known, actions } = translated;
         self.switch.send_packet(known, data.to_vec(), actions).map_err(|_| Error::RequestBadPacket)
     }
 
@@ -34,20 +34,20 @@ impl Connection {
         // Without a continuation, or with one of a bridge that has gone, nobody knows how.
         let continuation = m.continuation.filter(|c| c.bridge == self.hub.id).ok_or(Error::ResumeStale)?;
         let Some(key) = read_packet(&m.data) else { return Ok(()) };
-        let packet = PausedPacket::new(&key, &m.metadata, continuation.paused, m.data.len() as u64);
+        let packet = ResumeRequest::new(&key, &m.metadata, continuation.paused, m.data.len() as u64);
         let translated = self.switch.ofproto.resume(&self.hub.bridge, &packet, self.switch.now_ms());
         let translated = translated.map_err(|error| super::flows::refusal(&error))?;
         self.send_out(&m.data, translated)
     }
 
     /// What the tables are to know of a controller's packet; nothing if it is too short to be one.
-    pub(super) fn controllers_packet(&self, m: &PacketOut) -> Result<Option<ControllersPacket>, Error> {
+    pub(super) fn controllers_packet(&self, m: &PacketOut) -> Result<Option<PacketOutRequest>, Error> {
         if m.buffer_id.is_some() {
             return Err(Error::RequestBufferUnknown);
         }
         // OpenFlow allows what is too short to be a packet, an empty one included: there is nothing to send.
         let Some(key) = read_packet(&m.data) else { return Ok(None) };
-        let packet = ControllersPacket::new(&key, &m.metadata, m.actions.clone(), m.data.len() as u64);
+        let packet = PacketOutRequest::new(&key, &m.metadata, m.actions.clone(), m.data.len() as u64);
         let exactly = Match::new(FlowKey::ONES, &packet.key);
         check_prerequisites(&m.actions, &exactly, None, self.version())?;
         Ok(Some(packet))

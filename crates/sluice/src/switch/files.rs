@@ -9,7 +9,7 @@ use crate::config::{Bridge, Config};
 use anyhow::Result;
 use sluice_flow::OfPort;
 use sluice_ofp::{BUCKET_ALL, GroupCommand, GroupMod, MeterCommand, MeterMod};
-use sluice_ofproto::Change;
+use sluice_ofproto::BundleChange;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -111,7 +111,7 @@ impl Switch {
             command_bucket: BUCKET_ALL,
             config: Default::default(),
         };
-        let gone = ids.map(|id| Change::Group(delete(id)));
+        let gone = ids.map(|id| BundleChange::Group(delete(id)));
         self.ofproto.ordered_bundle(bridge, gone, None, self.now_ms()).map_err(|(_, error)| error)?;
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::rules::read_file;
 use anyhow::{Result, anyhow};
 use sluice_flow::PortNames;
 use sluice_ofp::{GroupCommand, GroupMod};
-use sluice_ofproto::{Change, GroupEntry, Ofproto};
+use sluice_ofproto::{BundleChange, GroupEntry, Ofproto};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ impl GroupFile {
         let there: BTreeSet<u32> = ofproto.groups(bridge)?.iter().map(|group| group.id).collect();
         let over = |change: &GroupMod| change.command == GroupCommand::Add && there.contains(&change.group);
         let changes = self.groups.iter().map(|change| match over(change) {
-            true => Change::Group(GroupMod { command: GroupCommand::Modify, ..change.clone() }),
-            false => Change::Group(change.clone()),
+            true => BundleChange::Group(GroupMod { command: GroupCommand::Modify, ..change.clone() }),
+            false => BundleChange::Group(change.clone()),
         });
         let applied = ofproto.ordered_bundle(bridge, changes, None, now_ms);
         applied.map_err(|(i, e)| anyhow!("{}: group {} of the file: {e}", self.path.display(), i + 1))?;
