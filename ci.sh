@@ -23,6 +23,7 @@ dpdk|DPDK ports|libdpdk-dev
 differential|random tables and packets: same as OVS 3.1|openvswitch-switch
 fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
 benches|every benchmark runs once as a test|
+instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
@@ -127,6 +128,11 @@ step_benches() {
     # In the test profile and once each: do they run and do their answers agree, not how fast.
     cargo test -q --bench "*" --no-run || return 1
     guarded 900 cargo test --bench "*"
+}
+
+step_instructions() {
+    have valgrind || { skip instructions "valgrind is not installed (ci/install-packages)"; return; }
+    cargo bench -q -p sluice-datapath --bench instructions -- --record "$here/benches/record/instructions.txt"
 }
 
 # A sample of it is in the privileged lane.

@@ -1,0 +1,227 @@
+//! What is measured: a switch, its rules, its traffic, and which level of the lookup has to answer.
+
+use crate::wire::{ACK, End, SYN, Sink, Source, Traffic, tcp, udp};
+use sluice_action::PortNo;
+use sluice_datapath::{Config, Datapath, Isa, Level, Settings};
+use sluice_fate::{Counter, Snapshot};
+use sluice_flow::PortNames;
+use sluice_ofp::FlowMod;
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+
+/// What is measured.
+pub struct Scenario {
+    pub name: &'static str,
+    settings: Settings,
+    rules: fn() -> String,
+    traffic: fn() -> Traffic,
+    /// Packets that are measured together.
+    pub packets: usize,
+    /// Whether the right level answers, by what was counted.
+    answers: fn(&Snapshot) -> bool,
+}
+
+/// A scenario in one of its forms.
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub scenario: &'static Scenario,
+    /// Packets that are received together.
+    pub batch: usize,
+    pub vector: &'static str,
+}
+
+/// Rules, and masks, of the scenarios without connections: the source address i.0.0.0/(7+i) for each i.
+const SUBTABLES: u8 = 20;
+const FLOWS: u16 = 240;
+const CONNECTIONS: u16 = 32;
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "emc-hit",
+        settings: Settings { emc: Level::On, ..Settings::BARE },
+        rules: rule_a_subtable,
+        traffic: flows,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::EmcHits], counted[Counter::Passes]),
+    },
+    Scenario {
+        name: "smc-hit",
+        settings: Settings { smc: Level::On, ..Settings::BARE },
+        rules: rule_a_subtable,
+        traffic: flows,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::SmcHits], counted[Counter::Passes]),
+    },
+    Scenario {
+        name: "subtable-search",
+        settings: Settings::BARE,
+        rules: rule_a_subtable,
+        traffic: flows,
+        packets: 1 << 14,
+        answers: |counted| counted[Counter::MegaflowHits] == counted[Counter::Passes],
+    },
+    Scenario {
+        name: "connection",
+        settings: Settings::BARE,
+        rules: firewall,
+        traffic: connections,
+        packets: 1 << 14,
+        answers: |counted| {
+            counted[Counter::MegaflowHits] == 2 * counted[Counter::Received] && counted[Counter::ComposedHits] == 0
+        },
+    },
+    Scenario {
+        name: "composed-connection",
+        settings: Settings { composed: Level::On, ..Settings::BARE },
+        rules: firewall,
+        traffic: connections,
+        packets: 1 << 14,
+        answers: |counted| nearly(counted[Counter::ComposedHits], counted[Counter::Passes]),
+    },
+    Scenario {
+        name: "flow-setup",
+        settings: Settings::BARE,
+        rules: megaflow_a_flow,
+        traffic: new_flows,
+        packets: 1 << 11,
+        answers: |counted| counted[Counter::MegaflowsInstalled] == counted[Counter::Received],
+    },
+];
+
+/// A cache may have no place for a few flows.
+fn nearly(hits: u64, passes: u64) -> bool {
+    hits <= passes && hits * 100 >= passes * 98
+}
+
+fn rule_a_subtable() -> String {
+    (1..=SUBTABLES).map(|i| format!("ip,nw_src={i}.0.0.0/{},actions=output:2\n", 7 + i)).collect()
+}
+
+fn firewall() -> String {
+    "table=0,tcp,ct_state=-trk,actions=ct(table=1)\n\
+     table=1,tcp,ct_state=+trk+new,actions=ct(commit),output:2\n\
+     table=1,tcp,ct_state=+trk+est,actions=output:2\n"
+        .into()
+}
+
+/// It reads addresses and ports, so that each flow gets a megaflow.
+fn megaflow_a_flow() -> String {
+    "udp,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_IP_DST[]->NXM_NX_REG1[],\
+     move:NXM_OF_UDP_SRC[]->NXM_NX_REG2[0..15],move:NXM_OF_UDP_DST[]->NXM_NX_REG3[0..15],output:2\n"
+        .into()
+}
+
+const SERVER: End = End { address: [192, 0, 2, 1], port: 80 };
+
+fn flows() -> Traffic {
+    let src = |flow: u16| End { address: [1 + (flow % u16::from(SUBTABLES)) as u8, 0, 0, 0], port: 1024 + flow };
+    Traffic { frames: (0..FLOWS).map(|flow| udp(src(flow), SERVER)).collect(), again_from: 0, new_flows: false }
+}
+
+/// Handshakes, and then segments of both sides of established connections.
+fn connections() -> Traffic {
+    let clients = || (0..CONNECTIONS).map(|n| End { address: [10, 0, 0, n as u8], port: 1024 + n });
+    let mut frames = Vec::new();
+    for client in clients() {
+        frames.push(tcp(client, SERVER, SYN, 100, 0));
+        frames.push(tcp(SERVER, client, SYN | ACK, 300, 101));
+    }
+    let again_from = frames.len();
+    for client in clients() {
+        frames.push(tcp(client, SERVER, ACK, 101, 301));
+        frames.push(tcp(SERVER, client, ACK, 301, 101));
+    }
+    Traffic { frames, again_from, new_flows: false }
+}
+
+fn new_flows() -> Traffic {
+    Traffic { frames: vec![udp(End { address: [0; 4], port: 1024 }, SERVER)], again_from: 0, new_flows: true }
+}
+
+const BRIDGE: &str = "br0";
+
+/// Milliseconds by which the clock goes on between rounds; what was not used since the last round is removed.
+const ROUND_MS: u64 = 1000;
+
+/// Rounds until caches and memory are as they stay.
+const WARM_UP: usize = 4;
+
+/// The switch of a case, warm.
+pub struct Switch {
+    case: Case,
+    datapath: Datapath,
+    ofproto: Ofproto,
+    now_ms: u64,
+}
+
+impl Case {
+    /// As it is named in records and arguments: `emc-hit/32/avx2`.
+    pub fn name(&self) -> String {
+        format!("{}/{}/{}", self.scenario.name, self.batch, self.vector)
+    }
+
+    pub fn all() -> Vec<Case> {
+        let forms = [(1, "scalar"), (1, "avx2"), (32, "scalar"), (32, "avx2")];
+        let cases = |scenario| forms.map(|(batch, vector)| Case { scenario, batch, vector });
+        SCENARIOS.iter().flat_map(cases).collect()
+    }
+
+    /// Why this machine cannot run it.
+    pub fn is_missing(&self) -> Option<String> {
+        Isa::named(self.vector).err().map(|error| error.to_string())
+    }
+
+    pub fn switch(self) -> Switch {
+        let scenario = self.scenario;
+        let vector = Isa::named(self.vector).expect("a vector setting that this machine has");
+        let settings = Settings { vector, ..scenario.settings };
+        let config = Config { settings, max_megaflows: 1 << 16, seed: Some(1), ..Config::default() };
+        let datapath = Datapath::new(config).expect("a datapath");
+        let ofproto = Ofproto::new();
+        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.set_store(datapath.store());
+        ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).expect("a bridge");
+        for number in [1, 2] {
+            let name = format!("p{number}");
+            ofproto.add_port(BRIDGE, PortConfig::new(&name, number, PortNo(number.into()))).expect("a free number");
+        }
+        let source = Source::new((scenario.traffic)(), self.batch);
+        datapath.add_port(PortNo(1), Box::new(source)).expect("a free number");
+        datapath.add_port(PortNo(2), Box::new(Sink)).expect("a free number");
+        let rules = FlowMod::parse_file(&(scenario.rules)(), &PortNames::NONE).expect("rules");
+        ofproto.bundle(BRIDGE, &rules, 0).expect("a table");
+        let mut switch = Switch { case: self, datapath, ofproto, now_ms: ROUND_MS };
+        for _ in 0..WARM_UP {
+            switch.forward();
+            switch.age();
+        }
+        switch
+    }
+}
+
+impl Switch {
+    /// Takes a round of packets through the switch.
+    pub fn forward(&self) {
+        let Case { scenario, batch, .. } = self.case;
+        self.datapath.run_turns(scenario.packets / batch, self.now_ms);
+    }
+
+    /// Lets time pass, and removes the megaflows that were not used.
+    pub fn age(&mut self) {
+        self.now_ms += ROUND_MS;
+        self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, ROUND_MS);
+    }
+
+    /// A round in which `measure` runs [`Switch::forward`], whose answers are then checked.
+    pub fn round<T>(&mut self, measure: impl FnOnce(&Switch) -> T) -> T {
+        let before = self.datapath.totals();
+        let measured = measure(self);
+        let counted = self.datapath.totals().since(&before);
+        let name = self.case.name();
+        assert_eq!(self.datapath.totals().conserved(), Ok(()), "{name}");
+        assert_eq!(counted[Counter::Received], self.case.scenario.packets as u64, "{name}: a round of packets comes");
+        assert_eq!(counted[Counter::Received], counted[Counter::Sent], "{name}: every packet is sent");
+        assert!((self.case.scenario.answers)(&counted), "{name}: another level answers: {counted:?}");
+        self.age();
+        measured
+    }
+}
