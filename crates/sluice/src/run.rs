@@ -8,8 +8,9 @@ use crate::metrics::Endpoint;
 use crate::switch::Switch;
 use crate::text::coverage::SAMPLE_SECS;
 use crate::text::live;
-use crate::{command, log, privileges, rundir, socket};
+use crate::{command, log, privileges, rundir};
 use anyhow::{Context, Result};
+use sluice_connmgr::unix_socket::remove_stale;
 use sluice_fate::Snapshot;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -42,7 +43,7 @@ pub fn run(file: &Path) -> Result<()> {
     rundir::prepare(&rundir)?;
     let control = rundir.join(rundir::CONTROL_SOCKET);
     // Before ports are opened, which may be those of the switch that is there already.
-    socket::remove_stale(&control, "control socket")?;
+    remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
     privileges::give_rundir(&rundir)?;
     let switch = Switch::prepare(file, config)?;
     let kinds = switch.port_kinds();
@@ -77,7 +78,7 @@ pub fn run(file: &Path) -> Result<()> {
 
 /// Lets controllers, commands and Prometheus in. The control socket comes last: whoever sees it may ask for anything.
 fn listen(switch: &Arc<Switch>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
-    switch.openflow.start(switch, rundir)?;
+    switch.start_openflow(rundir)?;
     let endpoint = switch.metrics_address().map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
     if let Some(endpoint) = &endpoint {
         tracing::info!("metrics at http://{}/metrics", endpoint.address());

@@ -1,6 +1,7 @@
 //! The directory of the sockets: which one, and that it is ours alone.
 
 use anyhow::{Context, Result, bail};
+use sluice_connmgr::SocketError;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,16 @@ fn choose(xdg_runtime_dir: Option<PathBuf>, uid: u32) -> PathBuf {
         _ if uid == 0 => PathBuf::from("/run/sluice"),
         _ => PathBuf::from(format!("/tmp/sluice-{uid}")),
     }
+}
+
+/// Why a socket cannot be made in the directory, and what the user can do about it.
+pub fn socket_error(error: SocketError) -> anyhow::Error {
+    let advice = match error {
+        SocketError::PathTooLong { .. } => "set switch.rundir to a shorter one",
+        SocketError::InUse { .. } => "end it, or set switch.rundir",
+        SocketError::NotASocket { .. } | SocketError::Io { .. } => return error.into(),
+    };
+    anyhow::anyhow!("{error}; {advice}")
 }
 
 /// Makes `dir` (mode 0700) if it is missing; a directory of somebody else in its place is an error.

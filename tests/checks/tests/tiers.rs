@@ -17,7 +17,7 @@ struct Place {
 fn places() -> Vec<(String, Place)> {
     let text = std::fs::read_to_string(sluice_checks::root().join("ci/tiers.toml")).expect("ci/tiers.toml");
     let table: toml::Table = text.parse().expect("ci/tiers.toml is TOML");
-    let order = ["words", "tables", "engines", "programs", "tests"];
+    let order = ["words", "tables", "engines", "services", "programs", "tests"];
     assert_eq!(table.len(), order.len(), "ci/tiers.toml has other tiers than {order:?}");
     let mut out = Vec::new();
     for tier in order {
@@ -98,4 +98,5 @@ fn the_check_sees_each_kind_of_wrong_import() {
     assert_eq!(import("sluice-flow", "sluice-classifier", "build".into()), 1, "a build-dependency");
     assert_eq!(import("sluice-flow", "sluice-classifier", "dev".into()), 0, "a dev-dependency");
     assert_eq!(import("sluice-classifier", "sluice-flow", Value::Null), 0, "downwards");
+    assert_eq!(import("sluice-ofproto", "sluice-connmgr", Value::Null), 1, "an engine imports a service");
 }

@@ -2,6 +2,7 @@
 
 use super::value::{Affinity, Duration};
 use serde::Deserialize;
+use sluice_connmgr::{BridgeSettings, ControllerSettings, RateLimit};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -59,10 +60,19 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Packets a second and packets at once that a controller gets, if there is a limit.
-    pub fn packet_in_limit(&self) -> Option<(u32, u32)> {
-        let (rate, burst) = (self.controller_rate_limit, self.controller_burst_limit);
-        (rate != 0).then_some((rate, if burst == 0 { (rate / 4).max(1) } else { burst }))
+    /// How the bridge is to be served. Its targets have been checked: one that is wrong is left out here.
+    pub fn openflow(&self) -> BridgeSettings {
+        let rate_limit = RateLimit::new(self.controller_rate_limit, self.controller_burst_limit);
+        let controllers = self.controllers.iter().filter_map(|target| target.parse().ok());
+        let controller = |target| ControllerSettings { rate_limit, ..ControllerSettings::new(target) };
+        BridgeSettings {
+            fail_mode: match self.fail_mode {
+                FailMode::Secure => sluice_ofproto::FailMode::Secure,
+                FailMode::Standalone => sluice_ofproto::FailMode::Standalone,
+            },
+            listeners: self.listen.iter().filter_map(|target| target.parse().ok()).collect(),
+            controllers: controllers.map(controller).collect(),
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! When a feature arrives, its line here goes: the table of what is refused is the honest list of what is missing.
 
-use super::{Config, Controller, Listen, PATCH, Port};
+use super::{Config, PATCH, Port};
+use sluice_connmgr::{ActiveTarget, PassiveTarget, TargetError};
 use sluice_datapath::Settings;
 use sluice_ofproto::TrieField;
 use std::collections::HashSet;
+use std::str::FromStr;
 
 /// A key whose value cannot stand, and why.
 pub struct Wrong {
@@ -155,15 +157,18 @@ fn check_bridge(path: &str, bridge: &super::Bridge, has_tls: bool) -> Checked {
         }
     }
     for target in &bridge.listen {
-        let listen = Listen::parse(target).map_err(|message| Wrong { key: format!("{path}.listen"), message })?;
-        check_tls(path, "listen", target, !matches!(listen, Listen::Tls(_)) || has_tls)?;
+        let listen: PassiveTarget = parse_target(format!("{path}.listen"), target)?;
+        check_tls(path, "listen", target, !matches!(listen, PassiveTarget::Tls(_)) || has_tls)?;
     }
     for target in &bridge.controllers {
-        let key = format!("{path}.controllers");
-        let controller = Controller::parse(target).map_err(|message| Wrong { key, message })?;
-        check_tls(path, "controllers", target, !matches!(controller, Controller::Tls(_)) || has_tls)?;
+        let controller: ActiveTarget = parse_target(format!("{path}.controllers"), target)?;
+        check_tls(path, "controllers", target, !matches!(controller, ActiveTarget::Tls(_)) || has_tls)?;
     }
     Ok(())
+}
+
+fn parse_target<T: FromStr<Err = TargetError>>(key: String, text: &str) -> Result<T, Wrong> {
+    text.parse().map_err(|error: TargetError| Wrong { key, message: error.to_string() })
 }
 
 fn check_tls(path: &str, key: &str, target: &str, has_it: bool) -> Checked {

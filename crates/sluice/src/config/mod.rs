@@ -7,15 +7,14 @@
 mod bridge;
 mod check;
 mod error;
-mod target;
 mod value;
 
 pub use bridge::{Bridge, FailMode, OverflowPolicy, PATCH, Port, Table};
 pub use error::ConfigError;
-pub use target::{Controller, Listen};
 pub use value::{AutoOr, Duration, Share, Size};
 
 use serde::Deserialize;
+use sluice_connmgr::TlsFiles;
 use sluice_datapath::{InsertInvProb, Level, Settings};
 use std::path::{Path, PathBuf};
 
@@ -223,8 +222,8 @@ impl Config {
     }
 
     /// `[switch.tls]`, its paths resolved.
-    pub fn tls(&self) -> Option<Tls> {
-        self.switch.tls.as_ref().map(|tls| Tls {
+    pub fn tls(&self) -> Option<TlsFiles> {
+        self.switch.tls.as_ref().map(|tls| TlsFiles {
             private_key: self.resolve(&tls.private_key),
             certificate: self.resolve(&tls.certificate),
             ca_cert: self.resolve(&tls.ca_cert),

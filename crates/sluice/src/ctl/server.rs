@@ -1,9 +1,10 @@
 //! The server: a thread that accepts, a thread for each connection.
 
 use super::request::{REQUEST_TIME_MAX, Requests, reply};
-use crate::socket;
+use crate::rundir;
 use anyhow::{Context, Result};
 use serde_json::Value;
+use sluice_connmgr::unix_socket::listen_private;
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,7 +58,7 @@ impl Server {
     }
 
     fn listen_with(path: &Path, commands: Box<dyn Commands>, request_time_max: Duration) -> Result<Self> {
-        let listener = socket::listen_private(path, "control socket")?;
+        let listener = listen_private(path, "control socket").map_err(rundir::socket_error)?;
         let state = Arc::new(State {
             commands,
             ending: AtomicBool::new(false),

@@ -74,8 +74,7 @@ fn bridge_named<'a>(config: &'a Config, name: &str) -> Option<&'a Bridge> {
 }
 
 fn compare(old: &Bridge, new: &Bridge, going: &mut Vec<Change>, changing: &mut Vec<Change>, coming: &mut Vec<Change>) {
-    let connections = |b: &Bridge| (b.controllers.clone(), b.listen.clone(), b.packet_in_limit());
-    if old.mac_age != new.mac_age || connections(old) != connections(new) {
+    if old.mac_age != new.mac_age || old.openflow() != new.openflow() {
         changing.push(Change::SetBridge(Box::new(new.clone())));
     }
     let find = |ports: &[Port], name: &str| ports.iter().find(|port| port.name == name).cloned();

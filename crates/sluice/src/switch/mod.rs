@@ -8,6 +8,7 @@ mod files;
 pub mod groups;
 pub mod megaflows;
 pub mod meters;
+mod openflow;
 mod ports;
 mod reload;
 mod revalidator;
@@ -17,15 +18,12 @@ mod start;
 pub use ports::PortEntry;
 
 use crate::config::Config;
-use crate::openflow::OpenFlow;
 use crate::text::coverage::Coverage;
 use crate::text::datapath::{Lookups, UpcallFigures};
-use anyhow::{Context, Result};
 use revalidator::Revalidator;
-use sluice_action::Actions;
-use sluice_datapath::{Datapath, PacketOut};
+use sluice_connmgr::OpenFlowService;
+use sluice_datapath::Datapath;
 use sluice_fate::{Counter, Snapshot};
-use sluice_flow::PacketKey;
 use sluice_ofproto::Ofproto;
 use sluice_port::Pools;
 use std::collections::BTreeMap;
@@ -43,8 +41,8 @@ pub struct Switch {
     /// The PMDs.
     pub datapath: Arc<Datapath>,
     /// The connections of controllers.
-    pub openflow: OpenFlow,
-    revalidator: Revalidator,
+    pub openflow: OpenFlowService,
+    revalidator: Arc<Revalidator>,
     setup: Mutex<Setup>,
     coverage: Mutex<Coverage>,
     end: End,
@@ -57,7 +55,7 @@ struct Setup {
     /// Every port but the bridges' own, by name.
     ports: BTreeMap<String, PortEntry>,
     /// Where ports take their packet buffers from.
-    pools: Pools,
+    pools: Arc<Mutex<Pools>>,
     /// What each bridge's files said when they were last applied.
     applied: BTreeMap<String, files::Applied>,
 }
@@ -134,11 +132,6 @@ impl Switch {
         }
     }
 
-    /// The bridges as they are configured.
-    pub fn bridge_configs(&self) -> Vec<crate::config::Bridge> {
-        self.setup().config.bridge.clone()
-    }
-
     /// Whether there is a bridge of that name.
     pub fn has_bridge(&self, name: &str) -> bool {
         self.ofproto.bridges().iter().any(|bridge| bridge.name == name)
@@ -176,7 +169,7 @@ impl Switch {
         let rules =
             bridges.iter().filter_map(|b| self.ofproto.table_stats(&b.name).ok()).flatten().map(|t| t.rules).sum();
         let setup = self.setup();
-        let frames = setup.pools.iter().map(|pool| sluice_mem::FramePool::capacity(&**pool)).sum();
+        let frames = lock(&setup.pools).iter().map(|pool| sluice_mem::FramePool::capacity(&**pool)).sum();
         BTreeMap::from([
             ("bridges", bridges.len()),
             ("megaflows", self.datapath.store().len()),
@@ -187,29 +180,13 @@ impl Switch {
         ])
     }
 
-    /// Tells controllers of rules that went, and of tables that are full or no longer.
-    pub fn publish_removed(&self) {
-        self.openflow.publish_removed(self, self.ofproto.take_removed());
-        self.openflow.publish_vacancies(self, self.ofproto.take_vacancy_events());
-    }
-
-    /// Sends a packet of the switch's own, as if it had come in with what is `known` of it.
-    ///
-    /// # Errors
-    /// If there is no buffer that it fits in.
-    pub fn send_packet(&self, known: PacketKey, bytes: Vec<u8>, actions: Actions) -> Result<()> {
-        let pool = self.setup().pools.of_size(bytes.len()).context("a packet of the switch's own")?;
-        self.datapath.execute(PacketOut { known, bytes, actions, pool });
-        Ok(())
-    }
-
     /// What has to be done several times a second: side effects of packets, timeouts of rules and connections.
     pub fn tick(&self) {
         self.datapath.service_caches();
         self.datapath.expire_connections(self.now_ms());
         let epoch = self.ofproto.epoch();
         self.ofproto.tick(self.now_ms());
-        self.publish_removed();
+        self.openflow.publish_removed();
         if self.ofproto.epoch() != epoch {
             self.revalidator.hurry();
         }

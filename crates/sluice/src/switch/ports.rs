@@ -10,6 +10,7 @@ use sluice_datapath::{Datapath, PortReport};
 use sluice_flow::{OfPort, PortNames};
 use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, Ofproto, PortConfig, VlanMode};
+use sluice_port::Pools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -120,11 +121,13 @@ impl Setup {
     /// Opens a port and gives it to the datapath.
     fn open_port(&mut self, datapath: &Datapath, number: PortNo, port: &config::Port) -> Result<()> {
         let affinity = self.affinity(port);
-        let pools = self.pools.iter().count();
-        let opened = sluice_port::open(&port_crate_view(&self.config, port), &mut self.pools)?;
-        if self.pools.iter().count() > pools {
-            self.log_pools();
+        let mut pools = lock(&self.pools);
+        let before = pools.iter().count();
+        let opened = sluice_port::open(&port_crate_view(&self.config, port), &mut pools)?;
+        if pools.iter().count() > before {
+            log_pools(&pools);
         }
+        drop(pools);
         opened.notes().iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
         datapath.add_port_pinned(number, opened, &affinity).with_context(|| format!("port {}", port.name))
     }
@@ -150,15 +153,6 @@ impl Setup {
                     entry.closed = None;
                 }
             }
-        }
-    }
-
-    /// Says what memory packets live in.
-    fn log_pools(&self) {
-        for pool in self.pools.iter() {
-            let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
-            let pages = pages::of_packets(pool.pages(), pool.region().size());
-            tracing::info!("packet buffers: {frames} of {size} bytes in {pages}");
         }
     }
 
@@ -238,6 +232,15 @@ fn text(value: &toml::Value) -> String {
     }
 }
 
+/// Says what memory packets live in.
+fn log_pools(pools: &Pools) {
+    for pool in pools.iter() {
+        let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
+        let pages = pages::of_packets(pool.pages(), pool.region().size());
+        tracing::info!("packet buffers: {frames} of {size} bytes in {pages}");
+    }
+}
+
 impl Switch {
     /// Adds a port at run time.
     ///
@@ -249,7 +252,7 @@ impl Switch {
         setup.add_port(&self.ofproto, &self.datapath, bridge, port)?;
         drop(setup);
         self.revalidator.hurry();
-        self.openflow.publish_ports(self);
+        self.openflow.publish_ports();
         Ok(())
     }
 
@@ -260,7 +263,7 @@ impl Switch {
     pub fn remove_port(&self, bridge: &str, name: &str) -> Result<()> {
         self.setup().remove_port(&self.ofproto, &self.datapath, bridge, name)?;
         self.revalidator.hurry();
-        self.openflow.publish_ports(self);
+        self.openflow.publish_ports();
         Ok(())
     }
 
@@ -282,8 +285,7 @@ impl Switch {
             }
         }
         drop(setup);
-        self.openflow.publish_ports(self);
-        self.openflow.tend(self);
+        self.openflow.run();
     }
 
     /// Names of a bridge's ports, for flow text.

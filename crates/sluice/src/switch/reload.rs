@@ -37,12 +37,12 @@ impl Switch {
                 Err(error) => failed.push(format!("{}: {error:#}", bridge.name)),
             }
         }
-        match self.openflow.set_tls(new.tls().as_ref()) {
+        match self.set_tls(&new) {
             Ok(()) if old.switch.tls == new.switch.tls => {}
             Ok(()) => done.push("switch.tls: in force for new connections".to_owned()),
             Err(error) => failed.push(format!("{error:#}")),
         }
-        self.openflow.publish_ports(self);
+        self.openflow.publish_ports();
         self.revalidator.hurry();
         if !failed.is_empty() {
             return Err(failed.iter().chain(&done).cloned().collect::<Vec<_>>().join("\n"));
@@ -79,12 +79,12 @@ impl Switch {
                 }
                 drop(setup);
                 self.apply_files(&bridge.name, &files[&bridge.name])?;
-                self.openflow.add_bridge(bridge)?;
+                self.serve_openflow(bridge)?;
             }
             Change::SetBridge(bridge) => {
                 self.ofproto.set_bridge(&bridge.name, Some(bridge.mac_age.0.as_secs()), None)?;
                 drop(setup);
-                self.openflow.add_bridge(bridge)?;
+                self.serve_openflow(bridge)?;
             }
             Change::SetVlans(bridge, port) => {
                 let vlan = VlanMode::of(port.tag, &port.trunks);

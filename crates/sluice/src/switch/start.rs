@@ -1,6 +1,7 @@
 //! From a configuration to a switch that runs, step by step; and its end.
 
 use super::files::Files;
+use super::openflow::AroundOpenFlow;
 use super::revalidator::Revalidator;
 use super::rules::dump;
 use super::{End, Setup, Switch};
@@ -8,6 +9,7 @@ use crate::config::{self, AutoOr, Bridge, Config};
 use crate::text::coverage::Coverage;
 use crate::text::pages;
 use anyhow::{Context, Result};
+use sluice_connmgr::OpenFlowService;
 use sluice_datapath::{Datapath, GovernorMode, MissBudget};
 use sluice_ofproto::{BridgeConfig, FailMode, Ofproto, TableLimit, TrieField};
 use sluice_port::Pools;
@@ -31,11 +33,15 @@ impl Switch {
         ofproto.set_store(datapath.store());
         let limit = max_megaflows(&config.datapath) as usize;
         let revalidator = Revalidator::new(ofproto.clone(), datapath.store(), config.datapath.max_idle.0, limit);
-        let bridges = config.bridge.clone();
-        // Now: the switch may not be allowed to read them later.
-        let openflow = crate::openflow::OpenFlow::default();
-        openflow.set_tls(config.tls().as_ref())?;
-        let setup = Setup { pools: pools(&config), config, ports: BTreeMap::new(), applied: BTreeMap::new() };
+        let revalidator = Arc::new(revalidator);
+        let pools = Arc::new(Mutex::new(pools(&config)));
+        let around = AroundOpenFlow {
+            datapath: Arc::clone(&datapath),
+            pools: Arc::clone(&pools),
+            revalidator: Arc::clone(&revalidator),
+        };
+        let openflow = OpenFlowService::new(ofproto.clone(), Arc::new(around));
+        let setup = Setup { pools, config: config.clone(), ports: BTreeMap::new(), applied: BTreeMap::new() };
         let switch = Arc::new(Switch {
             file: file.into(),
             ofproto,
@@ -46,10 +52,12 @@ impl Switch {
             coverage: Mutex::new(Coverage::default()),
             end: End::default(),
         });
+        // Now: the switch may not be allowed to read them later.
+        switch.set_tls(&config)?;
         if let Some(caches) = pages::of_caches(&switch.datapath.cache_pages()) {
             tracing::info!("{caches}");
         }
-        for bridge in &bridges {
+        for bridge in &config.bridge {
             switch.add_bridge(bridge)?;
         }
         Ok(switch)

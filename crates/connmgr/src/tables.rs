@@ -1,7 +1,7 @@
 //! Tables as controllers see them: their limits, eviction and vacancy events.
 
-use super::connection::Connection;
-use super::flows::refusal;
+use crate::connection::Connection;
+use crate::flows::refusal;
 use sluice_ofproto::{TableDesc, TableSettings, VacancyEvent, VacancyReason, VacancyThresholds};
 use sluice_openflow::message::connection::{AsyncKind, TableStatus};
 use sluice_openflow::message::switch::{TABLE_EVICTION, TABLE_VACANCY_EVENTS, TableMod, Vacancy};
@@ -15,9 +15,9 @@ const ALL: u8 = 255;
 
 impl Connection {
     /// Changes a table, or all. Before OpenFlow 1.4 there is nothing to change: what misses is said by flows.
-    pub(super) fn table_mod(&self, m: &TableMod) -> Result<(), Error> {
+    pub(crate) fn table_mod(&self, m: &TableMod) -> Result<(), Error> {
         // Open vSwitch keeps flows of its own in that table.
-        if m.table == super::request::N_TABLES {
+        if m.table == crate::request::N_TABLES {
             return Err(Error::TableModEperm);
         }
         if self.version() < Version::V14 {
@@ -35,13 +35,13 @@ impl Connection {
         self.switch.ofproto.set_table(&self.hub.bridge, table, &settings).map_err(|error| refusal(&error))
     }
 
-    pub(super) fn table_descs(&self) -> Result<Vec<TableMod>, Error> {
+    pub(crate) fn table_descs(&self) -> Result<Vec<TableMod>, Error> {
         let tables = self.switch.ofproto.table_descs(&self.hub.bridge).map_err(|error| refusal(&error))?;
-        Ok(tables.iter().filter(|table| table.table < super::request::N_TABLES).map(desc).collect())
+        Ok(tables.iter().filter(|table| table.table < crate::request::N_TABLES).map(desc).collect())
     }
 
     /// Tells of a table that has crossed a vacancy threshold, if the controller wants to hear it.
-    pub(super) fn table_status(&mut self, event: &VacancyEvent) {
+    pub(crate) fn table_status(&mut self, event: &VacancyEvent) {
         // Numbers are OpenFlow's, `OFPTR_*`.
         let reason = match event.reason {
             VacancyReason::Down => 3,

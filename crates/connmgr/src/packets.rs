@@ -1,7 +1,8 @@
 //! Packets from and to controllers.
 
-use super::connection::Connection;
-use super::hub::Packet;
+use crate::backend;
+use crate::connection::Connection;
+use crate::hub::Packet;
 use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, extract};
 use sluice_ofproto::{ExecuteRequest, PacketOutRequest, ResumeRequest};
 use sluice_openflow::message::connection::AsyncKind;
@@ -16,32 +17,33 @@ fn read_packet(bytes: &[u8]) -> Option<PacketKey> {
 
 impl Connection {
     /// Does with a packet what a controller says.
-    pub(super) fn packet_out(&mut self, m: &PacketOut) -> Result<(), Error> {
+    pub(crate) fn packet_out(&mut self, m: &PacketOut) -> Result<(), Error> {
         let Some(packet) = self.controllers_packet(m)? else { return Ok(()) };
         let translated = self.switch.ofproto.packet_out(&self.hub.bridge, &packet, self.switch.now_ms());
-        let translated = translated.map_err(|error| super::flows::refusal(&error))?;
+        let translated = translated.map_err(|error| crate::flows::refusal(&error))?;
         self.send_out(&m.data, translated)
     }
 
     /// Sends a packet as it was translated.
-    pub(super) fn send_out(&self, data: &[u8], translated: ExecuteRequest) -> Result<(), Error> {
+    pub(crate) fn send_out(&self, data: &[u8], translated: ExecuteRequest) -> Result<(), Error> {
         let ExecuteRequest { known, actions } = translated;
-        self.switch.send_packet(known, data.to_vec(), actions).map_err(|_| Error::RequestBadPacket)
+        let packet = backend::PacketOut { key: known, bytes: data.to_vec(), actions };
+        self.switch.backend.send_packet(packet).map_err(|_| Error::RequestBadPacket)
     }
 
     /// Lets a packet go on that waited for the controller.
-    pub(super) fn resume(&mut self, m: PacketIn) -> Result<(), Error> {
+    pub(crate) fn resume(&mut self, m: PacketIn) -> Result<(), Error> {
         // Without a continuation, or with one of a bridge that has gone, nobody knows how.
         let continuation = m.continuation.filter(|c| c.bridge == self.hub.id).ok_or(Error::ResumeStale)?;
         let Some(key) = read_packet(&m.data) else { return Ok(()) };
         let packet = ResumeRequest::new(&key, &m.metadata, continuation.paused, m.data.len() as u64);
         let translated = self.switch.ofproto.resume(&self.hub.bridge, &packet, self.switch.now_ms());
-        let translated = translated.map_err(|error| super::flows::refusal(&error))?;
+        let translated = translated.map_err(|error| crate::flows::refusal(&error))?;
         self.send_out(&m.data, translated)
     }
 
     /// What the tables are to know of a controller's packet; nothing if it is too short to be one.
-    pub(super) fn controllers_packet(&self, m: &PacketOut) -> Result<Option<PacketOutRequest>, Error> {
+    pub(crate) fn controllers_packet(&self, m: &PacketOut) -> Result<Option<PacketOutRequest>, Error> {
         if m.buffer_id.is_some() {
             return Err(Error::RequestBufferUnknown);
         }
@@ -54,7 +56,7 @@ impl Connection {
     }
 
     /// Hands a packet to the controller, if it wants it, as soon as its limit allows.
-    pub(super) fn packet_in(&mut self, packet: &Arc<Packet>) {
+    pub(crate) fn packet_in(&mut self, packet: &Arc<Packet>) {
         if !self.wants_packet(packet) {
             return;
         }
@@ -69,7 +71,7 @@ impl Connection {
     }
 
     /// Sends the packets that had to wait, as far as the limit allows.
-    pub(super) fn send_delayed(&mut self) {
+    pub(crate) fn send_delayed(&mut self) {
         if self.limits.is_none() {
             return;
         }

@@ -3,11 +3,13 @@
 //! Requests are done one after the other. A peer that does not read its answers stops being read; one that reads nothing
 //! for [`STUCK_MAX`] loses the connection. Nobody but this thread ever waits for it.
 
-use super::flow_mods::Waiting;
-use super::hub::{Hub, Mailbox, News};
-use super::limits::Limits;
-use super::snoop::Wire;
-use super::stream::Stream;
+use crate::controllers::Controller;
+use crate::flow_mods::Waiting;
+use crate::hub::{Hub, Mailbox, News};
+use crate::limits::Limits;
+use crate::settings::INACTIVITY_PROBE;
+use crate::snoop::Wire;
+use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_ofp::ofpact::PacketInReason;
@@ -31,21 +33,18 @@ const OUTPUT_MAX_WITH_NEWS: usize = 4 << 20;
 const STUCK_MAX: Duration = Duration::from_secs(30);
 
 /// A peer must say hello within this.
-pub(super) const GREETING_MAX: Duration = Duration::from_secs(10);
-
-/// A peer that has said nothing for so long is asked whether it is there; after as long again it is gone.
-const PROBE_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const GREETING_MAX: Duration = Duration::from_secs(10);
 
 /// Why a connection ended.
 pub type End = &'static str;
 
 /// A connection.
 pub struct Connection {
-    pub(super) switch: Arc<Switch>,
-    pub(super) hub: Arc<Hub>,
-    pub(super) session: Session,
-    pub(super) mailbox: Arc<Mailbox>,
-    pub(super) waiting: Waiting,
+    pub(crate) switch: Arc<Switch>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) session: Session,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) waiting: Waiting,
     /// Taken out of the mailbox, and not passed on yet.
     news: VecDeque<News>,
     stream: Stream,
@@ -53,11 +52,13 @@ pub struct Connection {
     /// Who snoops on the controller.
     wire: Option<Arc<Wire>>,
     /// How many packets the controller gets.
-    pub(super) limits: Option<Limits>,
+    pub(crate) limits: Option<Limits>,
     /// Bytes of the session's output that have been sent.
     sent: usize,
     last_progress: Instant,
     last_heard: Instant,
+    /// A peer that has said nothing for this long is asked for an echo; after as long again the connection ends.
+    inactivity_probe: Duration,
     is_probed: bool,
     was_ready: bool,
     /// Whether it wants packets that no rule matches, as the hub knows it.
@@ -72,15 +73,20 @@ impl Connection {
     }
 
     /// Serves a controller that the switch connects to; why the connection ended, and whether versions had been settled.
-    pub fn serve_controller(stream: Stream, wire: &Arc<Wire>, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
-        let served = Connection::serve(stream, Some(Arc::clone(wire)), hub, switch);
-        wire.set_role(None);
+    pub fn serve_controller(
+        stream: Stream,
+        controller: &Controller,
+        hub: &Arc<Hub>,
+        switch: &Arc<Switch>,
+    ) -> (End, bool) {
+        let served = Connection::serve(stream, Some(controller), hub, switch);
+        controller.wire.set_role(None);
         served
     }
 
-    fn serve(stream: Stream, wire: Option<Arc<Wire>>, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
-        let peer = if wire.is_some() { Peer::Controller } else { Peer::Client };
-        let limit = hub.packet_in_limit.filter(|_| wire.is_some());
+    fn serve(stream: Stream, controller: Option<&Controller>, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
+        let peer = if controller.is_some() { Peer::Controller } else { Peer::Client };
+        let limit = controller.and_then(|controller| controller.settings.rate_limit);
         let Some(mailbox) = hub.join() else { return ("too many connections", false) };
         let now = Instant::now();
         let mut connection = Connection {
@@ -92,8 +98,9 @@ impl Connection {
             news: VecDeque::new(),
             stream,
             peer,
-            wire,
-            limits: limit.map(|(rate, burst)| Limits::new(rate, burst, switch.now_ms())),
+            wire: controller.map(|controller| Arc::clone(&controller.wire)),
+            limits: limit.map(|limit| Limits::new(limit, switch.now_ms())),
+            inactivity_probe: controller.map_or(INACTIVITY_PROBE, |controller| controller.settings.inactivity_probe),
             sent: 0,
             last_progress: now,
             last_heard: now,
@@ -107,8 +114,8 @@ impl Connection {
         connection.end_monitors();
         hub.leave(&mailbox);
         let was_ready = connection.was_ready;
-        if let Some(standalone) = hub.standalone.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
-            standalone.controller_went();
+        if let Some(fail_open) = hub.fail_open.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
+            fail_open.controller_disconnected();
         }
         match (connection.stream.trouble(), peer) {
             (Some(trouble), Peer::Controller) => tracing::warn!("bridge {}: TLS: {trouble}", hub.bridge),
@@ -201,8 +208,8 @@ impl Connection {
         self.was_ready = true;
         if self.peer == Peer::Controller {
             tracing::info!("bridge {}: connected to a controller, {version}", self.hub.bridge);
-            if let Some(standalone) = &self.hub.standalone {
-                standalone.controller_came(&self.switch, &self.hub.bridge);
+            if let Some(fail_open) = &self.hub.fail_open {
+                fail_open.controller_connected(&self.switch, &self.hub.bridge);
             }
         }
     }
@@ -263,7 +270,7 @@ impl Connection {
     }
 
     /// Writes until little enough waits; for answers of many messages.
-    pub(super) fn relieve(&mut self) -> Result<(), End> {
+    pub(crate) fn relieve(&mut self) -> Result<(), End> {
         self.tell_snoopers();
         while self.unsent() > OUTPUT_MAX {
             if self.hub.is_ending() {
@@ -315,10 +322,10 @@ impl Connection {
         if self.session.version().is_none() {
             return if now - self.began > GREETING_MAX { Err("no hello has come") } else { Ok(()) };
         }
-        if now - self.last_heard > 2 * PROBE_AFTER {
+        if now - self.last_heard > 2 * self.inactivity_probe {
             return Err("the peer does not answer");
         }
-        if now - self.last_heard > PROBE_AFTER && !self.is_probed {
+        if now - self.last_heard > self.inactivity_probe && !self.is_probed {
             self.is_probed = true;
             self.session.send(&Message::EchoRequest(Vec::new()));
         }
@@ -342,7 +349,7 @@ impl Connection {
     }
 
     /// Passes on one piece of news.
-    pub(super) fn pass_on(&mut self, news: News) {
+    pub(crate) fn pass_on(&mut self, news: News) {
         match news {
             News::Packet(packet) => self.packet_in(&packet),
             News::Removed(removed) => self.flow_removed(&removed),

@@ -4,8 +4,8 @@
 //! told that there is a pause; then only of flows that go, as long as those are few enough, and in the end of all flows
 //! that came or changed meanwhile. Nothing is lost, and what waits is bounded.
 
-use super::connection::{Connection, End};
-use super::flows::refusal;
+use crate::connection::{Connection, End};
+use crate::flows::refusal;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{Rule, RuleEntry, RuleFilter, RuleUpdate, RuleUpdateEvent, Transaction};
 use sluice_openflow::message::monitor::{
@@ -177,7 +177,7 @@ impl Flows {
 
 impl Connection {
     /// Begins, changes and ends monitors, and tells of the flows that are there.
-    pub(super) fn monitor(&mut self, request: &Request, all: &[MonitorRequest]) -> Result<(), End> {
+    pub(crate) fn monitor(&mut self, request: &Request, all: &[MonitorRequest]) -> Result<(), End> {
         let (switch, hub, mailbox) = (Arc::clone(&self.switch), Arc::clone(&self.hub), Arc::clone(&self.mailbox));
         let begun = switch.ofproto.with_changes_blocked(|| {
             let mut monitors = mailbox.monitors();
@@ -208,7 +208,7 @@ impl Connection {
     }
 
     /// Ends a monitor.
-    pub(super) fn cancel_monitor(&mut self, id: u32) -> Result<(), Error> {
+    pub(crate) fn cancel_monitor(&mut self, id: u32) -> Result<(), Error> {
         let mut monitors = self.mailbox.monitors();
         monitors.remove(id)?;
         if monitors.by_id.is_empty() {
@@ -218,7 +218,7 @@ impl Connection {
     }
 
     /// Ends all monitors with their connection.
-    pub(super) fn end_monitors(&mut self) {
+    pub(crate) fn end_monitors(&mut self) {
         let mut monitors = self.mailbox.monitors();
         if !monitors.by_id.is_empty() {
             monitors.by_id.clear();
@@ -252,7 +252,7 @@ impl Connection {
     }
 
     /// Tells of what has changed.
-    pub(super) fn tell_updates(&mut self, updates: Vec<Update>) {
+    pub(crate) fn tell_updates(&mut self, updates: Vec<Update>) {
         self.mailbox.monitors().waiting -= updates.len();
         let is_paused = matches!(updates.last(), Some(Update::Paused));
         let updates: Vec<_> = updates.into_iter().filter_map(update).collect();
@@ -273,7 +273,7 @@ impl Connection {
     }
 
     /// Ends a pause, if there is one and everything before has been sent: tells of what came and changed meanwhile.
-    pub(super) fn resume_monitors(&mut self) -> Result<(), End> {
+    pub(crate) fn resume_monitors(&mut self) -> Result<(), End> {
         let (is_overrun, is_paused) = {
             let monitors = self.mailbox.monitors();
             (monitors.is_overrun, monitors.paused.is_some())

@@ -1,15 +1,16 @@
 //! Snooping: who connects to `<rundir>/<bridge>.snoop` hears what the switch and a controller say to each other.
 
-use super::connection::{End, GREETING_MAX};
-use super::hub::Hub;
-use super::stream::Stream;
+use crate::connection::{End, GREETING_MAX};
+use crate::hub::Hub;
+use crate::stream::Stream;
 use crate::switch::Switch;
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use sluice_openflow::message::connection::Role;
 use sluice_openflow::{Peer, Session};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Bytes that wait for a snooper at most; what does not fit is lost to it.
@@ -30,10 +31,6 @@ pub struct Wire {
 pub struct Tap {
     waiting: Mutex<Vec<u8>>,
     wake: OwnedFd,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wire {
@@ -60,8 +57,8 @@ impl Wire {
 
     /// Passes on what was said.
     pub fn pass_on(&self, messages: &[u8]) {
-        for tap in lock(&self.taps).iter() {
-            let mut waiting = lock(&tap.waiting);
+        for tap in self.taps.lock().iter() {
+            let mut waiting = tap.waiting.lock();
             if waiting.len() + messages.len() <= WAITING_MAX {
                 waiting.extend(messages);
                 // Full: it rings already.
@@ -71,7 +68,7 @@ impl Wire {
     }
 
     fn tap(&self) -> Option<Arc<Tap>> {
-        let mut taps = lock(&self.taps);
+        let mut taps = self.taps.lock();
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?;
         let tap = Arc::new(Tap { waiting: Mutex::default(), wake });
         (taps.len() < SNOOPERS_MAX).then(|| taps.push(Arc::clone(&tap)))?;
@@ -80,7 +77,7 @@ impl Wire {
     }
 
     fn untap(&self, tap: &Arc<Tap>) {
-        let mut taps = lock(&self.taps);
+        let mut taps = self.taps.lock();
         taps.retain(|other| !Arc::ptr_eq(other, tap));
         self.tapped.store(taps.len(), SeqCst);
     }
@@ -89,7 +86,7 @@ impl Wire {
 impl Tap {
     fn take(&self) -> Vec<u8> {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        std::mem::take(&mut *lock(&self.waiting))
+        std::mem::take(&mut *self.waiting.lock())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Requests, and who carries them out.
 
-use super::connection::{Connection, End};
-use super::hub::{Forwarded, News};
-use super::{flows, meters, ports};
+use crate::connection::{Connection, End};
+use crate::hub::{Forwarded, News};
+use crate::{flows, meters, ports};
 use sluice_flow::OfPort;
 use sluice_ofproto::FragmentMode;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleMessage};
@@ -16,7 +16,7 @@ use sluice_openflow::{Error, Format, Message, Request, Version};
 use std::sync::Arc;
 
 /// Tables of a bridge, as controllers are told: 255 means all of them.
-pub(super) const N_TABLES: u8 = 254;
+pub(crate) const N_TABLES: u8 = 254;
 
 /// OpenFlow 1.0's actions, by bits of their numbers: all but vendors'. Source: Open vSwitch, `show`.
 const ACTIONS10: u32 = 0xfff;
@@ -29,7 +29,7 @@ const TABLE_ENTRIES: u32 = 1_000_000;
 
 impl Connection {
     /// Carries out a request.
-    pub(super) fn request(&mut self, request: &Request, message: Message) -> Result<(), End> {
+    pub(crate) fn request(&mut self, request: &Request, message: Message) -> Result<(), End> {
         let done = match message {
             Message::FeaturesRequest => self.features().map(Some),
             Message::GetConfigRequest => self.get_config().map(Some),
@@ -75,7 +75,7 @@ impl Connection {
     }
 
     /// Passes on another controller's change, if this one wants to hear of it.
-    pub(super) fn request_forward(&mut self, change: &Forwarded) {
+    pub(crate) fn request_forward(&mut self, change: &Forwarded) {
         // Numbers are OpenFlow 1.4's, `OFPRFR_*`.
         let reason = if matches!(change.message, Message::GroupMod(_)) { 0 } else { 1 };
         let version = self.version();
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         self.session.version().unwrap_or(Version::V10)
     }
 
@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// Gives or refuses a role.
-    pub(super) fn role(&mut self, request: &Request, wish: RoleMessage) {
+    pub(crate) fn role(&mut self, request: &Request, wish: RoleMessage) {
         if let (Some(generation), Some(Role::Primary | Role::Secondary)) = (wish.generation, wish.role)
             && let Err(error) = self.hub.check_generation(generation)
         {

@@ -1,14 +1,14 @@
 //! Groups as controllers see them.
 
-use super::connection::Connection;
-use super::flows::{nanoseconds, refusal};
+use crate::connection::Connection;
+use crate::flows::{nanoseconds, refusal};
 use sluice_ofp::{GROUP_ALL, GroupMod};
 use sluice_ofproto::GroupEntry;
 use sluice_openflow::Error;
 use sluice_openflow::message::groups::{GroupDesc, GroupStats};
 
 impl Connection {
-    pub(super) fn group_mod(&mut self, m: &GroupMod) -> Result<(), Error> {
+    pub(crate) fn group_mod(&mut self, m: &GroupMod) -> Result<(), Error> {
         let changed = self.switch.ofproto.group_mod(&self.hub.bridge, m, self.switch.now_ms());
         let changed = changed.map_err(|error| refusal(&error))?;
         self.switch.hurry();
@@ -24,13 +24,13 @@ impl Connection {
         Ok(all.into_iter().filter(|group| wanted == GROUP_ALL || group.id == wanted).collect())
     }
 
-    pub(super) fn group_descs(&self, wanted: u32) -> Result<Vec<GroupDesc>, Error> {
+    pub(crate) fn group_descs(&self, wanted: u32) -> Result<Vec<GroupDesc>, Error> {
         let groups = self.groups(wanted)?.into_iter();
         Ok(groups.map(|group| GroupDesc { group: group.id, config: group.config }).collect())
     }
 
-    pub(super) fn group_stats(&self, wanted: u32) -> Result<Vec<GroupStats>, Error> {
-        self.switch.revalidate();
+    pub(crate) fn group_stats(&self, wanted: u32) -> Result<Vec<GroupStats>, Error> {
+        self.switch.backend.revalidate();
         let now_ms = self.switch.now_ms();
         let groups = self.groups(wanted)?.into_iter();
         let stats = groups.map(|group| GroupStats {

@@ -1,6 +1,6 @@
 //! Flows: asked about, and gone.
 
-use super::connection::{Connection, End};
+use crate::connection::{Connection, End};
 use crate::switch::Switch;
 use sluice_ofp::{FlowCommand, FlowFlags, FlowMod};
 use sluice_ofproto::{Rule, RuleEntry, RuleRemoved};
@@ -45,7 +45,7 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
 
 impl Connection {
     /// Answers with the flows, in as many messages as it takes.
-    pub(super) fn flow_stats(&mut self, request: &Request, wanted: &FlowRequest) -> Result<(), End> {
+    pub(crate) fn flow_stats(&mut self, request: &Request, wanted: &FlowRequest) -> Result<(), End> {
         let rules = match select(&self.switch, &self.hub.bridge, wanted) {
             Ok(rules) => rules,
             Err(error) => {
@@ -69,7 +69,7 @@ impl Connection {
     }
 
     /// Tells of a rule that went, if the controller wants to hear it.
-    pub(super) fn flow_removed(&mut self, removed: &RuleRemoved) {
+    pub(crate) fn flow_removed(&mut self, removed: &RuleRemoved) {
         let reason = removed.reason;
         if !self.session.wants(AsyncKind::FlowRemoved, reason as u32) {
             return;
@@ -104,7 +104,7 @@ fn select(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Vec<Arc
     selection.table = wanted.table;
     (selection.out_port, selection.out_group) = (wanted.out_port, wanted.out_group);
     (selection.cookie, selection.cookie_mask) = (wanted.cookie, wanted.cookie_mask);
-    switch.revalidate();
+    switch.backend.revalidate();
     switch.ofproto.select(bridge, &selection).map_err(|error| refusal(&error))
 }
 

@@ -1,28 +1,21 @@
 //! Ports as controllers see them.
 
-use super::hub::Hub;
+use crate::backend::Device;
+use crate::hub::Hub;
 use crate::switch::Switch;
-use sluice_datapath::PortReport;
-use sluice_fate::DropReason;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::PortConfig;
 use sluice_openflow::Error;
 use sluice_openflow::message::ports::{PortDesc, PortMod, PortStats, config, state};
-use std::collections::BTreeMap;
-
-/// The ports of the datapath: what they are, what they counted.
-fn devices(switch: &Switch) -> BTreeMap<u32, PortReport> {
-    switch.datapath.ports().into_iter().map(|port| (port.number.0, port)).collect()
-}
 
 /// What the ports of a bridge are, by number.
 pub fn descriptions(switch: &Switch, bridge: &str) -> Vec<PortDesc> {
-    let devices = devices(switch);
+    let devices = switch.backend.devices();
     let ports = switch.ofproto.ports(bridge).unwrap_or_default();
-    ports.iter().map(|port| description(port, port.datapath().and_then(|no| devices.get(&no.0)))).collect()
+    ports.iter().map(|port| description(port, port.datapath().and_then(|no| devices.get(&no)))).collect()
 }
 
-fn description(port: &PortConfig, device: Option<&PortReport>) -> PortDesc {
+fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
     let bits = [
         (port.down, config::PORT_DOWN),
         (port.no_receive, config::NO_RECV),
@@ -32,7 +25,7 @@ fn description(port: &PortConfig, device: Option<&PortReport>) -> PortDesc {
     ];
     PortDesc {
         port: port.number.0,
-        hw_addr: Mac(device.map_or([0; 6], |device| device.info.mac)),
+        hw_addr: device.map_or(Mac([0; 6]), |device| device.mac),
         name: port.name.clone(),
         config: bits.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit),
         state: if port.up { state::LIVE } else { state::LINK_DOWN },
@@ -48,16 +41,16 @@ pub fn known(switch: &Switch, bridge: &str, port: OfPort) -> Result<(), Error> {
 
 /// What a port or all have carried.
 pub fn stats(switch: &Switch, bridge: &str, wanted: Option<OfPort>) -> Result<Vec<PortStats>, Error> {
-    let devices = devices(switch);
+    let devices = switch.backend.devices();
     let ports = switch.ofproto.ports(bridge).unwrap_or_default().into_iter();
     let ports = ports.filter(|p| wanted.is_none_or(|number| p.number == number));
-    Ok(ports.map(|port| counted(&port, port.datapath().and_then(|no| devices.get(&no.0)))).collect())
+    Ok(ports.map(|port| counted(&port, port.datapath().and_then(|no| devices.get(&no)))).collect())
 }
 
-fn counted(port: &PortConfig, device: Option<&PortReport>) -> PortStats {
+fn counted(port: &PortConfig, device: Option<&Device>) -> PortStats {
     let unknown = PortStats::unknown(port.number);
     let Some(device) = device else { return unknown };
-    let counters = &device.stats;
+    let counters = &device.counters;
     PortStats {
         rx_packets: counters.rx_packets,
         tx_packets: counters.tx_packets,
@@ -67,18 +60,9 @@ fn counted(port: &PortConfig, device: Option<&PortReport>) -> PortStats {
         tx_dropped: counters.tx_dropped,
         rx_errors: counters.rx_errors,
         tx_errors: counters.tx_errors,
-        custom: drops(device),
+        custom: counters.custom.clone(),
         ..unknown
     }
-}
-
-/// The drops there were, by reason: of what the port received, wherever that was dropped, and of what it was to send.
-fn drops(device: &PortReport) -> Vec<(String, u64)> {
-    let counted = |way: &str, reason: DropReason, n| (format!("{way}_drop_{}", reason.name().replace('-', "_")), n);
-    let received = DropReason::ALL.iter().map(|reason| counted("rx", *reason, device.fates.dropped(*reason)));
-    let missed = ("rx_missed".to_owned(), device.stats.rx_missed);
-    let unsent = DropReason::ALL.iter().map(|reason| counted("tx", *reason, device.stats.tx_drops[*reason as usize]));
-    received.chain([missed]).chain(unsent).filter(|(_, n)| *n != 0).collect()
 }
 
 /// The port that is to change.

@@ -1,30 +1,74 @@
 //! Private sockets in the file system.
 
-use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use rustix::fs::{CWD, RenameFlags};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
 
 /// Longest path of a socket, bytes. Source: Linux's `sockaddr_un`, less the zero behind it.
 const PATH_MAX: usize = 107;
+
+/// Why a socket cannot be made. `what` is the socket's name for the reader.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The path is longer than the system takes.
+    #[error("{what} {}: its path has {size} bytes, a socket's at most {PATH_MAX}", path.display())]
+    PathTooLong {
+        /// What the socket is for.
+        what: String,
+        /// Where it is.
+        path: PathBuf,
+        /// Bytes of the path.
+        size: usize,
+    },
+    /// There is something that is no socket.
+    #[error("{what} {}: there is something else of that name; remove it", path.display())]
+    NotASocket {
+        /// What the socket is for.
+        what: String,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Another process serves it.
+    #[error("{what} {}: another switch listens on it", path.display())]
+    InUse {
+        /// What the socket is for.
+        what: String,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// The system refuses.
+    #[error("{what} {}: {action}: {source}", path.display())]
+    Io {
+        /// What the socket is for.
+        what: String,
+        /// Where it is.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
 
 /// Listens on `path`, replacing a socket that nobody listens on any more. Only the owner may connect. `what` names the
 /// socket in errors.
 ///
 /// # Errors
 /// If something else is there, or another switch answers on it.
-pub fn listen_private(path: &Path, what: &str) -> Result<UnixListener> {
+pub fn listen_private(path: &Path, what: &str) -> Result<UnixListener, SocketError> {
     let size = path.as_os_str().len();
-    anyhow::ensure!(
-        size <= PATH_MAX,
-        "{what} {}: its path has {size} bytes, a socket's at most {PATH_MAX}; set switch.rundir to a shorter one",
-        path.display()
-    );
+    if size > PATH_MAX {
+        return Err(SocketError::PathTooLong { what: what.to_owned(), path: path.to_owned(), size });
+    }
     remove_stale(path, what)?;
-    bind_and_rename(path).with_context(|| format!("{what} {}: cannot listen", path.display()))
+    bind_and_rename(path).map_err(|source| io_error(path, what, "cannot listen", source))
+}
+
+fn io_error(path: &Path, what: &str, action: &'static str, source: io::Error) -> SocketError {
+    SocketError::Io { what: what.to_owned(), path: path.to_owned(), action, source }
 }
 
 /// Binds and listens under a name of this process, then takes the place at `path`: a client that sees the socket there can
@@ -32,7 +76,7 @@ pub fn listen_private(path: &Path, what: &str) -> Result<UnixListener> {
 fn bind_and_rename(path: &Path) -> io::Result<UnixListener> {
     // The mode of a socket comes from the umask alone; there must be no moment in which others may connect.
     static UMASK: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = UMASK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = UMASK.lock();
     // No longer than what it stands in for, whose length has been looked at.
     let unfinished = path.with_file_name(format!(".{:x}", std::process::id()));
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
@@ -50,19 +94,16 @@ fn bind_and_rename(path: &Path) -> io::Result<UnixListener> {
 ///
 /// # Errors
 /// If something else is there, or another switch answers on it.
-pub fn remove_stale(path: &Path, what: &str) -> Result<()> {
+pub fn remove_stale(path: &Path, what: &str) -> Result<(), SocketError> {
+    let (what_owned, path_owned) = (what.to_owned(), path.to_owned());
     match std::fs::symlink_metadata(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e).with_context(|| format!("{what} {}", path.display())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(io_error(path, what, "cannot be looked at", e)),
         Ok(meta) if !meta.file_type().is_socket() => {
-            bail!("{what} {}: there is something else of that name; remove it", path.display())
+            Err(SocketError::NotASocket { what: what_owned, path: path_owned })
         }
-        Ok(_) if UnixStream::connect(path).is_ok() => {
-            bail!("{what} {}: another switch listens on it; end it, or set switch.rundir", path.display())
-        }
-        Ok(_) => {
-            std::fs::remove_file(path).with_context(|| format!("stale {what} {}: cannot be removed", path.display()))
-        }
+        Ok(_) if UnixStream::connect(path).is_ok() => Err(SocketError::InUse { what: what_owned, path: path_owned }),
+        Ok(_) => std::fs::remove_file(path).map_err(|e| io_error(path, what, "is stale and cannot be removed", e)),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Limits of the packets that a controller gets: one for those that no rule matches, one for the others.
 //! Source: Open vSwitch, `connmgr.c`.
 
-use super::hub::Packet;
+use crate::hub::Packet;
+use crate::settings::RateLimit;
 use sluice_openflow::PacketInLimit;
 use std::sync::Arc;
 
@@ -9,9 +10,9 @@ use std::sync::Arc;
 pub struct Limits([PacketInLimit<Arc<Packet>>; 2]);
 
 impl Limits {
-    /// So many packets a second, and so many at once, of each sort.
-    pub fn new(rate: u32, burst: u32, now_ms: u64) -> Self {
-        Limits([(); 2].map(|()| PacketInLimit::new(rate, burst, now_ms)))
+    /// The same limit for packets of each sort.
+    pub fn new(limit: RateLimit, now_ms: u64) -> Self {
+        Limits([(); 2].map(|()| PacketInLimit::new(limit.packets_per_s, limit.burst, now_ms)))
     }
 
     /// The packet, if it may go now; else it waits.

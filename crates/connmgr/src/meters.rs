@@ -1,8 +1,8 @@
 //! Meters and queues as controllers see them.
 
-use super::connection::Connection;
-use super::flows::{nanoseconds, refusal};
-use super::ports;
+use crate::connection::Connection;
+use crate::flows::{nanoseconds, refusal};
+use crate::ports;
 use sluice_flow::OfPort;
 use sluice_ofp::{METER_ALL, MeterMod};
 use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry};
@@ -27,7 +27,7 @@ pub fn features() -> MeterFeatures {
 }
 
 impl Connection {
-    pub(super) fn meter_mod(&mut self, m: &MeterMod) -> Result<(), Error> {
+    pub(crate) fn meter_mod(&mut self, m: &MeterMod) -> Result<(), Error> {
         let changed = self.switch.ofproto.meter_mod(&self.hub.bridge, m, self.switch.now_ms());
         changed.map_err(|error| refusal(&error))?;
         self.switch.hurry();
@@ -47,12 +47,12 @@ impl Connection {
         Ok(meters)
     }
 
-    pub(super) fn meter_descs(&self, wanted: u32) -> Result<Vec<MeterDesc>, Error> {
+    pub(crate) fn meter_descs(&self, wanted: u32) -> Result<Vec<MeterDesc>, Error> {
         let meters = self.meters(wanted)?.into_iter();
         Ok(meters.map(|meter| MeterDesc { meter: meter.id, config: meter.config }).collect())
     }
 
-    pub(super) fn meter_stats(&self, wanted: u32) -> Result<Vec<MeterStats>, Error> {
+    pub(crate) fn meter_stats(&self, wanted: u32) -> Result<Vec<MeterStats>, Error> {
         let now_ms = self.switch.now_ms();
         let stats = self.meters(wanted)?.into_iter().map(|meter| MeterStats {
             meter: meter.id,
@@ -67,7 +67,7 @@ impl Connection {
 
     /// Ports have no queues, as those of Open vSwitch's userspace datapath: asking for all of them is no mistake, but
     /// asking for one is.
-    pub(super) fn queues(&self, port: Option<OfPort>, queue: u32) -> Result<(), Error> {
+    pub(crate) fn queues(&self, port: Option<OfPort>, queue: u32) -> Result<(), Error> {
         if let Some(port) = port {
             ports::known(&self.switch, &self.hub.bridge, port)?;
         }

@@ -1,8 +1,8 @@
 //! Changes of the tables: flow-mods one by one, which are done many at a time, and bundles.
 
-use super::connection::{Connection, End};
-use super::flows::refusal;
-use super::ports;
+use crate::connection::{Connection, End};
+use crate::flows::refusal;
+use crate::ports;
 use sluice_ofp::FlowMod;
 use sluice_ofproto::{BundleChange, ExecuteRequest, Requester};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
@@ -19,7 +19,7 @@ pub struct Waiting(Vec<(Request, Box<FlowModMessage>)>);
 
 impl Connection {
     /// Takes a flow-mod, to be done with those that come behind it.
-    pub(super) fn take_flow_mod(&mut self, request: Request, m: Box<FlowModMessage>) {
+    pub(crate) fn take_flow_mod(&mut self, request: Request, m: Box<FlowModMessage>) {
         if m.buffer_id.is_some() {
             return self.session.refuse(&request, Error::RequestBufferUnknown);
         }
@@ -35,7 +35,7 @@ impl Connection {
     }
 
     /// Does the flow-mods that wait.
-    pub(super) fn do_flow_mods(&mut self) {
+    pub(crate) fn do_flow_mods(&mut self) {
         let Some((first, _)) = self.waiting.0.first() else { return };
         let by = Some(self.requester(first));
         let changes: Vec<&FlowMod> = self.waiting.0.iter().map(|(_, m)| &m.flow).collect();
@@ -55,12 +55,12 @@ impl Connection {
         }
     }
 
-    pub(super) fn requester(&self, request: &Request) -> Requester {
+    pub(crate) fn requester(&self, request: &Request) -> Requester {
         Requester { connection: self.mailbox.number(), xid: request.xid }
     }
 
     /// Does a bundle's messages, all or none.
-    pub(super) fn commit(&mut self, request: &Request, commit: &BundleCommit) -> Result<(), End> {
+    pub(crate) fn commit(&mut self, request: &Request, commit: &BundleCommit) -> Result<(), End> {
         let table_in_command = self.session.table_in_command();
         // Read while they are done: once read they take ten times as much memory.
         let messages = || bundled(&commit.messages, table_in_command);

@@ -1,6 +1,6 @@
 //! The transports that OpenFlow goes over.
 
-use super::tls::TlsStream;
+use crate::tls::TlsStream;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};

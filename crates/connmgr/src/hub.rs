@@ -3,9 +3,10 @@
 //! News go into each connection's mailbox, which is bounded: whoever posts never waits, and what a connection does not
 //! take in time is lost to it alone, counted.
 
-use super::controllers::Standalone;
-use super::monitor::{Monitors, Update};
-use super::snoop::Wire;
+use crate::fail_open::FailOpen;
+use crate::monitor::{Monitors, Update};
+use crate::snoop::Wire;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_flow::{FieldId, OfPort};
 use sluice_ofp::ofpact::PacketInReason;
@@ -15,8 +16,8 @@ use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// News that wait for a connection at most.
 const MAILBOX_MAX: usize = 1024;
@@ -108,11 +109,11 @@ impl Mailbox {
 
     /// What the connection watches.
     pub fn monitors(&self) -> MutexGuard<'_, Monitors> {
-        lock(&self.monitors)
+        self.monitors.lock()
     }
 
     fn post(&self, news: News) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         // A lost role would leave two primaries; there are few of them. Updates have a bound of their own.
         if waiting.len() >= MAILBOX_MAX && !matches!(news, News::Demoted(_) | News::Updates(_)) {
             self.lost.fetch_add(1, Relaxed);
@@ -136,7 +137,7 @@ impl Mailbox {
             return VecDeque::new();
         }
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        std::mem::take(&mut *lock(&self.waiting))
+        std::mem::take(&mut *self.waiting.lock())
     }
 
     /// News that were lost because the connection did not take them in time.
@@ -154,10 +155,6 @@ impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A number that will not come again.
@@ -183,9 +180,7 @@ pub struct Hub {
     /// Ports as they were last told.
     ports: Mutex<BTreeMap<u16, PortDesc>>,
     /// What the bridge does without controllers, if it is standalone and has some.
-    pub standalone: Option<Standalone>,
-    /// Packets a second that a controller gets, and packets at once, if there is a limit.
-    pub packet_in_limit: Option<(u32, u32)>,
+    pub fail_open: Option<FailOpen>,
     /// The controllers that the bridge connects to, for who snoops.
     wires: Mutex<Vec<Arc<Wire>>>,
     ending: AtomicBool,
@@ -208,8 +203,7 @@ impl Hub {
             want_misses: 0.into(),
             watching: 0.into(),
             ports: Mutex::default(),
-            standalone: None,
-            packet_in_limit: None,
+            fail_open: None,
             wires: Mutex::default(),
             ending: false.into(),
             end: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -218,7 +212,7 @@ impl Hub {
 
     /// Adds a connection; `None` if there are too many.
     pub fn join(&self) -> Option<Arc<Mailbox>> {
-        let mut mailboxes = lock(&self.mailboxes);
+        let mut mailboxes = self.mailboxes.lock();
         if mailboxes.len() >= CONNECTIONS_MAX {
             return None;
         }
@@ -230,40 +224,40 @@ impl Hub {
 
     /// Removes a connection.
     pub fn leave(&self, mailbox: &Arc<Mailbox>) {
-        lock(&self.mailboxes).retain(|other| !Arc::ptr_eq(other, mailbox));
+        self.mailboxes.lock().retain(|other| !Arc::ptr_eq(other, mailbox));
     }
 
     /// How many connections there are.
     pub fn connections(&self) -> usize {
-        lock(&self.mailboxes).len()
+        self.mailboxes.lock().len()
     }
 
     /// One more controller that the bridge connects to.
     pub fn add_wire(&self) -> Arc<Wire> {
         let wire = Arc::new(Wire::default());
-        lock(&self.wires).push(Arc::clone(&wire));
+        self.wires.lock().push(Arc::clone(&wire));
         wire
     }
 
     /// The controller that is snooped: of the most preferred, the first. `None` if the bridge has none.
     pub fn wire_to_snoop(&self) -> Option<Arc<Wire>> {
-        lock(&self.wires).iter().rev().max_by_key(|wire| wire.preference()).cloned()
+        self.wires.lock().iter().rev().max_by_key(|wire| wire.preference()).cloned()
     }
 
     /// Tells all connections.
     pub fn post(&self, news: &News) {
-        lock(&self.mailboxes).iter().for_each(|mailbox| mailbox.post(news.clone()));
+        self.mailboxes.lock().iter().for_each(|mailbox| mailbox.post(news.clone()));
     }
 
     /// Tells all connections but one.
     pub fn post_to_others(&self, mailbox: &Arc<Mailbox>, news: &News) {
-        let mailboxes = lock(&self.mailboxes);
+        let mailboxes = self.mailboxes.lock();
         mailboxes.iter().filter(|other| !Arc::ptr_eq(other, mailbox)).for_each(|other| other.post(news.clone()));
     }
 
     /// Tells the connections that watch them of changed rules.
     pub fn post_changes(&self, transaction: Transaction, news: &[Arc<RuleUpdate>]) {
-        for mailbox in lock(&self.mailboxes).iter() {
+        for mailbox in self.mailboxes.lock().iter() {
             let mut monitors = mailbox.monitors();
             let updates = monitors.updates(mailbox.number, transaction, news);
             if !updates.is_empty() || monitors.is_overrun() {
@@ -277,7 +271,7 @@ impl Hub {
     /// # Errors
     /// If the wish is an old one.
     pub fn check_generation(&self, wish: u64) -> Result<(), sluice_openflow::Error> {
-        let mut generation = lock(&self.generation);
+        let mut generation = self.generation.lock();
         match *generation {
             // The numbers go round.
             Some(latest) if (wish.wrapping_sub(latest) as i64) < 0 => Err(sluice_openflow::Error::RoleStale),
@@ -290,13 +284,13 @@ impl Hub {
 
     /// The latest wish for a role.
     pub fn generation(&self) -> Option<u64> {
-        *lock(&self.generation)
+        *self.generation.lock()
     }
 
     /// Makes a connection the primary one; the one that was is told.
     pub fn make_primary(&self, mailbox: &Arc<Mailbox>) {
         let generation = self.generation();
-        for other in lock(&self.mailboxes).iter() {
+        for other in self.mailboxes.lock().iter() {
             if !Arc::ptr_eq(other, mailbox) && other.is_primary.swap(false, SeqCst) {
                 other.post(News::Demoted(generation));
             }
@@ -307,7 +301,7 @@ impl Hub {
     /// Takes note of the ports as they are, and tells what has changed since the last time.
     pub fn note_ports(&self, ports: impl IntoIterator<Item = PortDesc>) {
         let new: BTreeMap<u16, PortDesc> = ports.into_iter().map(|p| (p.port, p)).collect();
-        let old = std::mem::replace(&mut *lock(&self.ports), new.clone());
+        let old = std::mem::replace(&mut *self.ports.lock(), new.clone());
         for (number, desc) in &old {
             if !new.contains_key(number) {
                 self.post(&News::Port(PortReason::Delete, Arc::new(desc.clone())));

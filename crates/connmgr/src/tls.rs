@@ -3,12 +3,10 @@
 //! As in Open vSwitch, both sides show certificates, which must be signed by the other side's authority; names in them do
 //! not matter.
 
-use crate::config;
-use anyhow::{Context, Result};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
@@ -18,8 +16,65 @@ use rustls::{
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Files in PEM: what the switch shows its peers, and what they must show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The switch's private key.
+    pub private_key: PathBuf,
+    /// Its certificate, and those between it and the peers' authority.
+    pub certificate: PathBuf,
+    /// The authority that must have signed the peers' certificates.
+    pub ca_cert: PathBuf,
+}
+
+/// One of [`TlsFiles`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFile {
+    /// [`TlsFiles::private_key`].
+    PrivateKey,
+    /// [`TlsFiles::certificate`].
+    Certificate,
+    /// [`TlsFiles::ca_cert`].
+    CaCert,
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or has nothing of use in it.
+    #[error("{}: no {expected} in PEM: {source}", path.display())]
+    Pem {
+        /// Which one.
+        file: TlsFile,
+        /// Where it is.
+        path: PathBuf,
+        /// What should be in it.
+        expected: &'static str,
+        /// What is wrong.
+        source: pem::Error,
+    },
+    /// The certificates of the authority cannot be used.
+    #[error("{}: no authority: {reason}", path.display())]
+    Authority {
+        /// Where they are.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Key and certificate do not belong together.
+    #[error("{} and {}: {source}", private_key.display(), certificate.display())]
+    KeyPair {
+        /// The key.
+        private_key: PathBuf,
+        /// The certificate.
+        certificate: PathBuf,
+        /// What is wrong.
+        source: Error,
+    },
+}
 
 /// What the switch shows its peers, and what it asks of them.
 #[derive(Debug)]
@@ -33,34 +88,33 @@ impl Tls {
     ///
     /// # Errors
     /// With the file that cannot be read or has nothing of use in it.
-    pub fn load(files: &config::Tls) -> Result<Tls> {
+    pub fn load(files: &TlsFiles) -> Result<Tls, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let key = PrivateKeyDer::from_pem_file(&files.private_key).with_context(|| {
-            format!("switch.tls.private-key: {}: no private key in PEM", files.private_key.display())
-        })?;
-        let chain = certificates("certificate", &files.certificate)?;
-        let mut authorities = RootCertStore::empty();
-        for authority in certificates("ca-cert", &files.ca_cert)? {
-            let added = authorities.add(authority);
-            added.with_context(|| format!("switch.tls.ca-cert: {}: no authority", files.ca_cert.display()))?;
-        }
-        let authorities = Arc::new(authorities);
-        let both = || format!("switch.tls: {} and {}", files.private_key.display(), files.certificate.display());
+        let key = PrivateKeyDer::from_pem_file(&files.private_key)
+            .map_err(|source| pem_error(TlsFile::PrivateKey, &files.private_key, source))?;
+        let chain = certificates(TlsFile::Certificate, &files.certificate)?;
+        let authorities = Arc::new(authorities(&files.ca_cert)?);
+        let key_pair = |source| TlsError::KeyPair {
+            private_key: files.private_key.clone(),
+            certificate: files.certificate.clone(),
+            source,
+        };
         let versions = "invariant: the provider has suites of both versions";
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), Arc::clone(&provider));
+        let clients = clients.build().map_err(|error| bad_authority(&files.ca_cert, &error))?;
         let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect(versions)
-            .with_client_cert_verifier(clients.build().context("switch.tls.ca-cert")?)
+            .with_client_cert_verifier(clients)
             .with_single_cert(chain.clone(), key.clone_key())
-            .with_context(both)?;
+            .map_err(key_pair)?;
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect(versions)
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(OfAuthority { authorities, provider }))
             .with_client_auth_cert(chain, key)
-            .with_context(both)?;
+            .map_err(key_pair)?;
         Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
     }
 
@@ -84,12 +138,27 @@ impl Tls {
     }
 }
 
-fn certificates(key: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let what = || format!("switch.tls.{key}: {}", file.display());
-    let all = CertificateDer::pem_file_iter(file).with_context(what)?.collect::<Result<Vec<_>, _>>();
-    let all = all.with_context(what)?;
-    anyhow::ensure!(!all.is_empty(), "{}: no certificate in PEM", what());
-    Ok(all)
+fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |source| pem_error(file, path, source);
+    let all = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    if all.is_empty() { Err(wrong(pem::Error::NoItemsFound)) } else { Ok(all) }
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut authorities = RootCertStore::empty();
+    for authority in certificates(TlsFile::CaCert, path)? {
+        authorities.add(authority).map_err(|error| bad_authority(path, &error))?;
+    }
+    Ok(authorities)
+}
+
+fn pem_error(file: TlsFile, path: &Path, source: pem::Error) -> TlsError {
+    let expected = if file == TlsFile::PrivateKey { "private key" } else { "certificate" };
+    TlsError::Pem { file, path: path.to_owned(), expected, source }
+}
+
+fn bad_authority(path: &Path, error: &impl ToString) -> TlsError {
+    TlsError::Authority { path: path.to_owned(), reason: error.to_string() }
 }
 
 /// Trusts whoever shows a certificate of an authority, whatever name it says.

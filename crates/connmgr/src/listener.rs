@@ -1,10 +1,9 @@
 //! Listeners: a thread for each, and one for each connection it takes.
 
-use super::connection::End;
-use super::hub::Hub;
-use super::stream::Stream;
+use crate::connection::End;
+use crate::hub::Hub;
+use crate::stream::Stream;
 use crate::switch::Switch;
-use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::net::TcpListener;
@@ -41,7 +40,7 @@ impl Listener {
             Listener::Tcp(listener) => Stream::tcp(listener.accept()?.0),
             Listener::Tls(listener) => {
                 let (socket, _) = listener.accept()?;
-                Ok(Stream::Tls(Box::new(switch.openflow.tls()?.accept(socket)?)))
+                Ok(Stream::Tls(Box::new(switch.tls()?.accept(socket)?)))
             }
         }
     }
@@ -57,11 +56,10 @@ impl Listener {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(self, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) -> Result<JoinHandle<()>> {
-        self.set_nonblocking().context("OpenFlow socket")?;
+    pub fn start(self, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) -> io::Result<JoinHandle<()>> {
+        self.set_nonblocking()?;
         let (hub, switch) = (Arc::clone(hub), Arc::clone(switch));
-        let thread = std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&hub, &switch, serve));
-        thread.context("OpenFlow thread")
+        std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&hub, &switch, serve))
     }
 
     fn run(&self, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) {

@@ -1,0 +1,151 @@
+//! The OpenFlow service within the switch: what it gets of the switch, and what the configuration says of it.
+
+use super::revalidator::Revalidator;
+use super::{Switch, lock};
+use crate::config::{Bridge, Config};
+use crate::rundir;
+use anyhow::{Context, Result};
+use sluice_action::PortNo;
+use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut, TlsError, TlsFile};
+use sluice_datapath::{Datapath, PacketIn, PortReport};
+use sluice_fate::DropReason;
+use sluice_flow::Mac;
+use sluice_port::Pools;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// How often the thread of packets looks whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What the OpenFlow service gets of the switch.
+pub struct AroundOpenFlow {
+    pub datapath: Arc<Datapath>,
+    pub pools: Arc<Mutex<Pools>>,
+    pub revalidator: Arc<Revalidator>,
+}
+
+impl Backend for AroundOpenFlow {
+    fn now_ms(&self) -> u64 {
+        sluice_datapath::now_ms()
+    }
+
+    fn devices(&self) -> BTreeMap<PortNo, Device> {
+        self.datapath.ports().iter().map(|port| (port.number, device(port))).collect()
+    }
+
+    fn send_packet(&self, packet: PacketOut) -> Result<(), NoBuffer> {
+        let PacketOut { key, bytes, actions } = packet;
+        let pool = lock(&self.pools).of_size(bytes.len()).map_err(|_| NoBuffer { size: bytes.len() })?;
+        self.datapath.execute(sluice_datapath::PacketOut { known: key, bytes, actions, pool });
+        Ok(())
+    }
+
+    fn revalidate(&self) {
+        self.revalidator.wait();
+    }
+
+    fn revalidate_soon(&self) {
+        self.revalidator.hurry();
+    }
+}
+
+fn device(port: &PortReport) -> Device {
+    let stats = &port.stats;
+    let counters = DeviceCounters {
+        rx_packets: stats.rx_packets,
+        tx_packets: stats.tx_packets,
+        rx_bytes: stats.rx_bytes,
+        tx_bytes: stats.tx_bytes,
+        rx_dropped: stats.rx_dropped,
+        tx_dropped: stats.tx_dropped,
+        rx_errors: stats.rx_errors,
+        tx_errors: stats.tx_errors,
+        custom: drops(port),
+    };
+    Device { mac: Mac(port.info.mac), counters }
+}
+
+/// The drops there were, by reason: of what the port received, wherever that was dropped, and of what it was to send.
+fn drops(port: &PortReport) -> Vec<(String, u64)> {
+    let counted = |way: &str, reason: DropReason, n| (format!("{way}_drop_{}", reason.name().replace('-', "_")), n);
+    let received = DropReason::ALL.iter().map(|reason| counted("rx", *reason, port.fates.dropped(*reason)));
+    let missed = ("rx_missed".to_owned(), port.stats.rx_missed);
+    let unsent = DropReason::ALL.iter().map(|reason| counted("tx", *reason, port.stats.tx_drops[*reason as usize]));
+    received.chain([missed]).chain(unsent).filter(|(_, n)| *n != 0).collect()
+}
+
+impl Switch {
+    /// Serves every bridge, with sockets in `rundir`, and hands packets to controllers.
+    ///
+    /// # Errors
+    /// If a socket or a thread cannot be had.
+    pub fn start_openflow(self: &Arc<Self>, rundir: &Path) -> Result<()> {
+        self.openflow.start(rundir);
+        let bridges = self.setup().config.bridge.clone();
+        bridges.iter().try_for_each(|bridge| self.serve_openflow(bridge))?;
+        if let Some(packets) = self.datapath.take_packet_ins() {
+            let switch = Arc::downgrade(self);
+            let pass_on = move || pass_on_packets(&packets, &switch);
+            std::thread::Builder::new().name("packet-in".into()).spawn(pass_on).context("packet-in thread")?;
+        }
+        Ok(())
+    }
+
+    /// Serves a bridge as it is configured.
+    ///
+    /// # Errors
+    /// If a socket or a thread cannot be had.
+    pub(super) fn serve_openflow(&self, bridge: &Bridge) -> Result<()> {
+        self.openflow.serve_bridge(&bridge.name, &bridge.openflow()).map_err(|error| match error {
+            sluice_connmgr::Error::Socket(error) => rundir::socket_error(error),
+            other => other.into(),
+        })
+    }
+
+    /// Reads key and certificates for the connections to come.
+    ///
+    /// # Errors
+    /// With the key of the configuration whose file is wrong; then what was there stays.
+    pub(super) fn set_tls(&self, config: &Config) -> Result<()> {
+        self.openflow.set_tls(config.tls().as_ref()).map_err(|error| {
+            let key = match &error {
+                TlsError::Pem { file: TlsFile::PrivateKey, .. } => "switch.tls.private-key",
+                TlsError::Pem { file: TlsFile::Certificate, .. } => "switch.tls.certificate",
+                TlsError::Pem { file: TlsFile::CaCert, .. } | TlsError::Authority { .. } => "switch.tls.ca-cert",
+                TlsError::KeyPair { .. } => "switch.tls",
+            };
+            anyhow::Error::new(error).context(key)
+        })
+    }
+}
+
+/// Hands packets from the datapath to the connections of their bridges.
+fn pass_on_packets(packets: &Receiver<PacketIn>, switch: &Weak<Switch>) {
+    loop {
+        let packet = match packets.recv_timeout(LOOK_EVERY) {
+            Ok(packet) => Some(packet),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let Some(switch) = switch.upgrade() else { return };
+        if let Some(packet) = packet {
+            switch.openflow.packet_in(upcall(packet));
+        }
+    }
+}
+
+fn upcall(packet: PacketIn) -> ControllerUpcall {
+    ControllerUpcall {
+        key: packet.key,
+        bytes: packet.bytes,
+        total_len: packet.total_len,
+        reason: packet.reason,
+        controller_id: packet.controller_id,
+        cookie: packet.cookie,
+        recirc_id: packet.recirc_id,
+        is_paused: packet.continuation,
+    }
+}
