@@ -16,6 +16,7 @@ clippy|no warning in any target|
 tiers|crates import only what stands above them|
 fence|unsafe lives where ci/unsafe.txt says, with reasons|
 sizes|report of long files and functions|
+circles|report of files that import each other in a circle|
 test|cargo test: everything that needs no privileges|
 install|the Debian packages of ci/packages.txt are there|root, or packages present
 privileged|ports and captures on network devices of our own|root
@@ -47,6 +48,7 @@ step_clippy() { cargo clippy -q --workspace --all-targets -- -D warnings; }
 step_tiers() { cargo test -q -p sluice-checks --test tiers; }
 step_fence() { cargo test -q -p sluice-checks --test fence; }
 step_sizes() { cargo run -q -p sluice-checks --bin sizes; }
+step_circles() { cargo run -q -p sluice-checks --bin circles; }
 step_test() {
     # Kernels of the instruction sets this machine has must have been run against their scalar twins.
     local isa

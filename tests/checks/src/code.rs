@@ -94,7 +94,8 @@ fn character_end(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-fn is_word(byte: u8) -> bool {
+/// Whether a name may have this byte.
+pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 

@@ -1,9 +1,14 @@
 //! What the tree promises about itself, checked from its text: who imports whom, where `unsafe` lives, how long files
-//! and functions are. The promises are tests (`tests/`), the sizes a report (`src/bin/sizes.rs`).
+//! and functions are, which files import each other in a circle. The promises are tests (`tests/`), sizes and circles reports
+//! (`src/bin`).
 #![forbid(unsafe_code)]
 
+mod circles;
 mod code;
+mod modules;
 mod tree;
 
+pub use circles::{Imports, circles};
 pub use code::{blank, functions, words};
+pub use modules::Modules;
 pub use tree::{Source, root, sources};
