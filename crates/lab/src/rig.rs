@@ -1,14 +1,12 @@
 //! A switch in the process: generator → rules → null port, taking turns in the caller's thread. No privileges.
 
 use anyhow::{Result, anyhow, ensure};
-use sluice_action::PortNo;
 use sluice_datapath::{Config, Datapath, Level, Settings, Stage, StageCycles};
 use sluice_fate::{Counter, Snapshot};
-use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 use sluice_port::Pools;
 use sluice_traffic::{Flow, FlowStream, Profile};
+use sluice_vswitch::{Assembly, Bridge, Port, Source, Sources};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -74,8 +72,7 @@ impl Workload {
 
 /// A switch with its traffic.
 pub struct Rig {
-    ofproto: Ofproto,
-    datapath: Datapath,
+    assembly: Assembly,
     /// The generator's packets once more, to know what each rule should have carried.
     twin: FlowStream,
     subtables: usize,
@@ -102,9 +99,9 @@ impl Rig {
     /// If rules or profile are wrong, or memory is short.
     pub fn new(workload: &Workload, settings: Settings, is_profiled: bool) -> Result<Rig> {
         let ports = [("generator", &workload.profile[..]), ("null", &[])];
-        let (ofproto, datapath) = switch(settings, is_profiled, &workload.rules, &ports)?;
+        let assembly = switch(settings, is_profiled, &workload.rules, &ports)?;
         let (twin, Workload { subtables, rule_of, .. }) = (workload.stream()?, workload);
-        Ok(Rig { ofproto, datapath, twin, subtables: *subtables, rule_of: *rule_of, is_profiled })
+        Ok(Rig { assembly, twin, subtables: *subtables, rule_of: *rule_of, is_profiled })
     }
 
     /// Warms the caches with so many packets and checks the answers: every packet is sent, every rule has carried exactly
@@ -114,10 +111,10 @@ impl Rig {
     /// If an answer is wrong.
     pub fn check(&mut self, packets: u64, settings: &Settings) -> Result<()> {
         for _ in 0..packets.div_ceil(TURNS as u64 * BATCH) {
-            self.datapath.run_turns(TURNS, 0);
-            self.datapath.service_caches();
+            self.assembly.datapath().run_turns(TURNS, 0);
+            self.assembly.datapath().service_caches();
         }
-        let all = self.datapath.totals();
+        let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow!("packets are not conserved: {unbalanced:?}"))?;
         ensure!(
             all[Counter::Received] == all[Counter::Sent],
@@ -125,7 +122,7 @@ impl Rig {
             all[Counter::Received],
             all[Counter::Sent]
         );
-        let pmd = self.datapath.pmds().pop().ok_or_else(|| anyhow!("no PMD"))?;
+        let pmd = self.assembly.datapath().pmds().pop().ok_or_else(|| anyhow!("no PMD"))?;
         ensure!(pmd.subtables == self.subtables, "{} subtables instead of {}", pmd.subtables, self.subtables);
         let Settings { emc, smc, distributor, .. } = *settings;
         for (level, hits) in [(emc, Counter::EmcHits), (smc, Counter::SmcHits), (distributor, Counter::DistributorHits)]
@@ -148,7 +145,7 @@ impl Rig {
             }
             left -= n as u64;
         }
-        let mut carried = carried(&self.ofproto, &self.datapath)?;
+        let mut carried = carried(&self.assembly)?;
         let mut expected: Vec<u64> = expected.into_values().collect();
         carried.sort_unstable();
         expected.sort_unstable();
@@ -158,7 +155,7 @@ impl Rig {
 
     /// Measures for about `span`: the median of slices of 2048 packets, and what answered.
     pub fn time(&self, span: Duration) -> Sample {
-        time(&self.datapath, self.is_profiled, span)
+        time(self.assembly.datapath(), self.is_profiled, span)
     }
 
     /// Measures for about `span`: all its cycles by all its packets, whatever came between. As in `time`,
@@ -166,16 +163,16 @@ impl Rig {
     pub fn mean(&self, span: Duration) -> Sample {
         let began = Instant::now();
         while began.elapsed() < span.mul_f64(WARM_PART) {
-            self.datapath.run_turns(TURNS, 0);
+            self.assembly.datapath().run_turns(TURNS, 0);
         }
-        let before = self.datapath.totals();
+        let before = self.assembly.datapath().totals();
         while began.elapsed() < span {
-            self.datapath.run_turns(TURNS, 0);
+            self.assembly.datapath().run_turns(TURNS, 0);
         }
-        let counted = self.datapath.totals().since(&before);
+        let counted = self.assembly.datapath().totals().since(&before);
         let cycles = counted[Counter::BusyCycles] + counted[Counter::IdleCycles];
         let cycles = cycles as f64 / counted[Counter::Received].max(1) as f64;
-        Sample::of(cycles, &counted, self.datapath.pmds().first().map_or(0, |pmd| pmd.emc.used))
+        Sample::of(cycles, &counted, self.assembly.datapath().pmds().first().map_or(0, |pmd| pmd.emc.used))
     }
 }
 
@@ -186,39 +183,31 @@ pub type PortOptions<'a> = (&'static str, &'a [(&'static str, String)]);
 ///
 /// # Errors
 /// If rules or options are wrong, or memory is short.
-pub fn switch(
-    settings: Settings,
-    is_profiled: bool,
-    rules: &str,
-    ports: &[PortOptions<'_>],
-) -> Result<(Ofproto, Datapath)> {
+pub fn switch(settings: Settings, is_profiled: bool, rules: &str, ports: &[PortOptions<'_>]) -> Result<Assembly> {
     // Always the same seed, so that runs repeat.
-    let datapath = Datapath::new(Config { settings, seed: Some(1), profile: is_profiled, ..Config::default() })?;
-    let ofproto = Ofproto::new();
-    datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
-    ofproto.set_store(datapath.store());
-    ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0)?;
-    let mut pools = Pools::default();
+    let config = Config { settings, seed: Some(1), profile: is_profiled, ..Config::default() };
+    let mut assembly = Assembly::new(config, Pools::default())?;
+    assembly.create_bridge(&Bridge::new(BRIDGE), 0)?;
     for (number, (kind, options)) in (1..).zip(ports) {
-        let name = format!("p{number}");
-        ofproto.add_port(BRIDGE, PortConfig::new(&name, number, PortNo(number.into())))?;
         let options = options.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        let config =
-            sluice_port::PortConfig { name, kind: (*kind).into(), options, ..sluice_port::PortConfig::default() };
-        datapath.add_port(PortNo(number.into()), sluice_port::open(&config, &mut pools)?)?;
+        assembly.add_port(BRIDGE, &Port { options, ..Port::new(&format!("p{number}"), kind).numbered(number) })?;
     }
-    let flows = FlowMod::parse_file(rules, &PortNames::NONE).map_err(|error| anyhow!("rules: {error}"))?;
-    ofproto.bundle(BRIDGE, &flows, 0)?;
-    Ok((ofproto, datapath))
+    assembly.load_sources(BRIDGE, &rules_from(rules), 0)?;
+    Ok(assembly)
+}
+
+/// Rules that a table is to hold.
+pub fn rules_from(text: &str) -> Sources {
+    Sources { rules: Some(Source::new("rules", text)), ..Sources::default() }
 }
 
 /// The packets that each rule has carried, in no order; rules without are left out.
 ///
 /// # Errors
 /// If there is no such bridge.
-pub fn carried(ofproto: &Ofproto, datapath: &Datapath) -> Result<Vec<u64>> {
-    ofproto.revalidate(&*datapath.store(), 0, u64::MAX);
-    let rules = ofproto.rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
+pub fn carried(assembly: &Assembly) -> Result<Vec<u64>> {
+    assembly.ofproto().revalidate(&*assembly.datapath().store(), 0, u64::MAX);
+    let rules = assembly.ofproto().rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
     Ok(rules.iter().map(|entry| entry.rule.stats().packets).filter(|n| *n != 0).collect())
 }
 

@@ -5,18 +5,14 @@
 //! as it has a core of its own.
 
 use crate::grid::Subject;
-use crate::rig::{CYCLES, Sample};
-use crate::switch::Ports;
+use crate::rig::{CYCLES, Sample, rules_from};
 use anyhow::{Result, anyhow, ensure};
-use sluice_action::PortNo;
-use sluice_datapath::{Config, Datapath, GovernorMode, Settings};
+use sluice_datapath::{Config, GovernorMode, Settings};
 use sluice_fate::{Counter, Snapshot};
-use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
 use sluice_port::Pools;
 use sluice_trafficgen::Connections;
-use std::collections::BTreeMap;
+use sluice_vswitch::{Assembly, Bridge, Port};
 use std::time::{Duration, Instant};
 
 /// What comes and goes.
@@ -30,8 +26,7 @@ pub enum Load {
 
 /// A switch with its load.
 pub struct Setups {
-    ofproto: Ofproto,
-    datapath: Datapath,
+    assembly: Assembly,
     load: Load,
     connections: Option<Connections>,
     /// Packets that have come before `now_ms` began to count from them.
@@ -67,20 +62,12 @@ impl Setups {
     pub fn new(load: Load, governor: GovernorMode, seconds: u64) -> Result<Setups> {
         let config =
             Config { settings: Settings::BARE, governor, max_idle_ms: IDLE_MS, seed: Some(1), ..Config::default() };
-        let datapath = Datapath::new(config)?;
-        let ofproto = Ofproto::new();
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
-        ofproto.set_store(datapath.store());
-        ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0)?;
-        let (connections, ports) = ports(load)?;
-        for (number, port) in (1..).zip(ports) {
-            ofproto.add_port(BRIDGE, PortConfig::new(&format!("p{number}"), number, PortNo(number.into())))?;
-            datapath.add_port(PortNo(number.into()), port)?;
-        }
-        let flows = FlowMod::parse_file(&RULES.replace("ALL", READS_ALL), &PortNames::NONE);
-        ofproto.bundle(BRIDGE, &flows.map_err(|error| anyhow!("rules: {error}"))?, 0)?;
-        datapath.store().make_room()?;
-        let mut setups = Setups { ofproto, datapath, load, connections, packets: 0, round_at_ms: ROUND_MS };
+        let mut assembly = Assembly::new(config, Pools::default())?;
+        assembly.create_bridge(&Bridge::new(BRIDGE), 0)?;
+        let connections = add_ports(&mut assembly, load)?;
+        assembly.load_sources(BRIDGE, &rules_from(&RULES.replace("ALL", READS_ALL)), 0)?;
+        assembly.datapath().store().make_room()?;
+        let mut setups = Setups { assembly, load, connections, packets: 0, round_at_ms: ROUND_MS };
         (0..seconds * 1000 / ROUND_MS).for_each(|_| setups.round());
         setups.check()?;
         Ok(setups)
@@ -89,11 +76,11 @@ impl Setups {
     /// Lets it run until the revalidator has taken its turn.
     fn round(&mut self) {
         while self.now_ms() < self.round_at_ms {
-            self.datapath.run_turns(TURNS, self.now_ms());
-            self.packets = self.datapath.totals()[Counter::Received];
+            self.assembly.datapath().run_turns(TURNS, self.now_ms());
+            self.packets = self.assembly.datapath().totals()[Counter::Received];
         }
         self.round_at_ms += ROUND_MS;
-        self.ofproto.revalidate(&*self.datapath.store(), self.now_ms(), IDLE_MS);
+        self.assembly.ofproto().revalidate(&*self.assembly.datapath().store(), self.now_ms(), IDLE_MS);
     }
 
     fn now_ms(&self) -> u64 {
@@ -102,11 +89,11 @@ impl Setups {
 
     /// Every packet sent, every one counted by a rule, every connection taken to its end in order.
     fn check(&self) -> Result<()> {
-        let all = self.datapath.totals();
+        let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow!("packets are not conserved: {unbalanced:?}"))?;
         ensure!(all[Counter::Received] == all[Counter::Sent], "packets were dropped");
-        self.ofproto.revalidate(&*self.datapath.store(), self.now_ms(), IDLE_MS);
-        let rules = self.ofproto.rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
+        self.assembly.ofproto().revalidate(&*self.assembly.datapath().store(), self.now_ms(), IDLE_MS);
+        let rules = self.assembly.ofproto().rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
         let carried: u64 = rules.iter().map(|entry| entry.rule.stats().packets).sum();
         ensure!(carried == all[Counter::Received], "of {} packets the rules count {carried}", all[Counter::Received]);
         if let Some(connections) = &self.connections {
@@ -133,14 +120,14 @@ impl Subject for Setups {
     /// switch has had the processor's caches, or, if it is measured twice in a row, this one.
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         (0..IDLE_MS / ROUND_MS).for_each(|_| self.round());
-        let (before, done) = (self.datapath.totals(), self.done());
+        let (before, done) = (self.assembly.datapath().totals(), self.done());
         let began = Instant::now();
         self.round();
         while began.elapsed() < span {
             self.round();
         }
         self.check()?;
-        let counted = self.datapath.totals().since(&before);
+        let counted = self.assembly.datapath().totals().since(&before);
         let transactions = self.transactions(&counted, self.done() - done).max(1.0);
         let cycles = (counted[Counter::BusyCycles] + counted[Counter::IdleCycles]) as f64;
         let installed = counted[Counter::MegaflowsInstalled] as f64;
@@ -153,26 +140,22 @@ impl Subject for Setups {
     }
 }
 
-/// The ports of a load.
-fn ports(load: Load) -> Result<(Option<Connections>, Ports)> {
-    let mut pools = Pools::default();
+/// Adds the ports of a load, numbered from 1; its connections, if it is of such.
+fn add_ports(assembly: &mut Assembly, load: Load) -> Result<Option<Connections>> {
     let Load::Flows(packets) = load else {
-        let pool: std::sync::Arc<dyn sluice_mem::FramePool> = pools.of_size(1514)?;
+        let pool: std::sync::Arc<dyn sluice_mem::FramePool> = assembly.pool(1514)?;
         let (connections, ports) = Connections::new(AT_ONCE, &pool);
-        return Ok((Some(connections), ports.into()));
+        for (number, port) in (1..).zip(ports) {
+            let desired = Port::new(&format!("p{number}"), "memory").numbered(number);
+            assembly.attach_port(BRIDGE, &desired, port)?;
+        }
+        return Ok(Some(connections));
     };
     let profile = [("flows", "16M"), ("protocol", "tcp"), ("choice", &format!("short:{packets}"))];
-    let options: BTreeMap<String, String> = profile.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-    let mut open = |kind: &str, options| {
-        let config = sluice_port::PortConfig {
-            name: kind.into(),
-            kind: kind.into(),
-            options,
-            ..sluice_port::PortConfig::default()
-        };
-        sluice_port::open(&config, &mut pools)
-    };
-    Ok((None, vec![open("generator", options)?, open("null", BTreeMap::new())?]))
+    let options = profile.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    assembly.add_port(BRIDGE, &Port { options, ..Port::new("p1", "generator").numbered(1) })?;
+    assembly.add_port(BRIDGE, &Port::new("p2", "null").numbered(2))?;
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! A switch in the process that runs as a switch does: a PMD thread on a core of its own.
 
 use crate::cores;
+use crate::rig::rules_from;
 use anyhow::{Context, Result, anyhow};
-use sluice_action::PortNo;
 use sluice_datapath::{Config, Datapath, GovernorMode, MissBudget};
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
-use sluice_port::{Pools, Port};
+use sluice_ofproto::Ofproto;
+use sluice_port::Pools;
 use sluice_trafficgen::{InProcess, Plan};
+use sluice_vswitch::{Assembly, Bridge, Port};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,14 +17,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Ports to give to a switch, in the order of their numbers.
-pub type Ports = Vec<Box<dyn Port>>;
+pub type Ports = Vec<Box<dyn sluice_port::Port>>;
 
 const BRIDGE: &str = "br0";
 
 /// A switch that runs until it is dropped.
 pub struct Running {
-    datapath: Arc<Datapath>,
-    ofproto: Ofproto,
+    assembly: Assembly,
     revalidator: Option<JoinHandle<()>>,
     ends: Arc<AtomicBool>,
 }
@@ -61,26 +61,24 @@ pub fn run(ports: Ports, rules: &str) -> Result<Running> {
         max_megaflows: MEGAFLOWS,
         ..Config::default()
     };
-    let datapath = Arc::new(Datapath::new(config)?);
-    let ofproto = Ofproto::new();
-    datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
-    ofproto.set_store(datapath.store());
-    ofproto.add_bridge(BridgeConfig::new(BRIDGE), sluice_datapath::now_ms())?;
+    let mut assembly = Assembly::new(config, Pools::default())?;
+    let now_ms = sluice_datapath::now_ms();
+    assembly.create_bridge(&Bridge::new(BRIDGE), now_ms)?;
     for (number, port) in (1..).zip(ports) {
-        ofproto.add_port(BRIDGE, PortConfig::new(&format!("p{number}"), number, PortNo(number.into())))?;
-        datapath.add_port(PortNo(number.into()), port)?;
+        let desired = Port::new(&format!("p{number}"), port.info().kind).numbered(number);
+        assembly.attach_port(BRIDGE, &desired, port)?;
     }
-    let flows = FlowMod::parse_file(rules, &PortNames::NONE).map_err(|error| anyhow!("rules: {error}"))?;
-    ofproto.bundle(BRIDGE, &flows, sluice_datapath::now_ms())?;
-    for unpinned in datapath.start()? {
+    assembly.load_sources(BRIDGE, &rules_from(rules), now_ms)?;
+    for unpinned in assembly.datapath().start()? {
         eprintln!("the PMD is not bound to core {core}: {}", unpinned.source);
     }
     let ends = Arc::new(AtomicBool::new(false));
     let revalidator = std::thread::Builder::new().name("revalidator".into()).spawn({
-        let (datapath, ofproto, ends) = (Arc::clone(&datapath), ofproto.clone(), Arc::clone(&ends));
+        let (datapath, ofproto) = (Arc::clone(assembly.datapath()), assembly.ofproto().clone());
+        let ends = Arc::clone(&ends);
         move || revalidate(&datapath, &ofproto, &ends)
     })?;
-    Ok(Running { datapath, ofproto, revalidator: Some(revalidator), ends })
+    Ok(Running { assembly, revalidator: Some(revalidator), ends })
 }
 
 /// The revalidator's thread.
@@ -102,22 +100,22 @@ fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
 impl Running {
     /// What its PMD has counted.
     pub fn totals(&self) -> sluice_fate::Snapshot {
-        self.datapath.totals()
+        self.assembly.datapath().totals()
     }
 
     /// Megaflows it has.
     pub fn megaflows(&self) -> usize {
-        self.datapath.store().len()
+        self.assembly.datapath().store().len()
     }
 
     /// Limits the connections of a zone.
     pub fn limit_zone(&self, zone: u16, connections: u32) {
-        self.datapath.conntrack().set_zone_limit(Some(zone), connections);
+        self.assembly.datapath().conntrack().set_zone_limit(Some(zone), connections);
     }
 
     /// Connections of a zone that has a limit.
     pub fn connections_of(&self, zone: u16) -> u32 {
-        self.datapath.conntrack().zone_limit(zone).map_or(0, |limit| limit.count)
+        self.assembly.datapath().conntrack().zone_limit(zone).map_or(0, |limit| limit.count)
     }
 
     /// Changes its rules, as `ovs-ofctl` would.
@@ -126,7 +124,7 @@ impl Running {
     /// If the text is wrong.
     pub fn change(&self, command: FlowCommand, text: &str) -> Result<()> {
         let change = FlowMod::parse(text, command, &PortNames::NONE).map_err(|error| anyhow!("{text}: {error}"))?;
-        self.ofproto.flow_mod(BRIDGE, &change, sluice_datapath::now_ms())?;
+        self.assembly.ofproto().flow_mod(BRIDGE, &change, sluice_datapath::now_ms())?;
         Ok(())
     }
 }
@@ -137,7 +135,7 @@ impl Drop for Running {
         if let Some(revalidator) = self.revalidator.take() {
             let _ = revalidator.join();
         }
-        self.datapath.stop();
+        self.assembly.datapath().stop();
     }
 }
 
@@ -153,7 +151,7 @@ pub fn pairs(ports: usize) -> String {
 ///
 /// # Errors
 /// If it is written otherwise, or cannot be opened.
-pub fn open(text: &str, plan: &Plan, pools: &mut Pools) -> Result<Box<dyn Port>> {
+pub fn open(text: &str, plan: &Plan, pools: &mut Pools) -> Result<Box<dyn sluice_port::Port>> {
     let (kind, device) =
         text.split_once(':').with_context(|| format!("port {text}: expected TYPE:DEVICE, such as af_packet:veth0"))?;
     let config = sluice_port::PortConfig {

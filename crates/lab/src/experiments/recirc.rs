@@ -11,9 +11,9 @@ use crate::rig::{self, CYCLES, EMC_SHARE, EMC_USED, MPPS, Sample, TURNS};
 use crate::setting::Setting;
 use crate::text;
 use anyhow::{Result, ensure};
-use sluice_datapath::{Datapath, Settings};
+use sluice_datapath::Settings;
 use sluice_fate::Counter;
-use sluice_ofproto::Ofproto;
+use sluice_vswitch::Assembly;
 use std::time::Duration;
 
 /// The experiment.
@@ -150,8 +150,7 @@ fn notes() -> Vec<String> {
 
 /// The firewall with its traffic.
 struct Firewall {
-    datapath: Datapath,
-    ofproto: Ofproto,
+    assembly: Assembly,
 }
 
 impl Firewall {
@@ -165,33 +164,33 @@ impl Firewall {
             profile
         };
         let (there, back) = (profile(&client, &servers, 1), profile(&servers, &client, 2));
-        let (ofproto, datapath) = rig::switch(settings, false, RULES, &[("generator", &there), ("generator", &back)])?;
-        Ok(Firewall { datapath, ofproto })
+        let assembly = rig::switch(settings, false, RULES, &[("generator", &there), ("generator", &back)])?;
+        Ok(Firewall { assembly })
     }
 
     /// Lets every stream have its connection, warms the caches, and checks the answers.
     fn check(&self, streams: u64) -> Result<()> {
         let turns = |packets: u64| packets.div_ceil(TURNS as u64 * 2 * 32);
-        let conntrack = self.datapath.conntrack();
+        let conntrack = self.assembly.datapath().conntrack();
         // Streams are drawn with equal chances: all have come after about n·ln n packets a side.
         let enough = streams as f64 * (streams as f64).ln() * 8.0 + 1e6;
         for _ in 0..turns(enough as u64) {
             if u64::from(conntrack.connections()) == streams {
                 break;
             }
-            self.datapath.run_turns(TURNS, 0);
+            self.assembly.datapath().run_turns(TURNS, 0);
         }
         ensure!(
             u64::from(conntrack.connections()) == streams,
             "{} connections of {streams} streams",
             conntrack.connections()
         );
-        let before = self.datapath.totals();
+        let before = self.assembly.datapath().totals();
         let packets = (streams * PACKETS_A_CONNECTION).clamp(*WARM_PACKETS.start(), *WARM_PACKETS.end());
         for _ in 0..turns(packets) {
-            self.datapath.run_turns(TURNS, 0);
+            self.assembly.datapath().run_turns(TURNS, 0);
         }
-        let all = self.datapath.totals();
+        let all = self.assembly.datapath().totals();
         all.conserved().map_err(|unbalanced| anyhow::anyhow!("packets are not conserved: {unbalanced:?}"))?;
         let since = all.since(&before);
         ensure!(
@@ -202,7 +201,7 @@ impl Firewall {
             since[Counter::Passes]
         );
         // The first table's rule has carried every packet, those of the second together as many.
-        let carried = rig::carried(&self.ofproto, &self.datapath)?;
+        let carried = rig::carried(&self.assembly)?;
         let sum: u64 = carried.iter().sum();
         ensure!(
             carried.contains(&all[Counter::Received]) && sum == 2 * all[Counter::Received],
@@ -215,7 +214,7 @@ impl Firewall {
 
 impl Subject for Firewall {
     fn measure(&mut self, span: Duration) -> Result<Sample> {
-        Ok(rig::time(&self.datapath, false, span))
+        Ok(rig::time(self.assembly.datapath(), false, span))
     }
 }
 
@@ -229,7 +228,7 @@ fn set_up(at: &Place, arm: usize) -> Result<Ready> {
     let streams = at[FLOWS] as u64;
     let firewall = Firewall::new(streams, SETTINGS[arm].settings()?)?;
     firewall.check(streams)?;
-    rig::time(&firewall.datapath, false, FLOWN);
+    rig::time(firewall.assembly.datapath(), false, FLOWN);
     Ok(Ready::Subject(Box::new(firewall)))
 }
 

@@ -12,18 +12,15 @@ mod summary;
 
 pub use arguments::ReplayArgs;
 
-use crate::switch::groups::GroupFile;
 use crate::switch::megaflows::dpctl_line;
-use crate::switch::meters::MeterFile;
-use crate::switch::rules::FlowFile;
 use anyhow::{Context, Result, ensure};
 use capture::Record;
 use port::Wire;
-use sluice_action::{DatapathPortNames, MegaflowStore, PortNo};
-use sluice_datapath::{Arm, Config, Datapath};
+use sluice_action::{DatapathPortNames, PortNo};
+use sluice_datapath::{Arm, Config};
 use sluice_flow::{OfPort, PortNames};
-use sluice_ofproto::{Attach, BridgeConfig, Ofproto, PortConfig};
 use sluice_port::Pools;
+use sluice_vswitch::{Assembly, Bridge, Port};
 use std::sync::Arc;
 use summary::Summary;
 
@@ -51,9 +48,7 @@ struct Input {
 
 /// Everything that a packet meets.
 struct Bench {
-    ofproto: Ofproto,
-    datapath: Datapath,
-    store: Arc<dyn MegaflowStore>,
+    assembly: Assembly,
     inputs: Vec<Input>,
     /// When the megaflows were last looked at, and what the tables were then.
     revalidated_ms: u64,
@@ -70,7 +65,7 @@ pub fn replay(args: &ReplayArgs) -> Result<String> {
     let mut bench = Bench::set_up(args)?;
     let order = bench.order();
     let now_ms = bench.run(&order, args.batch)?;
-    bench.ofproto.revalidate(&*bench.store, now_ms, u64::MAX);
+    bench.assembly.ofproto().revalidate(&*bench.assembly.datapath().store(), now_ms, u64::MAX);
 
     std::fs::create_dir_all(&args.out_dir).with_context(|| format!("{}: cannot be made", args.out_dir.display()))?;
     for input in &bench.inputs {
@@ -105,41 +100,27 @@ impl Bench {
             seed: Some(SEED),
             ..Config::default()
         };
-        let datapath = Datapath::new(config)?;
-        let ofproto = Ofproto::new();
-        ofproto.set_meters(datapath.meters());
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
-        ofproto.set_store(datapath.store());
+        let mut assembly = Assembly::new(config, Pools::new(BUFFERS))?;
         // The first packet's time is when everything begins.
         let began_ms = captures.iter().flat_map(|(_, records)| records).map(Record::ms).min().unwrap_or(0);
-        ofproto.add_bridge(BridgeConfig::new(BRIDGE), began_ms)?;
+        let bridge = Bridge::new(BRIDGE);
+        assembly.create_bridge(&bridge, began_ms)?;
         if captures.iter().all(|(ofport, _)| *ofport != OfPort::LOCAL.0) {
-            let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::new(BRIDGE, OfPort::LOCAL.0, PortNo(0)) };
-            ofproto.add_port(BRIDGE, nothing)?;
+            assembly.add_local_port(&bridge)?;
         }
-        let mut pools = Pools::new(BUFFERS);
-        let pool = pools.of_size(longest.max(port::FRAME_SIZE_MIN))?;
+        let pool = assembly.pool(longest.max(port::FRAME_SIZE_MIN))?;
         let mut inputs = Vec::new();
         for (ofport, records) in captures {
             let wire = Arc::new(Wire::new(ofport, args.queues));
-            let number = PortNo(ofport.into());
-            let config = PortConfig::new(&port_name(ofport), ofport, number);
-            ofproto.add_port(BRIDGE, PortConfig { vlan: args.vlan_mode(ofport)?, ..config })?;
-            datapath.add_port(number, Box::new(port::WirePort::new(&wire, pool.clone())))?;
+            let port =
+                Port { vlan: args.vlan_mode(ofport)?, ..Port::new(&port_name(ofport), "replay").numbered(ofport) };
+            assembly.attach_port(BRIDGE, &port, Box::new(port::WirePort::new(&wire, pool.clone())))?;
             inputs.push(Input { wire, records });
         }
-        let names: PortNames = PortNames::NONE;
-        if let Some(path) = &args.meters {
-            MeterFile::read(path)?.apply(&ofproto, BRIDGE, began_ms)?;
-        }
-        if let Some(path) = &args.groups {
-            GroupFile::read(path, &names)?.apply(&ofproto, BRIDGE, began_ms)?;
-        }
-        FlowFile::read(&args.flows, &names)?.add(&ofproto, BRIDGE, began_ms)?;
-        let store = datapath.store();
-        let revalidated_epoch = ofproto.epoch();
+        assembly.load_sources(BRIDGE, &args.sources()?, began_ms)?;
+        let revalidated_epoch = assembly.ofproto().epoch();
         let traces = args.traces.as_ref().map(|_| String::new());
-        Ok(Bench { ofproto, datapath, store, inputs, revalidated_ms: began_ms, revalidated_epoch, traces })
+        Ok(Bench { assembly, inputs, revalidated_ms: began_ms, revalidated_epoch, traces })
     }
 
     /// Which packet of which input comes when.
@@ -173,8 +154,8 @@ impl Bench {
                 self.inputs[input].wire.receive(self.inputs[input].records[record].clone());
             }
             self.inputs.iter().for_each(|input| input.wire.set_time(time_ns));
-            self.datapath.run_once(now_ms);
-            self.ofproto.tick(now_ms);
+            self.assembly.datapath().run_once(now_ms);
+            self.assembly.ofproto().tick(now_ms);
             ensure!(
                 self.inputs[input].wire.is_empty(),
                 "packets were left in the receive queue of port {}",
@@ -190,7 +171,7 @@ impl Bench {
     fn trace(&mut self, input: usize, record: usize, now_ms: u64) {
         let (ofport, record) = (self.inputs[input].wire.ofport, &self.inputs[input].records[record]);
         let hex: String = record.bytes.iter().map(|b| format!("{b:02x}")).collect();
-        let answer = self.ofproto.trace(&[BRIDGE, &format!("in_port={ofport}"), &hex], now_ms);
+        let answer = self.assembly.ofproto().trace(&[BRIDGE, &format!("in_port={ofport}"), &hex], now_ms);
         let (time_us, text) = (record.time_ns / 1000, answer.unwrap_or_else(|error| error));
         if let Some(traces) = &mut self.traces {
             *traces += &format!("== port {ofport}, {time_us} us\n{}\n", text.trim_end());
@@ -199,20 +180,20 @@ impl Bench {
 
     /// Ages connections and rules, and looks at the megaflows if rules have changed or it is time.
     fn keep_house(&mut self, now_ms: u64) {
-        self.datapath.expire_connections(now_ms);
+        self.assembly.datapath().expire_connections(now_ms);
         // Rules are credited with what their megaflows carried before their idleness is judged.
         if now_ms >= self.revalidated_ms + REVALIDATE_EVERY_MS {
             self.revalidate(now_ms);
         }
-        self.ofproto.tick(now_ms);
-        if self.ofproto.epoch() != self.revalidated_epoch {
+        self.assembly.ofproto().tick(now_ms);
+        if self.assembly.ofproto().epoch() != self.revalidated_epoch {
             self.revalidate(now_ms);
         }
     }
 
     fn revalidate(&mut self, now_ms: u64) {
-        let epoch = self.ofproto.epoch();
-        self.ofproto.revalidate(&*self.store, now_ms, MAX_IDLE_MS);
+        let epoch = self.assembly.ofproto().epoch();
+        self.assembly.ofproto().revalidate(&*self.assembly.datapath().store(), now_ms, MAX_IDLE_MS);
         (self.revalidated_ms, self.revalidated_epoch) = (now_ms, epoch);
     }
 
@@ -222,7 +203,7 @@ impl Bench {
         for input in &self.inputs {
             names.insert(PortNo(input.wire.ofport.into()), &port_name(input.wire.ofport));
         }
-        let lines = self.datapath.flows();
+        let lines = self.assembly.datapath().flows();
         let lines = lines.iter().map(|flow| dpctl_line(flow, flow.flow.stats, true, &names, now_ms) + "\n");
         let text: String = lines.collect();
         if text.is_empty() { text } else { format!("flow-dump from the main thread:\n{text}") }

@@ -46,19 +46,24 @@ const SHOWN: &[Counter] = &[
 impl Summary {
     /// Reads it off.
     pub(super) fn of(bench: &Bench, now_ms: u64) -> Result<Summary> {
-        let totals = bench.datapath.totals();
+        let totals = bench.assembly.datapath().totals();
         totals.conserved()?;
         let ports = bench.inputs.iter().map(|input| {
             let (received, sent) = input.wire.counts();
             (input.wire.ofport, received, sent)
         });
-        let rules = bench.ofproto.rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
+        let rules = bench.assembly.ofproto().rules(BRIDGE, &FlowMod::new(FlowCommand::Delete))?;
         let rules = rules.iter().map(|entry| {
             let line = rules::line(entry, now_ms);
             let stats = line.stats.unwrap_or_default();
             RuleLine { text: line.display(&PortNames::NONE).to_string(), packets: stats.packets, bytes: stats.bytes }
         });
-        Ok(Summary { ports: ports.collect(), totals, rules: rules.collect(), megaflows: bench.store.len() })
+        Ok(Summary {
+            ports: ports.collect(),
+            totals,
+            rules: rules.collect(),
+            megaflows: bench.assembly.datapath().store().len(),
+        })
     }
 
     /// The drops that happened.

@@ -1,0 +1,231 @@
+//! Pools, PMDs, tables, bridges and ports, joined to a switch.
+
+use crate::desired::{Bridge, DesiredState, Port, Sources};
+use crate::error::Error;
+use crate::numbers::{self, Numbers};
+use crate::pages;
+use crate::ports::PortEntry;
+use crate::sources::{Loaded, ParsedSources, SourceKind};
+use sluice_datapath::{Config, Datapath};
+use sluice_flow::{OfPort, PortNames};
+use sluice_mem::{FramePool, HeapPool};
+use sluice_ofproto::{Attach, Ofproto, PortConfig};
+use sluice_port::Pools;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A switch, put together step by step. Its PMDs rest: see [`Datapath::start`] and [`Datapath::run_turns`].
+pub struct Assembly {
+    datapath: Arc<Datapath>,
+    ofproto: Ofproto,
+    /// Where ports take their packet buffers from.
+    pub(crate) pools: Pools,
+    /// The cores of the PMDs, in the order of the PMDs' numbers.
+    pub(crate) cores: Vec<usize>,
+    /// Where relative paths in options of ports start.
+    pub(crate) base_dir: PathBuf,
+    /// Every port but the bridges' own that have no device, by name.
+    pub(crate) ports: BTreeMap<String, PortEntry>,
+    /// The numbers that each bridge's ports have got or are to get.
+    numbers: BTreeMap<String, Numbers>,
+    /// What each bridge's tables were loaded with.
+    loaded: BTreeMap<String, Loaded>,
+}
+
+impl Assembly {
+    /// A datapath whose misses go to tables, without bridges. Ports will take their packet buffers from `pools`.
+    ///
+    /// # Errors
+    /// If there can be no such datapath, or memory is short.
+    pub fn new(config: Config, pools: Pools) -> Result<Self, Error> {
+        let cores = config.cores.clone();
+        let datapath = Arc::new(Datapath::new(config)?);
+        let ofproto = Ofproto::new();
+        ofproto.set_meters(datapath.meters());
+        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        ofproto.set_store(datapath.store());
+        Ok(Assembly {
+            datapath,
+            ofproto,
+            pools,
+            cores,
+            base_dir: PathBuf::new(),
+            ports: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            loaded: BTreeMap::new(),
+        })
+    }
+
+    /// The datapath that a state asks for, without the state's bridges.
+    ///
+    /// # Errors
+    /// As [`Assembly::new`].
+    pub fn of_state(state: &DesiredState) -> Result<Self, Error> {
+        #[cfg_attr(not(feature = "dpdk"), expect(unused_mut, reason = "DPDK's start is configured here"))]
+        let mut pools = Pools::default();
+        #[cfg(feature = "dpdk")]
+        if let Some(dpdk) = &state.dpdk {
+            pools.set_dpdk_config(dpdk.clone());
+        }
+        let assembly = Assembly::new(state.datapath_config(), pools)?;
+        if let Some(caches) = pages::of_caches(&assembly.datapath.cache_pages()) {
+            tracing::info!("{caches}");
+        }
+        Ok(Assembly { base_dir: state.base_dir.clone(), ..assembly })
+    }
+
+    /// The PMDs.
+    pub fn datapath(&self) -> &Arc<Datapath> {
+        &self.datapath
+    }
+
+    /// The tables.
+    pub fn ofproto(&self) -> &Ofproto {
+        &self.ofproto
+    }
+
+    /// The cores of the PMDs.
+    pub fn cores(&self) -> &[usize] {
+        &self.cores
+    }
+
+    /// Where relative paths in options of ports start from now on.
+    pub fn set_base_dir(&mut self, base_dir: PathBuf) {
+        self.base_dir = base_dir;
+    }
+
+    /// A pool of buffers for packets of up to `size` bytes.
+    ///
+    /// # Errors
+    /// If there is no memory for one.
+    pub fn pool(&mut self, size: usize) -> Result<Arc<HeapPool>, Error> {
+        Ok(self.pools.of_size(size)?)
+    }
+
+    /// Packet buffers of all pools.
+    pub fn packet_buffers(&self) -> usize {
+        self.pools.iter().map(|pool| FramePool::capacity(&**pool)).sum()
+    }
+
+    /// Adds a bridge with its ports and what its tables hold. A port that cannot be opened is there and down: the errors
+    /// of those ports are returned.
+    ///
+    /// # Errors
+    /// If the bridge cannot be: nothing has changed then, unless the tables refuse what they are to hold.
+    pub fn add_bridge(&mut self, bridge: &Bridge, now_ms: u64) -> Result<Vec<Error>, Error> {
+        let sources = self.parse_sources(bridge)?;
+        self.create_bridge(bridge, now_ms)?;
+        let mut failed: Vec<Error> = self.add_local_port(bridge)?.into_iter().collect();
+        for port in &bridge.ports {
+            failed.extend(self.add_port_open_or_not(&bridge.name, port)?);
+        }
+        self.load(&bridge.name, &sources, now_ms)?;
+        Ok(failed)
+    }
+
+    /// Adds a bridge without ports, LOCAL included, whose tables are empty.
+    ///
+    /// # Errors
+    /// If there is one of that name.
+    pub fn create_bridge(&mut self, bridge: &Bridge, now_ms: u64) -> Result<(), Error> {
+        Ok(self.ofproto.add_bridge(bridge.tables_config(), now_ms)?)
+    }
+
+    /// Adds a bridge's own port: a tap device named like the bridge, or nothing that packets could go to. The error is that
+    /// of a device which cannot be opened.
+    ///
+    /// # Errors
+    /// If the bridge has one already.
+    pub fn add_local_port(&mut self, bridge: &Bridge) -> Result<Option<Error>, Error> {
+        let name = bridge.name.as_str();
+        if bridge.has_local_tap {
+            return self.add_port_open_or_not(name, &Port::new(name, "tap").numbered(OfPort::LOCAL.0));
+        }
+        let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::patch(name, OfPort::LOCAL.0, "") };
+        self.ofproto.add_port(name, nothing)?;
+        Ok(None)
+    }
+
+    /// Takes a bridge away, its ports first.
+    ///
+    /// # Errors
+    /// If there is no such bridge, or a port does not go.
+    pub fn remove_bridge(&mut self, bridge: &str) -> Result<(), Error> {
+        let ports = self.ports.iter().filter(|(_, entry)| entry.bridge == *bridge);
+        let ports: Vec<String> = ports.map(|(name, _)| name.clone()).collect();
+        for port in ports {
+            self.remove_port(bridge, &port)?;
+        }
+        self.loaded.remove(bridge);
+        self.numbers.remove(bridge);
+        Ok(self.ofproto.remove_bridge(bridge)?)
+    }
+
+    /// Reads what the tables of a bridge are to hold. Its ports may be named, those included that are yet to come: their
+    /// numbers are settled with this.
+    ///
+    /// # Errors
+    /// If something is written wrongly: with its place.
+    pub fn parse_sources(&mut self, bridge: &Bridge) -> Result<ParsedSources, Error> {
+        self.settle_numbers(bridge);
+        let numbers = self.numbers.get(&bridge.name);
+        let ports = numbers.into_iter().flatten().map(|(name, number)| (name.as_str(), *number));
+        let names: PortNames = ports.chain([(bridge.name.as_str(), OfPort::LOCAL)]).collect();
+        ParsedSources::parse(&bridge.sources, &names)
+    }
+
+    /// Settles the numbers of a bridge's ports. Those that the bridge has already keep theirs.
+    fn settle_numbers(&mut self, bridge: &Bridge) {
+        let is_other = |name: &str| bridge.port(name).is_none();
+        let there = self.ofproto.ports(&bridge.name).unwrap_or_default();
+        let taken: BTreeSet<OfPort> = there.iter().filter(|port| is_other(&port.name)).map(|p| p.number).collect();
+        let kept = self.numbers.remove(&bridge.name).unwrap_or_default();
+        let numbers = numbers::assign(bridge.ports.iter(), &kept, &taken);
+        self.numbers.insert(bridge.name.clone(), numbers);
+    }
+
+    /// The number of a port that is about to be added.
+    pub(crate) fn number_of(&mut self, bridge: &str, port: &Port) -> Result<OfPort, Error> {
+        let kept = self.numbers.entry(bridge.to_owned()).or_default();
+        let there = self.ofproto.ports(bridge).unwrap_or_default();
+        let taken =
+            there.iter().map(|port| port.number).chain(kept.iter().filter(|(n, _)| **n != port.name).map(|(_, n)| *n));
+        let mut assigned = numbers::assign(std::iter::once(port), kept, &taken.collect());
+        let full = || Error::NoPortNumber { port: port.name.clone(), bridge: bridge.to_owned() };
+        let number = assigned.remove(&port.name).ok_or_else(full)?;
+        kept.insert(port.name.clone(), number);
+        Ok(number)
+    }
+
+    /// Lets other ports have the number of a port that was taken away.
+    pub fn release_number(&mut self, bridge: &str, port: &str) {
+        if let Some(numbers) = self.numbers.get_mut(bridge) {
+            numbers.remove(port);
+        }
+    }
+
+    /// Makes the tables of a bridge hold what these sources say, as text that names the bridge's ports.
+    ///
+    /// # Errors
+    /// If something is written wrongly, or the tables refuse it: with its place.
+    pub fn load_sources(&mut self, bridge: &str, sources: &Sources, now_ms: u64) -> Result<(), Error> {
+        let ports = self.ofproto.ports(bridge)?;
+        let names = ports.iter().map(|port| (port.name.as_str(), port.number)).collect();
+        self.load(bridge, &ParsedSources::parse(sources, &names)?, now_ms)?;
+        Ok(())
+    }
+
+    /// Makes the tables of a bridge hold what `sources` say, each kind if its text is another than the one loaded last;
+    /// which kinds those were. What commands and controllers have added stays, save that rules are replaced as a whole. A
+    /// meter or group that is no longer listed is deleted with the rules that use it.
+    ///
+    /// # Errors
+    /// If the tables refuse something: with its place.
+    pub fn load(&mut self, bridge: &str, sources: &ParsedSources, now_ms: u64) -> Result<Vec<SourceKind>, Error> {
+        let last = self.loaded.get(bridge);
+        let (loaded, kinds) = sources.load(&self.ofproto, bridge, last, now_ms)?;
+        self.loaded.insert(bridge.to_owned(), loaded);
+        Ok(kinds)
+    }
+}

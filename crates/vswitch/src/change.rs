@@ -1,0 +1,221 @@
+//! The steps that lead from one desired state to another, as data: listed, and what each makes of a state.
+
+use crate::desired::{Bridge, DesiredState, Port, Sources};
+use sluice_datapath::{GovernorMode, MissBudget, Settings};
+use sluice_port::DpdkConfig;
+use std::time::Duration;
+
+/// A step. [`changes`] lists them in the order in which they are to be taken: what goes, what changes, what comes, and at
+/// last what the tables hold, which may name any of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A port goes.
+    RemovePort {
+        /// Its bridge.
+        bridge: String,
+        /// Its name.
+        port: String,
+    },
+    /// A bridge goes, with its ports.
+    RemoveBridge(String),
+    /// How long a bridge keeps a learned address changes.
+    SetMacAge {
+        /// The bridge.
+        bridge: String,
+        /// How long it is to be.
+        mac_age: Duration,
+    },
+    /// What the tables know of a port changes: its VLANs.
+    SetPort {
+        /// Its bridge.
+        bridge: String,
+        /// The port as it is to be.
+        port: Box<Port>,
+    },
+    /// A port's device is closed and opened anew: its MTU, queues or options change. The port keeps its number, and what
+    /// controllers have set of it.
+    ReopenPort {
+        /// Its bridge.
+        bridge: String,
+        /// The port as it is to be.
+        port: Box<Port>,
+    },
+    /// How packets are looked up changes.
+    SetLookup(Box<Settings>),
+    /// How long unused megaflows stay changes.
+    SetMaxIdle(Duration),
+    /// A setting changes that is read at the start only.
+    AtNextStart(StartSetting),
+    /// A bridge comes, with its ports and what its tables hold.
+    AddBridge(Box<Bridge>),
+    /// A port comes.
+    AddPort {
+        /// Its bridge.
+        bridge: String,
+        /// The port.
+        port: Box<Port>,
+    },
+    /// What the tables of a bridge hold changes.
+    SetSources {
+        /// The bridge.
+        bridge: String,
+        /// What they are to hold.
+        sources: Sources,
+    },
+}
+
+/// A setting that is read at the start only.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StartSetting {
+    /// The cores of the PMDs.
+    PmdCores(Vec<usize>),
+    /// How DPDK is started.
+    Dpdk(Option<DpdkConfig>),
+    /// Memory for megaflows, bytes.
+    FlowMemory(u64),
+    /// Which misses install a megaflow.
+    Governor(GovernorMode),
+    /// What a receive queue's misses may cost.
+    MissBudget(MissBudget),
+    /// The longest sleep of an idle PMD.
+    PmdSleepMax(Duration),
+}
+
+/// The steps from `old` to `new`, in order. Where relative paths start is no step: it concerns only ports yet to come.
+pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
+    let mut steps = Steps::default();
+    for bridge in &old.bridges {
+        match new.bridge(&bridge.name) {
+            Some(same) if identity(bridge) == identity(same) => steps.compare_bridges(bridge, same),
+            other => {
+                steps.going.push(Change::RemoveBridge(bridge.name.clone()));
+                steps.coming.extend(other.map(|other| Change::AddBridge(Box::new(other.clone()))));
+            }
+        }
+    }
+    let added = new.bridges.iter().filter(|bridge| old.bridge(&bridge.name).is_none());
+    steps.coming.extend(added.map(|bridge| Change::AddBridge(Box::new(bridge.clone()))));
+    steps.compare_datapaths(old, new);
+    let Steps { going, changing, coming, loading } = steps;
+    [going, changing, coming, loading].concat()
+}
+
+/// What cannot change while the bridge stays: a bridge of the same name that differs in it takes its place.
+fn identity(bridge: &Bridge) -> impl PartialEq + use<> {
+    let Bridge { datapath_id, fail_mode, has_local_tap, prefixes, table_limits, .. } = bridge.clone();
+    (datapath_id, fail_mode, has_local_tap, prefixes, table_limits)
+}
+
+/// What cannot change while the port stays, likewise.
+fn port_identity(port: &Port) -> impl PartialEq + use<> {
+    (port.kind.clone(), port.ofport_request, port.peer().map(str::to_owned))
+}
+
+/// The steps by when they are to be taken.
+#[derive(Default)]
+struct Steps {
+    going: Vec<Change>,
+    changing: Vec<Change>,
+    coming: Vec<Change>,
+    loading: Vec<Change>,
+}
+
+impl Steps {
+    fn compare_bridges(&mut self, old: &Bridge, new: &Bridge) {
+        let name = || new.name.clone();
+        if old.mac_age != new.mac_age {
+            self.changing.push(Change::SetMacAge { bridge: name(), mac_age: new.mac_age });
+        }
+        for port in &old.ports {
+            match new.port(&port.name) {
+                Some(same) if port_identity(port) == port_identity(same) => self.compare_ports(new, port, same),
+                other => {
+                    self.going.push(Change::RemovePort { bridge: name(), port: port.name.clone() });
+                    self.coming.extend(other.map(|port| Change::AddPort { bridge: name(), port: port.clone().into() }));
+                }
+            }
+        }
+        let added = new.ports.iter().filter(|port| old.port(&port.name).is_none());
+        self.coming.extend(added.map(|port| Change::AddPort { bridge: name(), port: port.clone().into() }));
+        if old.sources != new.sources {
+            self.loading.push(Change::SetSources { bridge: name(), sources: new.sources.clone() });
+        }
+    }
+
+    fn compare_ports(&mut self, bridge: &Bridge, old: &Port, new: &Port) {
+        let (bridge, port) = (bridge.name.clone(), Box::new(new.clone()));
+        if (Port { vlan: new.vlan.clone(), ..old.clone() }) != *new {
+            self.changing.push(Change::ReopenPort { bridge, port });
+        } else if old.vlan != new.vlan {
+            self.changing.push(Change::SetPort { bridge, port });
+        }
+    }
+
+    fn compare_datapaths(&mut self, old: &DesiredState, new: &DesiredState) {
+        let (a, b) = (&old.datapath, &new.datapath);
+        let at_start = [
+            (old.pmd_cores != new.pmd_cores).then(|| StartSetting::PmdCores(new.pmd_cores.clone())),
+            (old.dpdk != new.dpdk).then(|| StartSetting::Dpdk(new.dpdk.clone())),
+            (a.flow_memory_bytes != b.flow_memory_bytes).then_some(StartSetting::FlowMemory(b.flow_memory_bytes)),
+            (a.governor != b.governor).then_some(StartSetting::Governor(b.governor)),
+            (a.miss_budget != b.miss_budget).then_some(StartSetting::MissBudget(b.miss_budget)),
+            (a.pmd_sleep_max != b.pmd_sleep_max).then_some(StartSetting::PmdSleepMax(b.pmd_sleep_max)),
+        ];
+        self.changing.extend(at_start.into_iter().flatten().map(Change::AtNextStart));
+        if a.max_idle != b.max_idle {
+            self.changing.push(Change::SetMaxIdle(b.max_idle));
+        }
+        if a.lookup != b.lookup {
+            self.changing.push(Change::SetLookup(Box::new(b.lookup)));
+        }
+    }
+}
+
+impl DesiredState {
+    /// Makes of the state what the step makes of it. A bridge or port that the step is about and that is not there is
+    /// left out.
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::RemovePort { bridge, port } => {
+                self.with_bridge(bridge, |bridge| bridge.ports.retain(|other| other.name != *port));
+            }
+            Change::RemoveBridge(bridge) => self.bridges.retain(|other| other.name != *bridge),
+            Change::SetMacAge { bridge, mac_age } => self.with_bridge(bridge, |bridge| bridge.mac_age = *mac_age),
+            Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
+                self.with_bridge(bridge, |bridge| {
+                    if let Some(old) = bridge.ports.iter_mut().find(|old| old.name == port.name) {
+                        old.clone_from(port);
+                    }
+                })
+            }
+            Change::SetLookup(lookup) => self.datapath.lookup = **lookup,
+            Change::SetMaxIdle(max_idle) => self.datapath.max_idle = *max_idle,
+            Change::AtNextStart(setting) => self.apply_at_start(setting),
+            Change::AddBridge(bridge) => self.bridges.push((**bridge).clone()),
+            Change::AddPort { bridge, port } => self.with_bridge(bridge, |bridge| bridge.ports.push((**port).clone())),
+            Change::SetSources { bridge, sources } => {
+                self.with_bridge(bridge, |bridge| bridge.sources.clone_from(sources));
+            }
+        }
+    }
+
+    fn apply_at_start(&mut self, setting: &StartSetting) {
+        match setting {
+            StartSetting::PmdCores(cores) => self.pmd_cores.clone_from(cores),
+            StartSetting::Dpdk(dpdk) => self.dpdk.clone_from(dpdk),
+            StartSetting::FlowMemory(bytes) => self.datapath.flow_memory_bytes = *bytes,
+            StartSetting::Governor(mode) => self.datapath.governor = *mode,
+            StartSetting::MissBudget(budget) => self.datapath.miss_budget = *budget,
+            StartSetting::PmdSleepMax(longest) => self.datapath.pmd_sleep_max = *longest,
+        }
+    }
+
+    fn with_bridge(&mut self, name: &str, change: impl FnOnce(&mut Bridge)) {
+        if let Some(bridge) = self.bridges.iter_mut().find(|bridge| bridge.name == name) {
+            change(bridge);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

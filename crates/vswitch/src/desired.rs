@@ -1,0 +1,104 @@
+//! What a switch is to be, in plain types: whichever front end says so, a file or a database.
+
+mod bridge;
+mod check;
+mod port;
+
+pub use bridge::{Bridge, Source, Sources};
+pub use check::Invalid;
+pub use port::{ETHERNET_MTU, PATCH, Port};
+
+use sluice_datapath::{GovernorMode, MissBudget, Settings};
+use sluice_port::DpdkConfig;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Memory that a megaflow takes: its record, key, translation, and its entries in one PMD's indexes, bytes.
+const MEGAFLOW_BYTES: u64 = 512;
+
+/// What a switch is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredState {
+    /// One PMD thread for each of these cores, pinned to it.
+    pub pmd_cores: Vec<usize>,
+    /// The lookup hierarchy and its limits.
+    pub datapath: DatapathSettings,
+    /// How DPDK is started, should there be a port that needs it; `None`: as usual.
+    pub dpdk: Option<DpdkConfig>,
+    /// The bridges, by unique names.
+    pub bridges: Vec<Bridge>,
+    /// Where relative paths in options of ports start.
+    pub base_dir: PathBuf,
+}
+
+/// Settings of the datapath.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DatapathSettings {
+    /// How packets are looked up.
+    pub lookup: Settings,
+    /// Which misses install a megaflow.
+    pub governor: GovernorMode,
+    /// What a receive queue's misses may cost.
+    pub miss_budget: MissBudget,
+    /// A megaflow that no packet has used for so long is deleted.
+    pub max_idle: Duration,
+    /// Memory for megaflows, bytes.
+    pub flow_memory_bytes: u64,
+    /// The longest sleep of an idle PMD; zero: it never sleeps.
+    pub pmd_sleep_max: Duration,
+}
+
+impl Default for DesiredState {
+    /// One PMD and no bridge.
+    fn default() -> Self {
+        DesiredState {
+            pmd_cores: vec![1],
+            datapath: DatapathSettings::default(),
+            dpdk: None,
+            bridges: Vec::new(),
+            base_dir: PathBuf::new(),
+        }
+    }
+}
+
+impl Default for DatapathSettings {
+    fn default() -> Self {
+        DatapathSettings {
+            lookup: Settings::default(),
+            governor: GovernorMode::Auto,
+            miss_budget: MissBudget::Auto,
+            max_idle: Duration::from_secs(10),
+            flow_memory_bytes: 256 << 20,
+            pmd_sleep_max: Duration::ZERO,
+        }
+    }
+}
+
+impl DesiredState {
+    /// The bridge of that name.
+    pub fn bridge(&self, name: &str) -> Option<&Bridge> {
+        self.bridges.iter().find(|bridge| bridge.name == name)
+    }
+
+    /// The datapath that these settings describe.
+    pub fn datapath_config(&self) -> sluice_datapath::Config {
+        let settings = &self.datapath;
+        sluice_datapath::Config {
+            cores: self.pmd_cores.clone(),
+            settings: settings.lookup,
+            governor: settings.governor,
+            miss_budget: settings.miss_budget,
+            max_idle_ms: u64::try_from(settings.max_idle.as_millis()).unwrap_or(u64::MAX),
+            max_megaflows: settings.max_megaflows(),
+            sleep_max_us: u32::try_from(settings.pmd_sleep_max.as_micros()).unwrap_or(u32::MAX),
+            ..sluice_datapath::Config::default()
+        }
+    }
+}
+
+impl DatapathSettings {
+    /// As many megaflows as the memory given to them holds.
+    pub fn max_megaflows(&self) -> u32 {
+        u32::try_from(self.flow_memory_bytes / MEGAFLOW_BYTES).unwrap_or(u32::MAX).clamp(1, 1 << 28)
+    }
+}

@@ -1,0 +1,100 @@
+//! A bridge: its tables, its controllers and its ports.
+
+use super::Port;
+use sluice_ofproto::{BridgeConfig, FailMode, TableLimit, TrieField};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A bridge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bridge {
+    /// Its name, unique in the switch.
+    pub name: String,
+    /// OpenFlow datapath id; `None`: the switch chooses it.
+    pub datapath_id: Option<u64>,
+    /// What it does without rules or controller.
+    pub fail_mode: FailMode,
+    /// How long a learned address is kept.
+    pub mac_age: Duration,
+    /// Fields whose prefixes its tables keep in tries.
+    pub prefixes: Vec<TrieField>,
+    /// Tables with a limit.
+    pub table_limits: Vec<TableLimit>,
+    /// Whether LOCAL is a tap device named like the bridge; otherwise packets sent to it are dropped.
+    pub has_local_tap: bool,
+    /// What its tables hold.
+    pub sources: Sources,
+    /// Its ports, by names that are unique in the switch.
+    pub ports: Vec<Port>,
+}
+
+/// What the tables of a bridge hold, as text in ovs-ofctl's syntax.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// Its meters, one a line.
+    pub meters: Option<Source>,
+    /// Its groups.
+    pub groups: Option<Source>,
+    /// Its rules.
+    pub rules: Option<Source>,
+}
+
+/// Text that has been read, and where from.
+///
+/// A state holds the text, not the path: so it is complete, two states can be compared, and nothing can fail to be read
+/// once steps are under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The file it was read from, or what else errors are to name.
+    pub origin: String,
+    /// The text.
+    pub text: Arc<str>,
+}
+
+impl Bridge {
+    /// A secure bridge without ports and rules.
+    pub fn new(name: &str) -> Self {
+        let usual = BridgeConfig::new(name);
+        Bridge {
+            name: usual.name,
+            datapath_id: None,
+            fail_mode: usual.fail_mode,
+            mac_age: Duration::from_secs(usual.mac_age_s),
+            prefixes: usual.prefixes,
+            table_limits: usual.limits,
+            has_local_tap: false,
+            sources: Sources::default(),
+            ports: Vec::new(),
+        }
+    }
+
+    /// The port of that name.
+    pub fn port(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// The bridge as the tables want to know it.
+    pub(crate) fn tables_config(&self) -> BridgeConfig {
+        let usual = BridgeConfig::new(&self.name);
+        BridgeConfig {
+            datapath_id: self.datapath_id.unwrap_or(usual.datapath_id),
+            fail_mode: self.fail_mode,
+            mac_age_s: self.mac_age.as_secs(),
+            prefixes: self.prefixes.clone(),
+            limits: self.table_limits.clone(),
+            ..usual
+        }
+    }
+}
+
+impl Source {
+    /// Text from `origin`.
+    pub fn new(origin: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
+        Source { origin: origin.into(), text: text.into() }
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn error(&self, message: impl std::fmt::Display) -> crate::Error {
+        crate::Error::Source { origin: self.origin.clone(), message: message.to_string() }
+    }
+}

@@ -1,0 +1,59 @@
+//! A port of a bridge.
+
+use sluice_flow::OfPort;
+use sluice_ofproto::VlanMode;
+use std::collections::BTreeMap;
+
+/// The type of ports that join two bridges and have nothing to do with the datapath.
+pub const PATCH: &str = "patch";
+
+/// The MTU of a port that does not say.
+pub const ETHERNET_MTU: u32 = 1500;
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name, unique in the switch.
+    pub name: String,
+    /// The OpenFlow number it requests, which it gets or it cannot be added; `None`: any number. A number that it got
+    /// is kept as long as there is a port of its name in the bridge.
+    pub ofport_request: Option<OfPort>,
+    /// What it is: [`PATCH`], or one of `sluice_port::PORT_TYPES`.
+    pub kind: String,
+    /// Longest packet without its Ethernet header and tags, bytes.
+    pub mtu: u32,
+    /// Which VLANs it carries, and how.
+    pub vlan: VlanMode,
+    /// Receive queues.
+    pub n_rxq: usize,
+    /// The cores that poll certain receive queues, by queue; the other queues are spread.
+    pub rxq_affinity: BTreeMap<usize, usize>,
+    /// What its type wants to know, by key.
+    pub options: BTreeMap<String, String>,
+}
+
+impl Port {
+    /// A port that carries all VLANs, about which nothing more is said.
+    pub fn new(name: &str, kind: &str) -> Self {
+        Port {
+            name: name.to_owned(),
+            ofport_request: None,
+            kind: kind.to_owned(),
+            mtu: ETHERNET_MTU,
+            vlan: VlanMode::Trunk(None),
+            n_rxq: 1,
+            rxq_affinity: BTreeMap::new(),
+            options: BTreeMap::new(),
+        }
+    }
+
+    /// The same port with a number that it requests.
+    pub fn numbered(self, ofport: u16) -> Self {
+        Port { ofport_request: Some(OfPort(ofport)), ..self }
+    }
+
+    /// The other end, of a patch port.
+    pub fn peer(&self) -> Option<&str> {
+        (self.kind == PATCH).then(|| self.options.get("peer").map_or("", String::as_str))
+    }
+}

@@ -1,0 +1,33 @@
+//! A switch from its description: what it is to be, the steps from one description to the next, and its assembly.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`desired`] | what a switch is to be, in plain types; front ends produce it |
+//! | [`change`] | the steps from one desired state to the next, as data |
+//! | [`numbers`] | which OpenFlow number a port gets |
+//! | [`assembly`], [`ports`] | pools, PMDs, tables, bridges and ports, joined |
+//! | [`sources`] | what tables hold, from text |
+//!
+//! An [`Assembly`] has no thread and no clock of its own: PMDs rest until `Datapath::start`, and take turns in the
+//! caller's thread until then, at times that the caller names. So a test, an experiment, a replay and a switch that runs
+//! are assembled in the same way.
+//!
+//! **A port that cannot be opened** is there all the same: rules can name it, it is down, [`PortEntry::error`] says why,
+//! and it is tried again with growing pauses unless only another configuration helps.
+#![forbid(unsafe_code)]
+
+mod assembly;
+mod change;
+mod desired;
+mod error;
+mod numbers;
+mod pages;
+mod ports;
+mod sources;
+
+pub use assembly::Assembly;
+pub use change::{Change, StartSetting, changes};
+pub use desired::{Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, Invalid, PATCH, Port, Source, Sources};
+pub use error::Error;
+pub use ports::PortEntry;
+pub use sources::{ParsedSources, SourceKind};

@@ -1,0 +1,269 @@
+//! Ports of an assembly: opened, joined to their bridge and to the datapath; closed, opened anew and taken away.
+
+use crate::assembly::Assembly;
+use crate::desired::Port;
+use crate::error::Error;
+use crate::pages;
+use sluice_action::PortNo;
+use sluice_mem::FramePool;
+use sluice_ofproto::PortConfig;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// A port of a bridge.
+#[derive(Clone, Debug)]
+pub struct PortEntry {
+    /// Its bridge.
+    pub bridge: String,
+    /// Its OpenFlow number.
+    pub ofport: sluice_flow::OfPort,
+    /// Its datapath number, unless it is a patch port.
+    pub number: Option<PortNo>,
+    /// As it was asked for.
+    pub desired: Port,
+    /// Whether its link was up when it was last looked at.
+    pub(crate) is_up: bool,
+    /// Why the datapath has not got it, if so.
+    closed: Option<Closed>,
+}
+
+/// A port that could not be opened.
+#[derive(Clone, Debug)]
+struct Closed {
+    error: String,
+    /// When it is tried again, and how long after that; `None` if only another configuration helps.
+    retry: Option<Retry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Retry {
+    at: Instant,
+    pause: Duration,
+}
+
+/// From one try to open a port to the next, at first and at most.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+impl PortEntry {
+    /// Why it is not open, if it is not.
+    pub fn error(&self) -> Option<&str> {
+        self.closed.as_ref().map(|closed| closed.error.as_str())
+    }
+
+    /// Its number in the datapath while it is open.
+    fn open_number(&self) -> Option<PortNo> {
+        self.number.filter(|_| self.closed.is_none())
+    }
+
+    fn is_due(&self) -> bool {
+        let retry = self.closed.as_ref().and_then(|closed| closed.retry);
+        retry.is_some_and(|retry| retry.at <= Instant::now())
+    }
+
+    /// It could not be opened, for the first time or again.
+    fn failed(&mut self, error: &Error) {
+        let pause = match self.closed.as_ref().and_then(|closed| closed.retry) {
+            Some(before) => (before.pause * 2).min(RETRY_MAX),
+            None => RETRY_FIRST,
+        };
+        let retry = (!error.is_of_configuration()).then(|| Retry { at: Instant::now() + pause, pause });
+        self.closed = Some(Closed { error: error.to_string(), retry });
+    }
+}
+
+impl Assembly {
+    /// The ports, by name: all but LOCAL ports without a device.
+    pub fn ports(&self) -> &BTreeMap<String, PortEntry> {
+        &self.ports
+    }
+
+    /// Adds a port to a bridge: opens it, and makes it known to the tables and to the datapath.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or its name or number is taken; nothing has changed then.
+    pub fn add_port(&mut self, bridge: &str, port: &Port) -> Result<(), Error> {
+        match self.add_port_open_or_not(bridge, port)? {
+            None => Ok(()),
+            Some(error) => {
+                self.forget_port(bridge, &port.name)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The same for a port that is to be there for rules to name even if it cannot be opened now, which the error in the
+    /// result says: it is down until it can.
+    ///
+    /// # Errors
+    /// If its name or number is taken.
+    pub fn add_port_open_or_not(&mut self, bridge: &str, port: &Port) -> Result<Option<Error>, Error> {
+        let Some(number) = self.announce_port(bridge, port)? else { return Ok(None) };
+        let Err(error) = self.open_port(number, port) else { return Ok(None) };
+        self.port_failed(&port.name, &error)?;
+        Ok(Some(error))
+    }
+
+    /// Adds a port that has been opened already, such as one in memory.
+    ///
+    /// # Errors
+    /// If its name or number is taken.
+    pub fn attach_port(&mut self, bridge: &str, port: &Port, opened: Box<dyn sluice_port::Port>) -> Result<(), Error> {
+        let Some(number) = self.announce_port(bridge, port)? else { return Ok(()) };
+        self.join_port(number, port, opened)
+    }
+
+    /// Makes a port known to the tables; its datapath number, unless it is a patch port.
+    fn announce_port(&mut self, bridge: &str, port: &Port) -> Result<Option<PortNo>, Error> {
+        if let Some(taken) = self.ports.get(&port.name) {
+            return Err(Error::PortName { port: port.name.clone(), bridge: taken.bridge.clone() });
+        }
+        let ofport = self.number_of(bridge, port)?;
+        let number = if port.peer().is_none() { Some(self.free_number(ofport.0, port)?) } else { None };
+        let config = match (port.peer(), number) {
+            (Some(peer), _) => PortConfig::patch(&port.name, ofport.0, peer),
+            (None, number) => PortConfig::new(&port.name, ofport.0, number.unwrap_or(PortNo(0))),
+        };
+        let mtu = table_mtu(port);
+        self.ofproto().add_port(bridge, PortConfig { vlan: port.vlan.clone(), mtu, ..config })?;
+        let desired = port.clone();
+        let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
+        self.ports.insert(port.name.clone(), entry);
+        tracing::info!("bridge {bridge}: added port {} of type {}, number {}", port.name, port.kind, ofport.0);
+        Ok(number)
+    }
+
+    /// Opens a port and gives it to the datapath.
+    fn open_port(&mut self, number: PortNo, port: &Port) -> Result<(), Error> {
+        let pools = self.pools.iter().count();
+        let config = sluice_port::PortConfig {
+            name: port.name.clone(),
+            kind: port.kind.clone(),
+            n_rxq: port.n_rxq,
+            mtu: port.mtu,
+            options: port.options.clone(),
+            base_dir: self.base_dir.clone(),
+        };
+        let opened = sluice_port::open(&config, &mut self.pools)?;
+        if self.pools.iter().count() > pools {
+            self.log_pools();
+        }
+        opened.notes().iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
+        self.join_port(number, port, opened)
+    }
+
+    fn join_port(&self, number: PortNo, port: &Port, opened: Box<dyn sluice_port::Port>) -> Result<(), Error> {
+        let pmd_of = |core| self.cores.iter().position(|c| c == core);
+        let affinity = port.rxq_affinity.iter().filter_map(|(queue, core)| Some((*queue, pmd_of(core)?))).collect();
+        let joined = self.datapath().add_port_pinned(number, opened, &affinity);
+        joined.map_err(|error| Error::Port { port: port.name.clone(), error })
+    }
+
+    /// A port could not be opened: it is down, and says why.
+    fn port_failed(&mut self, name: &str, error: &Error) -> Result<(), Error> {
+        let Some(entry) = self.ports.get_mut(name) else { return Ok(()) };
+        entry.failed(error);
+        entry.is_up = false;
+        let bridge = entry.bridge.clone();
+        Ok(self.ofproto().set_port(&bridge, name, |port| port.up = false)?)
+    }
+
+    /// Tries again to open the ports that could not be, if it is time.
+    pub fn retry_ports(&mut self) {
+        let due = self.ports.values().filter(|entry| entry.is_due());
+        let due: Vec<_> = due.filter_map(|entry| Some((entry.number?, entry.desired.clone()))).collect();
+        for (number, port) in due {
+            let opened = self.open_port(number, &port);
+            let Some(entry) = self.ports.get_mut(&port.name) else { continue };
+            match opened {
+                Ok(()) => {
+                    tracing::info!("bridge {}: port {} could be opened now", entry.bridge, port.name);
+                    entry.closed = None;
+                }
+                Err(error) => {
+                    if entry.error() != Some(&error.to_string()) {
+                        tracing::error!("{error}");
+                    }
+                    entry.failed(&error);
+                }
+            }
+        }
+    }
+
+    /// Makes of a port another one of its type: what only the tables know is changed in place; if anything else differs,
+    /// its device is closed and opened anew. It keeps its numbers.
+    ///
+    /// # Errors
+    /// If there is no such port. The error in the result is that of a device that could not be opened.
+    pub fn change_port(&mut self, bridge: &str, port: &Port) -> Result<Option<Error>, Error> {
+        let entry = self.ports.get_mut(&port.name).filter(|entry| entry.bridge == bridge);
+        let no_port = || sluice_ofproto::Error::NoPort { bridge: bridge.to_owned(), port: port.name.clone() };
+        let entry = entry.ok_or_else(no_port)?;
+        let before = std::mem::replace(&mut entry.desired, port.clone());
+        let (number, open) = (entry.number, entry.open_number());
+        let (vlan, mtu) = (port.vlan.clone(), table_mtu(port));
+        self.ofproto().set_port(bridge, &port.name, |p| (p.vlan, p.mtu) = (vlan, mtu))?;
+        let is_same_device = Port { vlan: port.vlan.clone(), ..before } == *port;
+        let Some(number) = number.filter(|_| !is_same_device) else { return Ok(None) };
+        if let Some(open) = open {
+            self.datapath().stop_receiving(open)?;
+            self.datapath().del_port(open)?;
+        }
+        let opened = self.open_port(number, port);
+        if let Some(entry) = self.ports.get_mut(&port.name) {
+            entry.closed = None;
+        }
+        let Err(error) = opened else { return Ok(None) };
+        self.port_failed(&port.name, &error)?;
+        Ok(Some(error))
+    }
+
+    /// Takes a port away from its bridge and closes it. Its number waits for a port of the same name.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn remove_port(&mut self, bridge: &str, name: &str) -> Result<(), Error> {
+        let entry = self.ports.get(name).filter(|entry| entry.bridge == bridge);
+        let open = entry.and_then(PortEntry::open_number);
+        let refused = |error| Error::Port { port: name.to_owned(), error };
+        // What has come by it meets the rules still; then the tables forget it, so that no new megaflow sends to it.
+        if let Some(number) = open {
+            self.datapath().stop_receiving(number).map_err(refused)?;
+        }
+        self.forget_port(bridge, name)?;
+        if let Some(number) = open {
+            self.datapath().del_port(number).map_err(refused)?;
+        }
+        tracing::info!("bridge {bridge}: removed port {name}");
+        Ok(())
+    }
+
+    fn forget_port(&mut self, bridge: &str, name: &str) -> Result<(), Error> {
+        self.ofproto().remove_port(bridge, name)?;
+        self.ports.remove(name);
+        Ok(())
+    }
+
+    /// A datapath number: the OpenFlow number if it is free, else the lowest free one. Nothing depends on it, but
+    /// people read megaflows.
+    fn free_number(&self, ofport: u16, port: &Port) -> Result<PortNo, Error> {
+        let taken: BTreeSet<u32> = self.ports.values().filter_map(|p| p.number).map(|n| n.0).collect();
+        let all = std::iter::once(u32::from(ofport)).chain(1..sluice_datapath::PORTS_MAX);
+        let free = all.into_iter().find(|n| !taken.contains(n));
+        free.map(PortNo).ok_or_else(|| Error::NoDatapathNumber(port.name.clone()))
+    }
+
+    /// Says what memory packets live in.
+    fn log_pools(&self) {
+        for pool in self.pools.iter() {
+            let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
+            let pages = pages::of_packets(pool.pages(), pool.region().size());
+            tracing::info!("packet buffers: {frames} of {size} bytes in {pages}");
+        }
+    }
+}
+
+/// The MTU as the tables know it.
+fn table_mtu(port: &Port) -> u16 {
+    u16::try_from(port.mtu).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,120 @@
+//! What the tables of a bridge hold, from text: meters, groups and rules. Text is read whole before anything changes, and
+//! loaded where it is another than what was loaded last.
+
+mod groups;
+mod meters;
+mod rules;
+
+use crate::desired::Sources;
+use crate::error::Error;
+use groups::Groups;
+use meters::Meters;
+use rules::Rules;
+use sluice_flow::PortNames;
+use sluice_ofp::{BUCKET_ALL, GroupCommand, GroupMod, MeterCommand, MeterMod};
+use sluice_ofproto::{BundleChange, Ofproto};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What tables hold: a kind of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Meters.
+    Meters,
+    /// Groups.
+    Groups,
+    /// Rules.
+    Rules,
+}
+
+/// What the text of a bridge's sources says.
+#[derive(Debug)]
+pub struct ParsedSources {
+    meters: Option<Meters>,
+    groups: Option<Groups>,
+    rules: Option<Rules>,
+}
+
+/// What was loaded last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loaded {
+    meters: Listed,
+    groups: Listed,
+    rules: Option<Arc<str>>,
+}
+
+/// A text, and the numbers of what it lists. A source that is not there lists nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Listed {
+    text: Arc<str>,
+    ids: BTreeSet<u32>,
+}
+
+impl ParsedSources {
+    /// Reads the text.
+    ///
+    /// # Errors
+    /// If something is written wrongly: with its place.
+    pub(crate) fn parse(sources: &Sources, ports: &PortNames) -> Result<Self, Error> {
+        Ok(ParsedSources {
+            meters: sources.meters.as_ref().map(Meters::parse).transpose()?,
+            groups: sources.groups.as_ref().map(|source| Groups::parse(source, ports)).transpose()?,
+            rules: sources.rules.as_ref().map(|source| Rules::parse(source, ports)).transpose()?,
+        })
+    }
+
+    fn loaded(&self) -> Loaded {
+        let listed = |text: &Arc<str>, ids| Listed { text: Arc::clone(text), ids };
+        Loaded {
+            meters: self.meters.as_ref().map_or_else(Listed::default, |m| listed(&m.source.text, m.ids())),
+            groups: self.groups.as_ref().map_or_else(Listed::default, |g| listed(&g.source.text, g.ids())),
+            rules: self.rules.as_ref().map(|rules| Arc::clone(&rules.source.text)),
+        }
+    }
+
+    /// Loads what is another text than in `last`, and deletes meters and groups that `last` lists and these sources do not.
+    /// Rules are added the first time, and replaced as a whole after that.
+    pub(crate) fn load(
+        &self,
+        ofproto: &Ofproto,
+        bridge: &str,
+        last: Option<&Loaded>,
+        now_ms: u64,
+    ) -> Result<(Loaded, Vec<SourceKind>), Error> {
+        let is_first = last.is_none();
+        let last = last.cloned().unwrap_or_default();
+        let now = self.loaded();
+        let mut kinds = Vec::new();
+        if now.meters != last.meters {
+            self.meters.as_ref().map_or(Ok(()), |meters| meters.load(ofproto, bridge, now_ms))?;
+            kinds.push(SourceKind::Meters);
+        }
+        if now.groups != last.groups {
+            self.groups.as_ref().map_or(Ok(()), |groups| groups.load(ofproto, bridge, now_ms))?;
+            kinds.push(SourceKind::Groups);
+        }
+        if let Some(rules) = &self.rules
+            && now.rules != last.rules
+        {
+            if is_first {
+                rules.add(ofproto, bridge, now_ms)?;
+            } else {
+                rules.replace(ofproto, bridge, now_ms)?;
+            }
+            kinds.push(SourceKind::Rules);
+        }
+        let gone = last.groups.ids.difference(&now.groups.ids).map(|id| BundleChange::Group(delete_group(*id)));
+        ofproto.ordered_bundle(bridge, gone, None, now_ms).map_err(|(_, error)| error)?;
+        for id in last.meters.ids.difference(&now.meters.ids) {
+            let gone = MeterMod { command: MeterCommand::Delete, meter: *id, config: Default::default() };
+            ofproto.meter_mod(bridge, &gone, now_ms)?;
+        }
+        // Rules that no source names any longer stay where they are.
+        let rules = now.rules.clone().or(last.rules);
+        Ok((Loaded { rules, ..now }, kinds))
+    }
+}
+
+fn delete_group(group: u32) -> GroupMod {
+    GroupMod { command: GroupCommand::Delete, group, command_bucket: BUCKET_ALL, config: Default::default() }
+}
