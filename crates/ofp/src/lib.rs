@@ -12,6 +12,7 @@ mod meter;
 pub mod ofpact;
 mod paused;
 pub mod text;
+mod version;
 
 pub use flow_mod::{FlowCommand, FlowFlags, FlowMod, FlowRemovedReason};
 pub use group::{
@@ -23,3 +24,4 @@ pub use meter::{
 };
 pub use ofpact::OfAction;
 pub use paused::{Paused, Stretch};
+pub use version::Version;

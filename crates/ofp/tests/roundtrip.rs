@@ -5,10 +5,11 @@ use proptest::option;
 use proptest::prelude::*;
 use sluice_flow::field::{FIELDS, Field, ones};
 use sluice_flow::layout;
-use sluice_flow::{DEFAULT_PRIORITY, FieldId, Mac, Match, OfPort, PortNames, SubField};
+use sluice_flow::{DEFAULT_PRIORITY, FieldId, Match, OfPort, PortNames, SubField};
 use sluice_ofp::ofpact::{
-    Bundle, BundleAlgorithm, Conntrack, ConntrackZone, ControllerAction, HashFields, Learn, LearnSource, LearnSpec,
-    LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses, NatKind, PacketInReason, Sample, SampleDirection,
+    ACTIONS, Arg, Bundle, BundleAlgorithm, Conntrack, ConntrackZone, ControllerAction, HashFields, Instruction, Learn,
+    LearnSource, LearnSpec, LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses, NatKind, Number,
+    PacketInReason, Sample, SampleDirection, Value, Values,
 };
 use sluice_ofp::{FlowCommand, FlowFlags, FlowMod, OfAction};
 
@@ -162,7 +163,6 @@ fn output() -> impl Strategy<Value = OfAction> {
         (port(), 14..u32::MAX).prop_map(|(port, max_len)| OfAction::OutputTrunc { port, max_len }),
         subfield().prop_map(|src| OfAction::OutputReg { src, max_len: u16::MAX }),
         (port(), any::<u32>()).prop_map(|(port, queue)| OfAction::Enqueue { port, queue }),
-        any::<u32>().prop_map(OfAction::Group),
         controller
             .prop_map(|(max_len, controller_id, reason, userdata, pause, meter_id)| ControllerAction {
                 max_len,
@@ -185,34 +185,43 @@ fn output() -> impl Strategy<Value = OfAction> {
     ]
 }
 
+/// An argument made from a random number, or from random bits of a field.
+fn arg(arg: Arg, n: u64, (source, destination): (SubField, SubField)) -> Value {
+    match arg {
+        Arg::Number(Number { n_bits, .. }) => Value::Number(n & ones(n_bits) as u64),
+        Arg::EtherType(known) => Value::Number(known[n as usize % known.len()].into()),
+        Arg::Tos => Value::Number(n & 0xfc),
+        Arg::Mac => Value::Number(n & ones(48) as u64),
+        Arg::Ipv4 => Value::Number(n & ones(32) as u64),
+        Arg::Table => Value::Number(n % 255),
+        Arg::Source => Value::Bits(source),
+        Arg::Destination => Value::Bits(destination),
+        Arg::Bit => Value::Bits(SubField { n_bits: 1, ..destination }),
+    }
+}
+
+/// Any action whose row declares its arguments, instructions aside.
+fn declared() -> impl Strategy<Value = OfAction> {
+    let rows: Vec<_> = ACTIONS
+        .iter()
+        .filter(|row| row.instruction == Instruction::Apply)
+        .filter_map(|row| Some((row.args, row.make?)))
+        .collect();
+    let drawn = || (any::<u64>(), (subfield(), writable()));
+    (prop::sample::select(rows), [drawn(), drawn()]).prop_map(|((args, make), drawn)| {
+        let mut values = Values::NONE;
+        for ((value, declared), (n, bits)) in values.0.iter_mut().zip(args).zip(drawn) {
+            *value = arg(*declared, n, bits);
+        }
+        make(&values)
+    })
+}
+
+/// Actions on headers with a text of their own.
 fn header() -> impl Strategy<Value = OfAction> {
     prop_oneof![
-        (0..0x1000u16, any::<bool>()).prop_map(|(vid, push_if_needed)| OfAction::SetVlanVid { vid, push_if_needed }),
-        (0..8u8, any::<bool>()).prop_map(|(pcp, push_if_needed)| OfAction::SetVlanPcp { pcp, push_if_needed }),
-        Just(OfAction::StripVlan),
-        Just(OfAction::PopVlan),
-        prop_oneof![Just(0x8100), Just(0x88a8)].prop_map(|tpid| OfAction::PushVlan { tpid }),
-        any::<[u8; 6]>().prop_map(|m| OfAction::ModDlSrc(Mac(m))),
-        any::<[u8; 6]>().prop_map(|m| OfAction::ModDlDst(Mac(m))),
-        any::<u32>().prop_map(|a| OfAction::ModNwSrc(a.into())),
-        any::<u32>().prop_map(|a| OfAction::ModNwDst(a.into())),
-        any::<u8>().prop_map(|t| OfAction::ModNwTos(t & 0xfc)),
-        (0..4u8).prop_map(OfAction::ModNwEcn),
-        any::<u8>().prop_map(OfAction::ModNwTtl),
-        any::<u16>().prop_map(OfAction::ModTpSrc),
-        any::<u16>().prop_map(OfAction::ModTpDst),
         Just(OfAction::DecTtl { controllers: vec![0], listed: false }),
         vec(any::<u16>(), 1..4).prop_map(|controllers| OfAction::DecTtl { controllers, listed: true }),
-        (0..0x10_0000u32).prop_map(OfAction::SetMplsLabel),
-        (0..8u8).prop_map(OfAction::SetMplsTc),
-        any::<u8>().prop_map(OfAction::SetMplsTtl),
-        Just(OfAction::DecMplsTtl),
-        Just(OfAction::PushMpls { ethertype: 0x8847 }),
-        any::<u16>().prop_map(|ethertype| OfAction::PopMpls { ethertype }),
-        any::<u64>().prop_map(|id| OfAction::SetTunnel { id, wide: id > u64::from(u32::MAX) }),
-        any::<u16>().prop_map(|id| OfAction::SetTunnel { id: id.into(), wide: true }),
-        any::<u32>().prop_map(OfAction::SetQueue),
-        Just(OfAction::PopQueue),
         (any::<u16>(), any::<u16>()).prop_map(|(idle, hard)| OfAction::FinTimeout { idle, hard }),
     ]
 }
@@ -240,10 +249,6 @@ fn set_field() -> impl Strategy<Value = OfAction> {
             let n_bits = src.n_bits.min(dst.n_bits);
             OfAction::Move { src: SubField { n_bits, ..src }, dst: SubField { n_bits, ..dst } }
         }),
-        subfield().prop_map(OfAction::StackPush),
-        writable().prop_map(OfAction::StackPop),
-        (writable(), any::<u16>())
-            .prop_map(|(dst, pkt_len)| OfAction::CheckPktLarger { dst: SubField { n_bits: 1, ..dst }, pkt_len }),
     ]
 }
 
@@ -337,8 +342,6 @@ fn other() -> impl Strategy<Value = OfAction> {
             dst: SubField::whole(FieldId::Reg1),
         }))),
         vec(any::<u8>(), 6..7).prop_map(OfAction::Note),
-        Just(OfAction::Exit),
-        Just(OfAction::CtClear),
         sample.prop_map(|(probability, [a, b, c], port, direction)| OfAction::Sample(Box::new(Sample {
             probability,
             collector_set_id: a,
@@ -354,12 +357,12 @@ fn other() -> impl Strategy<Value = OfAction> {
 
 /// Actions, clones of actions among them.
 fn actions() -> impl Strategy<Value = Vec<OfAction>> {
-    let one = prop_oneof![output(), header(), set_field(), other()];
+    let one = prop_oneof![declared(), output(), header(), set_field(), other()];
     let one = one.prop_recursive(3, 12, 3, |inner| vec(inner, 0..3).prop_map(OfAction::Clone));
     let instructions = (option::of(any::<u32>()), any::<bool>(), option::of(any::<(u64, u64)>()), option::of(1..255u8));
     let written = option::of(vec(
-        header()
-            .prop_filter("an action set holds it", |a| !matches!(a, OfAction::PopQueue | OfAction::FinTimeout { .. })),
+        prop_oneof![declared(), header()]
+            .prop_filter("an action set holds it", |action| action.action_type().in_action_set),
         1..3,
     ));
     (vec(one, 0..5), instructions, written).prop_map(|(list, (meter, clear, metadata, table), written)| {

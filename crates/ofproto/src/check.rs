@@ -64,13 +64,11 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
             }
         }
         OfAction::Resubmit { table: Some(to), .. } if *to != 255 => _ = check_table(*to)?,
-        OfAction::Clone(nested) | OfAction::WriteActions(nested) => {
-            nested.iter().try_for_each(|action| check_action(table, action))?;
-        }
         OfAction::Conntrack(ct) => _ = ct.table.map_or(Ok(0), check_table)?,
         OfAction::Learn(learn) => _ = check_table(learn.table)?,
         _ => {}
     }
+    action.nested().iter().try_for_each(|action| check_action(table, action))?;
     missing(action).map_or(Ok(()), |why| Err(Error::Unsupported { action: name(action), why }))
 }
 
@@ -93,18 +91,16 @@ fn missing(action: &OfAction) -> Option<&'static str> {
 
 /// Refuses actions that send to groups which are not there.
 pub(crate) fn check_groups(groups: &Groups, actions: &[OfAction]) -> Result<(), Error> {
-    actions.iter().try_for_each(|action| match action {
+    OfAction::flattened(actions).try_for_each(|action| match action {
         OfAction::Group(id) if !groups.contains_key(id) => Err(Error::BadOutGroup(*id)),
-        OfAction::Clone(nested) | OfAction::WriteActions(nested) => check_groups(groups, nested),
         _ => Ok(()),
     })
 }
 
 /// Refuses actions that use meters which are not there. Messages to controllers may have such meters, as in OVS.
 pub(crate) fn check_meters(meters: &Meters, actions: &[OfAction]) -> Result<(), Error> {
-    actions.iter().try_for_each(|action| match action {
+    OfAction::flattened(actions).try_for_each(|action| match action {
         OfAction::Meter(id) if !meters.contains_key(id) => Err(Error::BadMeterAction(*id)),
-        OfAction::Clone(nested) | OfAction::WriteActions(nested) => check_meters(meters, nested),
         _ => Ok(()),
     })
 }

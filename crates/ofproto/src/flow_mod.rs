@@ -15,7 +15,7 @@ use crate::rule::{Rule, RuleCounts};
 use crate::rule_monitor::{PendingUpdate, Requester, RuleUpdateEvent};
 use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
 use sluice_flow::{Match, OfPort};
-use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GROUP_ANY, GroupMod, OfAction};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -251,7 +251,7 @@ impl Pending {
     /// Puts a rule in, seen from the next version on.
     fn put(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) -> RuleId {
         self.changes.add_rule(bridge.id, rule.table, || Some(*matches));
-        learned_cookies(&rule.actions, &mut self.learners_added);
+        self.learners_added.extend(learned_cookies(&rule.actions));
         let (table, priority, rule) = (rule.table, rule.priority.into(), Arc::new(rule));
         let conjunctions = conjunctions(&rule.actions);
         let payload = Arc::clone(&rule);
@@ -273,7 +273,7 @@ impl Pending {
         let Some(found) = rules.rule(id) else { return };
         let rule = Arc::clone(found.payload());
         self.changes.add_rule(bridge_id, table, || Some(rules.match_of(found)));
-        learned_cookies(&rule.actions, &mut self.learners_hidden);
+        self.learners_hidden.extend(learned_cookies(&rule.actions));
         let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| rules.match_of(found));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
@@ -384,49 +384,31 @@ pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: boo
 
 /// Whether some action outputs to that port, those in clones and action sets included.
 pub(crate) fn outputs_to(actions: &[OfAction], port: OfPort) -> bool {
-    actions.iter().any(|action| match action {
+    OfAction::flattened(actions).any(|action| match action {
         OfAction::Output { port: to, .. }
         | OfAction::OutputTrunc { port: to, .. }
         | OfAction::Enqueue { port: to, .. } => *to == port,
         OfAction::Controller(_) => port == OfPort::CONTROLLER,
-        OfAction::Clone(nested) | OfAction::WriteActions(nested) => outputs_to(nested, port),
         _ => false,
     })
 }
 
 pub(crate) fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
-    const ANY: u32 = u32::MAX;
-    group == ANY
-        || actions.iter().any(|action| match action {
-            OfAction::Group(to) => *to == group,
-            OfAction::Clone(nested) | OfAction::WriteActions(nested) => sends_to_group(nested, group),
-            _ => false,
-        })
+    group == GROUP_ANY || OfAction::flattened(actions).any(|action| *action == OfAction::Group(group))
 }
 
 /// The groups that actions send to, each once.
 pub(crate) fn groups_of(actions: &[OfAction]) -> BTreeSet<u32> {
-    fn add(actions: &[OfAction], groups: &mut BTreeSet<u32>) {
-        for action in actions {
-            match action {
-                OfAction::Group(to) => _ = groups.insert(*to),
-                OfAction::Clone(nested) | OfAction::WriteActions(nested) => add(nested, groups),
-                _ => {}
-            }
-        }
-    }
-    let mut groups = BTreeSet::new();
-    add(actions, &mut groups);
-    groups
+    let group = |action: &OfAction| match action {
+        OfAction::Group(to) => Some(*to),
+        _ => None,
+    };
+    OfAction::flattened(actions).filter_map(group).collect()
 }
 
 /// Whether some action lets packets pass that meter.
 pub(crate) fn uses_meter(actions: &[OfAction], meter: u32) -> bool {
-    actions.iter().any(|action| match action {
-        OfAction::Meter(id) => *id == meter,
-        OfAction::Clone(nested) | OfAction::WriteActions(nested) => uses_meter(nested, meter),
-        _ => false,
-    })
+    OfAction::flattened(actions).any(|action| *action == OfAction::Meter(meter))
 }
 
 fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {
@@ -437,15 +419,12 @@ fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {
     parts.collect()
 }
 
-/// Adds table and cookie of what the actions learn and take along when they go.
-fn learned_cookies(actions: &[OfAction], found: &mut Vec<(u8, u64)>) {
-    for action in actions {
-        match action {
-            OfAction::Learn(learn) if learn.delete_learned => found.push((learn.table, learn.cookie)),
-            OfAction::Clone(nested) | OfAction::WriteActions(nested) => learned_cookies(nested, found),
-            _ => {}
-        }
-    }
+/// Table and cookie of the rules that the actions learn and that go with them.
+fn learned_cookies(actions: &[OfAction]) -> impl Iterator<Item = (u8, u64)> {
+    OfAction::flattened(actions).filter_map(|action| match action {
+        OfAction::Learn(learn) if learn.delete_learned => Some((learn.table, learn.cookie)),
+        _ => None,
+    })
 }
 
 /// Whether two rules are the same to `replace-flows`: it leaves such rules alone, counters and all.

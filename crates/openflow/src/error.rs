@@ -3,12 +3,7 @@
 //! Source: the OpenFlow specifications and, for Nicira's and the ONF's extensions, Open vSwitch 3.1's `ofp-errors.h`.
 
 use crate::Version::{self, V10, V11, V12, V13, V14, V15};
-
-/// Nicira's experimenter id.
-pub const NICIRA: u32 = 0x0000_2320;
-
-/// The Open Networking Foundation's experimenter id.
-pub const ONF: u32 = 0x4f4e_4600;
+pub use sluice_ofp::ofpact::vendor::{NICIRA, ONF};
 
 /// Type of an OpenFlow 1.0 error whose numbers stand in its data. Source: Open vSwitch, `NXET_VENDOR`.
 const VENDOR_ERROR: u16 = 0xb0c2;

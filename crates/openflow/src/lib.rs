@@ -20,7 +20,6 @@ mod packet_in;
 mod packet_in_limit;
 mod property;
 mod session;
-mod version;
 mod wire;
 
 pub use bundle::bundled;
@@ -33,4 +32,4 @@ pub use message::{Format, Message};
 pub use packet_in::{PacketIn, PacketInFormat, PacketOut};
 pub use packet_in_limit::PacketInLimit;
 pub use session::{BundleCommit, Event, Peer, Request, Session};
-pub use version::Version;
+pub use sluice_ofp::Version;

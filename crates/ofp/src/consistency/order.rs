@@ -2,29 +2,8 @@
 
 use super::{Clash, Within};
 use crate::OfAction;
+use crate::ofpact::Instruction;
 use sluice_flow::field::FieldId;
-
-/// The instruction an action belongs to, in the order that OpenFlow 1.1 and later execute them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Instruction {
-    Meter,
-    Apply,
-    Clear,
-    Write,
-    Metadata,
-    Goto,
-}
-
-fn instruction(action: &OfAction) -> Instruction {
-    match action {
-        OfAction::Meter(_) => Instruction::Meter,
-        OfAction::ClearActions => Instruction::Clear,
-        OfAction::WriteActions(_) => Instruction::Write,
-        OfAction::WriteMetadata { .. } => Instruction::Metadata,
-        OfAction::GotoTable(_) => Instruction::Goto,
-        _ => Instruction::Apply,
-    }
-}
 
 /// Checks order and nesting of a list.
 ///
@@ -35,7 +14,7 @@ pub fn order<'a>(actions: impl Iterator<Item = &'a OfAction> + Clone, within: Wi
     let mut before: Option<(usize, Instruction)> = None;
     for (at, action) in actions.enumerate() {
         nesting(action, within).map_err(|clash| (at, clash))?;
-        let now = match instruction(action) {
+        let now = match action.action_type().instruction {
             // OpenFlow 1.5 made it an action.
             Instruction::Meter if within == Within::Apply => Instruction::Apply,
             now => now,
@@ -89,7 +68,7 @@ fn nesting(action: &OfAction, within: Within) -> Result<(), Clash> {
         _ if matches!(action, OfAction::Nat(_)) => Err(Clash::NatAlone),
         Within::Flow | Within::Apply => Ok(()),
         _ if matches!(action, OfAction::Meter(_)) => Err(Clash::Meter),
-        Within::WriteActions if !action.in_action_set() => Err(Clash::NotInActionSet),
+        Within::WriteActions if !action.action_type().in_action_set => Err(Clash::NotInActionSet),
         _ => Ok(()),
     }
 }

@@ -6,6 +6,7 @@ use crate::ofpact::{Conntrack, ConntrackZone, Learn, LearnSource, LearnTarget, N
 use sluice_flow::field::{FieldId, Place, Prereq};
 use sluice_flow::layout;
 use sluice_flow::{Match, OfPort, SubField};
+use sluice_packet::headers::ip_proto;
 
 /// Checks one action after the other against what the flow matches and what those before did to the headers.
 #[derive(Clone, Debug)]
@@ -41,6 +42,10 @@ impl Prerequisites {
     /// # Errors
     /// With what is wrong with it in every version.
     pub fn check(&mut self, action: &OfAction) -> Result<(), Clash> {
+        let (id, values) = action.parts();
+        values.subfields().try_for_each(|bits| self.needs(bits.field))?;
+        let prereqs = id.row().prereqs;
+        self.wants(prereqs.is_empty() || prereqs.iter().any(|prereq| self.state.satisfies(*prereq)));
         match action {
             OfAction::Output { port, .. } | OfAction::OutputTrunc { port, .. } => out_port(*port),
             OfAction::SetField { field, value, .. } => {
@@ -57,10 +62,6 @@ impl Prerequisites {
                 }
                 Ok(())
             }
-            OfAction::Move { src, dst } => self.needs(src.field).and_then(|()| self.needs(dst.field)),
-            OfAction::OutputReg { src, .. } | OfAction::StackPush(src) => self.needs(src.field),
-            OfAction::StackPop(dst) | OfAction::CheckPktLarger { dst, .. } => self.needs(dst.field),
-            OfAction::Multipath(m) => self.needs(m.dst.field),
             OfAction::Bundle(b) => {
                 b.dst.map_or(Ok(()), |dst| self.needs(dst.field))?;
                 let member = |port: OfPort| match port {
@@ -115,14 +116,9 @@ impl Prerequisites {
 
     /// What actions do to the headers, as far as prerequisites of later actions depend on it.
     fn headers(&mut self, action: &OfAction) -> Result<(), Clash> {
-        let says = |prereq| self.state.satisfies(prereq);
         match action {
-            OfAction::SetVlanVid { push_if_needed, .. } | OfAction::SetVlanPcp { push_if_needed, .. } => {
-                self.wants(*push_if_needed || says(Prereq::VlanVid));
-                self.set_tag(true);
-            }
+            OfAction::SetVlanVid { .. } | OfAction::SetVlanPcp { .. } => self.set_tag(true),
             OfAction::StripVlan | OfAction::PopVlan => {
-                self.wants(says(Prereq::VlanVid));
                 let inner = self.state.key.number(layout::VLAN1_TCI);
                 self.state.key.set_number(layout::VLAN0_TCI, inner);
                 self.state.key.set_number(layout::VLAN1_TCI, 0);
@@ -135,33 +131,13 @@ impl Prerequisites {
                 self.state.key.set_number(layout::VLAN1_TCI, outer);
                 self.set_tag(true);
             }
-            OfAction::ModNwSrc(_) | OfAction::ModNwDst(_) => self.wants(says(Prereq::Ipv4)),
-            OfAction::ModNwTos(_) | OfAction::ModNwEcn(_) | OfAction::ModNwTtl(_) | OfAction::DecTtl { .. } => {
-                self.wants(says(Prereq::IpAny));
-            }
-            OfAction::ModTpSrc(_) | OfAction::ModTpDst(_) => {
-                self.wants(says(Prereq::Tcp) || says(Prereq::Udp) || says(Prereq::Sctp));
-            }
-            OfAction::FinTimeout { .. } => self.wants(self.state.key.number(layout::NW_PROTO) == PROTO_TCP),
-            OfAction::SetMplsLabel(_) | OfAction::SetMplsTc(_) | OfAction::SetMplsTtl(_) | OfAction::DecMplsTtl => {
-                self.wants(says(Prereq::Mpls));
-            }
-            OfAction::DecNshTtl => self.wants(says(Prereq::Nsh)),
-            _ => self.layers(action),
-        }
-        Ok(())
-    }
-
-    /// Headers that come and go.
-    fn layers(&mut self, action: &OfAction) {
-        match action {
+            OfAction::FinTimeout { .. } => self.wants(self.state.key.number(layout::NW_PROTO) == ip_proto::TCP.into()),
             OfAction::PushMpls { ethertype } => {
-                self.wants(self.state.is_ethernet());
                 self.state.set(FieldId::EthType, u128::from(*ethertype));
                 self.forget_protocol();
             }
             OfAction::PopMpls { ethertype } => {
-                self.wants(self.state.is_ethernet() && self.state.satisfies(Prereq::Mpls));
+                self.wants(self.state.is_ethernet());
                 self.state.set(FieldId::EthType, u128::from(*ethertype));
             }
             OfAction::Encap { packet_type, .. } => {
@@ -176,6 +152,7 @@ impl Prerequisites {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn forget_protocol(&mut self) {
@@ -232,7 +209,6 @@ impl Prerequisites {
     }
 }
 
-const PROTO_TCP: u64 = 6;
 /// Ports that name the protocols whose data connections are followed.
 const FTP: u16 = 21;
 const TFTP: u16 = 69;

@@ -3,13 +3,19 @@
 //! Two spellings of one thing stay two variants where Open vSwitch prints them back as they were given (`load` and
 //! `set_field`, `mod_vlan_vid` and `set_vlan_vid`), so what is printed is what was written.
 
+mod action_type;
 mod params;
+mod table;
+mod values;
 
+pub use action_type::{ActionType, Arg, Code, Instruction, Number, Show, Text, vendor};
 pub use params::{
     Bundle, BundleAlgorithm, Conntrack, ConntrackZone, ControllerAction, HashFields, Learn, LearnSource, LearnSpec,
     LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses, NatKind, NshProperty, PacketInReason, Sample,
     SampleDirection,
 };
+pub use table::{ACTIONS, ActionId};
+pub use values::{ARGS_MAX, Value, Values};
 
 use sluice_flow::{FieldId, Mac, OfPort, SubField};
 use std::net::Ipv4Addr;
@@ -244,28 +250,100 @@ pub enum OfAction {
 }
 
 impl OfAction {
-    /// Whether an action set can hold it.
-    pub fn in_action_set(&self) -> bool {
-        !matches!(
-            self,
-            OfAction::Bundle(_)
-                | OfAction::Clone(_)
-                | OfAction::Controller(_)
-                | OfAction::Enqueue { .. }
-                | OfAction::Exit
-                | OfAction::FinTimeout { .. }
-                | OfAction::Learn(_)
-                | OfAction::Conjunction { .. }
-                | OfAction::Multipath(_)
-                | OfAction::Note(_)
-                | OfAction::OutputReg { .. }
-                | OfAction::OutputTrunc { .. }
-                | OfAction::PopQueue
-                | OfAction::Sample(_)
-                | OfAction::StackPush(_)
-                | OfAction::StackPop(_)
-                | OfAction::CheckPktLarger { .. }
-                | OfAction::DeleteField(_)
-        )
+    /// Which action it is, and its arguments in the order in which its row declares them. Of an action whose arguments
+    /// are read by code, only the bits of fields that it names whatever else it says.
+    pub fn parts(&self) -> (ActionId, Values) {
+        use ActionId as Id;
+        match self {
+            OfAction::Output { .. } => (Id::Output, Values::NONE),
+            OfAction::OutputTrunc { .. } => (Id::OutputTrunc, Values::NONE),
+            OfAction::OutputReg { src, .. } => (Id::OutputReg, Values::bits(*src)),
+            OfAction::Controller(_) => (Id::Controller, Values::NONE),
+            OfAction::Enqueue { .. } => (Id::Enqueue, Values::NONE),
+            OfAction::Group(id) => (Id::Group, Values::number(*id)),
+            OfAction::Bundle(bundle) if bundle.dst.is_some() => (Id::BundleLoad, Values::NONE),
+            OfAction::Bundle(_) => (Id::Bundle, Values::NONE),
+            OfAction::SetField { .. } => (Id::SetField, Values::NONE),
+            OfAction::Load { .. } => (Id::Load, Values::NONE),
+            OfAction::Move { src, dst } => (Id::Move, Values([Value::Bits(*src), Value::Bits(*dst)])),
+            OfAction::SetVlanVid { vid, push_if_needed: true } => (Id::ModVlanVid, Values::number(*vid)),
+            OfAction::SetVlanVid { vid, push_if_needed: false } => (Id::SetVlanVid, Values::number(*vid)),
+            OfAction::SetVlanPcp { pcp, push_if_needed: true } => (Id::ModVlanPcp, Values::number(*pcp)),
+            OfAction::SetVlanPcp { pcp, push_if_needed: false } => (Id::SetVlanPcp, Values::number(*pcp)),
+            OfAction::StripVlan => (Id::StripVlan, Values::NONE),
+            OfAction::PopVlan => (Id::PopVlan, Values::NONE),
+            OfAction::PushVlan { tpid } => (Id::PushVlan, Values::number(*tpid)),
+            OfAction::ModDlSrc(mac) => (Id::ModDlSrc, Values::number(mac.number() as u64)),
+            OfAction::ModDlDst(mac) => (Id::ModDlDst, Values::number(mac.number() as u64)),
+            OfAction::ModNwSrc(address) => (Id::ModNwSrc, Values::number(address.to_bits())),
+            OfAction::ModNwDst(address) => (Id::ModNwDst, Values::number(address.to_bits())),
+            OfAction::ModNwTos(tos) => (Id::ModNwTos, Values::number(*tos)),
+            OfAction::ModNwEcn(ecn) => (Id::ModNwEcn, Values::number(*ecn)),
+            OfAction::ModNwTtl(ttl) => (Id::ModNwTtl, Values::number(*ttl)),
+            OfAction::ModTpSrc(port) => (Id::ModTpSrc, Values::number(*port)),
+            OfAction::ModTpDst(port) => (Id::ModTpDst, Values::number(*port)),
+            OfAction::DecTtl { .. } => (Id::DecTtl, Values::NONE),
+            OfAction::SetMplsLabel(label) => (Id::SetMplsLabel, Values::number(*label)),
+            OfAction::SetMplsTc(tc) => (Id::SetMplsTc, Values::number(*tc)),
+            OfAction::SetMplsTtl(ttl) => (Id::SetMplsTtl, Values::number(*ttl)),
+            OfAction::DecMplsTtl => (Id::DecMplsTtl, Values::NONE),
+            OfAction::PushMpls { ethertype } => (Id::PushMpls, Values::number(*ethertype)),
+            OfAction::PopMpls { ethertype } => (Id::PopMpls, Values::number(*ethertype)),
+            OfAction::DecNshTtl => (Id::DecNshTtl, Values::NONE),
+            OfAction::DeleteField(_) => (Id::DeleteField, Values::NONE),
+            OfAction::Encap { .. } => (Id::Encap, Values::NONE),
+            OfAction::Decap { .. } => (Id::Decap, Values::NONE),
+            OfAction::SetTunnel { id, wide: false } => (Id::SetTunnel, Values::number(*id)),
+            OfAction::SetTunnel { id, wide: true } => (Id::SetTunnel64, Values::number(*id)),
+            OfAction::SetQueue(queue) => (Id::SetQueue, Values::number(*queue)),
+            OfAction::PopQueue => (Id::PopQueue, Values::NONE),
+            OfAction::FinTimeout { .. } => (Id::FinTimeout, Values::NONE),
+            OfAction::Resubmit { .. } => (Id::Resubmit, Values::NONE),
+            OfAction::Learn(_) => (Id::Learn, Values::NONE),
+            OfAction::Conjunction { .. } => (Id::Conjunction, Values::NONE),
+            OfAction::Multipath(multipath) => (Id::Multipath, Values::bits(multipath.dst)),
+            OfAction::Note(_) => (Id::Note, Values::NONE),
+            OfAction::Exit => (Id::Exit, Values::NONE),
+            OfAction::Sample(_) => (Id::Sample, Values::NONE),
+            OfAction::StackPush(src) => (Id::StackPush, Values::bits(*src)),
+            OfAction::StackPop(dst) => (Id::StackPop, Values::bits(*dst)),
+            OfAction::Clone(_) => (Id::Clone, Values::NONE),
+            OfAction::Conntrack(_) => (Id::Conntrack, Values::NONE),
+            OfAction::CtClear => (Id::CtClear, Values::NONE),
+            OfAction::Nat(_) => (Id::Nat, Values::NONE),
+            OfAction::CheckPktLarger { dst, pkt_len } => {
+                (Id::CheckPktLarger, Values([Value::Number((*pkt_len).into()), Value::Bits(*dst)]))
+            }
+            OfAction::Meter(id) => (Id::Meter, Values::number(*id)),
+            OfAction::ClearActions => (Id::ClearActions, Values::NONE),
+            OfAction::WriteActions(_) => (Id::WriteActions, Values::NONE),
+            OfAction::WriteMetadata { .. } => (Id::WriteMetadata, Values::NONE),
+            OfAction::GotoTable(table) => (Id::GotoTable, Values::number(*table)),
+        }
+    }
+
+    /// The actions within it.
+    pub fn nested(&self) -> &[OfAction] {
+        match self {
+            OfAction::Clone(actions) | OfAction::WriteActions(actions) => actions,
+            OfAction::Conntrack(ct) => &ct.actions,
+            _ => &[],
+        }
+    }
+
+    /// These actions, each followed by those within it.
+    pub fn flattened(actions: &[OfAction]) -> impl Iterator<Item = &OfAction> {
+        let (mut level, mut outer) = (actions.iter(), Vec::new());
+        std::iter::from_fn(move || {
+            loop {
+                if let Some(action) = level.next() {
+                    if !action.nested().is_empty() {
+                        outer.push(std::mem::replace(&mut level, action.nested().iter()));
+                    }
+                    return Some(action);
+                }
+                level = outer.pop()?;
+            }
+        })
     }
 }

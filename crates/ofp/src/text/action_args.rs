@@ -1,13 +1,12 @@
 //! Reading the arguments of the larger actions; those of `learn` and `ct` have files of their own.
 
-use super::action_parse::{outputs_to, table, writable};
 use crate::OfAction;
 use crate::ofpact::{
     Bundle, BundleAlgorithm, ControllerAction, HashFields, Multipath, MultipathAlgorithm, NshProperty, PacketInReason,
     Sample, SampleDirection,
 };
-use sluice_flow::text::{Pair, Piece, SyntaxError, expect_no_tail, number};
-use sluice_flow::{OfPort, PortNames};
+use sluice_flow::text::{Pair, Piece, SyntaxError, expect_no_tail, number, value};
+use sluice_flow::{OfPort, PortNames, SubField};
 
 /// Calls `each` for every pair.
 pub(super) fn for_each_pair<'a>(
@@ -305,4 +304,61 @@ pub(super) fn decap(text: Piece<'_>) -> Result<OfAction, SyntaxError> {
     })?;
     // (0,0xfffe) says: whatever the header says.
     Ok(OfAction::Decap { packet_type: packet_type.filter(|t| *t != 0xfffe) })
+}
+
+pub(super) fn dec_ttl(text: Piece<'_>) -> Result<OfAction, SyntaxError> {
+    let ids = text.words(&[',', ' ']);
+    if ids.is_empty() {
+        return Ok(OfAction::DecTtl { controllers: vec![0], listed: false });
+    }
+    let controllers = ids.into_iter().map(number::u16).collect::<Result<_, _>>()?;
+    Ok(OfAction::DecTtl { controllers, listed: true })
+}
+
+pub(super) fn move_bits(text: Piece<'_>) -> Result<OfAction, SyntaxError> {
+    let (src, dst) = arrow(text)?;
+    let (from, to) = (value::parse_subfield(src)?, writable(dst)?);
+    if from.n_bits != to.n_bits {
+        return Err(dst.conflict(
+            format!("{} bits to be moved to {}", from.n_bits, to.n_bits),
+            "as many bits behind the -> as before it",
+        ));
+    }
+    Ok(OfAction::Move { src: from, dst: to })
+}
+
+pub(super) fn write_metadata(text: Piece<'_>) -> Result<OfAction, SyntaxError> {
+    let (value, mask) = match text.split_once("/") {
+        Some((value, mask)) => (value, number::u64(mask)?),
+        None => (text, u64::MAX),
+    };
+    Ok(OfAction::WriteMetadata { metadata: number::u64(value)?, mask })
+}
+
+/// Splits `VALUE->FIELD`.
+pub(super) fn arrow<'a>(text: Piece<'a>) -> Result<(Piece<'a>, Piece<'a>), SyntaxError> {
+    text.split_once("->").ok_or_else(|| text.error("VALUE->FIELD"))
+}
+
+/// Reads bits that an action may change.
+pub(super) fn writable(text: Piece<'_>) -> Result<SubField, SyntaxError> {
+    let sub = value::parse_subfield(text)?;
+    if sub.field.field().writable { Ok(sub) } else { Err(text.error("a field that can be written")) }
+}
+
+/// Reads the number of a table, 0 to 254.
+pub(super) fn table(text: Piece<'_>) -> Result<u8, SyntaxError> {
+    match number::u8(text) {
+        Ok(n) if n < 255 => Ok(n),
+        _ => Err(text.error("a table number, 0 to 254")),
+    }
+}
+
+/// Refuses ports that nothing can be sent to.
+pub(super) fn outputs_to(text: Piece<'_>, port: OfPort) -> Result<OfPort, SyntaxError> {
+    if port.can_be_sent_to() {
+        Ok(port)
+    } else {
+        Err(text.error("a port that can be sent to (below 0xff00, or IN_PORT, NORMAL, FLOOD, ALL, CONTROLLER, LOCAL)"))
+    }
 }

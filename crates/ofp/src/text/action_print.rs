@@ -1,6 +1,7 @@
 //! Writing actions.
 
 use super::action_args::{BUNDLE_ALGORITHMS, ENCAP_HEADERS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS};
+use super::declared;
 use crate::OfAction;
 use crate::ofpact::{
     Bundle, Conntrack, ConntrackZone, ControllerAction, Learn, LearnSource, LearnSpec, LearnTarget, Multipath, Nat,
@@ -79,9 +80,16 @@ fn action(f: &mut Formatter<'_>, a: &OfAction, ports: &PortNames) -> Result {
         OfAction::OutputReg { src, .. } => write!(f, "output:{src}"),
         OfAction::Controller(c) => controller(f, c),
         OfAction::Enqueue { port, queue } => write!(f, "enqueue:{}:{queue}", ports.display(*port)),
-        OfAction::Group(id) => write!(f, "group:{id}"),
         OfAction::Bundle(b) => bundle(f, b, ports),
         OfAction::Resubmit { port, table, with_ct_orig } => resubmit(f, *port, *table, *with_ct_orig, ports),
+        OfAction::SetField { field, value, mask } => {
+            let field = field.field();
+            write!(f, "set_field:{}->{}", value::show(field, *value, *mask, ports), field.name)
+        }
+        OfAction::Load { dst, value } => write!(f, "load:{}->{dst}", show_hex(*value)),
+        OfAction::Move { src, dst } => write!(f, "move:{src}->{dst}"),
+        OfAction::DecTtl { controllers, listed } => dec_ttl(f, controllers, *listed),
+        OfAction::FinTimeout { idle, hard } => fin_timeout(f, *idle, *hard),
         OfAction::Learn(learn) => learn_text(f, learn, ports),
         OfAction::Conjunction { id, clause, n_clauses } => write!(f, "conjunction({id},{}/{n_clauses})", clause + 1),
         OfAction::Multipath(m) => multipath(f, m),
@@ -89,87 +97,46 @@ fn action(f: &mut Formatter<'_>, a: &OfAction, ports: &PortNames) -> Result {
             f.write_str("note:")?;
             dotted_hex(f, bytes)
         }
-        OfAction::Exit => f.write_str("exit"),
         OfAction::Sample(s) => sample(f, s, ports),
-        OfAction::StackPush(sub) => write!(f, "push:{sub}"),
-        OfAction::StackPop(sub) => write!(f, "pop:{sub}"),
         OfAction::Clone(actions) => write!(f, "clone({})", OfAction::display_list(actions, ports)),
         OfAction::Conntrack(ct) => conntrack(f, ct, ports),
-        OfAction::CtClear => f.write_str("ct_clear"),
         OfAction::Nat(nat) => nat_text(f, nat),
-        OfAction::CheckPktLarger { dst, pkt_len } => write!(f, "check_pkt_larger({pkt_len})->{dst}"),
-        OfAction::Meter(id) => write!(f, "meter:{id}"),
-        OfAction::ClearActions => f.write_str("clear_actions"),
-        OfAction::WriteActions(actions) => write!(f, "write_actions({})", OfAction::display_list(actions, ports)),
-        OfAction::WriteMetadata { metadata, mask } => {
-            write!(f, "write_metadata:{}", show_hex(u128::from(*metadata)))?;
-            if *mask == u64::MAX { Ok(()) } else { write!(f, "/{}", show_hex(u128::from(*mask))) }
-        }
-        OfAction::GotoTable(table) => write!(f, "goto_table:{table}"),
-        _ => header(f, a, ports),
-    }
-}
-
-/// Actions that change headers and metadata.
-fn header(f: &mut Formatter<'_>, a: &OfAction, ports: &PortNames) -> Result {
-    match a {
-        OfAction::SetField { field, value, mask } => {
-            let field = field.field();
-            write!(f, "set_field:{}->{}", value::show(field, *value, *mask, ports), field.name)
-        }
-        OfAction::Load { dst, value } => write!(f, "load:{}->{dst}", show_hex(*value)),
-        OfAction::Move { src, dst } => write!(f, "move:{src}->{dst}"),
-        OfAction::SetVlanVid { vid, push_if_needed } => write!(f, "{}_vlan_vid:{vid}", mod_or_set(*push_if_needed)),
-        OfAction::SetVlanPcp { pcp, push_if_needed } => write!(f, "{}_vlan_pcp:{pcp}", mod_or_set(*push_if_needed)),
-        OfAction::StripVlan => f.write_str("strip_vlan"),
-        OfAction::PopVlan => f.write_str("pop_vlan"),
-        OfAction::PushVlan { tpid } => write!(f, "push_vlan:{tpid:#x}"),
-        OfAction::ModDlSrc(mac) => write!(f, "mod_dl_src:{mac}"),
-        OfAction::ModDlDst(mac) => write!(f, "mod_dl_dst:{mac}"),
-        OfAction::ModNwSrc(ip) => write!(f, "mod_nw_src:{ip}"),
-        OfAction::ModNwDst(ip) => write!(f, "mod_nw_dst:{ip}"),
-        OfAction::ModNwTos(tos) => write!(f, "mod_nw_tos:{tos}"),
-        OfAction::ModNwEcn(ecn) => write!(f, "mod_nw_ecn:{ecn}"),
-        OfAction::ModNwTtl(ttl) => write!(f, "mod_nw_ttl:{ttl}"),
-        OfAction::ModTpSrc(port) => write!(f, "mod_tp_src:{port}"),
-        OfAction::ModTpDst(port) => write!(f, "mod_tp_dst:{port}"),
-        OfAction::DecTtl { controllers, listed } => {
-            f.write_str("dec_ttl")?;
-            let ids = || controllers.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
-            if *listed { write!(f, "({})", ids()) } else { Ok(()) }
-        }
-        OfAction::SetMplsLabel(label) => write!(f, "set_mpls_label({label})"),
-        OfAction::SetMplsTc(tc) => write!(f, "set_mpls_tc({tc})"),
-        OfAction::SetMplsTtl(ttl) => write!(f, "set_mpls_ttl({ttl})"),
-        OfAction::DecMplsTtl => f.write_str("dec_mpls_ttl"),
-        OfAction::PushMpls { ethertype } => write!(f, "push_mpls:{ethertype:#06x}"),
-        OfAction::PopMpls { ethertype } => write!(f, "pop_mpls:{ethertype:#06x}"),
-        OfAction::DecNshTtl => f.write_str("dec_nsh_ttl"),
         OfAction::DeleteField(field) => write!(f, "delete_field:{}", field.field().name),
         OfAction::Encap { packet_type, properties } => encap(f, *packet_type, properties),
-        OfAction::Decap { packet_type: None } => f.write_str("decap()"),
-        OfAction::Decap { packet_type: Some(t) } => {
-            write!(f, "decap(packet_type(ns={},type={}))", t >> 16, show_hex(u128::from(t & 0xffff)))
+        OfAction::Decap { packet_type } => decap(f, *packet_type),
+        OfAction::WriteActions(actions) => write!(f, "write_actions({})", OfAction::display_list(actions, ports)),
+        OfAction::WriteMetadata { metadata, mask } => write_metadata(f, *metadata, *mask),
+        _ => {
+            let (id, values) = a.parts();
+            declared::show(f, id.row(), &values)
         }
-        OfAction::SetTunnel { id, wide } => {
-            write!(f, "set_tunnel{}:{}", if *wide { "64" } else { "" }, show_hex(u128::from(*id)))
-        }
-        OfAction::SetQueue(queue) => write!(f, "set_queue:{queue}"),
-        OfAction::PopQueue => f.write_str("pop_queue"),
-        OfAction::FinTimeout { idle, hard } => {
-            f.write_str("fin_timeout(")?;
-            let mut items = Items::new(f);
-            items.item(*idle != 0, format_args!("idle_timeout={idle}"))?;
-            items.item(*hard != 0, format_args!("hard_timeout={hard}"))?;
-            f.write_char(')')
-        }
-        // Everything else is written by `action`, which calls this last.
-        _ => Ok(()),
     }
 }
 
-fn mod_or_set(push_if_needed: bool) -> &'static str {
-    if push_if_needed { "mod" } else { "set" }
+fn dec_ttl(f: &mut Formatter<'_>, controllers: &[u16], listed: bool) -> Result {
+    f.write_str("dec_ttl")?;
+    let ids = || controllers.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+    if listed { write!(f, "({})", ids()) } else { Ok(()) }
+}
+
+fn fin_timeout(f: &mut Formatter<'_>, idle: u16, hard: u16) -> Result {
+    f.write_str("fin_timeout(")?;
+    let mut items = Items::new(f);
+    items.item(idle != 0, format_args!("idle_timeout={idle}"))?;
+    items.item(hard != 0, format_args!("hard_timeout={hard}"))?;
+    f.write_char(')')
+}
+
+fn decap(f: &mut Formatter<'_>, packet_type: Option<u32>) -> Result {
+    match packet_type {
+        None => f.write_str("decap()"),
+        Some(t) => write!(f, "decap(packet_type(ns={},type={}))", t >> 16, show_hex(u128::from(t & 0xffff))),
+    }
+}
+
+fn write_metadata(f: &mut Formatter<'_>, metadata: u64, mask: u64) -> Result {
+    write!(f, "write_metadata:{}", show_hex(u128::from(metadata)))?;
+    if mask == u64::MAX { Ok(()) } else { write!(f, "/{}", show_hex(u128::from(mask))) }
 }
 
 fn output(f: &mut Formatter<'_>, port: OfPort, max_len: u16, ports: &PortNames) -> Result {

@@ -1,7 +1,7 @@
 //! Reading the arguments of `ct`, and of `nat` in it.
 
-use super::action_args::{for_each_pair, named};
-use super::action_parse::{ActionReader, table};
+use super::action_args::{for_each_pair, named, table};
+use super::action_parse::ActionReader;
 use crate::OfAction;
 use crate::consistency::Within;
 use crate::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};

@@ -105,7 +105,7 @@ fn setting(pair: &Pair<'_>, flow: &mut FlowMod, ports: &PortNames) -> Result<boo
     let adds = flow.command == FlowCommand::Add;
     let deletes = is_delete(flow.command);
     match key {
-        "table" => flow.table = if value.text == "255" { None } else { Some(super::action_parse::table(value)?) },
+        "table" => flow.table = if value.text == "255" { None } else { Some(super::action_args::table(value)?) },
         "out_port" if deletes => flow.out_port = Some(ports.parse_piece(value)?),
         "out_group" if deletes => flow.out_group = Some(group(value)?),
         "priority" if flow.command != FlowCommand::Delete => flow.priority = number::u16(value)?,

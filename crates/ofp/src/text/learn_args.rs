@@ -1,7 +1,6 @@
 //! Reading the arguments of `learn`.
 
-use super::action_args::for_each_pair;
-use super::action_parse::{arrow, move_bits, table, writable};
+use super::action_args::{arrow, for_each_pair, move_bits, table, writable};
 use crate::OfAction;
 use crate::ofpact::{Learn, LearnSource, LearnSpec, LearnTarget};
 use sluice_flow::text::{Pair, Piece, SyntaxError, number, value};

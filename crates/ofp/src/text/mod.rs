@@ -8,6 +8,7 @@ mod action_check;
 mod action_parse;
 mod action_print;
 mod ct_args;
+mod declared;
 mod flow_parse;
 mod flow_print;
 mod group_parse;

@@ -1,6 +1,5 @@
 //! Nicira's larger actions: dec_ttl with ids, multipath, bundle, learn, controller, sample.
 
-use super::codes::Form;
 use super::{destination, put_bits_and_field, read_bits, source};
 use crate::Error;
 use crate::oxm::{Numbering, field_header, put_field_header, read_nxm_field};
@@ -318,18 +317,18 @@ pub(super) fn put_controller(c: &ControllerAction, w: &mut Writer) {
     }
 }
 
-pub(super) fn read_sample(form: Form, r: &mut Reader<'_>) -> Result<OfAction, Error> {
+pub(super) fn read_sample(format: u8, r: &mut Reader<'_>) -> Result<OfAction, Error> {
     let (probability, collector_set_id, obs_domain_id, obs_point_id) = (r.u16()?, r.u32()?, r.u32()?, r.u32()?);
     let (mut sampling_port, mut direction) = (OfPort::NONE, SampleDirection::Unsaid);
-    if form != Form::Sample {
+    if format != 0 {
         sampling_port = OfPort(r.u16()?);
         let number = r.u8()?;
         r.zeros(5)?;
         direction = match number {
-            1 if form == Form::Sample3 => SampleDirection::Ingress,
-            2 if form == Form::Sample3 => SampleDirection::Egress,
+            1 if format == 2 => SampleDirection::Ingress,
+            2 if format == 2 => SampleDirection::Egress,
             0 => SampleDirection::Unsaid,
-            _ if form == Form::Sample2 => SampleDirection::Unsaid,
+            _ if format == 1 => SampleDirection::Unsaid,
             _ => return Err(Error::ActionBadArgument),
         };
     }
@@ -340,12 +339,12 @@ pub(super) fn read_sample(form: Form, r: &mut Reader<'_>) -> Result<OfAction, Er
     Ok(OfAction::Sample(Box::new(sample)))
 }
 
-/// The shortest form of `sample` that says it all.
-pub(super) fn sample_form(s: &Sample) -> Form {
+/// The shortest format of `sample` that says it all.
+pub(super) fn sample_format(s: &Sample) -> u8 {
     match (s.direction, s.sampling_port) {
-        (SampleDirection::Unsaid, OfPort::NONE) => Form::Sample,
-        (SampleDirection::Unsaid, _) => Form::Sample2,
-        _ => Form::Sample3,
+        (SampleDirection::Unsaid, OfPort::NONE) => 0,
+        (SampleDirection::Unsaid, _) => 1,
+        _ => 2,
     }
 }
 
@@ -354,7 +353,7 @@ pub(super) fn put_sample(s: &Sample, w: &mut Writer) {
     w.u32(s.collector_set_id);
     w.u32(s.obs_domain_id);
     w.u32(s.obs_point_id);
-    if sample_form(s) != Form::Sample {
+    if sample_format(s) != 0 {
         w.u16(s.sampling_port.0);
         w.u8(match s.direction {
             SampleDirection::Unsaid => 0,

@@ -1,6 +1,7 @@
-//! Actions on the wire. Numbers are in [`codes`]; what the actions are is [`sluice_ofp::OfAction`].
+//! Actions on the wire. What the actions are, with their numbers and most of their arguments, is declared in
+//! [`sluice_ofp::ofpact`]; here is the code for arguments that are lists, options or other actions.
 
-mod codes;
+mod declared;
 mod large;
 mod nested;
 mod read;
@@ -12,8 +13,8 @@ use read::read_list;
 use sluice_flow::SubField;
 use sluice_ofp::OfAction;
 use sluice_ofp::consistency::Within;
+use sluice_ofp::ofpact::{ACTIONS, ActionId, ActionType, vendor};
 
-pub(crate) use codes::standard_actions;
 pub(crate) use write::{can_say, is_instruction, put_list};
 
 /// Actions within actions within actions: so deep at most.
@@ -22,6 +23,37 @@ const DEPTH_MAX: usize = 32;
 /// Reads actions to the end of `r`.
 pub(crate) fn read(r: Reader<'_>, version: Version, within: Within) -> Result<Vec<OfAction>, Error> {
     read_list(r, version, within, 0)
+}
+
+/// Type of an action whose number is an experimenter's own.
+const EXPERIMENTER: u16 = 0xffff;
+
+/// A format that an action has on the wire: see [`sluice_ofp::ofpact::Code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Format {
+    action: ActionId,
+    format: u8,
+    vendor: u32,
+}
+
+impl Format {
+    /// What a number means in a version.
+    fn of(vendor: u32, number: u16, version: Version) -> Option<Format> {
+        let (row, format) = ActionType::by_code(vendor, number, version)?;
+        Some(Format { action: row.id, format, vendor })
+    }
+
+    /// Bytes of an action's header: type and length, behind them an experimenter's id and number.
+    fn header_size(self) -> usize {
+        if self.vendor == vendor::STANDARD { 4 } else { 10 }
+    }
+}
+
+/// The numbers of the standard's own actions in a version, those aside that `set_field` has replaced.
+pub(crate) fn standard_actions(version: Version) -> impl Iterator<Item = u16> {
+    let codes = ACTIONS.iter().flat_map(|row| row.codes);
+    let standard = codes.filter(move |code| code.vendor == vendor::STANDARD && code.is_in(version));
+    standard.map(|code| code.number).filter(move |n| version == Version::V10 || *n == 0 || *n >= 15)
 }
 
 /// `(start << 6) | (n_bits - 1)`, as Nicira's actions name bits of a field.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Error;
+use crate::Version::V13;
 use crate::action::read;
 use crate::wire::Reader;
 use sluice_flow::PortNames;
@@ -127,4 +128,30 @@ fn some_actions_change_their_form() {
     ] {
         assert_eq!([trip(text, V10), trip(text, V13), trip(text, V15)], [v10, v13, v15], "{text}");
     }
+}
+
+/// The examples of docs/flow-language.md, by the action that each begins with.
+fn examples() -> Vec<(OfAction, String)> {
+    let page = include_str!("../../../../../docs/flow-language.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `") && line.matches(" | ").count() == 2);
+    let actions = rows.filter_map(|row| {
+        let example = row.split('`').nth_back(1)?.replace("\\|", "|");
+        let actions = OfAction::parse_list(&example, &PortNames::NONE).ok()?;
+        Some((actions.into_iter().next()?, example))
+    });
+    actions.collect()
+}
+
+#[test]
+fn declared_actions_survive_every_version_that_has_a_number_for_them() {
+    let (mut tried, examples) = (0, examples());
+    for row in sluice_ofp::ofpact::ACTIONS.iter().filter(|row| row.make.is_some()) {
+        let example = examples.iter().find(|(action, _)| action.action_type().id == row.id);
+        let (action, _) = example.unwrap_or_else(|| panic!("the page has no example of {:?}", row.id));
+        for version in Version::SPOKEN.into_iter().filter(|version| row.code(0, *version).is_some()) {
+            assert_eq!(trip(&action.to_string(), version), action.to_string(), "{version}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 60, "{tried} trips");
 }
