@@ -99,6 +99,19 @@ impl Client {
 }
 
 #[test]
+fn debug_messages_of_connections_can_be_shown() {
+    let daemon = Daemon::start(CONFIG);
+    let shown = |line: &str| daemon.log().contains(line);
+    Client::new(&daemon, Version::V10);
+    assert!(!shown("|connmgr|DBG|"), "{}", daemon.log());
+    daemon.ctl(&["vlog/set", "connmgr:dbg"]);
+    let mut client = Client::new(&daemon, Version::V14);
+    // The answer comes after the message has been logged.
+    assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
+    assert!(shown("|connmgr|DBG|bridge br0: a peer speaks OpenFlow 1.4\n"), "{}", daemon.log());
+}
+
+#[test]
 fn a_client_adds_flows_and_sees_them() {
     let daemon = Daemon::start(CONFIG);
     for version in Version::SPOKEN {
