@@ -1,9 +1,9 @@
-//! The counters a PMD keeps besides drops.
+//! The counters of a PMD, other than drops.
 
-/// Declares the counters once; names and sentences come from the same list.
+/// Declares each counter once: the variant, its name and its explanation.
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// A PMD's counter. Units are packets unless the sentence says otherwise.
+        /// A PMD's counter. The unit is packets unless the description says otherwise.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Counter { $($(#[doc = $doc])+ $variant,)+ }
@@ -33,12 +33,12 @@ counters! {
     Sent = "sent",
     /// Packets delivered to a controller or a local port.
     Delivered = "delivered",
-    /// Packets held back now (fragments waiting to be reassembled); goes up only, releases are `Released`.
+    /// Packets that began to be held (fragments that wait for reassembly). Never decreases: see `Released`.
     Held = "held",
-    /// Held packets that went on.
+    /// Held packets that continued.
     Released = "released",
 
-    /// Passes through the lookup: first passes and recirculations.
+    /// Lookup passes: the first pass of a packet and each recirculation.
     Passes = "passes",
     /// Passes answered by the exact match cache.
     EmcHits = "emc-hits",
@@ -52,11 +52,11 @@ counters! {
     DistributorHits = "distributor-hits",
     /// Passes for which the distributor named no subtable.
     DistributorMisses = "distributor-misses",
-    /// Passes for which it named a subtable that did not have them.
+    /// Passes for which it named a subtable without a match.
     DistributorWrong = "distributor-wrong",
-    /// Megaflow hits that an entry for a whole traversal named.
+    /// Megaflow hits found by a composed entry, which covers all passes of a packet.
     ComposedHits = "composed-hits",
-    /// Upcalls that told what to do.
+    /// Upcalls that returned actions.
     Upcalls = "upcalls",
     /// Upcalls that failed.
     UpcallsLost = "upcalls-lost",
@@ -65,29 +65,29 @@ counters! {
 
     /// Megaflows installed by PMDs.
     MegaflowsInstalled = "megaflows-installed",
-    /// Of those, the ones whose mask got more bits because their port was at its quota of masks.
+    /// Installed megaflows whose mask was extended because their port had reached its quota of masks.
     QuotaNarrowed = "quota-narrowed",
-    /// Megaflows not installed because their port was at its quota; the packets went on.
+    /// Megaflows not installed because their port was at its quota; the packets were forwarded.
     QuotaRefused = "quota-refused",
 
-    /// Flows whose first packet the flow-setup governor counted, as far as its counters can tell flows apart.
+    /// Flows whose first packet the flow-setup governor counted, as far as its counters tell flows apart.
     GovernedFlows = "governed-flows",
     /// Flows installed because their count was reached.
     GovernedSetups = "governed-setups",
     /// Flows installed at their first packet, without counting.
     GovernedShortcuts = "governed-shortcuts",
-    /// Packets that got an answer and no megaflow because their flow was still being counted.
+    /// Packets forwarded without a megaflow because their flow was still being counted.
     GovernedPackets = "governed-packets",
 
     /// Packets that began a connection.
     ConntrackCommits = "conntrack-commits",
-    /// Packets of no connection that could begin none (`ct_state` inv); they went on.
+    /// Packets that belong to no connection and cannot begin one (`ct_state` inv); they were forwarded.
     ConntrackInvalid = "conntrack-invalid",
-    /// Connections not begun because their zone was at its limit; the packets went on.
+    /// Connections not committed because their zone was at its limit; the packets were forwarded.
     ConntrackZoneLimit = "conntrack-zone-limit",
-    /// Connections not begun because all zones together were at the limit; the packets went on.
+    /// Connections not committed because all zones together were at the limit; the packets were forwarded.
     ConntrackTableFull = "conntrack-table-full",
-    /// Connections not begun because NAT found no free address and port; the packets went on.
+    /// Connections not committed because NAT found no free address and port; the packets were forwarded.
     ConntrackNatExhausted = "conntrack-nat-exhausted",
 
     /// Batches handed to a port for sending.

@@ -1,6 +1,6 @@
-//! The drop reasons, each with the sentence that `sluice ctl` prints for it.
+//! The drop reasons, each with the explanation that `sluice ctl` prints.
 
-/// Declares the enum, its names and its sentences from one list, so that they cannot differ.
+/// Declares each reason once: the variant, its name and its explanation.
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
         /// Why a packet was neither sent nor delivered.
@@ -19,7 +19,7 @@ macro_rules! drop_reasons {
                 match self { $(DropReason::$variant => $name,)+ }
             }
 
-            /// The sentence that explains it to an operator.
+            /// The explanation for an operator.
             pub const fn explanation(self) -> &'static str {
                 match self { $(DropReason::$variant => concat!($($doc),+).trim_ascii(),)+ }
             }

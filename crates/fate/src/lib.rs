@@ -1,13 +1,19 @@
-//! Why a packet ended, and how packets are counted.
+//! Drop reasons, packet counters and the conservation law.
 //!
-//! Every packet meets one named fate, and the counters add up:
+//! Every packet ends in exactly one way: sent, delivered to a controller or a local port, held, or dropped for a
+//! [`DropReason`]. So at the end of every test, scenario and soak run the counters add up:
 //!
 //! ```text
-//! received + originated + cloned = sent + delivered + dropped + held
+//! received + originated + cloned + released = sent + delivered + dropped + held
 //! ```
 //!
-//! A PMD counts into a [`Tally`], plain numbers on its own stack, and publishes it once a batch into its
-//! [`PmdStats`], which anyone may read as a [`Snapshot`]. One writer, so publishing needs no locked add.
+//! Left are the packets that came into being, right is where they went. `cloned` counts copies. `held` counts packets
+//! that began to wait (fragments, for instance) and `released` those that continued; neither ever decreases, so a
+//! released packet appears again on the right with what became of it. Each receive queue has a tally of its own, so the
+//! law also holds for the packets that each port received.
+//!
+//! A PMD counts into a [`Tally`], plain numbers on its own stack, and publishes it once a batch into its [`PmdStats`],
+//! which any thread may read as a [`Snapshot`]. With a single writer, publishing needs no atomic addition.
 #![forbid(unsafe_code)]
 
 mod counter;

@@ -4,7 +4,7 @@ use crate::{Counter, DropReason};
 use std::ops::{Index, IndexMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a PMD counted since it last published: plain numbers, one owner.
+/// What a PMD has counted since it last published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
     counters: [u64; Counter::COUNT],
@@ -13,7 +13,7 @@ pub struct Tally {
 
 /// One PMD's counters: written by that PMD only, read by anyone.
 ///
-/// Each value is whole and never decreases; values read together may be one batch apart.
+/// Values never decrease. Values that are read together may be one batch apart.
 #[derive(Debug)]
 #[repr(align(128))] // keep two PMDs off one line pair. Source: crossbeam-utils cache_padded.rs
 pub struct PmdStats {
@@ -21,7 +21,7 @@ pub struct PmdStats {
     drops: [AtomicU64; DropReason::COUNT],
 }
 
-/// Counters as read at one moment, of one PMD or of several added up.
+/// Counters as they were read, of one PMD or added up over several.
 pub type Snapshot = Tally;
 
 impl Default for Tally {
@@ -40,7 +40,7 @@ impl Default for PmdStats {
 }
 
 impl Tally {
-    /// Charges `n` packets to `reason`.
+    /// Counts `n` packets dropped for `reason`.
     #[inline]
     pub fn drop(&mut self, reason: DropReason, n: usize) {
         self.drops[reason as usize] += n as u64;
@@ -62,7 +62,7 @@ impl Tally {
         self.drops.iter_mut().zip(&other.drops).for_each(|(to, n)| *to += n);
     }
 
-    /// What was counted since `earlier`, which must be an older reading of the same counters.
+    /// What was counted after `earlier`, an older reading of the same counters.
     pub fn since(&self, earlier: &Tally) -> Tally {
         let mut out = self.clone();
         out.counters.iter_mut().zip(&earlier.counters).for_each(|(to, n)| *to = to.saturating_sub(*n));
@@ -70,9 +70,9 @@ impl Tally {
         out
     }
 
-    /// The conservation law: `Ok` when every packet has exactly one fate, else both sides of the sum.
+    /// Checks the conservation law: every packet ended in exactly one way. On failure, both sides of the sum.
     ///
-    /// Holds when no batch is under way.
+    /// It holds whenever no batch is being processed.
     pub fn conserved(&self) -> Result<(), Imbalance> {
         let came =
             self[Counter::Received] + self[Counter::Originated] + self[Counter::Cloned] + self[Counter::Released];
@@ -113,13 +113,13 @@ impl IndexMut<Counter> for Tally {
 }
 
 impl PmdStats {
-    /// Publishes `tally` and empties it. Only the owning PMD calls this.
+    /// Adds `tally` to the published counters and empties it. Only the owning PMD calls this.
     pub fn publish(&self, tally: &mut Tally) {
         let pairs = self.counters.iter().zip(&mut tally.counters).chain(self.drops.iter().zip(&mut tally.drops));
         for (shared, n) in pairs {
-            // Most counters stand still in a batch; a line not written stays clean for its readers.
+            // Most counters do not change in a batch. A cache line that is not written stays shared with its readers.
             if *n != 0 {
-                // One writer, so load and store need no locked add.
+                // With a single writer, a load and a store replace an atomic addition.
                 shared.store(shared.load(Relaxed) + *n, Relaxed);
                 *n = 0;
             }
