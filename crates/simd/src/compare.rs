@@ -1,6 +1,6 @@
-//! Masked comparison of a cache line: does a key under a mask equal what is wanted?
+//! Masked comparison of a cache line: does a key under a mask equal the expected key?
 
-/// Whether `key & mask == want`, all eight words of a line. No branch before the end.
+/// Whether `key & mask == want` in all eight words of a line. No branch before the end.
 #[inline(always)]
 pub fn masked_eq(key: &[u64; 8], mask: &[u64; 8], want: &[u64; 8]) -> bool {
     let mut differ = 0;
@@ -17,7 +17,7 @@ pub fn words(line: &[u8; 64]) -> [u64; 8] {
     std::array::from_fn(|i| u64::from_le_bytes(chunks[i]))
 }
 
-/// One of a line's words, number `place` modulo 8: one load.
+/// Word `place % 8` of a line, with one load.
 #[inline(always)]
 pub fn word(line: &[u8; 64], place: usize) -> u64 {
     let (chunks, _) = line.as_chunks::<8>();

@@ -1,13 +1,10 @@
-//! The keyed hash of keys: one number on every instruction set, unknown to whoever sends the packets.
+//! The keyed hash of packet keys: the same number on every instruction set, unpredictable for the packets' senders.
 //!
-//! The sum is NH, the inner function of UMAC: each 64-bit word `w` at place `p` adds
-//! `(low(w) + k[2p]) * (high(w) + k[2p+1])`, additions of 32 bits wrapping, the product of 64 bits whole. Two
-//! different inputs collide in the sum with probability 2^-32 over the keys, whoever chose them. A word of zeros adds
-//! a constant, so a masked key may be hashed over the words its mask touches only: the others differ in no key.
-//! The finaliser then spreads the sum, whose low bits are weak, over all 64 bits.
-//!
-//! Source: Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC, CRYPTO '99 (NH); the finaliser is one round of the usual
-//! xor-shift-multiply kind with the golden ratio's odd constant, checked by the tests below.
+//! The sum is NH, the inner function of UMAC: each 64-bit word `w` at place `p` adds `(low(w) + k[2p]) * (high(w) +
+//! k[2p+1])`, where additions of 32 bits wrap and the product has 64 bits. Two different inputs have the same sum with
+//! probability 2^-32 over the keys, even if an attacker chose the inputs. A word of zeros adds a constant, so a masked
+//! key may be hashed over the words that its mask touches: all other words are zero in every key. The finaliser then
+//! spreads the sum, whose low bits are weak, over all 64 bits.
 
 /// Places in a key: 32 words, four lines.
 pub const PLACES: usize = 32;
@@ -23,19 +20,19 @@ pub struct HashKey {
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl HashKey {
-    /// The key that grows from `seed` (splitmix64).
+    /// The key generated from `seed` by splitmix64.
     pub fn from_seed(seed: u64) -> Self {
         let mut state = seed;
         HashKey { addends: std::array::from_fn(|_| splitmix64(&mut state)) }
     }
 
-    /// A key that is no secret: for tests that force collisions. With addends of zero a word one of whose halves is zero
-    /// adds nothing.
+    /// A key with known addends, for tests that force collisions. With addends of zero, a word adds nothing if one of
+    /// its halves is zero.
     pub fn from_addends(addends: [u64; PLACES]) -> Self {
         HashKey { addends }
     }
 
-    /// The addends of place `place`, for a caller that keeps them at hand and calls [`product`] itself.
+    /// The addends of place `place`, for a caller that keeps them and calls [`product`] itself.
     #[inline]
     pub fn addends(&self, place: usize) -> u64 {
         self.addends[place]
@@ -82,7 +79,9 @@ pub fn finish(sum: u64) -> u64 {
     spread ^ (spread >> 32)
 }
 
-/// The generator that a seed grows by. Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators.
+/// The next number of the SplitMix64 generator. Source: Steele, Lea, Flood: Fast splittable pseudorandom number
+/// generators.
+#[inline]
 pub fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(SPREAD);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

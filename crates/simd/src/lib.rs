@@ -1,9 +1,13 @@
-//! The few vector operations, each with a scalar twin that is its specification, and the processor's cycle counter.
+//! The vector operations, each with a scalar twin that is its specification, and the processor's cycle counter.
 //!
-//! An operation works on whole cache lines (`[u8; 64]`) or on the eight little-endian words of one. Portable code stands in a
-//! shape that the compiler vectorises for whatever it may assume; what is written by hand stands in one file an
-//! instruction set beside its twin. VectorOps inside a batch's loop are [`VectorOps`], handed out by [`Isa::run`]; kernels that
-//! take a batch whole take an [`Isa`].
+//! An operation works on whole cache lines (`[u8; 64]`) or on the eight little-endian words of one. Portable code is
+//! written in a shape that the compiler vectorises for the instruction set it compiles for. Handwritten code is in one
+//! file for each instruction set, beside its twin.
+//!
+//! There are two ways to use an instruction set. Code that processes packets in a loop is a [`Kernel`](isa::Kernel): it
+//! is written once, compiled for each instruction set by [`Isa::run`], and receives that set's [`VectorOps`]. So the
+//! choice is made once a batch, and the operations are inlined into the loop. Operations that process a whole batch
+//! themselves ([`hints::find`]) take an [`Isa`].
 #![deny(unsafe_code)]
 
 pub mod compare;

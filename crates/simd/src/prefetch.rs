@@ -1,6 +1,6 @@
-//! Asking for a cache line before it is needed.
+//! Prefetching cache lines.
 
-/// Asks the processor for the line at `place`, to be read soon. Only a hint, and safe for any address.
+/// Prefetches the cache line at `place` for reading. Safe for any address.
 #[inline(always)]
 pub fn read<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! The processor's time stamp counter: what cycles are counted in.
+//! The processor's time stamp counter, the unit in which cycles are counted.
 
 /// Cycles since the machine started. Not ordered with the instructions around it.
 #[inline(always)]

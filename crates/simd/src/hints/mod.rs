@@ -1,7 +1,7 @@
-//! A cache line of sixteen signatures and sixteen hints: which hint stands beside a signature?
+//! A cache line of sixteen signatures and sixteen hints: finds the hint beside a signature.
 //!
-//! Exact on every instruction set: the answer is the hint in the first slot whose signature is the one wanted, 0 if
-//! there is none. The lines of a batch are named by number, so that their loads overlap.
+//! Exact on every instruction set: the result is the hint in the first slot whose signature is the wanted one, 0 if
+//! there is none. The lines of a batch are given by index, so that their loads overlap.
 
 use crate::isa::{Isa, Set};
 
@@ -16,9 +16,7 @@ mod scalar;
 /// Slots of a line.
 pub const SLOTS: usize = 16;
 
-/// Sixteen signatures and the hints beside them. No meaning is given to either, but that a hint of 0 says nothing.
-///
-/// Shape:  64 bytes, one cache line.
+/// Sixteen signatures and the hints beside them. Their meaning is the caller's; a hint of 0 stands for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub struct Hints {

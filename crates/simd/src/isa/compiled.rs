@@ -1,6 +1,7 @@
-//! Plain code compiled anew for wider instruction sets.
+//! Kernels compiled for wider instruction sets.
 //!
-//! What is inlined into these functions may use the instructions they enable; the compiler vectorises it for them.
+//! Code that is inlined into these functions may use the instructions that they enable; the compiler vectorises it for
+//! them.
 
 use super::{Isa, Kernel, Set};
 use crate::vector_ops::{Avx2, Avx512, Scalar};

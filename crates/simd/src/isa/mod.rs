@@ -1,8 +1,9 @@
 //! Which vector instructions this machine has, and which of them are used.
 //!
-//! An operation with kernels of several instruction sets takes an [`Isa`] and works on a batch, so that choosing costs one
-//! branch a batch. Where plain code is in a shape that the compiler vectorises, a kernel is not written but compiled:
-//! [`Isa::run`]. `Scalar` is plain code for the instruction set that the whole program is built for.
+//! Code that depends on the instruction set takes an [`Isa`] and works on a batch, so that the choice costs one branch
+//! a batch. Where the compiler vectorises plain code well, nothing is written by hand: a [`Kernel`] is compiled once
+//! for each instruction set ([`Isa::run`]). `Scalar` is plain code for the instruction set that the whole program is
+//! built for.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -11,18 +12,18 @@ mod compiled;
 use crate::vector_ops::VectorOps;
 use std::fmt;
 
-/// Work on a batch that is compiled once for each instruction set.
+/// Code for a batch, compiled once for each instruction set.
 pub trait Kernel {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
-    /// Does it, with the vector operations of the instruction set. Only what is inlined here is compiled anew, so this and what it
-    /// calls say `#[inline(always)]`.
+    /// Runs with the instruction set's vector operations. Only inlined code is compiled for the instruction set, so
+    /// this function and all that it calls are `#[inline(always)]`.
     fn run<V: VectorOps>(self, ops: V) -> Self::Output;
 }
 
-/// An instruction set that this machine has: only [`Isa::best`], [`Isa::available`] and [`Isa::named`] make one, after
-/// asking the processor.
+/// An instruction set that this machine has. Only [`Isa::best`], [`Isa::available`] and [`Isa::named`] make one, after
+/// they have asked the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Isa(pub(crate) Set);
 
@@ -36,7 +37,7 @@ pub(crate) enum Set {
     Avx512,
 }
 
-/// An instruction set was asked for that there is not.
+/// An instruction set that this machine does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoIsa {
     /// What was asked for.
@@ -67,7 +68,7 @@ impl Isa {
         known.ok_or_else(|| NoIsa { name: name.to_owned() })
     }
 
-    /// Does work in code compiled for this instruction set. The answers are those of plain code.
+    /// Runs a kernel compiled for this instruction set. The result is that of plain code.
     #[inline]
     pub fn run<W: Kernel>(self, kernel: W) -> W::Output {
         #[cfg(target_arch = "x86_64")]

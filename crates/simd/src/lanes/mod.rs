@@ -1,7 +1,7 @@
-//! Eight 32-bit tags in half a cache line: which equal the one looked for?
+//! Eight 32-bit tags in half a cache line: which of them equal the wanted tag?
 //!
-//! Exact on every instruction set: bit `i` of the answer is set if and only if `tags[i] == tag`. Left to itself the
-//! compiler makes four compares and forty instructions of the scalar twin where SSE2 needs seven (2026-11-20).
+//! Exact on every instruction set: bit `i` of the result is set if and only if `tags[i] == tag`. From the scalar twin
+//! the compiler makes four compares and forty instructions; SSE2 needs seven (2026-11-20).
 
 mod scalar;
 #[cfg(target_arch = "x86_64")]

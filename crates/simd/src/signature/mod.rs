@@ -1,6 +1,6 @@
-//! Which of a bucket's sixteen 16-bit signatures are a given one?
+//! Which of a bucket's sixteen 16-bit signatures equal the wanted one?
 //!
-//! Exact on every instruction set: bit `i` of the answer is set if and only if `signatures[i] == wanted`.
+//! Exact on every instruction set: bit `i` of the result is set if and only if `signatures[i] == wanted`.
 
 mod scalar;
 #[cfg(target_arch = "x86_64")]
@@ -23,7 +23,7 @@ pub fn matching(signatures: &[u16; SLOTS], wanted: u16) -> u16 {
 mod tests {
     use super::*;
 
-    /// A small generator of its own: equal and duplicate slots must be common, not 1 in 65,536.
+    /// Random numbers from a small range, so that equal and duplicate slots are common.
     fn next(state: &mut u64) -> u64 {
         *state ^= *state << 13;
         *state ^= *state >> 7;

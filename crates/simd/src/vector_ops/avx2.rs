@@ -17,7 +17,7 @@ impl Avx2 {
         Avx2(())
     }
 
-    /// A half, 0 or 1, of a line or of its words.
+    /// Half 0 or 1 of a line, or of its words.
     #[inline(always)]
     fn half<T>(self, line: &[T], at: usize) -> __m256i {
         assert!(size_of_val(line) == 64 && at < 2);
@@ -35,7 +35,7 @@ impl Avx2 {
         }
     }
 
-    /// The terms of two lines, halves and neighbours added up: theirs take turns.
+    /// The terms of two lines, with halves and neighbours added up. The two lines' terms alternate.
     #[inline(always)]
     fn terms_of_two(self, lines: [&[u8; 64]; 2], addends: &[u64; 8]) -> __m256i {
         // SAFETY: `self` says that AVX2 is here.
@@ -58,7 +58,7 @@ impl Avx2 {
     }
 }
 
-/// Shuffles of a permutation: by half of the line and by third of the source.
+/// The shuffles of a permutation, for each half of the line and each third of the source.
 struct Shuffles<P>(PhantomData<P>);
 
 impl<P: Permutation> Shuffles<P> {
@@ -76,7 +76,7 @@ impl<P: Permutation> Shuffles<P> {
         shuffles
     };
 
-    /// Whether a half draws anything from a third.
+    /// Whether a half takes any byte from a third.
     const fn draws(half: usize, third: usize) -> bool {
         let (shuffle, mut i) = (&Self::BY_HALF[half][third], 0);
         while i < 32 {

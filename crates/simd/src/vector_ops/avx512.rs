@@ -34,7 +34,7 @@ impl Avx512 {
         }
     }
 
-    /// The terms of two lines, neighbours added up: theirs take turns.
+    /// The terms of two lines, with neighbours added up. The two lines' terms alternate.
     #[inline(always)]
     fn terms_of_two(self, lines: [&[u8; 64]; 2], addends: __m512i) -> __m512i {
         let (a, b) = (self.terms(lines[0], addends), self.terms(lines[1], addends));
@@ -86,7 +86,7 @@ impl VectorOps for Avx512 {
     fn sums(self, addends: &[u64; 8], lines: [&[u8; 64]; TOGETHER]) -> [u64; TOGETHER] {
         let [a, b, c, d, e, f, g, h] = lines;
         let addends = self.whole(addends);
-        // The eight lines' registers are added up across, all at once: neighbouring words, quarters, halves.
+        // Adds across eight registers in three steps: neighbouring words, quarters, halves.
         let first = self.add_quarters(self.terms_of_two([a, b], addends), self.terms_of_two([c, d], addends));
         let second = self.add_quarters(self.terms_of_two([e, f], addends), self.terms_of_two([g, h], addends));
         let mut sums = [0; TOGETHER];
@@ -97,8 +97,9 @@ impl VectorOps for Avx512 {
 
     #[inline(always)]
     fn permute<P: Permutation>(self, from: &[u8; SOURCE], keep: &[u64; 8], base: &[u64; 8], to: &mut [u8; 64]) {
-        // SAFETY: `self` says that AVX-512 with VBMI is here. Of the load, bytes behind the source are masked off, and
-        // zero, so `NOWHERE`, whose low six bits name the last of them, gives zero. The store is of the line's 64 bytes.
+        // SAFETY: `self` says that AVX-512 with VBMI is here. The masked load reads only the source's bytes; the rest
+        // is zero. `NOWHERE` selects the last of those (only its low six bits count), hence zero. The store is of the
+        // line's 64 bytes.
         unsafe {
             let bytes = _mm512_maskz_loadu_epi64((1 << (SOURCE / 8)) - 1, from.as_ptr().cast());
             let drawn = _mm512_permutexvar_epi8(self.whole(&P::FROM), bytes);

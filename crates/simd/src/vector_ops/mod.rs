@@ -1,7 +1,8 @@
-//! The vector operations that work inside a batch's loop, by instruction set.
+//! The vector operations that kernels use, by instruction set.
 //!
-//! [`Isa::run`] hands [`Kernel`](crate::isa::Kernel) the vector operations of its instruction set and compiles it for that, so they are
-//! inlined and keep what they need in registers. One file an instruction set; [`Scalar`] is the specification.
+//! [`Isa::run`] passes a [`Kernel`](crate::isa::Kernel) the operations of its instruction set and compiles the kernel
+//! for that set, so the operations are inlined and keep their operands in registers. Each instruction set has a file;
+//! [`Scalar`] is the specification.
 
 use crate::isa::Isa;
 
@@ -24,18 +25,18 @@ pub use scalar::Scalar;
 /// Lines that are hashed together.
 pub const TOGETHER: usize = 8;
 
-/// Bytes that a permutation draws from: Ethernet, IPv4 and L4 up to TCP's flags, with two bytes to spare for none.
+/// Bytes that a permutation reads: Ethernet, IPv4 and L4 up to TCP's flags, and two bytes that are always zero.
 pub const SOURCE: usize = 48;
 
-/// The vector operations of one instruction set. Having a value says that the processor has it.
+/// The vector operations of one instruction set. A value exists only where the processor has that instruction set.
 ///
-/// Use them in code that says `#[inline(always)]` all the way up to `Kernel::run`, and in no closure: elsewhere each
-/// instruction would be a function call.
+/// Use them in functions that are `#[inline(always)]` all the way up to `Kernel::run`, and not in closures: elsewhere
+/// each instruction becomes a function call.
 pub trait VectorOps: Copy {
-    /// Whether [`VectorOps::permute`] is worth calling: without shuffles it is a byte at a time.
+    /// Whether [`VectorOps::permute`] is fast. Without shuffles it works byte by byte.
     const SHUFFLES: bool;
 
-    /// The instruction set, for kernels that take a batch.
+    /// The instruction set, for operations that take a whole batch.
     fn isa(self) -> Isa;
 
     /// Whether `key & mask == want`, where `key` is a line's bytes and the others are its little-endian words.
@@ -47,18 +48,18 @@ pub trait VectorOps: Copy {
     /// Bit `i` is set where `tags[i]` is `wanted`.
     fn tags(self, tags: &[u32; 8], wanted: u32) -> u32;
 
-    /// The sum that [`HashKey::line`](crate::HashKey::line) gives for each of the lines, with these addends.
+    /// The sums that [`HashKey::line`](crate::HashKey::line) computes for these lines, with these addends.
     fn sums(self, addends: &[u64; 8], lines: [&[u8; 64]; TOGETHER]) -> [u64; TOGETHER];
 
-    /// Writes the line whose byte `i` is `from[P::FROM[i]]` where `keep` has ones, with the ones of `base` added.
+    /// Writes a line: byte `i` is `from[P::FROM[i]]`, masked by `keep`, with the bits of `base` added.
     fn permute<P: Permutation>(self, from: &[u8; SOURCE], keep: &[u64; 8], base: &[u64; 8], to: &mut [u8; 64]);
 }
 
-/// Where each byte of a line comes from. A type, so that shuffles are constants.
+/// Where each byte of a line comes from. A type rather than a value, so that shuffles are constants.
 pub trait Permutation {
-    /// By byte of the line: its place in the source, or [`NOWHERE`].
+    /// For each byte of the line, its index in the source, or [`NOWHERE`].
     const FROM: [u8; 64];
 }
 
-/// A byte of a permuted line that is zero.
+/// The index of a byte that is zero.
 pub const NOWHERE: u8 = 0xff;

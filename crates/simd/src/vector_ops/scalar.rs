@@ -1,4 +1,4 @@
-//! Plain code, which is the specification. Signatures and tags are SSE2 on x86-64, where there is nothing plainer.
+//! Plain code, which is the specification. On x86-64, signatures and tags use SSE2, which every processor has.
 
 use super::{NOWHERE, Permutation, SOURCE, TOGETHER, VectorOps};
 use crate::isa::Isa;

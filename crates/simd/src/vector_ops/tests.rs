@@ -6,7 +6,7 @@ use crate::compare;
 use crate::hash::splitmix64;
 use crate::isa::Kernel;
 
-/// A permutation with a bit of everything: reversed, repeated, from every third of the source, from nowhere.
+/// A permutation with every case: reversed, repeated, from every third of the source, and zero bytes.
 struct Scrambled;
 
 impl Permutation for Scrambled {
@@ -23,7 +23,7 @@ impl Permutation for Scrambled {
     };
 }
 
-/// One that leaves halves of the line without some thirds of the source.
+/// A permutation in which some half of the line takes nothing from some third of the source.
 struct Plain;
 
 impl Permutation for Plain {
@@ -35,7 +35,7 @@ impl Permutation for Plain {
     };
 }
 
-/// What all vector operations answer of one draw.
+/// The results of all vector operations for one random input.
 struct Say<'a> {
     lines: &'a [[u8; 64]; TOGETHER],
     mask: [u64; 8],
