@@ -6,21 +6,19 @@ use std::ptr::NonNull;
 
 /// One packet's buffer: unique, not `Clone`, contiguous.
 ///
-/// Shape:  `headroom` free bytes, then `len` bytes of packet. What lies behind the packet is the pool's business.
-/// Units:  bytes.
-/// Errors: pushing more than the headroom gives [`NoHeadroom`]; nothing here panics on packet contents.
+/// Shape:  `headroom` free bytes, then `len` bytes of packet. Bytes behind the packet belong to the pool.
+/// Units:  bytes. Errors: pushing more than the headroom gives [`NoHeadroom`]; nothing here panics on packet contents.
+///         Layout: data, length, headroom, pool and token in this order, without gaps (asserted below): a port's
+///         foreign code may write handles in place.
 ///
-/// Layout: data, length, headroom, pool and token in this order, without gaps (asserted below): a port's foreign code may
-///         write handles in place.
-///
-/// Dropping a frame instead of giving it back to its pool leaks its buffer (safe, but the pool runs dry).
+/// Dropping a frame instead of giving it back to its pool leaks its buffer, which is safe, but the pool runs dry.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Frame {
     /// First byte of the packet.
     data: NonNull<u8>,
     shape: Shape,
-    /// The pool's own name for the buffer: an index, a UMEM address, an mbuf pointer.
+    /// What the pool calls the buffer: an index, a UMEM address, an mbuf pointer.
     token: u64,
 }
 
@@ -36,24 +34,17 @@ const _: () = assert!(size_of::<Frame>() == 24, "a packet handle is to stay half
 // SAFETY: a frame is the only handle to its bytes (see `from_raw`), so moving it to another thread moves access.
 unsafe impl Send for Frame {}
 
-/// A header was to be pushed but the frame has too little room in front.
+/// There is too little room in front of the packet for the header to be pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoHeadroom;
 
 impl Frame {
-    /// Makes the handle of a buffer.
-    ///
-    /// # Safety
-    /// From `data - headroom` to `data + len` is one live, writable allocation that stays where it is until the
-    /// frame is given back, and no other `Frame` or reference covers any of it meanwhile.
+    /// Makes the handle for a buffer.
     pub unsafe fn from_raw(data: NonNull<u8>, len: u32, headroom: u16, pool: PoolId, token: u64) -> Self {
         Frame { data, shape: Shape { len, headroom, pool }, token }
     }
 
-    /// As `from_raw`, for a pool's fresh frames.
-    ///
-    /// # Safety
-    /// As for `from_raw`, with the length, headroom and pool in `shape`.
+    /// Like `from_raw`, for frames fresh from a pool.
     #[inline]
     pub(crate) unsafe fn fresh(data: NonNull<u8>, shape: Shape, token: u64) -> Self {
         Frame { data, shape, token }
@@ -66,7 +57,7 @@ impl Frame {
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.shape.len as usize) }
     }
 
-    /// The packet, to be rewritten.
+    /// The packet, for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `bytes`; `&mut self` is the only access.
@@ -92,13 +83,13 @@ impl Frame {
         self.shape.pool
     }
 
-    /// The pool's own name for the buffer.
+    /// What the pool calls the buffer.
     #[inline]
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// Grows the packet by `n` bytes at its front, which hold what was there before.
+    /// Extends the packet by `n` bytes at its front. Their content is unspecified.
     #[inline]
     pub fn push_front(&mut self, n: u16) -> Result<(), NoHeadroom> {
         self.shape.headroom = self.shape.headroom.checked_sub(n).ok_or(NoHeadroom)?;
@@ -108,7 +99,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Shortens the packet by `n` bytes at its front, at most by its length. They become headroom.
+    /// Removes `n` bytes at the front of the packet, at most all of it. They become headroom.
     #[inline]
     pub fn trim_front(&mut self, n: u16) {
         let n = u32::from(n).min(self.shape.len).min(u32::from(u16::MAX - self.shape.headroom)) as u16;
@@ -118,13 +109,13 @@ impl Frame {
         self.shape.headroom += n;
     }
 
-    /// Shortens the packet to `len` bytes at most, cutting at its end.
+    /// Shortens the packet to at most `len` bytes, cutting its end.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.shape.len = self.shape.len.min(u32::try_from(len).unwrap_or(u32::MAX));
     }
 
-    /// Asks the processor for the packet's first cache line.
+    /// Prefetches the packet's first cache line.
     #[inline]
     pub fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]

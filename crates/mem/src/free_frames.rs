@@ -1,12 +1,12 @@
-//! Frames that no packet uses, as bare tokens, and how to make handles of them again.
+//! Free frames, stored as bare tokens, and how frame handles are made from them.
 
 use crate::{Frame, PoolId};
 use std::ptr::NonNull;
 
-/// Where a pool's frames lie, and how a fresh one looks.
+/// Where a pool's frames are in memory, and what a fresh frame looks like.
 ///
-/// The packet of the fresh frame with token `t` starts at address `start + t * stride`, so a token is an index
-/// (our own memory) or itself an address (a DPDK mbuf, stride 1).
+/// The packet of the fresh frame with token `t` starts at address `start + t * stride`. So a token is an index (our own
+/// memory), or an address itself (a DPDK mbuf, stride 1).
 #[derive(Clone, Copy, Debug)]
 pub struct FrameLayout {
     start: usize,
@@ -14,7 +14,7 @@ pub struct FrameLayout {
     shape: Shape,
 }
 
-/// What of a frame is not its place. One word, copied as one.
+/// The parts of a frame handle other than its address and token. One word, copied as one.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub(crate) struct Shape {
@@ -24,12 +24,7 @@ pub(crate) struct Shape {
 }
 
 impl FrameLayout {
-    /// The layout of the pool that holds the ticket for `pool`; fresh frames have `frame_size` bytes.
-    ///
-    /// # Safety
-    /// For each token that the pool ever puts into a [`FreeFrames`], the bytes from `headroom` before that address to
-    /// `frame_size` behind it are one live, writable allocation of exposed provenance, of this token alone, which stays
-    /// where it is until the pool has the token back.
+    /// The layout of the pool that holds the ticket for `pool`. Fresh frames have `frame_size` bytes.
     pub const unsafe fn new(start: usize, stride: usize, headroom: u16, frame_size: u32, pool: PoolId) -> Self {
         FrameLayout { start, stride, shape: Shape { len: frame_size, headroom, pool } }
     }
@@ -45,20 +40,20 @@ impl FrameLayout {
     }
 }
 
-/// Frames of one pool that no packet uses; the last one put in comes out first, as it is the warmest.
+/// Free frames of one pool, last in, first out, since the last frame is the warmest in the cache.
 ///
-/// Shape:  8 bytes a frame. Tokens, not handles: putting a frame in and taking one out are each one load and one store
-///         of a word, and a handle is made afresh, so that it does not matter what the last packet left behind.
+/// Shape:  8 bytes a frame. Tokens rather than handles: adding and removing a frame are one load and one store of a
+///         word, and a handle is always made afresh, whatever the last packet left behind.
 #[derive(Debug)]
 pub struct FreeFrames {
     layout: FrameLayout,
-    /// The first `len` are in use. Longer than that, so that putting in is a store.
+    /// The first `len` are in use. The vector is longer, so that adding a token is a plain store.
     tokens: Vec<u64>,
     len: usize,
 }
 
 impl FreeFrames {
-    /// None yet; room for `capacity` before memory is asked for.
+    /// No frames yet, with room for `capacity`.
     pub fn new(layout: FrameLayout, capacity: usize) -> Self {
         FreeFrames { layout, tokens: vec![0; capacity], len: 0 }
     }
@@ -80,13 +75,13 @@ impl FreeFrames {
         self.len == 0
     }
 
-    /// The longest packet one can hold.
+    /// The longest packet that a frame can hold.
     #[inline]
     pub fn frame_size(&self) -> usize {
         self.layout.frame_size()
     }
 
-    /// Puts a frame in. One of another pool is left to leak, and in debug builds panics.
+    /// Adds a frame. A frame of another pool is leaked, and panics in debug builds.
     #[inline]
     pub fn push(&mut self, frame: Frame) {
         debug_assert_eq!(frame.pool(), self.pool(), "a frame of another pool was given back");
@@ -96,12 +91,12 @@ impl FreeFrames {
         }
     }
 
-    /// Puts frames in, all of this pool. If one is not, all are left to leak, and debug builds panic.
+    /// Adds frames, all of this pool. If one is not, all are leaked, and debug builds panic.
     #[inline]
     pub fn extend(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
         let (pool, mut strange, mut put) = (self.pool(), false, 0);
         for (slot, frame) in self.room(frames.len()).iter_mut().zip(frames) {
-            // Without a branch a frame; looked at once, below.
+            // No branch for each frame; the result is checked once below.
             strange |= frame.pool() != pool;
             *slot = frame.token();
             put += 1;
@@ -112,21 +107,20 @@ impl FreeFrames {
         }
     }
 
-    /// Takes a frame out: `frame_size` long with unspecified bytes, behind the default headroom.
+    /// Removes a frame. It is `frame_size` bytes long with unspecified content, behind the default headroom.
     #[inline]
     pub fn pop(&mut self) -> Option<Frame> {
         self.drain(1, self.layout.frame_size()).next()
     }
 
-    /// Takes `n` frames out, or all if there are fewer, each for a packet of `size` bytes, or of `frame_size` if that
-    /// is less.
+    /// Removes `n` frames, or all if there are fewer. Each is `size` bytes long, at most `frame_size`.
     #[inline]
     pub fn drain(&mut self, n: usize, size: usize) -> impl ExactSizeIterator<Item = Frame> + use<'_> {
         let from = self.len - n.min(self.len);
         let FrameLayout { start, stride, shape } = self.layout;
         let shape = Shape { len: size.min(self.layout.frame_size()) as u32, ..shape };
         let tokens = &self.tokens[from..self.len];
-        // What the iterator does not come to is leaked.
+        // Frames that the iterator does not reach are leaked.
         self.len = from;
         tokens.iter().rev().map(move |token| {
             let data = std::ptr::with_exposed_provenance_mut(start + *token as usize * stride);
@@ -136,24 +130,21 @@ impl FreeFrames {
         })
     }
 
-    /// Puts in a frame by its token.
-    ///
-    /// # Safety
-    /// It is a token of this pool, and nobody else has it.
+    /// Adds a frame by its token.
     #[inline]
     pub unsafe fn push_token(&mut self, token: u64) {
         self.room(1)[0] = token;
         self.len += 1;
     }
 
-    /// Takes the `n` frames out that were put in first, as tokens; for the pool to have them back.
+    /// Removes the tokens of the `n` frames that were added first, to give them back to the pool.
     pub fn drain_tokens(&mut self, n: usize) -> impl ExactSizeIterator<Item = u64> {
         let n = n.min(self.len);
         self.len -= n;
         self.tokens.drain(..n)
     }
 
-    /// The places of the next `n` tokens.
+    /// The slots of the next `n` tokens.
     #[inline]
     fn room(&mut self, n: usize) -> &mut [u64] {
         if self.tokens.len() - self.len < n {

@@ -1,18 +1,18 @@
 //! How the process's heap grows.
 
-/// Bytes by which a thread's heap grows: as many as the C library's are long (glibc, `HEAP_MAX_SIZE` on 64 bits).
+/// Bytes by which a thread's heap grows: the size of a whole heap of the C library (glibc, `HEAP_MAX_SIZE` on 64 bits).
 #[cfg(target_env = "gnu")]
 const STEP: libc::c_int = 64 << 20;
 
-/// Lets every thread that begins to allocate from now on make its heap usable 64 MiB at a time. Memory is taken when it is
-/// first touched, as ever.
+/// Makes the heap of every thread that begins to allocate from now on usable 64 MiB at a time. Memory is still taken
+/// when it is first touched.
 ///
-/// Otherwise glibc does so page by page, with a system call each that changes the process's mappings. That waits while
-/// another thread of the process makes memory resident: a PMD that set flows up was held for 85 to 147 ms (2026-11-21).
-/// A C library that is not glibc is left as it is.
+/// By default glibc extends a heap page by page, with a system call each that changes the process's mappings. That call
+/// waits while another thread of the process makes memory resident: a PMD that set up flows was held up for 85 to 147
+/// ms while the revalidator made room for megaflows (2026-11-21). Other C libraries are left as they are.
 pub fn grow_heaps_in_large_steps() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: a number for the allocator, which takes its own lock; it refuses what it does not like.
+    // SAFETY: sets a number inside the allocator, under the allocator's own lock; it rejects bad values.
     unsafe {
         libc::mallopt(libc::M_TOP_PAD, STEP);
     }

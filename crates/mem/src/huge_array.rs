@@ -1,4 +1,4 @@
-//! Tables of cache lines, on the largest pages the machine gives.
+//! Arrays on the largest pages that the machine has, for the tables of a PMD's caches.
 
 use crate::{Pages, Region};
 use std::io;
@@ -11,10 +11,10 @@ use zerocopy::FromZeros;
 
 /// A fixed number of `T`s, all zero at first.
 ///
-/// Shape:  one stretch of memory. The elements below [`HugeArray::ready`] are resident; the others cost address space, and
-///         a page fault at their first use. Whoever may not wait for the kernel uses the first ones only and asks
-///         for more ([`HugeArray::ask_for`]); a thread that may wait makes them ([`ArrayMemory::grow`]).
-/// Errors: no address space ends the process, as it does in a vector.
+/// Shape:  one range of memory. The first [`HugeArray::ready`] elements are resident. The others take only address
+///         space, and cost a page fault at their first use. A PMD must not wait for the kernel, so it uses the resident
+///         elements only and requests more by [`HugeArray::ask_for`]; a control thread makes them resident by
+///         [`ArrayMemory::grow`]. Errors: the process ends if there is no address space, as it does for a vector.
 pub struct HugeArray<T> {
     base: NonNull<T>,
     len: usize,
@@ -23,17 +23,17 @@ pub struct HugeArray<T> {
     of: PhantomData<T>,
 }
 
-/// The memory behind a [`HugeArray`], for threads that do not use it.
+/// The memory of a [`HugeArray`], for threads that do not use its elements.
 #[derive(Debug)]
 pub struct ArrayMemory {
     region: Region,
-    /// Of these, resident.
+    /// Bytes that are resident.
     ready: AtomicUsize,
-    /// Bytes that its user has asked for.
+    /// Bytes that the array's user has requested.
     wanted: AtomicUsize,
 }
 
-// SAFETY: a table owns its elements as a boxed slice would.
+// SAFETY: an array owns its elements as a boxed slice does.
 unsafe impl<T: Send> Send for HugeArray<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for HugeArray<T> {}
@@ -57,7 +57,8 @@ impl<T: FromZeros> HugeArray<T> {
     }
 }
 
-/// Transparent huge pages; where the kernel makes none, reserved ones, which packets would have had.
+/// Maps transparent huge pages, or reserved ones (which packets would have used) where the kernel makes no transparent
+/// ones.
 fn map(size: usize) -> io::Result<Region> {
     let region = Region::reserve(size)?;
     match region.pages() {
@@ -73,10 +74,12 @@ impl<T> HugeArray<T> {
         self.memory.as_ref().map_or(0, |memory| memory.ready.load(Relaxed) / size_of::<T>())
     }
 
-    /// Lets [`ArrayMemory::grow`] make so many elements resident, or all if there are fewer.
+    /// Requests that the first `len` elements, or all if there are fewer, be made resident by [`ArrayMemory::grow`].
     pub fn ask_for(&self, len: usize) {
         let bytes = len.min(self.len) * size_of::<T>();
-        self.memory.iter().for_each(|memory| memory.wanted.store(bytes, Relaxed));
+        if let Some(memory) = &self.memory {
+            memory.wanted.store(bytes, Relaxed);
+        }
     }
 
     /// Its memory; `None` if it has no elements.
@@ -86,8 +89,8 @@ impl<T> HugeArray<T> {
 }
 
 impl ArrayMemory {
-    /// Makes as much resident as the table's user has asked for, once: without memory it is for the user to ask again. May
-    /// take tens of milliseconds.
+    /// Makes resident what the array's user has requested, and takes the request off: if there is no memory, the user
+    /// has to request it again. May take tens of milliseconds.
     pub fn grow(&self) {
         let wanted = self.wanted.swap(0, Relaxed);
         if wanted > self.ready.load(Relaxed) {
@@ -95,7 +98,7 @@ impl ArrayMemory {
         }
     }
 
-    /// The pages it got.
+    /// The kind of pages that it has.
     pub fn pages(&self) -> Pages {
         self.region.pages()
     }
@@ -105,7 +108,7 @@ impl ArrayMemory {
         self.ready.load(Relaxed)
     }
 
-    /// Without memory for it, it stays as it is.
+    /// Without free memory the array stays as it is.
     fn make_ready(&self, bytes: usize) {
         if self.region.populate(self.ready.load(Relaxed)..bytes).is_ok() {
             self.ready.store(bytes, Relaxed);
@@ -133,7 +136,7 @@ impl<T> Deref for HugeArray<T> {
 impl<T> DerefMut for HugeArray<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; nobody else has references to the elements, for a `ArrayMemory` gives none.
+        // SAFETY: as above; `&mut self` is the only access to the elements, since an `ArrayMemory` gives none.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
     }
 }

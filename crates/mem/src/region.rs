@@ -1,4 +1,4 @@
-//! One stretch of memory for packets, on the largest pages the machine gives.
+//! A range of memory for packets and tables, on the largest pages that the machine has.
 
 use std::io;
 use std::ops::Range;
@@ -9,7 +9,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// The smallest page.
 const PAGE: usize = 4096;
 
-/// The pages a [`Region`] got.
+/// The kind of pages a [`Region`] has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// Reserved huge pages of 2 MiB.
@@ -21,7 +21,7 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// The words for the log.
+    /// The name in the log.
     pub const fn name(self) -> &'static str {
         match self {
             Pages::Huge => "2 MiB huge pages",
@@ -45,7 +45,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps at least `size` bytes, all of them resident, so that the fast path meets no page fault.
+    /// Maps at least `size` bytes and makes all of them resident, so that the fast path meets no page fault.
     pub fn map(size: usize) -> io::Result<Self> {
         let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         if let Ok(base) = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB | libc::MAP_POPULATE) {
@@ -58,9 +58,10 @@ impl Region {
         Ok(region)
     }
 
-    /// Reserves at least `size` bytes of address space, whose zeroed pages come when they are first touched.
+    /// Reserves at least `size` bytes of address space. Zeroed pages are made when they are first touched.
     ///
-    /// For tables with a large limit that few fill: what is not used costs nothing. So it takes no reserved huge pages.
+    /// For tables with a large limit that few users fill: unused elements cost nothing. So it takes no reserved huge
+    /// pages.
     pub fn reserve(size: usize) -> io::Result<Self> {
         let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut region = Region { base: mmap_aligned(size, libc::MAP_NORESERVE)?, size, pages: Pages::Small };
@@ -68,10 +69,10 @@ impl Region {
         Ok(region)
     }
 
-    /// Takes reserved huge pages for at least `size` bytes, all of them at once; none is touched yet.
+    /// Takes reserved huge pages for at least `size` bytes at once. None is touched yet.
     ///
     /// # Errors
-    /// If not so many are free.
+    /// If not enough of them are free.
     pub fn on_reserved_pages(size: usize) -> io::Result<Self> {
         let size = size.max(1).checked_next_multiple_of(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         let base = mmap(size, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB)?;
@@ -90,18 +91,19 @@ impl Region {
         self.size
     }
 
-    /// The pages it got.
+    /// The kind of pages that it has.
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// Makes the pages of a stretch of bytes resident now, so that nobody has to wait for them later. What lies outside
-    /// the region is left out.
+    /// Makes the pages of a byte range resident now, so that no thread waits for them later. The part of the range
+    /// outside the region is ignored.
     ///
-    /// A huge page at a time: meanwhile no thread of the process can change its mappings, as an allocation may want to.
+    /// Proceeds one huge page at a time: during the call no other thread of the process can change the mappings, as an
+    /// allocation may need to.
     ///
     /// # Errors
-    /// If there is no memory. A kernel that does not know how (before Linux 5.14) does nothing.
+    /// If there is no memory. Kernels before Linux 5.14, which lack the call, do nothing.
     pub fn populate(&self, bytes: Range<usize>) -> io::Result<()> {
         let end = bytes.end.min(self.size).next_multiple_of(PAGE);
         let mut start = bytes.start.min(end) / PAGE * PAGE;
@@ -116,7 +118,7 @@ impl Region {
         Ok(())
     }
 
-    /// Asks the kernel for transparent huge pages.
+    /// Enables transparent huge pages.
     fn ask_for_huge_pages(&mut self) {
         let modes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         let may_be = modes.is_ok_and(|modes| !modes.contains("[never]"));
