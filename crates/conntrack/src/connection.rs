@@ -4,10 +4,11 @@ use crate::limits::Admission;
 use crate::states::{ConnState, CtUpdate, SETTLED};
 use crate::timeouts::{Timeout, ZoneTimeouts};
 use crate::tuple::Tuple;
+use parking_lot::{Mutex, MutexGuard};
 use sluice_action::ct::Helper;
 use sluice_action::ct::NatTarget;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A connection. What does not change can be read by anyone; the rest is behind a lock that two PMDs contend for only
 /// when both directions have a packet at the same moment.
@@ -99,7 +100,7 @@ impl Connection {
     /// Its changing part, locked. A panic while it was locked leaves numbers that are each still sound.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, Mutable> {
-        self.mutable.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mutable.lock()
     }
 
     /// Takes a packet: state and end move on. `mutable` is this connection's own.

@@ -2,10 +2,10 @@
 
 use crate::connection::Connection;
 use crate::tuple::Tuple;
+use parking_lot::Mutex;
 use sluice_action::ct::NatTarget;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most expectations there may be; further announcements are passed on but not helped. Our own bound: Open vSwitch
 /// has none, so that one client can fill its memory with `PORT` commands.
@@ -33,10 +33,6 @@ pub(crate) struct Expectations {
 }
 
 impl Expectations {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Tuple, Expectation>> {
-        self.by_tuple.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The expectation that the first packet of `tuple` meets. It stays as long as the control connection.
     pub fn find(&self, tuple: &Tuple) -> Option<Expectation> {
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -44,7 +40,7 @@ impl Expectations {
         }
         let mut tuple = *tuple;
         tuple.src.port = 0;
-        self.lock().get(&tuple).copied()
+        self.by_tuple.lock().get(&tuple).copied()
     }
 
     /// Expects a connection to `port` of the end that announced it: the replying one if `reply`.
@@ -66,7 +62,7 @@ impl Expectations {
         };
         (tuple.src.port, tuple.dst.port) = (0, port);
         let (mark, label) = mark_and_label;
-        let mut by_tuple = self.lock();
+        let mut by_tuple = self.by_tuple.lock();
         if by_tuple.len() < EXPECTATIONS_MAX {
             by_tuple.entry(tuple).or_insert(Expectation { parent: *original, addr, target, mark, label });
             self.count.store(by_tuple.len(), Ordering::Relaxed);
@@ -78,7 +74,7 @@ impl Expectations {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut by_tuple = self.lock();
+        let mut by_tuple = self.by_tuple.lock();
         by_tuple.retain(|_, expectation| expectation.parent != *parent);
         self.count.store(by_tuple.len(), Ordering::Relaxed);
     }

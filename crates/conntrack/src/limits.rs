@@ -4,9 +4,10 @@
 //! limit. A limit that is deleted and set again counts from zero; connections made under the old one do not count.
 
 use crate::request::CommitError;
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 /// A zone's limit and how many connections count against it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +70,16 @@ impl Limits {
     /// Counts a connection of `zone`.
     pub fn admit(&self, zone: u16) -> Result<Admission, CommitError> {
         let quota = {
-            let zones = self.zones.read().unwrap_or_else(PoisonError::into_inner);
+            let zones = self.zones.read();
             zones.get(&Some(zone)).or_else(|| zones.get(&None)).cloned()
         };
         if quota.as_ref().is_some_and(|quota| !quota.admit()) {
             return Err(CommitError::ZoneLimit);
         }
         if !self.all.admit() {
-            quota.iter().for_each(|quota| quota.release());
+            if let Some(quota) = &quota {
+                quota.release();
+            }
             return Err(CommitError::TableFull);
         }
         Ok(Admission(quota))
@@ -85,7 +88,9 @@ impl Limits {
     /// Takes a connection off the counts.
     pub fn release(&self, admission: &Admission) {
         self.all.release();
-        admission.0.iter().for_each(|quota| quota.release());
+        if let Some(quota) = &admission.0 {
+            quota.release();
+        }
     }
 
     /// Limit and count over all zones.
@@ -99,24 +104,24 @@ impl Limits {
 
     /// Sets the limit of a zone, or the default.
     pub fn set(&self, zone: Option<u16>, limit: u32) {
-        let mut zones = self.zones.write().unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.zones.write();
         zones.entry(zone).or_insert_with(|| Arc::new(Quota::new(limit))).limit.store(limit, Ordering::Relaxed);
     }
 
     /// Removes the limit of a zone; whether there was one.
     pub fn delete(&self, zone: u16) -> bool {
-        self.zones.write().unwrap_or_else(PoisonError::into_inner).remove(&Some(zone)).is_some()
+        self.zones.write().remove(&Some(zone)).is_some()
     }
 
     /// The limit a zone is under: its own or the default.
     pub fn of_zone(&self, zone: u16) -> Option<ZoneLimit> {
-        let zones = self.zones.read().unwrap_or_else(PoisonError::into_inner);
+        let zones = self.zones.read();
         zones.get(&Some(zone)).or_else(|| zones.get(&None)).map(|quota| quota.show(Some(zone)))
     }
 
     /// The default limit first, if there is one, then those of zones in order.
     pub fn list(&self) -> Vec<ZoneLimit> {
-        let zones = self.zones.read().unwrap_or_else(PoisonError::into_inner);
+        let zones = self.zones.read();
         zones.iter().map(|(zone, quota)| quota.show(*zone)).collect()
     }
 }

@@ -11,8 +11,9 @@ use crate::connection::Connection;
 use crate::tuple::Tuple;
 use crate::wheel::Wheel;
 use hashbrown::HashTable;
+use parking_lot::{Mutex, MutexGuard};
 use sluice_simd::HashKey;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Connections looked at under one hold of a shard's lock while sweeping, so that packets wait little.
 const SWEEP_AT_ONCE: usize = 64;
@@ -65,7 +66,7 @@ pub(crate) struct ConnTable {
 
 impl Shard {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -165,7 +166,7 @@ impl ConnTable {
 
     /// Takes out ended connections, looking at about `budget` of those that are due. `gone` is told of each.
     pub fn sweep(&self, now_ms: u64, budget: usize, mut gone: impl FnMut(&Arc<Connection>)) -> Swept {
-        let mut next = self.sweep_next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.sweep_next.lock();
         let mut swept = Swept::default();
         for _ in 0..self.shards.len() {
             loop {

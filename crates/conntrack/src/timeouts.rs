@@ -1,8 +1,9 @@
 //! How long a connection lives without a packet, by state and zone.
 
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 /// A state that has a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,7 +136,7 @@ impl TimeoutPolicies {
     /// The values in force in a zone.
     pub fn in_force(&self, zone: u16) -> Arc<ZoneTimeouts> {
         if self.zones.load(Ordering::Relaxed) != 0
-            && let Some((_, own)) = self.by_zone.read().unwrap_or_else(PoisonError::into_inner).get(&zone)
+            && let Some((_, own)) = self.by_zone.read().get(&zone)
         {
             return own.clone();
         }
@@ -144,7 +145,7 @@ impl TimeoutPolicies {
 
     /// Gives a zone a policy; what it does not name is at its default.
     pub fn set(&self, zone: u16, policy: &TimeoutPolicy) {
-        let mut by_zone = self.by_zone.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_zone = self.by_zone.write();
         let (kept, own) = by_zone.entry(zone).or_insert_with(|| (policy.clone(), Arc::new(ZoneTimeouts::new())));
         own.set(policy);
         kept.clone_from(policy);
@@ -153,17 +154,19 @@ impl TimeoutPolicies {
 
     /// Takes a zone's policy away; whether it had one.
     pub fn delete(&self, zone: u16) -> bool {
-        let mut by_zone = self.by_zone.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_zone = self.by_zone.write();
         let removed = by_zone.remove(&zone);
         // Connections hold it on.
-        removed.iter().for_each(|(_, own)| own.set(&TimeoutPolicy::default()));
+        if let Some((_, own)) = &removed {
+            own.set(&TimeoutPolicy::default());
+        }
         self.zones.store(by_zone.len(), Ordering::Relaxed);
         removed.is_some()
     }
 
     /// Every zone that has a policy, with it, in order.
     pub fn list(&self) -> Vec<(u16, TimeoutPolicy)> {
-        let by_zone = self.by_zone.read().unwrap_or_else(PoisonError::into_inner);
+        let by_zone = self.by_zone.read();
         by_zone.iter().map(|(zone, (policy, _))| (*zone, policy.clone())).collect()
     }
 }

@@ -9,13 +9,14 @@ use crate::masks::Masks;
 use crate::quota::Quotas;
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
+use parking_lot::Mutex;
 use sluice_action::{FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Translation, XcacheHandle};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::{HashKey, compare, hash};
 use sluice_sync::{Arena, Epochs, Guard, MessageQueue, Reader, Slots};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// All megaflows of the datapath.
 pub struct MegaflowTable {
@@ -164,7 +165,7 @@ impl MegaflowTable {
 
     /// Makes PMD number `pmd` known.
     pub fn attach(&self, pmd: usize) -> io::Result<PmdSide> {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         while index.pmds.len() <= pmd {
             let counters = Arc::new(FlowCounters::new(self.capacity())?);
             index.pmds.push(PmdRecord { counters, notices: Arc::default() });
@@ -209,7 +210,7 @@ impl MegaflowTable {
         is_current: impl FnOnce(u64) -> bool,
         renew: impl FnOnce(&XcacheHandle, FlowStats, bool),
     ) -> Installed {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         let index = &mut *index;
         if !is_current(translation.version) {
             return Installed::Stale;
@@ -291,12 +292,7 @@ impl MegaflowTable {
     }
 
     fn counters(&self) -> Vec<Arc<FlowCounters>> {
-        self.lock().pmds.iter().map(|pmd| pmd.counters.clone()).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Index> {
-        // Whoever panicked with it held left lists that are still whole.
-        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.index.lock().pmds.iter().map(|pmd| pmd.counters.clone()).collect()
     }
 
     /// Removes a megaflow; what it has carried until now, if it was there.
@@ -375,7 +371,7 @@ impl MegaflowStore for MegaflowTable {
 
     fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize {
         // An installation under way has ended when this returns; one that comes later asks whether it is current.
-        drop(self.lock());
+        drop(self.index.lock());
         let mut reader = Epochs::register(&self.epochs);
         let guard = reader.pin();
         let records = self.arena.read(&guard);
@@ -385,7 +381,7 @@ impl MegaflowStore for MegaflowTable {
     }
 
     fn resume(&self, id: FlowId, is_current: &mut dyn FnMut() -> bool) -> bool {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         let guard = index.reader.pin();
         is_current() && self.arena.read(&guard).resume(id.0)
     }
@@ -395,11 +391,11 @@ impl MegaflowStore for MegaflowTable {
     }
 
     fn remove(&self, id: FlowId) -> Option<FlowStats> {
-        self.take_out(&mut self.lock(), id)
+        self.take_out(&mut self.index.lock(), id)
     }
 
     fn remove_same(&self, id: FlowId, xcache: &XcacheHandle) -> Option<FlowStats> {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let is_same = Arc::ptr_eq(&flow.xcache().0, &xcache.0);
@@ -409,7 +405,7 @@ impl MegaflowStore for MegaflowTable {
 
     fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats)) {
         let late = {
-            let mut index = self.lock();
+            let mut index = self.index.lock();
             self.reclaim(&mut index);
             std::mem::take(&mut index.late)
         };
@@ -422,7 +418,7 @@ impl MegaflowStore for MegaflowTable {
         if used + AHEAD / 2 < ready || ready >= self.capacity() {
             return Ok(());
         }
-        self.lock().touch();
+        self.index.lock().touch();
         let ids = ready..used.max(ready) + AHEAD;
         self.arena.populate(ids.clone())?;
         self.counters().iter().try_for_each(|counters| counters.populate(ids.clone()))?;
@@ -431,7 +427,7 @@ impl MegaflowStore for MegaflowTable {
     }
 
     fn len(&self) -> usize {
-        self.lock().by_match.len()
+        self.index.lock().by_match.len()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Packet buffers in our own memory.
 
 use crate::{Frame, FrameLayout, FramePool, FreeFrames, Pages, PoolTicket, Region};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
 /// Free bytes in front of a packet in a fresh frame: room for a tunnel's outer headers (Ethernet 14, IPv6 40, UDP 8,
 /// Geneve 8 and 58 bytes of options).
@@ -11,10 +11,10 @@ pub const HEADROOM: u16 = 128;
 /// Frames start at multiples of this.
 const LINE: usize = 64;
 
-/// The longest packet a frame may be made for: a 9000-byte one fits, and so does a 64 KiB segment.
+/// The longest packet that a frame may hold: enough for 9000 bytes and for a 64 KiB segment.
 const FRAME_SIZE_MAX: usize = 1 << 17;
 
-/// How large a [`HeapPool`] is.
+/// The sizes of a [`HeapPool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Frames in all.
@@ -26,25 +26,25 @@ pub struct PoolConfig {
 }
 
 impl Default for PoolConfig {
-    /// For packets of the ordinary MTU of 1500.
+    /// For packets of the usual MTU of 1500.
     fn default() -> Self {
         PoolConfig { frames: 16_384, frame_size: 2048, reserve: 1024 }
     }
 }
 
-/// Why there is no pool.
+/// Why a pool could not be made.
 #[derive(Debug)]
 pub enum PoolError {
-    /// The sizes asked for make no pool.
+    /// The sizes are impossible.
     Config(PoolConfig),
-    /// The machine has not got so much memory free.
+    /// There is not enough memory.
     Memory {
-        /// How much was asked for.
+        /// How much was requested.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// 65,536 pools live already.
+    /// 65,536 pools exist already.
     TooMany,
 }
 
@@ -54,17 +54,18 @@ pub enum PoolError {
 ///         cache lines, so that the headers of a batch spread over all sets of the first-level cache; with a power of
 ///         two 32 packets would share two sets of a 48 KiB cache, which holds 24 lines there.
 /// Units:  bytes; a frame's token is its number.
-/// Errors: an empty pool gives fewer frames than asked for.
-/// Frames still out when the pool is dropped stay valid: the memory is then leaked.
+/// Errors: an empty pool gives fewer frames than requested.
+///
+/// Frames that are out when the pool is dropped stay valid: the memory is then leaked.
 #[derive(Debug)]
 pub struct HeapPool {
     config: PoolConfig,
     stride: usize,
-    /// Numbers of the free frames; the last one given back goes out first, as it is the warmest.
+    /// Numbers of the free frames, last in, first out, since the last one is the warmest in the cache.
     free: Mutex<Vec<u32>>,
-    /// Length of `free`, for those who look without taking.
+    /// Length of `free`, for readers without the lock.
     available: AtomicUsize,
-    /// `None` only while the pool is dropped, as is `ticket`.
+    /// `None` only while the pool is being dropped.
     memory: Option<(Region, PoolTicket)>,
     layout: FrameLayout,
 }
@@ -106,7 +107,7 @@ impl HeapPool {
         self.region().pages()
     }
 
-    /// Its memory, to be registered with a device.
+    /// Its memory, for registration with a device.
     pub fn region(&self) -> &Region {
         let (region, _) = self.memory.as_ref().expect("invariant: only `drop` takes it");
         region
@@ -117,12 +118,9 @@ impl HeapPool {
         self.stride
     }
 
-    /// The handle of a frame that a device held: `len` bytes of packet from byte `offset` of the region on.
+    /// The handle of a frame that a device held: `len` bytes of packet from byte `offset` of the region.
     ///
-    /// `None` if that does not lie within one frame.
-    ///
-    /// # Safety
-    /// The frame was handed over by dropping its handle, and the device holds it no longer.
+    /// `None` if these do not lie within one frame.
     #[inline]
     pub unsafe fn adopt(&self, offset: usize, len: usize) -> Option<Frame> {
         let token = offset / self.stride;
@@ -135,11 +133,6 @@ impl HeapPool {
         // SAFETY: `stride` bytes from the frame's start are its own, and the caller holds the only claim to them.
         // Strides are below 2^17 + 256, so `len` fits; a headroom that does not fit 16 bits is understated.
         Some(unsafe { Frame::from_raw(data, len as u32, headroom.min(0xffff) as u16, self.id(), token as u64) })
-    }
-
-    fn free_list(&self) -> MutexGuard<'_, Vec<u32>> {
-        // A panic while it was held cannot have left it half changed: it only pushes and pops.
-        self.free.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -162,7 +155,7 @@ impl FramePool for HeapPool {
 
     fn take(&self, n: usize, out: &mut FreeFrames) -> usize {
         assert_eq!(out.pool(), self.id(), "frames of one pool are asked of another");
-        let mut free = self.free_list();
+        let mut free = self.free.lock();
         let from = free.len().saturating_sub(n);
         let taken = free.len() - from;
         for token in free.drain(from..) {
@@ -178,7 +171,7 @@ impl FramePool for HeapPool {
         debug_assert!(ours, "frames of another pool were given back");
         let tokens = frames.drain_tokens(n);
         if ours {
-            let mut free = self.free_list();
+            let mut free = self.free.lock();
             free.extend(tokens.map(|token| token as u32));
             self.available.store(free.len(), Relaxed);
         }
@@ -187,8 +180,8 @@ impl FramePool for HeapPool {
 
 impl Drop for HeapPool {
     fn drop(&mut self) {
-        if self.free_list().len() < self.config.frames {
-            // Somebody still holds a frame: its bytes must stay, and its pool's number must not be given to another.
+        if self.free.lock().len() < self.config.frames {
+            // A frame is still out: its bytes must stay, and no other pool may get this pool's id.
             std::mem::forget(self.memory.take());
         }
     }
@@ -199,7 +192,7 @@ impl std::fmt::Display for PoolError {
         match self {
             PoolError::Config(PoolConfig { frames, frame_size, reserve }) => write!(
                 f,
-                "a pool of {frames} frames of {frame_size} bytes with {reserve} in reserve cannot be: expected 1 to \
+                "a pool of {frames} frames of {frame_size} bytes with {reserve} in reserve is impossible: expected 1 to \
                  {FRAME_SIZE_MAX} bytes and a reserve below the number of frames"
             ),
             PoolError::Memory { bytes, source } => write!(
@@ -321,7 +314,7 @@ mod tests {
         assert!(HeapPool::new(PoolConfig { frames: 1 << 31, frame_size: 9000, reserve: 0 }).is_err());
     }
 
-    /// Threads take, write their mark, pass frames on to each other, check and give back.
+    /// Threads take frames, write their mark, pass frames on to each other, check the marks, and give the frames back.
     #[test]
     fn threads_never_share_a_frame_and_lose_none() {
         let pool = Arc::new(pool(500, 64));
@@ -339,7 +332,7 @@ mod tests {
                             let mark = (thread << 32 | frame.token()).to_le_bytes();
                             frame.bytes_mut()[..8].copy_from_slice(&mark);
                         }
-                        mine.extend(from_last.lock().unwrap().try_recv());
+                        mine.extend(from_last.lock().try_recv());
                         for frame in &mine {
                             let mark = u64::from_le_bytes(*frame.bytes().first_chunk().unwrap());
                             assert_eq!(mark & 0xffff_ffff, frame.token(), "somebody else wrote here");
@@ -356,7 +349,7 @@ mod tests {
                 });
             }
         });
-        give(&pool, from_last.lock().unwrap().try_iter());
+        give(&pool, from_last.lock().try_iter());
         let frames = take(&pool, 501);
         let tokens: HashSet<u64> = frames.iter().map(|f| f.token()).collect();
         assert_eq!((frames.len(), tokens.len()), (500, 500));

@@ -1,9 +1,9 @@
-//! What every pool of packet buffers can do, and how pools are told apart.
+//! The interface of packet buffer pools, and the ids that tell them apart.
 
 use crate::{FrameLayout, FreeFrames};
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
-/// Which pool a frame belongs to: a small number, unique among the pools that live (see [`PoolTicket`]).
+/// Which pool a frame belongs to: a small number, unique among live pools (see [`PoolTicket`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct PoolId(u16);
@@ -16,9 +16,9 @@ impl PoolId {
     }
 }
 
-/// A pool's right to its [`PoolId`]: no other live pool has the same one, so a frame that names it is of this pool.
+/// A pool's ownership of its [`PoolId`]. No other live pool has the same id, so the id in a frame names its pool.
 ///
-/// Dropping the ticket frees the number; a pool that still has frames out must `mem::forget` it instead.
+/// Dropping the ticket frees the id. A pool that still has frames out must `mem::forget` it instead.
 #[derive(Debug)]
 pub struct PoolTicket(PoolId);
 
@@ -31,9 +31,9 @@ struct PoolIds {
 static IDS: Mutex<PoolIds> = Mutex::new(PoolIds { taken: Vec::new() });
 
 impl PoolTicket {
-    /// The lowest free number; `None` when all 65,536 are taken.
+    /// Takes the lowest free id; `None` when all 65,536 are in use.
     pub fn draw() -> Option<Self> {
-        let mut ids = IDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut ids = IDS.lock();
         let free = ids.taken.iter().position(|taken| !taken).unwrap_or(ids.taken.len());
         let id = u16::try_from(free).ok()?;
         if free == ids.taken.len() {
@@ -52,16 +52,17 @@ impl PoolTicket {
 
 impl Drop for PoolTicket {
     fn drop(&mut self) {
-        let mut ids = IDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut ids = IDS.lock();
         ids.taken[self.0.index()] = false;
     }
 }
 
-/// A source of packet buffers that several PMDs share. Called for hundreds of frames at a time, never for one packet.
+/// A pool of packet buffers that several PMDs share. It is called for hundreds of frames at a time, never for one
+/// packet.
 ///
-/// A PMD keeps a cache of frames in front of it, so what [`FramePool::available`] says leaves those out.
+/// A PMD keeps a cache of frames in front of it; [`FramePool::available`] does not count the frames in those caches.
 pub trait FramePool: Send + Sync + std::fmt::Debug {
-    /// Where its frames lie.
+    /// Where its frames are in memory.
     fn layout(&self) -> FrameLayout;
 
     /// Which pool this is.
@@ -69,7 +70,7 @@ pub trait FramePool: Send + Sync + std::fmt::Debug {
         self.layout().pool()
     }
 
-    /// The longest packet one of its frames can hold, behind the default headroom.
+    /// The longest packet that a frame can hold, behind the default headroom.
     fn frame_size(&self) -> usize {
         self.layout().frame_size()
     }
@@ -77,16 +78,16 @@ pub trait FramePool: Send + Sync + std::fmt::Debug {
     /// Frames in all.
     fn capacity(&self) -> usize;
 
-    /// Frames free now; a moment later it may be another number.
+    /// Frames that are free now. Other threads change the number at any time.
     fn available(&self) -> usize;
 
-    /// Frames kept for receiving: when no more than these are free, copies are refused.
+    /// Frames kept for receiving: copies are refused when no more than these are free.
     fn reserve(&self) -> usize;
 
-    /// Puts up to `n` frames into `out`, which is for frames of this pool. Returns how many there were.
+    /// Moves up to `n` frames into `out`, which must belong to this pool. Returns how many.
     fn take(&self, n: usize, out: &mut FreeFrames) -> usize;
 
-    /// Takes back the `n` frames that were put into `frames` first. Those of another pool are left to leak.
+    /// Takes back the `n` frames that have been in `frames` longest. Frames of another pool are leaked.
     fn give(&self, frames: &mut FreeFrames, n: usize);
 }
 
@@ -102,7 +103,7 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), 10);
         drop(tickets);
-        // Other tests of this process draw too, so the very numbers are not known; that they stay small is.
+        // Other tests of this process draw too, so the exact ids are unknown; they stay small.
         for _ in 0..1000 {
             assert!(PoolTicket::draw().unwrap().id().index() < 500);
         }

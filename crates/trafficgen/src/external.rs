@@ -9,13 +9,14 @@ use crate::generator::{
     Generator, GeneratorError, LaneFigures, Trial, TrialFigures, check_pace, check_rate, most_packets,
 };
 use crate::latency::Latency;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -130,7 +131,7 @@ impl Output {
             let (Some(mut pipe), mut part) = (pipe, [0; 4096]) else { return };
             // A pipe that breaks has ended.
             while let Ok(n @ 1..) = pipe.read(&mut part) {
-                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = keep.lock();
                 let room = OUTPUT_MAX - kept.len();
                 kept.extend_from_slice(&part[..n.min(room)]);
             }
@@ -148,7 +149,7 @@ impl Output {
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        String::from_utf8_lossy(&self.kept.lock()).into_owned()
     }
 }
 

@@ -10,12 +10,13 @@ use crate::lane::Lane;
 use crate::ledger::Ledger;
 use crate::profile::{MEASUREMENT, Plan, TEACHING};
 use crate::stamp::Stamp;
+use parking_lot::Mutex;
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Packets that may wait at a port, over all its lanes. Source: the usual ring of a NIC's receive queue.
@@ -55,11 +56,6 @@ struct Sending {
     arrivals: Arrivals,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked with it held left counters that are still counters.
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 impl Shared {
     fn now_ns(&self) -> u64 {
         self.origin.elapsed().as_nanos() as u64
@@ -92,13 +88,13 @@ impl InProcess {
     /// Lets lanes send from now on.
     fn begin(&mut self, trial: &Trial, own_rates: f64) {
         self.trial = self.trial.wrapping_add(1);
-        *lock(&self.shared.ledger) = Ledger::new(self.trial, self.lanes.iter().map(|lane| lane.to));
+        *self.shared.ledger.lock() = Ledger::new(self.trial, self.lanes.iter().map(|lane| lane.to));
         let began_ns = self.shared.now_ns() + LEAD.as_nanos() as u64;
         for (port, sending) in self.shared.sending.iter().enumerate() {
             let here =
                 || self.lanes.iter().enumerate().filter(|(_, lane)| lane.from == port && takes_part(lane, trial));
             let room = RING / (here().count() as u64).max(1);
-            *lock(sending) = here()
+            *sending.lock() = here()
                 .map(|(number, lane)| {
                     let rate = trial.rate_pps * lane.rate_pps / own_rates;
                     let total = (rate * trial.duration.as_secs_f64()).round() as u64;
@@ -113,7 +109,7 @@ impl InProcess {
     }
 
     fn is_over(&self) -> bool {
-        self.shared.sending.iter().all(|sending| lock(sending).iter().all(|s| s.arrivals.is_over()))
+        self.shared.sending.iter().all(|sending| sending.lock().iter().all(|s| s.arrivals.is_over()))
     }
 }
 
@@ -145,9 +141,9 @@ impl Generator for InProcess {
         // What has been taken from the rings is sent within a turn of the switch's loop.
         std::thread::sleep(LEAD);
         let mut lanes = Vec::new();
-        let ledger = lock(&self.shared.ledger);
+        let ledger = self.shared.ledger.lock();
         for sending in &self.shared.sending {
-            for sent in lock(sending).drain(..) {
+            for sent in sending.lock().drain(..) {
                 let number = usize::from(sent.stamp.lane);
                 lanes.push((number, ledger.figures(number, sent.lane.name, sent.arrivals.come())));
                 // The next trial goes on where this one ended, or flows that never come again would.
@@ -200,7 +196,7 @@ struct LaneRx {
 
 impl RxQueue for LaneRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
-        let mut sending = lock(&self.shared.sending[self.number]);
+        let mut sending = self.shared.sending[self.number].lock();
         if sending.is_empty() {
             return;
         }
@@ -235,7 +231,7 @@ struct LaneTx {
 impl TxQueue for LaneTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let now_ns = self.shared.now_ns();
-        let mut ledger = lock(&self.shared.ledger);
+        let mut ledger = self.shared.ledger.lock();
         batch.iter().for_each(|packet| ledger.count(packet.bytes(), self.number, now_ns));
         drop(ledger);
         tally[Counter::Sent] += batch.len() as u64;

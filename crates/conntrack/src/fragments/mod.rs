@@ -29,11 +29,12 @@ pub use list::{FragmentList, Progress};
 pub use reassembly::{DATAGRAM_MAX, distribute, reassemble};
 
 use header::{FragmentHeader, FragmentSpan, StoreError};
+use parking_lot::Mutex;
 use sluice_flow::{PacketKey, layout};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, Packet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
 
 /// How long a packet's fragments wait for the rest. Source: OVS lib/ipf.c, IPF_FRAG_LIST_TIMEOUT.
@@ -146,11 +147,6 @@ impl<T> Default for Fragments<T> {
 }
 
 impl<T> Fragments<T> {
-    fn lock(&self) -> MutexGuard<'_, Locked<T>> {
-        // A panic between two stores leaves lists that end early at worst.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a fragment met by a `ct` in `zone` and holds it until its packet is whole: then that packet's fragments, this
     /// one among them, are appended to `whole`, in the order of their offsets.
     pub fn offer(
@@ -164,7 +160,7 @@ impl<T> Fragments<T> {
         let Some(header) = FragmentHeader::read(fragment.packet.bytes(), &fragment.key, zone) else {
             return OfferResult::Refused;
         };
-        let Locked { store, families } = &mut *self.lock();
+        let Locked { store, families } = &mut *self.inner.lock();
         let family = &mut families[usize::from(header.key.v6)];
         if !family.enabled {
             return OfferResult::Refused;
@@ -199,7 +195,7 @@ impl<T> Fragments<T> {
 
     /// Appends the fragments that have waited in vain to `out`, the longest first; they go on, [`invalid`](crate::invalid).
     pub fn take_expired(&self, now_ms: u64, out: &mut Vec<HeldFragment<T>>) {
-        let Locked { store, families } = &mut *self.lock();
+        let Locked { store, families } = &mut *self.inner.lock();
         let next = store.take_expired(now_ms, |v6, fragment| {
             families[usize::from(v6)].counts.expired += 1;
             out.push(fragment);
@@ -210,7 +206,7 @@ impl<T> Fragments<T> {
 
     /// Appends every fragment of a packet of which one came from `in_port` to `out`: before a port's buffers go away.
     pub fn take_of_port(&self, in_port: u32, out: &mut Vec<HeldFragment<T>>) {
-        let Locked { store, families } = &mut *self.lock();
+        let Locked { store, families } = &mut *self.inner.lock();
         let is_of = |fragment: &HeldFragment<T>| fragment.key.number(layout::IN_PORT) == u64::from(in_port);
         store.take_with(is_of, |v6, fragment| {
             families[usize::from(v6)].counts.purged += 1;
@@ -220,7 +216,7 @@ impl<T> Fragments<T> {
 
     /// Holds fragments of a family from now on, or no more (`ipf-set-enabled`, `ipf-set-disabled`).
     pub fn set_enabled(&self, v6: bool, enabled: bool) {
-        self.lock().families[usize::from(v6)].enabled = enabled;
+        self.inner.lock().families[usize::from(v6)].enabled = enabled;
     }
 
     /// Sets the smallest IP packet that is held as a fragment and not the last (`ipf-set-min-frag`).
@@ -228,7 +224,7 @@ impl<T> Fragments<T> {
         if bytes < SIZE_BOUND {
             return Err(OutOfBounds);
         }
-        self.lock().families[usize::from(v6)].size_min = bytes as usize;
+        self.inner.lock().families[usize::from(v6)].size_min = bytes as usize;
         Ok(())
     }
 
@@ -237,19 +233,19 @@ impl<T> Fragments<T> {
         if max > HELD_BOUND {
             return Err(OutOfBounds);
         }
-        self.lock().store.set_max(max as usize);
+        self.inner.lock().store.set_max(max as usize);
         Ok(())
     }
 
     /// Settings and counters.
     pub fn status(&self) -> FragmentStatus {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         FragmentStatus { families: inner.families, held_max: inner.store.max(), held: inner.store.held() }
     }
 
     /// The packets of which fragments are held, in the order of their first.
     pub fn lists(&self) -> Vec<FragmentList> {
-        self.lock().store.lists()
+        self.inner.lock().store.lists()
     }
 }
 
@@ -257,7 +253,7 @@ impl<T> Drop for Fragments<T> {
     /// What is still held goes back to its pools.
     fn drop(&mut self) {
         let mut buffers = Buffers::new();
-        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.get_mut();
         inner.store.take_with(
             |_| true,
             |_, fragment| {

@@ -6,13 +6,14 @@
 
 mod segment;
 
+use parking_lot::Mutex;
 use segment::{FRAME_SIZE, SCRIPT, Side};
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// What has become of the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,12 +58,7 @@ impl Connections {
 
     /// What has become of them.
     pub fn transactions(&self) -> Transactions {
-        self.lock().figures
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked with it held left counters that are still counters.
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().figures
     }
 }
 
@@ -119,7 +115,7 @@ impl Port for End {
     }
 
     fn stats(&self) -> PortStats {
-        let sent = self.connections.lock().sent;
+        let sent = self.connections.0.lock().sent;
         PortStats { rx_packets: sent[self.side as usize], ..PortStats::default() }
     }
 }
@@ -132,7 +128,7 @@ struct EndRx {
 
 impl RxQueue for EndRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
-        let mut state = self.connections.lock();
+        let mut state = self.connections.0.lock();
         let State { open, due, sent, .. } = &mut *state;
         let due = &mut due[self.side as usize];
         let first = batch.len();
@@ -152,7 +148,7 @@ struct EndTx {
 
 impl TxQueue for EndTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let mut state = self.connections.lock();
+        let mut state = self.connections.0.lock();
         batch.iter().for_each(|packet| state.arrived(packet.bytes(), self.side));
         drop(state);
         tally[Counter::Sent] += batch.len() as u64;
