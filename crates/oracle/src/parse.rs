@@ -4,6 +4,7 @@
 //! code with `sluice_packet::Layers` or `sluice_flow::extract`, which it judges.
 
 use sluice_flow::{FlowKey, layout};
+use sluice_packet::headers::ethertype;
 
 /// A packet's fields. What the packet does not have is zero or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,10 +44,10 @@ pub fn fields(packet: &[u8]) -> Option<Fields> {
     ethernet(&mut reader, &mut fields)?;
     // What follows may end anywhere; fields are stored only once their header is known to be whole.
     let _ = match fields.dl_type {
-        0x0800 => ipv4(&mut reader, &mut fields),
-        0x86dd => ipv6(&mut reader, &mut fields),
-        0x0806 | 0x8035 => arp(&mut reader, &mut fields),
-        0x8847 | 0x8848 => mpls(&mut reader, &mut fields),
+        ethertype::IPV4 => ipv4(&mut reader, &mut fields),
+        ethertype::IPV6 => ipv6(&mut reader, &mut fields),
+        ethertype::ARP | ethertype::RARP => arp(&mut reader, &mut fields),
+        ethertype::MPLS | ethertype::MPLS_MULTICAST => mpls(&mut reader, &mut fields),
         _ => Some(()),
     };
     Some(fields)
@@ -178,7 +179,7 @@ fn arp(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     let (hardware, protocol) = (reader.u16()?, reader.u16()?);
     let (hardware_size, protocol_size, op) = (reader.u8()?, reader.u8()?, reader.u16()?);
     let (sha, spa, tha, tpa) = (reader.array()?, reader.array()?, reader.array()?, reader.array()?);
-    if (hardware, protocol, hardware_size, protocol_size) != (1, 0x0800, 6, 4) {
+    if (hardware, protocol, hardware_size, protocol_size) != (1, ethertype::IPV4, 6, 4) {
         return None;
     }
     (fields.arp_sha, fields.nw_src, fields.arp_tha, fields.nw_dst) = (sha, spa, tha, tpa);

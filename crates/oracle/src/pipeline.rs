@@ -9,6 +9,7 @@ use sluice_flow::field::Prereq;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FieldId, FlowKey, OfPort, SubField};
 use sluice_ofp::OfAction;
+use sluice_packet::headers::{ethertype, ip_proto};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A packet that left, or went to the controller (`OfPort::CONTROLLER`).
@@ -79,8 +80,10 @@ pub fn as_sent(key: &FlowKey) -> FlowKey {
         out.get_mut(tci).fill(0);
     }
     // What is no port cannot be set: the key says so, the packet does not.
-    let has_ports = match (out.number(layout::DL_TYPE), out.number(layout::NW_PROTO)) {
-        (0x0800 | 0x86dd, 6 | 17 | 132) | (0x0800, 1) | (0x86dd, 58) => out.number(layout::NW_FRAG) & 2 == 0,
+    let has_ports = match (out.number(layout::DL_TYPE) as u16, out.number(layout::NW_PROTO) as u8) {
+        (ethertype::IPV4 | ethertype::IPV6, ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP)
+        | (ethertype::IPV4, ip_proto::ICMP)
+        | (ethertype::IPV6, ip_proto::ICMPV6) => out.number(layout::NW_FRAG) & 2 == 0,
         _ => false,
     };
     if !has_ports {
@@ -101,12 +104,12 @@ impl Walk<'_> {
         OfPort(self.key.number(layout::IN_PORT) as u16)
     }
 
-    fn dl_type(&self) -> u64 {
-        self.key.number(layout::DL_TYPE)
+    fn dl_type(&self) -> u16 {
+        self.key.number(layout::DL_TYPE) as u16
     }
 
     fn is_ip(&self) -> bool {
-        matches!(self.dl_type(), 0x0800 | 0x86dd)
+        matches!(self.dl_type(), ethertype::IPV4 | ethertype::IPV6)
     }
 
     /// The actions of the rule that wins in the current table, as if the packet had come by `in_port`.
@@ -262,8 +265,8 @@ impl Walk<'_> {
             }
             OfAction::ModDlSrc(mac) => self.key.set(layout::DL_SRC, &mac.0),
             OfAction::ModDlDst(mac) => self.key.set(layout::DL_DST, &mac.0),
-            OfAction::ModNwSrc(ip) if self.dl_type() == 0x0800 => self.key.set(layout::NW_SRC, &ip.octets()),
-            OfAction::ModNwDst(ip) if self.dl_type() == 0x0800 => self.key.set(layout::NW_DST, &ip.octets()),
+            OfAction::ModNwSrc(ip) if self.dl_type() == ethertype::IPV4 => self.key.set(layout::NW_SRC, &ip.octets()),
+            OfAction::ModNwDst(ip) if self.dl_type() == ethertype::IPV4 => self.key.set(layout::NW_DST, &ip.octets()),
             OfAction::ModNwTtl(ttl) if self.is_ip() => self.key.set(layout::NW_TTL, &[*ttl]),
             OfAction::ModNwTos(tos) if self.is_ip() => {
                 let ecn = self.key.number(layout::NW_TOS) & 3;
@@ -330,21 +333,21 @@ impl Walk<'_> {
     }
 
     fn has(&self, field: FieldId) -> bool {
-        let proto = self.key.number(layout::NW_PROTO);
-        let ports = |p: u64| self.is_ip() && proto == p && self.key.number(layout::NW_FRAG) & 2 == 0;
+        let proto = self.key.number(layout::NW_PROTO) as u8;
+        let ports = |p: u8| self.is_ip() && proto == p && self.key.number(layout::NW_FRAG) & 2 == 0;
         match field.field().prereq {
             Prereq::None | Prereq::Ethernet => true,
-            Prereq::Arp => matches!(self.dl_type(), 0x0806 | 0x8035),
+            Prereq::Arp => matches!(self.dl_type(), ethertype::ARP | ethertype::RARP),
             Prereq::VlanVid => count_tags(&self.key) > 0,
-            Prereq::Ipv4 => self.dl_type() == 0x0800,
-            Prereq::Ipv6 => self.dl_type() == 0x86dd,
+            Prereq::Ipv4 => self.dl_type() == ethertype::IPV4,
+            Prereq::Ipv6 => self.dl_type() == ethertype::IPV6,
             Prereq::IpAny => self.is_ip(),
-            Prereq::Mpls => matches!(self.dl_type(), 0x8847 | 0x8848),
-            Prereq::Tcp => ports(6),
-            Prereq::Udp => ports(17),
-            Prereq::Sctp => ports(132),
-            Prereq::Icmpv4 => self.dl_type() == 0x0800 && proto == 1,
-            Prereq::Icmpv6 => self.dl_type() == 0x86dd && proto == 58,
+            Prereq::Mpls => matches!(self.dl_type(), ethertype::MPLS | ethertype::MPLS_MULTICAST),
+            Prereq::Tcp => ports(ip_proto::TCP),
+            Prereq::Udp => ports(ip_proto::UDP),
+            Prereq::Sctp => ports(ip_proto::SCTP),
+            Prereq::Icmpv4 => self.dl_type() == ethertype::IPV4 && proto == ip_proto::ICMP,
+            Prereq::Icmpv6 => self.dl_type() == ethertype::IPV6 && proto == ip_proto::ICMPV6,
             _ => false,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::netdev::is_device_name;
 use crate::{Mtu, OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
+use sluice_flow::Mac;
 use sluice_mem::HeapPool;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -252,7 +253,7 @@ impl Options<'_> {
 
     /// The option `mac`, or an address made from the port's name (locally administered).
     pub(crate) fn mac(&self) -> Result<[u8; 6], OpenError> {
-        let given = self.parse("mac", "an Ethernet address such as 02:00:00:00:00:01", parse_mac)?;
+        let given = self.parse("mac", "an Ethernet address such as 02:00:00:00:00:01", parse_unicast_mac)?;
         Ok(given.unwrap_or_else(|| {
             // FNV-1a, 64 bits. Source: RFC 9923.
             let hash =
@@ -265,16 +266,9 @@ impl Options<'_> {
     }
 }
 
-fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        *byte = parts
-            .next()
-            .filter(|part| part.len() <= 2 && !part.starts_with('+'))
-            .and_then(|part| u8::from_str_radix(part, 16).ok())?;
-    }
-    (parts.next().is_none() && mac[0] & 1 == 0).then_some(mac)
+/// A unicast MAC address.
+fn parse_unicast_mac(text: &str) -> Option<[u8; 6]> {
+    text.parse::<Mac>().ok().map(|mac| mac.0).filter(|mac| mac[0] & 1 == 0)
 }
 
 #[cfg(test)]
@@ -310,9 +304,9 @@ mod tests {
         assert_ne!(mac("p1"), mac("p2"));
         assert_eq!(mac("p1"), mac("p1"));
         assert_eq!(mac("p1")[0] & 3, 2);
-        assert_eq!(parse_mac("02:00:00:00:00:0a"), Some([2, 0, 0, 0, 0, 10]));
+        assert_eq!(parse_unicast_mac("02:00:00:00:00:0a"), Some([2, 0, 0, 0, 0, 10]));
         for bad in ["01:00:00:00:00:00", "02:00:00:00:00", "02:00:00:00:00:00:00", "02:00:00:00:00:+1", "x"] {
-            assert_eq!(parse_mac(bad), None, "{bad}");
+            assert_eq!(parse_unicast_mac(bad), None, "{bad}");
         }
     }
 }

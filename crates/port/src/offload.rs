@@ -4,7 +4,7 @@
 //! work where the frame comes in, so that everything behind sees ordinary packets.
 //! Source: Virtual I/O Device (VIRTIO) 1.2, section 5.1.6.
 
-use sluice_packet::headers::{be16, be32};
+use sluice_packet::headers::{be16, be32, ip_proto};
 use sluice_packet::{Layers, checksum};
 
 /// Bytes of the header with its buffer count, as virtio 1 always has it.
@@ -21,7 +21,6 @@ const GSO_UDP_L4: u8 = 5;
 /// Set beside a type when the segments carry an ECN echo; the flags in the header say the same.
 const GSO_ECN: u8 = 0x80;
 
-const TCP: u8 = 6;
 const FIN_AND_PUSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
@@ -87,8 +86,8 @@ impl VnetHeader {
         let ip = layers.ip.ok_or(OffloadError)?;
         let (proto, l4) = layers.l4().ok_or(OffloadError)?;
         let l4_size = match (udp, proto) {
-            (false, TCP) => usize::from(*frame.get(l4 + 12).ok_or(OffloadError)? >> 4) * 4,
-            (true, 17) => 8,
+            (false, ip_proto::TCP) => usize::from(*frame.get(l4 + 12).ok_or(OffloadError)? >> 4) * 4,
+            (true, ip_proto::UDP) => 8,
             _ => return Err(OffloadError),
         };
         let payload = l4 + l4_size;
@@ -211,7 +210,7 @@ impl Segments<'_> {
 
     fn write_checksum(&self, out: &mut [u8], at: usize) {
         let l3 = self.l3;
-        let proto = if self.udp { 17 } else { TCP };
+        let proto = if self.udp { ip_proto::UDP } else { ip_proto::TCP };
         let size = out.len() - self.l4;
         let addresses = if self.v6 { &out[l3 + 8..l3 + 40] } else { &out[l3 + 12..l3 + 20] };
         let pseudo = checksum::sum(addresses) + u64::from(proto) + size as u64;
@@ -260,14 +259,14 @@ mod tests {
         let (l3, addresses) = if v6 { (l4 - 40, l4 - 32..l4) } else { (l4 - 20, l4 - 8..l4) };
         if v6 {
             frame[l3 + 4..l3 + 6].copy_from_slice(&size.to_be_bytes());
-            frame[l3 + 6] = 17;
+            frame[l3 + 6] = ip_proto::UDP;
         } else {
             frame[l3 + 2..l3 + 4].copy_from_slice(&(size + 20).to_be_bytes());
-            frame[l3 + 9] = 17;
+            frame[l3 + 9] = ip_proto::UDP;
             let sum = checksum::internet(&frame[l3..l4]);
             frame[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
         }
-        let pseudo = !checksum::finish(checksum::sum(&frame[addresses]) + 17 + u64::from(size));
+        let pseudo = !checksum::finish(checksum::sum(&frame[addresses]) + u64::from(ip_proto::UDP) + u64::from(size));
         frame[l4 + 6..l4 + 8].copy_from_slice(&pseudo.to_be_bytes());
         (frame, l4)
     }
@@ -281,7 +280,9 @@ mod tests {
         let mut datagram = frame[l4..l4 + 8 + n].to_vec();
         datagram[4..6].copy_from_slice(&(size as u16).to_be_bytes());
         datagram[6..10].fill(0);
-        let sum = checksum::finish(checksum::sum(&frame[addresses]) + 17 + size + checksum::sum(&datagram));
+        let sum = checksum::finish(
+            checksum::sum(&frame[addresses]) + u64::from(ip_proto::UDP) + size + checksum::sum(&datagram),
+        );
         frame[l4 + 8..l4 + 10].copy_from_slice(&sum.to_be_bytes());
     }
 

@@ -1,5 +1,7 @@
 //! Receive side scaling: the hash by which a NIC spreads flows over its queues.
 
+use sluice_packet::headers::ip_proto;
+
 /// The key NICs are shipped with. Source: Microsoft, "Verifying the RSS hash calculation".
 const KEY: [u8; 40] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
@@ -64,7 +66,10 @@ fn input_of(frame: &[u8], input: &mut [u8; 36]) -> Option<usize> {
         }
         _ => return None,
     };
-    let ports = l4.and_then(|l4| l4.get(..4)).filter(|_| matches!(protocol, 6 | 17 | 132)).unwrap_or(&[]);
+    let ports = l4
+        .and_then(|l4| l4.get(..4))
+        .filter(|_| matches!(protocol, ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP))
+        .unwrap_or(&[]);
     input[..addresses.len()].copy_from_slice(addresses);
     input[addresses.len()..addresses.len() + ports.len()].copy_from_slice(ports);
     Some(addresses.len() + ports.len())

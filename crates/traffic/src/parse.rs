@@ -1,6 +1,7 @@
 //! Reading the values of a profile's keys.
 
 use crate::Range;
+use crate::frame_template::{TCP, UDP};
 use std::net::Ipv4Addr;
 
 /// A whole number, with `k`, `M` or `G` for thousands, and `_` between digits.
@@ -43,8 +44,8 @@ pub(crate) fn ports(text: &str) -> Option<Range> {
 pub(crate) fn protocols(text: &str) -> Option<Vec<u8>> {
     text.split(',')
         .map(|name| match name.trim() {
-            "tcp" => Some(6),
-            "udp" => Some(17),
+            "tcp" => Some(TCP),
+            "udp" => Some(UDP),
             "icmp" => Some(1),
             number => number.parse().ok(),
         })

@@ -1,14 +1,13 @@
 //! Random numbers whose sequence never changes.
 
+use sluice_simd::hash::splitmix64;
+
 /// SplitMix64: 64-bit numbers from a seed, every number once in 2^64.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014; constants as in
 /// Java's SplittableRandom.
 #[derive(Clone, Debug)]
 pub struct SplitMix64(u64);
-
-/// 2^64 divided by the golden ratio, made odd.
-const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl SplitMix64 {
     /// The sequence that belongs to `seed`.
@@ -18,11 +17,8 @@ impl SplitMix64 {
 
     /// The next number.
     #[inline]
-    pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(GAMMA);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+    pub fn next(&mut self) -> u64 {
+        splitmix64(&mut self.0)
     }
 }
 

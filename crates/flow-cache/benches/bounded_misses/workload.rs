@@ -4,18 +4,19 @@ use crate::search::{Flow, Words};
 use sluice_classifier::{Classifier, LATEST};
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Match};
+use sluice_packet::headers::{ethertype, ip_proto};
+use sluice_simd::hash::splitmix64;
 use std::collections::HashSet;
+
+/// Protocols to choose from.
+const TCP_OR_UDP: [u8; 2] = [ip_proto::TCP, ip_proto::UDP];
 
 /// Numbers that look random and are the same in every run (splitmix64).
 pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        splitmix64(&mut self.0)
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
@@ -51,11 +52,12 @@ impl Workload {
     /// What packets that match an allowed source, source port and destination port up to some bit leave behind: one
     /// megaflow for each combination of where they differ. `dims` says how many such bits each field has.
     pub fn explosion(ipv6: bool, dims: [u32; 3]) -> Self {
-        let (source, dl_type) = if ipv6 { (layout::IPV6_SRC, 0x86dd) } else { (layout::NW_SRC, 0x0800) };
+        let (source, dl_type) =
+            if ipv6 { (layout::IPV6_SRC, ethertype::IPV6) } else { (layout::NW_SRC, ethertype::IPV4) };
         let mut key = FlowKey::ZERO;
         key.set_number(layout::IN_PORT, 1);
-        key.set_number(layout::DL_TYPE, dl_type);
-        key.set_number(layout::NW_PROTO, 6);
+        key.set_number(layout::DL_TYPE, dl_type.into());
+        key.set_number(layout::NW_PROTO, ip_proto::TCP.into());
         let allowed = [0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
         key.set(source, &allowed[..source.size]);
         key.set_number(layout::TP_SRC, 12345);
@@ -148,8 +150,8 @@ fn random_rule(random: &mut Random) -> Match {
         matching.mask.set_number(span, bits);
         matching.key.set_number(span, value & bits);
     };
-    set(layout::DL_TYPE, 0x0800, 16);
-    set(layout::NW_PROTO, [6, 17][random.below(2) as usize], 8);
+    set(layout::DL_TYPE, ethertype::IPV4.into(), 16);
+    set(layout::NW_PROTO, TCP_OR_UDP[random.below(2) as usize].into(), 8);
     let lens = [0, 8, 12, 16, 20, 22, 24, 24, 27, 28, 30, 32, 32, 32];
     for span in [layout::NW_SRC, layout::NW_DST] {
         let address = 0x0a00_0000 | random.below(16) << 20 | random.below(16) << 12 | random.below(4096);
@@ -170,8 +172,8 @@ fn packet_near(random: &mut Random, rules: &[Match]) -> FlowKey {
     let rule = &rules[random.below(rules.len() as u64) as usize];
     let mut key = FlowKey::ZERO;
     key.set_number(layout::IN_PORT, 1);
-    key.set_number(layout::DL_TYPE, 0x0800);
-    key.set_number(layout::NW_PROTO, [6, 17][random.below(2) as usize]);
+    key.set_number(layout::DL_TYPE, ethertype::IPV4.into());
+    key.set_number(layout::NW_PROTO, TCP_OR_UDP[random.below(2) as usize].into());
     for span in [layout::NW_SRC, layout::NW_DST, layout::TP_SRC, layout::TP_DST] {
         key.set_number(span, random.next() & u64::MAX >> (64 - span.size * 8));
         if random.below(8) != 0 {

@@ -17,13 +17,14 @@ use crate::netdev::{NetDevice, failed};
 use crate::offload::VnetHeader;
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::{Frame, FramePool};
 use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[OptionKey::DEVICE];
@@ -90,19 +91,15 @@ fn open_rings(index: u32, n: usize) -> io::Result<Vec<sys::RxRing>> {
     Ok(rings)
 }
 
-fn lock<T>(slot: &Slot<T>) -> MutexGuard<'_, Option<T>> {
-    slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 impl PacketPort {
     /// Opens the sockets anew, on a device that has come back.
     fn reopen(&mut self, index: u32) -> io::Result<()> {
         prepare(&self.device, self.info.mtu)?;
         for (slot, ring) in self.rings.iter().zip(open_rings(index, self.rings.len())?) {
-            *lock(slot) = Some(ring);
+            *slot.lock() = Some(ring);
         }
         for slot in &self.senders {
-            *lock(slot) = Some(sys::open_sender(index)?);
+            *slot.lock() = Some(sys::open_sender(index)?);
         }
         self.index = index;
         Ok(())
@@ -147,7 +144,7 @@ impl Port for PacketPort {
     }
 
     fn stats(&self) -> PortStats {
-        let lost: u64 = self.rings.iter().map(|slot| lock(slot).as_ref().map_or(0, sys::RxRing::lost)).sum();
+        let lost: u64 = self.rings.iter().map(|slot| slot.lock().as_ref().map_or(0, sys::RxRing::lost)).sum();
         let lost = self.lost.fetch_add(lost, Relaxed) + lost;
         let mut stats = stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref));
         stats.rx_missed = lost;
@@ -179,7 +176,7 @@ enum Step {
 impl RxQueue for PacketRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let slot = Arc::clone(&self.ring);
-        let mut guard = lock(&slot);
+        let mut guard = slot.lock();
         let Some(ring) = guard.as_mut() else { return };
         let first = batch.len();
         while batch.len() < BATCH_MAX {
@@ -283,7 +280,7 @@ struct PacketTx {
 impl PacketTx {
     /// Sends packets from the front of `packets`; how many are gone, and why the next was not taken.
     fn send_all(&self, packets: &[Packet]) -> (usize, Option<DropReason>) {
-        let guard = lock(&self.sender);
+        let guard = self.sender.lock();
         let Some(fd) = guard.as_ref() else { return (0, Some(DropReason::TxNoPort)) };
         let (mut sent, mut tries) = (0, 0);
         while sent < packets.len() {

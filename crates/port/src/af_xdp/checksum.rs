@@ -4,10 +4,8 @@
 //! place, the pseudo header's sum. A frame that holds just that is completed. If its checksum was right all the same
 //! (one in 65,536), completing it gives the same again; a corrupted frame is made to look right as rarely.
 
+use sluice_packet::headers::ip_proto;
 use sluice_packet::{Layers, checksum};
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Completes a TCP or UDP checksum that holds the pseudo header's sum.
 pub(super) fn complete(frame: &mut [u8]) {
@@ -28,8 +26,8 @@ fn unfinished(frame: &[u8]) -> Option<(usize, usize, usize)> {
         return None;
     }
     let at = match proto {
-        TCP => l4 + 16,
-        UDP => l4 + 6,
+        ip_proto::TCP => l4 + 16,
+        ip_proto::UDP => l4 + 6,
         _ => return None,
     };
     let [high, low] = *frame.get(at..at + 2)?.first_chunk()?;
@@ -49,7 +47,7 @@ mod tests {
     /// A frame with a partial checksum, and the place of that.
     fn frame(v6: bool, proto: u8, payload: &[u8], padding: usize) -> (Vec<u8>, usize) {
         let mut frame = vec![2; 12];
-        let l4_size = if proto == TCP { 20 } else { 8 } + payload.len();
+        let l4_size = if proto == ip_proto::TCP { 20 } else { 8 } + payload.len();
         if v6 {
             frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, l4_size as u8, proto, 64]);
             frame.extend([0xfe; 32]);
@@ -59,13 +57,13 @@ mod tests {
         let l4 = frame.len();
         frame.extend([0, 80, 1, 0]);
         match proto {
-            TCP => frame.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]),
+            ip_proto::TCP => frame.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]),
             _ => frame.extend([0, l4_size as u8, 0, 0]),
         }
         frame.extend(payload);
         let addresses = if v6 { l4 - 32..l4 } else { l4 - 8..l4 };
         let pseudo = !checksum::finish(checksum::sum(&frame[addresses]) + u64::from(proto) + l4_size as u64);
-        let at = l4 + if proto == TCP { 16 } else { 6 };
+        let at = l4 + if proto == ip_proto::TCP { 16 } else { 6 };
         frame[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
         frame.extend(vec![0xee; padding]);
         (frame, at)
@@ -75,7 +73,7 @@ mod tests {
         /// A partial checksum becomes right, once; a right one stays.
         #[test]
         fn partial_becomes_right(v6: bool, is_tcp: bool, payload in prop::collection::vec(any::<u8>(), 0..100), padding in 0usize..20) {
-            let proto = if is_tcp { TCP } else { UDP };
+            let proto = if is_tcp { ip_proto::TCP } else { ip_proto::UDP };
             let (mut bytes, at) = frame(v6, proto, &payload, padding);
             complete(&mut bytes);
             let end = bytes.len() - padding;
@@ -91,10 +89,10 @@ mod tests {
         /// A packet too short for the checksum has none, whatever the padding behind it holds.
         #[test]
         fn padding_is_no_checksum(len in 0u8..18) {
-            let (mut bytes, at) = frame(false, TCP, &[], 0);
+            let (mut bytes, at) = frame(false, ip_proto::TCP, &[], 0);
             let l4 = at - 16;
             bytes[17] = 20 + len;
-            let pseudo = !checksum::finish(checksum::sum(&bytes[l4 - 8..l4]) + u64::from(TCP) + u64::from(len));
+            let pseudo = !checksum::finish(checksum::sum(&bytes[l4 - 8..l4]) + u64::from(ip_proto::TCP) + u64::from(len));
             bytes[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
             let before = bytes.clone();
             complete(&mut bytes);
@@ -104,7 +102,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), 0..80), v6: bool, cut in 0usize..80) {
             complete(&mut bytes);
-            let (mut bytes, _) = frame(v6, TCP, &[1, 2, 3], 0);
+            let (mut bytes, _) = frame(v6, ip_proto::TCP, &[1, 2, 3], 0);
             bytes.truncate(cut);
             complete(&mut bytes);
         }

@@ -21,11 +21,12 @@ use crate::netdev::{NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use bpf::sys::{Attached, Mode, SocketMap};
+use parking_lot::Mutex;
 use queues::{XdpRx, XdpTx};
 use sluice_mem::{FramePool, FreeFrames, HeapPool};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The options of this type.
@@ -122,7 +123,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
 impl Sockets {
     /// Opens a socket, sharing the registration of its pool's memory with another if there is one.
     fn open(&self, pool: &Arc<HeapPool>, binding: sys::Binding) -> io::Result<Arc<sys::Socket>> {
-        let mut all = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut all = self.0.lock();
         let mut tries = 0;
         let socket = loop {
             all.retain(|socket| socket.strong_count() > 0);
@@ -167,7 +168,7 @@ impl Found {
     fn socket(&mut self) -> Option<&Arc<sys::Socket>> {
         let version = self.slot.version.load(Acquire);
         if version != self.version {
-            self.socket = self.slot.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+            self.socket = self.slot.socket.lock().clone();
             self.version = version;
         }
         self.socket.as_ref()
@@ -260,12 +261,12 @@ impl XdpPort {
 
 impl Slot {
     fn replace(&self, socket: Option<Arc<sys::Socket>>) {
-        *self.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = socket;
+        *self.socket.lock() = socket;
         self.version.fetch_add(1, Release);
     }
 
     fn current(&self) -> Option<Arc<sys::Socket>> {
-        self.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.socket.lock().clone()
     }
 }
 

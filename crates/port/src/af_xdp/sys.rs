@@ -5,11 +5,12 @@
 //! Source: Linux, Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
 
 use super::ring::sys::Ring;
+use parking_lot::{Mutex, MutexGuard};
 use sluice_mem::{Frame, FramePool, FreeFrames, HeapPool, Region};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// The longest piece of a packet that the kernel puts into one buffer, its headroom included: a page.
 const CHUNK_MAX: usize = 4096;
@@ -123,12 +124,12 @@ impl Socket {
 
     /// The receiving half.
     pub(super) fn receiver(&self) -> MutexGuard<'_, Receiver> {
-        self.rx.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.rx.lock()
     }
 
     /// The sending half.
     pub(super) fn sender(&self) -> MutexGuard<'_, Sender> {
-        self.tx.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.tx.lock()
     }
 
     /// Gives the kernel up to `most` buffers to receive into, from `take`.

@@ -8,10 +8,11 @@ mod sys;
 use crate::config::{MAX_QUEUES, Options};
 use crate::stats::{self, QueueStats};
 use crate::{DpdkConfig, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Descriptors of each queue. Source: OVS lib/netdev-dpdk.c, NIC_PORT_DEFAULT_RXQ_SIZE.
 const DESCRIPTORS: u16 = 2048;
@@ -77,7 +78,7 @@ impl Dpdk {
     /// Starts DPDK. Each pool that its ports need will have the memory of `mbufs` ordinary buffers.
     pub fn start(config: &DpdkConfig) -> Result<Self, DpdkError> {
         let DpdkConfig { eal_args, mbufs } = config;
-        let mut environment = ENVIRONMENT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut environment = ENVIRONMENT.lock();
         match &*environment {
             Environment::Running(args) if args != eal_args => {
                 return Err(DpdkError::EalChanged { running: args.clone() });

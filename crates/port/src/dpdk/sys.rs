@@ -2,11 +2,12 @@
 //!
 //! A locked room. Everything outside works with [`MbufPool`] and [`Device`], which cannot be misused.
 
+use parking_lot::Mutex;
 use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolTicket};
 use sluice_packet::{BATCH_MAX, Packet, PacketBatch};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// `struct sluice_port_conf` of shim.c.
 #[repr(C)]
@@ -180,7 +181,7 @@ impl Device {
     pub fn attach(devargs: &str, pool: Arc<MbufPool>) -> Result<Self, c_int> {
         let devargs = CString::new(devargs).map_err(|_| libc::EINVAL)?;
         let (mut port, mut attached) = (0, 0);
-        let mut in_use = IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut in_use = IN_USE.lock();
         // SAFETY: a valid string and two writable places.
         match unsafe { sluice_attach(devargs.as_ptr(), &mut port, &mut attached) } {
             0 if in_use.contains(&port) => Err(libc::EBUSY),
@@ -263,7 +264,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let mut in_use = IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut in_use = IN_USE.lock();
         // SAFETY: the last user is gone, so no queue is polled any more.
         unsafe { sluice_port_stop(self.port, c_int::from(self.attached)) }
         in_use.retain(|port| *port != self.port);

@@ -16,14 +16,15 @@ use crate::pace::Pace;
 use crate::rss::{rss_hash, rss_queue};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_traffic::Pacer;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The options of this type.
@@ -336,7 +337,7 @@ struct PcapTx {
 impl TxQueue for PcapTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let now_ns = self.clock.now_ns();
-        let mut sink = self.sink.as_ref().map(|sink| sink.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        let mut sink = self.sink.as_ref().map(|sink| sink.lock());
         let (mut sent, mut bytes, mut oversize, mut refused) = (0, 0, 0, 0);
         for packet in batch.iter().map(|packet| packet.bytes()) {
             if !self.mtu.admits(packet) {

@@ -4,8 +4,9 @@
 //! batch and that is contended only while the frontend changes something.
 
 use super::ring::{Ring, RingLayout, SIZE_MAX};
+use parking_lot::{Mutex, MutexGuard};
 use std::fs::File;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
@@ -61,12 +62,12 @@ pub struct RingState {
 impl RingSlot {
     /// The ring, waiting if the frontend is changing it.
     pub fn lock(&self) -> MutexGuard<'_, RingState> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock()
     }
 
     /// The ring, if nobody is at it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, RingState>> {
-        self.0.try_lock().ok()
+        self.0.try_lock()
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::device::Device;
 use super::queue::Rings;
+use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vhost::vhost_user::{BackendReqHandler, Error};
@@ -76,7 +77,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         {
-            let mut state = self.shared.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut state = self.shared.state.lock();
             state.ending = true;
             if let Some(connection) = &state.connection {
                 let _ = connection.shutdown(std::net::Shutdown::Both);
@@ -94,23 +95,24 @@ impl Drop for Link {
 
 impl Shared {
     fn ending(&self) -> bool {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).ending
+        self.state.lock().ending
     }
 
     /// Waits until it is time to try again, or to end.
     fn wait(&self) {
-        let state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.state.lock();
         if !state.ending {
-            let _ = self.changed.wait_timeout(state, RETRY);
+            let _ = self.changed.wait_for(&mut state, RETRY);
         }
     }
 
     /// Speaks with one frontend until it goes away or says something wrong.
     fn serve(&self, stream: UnixStream, rings: &Rings) {
-        let device = Arc::new(Mutex::new(Device::new(rings.clone())));
+        // The request handler expects the standard library's mutex.
+        let device = Arc::new(std::sync::Mutex::new(Device::new(rings.clone())));
         let mut handler = BackendReqHandler::from_stream(stream, device.clone());
         {
-            let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut state = self.state.lock();
             let Ok(connection) = handler.try_clone_connection() else { return };
             if state.ending {
                 return;
@@ -120,7 +122,7 @@ impl Shared {
         self.connected.store(true, Relaxed);
         while goes_on(&handler.handle_request()) {}
         self.connected.store(false, Relaxed);
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).connection = None;
+        self.state.lock().connection = None;
         device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).reset();
     }
 }
