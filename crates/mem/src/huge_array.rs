@@ -127,8 +127,8 @@ impl<T> Deref for HugeArray<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `base` is a region's, aligned to 2 MiB and as long, whose zeros are `T`s (`FromZeros`) and which lives as
-        // long as `self`; or it dangles, aligned, and `len` is 0.
+        // SAFETY: `base` is a region's, aligned to 2 MiB and of sufficient size, whose zeros are `T`s (`FromZeros`) and
+        // which lives as long as `self`; or it dangles, aligned, and `len` is 0.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }

@@ -1,7 +1,7 @@
-//! Each vector operation on every instruction set this machine has: TSC cycles an item, answers checked first.
+//! Each vector operation on every instruction set of this machine: TSC cycles an item, results checked first.
 //!
-//! `cargo bench -p sluice-simd`; as a test (`cargo test --bench kernels`) it only checks. Rounds are interleaved over the
-//! instruction sets; the fastest round is the program, the rest the neighbours.
+//! `cargo bench -p sluice-simd`; as a test (`cargo test --bench kernels`) it only checks. Rounds are interleaved over
+//! the instruction sets. The fastest round shows the program, the others show the machine's other load.
 
 use sluice_simd::hash::{self, HashKey, splitmix64};
 use sluice_simd::hints::{self, Hints};

@@ -127,7 +127,8 @@ impl Set {
 mod tests {
     use super::*;
 
-    /// `REQUIRE_ISA` names what must have been tested; the property tests of every operation go over [`Isa::available`].
+    /// The environment's `REQUIRE_ISA` names the set that must have been tested; the property tests of every operation
+    /// cover [`Isa::available`].
     #[test]
     fn what_is_required_is_here_and_the_rest_is_named() {
         let has: Vec<_> = Isa::available().into_iter().map(Isa::name).collect();
