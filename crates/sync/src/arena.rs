@@ -1,12 +1,13 @@
 //! Shared records under stable ids.
 //!
-//! One array of a fixed number of slots, whose pages the kernel hands out when they are first written; so an id
-//! is found by one multiplication, and a large limit costs nothing until it is used. Writers take a lock; readers
-//! take a guard, load the slot's state, and look.
+//! One array of a fixed number of slots, in pages that the kernel provides when they are first written. So an id is
+//! found by one multiplication, and a large limit costs nothing until it is used. Writers take a lock; readers take a
+//! guard and load the slot's state.
 //!
-//! A slot is free, live, suspended or dead. A suspended record is there, but whoever does not ask for it by
-//! [`Slots::get_any`] passes it over; it becomes live again, or dies. Dead slots wait for the epochs (see `epoch.rs`); then the record is handed to
-//! whoever reclaims, and the id is the first to be given out again, which keeps ids dense and the cache warm.
+//! A slot is free, live, suspended or dead. [`Slots::get`] ignores a suspended record, which becomes live again or
+//! dies; only [`Slots::get_any`] returns it. A dead slot waits for the epochs (see `epoch.rs`). Then its record is
+//! handed to the thread that reclaims, and its id is the first to be used again, which keeps ids dense and the cache
+//! warm.
 
 use crate::primitive::atomic::{AtomicU32, Ordering};
 use crate::primitive::{Arc, Mutex, lock};
@@ -19,14 +20,14 @@ use std::mem::MaybeUninit;
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
 const DEAD: u32 = 2;
-/// As live, but passed over by [`Slots::get`].
+/// Like `LIVE`, but ignored by [`Slots::get`].
 const SUSPENDED: u32 = 3;
 
 /// Records of type `T` under ids below a fixed capacity.
 ///
 /// Shape:  a slot is the state (4 bytes), then the record, aligned to a cache line.
-/// Errors: [`ArenaFull`] when every slot is live or not yet reclaimable. Reading an id that names no live record gives
-///         `None`, whatever the number.
+/// Errors: [`ArenaFull`] when every slot is live or cannot be reclaimed yet. Reading any id that names no live record
+/// gives `None`.
 pub struct Arena<T> {
     epochs: Arc<Epochs>,
     slots: SlotArray<T>,
@@ -45,7 +46,7 @@ struct Slot<T> {
 struct Writer {
     /// Slots below this have been used.
     used: u32,
-    /// Used slots that are free; the last goes first.
+    /// Used slots that are free; the last is used first.
     free: Vec<u32>,
     /// Dead slots with their retirement numbers, oldest first.
     dead: VecDeque<(u32, u64)>,
@@ -65,7 +66,7 @@ pub struct ArenaFull {
     pub capacity: usize,
 }
 
-/// An arena as seen under a guard. Copied freely.
+/// An arena read under a guard.
 pub struct Slots<'g, T> {
     slots: &'g [Slot<T>],
 }
@@ -89,7 +90,7 @@ impl<T: Send + Sync> Arena<T> {
         self.slots.len()
     }
 
-    /// Puts in the record that `make` makes of its id, and returns the id.
+    /// Inserts the record that `make` returns for its id. Returns the id.
     pub fn insert(&self, make: impl FnOnce(u32) -> T) -> Result<u32, ArenaFull> {
         let mut writer = lock(&self.writer);
         let fresh = writer.used as usize;
@@ -100,8 +101,8 @@ impl<T: Send + Sync> Arena<T> {
         };
         let slot = &self.slots[id as usize];
         let record = make(id);
-        // SAFETY: the slot is FREE and its id is in nobody's hands but ours: readers look only into LIVE slots, it was
-        // not LIVE since it was last reclaimed, and the lock keeps other writers out.
+        // SAFETY: the slot is FREE and nobody else has its id: readers read LIVE slots only, the slot has not been LIVE
+        // since it was last reclaimed, and the lock keeps other writers out.
         unsafe { (*slot.value.get()).write(record) };
         slot.state.store(LIVE, Ordering::Release);
         if writer.free.pop().is_none() {
@@ -110,22 +111,22 @@ impl<T: Send + Sync> Arena<T> {
         Ok(id)
     }
 
-    /// Makes a record unreachable for guards taken from now on. Whether it was live.
+    /// Makes a record unreachable for guards taken from now on. Returns whether it was live or suspended.
     pub fn retire(&self, id: u32) -> bool {
         let mut writer = lock(&self.writer);
         let Some(slot) = self.slots.get(id as usize) else { return false };
         if !matches!(slot.state.load(Ordering::Relaxed), LIVE | SUSPENDED) {
             return false;
         }
-        // A swap, not a store: whoever suspends or resumes the record at the same time comes before it, or finds it dead.
+        // A swap, not a store: a concurrent suspend or resume happens before it, or finds the record dead.
         slot.state.swap(DEAD, Ordering::AcqRel);
         writer.dead.push_back((id, self.epochs.retire()));
         true
     }
 
-    /// Hands every dead record that nobody can see any more to `each` and frees its id. Returns how many there were.
+    /// Passes every dead record that no guard can see to `each` and frees its id. Returns how many there were.
     ///
-    /// `each` runs before the id can be given out again, with the arena locked: it must not call back.
+    /// `each` runs before the id can be used again, with the arena locked: it must not call the arena.
     pub fn reclaim(&self, mut each: impl FnMut(u32, T)) -> usize {
         let mut writer = lock(&self.writer);
         if writer.dead.is_empty() {
@@ -138,8 +139,8 @@ impl<T: Send + Sync> Arena<T> {
         {
             writer.dead.pop_front();
             let slot = &self.slots[id as usize];
-            // SAFETY: a DEAD slot holds a record, which leaves it here once, as its id has just left `dead`. No
-            // reader has a reference: all guards that could have seen it LIVE have gone (`Epochs::oldest`).
+            // SAFETY: a DEAD slot holds a record, which is moved out once, since its id has just left `dead`. No reader
+            // has a reference: all guards that could have seen it LIVE are gone (`Epochs::oldest`).
             let value = unsafe { (*slot.value.get()).assume_init_read() };
             slot.state.store(FREE, Ordering::Relaxed);
             each(id, value);
@@ -149,7 +150,7 @@ impl<T: Send + Sync> Arena<T> {
         n
     }
 
-    /// Makes the pages of some slots resident now, so that a writer need not wait for the kernel.
+    /// Makes the pages of some slots resident now, so that a writer does not wait for the kernel.
     #[cfg(not(test))]
     pub fn populate(&self, ids: std::ops::Range<usize>) -> io::Result<()> {
         self.slots.populate(ids)
@@ -160,7 +161,7 @@ impl<T: Send + Sync> Arena<T> {
         lock(&self.writer).dead.len()
     }
 
-    /// Slots ever used; every live id is below.
+    /// Slots ever used. Every live id is below.
     pub fn used(&self) -> u32 {
         lock(&self.writer).used
     }
@@ -181,8 +182,8 @@ impl<'g, T> Slots<'g, T> {
         if slot.state.load(Ordering::Acquire) != LIVE {
             return None;
         }
-        // SAFETY: LIVE was stored after the record was written, and we loaded it with acquire. The record stays until
-        // every guard that saw it LIVE has gone, and ours outlives 'g. Nothing writes to it meanwhile.
+        // SAFETY: LIVE was stored after the record was written, and was loaded with acquire. The record stays until
+        // every guard that saw it LIVE is gone, and this guard outlives 'g. Nothing writes to it meanwhile.
         Some(unsafe { (*slot.value.get()).assume_init_ref() })
     }
 
@@ -198,24 +199,25 @@ impl<'g, T> Slots<'g, T> {
         Some((unsafe { (*slot.value.get()).assume_init_ref() }, state == SUSPENDED))
     }
 
-    /// Lets [`Slots::get`] pass a live record over. Whether it was live.
+    /// Makes [`Slots::get`] ignore a live record. Returns whether it was live.
     pub fn suspend(&self, id: u32) -> bool {
         self.change(id, LIVE, SUSPENDED)
     }
 
-    /// Makes a suspended record live. Whether it was suspended.
+    /// Makes a suspended record live. Returns whether it was suspended.
     pub fn resume(&self, id: u32) -> bool {
         self.change(id, SUSPENDED, LIVE)
     }
 
     fn change(&self, id: u32, from: u32, to: u32) -> bool {
-        // A record that dies meanwhile stays dead: what `retire` swaps in comes after this, or this finds it.
+        // A record that dies meanwhile stays dead: the swap in `retire` comes after this exchange, or the exchange
+        // fails.
         self.slots
             .get(id as usize)
             .is_some_and(|slot| slot.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
     }
 
-    /// Asks the processor for a record's first two cache lines.
+    /// Prefetches a record's first two cache lines.
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
         if let Some(slot) = self.slots.get(id as usize) {
@@ -231,7 +233,7 @@ impl<T> Drop for Arena<T> {
         let used = lock(&self.writer).used as usize;
         for slot in &self.slots[..used] {
             if slot.state.load(Ordering::Relaxed) != FREE {
-                // SAFETY: a slot that is not FREE holds a record; `&mut self` says that nobody looks.
+                // SAFETY: a slot that is not FREE holds a record, and `&mut self` excludes readers.
                 unsafe { (*slot.value.get()).assume_init_drop() };
             }
         }
@@ -267,7 +269,7 @@ mod tests {
     use loom::cell;
     use loom::thread;
 
-    /// A record whose reads, and whose end, loom checks against each other.
+    /// A record whose reads and drop loom checks against each other.
     struct Record {
         number: cell::UnsafeCell<u64>,
     }

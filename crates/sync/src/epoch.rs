@@ -1,20 +1,20 @@
-//! Who may still be looking: epochs.
+//! Epochs: which retired records a reader may still see.
 //!
-//! A global number counts retirements. A reader that pins writes the number it saw into its own seat, alone on its
-//! cache lines; unpinning writes "away". What was retired when the number was `t` may go once every seat is away or
-//! above `t`: a reader above `t` loaded the number after the retirement bumped it, hence sees what the retirement
-//! wrote before.
+//! A global counter counts retirements. A reader that pins writes the count it read into its own slot, which is alone
+//! on its cache lines; unpinning writes "away". A record that was retired when the count was `t` may be dropped once
+//! every slot is away or above `t`: a reader above `t` loaded the count after the retirement had raised it, hence sees
+//! what the retirement wrote before.
 //!
-//! The race that remains is a reader pinning while a writer scans. Each side writes, fences, and reads the other's
-//! word (reader: seat, then the record's state; writer: the record's state, then the seats), so at least one sees the
-//! other: either the writer waits, or the reader finds the record dead.
+//! What remains is a reader that pins while a writer scans the slots. Each side writes, fences, and reads the other's
+//! word (reader: its slot, then the record's state; writer: the record's state, then the slots), so at least one of
+//! them sees the other: either the writer waits, or the reader finds the record dead.
 //!
-//! Cost of a pin: a load, a store, a fence (some 20 cycles); once a loop iteration, not once a packet.
+//! Cost of a pin: a load, a store and a fence, some 20 cycles; once a loop iteration, not once a packet.
 
 use crate::primitive::atomic::{AtomicU64, Ordering, fence};
 use crate::primitive::{Arc, Mutex, lock};
 
-/// The seat of a reader that holds no guard.
+/// The slot of a reader that holds no guard.
 const AWAY: u64 = u64::MAX;
 
 /// All readers of a set of arenas, and the number of retirements so far.
@@ -24,21 +24,21 @@ pub struct Epochs {
     seats: Mutex<Vec<Arc<ReaderSlot>>>,
 }
 
-/// Where one reader writes what it saw.
+/// The count that one reader saw when it pinned.
 #[derive(Debug)]
-#[repr(align(128))] // readers write theirs once a loop: keep them off each other's line pair
+#[repr(align(128))] // one pair of cache lines a reader, since each writes once a loop iteration
 struct ReaderSlot {
     saw: AtomicU64,
 }
 
-/// One thread's right to read. Dropping it gives the seat up.
+/// One thread's right to read. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct Reader {
     epochs: Arc<Epochs>,
     seat: Arc<ReaderSlot>,
 }
 
-/// While it lives, nothing its holder can see is dropped. Dropping it is the quiet point.
+/// While a guard lives, nothing that its holder can see is dropped. Dropping it is the quiescent point.
 #[derive(Debug)]
 pub struct Guard<'r> {
     reader: &'r Reader,
@@ -57,12 +57,12 @@ impl Epochs {
         Reader { epochs: this.clone(), seat }
     }
 
-    /// Says that something has been made unreachable, and returns the number to compare [`Epochs::oldest`] with.
+    /// Records that something has become unreachable, and returns the number to compare with [`Epochs::oldest`].
     pub(crate) fn retire(&self) -> u64 {
         self.retirements.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Whatever was retired with a number below this is seen by nobody any more.
+    /// No reader can see anything that was retired with a number below this.
     pub(crate) fn oldest(&self) -> u64 {
         fence(Ordering::SeqCst);
         lock(&self.seats).iter().map(|seat| seat.saw.load(Ordering::Acquire)).min().unwrap_or(AWAY)
@@ -70,7 +70,7 @@ impl Epochs {
 }
 
 impl Reader {
-    /// Begins to look.
+    /// Begins to read.
     #[inline]
     pub fn pin(&mut self) -> Guard<'_> {
         let saw = self.epochs.retirements.load(Ordering::Acquire);
@@ -88,7 +88,7 @@ impl Drop for Reader {
 }
 
 impl Guard<'_> {
-    /// Whether it guards what `epochs` retires.
+    /// Whether it guards records of `epochs`.
     #[inline]
     pub(crate) fn belongs_to(&self, epochs: &Arc<Epochs>) -> bool {
         Arc::ptr_eq(&self.reader.epochs, epochs)

@@ -1,4 +1,4 @@
-//! Arrays with a large limit that cost only what is used of them.
+//! Arrays with a large limit, of which only the used part takes memory.
 
 use sluice_mem::Region;
 use std::io;
@@ -6,10 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Types for which zeros are a value.
-///
-/// # Safety
-/// Every byte zero must be a valid value, and the type must not need dropping.
+/// Types for which zero bytes are a valid value.
 pub unsafe trait Zeroed {}
 
 // SAFETY: an atomic number of zero bytes is 0.
@@ -19,27 +16,27 @@ unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: an array of values that may be zero.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 
-/// A fixed number of `T`s, zero at first, in pages that the kernel hands out when they are first written.
+/// A fixed number of `T`s, zero at first, in pages that the kernel provides when they are first written.
 pub struct LazyArray<T> {
     region: Region,
     len: usize,
     of: PhantomData<T>,
 }
 
-// SAFETY: the array owns its elements as a boxed slice would.
+// SAFETY: the array owns its elements as a boxed slice does.
 unsafe impl<T: Send> Send for LazyArray<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for LazyArray<T> {}
 
 impl<T: Zeroed> LazyArray<T> {
-    /// Reserves room for `len` elements.
+    /// Reserves address space for `len` elements.
     pub fn new(len: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) };
         let size = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(LazyArray { region: Region::reserve(size)?, len, of: PhantomData })
     }
 
-    /// Makes the pages of some elements resident now, so that who writes them first need not wait for the kernel.
+    /// Makes the pages of some elements resident now, so that their first writer does not wait for the kernel.
     pub fn populate(&self, elements: Range<usize>) -> io::Result<()> {
         let byte = |element: usize| element.min(self.len) * size_of::<T>();
         self.region.populate(byte(elements.start)..byte(elements.end))

@@ -1,17 +1,20 @@
-//! Epochs, arenas and mailboxes between control threads and PMDs.
+//! What PMDs and control threads share, without a lock on the packet path.
 //!
-//! - [`Epochs`]: who may still be looking. A PMD holds a [`Guard`] while it works on a batch; letting go of it is its
-//!   quiet point. A PMD that idles or sleeps holds none, so it keeps nobody waiting.
-//! - [`Arena`]: shared records under stable 32-bit ids. Reading takes a guard, never a lock; what has been retired is
-//!   dropped after every guard of that time has gone.
-//! - [`LazyArray`]: an array whose limit costs nothing until it is used.
-//! - [`MessageQueue`]: messages from control threads to a PMD; one flag is read when there are none.
+//! A PMD owns its indexes and caches (`&mut`). It shares with other threads:
 //!
-//! This crate is one of the locked rooms where `unsafe` may live. Its unit tests run every interleaving of small
-//! cases under loom (atomics, mutexes and cells are loom's when the crate is compiled for its own tests); the tests in
-//! `tests/` run the real thing under load. Loom does not see reorderings that only relaxed accesses of more than a
-//! few threads could show, and treats sequentially consistent accesses as acquire-release; the code relies on
-//! fences, which loom does model.
+//! - records, such as megaflows: an [`Arena`] under stable 32-bit ids. Reading takes a [`Guard`], never a lock.
+//! - commands and notices: a [`MessageQueue`]. A PMD reads one flag when there are none.
+//! - counters: a [`LazyArray`] of atomic numbers, which one PMD writes and any thread reads. A large limit costs
+//!   nothing until it is used.
+//!
+//! Memory is reclaimed by [`Epochs`]. A PMD holds a guard while it works on a batch; dropping it is the PMD's quiescent
+//! point. A record that is taken out of an arena is dropped once every guard of that time is gone. A PMD that is idle
+//! or sleeps holds no guard, so it delays nothing.
+//!
+//! This crate may use `unsafe`, in the files that `ci/unsafe.txt` lists. Its unit tests run every interleaving of small
+//! cases under loom, with loom's atomics, mutexes and cells; the tests in `tests/` run the real ones under load. Loom
+//! treats sequentially consistent accesses as acquire-release, and does not find reorderings that only relaxed accesses
+//! of more than a few threads can show. The code therefore relies on fences, which loom does model.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

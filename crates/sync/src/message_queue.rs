@@ -1,9 +1,9 @@
-//! Messages to a PMD.
+//! Messages from control threads to a PMD.
 
 use crate::primitive::atomic::{AtomicBool, Ordering};
 use crate::primitive::{Mutex, lock};
 
-/// Messages of type `M` for one receiver, in order. Looking into an empty one reads one flag.
+/// A queue of messages of type `M` for one receiver, in order. Checking an empty queue reads one flag.
 #[derive(Debug)]
 pub struct MessageQueue<M> {
     full: AtomicBool,
@@ -17,14 +17,14 @@ impl<M> Default for MessageQueue<M> {
 }
 
 impl<M> MessageQueue<M> {
-    /// Leaves a message.
+    /// Appends a message.
     pub fn post(&self, message: M) {
         let mut messages = lock(&self.messages);
         messages.push(message);
         self.full.store(true, Ordering::Release);
     }
 
-    /// Whether something waits; may be a moment late.
+    /// Whether there are messages. The answer may be a moment late.
     #[inline]
     pub fn has_messages(&self) -> bool {
         self.full.load(Ordering::Relaxed)
