@@ -8,7 +8,7 @@ use sluice_fate::{DropReason, Tally};
 pub const BATCH_MAX: usize = 32;
 const _: () = assert!(BATCH_MAX == u32::BITS as usize);
 
-/// A subset of a batch: bit `i` stands for the packet that arrived as number `i`.
+/// A subset of a batch: bit `i` stands for packet `i` in arrival order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct BatchMask(pub u32);
 
@@ -34,7 +34,7 @@ impl BatchMask {
         self.0 |= 1 << i;
     }
 
-    /// Takes packet `i` out.
+    /// Removes packet `i`.
     #[inline]
     pub const fn remove(&mut self, i: usize) {
         self.0 &= !(1 << i);
@@ -81,7 +81,7 @@ impl PacketBatch {
         Self::default()
     }
 
-    /// Gives every packet back to its pool, charged to `reason`.
+    /// Gives every packet back to its pool and counts it as dropped for `reason`.
     pub fn discard(&mut self, reason: DropReason, buffers: &mut Buffers, tally: &mut Tally) {
         tally.drop(reason, self.len());
         buffers.give_batch(self);

@@ -1,27 +1,27 @@
-//! One PMD's view of all packet pools, with a cache of free frames in front of each.
+//! A PMD's caches of free frames, one in front of each packet pool.
 
 use crate::{BATCH_MAX, Packet, PacketBatch};
 use sluice_fate::DropReason;
 use sluice_mem::{Frame, FramePool, FreeFrames, PoolId};
 use std::sync::Arc;
 
-/// The most frames one PMD caches of a pool; half of it goes to or from the pool at once, under the pool's lock.
+/// The most frames of one pool that a PMD caches. Half of them go to or from the pool at once, under the pool's lock.
 const CACHE_MAX: usize = 512;
 
-/// A cache may hold this part of its pool at most, so that several PMDs do not starve one another of a small pool.
+/// A cache holds at most one part in this many of its pool, so that PMDs do not starve each other of a small pool.
 const CACHE_SHARE: usize = 8;
 
-/// One PMD's way to every pool: takes and gives frames, by pool. Not shared between threads.
+/// A PMD's access to every pool: takes frames and gives them back. Not shared between threads.
 ///
-/// Frames that packets leave behind are the next ones handed out (warm in the first-level cache). Only when a cache
-/// runs empty or full is the pool itself met. Dropping the buffers gives every cached frame back.
+/// The frames that were given back last are the next to be used, since they are warm in the first-level cache. The pool
+/// is called only when a cache is empty or full. Dropping the buffers gives every cached frame back.
 #[derive(Debug, Default)]
 pub struct Buffers {
     /// By `PoolId::index`.
     caches: Vec<Option<Cache>>,
 }
 
-/// Frames of one pool that no packet uses.
+/// Free frames of one pool.
 #[derive(Debug)]
 struct Cache {
     pool: Arc<dyn FramePool>,
@@ -30,29 +30,29 @@ struct Cache {
 }
 
 impl Buffers {
-    /// Knows no pool yet.
+    /// Without any pool.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes `pool` known. Taking from a pool does so too; only one whose frames come from elsewhere needs it.
+    /// Adds a pool. Taking from a pool adds it, too; this is for pools whose frames come from elsewhere.
     pub fn add_pool(&mut self, pool: &Arc<dyn FramePool>) {
         self.cache(pool);
     }
 
-    /// The pool of that id, if this PMD has met it.
+    /// The pool of that id, if this PMD knows it.
     pub fn pool(&self, id: PoolId) -> Option<&Arc<dyn FramePool>> {
         Some(&self.caches.get(id.index())?.as_ref()?.pool)
     }
 
-    /// Whether a pool has no more than its reserve left, which is for receiving. A pool never met has nothing.
+    /// Whether a pool has only its reserve left, which is for receiving. True for unknown pools.
     pub fn has_only_reserve(&self, id: PoolId) -> bool {
         self.caches.get(id.index()).and_then(Option::as_ref).is_none_or(Cache::has_only_reserve)
     }
 
-    /// Appends up to `n` packets of `size` bytes to `batch`, no more than it has room for. Returns how many there were.
+    /// Appends up to `n` packets of `size` bytes to `batch`, as many as it has room for. Returns how many.
     ///
-    /// Their bytes are unspecified. A `size` beyond the pool's frame size gives packets of that size.
+    /// Their bytes are unspecified. A `size` beyond the pool's frame size is reduced to that.
     #[inline]
     pub fn fill(&mut self, pool: &Arc<dyn FramePool>, n: usize, size: usize, batch: &mut PacketBatch) -> usize {
         let n = n.min(batch.remaining_capacity());
@@ -70,7 +70,7 @@ impl Buffers {
         cache.free.pop()
     }
 
-    /// A new packet of those bytes, for receiving.
+    /// A new packet with these bytes, for receiving.
     #[inline]
     pub fn write(&mut self, pool: &Arc<dyn FramePool>, bytes: &[u8]) -> Result<Packet, DropReason> {
         if bytes.len() > pool.frame_size() {
@@ -82,8 +82,7 @@ impl Buffers {
         Ok(Packet::new(frame))
     }
 
-    /// A copy of `packet` in its own pool. Refused (`NoBuffer`) when the pool has only its reserve left, which is for
-    /// receiving.
+    /// A copy of `packet` in its own pool. Refused (`NoBuffer`) when the pool has only its reserve left.
     #[inline]
     pub fn copy(&mut self, packet: &Packet) -> Result<Packet, DropReason> {
         let at = packet.frame.pool().index();
@@ -91,7 +90,7 @@ impl Buffers {
         cache.copy(packet)
     }
 
-    /// A copy of `packet` in `pool`, for a device that sends from that pool only. Refused as [`Buffers::copy`] is, and
+    /// A copy of `packet` in `pool`, for a device that sends only from that pool. Refused like [`Buffers::copy`], and
     /// when the packet is longer than the pool's frames (`TxOversize`).
     #[inline]
     pub fn copy_into(&mut self, pool: &Arc<dyn FramePool>, packet: &Packet) -> Result<Packet, DropReason> {
@@ -103,12 +102,12 @@ impl Buffers {
         packets.for_each(|packet| self.give_frame(packet.frame));
     }
 
-    /// Gives a batch back to its packets' pools, leaving it empty.
+    /// Gives a batch back to its packets' pools and leaves it empty.
     #[inline]
     pub fn give_batch(&mut self, batch: &mut PacketBatch) {
         let Some(first) = batch.first() else { return };
         let pool = first.frame.pool();
-        // Nearly always they are all of one pool.
+        // Nearly always all packets belong to one pool.
         if batch.iter().all(|packet| packet.frame.pool() == pool)
             && let Some(cache) = self.cache_of(pool)
         {
@@ -126,7 +125,7 @@ impl Buffers {
         }
     }
 
-    /// Hands every cached frame back to its pool, and forgets pools nobody else knows any more.
+    /// Gives every cached frame back to its pool, and forgets pools that nobody else uses.
     pub fn flush(&mut self) {
         for slot in &mut self.caches {
             if let Some(cache) = slot {
@@ -138,7 +137,7 @@ impl Buffers {
         }
     }
 
-    /// The cache of a pool that this PMD has met.
+    /// The cache of a known pool.
     #[inline]
     fn cache_of(&mut self, pool: PoolId) -> Option<&mut Cache> {
         let cache = self.caches.get_mut(pool.index()).and_then(Option::as_mut);
@@ -174,7 +173,7 @@ impl Drop for Buffers {
 }
 
 impl Cache {
-    /// Makes sure that `n` frames are cached, or as many as there are; returns how many of the `n` there are.
+    /// Fills the cache up to `n` frames if it can. Returns how many of the `n` there are.
     #[inline]
     fn top(&mut self, n: usize) -> usize {
         if self.free.len() < n {
@@ -189,7 +188,7 @@ impl Cache {
         self.free.push(frame);
     }
 
-    /// Hands frames back to the pool if `n` more would be too many.
+    /// Gives frames back to the pool if `n` more would exceed the limit.
     #[inline]
     fn make_room(&mut self, n: usize) {
         if self.free.len() + n > self.max {
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum TestStep {
         Fill { pmd: usize, pool: usize, n: usize },
         Copy { pmd: usize, which: prop::sample::Index, pool: Option<usize> },
         Give { pmd: usize, n: usize },
@@ -320,19 +319,19 @@ mod tests {
         Flush { pmd: usize },
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = TestStep> {
         prop_oneof![
-            (0..2usize, 0..2usize, 0..33usize).prop_map(|(pmd, pool, n)| Step::Fill { pmd, pool, n }),
+            (0..2usize, 0..2usize, 0..33usize).prop_map(|(pmd, pool, n)| TestStep::Fill { pmd, pool, n }),
             (0..2usize, any::<prop::sample::Index>(), prop::option::of(0..2usize))
-                .prop_map(|(pmd, which, pool)| Step::Copy { pmd, which, pool }),
-            (0..2usize, 0..40usize).prop_map(|(pmd, n)| Step::Give { pmd, n }),
-            (0..2usize, 0..5usize).prop_map(|(from, n)| Step::Pass { from, n }),
-            (0..2usize).prop_map(|pmd| Step::Flush { pmd }),
+                .prop_map(|(pmd, which, pool)| TestStep::Copy { pmd, which, pool }),
+            (0..2usize, 0..40usize).prop_map(|(pmd, n)| TestStep::Give { pmd, n }),
+            (0..2usize, 0..5usize).prop_map(|(from, n)| TestStep::Pass { from, n }),
+            (0..2usize).prop_map(|pmd| TestStep::Flush { pmd }),
         ]
     }
 
     proptest! {
-        /// Two PMDs over two small pools: no frame is ever in two hands, none is lost, copies keep their bytes.
+        /// Two PMDs over two small pools: no frame has two owners, none is lost, copies keep their bytes.
         #[test]
         fn frames_have_one_holder_and_none_is_lost(steps in prop::collection::vec(step(), 0..60)) {
             let pools = [pool(50, 64, 5), pool(9, 64, 0)];
@@ -341,12 +340,12 @@ mod tests {
             let mut held: [Vec<Packet>; 2] = Default::default();
             for step in steps {
                 match step {
-                    Step::Fill { pmd, pool, n } => {
+                    TestStep::Fill { pmd, pool, n } => {
                         let mut batch = PacketBatch::new();
                         pmds[pmd].fill(&pools[pool], n, 64, &mut batch);
                         held[pmd].extend(batch.drain(..));
                     }
-                    Step::Copy { pmd, which, pool } if !held[pmd].is_empty() => {
+                    TestStep::Copy { pmd, which, pool } if !held[pmd].is_empty() => {
                         let at = which.index(held[pmd].len());
                         held[pmd][at].bytes_mut()[..8].copy_from_slice(&(at as u64).to_le_bytes());
                         let copy = match pool {
@@ -358,17 +357,17 @@ mod tests {
                             held[pmd].push(copy);
                         }
                     }
-                    Step::Copy { .. } => {}
-                    Step::Give { pmd, n } => {
+                    TestStep::Copy { .. } => {}
+                    TestStep::Give { pmd, n } => {
                         let n = n.min(held[pmd].len());
                         pmds[pmd].give(held[pmd].drain(..n));
                     }
-                    Step::Pass { from, n } => {
+                    TestStep::Pass { from, n } => {
                         let n = n.min(held[from].len());
                         let moved: Vec<_> = held[from].drain(..n).collect();
                         held[1 - from].extend(moved);
                     }
-                    Step::Flush { pmd } => pmds[pmd].flush(),
+                    TestStep::Flush { pmd } => pmds[pmd].flush(),
                 }
                 let names: HashSet<_> = held.iter().flatten().map(|p| (p.frame.pool(), p.frame.token())).collect();
                 prop_assert_eq!(names.len(), held[0].len() + held[1].len());

@@ -1,11 +1,11 @@
-//! Checksums: the Internet checksum (RFC 1071), its change when a field changes (RFC 1624), and SCTP's CRC32c.
+//! Checksums: the Internet checksum (RFC 1071), its incremental update (RFC 1624), and SCTP's CRC32c.
 
 /// The ones' complement sum of bytes as big-endian 16-bit words, to be folded and complemented by [`finish`].
 ///
-/// An odd last byte counts as the high half of a word, so only the last of several pieces may be odd.
+/// An odd last byte counts as the high half of a word, so only the last of several byte ranges may be odd.
 pub fn sum(bytes: &[u8]) -> u64 {
-    // Any ones' complement sum may be taken over wider words, as 2^16 is 1 modulo 2^16 - 1. Four bytes at a time in
-    // a 64-bit sum cannot overflow below 2^32 words.
+    // A ones' complement sum may use wider words, since 2^16 is 1 modulo 2^16 - 1. A 64-bit sum of four bytes at a time
+    // cannot overflow below 2^32 words.
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
     let mut last = [0; 4];
@@ -13,13 +13,13 @@ pub fn sum(bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_be_bytes(last))
 }
 
-/// A sum as the checksum that goes into a header.
+/// Turns a sum into the checksum field's value.
 #[inline]
 pub fn finish(sum: u64) -> u16 {
     !fold(sum)
 }
 
-/// The checksum of `bytes`; 0 if they contain their own right checksum.
+/// The checksum of `bytes`; 0 if they contain their own correct checksum.
 pub fn internet(bytes: &[u8]) -> u16 {
     finish(sum(bytes))
 }
@@ -34,18 +34,19 @@ pub fn pseudo_v6(src: [u8; 16], dst: [u8; 16], proto: u8, size: u32) -> u64 {
     sum(&src) + sum(&dst) + u64::from(proto) + u64::from(size)
 }
 
-/// The checksum after bytes it covers have changed from `old` to `new`: of the same, even length, and at an even place.
+/// The checksum after the bytes that it covers changed from `old` to `new`, which have the same even length and an even
+/// offset.
 ///
-/// A checksum that was wrong stays as wrong. Source: RFC 1624, equation 3.
+/// A wrong checksum stays wrong by the same difference. Source: RFC 1624, equation 3.
 #[inline]
 pub fn update(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     apply(checksum, change(old, new))
 }
 
-/// How a sum changes when bytes change from `old` to `new`, for [`apply`]; as [`update`] wants them.
+/// The change of a sum when bytes change from `old` to `new`, for [`apply`]. Conditions as for [`update`].
 #[inline]
 pub fn change(old: &[u8], new: &[u8]) -> u64 {
-    // Complementing each word of `old` is taking it from 0xffff.
+    // The complement of a word is 0xffff minus the word.
     let ones = 0xffff * (old.len() as u64 / 2);
     ones - sum_of_words(old) + sum_of_words(new)
 }
@@ -56,13 +57,13 @@ pub fn apply(checksum: u16, change: u64) -> u16 {
     !fold(u64::from(!checksum) + change)
 }
 
-/// The plain sum of 16-bit words, of which there are few.
+/// The sum of a few 16-bit words.
 #[inline]
 fn sum_of_words(bytes: &[u8]) -> u64 {
     bytes.as_chunks::<2>().0.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum()
 }
 
-/// Adds the carries back until there are none: the sum modulo 2^16 - 1, zero only for zero.
+/// Adds the carries back until none is left: the sum modulo 2^16 - 1, zero only for zero.
 #[inline]
 fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32); // At most 2^33 - 2.
@@ -76,10 +77,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     !crc_continue(u32::MAX, bytes)
 }
 
-/// By how much an SCTP packet's CRC32c changes (XOR) when its first bytes change from `old` to `new`, `behind` bytes
-/// following them unchanged.
+/// The change (XOR) of an SCTP packet's CRC32c when bytes change from `old` to `new` and `behind` unchanged bytes
+/// follow.
 ///
-/// CRC is linear: the difference of two checksums is the checksum of the difference, which is zero behind its start.
+/// CRC is linear: the difference of two checksums is the checksum of the difference, which is zero behind the change.
 pub fn crc32c_difference(old: &[u8], new: &[u8], behind: usize) -> u32 {
     let mut crc = 0;
     for (a, b) in old.iter().zip(new) {
@@ -102,7 +103,7 @@ fn crc_continue(mut crc: u32, bytes: &[u8]) -> u32 {
     rest.iter().fold(crc, |crc, byte| crc >> 8 ^ CRC_TABLE[0][usize::from(crc as u8 ^ byte)])
 }
 
-/// `CRC_TABLE[k][b]`: what byte `b` leaves in the register after `k` further zero bytes. 8 KiB.
+/// `CRC_TABLE[k][b]`: the register after byte `b` and `k` zero bytes. 8 KiB.
 static CRC_TABLE: [[u32; 256]; 8] = {
     /// The Castagnoli polynomial, bits reversed. Source: RFC 9260, appendix A.
     const POLYNOMIAL: u32 = 0x82f6_3b78;

@@ -1,4 +1,4 @@
-//! Numbers of the wire: Ethernet types, IP protocols, header sizes, and reading them from bytes.
+//! Constants of the wire formats (Ethernet types, IP protocols, header sizes), and reading numbers from bytes.
 
 /// Bytes in an Ethernet header without tags.
 pub const ETHERNET_SIZE: usize = 14;
@@ -23,9 +23,9 @@ pub const SCTP_SIZE: usize = 12;
 /// Bytes an ICMP, ICMPv6 or IGMP header has at least.
 pub const ICMP_SIZE: usize = 8;
 
-/// The smallest number that is an Ethernet type; smaller ones are an 802.3 length.
+/// The smallest Ethernet type; smaller numbers are an 802.3 length.
 pub const ETHERTYPE_MIN: u16 = 0x0600;
-/// What the key's Ethernet type says of an 802.2 frame without an Ethernet type. Source: OVS FLOW_DL_TYPE_NONE.
+/// The Ethernet type in the key of an 802.2 frame without one. Source: OVS FLOW_DL_TYPE_NONE.
 pub const ETHERTYPE_NONE: u16 = 0x05ff;
 
 /// Ethernet types the switch knows.
@@ -88,13 +88,13 @@ pub const FRAG_ANY: u8 = 1;
 /// The packet is a fragment but not the first, so it has no L4 header. As in the key's `NW_FRAG`.
 pub const FRAG_LATER: u8 = 2;
 
-/// The big-endian 16-bit number at `at`, if there.
+/// The big-endian 16-bit number at `at`, if the bytes are there.
 #[inline]
 pub fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The big-endian 32-bit number at `at`, if there.
+/// The big-endian 32-bit number at `at`, if the bytes are there.
 #[inline]
 pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))

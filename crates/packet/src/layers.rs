@@ -1,17 +1,17 @@
 //! Where a packet's headers are.
 //!
-//! The walk over the bytes that both key extraction (its general path) and header edits rest on, so that what the key
-//! says is there is what an edit finds. It follows Open vSwitch's reading of truncated and malformed packets: a header
-//! counts when all of it is there and its own lengths make sense, else the packet is what came before it.
+//! Both key extraction (its general path) and header edits use this parser, so an edit finds exactly the headers that
+//! are in the key. It reads truncated and malformed packets as Open vSwitch does: a header counts if all of it is there
+//! and its own lengths are consistent; otherwise the packet ends before it.
 //!
-//! Not stored with the packet: most packets are forwarded unread after lookup, so whoever edits walks again (about
-//! twenty cycles, its lines being in cache).
+//! The result is not stored with the packet. Most packets are forwarded without being read after lookup, and parsing
+//! again for an edit costs about twenty cycles, since the packet's lines are in the cache.
 
 use crate::headers::*;
 
-/// The VLAN tags a key has room for; further ones are payload.
+/// The VLAN tags that a key can hold; further tags are payload.
 pub const VLANS_MAX: usize = 2;
-/// The MPLS label stack entries a key has room for.
+/// The MPLS label stack entries that a key can hold.
 pub const LABELS_MAX: usize = 3;
 
 /// Where a packet's headers are. Offsets are bytes from the start of the packet.
@@ -25,22 +25,22 @@ pub struct Layers {
     pub l2_end: usize,
     /// Label stack entries, the bottom of stack included.
     pub labels: usize,
-    /// Where L3 begins, there or not.
+    /// Where L3 begins, or would begin.
     pub l3: usize,
-    /// The IP header at `l3`, if the packet has a sound one.
+    /// The IP header at `l3`, if it is valid.
     pub ip: Option<Ip>,
 }
 
-/// A sound IP header.
+/// A valid IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip {
     /// Whether it is IPv6.
     pub v6: bool,
-    /// Where the IP packet ends by its own length; what follows is L2 padding. At most the packet's length.
+    /// Where the IP packet ends according to its length field; what follows is L2 padding. At most the packet's length.
     pub end: usize,
     /// What is behind the IP header; `None` if the IPv6 extension headers are broken.
     pub payload: Option<Payload>,
-    /// Whether an IPv6 routing header has segments left: the L4 checksum is over another destination.
+    /// Whether an IPv6 routing header has segments left: the L4 checksum then covers the final destination instead.
     pub rerouted: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct Payload {
 }
 
 impl Layers {
-    /// Walks over the headers; `None` if the packet is shorter than an Ethernet header.
+    /// Parses the headers; `None` if the packet is shorter than an Ethernet header.
     #[inline(always)]
     pub fn of(bytes: &[u8]) -> Option<Layers> {
         let (vlans, type_at) = vlan_tags(bytes)?;
@@ -82,7 +82,7 @@ impl Layers {
     }
 }
 
-/// How many tags there are, and where the Ethernet type behind them is. A tag counts if an Ethernet type follows it.
+/// The number of tags, and where the Ethernet type behind them is. A tag counts if an Ethernet type follows it.
 #[inline(always)]
 fn vlan_tags(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut at = ETHERNET_SIZE - 2;
@@ -116,13 +116,13 @@ fn ethertype_at(bytes: &[u8], at: usize) -> Option<(u16, usize)> {
     }
 }
 
-/// Whole label stack entries up to the bottom of stack, or up to the end if that is missing.
+/// Complete label stack entries up to the bottom of stack, or up to the end if that is missing.
 fn labels(stack: &[u8]) -> usize {
     let (entries, _) = stack.as_chunks::<MPLS_SIZE>();
     entries.iter().position(|lse| lse[2] & 1 != 0).map_or(entries.len(), |bottom| bottom + 1)
 }
 
-/// The IPv4 header at `at` if its lengths fit each other and the packet. As OVS, it does not look at the version.
+/// The IPv4 header at `at`, if its lengths are consistent and fit the packet. Like OVS, ignores the version.
 #[inline(always)]
 fn ipv4(bytes: &[u8], at: usize) -> Option<Ip> {
     let header = bytes[at..].first_chunk::<IPV4_SIZE>()?;
@@ -145,7 +145,7 @@ fn ipv4(bytes: &[u8], at: usize) -> Option<Ip> {
     Some(Ip { v6: false, end: at + total, payload: Some(payload), rerouted: false })
 }
 
-/// The IPv6 header at `at` if its length fits the packet. As OVS, it does not look at the version.
+/// The IPv6 header at `at`, if its length fits the packet. Like OVS, ignores the version.
 fn ipv6(bytes: &[u8], at: usize) -> Option<Ip> {
     let header = bytes[at..].first_chunk::<IPV6_SIZE>()?;
     let rest = bytes.len() - at - IPV6_SIZE;
@@ -161,7 +161,7 @@ fn ipv6(bytes: &[u8], at: usize) -> Option<Ip> {
 
 /// Follows the chain of extension headers that begins at `at` with header `proto`.
 ///
-/// Each turn goes on by at least eight bytes, so the packet's length bounds it.
+/// Each iteration advances by at least eight bytes, so the packet's length bounds the loop.
 fn extension_headers(packet: &[u8], mut at: usize, mut proto: u8, rerouted: &mut bool) -> Option<Payload> {
     let mut frag = 0;
     loop {

@@ -1,4 +1,4 @@
-//! A packet: its buffer, and what the port said about it.
+//! A packet: its buffer, and what the port knows about it.
 
 use sluice_mem::Frame;
 
@@ -8,7 +8,7 @@ use sluice_mem::Frame;
 pub struct Packet {
     /// Its bytes.
     pub frame: Frame,
-    /// The hash the NIC computed, 0 if it did none. Metadata only: its key is public, so it never picks a bucket.
+    /// The hash that the NIC computed, 0 if none. Its key is public, so it never selects a bucket.
     pub rss_hash: u32,
     /// Offload work left to do, as the port received it; see the port crate.
     pub offload: u32,
@@ -17,7 +17,7 @@ pub struct Packet {
 const _: () = assert!(size_of::<Packet>() == 32);
 
 impl Packet {
-    /// A packet with nothing known about it but its bytes.
+    /// A packet of which only the bytes are known.
     #[inline]
     pub fn new(frame: Frame) -> Self {
         Packet { frame, rss_hash: 0, offload: 0 }
@@ -29,7 +29,7 @@ impl Packet {
         self.frame.bytes()
     }
 
-    /// Its bytes, to be rewritten.
+    /// Its bytes, for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.frame.bytes_mut()

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use sluice_packet::checksum::*;
 use sluice_testkit::plain_checksum as plain;
 
-/// Bytes of which many are extreme, so that sums carry and come to either zero.
+/// Bytes of which many are extreme, so that sums carry and reach both zeros.
 fn bytes(len: impl Into<proptest::collection::SizeRange>) -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], len)
 }
@@ -34,7 +34,7 @@ proptest! {
         let old = packet[at..at + len].to_vec();
         packet[at..at + len].copy_from_slice(&new[..len]);
         let updated = update(before, &old, &new[..len]);
-        // The two zeros of ones' complement are the same sum.
+        // Ones' complement has two zeros, which are the same sum.
         prop_assert_eq!(updated % 0xffff, internet(&packet) % 0xffff);
     }
 

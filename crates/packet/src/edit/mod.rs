@@ -1,21 +1,25 @@
-//! Rewriting headers in place, checksums included, and pushing and popping tags and labels.
+//! Rewriting headers in place, including checksums; pushing and popping tags and labels.
 //!
-//! What Open vSwitch's userspace datapath does, byte for byte, but for its mistakes with checksums. It changes two bytes
-//! in the data of later IPv4 fragments as if they were one; leaves behind that of an IPv6 packet in one fragment, or whose
-//! source changes while a routing header has segments left; and computes anew the wrong one of a packet whose
-//! neighbour-discovery flags or option type change. Here checksums are updated, not computed: one that was wrong stays as
-//! wrong, so that damage stays visible. (`crates/action/tests/open_vswitch_edits.txt` has packets for each.)
+//! The result is that of Open vSwitch's userspace datapath, byte for byte, except for its checksum mistakes:
+//!
+//! - it changes two bytes in the data of later IPv4 fragments as if they were a checksum;
+//! - it does not update the checksum of an IPv6 packet in a single fragment, nor that of one whose source changes while
+//!   a routing header has segments left;
+//! - it recomputes a wrong checksum when neighbour-discovery flags or an option type change.
+//!
+//! Here checksums are updated, never recomputed: a wrong checksum stays wrong, so that damage remains visible.
+//! `crates/action/tests/open_vswitch_edits.txt` has a packet for each case.
 
-mod place;
+mod span;
 mod tags;
 
 use crate::{Layers, checksum};
-use place::{Place, Sum};
 use sluice_fate::DropReason;
+use span::{CoveringSum, FieldSpan};
 
 pub use tags::{pop_mpls, pop_vlan, push_mpls, push_vlan};
 
-/// Why a packet could not be edited. The packet is unchanged then.
+/// Why a packet could not be edited. The packet is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditError {
     /// No room in front of the packet for another header.
@@ -53,7 +57,7 @@ pub enum Field {
     EthernetDst,
     /// The outermost MPLS label stack entry, 4 bytes.
     Mpls,
-    /// Low byte of the ARP operation, which is all a key has of it. When all of it is written, the high byte becomes 0.
+    /// Low byte of the ARP operation; a key has only this byte. Writing all of it sets the high byte to 0.
     ArpOp,
     /// ARP sender protocol address, 4 bytes.
     ArpSpa,
@@ -111,55 +115,55 @@ pub enum Field {
 
 /// Rewrites the bits of a field that `mask` selects, and the checksums that cover it.
 ///
-/// `layers` is of these bytes; it stays true. `value` and `mask` are read as far as the field is long (missing bytes
-/// count as zero), bits of `value` outside the mask do not matter.
+/// `layers` is the result of parsing these bytes, and stays valid. Bytes missing from `value` and `mask` count as zero;
+/// bits of `value` outside the mask are ignored.
 #[inline]
 pub fn set(bytes: &mut [u8], layers: &Layers, field: Field, value: &[u8], mask: &[u8]) -> Result<(), EditError> {
-    let place = place::of(bytes, layers, field).ok_or(EditError::NoHeader)?;
+    let span = span::of(bytes, layers, field).ok_or(EditError::NoHeader)?;
     if field == Field::ArpOp && mask.first() == Some(&0xff) {
-        // As OVS does; otherwise an operation above 255 would keep its upper half.
-        bytes[place.at - 1] = 0;
+        // As in OVS. Otherwise an operation above 255 would keep its high byte.
+        bytes[span.at - 1] = 0;
     }
-    // Of a known size, so that fields are loads and stores rather than loops.
-    match place.size {
-        1 => rewrite::<1>(bytes, &place, value, mask),
-        2 => rewrite::<2>(bytes, &place, value, mask),
-        4 => rewrite::<4>(bytes, &place, value, mask),
-        6 => rewrite::<6>(bytes, &place, value, mask),
-        _ => rewrite::<16>(bytes, &place, value, mask),
+    // Constant sizes, so that fields are loads and stores instead of loops.
+    match span.size {
+        1 => rewrite::<1>(bytes, &span, value, mask),
+        2 => rewrite::<2>(bytes, &span, value, mask),
+        4 => rewrite::<4>(bytes, &span, value, mask),
+        6 => rewrite::<6>(bytes, &span, value, mask),
+        _ => rewrite::<16>(bytes, &span, value, mask),
     }
 }
 
 /// Rewrites a field of `N` bytes.
 #[inline]
-fn rewrite<const N: usize>(bytes: &mut [u8], place: &Place, value: &[u8], mask: &[u8]) -> Result<(), EditError> {
-    let field = bytes.get_mut(place.at..).and_then(|rest| rest.first_chunk_mut::<N>()).ok_or(EditError::NoHeader)?;
+fn rewrite<const N: usize>(bytes: &mut [u8], span: &FieldSpan, value: &[u8], mask: &[u8]) -> Result<(), EditError> {
+    let field = bytes.get_mut(span.at..).and_then(|rest| rest.first_chunk_mut::<N>()).ok_or(EditError::NoHeader)?;
     let before = *field;
-    let (old, value, mask) = (word(&before), word(&place.bits_of::<N>(value)), word(&place.bits_of::<N>(mask)));
+    let (old, value, mask) = (word(&before), word(&span.bits_of::<N>(value)), word(&span.bits_of::<N>(mask)));
     let new = old & !mask | value & mask;
     if new == old {
         return Ok(());
     }
     let after = bytes_of::<N>(new);
     *field = after;
-    if place.sums[0].is_none() {
+    if span.sums[0].is_none() {
         return Ok(());
     }
-    let change = match (N, place.is_low_byte) {
+    let change = match (N, span.is_low_byte) {
         (1, true) => checksum::change(&[0, before[0]], &[0, after[0]]),
         (1, false) => checksum::change(&[before[0], 0], &[after[0], 0]),
         _ => checksum::change(&before, &after),
     };
-    for sum in place.sums.iter().flatten() {
+    for sum in span.sums.iter().flatten() {
         match *sum {
-            Sum::Internet { at } => put_checksum(bytes, at, |old| checksum::apply(old, change)),
-            Sum::Udp { at } => put_checksum(bytes, at, |old| match old {
-                0 => 0, // The sender computed none.
-                // Zero would mean none, so it is written as the other zero.
+            CoveringSum::Internet { at } => put_checksum(bytes, at, |old| checksum::apply(old, change)),
+            CoveringSum::Udp { at } => put_checksum(bytes, at, |old| match old {
+                0 => 0, // The sender computed no checksum.
+                // Zero would mean that there is no checksum, so it is written as all ones.
                 _ => Some(checksum::apply(old, change)).filter(|new| *new != 0).unwrap_or(0xffff),
             }),
-            Sum::Sctp { l4, end } => {
-                let behind = end.saturating_sub(place.at + N);
+            CoveringSum::Sctp { l4, end } => {
+                let behind = end.saturating_sub(span.at + N);
                 put_crc(bytes, l4 + 8, checksum::crc32c_difference(&before, &after, behind));
             }
         }
@@ -167,7 +171,7 @@ fn rewrite<const N: usize>(bytes: &mut [u8], place: &Place, value: &[u8], mask: 
     Ok(())
 }
 
-/// A field as a number, so that its bits are changed at once.
+/// A field as a number, so that all its bits change at once.
 #[inline]
 fn word<const N: usize>(field: &[u8; N]) -> u128 {
     let mut bytes = [0; 16];
@@ -175,13 +179,13 @@ fn word<const N: usize>(field: &[u8; N]) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-/// The number as a field.
+/// A number as a field.
 #[inline]
 fn bytes_of<const N: usize>(word: u128) -> [u8; N] {
     *word.to_le_bytes().first_chunk().expect("invariant: fields have at most 16 bytes")
 }
 
-/// Replaces the checksum at `at`, which the place was checked to have.
+/// Replaces the checksum at `at`, whose presence was checked.
 #[inline]
 fn put_checksum(bytes: &mut [u8], at: usize, new: impl Fn(u16) -> u16) {
     if let Some(checksum) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<2>()) {
@@ -189,7 +193,7 @@ fn put_checksum(bytes: &mut [u8], at: usize, new: impl Fn(u16) -> u16) {
     }
 }
 
-/// Changes SCTP's checksum at `at`, which is stored in the order of its bits, little-endian.
+/// Changes SCTP's checksum at `at`, which is stored little-endian.
 fn put_crc(bytes: &mut [u8], at: usize, change: u32) {
     if let Some(crc) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
         *crc = (u32::from_le_bytes(*crc) ^ change).to_le_bytes();

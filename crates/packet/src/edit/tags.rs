@@ -1,13 +1,13 @@
 //! Pushing and popping VLAN tags and MPLS labels.
 //!
-//! All move the bytes in front of the tag, which are few, and never the packet behind it. As Open vSwitch does, but that
-//! a label pushed behind a SNAP header changes the type in that header; OVS overwrites the 802.3 length instead.
+//! The bytes in front of the tag are moved, which are few, never the packet behind it. As in Open vSwitch, except that
+//! a label pushed behind a SNAP header changes the type in that header; OVS overwrites the 802.3 length.
 
 use super::EditError;
 use crate::headers::*;
 use crate::{Layers, Packet};
 
-/// The CFI bit, which a key uses to say that there is a tag; on the wire it is 0.
+/// The CFI bit, by which a key marks that there is a tag. On the wire it is 0.
 const CFI: u16 = 0x1000;
 
 /// Pushes a VLAN tag behind the Ethernet addresses. The CFI bit of `tci` is not written.
@@ -20,7 +20,7 @@ pub fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Result<(), EditErr
     insert(packet, 12, [a, b, c, d])
 }
 
-/// Takes off the outer VLAN tag.
+/// Removes the outer VLAN tag.
 pub fn pop_vlan(packet: &mut Packet) -> Result<(), EditError> {
     match be16(packet.bytes(), 12) {
         Some(ethertype) if ethertype::is_vlan(ethertype) && packet.bytes().len() >= ETHERNET_SIZE + VLAN_SIZE => {
@@ -31,7 +31,7 @@ pub fn pop_vlan(packet: &mut Packet) -> Result<(), EditError> {
     }
 }
 
-/// Pushes a label stack entry in front of the label stack or of L3, and makes the packet of type `ethertype`.
+/// Pushes a label stack entry in front of the label stack or of L3, and sets the Ethernet type.
 pub fn push_mpls(packet: &mut Packet, ethertype: u16, lse: u32) -> Result<(), EditError> {
     let layers = Layers::of(packet.bytes()).ok_or(EditError::NoHeader)?;
     insert(packet, layers.l2_end, lse.to_be_bytes())?;
@@ -39,7 +39,7 @@ pub fn push_mpls(packet: &mut Packet, ethertype: u16, lse: u32) -> Result<(), Ed
     Ok(())
 }
 
-/// Takes off the outer label stack entry, and makes the packet of type `ethertype`.
+/// Removes the outer label stack entry, and sets the Ethernet type.
 pub fn pop_mpls(packet: &mut Packet, ethertype: u16) -> Result<(), EditError> {
     let layers = Layers::of(packet.bytes()).ok_or(EditError::NoHeader)?;
     if layers.labels == 0 {
