@@ -4,7 +4,7 @@ use sluice_simd::VectorOps;
 use sluice_simd::lanes::{self, LANES};
 use zerocopy::FromZeros;
 
-/// Eight slots. Tag 0 is an empty slot.
+/// Eight slots. Tag 0 marks an empty slot.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C, align(64))]
 pub(crate) struct Bucket {
@@ -17,20 +17,20 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 impl Bucket {
     pub const EMPTY: Bucket = Bucket { tags: [0; LANES], ids: [0; LANES] };
 
-    /// Bit `i` is set for each slot with that tag.
+    /// Bit `i` is set if slot `i` has that tag.
     #[inline(always)]
     pub fn matching(&self, tag: u32) -> u32 {
         lanes::matching(&self.tags, tag)
     }
 
-    /// [`Bucket::matching`], in a lookup.
+    /// [`Bucket::matching`] inside a lookup.
     #[inline(always)]
     pub fn matching_with<V: VectorOps>(&self, ops: V, tag: u32) -> u32 {
         ops.tags(&self.tags, tag)
     }
 }
 
-/// A tag from 32 bits of a hash: anything but the empty slot's 0.
+/// A tag from 32 bits of a hash, never the empty slot's 0.
 #[inline(always)]
 pub(crate) fn tag(bits: u32) -> u32 {
     bits.max(1)

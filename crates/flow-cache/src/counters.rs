@@ -1,21 +1,22 @@
-//! What one PMD has counted, by megaflow.
+//! One PMD's counters, by megaflow.
 
 use sluice_action::{FlowId, FlowStats};
 use sluice_sync::LazyArray;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One PMD's counters of every megaflow: written by that PMD only, read by anyone.
+/// One PMD's counters of every megaflow, written by that PMD only and read by any thread.
 ///
-/// Shape:  four words a megaflow: packets, bytes, time of the last packet plus one (0: none came), TCP flags with the
-///         bit [`INDEXED`]. Two megaflows share a cache line.
-/// Writes happen under a guard that saw the megaflow live, so after its record is reclaimed nobody writes, and the
-/// table zeroes them for the next megaflow of that id.
+/// Shape:  four words a megaflow: packets, bytes, time of the last packet plus one (0: no packet yet), TCP flags with
+///         the bit [`INDEXED`]. Two megaflows share a cache line.
+///
+/// Writes happen under a guard that saw the megaflow live. So nobody writes after the record is reclaimed, and the
+/// table zeroes the counters for the next megaflow of that id.
 pub struct FlowCounters {
     cells: LazyArray<[AtomicU64; 4]>,
 }
 
-/// This PMD's subtables have had the megaflow.
+/// This PMD's subtables contain or contained the megaflow.
 const INDEXED: u64 = 1 << 16;
 
 impl FlowCounters {
@@ -31,14 +32,14 @@ impl FlowCounters {
     #[inline(always)]
     pub fn add(&self, id: FlowId, bytes: u64, tcp_flags: u16, now_ms: u64) {
         let Some([packets, size, used, flags]) = self.cells.get(id.0 as usize) else { return };
-        // One writer, so load and store need no locked add.
+        // With a single writer, a load and a store replace an atomic addition.
         packets.store(packets.load(Relaxed) + 1, Relaxed);
         size.store(size.load(Relaxed) + bytes, Relaxed);
         used.store(now_ms + 1, Relaxed);
         flags.store(flags.load(Relaxed) | u64::from(tcp_flags), Relaxed);
     }
 
-    /// Asks the processor for a megaflow's counters.
+    /// Prefetches a megaflow's counters.
     #[inline(always)]
     pub(crate) fn prefetch(&self, id: FlowId) {
         if let Some(cell) = self.cells.get(id.0 as usize) {
@@ -46,7 +47,7 @@ impl FlowCounters {
         }
     }
 
-    /// Notes that this PMD's subtables have the megaflow.
+    /// Records that this PMD's subtables have the megaflow.
     pub fn set_indexed(&self, id: FlowId) {
         if let Some([.., flags]) = self.cells.get(id.0 as usize) {
             flags.store(flags.load(Relaxed) | INDEXED, Relaxed);
@@ -58,7 +59,7 @@ impl FlowCounters {
         self.cells.get(id.0 as usize).is_some_and(|[.., flags]| flags.load(Relaxed) & INDEXED != 0)
     }
 
-    /// What was counted for a megaflow. Each value is whole; values read together may be one batch apart.
+    /// The counts of a megaflow. Values read together may be one batch apart.
     pub fn read(&self, id: FlowId) -> FlowStats {
         let Some([n, size, used, flags]) = self.cells.get(id.0 as usize) else { return FlowStats::default() };
         FlowStats {
@@ -78,7 +79,7 @@ impl FlowCounters {
     }
 }
 
-/// Adds one PMD's counters to the sum.
+/// Adds one PMD's counts to the sum.
 pub(crate) fn add_up(sum: &mut FlowStats, one: FlowStats) {
     sum.packets += one.packets;
     sum.bytes += one.bytes;

@@ -1,8 +1,8 @@
-//! The exact match cache (EMC): a packet's whole key → megaflow.
+//! The exact match cache (EMC): from a packet's whole key to its megaflow.
 //!
-//! An entry is a 32-bit tag and a megaflow's id; what is verified is the megaflow itself. So the cache is small (the
-//! default fits the second-level cache many times over), an entry of a dead or changed megaflow is harmless, and
-//! deleting megaflows needs no sweep for the sake of lookups. A slow one runs for the sake of the count.
+//! An entry is a 32-bit tag and a megaflow's id; the megaflow itself is verified. So the cache is small (the default
+//! size fits several times into the second-level cache), an entry of a dead or changed megaflow is harmless, and
+//! lookups need no sweep. A slow sweep runs only to keep the count of used entries correct.
 
 use crate::bucket::{Bucket, slots, tag};
 use crate::{Hits, LookupBatch, LookupStage, Megaflow};
@@ -14,41 +14,41 @@ use sluice_simd::{VectorOps, hash, prefetch};
 use sluice_sync::Slots;
 use std::sync::Arc;
 
-/// Buckets that one call of [`Emc::sweep`] looks through: few, for megaflows may die all the time.
+/// Buckets that one call of [`Emc::sweep`] clears: few, since megaflows may die all the time.
 const SWEEP_BUCKETS: usize = 2;
 
-/// Buckets from which lookups prefetch. Below, they are in the second-level cache, whose latency the processor hides by
-/// itself: asking first cost 1 cycle a packet of 67 and gained none at 8000 flows (2026-11-20).
+/// Lookups prefetch from this many buckets on. Smaller caches are in the second-level cache, whose latency the
+/// processor hides by itself: prefetching cost 1 cycle of 67 a packet and gained nothing at 8000 flows (2026-11-20).
 const PREFETCH_FROM: usize = 1 << 14;
 
-/// Buckets that are resident from the start: 8 MiB. A larger cache is one that somebody has asked for.
+/// Buckets that are resident from the start: 8 MiB, more than the default size needs.
 const READY: usize = 1 << 17;
 
-/// One bit a slot.
+/// One bit for each slot.
 const SLOTS: u32 = (1 << LANES) - 1;
 
-/// The step at which every candidate is inserted.
-const ALSLOTS: u64 = 1 << 32;
+/// The increment with which every candidate is inserted.
+const ALWAYS: u64 = 1 << 32;
 
 /// One PMD's exact match cache.
 ///
-/// Shape:  2^k buckets of 8 slots; a bucket is one cache line. There are twice as many slots as entries, so that the
-///         entries find room: of 8000 flows in 8192 entries 0.9 % of the packets miss, 13 % with half the slots.
-///         The hash's low k bits pick the bucket, its high 32 bits are the tag.
-/// Errors: none. A full bucket overwrites a random entry of its own, as does every bucket when all entries are in use.
-/// Counts: `used` is exactly the number of entries in use. An entry whose megaflow is dead stays in use until it is
-///         overwritten or swept, which is within `buckets / 2` calls of `sweep` after `forget`.
-/// Memory: none without entries.
+/// Shape:  2^k buckets of 8 slots; a bucket is one cache line. There are twice as many slots as entries, so that
+///         entries find a free slot: with 8000 flows in 8192 entries 0.9 % of the packets miss, with half the slots 13
+///         %. The hash's low k bits select the bucket, its high 32 bits are the tag. Errors: none. A full bucket
+///         overwrites a random entry of its own, and so does every bucket when all entries are in use. Counts: `used`
+///         is exactly the number of entries in use. An entry whose megaflow is dead stays in use until it is
+///         overwritten or swept, at most `buckets / 2` calls of `sweep` after `forget`. Memory: none if it has no
+///         entries.
 #[derive(Debug)]
 pub struct Emc {
     buckets: HugeArray<Bucket>,
     /// The most entries that may be in use.
     entries: usize,
     used: usize,
-    /// How far one candidate brings the next insertion nearer: [`ALSLOTS`] over the inverse of the probability.
+    /// Increment per candidate: 2³² / inverse probability.
     step: u64,
-    /// How near it is, and where it takes place. Ports of different probabilities may take turns: what one has
-    /// contributed stays.
+    /// The sum of increments, and the sum at which the next candidate is inserted. Ports with different probabilities
+    /// may alternate: each contributes its own increments.
     progress: u64,
     due: u64,
     random: u64,
@@ -74,8 +74,8 @@ impl EmcUsage {
 }
 
 impl Emc {
-    /// An empty cache of `entries` entries, into which one in `insert_inv_prob` candidates is inserted. With 0 entries it
-    /// is off. `seed` is for the choice of what to overwrite.
+    /// An empty cache of `entries` entries, which inserts one in `insert_inv_prob` candidates. With 0 entries it is
+    /// off. `seed` is for the choice of what to overwrite.
     pub fn new(entries: usize, insert_inv_prob: u32, seed: u64) -> Self {
         let entries = entries.min(1 << 28);
         let buckets = if entries == 0 { 0 } else { (entries * 2).div_ceil(LANES).next_power_of_two() };
@@ -83,7 +83,7 @@ impl Emc {
             buckets: HugeArray::new(buckets, READY),
             entries,
             used: 0,
-            step: ALSLOTS,
+            step: ALWAYS,
             progress: 0,
             due: 0,
             random: seed,
@@ -95,13 +95,13 @@ impl Emc {
         emc
     }
 
-    /// Changes the insertion probability to one in `n`, at least 1. Cheap enough for every batch.
+    /// Sets the insertion probability to one in `n`, at least 1. Cheap enough to call for every batch.
     #[inline]
     pub fn set_insert_inv_prob(&mut self, n: u32) {
-        self.step = ALSLOTS / u64::from(n.max(1));
+        self.step = ALWAYS / u64::from(n.max(1));
     }
 
-    /// Whether it is to be asked at all.
+    /// Whether it is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.buckets.is_empty()
@@ -123,10 +123,10 @@ impl Emc {
         self.buckets.iter().map(|bucket| LANES - bucket.matching(0).count_ones() as usize).sum()
     }
 
-    /// Offers a flow that another level found; one in N is taken. The cache must be on to take any.
+    /// Offers a flow that another level found; one in `n` is inserted. Does nothing while the cache is off.
     #[inline]
     pub fn offer(&mut self, hash: u64, id: FlowId) {
-        if self.step == ALSLOTS {
+        if self.step == ALWAYS {
             return self.insert(hash, id);
         }
         self.progress += self.step;
@@ -136,13 +136,13 @@ impl Emc {
         }
     }
 
-    /// Draws where the next insertion takes place: evenly spread up to twice the mean.
+    /// Draws when the next insertion happens: uniformly distributed up to twice the mean.
     fn draw_due(&mut self) {
         self.progress = 0;
-        self.due = hash::splitmix64(&mut self.random) % (2 * ALSLOTS);
+        self.due = hash::splitmix64(&mut self.random) % (2 * ALWAYS);
     }
 
-    /// Puts an entry in, whatever the probability.
+    /// Inserts an entry, regardless of the probability.
     fn insert(&mut self, hash: u64, id: FlowId) {
         let tag = tag((hash >> 32) as u32);
         let at = self.at(hash);
@@ -156,12 +156,12 @@ impl Emc {
             free.trailing_zeros() as usize
         } else {
             let taken = !free & SLOTS;
-            // A bucket all of whose slots are free when all entries are in use elsewhere takes nothing.
+            // All entries are in use elsewhere, and this bucket has none to overwrite.
             if taken == 0 {
                 return;
             }
-            // The first one taken from a random slot on. Counting up to a random one takes branches nobody can predict: 1 M
-            // flows, every candidate inserted, 289 cycles a packet instead of 243 (2026-11-20).
+            // The first used slot from a random one on. Counting up to a random slot takes unpredictable branches: with
+            // 1 M flows and every candidate inserted, 289 cycles a packet instead of 243 (2026-11-20).
             let from = hash::splitmix64(&mut self.random) as usize % LANES;
             let turned = (taken >> from | taken << (LANES - from)) & SLOTS;
             (from + turned.trailing_zeros() as usize) % LANES
@@ -175,7 +175,7 @@ impl Emc {
         self.sweep_left = if self.used == 0 { 0 } else { self.buckets.len() };
     }
 
-    /// Clears the entries of dead megaflows in a few buckets, if any are left to look at. Once a loop iteration.
+    /// Clears the entries of dead megaflows in a few buckets, while a sweep is under way. Called once a loop iteration.
     #[inline]
     pub fn sweep(&mut self, flows: Slots<'_, Megaflow>) {
         if self.sweep_left != 0 {
@@ -230,7 +230,7 @@ impl LookupStage for Emc {
             }
             let key = &batch.keys[i];
             let slot = same_tag.trailing_zeros() as usize % LANES;
-            // The first slot is it, but for two flows of one tag in one bucket.
+            // The first slot is nearly always right: otherwise two flows have one tag in one bucket.
             let hit = match batch.flows.get(bucket.ids[slot]) {
                 Some(flow) if flow.contains_with(ops, key) => Some(flow),
                 _ => other_slot(bucket, same_tag, batch, i),
@@ -242,7 +242,7 @@ impl LookupStage for Emc {
     }
 }
 
-/// Looks for packet `i` in the slots of its tag but the first.
+/// Looks up packet `i` in the slots of its tag other than the first.
 #[cold]
 fn other_slot<'g>(bucket: &Bucket, same_tag: u32, batch: &LookupBatch<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
     let others = slots(same_tag & same_tag.wrapping_sub(1));

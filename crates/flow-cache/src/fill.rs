@@ -1,21 +1,21 @@
-//! How much of a table is in use: little at first, more when flows put each other out.
+//! How much of a table is used: little at first, more when flows replace each other.
 //!
-//! A million flows' worth of cache lines, each with one flow of a thousand, would take a thousand pages and lines; dense,
-//! they take a few pages and stay in the first-level cache. The part in use is a number of low bits of the hash, so growing
-//! is one assignment: some of the flows stay where they are, and the entries of the others are stale hints like any other,
-//! to be put out before anything is decided again. Since most flows are lost with it, it grows to where they will fit at once.
+//! A table for a million flows that holds a thousand would spread them over a thousand pages and cache lines. Dense,
+//! they take a few pages and stay in the first-level cache. The used part is given by a number of low bits of the hash,
+//! so growing is one assignment. Some flows then stay in place; the entries of the others become stale hints like any
+//! other, and are replaced before the next decision. Since growing loses most flows, the table grows at once to the
+//! size that fits.
 
 /// Lines in use at first: 32 KiB.
 const FIRST: usize = 512;
 
-/// So many lookups may come for one flow that is put out.
+/// The table grows if more than one flow is replaced in this many lookups.
 const ASKED_A_LOSS: u32 = 64;
 
-/// When an entry in so many lines was put out, it is asked how often that was.
+/// The table decides after one entry was replaced in this many lines.
 const LINES_A_LOSS: usize = 2;
 
-/// It grows to so many times the lines at most, as a power of two: of flows that come one after the other none may be
-/// found though half of them would fit.
+/// At most this many doublings at once: when flows come one after the other, none may be found although half would fit.
 const STEPS_MAX: u32 = 4;
 
 /// The part of a table of 2^k lines that is in use.
@@ -25,18 +25,18 @@ pub(crate) struct Fill {
     mask: usize,
     /// Lines there are.
     lines: usize,
-    /// Since the last decision.
+    /// Counts since the last decision.
     asked: u32,
     missed: u32,
     lost: u32,
-    /// As many entries were put out since it grew as are needed to decide: what is counted now is of a table that is full.
+    /// The counts are those of a full table: since the table last grew, enough entries were replaced to decide.
     is_full: bool,
-    /// Lines it would have taken at the last decision, had there been so many.
+    /// Lines that the last decision asked for, even if there are fewer.
     wanted: usize,
 }
 
 impl Fill {
-    /// Of a table with so many lines, a power of two (or 0).
+    /// For a table of `lines` lines, a power of two (or 0).
     pub fn new(lines: usize) -> Self {
         Fill { mask: lines.min(FIRST).wrapping_sub(1), lines, asked: 0, missed: 0, lost: 0, is_full: false, wanted: 0 }
     }
@@ -53,16 +53,16 @@ impl Fill {
         self.asked = self.asked.saturating_add(n as u32);
     }
 
-    /// Counts a flow that is put out by another. Returns a number that turns, to choose it by: chosen by hash, two flows
-    /// would put each other out beside entries that nobody asks for any more.
+    /// Counts a flow that another replaces. Returns a rotating number to choose the victim by: chosen by hash, two
+    /// flows would replace each other beside entries that nobody uses any more.
     #[inline]
     pub fn count_lost(&mut self) -> usize {
         self.lost += 1;
         self.lost as usize
     }
 
-    /// Before an entry is put in: takes more lines into use if flows were put out often since it was last asked. How many
-    /// it would take, if there are fewer.
+    /// Called before an insertion: uses more lines if flows were replaced often since the last decision. Returns the
+    /// number of lines that it needs if the table has fewer.
     #[inline]
     pub fn grow(&mut self) -> Option<usize> {
         self.missed = self.missed.saturating_add(1);
@@ -77,8 +77,8 @@ impl Fill {
         (self.wanted > self.lines).then_some(self.wanted)
     }
 
-    /// How many times it should double: of flows that are equally likely, the share that is found is the share that there
-    /// is room for, and some lines get more flows than others.
+    /// How many times to double. If all flows are equally likely, the share found is the share that fits; a quarter is
+    /// added, since some lines get more flows than others.
     fn steps(&self) -> u32 {
         if self.lost <= self.asked / ASKED_A_LOSS {
             return 0;
@@ -88,12 +88,12 @@ impl Fill {
         (1..STEPS_MAX).find(|steps| found << steps >= needed).unwrap_or(STEPS_MAX)
     }
 
-    /// There are so many lines now: at least as many as before, a power of two.
+    /// Sets the number of lines: at least as many as before, a power of two.
     pub fn set_lines(&mut self, lines: usize) {
         self.lines = lines;
     }
 
-    /// Whether it would take more lines into use than these.
+    /// Whether it needs more lines than it has, up to `lines`.
     #[inline]
     pub fn is_short_of(&self, lines: usize) -> bool {
         self.lines < self.wanted.min(lines)

@@ -1,12 +1,33 @@
-//! From a packet's key to its megaflow: the records all PMDs share, and each PMD's own indexes over them.
+//! From a packet's key to its megaflow.
 //!
-//! - [`MegaflowTable`]: the [`Megaflow`] records in one arena, under stable ids; who installs, who removes, what each
-//!   PMD has counted. Control threads and upcalls take its lock; lookups never do.
-//! - [`Emc`], [`Smc`], [`Subtables`]: one PMD's indexes, `&mut`, no locks. They narrow the set of packets still
-//!   missing: the caches are [`LookupStage`]s. A [`Distributor`] stands in front of the subtables and says which one to ask.
+//! # Records and indexes
 //!
-//! An index entry is a hint. A hit is: the record is live, and the packet's key under the record's mask equals the
-//! record's key. So a stale entry, or one whose id now names another megaflow, costs a compare and never an action.
+//! [`MegaflowTable`] holds the [`Megaflow`] records of all PMDs in one arena, under stable ids. Installing and removing
+//! take its lock; lookups never do.
+//!
+//! Each PMD has indexes of its own, `&mut` and without locks. They are asked one after the other about the packets that
+//! still miss:
+//!
+//! - [`Emc`], the exact match cache: one entry for each key.
+//! - [`Smc`], the signature match cache: the same with 16 bits of the key's hash, so that a line of the cache holds ten
+//!   flows.
+//! - [`Distributor`]: remembers which subtable a key is in, four bytes a flow.
+//! - [`Subtables`]: tuple space search, one subtable for each mask. From 17 subtables on, only those are asked whose
+//!   prefix lengths can match the packet.
+//!
+//! # Every entry is a hint
+//!
+//! A hit is verified: the record is live, and the packet's key under the record's mask equals the record's key. So a
+//! stale entry, or one whose id names another megaflow by now, costs a compare and never applies wrong actions.
+//! Deleting a megaflow is one store, and no sweep races with lookups. A distributor's hint is weaker: it names the
+//! subtable to ask.
+//!
+//! # Tables grow with the flows
+//!
+//! A cache uses only as many of its lines as the flows need (`fill.rs`), so a thousand flows stay in the processor's
+//! first-level cache even if the table has room for millions. It uses more lines when flows replace each other often,
+//! and requests more memory when its resident lines are in use. A control thread provides the memory: a PMD never waits
+//! for a page fault (see `sluice-mem`).
 #![forbid(unsafe_code)]
 
 mod bucket;

@@ -1,20 +1,20 @@
-//! The masks in use, each once: megaflows and subtables share the copy, and compare it by its address.
+//! The masks in use, one copy of each: megaflows and subtables share the copy and compare it by address.
 
 use crate::Mask;
 use hashbrown::HashMap;
 use sluice_flow::PacketKey;
 use std::sync::Arc;
 
-/// So many masks may be there, used or not.
+/// Masks that may be kept before unused ones are dropped.
 const PRUNE_FROM: usize = 64;
 
-/// The masks in use, and some that were.
+/// The masks in use, and some that are no longer used.
 #[derive(Debug)]
 pub(crate) struct Masks {
     all: HashMap<PacketKey, Arc<Mask>>,
-    /// The mask used last: megaflows of one mask come in rows.
+    /// The mask used last: megaflows with one mask often come in sequence.
     last: Option<Arc<Mask>>,
-    /// How many there must be until those without megaflows are looked for.
+    /// The number of masks at which unused ones are dropped.
     prune_at: usize,
 }
 
@@ -35,7 +35,7 @@ impl Masks {
             return known.clone();
         }
         if self.all.len() >= self.prune_at {
-            // Whoever holds a mask may compare it by its address, so only those that nobody holds go.
+            // A holder of a mask may compare it by its address, so only masks that nobody holds are dropped.
             self.all.retain(|_, mask| Arc::strong_count(mask) > 1);
             self.prune_at = (2 * self.all.len()).max(PRUNE_FROM);
         }

@@ -1,11 +1,12 @@
 //! Which prefix lengths of a field can match a value: a trie of eight bits a step.
 //!
-//! A node has a slot for each value of its eight bits, with a bit for each of the eight lengths that may end there. A
-//! prefix that ends in the step is written to all slots it covers; prefixes of one length do not overlap, so a bit has
-//! one owner and can be cleared when that goes. A lookup of an IPv4 address takes at most four loads.
+//! A node has a slot for each value of its eight bits. A slot has a bit for each of the eight lengths that may end
+//! there. A prefix that ends in the node is written to all slots that it covers. Prefixes of one length do not overlap,
+//! so each bit has one owner and can be cleared when the owner is removed. Looking up an IPv4 address takes at most
+//! four loads.
 //!
-//! Senders make prefixes, so nodes are limited. Where there is none left, the slot is *open*: any longer prefix may
-//! match there. That errs on the side of asking.
+//! Senders can make arbitrary prefixes, so nodes are limited. When no node is left, a slot becomes *open*: any longer
+//! prefix may match there, which only asks more subtables than necessary.
 
 use hashbrown::HashMap;
 
@@ -13,16 +14,16 @@ use hashbrown::HashMap;
 const SLOTS: usize = 256;
 /// The node of the first eight bits.
 const ROOT: u32 = 0;
-/// In [`Slot::below`]: no child, and the other bits count the prefixes that would be below.
+/// In [`Slot::below`]: there is no child, and the other bits count the prefixes that would be below.
 const OPEN: u32 = 1 << 31;
 
-/// How many nodes may still be made, by all tries of a PMD together.
+/// The nodes that may still be made by all tries of a PMD together.
 #[derive(Debug)]
 pub(crate) struct NodeQuota(pub usize);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// 0: nothing; a child; or [`OPEN`] and a count.
+    /// 0 for nothing, a child's number, or [`OPEN`] and a count.
     below: u32,
     /// Bit `n`: a prefix ends after `n + 1` more bits.
     ends: u8,
@@ -33,7 +34,7 @@ struct Slot {
 pub(crate) struct Prefixes {
     /// The nodes' slots; none before the first prefix.
     slots: Vec<Slot>,
-    /// Prefixes that end in a node, and slots with something below.
+    /// For each node: prefixes that end in it plus slots with something below.
     used: Vec<u32>,
     free: Vec<u32>,
     counts: HashMap<(u128, u8), u32>,
@@ -49,7 +50,7 @@ fn place(node: u32, slot: usize) -> usize {
 }
 
 impl Prefixes {
-    /// Bit `n - 1` is set for every prefix of `n` bits that matches, and perhaps for others.
+    /// Bit `n - 1` is set if a prefix of `n` bits matches, and possibly if none does.
     #[inline]
     pub fn lengths(&self, value: u128) -> u128 {
         let mut ends = [0; 16];
@@ -69,7 +70,7 @@ impl Prefixes {
         u128::from_le_bytes(ends)
     }
 
-    /// Adds the first `len` (at least 1) bits of `value`, the rest of which is zero.
+    /// Adds the prefix of `len` bits (at least 1) of `value`, whose further bits are zero.
     pub fn insert(&mut self, value: u128, len: u8, quota: &mut NodeQuota) {
         let count = self.counts.entry((value, len)).or_default();
         *count += 1;
@@ -77,7 +78,7 @@ impl Prefixes {
             return;
         }
         if self.slots.is_empty() {
-            // The root is free: a few for each table that has many masks.
+            // The root does not count: there is one for each field of a table with many masks.
             self.add_node();
         }
         let mut node = ROOT;
@@ -108,7 +109,7 @@ impl Prefixes {
         self.mark(node, value, len, true);
     }
 
-    /// Takes away what `insert` added; a prefix as often as it was added.
+    /// Removes a prefix as often as it was added.
     pub fn remove(&mut self, value: u128, len: u8, quota: &mut NodeQuota) {
         let Some(count) = self.counts.get_mut(&(value, len)) else { return };
         *count -= 1;
@@ -140,7 +141,7 @@ impl Prefixes {
         }
     }
 
-    /// Takes away what is below the last slot of a path, and the nodes that are empty then.
+    /// Clears the last slot of a path, and frees the nodes that are then empty.
     fn take_below(&mut self, path: arrayvec::ArrayVec<(u32, usize), 16>, quota: &mut NodeQuota) {
         for (node, at) in path.into_iter().rev() {
             self.slots[at].below = 0;
@@ -153,12 +154,12 @@ impl Prefixes {
         }
     }
 
-    /// How many nodes count against the quota.
+    /// The nodes that count against the quota.
     pub fn nodes(&self) -> usize {
         (self.used.len() - self.free.len()).saturating_sub(1)
     }
 
-    /// An empty node; one that was freed is empty already.
+    /// An empty node. A freed node is empty already.
     fn add_node(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.resize(self.slots.len() + SLOTS, Slot::default());
@@ -167,7 +168,7 @@ impl Prefixes {
         })
     }
 
-    /// Sets or clears the bit of a prefix in the slots it covers.
+    /// Sets or clears the bit of a prefix in the slots that it covers.
     fn mark(&mut self, node: u32, value: u128, len: u8, on: bool) {
         let bit = (len - 1) % 8;
         let first = place(node, byte(value, (len - 1) / 8));

@@ -1,48 +1,49 @@
-//! Listed subtables by the lengths of their masks' prefixes: a seat, the number of a bit in pruning's sets, for all
-//! subtables of the same lengths.
+//! The listed subtables by the prefix lengths of their masks. All subtables with the same lengths share one bit in
+//! pruning's sets.
 //!
-//! In what order subtables come is up to who sends. With seats in that order every word of every set would have bits, and
-//! each would have to be looked at; with like lengths in a word, most words of an intersection are known to be zero.
+//! Senders decide in which order masks appear. With bits in that order every word of every set would be non-zero and
+//! would have to be read. Here each word holds similar lengths, so most words of an intersection are known to be zero.
 
 use hashbrown::{HashMap, HashSet};
 
-/// Bits of a word.
+/// Bits in a word.
 const WORD: u32 = u64::BITS;
 
 /// No subtable.
 const NONE: u32 = u32::MAX;
 
-/// The prefix lengths of a mask, a byte for each field.
+/// The prefix lengths of a mask, one byte for each field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Lengths(pub u64);
 
-/// What lengths have in common that share words.
+/// The part of the lengths that all bits of a word share.
 type Shape = [u8; 2];
 
-/// The seats.
+/// Bits of pruning's sets, and the subtables that each of them stands for.
 #[derive(Debug, Default)]
 pub(crate) struct PruneIndex {
     by_lengths: HashMap<Lengths, u32>,
-    /// By seat: the place of its first subtable.
+    /// For each bit, the place of its first subtable.
     first: Vec<u32>,
-    /// By place: the place of the next subtable on the same seat.
+    /// For each place, the place of the next subtable with the same bit.
     next: Vec<u32>,
     listed: HashSet<u32>,
-    /// The seats taken of each word.
+    /// The bits in use of each word.
     taken: Vec<u64>,
-    /// Words without a seat taken.
+    /// Words without a bit in use.
     free: Vec<u32>,
     words: HashMap<Shape, Vec<u32>>,
 }
 
 impl Lengths {
-    /// These, and `len` bits of field number `field`, of which there are eight at most and which had none.
+    /// These lengths with `len` for field `field`, one of at most eight, which had none.
     #[inline(always)]
     pub fn with(self, field: usize, len: u8) -> Lengths {
         Lengths(self.0 | u64::from(len) << (8 * field))
     }
 
-    /// The first two lengths in whole bytes, 32 bits of long ones: some twenty shapes, so that few words are half empty.
+    /// The first two lengths in whole bytes, in units of 32 bits if they are long: some twenty shapes, so that few
+    /// words are half empty.
     fn shape(self) -> Shape {
         let part = |len: u8| if len > 32 { 4 + (len - 1) / 32 } else { len.div_ceil(8) };
         let [first, second, ..] = self.0.to_le_bytes();
@@ -51,7 +52,7 @@ impl Lengths {
 }
 
 impl PruneIndex {
-    /// PruneIndex the subtable at `place`, which has no seat. Which seat, if nobody had it.
+    /// Adds the subtable at `place`, which is not listed. Returns its bit if that is newly in use.
     pub fn insert(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
         self.listed.insert(place);
         if self.next.len() <= place as usize {
@@ -81,7 +82,7 @@ impl PruneIndex {
         bit
     }
 
-    /// Takes the seat away from the subtable at `place`. Which seat, if nobody has it any more.
+    /// Removes the subtable at `place`. Returns its bit if that is no longer in use.
     pub fn remove(&mut self, place: u32, lengths: Lengths) -> Option<u32> {
         if !self.listed.remove(&place) {
             return None;
@@ -106,23 +107,23 @@ impl PruneIndex {
         Some(bit)
     }
 
-    /// Whether the subtable at `place` has one.
+    /// Whether the subtable at `place` is listed.
     pub fn has(&self, place: u32) -> bool {
         self.listed.contains(&place)
     }
 
-    /// Words that there are, 64 seats each.
+    /// The number of words in a set.
     pub fn words(&self) -> usize {
         self.taken.len()
     }
 
-    /// The seat of these lengths.
+    /// The bit for these lengths.
     #[inline(always)]
     pub fn of(&self, lengths: Lengths) -> Option<u32> {
         self.by_lengths.get(&lengths).copied()
     }
 
-    /// The places of the subtables on a seat.
+    /// The places of the subtables that a bit stands for.
     #[inline(always)]
     pub fn subtables(&self, bit: u32) -> impl Iterator<Item = u32> {
         let mut place = self.first[bit as usize];
@@ -140,8 +141,8 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     proptest! {
-        /// Against a list: whose lengths are equal share a seat and nobody else; words are shared by the like only, and no
-        /// more of them are in use than shapes have needed.
+        /// Compared with a plain map: subtables share a bit if and only if their lengths are equal, a word holds only
+        /// similar lengths, and no more words are used than the shapes have needed.
         #[test]
         fn like_sit_together(steps in prop::collection::vec((any::<bool>(), 0..400u32), 1..900)) {
             let lengths = |place: u32| Lengths::default().with(0, (place % 90) as u8).with(2, 7);

@@ -1,5 +1,5 @@
-//! Subtables that leave out what cannot match, beside subtables that ask all: they must find the same. Masks of every
-//! shape, many of them, few values in every field, megaflows that come and go, notices that come late, ids used again.
+//! Subtables with pruning compared with subtables without: both must find the same. Many masks of every shape, few
+//! values in every field, megaflows that come and go, late notices, ids used again.
 
 use crate::{FlowDeleted, Hits, Installed, LookupBatch, MegaflowTable, Subtables};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const FIELDS: [Span; 6] =
     [layout::NW_SRC, layout::NW_DST, layout::TP_SRC, layout::TP_DST, layout::IPV6_SRC, layout::IPV6_DST];
 
-/// A field's bits in a mask: a prefix, or any bits.
+/// A field's bits in a mask: a prefix, or arbitrary bits.
 fn field_mask(span: Span) -> impl Strategy<Value = Vec<u8>> {
     let prefix = move |len: usize| -> Vec<u8> {
         let bits = !u128::MAX.checked_shr(len as u32).unwrap_or(0);
@@ -46,7 +46,7 @@ fn mask() -> impl Strategy<Value = PacketKey> {
     })
 }
 
-/// A packet: one of two values in every field, but for a bit here and there.
+/// A packet: one of two values in every field, with some bits flipped.
 fn key() -> impl Strategy<Value = PacketKey> {
     let field = |span: Span| (any::<bool>(), prop::option::weighted(0.3, 0..span.size * 8));
     (prop_oneof![5 => Just(1u32), 1 => Just(2)], FIELDS.map(field), any::<bool>()).prop_map(|(port, fields, ipv6)| {
@@ -95,7 +95,7 @@ fn translation(mask: &PacketKey) -> Translation {
     }
 }
 
-/// Looks a batch up in both, in the first on every instruction set. How many were found.
+/// Looks up a batch in both, in the first on every instruction set. Returns the number of hits.
 fn compare(table: &MegaflowTable, side: &mut crate::PmdSide, both: [&mut Subtables; 2], batch: &[PacketKey]) -> usize {
     let mut keys = [PacketKey::ZERO; BATCH_MAX];
     keys[..batch.len()].copy_from_slice(batch);
@@ -179,7 +179,7 @@ proptest! {
     }
 }
 
-/// Many masks that all differ, so that sets take several words and blocks, and each megaflow is found through its own.
+/// Many different masks, so that sets take several words and blocks, and each megaflow is found by its own mask.
 #[test]
 fn thousands_of_masks() {
     let secret = HashKey::from_seed(3);

@@ -1,11 +1,11 @@
-//! Which subtables can match a packet at all, so that a lookup need not ask the others.
+//! Which subtables can match a packet at all, so that a lookup can skip the others.
 //!
-//! For each prefix field a trie says which prefix *lengths* match the packet's value. If they are few, the subtables of
-//! each combination of lengths are looked up. If not: for each field and length there is the set of subtables whose masks
-//! have it; union over the lengths, intersect over the fields: who is not left has a field none of whose prefixes
-//! match. A mask that is no prefix counts by the prefix it begins with. Source of the
-//! idea: Srinivasan, Suri, Varghese: Packet classification using tuple space search, SIGCOMM '99. What was measured
-//! against it: docs/notes/bounded-misses.md.
+//! For each prefix field, a trie gives the prefix *lengths* that match the packet's value. If the lengths have few
+//! combinations, the subtables with each combination are looked up. Otherwise bit sets are used: for each field and
+//! length there is the set of subtables whose masks have that length. The union over the matching lengths, intersected
+//! over the fields, leaves the subtables that can match; each of the others has a field in which no prefix matches. A
+//! mask that is no prefix counts by the prefix that it begins with. Source of the idea: Srinivasan, Suri, Varghese:
+//! Packet classification using tuple space search, SIGCOMM '99. Measured alternatives: docs/notes/bounded-misses.md.
 
 use crate::prefixes::{NodeQuota, Prefixes};
 use crate::prune_index::{Lengths, PruneIndex};
@@ -18,45 +18,46 @@ use sluice_simd::{Isa, VectorOps};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The fields to prune by.
+/// The prefix fields.
 const FIELDS: [Span; 6] =
     [layout::NW_SRC, layout::NW_DST, layout::TP_SRC, layout::TP_DST, layout::IPV6_SRC, layout::IPV6_DST];
 
-/// Prefix lengths of a field that is 128 bits wide, 0 among them.
+/// The number of prefix lengths of a field of 128 bits, 0 included.
 const LENGTHS: usize = 129;
 
-/// The index over the listed subtables of one (in_port, recirc_id), and over their megaflows.
+/// The index over the listed subtables of one (in_port, recirc_id) and their megaflows.
 #[derive(Debug, Default)]
 pub(crate) struct Pruning {
     fields: [FieldIndex; FIELDS.len()],
-    /// Which bits of the sets are whose.
+    /// The meaning of the bits in the sets.
     index: PruneIndex,
     /// The megaflows whose prefixes are in the tries.
     flows: hashbrown::HashMap<FlowId, Arc<MegaflowMatch>>,
 }
 
-/// One field: its prefixes in use, and the subtables by prefix length.
+/// One field: its prefixes, and the subtables by prefix length.
 #[derive(Debug, Default)]
 struct FieldIndex {
     prefixes: Prefixes,
-    /// By length, up to the longest there has been: the seats of masks that have it. There is one for no prefix if there is any.
+    /// For each length, up to the longest there has been: the masks that have it, as bits of the index. If there is any
+    /// set, there is one for length 0.
     by_len: Vec<Set>,
     /// Bit `n - 1`: some subtable has a prefix of `n` bits.
     present: u128,
 }
 
-/// So many combinations of lengths are looked up one by one.
+/// The most combinations of lengths that are looked up one by one.
 const COMBINATIONS: usize = 4;
 
-/// Words in a line of a set.
+/// Words in a cache line of a set.
 const LINE_WORDS: usize = 8;
 
-/// A part of a set: as many seats as a cache line has bits, so that a vector instruction takes all of them.
+/// A part of a set: one cache line, so that a vector instruction takes all of it.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line([u64; LINE_WORDS]);
 
-/// A set of subtables by seat, and of its words that are not zero.
+/// A set of index bits, and a summary of its words that are not zero.
 #[derive(Clone, Debug, Default)]
 struct Set {
     lines: Vec<Line>,
@@ -64,8 +65,8 @@ struct Set {
     len: usize,
 }
 
-/// For each field that some mask has, the sets that may match: their union counts. All sets in one list, the fields as
-/// ranges of it, so that nothing big is moved.
+/// For each field that some mask uses, the sets that may match, to be united. All sets are in one list and the fields
+/// are ranges of it, so that nothing large is moved.
 #[derive(Default)]
 struct Unions<'a> {
     sets: ArrayVec<&'a Set, { LENGTHS * FIELDS.len() }>,
@@ -73,14 +74,14 @@ struct Unions<'a> {
 }
 
 impl Pruning {
-    /// Lists a subtable, which is not.
+    /// Lists a subtable that is not listed.
     pub fn list(&mut self, place: u32, mask: &PacketKey) {
         if let Some(bit) = self.index.insert(place, lengths(mask)) {
             self.change_sets(bit, mask, true);
         }
     }
 
-    /// Takes a subtable off the list, if it is on it.
+    /// Removes a subtable from the list, if it is listed.
     pub fn unlist(&mut self, place: u32, mask: &PacketKey) {
         if let Some(bit) = self.index.remove(place, lengths(mask)) {
             self.change_sets(bit, mask, false);
@@ -107,11 +108,11 @@ impl Pruning {
         self.index.has(place)
     }
 
-    /// Notes the prefixes of a megaflow of a listed subtable.
+    /// Adds the prefixes of a megaflow of a listed subtable.
     pub fn add_flow(&mut self, id: FlowId, matched: &Arc<MegaflowMatch>, quota: &mut NodeQuota) {
         match self.flows.insert(id, matched.clone()) {
             Some(same) if Arc::ptr_eq(&same, matched) => return,
-            // The id has a new owner, so the old one is dead, though its notice has not come yet.
+            // The id has a new owner, so the old megaflow is dead, although its notice has not come yet.
             Some(dead) => self.change_prefixes(&dead, false, quota),
             None => {}
         }
@@ -139,12 +140,12 @@ impl Pruning {
         }
     }
 
-    /// How many trie nodes it has out of the quota.
+    /// The trie nodes that it uses of the quota.
     pub fn nodes(&self) -> usize {
         self.fields.iter().map(|field| field.prefixes.nodes()).sum()
     }
 
-    /// Calls `ask` with the places of the listed subtables that can match, until it says that this is enough.
+    /// Calls `ask` with the places of the listed subtables that can match, until it returns true.
     #[inline]
     pub fn survivors(&self, isa: Isa, key: &PacketKey, mut ask: impl FnMut(u32) -> bool) {
         let mut matching = [0; FIELDS.len()];
@@ -172,8 +173,7 @@ impl Pruning {
         }
     }
 
-    /// The combinations of lengths of which each field's is one that matches, and how many they are: not more than
-    /// [`COMBINATIONS`].
+    /// The combinations of matching lengths, one for each field, and their number, at most [`COMBINATIONS`].
     #[inline(always)]
     fn combinations(&self, matching: &[u128; FIELDS.len()]) -> ([Lengths; COMBINATIONS], usize) {
         let (mut all, mut n) = ([Lengths::default(); COMBINATIONS], 1);
@@ -207,7 +207,7 @@ impl Pruning {
             if field.may_be_open() {
                 unions.sets.push(&field.by_len[0]);
             }
-            // The fewest first: most words are zero after one field then.
+            // The smallest first, so that most words are zero after one field.
             let size = unions.sets[start..].iter().map(|set| set.len).sum::<usize>();
             let at = sizes[..unions.fields.len()].partition_point(|&other| other <= size);
             sizes[at..=unions.fields.len()].rotate_right(1);
@@ -219,17 +219,17 @@ impl Pruning {
 }
 
 impl FieldIndex {
-    /// Whether some mask has no prefix here.
+    /// Whether some mask has no prefix in this field.
     #[inline(always)]
     fn may_be_open(&self) -> bool {
         self.by_len[0].len > 0
     }
 }
 
-/// Calls `ask` for every subtable that is in all unions; compiled for each instruction set.
+/// Calls `ask` for every subtable in the intersection of all unions; compiled for each instruction set.
 struct Survivors<'a, F> {
     unions: &'a Unions<'a>,
-    /// Words that summaries have.
+    /// The number of words in a summary.
     blocks: usize,
     index: &'a PruneIndex,
     ask: F,
@@ -261,7 +261,7 @@ impl<F: FnMut(u32) -> bool> Kernel for Survivors<'_, F> {
 }
 
 impl Unions<'_> {
-    /// The words of block `block`, 64 of them, that may be other than zero in all unions.
+    /// The words of block `block`, 64 of them, that may be non-zero in all unions.
     #[inline(always)]
     fn words(&self, block: usize) -> u64 {
         let mut all = u64::MAX;
@@ -275,8 +275,8 @@ impl Unions<'_> {
         all
     }
 
-    /// The seats of line `line` that are in all unions. Plain loops over eight words, which are one register with AVX-512:
-    /// who makes masks as like each other as he can has them in as many lines.
+    /// Line `line` of the intersection of all unions. Plain loops over eight words, which are one register with
+    /// AVX-512: an attacker who makes similar masks puts them into many lines.
     #[inline(always)]
     fn line(&self, line: usize) -> Line {
         let mut all = [u64::MAX; LINE_WORDS];
@@ -297,7 +297,7 @@ impl Unions<'_> {
 }
 
 impl Set {
-    /// Puts a seat in that was out, or takes one out that was in.
+    /// Sets a bit that was clear, or clears a bit that was set.
     fn change(&mut self, bit: u32, on: bool) {
         let (word, bit) = (bit as usize / 64, bit % 64);
         let (line, in_line) = (word / LINE_WORDS, word % LINE_WORDS);
@@ -313,7 +313,7 @@ impl Set {
     }
 }
 
-/// The numbers of the bits that are set.
+/// The positions of the bits that are set.
 #[inline(always)]
 fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -334,7 +334,7 @@ fn value(key: &PacketKey, span: Span) -> u128 {
     }
 }
 
-/// The length of the prefix with which a mask's bits of a field begin; bits behind it prune nothing.
+/// The length of the prefix that a mask begins with in a field. Bits behind it prune nothing.
 fn prefix_len(mask: &PacketKey, span: Span) -> u8 {
     value(mask, span).leading_ones() as u8
 }

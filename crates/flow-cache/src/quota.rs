@@ -1,31 +1,32 @@
-//! What one port may take of the megaflows, so that who floods a switch from there leaves room for others.
+//! The limits of one port, so that a port that floods the switch leaves room for others.
 //!
-//! **Masks.** A sender who knows the rules makes a mask a packet (tuple space explosion), and every mask is a subtable that
-//! lookups may have to ask. At its quota a port gets no more of them: a megaflow whose mask would be new matches all bits
-//! of every byte that it looks at. That is never wrong, as it stands for fewer packets; and of such masks there are few,
-//! unless fields are many. Beyond as many again, packets are forwarded without a megaflow.
+//! **Masks.** A sender who knows the rules can make a new mask with every packet (tuple space explosion), and each mask
+//! is a subtable that lookups may have to ask. A port at its quota gets no new masks of that kind: a megaflow whose
+//! mask would be new gets a mask extended to whole bytes instead. That is always correct, since it matches fewer
+//! packets, and there are few such masks unless many fields are used. Beyond twice the quota, packets are forwarded
+//! without a megaflow.
 //!
-//! **Megaflows.** When seven eighths of all are taken, a port that has more than its share (an equal one of all ports that
-//! have any) gets no new ones, and its packets are forwarded without.
+//! **Megaflows.** When seven eighths of all megaflows are in use, a port that has more than its share (an equal part
+//! for each port that has any) gets no new ones; its packets are forwarded without.
 
 use crate::Mask;
 use hashbrown::HashMap;
 use sluice_flow::PacketKey;
 use std::sync::Arc;
 
-/// What every port has.
+/// The usage of all ports.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     ports: HashMap<u32, PortUsage>,
-    /// Masks that a port may have; of those that match whole bytes, as many again.
+    /// Masks that a port may have; the same number again of masks extended to whole bytes.
     masks: usize,
 }
 
-/// What a port has.
+/// The usage of one port.
 #[derive(Debug, Default)]
 struct PortUsage {
     megaflows: usize,
-    /// Megaflows by the address of their mask, which is its own while they hold it.
+    /// The number of megaflows for each mask, by the mask's address, which stays its own while megaflows hold it.
     masks: HashMap<usize, usize>,
 }
 
@@ -34,13 +35,13 @@ fn address(mask: &Arc<Mask>) -> usize {
 }
 
 impl Quotas {
-    /// Nobody has anything; a port may have so many masks.
+    /// No usage yet; each port may have `masks` masks.
     pub fn new(masks: usize) -> Self {
         Quotas { ports: HashMap::new(), masks }
     }
 
-    /// The mask that a port may install a megaflow with that the tables gave `mask`; `None` if it may install none.
-    /// `shared` finds the one copy of a mask.
+    /// The mask under which a port may install a megaflow that was translated with `mask`; `None` if it may install
+    /// none. `shared` returns the one copy of a mask.
     pub fn admit(
         &self,
         port: u32,
@@ -56,20 +57,20 @@ impl Quotas {
         (masks.len() < self.masks.saturating_mul(2) || masks.contains_key(&address(&whole))).then_some(whole)
     }
 
-    /// Whether a port may have one megaflow more, of `used` that there are and `capacity` that there may be.
+    /// Whether a port may have one more megaflow, when `used` of `capacity` are in use.
     pub fn has_room(&self, port: u32, used: usize, capacity: usize) -> bool {
         used < capacity - capacity / 8
             || self.ports.get(&port).is_none_or(|port| port.megaflows < capacity.div_ceil(self.ports.len()))
     }
 
-    /// Notes that a port has a megaflow of that mask.
+    /// Counts a megaflow of a port under a mask.
     pub fn add(&mut self, port: u32, mask: &Arc<Mask>) {
         let port = self.ports.entry(port).or_default();
         port.megaflows += 1;
         *port.masks.entry(address(mask)).or_default() += 1;
     }
 
-    /// Notes that a megaflow of a port has gone.
+    /// Uncounts a megaflow of a port.
     pub fn remove(&mut self, number: u32, mask: &Arc<Mask>) {
         let Some(port) = self.ports.get_mut(&number) else { return };
         port.megaflows -= 1;
@@ -85,7 +86,7 @@ impl Quotas {
     }
 }
 
-/// A mask with all bits of every byte of which `mask` has one.
+/// A mask extended to all bits of every byte in which `mask` has a bit.
 fn whole_bytes(mask: &PacketKey) -> PacketKey {
     use sluice_flow::layout::PRESENCE;
     let mut whole = *mask;
@@ -93,7 +94,7 @@ fn whole_bytes(mask: &PacketKey) -> PacketKey {
     for i in (0..4).filter(|&i| i == 0 || !mask.line(i).is_zero()) {
         whole.lines[i].0.iter_mut().filter(|byte| **byte != 0).for_each(|byte| *byte = 0xff);
     }
-    // Which lines are there is no field.
+    // The presence byte is not a field.
     whole.lines[0].0[PRESENCE.offset] = presence;
     whole
 }

@@ -7,7 +7,7 @@ use sluice_simd::vector_ops::Scalar;
 use sluice_simd::{HashKey, VectorOps, compare, hash};
 use std::sync::{Arc, OnceLock};
 
-/// A mask, shared by the megaflows that have it; there are few, so it is in the cache.
+/// A mask, shared by the megaflows that use it; there are few masks, so they stay in the cache.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Mask {
@@ -15,27 +15,26 @@ pub struct Mask {
     words: [u64; 8],
     /// Bit `i`: it has bits in line `i`, 1 to 3.
     further: u8,
-    /// The mask as given.
+    /// The whole mask.
     pub whole: PacketKey,
 }
 
-/// What to do with a megaflow's packets, when it can be said in a word.
+/// What to do with a megaflow's packets, decided when it is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowVerdict {
-    /// Send them out of this port, unchanged.
+    /// Send them unchanged to this port.
     Output(PortNo),
     /// Drop them.
     Drop(DropReason),
-    /// Go through the actions.
+    /// Execute the actions.
     Actions,
 }
 
-/// A record of the arena: mask, masked key, and what to do.
+/// A record of the arena: mask, masked key and actions.
 ///
-/// Shape:  with the arena's state word in front, three cache lines: what a hit leads to, line 0 of the key, and what a
-///         match does not read. A match reads the first two, and the mask, which megaflows share.
-/// Memory: 192 bytes with the state, and 208 more if the key has lines behind line 0. Actions are shared with whoever
-///         made the translation.
+/// Shape:  three cache lines, with the arena's state word in front: what a hit needs, line 0 of the key, and what a
+///         match does not read. A match reads the first two lines, and the mask, which megaflows share. Memory: 192
+///         bytes with the state, and 208 more if the key has further lines. Actions are shared with the translation.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Megaflow {
@@ -54,7 +53,7 @@ pub struct Megaflow {
     version: u64,
     created_ms: u64,
     serial: u64,
-    /// The identity in one piece, once somebody has asked for it.
+    /// The match as one value, made on first use.
     matched: OnceLock<Arc<MegaflowMatch>>,
 }
 
@@ -80,7 +79,7 @@ impl Mask {
         (1..4).filter(|i| self.further >> i & 1 != 0)
     }
 
-    /// A hash of a key under this very copy of the mask.
+    /// A hash of a key under this copy of the mask.
     pub(crate) fn hash_of(&self, key: &PacketKey, secret: &HashKey) -> u64 {
         let line = |i: usize| compare::words(&key.line(i).and(self.whole.line(i)).0);
         self.hash(&self.first_of(key), line, secret)
@@ -88,7 +87,7 @@ impl Mask {
 
     fn hash(&self, first: &[u64; 8], line: impl Fn(usize) -> [u64; 8], secret: &HashKey) -> u64 {
         let sum = self.further().fold(secret.line(0, first), |sum, i| sum.wrapping_add(secret.line(i, &line(i))));
-        // Masks are compared by address, so an address may stand for one.
+        // Masks are compared by address, so the address stands for the mask.
         hash::finish(sum.wrapping_add(hash::finish(std::ptr::from_ref(self).addr() as u64)))
     }
 
@@ -106,9 +105,10 @@ const PRESENCE_BITS: u64 = 0xff << (layout::PRESENCE.offset % 8 * 8);
 const _: () = assert!(layout::IN_PORT.offset.is_multiple_of(8) && layout::IN_PORT.size == 4);
 
 impl Megaflow {
-    /// The megaflow of `key` under `mask`, the shared copy of the translation's, by the name of `id`, the `serial`th.
+    /// The megaflow of `key` under `mask`, the shared copy of the translation's mask.
     pub(crate) fn new(
-        (id, serial): (FlowId, u64),
+        id: FlowId,
+        serial: u64,
         mask: Arc<Mask>,
         key: &PacketKey,
         translation: &Translation,
@@ -143,7 +143,7 @@ impl Megaflow {
         self.contains_with(Scalar, key)
     }
 
-    /// [`Megaflow::contains`], in a lookup.
+    /// [`Megaflow::contains`] inside a lookup.
     #[inline(always)]
     pub fn contains_with<V: VectorOps>(&self, ops: V, key: &PacketKey) -> bool {
         ops.masked_eq(&key.lines[0].0, &self.mask.words, &self.key) && (self.further == 0 || self.contains_further(key))
@@ -155,37 +155,37 @@ impl Megaflow {
         self.mask.further().all(|i| key.line(i).and(&self.mask.whole.lines[i]) == want[i - 1])
     }
 
-    /// The port that its packets come in by; 0 if its mask leaves that open.
+    /// The port on which its packets arrive; 0 if its mask leaves the port open.
     pub(crate) fn port(&self) -> u32 {
         let [a, b, c, d, ..] = self.key[layout::IN_PORT.offset / 8].to_le_bytes();
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Its name.
+    /// Its id.
     #[inline]
     pub fn id(&self) -> FlowId {
         self.id
     }
 
-    /// Its number among all megaflows ever installed: ids are used again, this is not.
+    /// Its number among all megaflows ever installed: ids are used again, serial numbers are not.
     #[inline]
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// What to do in a word.
+    /// What to do with its packets, in short.
     #[inline]
     pub fn verdict(&self) -> FlowVerdict {
         self.verdict
     }
 
-    /// What to do.
+    /// Its actions.
     #[inline]
     pub fn actions(&self) -> &Actions {
         &self.actions
     }
 
-    /// Why a packet ends if the actions send it nowhere.
+    /// The drop reason if the actions send the packet nowhere.
     #[inline]
     pub fn no_output(&self) -> DropReason {
         self.no_output
@@ -197,18 +197,18 @@ impl Megaflow {
         &self.mask
     }
 
-    /// Its identity, in one piece that is made when it is first asked for.
+    /// Its match, made on first use.
     pub fn matched(&self) -> &Arc<MegaflowMatch> {
         self.matched.get_or_init(|| Arc::new(self.identity()))
     }
 
-    /// What the translation left behind for itself.
+    /// The translation's record of what it depends on.
     #[inline]
     pub fn xcache(&self) -> &XcacheHandle {
         &self.xcache
     }
 
-    /// Whether it does what a translation says.
+    /// Whether it has the effect of that translation.
     pub(crate) fn does(&self, translation: &Translation) -> bool {
         self.actions == translation.actions && self.no_output == translation.no_output
     }
@@ -225,7 +225,7 @@ impl Megaflow {
         self.mask.hash(&self.key, line, secret)
     }
 
-    /// A copy of its identity.
+    /// A copy of its match.
     pub(crate) fn identity(&self) -> MegaflowMatch {
         let mut key = PacketKey::ZERO;
         key.lines[0] = Line::from_words(self.key);
@@ -237,7 +237,7 @@ impl Megaflow {
         MegaflowMatch { mask: self.mask.whole, key }
     }
 
-    /// A copy of what the tables said.
+    /// A copy of its translation.
     pub(crate) fn translation(&self) -> Translation {
         Translation {
             mask: self.mask.whole,

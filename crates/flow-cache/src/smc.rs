@@ -1,9 +1,9 @@
 //! The signature match cache (SMC): many flows in little memory, in front of the subtables.
 //!
-//! An entry is 16 bits of the hash and a megaflow's id, ten to a cache line: 6.4 bytes a flow, where the EMC takes
-//! 16. OVS's has four to a bucket, looks at the first that agrees, and names a flow by a 16-bit index; here an id has
-//! 32 bits, and all ways that agree are tried. As in the EMC, what is verified is the megaflow itself, so an entry of
-//! a dead or changed megaflow costs a compare and needs no sweep.
+//! An entry is 16 bits of the hash and a megaflow's id, ten to a cache line: 6.4 bytes a flow, where the EMC needs 16.
+//! In OVS a bucket has four entries, the first with the same signature is taken, and a flow has a 16-bit index; here an
+//! id has 32 bits, and all entries with the same signature are tried. As in the EMC the megaflow itself is verified, so
+//! an entry of a dead or changed megaflow costs a compare and needs no sweep.
 
 use crate::fill::Fill;
 use crate::{Hits, LookupBatch, LookupStage, Megaflow};
@@ -18,17 +18,17 @@ use zerocopy::FromZeros;
 const WAYS: usize = 10;
 const WAY_BITS: u16 = (1 << WAYS) - 1;
 
-/// Buckets in use from which lookups ask for lines ahead: 256 KiB. Below, buckets and records are in the second-level
+/// Lookups prefetch from this many used buckets on: 256 KiB. Smaller caches and their records are in the second-level
 /// cache, whose latency the processor hides by itself.
 const AHEAD_FROM: usize = 1 << 12;
 
-/// Megaflows from which lookups ask for records and counters ahead, too. Fewer are in the second-level cache.
+/// Lookups also prefetch records and counters from this many megaflows on. Fewer are in the second-level cache.
 const RECORDS_AHEAD_FROM: u32 = 1 << 10;
 
-/// [`Smc::ready`]: 8 MiB, for a million flows.
+/// Buckets that are resident when it is turned on: 8 MiB, for a million flows.
 const READY: usize = 1 << 17;
 
-/// Where the ids begin; an id is two halves, the low one first.
+/// Where the ids begin. An id is two halves, the low one first.
 const IDS: usize = 12;
 
 /// One cache line: ten signatures, 0 for an empty way; two halves unused; ten ids.
@@ -40,34 +40,34 @@ const _: () = assert!(size_of::<SmcBucket>() == 64);
 
 /// One PMD's signature match cache.
 ///
-/// Shape:  2^k buckets of ten ways, as many in use as flows need ([`Fill`]). The hash's low bits pick the bucket, its
-///         high 16 are the signature.
-/// Errors: none. A full bucket overwrites its ways in turn.
-/// Memory: none while it is off; 8 MiB at first, more when flows need it and somebody has made it ([`Smc::memory`]).
+/// Shape:  2^k buckets of ten ways, of which as many are used as the flows need ([`Fill`]). The hash's low bits select
+///         the bucket, its high 16 are the signature. Errors: none. A full bucket overwrites its ways in turn. Memory:
+///         none while it is off; 8 MiB at first, and more when flows need it and it has been made resident
+///         ([`Smc::memory`]).
 #[derive(Debug)]
 pub struct Smc {
     buckets: HugeArray<SmcBucket>,
     entries: usize,
-    /// Buckets whose memory is there when it is turned on.
+    /// Buckets that are resident when it is turned on.
     ready: usize,
     fill: Fill,
-    /// The highest id noted since it was turned on: ids are dense, so there are hardly more megaflows than that.
+    /// The highest id inserted since it was turned on. Ids are dense, so there are hardly more megaflows than this.
     highest: u32,
 }
 
 impl SmcBucket {
-    /// Bit `i` is set for each way with that signature.
+    /// Bit `i` is set if way `i` has that signature.
     fn matching(&self, wanted: u16) -> u16 {
         signature::matching(self.first_half(), wanted) & WAY_BITS
     }
 
-    /// [`SmcBucket::matching`], in a lookup.
+    /// [`SmcBucket::matching`] inside a lookup.
     #[inline(always)]
     fn matching_with<V: VectorOps>(&self, ops: V, wanted: u16) -> u16 {
         ops.signatures(self.first_half(), wanted) & WAY_BITS
     }
 
-    /// The signatures, and what stands behind them.
+    /// The signatures, and six halves more.
     #[inline(always)]
     fn first_half(&self) -> &[u16; 16] {
         self.0.first_chunk().expect("invariant: a bucket has 32 halves")
@@ -85,19 +85,19 @@ impl SmcBucket {
     }
 }
 
-/// The signature of a hash: anything but the empty way's 0.
+/// The signature of a hash, never the empty way's 0.
 #[inline(always)]
 fn signature_of(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }
 
-/// The first way named by a bit set; some way if there is none.
+/// The first way in a bit set; any way if the set is empty.
 #[inline(always)]
 fn first_way(bits: u16) -> usize {
     (bits.trailing_zeros() as usize).min(WAYS - 1)
 }
 
-/// The ways named by a bit set.
+/// The ways in a bit set.
 #[inline(always)]
 fn ways(mut bits: u16) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -108,7 +108,7 @@ fn ways(mut bits: u16) -> impl Iterator<Item = usize> {
 }
 
 impl Smc {
-    /// A cache that is off, and has room for `entries` flows or more once it is on.
+    /// A cache that is off, for `entries` flows or more once it is on.
     pub fn new(entries: usize) -> Self {
         Smc {
             buckets: HugeArray::default(),
@@ -129,24 +129,24 @@ impl Smc {
         }
     }
 
-    /// Its memory, to be tended by a thread that may take time; `None` while it is off.
+    /// Its memory, for a thread that may wait; `None` while it is off.
     pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
         self.buckets.memory()
     }
 
-    /// Whether flows put each other out until somebody makes more memory.
+    /// Whether flows replace each other until more memory is resident.
     #[inline]
     pub fn awaits_memory(&self) -> bool {
         self.fill.is_short_of(self.buckets.len())
     }
 
-    /// Whether it is to be asked at all.
+    /// Whether it is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.buckets.is_empty()
     }
 
-    /// Notes the megaflow of a key's hash. The cache must be on to keep it.
+    /// Inserts the megaflow for a key's hash. Does nothing while the cache is off.
     #[inline]
     pub fn insert(&mut self, hash: u64, id: FlowId) {
         if let Some(lines) = self.fill.grow() {
@@ -156,8 +156,8 @@ impl Smc {
         let at = self.at(hash);
         let Some(bucket) = self.buckets.get_mut(at) else { return };
         let signature = signature_of(hash);
-        // The newest of a signature stands first, where a lookup looks first: the others may be stale, a megaflow's before
-        // its rule changed. In a full bucket it takes the place of the first.
+        // The newest entry of a signature comes first, where lookups look first. The older ones may be stale, from
+        // before a rule changed. In a full bucket the newest replaces the first.
         let same = bucket.matching(signature);
         let free = bucket.matching(0);
         let (first, first_free) = (same.trailing_zeros() as usize, free.trailing_zeros() as usize);
@@ -183,7 +183,7 @@ impl Smc {
         hash as usize & self.fill.mask()
     }
 
-    /// Lets what is ready be used, and asks for as many lines.
+    /// Uses the resident lines, and requests `lines`.
     #[cold]
     fn use_more(&mut self, lines: usize) {
         let ready = self.buckets.ready().max(1);
@@ -216,7 +216,7 @@ impl LookupStage for Smc {
             if same == 0 {
                 continue;
             }
-            // The first way is it, but for two flows of one signature in one bucket.
+            // The first way is nearly always right: otherwise two flows have one signature in one bucket.
             let hit = match batch.flows.get(bucket.id(first_way(same))) {
                 Some(flow) if flow.contains_with(ops, key) => Some(flow),
                 _ => other_way(bucket, same, batch, i),
@@ -229,7 +229,7 @@ impl LookupStage for Smc {
 }
 
 impl Smc {
-    /// Asks for the lines that the lookup will read: buckets, then records if there are many.
+    /// Prefetches the lines that the lookup reads: buckets, and records if there are many.
     #[inline(always)]
     fn fetch<V: VectorOps>(&self, ops: V, batch: &LookupBatch<'_, '_>, miss: BatchMask) {
         for i in miss {
@@ -241,7 +241,7 @@ impl Smc {
         for i in miss {
             let bucket = &self.buckets[self.at(batch.hashes[i])];
             let same = bucket.matching_with(ops, signature_of(batch.hashes[i]));
-            // Without one, some record is fetched in vain: whether there is one cannot be foretold.
+            // Without a match some record is fetched needlessly; a branch could not be predicted.
             let id = bucket.id(first_way(same));
             batch.flows.prefetch(id);
             batch.counters.prefetch(FlowId(id));
@@ -249,7 +249,7 @@ impl Smc {
     }
 }
 
-/// Looks for packet `i` in the ways of its signature but the first.
+/// Looks up packet `i` in the ways of its signature other than the first.
 #[cold]
 fn other_way<'g>(bucket: &SmcBucket, same: u16, batch: &LookupBatch<'_, 'g>, i: usize) -> Option<&'g Megaflow> {
     let others = ways(same & same.wrapping_sub(1));

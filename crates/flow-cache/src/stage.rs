@@ -1,4 +1,4 @@
-//! What every level of the hierarchy has in common.
+//! What all levels of the lookup share: the batch, its hits, and the hash of a key.
 
 use crate::{FlowCounters, Megaflow};
 use sluice_flow::{PacketKey, layout};
@@ -7,22 +7,22 @@ use sluice_simd::vector_ops::TOGETHER;
 use sluice_simd::{HashKey, Isa, VectorOps, compare, hash};
 use sluice_sync::Slots;
 
-/// One pass of a batch through the lookup.
+/// A batch in one pass through the lookup.
 #[derive(Clone, Copy)]
 pub struct LookupBatch<'a, 'g> {
     /// The packets' keys, by arrival.
     pub keys: &'a [PacketKey; BATCH_MAX],
     /// Their hashes ([`key_hashes`]).
     pub hashes: &'a [u64; BATCH_MAX],
-    /// The records, under the guard of this pass.
+    /// The records, read under the guard of this pass.
     pub flows: Slots<'g, Megaflow>,
-    /// Counters that hits will be counted in.
+    /// The counters that count hits.
     pub counters: &'a FlowCounters,
     /// The vector instructions to use.
     pub isa: Isa,
 }
 
-/// What was found, by arrival.
+/// The megaflows found, in arrival order.
 pub type Hits<'g> = [Option<&'g Megaflow>; BATCH_MAX];
 
 /// A cache in front of the subtables.
@@ -40,20 +40,20 @@ pub trait LookupStage {
     ) -> BatchMask;
 }
 
-/// The hash of a key: low bits pick a bucket, the high 32 are the tag.
+/// The hash of a key: the low bits select a bucket, the high 32 are the tag.
 ///
-/// Of all that is known of a connection, only what stands in line 0 counts: state, zone and mark. The rest (line 2)
-/// follows from the packet's own addresses as a rule; packets that differ there alone share an entry.
+/// Of the connection fields only those in line 0 count: state, zone and mark. The others (line 2) usually follow from
+/// the packet's own addresses; packets that differ only there share an entry.
 pub fn key_hash(secret: &HashKey, key: &PacketKey) -> u64 {
     let first = secret.line(0, &compare::words(&key.lines[0].0));
     let has_further = key.lines[0].0[layout::PRESENCE.offset] & FURTHER != 0;
     hash::finish(if has_further { first.wrapping_add(further_lines(secret, key)) } else { first })
 }
 
-/// The lines behind line 0 that count, as in the presence byte.
+/// The further lines that count, as bits of the presence byte.
 const FURTHER: u8 = 1 << layout::IPV6_SRC.line() | 1 << layout::TUN_ID.line();
 
-/// The hashes of the first `n` keys. What stands behind them is overwritten.
+/// The hashes of the first `n` keys. Hashes behind them are overwritten.
 #[inline(always)]
 pub fn key_hashes<V: VectorOps>(
     ops: V,
@@ -62,7 +62,7 @@ pub fn key_hashes<V: VectorOps>(
     n: usize,
     hashes: &mut [u64; BATCH_MAX],
 ) {
-    // Plain loops: an iterator's closures would be functions of their own, and not compiled anew.
+    // Plain loops: an iterator's closures would be functions of their own, not compiled for the instruction set.
     let (keys_together, _) = keys.as_chunks::<TOGETHER>();
     let (hashes_together, _) = hashes.as_chunks_mut::<TOGETHER>();
     for at in 0..n.div_ceil(TOGETHER).min(BATCH_MAX / TOGETHER) {
@@ -133,8 +133,7 @@ mod tests {
         }
     }
 
-    /// Passes of one packet differ in where they come from and in what connection tracking has found, and in nothing
-    /// else: they must not meet in one bucket, or under one tag.
+    /// Passes of a packet differ only in recirculation id and connection state. They must not share a bucket or a tag.
     #[test]
     fn passes_of_a_packet_have_hashes_of_their_own() {
         let secret = HashKey::from_seed(3);

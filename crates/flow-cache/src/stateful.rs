@@ -1,5 +1,5 @@
-//! The whole hierarchy against a plain map, step by step: installing, removing, looking up, ids reused at once, tags
-//! that collide, buckets that are full, notices that come late, hints that point to another's subtable.
+//! The whole lookup compared with a plain map, step by step: installing, removing, looking up, ids used again at once,
+//! colliding tags, full buckets, late notices, hints that name a wrong subtable.
 
 use crate::{
     Distributor, DistributorTable, Emc, Hits, Installed, LookupBatch, LookupStage, MegaflowTable, PmdSide, Smc,
@@ -15,10 +15,10 @@ use sluice_simd::{HashKey, Isa, VectorOps};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Masks that the tables use. Which one holds is decided by the first byte of the destination, which all have.
+/// The masks of the tables. The first byte of the destination, which all masks have, decides which mask applies.
 const MASKS: u8 = 5;
 
-/// A packet: few values in every field, so that everything meets everything.
+/// A packet with few values in every field, so that many packets collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Fields {
     in_port: u32,
@@ -50,7 +50,7 @@ impl Fields {
     fn mask(self) -> PacketKey {
         let mut mask = PacketKey::ZERO;
         if self.class != 4 {
-            // Class 4 leaves the port open: its megaflows are in several tables at once.
+            // Class 4 leaves the port open: its megaflows are in several tables.
             mask.set(layout::IN_PORT, &[0xff; 4]);
         }
         mask.set(layout::RECIRC_ID, &[0xff; 4]);
@@ -64,7 +64,7 @@ impl Fields {
         mask
     }
 
-    /// What the mask leaves of it: the identity of its megaflow.
+    /// The packet under its mask: the identity of its megaflow.
     fn masked(self) -> Fields {
         Fields {
             in_port: if self.class == 4 { 0 } else { self.in_port },
@@ -78,9 +78,9 @@ impl Fields {
 
 #[derive(Clone, Debug)]
 enum TestStep {
-    /// Look up a batch; ask the tables about what misses; check every answer.
+    /// Look up a batch, translate what misses, check every result.
     Lookup(Vec<Fields>),
-    /// The tables change what they say: the megaflow goes.
+    /// The tables change: the megaflow is removed.
     Change(Fields),
     /// The PMD reads its notices.
     ReadNotices,
@@ -88,14 +88,14 @@ enum TestStep {
     Settle,
     Sweep,
     Rank,
-    /// From now on these levels are asked and filled; entries of the others stay, and grow stale.
+    /// These levels are used from now on. Entries in the others stay and become stale.
     Ask(Asked),
 }
 
-/// Which levels are asked.
+/// Which levels are used.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// Packets of a batch that may use the EMC, as bits.
+    /// The packets of a batch that may use the EMC, as bits.
     emc: u32,
     smc: bool,
     distributor: bool,
@@ -118,7 +118,7 @@ fn step() -> impl Strategy<Value = TestStep> {
     ]
 }
 
-/// One PMD's part of the hierarchy.
+/// One PMD's levels.
 struct Levels {
     side: PmdSide,
     emc: Emc,
@@ -129,13 +129,13 @@ struct Levels {
     asked: Asked,
 }
 
-/// How bad the hash is.
+/// How weak the hash is.
 #[derive(Clone, Copy, Debug)]
 enum Hash {
     Good,
-    /// Many keys have the same tag in subtables.
+    /// Many keys share a tag in subtables.
     Weak,
-    /// All keys have the same hash in the EMC, too.
+    /// All keys also have the same hash in the EMC.
     Constant,
 }
 
@@ -145,11 +145,11 @@ struct World {
     hash: Hash,
     isa: Isa,
     pmds: Vec<Levels>,
-    /// What the tables say now, if it is not 0.
+    /// The tables' current output for each class, if it is not 0.
     says: HashMap<Fields, u32>,
 }
 
-/// How the hierarchy is set up.
+/// The setup of the levels.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     hash: Hash,
@@ -184,7 +184,7 @@ fn setup() -> impl Strategy<Value = Setup> {
         })
 }
 
-/// A cache of so many entries; off if none.
+/// A cache with `entries` entries; off if 0.
 fn smc(entries: usize) -> Smc {
     let mut smc = Smc::new(entries);
     smc.set_on(entries != 0);
@@ -363,7 +363,7 @@ proptest! {
                 prop_assert!(usage.used <= usage.entries);
             }
         }
-        // Everything goes, and nothing is left behind.
+        // After removing everything nothing is left.
         let mut ids = Vec::new();
         world.table.for_each(&mut |flow| ids.push(flow.id));
         ids.into_iter().for_each(|id| assert!(world.table.remove(id).is_some()));

@@ -12,10 +12,11 @@ use sluice_sync::Slots;
 /// Words of line 0.
 const LINE_WORDS: usize = 8;
 
-/// The word of line 0 that holds in_port and recirc_id: the same for every megaflow of a table, so it is not hashed.
+/// The word of line 0 that holds in_port and recirc_id. It is the same for every megaflow of a table, so it is not
+/// hashed.
 pub(crate) const TABLE_WORD: usize = 0;
 
-/// One word that the mask touches: where it is, which of its bits count, and what the hash adds there.
+/// A word in which the mask has bits: its place, those bits, and what the hash adds there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Touched {
     place: usize,
@@ -25,17 +26,17 @@ struct Touched {
 
 /// The megaflows of one mask.
 ///
-/// Cost:   a probe that misses hashes the words that the mask touches (four in an ordinary IPv4 megaflow) and reads
-///         one cache line. A hit reads the record too.
+/// Cost:   a probe that misses hashes the words in which the mask has bits (four in an ordinary IPv4 megaflow) and
+///         reads one cache line. A hit also reads the record.
 #[derive(Debug)]
 pub(crate) struct Subtable {
-    /// Touched words of line 0; the first `n_first` count.
+    /// Words of line 0 in which the mask has bits; the first `n_first` are in use.
     first: [Touched; LINE_WORDS],
     n_first: usize,
-    /// Touched words of lines 1 to 3.
+    /// The same in lines 1 to 3.
     further: Box<[Touched]>,
     index: TagIndex,
-    /// Packets found here, halved at each ranking.
+    /// Hits, halved at each ranking.
     pub hits: u64,
 }
 
@@ -63,39 +64,39 @@ impl Subtable {
         Subtable { first, n_first, further, index: TagIndex::default(), hits: 0 }
     }
 
-    /// How many megaflows it indexes.
+    /// The number of megaflows.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Indexes a megaflow by its key, or by the key of any packet of it. Whether it was not there.
+    /// Inserts a megaflow by its key, or by the key of any of its packets. Returns whether it was new.
     pub fn insert(&mut self, key: &PacketKey, id: FlowId) -> bool {
         self.index.insert(self.tag_of(key), id.0)
     }
 
-    /// Forgets a megaflow. Whether it was there.
+    /// Removes a megaflow. Returns whether it was there.
     pub fn remove(&mut self, key: &PacketKey, id: FlowId) -> bool {
         self.index.remove(self.tag_of(key), id.0)
     }
 
-    /// The ids of the megaflows indexed; some may be dead, and some used again.
+    /// The ids of its megaflows. Some may be dead, and some of those used again.
     pub fn ids(&self) -> impl Iterator<Item = u32> {
         self.index.ids()
     }
 
-    /// Whether looking first at all that a batch needs pays.
+    /// Whether it pays to prefetch for a whole batch first.
     #[inline]
     pub fn is_large(&self) -> bool {
         self.index.is_large()
     }
 
-    /// Asks the processor for where a tag is looked for.
+    /// Prefetches the bucket of a tag.
     #[inline]
     pub fn prefetch(&self, tag: u32) {
         self.index.prefetch(tag);
     }
 
-    /// Asks the processor for a record of that tag.
+    /// Prefetches a record with that tag.
     #[inline]
     pub fn prefetch_flows(&self, tag: u32, flows: Slots<'_, Megaflow>) {
         self.index.first_id(tag).into_iter().for_each(|id| flows.prefetch(id));
@@ -109,7 +110,7 @@ impl Subtable {
         flow
     }
 
-    /// The tag of a packet's key here.
+    /// The tag of a packet's key in this subtable.
     #[inline]
     pub fn tag_of(&self, key: &PacketKey) -> u32 {
         let word = |place| compare::word(&key.lines[0].0, place);
@@ -122,10 +123,10 @@ impl Subtable {
         self.further.iter().fold(0, |sum, t| add(sum, word(t.place), t))
     }
 
-    /// Looks up the packets of `miss`; writes `hits` and returns who still misses.
+    /// Looks up the packets of `miss`. Writes `hits` and returns the packets that still miss.
     #[inline]
     pub fn lookup<'g>(&mut self, batch: &LookupBatch<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
-        // One loop for each number of words, so that they stay in registers.
+        // One loop for each number of words, so that the words stay in registers.
         let left = match (self.n_first, self.further.is_empty()) {
             (0, true) => self.lookup_words::<0>(batch, miss, hits),
             (1, true) => self.lookup_words::<1>(batch, miss, hits),
@@ -156,9 +157,9 @@ impl Subtable {
 
     /// Looks up the packets of `miss` by their tags.
     ///
-    /// Whether a packet is here is a coin toss that no processor can guess. So all first buckets are looked at without
-    /// a branch on the answer; only the packets that are, or may be, here are looked at again. A branch a packet cost
-    /// 20 cycles more in a search of 20 subtables, or 70 with the hash in the same loop (2026-11-20).
+    /// Whether a packet matches is unpredictable. So all first buckets are read without a branch on the result, and
+    /// only the packets that match or may match are looked at again. A branch for each packet cost 20 cycles in a
+    /// search of 20 subtables, and 70 with the hash in the same loop (2026-11-20).
     #[inline(always)]
     fn lookup_tags<'g>(
         &self,
@@ -199,7 +200,7 @@ fn finish(sum: u64) -> u32 {
     tag((hash::finish(sum) >> 32) as u32)
 }
 
-/// Adds a touched word's term to the sum.
+/// Adds the term of one word to the sum.
 #[inline(always)]
 fn add(sum: u64, word: u64, touched: &Touched) -> u64 {
     sum.wrapping_add(hash::product(word & touched.mask, touched.addends))

@@ -1,9 +1,9 @@
-//! Tuple space search with ranking: one PMD's subtables, by (in_port, recirc_id).
+//! Tuple space search with ranking: a PMD's subtables, by (in_port, recirc_id).
 //!
-//! Megaflows never overlap in what they say, so the first hit is the answer and the order of subtables is free. The
-//! subtables of one (in_port, recirc_id) are ranked by recent hits: about once a second, and soon after a new mask has
-//! come. Passes before and after recirculation do not compete in one ranking, as they do in OVS, which keeps a
-//! classifier a port.
+//! Megaflows never overlap, so the first hit is the result and the order of subtables is free. The subtables of one
+//! (in_port, recirc_id) are ranked by recent hits, about once a second and soon after a new mask was added. Passes
+//! before and after recirculation do not compete in one ranking; in OVS, which has one classifier for each port, they
+//! do.
 
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
@@ -20,7 +20,8 @@ const RANK_INTERVAL_MS: u64 = 1000;
 /// Milliseconds until a table that has a new subtable is ranked.
 const RANK_SOON_MS: u64 = 50;
 
-/// Trie nodes of 2 KiB that one PMD's pruning may take. Senders make prefixes; past this, pruning gets coarser.
+/// Trie nodes of 2 KiB that one PMD's pruning may use. Senders can make arbitrary prefixes; beyond the limit pruning
+/// gets coarser.
 const NODES_MAX: usize = 8192;
 
 /// One PMD's megaflow subtables.
@@ -28,7 +29,7 @@ const NODES_MAX: usize = 8192;
 pub struct Subtables {
     secret: HashKey,
     tables: Vec<TupleSpace>,
-    /// Where in `tables` a (in_port, recirc_id) is; the word as in a key.
+    /// The index in `tables` of each (in_port, recirc_id), which is a word of the key.
     by_word: HashMap<u64, usize>,
     /// The table used last.
     last: usize,
@@ -38,13 +39,13 @@ pub struct Subtables {
     probes: u64,
     rank_at_ms: u64,
     rank_soon: bool,
-    /// Whether lookups leave out subtables that cannot match, where there are many.
+    /// Whether lookups skip subtables that cannot match, where there are many.
     prunes: bool,
     quota: NodeQuota,
 }
 
 impl Subtables {
-    /// None yet.
+    /// No subtables.
     pub fn new(secret: &HashKey) -> Self {
         Subtables {
             secret: secret.clone(),
@@ -62,39 +63,39 @@ impl Subtables {
         }
     }
 
-    /// None yet, and every lookup will ask all of them: what `new` is compared with.
+    /// No subtables; every lookup will ask all. The reference for `new`.
     pub fn without_pruning(secret: &HashKey) -> Self {
         Subtables { prunes: false, ..Subtables::new(secret) }
     }
 
-    /// As [`Subtables::new`], with so many trie nodes for pruning.
+    /// As [`Subtables::new`], with `nodes` trie nodes for pruning.
     #[cfg(test)]
     pub(crate) fn with_nodes(secret: &HashKey, nodes: usize) -> Self {
         Subtables { quota: NodeQuota(nodes), ..Subtables::new(secret) }
     }
 
-    /// How many trie nodes may still be made.
+    /// Trie nodes that may still be made.
     #[cfg(test)]
     pub(crate) fn nodes_left(&self) -> usize {
         self.quota.0
     }
 
-    /// How many subtables there are.
+    /// The number of subtables.
     pub fn subtables(&self) -> usize {
         self.n_subtables
     }
 
-    /// How many megaflows are indexed.
+    /// The number of megaflows.
     pub fn flows(&self) -> usize {
         self.n_flows
     }
 
-    /// Subtables probed for hits since this was last asked: a hit in the third subtable counts three.
+    /// Subtables probed for hits since the last call: a hit in the third subtable counts three.
     pub fn take_probes(&mut self) -> u64 {
         std::mem::take(&mut self.probes)
     }
 
-    /// Indexes a megaflow under a packet's key, which belongs to it. Whether it was not there.
+    /// Inserts a megaflow under the key of one of its packets. Returns whether it was new.
     pub fn insert(&mut self, key: &PacketKey, flow: &Megaflow) -> bool {
         let word = table_word(key);
         let at = *self.by_word.entry(word).or_insert_with(|| {
@@ -138,7 +139,7 @@ impl Subtables {
         }
     }
 
-    /// Ranks the subtables when it is time. Once a loop iteration.
+    /// Ranks the subtables when it is time. Called once a loop iteration.
     #[inline]
     pub fn maintain(&mut self, now_ms: u64) {
         if self.rank_soon {
@@ -156,7 +157,7 @@ impl Subtables {
         self.tables.iter_mut().for_each(TupleSpace::rank);
     }
 
-    /// Where the table of a (in_port, recirc_id) is.
+    /// The index of the table for a (in_port, recirc_id).
     #[inline]
     fn table_at(&mut self, word: u64) -> Option<usize> {
         if self.tables.get(self.last).is_none_or(|table| table.word != word) {
@@ -167,13 +168,13 @@ impl Subtables {
 }
 
 impl Subtables {
-    /// For each packet in `miss`, searches for its key, as a [`LookupStage`](crate::LookupStage) does.
+    /// Searches for the key of each packet in `miss`, as a [`LookupStage`](crate::LookupStage) does.
     pub fn lookup<'g>(&mut self, batch: &LookupBatch<'_, 'g>, miss: BatchMask, hits: &mut Hits<'g>) -> BatchMask {
         self.by_table(batch, miss, |table, probes, quota, same| table.lookup(batch, same, hits, probes, quota))
     }
 
-    /// Asks one subtable a packet, the one that `hints[i]` names: one more than its place in its table. Writes `hits`
-    /// and returns who still misses.
+    /// Asks one subtable for each packet: the one that `hints[i]` names, which is its place in its table plus one.
+    /// Writes `hits` and returns the packets that still miss.
     pub(crate) fn lookup_at<'g>(
         &mut self,
         hints: &[u16; BATCH_MAX],
@@ -185,8 +186,7 @@ impl Subtables {
         self.by_table(batch, miss, |table, _, _, same| table.lookup_at(hints, batch, same, hits))
     }
 
-    /// What a distributor is to say so that `lookup_at` asks the subtable of this megaflow, which is that of `key`.
-    /// `None` if the number does not fit.
+    /// The hint for the subtable of this megaflow, to which `key` belongs. `None` if the number does not fit.
     #[inline]
     pub(crate) fn hint_of(&mut self, key: &PacketKey, flow: &Megaflow) -> Option<u16> {
         let at = self.table_at(table_word(key))?;
@@ -194,14 +194,13 @@ impl Subtables {
         u16::try_from(place + 1).ok()
     }
 
-    /// The subtables that have gone since the beginning.
+    /// The number of subtables removed so far.
     #[inline]
     pub(crate) fn gone(&self) -> u64 {
         self.n_gone
     }
 
-    /// Calls `look` for each (in_port, recirc_id) with the packets of `miss` that are its own; it returns those that
-    /// still miss, and so does this.
+    /// Calls `look` for each (in_port, recirc_id) with its packets of `miss`. Both return the packets that still miss.
     #[inline(always)]
     fn by_table(
         &mut self,
@@ -211,7 +210,7 @@ impl Subtables {
     ) -> BatchMask {
         let (mut todo, mut left) = (miss, miss);
         while let Some(first) = todo.into_iter().next() {
-            // The packets that share the first one's table: all of them, unless recirculation mixed the batch.
+            // The packets in the first one's table: all of them, unless recirculation mixed the batch.
             let word = table_word(&batch.keys[first]);
             let mut same = BatchMask::NONE;
             todo.filter(|&i| table_word(&batch.keys[i]) == word).for_each(|i| same.insert(i));

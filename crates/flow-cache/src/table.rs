@@ -1,8 +1,8 @@
-//! The shared megaflow records: who installs, who removes, what was counted.
+//! The shared megaflow records: installation, removal, statistics.
 //!
-//! Lookups read the arena under a guard and never come here. An upcall installs, the revalidator removes, a control
-//! thread reads; they share one lock. Removing a megaflow is one store that makes the record dead; its traces in the
-//! PMDs' subtables go when they read the notice, and the record itself when no guard can see it any more.
+//! Lookups read the arena under a guard and take no lock. Upcalls install, the revalidator removes and control threads
+//! read under one lock. Removing a megaflow is one store that makes its record dead. Each PMD removes it from its
+//! subtables when it reads the notice; the record is dropped when no guard can see it any more.
 
 use crate::counters::{FlowCounters, add_up};
 use crate::masks::Masks;
@@ -24,34 +24,35 @@ pub struct MegaflowTable {
     arena: Arena<Megaflow>,
     secret: HashKey,
     index: Mutex<Index>,
-    /// The memory of megaflows below this is there.
+    /// The memory of megaflows below this id is resident.
     ready: AtomicUsize,
 }
 
-/// What writers share.
+/// What the lock protects.
 struct Index {
     by_match: HashTable<MatchEntry>,
     masks: Masks,
     pmds: Vec<PmdRecord>,
     quotas: Quotas,
-    /// Removed megaflows that are not reclaimed yet, with what `remove` has told already.
+    /// Removed megaflows that are not reclaimed yet, with the statistics that `remove` returned.
     removed: HashMap<u32, FlowStats>,
-    /// Reclaimed megaflows that carried packets after `remove` had told, for the next `settle`.
+    /// Reclaimed megaflows that carried packets after `remove` had returned their statistics, for the next `settle`.
     late: Vec<(Megaflow, FlowStats)>,
     reader: Reader,
-    /// Megaflows installed so far.
+    /// The number of megaflows installed so far.
     installed: u64,
 }
 
-/// Megaflows whose memory [`MegaflowStore::make_room`] gets ready before they come: 28 MiB with one PMD. Without it a
-/// megaflow waited 1 µs of 3.7 for the kernel to clear pages (2026-11-20).
+/// Megaflows whose memory [`MegaflowStore::make_room`] prepares in advance: 28 MiB with one PMD. Without it, installing
+/// a megaflow waited 1 µs of 3.7 for the kernel to clear pages (2026-11-20).
 const AHEAD: usize = 1 << 17;
 
-/// The index has room for so many megaflows from the start, in pages that come when they are first written: to move it
-/// while it grows would hold up a PMD for milliseconds.
+/// Megaflows for which the index has room from the start, in pages that are provided when first written: moving it to
+/// grow would hold up a PMD for milliseconds.
 const NEVER_MOVES: usize = 1 << 20;
 
-/// Half of a hash, so that an entry is one word: what a new megaflow costs most is the line and the page it meets here.
+/// An entry of the index. It keeps half of the hash, to be one word: most of the cost of a new megaflow is the cache
+/// line and the page that it touches here.
 #[derive(Clone, Copy)]
 struct MatchEntry {
     hash: u32,
@@ -64,7 +65,7 @@ impl MatchEntry {
         (hash >> 32) as u32
     }
 
-    /// The hash that the table goes by: it takes a bucket from the low bits and a tag from the high ones.
+    /// The hash for the hash table, which takes a bucket from the low bits and a tag from the high ones.
     fn whole(hash: u32) -> u64 {
         u64::from(hash) << 32 | u64::from(hash)
     }
@@ -83,15 +84,15 @@ struct PmdRecord {
 pub struct FlowDeleted {
     /// What its name was.
     pub id: FlowId,
-    /// What it stood for.
+    /// Its match.
     pub matched: Arc<MegaflowMatch>,
-    /// Its mask, by which its subtable is found.
+    /// Its mask, which identifies its subtable.
     pub mask: Arc<Mask>,
 }
 
-/// What a PMD gets: its right to read, its counters, its notices.
+/// A PMD's part of the table: its right to read, its counters, its notices.
 pub struct PmdSide {
-    /// To pin once a loop iteration.
+    /// Pinned once a loop iteration.
     pub reader: Reader,
     /// Written by this PMD only.
     pub counters: Arc<FlowCounters>,
@@ -99,43 +100,43 @@ pub struct PmdSide {
     pub notices: Arc<MessageQueue<FlowDeleted>>,
 }
 
-/// What became of an installation.
+/// The result of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Installed {
-    /// It is there now.
+    /// It was installed.
     New(FlowId),
-    /// The same mask and masked key were there already; those stay.
+    /// A megaflow with the same mask and masked key existed and remains.
     Existing(FlowId),
-    /// The tables have changed since it was translated: nothing was installed.
+    /// The tables have changed since the translation: nothing was installed.
     Stale,
     /// The limit on megaflows is reached: nothing was installed.
     Full,
-    /// The port has as many masks or megaflows as it may: nothing was installed.
+    /// The port is at its quota of masks or megaflows: nothing was installed.
     OverQuota,
 }
 
-/// A megaflow as a control thread sees it.
+/// A megaflow as control threads see it.
 #[derive(Clone, Debug)]
 pub struct FlowView {
     /// Its name.
     pub id: FlowId,
-    /// What it stands for.
+    /// Its match.
     pub matched: MegaflowMatch,
-    /// What the tables said.
+    /// Its translation.
     pub translation: Translation,
-    /// What each PMD has carried: `None` where its subtables have never had it.
+    /// The statistics of each PMD: `None` if its subtables never had the megaflow.
     pub per_pmd: Vec<Option<FlowStats>>,
     /// The sum over PMDs.
     pub stats: FlowStats,
 }
 
 impl MegaflowTable {
-    /// An empty table of at most `capacity` megaflows, of as many masks as there are.
+    /// An empty table of at most `capacity` megaflows, with any number of masks.
     pub fn new(capacity: u32, secret: &HashKey) -> io::Result<Self> {
         Self::with_quota(capacity, usize::MAX, secret)
     }
 
-    /// The same, where each port may have so many masks.
+    /// The same, with a quota of masks for each port.
     pub fn with_quota(capacity: u32, masks_a_port: usize, secret: &HashKey) -> io::Result<Self> {
         let epochs = Epochs::new();
         let index = Index {
@@ -158,12 +159,12 @@ impl MegaflowTable {
         })
     }
 
-    /// The most megaflows there can be.
+    /// The most megaflows that it can hold.
     pub fn capacity(&self) -> usize {
         self.arena.capacity()
     }
 
-    /// Makes PMD number `pmd` known.
+    /// Adds PMD number `pmd`.
     pub fn attach(&self, pmd: usize) -> io::Result<PmdSide> {
         let mut index = self.index.lock();
         while index.pmds.len() <= pmd {
@@ -178,13 +179,13 @@ impl MegaflowTable {
         })
     }
 
-    /// The records, under a guard.
+    /// The records, read under a guard.
     #[inline]
     pub fn read<'g>(&'g self, guard: &'g Guard<'_>) -> Slots<'g, Megaflow> {
         self.arena.read(guard)
     }
 
-    /// A hash of the megaflow that `key` has under `mask`: the same for all its packets.
+    /// A hash of the megaflow to which `key` belongs under `mask`: the same for all its packets.
     pub fn flow_hash(&self, key: &PacketKey, mask: &PacketKey) -> u64 {
         let line = |i: usize| compare::words(&key.line(i).and(mask.line(i)).0);
         let mut first = line(0);
@@ -195,10 +196,10 @@ impl MegaflowTable {
         )
     }
 
-    /// Installs the megaflow of `key` under a translation's mask, if `is_current` says, with the table locked, that
-    /// the tables have not changed since.
+    /// Installs the megaflow of `key` under a translation's mask. `is_current` is called with the table locked, and
+    /// says whether the tables are still those of the translation.
     ///
-    /// At its port's quota of masks the megaflow gets a mask with more bits, see `quota.rs`.
+    /// A port at its quota of masks gets a mask with more bits, see `quota.rs`.
     ///
     /// If there is one already that is suspended, it is resumed, or replaced if the translation does something else:
     /// `renew` gets its xlate cache, what it has carried, and whether it is kept.
@@ -239,7 +240,8 @@ impl MegaflowTable {
                 self.arena.read(&index.reader.pin()).resume(id.0);
                 return Installed::Existing(id);
             }
-            // Credited is what it had carried when it went; what other PMDs count after that comes when it is reclaimed.
+            // The statistics are those of the moment of removal; what other PMDs count afterwards follows when it is
+            // reclaimed.
             let carried = self.take_out(index, id);
             if let (Some((xcache, _)), Some(carried)) = (suspended, carried) {
                 renew(&xcache, carried, false);
@@ -250,7 +252,7 @@ impl MegaflowTable {
         }
         index.installed += 1;
         let serial = index.installed;
-        let make = |id| Megaflow::new((FlowId(id), serial), mask.clone(), key, translation, now_ms);
+        let make = |id| Megaflow::new(FlowId(id), serial, mask.clone(), key, translation, now_ms);
         let Ok(id) = self.arena.insert(make).or_else(|_| {
             self.reclaim(index);
             self.arena.insert(make)
@@ -295,7 +297,7 @@ impl MegaflowTable {
         self.index.lock().pmds.iter().map(|pmd| pmd.counters.clone()).collect()
     }
 
-    /// Removes a megaflow; what it has carried until now, if it was there.
+    /// Removes a megaflow. Returns its statistics until now, if it existed.
     fn take_out(&self, index: &mut Index, id: FlowId) -> Option<FlowStats> {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
@@ -316,7 +318,7 @@ impl MegaflowTable {
         Some(told)
     }
 
-    /// Frees what no guard can see any more.
+    /// Drops the records that no guard can see any more.
     fn reclaim(&self, index: &mut Index) {
         self.arena.reclaim(|id, flow| {
             let all = index.total(flow.id(), flow.created_ms());
@@ -331,7 +333,7 @@ impl MegaflowTable {
 }
 
 impl Index {
-    /// Makes the pages of `by_match` resident while it is empty: an entry in each, and out again.
+    /// Makes the pages of `by_match` resident while it is empty, by inserting and removing an entry in each page.
     fn touch(&mut self) {
         if self.by_match.is_empty() {
             let buckets = self.by_match.capacity().next_power_of_two() as u32;
@@ -343,7 +345,7 @@ impl Index {
         }
     }
 
-    /// What all PMDs have counted for a megaflow.
+    /// The statistics of a megaflow, over all PMDs.
     fn total(&self, id: FlowId, created_ms: u64) -> FlowStats {
         let mut sum = FlowStats { created_ms, ..FlowStats::default() };
         self.pmds.iter().for_each(|pmd| add_up(&mut sum, pmd.counters.read(id)));
@@ -431,13 +433,13 @@ impl MegaflowStore for MegaflowTable {
     }
 }
 
-/// The identity of a megaflow as a number that is the same in every run: 128 bits of mask and masked key.
+/// A megaflow's identity as a number that is the same in every run: 128 bits of hash over mask and masked key.
 pub fn ufid(matched: &MegaflowMatch) -> u128 {
     let half = |seed| u128::from(identity_hash(&HashKey::from_seed(seed), matched));
     half(1) << 64 | half(2)
 }
 
-/// A hash of mask and masked key; equal for equal matches, whatever their presence bytes say.
+/// A hash of mask and masked key, equal for equal matches whatever their presence bytes.
 fn identity_hash(secret: &HashKey, matched: &MegaflowMatch) -> u64 {
     let sum = |key: &PacketKey| {
         let mut first = compare::words(&key.lines[0].0);

@@ -1,8 +1,8 @@
 //! An exact index from 32-bit tags to ids, in buckets of one cache line: what a subtable finds its megaflows by.
 //!
-//! A bucket has seven slots; its eighth word counts the entries that would have liked to live here and live further
-//! on. So a lookup ends at the first bucket that nobody was pushed out of, which at the load kept here is nearly
-//! always the first, and deleting needs no tombstones. Source of the idea: folly's F14 (overflow counts).
+//! A bucket has seven slots. Its eighth word counts the entries that belong here and had to go to a later bucket. So a
+//! lookup ends at the first bucket with a count of zero, which at this load is nearly always the first, and deletion
+//! needs no tombstones. Source of the idea: folly's F14 (overflow counts).
 
 use crate::bucket::{Bucket, slots};
 use sluice_simd::prefetch;
@@ -11,13 +11,13 @@ use sluice_simd::prefetch;
 const SLOTS: usize = 7;
 const SLOT_BITS: u32 = (1 << SLOTS) - 1;
 
-/// Buckets from which lookups prefetch: below, the index is in the first-level cache anyway.
+/// Lookups prefetch from this many buckets on; a smaller index is in the first-level cache anyway.
 const PREFETCH_FROM: usize = 128;
 
 /// Tags and their ids; a tag may occur more than once.
 ///
-/// Shape:  2^k buckets; the tag's low k bits pick the first, the next in line take what does not fit. At most 3/4 of
-///         the slots are in use.
+/// Shape:  2^k buckets; the tag's low k bits select the first, and the following ones take what does not fit. At most
+///         3/4 of the slots are in use.
 #[derive(Debug)]
 pub(crate) struct TagIndex {
     buckets: Vec<Bucket>,
@@ -36,23 +36,23 @@ impl TagIndex {
         self.len
     }
 
-    /// Whether looking first at all buckets of a batch pays.
+    /// Whether it pays to look at the buckets of a whole batch first.
     #[inline(always)]
     pub fn is_large(&self) -> bool {
         self.buckets.len() >= PREFETCH_FROM
     }
 
-    /// Asks the processor for a tag's first bucket.
+    /// Prefetches a tag's first bucket.
     #[inline(always)]
     pub fn prefetch(&self, tag: u32) {
         prefetch::read(&self.buckets[self.home(tag)]);
     }
 
-    /// Whether a look into the first bucket leaves it open that there is such a tag. No branch depends on the answer.
+    /// Whether the tag may be in the index, as far as its first bucket says. No branch depends on the answer.
     #[inline(always)]
     pub fn may_hold(&self, tag: u32) -> bool {
         let bucket = &self.buckets[self.home(tag)];
-        // Lane 7 is the overflow count. If it equals the tag by chance, it is not zero anyway.
+        // Lane 7 is the overflow count. If it equals the tag by chance, it is not zero.
         (bucket.matching(tag) | bucket.tags[SLOTS]) != 0
     }
 
@@ -68,7 +68,7 @@ impl TagIndex {
         self.buckets.iter().flat_map(|bucket| slots(!bucket.matching(0) & SLOT_BITS).map(|slot| bucket.ids[slot]))
     }
 
-    /// The first id of that tag that `accept` makes something of.
+    /// The first result that `accept` returns for an id of that tag.
     #[inline]
     pub fn find<R>(&self, tag: u32, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
         let mut at = self.home(tag);
@@ -88,7 +88,7 @@ impl TagIndex {
         None
     }
 
-    /// Puts an entry in, unless it is there. Whether it was not.
+    /// Inserts an entry. Returns whether it was new.
     pub fn insert(&mut self, tag: u32, id: u32) -> bool {
         if self.find(tag, |have| (have == id).then_some(())).is_some() {
             return false;
@@ -101,7 +101,7 @@ impl TagIndex {
         true
     }
 
-    /// Takes an entry out. Whether it was there.
+    /// Removes an entry. Returns whether it was there.
     pub fn remove(&mut self, tag: u32, id: u32) -> bool {
         let home = self.home(tag);
         let mut at = home;
@@ -124,7 +124,7 @@ impl TagIndex {
         false
     }
 
-    /// Puts an entry into the first free slot from its home on.
+    /// Puts an entry into the first free slot from its home bucket on.
     fn place(&mut self, tag: u32, id: u32) {
         let mut at = self.home(tag);
         loop {

@@ -1,8 +1,9 @@
 //! The subtables of one (in_port, recirc_id), in order of rank, and which of them a packet need not ask.
 //!
-//! Up to [`PRUNE_FROM`] subtables all are asked in turn. From there on, what the first few have not found is looked
-//! for only where [`Pruning`] says that it can be. Subtables are listed there from birth, but for the first
-//! [`UNLISTED`], so that small tables do without; those are listed when the table turns out to be large.
+//! With fewer than [`PRUNE_FROM`] subtables all are asked in turn. With more, packets that the first few do not match
+//! are looked up only in the subtables that [`Pruning`] leaves. A subtable is listed for pruning when it is made,
+//! except for the first [`UNLISTED`], so that small tables pay nothing; those are listed once the table turns out to be
+//! large.
 
 use crate::prefixes::NodeQuota;
 use crate::pruning::Pruning;
@@ -20,44 +21,44 @@ use std::sync::Arc;
 /// With fewer subtables all are asked. Measured: docs/notes/bounded-misses.md.
 const PRUNE_FROM: usize = 17;
 
-/// So many subtables may be there before one is listed from birth.
+/// Subtables that are made before new ones are listed at once.
 const UNLISTED: usize = 8;
 
-/// So many of the highest rank are asked before anything is left out: most packets hit there.
+/// Subtables of the highest rank that are asked before pruning: most packets hit there.
 const FIRST: usize = 2;
 
-/// The most megaflows that a subtable may have to be listed later: listing them is work for one lookup.
+/// The most megaflows of a subtable that is listed later: listing it is work for a single lookup.
 const LIST_LATER_MAX: usize = 256;
 
-/// So many survivors of a packet are fetched ahead; the others, if it comes to them, are not.
+/// Subtables left by pruning that are prefetched for a packet; further ones are not.
 const AHEAD: usize = 4;
 
 /// The subtables of one (in_port, recirc_id).
 #[derive(Debug)]
 pub(crate) struct TupleSpace {
-    /// in_port and recirc_id as in a key.
+    /// in_port and recirc_id, as a word of the key.
     pub word: u64,
-    /// In places that never change; one that has gone leaves a hole, which another fills.
+    /// A subtable keeps its place. A removed one leaves a hole, which a new one fills.
     subtables: Vec<Option<Subtable>>,
     holes: Vec<u32>,
     /// Their places, in order of rank.
     ranking: Vec<u32>,
-    /// The place by mask; holding the mask keeps its address its own.
+    /// The place for each mask. The mask is held, so that its address stays its own.
     by_mask: HashMap<MaskId, (u32, Arc<Mask>)>,
-    /// `None`: every lookup asks all.
+    /// `None`: every lookup asks all subtables.
     pruning: Option<Box<Pruning>>,
-    /// Places that are not listed for pruning.
+    /// Places not listed for pruning.
     unlisted: Vec<u32>,
 }
 
-/// A mask by its address. Masks that are equal are one: `MegaflowTable` sees to that.
+/// A mask's address. `MegaflowTable` keeps one copy of each mask, so equal masks have one address.
 type MaskId = usize;
 
 fn mask_id(mask: &Arc<Mask>) -> MaskId {
     Arc::as_ptr(mask).addr()
 }
 
-/// What a removal did.
+/// What a removal removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Removed {
     pub flow: bool,
@@ -83,7 +84,7 @@ impl TupleSpace {
         self.by_mask.is_empty()
     }
 
-    /// Indexes a megaflow under a packet's key. Whether it was not there, and whether its mask was not.
+    /// Inserts a megaflow under the key of one of its packets. Returns whether it was new, and whether its mask was.
     pub fn insert(
         &mut self,
         key: &PacketKey,
@@ -107,7 +108,7 @@ impl TupleSpace {
             self.subtables.push(None);
             self.subtables.len() as u32 - 1
         });
-        // Behind those in use, in front of those that have found nothing lately; ranked anew soon.
+        // Behind the subtables with recent hits, in front of those without. Ranking follows soon.
         let in_use = |place: &u32| self.subtables[*place as usize].as_ref().is_some_and(|s| s.hits != 0);
         let rank = self.ranking.partition_point(in_use);
         self.ranking.insert(rank, place);
@@ -143,12 +144,12 @@ impl TupleSpace {
         Removed { flow, subtable: true }
     }
 
-    /// Gives back what it has of the quota, to be dropped.
+    /// Returns its trie nodes to the quota before it is dropped.
     pub fn give_back(&self, quota: &mut NodeQuota) {
         quota.0 += self.pruning.as_ref().map_or(0, |pruning| pruning.nodes());
     }
 
-    /// Puts the subtables with the most recent hits first; equals keep their order.
+    /// Sorts the subtables by recent hits; equal ones keep their order.
     pub fn rank(&mut self) {
         let subtables = &mut self.subtables;
         let hits = |place: &u32| Reverse(subtables[*place as usize].as_ref().map_or(0, |s| s.hits));
@@ -156,8 +157,8 @@ impl TupleSpace {
         subtables.iter_mut().flatten().for_each(|s| s.hits /= 2);
     }
 
-    /// Looks up the packets of `miss`, all of which are of this port and recirculation; writes `hits`. Returns who still
-    /// misses, and adds how many subtables the others had to ask.
+    /// Looks up the packets of `miss`, all of this (in_port, recirc_id). Writes `hits` and returns the packets that
+    /// still miss. Adds to `probes` how many subtables were asked for the hits.
     #[inline]
     pub fn lookup<'g>(
         &mut self,
@@ -190,30 +191,7 @@ impl TupleSpace {
         let asked = FIRST + unlisted.clone().count();
         left = ask_in_turn(subtables, unlisted, FIRST, batch, left, hits, probes);
         let Some(pruning) = &self.pruning else { return left };
-        // Stage by stage for the whole batch, so that the packets' cache misses overlap.
-        let mut ahead: [ArrayVec<u32, AHEAD>; BATCH_MAX] = std::array::from_fn(|_| ArrayVec::new_const());
-        for i in left {
-            pruning.survivors(batch.isa, &batch.keys[i], |place| {
-                if !first.contains(&place) {
-                    ahead[i].push(place);
-                    prefetch::read(&subtables[place as usize]);
-                }
-                ahead[i].is_full()
-            });
-        }
-        let mut tags = [[0; AHEAD]; BATCH_MAX];
-        for i in left {
-            for (tag, place) in tags[i].iter_mut().zip(&ahead[i]) {
-                let Some(subtable) = &subtables[*place as usize] else { continue };
-                *tag = subtable.tag_of(&batch.keys[i]);
-                subtable.prefetch(*tag);
-            }
-        }
-        for i in left {
-            for (tag, place) in tags[i].iter().zip(&ahead[i]) {
-                subtables[*place as usize].iter().for_each(|subtable| subtable.prefetch_flows(*tag, batch.flows));
-            }
-        }
+        let ahead = Ahead::fetch(pruning, subtables, first, batch, left);
         for i in left {
             let mut n = asked as u64;
             let mut ask = |place: u32, tag: Option<u32>| {
@@ -221,8 +199,8 @@ impl TupleSpace {
                 let subtable = subtables[place as usize].as_mut()?;
                 subtable.find(&batch.keys[i], tag.unwrap_or_else(|| subtable.tag_of(&batch.keys[i])), batch.flows)
             };
-            let mut hit = tags[i].iter().zip(&ahead[i]).find_map(|(tag, place)| ask(*place, Some(*tag)));
-            if hit.is_none() && ahead[i].is_full() {
+            let mut hit = ahead.tags[i].iter().zip(&ahead.places[i]).find_map(|(tag, place)| ask(*place, Some(*tag)));
+            if hit.is_none() && ahead.places[i].is_full() {
                 let mut skip = AHEAD;
                 pruning.survivors(batch.isa, &batch.keys[i], |place| {
                     if first.contains(&place) {
@@ -245,14 +223,14 @@ impl TupleSpace {
         left
     }
 
-    /// Where the subtable of a mask is.
+    /// The place of a mask's subtable.
     #[inline]
     pub fn place_of(&self, mask: &Arc<Mask>) -> Option<u32> {
         self.by_mask.get(&mask_id(mask)).map(|(place, _)| *place)
     }
 
-    /// Asks one subtable a packet: the one whose place is `hints[i] - 1`, if there is such a one. Writes `hits` and
-    /// returns who still misses.
+    /// Asks one subtable for each packet: the one at place `hints[i] - 1`, if there is one. Writes `hits` and returns
+    /// the packets that still miss.
     pub fn lookup_at<'g>(
         &mut self,
         hints: &[u16; BATCH_MAX],
@@ -273,7 +251,9 @@ impl TupleSpace {
             }
         }
         for i in large {
-            subtables[place(i)].iter().for_each(|subtable| subtable.prefetch_flows(tags[i], batch.flows));
+            if let Some(subtable) = &subtables[place(i)] {
+                subtable.prefetch_flows(tags[i], batch.flows);
+            }
         }
         let mut found = 0;
         for i in miss {
@@ -286,7 +266,7 @@ impl TupleSpace {
         BatchMask(miss.0 & !found)
     }
 
-    /// Lists a subtable that was here before the table was large.
+    /// Lists for pruning one subtable that was made while the table was small.
     fn list_one_more(&mut self, flows: Slots<'_, Megaflow>, quota: &mut NodeQuota) {
         let Some(pruning) = &mut self.pruning else { return };
         let subtables = &self.subtables;
@@ -295,7 +275,7 @@ impl TupleSpace {
         let place = self.unlisted.swap_remove(at);
         let Some(subtable) = &subtables[place as usize] else { return };
         let mut mask = None;
-        // A dead megaflow whose notice has not come yet can be no hit, so it needs no prefixes. Its id may be another's.
+        // A dead megaflow cannot be a hit, so it needs no prefixes. Its id may be used again by another megaflow.
         for (flow, _) in subtable.ids().filter_map(|id| flows.get_any(id)) {
             let is_here = self.by_mask.get(&mask_id(flow.mask())).is_some_and(|(at, _)| *at == place);
             if is_here {
@@ -305,13 +285,59 @@ impl TupleSpace {
         }
         match mask {
             Some(mask) => pruning.list(place, &mask.whole),
-            // All are dead; it goes with their notices.
+            // All its megaflows are dead; their notices will remove it.
             None => self.unlisted.push(place),
         }
     }
 }
 
-/// Asks subtables one after another about the packets of `miss`; `asked` have been asked before.
+/// For each packet, the first subtables that pruning leaves, and the packet's tag in each of them.
+struct Ahead {
+    places: [ArrayVec<u32, AHEAD>; BATCH_MAX],
+    tags: [[u32; AHEAD]; BATCH_MAX],
+}
+
+impl Ahead {
+    /// Finds them for the packets of `miss`, except for subtables in `first`, and prefetches what a search there reads.
+    /// Proceeds stage by stage for the whole batch, so that the packets' cache misses overlap.
+    #[inline(always)]
+    fn fetch(
+        pruning: &Pruning,
+        subtables: &[Option<Subtable>],
+        first: &[u32],
+        batch: &LookupBatch<'_, '_>,
+        miss: BatchMask,
+    ) -> Ahead {
+        let mut places: [ArrayVec<u32, AHEAD>; BATCH_MAX] = std::array::from_fn(|_| ArrayVec::new_const());
+        for i in miss {
+            pruning.survivors(batch.isa, &batch.keys[i], |place| {
+                if !first.contains(&place) {
+                    places[i].push(place);
+                    prefetch::read(&subtables[place as usize]);
+                }
+                places[i].is_full()
+            });
+        }
+        let mut tags = [[0; AHEAD]; BATCH_MAX];
+        for i in miss {
+            for (tag, place) in tags[i].iter_mut().zip(&places[i]) {
+                let Some(subtable) = &subtables[*place as usize] else { continue };
+                *tag = subtable.tag_of(&batch.keys[i]);
+                subtable.prefetch(*tag);
+            }
+        }
+        for i in miss {
+            for (tag, place) in tags[i].iter().zip(&places[i]) {
+                if let Some(subtable) = &subtables[*place as usize] {
+                    subtable.prefetch_flows(*tag, batch.flows);
+                }
+            }
+        }
+        Ahead { places, tags }
+    }
+}
+
+/// Asks subtables one after another about the packets of `miss`. `asked` subtables were asked before.
 #[inline(always)]
 fn ask_in_turn<'a, 'g>(
     subtables: &mut [Option<Subtable>],

@@ -1,9 +1,9 @@
-//! What a lookup that no cache knows costs as masks grow: in the switch's subtables, with pruning and without, and in
-//! merged tables, which lost. See docs/notes/bounded-misses.md.
+//! The cost of a lookup that no cache answers, as masks grow: in the switch's subtables, with pruning and without, and
+//! in merged tables, which lost. See docs/notes/bounded-misses.md.
 //!
 //! `cargo bench -p sluice-flow-cache --bench bounded_misses` prints a table; without `--bench` it only checks the
-//! answers of small cases. Times are CPU time of one thread, medians of seven rounds. Whatever is looked up was looked
-//! up before, so records are in the cache as far as they fit.
+//! results of small cases. Times are CPU time of one thread, medians of seven rounds. Everything was looked up once
+//! before, so records are in the processor's cache as far as they fit.
 
 mod merged;
 mod product;
@@ -18,7 +18,7 @@ use std::hint::black_box;
 use std::time::Duration;
 use workload::{Random, Workload};
 
-/// Keys a measurement goes through.
+/// Keys in a measurement.
 const KEYS: usize = 512;
 
 fn main() {
@@ -72,7 +72,7 @@ fn measure(workload: &Workload, full: bool) {
     }
 }
 
-/// Every hit is found, and is one; no miss is.
+/// Every expected hit is found and is correct; no expected miss is found.
 fn check(search: &mut dyn Search, flows: &[Flow], [hits, misses]: [&[Words]; 2]) {
     let found = search.find_all(flows, hits)();
     for (key, found) in hits.iter().zip(found) {
@@ -82,7 +82,7 @@ fn check(search: &mut dyn Search, flows: &[Flow], [hits, misses]: [&[Words]; 2])
     assert!(search.find_all(flows, misses)().iter().all(Option::is_none), "{}", search.name());
 }
 
-/// Takes each flow out and puts it back.
+/// Removes each flow and inserts it again.
 fn change_all(search: &mut dyn Search, flows: &[Flow], ids: &[u32]) {
     for &id in ids {
         search.remove(flows, id);

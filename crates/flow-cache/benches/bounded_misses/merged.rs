@@ -1,12 +1,12 @@
-//! A candidate that lost: fewer tables, after TupleMerge. A flow goes into a table of a coarser mask, prefix lengths rounded down
-//! to a few steps, and is verified under its own mask. So the number of tables is bounded whatever masks come, but
-//! flows that differ only in the bits rounded away crowd under one hash; past a limit they get tables of their own.
+//! A candidate that lost: fewer tables, after TupleMerge. A flow is stored in a table with a coarser mask, whose prefix
+//! lengths are rounded down to a few steps, and is verified under its own mask. So the number of tables is bounded for
+//! any masks, but flows that differ only in the dropped bits share a hash; beyond a limit they get tables of their own.
 
 use crate::search::{FIELDS, Flow, Search, Subtable, Words};
 use sluice_flow::layout::Span;
 use std::collections::HashMap;
 
-/// At most so many flows under one hash of a shared table. Source: TupleMerge (Daly et al., ToN 2019), which uses 40.
+/// The most flows under one hash of a shared table. Source: TupleMerge (Daly et al., ToN 2019), which uses 40.
 const CROWD: usize = 40;
 
 pub struct Merged {

@@ -1,4 +1,4 @@
-//! The switch's own subtables, with pruning and without, records and all; looked up in batches, as the switch does.
+//! The switch's own subtables, with pruning and without, with real records, looked up in batches.
 
 use crate::search::{Flow, Search, Words};
 use sluice_action::{FlowId, MegaflowStore, Translation, XcacheHandle};
@@ -15,7 +15,7 @@ pub struct Product {
     table: MegaflowTable,
     side: PmdSide,
     subtables: Subtables,
-    /// The workload's number by megaflow id, and the other way round.
+    /// The workload's number for a megaflow id, and vice versa.
     number_of: HashMap<u32, u32>,
     id_of: HashMap<u32, FlowId>,
 }

@@ -1,4 +1,4 @@
-//! Megaflows, and what a candidate has to do with them.
+//! Megaflows, and the interface of a candidate.
 
 use hashbrown::HashTable;
 use sluice_flow::layout::{self, Span};
@@ -19,20 +19,20 @@ impl Flow {
     }
 }
 
-/// A way to find the megaflow of a key. `flows` is the arena: an index keeps ids only.
+/// A way to find a key's megaflow. `flows` is the arena: an index keeps ids only.
 pub trait Search {
     fn name(&self) -> &'static str;
     fn insert(&mut self, flows: &[Flow], id: u32);
     fn remove(&mut self, flows: &[Flow], id: u32);
-    /// Gets ready to look up these keys; each call of what it returns looks all of them up.
+    /// Prepares the lookup of these keys. Each call of the returned closure looks all of them up.
     fn find_all<'a>(&'a mut self, flows: &'a [Flow], keys: &'a [Words]) -> Box<dyn FnMut() -> Vec<Option<u32>> + 'a>;
-    /// What is done about once a second.
+    /// Work that is done about once a second.
     fn tidy(&mut self) {}
     /// The number of a flow that was found.
     fn number(&self, found: u32) -> u32 {
         found
     }
-    /// How many hash tables were asked for hits since this was last asked, if it knows.
+    /// How many hash tables were asked for hits since the last call, if known.
     fn take_probes(&mut self) -> Option<u64> {
         None
     }
@@ -87,7 +87,7 @@ impl Subtable {
         self.ids.is_empty()
     }
 
-    /// How many flows have the hash of this key.
+    /// The number of flows with the hash of this key.
     pub fn crowd(&self, key: &Words) -> usize {
         let hash = self.hash(key);
         self.ids.iter_hash(spread(hash)).filter(|(h, _)| *h == hash).count()

@@ -1,4 +1,4 @@
-//! Megaflows and packets: an explosion of tuple space, and what a real table makes of an access list.
+//! Megaflows and packets: a tuple space explosion, and the megaflows that a classifier makes for an access list.
 
 use crate::search::{Flow, Words};
 use sluice_classifier::{Classifier, LATEST};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 /// Protocols to choose from.
 const TCP_OR_UDP: [u8; 2] = [ip_proto::TCP, ip_proto::UDP];
 
-/// Numbers that look random and are the same in every run (splitmix64).
+/// Random numbers that are the same in every run.
 pub struct Random(pub u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// Megaflows, and how to make packets for them.
+/// Megaflows, and how their packets are made.
 pub struct Workload {
     pub name: String,
     pub flows: Vec<Flow>,
@@ -37,8 +37,8 @@ fn words(key: &FlowKey) -> Words {
     std::array::from_fn(|i| if i < 8 { first[i] } else { second[i - 8] })
 }
 
-/// The first `len` bits of a field's value with the last of them turned over, and their mask: the packets that leave a
-/// rule at that bit.
+/// The first `len` bits of a field's value with the last of them inverted, and their mask: packets that differ from a
+/// rule first at that bit.
 fn leave_at(key: &mut FlowKey, mask: &mut FlowKey, span: Span, len: u32) {
     let bytes = span.size;
     let was = u128::from_be_bytes(std::array::from_fn(|i| key.get(span).get(i).copied().unwrap_or(0)));
@@ -49,8 +49,8 @@ fn leave_at(key: &mut FlowKey, mask: &mut FlowKey, span: Span, len: u32) {
 }
 
 impl Workload {
-    /// What packets that match an allowed source, source port and destination port up to some bit leave behind: one
-    /// megaflow for each combination of where they differ. `dims` says how many such bits each field has.
+    /// The megaflows made for packets that match an allowed source, source port and destination port up to some bit:
+    /// one for each combination of the bits at which they differ. `dims` is the number of such bits in each field.
     pub fn explosion(ipv6: bool, dims: [u32; 3]) -> Self {
         let (source, dl_type) =
             if ipv6 { (layout::IPV6_SRC, ethertype::IPV6) } else { (layout::NW_SRC, ethertype::IPV4) };
@@ -76,7 +76,8 @@ impl Workload {
             }
             flows.push(Flow { mask: words(&m), key: words(&k.and(&m)) });
         }
-        // As packets come: in order, the subtables of a length would be neighbours, and sets of them sparse.
+        // In random order, as packets come. In order, the subtables of a length would be neighbours and their sets
+        // sparse.
         let mut random = Random(1);
         for i in (1..flows.len()).rev() {
             flows.swap(i, random.below(i as u64 + 1) as usize);
@@ -116,14 +117,14 @@ impl Workload {
         self.flows.iter().map(|flow| flow.mask).collect::<HashSet<_>>().len()
     }
 
-    /// A packet of some megaflow; each is as likely.
+    /// A packet of a random megaflow.
     pub fn hit(&self, random: &mut Random) -> Words {
         let flow = self.flows[random.below(self.flows.len() as u64) as usize];
         std::array::from_fn(|i| flow.key[i] | random.next() & self.varies[i] & !flow.mask[i])
     }
 
-    /// A packet that agrees with some megaflow in every field that prunes, but has another protocol: almost always no
-    /// one's.
+    /// A packet that agrees with some megaflow in every prefix field but has another protocol, so that it almost always
+    /// misses.
     pub fn miss(&self, random: &mut Random) -> Words {
         let mut key = self.hit(random);
         let proto = layout::NW_PROTO.offset;
@@ -140,7 +141,7 @@ fn varying(ipv6: bool) -> Words {
     words(&mask)
 }
 
-/// A rule of an access list: prefixes as such lists have them, a port or a range's prefix, or none.
+/// A rule of an access list: typical prefixes, a port, a prefix of a port range, or none.
 fn random_rule(random: &mut Random) -> Match {
     let mut matching = Match::ANY;
     let mut set = |span: Span, value: u64, len: u32| {

@@ -1,12 +1,12 @@
-//! The cuckoo distributor: key → the one subtable to ask, in front of the search.
+//! The cuckoo distributor: from a key to the one subtable to ask, in front of the search.
 //!
-//! It keeps sixteen bits of a flow's hash and the number of a subtable, four bytes in all, so a million flows take
-//! 4 MiB. What it says is a *hint*: the subtable is asked, and if it does not have the packet (a *wrong answer*:
-//! another flow's signature, or a subtable that has gone) the search follows, and what that finds is noted. So no entry
-//! needs deleting, and a distributor that knows nothing of a flow costs it a cache line.
+//! It keeps 16 bits of a flow's hash and the number of a subtable, four bytes in all, so a million flows take 4 MiB.
+//! Its answer is a *hint*: that subtable is asked, and if it does not have the packet (a *wrong answer*: another flow's
+//! signature, or a subtable that no longer exists) the search follows, and its result is recorded. So no entry needs to
+//! be deleted, and a flow without an entry costs one cache line.
 //!
-//! Where the number of subtables asked for a hit is close to one without it, it is in the way.
-//! Source: Y. Wang, "dpif-netdev: cuckoo distributor" (2017), after B. Fan et al., "Cuckoo Filter", CoNEXT 2014.
+//! It does not pay where a search asks little more than one subtable for a hit. Source: Y. Wang, "dpif-netdev: cuckoo
+//! distributor" (2017), after B. Fan et al., "Cuckoo Filter", CoNEXT 2014.
 
 mod own;
 mod summary;
@@ -20,14 +20,15 @@ use sluice_simd::Isa;
 use std::sync::Arc;
 use summary::{HtTable, VbfTable};
 
-/// What the distributor keeps its hints in.
+/// The table in which the distributor keeps its hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributorTable {
-    /// A table of its own: the key's hash, computed anyway, picks one cache line, or a second if that is full.
+    /// A table of its own: the key's hash, which is known anyway, selects a cache line, or a second one if that is
+    /// full.
     Own,
     /// The membership library's HT in cache mode.
     Ht,
-    /// The membership library's vBF: not more than 64 subtables. Nothing can be deleted from it, so it is rebuilt.
+    /// The membership library's vBF: at most 64 subtables. Nothing can be deleted from it, so it is rebuilt.
     Vbf,
 }
 
@@ -44,8 +45,8 @@ impl DistributorTable {
         }
     }
 
-    /// The most subtables of one (in_port, recirc_id) that it can tell apart. With more of them a combination is not
-    /// applicable: packets of the others are never hinted.
+    /// The most subtables of one (in_port, recirc_id) that it can tell apart. Packets of further subtables never get a
+    /// hint.
     pub fn max_subtables(self) -> usize {
         match self {
             DistributorTable::Own | DistributorTable::Ht => u16::MAX as usize,
@@ -54,12 +55,12 @@ impl DistributorTable {
     }
 }
 
-/// What became of the packets that a distributor was asked about: one of three.
+/// The outcomes of the distributor's lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DistributorAnswers {
     /// The subtable that it named had the packet.
     pub hits: u64,
-    /// It named none.
+    /// It named no subtable.
     pub misses: u64,
     /// The subtable that it named did not have the packet.
     pub wrong: u64,
@@ -67,15 +68,13 @@ pub struct DistributorAnswers {
 
 /// One PMD's distributor.
 ///
-/// Shape:  see [`DistributorTable`]. The hints of one (in_port, recirc_id) mean nothing in another, but the hash
-///         covers both.
-/// Errors: none; a full place overwrites.
-/// Memory: none while it is off.
+/// Shape:  see [`DistributorTable`]. Hints of one (in_port, recirc_id) mean nothing for another, but the hash covers
+///         both. Errors: none; a full bucket overwrites. Memory: none while it is off.
 #[derive(Debug)]
 pub struct Distributor {
     table: Option<HintTable>,
     entries: usize,
-    /// Keys the hashes of the summaries.
+    /// The key of the summaries' hashes.
     seed: u64,
     answers: DistributorAnswers,
 }
@@ -88,13 +87,12 @@ enum HintTable {
 }
 
 impl Distributor {
-    /// A distributor that is off, and has room for `entries` flows once it is on. `seed` is for the hash of the
-    /// summaries.
+    /// A distributor that is off, for `entries` flows once it is on. `seed` is for the hash of the summaries.
     pub fn new(entries: usize, seed: u64) -> Self {
         Distributor { table: None, entries: entries.clamp(1, 1 << 28), seed, answers: Default::default() }
     }
 
-    /// Turns it on with a table of that kind, empty unless it is that already; or off.
+    /// Turns it on with a table of that kind, empty unless it has that kind already; or off.
     pub fn set(&mut self, kind: Option<DistributorTable>) {
         if kind != self.kind() {
             self.table = kind.map(|kind| match kind {
@@ -105,7 +103,7 @@ impl Distributor {
         }
     }
 
-    /// The memory of a table of its own; `None` if it has none. The summaries' is theirs.
+    /// The memory of its own table; `None` for other kinds.
     pub fn memory(&self) -> Option<Arc<ArrayMemory>> {
         match self.table.as_ref()? {
             HintTable::Own(own) => own.lines.memory(),
@@ -113,7 +111,7 @@ impl Distributor {
         }
     }
 
-    /// What it keeps its hints in, if it is on.
+    /// The kind of its table, if it is on.
     pub fn kind(&self) -> Option<DistributorTable> {
         self.table.as_ref().map(|table| match table {
             HintTable::Own(_) => DistributorTable::Own,
@@ -122,19 +120,19 @@ impl Distributor {
         })
     }
 
-    /// Whether it is to be asked at all.
+    /// Whether it is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.table.is_some()
     }
 
-    /// What it answered since this was last asked.
+    /// The outcomes since the last call.
     pub fn take_answers(&mut self) -> DistributorAnswers {
         std::mem::take(&mut self.answers)
     }
 
-    /// Looks up each packet of `miss` in the subtable that is named for its hash; writes `hits` and returns who still
-    /// misses. A hit is verified, as everywhere.
+    /// Looks up each packet of `miss` in the subtable that its hint names. Writes `hits` and returns the packets that
+    /// still miss. Hits are verified, as everywhere.
     pub fn lookup<'g>(
         &mut self,
         subtables: &mut Subtables,
@@ -146,7 +144,7 @@ impl Distributor {
         let mut hints = [0; BATCH_MAX];
         let told = table.find(batch.isa, batch.hashes, miss, &mut hints, subtables.gone());
         let mut wrong = if told.is_empty() { told } else { subtables.lookup_at(&hints, batch, told, hits) };
-        // Of a Bloom filter a flow may be in several sets, its own among them.
+        // In a Bloom filter a flow may be in several sets, and one of them is its own.
         while let HintTable::Vbf(vbf) = table
             && !wrong.is_empty()
         {
@@ -163,7 +161,7 @@ impl Distributor {
         BatchMask(miss.0 & !told.0 | wrong.0)
     }
 
-    /// Notes where a packet's megaflow is, which another level has found. The distributor must be on to keep it.
+    /// Records in which subtable a packet's megaflow is. Does nothing while the distributor is off.
     #[inline]
     pub fn note(&mut self, subtables: &mut Subtables, hash: u64, key: &PacketKey, flow: &Megaflow) {
         let Some(table) = &mut self.table else { return };
@@ -177,7 +175,7 @@ impl Distributor {
 }
 
 impl HintTable {
-    /// Writes the hints of the packets of `miss`; returns those that have one.
+    /// Writes the hints of the packets of `miss`. Returns the packets that have one.
     #[inline]
     fn find(
         &mut self,

@@ -1,7 +1,8 @@
 //! The distributor's own table: sixteen signatures and sixteen hints to a cache line.
 //!
-//! A flow lives in the line that its hash picks or, if that was full, in a second that follows from the first and the
-//! signature. So nearly every lookup reads one line. As in the work it is named after, nothing is moved to make room.
+//! A flow is in the line that its hash selects or, if that was full, in a second line, which follows from the first and
+//! the signature. So nearly every lookup reads one line. As in the work that it is named after, entries are never
+//! moved.
 
 use crate::fill::Fill;
 use sluice_mem::HugeArray;
@@ -9,16 +10,16 @@ use sluice_packet::BATCH_MAX;
 use sluice_simd::hints::{self, Hints, SLOTS};
 use sluice_simd::{Isa, prefetch, signature};
 
-/// Shape:  2^k lines of 16 slots, as many in use as flows need ([`Fill`]). The hash's low bits pick the line, its high 16
-///         are the signature; 0 is an empty slot.
-/// Errors: none. If both lines are full, the slots of the first are overwritten in turn.
+/// Shape:  2^k lines of 16 slots, of which as many are used as the flows need ([`Fill`]). The hash's low bits select
+///         the line, its high 16 are the signature; 0 is an empty slot. Errors: none. If both lines are full, the slots
+///         of the first are overwritten in turn.
 #[derive(Debug)]
 pub(super) struct OwnTable {
     pub lines: HugeArray<Hints>,
     fill: Fill,
 }
 
-/// Where a hash's hint may be.
+/// Where the hint for a hash may be.
 #[derive(Clone, Copy)]
 struct BucketPair {
     signature: u16,
@@ -37,11 +38,11 @@ impl OwnTable {
         let mask = self.fill.mask() as u32;
         let signature = ((hash >> 48) as u16).max(1);
         let first = hash as u32 & mask;
-        // An odd step, so never the same line.
+        // The difference is odd, so the second line is never the first.
         BucketPair { signature, first, second: (first ^ (u32::from(signature).wrapping_mul(0x5bd1_e995) | 1)) & mask }
     }
 
-    /// The hint noted for each hash, 0 if none is.
+    /// The hint recorded for each hash, 0 if there is none.
     pub fn find(&mut self, isa: Isa, hashes: &[u64], found: &mut [u16]) {
         self.fill.count_asked(hashes.len());
         let mut at = [0; BATCH_MAX];
@@ -68,7 +69,7 @@ impl OwnTable {
         unknown[..n].iter().zip(second).for_each(|(i, hint)| found[*i] = hint);
     }
 
-    /// Notes a hint.
+    /// Records a hint.
     pub fn note(&mut self, hash: u64, hint: u16) {
         self.fill.grow();
         let BucketPair { signature, first, second } = self.place(hash);
@@ -76,7 +77,7 @@ impl OwnTable {
             let slots = signature::matching(&self.lines[at as usize].signatures, signature);
             (slots != 0).then(|| (at, slots.trailing_zeros() as usize))
         };
-        // Of another flow with the same signature nothing is kept: it would be in the way for ever.
+        // Another flow's hint under the same signature is replaced: it would hide this one for ever.
         let same = || slot_of(signature, first).or_else(|| slot_of(signature, second));
         let free = || slot_of(0, first).or_else(|| slot_of(0, second));
         let room = same().or_else(free);
@@ -93,8 +94,8 @@ mod tests {
     use std::collections::HashSet;
 
     proptest! {
-        /// What was noted last is found, as long as the lines of its signature have room; and nothing is found that
-        /// was not noted under that signature. Few lines, few signatures: full lines and collisions are common.
+        /// The last hint recorded is found as long as the lines of its signature have room, and nothing is found that
+        /// was not recorded under that signature. Few lines and few signatures make full lines and collisions common.
         #[test]
         fn the_last_noted_is_found(
             steps in prop::collection::vec((0..40u64, 0..4u64, 1..6u16), 1..200),

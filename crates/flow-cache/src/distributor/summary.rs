@@ -1,19 +1,19 @@
-//! Set summaries of the membership library as the distributor's table: a subtable is a set, a flow's hash the key.
+//! Set summaries of the membership library as the distributor's table: a subtable is a set, a flow's hash is the key.
 
 use sluice_membership::{Ht, HtConfig, SetId, Summary, Vbf, VbfConfig};
 use sluice_packet::{BATCH_MAX, BatchMask};
 
-/// The most subtables that a vector Bloom filter tells apart: the bits of its widest row.
+/// The most subtables that a vector Bloom filter can tell apart: the bits of its widest row.
 pub(super) const VBF_SETS_MAX: usize = 64;
 
-/// The share of strangers that a vBF may send to a subtable. Source: 97 % right answers in "Optimizing OvS using DPDK
-/// Membership Library" (2017).
+/// The share of unknown flows for which a vBF may name a subtable. Source: 97 % right answers in "Optimizing OvS using
+/// DPDK Membership Library" (2017).
 const VBF_FALSE_POSITIVES: f64 = 0.03;
 
-/// Lookups between two rebuilds for the sake of subtables that have gone: clearing the rows takes some 100 µs.
+/// Lookups between two rebuilds after subtables were removed: clearing the rows takes some 100 µs.
 const VBF_REBUILD_EVERY: u64 = 1 << 20;
 
-/// Bits of a flow's hash as a key of the membership library.
+/// A flow's hash as a key of the membership library.
 fn key(hash: u64) -> [u8; 8] {
     hash.to_le_bytes()
 }
@@ -27,7 +27,7 @@ impl HtTable {
         HtTable(ht.expect("invariant: the number of entries is within the library's limits"))
     }
 
-    /// The hint noted for each hash, 0 if none is.
+    /// The hint recorded for each hash, 0 if there is none.
     pub fn find(&self, hashes: &[u64], found: &mut [u16]) {
         let mut keys = [[0; 8]; BATCH_MAX];
         keys.iter_mut().zip(hashes).for_each(|(to, hash)| *to = key(*hash));
@@ -39,7 +39,7 @@ impl HtTable {
     /// Notes a hint.
     pub fn note(&mut self, hash: u64, hint: u16) {
         if let Some(set) = SetId::new(hint) {
-            // In cache mode there is always room.
+            // In cache mode, adding never fails.
             let _ = self.0.add(&key(hash), set);
         }
     }
@@ -53,8 +53,8 @@ impl std::fmt::Debug for HtTable {
 
 /// A vector Bloom filter, for as many sets as there have been subtables.
 ///
-/// It is rebuilt, that is, emptied, to be filled by what the search finds: when it holds as many keys as it was made
-/// for, when a subtable comes that it has no set for, and, not too often, when subtables have gone.
+/// It is rebuilt, that is, emptied and filled again by the search's results: when it holds as many keys as it was made
+/// for, when a subtable comes that it has no set for, and, not too often, after subtables were removed.
 pub(super) struct VbfTable {
     vbf: Vbf,
     entries: usize,
@@ -64,7 +64,7 @@ pub(super) struct VbfTable {
     added: usize,
     /// Lookups since it was built.
     asked: u64,
-    /// Subtables that had gone when it was built.
+    /// Subtables that had been removed when it was built.
     gone: u64,
 }
 
@@ -74,7 +74,7 @@ impl VbfTable {
         VbfTable { vbf: vbf(entries, sets, seed), entries, seed, sets, added: 0, asked: 0, gone: 0 }
     }
 
-    /// A hint noted for each hash, 0 if none is.
+    /// A hint recorded for each hash, 0 if there is none.
     pub fn find(&mut self, hashes: &[u64], found: &mut [u16], subtables_gone: u64) {
         self.asked += hashes.len() as u64;
         if subtables_gone != self.gone && self.asked >= VBF_REBUILD_EVERY {
@@ -88,7 +88,7 @@ impl VbfTable {
         found.iter_mut().zip(sets).for_each(|(to, set)| *to = set.map_or(0, SetId::get));
     }
 
-    /// Writes, for each packet of `wrong`, the next hint after the one in `hints`; returns those that have one.
+    /// Writes, for each packet of `wrong`, the next hint after the one in `hints`. Returns the packets that have one.
     pub fn find_more(&self, hashes: &[u64; BATCH_MAX], wrong: BatchMask, hints: &mut [u16; BATCH_MAX]) -> BatchMask {
         let mut more = BatchMask::NONE;
         for i in wrong {
@@ -102,7 +102,7 @@ impl VbfTable {
         more
     }
 
-    /// Notes a hint, if there can be a set for it.
+    /// Records a hint, if there can be a set for it.
     pub fn note(&mut self, hash: u64, hint: u16) {
         let sets = usize::from(hint).next_power_of_two();
         let Some(set) = SetId::new(hint).filter(|_| sets <= VBF_SETS_MAX) else { return };

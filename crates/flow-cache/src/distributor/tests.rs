@@ -6,7 +6,7 @@ use sluice_flow::layout;
 use sluice_simd::HashKey;
 use std::sync::Arc;
 
-/// A distributor in front of subtables, in each of which there is one megaflow.
+/// A distributor in front of subtables with one megaflow each.
 struct World {
     secret: HashKey,
     table: MegaflowTable,
@@ -23,7 +23,7 @@ fn key(subtable: u16, flow: u16) -> PacketKey {
     key
 }
 
-/// All subtables tell the source apart; their masks differ in what they want of a field that is zero.
+/// All subtables match the source; their masks differ in a field that is always zero.
 fn mask(subtable: u16) -> PacketKey {
     let mut mask = PacketKey::ZERO;
     mask.set(layout::IN_PORT, &[0xff; 4]);
@@ -62,7 +62,7 @@ impl World {
         self.subtables.insert(&key(subtable, 0), self.table.read(&guard).get(id).unwrap());
     }
 
-    /// Looks one packet up; what the distributor said.
+    /// Looks up one packet; returns the distributor's outcome.
     fn ask(&mut self, key: PacketKey) -> DistributorAnswers {
         let mut keys = [PacketKey::ZERO; BATCH_MAX];
         keys[5] = key;
@@ -125,7 +125,7 @@ fn a_bloom_filter_knows_so_many_subtables_and_no_more() {
     let max = DistributorTable::Vbf.max_subtables() as u16;
     let mut world = World::new(DistributorTable::Vbf, max + 10);
     let asked = |world: &mut World| -> u64 { (0..max + 10).map(|subtable| world.ask(key(subtable, 1)).hits).sum() };
-    // It was built for more and more sets while they came, and forgot what it knew each time.
+    // It was rebuilt for more sets several times while subtables were added, and lost its content each time.
     for _ in 0..2 {
         asked(&mut world);
     }
