@@ -119,7 +119,7 @@ impl Pruning {
         self.change_prefixes(matched, true, quota);
     }
 
-    /// Forgets the prefixes of a megaflow that was deleted, if they were noted.
+    /// Removes the prefixes of a dead megaflow, if they were added.
     pub fn remove_flow(&mut self, id: FlowId, matched: &Arc<MegaflowMatch>, quota: &mut NodeQuota) {
         if self.flows.get(&id).is_some_and(|noted| Arc::ptr_eq(noted, matched)) {
             self.flows.remove(&id);

@@ -118,7 +118,8 @@ impl Subtables {
                 self.remove_from(at, deleted);
             }
         } else {
-            // Its mask leaves in_port or recirc_id open, so it may be in any table. From the back: tables may go.
+            // Its mask leaves in_port or recirc_id open, so it may be in any table. Backwards, since tables may be
+            // removed.
             (0..self.tables.len()).rev().for_each(|at| self.remove_from(at, deleted));
         }
     }

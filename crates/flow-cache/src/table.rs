@@ -82,7 +82,7 @@ struct PmdRecord {
 /// The notice that a megaflow was deleted.
 #[derive(Clone, Debug)]
 pub struct FlowDeleted {
-    /// What its name was.
+    /// Its id.
     pub id: FlowId,
     /// Its match.
     pub matched: Arc<MegaflowMatch>,
@@ -201,8 +201,8 @@ impl MegaflowTable {
     ///
     /// A port at its quota of masks gets a mask with more bits, see `quota.rs`.
     ///
-    /// If there is one already that is suspended, it is resumed, or replaced if the translation does something else:
-    /// `renew` gets its xlate cache, what it has carried, and whether it is kept.
+    /// A suspended megaflow with this match is resumed, or replaced if the translation has another effect: `renew`
+    /// receives its xlate cache, its statistics, and whether it was kept.
     pub fn install(
         &self,
         key: &PacketKey,
@@ -372,7 +372,7 @@ impl MegaflowStore for MegaflowTable {
     }
 
     fn suspend(&self, affected: &mut dyn FnMut(&PacketKey, &XcacheHandle) -> bool) -> usize {
-        // An installation under way has ended when this returns; one that comes later asks whether it is current.
+        // An installation under way ends before this returns; a later one asks whether its translation is current.
         drop(self.index.lock());
         let mut reader = Epochs::register(&self.epochs);
         let guard = reader.pin();

@@ -111,7 +111,7 @@ fn a_subtable_that_has_gone_is_a_wrong_answer_until_the_flow_is_found_elsewhere(
         world.table.remove(FlowId(1)).unwrap();
         world.side.notices.take(&mut deleted);
         deleted.iter().for_each(|deleted| world.subtables.remove(deleted));
-        // Its place in the table goes to another mask.
+        // Another mask takes its place in the table.
         world.install(7);
         let wrong = DistributorAnswers { hits: 0, misses: 0, wrong: 1 };
         assert_eq!([world.ask(packet), world.ask(packet)], [wrong; 2], "{kind:?}: nobody has the packet");
