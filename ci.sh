@@ -16,6 +16,7 @@ clippy|no warning in any target|
 tiers|crates import only what stands above them|
 fence|unsafe lives where ci/unsafe.txt says, with reasons|
 sizes|report of long files and functions|
+tree|report of the size of the tree, by directory|
 circles|report of files that import each other in a circle|
 test|cargo test: everything that needs no privileges|
 install|the Debian packages of ci/packages.txt are there|root, or packages present
@@ -48,6 +49,7 @@ step_clippy() { cargo clippy -q --workspace --all-targets -- -D warnings; }
 step_tiers() { cargo test -q -p sluice-checks --test tiers; }
 step_fence() { cargo test -q -p sluice-checks --test fence; }
 step_sizes() { cargo run -q -p sluice-checks --bin sizes; }
+step_tree() { ci/tree-size; }
 step_circles() { cargo run -q -p sluice-checks --bin circles; }
 step_test() {
     # Kernels of the instruction sets this machine has must have been run against their scalar twins.
@@ -172,9 +174,15 @@ step_lab-full() {
 }
 
 step_readme-plot() {
-    local newest
-    newest=$(grep -l "aria-label='20 subtables'" docs/results/*-lab-*/subtables-*.svg | sort | tail -1)
-    [ -n "$newest" ] && cp -v "$newest" docs/results/twenty-subtables.svg
+    # Plots are not in git: the record is rendered again.
+    local newest dir code
+    newest=$(ls docs/results/*-lab-*/subtables.json | tail -1)
+    dir=$(mktemp -d)
+    cp "$newest" "$dir" && cargo run -q -p sluice -- lab report --out "$dir" &&
+        cp -v "$(grep -l "aria-label='20 subtables'" "$dir"/subtables-*.svg)" docs/results/twenty-subtables.svg
+    code=$?
+    rm -rf "$dir"
+    return $code
 }
 
 step_long() {

@@ -74,11 +74,10 @@ pub fn run(args: &LabArgs) -> Result<()> {
             continue;
         }
         let (record, failure) = run_one(experiment, size, args, &stop, deadline)?;
-        let json = serde_json::to_string_pretty(&record)?;
-        report::put(&args.out.join(format!("{}.json", experiment.name())), &json)?;
+        report::put_json(&args.out.join(format!("{}.json", experiment.name())), &record)?;
         record.noise.iter().for_each(|why| eprintln!("{}: {why}", experiment.name()));
         if args.json {
-            println!("{json}");
+            println!("{}", serde_json::to_string_pretty(&record)?);
         }
         if let Some(error) = failure {
             say_report(&args.out)?;
@@ -261,7 +260,7 @@ mod tests {
         let counted = Counted(AtomicUsize::new(0));
         let run = || {
             let (record, failure) = run_one(&counted, Size::Quick, &args, &Arc::default(), None).unwrap();
-            report::put(&dir.path().join("counted.json"), &serde_json::to_string(&record).unwrap()).unwrap();
+            report::put_json(&dir.path().join("counted.json"), &record).unwrap();
             (record, failure.map(|error| error.to_string()), counted.0.load(Relaxed))
         };
         let (record, failure, runs) = run();

@@ -42,8 +42,7 @@ impl Lab {
         // Those of an earlier run lie there until there are more.
         let Some((path, record)) = self.kept.as_mut().filter(|_| points.len() > self.done.len()) else { return };
         record.findings.points = points.to_vec();
-        let text = serde_json::to_string_pretty(record).map_err(anyhow::Error::from);
-        if let Err(error) = text.and_then(|text| report::put(path, &text)) {
+        if let Err(error) = report::put_json(path, record) {
             self.fail(error);
         }
     }

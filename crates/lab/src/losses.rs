@@ -219,7 +219,7 @@ mod tests {
         for (i, run) in runs.iter().enumerate() {
             let dir = dir.path().join(i.to_string());
             std::fs::create_dir(&dir).unwrap();
-            report::put(&dir.join("subtables.json"), &serde_json::to_string(run).unwrap()).unwrap();
+            report::put_json(&dir.join("subtables.json"), run).unwrap();
         }
         let readme = dir.path().join("README.md");
         std::fs::write(&readme, format!("before\n{BEGIN}old\n{END}\nafter\n")).unwrap();

@@ -5,6 +5,7 @@ use crate::record::{Figure, Record, Table};
 use crate::svg::{self, escape};
 use crate::text;
 use anyhow::{Context, Result, ensure};
+use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,14 @@ pub fn put(path: &Path, text: &str) -> Result<()> {
         let _ = std::fs::remove_file(&fresh);
     }
     written.with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+/// Writes a record, or the state of one under way, as JSON on one line: records are kept in git, and programs read them.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn put_json(path: &Path, record: &impl Serialize) -> Result<()> {
+    put(path, &serde_json::to_string(record)?)
 }
 
 /// Makes a directory for results, if there is none, and sees that files can be written there: before hours of measuring.

@@ -128,7 +128,7 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         noise: noise::steal(stolen),
     };
     record.findings.notes.push(plan.to_string());
-    report::put(&args.out.join("search.json"), &serde_json::to_string_pretty(&record)?)?;
+    report::put_json(&args.out.join("search.json"), &record)?;
     answers(&state).rows.iter().for_each(|row| println!("{}", row.join("  ")));
     println!("report: {}", report::write(&args.out)?.display());
     done
@@ -202,8 +202,7 @@ fn trials(
         ensure!(!stop.load(Relaxed), STOPPED);
         let figures = figures.context("the trials so far are kept; --resume goes on from there")?;
         take(state, &next, figures);
-        let json = serde_json::to_string_pretty(state)?;
-        report::put(kept, &json)?;
+        report::put_json(kept, state)?;
         progress.say(&line(state));
         progress.show(state.search.progress());
     }
