@@ -6,12 +6,13 @@ use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
 use crate::rule::Rule;
 use crate::table_capacity::{TableCapacity, TableLimit};
+use parking_lot::RwLock;
 use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_flow::OfPort;
 use sluice_ofp::FlowRemovedReason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
 
 /// Tables of a bridge: 0 to 254. Number 255 means "all" or "this one".
 pub const N_TABLES: usize = 255;

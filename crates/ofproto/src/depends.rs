@@ -92,7 +92,7 @@ impl Changes {
             return Changes::everything();
         }
         let mut changes = Changes::of(bridge.id, Dependency::Port(port.number));
-        let mut macs = bridge.macs.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut macs = bridge.macs.write();
         changes.add_stations(bridge.id, macs.take_changed());
         changes
     }

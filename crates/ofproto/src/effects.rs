@@ -7,11 +7,12 @@
 use crate::bridge::BridgeId;
 use crate::mac::Mac;
 use crate::rule::Rule;
+use parking_lot::Mutex;
 use sluice_flow::OfPort;
 use sluice_ofp::FlowMod;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 
 /// Side effects that wait at most.
 const MAX_WAITING: usize = 4096;
@@ -62,7 +63,7 @@ impl EffectQueue {
 
     /// What waits now, and no more than was waiting at most: effects cause effects.
     pub fn take(&self) -> Vec<Effect> {
-        let take = self.take.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let take = self.take.lock();
         let out: Vec<_> = take.try_iter().take(MAX_WAITING).collect();
         self.done.fetch_add(out.len() as u64, Relaxed);
         out

@@ -5,7 +5,7 @@ use crate::depends::Changes;
 use crate::mac::{Mac, MacTable};
 use crate::ofproto::Ofproto;
 use crate::trace_command::port_text;
-use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 
 const NO_BRIDGE: &str = "no such bridge";
 
@@ -109,11 +109,11 @@ fn find<'s>(state: &'s State, name: &str) -> Result<&'s Bridge, String> {
 }
 
 fn table(bridge: &Bridge) -> RwLockReadGuard<'_, MacTable> {
-    bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    bridge.macs.read()
 }
 
 fn table_mut(bridge: &Bridge) -> RwLockWriteGuard<'_, MacTable> {
-    bridge.macs.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    bridge.macs.write()
 }
 
 /// As C's `atoi`: what is no number is 0.

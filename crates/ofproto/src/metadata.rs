@@ -3,8 +3,10 @@
 use crate::tunnel::Tunnel;
 use crate::xlate::ct::CONNECTION;
 use crate::xlate::ct_state::VALID;
+use crate::xlate::protocol::ethertype_of;
 use sluice_flow::FieldId::{self, *};
 use sluice_flow::{FlowKey, Match, layout};
+use sluice_packet::headers::ethertype;
 
 /// What a controller is told of, if it is not zero. The port is always told. Source: OVS lib/flow.c, `flow_get_metadata`.
 #[rustfmt::skip]
@@ -29,9 +31,9 @@ pub(crate) fn told(key: &FlowKey) -> Match {
         // By the Ethernet type it is known what the tuple means.
         [CtState, EthType].into_iter().for_each(&mut tell);
         if state & u64::from(VALID) != 0 && key.number(layout::CT_NW_PROTO) != 0 {
-            match key.number(layout::DL_TYPE) {
-                0x0800 => TUPLE4.into_iter().for_each(tell),
-                0x86dd => TUPLE6.into_iter().for_each(tell),
+            match ethertype_of(key) {
+                ethertype::IPV4 => TUPLE4.into_iter().for_each(tell),
+                ethertype::IPV6 => TUPLE6.into_iter().for_each(tell),
                 _ => {}
             }
         }

@@ -106,7 +106,9 @@ impl Ofproto {
             }
             for meter in gone {
                 writer.meters.used.remove(&meter);
-                writer.meters.store.iter().for_each(|store| store.remove(meter));
+                if let Some(store) = &writer.meters.store {
+                    store.remove(meter);
+                }
             }
             return Ok(());
         }
@@ -121,7 +123,9 @@ impl Ofproto {
             None => (writer.meters.draw().ok_or(Error::TooManyMeters)?, now_ms),
             Some(old) => (old.datapath, old.created_ms),
         };
-        writer.meters.store.iter().for_each(|store| store.set(datapath, &mm.config, now_ms));
+        if let Some(store) = &writer.meters.store {
+            store.set(datapath, &mm.config, now_ms);
+        }
         self.change(&mut writer, |state| {
             let meter = Meter { datapath, config: mm.config.clone(), created_ms };
             state.bridge_mut(id).map(|bridge| bridge.meters.insert(mm.meter, meter))

@@ -19,11 +19,12 @@ use crate::removed::Removed;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
 use crate::xlate_cache::XlateCache;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use sluice_action::MegaflowStore;
 use sluice_flow::OfPort;
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock};
 
 /// The bridges. Cloning makes another handle on the same ones.
 #[derive(Clone)]
@@ -57,15 +58,6 @@ pub(crate) struct Writer {
     pub meters: Provider,
 }
 
-/// Locks; a panic elsewhere must not stop the switch, and every change leaves whole state behind it.
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 impl std::fmt::Debug for Ofproto {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.state().bridges.iter().map(|b| b.name())).finish()
@@ -94,16 +86,16 @@ impl Ofproto {
     }
 
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
-        read(&self.0.state)
+        self.0.state.read()
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.0.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.writer.lock()
     }
 
     /// Changes the state; the caller holds the writer's lock.
     pub(crate) fn change<T>(&self, _: &mut Writer, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut write(&self.0.state))
+        f(&mut self.0.state.write())
     }
 
     /// Lets changes suspend the megaflows of this store that depend on them. Once; without it, megaflows are the
@@ -194,7 +186,7 @@ impl Ofproto {
             let bridge = &mut state.bridges[at];
             if let Some(age) = mac_age_s {
                 bridge.config.mac_age_s = age;
-                bridge.macs.get_mut().unwrap_or_else(|p| p.into_inner()).set_age(age);
+                bridge.macs.get_mut().set_age(age);
             }
             bridge.fragments = fragments.unwrap_or(bridge.fragments);
             Ok(bridge.id)
@@ -259,7 +251,7 @@ impl Ofproto {
             let vlan_changed = port.vlan != before.vlan;
             (port.name, port.number, port.attach) = (before.name, before.number, before.attach);
             if vlan_changed {
-                state.bridges[at].macs.get_mut().unwrap_or_else(|p| p.into_inner()).flush_port(number);
+                state.bridges[at].macs.get_mut().flush_port(number);
             }
             let bridge = &state.bridges[at];
             Ok(bridge.ports.get(&number).map_or_else(Changes::default, |port| Changes::of_port(bridge, port)))
@@ -277,7 +269,7 @@ impl Ofproto {
             let bridge = &mut state.bridges[at];
             let mut changes = Changes::default();
             bridge.port_order.retain(|n| *n != number);
-            bridge.macs.get_mut().unwrap_or_else(|p| p.into_inner()).flush_port(number);
+            bridge.macs.get_mut().flush_port(number);
             if let Some(port) = bridge.ports.remove(&number) {
                 changes = Changes::of_port(bridge, &port);
                 port.datapath().map(|no| state.by_datapath.remove(&no.0));

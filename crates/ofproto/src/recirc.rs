@@ -8,10 +8,11 @@
 
 use crate::bridge::BridgeId;
 use crate::tunnel::Tunnel;
+use parking_lot::Mutex;
 use sluice_flow::{Line, OfPort};
 use sluice_ofp::OfAction;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// How long an id that nobody holds is kept.
 const KEEP_MS: u64 = 10_000;
@@ -79,13 +80,9 @@ struct Ids {
 }
 
 impl Recirculations {
-    fn lock(&self) -> MutexGuard<'_, Ids> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// The id of a state, new if nobody froze an equal one; `None` if there are too many.
     pub fn freeze(&self, frozen: Frozen, now_ms: u64) -> Option<Arc<Recirculation>> {
-        let mut ids = self.lock();
+        let mut ids = self.0.lock();
         if let Some(id) = ids.by_state.get(&frozen).copied() {
             let (found, used_ms) = ids.by_id.get_mut(&id)?;
             *used_ms = now_ms;
@@ -109,7 +106,7 @@ impl Recirculations {
 
     /// The state of an id.
     pub fn thaw(&self, id: u32, now_ms: u64) -> Option<Arc<Recirculation>> {
-        let mut ids = self.lock();
+        let mut ids = self.0.lock();
         let (found, used_ms) = ids.by_id.get_mut(&id)?;
         *used_ms = now_ms;
         Some(Arc::clone(found))
@@ -117,7 +114,7 @@ impl Recirculations {
 
     /// Forgets states that nobody holds.
     pub fn expire(&self, now_ms: u64) {
-        let Ids { by_id, by_state, .. } = &mut *self.lock();
+        let Ids { by_id, by_state, .. } = &mut *self.0.lock();
         by_id.retain(|_, (r, used_ms)| Arc::strong_count(r) > 1 || *used_ms + KEEP_MS > now_ms);
         by_state.retain(|_, id| by_id.contains_key(id));
     }
@@ -125,7 +122,7 @@ impl Recirculations {
     /// How many there are.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.lock().by_id.len()
+        self.0.lock().by_id.len()
     }
 }
 

@@ -28,7 +28,7 @@ impl Ofproto {
         drop(writer);
         let mut changes = Changes::default();
         for bridge in &self.state().bridges {
-            let mut macs = bridge.macs.write().unwrap_or_else(|p| p.into_inner());
+            let mut macs = bridge.macs.write();
             macs.expire(now_ms / 1000);
             changes.add_stations(bridge.id, macs.take_changed());
         }
@@ -44,7 +44,7 @@ impl Ofproto {
             match effect {
                 Effect::Station { bridge, vlan, mac, port, now_ms } => {
                     if let Some(b) = self.state().bridge(bridge).filter(|b| b.ports.contains_key(&port)) {
-                        let mut macs = b.macs.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+                        let mut macs = b.macs.write();
                         if macs.learn(vlan, mac, port, now_ms / 1000) {
                             changes.add_stations(bridge, macs.take_changed());
                         }
@@ -77,7 +77,7 @@ impl Ofproto {
     fn is_news(&self, effect: &Effect) -> bool {
         match effect {
             Effect::Station { bridge, vlan, mac, port, now_ms } => self.state().bridge(*bridge).is_some_and(|b| {
-                let macs = b.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let macs = b.macs.read();
                 macs.has_news(*vlan, *mac, *port, now_ms / 1000)
             }),
             Effect::Learn { bridge, flow, limit, now_ms } => {

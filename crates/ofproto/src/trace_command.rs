@@ -14,6 +14,7 @@ use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
 use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, extract, layout};
 use sluice_ofp::OfAction;
+use sluice_packet::headers::ethertype;
 use std::collections::VecDeque;
 
 /// Passes traced at most: rules may send a packet round for ever, where OVS's trace never ends.
@@ -204,7 +205,7 @@ fn exact_flow(text: &str, ports: &PortNames) -> Result<FlowKey, String> {
     let mut key = matches.key;
     for (tpid, tci) in [(layout::VLAN0_TPID, layout::VLAN0_TCI), (layout::VLAN1_TPID, layout::VLAN1_TCI)] {
         if key.number(tci) != 0 && key.number(tpid) == 0 {
-            key.set_number(tpid, 0x8100);
+            key.set_number(tpid, ethertype::VLAN.into());
         }
     }
     Ok(key)

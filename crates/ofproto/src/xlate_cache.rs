@@ -10,10 +10,11 @@ use crate::group::Group;
 use crate::mac::Mac;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
+use parking_lot::{Mutex, MutexGuard};
 use sluice_action::FlowStats;
 use sluice_flow::{CompactKey, OfPort, PacketKey};
 use sluice_ofp::FlowMod;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// FIN or RST: the connection is closing.
 const TCP_CLOSING: u16 = 0x01 | 0x04;
@@ -96,7 +97,7 @@ impl XlateCache {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, XlateCacheInner> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.inner.lock()
     }
 }
 
@@ -115,7 +116,11 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
             XcEntry::Rule(rule) => rule.counts.credit(push.packets, push.bytes, push.used_ms),
             XcEntry::Table { counts, matched, .. } => counts.credit(*matched, push.packets),
             XcEntry::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
-            _ => entry.effect(push).into_iter().for_each(&mut effect),
+            _ => {
+                if let Some(caused) = entry.effect(push) {
+                    effect(caused);
+                }
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use sluice_flow::layout::{self, Span};
 use sluice_flow::{FieldId, OfPort};
 use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::{Bundle, BundleAlgorithm, ControllerAction, Multipath, PacketInReason};
+use sluice_packet::headers::ethertype;
 
 /// What to do after an action.
 enum Next {
@@ -181,13 +182,13 @@ impl Translator<'_> {
             let reason = PacketInReason::InvalidTtl;
             self.send_to_controller(&ControllerAction { reason, controller_id: id, ..ControllerAction::default() });
         }
-        let version = if self.dl_type() == 0x0800 { 4 } else { 6 };
+        let version = if self.ethertype() == ethertype::IPV4 { 4 } else { 6 };
         self.warn(&format!("IPv{version} decrement TTL exception"));
         true
     }
 
     fn dec_mpls_ttl(&mut self) -> bool {
-        if tags::is_mpls(self.dl_type()) {
+        if ethertype::is_mpls(self.ethertype()) {
             tags::look_at_label(&mut self.wc, 0, 0xff);
             let lse = tags::label(&self.flow, 0);
             if lse & 0xff > 1 {
@@ -226,7 +227,7 @@ impl Translator<'_> {
         let n = tags::label_count(&self.flow, Some(&mut self.wc));
         if tags::pop_label(&mut self.flow, n, ethertype, Some(&mut self.wc)) {
             self.labels_popped = true;
-            self.was_mpls |= !tags::is_mpls(ethertype.into());
+            self.was_mpls |= !ethertype::is_mpls(ethertype);
         } else if n >= tags::MAX_LABELS {
             if self.side_effects {
                 self.error(|| {

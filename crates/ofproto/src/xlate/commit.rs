@@ -7,10 +7,12 @@
 //!
 //! Order of the actions: Ethernet, labels that go, network header, ports, labels that come, tags, priority, mark.
 
+use super::protocol::{ethertype_of, ip_proto_of, is_ip, is_mpls};
 use super::tags::{self, Behind};
 use sluice_action::{Action, Header, MaskedField};
 use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
+use sluice_packet::headers::{ethertype, ip_proto};
 
 /// Appends to `out` what turns `base` into `flow`, and makes `base` equal to it.
 ///
@@ -33,10 +35,6 @@ pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replace
     commit_tags(flow, base, wc, tags_replaced, out);
     set(Header::SkbPriority, &[layout::SKB_PRIORITY], flow, base, wc, out);
     set(Header::PktMark, &[layout::PKT_MARK], flow, base, wc, out);
-}
-
-fn is_mpls(key: &FlowKey) -> bool {
-    tags::is_mpls(key.number(layout::DL_TYPE))
 }
 
 /// A set action for the fields of one header that differ, if any does.
@@ -70,16 +68,18 @@ fn commit_network(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mu
     const ND_EXTENSIONS: &[Span] = &[ND_RESERVED, TCP_FLAGS];
     const ND: &[Span] = &[ND_TARGET, ARP_SHA, ARP_THA];
     const ARP: &[Span] = &[NW_SRC, NW_DST, NW_PROTO, ARP_SHA, ARP_THA];
-    let dl_type = base.number(DL_TYPE);
-    if flow.number(DL_TYPE) != dl_type {
+    let ethertype = ethertype_of(base);
+    if ethertype_of(flow) != ethertype {
         return;
     }
-    let headers: &[(Header, &[Span])] = match dl_type {
-        0x0800 => &[(Header::Ipv4, IPV4)],
-        0x86dd if base.number(NW_PROTO) == 58 => &[(Header::Ipv6, IPV6), (Header::Nd, ND_EXTENSIONS), (Header::Nd, ND)],
-        0x86dd => &[(Header::Ipv6, IPV6)],
+    let headers: &[(Header, &[Span])] = match ethertype {
+        ethertype::IPV4 => &[(Header::Ipv4, IPV4)],
+        ethertype::IPV6 if ip_proto_of(base) == ip_proto::ICMPV6 => {
+            &[(Header::Ipv6, IPV6), (Header::Nd, ND_EXTENSIONS), (Header::Nd, ND)]
+        }
+        ethertype::IPV6 => &[(Header::Ipv6, IPV6)],
         // RARP has the same fields but no set action, in OVS: it stays as it is.
-        0x0806 => &[(Header::Arp, ARP)],
+        ethertype::ARP => &[(Header::Arp, ARP)],
         _ => return,
     };
     for (header, spans) in headers {
@@ -96,10 +96,10 @@ fn commit_ports(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut 
     if !is_ip(base) {
         return;
     }
-    let header = match flow.number(layout::NW_PROTO) {
-        6 => Header::Tcp,
-        17 => Header::Udp,
-        132 => Header::Sctp,
+    let header = match ip_proto_of(flow) {
+        ip_proto::TCP => Header::Tcp,
+        ip_proto::UDP => Header::Udp,
+        ip_proto::SCTP => Header::Sctp,
         _ => return,
     };
     set(header, &[layout::TP_SRC, layout::TP_DST], flow, base, wc, out);
@@ -107,9 +107,9 @@ fn commit_ports(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut 
 
 /// ICMP type and code are set together, so both become exact.
 fn commit_icmp(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
-    let header = match (flow.number(layout::DL_TYPE), flow.number(layout::NW_PROTO)) {
-        (0x0800, 1) => Header::Icmp,
-        (0x86dd, 58) => Header::Icmpv6,
+    let header = match (ethertype_of(flow), ip_proto_of(flow)) {
+        (ethertype::IPV4, ip_proto::ICMP) => Header::Icmp,
+        (ethertype::IPV6, ip_proto::ICMPV6) => Header::Icmpv6,
         _ => return,
     };
     let spans = [layout::TP_SRC, layout::TP_DST];
@@ -119,10 +119,6 @@ fn commit_icmp(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut V
         out.push(Action::Set { header, fields });
         spans.iter().for_each(|&span| base.set(span, flow.get(span)));
     }
-}
-
-fn is_ip(key: &FlowKey) -> bool {
-    matches!(key.number(layout::DL_TYPE), 0x0800 | 0x86dd)
 }
 
 /// Labels: sets the one that may differ on top of the common bottom, pops the others, pushes what is missing.
@@ -144,7 +140,7 @@ fn commit_labels(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut
             common += 1;
         } else {
             // While labels remain, the packet stays MPLS, whatever it becomes in the end.
-            let next = if !is_mpls(flow) && base_n > 1 { 0x8847 } else { ethertype };
+            let next = if !is_mpls(flow) && base_n > 1 { ethertype::MPLS } else { ethertype };
             out.push(Action::PopMpls { ethertype: next });
             let popped = tags::pop_label(base, base_n, ethertype, None);
             debug_assert!(popped, "invariant: a key that could pop {base_n} labels did so when it was translated");

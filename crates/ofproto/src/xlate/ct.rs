@@ -12,6 +12,7 @@ use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FieldId, FlowKey};
 use sluice_ofp::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};
+use sluice_packet::headers::ethertype;
 
 /// Every field of a connection.
 pub(crate) const CONNECTION: [Span; 10] = [
@@ -108,7 +109,9 @@ impl Translator<'_> {
         self.emit(Action::Recirc(recirculation.id));
         let mut forked = Forked { recirc_id: recirculation.id, flow: self.flow, nat: self.ct_nat };
         forked.flow.set_number(layout::CT_ZONE, zone.into());
-        self.tracer.iter_mut().for_each(|tracer| tracer.forked.push(forked.clone()));
+        if let Some(tracer) = &mut self.tracer {
+            tracer.forked.push(forked);
+        }
         self.detail(&format!(
             "A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table {table}."
         ));
@@ -155,7 +158,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn swap_tuple_back(&mut self) {
-        let v4 = self.dl_type() == 0x0800;
+        let v4 = self.ethertype() == ethertype::IPV4;
         swap_tuple(&mut self.flow, v4);
         swap_tuple(&mut self.wc, v4);
     }

@@ -1,11 +1,12 @@
 //! Actions that read and write fields of the key.
 
-use super::{Translator, tags};
+use super::{Translator, protocol, tags};
 use crate::recirc::Stacked;
 use sluice_flow::field::Prereq;
 use sluice_flow::layout;
 use sluice_flow::{FieldId, SubField};
 use sluice_ofp::OfAction;
+use sluice_packet::headers::{ethertype, ip_proto};
 
 impl Translator<'_> {
     /// Actions that change the key and nothing else.
@@ -53,8 +54,8 @@ impl Translator<'_> {
         match action {
             OfAction::ModDlSrc(mac) => self.write(DL_SRC, &mac.0),
             OfAction::ModDlDst(mac) => self.write(DL_DST, &mac.0),
-            OfAction::ModNwSrc(ip) if self.dl_type() == 0x0800 => self.write_address(NW_SRC, &ip.octets()),
-            OfAction::ModNwDst(ip) if self.dl_type() == 0x0800 => self.write_address(NW_DST, &ip.octets()),
+            OfAction::ModNwSrc(ip) if self.ethertype() == ethertype::IPV4 => self.write_address(NW_SRC, &ip.octets()),
+            OfAction::ModNwDst(ip) if self.ethertype() == ethertype::IPV4 => self.write_address(NW_DST, &ip.octets()),
             OfAction::ModNwTos(tos) if self.is_ip() => self.write_bits(NW_TOS, 0xfc, (*tos).into()),
             OfAction::ModNwEcn(ecn) if self.is_ip() => self.write_bits(NW_TOS, 0x03, (*ecn).into()),
             OfAction::ModNwTtl(ttl) if self.is_ip() => self.write_bits(NW_TTL, 0xff, (*ttl).into()),
@@ -93,7 +94,7 @@ impl Translator<'_> {
         let mut tag = tags::tag(&self.flow, 0);
         if u64::from(tag.tci) & tags::CFI != 0 || push_if_needed {
             if tag.tpid == 0 {
-                tag.tpid = 0x8100;
+                tag.tpid = ethertype::VLAN;
             }
             tag.tci = (u64::from(tag.tci) & !bits | value & bits | tags::CFI) as u16;
             tags::set_tag(&mut self.flow, 0, tag);
@@ -101,7 +102,7 @@ impl Translator<'_> {
     }
 
     fn set_label_bits(&mut self, bits: u32, value: u32) {
-        if tags::is_mpls(self.dl_type()) {
+        if ethertype::is_mpls(self.ethertype()) {
             tags::look_at_label(&mut self.wc, 0, bits.into());
             let lse = tags::label(&self.flow, 0) & !bits | value & bits;
             tags::set_label(&mut self.flow, 0, lse);
@@ -123,7 +124,7 @@ impl Translator<'_> {
             let name = field.field().name;
             return self.warn(&format!("unmet prerequisites for {name}, set_field ignored"));
         }
-        if is_in_network_header(field) && self.dl_type() != 0x8035 {
+        if is_in_network_header(field) && self.ethertype() != ethertype::RARP {
             // Whether the header is there to be changed is told by its protocol, see `commit`; RARP's is never changed.
             self.look_at(layout::NW_PROTO, 0xff);
         }
@@ -180,7 +181,7 @@ impl Translator<'_> {
         let mut tag = tags::tag(&self.flow, 0);
         self.tags_replaced |= u64::from(tag.tci) & tags::CFI == 0 && tags::tag_count(&self.base) > 0;
         if tag.tpid == 0 && tag.tci != 0 {
-            tag.tpid = 0x8100;
+            tag.tpid = ethertype::VLAN;
             tags::set_tag(&mut self.flow, 0, tag);
         }
     }
@@ -196,15 +197,15 @@ impl Translator<'_> {
 
     /// Whether the packet, as it is now, has a field; what tells goes into the mask.
     pub(super) fn has_field(&mut self, field: FieldId) -> bool {
-        let dl_type = self.dl_type();
+        let ethertype = self.ethertype();
         let has_ports = |t: &Self| t.number(layout::NW_FRAG) & 2 == 0;
         match field.field().prereq {
             Prereq::None | Prereq::Ethernet => true,
-            Prereq::Arp => matches!(dl_type, 0x0806 | 0x8035),
-            Prereq::Ipv4 => dl_type == 0x0800,
-            Prereq::Ipv6 => dl_type == 0x86dd,
+            Prereq::Arp => matches!(ethertype, ethertype::ARP | ethertype::RARP),
+            Prereq::Ipv4 => ethertype == ethertype::IPV4,
+            Prereq::Ipv6 => ethertype == ethertype::IPV6,
             Prereq::IpAny => self.is_ip(),
-            Prereq::Mpls => tags::is_mpls(dl_type),
+            Prereq::Mpls => ethertype::is_mpls(ethertype),
             Prereq::VlanVid => {
                 tags::look_at_tci(&mut self.wc, 0, tags::CFI);
                 u64::from(tags::tag(&self.flow, 0).tci) & tags::CFI != 0
@@ -212,10 +213,10 @@ impl Translator<'_> {
             Prereq::CtValid => self.has_valid_connection(),
             // There is no NSH yet.
             Prereq::Nsh => false,
-            Prereq::Tcp => self.is_proto(6) && has_ports(self),
-            Prereq::Udp => self.is_proto(17) && has_ports(self),
-            Prereq::Sctp => self.is_proto(132) && has_ports(self),
-            Prereq::Icmpv4 => dl_type == 0x0800 && self.is_proto(1),
+            Prereq::Tcp => self.is_proto(ip_proto::TCP) && has_ports(self),
+            Prereq::Udp => self.is_proto(ip_proto::UDP) && has_ports(self),
+            Prereq::Sctp => self.is_proto(ip_proto::SCTP) && has_ports(self),
+            Prereq::Icmpv4 => ethertype == ethertype::IPV4 && self.is_proto(ip_proto::ICMP),
             Prereq::Icmpv6 => self.is_icmpv6(),
             Prereq::Nd => self.is_nd(),
             Prereq::NdSolicit => self.is_nd() && self.number(layout::TP_SRC) == 135,
@@ -223,16 +224,16 @@ impl Translator<'_> {
         }
     }
 
-    fn is_proto(&mut self, proto: u64) -> bool {
+    fn is_proto(&mut self, proto: u8) -> bool {
         if !self.is_ip() {
             return false;
         }
         self.look_at(layout::NW_PROTO, 0xff);
-        self.number(layout::NW_PROTO) == proto
+        protocol::ip_proto_of(&self.flow) == proto
     }
 
     fn is_icmpv6(&mut self) -> bool {
-        self.dl_type() == 0x86dd && self.is_proto(58)
+        self.ethertype() == ethertype::IPV6 && self.is_proto(ip_proto::ICMPV6)
     }
 
     fn is_nd(&mut self) -> bool {

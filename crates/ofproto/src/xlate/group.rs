@@ -162,8 +162,12 @@ impl<'a> Translator<'a> {
         if bucket.watch_port.is_none() && bucket.watch_group.is_none() {
             return true;
         }
-        bucket.watch_port.into_iter().for_each(|port| self.depend_on(Dependency::Port(port)));
-        bucket.watch_group.into_iter().for_each(|id| self.depend_on(Dependency::Group(id)));
+        if let Some(port) = bucket.watch_port {
+            self.depend_on(Dependency::Port(port));
+        }
+        if let Some(id) = bucket.watch_group {
+            self.depend_on(Dependency::Group(id));
+        }
         let port_is_up = |port: OfPort| self.bridge.ports.get(&port).is_some_and(|p| p.up);
         if bucket.watch_port.is_some_and(port_is_up) {
             return true;

@@ -4,11 +4,13 @@
 //! upgrade, choose the same link. So these are OVS's, bit for bit: Bob Jenkins's lookup3 over the fields, MurmurHash3
 //! ([`sluice_flow::hash`]) to mix words. Source: `lib/jhash.c`, `lib/flow.c` of 3.1.
 
+use super::protocol::{ethertype_of, ip_proto_of, is_ip};
 use super::tags;
 use sluice_flow::FlowKey;
 use sluice_flow::hash::{murmur_add, murmur_finish, symmetric_l3l4};
 use sluice_flow::layout::{self, Span};
 use sluice_ofp::ofpact::{HashFields, MultipathAlgorithm};
+use sluice_packet::headers::{ethertype, ip_proto};
 
 /// Jenkins's lookup3 of bytes, read as little-endian words.
 pub fn jenkins(bytes: &[u8], basis: u32) -> u32 {
@@ -82,10 +84,9 @@ fn hash_again(hash: u32, links: u32, modulo: u32) -> u32 {
 /// The hash of the fields that `fields` names, starting from `basis`.
 pub fn of_fields(key: &FlowKey, fields: HashFields, basis: u16) -> u32 {
     let basis = basis.into();
-    let dl_type = key.number(layout::DL_TYPE);
-    let address = |v4: Span, v6: Span| match dl_type {
-        0x0800 => jenkins(key.get(v4), basis),
-        0x86dd => jenkins(key.get(v6), basis),
+    let address = |v4: Span, v6: Span| match ethertype_of(key) {
+        ethertype::IPV4 => jenkins(key.get(v4), basis),
+        ethertype::IPV6 => jenkins(key.get(v6), basis),
         _ => basis,
     };
     match fields {
@@ -112,9 +113,9 @@ fn xor<const N: usize>(key: &FlowKey, a: Span, b: Span) -> [u8; N] {
 /// IP source and destination together; zeros if there is neither.
 fn both_addresses(key: &FlowKey) -> [u8; 16] {
     let mut out = [0; 16];
-    match key.number(layout::DL_TYPE) {
-        0x0800 => out[..4].copy_from_slice(&xor::<4>(key, layout::NW_SRC, layout::NW_DST)),
-        0x86dd => out = xor(key, layout::IPV6_SRC, layout::IPV6_DST),
+    match ethertype_of(key) {
+        ethertype::IPV4 => out[..4].copy_from_slice(&xor::<4>(key, layout::NW_SRC, layout::NW_DST)),
+        ethertype::IPV6 => out = xor(key, layout::IPV6_SRC, layout::IPV6_DST),
         _ => {}
     }
     out
@@ -131,18 +132,14 @@ fn symmetric_l4(key: &FlowKey, basis: u32) -> u32 {
     bytes[16..18].copy_from_slice(key.get(layout::DL_TYPE));
     bytes[18..20].copy_from_slice(&both_vids(key));
     if is_ip(key) {
-        let proto = key.number(layout::NW_PROTO) as u8;
-        if matches!(proto, 6 | 132) {
+        let proto = ip_proto_of(key);
+        if matches!(proto, ip_proto::TCP | ip_proto::SCTP) {
             bytes[20..22].copy_from_slice(&xor::<2>(key, layout::TP_SRC, layout::TP_DST));
         }
         bytes[28] = proto;
     }
     bytes[22..28].copy_from_slice(&xor::<6>(key, layout::DL_SRC, layout::DL_DST));
     jenkins(&bytes, basis)
-}
-
-fn is_ip(key: &FlowKey) -> bool {
-    matches!(key.number(layout::DL_TYPE), 0x0800 | 0x86dd)
 }
 
 /// Puts what [`of_fields`] reads into the mask.
@@ -152,12 +149,12 @@ fn is_ip(key: &FlowKey) -> bool {
 pub fn look_at_fields(key: &FlowKey, wc: &mut FlowKey, fields: HashFields) {
     use layout::*;
     let exact = |wc: &mut FlowKey, spans: &[Span]| spans.iter().for_each(|&span| wc.get_mut(span).fill(0xff));
-    let addresses: &[Span] = match key.number(DL_TYPE) {
-        0x0800 => &[NW_SRC, NW_DST],
-        0x86dd => &[IPV6_SRC, IPV6_DST],
+    let addresses: &[Span] = match ethertype_of(key) {
+        ethertype::IPV4 => &[NW_SRC, NW_DST],
+        ethertype::IPV6 => &[IPV6_SRC, IPV6_DST],
         _ => &[],
     };
-    let proto = key.number(NW_PROTO);
+    let proto = ip_proto_of(key);
     match fields {
         HashFields::EthSrc => exact(wc, &[DL_SRC]),
         HashFields::SymmetricL4 => {
@@ -165,10 +162,10 @@ pub fn look_at_fields(key: &FlowKey, wc: &mut FlowKey, fields: HashFields) {
             exact(wc, addresses);
             if is_ip(key) {
                 exact(wc, &[NW_PROTO]);
-                if proto == 1 {
+                if proto == ip_proto::ICMP {
                     wc.set_number(TP_SRC, 0xff);
                     wc.set_number(TP_DST, 0xff);
-                } else if proto != 17 {
+                } else if proto != ip_proto::UDP {
                     exact(wc, &[TP_SRC, TP_DST]);
                 }
             }
@@ -182,8 +179,8 @@ pub fn look_at_fields(key: &FlowKey, wc: &mut FlowKey, fields: HashFields) {
             }
             exact(wc, addresses);
             exact(wc, &[NW_PROTO]);
-            let udp = fields == HashFields::SymmetricL3L4Udp && proto == 17;
-            if (matches!(proto, 6 | 132) || udp) && key.number(NW_FRAG) == 0 {
+            let udp = fields == HashFields::SymmetricL3L4Udp && proto == ip_proto::UDP;
+            if (matches!(proto, ip_proto::TCP | ip_proto::SCTP) || udp) && key.number(NW_FRAG) == 0 {
                 exact(wc, &[TP_SRC, TP_DST]);
             }
         }

@@ -37,6 +37,7 @@ mod learn;
 mod nested;
 mod normal;
 mod output;
+pub(crate) mod protocol;
 mod start;
 mod table;
 pub(crate) mod tags;
@@ -279,12 +280,12 @@ impl Translator<'_> {
         self.flow.number(span)
     }
 
-    fn dl_type(&self) -> u64 {
-        self.number(sluice_flow::layout::DL_TYPE)
+    fn ethertype(&self) -> u16 {
+        protocol::ethertype_of(&self.flow)
     }
 
     fn is_ip(&self) -> bool {
-        matches!(self.dl_type(), 0x0800 | 0x86dd)
+        protocol::is_ip(&self.flow)
     }
 }
 

@@ -7,8 +7,9 @@ use super::{Translator, tags};
 use crate::mac::{Mac, MacTable, is_multicast};
 use crate::port::{PortConfig, PriorityTags, VlanMode};
 use crate::xlate_cache::{Dependency, XcEntry};
+use parking_lot::RwLockReadGuard;
 use sluice_flow::{FlowKey, OfPort, layout};
-use std::sync::RwLockReadGuard;
+use sluice_packet::headers::ethertype;
 use tags::{CFI, PCP, Tag, VID};
 
 /// The tags of a packet as the bridge sees them: protocol id, VLAN id and priority; zeros for none.
@@ -28,7 +29,7 @@ impl Vlans {
         let mut out = Vlans::default();
         for (i, to) in out.0.iter_mut().enumerate() {
             let Tag { tpid, tci } = tags::tag(key, i);
-            if !matches!(tpid, 0x8100 | 0x88a8) || u64::from(tci) & CFI == 0 {
+            if !ethertype::is_vlan(tpid) || u64::from(tci) & CFI == 0 {
                 break;
             }
             *to = Vlan { tpid, vid: tci & VID as u16, pcp: tci & PCP as u16 };
@@ -39,7 +40,7 @@ impl Vlans {
     /// What they are inside the bridge, having come in by a port.
     fn inside(mut self, port: &VlanMode) -> Self {
         let [outer, _] = self.0;
-        let tpid = if outer.tpid == 0 { 0x8100 } else { outer.tpid };
+        let tpid = if outer.tpid == 0 { ethertype::VLAN } else { outer.tpid };
         match port {
             VlanMode::Trunk(_) => {}
             VlanMode::Access(vid) => self.0 = [Vlan { tpid, vid: *vid, pcp: outer.pcp }, Vlan::default()],
@@ -78,7 +79,7 @@ impl Vlans {
             let mut tag = Tag { tci: vlan.vid | vlan.pcp, ..tags::tag(key, i) };
             if tag.tci != 0 || (i > 0 || keep_all) && vlan.tpid != 0 {
                 tag.tci |= CFI as u16;
-                tag.tpid = if vlan.tpid == 0 { 0x8100 } else { vlan.tpid };
+                tag.tpid = if vlan.tpid == 0 { ethertype::VLAN } else { vlan.tpid };
             }
             tags::set_tag(key, i, tag);
         }
@@ -124,7 +125,7 @@ impl Translator<'_> {
     }
 
     fn is_cut_in_tag(&self) -> bool {
-        matches!(self.dl_type(), 0x8100 | 0x88a8) && u64::from(tags::tag(&self.flow, 0).tci) & CFI == 0
+        ethertype::is_vlan(self.ethertype()) && u64::from(tags::tag(&self.flow, 0).tci) & CFI == 0
     }
 
     fn is_vlan_admitted(&mut self, port: &PortConfig, vid: u16) -> bool {
@@ -164,7 +165,7 @@ impl Translator<'_> {
     }
 
     fn look_for_gratuitous_arp(&mut self) {
-        if self.dl_type() != 0x0806 || self.number(layout::DL_DST) != 0xffff_ffff_ffff {
+        if self.ethertype() != ethertype::ARP || self.number(layout::DL_DST) != 0xffff_ffff_ffff {
             return;
         }
         self.look_at(layout::NW_PROTO, 0xff);
@@ -191,7 +192,7 @@ impl Translator<'_> {
     }
 
     fn macs(&self) -> RwLockReadGuard<'_, MacTable> {
-        self.bridge.macs.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.bridge.macs.read()
     }
 
     /// Where a station is. The table hears later of what this packet taught; it must hold for the packet itself, too.

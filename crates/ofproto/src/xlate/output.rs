@@ -22,10 +22,12 @@ impl<'a> Translator<'a> {
             OfPort::FLOOD => self.flood(false, last),
             OfPort::ALL => self.flood(true, last),
             OfPort::CONTROLLER => {
-                let reason = match () {
-                    () if self.in_bucket => PacketInReason::Group,
-                    () if self.in_action_set => PacketInReason::ActionSet,
-                    () => PacketInReason::Action,
+                let reason = if self.in_bucket {
+                    PacketInReason::Group
+                } else if self.in_action_set {
+                    PacketInReason::ActionSet
+                } else {
+                    PacketInReason::Action
                 };
                 self.send_to_controller(&ControllerAction { max_len, reason, ..ControllerAction::default() });
             }

@@ -1,6 +1,7 @@
 //! The beginning and the end of a translation.
 
 use super::ct_state::TRACKED;
+use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
 use super::{Failure, Steps, Translator, tags};
 use crate::bridge::{BridgeId, State};
 use crate::ofproto::Shared;
@@ -14,6 +15,7 @@ use sluice_flow::layout;
 use sluice_flow::{FlowKey, OfPort, PacketKey};
 use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
+use sluice_packet::headers::{ethertype, ip_proto};
 use std::sync::Arc;
 
 /// Where a translation begins.
@@ -263,9 +265,9 @@ impl<'a> Translator<'a> {
         let wc = &mut self.wc;
         wc.lines[REGS.line()] = sluice_flow::Line::ZERO;
         [METADATA, ACTSET_OUTPUT, CONJ_ID].into_iter().for_each(|span| wc.get_mut(span).fill(0));
-        let is_icmp = match (self.flow.number(DL_TYPE), self.flow.number(NW_PROTO)) {
-            (0x0800, proto) => proto == 1,
-            (0x86dd, proto) => proto == 58,
+        let is_icmp = match ethertype_of(&self.flow) {
+            ethertype::IPV4 => ip_proto_of(&self.flow) == ip_proto::ICMP,
+            ethertype::IPV6 => ip_proto_of(&self.flow) == ip_proto::ICMPV6,
             _ => false,
         };
         if is_icmp {
@@ -279,11 +281,11 @@ impl<'a> Translator<'a> {
         if self.flow.number(NW_FRAG) & 2 != 0 {
             [TP_SRC, TP_DST].into_iter().for_each(|span| wc.get_mut(span).fill(0));
         }
-        if !tags::is_mpls(self.original.number(DL_TYPE)) {
+        if !is_mpls(&self.original) {
             (0..tags::MAX_LABELS).for_each(|i| tags::set_label(wc, i, 0));
         }
         for i in 0..tags::MAX_TAGS {
-            if !matches!(tags::tag(&self.original, i).tpid, 0x8100 | 0x88a8) {
+            if !ethertype::is_vlan(tags::tag(&self.original, i).tpid) {
                 tags::set_tag(wc, i, tags::Tag::default());
             }
         }

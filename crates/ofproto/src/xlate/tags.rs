@@ -3,8 +3,10 @@
 //! Each function takes the key and the mask. What it looks at goes into the mask, as OVS 3.1 does; tags are told from
 //! no tags by the CFI bit, labels are counted by the bottom-of-stack bit.
 
+use super::protocol::{ethertype_of, is_ip, is_mpls};
 use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
+use sluice_packet::headers::ethertype;
 
 /// The bit of a TCI that says that the tag is there.
 pub const CFI: u64 = 0x1000;
@@ -98,14 +100,9 @@ pub fn look_at_label(wc: &mut FlowKey, i: usize, bits: u64) {
     wc.set_number(LSE[i], bits);
 }
 
-/// Whether an Ethernet type is MPLS.
-pub const fn is_mpls(dl_type: u64) -> bool {
-    matches!(dl_type, 0x8847 | 0x8848)
-}
-
 /// How many labels there are; one more than the key holds is reported as all it holds.
 pub fn label_count(key: &FlowKey, mut wc: Option<&mut FlowKey>) -> usize {
-    if !is_mpls(key.number(layout::DL_TYPE)) {
+    if !is_mpls(key) {
         return 0;
     }
     let mut seen = 0;
@@ -160,10 +157,9 @@ pub fn push_label(key: &mut FlowKey, n: usize, ethertype: u16, wc: Option<&mut F
 
 /// The first label: IPv4 or IPv6 explicit null, traffic class and TTL from the IP header, bottom of stack.
 fn first_label(key: &FlowKey, wc: Option<&mut FlowKey>) -> u32 {
-    let dl_type = key.number(layout::DL_TYPE);
-    let label = if dl_type == 0x86dd { 2 } else { 0 };
+    let label = if ethertype_of(key) == ethertype::IPV6 { 2 } else { 0 };
     let (mut tc, mut ttl) = (0, 64);
-    if matches!(dl_type, 0x0800 | 0x86dd) {
+    if is_ip(key) {
         tc = (key.number(layout::NW_TOS) & 0xfc) >> 2;
         if let Some(wc) = wc {
             let tos = wc.number(layout::NW_TOS) | 0xfc;
