@@ -2,22 +2,8 @@
 
 use crate::tuple::{Endpoint, Tuple};
 use sluice_flow::PacketKey;
+pub use sluice_flow::ct_state;
 use sluice_flow::layout::{self, Span};
-
-/// Bits of `ct_state`. Source: OVS lib/packets.h, CS_STATES.
-pub mod ct_state {
-    #![expect(missing_docs, reason = "the names are the field's")]
-    pub const NEW: u8 = 0x01;
-    pub const ESTABLISHED: u8 = 0x02;
-    pub const RELATED: u8 = 0x04;
-    pub const REPLY: u8 = 0x08;
-    pub const INVALID: u8 = 0x10;
-    pub const TRACKED: u8 = 0x20;
-    pub const SRC_NAT: u8 = 0x40;
-    pub const DST_NAT: u8 = 0x80;
-    /// Either translation.
-    pub const NAT: u8 = SRC_NAT | DST_NAT;
-}
 
 /// Says that the packet has not been tracked: the action `ct_clear`. Forget what is carried, too.
 pub fn clear(key: &mut PacketKey) {

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod compact_key;
+pub mod ct_state;
 mod extract;
 pub mod field;
 mod flow_match;

@@ -1,5 +1,6 @@
 //! What a match must say before a field has a meaning.
 
+use crate::ct_state;
 use crate::field::{FIELDS, Field, FieldId, Prereq};
 use crate::layout::{self, Span};
 use crate::{FlowKey, Match};
@@ -21,10 +22,10 @@ const PROTO_SCTP: u64 = 132;
 const ND_SOLICIT: u64 = 135;
 const ND_ADVERT: u64 = 136;
 
-const CT_TRACKED: u64 = 0x20;
-const CT_INVALID: u64 = 0x10;
+const CT_TRACKED: u64 = ct_state::TRACKED as u64;
+const CT_INVALID: u64 = ct_state::INVALID as u64;
 /// Bits of a connection's state that only a valid connection has: new, est, rel, rpl, snat, dnat.
-const CT_VALID_BITS: u64 = 0xcf;
+const CT_VALID_BITS: u64 = !(CT_TRACKED | CT_INVALID) & 0xff;
 
 impl Match {
     /// Whether the match says what a field's prerequisite wants.

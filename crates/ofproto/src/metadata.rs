@@ -1,8 +1,7 @@
 //! What is known of a packet besides its bytes, as packets to and from controllers carry it.
 
 use crate::tunnel::Tunnel;
-use crate::xlate::ct::CONNECTION;
-use crate::xlate::ct_state::VALID;
+use crate::xlate::ct::{CONNECTION, VALID};
 use crate::xlate::protocol::ethertype_of;
 use sluice_flow::FieldId::{self, *};
 use sluice_flow::{FlowKey, Match, layout};

@@ -1,9 +1,8 @@
 //! The passes that follow `ct(table=…)` in a trace: a packet that nobody sent has no connection, so its state is what the
 //! caller says (`--ct-next`), or a new one's.
 
-use crate::xlate::ct_state;
-use sluice_flow::layout;
 use sluice_flow::{FieldId, FlowKey};
+use sluice_flow::{ct_state, layout};
 use sluice_ofp::ofpact::{Nat, NatAddresses, NatKind};
 use std::collections::VecDeque;
 

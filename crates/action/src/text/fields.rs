@@ -246,8 +246,6 @@ impl fmt::Display for Lse {
     }
 }
 
-/// Names of bits, from bit 0.
-pub(super) const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
 pub(super) const TCP_FLAGS: [&str; 12] =
     ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"];
 

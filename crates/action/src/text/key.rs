@@ -1,11 +1,10 @@
 //! Keys under masks.
 
 use super::DatapathPortNames;
-use super::fields::{
-    ARP_FIELDS, CT_STATES, Fields, Flags, IPV4_FIELDS, IPV6_FIELDS, MPLS_FIELDS, ND_FIELDS, TCP_FLAGS, hex,
-};
+use super::fields::{ARP_FIELDS, Fields, Flags, IPV4_FIELDS, IPV6_FIELDS, MPLS_FIELDS, ND_FIELDS, TCP_FLAGS, hex};
 use crate::PortNo;
 use sluice_flow::PacketKey;
+use sluice_flow::ct_state;
 use sluice_flow::layout::{self as at, Span};
 use sluice_packet::headers::{ETHERTYPE_MIN, ethertype, ip_proto};
 use std::fmt::{self, Write as _};
@@ -77,9 +76,12 @@ impl Attributes<'_> {
         self.attribute("ct_state", &[at::CT_STATE], |f| match verbose {
             // OVS has 32 bits for these eight, so the mask is never all there is.
             true => f.push(format_args!("{}/{}", hex(f.k(at::CT_STATE)), hex(f.m(at::CT_STATE)))),
-            false => {
-                f.push(Flags { value: f.k(at::CT_STATE), mask: f.m(at::CT_STATE), all: u64::MAX, names: &CT_STATES })
-            }
+            false => f.push(Flags {
+                value: f.k(at::CT_STATE),
+                mask: f.m(at::CT_STATE),
+                all: u64::MAX,
+                names: &ct_state::NAMES,
+            }),
         });
         self.attribute("ct_zone", &[at::CT_ZONE], |f| f.bare_hex(at::CT_ZONE));
         self.attribute("ct_mark", &[at::CT_MARK], |f| f.bare_hex(at::CT_MARK));

@@ -3,6 +3,7 @@
 use super::SyntaxError;
 use super::number::integer;
 use super::piece::Piece;
+use crate::ct_state;
 use std::fmt;
 
 /// Names of bits, from bit 0 up; the field has no more bits than names.
@@ -14,8 +15,7 @@ pub struct Flags {
 }
 
 /// Connection state. Source: `ovs-fields(7)`, `ct_state`.
-pub static CT_STATE: Flags =
-    Flags { names: &["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"], allowed: 0xff };
+pub static CT_STATE: Flags = Flags { names: &ct_state::NAMES, allowed: 0xff };
 
 /// TCP flags; the bits without a name are written as numbers. Source: `ovs-fields(7)`, `tcp_flags`.
 pub static TCP: Flags = Flags {

@@ -3,16 +3,19 @@
 //! The fields of a connection mean something only in the pass that `ct(table=…)` leads to. Everywhere else they are
 //! cleared, whatever the datapath's packet still carries.
 
-use super::ct_state::VALID;
 use super::{Steps, Translator};
 use crate::recirc::FrozenActions;
 use crate::trace_passes::Forked;
 use sluice_action::Action;
 use sluice_action::ct::{Ct, Helper, Masked, NatSpec, NatTarget, PortChoice};
+use sluice_flow::ct_state;
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FieldId, FlowKey};
 use sluice_ofp::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind};
 use sluice_packet::headers::ethertype;
+
+/// The state of a valid connection has one of these bits. Source: OVS lib/flow.h, CS_VALID_MASK.
+pub(crate) const VALID: u8 = ct_state::NEW | ct_state::ESTABLISHED | ct_state::REPLY;
 
 /// Every field of a connection.
 pub(crate) const CONNECTION: [Span; 10] = [

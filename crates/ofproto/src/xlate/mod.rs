@@ -28,7 +28,6 @@ mod actions;
 mod clauses;
 pub(crate) mod commit;
 pub(crate) mod ct;
-pub(crate) mod ct_state;
 mod fields;
 mod freeze;
 mod group;

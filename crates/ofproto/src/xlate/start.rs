@@ -1,6 +1,5 @@
 //! The beginning and the end of a translation.
 
-use super::ct_state::TRACKED;
 use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
 use super::{Failure, Steps, Translator, tags};
 use crate::bridge::{BridgeId, State};
@@ -11,8 +10,8 @@ use crate::tunnel::Tunnel;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, PortNo};
 use sluice_fate::DropReason;
-use sluice_flow::layout;
 use sluice_flow::{FlowKey, OfPort, PacketKey};
+use sluice_flow::{ct_state, layout};
 use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 use sluice_packet::headers::{ethertype, ip_proto};
@@ -160,7 +159,7 @@ impl<'a> Translator<'a> {
         match frozen {
             Some(frozen) if !self.thaw(frozen) => return,
             Some(_) => {}
-            None => self.conntracked = self.number(layout::CT_STATE) & u64::from(TRACKED) != 0,
+            None => self.conntracked = self.number(layout::CT_STATE) & u64::from(ct_state::TRACKED) != 0,
         }
         // Whoever was paused behind the last action searches no table again.
         let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
