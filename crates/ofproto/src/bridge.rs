@@ -90,19 +90,26 @@ pub(crate) struct Bridge {
     pub ports: BTreeMap<OfPort, PortConfig>,
     /// Port numbers in the order they were added: the order of `NORMAL` flooding.
     pub port_order: Vec<OfPort>,
-    pub tables: Box<[Table]>,
+    pub tables: Box<[OfTable]>,
     pub groups: Groups,
     pub meters: Meters,
     pub macs: RwLock<MacTable>,
     /// Rules with a timeout.
     pub expirable: BTreeSet<(u8, RuleId)>,
-    /// How many rules learn into this table with this cookie and take what they learned along.
-    pub learners: HashMap<(u8, u64), usize>,
+    /// How many rules with `delete_learned` learn into a table with a cookie.
+    pub learners: HashMap<LearnedCookie, usize>,
+}
+
+/// Where a `learn` action puts its rules, and the cookie it gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LearnedCookie {
+    pub table: u8,
+    pub cookie: u64,
 }
 
 /// A table.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct OfTable {
     /// `None` until it gets its first rule.
     pub rules: Option<Box<Rules>>,
     pub counts: Arc<TableCounts>,
@@ -116,7 +123,7 @@ pub(crate) struct TableCounts {
     missed: AtomicU64,
 }
 
-impl Table {
+impl OfTable {
     /// Removes a rule that no lookup sees.
     pub fn take_out(&mut self, id: RuleId) {
         if let Some(rules) = &mut self.rules {
@@ -125,8 +132,12 @@ impl Table {
     }
 }
 
-/// A rule whose time is over: table, name, reason.
-pub(crate) type Due = (u8, RuleId, FlowRemovedReason);
+/// A rule whose timeout is over.
+pub(crate) struct ExpiredRule {
+    pub table: u8,
+    pub id: RuleId,
+    pub reason: FlowRemovedReason,
+}
 
 impl TableCounts {
     pub fn credit(&self, matched: bool, packets: u64) {
@@ -142,7 +153,7 @@ impl TableCounts {
 impl Bridge {
     pub fn new(id: BridgeId, config: BridgeConfig) -> Self {
         let macs = RwLock::new(MacTable::new(config.mac_age_s, DEFAULT_MAX));
-        let mut tables: Box<[Table]> = std::iter::repeat_with(Table::default).take(N_TABLES).collect();
+        let mut tables: Box<[OfTable]> = std::iter::repeat_with(OfTable::default).take(N_TABLES).collect();
         for limit in &config.limits {
             if let Some(table) = tables.get_mut(usize::from(limit.table)) {
                 table.capacity = TableCapacity::limited(limit);
@@ -181,18 +192,18 @@ impl Bridge {
     }
 
     /// The rules whose time is over.
-    pub fn expired(&self, now_ms: u64) -> Vec<Due> {
-        let due = self.expirable.iter().filter_map(|&(table, id)| {
+    pub fn expired(&self, now_ms: u64) -> Vec<ExpiredRule> {
+        let expired = self.expirable.iter().filter_map(|&(table, id)| {
             let rule = self.tables[usize::from(table)].rules.as_ref()?.rule(id)?;
-            Some((table, id, rule.payload().expired(now_ms)?))
+            Some(ExpiredRule { table, id, reason: rule.payload().expired(now_ms)? })
         });
-        due.collect()
+        expired.collect()
     }
 }
 
 /// Everything a translation reads, but for stations and recirculations.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct SwitchState {
     pub bridges: Vec<Bridge>,
     /// Which bridge and port a datapath port is.
     pub by_datapath: HashMap<u32, (BridgeId, OfPort)>,
@@ -202,7 +213,7 @@ pub(crate) struct State {
     pub tables_version: u64,
 }
 
-impl State {
+impl SwitchState {
     pub fn bridge(&self, id: BridgeId) -> Option<&Bridge> {
         self.bridges.iter().find(|b| b.id == id)
     }

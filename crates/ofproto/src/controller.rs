@@ -1,11 +1,11 @@
 //! What controllers need of the tables: their packets translated, and what a packet on its way to them had been through.
 
-use crate::bridge::{BridgeId, State};
+use crate::bridge::{BridgeId, SwitchState};
 use crate::check::{check_actions, check_groups, check_meters};
 use crate::error::Error;
 use crate::metadata;
 use crate::ofproto::{Ofproto, Shared};
-use crate::recirc::{Frozen, FrozenActions, Restore, Stacked};
+use crate::recirc::{Frozen, FrozenActions, Restore, StackValue};
 use crate::tunnel::Tunnel;
 use crate::xlate::{Translator, XlateIn, XlateStart, ct};
 use crate::xlate_cache::{Push, XcEntry, push};
@@ -64,7 +64,7 @@ pub struct ResumeRequest {
 
 /// A packet of a controller's translated, before anybody else notices.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedPacket {
     translated: ExecuteRequest,
     xcache: Vec<XcEntry>,
     credited: Push,
@@ -76,19 +76,19 @@ fn no_bridge() -> Error {
 
 /// Translates a controller's packet, which came by a port of the datapath.
 fn prepare(
-    state: &State,
+    state: &SwitchState,
     shared: &Shared,
     xin: &XlateIn<'_>,
     key: &FlowKey,
     port: PortNo,
     length: u64,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedPacket, Error> {
     let xout = Translator::run(state, shared, xin, None).ok_or_else(no_bridge)?;
     let mut known = key.packet_part();
     known.set(layout::IN_PORT, &port.0.to_be_bytes());
     let credited = Push { packets: 1, bytes: length, tcp_flags: 0, used_ms: xin.now_ms };
     let translated = ExecuteRequest { known, actions: xout.actions.into() };
-    Ok(Prepared { translated, xcache: xout.xcache, credited })
+    Ok(PreparedPacket { translated, xcache: xout.xcache, credited })
 }
 
 impl PacketOutRequest {
@@ -100,11 +100,11 @@ impl PacketOutRequest {
     /// Translates it by a bridge of `state`.
     pub(crate) fn prepare(
         &self,
-        state: &State,
+        state: &SwitchState,
         shared: &Shared,
         bridge: BridgeId,
         now_ms: u64,
-    ) -> Result<Prepared, Error> {
+    ) -> Result<PreparedPacket, Error> {
         let (key, actions) = (&self.key, self.actions.as_slice());
         let found = state.bridge(bridge).ok_or_else(no_bridge)?;
         check_actions(0, actions)?;
@@ -164,7 +164,7 @@ impl Ofproto {
     }
 
     /// Counts a packet on the rules that it visited, and lets happen what they bring about.
-    pub(crate) fn let_go(&self, prepared: Prepared) -> ExecuteRequest {
+    pub(crate) fn let_go(&self, prepared: PreparedPacket) -> ExecuteRequest {
         push(&prepared.xcache, prepared.credited, self.put_news());
         prepared.translated
     }
@@ -237,7 +237,7 @@ impl Frozen {
             tunnel: Tunnel::of(key),
             registers: key.lines[layout::REGS.line()],
             metadata: key.number(layout::METADATA),
-            stack: paused.stack.iter().map(|&(value, n_bytes)| Stacked { value, n_bytes }).collect(),
+            stack: paused.stack.iter().map(|&(value, n_bytes)| StackValue { value, n_bytes }).collect(),
             was_mpls: false,
             conntracked: paused.conntracked,
             actions: left,

@@ -51,11 +51,11 @@ struct TableChanges {
 
 /// What a rule matches, as those words of a key that it looks at.
 #[derive(Debug)]
-struct RuleBits(Vec<Bits>);
+struct RuleBits(Vec<WordBits>);
 
-/// Bits of one word of a key: `value` where `mask` has ones.
+/// WordBits of one word of a key: `value` where `mask` has ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bits {
+pub(crate) struct WordBits {
     place: u8,
     mask: u64,
     value: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Bits {
 pub(crate) struct SearchKey {
     in_port: OfPort,
     /// The words that differ, with the bits that do.
-    altered: Box<[Bits]>,
+    altered: Box<[WordBits]>,
 }
 
 impl Changes {
@@ -180,7 +180,7 @@ impl TableChanges {
 
 impl RuleBits {
     fn of(matches: &Match) -> Self {
-        let bits = |place: usize| Bits {
+        let bits = |place: usize| WordBits {
             place: place as u8,
             mask: word(&matches.mask, place) & !CONJUNCTION[place],
             value: word(&matches.key, place),
@@ -223,7 +223,7 @@ impl SearchKey {
                 let (was, value) = (line_word(was, place), line_word(now, place));
                 let mask = (was ^ value) & !(if place == IN_PORT_PLACE { IN_PORT_BITS } else { 0 });
                 if mask != 0 {
-                    altered.push(Bits { place: place as u8, mask, value });
+                    altered.push(WordBits { place: place as u8, mask, value });
                 }
             }
         }

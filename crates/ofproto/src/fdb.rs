@@ -1,6 +1,6 @@
 //! The commands on stations, `fdb/*`, and `ofproto/list`, in OVS 3.1's words.
 
-use crate::bridge::{Bridge, State};
+use crate::bridge::{Bridge, SwitchState};
 use crate::depends::Changes;
 use crate::mac::{Mac, MacTable};
 use crate::ofproto::Ofproto;
@@ -104,7 +104,7 @@ impl Ofproto {
     }
 }
 
-fn find<'s>(state: &'s State, name: &str) -> Result<&'s Bridge, String> {
+fn find<'s>(state: &'s SwitchState, name: &str) -> Result<&'s Bridge, String> {
     state.bridge_named(name).ok_or_else(|| NO_BRIDGE.to_owned())
 }
 

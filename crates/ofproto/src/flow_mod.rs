@@ -5,7 +5,7 @@
 //! again. The lock that translations share is let go every [`CHUNK`] changes, so that a bundle of a million flows
 //! does not stop the PMDs' upcalls.
 
-use crate::bridge::{Bridge, N_TABLES, Rules};
+use crate::bridge::{Bridge, LearnedCookie, N_TABLES, Rules};
 use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
 use crate::controller::PacketOutRequest;
 use crate::depends::Changes;
@@ -46,7 +46,7 @@ pub struct FlowModCounts {
 }
 
 /// A rule that the next version does not see.
-pub(crate) struct Hidden {
+pub(crate) struct HiddenRule {
     pub table: u8,
     pub id: RuleId,
     pub rule: Arc<Rule>,
@@ -57,11 +57,11 @@ pub(crate) struct Hidden {
 }
 
 /// A transaction on one bridge.
-pub(crate) struct Pending {
+pub(crate) struct PendingTransaction {
     pub version: u64,
     pub now_ms: u64,
     pub added: Vec<(u8, RuleId)>,
-    pub hidden: Vec<Hidden>,
+    pub hidden: Vec<HiddenRule>,
     /// The bridge's groups from the next version on, if they change.
     pub groups: Option<Groups>,
     pub changed: FlowModCounts,
@@ -72,13 +72,13 @@ pub(crate) struct Pending {
     /// Who asked for it.
     pub by: Option<Requester>,
     /// Tables and cookies that rules which come learn into and take along when they go, and those of rules that go.
-    learners_added: Vec<(u8, u64)>,
-    learners_hidden: Vec<(u8, u64)>,
+    learners_added: Vec<LearnedCookie>,
+    learners_hidden: Vec<LearnedCookie>,
 }
 
-impl Pending {
+impl PendingTransaction {
     pub fn new(version: u64, now_ms: u64, is_monitored: bool) -> Self {
-        Pending {
+        PendingTransaction {
             version,
             now_ms,
             added: Vec::new(),
@@ -282,7 +282,7 @@ impl Pending {
         if let Some(reason) = reason {
             self.note(RuleUpdateEvent::Removed(reason), table, id, None);
         }
-        self.hidden.push(Hidden { table, id, rule, reason, matches });
+        self.hidden.push(HiddenRule { table, id, rule, reason, matches });
     }
 
     /// Hides the rules that use a meter.
@@ -296,7 +296,8 @@ impl Pending {
     }
 
     /// Hides what was learned into a table with a cookie.
-    pub fn hide_learned(&mut self, bridge: &mut Bridge, (table, cookie): (u8, u64)) {
+    pub fn hide_learned(&mut self, bridge: &mut Bridge, learned: LearnedCookie) {
+        let LearnedCookie { table, cookie } = learned;
         let learned = bridge.rules_mut(table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
         let learned: Vec<_> = learned.collect();
         learned.into_iter().for_each(|id| self.hide(bridge, table, id, Some(FlowRemovedReason::Delete)));
@@ -337,7 +338,7 @@ impl Pending {
     }
 
     /// Books what learning rules came and went; the tables and cookies whose learned rules must go with the last one.
-    pub fn count_learners(&self, bridge: &mut Bridge) -> Vec<(u8, u64)> {
+    pub fn count_learners(&self, bridge: &mut Bridge) -> Vec<LearnedCookie> {
         self.learners_added.iter().for_each(|key| *bridge.learners.entry(*key).or_default() += 1);
         let mut dead = Vec::new();
         for key in &self.learners_hidden {
@@ -419,10 +420,12 @@ fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {
     parts.collect()
 }
 
-/// Table and cookie of the rules that the actions learn and that go with them.
-fn learned_cookies(actions: &[OfAction]) -> impl Iterator<Item = (u8, u64)> {
+/// Where rules with these actions learn, as far as what they learn goes when they go.
+fn learned_cookies(actions: &[OfAction]) -> impl Iterator<Item = LearnedCookie> {
     OfAction::flattened(actions).filter_map(|action| match action {
-        OfAction::Learn(learn) if learn.delete_learned => Some((learn.table, learn.cookie)),
+        OfAction::Learn(learn) if learn.delete_learned => {
+            Some(LearnedCookie { table: learn.table, cookie: learn.cookie })
+        }
         _ => None,
     })
 }

@@ -27,15 +27,15 @@ pub(crate) struct Group {
     pub config: GroupConfig,
     pub created_ms: u64,
     /// How a select group selects.
-    pub method: Method,
-    counts: Counts,
+    pub method: SelectionMethod,
+    counts: BucketCounts,
     /// By place in `config.buckets`.
-    buckets: Box<[Counts]>,
+    buckets: Box<[BucketCounts]>,
 }
 
 /// How the bucket of a select group is found.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Method {
+pub(crate) enum SelectionMethod {
     /// By a hash of the packet's addresses and ports that translation computes: a megaflow for each connection.
     Symmetric,
     /// By a hash of certain fields, likewise.
@@ -51,12 +51,12 @@ pub(crate) enum Method {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct BucketCounts {
     packets: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Counts {
+impl BucketCounts {
     fn credit(&self, packets: u64, bytes: u64) {
         self.packets.fetch_add(packets, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -87,8 +87,8 @@ pub struct GroupEntry {
 impl Group {
     fn new(id: u32, config: GroupConfig, created_ms: u64) -> Self {
         let method = method(&config);
-        let buckets = config.buckets.iter().map(|_| Counts::default()).collect();
-        Group { id, config, created_ms, method, counts: Counts::default(), buckets }
+        let buckets = config.buckets.iter().map(|_| BucketCounts::default()).collect();
+        Group { id, config, created_ms, method, counts: BucketCounts::default(), buckets }
     }
 
     /// Credits packets: to one bucket, or, of a group that uses all of them, to all.
@@ -109,19 +109,19 @@ impl Group {
             created_ms: self.created_ms,
             ref_count,
             counts: self.counts.read(),
-            buckets: self.buckets.iter().map(Counts::read).collect(),
+            buckets: self.buckets.iter().map(BucketCounts::read).collect(),
         }
     }
 }
 
-fn method(config: &GroupConfig) -> Method {
+fn method(config: &GroupConfig) -> SelectionMethod {
     let selection = &config.selection;
     let symmetric = |algorithm, basis| {
-        let map = hash_map(&config.buckets).map(|map| Method::DpHash { algorithm, basis, map });
-        map.unwrap_or(Method::Symmetric)
+        let map = hash_map(&config.buckets).map(|map| SelectionMethod::DpHash { algorithm, basis, map });
+        map.unwrap_or(SelectionMethod::Symmetric)
     };
     match selection.method.as_str() {
-        _ if config.kind != GroupKind::Select => Method::Symmetric,
+        _ if config.kind != GroupKind::Select => SelectionMethod::Symmetric,
         "" => symmetric(HashAlgorithm::SymmetricL4, 0),
         "dp_hash" => {
             // The upper half names the algorithm; one that is unknown is the first.
@@ -129,8 +129,8 @@ fn method(config: &GroupConfig) -> Method {
             let algorithm = if is_symmetric { HashAlgorithm::SymmetricL4 } else { HashAlgorithm::L4 };
             symmetric(algorithm, selection.parameter as u32)
         }
-        _ if selection.fields.is_empty() => Method::Symmetric,
-        _ => Method::Fields,
+        _ if selection.fields.is_empty() => SelectionMethod::Symmetric,
+        _ => SelectionMethod::Fields,
     }
 }
 

@@ -20,7 +20,7 @@ pub const DEFAULT_MAX: usize = 8192;
 /// The table.
 #[derive(Debug)]
 pub struct MacTable {
-    entries: HashMap<(u16, Mac), Entry>,
+    entries: HashMap<(u16, Mac), MacEntry>,
     /// By when they were last seen, the oldest first.
     order: BTreeMap<u64, (u16, Mac)>,
     /// The same for each port.
@@ -34,7 +34,7 @@ pub struct MacTable {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MacEntry {
     port: OfPort,
     stamp: u64,
     /// Second at which it is forgotten; `None` if static.
@@ -107,7 +107,7 @@ impl MacTable {
         !is_multicast(mac)
             && match self.entries.get(&(vlan, mac)) {
                 None => true,
-                Some(Entry { expires_s: None, .. }) => false,
+                Some(MacEntry { expires_s: None, .. }) => false,
                 Some(e) => e.port != port || e.expires_s != Some(now_s + self.age_s),
             }
     }
@@ -119,7 +119,7 @@ impl MacTable {
         }
         let old = self.entries.get(&(vlan, mac)).copied();
         match old {
-            Some(Entry { expires_s: None, .. }) => return false,
+            Some(MacEntry { expires_s: None, .. }) => return false,
             Some(e) if e.port != port => self.counts.moved += 1,
             Some(_) => {}
             None => {
@@ -231,7 +231,7 @@ impl MacTable {
         self.take(vlan, mac);
         let stamp = self.next_stamp;
         self.next_stamp += 1;
-        self.entries.insert((vlan, mac), Entry { port, stamp, expires_s });
+        self.entries.insert((vlan, mac), MacEntry { port, stamp, expires_s });
         self.order.insert(stamp, (vlan, mac));
         self.by_port.entry(port).or_default().insert(stamp, (vlan, mac));
     }

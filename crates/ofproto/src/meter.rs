@@ -46,13 +46,13 @@ pub struct MeterEntry {
 
 /// The datapath's meters, and which of their numbers were given out.
 #[derive(Default)]
-pub(crate) struct Provider {
+pub(crate) struct DatapathMeters {
     pub store: Option<Arc<dyn MeterStore>>,
     used: BTreeSet<u32>,
     next: u32,
 }
 
-impl Provider {
+impl DatapathMeters {
     /// A number for a new meter: not one that was free only just now, which megaflows under way may still name.
     fn draw(&mut self) -> Option<u32> {
         let free = (self.next..METERS_MAX).chain(0..self.next).find(|number| !self.used.contains(number))?;

@@ -8,14 +8,14 @@
 //! still the epoch. Then the megaflows that are there and depend on what has changed (see `depends`) are suspended,
 //! before the change returns: from then on no packet follows what was true before.
 
-use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, State};
+use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, SwitchState};
 use crate::depends::Changes;
 use crate::effects::{EffectQueue, EffectStats};
 use crate::error::Error;
-use crate::meter::Provider;
+use crate::meter::DatapathMeters;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
-use crate::removed::Removed;
+use crate::removed::RemovedRules;
 use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
 use crate::xlate_cache::XlateCache;
@@ -32,7 +32,7 @@ pub struct Ofproto(pub(crate) Arc<Shared>);
 
 /// What all handles share.
 pub(crate) struct Shared {
-    state: RwLock<State>,
+    state: RwLock<SwitchState>,
     /// Held by whoever changes something, all the time; the state's lock only at moments.
     writer: Mutex<Writer>,
     pub epoch: AtomicU64,
@@ -51,11 +51,11 @@ pub(crate) struct Shared {
 pub(crate) struct Writer {
     next_bridge: u32,
     /// What happened to rules that somebody wants to hear about.
-    pub removed: Removed,
+    pub removed: RemovedRules,
     /// Tables that have passed a mark, which controllers are told.
     pub vacancy_events: Vec<VacancyEvent>,
     /// The datapath's meters.
-    pub meters: Provider,
+    pub meters: DatapathMeters,
 }
 
 impl std::fmt::Debug for Ofproto {
@@ -85,7 +85,7 @@ impl Ofproto {
         }))
     }
 
-    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, SwitchState> {
         self.0.state.read()
     }
 
@@ -94,7 +94,7 @@ impl Ofproto {
     }
 
     /// Changes the state; the caller holds the writer's lock.
-    pub(crate) fn change<T>(&self, _: &mut Writer, f: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn change<T>(&self, _: &mut Writer, f: impl FnOnce(&mut SwitchState) -> T) -> T {
         f(&mut self.0.state.write())
     }
 
@@ -289,7 +289,7 @@ impl Ofproto {
     }
 }
 
-pub(crate) fn position(state: &State, name: &str) -> Result<usize, Error> {
+pub(crate) fn position(state: &SwitchState, name: &str) -> Result<usize, Error> {
     state.bridges.iter().position(|b| b.name() == name).ok_or_else(|| Error::NoBridge(name.to_owned()))
 }
 
@@ -298,7 +298,7 @@ fn port_number(bridge: &Bridge, name: &str) -> Result<OfPort, Error> {
     found.ok_or_else(|| Error::NoPort { bridge: bridge.name().to_owned(), port: name.to_owned() })
 }
 
-fn check_port(state: &State, at: usize, port: &PortConfig) -> Result<(), Error> {
+fn check_port(state: &SwitchState, at: usize, port: &PortConfig) -> Result<(), Error> {
     let name = port.name.clone();
     if !(port.number.is_ordinary() && port.number != OfPort(0) || port.number == OfPort::LOCAL) {
         return Err(Error::BadPortNumber { name, number: port.number.0 });

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// How long an id that nobody holds is kept.
 const KEEP_MS: u64 = 10_000;
-/// Ids at most. Rules that copy packet fields into registers could otherwise make one for each packet.
+/// RecircIds at most. Rules that copy packet fields into registers could otherwise make one for each packet.
 const MAX_IDS: usize = 1 << 16;
 
 /// Table and cookie, for messages that later actions send.
@@ -36,7 +36,7 @@ pub(crate) struct FrozenActions {
 
 /// A value on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Stacked {
+pub(crate) struct StackValue {
     pub value: u128,
     pub n_bytes: u32,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Frozen {
     pub tunnel: Tunnel,
     pub registers: Line,
     pub metadata: u64,
-    pub stack: Vec<Stacked>,
+    pub stack: Vec<StackValue>,
     pub was_mpls: bool,
     /// Whether the fields of its connection mean something.
     pub conntracked: bool,
@@ -69,10 +69,10 @@ pub(crate) struct Recirculation {
 
 /// All frozen translations.
 #[derive(Debug, Default)]
-pub(crate) struct Recirculations(Mutex<Ids>);
+pub(crate) struct Recirculations(Mutex<RecircIds>);
 
 #[derive(Debug, Default)]
-struct Ids {
+struct RecircIds {
     last: u32,
     by_id: HashMap<u32, (Arc<Recirculation>, u64)>,
     /// The id of each state, which is shared with `by_id`.
@@ -114,7 +114,7 @@ impl Recirculations {
 
     /// Forgets states that nobody holds.
     pub fn expire(&self, now_ms: u64) {
-        let Ids { by_id, by_state, .. } = &mut *self.0.lock();
+        let RecircIds { by_id, by_state, .. } = &mut *self.0.lock();
         by_id.retain(|_, (r, used_ms)| Arc::strong_count(r) > 1 || *used_ms + KEEP_MS > now_ms);
         by_state.retain(|_, id| by_id.contains_key(id));
     }

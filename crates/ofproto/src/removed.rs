@@ -44,12 +44,12 @@ pub struct RemovalCounts {
 
 /// What the changer of rules notes about those that go.
 #[derive(Debug, Default)]
-pub(crate) struct Removed {
+pub(crate) struct RemovedRules {
     news: VecDeque<RuleRemoved>,
     counts: RemovalCounts,
 }
 
-impl Removed {
+impl RemovedRules {
     pub fn note(
         &mut self,
         bridge: BridgeId,

@@ -21,8 +21,8 @@ use sluice_flow::PacketKey;
 /// Source: OVS ofproto/ofproto.h, OFPROTO_MAX_IDLE_DEFAULT.
 pub const DEFAULT_MAX_IDLE_MS: u64 = 10_000;
 
-/// Side effects that are collected before they are done.
-const BATCH: usize = 4096;
+/// Side effects collected at most before they are carried out.
+const EFFECTS_MAX: usize = 4096;
 
 /// What a dump did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,111 +39,130 @@ pub struct RevalidateStats {
     pub evicted: usize,
 }
 
-/// What a visit decided.
-enum Verdict {
-    /// It is true as of this epoch, and this is what its packets do from now on.
-    Holds(u64, Box<[XcEntry]>),
+/// What revalidation decided about a megaflow; `enum reval_result` in Open vSwitch.
+enum RevalResult {
+    /// Keep it: at this epoch the tables say the same. Its packets have these effects from now on.
+    Keep(u64, Box<[XcEntry]>),
+    /// Delete it: nothing has used it for too long.
     Idle,
+    /// Delete it: the tables say something else.
     Changed,
 }
 
-/// Megaflows that must go, with what to credit when they have gone.
-type Doomed = Vec<(FlowId, XcacheHandle, bool)>;
+/// A megaflow to delete.
+struct ExpiredFlow {
+    id: FlowId,
+    xcache: XcacheHandle,
+    /// Nothing used it; otherwise the tables changed.
+    is_idle: bool,
+}
+
+/// A megaflow that stays unless the store is nearly full.
+struct LiveFlow {
+    used_ms: u64,
+    id: FlowId,
+    xcache: XcacheHandle,
+}
 
 impl Ofproto {
-    /// Visits every megaflow, credits its packets, and deletes it if it has idled or does not hold any more.
+    /// Dumps the megaflows, credits their packets, and deletes those that are idle or that the tables contradict.
     pub fn revalidate(&self, store: &dyn MegaflowStore, now_ms: u64, max_idle_ms: u64) -> RevalidateStats {
         let mut done = RevalidateStats::default();
         let mut effects = Vec::new();
-        let (mut doomed, mut live): (Doomed, _) = (Vec::new(), Vec::new());
+        let (mut expired, mut live) = (Vec::new(), Vec::new());
         store.for_each(&mut |flow| {
             done.dumped += 1;
-            let Some(record) = flow.xcache.0.downcast_ref::<XlateCache>() else { return };
-            record.lock().credit(flow.stats, |effect| effects.push(effect));
-            if effects.len() >= BATCH {
+            let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() else { return };
+            xcache.lock().credit(flow.stats, |effect| effects.push(effect));
+            if effects.len() >= EFFECTS_MAX {
                 self.apply(&mut self.writer(), effects.drain(..));
             }
             let used_ms = flow.stats.used_ms.unwrap_or(flow.stats.created_ms);
-            let verdict = if now_ms > used_ms.saturating_add(max_idle_ms) {
-                Verdict::Idle
+            let result = if now_ms > used_ms.saturating_add(max_idle_ms) {
+                RevalResult::Idle
             } else if flow.is_suspended {
                 done.translated += 1;
-                self.judge(record, flow, now_ms)
+                self.revalidate_flow(xcache, flow, now_ms)
             } else {
-                return live.push((used_ms, flow.id, flow.xcache.clone()));
+                return live.push(LiveFlow { used_ms, id: flow.id, xcache: flow.xcache.clone() });
             };
-            let idle = match verdict {
-                Verdict::Holds(epoch, mut events) => {
-                    // If it cannot be resumed, something has changed again, and the next dump sees to it. The events are
-                    // written with the store locked, as `renew` does: whichever is the newer stays.
-                    store.resume(flow.id, &mut || {
-                        let is_current = self.epoch() == epoch;
-                        if is_current {
-                            record.lock().entries = std::mem::take(&mut events);
-                        }
-                        is_current
-                    });
-                    return;
-                }
-                Verdict::Idle => true,
-                Verdict::Changed => false,
+            let is_idle = match result {
+                RevalResult::Keep(epoch, entries) => return self.resume_flow(store, flow.id, xcache, epoch, entries),
+                RevalResult::Idle => true,
+                RevalResult::Changed => false,
             };
-            doomed.push((flow.id, flow.xcache.clone(), idle));
+            expired.push(ExpiredFlow { id: flow.id, xcache: flow.xcache.clone(), is_idle });
         });
+        done.idle = expired.iter().filter(|flow| flow.is_idle).count();
+        done.changed = expired.len() - done.idle;
         if is_nearly_full(store) {
-            done.evicted = evict(store, live, &mut doomed);
+            done.evicted = evict(store, live, &mut expired);
         }
-        for (_, _, idle) in doomed.iter().skip(done.evicted) {
-            let count = if *idle { &mut done.idle } else { &mut done.changed };
-            *count += 1;
-        }
-        self.remove(store, doomed, &mut effects);
+        self.delete_flows(store, expired, &mut effects);
         done
     }
 
-    /// Deletes every megaflow; how many.
+    /// Deletes every megaflow; returns how many there were.
     pub fn purge(&self, store: &dyn MegaflowStore) -> usize {
-        let mut doomed: Doomed = Vec::new();
-        store.for_each(&mut |flow| doomed.push((flow.id, flow.xcache.clone(), false)));
-        let count = doomed.len();
-        self.remove(store, doomed, &mut Vec::new());
+        let mut flows = Vec::new();
+        store.for_each(&mut |flow| {
+            flows.push(ExpiredFlow { id: flow.id, xcache: flow.xcache.clone(), is_idle: false });
+        });
+        let count = flows.len();
+        self.delete_flows(store, flows, &mut Vec::new());
         count
     }
 
-    /// Translates a megaflow's packet again.
-    fn judge(&self, record: &XlateCache, flow: &FlowDump<'_>, now_ms: u64) -> Verdict {
+    /// Translates a megaflow's packet again and compares.
+    fn revalidate_flow(&self, xcache: &XlateCache, flow: &FlowDump<'_>, now_ms: u64) -> RevalResult {
         let epoch = self.epoch();
-        let xin = XlateIn { start: XlateStart::Datapath(&record.key()), now_ms, side_effects: false, actions: None };
+        let xin = XlateIn { start: XlateStart::Datapath(&xcache.key()), now_ms, side_effects: false, actions: None };
         let state = self.state();
-        let Some(xout) = Translator::run(&state, &self.0, &xin, None) else { return Verdict::Changed };
+        let Some(xout) = Translator::run(&state, &self.0, &xin, None) else { return RevalResult::Changed };
         drop(state);
-        let holds = xout.cacheable
+        let is_same = xout.cacheable
             && xout.actions[..] == flow.actions[..]
             && xout.no_output == flow.no_output
             && is_within(&xout.mask, flow.mask);
-        if !holds {
-            return Verdict::Changed;
-        }
-        Verdict::Holds(epoch, xout.xcache.into_boxed_slice())
+        if is_same { RevalResult::Keep(epoch, xout.xcache.into_boxed_slice()) } else { RevalResult::Changed }
     }
 
-    fn remove(&self, store: &dyn MegaflowStore, doomed: Doomed, effects: &mut Vec<Effect>) {
-        for (id, xcache, _) in doomed {
-            let (Some(stats), Some(record)) = (store.remove_same(id, &xcache), xcache.0.downcast_ref::<XlateCache>())
-            else {
-                continue;
-            };
-            record.lock().credit(stats, |effect| effects.push(effect));
+    /// Lets lookups find a suspended megaflow again, unless the tables have changed since `epoch`: then the next dump
+    /// looks at it again. The entries are written while the store is locked, as `renew` writes them, so that the newer
+    /// ones stay.
+    fn resume_flow(
+        &self,
+        store: &dyn MegaflowStore,
+        id: FlowId,
+        xcache: &XlateCache,
+        epoch: u64,
+        mut entries: Box<[XcEntry]>,
+    ) {
+        store.resume(id, &mut || {
+            let is_current = self.epoch() == epoch;
+            if is_current {
+                xcache.lock().entries = std::mem::take(&mut entries);
+            }
+            is_current
+        });
+    }
+
+    fn delete_flows(&self, store: &dyn MegaflowStore, flows: Vec<ExpiredFlow>, effects: &mut Vec<Effect>) {
+        for flow in flows {
+            let Some(stats) = store.remove_same(flow.id, &flow.xcache) else { continue };
+            if let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() {
+                xcache.lock().credit(stats, |effect| effects.push(effect));
+            }
         }
         store.settle(&mut |xcache, stats| {
-            let Some(record) = xcache.0.downcast_ref::<XlateCache>() else { return };
+            let Some(xcache) = xcache.0.downcast_ref::<XlateCache>() else { return };
             let late = Push {
                 packets: stats.packets,
                 bytes: stats.bytes,
                 tcp_flags: stats.tcp_flags,
                 used_ms: stats.used_ms.unwrap_or(stats.created_ms),
             };
-            push(&record.lock().entries, late, |effect| effects.push(effect));
+            push(&xcache.lock().entries, late, |effect| effects.push(effect));
         });
         self.apply(&mut self.writer(), effects.drain(..));
     }
@@ -155,16 +174,15 @@ fn is_nearly_full(store: &dyn MegaflowStore) -> bool {
     store.len() > capacity - capacity / 8
 }
 
-/// Dooms the megaflows that have not been used for longest, until an eighth of the room more is free; how many. They are
-/// put in front.
-fn evict(store: &dyn MegaflowStore, mut live: Vec<(u64, FlowId, XcacheHandle)>, doomed: &mut Doomed) -> usize {
-    let surplus = (store.len() + store.capacity() / 4).saturating_sub(store.capacity() + doomed.len());
+/// Adds the least recently used megaflows to `expired`, until another eighth of the capacity is free; returns how many.
+fn evict(store: &dyn MegaflowStore, mut live: Vec<LiveFlow>, expired: &mut Vec<ExpiredFlow>) -> usize {
+    let surplus = (store.len() + store.capacity() / 4).saturating_sub(store.capacity() + expired.len());
     let surplus = surplus.min(live.len());
     if surplus < live.len() {
-        live.select_nth_unstable_by_key(surplus, |(used_ms, id, _)| (*used_ms, *id));
+        live.select_nth_unstable_by_key(surplus, |flow| (flow.used_ms, flow.id));
     }
     live.truncate(surplus);
-    doomed.splice(0..0, live.into_iter().map(|(_, id, xcache)| (id, xcache, true)));
+    expired.extend(live.into_iter().map(|flow| ExpiredFlow { id: flow.id, xcache: flow.xcache, is_idle: true }));
     surplus
 }
 

@@ -3,10 +3,10 @@
 //! A transaction notes its changes as [`PendingUpdate`]s. [`Ofproto::publish_updates`] reads their rules from the tables
 //! and hands them over after the commit, but before removed rules leave the tables.
 
-use crate::flow_mod::{CHUNK, Pending, outputs_to, rules_of, sends_to_group};
+use crate::flow_mod::{CHUNK, PendingTransaction, outputs_to, rules_of, sends_to_group};
 use crate::ofproto::{Ofproto, Writer};
 use crate::rule::Rule;
-use crate::{bridge::BridgeId, bridge::State};
+use crate::{bridge::BridgeId, bridge::SwitchState};
 use sluice_classifier::RuleId;
 use sluice_flow::{Match, OfPort};
 use sluice_ofp::{FlowRemovedReason, OfAction};
@@ -97,7 +97,7 @@ pub(crate) struct PendingUpdate {
 }
 
 impl PendingUpdate {
-    fn resolve(self, state: &State, bridge: BridgeId) -> Option<RuleUpdate> {
+    fn resolve(self, state: &SwitchState, bridge: BridgeId) -> Option<RuleUpdate> {
         let rules = rules_of(state.bridge(bridge)?, self.table)?;
         let found = rules.rule(self.id)?;
         let (matches, rule) = (rules.match_of(found), Arc::clone(found.payload()));
@@ -118,15 +118,15 @@ impl Ofproto {
     }
 
     /// Begins a transaction on a bridge.
-    pub(crate) fn begin(&self, _: &mut Writer, id: BridgeId, now_ms: u64) -> Pending {
+    pub(crate) fn begin(&self, _: &mut Writer, id: BridgeId, now_ms: u64) -> PendingTransaction {
         let state = self.state();
         let name = state.bridge(id).map(|bridge| bridge.name());
         let is_monitored = self.0.monitor.get().zip(name).is_some_and(|(monitor, name)| monitor.monitors(name));
-        Pending::new(state.tables_version + 1, now_ms, is_monitored)
+        PendingTransaction::new(state.tables_version + 1, now_ms, is_monitored)
     }
 
     /// Tells the monitor of a transaction's changes, before removed rules leave the tables.
-    pub(crate) fn publish_updates(&self, id: BridgeId, pending: &mut Pending) {
+    pub(crate) fn publish_updates(&self, id: BridgeId, pending: &mut PendingTransaction) {
         let (Some(updates), Some(monitor)) = (pending.updates.take(), self.0.monitor.get()) else { return };
         let Some(bridge) = self.bridge_name(id) else { return };
         let transaction = Transaction { version: pending.version, by: pending.by };

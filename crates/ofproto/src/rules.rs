@@ -1,9 +1,9 @@
 //! The commands on rules and groups, and what there is of them.
 
-use crate::bridge::{Bridge, BridgeId, State};
+use crate::bridge::{Bridge, BridgeId, SwitchState};
 use crate::controller::ExecuteRequest;
 use crate::error::Error;
-use crate::flow_mod::{BundleChange, FlowModCounts, Pending, groups_of, is_same, rules_of, select};
+use crate::flow_mod::{BundleChange, FlowModCounts, PendingTransaction, groups_of, is_same, rules_of, select};
 use crate::group::GroupEntry;
 use crate::ofproto::{Ofproto, position};
 use crate::rule::Rule;
@@ -151,7 +151,12 @@ impl Ofproto {
 }
 
 /// Makes one change of a bridge's rules.
-fn apply(pending: &mut Pending, state: &mut State, bridge: BridgeId, fm: &&FlowMod) -> Result<(), Error> {
+fn apply(
+    pending: &mut PendingTransaction,
+    state: &mut SwitchState,
+    bridge: BridgeId,
+    fm: &&FlowMod,
+) -> Result<(), Error> {
     pending.apply(state.bridge_mut(bridge).expect(STAYS), fm)
 }
 

@@ -1,6 +1,6 @@
 //! A table's room: how many rules it may hold, which of them it evicts when it is full, and when it says how full it is.
 
-use crate::bridge::{Bridge, BridgeId, Table};
+use crate::bridge::{Bridge, BridgeId, OfTable};
 use crate::error::Error;
 use crate::ofproto::{Ofproto, position};
 use sluice_classifier::RuleId;
@@ -166,7 +166,7 @@ impl TableCapacity {
 impl Bridge {
     /// The rule that a full table can do without first; `None` if it does not evict, or none of its rules ends by itself.
     pub fn victim(&mut self, table: u8, now_ms: u64) -> Option<RuleId> {
-        let Table { rules, capacity, .. } = &mut self.tables[usize::from(table)];
+        let OfTable { rules, capacity, .. } = &mut self.tables[usize::from(table)];
         if !capacity.does_evict() {
             return None;
         }

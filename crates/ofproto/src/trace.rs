@@ -5,7 +5,7 @@ use sluice_flow::{FlowKey, Match, PortNames};
 
 /// What a line of a trace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TraceKind {
     Bridge,
     Table,
     Thaw,
@@ -18,8 +18,8 @@ pub(crate) enum Kind {
 
 /// A line with what happened because of it.
 #[derive(Debug)]
-struct Node {
-    kind: Kind,
+struct TraceNode {
+    kind: TraceKind,
     text: String,
     children: Vec<usize>,
 }
@@ -27,7 +27,7 @@ struct Node {
 /// Writes down what a translation says.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    nodes: Vec<Node>,
+    nodes: Vec<TraceNode>,
     /// The section that lines go to.
     at: usize,
     /// Bits of the mask as they came, and who looked at them.
@@ -43,7 +43,7 @@ pub(crate) struct Tracer {
 
 impl Tracer {
     pub fn new(names: bool) -> Self {
-        let root = Node { kind: Kind::Bridge, text: String::new(), children: Vec::new() };
+        let root = TraceNode { kind: TraceKind::Bridge, text: String::new(), children: Vec::new() };
         Tracer {
             nodes: vec![root],
             at: 0,
@@ -55,15 +55,15 @@ impl Tracer {
         }
     }
 
-    pub fn say(&mut self, kind: Kind, text: String) -> usize {
+    pub fn say(&mut self, kind: TraceKind, text: String) -> usize {
         let id = self.nodes.len();
-        self.nodes.push(Node { kind, text, children: Vec::new() });
+        self.nodes.push(TraceNode { kind, text, children: Vec::new() });
         self.nodes[self.at].children.push(id);
         id
     }
 
     /// Begins a section; what `close` needs to end it.
-    pub fn open(&mut self, kind: Kind, text: String) -> usize {
+    pub fn open(&mut self, kind: TraceKind, text: String) -> usize {
         let id = self.say(kind, text);
         std::mem::replace(&mut self.at, id)
     }
@@ -97,20 +97,22 @@ impl Tracer {
     fn write(&self, nodes: &[usize], level: usize, out: &mut String) {
         for (i, &id) in nodes.iter().enumerate() {
             let node = &self.nodes[id];
-            let is_section = matches!(node.kind, Kind::Bridge | Kind::Table | Kind::Thaw);
+            let is_section = matches!(node.kind, TraceKind::Bridge | TraceKind::Table | TraceKind::Thaw);
             // The last section of a level goes on at that level: a chain of tables does not wander off to the right.
             let level = level + usize::from(i + 1 != nodes.len() || !is_section);
             let indent = " ".repeat(level * 4);
-            if node.kind == Kind::Bridge {
+            if node.kind == TraceKind::Bridge {
                 out.push('\n');
             }
             let text = &node.text;
             out.push_str(&match node.kind {
-                Kind::Detail => format!("{indent} -> {text}\n"),
-                Kind::Warning => format!("{indent} >> {text}\n"),
-                Kind::Error => format!("{indent} >>>> {text} <<<<\n"),
-                Kind::Bridge => format!("{indent}{text}\n{indent}{}\n", "-".repeat(text.len())),
-                Kind::Table | Kind::Thaw | Kind::Bucket | Kind::Action => format!("{indent}{text}\n"),
+                TraceKind::Detail => format!("{indent} -> {text}\n"),
+                TraceKind::Warning => format!("{indent} >> {text}\n"),
+                TraceKind::Error => format!("{indent} >>>> {text} <<<<\n"),
+                TraceKind::Bridge => format!("{indent}{text}\n{indent}{}\n", "-".repeat(text.len())),
+                TraceKind::Table | TraceKind::Thaw | TraceKind::Bucket | TraceKind::Action => {
+                    format!("{indent}{text}\n")
+                }
             });
             let more = usize::from(i + 1 != nodes.len() || !is_section);
             self.write(&node.children, level + more, out);

@@ -4,7 +4,7 @@
 //! tell for each bit of the megaflow who looked at it. A packet given in hex, or generated, is taken as one that came:
 //! stations and rules are learned from it. Nothing is sent and nothing is credited.
 
-use crate::bridge::{Bridge, BridgeId, State};
+use crate::bridge::{Bridge, BridgeId, SwitchState};
 use crate::ofproto::Ofproto;
 use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 const PASSES_MAX: usize = 64;
 
 /// What is traced.
-struct Request {
+struct TraceRequest {
     bridge: BridgeId,
     flow: FlowKey,
     /// Whether there is a packet, so that side effects happen.
@@ -32,7 +32,7 @@ struct Request {
 }
 
 /// What stands on the command line besides options.
-struct Arguments<'a> {
+struct TraceArguments<'a> {
     texts: Vec<&'a str>,
     generate: bool,
     names: bool,
@@ -55,7 +55,7 @@ impl Ofproto {
         self.run_trace(&request, now_ms)
     }
 
-    fn request(&self, arguments: &Arguments<'_>, actions: Option<&str>) -> Result<Request, String> {
+    fn request(&self, arguments: &TraceArguments<'_>, actions: Option<&str>) -> Result<TraceRequest, String> {
         let (texts, packet) = match &arguments.texts[..] {
             // The last of two or three is a packet if it is hex.
             [texts @ .., last] if !texts.is_empty() && !arguments.generate => match from_hex(last) {
@@ -85,11 +85,18 @@ impl Ofproto {
         }
         let has_packet = packet.is_some() || arguments.generate;
         let next_states = arguments.next_states.clone();
-        Ok(Request { bridge: bridge.id, flow: key, packet: has_packet, names: arguments.names, actions, next_states })
+        Ok(TraceRequest {
+            bridge: bridge.id,
+            flow: key,
+            packet: has_packet,
+            names: arguments.names,
+            actions,
+            next_states,
+        })
     }
 
     /// Traces the packet, then the copies of it that came round, in the order in which they left.
-    fn run_trace(&self, request: &Request, now_ms: u64) -> Result<String, String> {
+    fn run_trace(&self, request: &TraceRequest, now_ms: u64) -> Result<String, String> {
         let (mut text, forked) = self.trace_pass(request, &request.flow, request.actions.as_deref(), now_ms)?;
         let mut waiting = VecDeque::from(forked);
         let mut next_states = request.next_states.clone();
@@ -106,7 +113,7 @@ impl Ofproto {
     /// Traces one pass; the text, and what comes round again.
     fn trace_pass(
         &self,
-        request: &Request,
+        request: &TraceRequest,
         flow: &FlowKey,
         actions: Option<&[OfAction]>,
         now_ms: u64,
@@ -158,8 +165,8 @@ fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathP
     out
 }
 
-fn arguments<'a>(args: &[&'a str]) -> Result<Arguments<'a>, String> {
-    let mut out = Arguments { texts: Vec::new(), generate: false, names: false, next_states: NextStates::new() };
+fn arguments<'a>(args: &[&'a str]) -> Result<TraceArguments<'a>, String> {
+    let mut out = TraceArguments { texts: Vec::new(), generate: false, names: false, next_states: NextStates::new() };
     let mut rest = args.iter();
     while let Some(&arg) = rest.next() {
         match arg {
@@ -186,7 +193,7 @@ pub(crate) fn port_names(bridge: &Bridge) -> PortNames {
 }
 
 /// A bridge and its key from datapath flow text.
-fn datapath_flow<'s>(state: &'s State, text: &str) -> Result<(&'s Bridge, FlowKey), String> {
+fn datapath_flow<'s>(state: &'s SwitchState, text: &str) -> Result<(&'s Bridge, FlowKey), String> {
     let port = |name: &str| {
         let mut ports = state.bridges.iter().flat_map(|b| b.ports.values());
         ports.find(|p| p.name == name).and_then(|p| Some(p.datapath()?.0))

@@ -1,8 +1,8 @@
 //! Transactions: changes of a bridge's rules and groups that lookups see at once, or not at all.
 
-use crate::bridge::{BridgeId, Rules, State};
+use crate::bridge::{BridgeId, Rules, SwitchState};
 use crate::error::Error;
-use crate::flow_mod::{CHUNK, FlowModCounts, Hidden, Pending};
+use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_monitor::Requester;
@@ -19,7 +19,7 @@ const VACANCIES_MAX: usize = 1024;
 const DEFERRED_MIN: usize = 16;
 
 /// Makes so many changes of a bridge, during which hardly anybody looks anything up.
-fn in_chunk<T>(state: &mut State, id: BridgeId, n: usize, f: impl FnOnce(&mut State) -> T) -> T {
+fn in_chunk<T>(state: &mut SwitchState, id: BridgeId, n: usize, f: impl FnOnce(&mut SwitchState) -> T) -> T {
     if n < DEFERRED_MIN {
         return f(state);
     }
@@ -29,16 +29,16 @@ fn in_chunk<T>(state: &mut State, id: BridgeId, n: usize, f: impl FnOnce(&mut St
     result
 }
 
-fn for_each_table(state: &mut State, id: BridgeId, f: fn(&mut Rules)) {
+fn for_each_table(state: &mut SwitchState, id: BridgeId, f: fn(&mut Rules)) {
     let bridge = state.bridge_mut(id).expect(STAYS);
     bridge.tables.iter_mut().filter_map(|t| t.rules.as_deref_mut()).for_each(f);
 }
 
-impl Pending {
+impl PendingTransaction {
     /// Looks at the tables as they will be, as far as the changes have been made.
-    pub(crate) fn as_of<T>(&mut self, state: &mut State, id: BridgeId, f: impl FnOnce(&State) -> T) -> T {
+    pub(crate) fn as_of<T>(&mut self, state: &mut SwitchState, id: BridgeId, f: impl FnOnce(&SwitchState) -> T) -> T {
         let shown = std::mem::replace(&mut state.tables_version, self.version);
-        let mut swap_groups = |state: &mut State| {
+        let mut swap_groups = |state: &mut SwitchState| {
             if let (Some(groups), Some(bridge)) = (&mut self.groups, state.bridge_mut(id)) {
                 std::mem::swap(groups, &mut bridge.groups);
             }
@@ -59,7 +59,7 @@ impl Ofproto {
         changes: impl IntoIterator<Item = C>,
         by: Option<Requester>,
         now_ms: u64,
-        mut apply: impl FnMut(&mut Pending, &mut State, BridgeId, &C) -> Result<(), Error>,
+        mut apply: impl FnMut(&mut PendingTransaction, &mut SwitchState, BridgeId, &C) -> Result<(), Error>,
     ) -> Result<FlowModCounts, (usize, Error)> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge).map_err(|e| (0, e))?;
@@ -125,7 +125,7 @@ impl Ofproto {
     }
 
     /// Shows a transaction to lookups, takes what it hid out, and what hidden rules had learned with them.
-    pub(crate) fn commit(&self, writer: &mut Writer, id: BridgeId, pending: Pending) -> FlowModCounts {
+    pub(crate) fn commit(&self, writer: &mut Writer, id: BridgeId, pending: PendingTransaction) -> FlowModCounts {
         let now_ms = pending.now_ms;
         let mut changed = pending.changed;
         let mut next = Some(pending);
@@ -154,7 +154,7 @@ impl Ofproto {
                 learned.by = pending.by;
                 self.change(writer, |state| {
                     if let Some(bridge) = state.bridge_mut(id) {
-                        dead.iter().for_each(|key| learned.hide_learned(bridge, *key));
+                        dead.iter().for_each(|cookie| learned.hide_learned(bridge, *cookie));
                     }
                 });
                 changed.deleted += learned.changed.deleted;
@@ -165,7 +165,7 @@ impl Ofproto {
     }
 
     /// Removes rules that no lookup sees any more.
-    fn take_out(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<Hidden>, now_ms: u64) {
+    fn take_out(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<HiddenRule>, now_ms: u64) {
         for chunk in hidden.chunks(CHUNK) {
             self.change(writer, |state| {
                 let Some(bridge) = state.bridge_mut(id) else { return };
@@ -181,16 +181,19 @@ impl Ofproto {
 
     /// Removes the rules whose time is over; how many.
     pub(crate) fn expire_rules(&self, writer: &mut Writer, now_ms: u64) -> usize {
-        let due: Vec<_> = {
+        let by_bridge: Vec<_> = {
             let state = self.state();
-            state.bridges.iter().map(|b| (b.id, b.expired(now_ms))).filter(|(_, due)| !due.is_empty()).collect()
+            let expired = state.bridges.iter().map(|bridge| (bridge.id, bridge.expired(now_ms)));
+            expired.filter(|(_, rules)| !rules.is_empty()).collect()
         };
         let mut count = 0;
-        for (id, due) in due {
+        for (id, expired) in by_bridge {
             let mut pending = self.begin(writer, id, now_ms);
             self.change(writer, |state| {
                 if let Some(bridge) = state.bridge_mut(id) {
-                    due.iter().for_each(|&(table, rule, reason)| pending.hide(bridge, table, rule, Some(reason)));
+                    for rule in &expired {
+                        pending.hide(bridge, rule.table, rule.id, Some(rule.reason));
+                    }
                 }
             });
             count += self.commit(writer, id, pending).deleted;

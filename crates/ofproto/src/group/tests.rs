@@ -36,7 +36,7 @@ fn the_method_is_what_the_group_allows() {
     };
     fn method_of(config: GroupConfig) -> (Option<HashAlgorithm>, u32) {
         match method(&config) {
-            Method::DpHash { algorithm, basis, .. } => (Some(algorithm), basis),
+            SelectionMethod::DpHash { algorithm, basis, .. } => (Some(algorithm), basis),
             _ => (None, 0),
         }
     }

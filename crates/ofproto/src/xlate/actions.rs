@@ -1,8 +1,8 @@
 //! One action after the other.
 
 use super::table::SearchBy;
-use super::{Failure, MAX_NESTING, Manner, Steps, Translator, hash, tags};
-use crate::trace::Kind;
+use super::{ActionList, Failure, MAX_NESTING, RunMode, Translator, hash, tags};
+use crate::trace::TraceKind;
 use crate::xlate_cache::Dependency;
 use sluice_action::Action;
 use sluice_flow::layout::{self, Span};
@@ -12,7 +12,7 @@ use sluice_ofp::ofpact::{Bundle, BundleAlgorithm, ControllerAction, Multipath, P
 use sluice_packet::headers::ethertype;
 
 /// What to do after an action.
-enum Next {
+enum AfterAction {
     /// The next one.
     Go,
     /// The next one; a freeze within this one has taken care of it.
@@ -25,9 +25,9 @@ enum Next {
 
 impl Translator<'_> {
     /// Takes the actions of a list. `last`: nothing comes after it.
-    pub(super) fn actions(&mut self, steps: Steps<'_>, last: bool) {
+    pub(super) fn actions(&mut self, steps: ActionList<'_>, last: bool) {
         if steps.actions.is_empty() {
-            return self.say(Kind::Action, || "drop".to_owned());
+            return self.say(TraceKind::Action, || "drop".to_owned());
         }
         if self.nesting >= MAX_NESTING {
             self.error(|| format!("over {MAX_NESTING} nested lists of actions"));
@@ -38,7 +38,7 @@ impl Translator<'_> {
         self.nesting -= 1;
     }
 
-    fn each_action(&mut self, steps: Steps<'_>, last: bool) {
+    fn each_action(&mut self, steps: ActionList<'_>, last: bool) {
         let mut done = false;
         for (i, action) in steps.actions.iter().enumerate() {
             let last = last && i + 1 == steps.actions.len() && self.action_set.is_empty();
@@ -55,16 +55,16 @@ impl Translator<'_> {
             if let Some(restore) = steps.restore(i) {
                 self.restore(restore);
             }
-            self.say(Kind::Action, || action.to_string());
+            self.say(TraceKind::Action, || action.to_string());
             let outer = self.set_actor(|t| t.who(action));
             let next = self.action(action, steps.from(i + 1), last);
             self.attribute_to_actor();
             self.set_actor(|_| outer);
             match next {
-                Next::Go => {}
-                Next::Skip => continue,
-                Next::End => return,
-                Next::Done => done = true,
+                AfterAction::Go => {}
+                AfterAction::Skip => continue,
+                AfterAction::End => return,
+                AfterAction::Done => done = true,
             }
             if self.failure.is_none() && self.exit && self.freezing && self.frozen.actions.is_empty() {
                 self.freeze_rest(steps.from(i));
@@ -83,7 +83,7 @@ impl Translator<'_> {
         format!("{action} in {place}, bridge \"{}\"", self.bridge.name())
     }
 
-    fn action(&mut self, action: &OfAction, rest: Steps<'_>, last: bool) -> Next {
+    fn action(&mut self, action: &OfAction, rest: ActionList<'_>, last: bool) -> AfterAction {
         match action {
             OfAction::Output { port, max_len } => self.output(*port, *max_len, last),
             OfAction::OutputTrunc { port, max_len } => self.output_truncated(*port, *max_len, last),
@@ -91,7 +91,7 @@ impl Translator<'_> {
             OfAction::Enqueue { port, queue } => self.enqueue(*port, *queue, last),
             OfAction::Group(id) => {
                 if !self.group(*id, last) {
-                    return Next::End;
+                    return AfterAction::End;
                 }
             }
             OfAction::Bundle(bundle) => self.bundle(bundle, last),
@@ -99,31 +99,31 @@ impl Translator<'_> {
                 let in_port = if *port == OfPort::IN_PORT { self.in_port() } else { *port };
                 let table = table.filter(|&t| t != 255).unwrap_or(self.table);
                 let by = if *with_ct_orig { SearchBy::Connection } else { SearchBy::Packet };
-                self.search_and_go(in_port, table, by, last, Manner::Inline);
-                return Next::Skip;
+                self.search_and_go(in_port, table, by, last, RunMode::Inline);
+                return AfterAction::Skip;
             }
             OfAction::GotoTable(table) => {
-                self.go_to_table(self.in_port(), *table, last, Manner::Inline);
-                return Next::Skip;
+                self.go_to_table(self.in_port(), *table, last, RunMode::Inline);
+                return AfterAction::Skip;
             }
             OfAction::Conntrack(ct) => self.conntrack(ct, last),
             OfAction::Clone(actions) => self.cloned(actions, last),
             OfAction::CheckPktLarger { dst, pkt_len } => {
                 self.check_packet_length(*dst, *pkt_len, rest);
-                return Next::Done;
+                return AfterAction::Done;
             }
             _ => return self.flat_action(action),
         }
-        Next::Go
+        AfterAction::Go
     }
 
     /// Actions that lead to no other lists.
     #[inline(never)] // what they need is no part of the frames that nest
-    fn flat_action(&mut self, action: &OfAction) -> Next {
+    fn flat_action(&mut self, action: &OfAction) -> AfterAction {
         match action {
             OfAction::DecTtl { controllers, .. } => {
                 if self.dec_ttl(controllers) {
-                    return Next::End;
+                    return AfterAction::End;
                 }
             }
             OfAction::CtClear => self.conntrack_clear(),
@@ -136,14 +136,14 @@ impl Translator<'_> {
             OfAction::Nat(nat) => self.ct_nat = Some(*nat),
             OfAction::DecMplsTtl => {
                 if self.dec_mpls_ttl() {
-                    return Next::End;
+                    return AfterAction::End;
                 }
             }
             OfAction::Exit => self.exit = true,
             OfAction::Controller(c) if c.pause => {
                 self.pause = Some(c.clone());
                 self.trigger_freeze();
-                return Next::Skip;
+                return AfterAction::Skip;
             }
             OfAction::Controller(c) => self.send_to_controller(c),
             OfAction::WriteActions(actions) => self.write_actions(actions),
@@ -158,7 +158,7 @@ impl Translator<'_> {
             OfAction::Note(_) | OfAction::Sample(_) => {}
             _ => self.change_field(action),
         }
-        Next::Go
+        AfterAction::Go
     }
 
     pub(super) fn in_port(&self) -> OfPort {

@@ -3,7 +3,7 @@
 //! The fields of a connection mean something only in the pass that `ct(table=…)` leads to. Everywhere else they are
 //! cleared, whatever the datapath's packet still carries.
 
-use super::{Steps, Translator};
+use super::{ActionList, Translator};
 use crate::recirc::FrozenActions;
 use crate::trace_passes::Forked;
 use sluice_action::Action;
@@ -71,7 +71,7 @@ impl Translator<'_> {
         self.commit();
         self.ct_nat = None;
         matched.iter().for_each(|(span, _)| self.wc.get_mut(*span).fill(0));
-        self.actions(Steps::of(&ct.actions), last);
+        self.actions(ActionList::of(&ct.actions), last);
         let action = self.ct_action(ct, zone);
         matched.iter().for_each(|(span, mask)| self.wc.set(*span, mask));
         self.emit(Action::Ct(Box::new(action)));

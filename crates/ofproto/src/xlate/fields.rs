@@ -1,7 +1,7 @@
 //! Actions that read and write fields of the key.
 
 use super::{Translator, protocol, tags};
-use crate::recirc::Stacked;
+use crate::recirc::StackValue;
 use sluice_flow::field::Prereq;
 use sluice_flow::layout;
 use sluice_flow::{FieldId, SubField};
@@ -163,7 +163,7 @@ impl Translator<'_> {
 
     fn push(&mut self, src: SubField) {
         self.look_at_field(src.field, src.mask());
-        self.stack.push(Stacked { value: src.get(&self.flow), n_bytes: src.n_bits.div_ceil(8) });
+        self.stack.push(StackValue { value: src.get(&self.flow), n_bytes: src.n_bits.div_ceil(8) });
     }
 
     fn pop(&mut self, dst: SubField) {

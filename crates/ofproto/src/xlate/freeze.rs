@@ -4,9 +4,9 @@
 //! `frozen`, innermost first, on the way out; whoever began the pipeline finishes the freeze.
 
 use super::fields::hex;
-use super::{Failure, Steps, Translator};
+use super::{ActionList, Failure, Translator};
 use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore};
-use crate::trace::Kind;
+use crate::trace::TraceKind;
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::XcEntry;
 use sluice_action::Action;
@@ -80,7 +80,7 @@ impl Translator<'_> {
 
     /// Takes up a frozen state; false if it cannot be.
     pub(super) fn thaw(&mut self, frozen: &Frozen) -> bool {
-        let section = self.open(Kind::Thaw, || "thaw".to_owned());
+        let section = self.open(TraceKind::Thaw, || "thaw".to_owned());
         let Some(bridge) = self.state.bridge(frozen.bridge) else {
             self.error(|| "Frozen bridge no longer exists.".to_owned());
             self.close(section);
@@ -89,24 +89,24 @@ impl Translator<'_> {
         };
         self.bridge = bridge;
         self.table = frozen.table;
-        self.say(Kind::Thaw, || format!("Resuming from table {}", frozen.table));
+        self.say(TraceKind::Thaw, || format!("Resuming from table {}", frozen.table));
         self.thaw_connection(frozen.conntracked);
         frozen.put_metadata(&mut self.flow);
         self.stack.clone_from(&frozen.stack);
         if !frozen.action_set.is_empty() {
-            self.say(Kind::Thaw, || format!("Restoring action set: {}", list(&frozen.action_set)));
+            self.say(TraceKind::Thaw, || format!("Restoring action set: {}", list(&frozen.action_set)));
             self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
             self.write_actions_silently(&frozen.action_set);
         }
         if !frozen.actions.actions.is_empty() {
-            self.say(Kind::Thaw, || format!("Restoring actions: {}", frozen_list(&frozen.actions)));
+            self.say(TraceKind::Thaw, || format!("Restoring actions: {}", frozen_list(&frozen.actions)));
         }
         self.close(section);
         true
     }
 
     /// Adds what is left of a list to what is frozen.
-    pub(super) fn freeze_rest(&mut self, steps: Steps<'_>) {
+    pub(super) fn freeze_rest(&mut self, steps: ActionList<'_>) {
         let mut here = Restore { table: self.table, cookie: self.cookie };
         for (i, action) in steps.actions.iter().enumerate() {
             if let Some(restore) = steps.restore(i) {
@@ -151,7 +151,7 @@ impl Translator<'_> {
     pub(super) fn restore(&mut self, restore: Restore) {
         self.table = restore.table;
         self.cookie = restore.cookie;
-        self.say(Kind::Thaw, || {
+        self.say(TraceKind::Thaw, || {
             format!("restored state: table={}, cookie={}", restore.table, hex(restore.cookie.into()))
         });
     }

@@ -1,8 +1,8 @@
 //! Groups: which of the buckets a packet meets, and what each does to it.
 
-use super::{Failure, Steps, Translator, hash, nested};
-use crate::group::{Group, Method};
-use crate::trace::Kind;
+use super::{ActionList, Failure, Translator, hash, nested};
+use crate::group::{Group, SelectionMethod};
+use crate::trace::TraceKind;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::hash::{murmur, murmur_add, murmur_finish};
 use sluice_flow::{OfPort, PortNames, layout};
@@ -51,14 +51,14 @@ impl<'a> Translator<'a> {
     /// Does what a bucket says, in the order of an action set; the packet is afterwards what it was before.
     fn bucket(&mut self, group: &Group, i: usize, last: bool) {
         let bucket = &group.config.buckets[i];
-        let section = self.open(Kind::Bucket, || format!("bucket {}", bucket.id));
+        let section = self.open(TraceKind::Bucket, || format!("bucket {}", bucket.id));
         // On the heap: groups nest.
         let (flow, was_mpls) = (Box::new(self.flow), self.was_mpls);
         let in_bucket = std::mem::replace(&mut self.in_bucket, true);
         let actions = nested::in_order(&bucket.actions);
         self.depth += 1;
         self.resubmits += 1;
-        self.actions(Steps::of(&actions), last);
+        self.actions(ActionList::of(&actions), last);
         self.depth -= 1;
         if self.freezing {
             self.finish_freezing();
@@ -79,16 +79,16 @@ impl<'a> Translator<'a> {
             return None;
         }
         match &group.method {
-            Method::Symmetric => {
+            SelectionMethod::Symmetric => {
                 hash::look_at_fields(&self.flow, &mut self.wc, HashFields::SymmetricL4);
                 let basis = hash::of_fields(&self.flow, HashFields::SymmetricL4, 0);
                 self.best_live(group, basis)
             }
-            Method::Fields => {
+            SelectionMethod::Fields => {
                 let basis = self.hash_of_fields(group);
                 self.best_live(group, basis)
             }
-            Method::DpHash { algorithm, basis, map } => {
+            SelectionMethod::DpHash { algorithm, basis, map } => {
                 let dp_hash = self.number(layout::DP_HASH);
                 if dp_hash == 0 {
                     self.trigger_freeze();

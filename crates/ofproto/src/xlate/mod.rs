@@ -43,11 +43,11 @@ pub(crate) mod tags;
 
 pub(crate) use start::{XlateIn, XlateOut, XlateStart};
 
-use crate::bridge::{Bridge, State};
+use crate::bridge::{Bridge, SwitchState};
 use crate::ofproto::Shared;
-use crate::recirc::{FrozenActions, Stacked};
+use crate::recirc::{FrozenActions, StackValue};
 use crate::rule::Rule;
-use crate::trace::{Kind, Tracer};
+use crate::trace::{TraceKind, Tracer};
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
@@ -94,7 +94,7 @@ impl Failure {
 /// A translation under way.
 pub(crate) struct Translator<'a> {
     /// Bridges, ports and rules, at one moment.
-    state: &'a State,
+    state: &'a SwitchState,
     shared: &'a Shared,
     bridge: &'a Bridge,
     now_ms: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Translator<'a> {
     /// What to credit and to do again for every packet.
     xcache: Vec<XcEntry>,
 
-    stack: Vec<Stacked>,
+    stack: Vec<StackValue>,
     action_set: Vec<OfAction>,
     in_action_set: bool,
     /// Resubmits that we are in, and resubmits made.
@@ -161,25 +161,25 @@ pub(crate) struct Translator<'a> {
 
 /// A list of actions with what must be restored on the way.
 #[derive(Clone, Copy)]
-struct Steps<'s> {
+struct ActionList<'s> {
     actions: &'s [OfAction],
     restores: &'s [(usize, crate::recirc::Restore)],
     /// Number of the first action, as `restores` counts them.
     first: usize,
 }
 
-impl<'s> Steps<'s> {
+impl<'s> ActionList<'s> {
     fn of(actions: &'s [OfAction]) -> Self {
-        Steps { actions, restores: &[], first: 0 }
+        ActionList { actions, restores: &[], first: 0 }
     }
 
     fn frozen(frozen: &'s FrozenActions) -> Self {
-        Steps { actions: &frozen.actions, restores: &frozen.restores, first: 0 }
+        ActionList { actions: &frozen.actions, restores: &frozen.restores, first: 0 }
     }
 
     fn from(self, i: usize) -> Self {
         let actions = self.actions.get(i..).unwrap_or_default();
-        Steps { actions, first: self.first + i, ..self }
+        ActionList { actions, first: self.first + i, ..self }
     }
 
     /// What holds from action `i` on, if that changes there.
@@ -190,7 +190,7 @@ impl<'s> Steps<'s> {
 
 /// How the actions of a rule are to be taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Manner {
+enum RunMode {
     /// As part of what is going on.
     Inline,
     /// On a copy of the packet.
@@ -198,26 +198,26 @@ enum Manner {
 }
 
 impl Translator<'_> {
-    fn say(&mut self, kind: Kind, text: impl FnOnce() -> String) {
+    fn say(&mut self, kind: TraceKind, text: impl FnOnce() -> String) {
         if let Some(tracer) = &mut self.tracer {
             tracer.say(kind, text());
         }
     }
 
     fn detail(&mut self, text: &str) {
-        self.say(Kind::Detail, || text.to_owned());
+        self.say(TraceKind::Detail, || text.to_owned());
     }
 
     fn warn(&mut self, text: &str) {
-        self.say(Kind::Warning, || text.to_owned());
+        self.say(TraceKind::Warning, || text.to_owned());
     }
 
     fn error(&mut self, text: impl FnOnce() -> String) {
-        self.say(Kind::Error, text);
+        self.say(TraceKind::Error, text);
     }
 
     /// Begins a section of the trace; `close` ends it.
-    fn open(&mut self, kind: Kind, text: impl FnOnce() -> String) -> usize {
+    fn open(&mut self, kind: TraceKind, text: impl FnOnce() -> String) -> usize {
         self.tracer.as_mut().map_or(0, |tracer| tracer.open(kind, text()))
     }
 

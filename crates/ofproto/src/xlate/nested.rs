@@ -1,19 +1,19 @@
 //! Actions within actions: clones, the action set, the two branches of check_pkt_larger.
 
-use super::{Steps, Translator, freeze};
-use crate::recirc::Stacked;
-use crate::trace::Kind;
+use super::{ActionList, Translator, freeze};
+use crate::recirc::StackValue;
+use crate::trace::TraceKind;
 use sluice_action::Action;
 use sluice_flow::{FlowKey, OfPort, SubField, layout};
 use sluice_ofp::OfAction;
 use std::sync::Arc;
 
 /// See [`Translator::save`].
-struct Saved {
+struct SavedContext {
     flow: FlowKey,
     /// What the datapath has: its key, whether the last label has gone, whether there is a connection.
     datapath: (FlowKey, bool, bool),
-    stack: Vec<Stacked>,
+    stack: Vec<StackValue>,
     action_set: Vec<OfAction>,
 }
 
@@ -25,13 +25,13 @@ impl Translator<'_> {
     pub(super) fn cloned(&mut self, actions: &[OfAction], last: bool) {
         let mut before = self.save();
         if last || actions.iter().all(can_be_undone) {
-            self.actions(Steps::of(actions), last);
+            self.actions(ActionList::of(actions), last);
             self.end_of_pipeline();
         } else {
             self.commit();
             before.datapath = self.datapath();
             let inner = self.nested(|t| {
-                t.actions(Steps::of(actions), true);
+                t.actions(ActionList::of(actions), true);
                 t.end_of_pipeline();
             });
             if !inner.is_empty() {
@@ -46,7 +46,7 @@ impl Translator<'_> {
     /// Chooses between the rest of the list with the bit set and the rest with it clear.
     ///
     /// Each choice counts as a resubmit: a list of many would otherwise have exponentially many branches.
-    pub(super) fn check_packet_length(&mut self, dst: SubField, len: u16, rest: Steps<'_>) {
+    pub(super) fn check_packet_length(&mut self, dst: SubField, len: u16, rest: ActionList<'_>) {
         if !self.may_resubmit() {
             return;
         }
@@ -64,7 +64,7 @@ impl Translator<'_> {
     }
 
     /// One branch. OVS lets the second see what the first left of stack and action set; here each begins afresh.
-    fn branch(&mut self, dst: SubField, bit: u128, rest: Steps<'_>, before: &Saved) -> Arc<[Action]> {
+    fn branch(&mut self, dst: SubField, bit: u128, rest: ActionList<'_>, before: &SavedContext) -> Arc<[Action]> {
         let made = self.nested(|t| {
             dst.set(&mut t.flow, bit);
             t.actions(rest, true);
@@ -84,13 +84,13 @@ impl Translator<'_> {
 
     /// What nested actions may change and those after them must not see. On the heap: lists nest deeply.
     #[inline(never)]
-    fn save(&self) -> Box<Saved> {
+    fn save(&self) -> Box<SavedContext> {
         let (flow, datapath) = (self.flow, self.datapath());
-        Box::new(Saved { flow, datapath, stack: self.stack.clone(), action_set: self.action_set.clone() })
+        Box::new(SavedContext { flow, datapath, stack: self.stack.clone(), action_set: self.action_set.clone() })
     }
 
     #[inline(never)]
-    fn take_back(&mut self, saved: &Saved) {
+    fn take_back(&mut self, saved: &SavedContext) {
         self.flow = saved.flow;
         self.stack.clone_from(&saved.stack);
         self.action_set.clone_from(&saved.action_set);
@@ -101,7 +101,7 @@ impl Translator<'_> {
     }
 
     #[inline(never)]
-    fn take_back_datapath(&mut self, saved: &Saved) {
+    fn take_back_datapath(&mut self, saved: &SavedContext) {
         (self.base, self.was_mpls, self.conntracked) = saved.datapath;
     }
 
@@ -149,8 +149,8 @@ impl Translator<'_> {
             return;
         }
         self.in_action_set = true;
-        let section = self.open(Kind::Table, || "--. Executing action set:".to_owned());
-        self.actions(Steps::of(&set), true);
+        let section = self.open(TraceKind::Table, || "--. Executing action set:".to_owned());
+        self.actions(ActionList::of(&set), true);
         self.close(section);
         self.in_action_set = false;
     }

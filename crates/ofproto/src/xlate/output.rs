@@ -1,9 +1,9 @@
 //! Sending the packet somewhere: ports, floods, patch ports, controllers.
 
-use super::{Manner, Translator};
+use super::{RunMode, Translator};
 use crate::port::{Attach, PortConfig};
 use crate::recirc::FrozenActions;
-use crate::trace::Kind;
+use crate::trace::TraceKind;
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::Dependency;
 use sluice_action::Action;
@@ -17,7 +17,7 @@ impl<'a> Translator<'a> {
     pub(super) fn output(&mut self, port: OfPort, max_len: u16, last: bool) {
         match port {
             OfPort::IN_PORT => self.output_to(self.in_port(), last, false),
-            OfPort::TABLE => self.go_to_table(self.in_port(), 0, false, Manner::Inline),
+            OfPort::TABLE => self.go_to_table(self.in_port(), 0, false, RunMode::Inline),
             OfPort::NORMAL => self.normal(),
             OfPort::FLOOD => self.flood(false, last),
             OfPort::ALL => self.flood(true, last),
@@ -155,12 +155,12 @@ impl<'a> Translator<'a> {
         self.flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         self.forget_connection();
         let name = bridge.name().to_owned();
-        let section = self.open(Kind::Bridge, || format!("bridge(\"{name}\")"));
+        let section = self.open(TraceKind::Bridge, || format!("bridge(\"{name}\")"));
         self.bridge = bridge;
         if peer.no_receive || peer.down {
             self.no_output = DropReason::PortNoReceive;
         } else {
-            self.go_to_table(peer.number, 0, last, Manner::Cloned);
+            self.go_to_table(peer.number, 0, last, RunMode::Cloned);
             self.end_of_pipeline();
         }
         self.close(section);

@@ -1,11 +1,11 @@
 //! The beginning and the end of a translation.
 
 use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
-use super::{Failure, Steps, Translator, tags};
-use crate::bridge::{BridgeId, State};
+use super::{ActionList, Failure, Translator, tags};
+use crate::bridge::{BridgeId, SwitchState};
 use crate::ofproto::Shared;
 use crate::recirc::{Frozen, FrozenActions};
-use crate::trace::{Kind, Tracer};
+use crate::trace::{TraceKind, Tracer};
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, PortNo};
@@ -62,31 +62,35 @@ pub(crate) struct XlateTrace {
 /// Events of an ordinary translation: ports asked for, a search or two, their rules.
 const EVENTS: usize = 8;
 
+/// The bridge that a translation begins in and the key it begins with, which has an OpenFlow port.
+fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Option<(BridgeId, FlowKey)> {
+    let key = match xin.start {
+        XlateStart::Datapath(key) => key,
+        XlateStart::Bridge(bridge, flow) => return Some((bridge, *flow)),
+        XlateStart::Paused(frozen, flow) => return Some((frozen.bridge, *flow)),
+    };
+    let (bridge, port) = match state.by_datapath.get(&key.in_port()) {
+        Some(&known) => known,
+        // A controller's packet may have no input port; it is recirculated all the same.
+        None => {
+            let frozen = &shared.recirculations.thaw(key.recirc_id(), xin.now_ms)?.frozen;
+            (frozen.bridge, frozen.in_port)
+        }
+    };
+    let mut flow = FlowKey::of_packet(key);
+    flow.set_number(layout::IN_PORT, port.0.into());
+    Some((bridge, flow))
+}
+
 impl<'a> Translator<'a> {
     /// Translates. `None` if no bridge has the port.
     pub fn run(
-        state: &'a State,
+        state: &'a SwitchState,
         shared: &'a Shared,
         xin: &XlateIn<'_>,
         tracer: Option<&'a mut Tracer>,
     ) -> Option<XlateOut> {
-        let (bridge, mut flow) = match xin.start {
-            XlateStart::Datapath(key) => {
-                let (bridge, port) = match state.by_datapath.get(&key.in_port()) {
-                    Some(&known) => known,
-                    // A controller's packet may have come in by no port; it comes round again all the same.
-                    None => {
-                        let frozen = &shared.recirculations.thaw(key.recirc_id(), xin.now_ms)?.frozen;
-                        (frozen.bridge, frozen.in_port)
-                    }
-                };
-                let mut flow = FlowKey::of_packet(key);
-                flow.set_number(layout::IN_PORT, port.0.into());
-                (bridge, flow)
-            }
-            XlateStart::Bridge(bridge, flow) => (bridge, *flow),
-            XlateStart::Paused(frozen, flow) => (frozen.bridge, *flow),
-        };
+        let (bridge, mut flow) = initial_key(state, shared, xin)?;
         let bridge = state.bridge(bridge)?;
         flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         let mut base = flow;
@@ -139,7 +143,7 @@ impl<'a> Translator<'a> {
         self.look_at_the_usual();
         self.attribute(|_| "every translation".to_owned());
         let bridge = self.bridge;
-        self.open(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name()));
+        self.open(TraceKind::Bridge, || format!("bridge(\"{}\")", bridge.name()));
         let in_port = self.bridge.ports.get(&OfPort(self.number(layout::IN_PORT) as u16));
         let recirc_id = self.number(layout::RECIRC_ID) as u32;
         let thawed;
@@ -164,8 +168,8 @@ impl<'a> Translator<'a> {
         // Whoever was paused behind the last action searches no table again.
         let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
         let steps = match (left, xin.actions) {
-            (Some(left), _) => Some(Steps::frozen(left)),
-            (None, Some(actions)) => Some(Steps::of(actions)),
+            (Some(left), _) => Some(ActionList::frozen(left)),
+            (None, Some(actions)) => Some(ActionList::of(actions)),
             (None, None) => None,
         };
         if steps.is_none() {
@@ -188,7 +192,7 @@ impl<'a> Translator<'a> {
             self.cookie = rule.cookie;
         }
         let of_rule = rule.map_or(&[][..], |rule| &rule.actions[..]);
-        self.actions(steps.unwrap_or(Steps::of(of_rule)), true);
+        self.actions(steps.unwrap_or(ActionList::of(of_rule)), true);
         if self.failure.is_some() {
             return;
         }

@@ -1,10 +1,10 @@
 //! Searching tables.
 
-use super::{Failure, MAX_BYTES, MAX_DEPTH, MAX_RESUBMITS, Manner, Steps, Translator};
+use super::{ActionList, Failure, MAX_BYTES, MAX_DEPTH, MAX_RESUBMITS, RunMode, Translator};
 use crate::bridge::{FragmentMode, TableCounts};
 use crate::depends::SearchKey;
 use crate::rule::Rule;
-use crate::trace::Kind;
+use crate::trace::TraceKind;
 use crate::trace_command::port_names;
 use crate::xlate_cache::XcEntry;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PortNames, layout};
@@ -19,7 +19,7 @@ pub(super) enum SearchBy {
 }
 
 /// What a search found.
-enum Found<'a> {
+enum SearchResult<'a> {
     Rule(&'a Arc<Rule>),
     Nothing,
     /// The bridge drops fragments.
@@ -32,18 +32,18 @@ impl<'a> Translator<'a> {
         let in_port = OfPort(self.number(layout::IN_PORT) as u16);
         let found = self.search(in_port);
         self.open_table(self.table, in_port, &found);
-        self.missed = matches!(found, Found::Nothing);
-        if let Found::Rule(rule) = found {
+        self.missed = matches!(found, SearchResult::Nothing);
+        if let SearchResult::Rule(rule) = found {
             self.rule = Some(rule);
         }
     }
 
     /// Searches a table and does what the rule found says; nothing if none is found.
-    pub(super) fn go_to_table(&mut self, in_port: OfPort, table: u8, last: bool, manner: Manner) {
+    pub(super) fn go_to_table(&mut self, in_port: OfPort, table: u8, last: bool, manner: RunMode) {
         self.search_and_go(in_port, table, SearchBy::Packet, last, manner);
     }
 
-    pub(super) fn search_and_go(&mut self, in_port: OfPort, table: u8, by: SearchBy, last: bool, manner: Manner) {
+    pub(super) fn search_and_go(&mut self, in_port: OfPort, table: u8, by: SearchBy, last: bool, manner: RunMode) {
         if self.was_mpls {
             return self.trigger_freeze();
         }
@@ -61,7 +61,7 @@ impl<'a> Translator<'a> {
         }
         let section = self.open_table(table, in_port, &found);
         let rule = match found {
-            Found::Rule(rule) => Some(rule),
+            SearchResult::Rule(rule) => Some(rule),
             _ => None,
         };
         self.recurse(rule, table <= old_table, last, manner);
@@ -69,7 +69,7 @@ impl<'a> Translator<'a> {
         self.table = old_table;
     }
 
-    fn recurse(&mut self, rule: Option<&'a Arc<Rule>>, deeper: bool, last: bool, manner: Manner) {
+    fn recurse(&mut self, rule: Option<&'a Arc<Rule>>, deeper: bool, last: bool, manner: RunMode) {
         let old = (self.rule, self.cookie, self.in_bucket);
         self.in_bucket = false;
         self.resubmits += 1;
@@ -78,8 +78,8 @@ impl<'a> Translator<'a> {
         self.cookie = rule.map_or(0, |rule| rule.cookie);
         let actions = rule.map_or(&[][..], |rule| &rule.actions[..]);
         match manner {
-            Manner::Inline => self.actions(Steps::of(actions), last),
-            Manner::Cloned => self.cloned(actions, last),
+            RunMode::Inline => self.actions(ActionList::of(actions), last),
+            RunMode::Cloned => self.cloned(actions, last),
         }
         (self.rule, self.cookie, self.in_bucket) = old;
         self.depth -= usize::from(deeper);
@@ -107,12 +107,12 @@ impl<'a> Translator<'a> {
 
     /// Searches the table that is set, as a packet of `in_port`.
     #[inline(never)] // its copy of the key is no part of frames that nest
-    fn search(&mut self, in_port: OfPort) -> Found<'a> {
-        let Some(table) = self.bridge.tables.get(usize::from(self.table)) else { return Found::Nothing };
+    fn search(&mut self, in_port: OfPort) -> SearchResult<'a> {
+        let Some(table) = self.bridge.tables.get(usize::from(self.table)) else { return SearchResult::Nothing };
         let (key, is_fragment) = self.search_key(in_port);
         if is_fragment && self.bridge.fragments == FragmentMode::Drop {
             self.note_search(&table.counts, true, &key);
-            return Found::Fragment;
+            return SearchResult::Fragment;
         }
         // What the action that leads here has looked at is none of the search's.
         self.attribute_to_actor();
@@ -125,9 +125,9 @@ impl<'a> Translator<'a> {
         match found {
             Some(rule) => {
                 self.xcache.push(XcEntry::Rule(Arc::clone(rule)));
-                Found::Rule(rule)
+                SearchResult::Rule(rule)
             }
-            None => Found::Nothing,
+            None => SearchResult::Nothing,
         }
     }
 
@@ -149,7 +149,7 @@ impl<'a> Translator<'a> {
         self.xcache.push(XcEntry::Table { bridge, table, matched, counts, key });
     }
 
-    fn open_table(&mut self, table: u8, in_port: OfPort, found: &Found<'_>) -> usize {
+    fn open_table(&mut self, table: u8, in_port: OfPort, found: &SearchResult<'_>) -> usize {
         if self.tracer.is_none() {
             return 0;
         }
@@ -158,15 +158,15 @@ impl<'a> Translator<'a> {
             _ => PortNames::NONE,
         };
         let text = match found {
-            Found::Nothing => "No match.".to_owned(),
-            Found::Fragment => "Packets are IP fragments and the fragment handling mode is \"drop\".".to_owned(),
-            Found::Rule(rule) => self.rule_text(rule, &names),
+            SearchResult::Nothing => "No match.".to_owned(),
+            SearchResult::Fragment => "Packets are IP fragments and the fragment handling mode is \"drop\".".to_owned(),
+            SearchResult::Rule(rule) => self.rule_text(rule, &names),
         };
-        let section = self.open(Kind::Table, || format!("{table:2}. {text}"));
-        if let Found::Rule(rule) = found {
+        let section = self.open(TraceKind::Table, || format!("{table:2}. {text}"));
+        if let SearchResult::Rule(rule) = found {
             let (key, _) = self.search_key(in_port);
             for clause in self.clauses(rule, &key) {
-                self.say(Kind::Detail, || format!("conj. {}", clause.display(&names)));
+                self.say(TraceKind::Detail, || format!("conj. {}", clause.display(&names)));
             }
         }
         section
