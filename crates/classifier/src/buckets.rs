@@ -10,7 +10,7 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 
 /// Roots by the first 16 bits of a prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct Buckets {
+pub(crate) struct TrieBuckets {
     roots: Box<[u32]>,
     /// Bit `b` of the whole: bucket `b` is in use.
     used: Box<[u64]>,
@@ -23,9 +23,9 @@ pub(crate) struct Buckets {
 /// What an unused bucket holds.
 pub(crate) const NO_ROOT: u32 = u32::MAX;
 
-impl Buckets {
+impl TrieBuckets {
     pub fn new() -> Self {
-        Buckets { roots: vec![NO_ROOT; BUCKETS].into(), used: vec![0; BUCKETS / 64].into(), words: [0; 16], top: 0 }
+        TrieBuckets { roots: vec![NO_ROOT; BUCKETS].into(), used: vec![0; BUCKETS / 64].into(), words: [0; 16], top: 0 }
     }
 
     #[inline]
@@ -83,10 +83,10 @@ mod tests {
             near in any::<u16>(),
             toggles in prop::collection::vec((0u32..17, any::<u16>()), 0..40),
         ) {
-            let mut buckets = Buckets::new();
+            let mut buckets = TrieBuckets::new();
             let mut used = std::collections::BTreeSet::new();
             for (shared, other) in toggles {
-                // Buckets that share 0 to 16 bits with the one asked about.
+                // TrieBuckets that share 0 to 16 bits with the one asked about.
                 let bucket = near ^ (u16::MAX.checked_shr(shared).unwrap_or(0) & (other | 1 << 15 >> shared.min(15)));
                 if bucket == near {
                     continue;

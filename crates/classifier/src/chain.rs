@@ -1,10 +1,10 @@
 //! The two lists a rule is in: the chain of rules with its match, highest priority first, and its subtable's rules in
 //! order of insertion.
 
-use crate::rule::{Link, Rule, RuleId, Slab};
+use crate::rule::{Rule, RuleId, RuleLink, Slab};
 
 /// What adding to a chain did.
-pub(crate) struct Chained {
+pub(crate) struct ChainChange {
     /// The chain begins with the new rule.
     pub is_head: bool,
     /// The rule whose place the new one took.
@@ -14,13 +14,13 @@ pub(crate) struct Chained {
 impl<R> Slab<R> {
     /// Puts `new` into the chain that begins with `head`: behind higher priorities, and behind rules of its own
     /// priority that are marked for removal; one that is not it replaces.
-    pub fn add_to_chain(&mut self, head: RuleId, new: RuleId) -> Chained {
+    pub fn add_to_chain(&mut self, head: RuleId, new: RuleId) -> ChainChange {
         let priority = self.at(new).priority;
         let goes_before = |rule: &Rule<R>| {
             priority > rule.priority || priority == rule.priority && rule.remove_version == crate::NEVER
         };
         let mut before = None;
-        let mut at: Link = head.into();
+        let mut at: RuleLink = head.into();
         while let Some(id) = at.get()
             && !goes_before(self.at(id))
         {
@@ -32,7 +32,7 @@ impl<R> Slab<R> {
         if let Some(before) = before {
             self.at_mut(before).next = new.into();
         }
-        Chained { is_head: before.is_none(), replaced }
+        ChainChange { is_head: before.is_none(), replaced }
     }
 
     /// Takes a rule out of the chain that begins with `head`. Whether it was the head.
@@ -47,9 +47,9 @@ impl<R> Slab<R> {
     }
 
     /// Appends a rule to a list, given as its ends.
-    pub fn append_to_list(&mut self, list: &mut [Link; 2], id: RuleId) {
+    pub fn append_to_list(&mut self, list: &mut [RuleLink; 2], id: RuleId) {
         let [first, last] = list;
-        self.at_mut(id).list = [*last, Link::NONE];
+        self.at_mut(id).list = [*last, RuleLink::NONE];
         match last.get() {
             Some(last) => self.at_mut(last).list[1] = id.into(),
             None => *first = id.into(),
@@ -58,20 +58,20 @@ impl<R> Slab<R> {
     }
 
     /// Takes a rule out of a list.
-    pub fn remove_from_list(&mut self, list: &mut [Link; 2], id: RuleId) {
+    pub fn remove_from_list(&mut self, list: &mut [RuleLink; 2], id: RuleId) {
         let [before, after] = self.at(id).list;
         self.join(list, before, after);
     }
 
     /// Gives a rule's place in a list to another one.
-    pub fn replace_in_list(&mut self, list: &mut [Link; 2], old: RuleId, new: RuleId) {
+    pub fn replace_in_list(&mut self, list: &mut [RuleLink; 2], old: RuleId, new: RuleId) {
         let [before, after] = self.at(old).list;
         self.join(list, before, new.into());
         self.join(list, new.into(), after);
     }
 
-    /// Makes two places of a list neighbours; [`Link::NONE`] is its beginning or end.
-    fn join(&mut self, list: &mut [Link; 2], before: Link, after: Link) {
+    /// Makes two ranks of a list neighbours; [`RuleLink::NONE`] is its beginning or end.
+    fn join(&mut self, list: &mut [RuleLink; 2], before: RuleLink, after: RuleLink) {
         match before.get() {
             Some(id) => self.at_mut(id).list[1] = after,
             None => list[0] = after,
@@ -83,7 +83,7 @@ impl<R> Slab<R> {
     }
 
     /// A list's rules, first to last.
-    pub fn list(&self, list: &[Link; 2]) -> impl Iterator<Item = &Rule<R>> + use<'_, R> {
+    pub fn list(&self, list: &[RuleLink; 2]) -> impl Iterator<Item = &Rule<R>> + use<'_, R> {
         std::iter::successors(list[0].get().map(|id| self.at(id)), |rule| rule.list[1].get().map(|id| self.at(id)))
     }
 }

@@ -3,8 +3,8 @@
 use crate::hash::spread;
 use crate::lookup::{FieldTrie, MAX_TRIES, TrieField, trie_lens};
 use crate::mask::{MaskWords, hash_mask, mask_words};
-use crate::order::Order;
-use crate::rule::{Conjunction, Link, NEVER, Rule, RuleId, Slab};
+use crate::order::VisitOrder;
+use crate::rule::{Conjunction, NEVER, Rule, RuleId, RuleLink, Slab};
 use crate::stage::{KeyWords, words_of};
 use crate::subtable::Subtable;
 use hashbrown::HashTable;
@@ -18,7 +18,7 @@ use sluice_flow::Match;
 /// Source: OVS 3.1 lib/classifier.c, lib/pvector.c.
 pub struct Classifier<R> {
     pub(crate) rules: Slab<R>,
-    pub(crate) order: Order,
+    pub(crate) order: VisitOrder,
     pub(crate) tries: Vec<FieldTrie>,
     subtables: Vec<Option<Box<Subtable>>>,
     free_subtables: Vec<u32>,
@@ -52,7 +52,7 @@ impl<R> Classifier<R> {
         }
         Classifier {
             rules: Slab::new(),
-            order: Order::default(),
+            order: VisitOrder::default(),
             tries,
             subtables: Vec::new(),
             free_subtables: Vec::new(),
@@ -73,7 +73,7 @@ impl<R> Classifier<R> {
 
     /// How many masks the rules have.
     pub fn subtable_count(&self) -> usize {
-        self.order.places().len()
+        self.order.ranks().len()
     }
 
     /// A rule by name.
@@ -133,8 +133,8 @@ impl<R> Classifier<R> {
             id,
             subtable: subtable_id,
             entry: 0,
-            next: Link::NONE,
-            list: [Link::NONE; 2],
+            next: RuleLink::NONE,
+            list: [RuleLink::NONE; 2],
         });
         (id, self.link(id, subtable_id, &key, priority))
     }
@@ -159,7 +159,7 @@ impl<R> Classifier<R> {
             }
             self.rules.at_mut(id).entry = subtable.add_entry(key, &hashes, id);
         }
-        let is_first = subtable.list[0] == Link::NONE;
+        let is_first = subtable.list[0] == RuleLink::NONE;
         self.rules.append_to_list(&mut subtable.list, id);
         let raised = subtable.add_priority(priority);
         if is_first {
@@ -253,7 +253,7 @@ impl<R> Classifier<R> {
 }
 
 const HEAD: &str = "invariant: an entry has a rule";
-const SUBTABLE: &str = "invariant: rules and places name subtables that are there";
+const SUBTABLE: &str = "invariant: rules and ranks name subtables that are there";
 
 fn boxed(conjunctions: &[Conjunction]) -> Option<Box<[Conjunction]>> {
     (!conjunctions.is_empty()).then(|| conjunctions.into())

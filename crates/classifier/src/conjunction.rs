@@ -17,9 +17,9 @@ pub(crate) struct SoftMatches<'a, R> {
 }
 
 /// The clauses still missing of the conjunctions seen at one priority.
-struct Missing(Vec<(u32, u64)>);
+struct MissingClauses(Vec<(u32, u64)>);
 
-impl Missing {
+impl MissingClauses {
     /// Notes a clause. Whether its conjunction is complete.
     fn note(&mut self, part: &Conjunction) -> bool {
         let at = self.0.iter().position(|&(id, _)| id == part.id).unwrap_or_else(|| {
@@ -76,7 +76,7 @@ impl<'a, R> SoftMatches<'a, R> {
     /// What a complete conjunction of this priority leads to.
     fn complete(&self, priority: u32, lookup: &mut impl FnMut(u32) -> Option<&'a Rule<R>>) -> Option<&'a Rule<R>> {
         let count = self.rules.iter().filter(|rule| rule.priority() == priority).count();
-        let mut missing = Missing(Vec::new());
+        let mut missing = MissingClauses(Vec::new());
         self.rules
             .iter()
             .filter(|rule| rule.priority() == priority)

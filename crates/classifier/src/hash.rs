@@ -5,24 +5,24 @@
 
 /// A hash under way.
 #[derive(Clone, Copy)]
-pub(crate) struct Hash(u64);
+pub(crate) struct MaskedHash(u64);
 
 /// Odd constants with balanced bits. Source: the wyhash family's secrets.
 const K0: u64 = 0xa076_1d64_78bd_642f;
 const K1: u64 = 0xe703_7ed1_a0b4_28db;
 
-impl Hash {
+impl MaskedHash {
     /// The hash of nothing.
     #[inline]
     pub fn start(key: u64) -> Self {
-        Hash(key ^ K0)
+        MaskedHash(key ^ K0)
     }
 
     /// The hash with a word more.
     #[inline]
     pub fn with(self, word: u64) -> Self {
         let wide = u128::from(self.0 ^ word) * u128::from(K1);
-        Hash((wide as u64 ^ (wide >> 64) as u64).wrapping_add(K0))
+        MaskedHash((wide as u64 ^ (wide >> 64) as u64).wrapping_add(K0))
     }
 
     /// The 32 bits kept.

@@ -12,16 +12,16 @@ impl<R> Classifier<R> {
     /// Compares orders, tries and counts with what the rules say.
     fn check(&self) {
         assert!(self.order.is_sorted());
-        assert!(self.order.places().is_sorted_by_key(|place| std::cmp::Reverse(place.priority)));
+        assert!(self.order.ranks().is_sorted_by_key(|rank| std::cmp::Reverse(rank.priority)));
         let mut destinations = Trie::<u32>::new();
         let mut seen = BTreeSet::new();
-        for place in self.order.places() {
-            let rules: Vec<_> = self.rules.list(&self.subtable(place.subtable).list).collect();
-            assert_eq!(rules.iter().map(|rule| rule.priority()).max(), Some(place.priority));
+        for rank in self.order.ranks() {
+            let rules: Vec<_> = self.rules.list(&self.subtable(rank.subtable).list).collect();
+            assert_eq!(rules.iter().map(|rule| rule.priority()).max(), Some(rank.priority));
             for rule in rules {
                 let matching = self.match_of(rule);
                 let mask = matching.mask.number(layout::NW_DST) as u32;
-                if mask != 0 && mask.leading_ones() == mask.count_ones() && seen.insert((place.subtable, rule.entry)) {
+                if mask != 0 && mask.leading_ones() == mask.count_ones() && seen.insert((rank.subtable, rule.entry)) {
                     destinations.insert(matching.key.number(layout::NW_DST) as u32, mask.leading_ones());
                 }
             }

@@ -40,7 +40,7 @@ impl<R> Classifier<R> {
 
     /// Every rule, whatever versions see it, in the order of [`iter`](Self::iter).
     pub fn iter_all(&self) -> impl Iterator<Item = &Rule<R>> {
-        self.order.places().iter().flat_map(|place| self.rules.list(&self.subtable(place.subtable).list))
+        self.order.ranks().iter().flat_map(|rank| self.rules.list(&self.subtable(rank.subtable).list))
     }
 
     /// The rules that `version` sees, the highest priority first, equals in the order of [`iter`](Self::iter).
@@ -54,9 +54,9 @@ impl<R> Classifier<R> {
     /// strict modifies, deletes or lists. In the order of [`iter`](Self::iter).
     pub fn covered<'a>(&'a self, criteria: &'a Criteria, version: u64) -> impl Iterator<Item = &'a Rule<R>> {
         self.order
-            .places()
+            .ranks()
             .iter()
-            .map(|place| self.subtable(place.subtable))
+            .map(|rank| self.subtable(rank.subtable))
             .filter(|subtable| subtable.mask.covers(&criteria.mask))
             .flat_map(move |subtable| {
                 self.rules.list(&subtable.list).filter(move |rule| criteria.agrees(subtable, rule.entry))
@@ -68,9 +68,9 @@ impl<R> Classifier<R> {
     /// [`iter`](Self::iter); a caller after conflicts looks for those of one priority.
     pub fn overlapping<'a>(&'a self, criteria: &'a Criteria, version: u64) -> impl Iterator<Item = &'a Rule<R>> {
         self.order
-            .places()
+            .ranks()
             .iter()
-            .map(|place| self.subtable(place.subtable))
+            .map(|rank| self.subtable(rank.subtable))
             .flat_map(move |subtable| {
                 self.rules.list(&subtable.list).filter(move |rule| criteria.agrees(subtable, rule.entry))
             })

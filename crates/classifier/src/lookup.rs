@@ -3,7 +3,7 @@
 use crate::classifier::Classifier;
 use crate::conjunction::SoftMatches;
 use crate::mask::StagedMask;
-use crate::rule::{Link, Rule};
+use crate::rule::{Rule, RuleLink};
 use crate::stage::{KeyWords, words_of};
 use crate::trie::{Prefixes, Trie};
 use sluice_flow::FlowKey;
@@ -49,7 +49,7 @@ impl TrieField {
         }
     }
 
-    /// The Ethernet type that makes the field this one: ARP keeps its addresses in the same place.
+    /// The Ethernet type that makes the field this one: ARP keeps its addresses in the same rank.
     const fn dl_type(self) -> u16 {
         match self {
             TrieField::NwDst | TrieField::NwSrc => 0x0800,
@@ -81,10 +81,10 @@ impl TrieField {
 /// A field's trie.
 pub(crate) struct FieldTrie {
     pub field: TrieField,
-    prefixes: Prefixed,
+    prefixes: AnyTrie,
 }
 
-enum Prefixed {
+enum AnyTrie {
     Short(Trie<u32>),
     Long(Trie<u128>),
 }
@@ -92,23 +92,23 @@ enum Prefixed {
 impl FieldTrie {
     pub fn new(field: TrieField) -> Self {
         let prefixes =
-            if field.span().size == 4 { Prefixed::Short(Trie::that_grows()) } else { Prefixed::Long(Trie::new()) };
+            if field.span().size == 4 { AnyTrie::Short(Trie::that_grows()) } else { AnyTrie::Long(Trie::new()) };
         FieldTrie { field, prefixes }
     }
 
     pub fn insert(&mut self, key: &KeyWords, len: u8) {
         let value = self.field.value(key);
         match &mut self.prefixes {
-            Prefixed::Short(trie) => trie.insert((value >> 96) as u32, len.into()),
-            Prefixed::Long(trie) => trie.insert(value, len.into()),
+            AnyTrie::Short(trie) => trie.insert((value >> 96) as u32, len.into()),
+            AnyTrie::Long(trie) => trie.insert(value, len.into()),
         }
     }
 
     pub fn remove(&mut self, key: &KeyWords, len: u8) {
         let value = self.field.value(key);
         match &mut self.prefixes {
-            Prefixed::Short(trie) => trie.remove((value >> 96) as u32, len.into()),
-            Prefixed::Long(trie) => trie.remove(value, len.into()),
+            AnyTrie::Short(trie) => trie.remove((value >> 96) as u32, len.into()),
+            AnyTrie::Long(trie) => trie.remove(value, len.into()),
         }
     }
 
@@ -119,8 +119,8 @@ impl FieldTrie {
         }
         let value = self.field.value(key);
         match &self.prefixes {
-            Prefixed::Short(trie) => trie.lookup((value >> 96) as u32),
-            Prefixed::Long(trie) => trie.lookup(value),
+            AnyTrie::Short(trie) => trie.lookup((value >> 96) as u32),
+            AnyTrie::Long(trie) => trie.lookup(value),
         }
     }
 }
@@ -130,8 +130,8 @@ impl FieldTrie {
     /// What the trie of an IPv4 field says, whatever the packet is.
     pub fn lookup_short(&self, value: u32) -> Prefixes {
         match &self.prefixes {
-            Prefixed::Short(trie) => trie.lookup(value),
-            Prefixed::Long(_) => unreachable!("asked of an IPv6 field"),
+            AnyTrie::Short(trie) => trie.lookup(value),
+            AnyTrie::Long(_) => unreachable!("asked of an IPv6 field"),
         }
     }
 }
@@ -224,15 +224,15 @@ impl<R> Classifier<R> {
     ) -> Option<&'a Rule<R>> {
         let mut hard: Option<&Rule<R>> = None;
         let mut tries = TrieLookups::new(&self.tries, key);
-        let visible = |head: Link| self.rules.chain(head.get()?).find(|rule| rule.is_visible(version));
-        for place in self.order.places() {
-            if hard.is_some_and(|rule| place.priority <= rule.priority()) {
+        let visible = |head: RuleLink| self.rules.chain(head.get()?).find(|rule| rule.is_visible(version));
+        for rank in self.order.ranks() {
+            if hard.is_some_and(|rule| rank.priority <= rule.priority()) {
                 if self.order.is_sorted() {
                     break;
                 }
                 continue;
             }
-            let subtable = self.subtable(place.subtable);
+            let subtable = self.subtable(rank.subtable);
             let found = match looked_at.as_deref_mut() {
                 Some(mask) => subtable.find_staged(key, &mut tries, mask, visible),
                 None => subtable.find(key).and_then(|entry| visible(subtable.head(entry))),
@@ -260,7 +260,7 @@ mod tests {
     use crate::mask::mask_words;
 
     #[test]
-    fn fields_are_read_whole_and_at_their_place() {
+    fn fields_are_read_whole_and_at_their_offset() {
         let mut key = FlowKey::ZERO;
         key.set_number(layout::NW_SRC, 0x0102_0304);
         key.set_number(layout::NW_DST, 0x0506_0708);

@@ -1,6 +1,6 @@
 //! A mask as the few words that have bits, in stage order.
 
-use crate::hash::Hash;
+use crate::hash::MaskedHash;
 use crate::stage::{KeyWords, STAGE_WORD_COUNT, STAGE_WORDS, STAGES, or_word, words_of};
 use arrayvec::ArrayVec;
 use sluice_flow::FlowKey;
@@ -35,7 +35,7 @@ pub(crate) fn mask_words(mask: &FlowKey) -> MaskWords {
 
 /// The hash of a mask.
 pub(crate) fn hash_mask(words: &[MaskWord]) -> u32 {
-    words.iter().fold(Hash::start(0), |h, w| h.with(u64::from(w.index)).with(w.bits)).end()
+    words.iter().fold(MaskedHash::start(0), |h, w| h.with(u64::from(w.index)).with(w.bits)).end()
 }
 
 impl StagedMask {

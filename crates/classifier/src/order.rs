@@ -7,43 +7,43 @@
 
 /// A subtable and its maximum priority, side by side so that a walk needs no other memory to know when to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SubtableRank {
     pub priority: u32,
     pub subtable: u32,
 }
 
 /// The visiting order.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
-    places: Vec<Place>,
+pub(crate) struct VisitOrder {
+    ranks: Vec<SubtableRank>,
     /// Sorted only when asked to.
     deferred: bool,
     /// Changed since it was last sorted.
     unsorted: bool,
 }
 
-impl Order {
+impl VisitOrder {
     pub fn insert(&mut self, subtable: u32, priority: u32) {
-        self.places.push(Place { priority, subtable });
-        self.settle(self.places.len() - 1);
+        self.ranks.push(SubtableRank { priority, subtable });
+        self.settle(self.ranks.len() - 1);
     }
 
     pub fn remove(&mut self, subtable: u32) {
         let at = self.find(subtable);
-        self.places.swap_remove(at);
-        if at < self.places.len() {
+        self.ranks.swap_remove(at);
+        if at < self.ranks.len() {
             self.settle(at);
         }
     }
 
     pub fn change(&mut self, subtable: u32, priority: u32) {
         let at = self.find(subtable);
-        self.places[at].priority = priority;
+        self.ranks[at].priority = priority;
         self.settle(at);
     }
 
     fn find(&self, subtable: u32) -> usize {
-        self.places.iter().position(|p| p.subtable == subtable).expect("invariant: every subtable has a place")
+        self.ranks.iter().position(|p| p.subtable == subtable).expect("invariant: every subtable has a place")
     }
 
     /// Moves the place `at`, the only one that may be out of order, to where a stable sort would: behind equals if it
@@ -53,12 +53,12 @@ impl Order {
             self.unsorted = true;
             return;
         }
-        let priority = self.places[at].priority;
-        let front = self.places[..at].partition_point(|p| p.priority >= priority);
-        self.places[front..=at].rotate_right(1);
+        let priority = self.ranks[at].priority;
+        let front = self.ranks[..at].partition_point(|p| p.priority >= priority);
+        self.ranks[front..=at].rotate_right(1);
         if front == at {
-            let behind = self.places[at + 1..].partition_point(|p| p.priority > priority);
-            self.places[at..=at + behind].rotate_left(1);
+            let behind = self.ranks[at + 1..].partition_point(|p| p.priority > priority);
+            self.ranks[at..=at + behind].rotate_left(1);
         }
     }
 
@@ -71,20 +71,20 @@ impl Order {
     pub fn publish(&mut self) {
         self.deferred = false;
         if self.unsorted {
-            self.places.sort_by_key(|p| std::cmp::Reverse(p.priority));
+            self.ranks.sort_by_key(|p| std::cmp::Reverse(p.priority));
             self.unsorted = false;
         }
     }
 
-    /// Whether the places are in order, so that a walk may stop early.
+    /// Whether the ranks are in order, so that a walk may stop early.
     #[inline]
     pub fn is_sorted(&self) -> bool {
         !self.unsorted
     }
 
     #[inline]
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    pub fn ranks(&self) -> &[SubtableRank] {
+        &self.ranks
     }
 }
 
@@ -94,13 +94,13 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::Index;
 
-    fn subtables(order: &Order) -> Vec<u32> {
-        order.places().iter().map(|p| p.subtable).collect()
+    fn subtables(order: &VisitOrder) -> Vec<u32> {
+        order.ranks().iter().map(|p| p.subtable).collect()
     }
 
     #[test]
     fn equals_keep_the_order_of_arrival() {
-        let mut order = Order::default();
+        let mut order = VisitOrder::default();
         [(0, 5), (1, 7), (2, 5), (3, 7)].iter().for_each(|&(subtable, priority)| order.insert(subtable, priority));
         assert_eq!(subtables(&order), [1, 3, 0, 2]);
         order.change(0, 7);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_last_takes_the_place_of_a_vanished_one() {
-        let mut order = Order::default();
+        let mut order = VisitOrder::default();
         [(0, 5), (1, 5), (2, 5), (3, 5)].iter().for_each(|&(subtable, priority)| order.insert(subtable, priority));
         order.remove(0);
         assert_eq!(subtables(&order), [3, 1, 2]);
@@ -122,12 +122,12 @@ mod tests {
         fn settling_one_place_is_sorting_stably(
             steps in prop::collection::vec((0u8..4, any::<Index>(), 0u32..5), 1..60),
         ) {
-            let mut order = Order::default();
-            let mut sorted: Vec<Place> = Vec::new();
+            let mut order = VisitOrder::default();
+            let mut sorted: Vec<SubtableRank> = Vec::new();
             for (next, (verb, which, priority)) in steps.into_iter().enumerate() {
                 if verb < 2 || sorted.is_empty() {
                     order.insert(next as u32, priority);
-                    sorted.push(Place { priority, subtable: next as u32 });
+                    sorted.push(SubtableRank { priority, subtable: next as u32 });
                 } else {
                     let at = which.index(sorted.len());
                     if verb == 2 {
@@ -139,7 +139,7 @@ mod tests {
                     }
                 }
                 sorted.sort_by_key(|p| std::cmp::Reverse(p.priority));
-                prop_assert_eq!(order.places(), &sorted[..]);
+                prop_assert_eq!(order.ranks(), &sorted[..]);
             }
         }
     }

@@ -33,27 +33,27 @@ pub struct Rule<R> {
     /// Which of the subtable's masked keys it has.
     pub(crate) entry: u32,
     /// The next rule of the same match, of equal or lower priority.
-    pub(crate) next: Link,
+    pub(crate) next: RuleLink,
     /// Its neighbours in the subtable's list of rules, in order of insertion.
-    pub(crate) list: [Link; 2],
+    pub(crate) list: [RuleLink; 2],
 }
 
 /// A rule or none, in four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link(pub u32);
+pub(crate) struct RuleLink(pub u32);
 
-impl Link {
-    pub const NONE: Link = Link(u32::MAX);
+impl RuleLink {
+    pub const NONE: RuleLink = RuleLink(u32::MAX);
 
     #[inline]
     pub fn get(self) -> Option<RuleId> {
-        (self != Link::NONE).then_some(RuleId(self.0))
+        (self != RuleLink::NONE).then_some(RuleId(self.0))
     }
 }
 
-impl From<RuleId> for Link {
+impl From<RuleId> for RuleLink {
     fn from(id: RuleId) -> Self {
-        Link(id.0)
+        RuleLink(id.0)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The rules of one mask: masked keys in one array, found by hash, and an index of hashes for each earlier stage.
 
-use crate::hash::{Hash, spread};
+use crate::hash::{MaskedHash, spread};
 use crate::lookup::{MAX_TRIES, TrieLookups};
 use crate::mask::{MaskWord, StagedMask};
-use crate::rule::{Link, RuleId};
+use crate::rule::{RuleId, RuleLink};
 use crate::stage::{KeyWords, TRIE_STAGE, or_word};
 use crate::trie::Trie;
 use arrayvec::ArrayVec;
@@ -38,12 +38,12 @@ pub(crate) struct Subtable {
     stage_hashes: ArrayVec<HashTable<(u32, u32)>, 3>,
     by_hash: HashTable<(u32, u32)>,
     words: Vec<u64>,
-    heads: Vec<Link>,
+    heads: Vec<RuleLink>,
     free: Vec<u32>,
     /// How many rules have each priority.
     priorities: BTreeMap<u32, u32>,
     /// First and last of its rules in order of insertion.
-    pub list: [Link; 2],
+    pub list: [RuleLink; 2],
     /// For each trie, the length of the prefix this mask has of its field, 0 if none.
     pub trie_lens: [u8; MAX_TRIES],
     ports_mask: u32,
@@ -69,7 +69,7 @@ impl Subtable {
             heads: Vec::new(),
             free: Vec::new(),
             priorities: BTreeMap::new(),
-            list: [Link::NONE; 2],
+            list: [RuleLink::NONE; 2],
             trie_lens: trie_lens(&mask),
             ports_mask,
             ports_len: 32 - ports_mask.trailing_zeros(),
@@ -85,7 +85,7 @@ impl Subtable {
         &self.words[entry as usize * n..(entry as usize + 1) * n]
     }
 
-    pub fn head(&self, entry: u32) -> Link {
+    pub fn head(&self, entry: u32) -> RuleLink {
         self.heads[entry as usize]
     }
 
@@ -94,7 +94,7 @@ impl Subtable {
     }
 
     pub fn hashes(&self, key: &KeyWords) -> EntryHashes {
-        let mut hash = Hash::start(self.hash_key);
+        let mut hash = MaskedHash::start(self.hash_key);
         let mut stages = ArrayVec::new();
         let mut from = 0;
         for (i, &(_, end)) in self.mask.stages().iter().enumerate() {
@@ -108,7 +108,7 @@ impl Subtable {
     }
 
     #[inline]
-    fn hash_range(&self, hash: Hash, key: &KeyWords, from: usize, to: usize) -> Hash {
+    fn hash_range(&self, hash: MaskedHash, key: &KeyWords, from: usize, to: usize) -> MaskedHash {
         self.mask.words()[from..to].iter().fold(hash, |h, w| h.with(key[usize::from(w.index)] & w.bits))
     }
 
@@ -134,7 +134,7 @@ impl Subtable {
     pub fn add_entry(&mut self, key: &KeyWords, hashes: &EntryHashes, head: RuleId) -> u32 {
         let n = self.mask.words().len();
         let entry = self.free.pop().unwrap_or_else(|| {
-            self.heads.push(Link::NONE);
+            self.heads.push(RuleLink::NONE);
             self.words.resize(self.words.len() + n, 0);
             self.heads.len() as u32 - 1
         });
@@ -175,7 +175,7 @@ impl Subtable {
         if let Ok(found) = self.by_hash.find_entry(spread(hashes.whole), |&(_, e)| e == entry) {
             found.remove();
         }
-        self.heads[entry as usize] = Link::NONE;
+        self.heads[entry as usize] = RuleLink::NONE;
         self.free.push(entry);
         self.by_hash.is_empty()
     }
@@ -205,7 +205,7 @@ impl Subtable {
     /// The entry that matches `key`, found without saying what was looked at.
     #[inline]
     pub fn find(&self, key: &KeyWords) -> Option<u32> {
-        let hash = self.hash_range(Hash::start(self.hash_key), key, 0, self.mask.words().len());
+        let hash = self.hash_range(MaskedHash::start(self.hash_key), key, 0, self.mask.words().len());
         self.find_entry(key, hash.end())
     }
 
@@ -217,9 +217,9 @@ impl Subtable {
         key: &KeyWords,
         tries: &mut TrieLookups<'_>,
         looked_at: &mut FlowKey,
-        wanted: impl FnOnce(Link) -> Option<T>,
+        wanted: impl FnOnce(RuleLink) -> Option<T>,
     ) -> Option<T> {
-        let mut hash = Hash::start(self.hash_key);
+        let mut hash = MaskedHash::start(self.hash_key);
         let mut from = 0;
         for (i, &(stage, end)) in self.mask.stages().iter().enumerate() {
             let end = usize::from(end);

@@ -4,14 +4,14 @@
 //! Answers depend on the set of prefixes only, not on the order they came in, and equal those of OVS's trie
 //! (lib/classifier.c), whose nodes are cut at 32 bits where these are not.
 //!
-//! A trie that has grown big and was made for it keeps the prefixes of 16 bits and more in [`Buckets`]; the answer then
+//! A trie that has grown big and was made for it keeps the prefixes of 16 bits and more in [`TrieBuckets`]; the answer then
 //! is that of the short prefixes and of one bucket put together.
 
-use crate::buckets::{BUCKET_BITS, Buckets, NO_ROOT};
+use crate::buckets::{BUCKET_BITS, NO_ROOT, TrieBuckets};
 use std::fmt::Debug;
 
 /// The bits of a value, most significant first: `u32` for IPv4 addresses and ports, `u128` for IPv6 addresses.
-pub(crate) trait Bits: Copy + Eq + Default + Debug {
+pub(crate) trait TrieKey: Copy + Eq + Default + Debug {
     const WIDTH: u32;
     fn first(self, len: u32) -> Self;
     fn bit(self, at: u32) -> usize;
@@ -21,7 +21,7 @@ pub(crate) trait Bits: Copy + Eq + Default + Debug {
 
 macro_rules! bits {
     ($type:ty) => {
-        impl Bits for $type {
+        impl TrieKey for $type {
             const WIDTH: u32 = <$type>::BITS;
             #[inline]
             fn first(self, len: u32) -> Self {
@@ -63,7 +63,7 @@ impl Prefixes {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node<K> {
+struct TrieNode<K> {
     /// All bits from the root, the rest zero.
     prefix: K,
     /// How many rules have exactly this prefix.
@@ -80,7 +80,7 @@ const BIG: usize = 8192;
 
 /// Where a subtrie hangs.
 #[derive(Clone, Copy)]
-enum Link {
+enum ParentLink {
     Root,
     Bucket(usize),
     Child(u32, usize),
@@ -89,25 +89,25 @@ enum Link {
 /// Prefixes of 1 to `K::WIDTH` bits, each counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Trie<K> {
-    nodes: Vec<Node<K>>,
+    nodes: Vec<TrieNode<K>>,
     free: Vec<u32>,
     /// All prefixes, or those shorter than a bucket's number.
     root: u32,
-    buckets: Option<Buckets>,
+    buckets: Option<TrieBuckets>,
     may_divide: bool,
 }
 
 /// What a part of a trie says: the lengths that match, the most bits shared with any prefix of it, and whether a
 /// prefix that shares so many is longer than that.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct PartialLookup {
     lengths: u128,
     shared: u32,
     deeper: bool,
 }
 
-impl Found {
-    fn and(self, other: Found) -> Prefixes {
+impl PartialLookup {
+    fn and(self, other: PartialLookup) -> Prefixes {
         let shared = self.shared.max(other.shared);
         let deeper = self.deeper && self.shared == shared || other.deeper && other.shared == shared;
         // The first bit that differs from the longer prefix is part of the proof.
@@ -115,7 +115,7 @@ impl Found {
     }
 }
 
-impl<K: Bits> Trie<K> {
+impl<K: TrieKey> Trie<K> {
     pub fn new() -> Self {
         Trie { nodes: Vec::new(), free: Vec::new(), root: NONE, buckets: None, may_divide: false }
     }
@@ -125,7 +125,7 @@ impl<K: Bits> Trie<K> {
         Trie { may_divide: true, ..Trie::new() }
     }
 
-    fn add_node(&mut self, node: Node<K>) -> u32 {
+    fn add_node(&mut self, node: TrieNode<K>) -> u32 {
         if let Some(at) = self.free.pop() {
             self.nodes[at as usize] = node;
             return at;
@@ -135,23 +135,23 @@ impl<K: Bits> Trie<K> {
     }
 
     /// Where a prefix belongs.
-    fn home(&self, value: K, len: u32) -> Link {
-        if self.buckets.is_some() && len >= BUCKET_BITS { Link::Bucket(value.bucket()) } else { Link::Root }
+    fn home(&self, value: K, len: u32) -> ParentLink {
+        if self.buckets.is_some() && len >= BUCKET_BITS { ParentLink::Bucket(value.bucket()) } else { ParentLink::Root }
     }
 
-    fn follow(&self, link: Link) -> u32 {
+    fn follow(&self, link: ParentLink) -> u32 {
         match link {
-            Link::Root => self.root,
-            Link::Bucket(bucket) => self.buckets.as_ref().map_or(NONE, |buckets| buckets.root(bucket)),
-            Link::Child(node, side) => self.nodes[node as usize].children[side],
+            ParentLink::Root => self.root,
+            ParentLink::Bucket(bucket) => self.buckets.as_ref().map_or(NONE, |buckets| buckets.root(bucket)),
+            ParentLink::Child(node, side) => self.nodes[node as usize].children[side],
         }
     }
 
-    fn set_link(&mut self, link: Link, to: u32) {
+    fn set_link(&mut self, link: ParentLink, to: u32) {
         match (link, &mut self.buckets) {
-            (Link::Bucket(bucket), Some(buckets)) => buckets.set_root(bucket, to),
-            (Link::Child(node, side), _) => self.nodes[node as usize].children[side] = to,
-            (Link::Root | Link::Bucket(_), _) => self.root = to,
+            (ParentLink::Bucket(bucket), Some(buckets)) => buckets.set_root(bucket, to),
+            (ParentLink::Child(node, side), _) => self.nodes[node as usize].children[side] = to,
+            (ParentLink::Root | ParentLink::Bucket(_), _) => self.root = to,
         }
     }
 
@@ -164,7 +164,7 @@ impl<K: Bits> Trie<K> {
     }
 
     fn insert_counted(&mut self, value: K, len: u32, rules: u32) {
-        let leaf = Node { prefix: value.first(len), rules, children: [NONE; 2], len: len as u8 };
+        let leaf = TrieNode { prefix: value.first(len), rules, children: [NONE; 2], len: len as u8 };
         let mut link = self.home(value, len);
         loop {
             let at = self.follow(link);
@@ -182,16 +182,16 @@ impl<K: Bits> Trie<K> {
                 node.rules += rules;
                 return;
             }
-            link = Link::Child(at, value.bit(node_len));
+            link = ParentLink::Child(at, value.bit(node_len));
         }
     }
 
     /// Puts a node of `equal` bits above node `below`, and the new leaf in its place or beside `below`.
-    fn split(&mut self, leaf: Node<K>, below: u32, equal: u32) -> u32 {
+    fn split(&mut self, leaf: TrieNode<K>, below: u32, equal: u32) -> u32 {
         let old_side = self.nodes[below as usize].prefix.bit(equal);
         let mut above = leaf;
         if equal < u32::from(leaf.len) {
-            above = Node { prefix: leaf.prefix.first(equal), rules: 0, children: [NONE; 2], len: equal as u8 };
+            above = TrieNode { prefix: leaf.prefix.first(equal), rules: 0, children: [NONE; 2], len: equal as u8 };
             above.children[1 - old_side] = self.add_node(leaf);
         }
         above.children[old_side] = below;
@@ -200,7 +200,7 @@ impl<K: Bits> Trie<K> {
 
     /// Moves the prefixes that are long enough into buckets.
     fn divide(&mut self) {
-        let old = std::mem::replace(self, Trie { buckets: Some(Buckets::new()), ..Trie::that_grows() });
+        let old = std::mem::replace(self, Trie { buckets: Some(TrieBuckets::new()), ..Trie::that_grows() });
         let mut stack = vec![old.root];
         while let Some(at) = stack.pop() {
             if let Some(node) = old.nodes.get(at as usize) {
@@ -221,7 +221,7 @@ impl<K: Bits> Trie<K> {
             match self.nodes.get(at as usize) {
                 Some(node) if u32::from(node.len) < len => {
                     above = Some((at, link));
-                    link = Link::Child(at, value.bit(node.len.into()));
+                    link = ParentLink::Child(at, value.bit(node.len.into()));
                 }
                 Some(_) => break at,
                 None => {
@@ -240,7 +240,7 @@ impl<K: Bits> Trie<K> {
     }
 
     /// Takes out a node that has neither a rule nor two children. Whether it was a leaf.
-    fn merge(&mut self, at: u32, link: Link) -> bool {
+    fn merge(&mut self, at: u32, link: ParentLink) -> bool {
         let node = self.nodes[at as usize];
         let only_child = match node.children {
             [child, NONE] | [NONE, child] if node.rules == 0 => child,
@@ -255,11 +255,11 @@ impl<K: Bits> Trie<K> {
     pub fn lookup(&self, value: K) -> Prefixes {
         let short = self.lookup_from(self.root, value);
         let Some(buckets) = &self.buckets else {
-            return short.and(Found::default());
+            return short.and(PartialLookup::default());
         };
         let bucket = value.bucket();
         short.and(match buckets.root(bucket) {
-            NONE => buckets.shared_bits(bucket).map_or(Found::default(), |shared| Found {
+            NONE => buckets.shared_bits(bucket).map_or(PartialLookup::default(), |shared| PartialLookup {
                 lengths: 0,
                 shared,
                 deeper: true,
@@ -268,8 +268,8 @@ impl<K: Bits> Trie<K> {
         })
     }
 
-    fn lookup_from(&self, root: u32, value: K) -> Found {
-        let mut found = Found::default();
+    fn lookup_from(&self, root: u32, value: K) -> PartialLookup {
+        let mut found = PartialLookup::default();
         let mut at = root;
         while let Some(node) = self.nodes.get(at as usize) {
             let len = u32::from(node.len);

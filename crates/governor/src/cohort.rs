@@ -1,132 +1,132 @@
-//! Whether counting flows pays: a few flows followed to their end, with the costs of a miss as measured.
+//! Does counting flows pay? A few flows are followed to their end and priced with measured costs.
 //!
-//! A cohort is the next [`SIZE`] new flows of the sample. Each is counted exactly, and is over when it is set up, or when
-//! no packet of it has come for as long as an unused megaflow stays: one that comes again after that is a new flow
-//! whichever way. So a slow flow is not taken for a short one. Then both ways are priced for the whole cohort, and the
-//! next one begins. Counting ends before that as soon as it cannot win any more, even if all flows that are not over end
-//! now: to install flows that are short costs something, to count flows that last costs everything. While all flows are
-//! installed, those that are followed are the only ones that cost more, so between cohorts there is a rest.
+//! A cohort is the next [`SIZE`] new flows of the sample. Each is counted exactly. It is over when it is set up, or when no
+//! packet of it has come for the idle timeout of megaflows: if it comes back later, it is a new flow either way. So a slow
+//! flow does not pass for a short one. Then both ways are priced for the whole cohort, and the next one begins.
+//!
+//! Counting stops earlier, as soon as it cannot win even if all flows still followed end now. Installing short flows costs
+//! something; counting lasting flows costs far more. While all flows are installed, followed flows are the only ones that
+//! cost extra, so there is a pause between cohorts.
 
 use crate::THRESHOLD;
 use arrayvec::ArrayVec;
 
-/// Flows of a cohort: enough that a sixteenth of the costs is no accident, few enough to be searched at each miss.
+/// Flows of a cohort: enough for a difference of one sixteenth to be significant, few enough to search at each miss.
 const SIZE: usize = 64;
 
-/// Flows of the sample that are let go after a cohort for which counting did not pay.
-const REST: usize = 3 * SIZE;
+/// Flows of the sample that are not followed after a cohort for which counting did not pay.
+const PAUSE: usize = 3 * SIZE;
 
-/// Cycles of a packet that finds its megaflow; what is saved by each packet that follows an installation. Rough: where it
-/// matters, the two ways are near each other.
+/// Cycles of a packet that hits its megaflow. A rough value suffices: where it decides, both ways cost about the same.
 const HIT: u64 = 150;
 
-/// The other way must be cheaper by one part in so many.
+/// The other way must be cheaper by one part in this many.
 const HYSTERESIS: u64 = 16;
 
-/// A flow that takes longer to be set up is forgotten by the counters before it gets there, milliseconds.
+/// The counters forget a flow that takes longer than this to reach the threshold, milliseconds.
 const SLOW_MS: u64 = crate::SHORT_GENERATION_MS;
 
-/// Packets that such a flow is taken to have, each of which would be a miss while flows are counted.
+/// Assumed packets of such a flow. While flows are counted, each of them is a miss.
 const LASTING: u64 = 64;
 
-/// What a miss costs, in cycles; of each the average of the last ones. A part that did not come up is 0.
+/// What a miss costs, in cycles. A part that did not occur is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Asking the tables.
+    /// Translation.
     pub translate: u64,
-    /// Installing a megaflow.
+    /// Installation of the megaflow.
     pub install: u64,
-    /// Taking a dead one out of the indexes.
+    /// Removal of a deleted megaflow from the indexes.
     pub remove: u64,
 }
 
-/// A flow being followed.
+/// A flow that is followed.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     hash: u64,
     packets: u64,
     began_ms: u64,
     last_ms: u64,
-    state: State,
+    state: MemberState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MemberState {
     Counted,
-    /// Its count got to the threshold.
+    /// Its count reached the threshold.
     SetUp,
-    /// It did so, but slowly.
+    /// Its count reached the threshold, but more slowly than [`SLOW_MS`].
     SetUpSlowly,
-    /// It ended before.
+    /// It ended before the threshold.
     Ended,
 }
 
-/// What became of a packet of a flow that is followed.
+/// The state of a followed flow after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Followed {
     pub is_new: bool,
     pub is_set_up: bool,
 }
 
-/// The flows followed now, and what they have taught.
+/// The flows followed now, and the conclusion from earlier ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Cohort {
     members: ArrayVec<Member, SIZE>,
     idle_ms: u64,
     costs: Costs,
     pays: bool,
-    /// When it is looked for flows that have ended.
-    look_at_ms: u64,
-    /// Flows left to let go.
-    rest: usize,
+    /// When to look for idle flows again.
+    next_sweep_ms: u64,
+    /// Flows left in the pause.
+    pause: usize,
 }
 
 impl Cohort {
-    /// Nothing followed yet; a flow is over when no packet has come for `idle_ms`.
+    /// Follows nothing yet. A flow is over when no packet has come for `idle_ms`.
     pub fn new(idle_ms: u64) -> Self {
-        Cohort { members: ArrayVec::new(), idle_ms, costs: Costs::default(), pays: false, look_at_ms: 0, rest: 0 }
+        Cohort { members: ArrayVec::new(), idle_ms, costs: Costs::default(), pays: false, next_sweep_ms: 0, pause: 0 }
     }
 
-    /// Whether flows are to be counted.
+    /// Whether counting pays.
     pub fn pays(&self) -> bool {
         self.pays
     }
 
-    /// Follows nobody any more: those that are followed may be installed without its knowledge.
+    /// Stops following: the flows may be installed without being reported here.
     pub fn abandon(&mut self) {
         self.members.clear();
     }
 
-    /// Takes in the cost of a miss.
+    /// Adds the cost of a miss to the averages.
     pub fn spent(&mut self, spent: Costs) {
         let Costs { translate, install, remove } = &mut self.costs;
         for (average, spent) in [(translate, spent.translate), (install, spent.install), (remove, spent.remove)] {
             if *average == 0 {
                 *average = spent;
             } else if spent != 0 {
-                // One interrupt must not decide.
+                // Limits the weight of a single interrupt.
                 let spent = spent.min(*average * 8);
                 *average = (*average * 31 + spent) / 32;
             }
         }
     }
 
-    /// Counts packets of a flow of the sample that is followed, or begins to follow it if there is room. `None` if it is
-    /// not followed.
+    /// Counts packets of a flow of the sample. Begins to follow the flow if the cohort is not full. `None` if it is not
+    /// followed.
     pub fn follow(&mut self, hash: u64, packets: u64, now_ms: u64) -> Option<Followed> {
-        if now_ms >= self.look_at_ms {
-            self.look_at_ms = now_ms + self.idle_ms / 16 + 1;
+        if now_ms >= self.next_sweep_ms {
+            self.next_sweep_ms = now_ms + self.idle_ms / 16 + 1;
             self.end_idle(now_ms);
         }
-        let is_it = |member: &Member| member.hash == hash && member.state == State::Counted;
+        let is_it = |member: &Member| member.hash == hash && member.state == MemberState::Counted;
         let known = self.members.iter().position(is_it);
         let is_new = known.is_none();
         if is_new {
-            if self.rest != 0 {
-                self.rest -= 1;
+            if self.pause != 0 {
+                self.pause -= 1;
                 return None;
             }
-            let member = Member { hash, packets: 0, began_ms: now_ms, last_ms: now_ms, state: State::Counted };
+            let member = Member { hash, packets: 0, began_ms: now_ms, last_ms: now_ms, state: MemberState::Counted };
             self.members.try_push(member).ok()?;
         }
         let at = known.unwrap_or(self.members.len() - 1);
@@ -136,24 +136,24 @@ impl Cohort {
         let is_set_up = member.packets >= THRESHOLD.into();
         if is_set_up {
             let is_slow = now_ms.saturating_sub(member.began_ms) > SLOW_MS;
-            member.state = if is_slow { State::SetUpSlowly } else { State::SetUp };
-            self.look();
+            member.state = if is_slow { MemberState::SetUpSlowly } else { MemberState::SetUp };
+            self.conclude();
         }
         Some(Followed { is_new, is_set_up })
     }
 
     fn end_idle(&mut self, now_ms: u64) {
         let idle_ms = self.idle_ms;
-        let is_over = |m: &&mut Member| m.state == State::Counted && now_ms.saturating_sub(m.last_ms) > idle_ms;
-        self.members.iter_mut().filter(is_over).for_each(|member| member.state = State::Ended);
-        self.look();
+        let is_over = |m: &&mut Member| m.state == MemberState::Counted && now_ms.saturating_sub(m.last_ms) > idle_ms;
+        self.members.iter_mut().filter(is_over).for_each(|member| member.state = MemberState::Ended);
+        self.conclude();
     }
 
-    /// Decides, if enough is known.
-    fn look(&mut self) {
-        let is_over = self.members.is_full() && self.members.iter().all(|member| member.state != State::Counted);
+    /// Decides whether counting pays, if enough is known.
+    fn conclude(&mut self) {
+        let is_over = self.members.is_full() && self.members.iter().all(|member| member.state != MemberState::Counted);
         let missing = (SIZE - self.members.len()) as u64;
-        // Those yet to come are taken to be of one packet: nothing speaks more for counting.
+        // Flows yet to come are assumed to have one packet, which favours counting most.
         let (counting, installing) =
             self.members.iter().map(|member| self.price(member)).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
         let single = self.costs.translate + self.costs.install + self.costs.remove;
@@ -166,18 +166,20 @@ impl Cohort {
         }
         if is_over {
             self.members.clear();
-            self.rest = if self.pays { 0 } else { REST };
+            self.pause = if self.pays { 0 } else { PAUSE };
         }
     }
 
-    /// What a flow costs that is counted first, and one that is installed at once; cycles.
+    /// Cycles that a flow costs if it is counted first, and if it is installed at its first packet.
     fn price(&self, member: &Member) -> (u64, u64) {
         let Costs { translate, install, remove } = self.costs;
         let set_up = translate + install + remove;
         match member.state {
-            State::Counted | State::Ended => (member.packets * translate, set_up + (member.packets - 1) * HIT),
-            State::SetUp => ((member.packets - 1) * translate + set_up, set_up + (member.packets - 1) * HIT),
-            State::SetUpSlowly => (LASTING * translate, set_up + LASTING * HIT),
+            MemberState::Counted | MemberState::Ended => {
+                (member.packets * translate, set_up + (member.packets - 1) * HIT)
+            }
+            MemberState::SetUp => ((member.packets - 1) * translate + set_up, set_up + (member.packets - 1) * HIT),
+            MemberState::SetUpSlowly => (LASTING * translate, set_up + LASTING * HIT),
         }
     }
 }
@@ -188,7 +190,7 @@ mod tests {
 
     const DEAR: Costs = Costs { translate: 1000, install: 3000, remove: 1000 };
 
-    /// A cohort that has seen flows of so many packets each, `gap_ms` apart, one after another.
+    /// A cohort that has seen flows of `packets` packets each, one flow every `gap_ms`.
     fn after(mut cohort: Cohort, packets: u64, gap_ms: u64, now_ms: &mut u64) -> Cohort {
         for flow in 0..10 * SIZE as u64 {
             for _ in 0..packets {
@@ -218,7 +220,7 @@ mod tests {
     #[test]
     fn a_flow_is_no_shorter_for_being_slow() {
         let mut cohort = priced(DEAR);
-        // Each of the flows has a packet in 99 ms, which is less than a megaflow stays unused.
+        // Each flow has a packet every 99 ms, which is less than the idle timeout.
         for round in 0..THRESHOLD.into() {
             for flow in 0..SIZE as u64 {
                 cohort.follow(flow, 1, round * 99);

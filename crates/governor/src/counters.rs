@@ -1,55 +1,55 @@
-//! 4-bit counters, two a byte, in two generations.
+//! 4-bit counters, two per byte, in two generations.
 
 /// The largest value a counter holds.
 pub const MAX: u8 = 15;
 
-/// 4-bit counters. Hashes that share their low bits share a counter. A count is kept until the end of the generation after
-/// the one that it was last changed in.
+/// 4-bit counters. Hashes with the same low bits share a counter. A count lives until the end of the generation after the
+/// one in which it last changed.
 #[derive(Debug)]
 pub struct Counters {
-    now: Table,
-    before: Table,
+    current: Generation,
+    previous: Generation,
 }
 
 #[derive(Debug)]
-struct Table(Box<[u8]>);
+struct Generation(Box<[u8]>);
 
 impl Counters {
-    /// `size` bytes a generation, a power of two, of counters at 0.
+    /// Counters at 0, `size` bytes per generation; a power of two.
     pub fn new(size: usize) -> Self {
-        Counters { now: Table::new(size), before: Table::new(size) }
+        Counters { current: Generation::new(size), previous: Generation::new(size) }
     }
 
-    /// Bytes of this generation.
+    /// Bytes of the current generation.
     pub fn size(&self) -> usize {
-        self.now.0.len()
+        self.current.0.len()
     }
 
-    /// Begins a generation of `size` bytes: what has not been changed in the one that ends is forgotten.
+    /// Begins a generation of `size` bytes. Counts that did not change in the ending one are forgotten.
     pub fn begin_generation(&mut self, size: usize) {
-        std::mem::swap(&mut self.now, &mut self.before);
-        if size == self.now.0.len() { self.now.0.fill(0) } else { self.now = Table::new(size) }
+        std::mem::swap(&mut self.current, &mut self.previous);
+        if size == self.current.0.len() { self.current.0.fill(0) } else { self.current = Generation::new(size) }
     }
 
     /// The counter of `hash`.
     pub fn get(&self, hash: u64) -> u8 {
-        match self.now.get(hash) {
-            0 => self.before.get(hash),
+        match self.current.get(hash) {
+            0 => self.previous.get(hash),
             count => count,
         }
     }
 
     /// Sets the counter of `hash`, to [`MAX`] if `value` is more.
     pub fn set(&mut self, hash: u64, value: u8) {
-        self.now.set(hash, value.min(MAX));
-        self.before.set(hash, 0);
+        self.current.set(hash, value.min(MAX));
+        self.previous.set(hash, 0);
     }
 }
 
-impl Table {
+impl Generation {
     fn new(size: usize) -> Self {
         debug_assert!(size.is_power_of_two());
-        Table(vec![0; size].into())
+        Generation(vec![0; size].into())
     }
 
     fn get(&self, hash: u64) -> u8 {
@@ -62,7 +62,7 @@ impl Table {
         self.0[at] = self.0[at] & !(15 << shift) | value << shift;
     }
 
-    /// The byte and the shift of a hash's counter: the lowest bit chooses the half, the next ones the byte.
+    /// The byte and the shift of a hash's counter: the lowest bit selects the half, the next bits the byte.
     fn place(&self, hash: u64) -> (usize, u32) {
         ((hash >> 1) as usize & (self.0.len() - 1), (hash as u32 & 1) * 4)
     }
@@ -74,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against an array of whole numbers; few places, so that halves of one byte meet.
+        /// Compares with an array of bytes. There are few counters, so that both halves of a byte are used.
         #[test]
         fn halves_do_not_touch_each_other(ops in prop::collection::vec((0u64..64, 0u8..20), 0..200)) {
             let (mut counters, mut twin) = (Counters::new(16), [0u8; 32]);

@@ -1,27 +1,27 @@
-//! The flow-setup governor: install this flow, or count it a little longer?
+//! The flow-setup governor: should this missed flow be installed now, or should its packets be counted first?
 //!
-//! Installing a megaflow costs more than handling one packet without it. When most flows are over after a packet or two,
-//! installing them all is a loss; so a flow's packets are counted first, in a small hash table of 4-bit counters, and it
-//! is installed at the [`THRESHOLD`]th. When nearly every flow gets there anyway, counting is the loss: then flows are
-//! installed at their first packet (the **shortcut**), except for one in [`SAMPLE`], which is still counted so that a
-//! change is noticed.
+//! Installing a megaflow costs more than forwarding one packet without it. When most flows end after a packet or two,
+//! installing them all is a loss. The governor then counts a flow's packets in a small table of 4-bit counters and installs
+//! the flow at its [`THRESHOLD`]th packet. When nearly every flow reaches the threshold, counting is the loss. The governor
+//! then installs flows at their first packet (the **shortcut**), except for one in [`SAMPLE`], which it still counts in order
+//! to notice a change.
 //!
-//! **Auto** counts flows only while that pays. It follows a few flows at a time, a *cohort*, from their first packet to
-//! their end, sets against each other what counting and installing would have cost for them in measured cycles, and
-//! installs everything unless counting wins. See `cohort.rs`.
+//! **Auto** counts only while that pays. It follows a few flows at a time, a *cohort*, from their first packet to their
+//! last, compares what counting and installing would have cost for them in measured cycles, and installs every flow unless
+//! counting is cheaper. See `cohort.rs`.
 //!
-//! **Generations.** Counters are never aged one by one: when the table has seen a quarter as many packets as it has bytes, a
-//! new one begins, and the memory of how many flows were seen and set up is halved. Counts of the generation before are
-//! still known: the original forgot them, so that flows under way were taken for new ones, and where flows are hardly
-//! longer than the threshold the shortcut was never taken. A generation that lasted under a
-//! second doubles the table, one of over five seconds halves it. Each generation samples other flows: one that lasts is
-//! installed when its turn is over, where the original counted it again and again. Auto keeps the largest table for a
-//! second at least, or flows of a few packets a second would be forgotten before they are installed, for ever.
+//! **Generations.** Counters do not age one by one. When the table has counted a quarter as many packets as it has bytes, a
+//! new generation of counters begins, and the numbers of flows seen and set up are halved. The previous generation's counts
+//! stay readable; the original forgot them, so it took running flows for new ones, and never took the shortcut when flows
+//! were hardly longer than the threshold. A generation shorter than a second doubles the table; one longer than five seconds
+//! halves it. Each generation samples other flows, so a lasting flow is installed when its generation ends, where the
+//! original counted it again and again. In mode auto the largest table stays for a second at least; otherwise flows of a few
+//! packets a second would always be forgotten before they are installed.
 //!
-//! **Wrong answers** are of one kind: two flows sharing a counter are installed a little too early. Nothing is ever
-//! misrouted, only cached sooner or later.
+//! **Errors.** Two flows that share a counter may be installed a little early. No packet is ever misrouted; a flow is only
+//! cached sooner or later.
 //!
-//! One governor a PMD, no locks; time and hashes are arguments.
+//! **Threads.** One governor per PMD, no locks. Time and hashes are arguments.
 //! Source: B. Pfaff, ovs-dev, 25 June 2012, "ofproto-dpif-governor: Improve performance when most flows get set up".
 #![forbid(unsafe_code)]
 
@@ -35,18 +35,18 @@ use counters::Counters;
 /// Packets of a flow before it is installed. Source: as above.
 pub const THRESHOLD: u8 = 5;
 
-/// One flow in so many is still counted while the shortcut is taken. Source: as above (the low six bits of the hash).
+/// While the shortcut is taken, one flow in this many is still counted. Source: as above (the low six bits of the hash).
 pub const SAMPLE: u64 = 64;
 
-/// The shortcut needs to have seen this many flows. Source: as above.
+/// Flows that must be seen before the shortcut is taken. Source: as above.
 const SHORTCUT_MIN_FLOWS: u64 = 64;
 
-/// The shortcut is taken when at most one flow in so many is not set up. Source: as above.
+/// The shortcut is taken when at most one flow in this many is not set up. Source: as above.
 const SHORTCUT_SLACK: u64 = 16;
 
-/// Auto looks at traffic with so many misses a second; with fewer, either way costs nothing to speak of, and every flow
-/// is installed at its first packet.
-const BUSY: u64 = 1000;
+/// Misses a second from which auto decides. With fewer, both ways are cheap, and every flow is installed at its first
+/// packet.
+const BUSY_MISSES: u64 = 1000;
 
 /// Table sizes, bytes. Source: as above (16 to 256 KiB).
 const SIZE_MIN: usize = 16 << 10;
@@ -64,9 +64,9 @@ pub enum Mode {
     Off,
     /// Every flow is counted first.
     Classic,
-    /// Flows are counted first until nearly all of them get installed.
+    /// Flows are counted first until nearly all of them are installed.
     Shortcut,
-    /// Flows are counted first while that costs less than to install them all at their first packet.
+    /// Flows are counted first while that costs less than installing all of them at their first packet.
     Auto,
 }
 
@@ -75,7 +75,7 @@ pub enum Mode {
 pub struct UnknownMode(pub String);
 
 impl Mode {
-    /// All of them.
+    /// Every mode.
     pub const ALL: [Mode; 4] = [Mode::Auto, Mode::Off, Mode::Classic, Mode::Shortcut];
 
     /// Its name in the configuration.
@@ -100,11 +100,11 @@ impl std::str::FromStr for Mode {
 /// What to do with a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Install it: it has been seen often enough (or the governor is off).
+    /// Install it: its count has reached the threshold, or the governor is off.
     Install,
-    /// Install it at its first packet: nearly all flows get there, or counting costs more.
+    /// Install it at its first packet: nearly all flows reach the threshold, or counting costs more.
     Shortcut,
-    /// Handle this packet without installing anything.
+    /// Forward this packet without installing the flow.
     Count,
 }
 
@@ -115,20 +115,20 @@ impl Decision {
     }
 }
 
-/// What the governor has decided since it was made. Units: flows, as far as the counters can tell them apart.
+/// What the governor has decided since it was made. Flows that share a counter count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Flows whose first packet was counted.
     pub flows: u64,
-    /// Flows installed because their count was reached.
+    /// Flows installed because their count reached the threshold.
     pub setups: u64,
-    /// Flows installed at once.
+    /// Flows installed at their first packet.
     pub shortcuts: u64,
-    /// Packets handled without installing their flow.
+    /// Packets forwarded without installing their flow.
     pub counted: u64,
     /// Generations begun.
     pub generations: u64,
-    /// The table's size now, bytes.
+    /// The table's current size, bytes.
     pub table_bytes: usize,
 }
 
@@ -141,10 +141,10 @@ pub struct Governor {
     since_ms: u64,
     /// Packets counted in this generation.
     packets: u64,
-    /// Flows seen and set up lately: halved with each generation.
+    /// Flows seen and set up recently; halved with each generation.
     recent_flows: u64,
     recent_setups: u64,
-    /// Misses in the second that began then, and whether there were [`BUSY`] in the one before.
+    /// Misses since `second_ms`, when the current second began; whether the previous second had [`BUSY_MISSES`].
     misses: u64,
     second_ms: u64,
     was_busy: bool,
@@ -153,7 +153,7 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// A governor that has seen nothing. `idle_ms`: how long a megaflow that nobody uses stays.
+    /// A governor that has seen nothing. `idle_ms` is the idle timeout of megaflows.
     pub fn new(mode: Mode, now_ms: u64, idle_ms: u64) -> Self {
         Governor {
             mode,
@@ -170,30 +170,31 @@ impl Governor {
         }
     }
 
-    /// How it decides.
+    /// The mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Changes how it decides. What was counted stays.
+    /// Changes the mode. Counts stay.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }
 
-    /// What it has decided.
+    /// What it has decided so far.
     pub fn stats(&self) -> Stats {
         Stats { table_bytes: self.counters.size(), ..self.stats }
     }
 
-    /// Whether nearly all flows get installed lately, so that counting them is a waste.
+    /// Whether nearly all recent flows were installed, so that counting them is a waste.
     pub fn most_flows_get_set_up(&self) -> bool {
         self.recent_flows >= SHORTCUT_MIN_FLOWS
             && self.recent_setups >= self.recent_flows - self.recent_flows / SHORTCUT_SLACK
     }
 
-    /// Decides about a flow that has just missed with so many `packets` together (at least one), if that matters.
+    /// Decides about a flow that has just missed. `packets` is called if the flow is counted, and returns how many packets
+    /// of it missed together, at least one.
     ///
-    /// `hash` is the flow's, all 64 bits good; the flow is a masked key, so that all its packets have one hash.
+    /// `hash` is the hash of the flow's masked key, which all its packets share; all 64 bits must be well distributed.
     pub fn decide(&mut self, hash: u64, packets: impl FnOnce() -> usize, now_ms: u64) -> Decision {
         if self.mode == Mode::Off {
             self.stats.setups += 1;
@@ -230,8 +231,8 @@ impl Governor {
         self.decided(before == 0, is_set_up, packets)
     }
 
-    /// Forgets the count of a flow that is installed before it is through: nobody will know whether it would have got there.
-    /// Auto does not ask how many do, and a count is two lines that are in nobody's cache.
+    /// Forgets the count of a flow that is installed early: whether it would have reached the threshold stays unknown. Auto
+    /// does not use that number, so it saves the two cache misses.
     fn forget_count(&mut self, hash: u64) {
         if self.counters.get(hash) != 0 {
             self.counters.set(hash, 0);
@@ -246,7 +247,7 @@ impl Governor {
         Decision::Shortcut
     }
 
-    /// Notes what a flow's count has decided.
+    /// Records the decision about a counted flow.
     fn decided(&mut self, is_new: bool, is_set_up: bool, packets: usize) -> Decision {
         self.packets += packets as u64;
         self.recent_flows += u64::from(is_new);
@@ -261,12 +262,12 @@ impl Governor {
         }
     }
 
-    /// Takes in what a miss has cost; a part that did not come up is 0.
+    /// Records what a miss has cost. A part that did not occur is 0.
     pub fn spent(&mut self, costs: Costs) {
         self.cohort.spent(costs);
     }
 
-    /// Whether every flow is counted at present, not only the sample.
+    /// Whether every flow is counted now, not only the sample.
     pub fn counts_all(&self) -> bool {
         match self.mode {
             Mode::Off => false,
@@ -276,17 +277,17 @@ impl Governor {
         }
     }
 
-    /// Whether so many flows miss lately that it may matter what becomes of them; one more has just done so.
+    /// Counts a miss; whether there are enough misses a second for the decision to matter.
     fn is_busy(&mut self, now_ms: u64) -> bool {
         if now_ms.saturating_sub(self.second_ms) >= 1000 {
-            self.was_busy = self.misses >= BUSY && now_ms - self.second_ms < 2000;
+            self.was_busy = self.misses >= BUSY_MISSES && now_ms - self.second_ms < 2000;
             (self.second_ms, self.misses) = (now_ms, 0);
         }
         self.misses += 1;
-        self.was_busy || self.misses >= BUSY
+        self.was_busy || self.misses >= BUSY_MISSES
     }
 
-    /// Whether a generation that has seen enough packets may end.
+    /// Whether a generation that has counted enough packets may end.
     fn may_end_generation(&self, now_ms: u64) -> bool {
         self.mode != Mode::Auto
             || self.counters.size() < SIZE_MAX
@@ -310,9 +311,9 @@ impl Governor {
     }
 }
 
-/// Whether a flow is of sample number `turn`: by high bits, as low ones pick the counter.
-fn is_sampled(hash: u64, turn: u64) -> bool {
-    (hash >> 40 ^ turn).is_multiple_of(SAMPLE)
+/// Whether a flow belongs to the sample of that generation. Uses high bits of the hash: low bits select the counter.
+fn is_sampled(hash: u64, generation: u64) -> bool {
+    (hash >> 40 ^ generation).is_multiple_of(SAMPLE)
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! The governor against the rules it is documented by.
+//! The governor follows its documented rules.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// How long an unused megaflow stays.
+/// The idle timeout of megaflows.
 const IDLE_MS: u64 = 10_000;
 
-/// A hash that is not sampled while the shortcut is taken, distinct in the counter's bits.
+/// A hash that is not in the sample; distinct ones select distinct counters.
 fn unsampled(i: u64) -> u64 {
     1 << 40 | i
 }
 
-/// Brings a governor to where nearly all flows get set up: 64 flows of five packets.
+/// Feeds 64 flows of five packets, so that nearly all flows are set up.
 fn eager() -> Governor {
     let mut governor = Governor::new(Mode::Shortcut, 0, IDLE_MS);
     for flow in 0..64 {
@@ -44,7 +44,7 @@ fn the_shortcut_is_taken_except_for_the_sample() {
     let mut governor = eager();
     let decisions: Vec<_> = (0..6400u64).map(|i| governor.decide(i << 40 | i, || 1, 0)).collect();
     let shortcuts = decisions.iter().filter(|d| **d == Decision::Shortcut).count();
-    // The sampled one-packet flows lower the share of setups: after five of them it ends.
+    // Sampled one-packet flows lower the share of setups: five of them end the shortcut.
     assert_eq!(shortcuts, 63 * 4);
     assert!(!governor.most_flows_get_set_up(), "short flows end the shortcut");
     assert_eq!(decisions.last(), Some(&Decision::Count));
@@ -60,7 +60,7 @@ fn classic_takes_no_shortcut() {
 #[test]
 fn auto_installs_everything_while_there_is_little() {
     let mut governor = Governor::new(Mode::Auto, 0, IDLE_MS);
-    // 999 a second, all of them of the sample.
+    // 999 a second, all in the sample.
     assert!((0..9990).all(|i| governor.decide(i, || 1, i / 999 * 1000).installs()));
     assert!((0..2000).any(|i| !governor.decide(i, || 1, 10_000).installs()), "a flood is looked at within its second");
 }
@@ -68,7 +68,7 @@ fn auto_installs_everything_while_there_is_little() {
 #[test]
 fn a_lasting_flow_is_sampled_for_a_generation_only() {
     let mut governor = Governor::new(Mode::Classic, 0, IDLE_MS);
-    // Enough that half of them are enough, too.
+    // So many that half of them are enough, too.
     (0..400).for_each(|flow| assert!(governor.decide(unsampled(flow), || 5, 0).installs()));
     governor.set_mode(Mode::Shortcut);
     let hash = 0;
@@ -84,7 +84,7 @@ fn a_lasting_flow_is_sampled_for_a_generation_only() {
 #[test]
 fn short_flows_are_never_installed() {
     let mut governor = Governor::new(Mode::Shortcut, 0, IDLE_MS);
-    // 300 flows, four packets each, one after another; too few packets to begin a generation.
+    // 300 flows of four packets each; too few packets to begin a generation.
     let installed =
         (0..300u64).flat_map(|flow| [flow; 4]).filter(|flow| governor.decide(*flow, || 1, 0).installs()).count();
     assert_eq!((installed, governor.stats().flows, governor.stats().counted), (0, 300, 1200));
@@ -121,7 +121,7 @@ fn busy_generations_grow_the_table_and_idle_ones_shrink_it() {
 }
 
 proptest! {
-    /// While no two flows share a counter and no generation ends, each flow is installed at every fifth packet.
+    /// Each flow is installed at every fifth packet while no two flows share a counter and no generation ends.
     #[test]
     fn without_collisions_it_counts_exactly(packets in prop::collection::vec((0u64..200, 1usize..7), 0..500)) {
         let mut governor = Governor::new(Mode::Classic, 0, IDLE_MS);

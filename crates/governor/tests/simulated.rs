@@ -1,18 +1,18 @@
-//! The modes beside each other on a simulated machine: what every kind of traffic costs, in cycles.
+//! Compares the modes on a simulated machine: the cycles that each kind of traffic costs.
 
 use sluice_governor::{Costs, Decision, Governor, Mode};
 use std::collections::HashMap;
 
-/// A machine: what a miss and a hit cost there, and how long an unused megaflow stays.
+/// A machine: the costs of a miss and of a hit, and the idle timeout of megaflows.
 const COSTS: Costs = Costs { translate: 3000, install: 4000, remove: 1500 };
 const HIT: u64 = 150;
 const IDLE_MS: u64 = 2000;
 
-/// Packets in all, and a second.
+/// Packets in total, and per second.
 const PACKETS: u64 = 1_000_000;
 const RATE_MS: u64 = 40;
 
-/// Which flow packet number `i` is of.
+/// The flow of packet number `i`.
 type Traffic = fn(u64) -> u64;
 
 /// Flows of `n` packets each, 64 at a time.
@@ -20,17 +20,17 @@ fn short<const N: u64>(i: u64) -> u64 {
     i / (64 * N) * 64 + i % 64
 }
 
-/// So many flows for ever, in random order.
+/// This many lasting flows, in random order.
 fn lasting<const N: u64>(i: u64) -> u64 {
     mix(i) % N
 }
 
-/// One packet in two is of a flow of one packet, the others of flows that last.
+/// Every other packet belongs to a flow of one packet, the rest to lasting flows.
 fn flood_beside_lasting(i: u64) -> u64 {
     if i.is_multiple_of(2) { 1 << 40 | i } else { mix(i) % 5000 }
 }
 
-/// Seconds of flows of one packet, and of a thousand flows that last, in turn.
+/// Alternates each second between flows of one packet and a thousand lasting flows.
 fn alternating(i: u64) -> u64 {
     if (i / (1000 * RATE_MS)).is_multiple_of(2) { 1 << 40 | i } else { mix(i) % 1000 }
 }
@@ -41,7 +41,7 @@ fn mix(i: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Cycles of the whole, and of its second half.
+/// Cycles of the whole run, and of its second half.
 fn run(mode: Mode, traffic: Traffic) -> [u64; 2] {
     let mut governor = Governor::new(mode, 0, IDLE_MS);
     let mut used_ms: HashMap<u64, u64> = HashMap::new();
@@ -81,7 +81,7 @@ fn auto_never_costs_more_than_to_install_everything() {
         ("10", short::<10>),
         ("100", short::<100>),
         ("100 flows that last", lasting::<100>),
-        // Less than a packet a second each.
+        // Less than one packet a second each.
         ("50 000 flows that last", lasting::<50_000>),
         ("10 000 flows that last", lasting::<10_000>),
         ("flood beside flows that last", flood_beside_lasting),
@@ -107,7 +107,7 @@ fn the_shortcut_is_worth_a_quarter_where_most_flows_get_set_up() {
     assert!(shortcut * 5 < classic * 4, "{shortcut} {classic}");
 }
 
-/// Flows of six packets each, 512 at a time, as of TCP connections that ask one question.
+/// Flows of six packets each, 512 at a time, like TCP connections with one request.
 fn transactions(i: u64) -> u64 {
     i / (512 * 6) * 512 + i % 512
 }

@@ -1,7 +1,7 @@
 //! Lookups in the manner of DPDK's `member_perf_autotest`: 393 216 keys in 524 288 slots, keys of 4 to 64 bytes, hashing
-//! included, in bulks of 64. Prints TSC cycles a key, so that both tables can stand side by side.
+//! included, in bulks of 64. Prints TSC cycles per key, comparable with DPDK's output.
 //!
-//! `cargo bench -p sluice-membership`; the peer: `dpdk-test` and then `member_perf_autotest`. Answers are checked first.
+//! `cargo bench -p sluice-membership`; for DPDK: `dpdk-test`, then `member_perf_autotest`. Answers are checked first.
 //! With `--test` (as CI runs it) it only checks them.
 
 use sluice_membership::{Ht, HtConfig, SetId, Summary, Vbf, VbfConfig};
@@ -13,7 +13,7 @@ const BULK: usize = 64;
 const ROUNDS: usize = 7;
 const SETS: u16 = 16;
 
-/// Distinct keys: a counter that a multiplication scatters over the bytes.
+/// Distinct keys: a counter, spread over the bytes by a multiplication.
 fn keys<const N: usize>(from: u64) -> Vec<[u8; N]> {
     let key = |i: u64| {
         let mut key = [0; N];
@@ -29,7 +29,7 @@ fn set_of(i: usize) -> SetId {
     SetId::new((i % usize::from(SETS)) as u16 + 1).expect("not zero")
 }
 
-/// The median over the rounds of `work`'s cycles a key.
+/// The median of `work`'s cycles per key over the rounds.
 fn cycles(mut work: impl FnMut()) -> f64 {
     let mut rounds: Vec<u64> = (0..ROUNDS)
         .map(|_| {
@@ -46,7 +46,7 @@ fn measure<const N: usize, S: Summary>(
     name: &str,
     summary: &mut S,
     known: &[[u8; N]],
-    strangers: &[[u8; N]],
+    absent: &[[u8; N]],
     timed: bool,
 ) {
     for (i, key) in known.iter().enumerate() {
@@ -60,7 +60,7 @@ fn measure<const N: usize, S: Summary>(
             wrong += usize::from(*got != Some(set_of(i * BULK + j)));
         }
     }
-    let false_hits: usize = strangers.chunks(BULK).map(|b| summary.lookup_bulk(b, &mut out[..b.len()])).sum();
+    let false_hits: usize = absent.chunks(BULK).map(|b| summary.lookup_bulk(b, &mut out[..b.len()])).sum();
     let share = |n: usize| n as f64 / KEYS as f64;
     if !timed {
         println!("{name:>6} {N:>3} bytes: {wrong} wrong, {false_hits} false hits of {KEYS}");
@@ -70,7 +70,7 @@ fn measure<const N: usize, S: Summary>(
     let mut sum = 0;
     let one = cycles(|| sum += known.iter().filter(|k| summary.lookup(*k).is_some()).count());
     let bulk = cycles(|| known.chunks(BULK).for_each(|b| sum += summary.lookup_bulk(b, &mut out[..b.len()])));
-    let miss = cycles(|| strangers.chunks(BULK).for_each(|b| sum += summary.lookup_bulk(b, &mut out[..b.len()])));
+    let miss = cycles(|| absent.chunks(BULK).for_each(|b| sum += summary.lookup_bulk(b, &mut out[..b.len()])));
     let mut sets = [set_of(0); BULK * 4];
     let mut counts = [0; BULK];
     let multi =
@@ -84,13 +84,13 @@ fn measure<const N: usize, S: Summary>(
 }
 
 fn all_types<const N: usize>(timed: bool) {
-    let (known, strangers) = (keys::<N>(0), keys::<N>(1 << 30));
+    let (known, absent) = (keys::<N>(0), keys::<N>(1 << 30));
     for (name, cache) in [("HT", false), ("cache", true)] {
         let mut ht = Ht::new(&HtConfig { keys: SLOTS, cache, seed: 1 }).expect("a valid configuration");
-        measure(name, &mut ht, &known, &strangers, timed);
+        measure(name, &mut ht, &known, &absent, timed);
     }
     let config = VbfConfig { keys: KEYS, sets: usize::from(SETS), false_positives: 0.03, seed: 1 };
-    measure("vBF", &mut Vbf::new(&config).expect("a valid configuration"), &known, &strangers, timed);
+    measure("vBF", &mut Vbf::new(&config).expect("a valid configuration"), &known, &absent, timed);
 }
 
 fn main() {

@@ -1,4 +1,4 @@
-//! Which subtable holds a flow? The use the library was written for, with made-up tables.
+//! Which subtable holds a flow? The use that DPDK's library was written for, with invented tables.
 //!
 //! Run with `cargo run -p sluice-membership --example subtables`.
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let n = 20u16;
-    // Subtable i holds the flows whose address ends in i; the summary remembers which.
+    // Subtable i holds the flows whose address ends in i; the summary stores which.
     let mut subtables: Vec<HashMap<[u8; 4], String>> = vec![HashMap::new(); usize::from(n)];
     let mut summary = Ht::new(&HtConfig { keys: 10_000, cache: false, seed: 42 })?;
     for i in 0..10_000u32 {
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut probes, mut wrong) = (0, 0);
     for i in 0..10_000u32 {
         let flow = i.to_be_bytes();
-        // The summary names one subtable; should it be wrong, the others are searched as if it had not spoken.
+        // The summary names one subtable. If it is wrong, the others are searched as well.
         let named = summary.lookup(&flow).map(|set| usize::from(set.get()) - 1);
         let order = named.into_iter().chain((0..usize::from(n)).filter(|s| Some(*s) != named));
         for (tried, subtable) in order.enumerate() {

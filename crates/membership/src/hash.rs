@@ -1,23 +1,19 @@
-//! The keyed hash of byte strings: 64 bits, of which callers take disjoint pieces.
+//! The keyed 64-bit hash of byte strings. Callers take disjoint parts of it.
 //!
 //! Sixteen bytes cost one 64 × 64 → 128 bit multiplication, folded (the wyhash family's step). With a constant length
-//! the compiler drops every branch. The same bits on every machine.
+//! the compiler removes every branch. The result is the same on every machine.
 
-/// A seed stretched to the words the hash mixes in.
+use sluice_simd::hash::splitmix64;
+
+/// The four words that a seed expands to and that the hash mixes in.
 #[derive(Clone, Copy, Debug)]
 pub struct HashKey([u64; 4]);
 
 impl HashKey {
-    /// Stretches a seed (splitmix64).
+    /// Expands a seed.
     pub fn new(seed: u64) -> Self {
         let mut state = seed;
-        HashKey(std::array::from_fn(|_| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ z >> 31) | 1
-        }))
+        HashKey(std::array::from_fn(|_| splitmix64(&mut state) | 1))
     }
 
     /// The hash of `key`.
@@ -30,14 +26,14 @@ impl HashKey {
             state = fold(word(key, at) ^ k0 ^ state, word(key, at + 8) ^ k1);
             at += 16;
         }
-        // A long key ends with its last 16 bytes, some of them for the second time: no branch on the remainder.
+        // A long key ends with its last 16 bytes, which may overlap those before: this saves a branch on the remainder.
         let (a, b) = last_words(&key[if at == 0 { 0 } else { key.len() - 16 }..]);
-        // The second fold spreads what the first leaves in high bits only; buckets use low and signatures high ones.
+        // Bucket numbers use low bits and signatures high ones, so a second fold mixes both.
         fold(fold(a ^ k0 ^ state, b ^ k1) ^ k3, k2)
     }
 }
 
-/// The two halves of the product, mixed.
+/// The exclusive or of the product's two halves.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -54,7 +50,7 @@ fn half(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32::from_le_bytes(*bytes[at..].first_chunk().expect("invariant: callers leave four bytes")))
 }
 
-/// Up to 16 bytes as two words that differ whenever the bytes do (lengths being equal).
+/// Up to 16 bytes as two words. Different bytes of equal length give different words.
 #[inline(always)]
 fn last_words(rest: &[u8]) -> (u64, u64) {
     match rest.len() {

@@ -1,14 +1,15 @@
-//! HT: a hash table of signatures, after the cuckoo filter.
+//! HT: a hash table of signatures, built like a cuckoo filter.
 //!
 //! A key has two candidate buckets of 16 entries; an entry is a 16-bit signature and a 16-bit set id, so that a
-//! bucket is exactly one cache line. The second bucket follows from the first and the signature alone, so an entry can
-//! be moved without its key.
+//! bucket is exactly one cache line. The second bucket is computed from the first one and the signature, so an entry can
+//! move without its key.
 //!
-//! **Filter mode** moves entries to make room (breadth first, so the shortest chain of moves), never loses one, and
-//! fails when it finds no room; 95 % full is usual. **Cache mode** moves nothing: a key whose signature is there already
-//! updates that entry, and a full pair of buckets overwrites one of its 32 entries.
+//! **Filter mode** moves entries to free a slot. It searches breadth first, so it makes the fewest moves. It never loses
+//! an entry, and `add` fails when no slot can be freed, usually at 95 % occupancy. **Cache mode** moves nothing: a key
+//! whose signature is stored already updates that entry, and if both buckets are full, one of their 32 entries is
+//! overwritten.
 //!
-//! False positives: a stranger is compared with at most 32 signatures of 16 bits, so at load `a` the rate is
+//! False positives: a key that was not added is compared with at most 32 signatures of 16 bits, so at load `a` the rate is
 //! `1 - (1 - 2^-16)^(32a)`, about `a / 2048`.
 //! Source: B. Fan et al., "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014; DPDK lib/member.
 
@@ -17,7 +18,7 @@ use crate::{AddError, Added, BULK_MAX, ConfigError, SetId, Summary};
 use sluice_simd::prefetch;
 use sluice_simd::signature::{self, SLOTS};
 
-/// How many entries a search for room looks at before it gives up.
+/// Entries that a search for a free slot visits before it gives up.
 const SEARCH_MAX: usize = 2048;
 
 /// The largest table: bucket numbers are taken from 32 bits of the hash.
@@ -26,11 +27,11 @@ const KEYS_MAX: usize = 1 << 35;
 /// How to make an [`Ht`].
 #[derive(Clone, Copy, Debug)]
 pub struct HtConfig {
-    /// How many entries there are to be; rounded up to a power of two, at least 32.
+    /// Number of entries; rounded up to a power of two, at least 32.
     pub keys: usize,
-    /// Cache mode: overwrite instead of fail.
+    /// Cache mode: when full, overwrite instead of failing.
     pub cache: bool,
-    /// Keys the hash.
+    /// The key of the hash.
     pub seed: u64,
 }
 
@@ -38,7 +39,7 @@ pub struct HtConfig {
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// 0 in free slots, never 0 in used ones.
+    /// 0 marks a free slot.
     signatures: [u16; SLOTS],
     sets: [Option<SetId>; SLOTS],
 }
@@ -76,13 +77,13 @@ pub struct Ht {
     used: usize,
     cache: bool,
     key: HashKey,
-    /// Chooses victims in cache mode.
-    turn: u32,
+    /// State of the generator that chooses victims in cache mode.
+    victim_state: u32,
 }
 
-/// Where a key may be.
+/// A key's signature and the two buckets that may hold it.
 #[derive(Clone, Copy)]
-struct Place {
+struct Candidates {
     signature: u16,
     first: u32,
     second: u32,
@@ -101,11 +102,11 @@ impl Ht {
             used: 0,
             cache: config.cache,
             key: HashKey::new(config.seed),
-            turn: 0,
+            victim_state: 0,
         })
     }
 
-    /// Entries there are.
+    /// Number of entries.
     pub fn capacity(&self) -> usize {
         self.buckets.len() * SLOTS
     }
@@ -120,14 +121,14 @@ impl Ht {
         self.used == 0
     }
 
-    /// Takes one entry of `key` in `set` out; `false` if there was none.
+    /// Removes one entry of `key` in `set`; `false` if there was none.
     ///
-    /// Delete only what was added: a stranger with the same signature would take another key's entry away.
+    /// Delete only keys that were added: another key with the same signature would remove an entry that is not its own.
     pub fn delete(&mut self, key: &[u8], set: SetId) -> bool {
-        let place = self.place(key);
-        for at in [place.first, place.second] {
+        let candidates = self.candidates(key);
+        for at in [candidates.first, candidates.second] {
             let bucket = &mut self.buckets[at as usize];
-            let slot = slots(bucket.matching(place.signature)).find(|&slot| bucket.sets[slot] == Some(set));
+            let slot = slots(bucket.matching(candidates.signature)).find(|&slot| bucket.sets[slot] == Some(set));
             if let Some(slot) = slot {
                 bucket.put(slot, 0, None);
                 self.used -= 1;
@@ -137,76 +138,77 @@ impl Ht {
         false
     }
 
-    /// The low half of the hash picks the bucket, the top sixteen bits are the signature.
+    /// The low half of the hash selects the bucket; the top sixteen bits are the signature.
     #[inline(always)]
-    fn place(&self, key: &[u8]) -> Place {
+    fn candidates(&self, key: &[u8]) -> Candidates {
         let hash = self.key.hash(key);
         let signature = ((hash >> 48) as u16).max(1);
         let first = hash as u32 & self.mask;
-        Place { signature, first, second: self.other(first, signature) }
+        Candidates { signature, first, second: self.other(first, signature) }
     }
 
-    /// The other bucket of an entry: an involution, and never the same bucket (the step is odd).
+    /// The other bucket of an entry. Applied twice it gives the first one again; it is never the same bucket, since the
+    /// step is odd.
     #[inline(always)]
     fn other(&self, bucket: u32, signature: u16) -> u32 {
         (bucket ^ (u32::from(signature).wrapping_mul(0x5bd1_e995) | 1)) & self.mask
     }
 
     #[inline(always)]
-    fn find(&self, place: Place) -> Option<SetId> {
-        let first = &self.buckets[place.first as usize];
-        let hits = first.matching(place.signature);
+    fn find(&self, candidates: Candidates) -> Option<SetId> {
+        let first = &self.buckets[candidates.first as usize];
+        let hits = first.matching(candidates.signature);
         if hits != 0 {
             return first.sets[hits.trailing_zeros() as usize & (SLOTS - 1)];
         }
-        let second = &self.buckets[place.second as usize];
-        let hits = second.matching(place.signature);
+        let second = &self.buckets[candidates.second as usize];
+        let hits = second.matching(candidates.signature);
         if hits != 0 { second.sets[hits.trailing_zeros() as usize & (SLOTS - 1)] } else { None }
     }
 
-    fn add_to_cache(&mut self, place: Place, set: SetId) -> Added {
-        for at in [place.first, place.second] {
+    fn add_to_cache(&mut self, candidates: Candidates, set: SetId) -> Added {
+        for at in [candidates.first, candidates.second] {
             let bucket = &mut self.buckets[at as usize];
-            if let Some(slot) = slots(bucket.matching(place.signature)).next() {
+            if let Some(slot) = slots(bucket.matching(candidates.signature)).next() {
                 bucket.sets[slot] = Some(set);
                 return Added::Updated;
             }
         }
-        for at in [place.first, place.second] {
+        for at in [candidates.first, candidates.second] {
             let bucket = &mut self.buckets[at as usize];
             if let Some(slot) = bucket.free_slot() {
-                bucket.put(slot, place.signature, Some(set));
+                bucket.put(slot, candidates.signature, Some(set));
                 self.used += 1;
                 return Added::Stored;
             }
         }
-        self.turn = self.turn.wrapping_mul(0x915f_77f5).wrapping_add(1);
-        let at = if self.turn >> 31 == 0 { place.first } else { place.second };
-        self.buckets[at as usize].put((self.turn >> 24) as usize % SLOTS, place.signature, Some(set));
+        self.victim_state = self.victim_state.wrapping_mul(0x915f_77f5).wrapping_add(1);
+        let at = if self.victim_state >> 31 == 0 { candidates.first } else { candidates.second };
+        self.buckets[at as usize].put((self.victim_state >> 24) as usize % SLOTS, candidates.signature, Some(set));
         Added::Evicted
     }
 
-    /// Makes a free slot in one of two full buckets by the shortest chain of moves; the slot's bucket and number.
-    fn make_room(&mut self, place: Place) -> Option<(u32, usize)> {
-        /// An entry that could move: where it is, and through which entry of the search it was reached.
-        struct Step {
+    /// Frees a slot in one of two full buckets with as few moves as possible; returns its bucket and number.
+    fn make_room(&mut self, candidates: Candidates) -> Option<(u32, usize)> {
+        /// An entry that could move: where it is, and the entry of the search that would take its slot.
+        struct Relocation {
             bucket: u32,
             slot: usize,
             from: Option<usize>,
         }
-        let mut steps: Vec<Step> = Vec::new();
-        for bucket in [place.first, place.second] {
-            steps.extend((0..SLOTS).map(|slot| Step { bucket, slot, from: None }));
+        let mut search: Vec<Relocation> = Vec::new();
+        for bucket in [candidates.first, candidates.second] {
+            search.extend((0..SLOTS).map(|slot| Relocation { bucket, slot, from: None }));
         }
         let mut at = 0;
-        while at < steps.len() {
-            let Step { bucket, slot, .. } = steps[at];
+        while at < search.len() {
+            let Relocation { bucket, slot, .. } = search[at];
             let to = self.other(bucket, self.buckets[bucket as usize].signatures[slot]);
             if let Some(free) = self.buckets[to as usize].free_slot() {
                 let mut free = (to, free);
                 let mut next = Some(at);
-                while let Some(step) = next {
-                    let Step { bucket, slot, from } = steps[step];
+                while let Some(entry) = next {
+                    let Relocation { bucket, slot, from } = search[entry];
                     let source = self.buckets[bucket as usize];
                     self.buckets[free.0 as usize].put(free.1, source.signatures[slot], source.sets[slot]);
                     free = (bucket, slot);
@@ -214,9 +216,9 @@ impl Ht {
                 }
                 return Some(free);
             }
-            // A bucket already on the way would be moved from twice.
-            if steps.len() < SEARCH_MAX && !steps.iter().any(|s| s.bucket == to) {
-                steps.extend((0..SLOTS).map(|slot| Step { bucket: to, slot, from: Some(at) }));
+            // A bucket that was reached before would be moved from twice.
+            if search.len() < SEARCH_MAX && !search.iter().any(|s| s.bucket == to) {
+                search.extend((0..SLOTS).map(|slot| Relocation { bucket: to, slot, from: Some(at) }));
             }
             at += 1;
         }
@@ -224,7 +226,7 @@ impl Ht {
     }
 }
 
-/// The numbers of the bits set.
+/// The positions of the set bits.
 fn slots(mut mask: u16) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let slot = mask.trailing_zeros() as usize;
@@ -237,37 +239,37 @@ fn slots(mut mask: u16) -> impl Iterator<Item = usize> {
 
 impl Summary for Ht {
     fn add(&mut self, key: &[u8], set: SetId) -> Result<Added, AddError> {
-        let place = self.place(key);
+        let candidates = self.candidates(key);
         if self.cache {
-            return Ok(self.add_to_cache(place, set));
+            return Ok(self.add_to_cache(candidates, set));
         }
-        let free = [place.first, place.second]
+        let free = [candidates.first, candidates.second]
             .into_iter()
             .find_map(|at| self.buckets[at as usize].free_slot().map(|slot| (at, slot)))
-            .or_else(|| self.make_room(place));
+            .or_else(|| self.make_room(candidates));
         let (at, slot) = free.ok_or(AddError::Full { entries: self.used, capacity: self.capacity() })?;
-        self.buckets[at as usize].put(slot, place.signature, Some(set));
+        self.buckets[at as usize].put(slot, candidates.signature, Some(set));
         self.used += 1;
         Ok(Added::Stored)
     }
 
     #[inline]
     fn lookup(&self, key: &[u8]) -> Option<SetId> {
-        self.find(self.place(key))
+        self.find(self.candidates(key))
     }
 
     fn lookup_bulk<const N: usize>(&self, keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize {
         let out = &mut out[..keys.len()];
         let mut found = 0;
         for (keys, out) in keys.chunks(BULK_MAX).zip(out.chunks_mut(BULK_MAX)) {
-            let mut places = [Place { signature: 0, first: 0, second: 0 }; BULK_MAX];
-            for (place, key) in places.iter_mut().zip(keys) {
-                *place = self.place(key);
-                prefetch::read(&raw const self.buckets[place.first as usize]);
-                prefetch::read(&raw const self.buckets[place.second as usize]);
+            let mut all_candidates = [Candidates { signature: 0, first: 0, second: 0 }; BULK_MAX];
+            for (candidates, key) in all_candidates.iter_mut().zip(keys) {
+                *candidates = self.candidates(key);
+                prefetch::read(&raw const self.buckets[candidates.first as usize]);
+                prefetch::read(&raw const self.buckets[candidates.second as usize]);
             }
-            for (place, out) in places.iter().zip(out) {
-                *out = self.find(*place);
+            for (candidates, out) in all_candidates.iter().zip(out) {
+                *out = self.find(*candidates);
                 found += usize::from(out.is_some());
             }
         }
@@ -275,10 +277,10 @@ impl Summary for Ht {
     }
 
     fn lookup_multi(&self, key: &[u8], out: &mut [SetId]) -> usize {
-        let place = self.place(key);
-        let hits = [place.first, place.second].into_iter().flat_map(|at| {
+        let candidates = self.candidates(key);
+        let hits = [candidates.first, candidates.second].into_iter().flat_map(|at| {
             let bucket = &self.buckets[at as usize];
-            slots(bucket.matching(place.signature)).filter_map(|slot| bucket.sets[slot])
+            slots(bucket.matching(candidates.signature)).filter_map(|slot| bucket.sets[slot])
         });
         out.iter_mut().zip(hits).map(|(to, set)| *to = set).count()
     }

@@ -1,13 +1,13 @@
 //! Set summaries: which set may hold this key?
 //!
-//! After the DPDK membership library (librte_member). A summary answers for many sets at once, in a cache line or
-//! two, and may be wrong in a known way:
+//! Modelled on the DPDK membership library (librte_member). A summary answers for many sets at once, with one or two
+//! cache lines read, and may err in a known way:
 //!
-//! | type | a stranger may be reported (false positive) | a member may be missed (false negative) | delete |
+//! | type | reports a key that was not added (false positive) | misses a key that was added (false negative) | delete |
 //! |---|---|---|---|
 //! | [`Ht`], filter mode | yes, see [`Ht`] | never | yes |
 //! | [`Ht`], cache mode | yes | yes: a full bucket overwrites | yes |
-//! | [`Vbf`] | yes, at the rate asked for | never | no |
+//! | [`Vbf`] | yes, at the configured rate | never | no |
 //!
 //! ```
 //! use sluice_membership::{Ht, HtConfig, SetId, Summary};
@@ -20,8 +20,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Keys are byte strings of any length; all keys of one bulk call have one length, so that hashing is compiled for it.
-//! The hash is keyed by the `seed`; draw it at random where keys come from strangers.
+//! Keys are byte strings of any length. All keys of one bulk call have the same length, so that the compiler specialises
+//! the hash. The hash is keyed by the `seed`: choose it at random where others choose the keys.
+//!
+//! Memory is allocated when a summary is made and never after. A lookup takes `&self`, a change `&mut self`; there are no
+//! locks.
 #![forbid(unsafe_code)]
 
 mod hash;
@@ -31,10 +34,10 @@ mod vbf;
 pub use ht::{Ht, HtConfig};
 pub use vbf::{Vbf, VbfConfig};
 
-/// A set's name: any number but 0, which stands for "no set" in the tables.
+/// A set's number. 0 stands for "no set" in the tables.
 pub type SetId = std::num::NonZeroU16;
 
-/// The most keys that a bulk lookup works on at a time; longer bulks are cut into such pieces.
+/// Keys that a bulk lookup processes at a time; longer bulks are split.
 pub const BULK_MAX: usize = 64;
 
 /// What every type of summary can do.
@@ -42,20 +45,20 @@ pub trait Summary {
     /// Adds a key to a set.
     fn add(&mut self, key: &[u8], set: SetId) -> Result<Added, AddError>;
 
-    /// A set that may hold `key`, `None` if none does. With several, which of them is unspecified.
+    /// A set that may hold `key`, `None` if none does. If several may, any of them is returned.
     fn lookup(&self, key: &[u8]) -> Option<SetId>;
 
-    /// Looks every key up, writing `out[i]` for `keys[i]`; returns how many were found.
+    /// Looks up every key and writes `out[i]` for `keys[i]`; returns how many were found.
     ///
     /// # Panics
     /// If `out` is shorter than `keys`.
     fn lookup_bulk<const N: usize>(&self, keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize;
 
-    /// All sets that may hold `key`, as many as fit in `out`, each once a stored entry; returns how many.
+    /// Writes the sets that may hold `key`, once per stored entry, as many as fit in `out`; returns how many.
     fn lookup_multi(&self, key: &[u8], out: &mut [SetId]) -> usize;
 
-    /// `lookup_multi` for every key: the sets of `keys[i]` stand in `out[i * per_key..]`, `counts[i]` of them.
-    /// Returns how many keys had any.
+    /// `lookup_multi` for every key: writes `counts[i]` sets of `keys[i]` to `out[i * per_key..]`. Returns how many keys
+    /// have any.
     ///
     /// # Panics
     /// If `out` or `counts` is too short.
@@ -81,9 +84,9 @@ pub trait Summary {
 /// What an addition did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// The key has an entry of its own, or bits.
+    /// The key was stored.
     Stored,
-    /// Cache mode: an entry with the same signature was there, and names this set now.
+    /// Cache mode: an entry with the same signature existed and now names this set.
     Updated,
     /// Cache mode: both buckets were full, and another key's entry was overwritten.
     Evicted,
@@ -92,20 +95,20 @@ pub enum Added {
 /// Why a key was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
-    /// Filter mode: both buckets are full and no entry could be moved away.
+    /// Filter mode: both buckets are full and no entry could move.
     #[error("no room for the key: {entries} of {capacity} entries are in use and both its buckets are full")]
     Full {
         /// Entries in use.
         entries: usize,
-        /// Entries there are.
+        /// Number of entries.
         capacity: usize,
     },
-    /// The set's number is beyond what this summary was made for.
+    /// The set's number is higher than this summary was made for.
     #[error("set {set} is out of range: this summary was made for sets 1 to {sets}")]
     NoSuchSet {
         /// The set asked for.
         set: SetId,
-        /// How many there are.
+        /// The number of sets.
         sets: usize,
     },
 }

@@ -1,12 +1,12 @@
 //! vBF: a vector of Bloom filters, one a set, laid out side by side.
 //!
-//! Row `i` holds bit `i` of every set's filter, so that one memory access tests all sets at one place, and the answer
-//! for all of them is the AND of `k` rows. A row is a number of 8, 16, 32 or 64 bits, whichever holds all sets.
+//! Row `i` holds bit `i` of every set's filter, so one memory access tests all sets, and the AND of `k` rows is the
+//! answer for all of them. A row has 8, 16, 32 or 64 bits, as few as hold all sets.
 //!
-//! A filter of `m` bits with `n` keys and `k` hashes reports a stranger at the rate `(1 - (1 - 1/m)^(kn))^k`; `s` of them
-//! together at `1 - (1 - that)^s`, which is the rate asked for. `m` is rounded up to a power of two, then `k` lowered
-//! while the rate still holds: fewer rows to read for the same promise.
-//! Source: B. Bloom, CACM 1970; A. Kirsch, M. Mitzenmacher, "Less Hashing, Same Performance", 2006 (two hashes make k);
+//! A filter of `m` bits with `n` keys and `k` hashes has false positives at the rate `(1 - (1 - 1/m)^(kn))^k`; `s` filters
+//! together have them at `1 - (1 - that)^s`, which is the configured rate. `m` is rounded up to a power of two; then `k`
+//! is the smallest number that keeps the rate, so that a lookup reads few rows.
+//! Source: B. Bloom, CACM 1970; A. Kirsch, M. Mitzenmacher, "Less Hashing, Same Performance", 2006 (k hashes from two);
 //! DPDK lib/member.
 
 use crate::hash::HashKey;
@@ -18,37 +18,37 @@ const SETS_MAX: usize = 64;
 /// The most keys: row numbers are taken from 32 bits of the hash.
 const KEYS_MAX: usize = 1 << 31;
 
-/// The most rows a lookup reads. Beyond, a filter of that rate wants another structure.
+/// The most rows that a lookup reads. Lower rates need another structure.
 const HASHES_MAX: u32 = 16;
 
 /// How to make a [`Vbf`].
 #[derive(Clone, Copy, Debug)]
 pub struct VbfConfig {
-    /// How many keys there are to be, over all sets, spread evenly.
+    /// Expected number of keys, all sets together, evenly spread.
     pub keys: usize,
-    /// How many sets: a power of two, 64 at most.
+    /// Number of sets: a power of two, at most 64.
     pub sets: usize,
-    /// How often a stranger may be reported in any set, as a share of 1.
+    /// Rate at which a key that was not added may be reported in any set, 0 to 1.
     pub false_positives: f64,
-    /// Keys the hash.
+    /// The key of the hash.
     pub seed: u64,
 }
 
 /// Set summary of type vBF: bits, no keys, no delete.
 ///
 /// Shape:  a power of two of rows, each of 8, 16, 32 or 64 bits.
-/// Errors: false positives at the configured rate while the sets hold no more keys than planned; no false negatives.
+/// Errors: false positives at the configured rate while the sets hold no more keys than configured; no false negatives.
 pub struct Vbf {
     rows: Rows,
     /// Number of rows less one.
     row_mask: u32,
-    /// Rows a lookup reads.
+    /// Rows that a lookup reads.
     hashes: u32,
     sets: usize,
     key: HashKey,
 }
 
-/// The rows, as wide as the sets need. The width is matched once a call, not once a row.
+/// The rows, as wide as the sets need. The width is matched once per call, not once per row.
 enum Rows {
     Of8(Box<[u8]>),
     Of16(Box<[u16]>),
@@ -56,7 +56,7 @@ enum Rows {
     Of64(Box<[u64]>),
 }
 
-/// Runs `$body` with `$rows` bound to the rows as a slice of their own width.
+/// Evaluates `$body` with `$rows` bound to the rows as a slice of their width.
 macro_rules! with_rows {
     ($all:expr, $rows:ident => $body:expr) => {
         match $all {
@@ -71,7 +71,7 @@ macro_rules! with_rows {
 /// A row of bits.
 trait Row: Copy + Into<u64> + std::ops::BitAnd<Output = Self> + std::ops::BitOrAssign {
     const ALL: Self;
-    /// The row with bit `bit` set alone.
+    /// The row with only bit `bit` set.
     fn bit(bit: u16) -> Self;
 }
 
@@ -88,11 +88,18 @@ macro_rules! rows {
 
 rows!(u8 u16 u32 u64);
 
-/// The rate at which a stranger is reported in any of `sets` filters of `bits` bits, `keys` keys and `hashes` hashes.
+/// The rate of false positives of `sets` filters of `bits` bits with `keys` keys and `hashes` hashes each.
 fn expected_rate(bits: f64, keys: f64, hashes: u32, sets: usize) -> f64 {
     let k = f64::from(hashes);
     let one = (1.0 - (1.0 - 1.0 / bits).powf(keys * k)).powf(k);
     1.0 - (1.0 - one).powf(sets as f64)
+}
+
+/// The rows of one key: `start`, and then every `step`th. The step is odd, so no row comes twice.
+#[derive(Clone, Copy, Default)]
+struct RowProbe {
+    start: u32,
+    step: u32,
 }
 
 impl Vbf {
@@ -125,7 +132,7 @@ impl Vbf {
         Ok(Vbf { rows, row_mask, hashes, sets, key: HashKey::new(seed) })
     }
 
-    /// Rows a lookup reads.
+    /// Rows that a lookup reads.
     pub fn hashes(&self) -> u32 {
         self.hashes
     }
@@ -135,28 +142,27 @@ impl Vbf {
         expected_rate(f64::from(self.row_mask) + 1.0, keys_a_set as f64, self.hashes, self.sets)
     }
 
-    /// The start and step of a key's rows; the step is odd, so that no row comes twice.
     #[inline(always)]
-    fn walk(&self, key: &[u8]) -> (u32, u32) {
+    fn probe(&self, key: &[u8]) -> RowProbe {
         let hash = self.key.hash(key);
-        (hash as u32, (hash >> 32) as u32 | 1)
+        RowProbe { start: hash as u32, step: (hash >> 32) as u32 | 1 }
     }
 
     /// The sets that may hold the key, bit `i` for set `i + 1`.
     #[inline(always)]
-    fn sets_of<R: Row>(&self, rows: &[R], (start, step): (u32, u32)) -> u64 {
-        let mut row = start;
+    fn sets_of<R: Row>(&self, rows: &[R], probe: RowProbe) -> u64 {
+        let mut row = probe.start;
         let mut sets = R::ALL;
         for _ in 0..self.hashes {
             sets = sets & rows[(row & self.row_mask) as usize];
-            row = row.wrapping_add(step);
+            row = row.wrapping_add(probe.step);
         }
         sets.into()
     }
 
-    fn set_bits<R: Row>(rows: &mut [R], row_mask: u32, hashes: u32, (start, step): (u32, u32), set: SetId) {
+    fn set_bits<R: Row>(rows: &mut [R], row_mask: u32, hashes: u32, probe: RowProbe, set: SetId) {
         for i in 0..hashes {
-            let row = start.wrapping_add(i.wrapping_mul(step)) & row_mask;
+            let row = probe.start.wrapping_add(i.wrapping_mul(probe.step)) & row_mask;
             rows[row as usize] |= R::bit(set.get() - 1);
         }
     }
@@ -164,12 +170,12 @@ impl Vbf {
     fn bulk<const N: usize, R: Row>(&self, rows: &[R], keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize {
         let mut found = 0;
         for (keys, out) in keys.chunks(BULK_MAX).zip(out.chunks_mut(BULK_MAX)) {
-            let mut walks = [(0, 0); BULK_MAX];
-            for (walk, key) in walks.iter_mut().zip(keys) {
-                *walk = self.walk(key);
+            let mut probes = [RowProbe::default(); BULK_MAX];
+            for (probe, key) in probes.iter_mut().zip(keys) {
+                *probe = self.probe(key);
             }
-            for (walk, out) in walks.iter().zip(out) {
-                *out = lowest(self.sets_of(rows, *walk));
+            for (probe, out) in probes.iter().zip(out) {
+                *out = lowest(self.sets_of(rows, *probe));
                 found += usize::from(out.is_some());
             }
         }
@@ -177,10 +183,10 @@ impl Vbf {
     }
 }
 
-/// The first of the sets whose bits are set.
+/// The lowest set whose bit is set.
 #[inline(always)]
 fn lowest(sets: u64) -> Option<SetId> {
-    // No bit set gives 64 + 1, which the remainder turns into 0: no set, without a branch.
+    // Without any bit this is 64 + 1, which the remainder turns into 0: no set, and no branch.
     SetId::new((sets.trailing_zeros() as u16 + 1) % 65)
 }
 
@@ -189,15 +195,15 @@ impl Summary for Vbf {
         if usize::from(set.get()) > self.sets {
             return Err(AddError::NoSuchSet { set, sets: self.sets });
         }
-        let walk = self.walk(key);
-        with_rows!(&mut self.rows, rows => Self::set_bits(rows, self.row_mask, self.hashes, walk, set));
+        let probe = self.probe(key);
+        with_rows!(&mut self.rows, rows => Self::set_bits(rows, self.row_mask, self.hashes, probe, set));
         Ok(Added::Stored)
     }
 
     #[inline]
     fn lookup(&self, key: &[u8]) -> Option<SetId> {
-        let walk = self.walk(key);
-        lowest(with_rows!(&self.rows, rows => self.sets_of(rows, walk)))
+        let probe = self.probe(key);
+        lowest(with_rows!(&self.rows, rows => self.sets_of(rows, probe)))
     }
 
     fn lookup_bulk<const N: usize>(&self, keys: &[[u8; N]], out: &mut [Option<SetId>]) -> usize {
@@ -205,8 +211,8 @@ impl Summary for Vbf {
     }
 
     fn lookup_multi(&self, key: &[u8], out: &mut [SetId]) -> usize {
-        let walk = self.walk(key);
-        let mut sets = with_rows!(&self.rows, rows => self.sets_of(rows, walk));
+        let probe = self.probe(key);
+        let mut sets = with_rows!(&self.rows, rows => self.sets_of(rows, probe));
         let each = std::iter::from_fn(|| {
             let set = lowest(sets);
             sets &= sets.wrapping_sub(1);

@@ -1,4 +1,4 @@
-//! Both types against a plain map, and their error rates against theory.
+//! Compares both types with a plain map, and their error rates with the theory.
 
 use proptest::prelude::*;
 use sluice_membership::{AddError, Added, Ht, HtConfig, SetId, Summary, Vbf, VbfConfig};
@@ -16,7 +16,7 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Few keys and few sets: the same key in several sets, deleted and added again, is the common case.
+    // Few keys and few sets, so that a key is often in several sets, deleted and added again.
     prop_oneof![
         12 => (any::<u8>(), 1u16..5).prop_map(|(k, s)| Op::Add(k, s)),
         6 => (any::<u8>(), 1u16..5).prop_map(|(k, s)| Op::Delete(k, s)),
@@ -36,7 +36,7 @@ fn sets_of(summary: &impl Summary, k: u8) -> Vec<u16> {
 }
 
 proptest! {
-    /// Filter mode never loses an entry, whatever was moved, and refuses only what it has no room for.
+    /// Filter mode never loses an entry, whatever was moved, and refuses a key only when it is full.
     #[test]
     fn a_filter_holds_what_was_added(ops in prop::collection::vec(op(), 0..600), keys in 1usize..200, seed in any::<u64>()) {
         let mut ht = Ht::new(&HtConfig { keys, cache: false, seed }).unwrap();
@@ -68,7 +68,7 @@ proptest! {
         }
         for (k, want) in &twin {
             let mut got = sets_of(&ht, *k);
-            // A stranger's signature may add sets; none of ours may be missing, as often as it was added.
+            // Other keys with the same signature may add sets. No set of ours may be missing, each as often as it was added.
             for s in want {
                 let at = got.iter().position(|g| g == s);
                 prop_assert!(at.is_some(), "key {} lost set {}", k, s);
@@ -78,7 +78,7 @@ proptest! {
         }
     }
 
-    /// One by one and in bulk give the same answers, for bulks around the internal piece size.
+    /// Single and bulk lookups agree, for bulks around the internal piece size.
     #[test]
     fn bulk_is_one_by_one(n in 0usize..140, stored in 0u16..300, seed in any::<u64>(), cache in any::<bool>()) {
         let mut ht = Ht::new(&HtConfig { keys: 256, cache, seed }).unwrap();
@@ -92,7 +92,7 @@ proptest! {
         check_bulk(&vbf, &keys)?;
     }
 
-    /// A vector Bloom filter knows every key it was given, in every set, and refuses sets it has not.
+    /// A vector Bloom filter finds every added key in each of its sets, and refuses sets out of range.
     #[test]
     fn a_bloom_filter_forgets_nothing(adds in prop::collection::vec((any::<u8>(), 1u16..40), 0..300), log2 in 0u32..=6) {
         let sets = 1usize << log2;
@@ -124,7 +124,7 @@ fn check_bulk(summary: &impl Summary, keys: &[[u8; 8]]) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// A filter takes 95 % of its entries before it refuses one.
+/// A filter accepts 95 % of its entries before it refuses one.
 #[test]
 fn a_filter_fills_to_95_percent() {
     let mut ht = Ht::new(&HtConfig { keys: 1 << 14, cache: false, seed: 11 }).unwrap();
@@ -138,7 +138,7 @@ fn a_filter_fills_to_95_percent() {
     }
 }
 
-/// A cache never refuses, keeps its size, and answers most of what was added last.
+/// A cache never refuses, keeps its size, and finds most of the keys added last.
 #[test]
 fn a_cache_overwrites() {
     let mut ht = Ht::new(&HtConfig { keys: 1024, cache: true, seed: 5 }).unwrap();
@@ -151,20 +151,20 @@ fn a_cache_overwrites() {
     assert!(last >= 80, "only {last} of the last 100 keys are still there");
 }
 
-/// HT reports strangers at the documented rate, `1 - (1 - 2^-16)^(32 load)`.
+/// HT reports absent keys at the documented rate, `1 - (1 - 2^-16)^(32 load)`.
 #[test]
 fn ht_false_positives_agree_with_theory() {
     let mut ht = Ht::new(&HtConfig { keys: 1 << 15, cache: false, seed: 2 }).unwrap();
     let n = ht.capacity() * 3 / 4;
     (0..n as u64).for_each(|i| _ = ht.add(&i.to_le_bytes(), set(1)).unwrap());
-    let strangers = 2_000_000u64;
-    let found = (0..strangers).filter(|i| ht.lookup(&(i + (1 << 40)).to_le_bytes()).is_some()).count() as f64;
-    let expected = strangers as f64 * (1.0 - (1.0 - 1.0 / 65_536.0f64).powf(32.0 * 0.75));
+    let absent = 2_000_000u64;
+    let found = (0..absent).filter(|i| ht.lookup(&(i + (1 << 40)).to_le_bytes()).is_some()).count() as f64;
+    let expected = absent as f64 * (1.0 - (1.0 - 1.0 / 65_536.0f64).powf(32.0 * 0.75));
     // About 730 expected, deviation 27.
     assert!((found - expected).abs() < 6.0 * expected.sqrt(), "{found} found, {expected} expected");
 }
 
-/// vBF keeps the rate asked for, and the rate it computes.
+/// vBF keeps the configured rate and the rate it computes.
 #[test]
 fn vbf_false_positives_agree_with_theory() {
     for (sets, rate) in [(1usize, 0.01), (16, 0.03), (32, 0.03), (64, 0.1)] {
@@ -172,9 +172,9 @@ fn vbf_false_positives_agree_with_theory() {
         for i in 0..32_768u64 {
             vbf.add(&i.to_le_bytes(), set((i % sets as u64) as u16 + 1)).unwrap();
         }
-        let strangers = 400_000u64;
-        let found = (0..strangers).filter(|i| vbf.lookup(&(i + (1 << 40)).to_le_bytes()).is_some()).count() as f64;
-        let expected = strangers as f64 * vbf.expected_rate(32_768 / sets);
+        let absent = 400_000u64;
+        let found = (0..absent).filter(|i| vbf.lookup(&(i + (1 << 40)).to_le_bytes()).is_some()).count() as f64;
+        let expected = absent as f64 * vbf.expected_rate(32_768 / sets);
         assert!(vbf.expected_rate(32_768 / sets) <= rate);
         assert!((found / expected - 1.0).abs() < 0.1, "{sets} sets: {found} found, {expected} expected");
     }
