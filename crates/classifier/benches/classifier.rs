@@ -1,10 +1,10 @@
-//! Lookups by number of subtables and rules, insertions and removals, and memory a rule.
+//! Lookups by number of subtables and rules; insertions and removals; memory per rule.
 //!
 //! Tables are access lists: rule `i` belongs to mask `i mod n`, a pair of prefixes and perhaps a port, and has a
 //! priority of its own, so no lookup can stop before the subtable of its winner. Keys are taken from rules spread over
 //! the table ("hit") or match none ("miss"); a miss visits every subtable. Answers are checked before they are timed.
 //!
-//! Time is the thread's CPU time, so that a shared machine disturbs it less; caches are shared all the same.
+//! Time is the thread's CPU time, which a shared machine disturbs less. Caches are still shared.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rustix::time::{ClockId, clock_gettime};
@@ -14,7 +14,7 @@ use sluice_flow::{FlowKey, Match};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// How many keys a measurement goes through: enough to fall out of the first cache level with the big tables.
+/// Keys of a measurement: enough that large tables do not stay in the L1 cache.
 const KEYS: usize = 1024;
 
 /// A number spread over 32 bits by `i`.
@@ -142,7 +142,7 @@ fn resident() -> Option<usize> {
     Some(statm.split(' ').nth(1)?.parse::<usize>().ok()? * 4096)
 }
 
-/// Whether to measure; else benchmarks run once, as tests, and big tables stay out.
+/// Whether to measure. Otherwise benchmarks run once, as tests, without the large tables.
 fn measuring() -> bool {
     std::env::args().any(|arg| arg == "--bench")
 }

@@ -1,10 +1,10 @@
-//! The 65,536 roots of a big trie, one for each value of a prefix's first 16 bits, and which of them are in use.
+//! The 65,536 roots of a large trie, one for each value of a prefix's first 16 bits, and which of them are in use.
 //!
-//! With a million prefixes the upper levels of a binary trie cost more than all below them: sixteen dependent loads
-//! and as many unpredictable turns. An array index takes their place. What the missing levels would have told about a
-//! value whose bucket is empty, how many bits it shares with the nearest prefix, three levels of bit sets tell.
+//! With a million prefixes the upper levels of a binary trie cost more than the rest: sixteen dependent loads and as many
+//! unpredictable branches. An array index replaces them. The missing levels would also tell how many bits a value shares
+//! with the nearest prefix; where a value's bucket is empty, three levels of bit sets tell that.
 
-/// Bits of the index.
+/// Width of the index in bits.
 pub(crate) const BUCKET_BITS: u32 = 16;
 const BUCKETS: usize = 1 << BUCKET_BITS;
 
@@ -12,15 +12,15 @@ const BUCKETS: usize = 1 << BUCKET_BITS;
 #[derive(Clone, Debug)]
 pub(crate) struct TrieBuckets {
     roots: Box<[u32]>,
-    /// Bit `b` of the whole: bucket `b` is in use.
+    /// Bit `b`: bucket `b` is in use.
     used: Box<[u64]>,
-    /// Bit `w` of the whole: word `w` of `used` is not zero.
+    /// Bit `w`: word `w` of `used` is not zero.
     words: [u64; 16],
     /// Bit `i`: `words[i]` is not zero.
     top: u64,
 }
 
-/// What an unused bucket holds.
+/// The root of an unused bucket.
 pub(crate) const NO_ROOT: u32 = u32::MAX;
 
 impl TrieBuckets {
@@ -41,7 +41,7 @@ impl TrieBuckets {
         set_bit(&mut self.top, group, self.words[group] != 0);
     }
 
-    /// The most leading bits that any used bucket shares with an unused one; `None` if none is in use.
+    /// The longest prefix, in bits, that an unused bucket's number shares with that of a used one; `None` if none is used.
     pub fn shared_bits(&self, bucket: usize) -> Option<u32> {
         let (word, group) = (bucket / 64, bucket / 4096);
         if self.used[word] != 0 {
@@ -60,12 +60,12 @@ fn set_bit(word: &mut u64, at: usize, on: bool) {
     *word = *word & !(1 << at) | u64::from(on) << at;
 }
 
-/// The most leading bits, of `width`, that the number of a set bit of `word` shares with `at`.
+/// The longest prefix, of `width` bits, that `at` shares with the number of a set bit of `word`.
 fn shared_in_word(word: u64, at: usize, width: u32) -> u32 {
     (0..width)
         .rev()
         .find(|shared| {
-            let size = 1usize << (width - shared); // numbers that share so many bits stand side by side
+            let size = 1usize << (width - shared); // numbers with that shared prefix are adjacent
             let first = at & !(size - 1);
             word >> first & (u64::MAX >> (64 - size)) != 0
         })

@@ -1,19 +1,19 @@
-//! The two lists a rule is in: the chain of rules with its match, highest priority first, and its subtable's rules in
-//! order of insertion.
+//! The two linked lists of a rule: the chain of the rules with its match, highest priority first, and the list of its
+//! subtable's rules in order of insertion.
 
 use crate::rule::{Rule, RuleId, RuleLink, Slab};
 
 /// What adding to a chain did.
 pub(crate) struct ChainChange {
-    /// The chain begins with the new rule.
+    /// The new rule is the first of the chain.
     pub is_head: bool,
-    /// The rule whose place the new one took.
+    /// The rule that the new one replaces.
     pub replaced: Option<RuleId>,
 }
 
 impl<R> Slab<R> {
-    /// Puts `new` into the chain that begins with `head`: behind higher priorities, and behind rules of its own
-    /// priority that are marked for removal; one that is not it replaces.
+    /// Puts `new` into the chain that begins with `head`, after higher priorities and after rules of its own priority that
+    /// are marked for removal. A rule of its priority that is not marked is replaced.
     pub fn add_to_chain(&mut self, head: RuleId, new: RuleId) -> ChainChange {
         let priority = self.at(new).priority;
         let goes_before = |rule: &Rule<R>| {
@@ -35,7 +35,7 @@ impl<R> Slab<R> {
         ChainChange { is_head: before.is_none(), replaced }
     }
 
-    /// Takes a rule out of the chain that begins with `head`. Whether it was the head.
+    /// Removes a rule from the chain that begins with `head`; whether it was the head.
     pub fn remove_from_chain(&mut self, head: RuleId, id: RuleId) -> bool {
         if head == id {
             return true;
@@ -46,7 +46,7 @@ impl<R> Slab<R> {
         false
     }
 
-    /// Appends a rule to a list, given as its ends.
+    /// Appends a rule to a list, given by its first and last rule.
     pub fn append_to_list(&mut self, list: &mut [RuleLink; 2], id: RuleId) {
         let [first, last] = list;
         self.at_mut(id).list = [*last, RuleLink::NONE];
@@ -57,20 +57,20 @@ impl<R> Slab<R> {
         *last = id.into();
     }
 
-    /// Takes a rule out of a list.
+    /// Removes a rule from a list.
     pub fn remove_from_list(&mut self, list: &mut [RuleLink; 2], id: RuleId) {
         let [before, after] = self.at(id).list;
         self.join(list, before, after);
     }
 
-    /// Gives a rule's place in a list to another one.
+    /// Replaces a rule of a list.
     pub fn replace_in_list(&mut self, list: &mut [RuleLink; 2], old: RuleId, new: RuleId) {
         let [before, after] = self.at(old).list;
         self.join(list, before, new.into());
         self.join(list, new.into(), after);
     }
 
-    /// Makes two ranks of a list neighbours; [`RuleLink::NONE`] is its beginning or end.
+    /// Links two rules of a list; [`RuleLink::NONE`] is its beginning or its end.
     fn join(&mut self, list: &mut [RuleLink; 2], before: RuleLink, after: RuleLink) {
         match before.get() {
             Some(id) => self.at_mut(id).list[1] = after,
@@ -82,7 +82,7 @@ impl<R> Slab<R> {
         }
     }
 
-    /// A list's rules, first to last.
+    /// The rules of a list, first to last.
     pub fn list(&self, list: &[RuleLink; 2]) -> impl Iterator<Item = &Rule<R>> + use<'_, R> {
         std::iter::successors(list[0].get().map(|id| self.at(id)), |rule| rule.list[1].get().map(|id| self.at(id)))
     }

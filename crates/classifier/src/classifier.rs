@@ -1,4 +1,4 @@
-//! The writer's side: inserting, hiding and removing rules.
+//! Changing a table: rules are inserted, hidden and removed.
 
 use crate::hash::spread;
 use crate::lookup::{FieldTrie, MAX_TRIES, TrieField, trie_lens};
@@ -12,9 +12,9 @@ use sluice_flow::Match;
 
 /// A table's rules.
 ///
-/// Shape:  one subtable a mask; a rule's match is kept as the words its mask has bits in. At most 2^32 - 1 rules.
-/// Units:  versions count changes of the tables; priorities are OpenFlow's, or above them for rules of our own.
-/// Errors: none; removing what is not there gives `None`.
+/// Shape:  one subtable per mask; a match is stored as the words in which its mask has bits. At most 2^32 - 1 rules.
+/// Units:  versions count changes of the tables; priorities are OpenFlow's, or higher for the switch's own rules.
+/// Errors: none; removing an unknown rule gives `None`.
 /// Source: OVS 3.1 lib/classifier.c, lib/pvector.c.
 pub struct Classifier<R> {
     pub(crate) rules: Slab<R>,
@@ -26,12 +26,12 @@ pub struct Classifier<R> {
     hash_key: u64,
 }
 
-/// A rule that an equal one replaced: same match and priority, not marked for removal.
+/// A rule that a new one replaced: they have the same match and priority, and it was not marked for removal.
 #[derive(Debug)]
 pub struct Displaced<R> {
-    /// Its name, free for reuse.
+    /// Its id, which may be reused.
     pub id: RuleId,
-    /// What was attached to it.
+    /// The caller's data.
     pub payload: R,
 }
 
@@ -42,7 +42,7 @@ impl<R> Default for Classifier<R> {
 }
 
 impl<R> Classifier<R> {
-    /// An empty table with prefix tries for these fields (the first four that differ) and a key for its hashes.
+    /// An empty table with prefix tries for these fields (at most four different ones) and a key for its hashes.
     pub fn new(trie_fields: &[TrieField], hash_key: u64) -> Self {
         let mut tries = Vec::<FieldTrie>::new();
         for &field in trie_fields {
@@ -61,7 +61,7 @@ impl<R> Classifier<R> {
         }
     }
 
-    /// How many rules there are, seen or not.
+    /// The number of rules, visible or not.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
@@ -71,22 +71,22 @@ impl<R> Classifier<R> {
         self.len() == 0
     }
 
-    /// How many masks the rules have.
+    /// The number of different masks.
     pub fn subtable_count(&self) -> usize {
         self.order.ranks().len()
     }
 
-    /// A rule by name.
+    /// The rule with that id.
     pub fn rule(&self, id: RuleId) -> Option<&Rule<R>> {
         self.rules.get(id)
     }
 
-    /// What is attached to a rule, to be changed.
+    /// The caller's data of a rule.
     pub fn payload_mut(&mut self, id: RuleId) -> Option<&mut R> {
         self.rules.get_mut(id).map(|rule| &mut rule.payload)
     }
 
-    /// Gives a rule other conjunctions. Whether there is such a rule.
+    /// Replaces a rule's conjunctions; whether there is such a rule.
     pub fn set_conjunctions(&mut self, id: RuleId, conjunctions: &[Conjunction]) -> bool {
         let Some(rule) = self.rules.get_mut(id) else { return false };
         rule.conjunctions = boxed(conjunctions);
@@ -100,20 +100,20 @@ impl<R> Classifier<R> {
         Match { key, mask: subtable.mask.unpack() }
     }
 
-    /// Keeps new subtables out of order until [`publish`](Self::publish), so that many changes sort them once.
-    /// Lookups meanwhile find the same rules; they only visit more subtables.
+    /// Leaves the subtables unsorted until [`publish`](Self::publish), so that many changes sort them once. Until then
+    /// lookups find the same rules but visit more subtables.
     pub fn defer(&mut self) {
         self.order.defer();
     }
 
-    /// Puts the subtables in order after [`defer`](Self::defer).
+    /// Sorts the subtables after [`defer`](Self::defer).
     pub fn publish(&mut self) {
         self.order.publish();
     }
 
-    /// Adds a rule that versions from `version` on see.
+    /// Adds a rule that is visible from `version` on.
     ///
-    /// A rule of the same match and priority that is not marked for removal gives way to it at once.
+    /// It replaces a rule of the same match and priority at once, unless that one is marked for removal.
     pub fn insert(
         &mut self,
         matching: &Match,
@@ -139,7 +139,7 @@ impl<R> Classifier<R> {
         (id, self.link(id, subtable_id, &key, priority))
     }
 
-    /// Puts a new rule into its chain and list.
+    /// Puts a new rule into its chain and its subtable's list.
     fn link(&mut self, id: RuleId, subtable_id: u32, key: &KeyWords, priority: u32) -> Option<Displaced<R>> {
         let subtable = self.subtables[subtable_id as usize].as_deref_mut().expect(SUBTABLE);
         let hashes = subtable.hashes(key);
@@ -170,7 +170,7 @@ impl<R> Classifier<R> {
         None
     }
 
-    /// Takes a rule out, whatever versions see it. What was attached to it, if there is such a rule.
+    /// Removes a rule, visible or not. Returns the caller's data, if there is such a rule.
     pub fn remove(&mut self, id: RuleId) -> Option<R> {
         let rule = self.rules.get(id)?;
         let (entry, next, subtable_id, priority) = (rule.entry, rule.next, rule.subtable, rule.priority);
@@ -197,14 +197,14 @@ impl<R> Classifier<R> {
         self.rules.remove(id).map(|rule| rule.payload)
     }
 
-    /// Hides a rule from `version` on, or from none with [`NEVER`]. Whether there is such a rule.
+    /// Hides a rule from `version` on; [`NEVER`] unhides it. Whether there is such a rule.
     pub fn set_remove_version(&mut self, id: RuleId, version: u64) -> bool {
         let Some(rule) = self.rules.get_mut(id) else { return false };
         rule.remove_version = version;
         true
     }
 
-    /// The rule of exactly this match and priority that `version` sees.
+    /// The rule of exactly this match and priority that is visible at `version`.
     pub fn find_exact(&self, matching: &Match, priority: u32, version: u64) -> Option<&Rule<R>> {
         let subtable = self.subtable(self.find_subtable(&mask_words(&matching.mask))?);
         let head = subtable.head(subtable.find_exact(&words_of(&matching.key))?).get()?;
@@ -253,7 +253,7 @@ impl<R> Classifier<R> {
 }
 
 const HEAD: &str = "invariant: an entry has a rule";
-const SUBTABLE: &str = "invariant: rules and ranks name subtables that are there";
+const SUBTABLE: &str = "invariant: rules and the visiting order name existing subtables";
 
 fn boxed(conjunctions: &[Conjunction]) -> Option<Box<[Conjunction]>> {
     (!conjunctions.is_empty()).then(|| conjunctions.into())

@@ -1,13 +1,13 @@
 //! Conjunctive matches: rules that match only together.
 //!
-//! A rule with conjunctions is a *soft* match: it stands for one clause of each. When all clauses of a conjunction
-//! have soft matches of one priority, the key is looked up again with the conjunction's id in `conj_id`, and what that
-//! finds is the answer; soft matches and the rules they hide are out of its sight, as in OVS. Otherwise the search goes
-//! on at the next lower priority, where a soft match may be replaced by a rule of the same match that it hid, and an
-//! ordinary rule found before may win.
+//! A rule with conjunctions is a *soft* match: it provides one clause of each. When all clauses of a conjunction have soft
+//! matches of the same priority, the key is looked up again with the conjunction's id in `conj_id`, and the rule found there
+//! is the answer. As in OVS, that second lookup ignores soft matches and the rules below them in their chains. Otherwise the
+//! search goes on at the next lower priority: a soft match may be replaced by the next rule of its chain, and an ordinary
+//! rule found before may win.
 //!
-//! Two corners are kept as the documentation of OVS has them, not its code: a conjunction of 64 clauses needs all 64,
-//! and a rule's further conjunctions count even if one of them completed and then found no rule.
+//! Two corner cases follow the documentation of OVS, not its code: a conjunction of 64 clauses needs all 64, and a rule's
+//! further conjunctions count even if one of them was complete and then found no rule.
 
 use crate::rule::{Conjunction, Rule, Slab};
 
@@ -16,11 +16,11 @@ pub(crate) struct SoftMatches<'a, R> {
     rules: Vec<&'a Rule<R>>,
 }
 
-/// The clauses still missing of the conjunctions seen at one priority.
+/// The conjunctions seen at one priority, each with the clauses that are still missing.
 struct MissingClauses(Vec<(u32, u64)>);
 
 impl MissingClauses {
-    /// Notes a clause. Whether its conjunction is complete.
+    /// Records a clause; whether its conjunction is complete now.
     fn note(&mut self, part: &Conjunction) -> bool {
         let at = self.0.iter().position(|&(id, _)| id == part.id).unwrap_or_else(|| {
             self.0.push((part.id, u64::MAX.checked_shl(part.n_clauses.into()).map_or(u64::MAX, |above| !above)));
@@ -33,14 +33,14 @@ impl MissingClauses {
 
 impl<'a, R> SoftMatches<'a, R> {
     pub fn new() -> Self {
-        SoftMatches { rules: Vec::new() } // allocates with the first soft match
+        SoftMatches { rules: Vec::new() } // allocates at the first soft match
     }
 
     pub fn push(&mut self, rule: &'a Rule<R>) {
         self.rules.push(rule);
     }
 
-    /// The lookup's answer, given the best ordinary match and a way to look up with a conjunction id.
+    /// The answer of the lookup. `hard` is the best ordinary match, `lookup` looks up with a conjunction id.
     pub fn resolve(
         mut self,
         rules: &'a Slab<R>,
@@ -60,8 +60,8 @@ impl<'a, R> SoftMatches<'a, R> {
         }
     }
 
-    /// Drops what `hard` beats. The last takes a dropped one's place, as in OVS: the order decides which of several
-    /// complete conjunctions is asked first.
+    /// Drops the soft matches that `hard` beats. The last match takes the index of a dropped one, as in OVS: the order
+    /// decides which of several complete conjunctions is looked up first.
     fn drop_beaten(&mut self, hard: Option<&Rule<R>>) {
         let mut i = 0;
         while i < self.rules.len() {
@@ -73,7 +73,7 @@ impl<'a, R> SoftMatches<'a, R> {
         }
     }
 
-    /// What a complete conjunction of this priority leads to.
+    /// The rule of a complete conjunction of this priority.
     fn complete(&self, priority: u32, lookup: &mut impl FnMut(u32) -> Option<&'a Rule<R>>) -> Option<&'a Rule<R>> {
         let count = self.rules.iter().filter(|rule| rule.priority() == priority).count();
         let mut missing = MissingClauses(Vec::new());
@@ -85,7 +85,7 @@ impl<'a, R> SoftMatches<'a, R> {
             .find_map(|part| if missing.note(part) { lookup(part.id) } else { None })
     }
 
-    /// Replaces the soft matches of this priority by the rules they hid. The best ordinary match after that.
+    /// Replaces the soft matches of this priority by the next rules of their chains; returns the best ordinary match.
     fn fall_back(
         &mut self,
         rules: &'a Slab<R>,

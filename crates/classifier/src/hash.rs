@@ -1,9 +1,9 @@
-//! The hash of masked words, continued from stage to stage.
+//! The hash of masked words, which each stage continues.
 //!
-//! Keyed, so that whoever chooses rules cannot choose collisions; 32 bits, since a rule's place and a stage's count
-//! are found by it and both are verified or harmless: a false hit in a stage index only widens a mask.
+//! It is keyed, so that people who choose rules cannot choose collisions. 32 bits are enough: a hit in the map of entries is
+//! verified, and a false hit in the index of a stage only adds bits to the mask.
 
-/// A hash under way.
+/// A hash that more words may follow.
 #[derive(Clone, Copy)]
 pub(crate) struct MaskedHash(u64);
 
@@ -18,14 +18,14 @@ impl MaskedHash {
         MaskedHash(key ^ K0)
     }
 
-    /// The hash with a word more.
+    /// The hash after another word.
     #[inline]
     pub fn with(self, word: u64) -> Self {
         let wide = u128::from(self.0 ^ word) * u128::from(K1);
         MaskedHash((wide as u64 ^ (wide >> 64) as u64).wrapping_add(K0))
     }
 
-    /// The 32 bits kept.
+    /// The final 32 bits.
     #[inline]
     pub fn end(self) -> u32 {
         let wide = u128::from(self.0) * u128::from(K0);
@@ -33,7 +33,7 @@ impl MaskedHash {
     }
 }
 
-/// Spreads a kept hash over the 64 bits a hash map wants (it uses both ends).
+/// Spreads the 32 bits over the 64 that a hash map expects: it uses the lowest and the highest ones.
 #[inline]
 pub(crate) fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(hash)

@@ -1,5 +1,5 @@
-//! What must be true of a classifier's insides after any history, and that nothing else would notice: leftovers in
-//! tries and priorities only widen masks.
+//! Invariants of a classifier after any history that no other test would notice: leftovers in tries and priorities only
+//! add bits to masks.
 
 use crate::classifier::Classifier;
 use crate::trie::Trie;
@@ -9,7 +9,7 @@ use sluice_flow::{Match, layout};
 use std::collections::BTreeSet;
 
 impl<R> Classifier<R> {
-    /// Compares orders, tries and counts with what the rules say.
+    /// Compares order, tries and counts with the rules.
     fn check(&self) {
         assert!(self.order.is_sorted());
         assert!(self.order.ranks().is_sorted_by_key(|rank| std::cmp::Reverse(rank.priority)));
@@ -32,7 +32,7 @@ impl<R> Classifier<R> {
     }
 }
 
-/// A match on a prefix of the destination and all or none of a port.
+/// A match on a prefix of the destination and perhaps on a port.
 fn matching(dst: u32, len: u32, port: Option<u16>) -> Match {
     let mut matching = Match::ANY;
     matching.mask.set_number(layout::NW_DST, !u64::from(u32::MAX.checked_shr(len).unwrap_or(0)));

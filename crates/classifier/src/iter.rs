@@ -1,4 +1,4 @@
-//! Going through the rules of a table: all, those a criterion covers, those that overlap a match.
+//! Iterating over rules: all of a table, those that a match covers, those that overlap a match.
 
 use crate::classifier::Classifier;
 use crate::mask::mask_words;
@@ -15,14 +15,14 @@ pub struct Criteria {
 }
 
 impl Criteria {
-    /// Compares with this match.
+    /// Compares rules with this match.
     pub fn new(matching: &Match) -> Self {
         let mut criteria = Criteria { key: words_of(&matching.key), mask: [0; crate::stage::WORDS] };
         mask_words(&matching.mask).iter().for_each(|w| criteria.mask[usize::from(w.index)] |= w.bits);
         criteria
     }
 
-    /// Whether the masked key of an entry agrees with this one on the bits that both masks have.
+    /// Whether an entry and this match have the same values in the bits of both masks.
     fn agrees(&self, subtable: &Subtable, entry: u32) -> bool {
         subtable.mask.words().iter().zip(subtable.entry_words(entry)).all(|(w, value)| {
             let at = usize::from(w.index);
@@ -32,26 +32,26 @@ impl Criteria {
 }
 
 impl<R> Classifier<R> {
-    /// The rules that `version` sees, as OVS dumps them: subtables by falling maximum priority, and the rules of each
-    /// in order of insertion.
+    /// The rules visible at `version` in the order of OVS's dumps: subtables by falling maximum priority, and the rules
+    /// of each in order of insertion.
     pub fn iter(&self, version: u64) -> impl Iterator<Item = &Rule<R>> {
         self.iter_all().filter(move |rule| rule.is_visible(version))
     }
 
-    /// Every rule, whatever versions see it, in the order of [`iter`](Self::iter).
+    /// Every rule, visible or not, in the order of [`iter`](Self::iter).
     pub fn iter_all(&self) -> impl Iterator<Item = &Rule<R>> {
         self.order.ranks().iter().flat_map(|rank| self.rules.list(&self.subtable(rank.subtable).list))
     }
 
-    /// The rules that `version` sees, the highest priority first, equals in the order of [`iter`](Self::iter).
+    /// The rules visible at `version`, the highest priority first, equals in the order of [`iter`](Self::iter).
     pub fn by_priority(&self, version: u64) -> Vec<&Rule<R>> {
         let mut rules: Vec<_> = self.iter(version).collect();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority()));
         rules
     }
 
-    /// The rules that `version` sees and that match nothing but what `criteria` matches: what a command that is not
-    /// strict modifies, deletes or lists. In the order of [`iter`](Self::iter).
+    /// The rules visible at `version` that match only packets which `criteria` matches, in the order of
+    /// [`iter`](Self::iter). These are the rules that a non-strict command modifies, deletes or lists.
     pub fn covered<'a>(&'a self, criteria: &'a Criteria, version: u64) -> impl Iterator<Item = &'a Rule<R>> {
         self.order
             .ranks()
@@ -64,8 +64,8 @@ impl<R> Classifier<R> {
             .filter(move |rule| rule.is_visible(version))
     }
 
-    /// The rules that `version` sees and that some key matches together with `criteria`. In the order of
-    /// [`iter`](Self::iter); a caller after conflicts looks for those of one priority.
+    /// The rules visible at `version` that share at least one packet with `criteria`, in the order of
+    /// [`iter`](Self::iter). A check for overlaps compares their priorities.
     pub fn overlapping<'a>(&'a self, criteria: &'a Criteria, version: u64) -> impl Iterator<Item = &'a Rule<R>> {
         self.order
             .ranks()

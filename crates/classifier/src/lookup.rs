@@ -1,4 +1,4 @@
-//! The walk over the subtables, and the prefix tries all of them share.
+//! Lookups: visiting the subtables, and asking the prefix tries that they share.
 
 use crate::classifier::Classifier;
 use crate::conjunction::SoftMatches;
@@ -8,11 +8,12 @@ use crate::stage::{KeyWords, words_of};
 use crate::trie::{Prefixes, Trie};
 use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
+use sluice_packet::headers::ethertype;
 
-/// At most so many fields can have a trie. Source: OVS lib/classifier.h, CLS_MAX_TRIES.
+/// Fields that can have a trie, at most. Source: OVS lib/classifier.h, CLS_MAX_TRIES.
 pub(crate) const MAX_TRIES: usize = 4;
 
-/// A field whose prefixes are kept in a trie over all rules of a classifier.
+/// A field for which a classifier can keep a trie of its rules' prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TrieField {
     /// IPv4 destination.
@@ -26,10 +27,10 @@ pub enum TrieField {
 }
 
 impl TrieField {
-    /// What OVS 3.1 sets up unless told otherwise. Source: ofproto/ofproto.c, `default_prefix_fields`.
+    /// The default of OVS 3.1. Source: ofproto/ofproto.c, `default_prefix_fields`.
     pub const DEFAULT: &[TrieField] = &[TrieField::NwDst, TrieField::NwSrc];
 
-    /// The field that `ovs-fields` calls so, if it can have a trie here.
+    /// The field of that name in `ovs-fields(7)`, if it can have a trie.
     pub fn named(name: &str) -> Option<TrieField> {
         match name {
             "ip_dst" | "nw_dst" => Some(TrieField::NwDst),
@@ -49,15 +50,15 @@ impl TrieField {
         }
     }
 
-    /// The Ethernet type that makes the field this one: ARP keeps its addresses in the same rank.
-    const fn dl_type(self) -> u16 {
+    /// The Ethernet type of packets that have the field. ARP uses the same bytes of the key for its addresses.
+    const fn ethertype(self) -> u16 {
         match self {
-            TrieField::NwDst | TrieField::NwSrc => 0x0800,
-            TrieField::Ipv6Dst | TrieField::Ipv6Src => 0x86dd,
+            TrieField::NwDst | TrieField::NwSrc => ethertype::IPV4,
+            TrieField::Ipv6Dst | TrieField::Ipv6Src => ethertype::IPV6,
         }
     }
 
-    /// The field's bits in a key, most significant first from bit 127.
+    /// The field's value in a key, left-aligned at bit 127.
     fn value(self, key: &KeyWords) -> u128 {
         let span = self.span();
         let first = key[span.offset / 8].swap_bytes();
@@ -67,7 +68,7 @@ impl TrieField {
         }
     }
 
-    /// The length of the prefix that `mask` has of this field; 0 if it has none or bits that are no prefix.
+    /// The length of the prefix of this field in `mask`; 0 if the mask has none of its bits, or bits that are no prefix.
     fn prefix_len(self, mask: &StagedMask) -> u8 {
         let span = self.span();
         let mut words = [0; crate::stage::WORDS];
@@ -113,9 +114,9 @@ impl FieldTrie {
     }
 
     fn lookup(&self, key: &KeyWords) -> Prefixes {
-        let dl_type = key[layout::DL_TYPE.offset / 8].swap_bytes() >> (48 - layout::DL_TYPE.offset % 8 * 8);
-        if dl_type as u16 != self.field.dl_type() {
-            return Prefixes { lengths: u128::MAX, proof_bits: 0 }; // the field is not there: nothing can be ruled out
+        let ethertype = key[layout::DL_TYPE.offset / 8].swap_bytes() >> (48 - layout::DL_TYPE.offset % 8 * 8);
+        if ethertype as u16 != self.field.ethertype() {
+            return Prefixes { lengths: u128::MAX, proof_bits: 0 }; // the packet lacks the field: nothing can be ruled out
         }
         let value = self.field.value(key);
         match &self.prefixes {
@@ -127,7 +128,7 @@ impl FieldTrie {
 
 #[cfg(test)]
 impl FieldTrie {
-    /// What the trie of an IPv4 field says, whatever the packet is.
+    /// The answer of an IPv4 field's trie.
     pub fn lookup_short(&self, value: u32) -> Prefixes {
         match &self.prefixes {
             AnyTrie::Short(trie) => trie.lookup(value),
@@ -136,13 +137,13 @@ impl FieldTrie {
     }
 }
 
-/// For each trie, the prefix length a mask has of its field.
+/// For each trie, the prefix length of its field in a mask.
 pub(crate) fn trie_lens(tries: &[FieldTrie], mask: &StagedMask) -> [u8; MAX_TRIES] {
     std::array::from_fn(|i| tries.get(i).map_or(0, |trie| trie.field.prefix_len(mask)))
 }
 
-/// A lookup's questions to the tries, each asked at most once and only when a subtable needs the answer: a trie not
-/// asked adds nothing to the mask.
+/// The tries' answers during one lookup. A trie is asked when a subtable first needs it, and once: a trie that is not asked
+/// adds nothing to the mask.
 pub(crate) struct TrieLookups<'a> {
     tries: &'a [FieldTrie],
     key: &'a KeyWords,
@@ -154,8 +155,8 @@ impl<'a> TrieLookups<'a> {
         TrieLookups { tries, key, answers: [None; MAX_TRIES] }
     }
 
-    /// Whether a subtable with these prefix lengths cannot match, as far as the tries prove it with no more bits than
-    /// the subtable itself would look at or `looked_at` has already. The bits that prove it are added.
+    /// Whether the tries prove that a subtable with these prefix lengths cannot match. A proof counts if it needs no more
+    /// bits than the subtable itself would look at or `looked_at` already has; its bits are added to `looked_at`.
     #[inline]
     pub fn rule_out(&mut self, lens: &[u8; MAX_TRIES], looked_at: &mut FlowKey) -> bool {
         for (i, trie) in self.tries.iter().enumerate() {
@@ -176,7 +177,7 @@ impl<'a> TrieLookups<'a> {
     }
 }
 
-/// The bits of byte `i` of a field that are among its first `len` bits.
+/// The bits of byte `i` of a field that belong to its first `len` bits.
 fn prefix_byte(i: usize, len: u32) -> u8 {
     let left = len.saturating_sub(i as u32 * 8).min(8);
     (0xff00u16 >> left) as u8
@@ -191,10 +192,10 @@ fn add_prefix(mask: &mut FlowKey, span: Span, len: u32) {
 }
 
 impl<R> Classifier<R> {
-    /// The rule of highest priority that matches `key` and that `version` sees; of several, one of them.
+    /// The rule of highest priority that matches `key` and is visible at `version`; if several are, any one of them.
     ///
-    /// Adds to `looked_at` the bits of the key that the answer depends on: a key that agrees on them, and on the bits
-    /// `looked_at` had before, gets the same answer.
+    /// Adds to `looked_at` the bits of the key that the answer depends on: a key with the same values in these bits, and
+    /// in those that `looked_at` had before, gets the same answer.
     pub fn lookup(&self, key: &FlowKey, version: u64, looked_at: Option<&mut FlowKey>) -> Option<&Rule<R>> {
         let words = words_of(key);
         match looked_at {
@@ -205,17 +206,17 @@ impl<R> Classifier<R> {
 
     fn resolve(&self, key: &KeyWords, version: u64, mut looked_at: Option<&mut FlowKey>) -> Option<&Rule<R>> {
         let mut soft = SoftMatches::new();
-        let hard = self.walk(key, version, looked_at.as_deref_mut(), |rule| soft.push(rule));
+        let hard = self.visit_subtables(key, version, looked_at.as_deref_mut(), |rule| soft.push(rule));
         soft.resolve(&self.rules, hard, version, |id| {
             let mut key = *key;
             set_conj_id(&mut key, id);
-            self.walk(&key, version, looked_at.as_deref_mut(), |_| ())
+            self.visit_subtables(&key, version, looked_at.as_deref_mut(), |_| ())
         })
     }
 
-    /// Visits the subtables until none left can beat the best certain match, which it returns. Matches that count only
-    /// as part of a conjunction go to `soft`.
-    fn walk<'a>(
+    /// Visits the subtables until none of the rest can beat the best ordinary match, and returns that match. Rules with
+    /// conjunctions go to `soft`.
+    fn visit_subtables<'a>(
         &'a self,
         key: &KeyWords,
         version: u64,
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn conjunction_ids_land_in_their_field() {
+    fn conjunction_ids_are_written_to_their_field() {
         let mut key = FlowKey::ZERO;
         key.set_number(layout::CONJ_ID, 0xfefe_fefe);
         key.set_number(layout::ACTSET_OUTPUT, 7);

@@ -1,26 +1,26 @@
-//! A mask as the few words that have bits, in stage order.
+//! A mask as the list of its non-zero words, in stage order.
 
 use crate::hash::MaskedHash;
 use crate::stage::{KeyWords, STAGE_WORD_COUNT, STAGE_WORDS, STAGES, or_word, words_of};
 use arrayvec::ArrayVec;
 use sluice_flow::FlowKey;
 
-/// A word of a mask, with its place in the key.
+/// A word of a mask and its index in the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MaskWord {
     pub index: u8,
     pub bits: u64,
 }
 
-/// A mask taken apart by stage. Bits that belong to no field are left out.
+/// A mask divided into stages. Bits that belong to no field are left out.
 #[derive(Clone)]
 pub(crate) struct StagedMask {
     words: Box<[MaskWord]>,
-    /// For each stage with bits, in order: the stage, and where its words end.
+    /// Each stage that has bits, in order, and where its words end.
     ends: ArrayVec<(u8, u8), STAGES>,
 }
 
-/// The words of a mask on the stack: what finding its subtable needs.
+/// The words of a mask on the stack, used to find its subtable.
 pub(crate) type MaskWords = ArrayVec<MaskWord, STAGE_WORD_COUNT>;
 
 /// The words of a mask, in stage order.
@@ -61,13 +61,13 @@ impl StagedMask {
         &self.words
     }
 
-    /// The stages that have bits, in order, each with the end of its words.
+    /// Each stage that has bits, in order, and where its words end.
     #[inline]
     pub fn stages(&self) -> &[(u8, u8)] {
         &self.ends
     }
 
-    /// The mask whole.
+    /// The whole mask.
     pub fn unpack(&self) -> FlowKey {
         self.unpack_words(self.words.iter().map(|w| w.bits))
     }
@@ -79,7 +79,7 @@ impl StagedMask {
         key
     }
 
-    /// The bits the mask has in a word of the key.
+    /// The mask's bits in a word of the key.
     pub fn bits_at(&self, index: usize) -> u64 {
         self.words.iter().filter(|w| usize::from(w.index) == index).fold(0, |bits, w| bits | w.bits)
     }

@@ -1,11 +1,10 @@
-//! The order in which a lookup visits subtables: by falling maximum priority.
+//! The order in which a lookup visits subtables: by falling maximum priority; Open vSwitch's priority vector.
 //!
-//! Which subtables are visited before the winner is found decides the mask, so the order among subtables of equal
-//! maximum priority is not free: it is what OVS's priority vector (lib/pvector.c) makes of the same history. A new
-//! subtable goes to the end, a vanished one is replaced by the last, a changed priority changes in place, and then
-//! the whole is sorted, stably.
+//! The subtables visited before the winner add bits to the mask, so the order among subtables of equal maximum priority
+//! matters. It equals that of OVS (lib/pvector.c) after the same history: a new subtable goes to the end, the last one takes
+//! the place of a removed one, a changed priority is changed in place, and then everything is sorted stably.
 
-/// A subtable and its maximum priority, side by side so that a walk needs no other memory to know when to stop.
+/// A subtable and its maximum priority. A lookup reads no other memory to know when to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubtableRank {
     pub priority: u32,
@@ -16,9 +15,9 @@ pub(crate) struct SubtableRank {
 #[derive(Debug, Default)]
 pub(crate) struct VisitOrder {
     ranks: Vec<SubtableRank>,
-    /// Sorted only when asked to.
+    /// Sorting waits for [`VisitOrder::publish`].
     deferred: bool,
-    /// Changed since it was last sorted.
+    /// It has changed since it was last sorted.
     unsorted: bool,
 }
 
@@ -43,11 +42,11 @@ impl VisitOrder {
     }
 
     fn find(&self, subtable: u32) -> usize {
-        self.ranks.iter().position(|p| p.subtable == subtable).expect("invariant: every subtable has a place")
+        self.ranks.iter().position(|p| p.subtable == subtable).expect("invariant: every subtable is in the order")
     }
 
-    /// Moves the place `at`, the only one that may be out of order, to where a stable sort would: behind equals if it
-    /// moves to the front, before them if it moves to the end.
+    /// Moves element `at`, the only one that may be out of order, to where a stable sort would: after equals if it moves
+    /// to the front, before them if it moves to the end.
     fn settle(&mut self, at: usize) {
         if self.deferred {
             self.unsorted = true;
@@ -62,12 +61,12 @@ impl VisitOrder {
         }
     }
 
-    /// Lets changes go unsorted until [`publish`](Self::publish).
+    /// Leaves changes unsorted until [`publish`](Self::publish).
     pub fn defer(&mut self) {
         self.deferred = true;
     }
 
-    /// Sorts, now and after each change from now on.
+    /// Sorts now and after each further change.
     pub fn publish(&mut self) {
         self.deferred = false;
         if self.unsorted {
@@ -76,7 +75,7 @@ impl VisitOrder {
         }
     }
 
-    /// Whether the ranks are in order, so that a walk may stop early.
+    /// Whether the subtables are sorted, so that a lookup may stop early.
     #[inline]
     pub fn is_sorted(&self) -> bool {
         !self.unsorted

@@ -1,26 +1,26 @@
-//! Rules and the slab they live in.
+//! Rules and the slab that stores them.
 
-/// A rule's name: its place in its classifier, reused once the rule has been removed.
+/// A rule's number in its classifier. It is reused after the rule is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
 
-/// The removal version of a rule that nobody has asked to remove.
+/// The removal version of a rule that is not marked for removal.
 pub const NEVER: u64 = u64::MAX;
-/// A version that sees every rule not yet marked for removal, whenever it was added.
+/// At this version every rule is visible that is not marked for removal.
 pub const LATEST: u64 = u64::MAX - 1;
 
 /// What a rule contributes to a conjunctive match: clause `clause` (from 0) of the `n_clauses` of conjunction `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conjunction {
-    /// The conjunction; a rule that matches `conj_id` of this value takes the packet when all clauses match.
+    /// The conjunction. When all its clauses match, a rule that matches this value in `conj_id` applies.
     pub id: u32,
     /// Which clause, from 0. At most 63.
     pub clause: u8,
-    /// How many clauses there are: 2 to 64.
+    /// Number of clauses: 2 to 64.
     pub n_clauses: u8,
 }
 
-/// A rule of a table. Its match is kept in the classifier in a compact form: see `Classifier::match_of`.
+/// A rule of a table. The classifier stores its match in a compact form: see `Classifier::match_of`.
 #[derive(Debug)]
 pub struct Rule<R> {
     pub(crate) payload: R,
@@ -30,15 +30,15 @@ pub struct Rule<R> {
     pub(crate) priority: u32,
     pub(crate) id: RuleId,
     pub(crate) subtable: u32,
-    /// Which of the subtable's masked keys it has.
+    /// The index of its masked key in the subtable.
     pub(crate) entry: u32,
     /// The next rule of the same match, of equal or lower priority.
     pub(crate) next: RuleLink,
-    /// Its neighbours in the subtable's list of rules, in order of insertion.
+    /// The previous and the next rule of the subtable, in order of insertion.
     pub(crate) list: [RuleLink; 2],
 }
 
-/// A rule or none, in four bytes.
+/// The id of a rule, or none, in four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RuleLink(pub u32);
 
@@ -58,7 +58,7 @@ impl From<RuleId> for RuleLink {
 }
 
 impl<R> Rule<R> {
-    /// Its name, until it is removed.
+    /// Its id, until it is removed.
     pub fn id(&self) -> RuleId {
         self.id
     }
@@ -68,34 +68,34 @@ impl<R> Rule<R> {
         self.priority
     }
 
-    /// What the caller attached to it.
+    /// The caller's data.
     pub fn payload(&self) -> &R {
         &self.payload
     }
 
-    /// The first version that sees it.
+    /// The first version at which it is visible.
     pub fn add_version(&self) -> u64 {
         self.add_version
     }
 
-    /// The first version that does not see it any more; [`NEVER`] if nobody has asked to remove it.
+    /// The first version at which it is hidden again; [`NEVER`] if it is not marked for removal.
     pub fn remove_version(&self) -> u64 {
         self.remove_version
     }
 
-    /// Its parts in conjunctions; empty for an ordinary rule.
+    /// Its clauses of conjunctions; empty for an ordinary rule.
     pub fn conjunctions(&self) -> &[Conjunction] {
         self.conjunctions.as_deref().unwrap_or_default()
     }
 
-    /// Whether lookups at `version` see it.
+    /// Whether it is visible at `version`.
     #[inline]
     pub fn is_visible(&self, version: u64) -> bool {
         self.add_version <= version && version < self.remove_version
     }
 }
 
-/// Rules by id. Places of removed rules are reused, the latest first.
+/// Rules by id. Ids of removed rules are reused, the latest first.
 #[derive(Debug)]
 pub(crate) struct Slab<R> {
     slots: Vec<Option<Rule<R>>>,
@@ -111,7 +111,7 @@ impl<R> Slab<R> {
         self.slots.len() - self.free.len()
     }
 
-    /// Stores the rule that `make` builds for the id it gets.
+    /// Stores the rule that `make` returns for its new id.
     pub fn insert(&mut self, make: impl FnOnce(RuleId) -> Rule<R>) -> RuleId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -137,18 +137,18 @@ impl<R> Slab<R> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// A rule that the classifier's own links lead to.
+    /// The rule of an id from the classifier's own links.
     #[inline]
     pub fn at(&self, id: RuleId) -> &Rule<R> {
-        self.get(id).expect("invariant: links lead to rules that are in")
+        self.get(id).expect("invariant: links lead to stored rules")
     }
 
     #[inline]
     pub fn at_mut(&mut self, id: RuleId) -> &mut Rule<R> {
-        self.get_mut(id).expect("invariant: links lead to rules that are in")
+        self.get_mut(id).expect("invariant: links lead to stored rules")
     }
 
-    /// The rule and those of the same match after it.
+    /// The rule and the ones that follow it in the chain of its match.
     pub fn chain(&self, head: RuleId) -> impl Iterator<Item = &Rule<R>> {
         std::iter::successors(Some(self.at(head)), |rule| rule.next.get().map(|id| self.at(id)))
     }

@@ -1,4 +1,4 @@
-//! The four stages of a lookup as constant masks over the key's words.
+//! The four stages of a lookup, as constant masks over the key's words.
 //!
 //! | stage | fields |
 //! |---|---|
@@ -13,9 +13,9 @@
 use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, FLOW_KEY_SIZE, SPANS, Span};
 
-/// How many stages there are.
+/// The number of stages.
 pub(crate) const STAGES: usize = 4;
-/// The stage that holds the fields of the prefix tries.
+/// The stage of the fields that can have a prefix trie.
 pub(crate) const TRIE_STAGE: usize = 2;
 /// Words in a key.
 pub(crate) const WORDS: usize = FLOW_KEY_SIZE / 8;
@@ -134,7 +134,7 @@ const fn bits_of(spans: &[Span]) -> KeyWords {
     words
 }
 
-/// A word of a stage: its place in the key and the stage's bits in it.
+/// A word of a stage: its index in the key, and the stage's bits in it.
 #[derive(Clone, Copy)]
 pub(crate) struct StageWord {
     pub stage: u8,
@@ -142,7 +142,7 @@ pub(crate) struct StageWord {
     pub bits: u64,
 }
 
-/// How many words the stages have; a word that two stages share counts twice.
+/// The number of words of all stages; a word that two stages share counts twice.
 pub(crate) const STAGE_WORD_COUNT: usize = {
     let mut n = 0;
     let mut i = 0;
@@ -169,7 +169,7 @@ pub(crate) static STAGE_WORDS: [StageWord; STAGE_WORD_COUNT] = {
     out
 };
 
-// Every field of the layout but the presence byte is in exactly one stage. Who adds a field gives it a stage here.
+// Every field of the layout is in exactly one stage, except the presence byte. A new field needs a stage here.
 const _: () = {
     let mut i = 0;
     while i < SPANS.len() {

@@ -1,4 +1,4 @@
-//! The rules of one mask: masked keys in one array, found by hash, and an index of hashes for each earlier stage.
+//! The rules of one mask: an array of masked keys, a hash map to find them, and for each earlier stage an index of hashes.
 
 use crate::hash::{MaskedHash, spread};
 use crate::lookup::{MAX_TRIES, TrieLookups};
@@ -12,17 +12,17 @@ use sluice_flow::FlowKey;
 use sluice_flow::layout;
 use std::collections::BTreeMap;
 
-/// The word whose second half holds both L4 ports.
+/// The word that holds both L4 ports in its second half.
 pub(crate) const PORTS_WORD: usize = layout::TP_SRC.offset / 8;
 const _: () = assert!(layout::TP_SRC.offset % 8 == 4 && layout::TP_DST.offset == layout::TP_SRC.offset + 2);
 
-/// Both L4 ports of a key or a mask, the source first.
+/// Both L4 ports of a key or of a mask, the source in the upper half.
 #[inline]
 fn ports_of(word: u64) -> u32 {
     word.swap_bytes() as u32
 }
 
-/// Port bits as bits of their word.
+/// The inverse of [`ports_of`].
 #[inline]
 fn ports_word(ports: u32) -> u64 {
     u64::from(ports).swap_bytes()
@@ -30,9 +30,8 @@ fn ports_word(ports: u32) -> u64 {
 
 /// One mask's rules.
 ///
-/// Shape: an *entry* is a masked key, `mask.words().len()` words long; the rules that have it hang off it in a chain,
-/// the highest priority first. `by_hash` finds entries; `stage_hashes[i]` counts the entries by the hash of their
-/// words up to stage `i`.
+/// Shape: an *entry* is a masked key of `mask.words().len()` words and the chain of the rules that have it, the highest
+/// priority first. `by_hash` finds entries; `stage_hashes[i]` counts them by the hash of their words up to stage `i`.
 pub(crate) struct Subtable {
     pub mask: StagedMask,
     stage_hashes: ArrayVec<HashTable<(u32, u32)>, 3>,
@@ -40,11 +39,11 @@ pub(crate) struct Subtable {
     words: Vec<u64>,
     heads: Vec<RuleLink>,
     free: Vec<u32>,
-    /// How many rules have each priority.
+    /// The number of rules of each priority.
     priorities: BTreeMap<u32, u32>,
-    /// First and last of its rules in order of insertion.
+    /// The first and the last of its rules in order of insertion.
     pub list: [RuleLink; 2],
-    /// For each trie, the length of the prefix this mask has of its field, 0 if none.
+    /// For each trie, the prefix length of its field in this mask, 0 if none.
     pub trie_lens: [u8; MAX_TRIES],
     ports_mask: u32,
     ports_len: u32,
@@ -52,7 +51,7 @@ pub(crate) struct Subtable {
     hash_key: u64,
 }
 
-/// The hashes of a masked key: after each stage but the last, and whole.
+/// The hashes of a masked key: up to each stage but the last, and of the whole.
 pub(crate) struct EntryHashes {
     stages: ArrayVec<u32, 3>,
     pub whole: u32,
@@ -112,7 +111,7 @@ impl Subtable {
         self.mask.words()[from..to].iter().fold(hash, |h, w| h.with(key[usize::from(w.index)] & w.bits))
     }
 
-    /// The entry whose masked key is that of `key`.
+    /// The entry that `key` matches.
     #[inline]
     pub fn find_entry(&self, key: &KeyWords, hash: u32) -> Option<u32> {
         let same = |&(h, entry): &(u32, u32)| h == hash && self.matches(entry, key);
@@ -130,7 +129,7 @@ impl Subtable {
         self.words[at..at + words.len()].iter().zip(words).all(|(&v, w)| key[usize::from(w.index)] & w.bits == v)
     }
 
-    /// Adds an entry for a key that has none, with its first rule.
+    /// Adds an entry with its first rule, for a key that has none.
     pub fn add_entry(&mut self, key: &KeyWords, hashes: &EntryHashes, head: RuleId) -> u32 {
         let n = self.mask.words().len();
         let entry = self.free.pop().unwrap_or_else(|| {
@@ -158,7 +157,7 @@ impl Subtable {
         entry
     }
 
-    /// Takes out an entry whose last rule has gone. Whether it was the last entry.
+    /// Removes an entry that has lost its last rule; whether the subtable is empty now.
     pub fn remove_entry(&mut self, entry: u32, key: &KeyWords) -> bool {
         let hashes = self.hashes(key);
         if self.ports_len != 0 {
@@ -180,14 +179,14 @@ impl Subtable {
         self.by_hash.is_empty()
     }
 
-    /// Counts a rule in; the maximum priority if this changed it.
+    /// Adds a rule's priority; returns the maximum priority if this changed it.
     pub fn add_priority(&mut self, priority: u32) -> Option<u32> {
         let before = self.max_priority();
         *self.priorities.entry(priority).or_default() += 1;
         (before < Some(priority)).then_some(priority)
     }
 
-    /// Counts a rule out; the maximum priority if this changed it and there is one.
+    /// Removes a rule's priority; returns the maximum priority if this changed it and rules are left.
     pub fn drop_priority(&mut self, priority: u32) -> Option<u32> {
         let count = self.priorities.get_mut(&priority).expect("invariant: every rule's priority is counted");
         *count -= 1;
@@ -202,15 +201,15 @@ impl Subtable {
         self.priorities.last_key_value().map(|(&priority, _)| priority)
     }
 
-    /// The entry that matches `key`, found without saying what was looked at.
+    /// The entry that matches `key`, without a record of the bits looked at.
     #[inline]
     pub fn find(&self, key: &KeyWords) -> Option<u32> {
         let hash = self.hash_range(MaskedHash::start(self.hash_key), key, 0, self.mask.words().len());
         self.find_entry(key, hash.end())
     }
 
-    /// As [`find`](Self::find), stage by stage, for entries that `wanted` accepts. Adds to `looked_at` the bits that
-    /// decided the answer.
+    /// As [`find`](Self::find), but stage by stage, and only entries that `wanted` accepts. Adds the bits that decided the
+    /// answer to `looked_at`.
     #[inline]
     pub fn find_staged<T>(
         &self,
@@ -252,9 +251,9 @@ impl Subtable {
         self.mask.words()[..n].iter().for_each(|w| or_word(looked_at, w.index.into(), w.bits));
     }
 
-    /// Adds the whole mask but for the ports, of which only as many leading bits as prove that no rule has them.
+    /// Adds the mask, but of the ports only as many leading bits as prove that no rule has such ports.
     ///
-    /// That proof is about the ports alone; it was the whole mask that decided, so the rest of it stays in.
+    /// The proof concerns only the ports. The decision used the whole mask, so the rest of it is added.
     fn look_at_few_ports(&self, key: &KeyWords, looked_at: &mut FlowKey) {
         let proof_bits = self.ports.lookup(ports_of(key[PORTS_WORD]) & self.ports_mask).proof_bits;
         let few = self.ports_mask & u32::MAX.checked_shl(32 - proof_bits).unwrap_or(0);

@@ -1,16 +1,16 @@
-//! A binary trie of prefixes with paths compressed: which prefix lengths can match a value, and how many of its bits
-//! prove that no others can.
+//! A compressed binary trie of prefixes. For a value it tells which prefix lengths match, and how many of the value's bits
+//! prove that no others do.
 //!
-//! Answers depend on the set of prefixes only, not on the order they came in, and equal those of OVS's trie
-//! (lib/classifier.c), whose nodes are cut at 32 bits where these are not.
+//! The answers depend only on the set of prefixes, not on their order of insertion. They equal those of OVS's trie
+//! (lib/classifier.c), whose nodes hold at most 32 bits, where these have no limit.
 //!
-//! A trie that has grown big and was made for it keeps the prefixes of 16 bits and more in [`TrieBuckets`]; the answer then
-//! is that of the short prefixes and of one bucket put together.
+//! A trie made with [`Trie::that_grows`] that has become large keeps prefixes of 16 bits and more in [`TrieBuckets`]. Its
+//! answer then combines those of the short prefixes and of one bucket.
 
 use crate::buckets::{BUCKET_BITS, NO_ROOT, TrieBuckets};
 use std::fmt::Debug;
 
-/// The bits of a value, most significant first: `u32` for IPv4 addresses and ports, `u128` for IPv6 addresses.
+/// A value as a string of bits, most significant first: `u32` for IPv4 addresses and ports, `u128` for IPv6 addresses.
 pub(crate) trait TrieKey: Copy + Eq + Default + Debug {
     const WIDTH: u32;
     fn first(self, len: u32) -> Self;
@@ -45,12 +45,12 @@ macro_rules! bits {
 bits!(u32);
 bits!(u128);
 
-/// What a trie says about a value.
+/// A trie's answer for a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prefixes {
-    /// Bit `n - 1` is set if a prefix of length `n` in the trie matches.
+    /// Bit `n - 1` is set if a prefix of length `n` matches.
     pub lengths: u128,
-    /// So many leading bits of the value decide that no other prefix matches.
+    /// This many leading bits of the value prove that no other prefix matches.
     pub proof_bits: u32,
 }
 
@@ -64,9 +64,9 @@ impl Prefixes {
 
 #[derive(Clone, Copy, Debug)]
 struct TrieNode<K> {
-    /// All bits from the root, the rest zero.
+    /// All bits from the root; the rest is zero.
     prefix: K,
-    /// How many rules have exactly this prefix.
+    /// The number of rules with exactly this prefix.
     rules: u32,
     children: [u32; 2],
     len: u8,
@@ -75,10 +75,10 @@ struct TrieNode<K> {
 /// No such node.
 const NONE: u32 = NO_ROOT;
 
-/// A trie with so many nodes is divided into buckets. Below, the upper levels stay in the first cache levels anyway.
-const BIG: usize = 8192;
+/// A trie with more nodes than this is divided into buckets. Smaller ones have their upper levels in the L1 cache.
+const NODES_MAX: usize = 8192;
 
-/// Where a subtrie hangs.
+/// The link that leads to a subtrie.
 #[derive(Clone, Copy)]
 enum ParentLink {
     Root,
@@ -91,14 +91,14 @@ enum ParentLink {
 pub(crate) struct Trie<K> {
     nodes: Vec<TrieNode<K>>,
     free: Vec<u32>,
-    /// All prefixes, or those shorter than a bucket's number.
+    /// All prefixes; in a divided trie, those shorter than a bucket's number.
     root: u32,
     buckets: Option<TrieBuckets>,
     may_divide: bool,
 }
 
-/// What a part of a trie says: the lengths that match, the most bits shared with any prefix of it, and whether a
-/// prefix that shares so many is longer than that.
+/// The answer of a part of a trie: the lengths that match, the most leading bits that the value shares with a prefix, and
+/// whether a prefix that shares that many is longer.
 #[derive(Clone, Copy, Default)]
 struct PartialLookup {
     lengths: u128,
@@ -110,7 +110,7 @@ impl PartialLookup {
     fn and(self, other: PartialLookup) -> Prefixes {
         let shared = self.shared.max(other.shared);
         let deeper = self.deeper && self.shared == shared || other.deeper && other.shared == shared;
-        // The first bit that differs from the longer prefix is part of the proof.
+        // The proof includes the first bit that differs from the longer prefix.
         Prefixes { lengths: self.lengths | other.lengths, proof_bits: shared + u32::from(deeper) }
     }
 }
@@ -120,7 +120,7 @@ impl<K: TrieKey> Trie<K> {
         Trie { nodes: Vec::new(), free: Vec::new(), root: NONE, buckets: None, may_divide: false }
     }
 
-    /// As [`new`](Self::new), for many prefixes whose first bits vary.
+    /// As [`new`](Self::new), for what may become many prefixes with different first bits.
     pub fn that_grows() -> Self {
         Trie { may_divide: true, ..Trie::new() }
     }
@@ -134,7 +134,7 @@ impl<K: TrieKey> Trie<K> {
         self.nodes.len() as u32 - 1
     }
 
-    /// Where a prefix belongs.
+    /// The link to the part of the trie that holds a prefix.
     fn home(&self, value: K, len: u32) -> ParentLink {
         if self.buckets.is_some() && len >= BUCKET_BITS { ParentLink::Bucket(value.bucket()) } else { ParentLink::Root }
     }
@@ -158,7 +158,7 @@ impl<K: TrieKey> Trie<K> {
     /// Adds the first `len` bits of `value`; `len` is at least 1.
     pub fn insert(&mut self, value: K, len: u32) {
         self.insert_counted(value, len, 1);
-        if self.may_divide && self.buckets.is_none() && self.nodes.len() > BIG {
+        if self.may_divide && self.buckets.is_none() && self.nodes.len() > NODES_MAX {
             self.divide();
         }
     }
@@ -186,7 +186,7 @@ impl<K: TrieKey> Trie<K> {
         }
     }
 
-    /// Puts a node of `equal` bits above node `below`, and the new leaf in its place or beside `below`.
+    /// Puts a node of `equal` bits above node `below`: the new leaf itself, or the parent of both.
     fn split(&mut self, leaf: TrieNode<K>, below: u32, equal: u32) -> u32 {
         let old_side = self.nodes[below as usize].prefix.bit(equal);
         let mut above = leaf;
@@ -198,7 +198,7 @@ impl<K: TrieKey> Trie<K> {
         self.add_node(above)
     }
 
-    /// Moves the prefixes that are long enough into buckets.
+    /// Moves prefixes that are long enough into buckets.
     fn divide(&mut self) {
         let old = std::mem::replace(self, Trie { buckets: Some(TrieBuckets::new()), ..Trie::that_grows() });
         let mut stack = vec![old.root];
@@ -212,7 +212,7 @@ impl<K: TrieKey> Trie<K> {
         }
     }
 
-    /// Takes one rule's prefix out, which must be in.
+    /// Removes one rule's prefix, which must have been inserted.
     pub fn remove(&mut self, value: K, len: u32) {
         let mut above = None;
         let mut link = self.home(value, len);
@@ -234,12 +234,12 @@ impl<K: TrieKey> Trie<K> {
         if self.merge(at, link)
             && let Some((above, link)) = above
         {
-            // A leaf went, so the node above may have one child left and no rule.
+            // Without the leaf, the node above may have only one child and no rule.
             self.merge(above, link);
         }
     }
 
-    /// Takes out a node that has neither a rule nor two children. Whether it was a leaf.
+    /// Removes a node that has neither a rule nor two children; whether it was a leaf.
     fn merge(&mut self, at: u32, link: ParentLink) -> bool {
         let node = self.nodes[at as usize];
         let only_child = match node.children {
@@ -251,7 +251,7 @@ impl<K: TrieKey> Trie<K> {
         only_child == NONE
     }
 
-    /// What can match `value`.
+    /// The answer for `value`.
     pub fn lookup(&self, value: K) -> Prefixes {
         let short = self.lookup_from(self.root, value);
         let Some(buckets) = &self.buckets else {
@@ -290,7 +290,7 @@ impl<K: TrieKey> Trie<K> {
         found
     }
 
-    /// Whether no prefix is in it.
+    /// Whether it holds no prefix.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.root == NONE && self.nodes.len() == self.free.len()

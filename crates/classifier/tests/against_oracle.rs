@@ -1,5 +1,5 @@
-//! Random histories of a table: after each step the classifier must find what the linear oracle finds, and the bits
-//! it says it looked at must suffice for the answer.
+//! Random histories of a table. After each step the classifier must find the rule that the linear oracle finds, and the
+//! bits that it reports must suffice for the answer.
 //!
 //! Keys and rules are made of few values, so that masks overlap, prefixes nest, matches repeat and versions race.
 
@@ -66,7 +66,7 @@ fn mask() -> impl Strategy<Value = FlowKey> {
     })
 }
 
-/// A rule: which of a handful of masks, which key's values, how important, which conjunctions.
+/// A rule: one of a few masks, the values of one of the keys, a priority, conjunctions.
 #[derive(Clone, Debug)]
 struct NewRule {
     mask: Index,
@@ -80,7 +80,7 @@ enum Kind {
     Ordinary,
     /// Clauses of one or two conjunctions, of two or three clauses.
     Soft(Vec<(u32, u8)>),
-    /// Taken when this conjunction is complete.
+    /// The rule of a complete conjunction.
     OnConjunction(u32),
 }
 
@@ -108,7 +108,7 @@ enum Step {
     Insert(NewRule),
     /// Hide a rule from the next version on.
     Hide(Index),
-    /// Show it again.
+    /// Unhide it.
     Restore(Index),
     Remove(Index),
     Bump,
@@ -127,11 +127,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The classifier and its oracle, which know each other's rules by a running number.
+/// The classifier and its oracle. Both attach the same running numbers to their rules.
 struct Twins {
     classifier: Classifier<u32>,
     oracle: LinearClassifier<u32>,
-    /// Rules that are in, by number.
+    /// The rules of the table, by number.
     ids: Vec<(u32, RuleId)>,
     next: u32,
     version: u64,
@@ -182,7 +182,7 @@ impl Twins {
         }
         let (number, id) = *which.get(&self.ids);
         let rule = self.oracle.rules.iter().find(|rule| rule.payload == number).expect("the oracle has it");
-        // Two rules of one match and priority must never both be unmarked: writers only undo what they did.
+        // Of two rules with the same match and priority, one must be marked: writers only undo what they did.
         let taken = self.oracle.rules.iter().any(|other| {
             other.payload != number
                 && other.matching == rule.matching
@@ -232,7 +232,7 @@ impl Twins {
         (found, looked_at)
     }
 
-    /// Any key that agrees with `key` on the bits looked at has the same answer.
+    /// Every key with the same values as `key` in the bits looked at has the same answer.
     fn check_sound(&self, key: &FlowKey, others: &[FlowKey], version: u64) {
         let (found, looked_at) = self.check_winner(key, version);
         for other in others {
@@ -293,7 +293,7 @@ fn check_among(found: Option<u32>, winners: &[u32], what: &str) {
     }
 }
 
-/// Keys beside `key`: one field changed to each of its other values, or turned upside down.
+/// Keys near `key`: one field takes another of its values, or all its bits are flipped.
 fn neighbours(key: &FlowKey) -> Vec<FlowKey> {
     let mut out = Vec::new();
     for &(span, values) in FIELDS {

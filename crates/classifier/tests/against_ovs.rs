@@ -1,7 +1,7 @@
-//! What Debian's Open vSwitch 3.1 answered for random tables and flows, replayed: the same rule, the same mask.
+//! Replays the answers of Debian's Open vSwitch 3.1 for random tables and flows: the same rule, the same mask.
 //!
-//! `data/ovs-masks.txt` was written by `data/generate.py`, which ran the real thing. Numbers are hexadecimal but for
-//! rule numbers, priorities and conjunctions. Its lines:
+//! `data/generate.py` ran Open vSwitch and wrote `data/ovs-masks.txt`. Rule numbers, priorities and conjunctions are
+//! decimal, other numbers hexadecimal. Its lines:
 //!
 //! ```text
 //! case N                                              an empty table
@@ -10,7 +10,7 @@
 //! trace FIELD=VALUE … -> RULE FIELD=MASK …            RULE is `none` if nothing matched
 //! ```
 //!
-//! A megaflow's mask says nothing of registers and metadata, so those are not compared.
+//! A megaflow's mask has no registers and no metadata, so those are not compared.
 
 use sluice_classifier::{Classifier, Conjunction, RuleId};
 use sluice_flow::layout::{self, Span};
@@ -19,7 +19,7 @@ use std::collections::HashMap;
 
 const RECORDED: &str = include_str!("data/ovs-masks.txt");
 
-/// The fields of the recording, and whether a megaflow's mask tells about them.
+/// The fields of the recording, and whether a megaflow's mask has them.
 const FIELDS: &[(&str, Span, bool)] = &[
     ("in_port", layout::IN_PORT, true),
     ("dl_src", layout::DL_SRC, true),
@@ -103,7 +103,7 @@ impl Table {
         assert_eq!(self.classifier.remove(self.ids[&number]), Some(number));
     }
 
-    /// What differs from the recording, if anything.
+    /// The difference from the recording, if there is one.
     fn trace(&self, line: &str) -> Option<String> {
         let (flow, answer) = line.split_once(" -> ").expect("an answer");
         let (winner, looked_at) = answer.split_once(' ').expect("a mask");
@@ -111,13 +111,13 @@ impl Table {
         fields(flow).for_each(|(name, value)| set(&mut key, name, value));
         let mut wanted = FlowKey::ZERO;
         fields(looked_at).for_each(|(name, mask)| set(&mut wanted, name, mask));
-        // What translation looks at before any table.
+        // The bits that translation looks at before any table.
         let mut found = FlowKey::ZERO;
         found.set_number(layout::IN_PORT, u64::MAX);
         found.set_number(layout::DL_TYPE, u64::MAX);
         let rule = self.classifier.lookup(&key, 1, Some(&mut found));
         let rule = rule.map_or("none".to_string(), |rule| rule.payload().to_string());
-        // And after all: without a tag its bits are not matched, else only together with the one that says there is one.
+        // And the bits that it removes or adds last: a tag's bits are matched only with the bit that says that there is a tag.
         if key.number(layout::VLAN0_TCI) == 0 {
             found.set_number(layout::VLAN0_TCI, 0);
         } else if found.number(layout::VLAN0_TCI) != 0 {

@@ -1,7 +1,7 @@
-//! The situations of Open vSwitch's own classifier tests (tests/classifier.at of 3.1, with Debian's later one on the
-//! final stage), on classifier level: what they demand of translation, ports or the parser is tested there.
+//! The cases of Open vSwitch's own classifier tests (tests/classifier.at of 3.1, with Debian's later one on the final
+//! stage), at the level of the classifier. What they require of translation, ports or the parser is tested there.
 //!
-//! Expected masks are those the suite states, less what translation adds (recirculation id, fragment bits).
+//! Expected masks are those of the suite without the bits that translation adds (recirculation id, fragment bits).
 
 use sluice_classifier::{Classifier, Conjunction, TrieField};
 use sluice_flow::FieldId::*;
@@ -33,7 +33,7 @@ fn packet(fields: &[(FieldId, u128)]) -> FlowKey {
     fields.iter().fold(Match::ANY, |m, &(field, value)| m.with(field, value)).key
 }
 
-/// The mask of these bits of fields.
+/// The mask of these bits of these fields.
 fn mask(bits: &[(FieldId, u128)]) -> FlowKey {
     bits.iter().fold(Match::ANY, |m, &(field, bits)| m.with_masked(field, bits, bits)).mask
 }
@@ -42,7 +42,7 @@ fn all(field: FieldId) -> (FieldId, u128) {
     (field, field.field().match_ones())
 }
 
-/// A table whose rules carry what they do: an output port, 0 for a drop.
+/// A table whose rules carry an output port, 0 for a drop.
 struct Table(Classifier<u32>);
 
 impl Table {
@@ -68,12 +68,12 @@ impl Table {
         self.0.lookup(key, 1, None).map(|rule| *rule.payload())
     }
 
-    /// Adds to `looked_at` and gives the output.
+    /// Looks up, adds to `looked_at` and returns the output.
     fn look(&self, key: &FlowKey, looked_at: &mut FlowKey) -> Option<u32> {
         self.0.lookup(key, 1, Some(looked_at)).map(|rule| *rule.payload())
     }
 
-    /// Expects an output and the bits looked at, the ones every translation has included.
+    /// Expects an output and the bits looked at, including those of every translation.
     #[track_caller]
     fn expect(&self, key: &FlowKey, output: u32, bits: &[(FieldId, u128)]) {
         let mut looked_at = mask(&[all(InPort), all(EthType)]);
