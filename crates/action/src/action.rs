@@ -137,3 +137,42 @@ pub enum Action {
 
 /// A list of actions.
 pub type Actions = std::sync::Arc<[Action]>;
+
+impl Action {
+    /// The lists of actions within it.
+    pub fn nested(&self) -> [&[Action]; 2] {
+        match self {
+            Action::Clone(actions) | Action::Sample { actions, .. } => [actions, &[]],
+            Action::CheckPktLen { greater, less_or_equal, .. } => [greater, less_or_equal],
+            _ => [&[], &[]],
+        }
+    }
+
+    /// Whether it, or an action within it, looks the packet up again.
+    pub fn recirculates(&self) -> bool {
+        matches!(self, Action::Recirc(_)) || self.nested().into_iter().flatten().any(Action::recirculates)
+    }
+
+    /// Whether it takes the packet or a copy of it. The others change the packet.
+    pub fn sends(&self) -> bool {
+        match self {
+            Action::Output(_)
+            | Action::Recirc(_)
+            | Action::Clone(_)
+            | Action::Sample { .. }
+            | Action::CheckPktLen { .. }
+            | Action::Controller { .. } => true,
+            Action::Set { .. }
+            | Action::PushVlan { .. }
+            | Action::PopVlan
+            | Action::PushMpls { .. }
+            | Action::PopMpls { .. }
+            | Action::Ct(_)
+            | Action::CtClear
+            | Action::Hash { .. }
+            | Action::Meter(_)
+            | Action::Trunc(_)
+            | Action::Drop => false,
+        }
+    }
+}

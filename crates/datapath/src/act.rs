@@ -218,11 +218,11 @@ fn act_in_full<'g>(
     let (answers, hits, known) = (batch.answers, batch.hits, batch.known);
     let answer = |i: usize| answers.filter(|_| hits[i].is_none()).and_then(|all| all.of(i));
     let recirculates = |i: usize| match answer(i) {
-        Some(Answer::Follow(followed)) => has_recirc(&followed.actions),
+        Some(Answer::Follow(followed)) => followed.actions.iter().any(Action::recirculates),
         Some(Answer::Lost(_)) => false,
         None if i < tracked => plans[i] == Plan::RECIRCULATE,
         // Whose way is known seldom leaves it.
-        None => !known.contains(i) && hits[i].is_some_and(|flow| has_recirc(flow.actions())),
+        None => !known.contains(i) && hits[i].is_some_and(|flow| flow.actions().iter().any(Action::recirculates)),
     };
     if !executor.tx.is_holding() && (0..packets.len()).any(recirculates) {
         executor.tx.hold();
@@ -262,14 +262,4 @@ fn act_in_full<'g>(
             },
         }
     }
-}
-
-/// Whether any of the actions, or of those inside them, looks the packet up again.
-fn has_recirc(actions: &[Action]) -> bool {
-    actions.iter().any(|action| match action {
-        Action::Recirc(_) => true,
-        Action::Clone(actions) | Action::Sample { actions, .. } => has_recirc(actions),
-        Action::CheckPktLen { greater, less_or_equal, .. } => has_recirc(greater) || has_recirc(less_or_equal),
-        _ => false,
-    })
 }

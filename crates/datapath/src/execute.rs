@@ -68,7 +68,9 @@ impl Executor {
         mut action_context: ActionContext<'_>,
         context: &mut Context<'_, '_>,
     ) {
-        let Some(last) = actions.iter().rposition(sends) else { return self.end(actions, action_context, context) };
+        let Some(last) = actions.iter().rposition(Action::sends) else {
+            return self.end(actions, action_context, context);
+        };
         for (i, action) in actions[..last].iter().enumerate() {
             if let Action::Ct(ct) = action {
                 match self.gather(ct, &actions[i + 1..], action_context, context) {
@@ -76,7 +78,7 @@ impl Executor {
                     None => return,
                 }
             }
-            if sends(action) {
+            if action.sends() {
                 self.send_copy(action, &mut action_context, context);
             } else if let Err(reason) = self.change(action, &mut action_context, context) {
                 return discard(action_context.packet, reason, context.buffers, context.tally);
@@ -300,29 +302,6 @@ impl Executor {
 /// Whether an action may begin a connection.
 fn tracks(action: &Action) -> bool {
     matches!(action, Action::Ct(_))
-}
-
-/// Whether an action takes a packet or a copy of it. The others change the packet.
-fn sends(action: &Action) -> bool {
-    match action {
-        Action::Output(_)
-        | Action::Recirc(_)
-        | Action::Clone(_)
-        | Action::Sample { .. }
-        | Action::CheckPktLen { .. }
-        | Action::Controller { .. } => true,
-        Action::Set { .. }
-        | Action::PushVlan { .. }
-        | Action::PopVlan
-        | Action::PushMpls { .. }
-        | Action::PopMpls { .. }
-        | Action::Ct(_)
-        | Action::CtClear
-        | Action::Hash { .. }
-        | Action::Meter(_)
-        | Action::Trunc(_)
-        | Action::Drop => false,
-    }
 }
 
 /// Hashes a packet into its key. Never to zero, which means that it was not hashed.

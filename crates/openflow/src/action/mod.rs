@@ -49,11 +49,12 @@ impl Format {
     }
 }
 
-/// The numbers of the standard's own actions in a version, those aside that `set_field` has replaced.
+/// The numbers of the standard's own actions in a version, those aside that `set_field` has replaced: all that are
+/// deprecated, and two of them are written all the same.
 pub(crate) fn standard_actions(version: Version) -> impl Iterator<Item = u16> {
     let codes = ACTIONS.iter().flat_map(|row| row.codes);
-    let standard = codes.filter(move |code| code.vendor == vendor::STANDARD && code.is_in(version));
-    standard.map(|code| code.number).filter(move |n| version == Version::V10 || *n == 0 || *n >= 15)
+    let standard = codes.filter(move |code| code.vendor == vendor::STANDARD && code.is_in(version) && code.written);
+    standard.map(|code| code.number).filter(move |n| version == Version::V10 || *n == 0 || *n >= 11)
 }
 
 /// `(start << 6) | (n_bits - 1)`, as Nicira's actions name bits of a field.
