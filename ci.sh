@@ -14,6 +14,7 @@ trap 'rm -f "$counts"' EXIT
 steps='fmt|rustfmt leaves the tree as it is|
 clippy|no warning in any target|
 tiers|crates import only what stands above them|
+dependencies|no crate lists a dependency that it does not use|
 fence|unsafe lives where ci/unsafe.txt says, with reasons|
 sizes|report of long files and functions|
 tree|report of the size of the tree, by directory|
@@ -47,6 +48,7 @@ guarded() { timeout --kill-after=30 "$@"; }
 step_fmt() { cargo fmt --all --check; }
 step_clippy() { cargo clippy -q --workspace --all-targets -- -D warnings; }
 step_tiers() { cargo test -q -p sluice-checks --test tiers; }
+step_dependencies() { cargo test -q -p sluice-checks --test dependencies; }
 step_fence() { cargo test -q -p sluice-checks --test fence; }
 step_sizes() { cargo run -q -p sluice-checks --bin sizes; }
 step_tree() { ci/tree-size; }

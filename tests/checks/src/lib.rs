@@ -6,9 +6,11 @@
 mod circles;
 mod code;
 mod modules;
+mod packages;
 mod tree;
 
 pub use circles::{Imports, circles};
 pub use code::{blank, functions, words};
 pub use modules::Modules;
+pub use packages::metadata;
 pub use tree::{Source, root, sources};

@@ -1,7 +1,7 @@
 //! A crate imports only what stands above it in `ci/tiers.toml`, and engines never each other.
 
 use serde_json::Value;
-use std::process::Command;
+use sluice_checks::metadata;
 
 /// Crates whose members never import each other.
 const SIBLINGS: &str = "engines";
@@ -27,16 +27,6 @@ fn places() -> Vec<(String, Place)> {
         }
     }
     out
-}
-
-fn metadata() -> Value {
-    let out = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(sluice_checks::root())
-        .output()
-        .expect("cargo metadata runs");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).expect("cargo metadata prints JSON")
 }
 
 /// What is wrong with `name` (at `place`) importing `other`, if anything.
