@@ -1,14 +1,17 @@
-//! One connection: a thread that reads requests, carries them out, and writes answers and news.
+//! One connection: a thread that reads requests, carries them out, and writes replies and asynchronous messages.
 //!
-//! Requests are done one after the other. A peer that does not read its answers stops being read; one that reads nothing
-//! for [`STUCK_MAX`] loses the connection. Nobody but this thread ever waits for it.
+//! Requests are carried out one after the other. While a peer does not read its replies, the connection reads no requests;
+//! a peer that reads nothing for [`SEND_TIMEOUT`] is disconnected. No other thread waits for a connection.
 
+use crate::async_msg::AsyncMsg;
+use crate::close_reason::CloseReason;
+use crate::conn_handle::ConnHandle;
+use crate::conn_mgr::ConnMgr;
 use crate::controllers::Controller;
-use crate::flow_mods::Waiting;
-use crate::hub::{Hub, Mailbox, News};
-use crate::limits::Limits;
+use crate::flow_mods::PendingFlowMods;
+use crate::packet_in_limits::PacketInLimits;
 use crate::settings::INACTIVITY_PROBE;
-use crate::snoop::Wire;
+use crate::snoop::ControllerTraffic;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,36 +26,33 @@ use std::time::{Duration, Instant};
 /// Bytes that are read at once.
 const READ_SIZE: usize = 64 << 10;
 
-/// With more than this to be sent, nothing more is read, and statistics wait.
+/// While more than this waits to be sent, no requests are read, and statistics wait.
 const OUTPUT_MAX: usize = 1 << 20;
 
-/// With more than this to be sent, news are lost.
-const OUTPUT_MAX_WITH_NEWS: usize = 4 << 20;
+/// While more than this waits to be sent, asynchronous messages are lost.
+const OUTPUT_MAX_WITH_ASYNC: usize = 4 << 20;
 
-/// A peer that takes nothing for so long loses the connection.
-const STUCK_MAX: Duration = Duration::from_secs(30);
+/// A peer that reads nothing for this long is disconnected.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A peer must say hello within this.
-pub(crate) const GREETING_MAX: Duration = Duration::from_secs(10);
-
-/// Why a connection ended.
-pub type End = &'static str;
+pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection.
 pub struct Connection {
     pub(crate) switch: Arc<Switch>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) conn_mgr: Arc<ConnMgr>,
     pub(crate) session: Session,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) waiting: Waiting,
-    /// Taken out of the mailbox, and not passed on yet.
-    news: VecDeque<News>,
+    pub(crate) handle: Arc<ConnHandle>,
+    pub(crate) pending: PendingFlowMods,
+    /// Taken from the handle's queue, and not sent yet.
+    async_msgs: VecDeque<AsyncMsg>,
     stream: Stream,
     peer: Peer,
-    /// Who snoops on the controller.
-    wire: Option<Arc<Wire>>,
-    /// How many packets the controller gets.
-    pub(crate) limits: Option<Limits>,
+    /// Where snoopers get the messages of a controller.
+    traffic: Option<Arc<ControllerTraffic>>,
+    /// Limits of the packet-ins to a controller.
+    pub(crate) limits: Option<PacketInLimits>,
     /// Bytes of the session's output that have been sent.
     sent: usize,
     last_progress: Instant,
@@ -61,45 +61,51 @@ pub struct Connection {
     inactivity_probe: Duration,
     is_probed: bool,
     was_ready: bool,
-    /// Whether it wants packets that no rule matches, as the hub knows it.
+    /// Whether `conn_mgr` counts it among those that want packets which no rule matches.
     wants_misses: bool,
     began: Instant,
 }
 
 impl Connection {
-    /// Serves who connects to the switch, until the connection ends; why it did.
-    pub fn serve_client(stream: Stream, hub: &Arc<Hub>, switch: &Arc<Switch>) -> End {
-        Connection::serve(stream, None, hub, switch).0
+    /// Serves a client that has connected to the switch, until the connection ends.
+    pub fn serve_client(stream: Stream, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>) -> CloseReason {
+        Connection::serve(stream, None, conn_mgr, switch).0
     }
 
-    /// Serves a controller that the switch connects to; why the connection ended, and whether versions had been settled.
+    /// Serves a controller that the switch has connected to, until the connection ends. Also returns whether a version had
+    /// been negotiated.
     pub fn serve_controller(
         stream: Stream,
         controller: &Controller,
-        hub: &Arc<Hub>,
+        conn_mgr: &Arc<ConnMgr>,
         switch: &Arc<Switch>,
-    ) -> (End, bool) {
-        let served = Connection::serve(stream, Some(controller), hub, switch);
-        controller.wire.set_role(None);
+    ) -> (CloseReason, bool) {
+        let served = Connection::serve(stream, Some(controller), conn_mgr, switch);
+        controller.traffic.set_role(None);
         served
     }
 
-    fn serve(stream: Stream, controller: Option<&Controller>, hub: &Arc<Hub>, switch: &Arc<Switch>) -> (End, bool) {
+    fn serve(
+        stream: Stream,
+        controller: Option<&Controller>,
+        conn_mgr: &Arc<ConnMgr>,
+        switch: &Arc<Switch>,
+    ) -> (CloseReason, bool) {
         let peer = if controller.is_some() { Peer::Controller } else { Peer::Client };
         let limit = controller.and_then(|controller| controller.settings.rate_limit);
-        let Some(mailbox) = hub.join() else { return ("too many connections", false) };
+        let Some(handle) = conn_mgr.add_connection() else { return (CloseReason::TooManyConnections, false) };
         let now = Instant::now();
         let mut connection = Connection {
             switch: Arc::clone(switch),
-            hub: Arc::clone(hub),
+            conn_mgr: Arc::clone(conn_mgr),
             session: Session::new(peer),
-            mailbox: Arc::clone(&mailbox),
-            waiting: Waiting::default(),
-            news: VecDeque::new(),
+            handle: Arc::clone(&handle),
+            pending: PendingFlowMods::default(),
+            async_msgs: VecDeque::new(),
             stream,
             peer,
-            wire: controller.map(|controller| Arc::clone(&controller.wire)),
-            limits: limit.map(|limit| Limits::new(limit, switch.now_ms())),
+            traffic: controller.map(|controller| Arc::clone(&controller.traffic)),
+            limits: limit.map(|limit| PacketInLimits::new(limit, switch.now_ms())),
             inactivity_probe: controller.map_or(INACTIVITY_PROBE, |controller| controller.settings.inactivity_probe),
             sent: 0,
             last_progress: now,
@@ -109,80 +115,82 @@ impl Connection {
             wants_misses: false,
             began: now,
         };
-        let why = connection.run();
+        let reason = connection.run();
         connection.want_misses(false);
         connection.end_monitors();
-        hub.leave(&mailbox);
+        conn_mgr.remove_connection(&handle);
         let was_ready = connection.was_ready;
-        if let Some(fail_open) = hub.fail_open.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
+        if let Some(fail_open) = conn_mgr.fail_open.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
             fail_open.controller_disconnected();
         }
-        match (connection.stream.trouble(), peer) {
-            (Some(trouble), Peer::Controller) => tracing::warn!("bridge {}: TLS: {trouble}", hub.bridge),
-            (Some(trouble), Peer::Client) => tracing::debug!("bridge {}: TLS: {trouble}", hub.bridge),
+        match (connection.stream.tls_error(), peer) {
+            (Some(error), Peer::Controller) => tracing::warn!("bridge {}: TLS: {error}", conn_mgr.bridge),
+            (Some(error), Peer::Client) => tracing::debug!("bridge {}: TLS: {error}", conn_mgr.bridge),
             (None, _) => {}
         }
-        let lost = mailbox.lost() + connection.limits.as_ref().map_or(0, Limits::lost);
+        let lost = handle.lost() + connection.limits.as_ref().map_or(0, PacketInLimits::lost);
         if lost != 0 {
             tracing::warn!(
                 "bridge {}: a controller was too slow, or over its limit, and lost {lost} messages",
-                hub.bridge
+                conn_mgr.bridge
             );
         }
-        (why, was_ready)
+        (reason, was_ready)
     }
 
-    fn run(&mut self) -> End {
+    fn run(&mut self) -> CloseReason {
         let mut buffer = vec![0; READ_SIZE];
         loop {
-            if self.hub.is_ending() {
-                return "the bridge has ended";
+            if self.conn_mgr.is_ending() {
+                return CloseReason::BridgeEnded;
             }
-            if let Err(why) = self.work().and_then(|()| self.write()) {
-                return why;
+            if let Err(reason) = self.work().and_then(|()| self.write()) {
+                return reason;
             }
-            self.tell_snoopers();
+            self.copy_to_snoopers();
             if self.session.is_closed() && self.unsent() == 0 && !self.stream.wants_write() {
-                return "its messages were wrong";
+                return CloseReason::BadMessages;
             }
-            if let Err(why) = self.wait(true).and_then(|()| self.check_time()) {
-                return why;
+            if let Err(reason) = self.wait(true).and_then(|()| self.check_time()) {
+                return reason;
             }
             match self.read(&mut buffer) {
                 Ok(()) => {}
-                Err(why) => return why,
+                Err(reason) => return reason,
             }
         }
     }
 
-    /// Passes on news and carries out what has been asked for.
-    fn work(&mut self) -> Result<(), End> {
-        self.tell_snoopers();
+    /// Sends asynchronous messages and carries out the requests that have come.
+    fn work(&mut self) -> Result<(), CloseReason> {
+        self.copy_to_snoopers();
         loop {
-            self.pass_on_news();
+            self.send_async();
             self.send_delayed();
-            if self.news.is_empty() && self.unsent() == 0 {
+            if self.async_msgs.is_empty() && self.unsent() == 0 {
                 self.resume_monitors()?;
             }
             self.want_misses(self.session.wants(AsyncKind::PacketIn, PacketInReason::ImplicitMiss as u32));
             if self.unsent() > OUTPUT_MAX {
-                self.do_flow_mods();
+                self.carry_out_flow_mods();
                 return Ok(());
             }
             let event = match self.session.next_event() {
                 Some(Event::Request(request, Message::FlowMod(m))) => {
-                    self.take_flow_mod(request, m);
+                    self.queue_flow_mod(request, m);
                     continue;
                 }
                 event => event,
             };
-            self.do_flow_mods();
-            // News of these changes come before the answer to a barrier.
-            self.pass_on_news();
+            self.carry_out_flow_mods();
+            // Asynchronous messages about these changes come before a barrier's reply.
+            self.send_async();
             let Some(event) = event else { return Ok(()) };
             match event {
                 Event::Ready(version) => self.ready(version),
-                Event::Refused(error) => tracing::debug!("bridge {}: a request was refused: {error}", self.hub.bridge),
+                Event::Refused(error) => {
+                    tracing::debug!("bridge {}: a request was refused: {error}", self.conn_mgr.bridge)
+                }
                 Event::Request(request, message) => self.request(&request, message)?,
                 Event::Role(request, wish) => self.role(&request, wish),
                 Event::Commit(request, commit) => self.commit(&request, &commit)?,
@@ -190,56 +198,56 @@ impl Connection {
         }
     }
 
-    /// Lets packets that no rule matches come here, or no more.
+    /// Notes whether the connection wants packets that no rule matches.
     fn want_misses(&mut self, wants: bool) {
         if wants == self.wants_misses {
             return;
         }
         self.wants_misses = wants;
-        if let Some(send) = self.hub.want_misses(wants) {
-            // Without a bridge there are no packets.
-            let _ = self.switch.ofproto.send_misses_to_controllers(&self.hub.bridge, send);
-            self.switch.hurry();
+        if let Some(send) = self.conn_mgr.want_misses(wants) {
+            // The bridge may have been removed: then there are no packets.
+            let _ = self.switch.ofproto.send_misses_to_controllers(&self.conn_mgr.bridge, send);
+            self.switch.revalidate_soon();
         }
     }
 
     fn ready(&mut self, version: Version) {
-        tracing::debug!("bridge {}: a peer speaks {version}", self.hub.bridge);
+        tracing::debug!("bridge {}: a peer speaks {version}", self.conn_mgr.bridge);
         self.was_ready = true;
         if self.peer == Peer::Controller {
-            tracing::info!("bridge {}: connected to a controller, {version}", self.hub.bridge);
-            if let Some(fail_open) = &self.hub.fail_open {
-                fail_open.controller_connected(&self.switch, &self.hub.bridge);
+            tracing::info!("bridge {}: connected to a controller, {version}", self.conn_mgr.bridge);
+            if let Some(fail_open) = &self.conn_mgr.fail_open {
+                fail_open.controller_connected(&self.switch, &self.conn_mgr.bridge);
             }
         }
     }
 
-    /// Reads what has come, unless too much waits to be sent.
-    fn read(&mut self, buffer: &mut [u8]) -> Result<(), End> {
+    /// Reads what the peer has sent, unless too much waits to be sent to it.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<(), CloseReason> {
         if self.unsent() > OUTPUT_MAX || self.session.is_closed() {
             return Ok(());
         }
-        let room = self.session.room().min(buffer.len());
-        match self.stream.read(&mut buffer[..room]) {
+        let free = self.session.free_space().min(buffer.len());
+        match self.stream.read(&mut buffer[..free]) {
             Ok(None) => Ok(()),
-            Ok(Some(0)) => Err("the peer has gone"),
+            Ok(Some(0)) => Err(CloseReason::PeerClosed),
             Ok(Some(n)) => {
                 self.session.push(&buffer[..n]);
                 (self.last_heard, self.is_probed) = (Instant::now(), false);
                 Ok(())
             }
-            Err(_) => Err("the connection broke"),
+            Err(_) => Err(CloseReason::Broken),
         }
     }
 
-    /// Passes on what has been said to who snoops, and what role the controller has.
-    fn tell_snoopers(&mut self) {
-        let Some(wire) = &self.wire else { return };
-        wire.set_role(self.session.version().map(|_| self.session.role()));
-        self.session.copy(wire.is_tapped());
+    /// Gives snoopers the messages in both directions, and notes the controller's role.
+    fn copy_to_snoopers(&mut self) {
+        let Some(traffic) = &self.traffic else { return };
+        traffic.set_role(self.session.version().map(|_| self.session.role()));
+        self.session.copy(traffic.is_snooped());
         let copies = self.session.take_copies();
         if !copies.is_empty() {
-            wire.pass_on(&copies);
+            traffic.copy(&copies);
         }
     }
 
@@ -247,9 +255,9 @@ impl Connection {
         self.session.output().len() - self.sent
     }
 
-    fn write(&mut self) -> Result<(), End> {
+    fn write(&mut self) -> Result<(), CloseReason> {
         if self.stream.flush().is_err() {
-            return Err("the connection broke");
+            return Err(CloseReason::Broken);
         }
         while self.unsent() != 0 {
             match self.stream.write(&self.session.output()[self.sent..]) {
@@ -258,10 +266,10 @@ impl Connection {
                     self.sent += n;
                     self.last_progress = Instant::now();
                 }
-                Err(_) => return Err("the connection broke"),
+                Err(_) => return Err(CloseReason::Broken),
             }
         }
-        // Not after every write: what is left would be moved each time.
+        // Not after every write, because the rest would be moved each time.
         if self.sent == self.session.output().len() || self.sent > OUTPUT_MAX {
             let sent = std::mem::take(&mut self.sent);
             self.session.output().drain(..sent);
@@ -269,12 +277,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes until little enough waits; for answers of many messages.
-    pub(crate) fn relieve(&mut self) -> Result<(), End> {
-        self.tell_snoopers();
+    /// Writes until no more than [`OUTPUT_MAX`] waits: called between the messages of a long reply.
+    pub(crate) fn drain_output(&mut self) -> Result<(), CloseReason> {
+        self.copy_to_snoopers();
         while self.unsent() > OUTPUT_MAX {
-            if self.hub.is_ending() {
-                return Err("the bridge has ended");
+            if self.conn_mgr.is_ending() {
+                return Err(CloseReason::BridgeEnded);
             }
             self.write()?;
             if self.unsent() > OUTPUT_MAX {
@@ -285,45 +293,46 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for something to happen, a second at most.
-    fn wait(&mut self, for_news: bool) -> Result<(), End> {
+    /// Waits until the peer reads or has sent something, or there are asynchronous messages; a second at most. In the middle
+    /// of a reply only for the peer to read.
+    fn wait(&mut self, between_replies: bool) -> Result<(), CloseReason> {
         let unsent = self.unsent();
         let mut wanted = PollFlags::empty();
         if unsent != 0 || self.stream.wants_write() {
             wanted |= PollFlags::OUT;
         }
-        if for_news && unsent <= OUTPUT_MAX && !self.session.is_closed() {
+        if between_replies && unsent <= OUTPUT_MAX && !self.session.is_closed() {
             wanted |= PollFlags::IN;
         }
-        let mailbox = if for_news && self.news.is_empty() { PollFlags::IN } else { PollFlags::empty() };
+        let handle = if between_replies && self.async_msgs.is_empty() { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = [
             PollFd::new(&self.stream, wanted),
-            PollFd::from_borrowed_fd(self.hub.end_fd(), PollFlags::IN),
-            PollFd::new(&*self.mailbox, mailbox),
+            PollFd::from_borrowed_fd(self.conn_mgr.end_fd(), PollFlags::IN),
+            PollFd::new(&*self.handle, handle),
         ];
-        let can_read = wanted.contains(PollFlags::IN) && self.stream.has_waiting();
-        let packets = self.limits.as_ref().and_then(Limits::wait_ms).unwrap_or(u64::MAX);
+        let can_read = wanted.contains(PollFlags::IN) && self.stream.has_buffered();
+        let packets = self.limits.as_ref().and_then(PacketInLimits::wait_ms).unwrap_or(u64::MAX);
         let at_most = Duration::from_millis(if can_read { 0 } else { packets.min(1000) });
         let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
         match poll(&mut fds, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(_) => Err("it could not be waited for"),
+            Err(_) => Err(CloseReason::PollFailed),
         }
     }
 
-    /// Ends connections whose peers are silent or stuck.
-    fn check_time(&mut self) -> Result<(), End> {
+    /// Ends the connection if its peer is silent or does not read.
+    fn check_time(&mut self) -> Result<(), CloseReason> {
         let now = Instant::now();
         if self.unsent() == 0 {
             self.last_progress = now;
-        } else if now - self.last_progress > STUCK_MAX {
-            return Err("the peer does not read its answers");
+        } else if now - self.last_progress > SEND_TIMEOUT {
+            return Err(CloseReason::SendTimeout);
         }
         if self.session.version().is_none() {
-            return if now - self.began > GREETING_MAX { Err("no hello has come") } else { Ok(()) };
+            return if now - self.began > HELLO_TIMEOUT { Err(CloseReason::NoHello) } else { Ok(()) };
         }
         if now - self.last_heard > 2 * self.inactivity_probe {
-            return Err("the peer does not answer");
+            return Err(CloseReason::Inactive);
         }
         if now - self.last_heard > self.inactivity_probe && !self.is_probed {
             self.is_probed = true;
@@ -332,37 +341,37 @@ impl Connection {
         Ok(())
     }
 
-    /// Passes on what waits in the mailbox; news of flows only while there is room for them.
-    fn pass_on_news(&mut self) {
-        if self.news.is_empty() {
-            self.news = self.mailbox.take();
+    /// Sends the queued asynchronous messages. Flow updates wait while much is unsent; the others are lost then.
+    fn send_async(&mut self) {
+        if self.async_msgs.is_empty() {
+            self.async_msgs = self.handle.take();
         }
-        while let Some(news) = self.news.pop_front() {
+        while let Some(msg) = self.async_msgs.pop_front() {
             let unsent = self.unsent();
-            match news {
-                News::Updates(_) if unsent > OUTPUT_MAX => return self.news.push_front(news),
-                News::Updates(_) | News::Demoted(_) => self.pass_on(news),
-                _ if unsent > OUTPUT_MAX_WITH_NEWS => {}
-                _ => self.pass_on(news),
+            match msg {
+                AsyncMsg::FlowUpdates(_) if unsent > OUTPUT_MAX => return self.async_msgs.push_front(msg),
+                AsyncMsg::FlowUpdates(_) | AsyncMsg::Demoted(_) => self.send_async_msg(msg),
+                _ if unsent > OUTPUT_MAX_WITH_ASYNC => {}
+                _ => self.send_async_msg(msg),
             }
         }
     }
 
-    /// Passes on one piece of news.
-    pub(crate) fn pass_on(&mut self, news: News) {
-        match news {
-            News::Packet(packet) => self.packet_in(&packet),
-            News::Removed(removed) => self.flow_removed(&removed),
-            News::Updates(updates) => self.tell_updates(updates),
-            News::Vacancy(event) => self.table_status(&event),
-            News::Port(reason, desc) => {
+    /// Sends an asynchronous message, if the controller wants it.
+    pub(crate) fn send_async_msg(&mut self, msg: AsyncMsg) {
+        match msg {
+            AsyncMsg::PacketIn(packet) => self.packet_in(&packet),
+            AsyncMsg::FlowRemoved(removed) => self.flow_removed(&removed),
+            AsyncMsg::FlowUpdates(updates) => self.flow_updates(updates),
+            AsyncMsg::TableStatus(event) => self.table_status(&event),
+            AsyncMsg::PortStatus(reason, desc) => {
                 if self.session.wants(AsyncKind::PortStatus, reason as u32) {
                     let status = PortStatus { reason, desc: (*desc).clone() };
                     self.session.send(&Message::PortStatus(Box::new(status)));
                 }
             }
-            News::Forwarded(change) => self.request_forward(&change),
-            News::Demoted(generation) => {
+            AsyncMsg::RequestForward(request) => self.request_forward(&request),
+            AsyncMsg::Demoted(generation) => {
                 self.session.set_role(Role::Secondary);
                 let reason = RoleReason::PrimaryRequest;
                 if self.session.wants(AsyncKind::RoleStatus, reason as u32) {

@@ -1,9 +1,9 @@
-//! Controllers that the switch connects to, again and again.
+//! Controllers that the switch connects to: one thread for each, which connects again whenever the connection ends.
 
+use crate::conn_mgr::ConnMgr;
 use crate::connection::Connection;
-use crate::hub::Hub;
 use crate::settings::ControllerSettings;
-use crate::snoop::Wire;
+use crate::snoop::ControllerTraffic;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use crate::target::ActiveTarget;
@@ -15,74 +15,78 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A connection is tried for so long.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long a connection attempt may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After the first failure it is tried again after so long, then after twice that, up to the controller's `max_backoff`.
+/// The pause after the first failure. Each further pause is twice as long, up to the controller's `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(500);
 
 /// A controller that the switch connects to.
 pub struct Controller {
-    /// Where it is, and how the connection is to be kept.
+    /// Its address, and how the connection is kept.
     pub settings: ControllerSettings,
-    /// The messages that are exchanged with it.
-    pub wire: Arc<Wire>,
+    /// Its messages, for snoopers.
+    pub traffic: Arc<ControllerTraffic>,
 }
 
-/// Keeps a connection to a controller until the hub ends.
+/// Starts the thread that keeps a connection to a controller until the bridge ends.
 ///
 /// # Errors
 /// If there can be no thread.
-pub fn start(settings: ControllerSettings, hub: &Arc<Hub>, switch: &Arc<Switch>) -> io::Result<JoinHandle<()>> {
-    let controller = Controller { settings, wire: hub.add_wire() };
-    let (hub, switch) = (Arc::clone(hub), Arc::clone(switch));
-    let keep = move || keep_connected(&controller, &hub, &switch);
+pub fn start(
+    settings: ControllerSettings,
+    conn_mgr: &Arc<ConnMgr>,
+    switch: &Arc<Switch>,
+) -> io::Result<JoinHandle<()>> {
+    let controller = Controller { settings, traffic: conn_mgr.add_controller() };
+    let (conn_mgr, switch) = (Arc::clone(conn_mgr), Arc::clone(switch));
+    let keep = move || keep_connected(&controller, &conn_mgr, &switch);
     std::thread::Builder::new().name("controller".into()).spawn(keep)
 }
 
-fn keep_connected(controller: &Controller, hub: &Arc<Hub>, switch: &Arc<Switch>) {
+fn keep_connected(controller: &Controller, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>) {
     let ControllerSettings { target, max_backoff, .. } = &controller.settings;
     let backoff_min = BACKOFF_MIN.min(*max_backoff);
     let mut backoff = backoff_min;
-    let mut last_trouble = String::new();
-    while !hub.is_ending() {
-        let trouble = match connect(target, switch) {
+    let mut last_problem = String::new();
+    while !conn_mgr.is_ending() {
+        let problem = match connect(target, switch) {
             Ok(stream) => {
-                let (why, was_ready) = Connection::serve_controller(stream, controller, hub, switch);
+                let (reason, was_ready) = Connection::serve_controller(stream, controller, conn_mgr, switch);
                 if was_ready {
                     backoff = backoff_min;
                 }
-                why.to_owned()
+                reason.to_string()
             }
             Err(error) => error.to_string(),
         };
-        if hub.is_ending() {
+        if conn_mgr.is_ending() {
             return;
         }
-        // The same trouble again and again is said once.
-        if trouble != last_trouble {
-            tracing::warn!("bridge {}: controller {target}: {trouble}; trying again", hub.bridge);
-            last_trouble = trouble;
+        // A problem that repeats is logged once.
+        if problem != last_problem {
+            tracing::warn!("bridge {}: controller {target}: {problem}; trying again", conn_mgr.bridge);
+            last_problem = problem;
         }
-        wait(hub, backoff);
+        wait(conn_mgr, backoff);
         backoff = (2 * backoff).min(*max_backoff);
     }
 }
 
 fn connect(target: &ActiveTarget, switch: &Switch) -> io::Result<Stream> {
     match target {
-        ActiveTarget::Tcp(address) => Stream::tcp(TcpStream::connect_timeout(address, CONNECT_MAX)?),
+        ActiveTarget::Tcp(address) => Stream::tcp(TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?),
         ActiveTarget::Tls(address) => {
             let tls = switch.tls()?;
-            Ok(Stream::Tls(Box::new(tls.connect(TcpStream::connect_timeout(address, CONNECT_MAX)?, *address)?)))
+            Ok(Stream::Tls(Box::new(tls.connect(TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?, *address)?)))
         }
         ActiveTarget::Unix(path) => Stream::unix(UnixStream::connect(path)?),
     }
 }
 
-/// Waits, unless the hub ends.
-fn wait(hub: &Hub, time: Duration) {
-    let mut fds = [PollFd::from_borrowed_fd(hub.end_fd(), PollFlags::IN)];
+/// Waits; not longer than until the bridge ends.
+fn wait(conn_mgr: &ConnMgr, time: Duration) {
+    let mut fds = [PollFd::from_borrowed_fd(conn_mgr.end_fd(), PollFlags::IN)];
     let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
     let _ = poll(&mut fds, Some(&timeout));
 }

@@ -1,46 +1,48 @@
-//! Changes of the tables: flow-mods one by one, which are done many at a time, and bundles.
+//! Changes of the tables: flow-mods, which are applied several at a time, and bundles.
 
-use crate::connection::{Connection, End};
+use crate::close_reason::CloseReason;
+use crate::connection::Connection;
 use crate::flows::refusal;
 use crate::ports;
+use crate::request::N_TABLES;
 use sluice_ofp::FlowMod;
 use sluice_ofproto::{BundleChange, ExecuteRequest, Requester};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
 use sluice_openflow::message::flow_mod::FlowModMessage;
 use sluice_openflow::{BundleCommit, Error, Message, Request, bundled};
 
-/// Flow-mods that are done together at most. So many pay for the locks and the look at the megaflows; with more,
-/// others wait longer for the tables.
-const TOGETHER_MAX: usize = 64;
+/// Flow-mods that are applied together at most. This many share the cost of the locks and of revalidation; with more, other
+/// users of the tables would wait longer.
+const BATCH_MAX: usize = 64;
 
-/// Flow-mods that have come and are not done yet: nothing that comes behind them is done before.
+/// Flow-mods that have come and are not applied yet. No later request is carried out before them.
 #[derive(Default)]
-pub struct Waiting(Vec<(Request, Box<FlowModMessage>)>);
+pub struct PendingFlowMods(Vec<(Request, Box<FlowModMessage>)>);
 
 impl Connection {
-    /// Takes a flow-mod, to be done with those that come behind it.
-    pub(crate) fn take_flow_mod(&mut self, request: Request, m: Box<FlowModMessage>) {
+    /// Takes a flow-mod, to be applied together with those that follow it.
+    pub(crate) fn queue_flow_mod(&mut self, request: Request, m: Box<FlowModMessage>) {
         if m.buffer_id.is_some() {
             return self.session.refuse(&request, Error::RequestBufferUnknown);
         }
-        // Open vSwitch keeps flows of its own in that table.
-        if m.flow.table == Some(254) {
+        // Open vSwitch keeps rules of its own in the table behind the last.
+        if m.flow.table == Some(N_TABLES) {
             return self.session.refuse(&request, Error::RequestEperm);
         }
-        self.waiting.0.push((request, m));
-        // Who watches is told which request each change came of.
-        if self.waiting.0.len() >= TOGETHER_MAX || self.hub.is_watched() {
-            self.do_flow_mods();
+        self.pending.0.push((request, m));
+        // Flow updates name the request that made each change.
+        if self.pending.0.len() >= BATCH_MAX || self.conn_mgr.is_monitored() {
+            self.carry_out_flow_mods();
         }
     }
 
-    /// Does the flow-mods that wait.
-    pub(crate) fn do_flow_mods(&mut self) {
-        let Some((first, _)) = self.waiting.0.first() else { return };
+    /// Applies the flow-mods that wait.
+    pub(crate) fn carry_out_flow_mods(&mut self) {
+        let Some((first, _)) = self.pending.0.first() else { return };
         let by = Some(self.requester(first));
-        let changes: Vec<&FlowMod> = self.waiting.0.iter().map(|(_, m)| &m.flow).collect();
-        let done = self.switch.ofproto.flow_mods(&self.hub.bridge, &changes, by, self.switch.now_ms());
-        let waiting = std::mem::take(&mut self.waiting.0);
+        let changes: Vec<&FlowMod> = self.pending.0.iter().map(|(_, m)| &m.flow).collect();
+        let done = self.switch.ofproto.flow_mods(&self.conn_mgr.bridge, &changes, by, self.switch.now_ms());
+        let waiting = std::mem::take(&mut self.pending.0);
         match done {
             Ok((changed, refused)) => {
                 refused.iter().for_each(|(i, error)| self.session.refuse(&waiting[*i].0, refusal(error)));
@@ -48,7 +50,7 @@ impl Connection {
                     self.switch.publish_removed();
                 }
                 if refused.len() < waiting.len() {
-                    self.switch.hurry();
+                    self.switch.revalidate_soon();
                 }
             }
             Err(error) => waiting.iter().for_each(|(request, _)| self.session.refuse(request, refusal(&error))),
@@ -56,13 +58,13 @@ impl Connection {
     }
 
     pub(crate) fn requester(&self, request: &Request) -> Requester {
-        Requester { connection: self.mailbox.number(), xid: request.xid }
+        Requester { connection: self.handle.number(), xid: request.xid }
     }
 
-    /// Does a bundle's messages, all or none.
-    pub(crate) fn commit(&mut self, request: &Request, commit: &BundleCommit) -> Result<(), End> {
+    /// Carries out a bundle's messages, all or none.
+    pub(crate) fn commit(&mut self, request: &Request, commit: &BundleCommit) -> Result<(), CloseReason> {
         let table_in_command = self.session.table_in_command();
-        // Read while they are done: once read they take ten times as much memory.
+        // They are read when they are needed, because a message takes ten times as much memory once it is read.
         let messages = || bundled(&commit.messages, table_in_command);
         let is_other = |message: &Message| !matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
         let others = if commit.only_tables { Vec::new() } else { messages().filter(|(_, m)| is_other(m)).collect() };
@@ -75,23 +77,23 @@ impl Connection {
         }
         let changes = messages().filter_map(|(_, message)| self.change(message));
         let by = Some(self.requester(request));
-        let done = self.switch.ofproto.ordered_bundle(&self.hub.bridge, changes, by, self.switch.now_ms());
+        let done = self.switch.ofproto.ordered_bundle(&self.conn_mgr.bridge, changes, by, self.switch.now_ms());
         let packets = match done {
             Ok((_, packets)) => packets,
-            Err((place, error)) => {
+            Err((index, error)) => {
                 let mut changes = messages().filter(|(_, message)| self.change(message.clone()).is_some());
-                if let Some((bytes, _)) = changes.nth(place) {
+                if let Some((bytes, _)) = changes.nth(index) {
                     self.session.refuse_bundled(&commit.control, bytes, refusal(&error));
                 }
                 self.session.refuse(request, Error::BundleMsgFailed);
                 return Ok(());
             }
         };
-        self.switch.hurry();
+        self.switch.revalidate_soon();
         self.switch.publish_removed();
         let mut packets = packets.into_iter();
         for (bytes, message) in others {
-            if let Err(error) = self.do_bundled(&message, &mut packets) {
+            if let Err(error) = self.carry_out_bundled(&message, &mut packets) {
                 self.session.refuse_bundled(&commit.control, bytes, error);
             }
         }
@@ -99,32 +101,36 @@ impl Connection {
         Ok(())
     }
 
-    /// What a bundle's message is to the tables, if anything.
+    /// The change of the tables that a bundle's message asks for, if any.
     fn change(&self, message: Message) -> Option<BundleChange> {
         match message {
             Message::FlowMod(m) => Some(BundleChange::Flow(Box::new(m.flow))),
             Message::GroupMod(m) => Some(BundleChange::Group(*m)),
-            Message::PacketOut(m) => Some(BundleChange::Packet(Box::new(self.controllers_packet(&m).ok()??))),
+            Message::PacketOut(m) => Some(BundleChange::Packet(Box::new(self.read_packet_out(&m).ok()??))),
             _ => None,
         }
     }
 
-    /// Refuses what could not be done once the tables have changed.
+    /// Refuses messages that could fail after the tables have changed.
     fn check_bundled(&self, message: &Message, flags: u16) -> Result<(), Error> {
         match message {
-            // Changes of ports are seen one after the other. Source: Open vSwitch, `do_bundle_commit`.
+            // Port changes cannot be made visible all at once. Source: Open vSwitch, `do_bundle_commit`.
             Message::PortMod(_) if flags & BUNDLE_ATOMIC != 0 => Err(Error::BundleMsgFailed),
-            Message::PortMod(m) => ports::check_port_mod(&self.switch, &self.hub.bridge, m).map(drop),
-            Message::PacketOut(m) => self.controllers_packet(m).map(drop),
+            Message::PortMod(m) => ports::check_port_mod(&self.switch, &self.conn_mgr.bridge, m).map(drop),
+            Message::PacketOut(m) => self.read_packet_out(m).map(drop),
             _ => Ok(()),
         }
     }
 
-    /// Changes of ports, and packets, which have been translated.
-    fn do_bundled(&self, message: &Message, packets: &mut impl Iterator<Item = ExecuteRequest>) -> Result<(), Error> {
+    /// Carries out what is left once the tables have changed: port changes, and packets, which have been translated.
+    fn carry_out_bundled(
+        &self,
+        message: &Message,
+        packets: &mut impl Iterator<Item = ExecuteRequest>,
+    ) -> Result<(), Error> {
         match message {
-            Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, m),
-            Message::PacketOut(m) if self.controllers_packet(m)?.is_some() => match packets.next() {
+            Message::PortMod(m) => ports::port_mod(&self.switch, &self.conn_mgr, m),
+            Message::PacketOut(m) if self.read_packet_out(m)?.is_some() => match packets.next() {
                 Some(translated) => self.send_out(&m.data, translated),
                 None => Ok(()),
             },

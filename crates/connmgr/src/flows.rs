@@ -1,6 +1,7 @@
-//! Flows: asked about, and gone.
+//! Rules as controllers see them: flow statistics and flow-removed messages.
 
-use crate::connection::{Connection, End};
+use crate::close_reason::CloseReason;
+use crate::connection::Connection;
 use crate::switch::Switch;
 use sluice_ofp::{FlowCommand, FlowFlags, FlowMod};
 use sluice_ofproto::{Rule, RuleEntry, RuleRemoved};
@@ -10,10 +11,10 @@ use sluice_openflow::message::stats::StatsReply;
 use sluice_openflow::{Error, FlowRemoved, Message, Request};
 use std::sync::Arc;
 
-/// Flows in a piece of an answer, before it is looked whether the peer reads.
+/// Flows that are written before the connection checks that the peer reads them.
 const FLOWS_AT_ONCE: usize = 512;
 
-/// What the tables refused, in the protocol's terms.
+/// The OpenFlow error for a request that the tables refuse.
 pub fn refusal(error: &sluice_ofproto::Error) -> Error {
     use sluice_ofproto::Error as Why;
     match error {
@@ -44,9 +45,9 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
 }
 
 impl Connection {
-    /// Answers with the flows, in as many messages as it takes.
-    pub(crate) fn flow_stats(&mut self, request: &Request, wanted: &FlowRequest) -> Result<(), End> {
-        let rules = match select(&self.switch, &self.hub.bridge, wanted) {
+    /// Replies with the flows, in as many messages as are needed.
+    pub(crate) fn flow_stats(&mut self, request: &Request, wanted: &FlowRequest) -> Result<(), CloseReason> {
+        let rules = match select(&self.switch, &self.conn_mgr.bridge, wanted) {
             Ok(rules) => rules,
             Err(error) => {
                 self.session.refuse(request, error);
@@ -57,18 +58,18 @@ impl Connection {
         let mut chunks = rules.chunks(FLOWS_AT_ONCE).peekable();
         let mut last_is_sent = false;
         while !last_is_sent {
-            // Matches are fetched here: those of a million flows are a gigabyte. A rule that has gone meanwhile is left out.
-            let entries = self.switch.ofproto.entries(&self.hub.bridge, chunks.next().unwrap_or_default());
+            // Matches are fetched here, because those of a million flows take a gigabyte. Rules removed meanwhile are left out.
+            let entries = self.switch.ofproto.entries(&self.conn_mgr.bridge, chunks.next().unwrap_or_default());
             let flows = entries.unwrap_or_default().iter().map(|entry| stats(entry, now_ms)).collect();
             last_is_sent = chunks.peek().is_none();
             let reply = StatsReply::Flows(wanted.format, flows);
             self.session.reply(request, &Message::StatsReply(reply, !last_is_sent));
-            self.relieve()?;
+            self.drain_output()?;
         }
         Ok(())
     }
 
-    /// Tells of a rule that went, if the controller wants to hear it.
+    /// Sends a flow-removed message, if the controller wants it.
     pub(crate) fn flow_removed(&mut self, removed: &RuleRemoved) {
         let reason = removed.reason;
         if !self.session.wants(AsyncKind::FlowRemoved, reason as u32) {
@@ -92,12 +93,12 @@ impl Connection {
     }
 }
 
-/// A duration as the protocol has it.
+/// A duration in OpenFlow's unit.
 pub fn nanoseconds(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
 }
 
-/// The rules that a request is about, credited with what has been carried until now.
+/// The rules that a request selects, credited with all packets until now.
 fn select(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Vec<Arc<Rule>>, Error> {
     let mut selection = FlowMod::new(FlowCommand::Delete);
     selection.matches = wanted.matches;
@@ -119,7 +120,7 @@ fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
         idle_timeout: rule.idle_timeout(),
         hard_timeout: rule.hard_timeout(),
         importance: rule.importance,
-        // How it was added is no part of what it is.
+        // Those are flags of the flow-mod, not of the rule.
         flags: FlowFlags { check_overlap: false, reset_counts: false, ..rule.flags },
         duration_ns: nanoseconds(now_ms.saturating_sub(rule.created_ms)),
         idle_age: seconds(counts.used_ms),
@@ -131,7 +132,7 @@ fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
     }
 }
 
-/// What the flows that a request is about have carried together.
+/// The counters of all rules that a request selects.
 pub fn aggregate(switch: &Switch, bridge: &str, wanted: &FlowRequest) -> Result<Aggregate, Error> {
     let mut sum = Aggregate::default();
     for rule in select(switch, bridge, wanted)? {

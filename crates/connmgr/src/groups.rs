@@ -9,18 +9,18 @@ use sluice_openflow::message::groups::{GroupDesc, GroupStats};
 
 impl Connection {
     pub(crate) fn group_mod(&mut self, m: &GroupMod) -> Result<(), Error> {
-        let changed = self.switch.ofproto.group_mod(&self.hub.bridge, m, self.switch.now_ms());
+        let changed = self.switch.ofproto.group_mod(&self.conn_mgr.bridge, m, self.switch.now_ms());
         let changed = changed.map_err(|error| refusal(&error))?;
-        self.switch.hurry();
+        self.switch.revalidate_soon();
         if changed.deleted != 0 {
             self.switch.publish_removed();
         }
         Ok(())
     }
 
-    /// The group of that number, or all; none if there is none of it.
+    /// One group, if it exists, or all.
     fn groups(&self, wanted: u32) -> Result<Vec<GroupEntry>, Error> {
-        let all = self.switch.ofproto.groups(&self.hub.bridge).map_err(|error| refusal(&error))?;
+        let all = self.switch.ofproto.groups(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
         Ok(all.into_iter().filter(|group| wanted == GROUP_ALL || group.id == wanted).collect())
     }
 

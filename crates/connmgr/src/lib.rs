@@ -1,35 +1,42 @@
 //! The OpenFlow service of bridges: the connections of their controllers, and what these connections ask for.
 //!
-//! [`OpenFlowService`] serves every bridge on a Unix socket, on the TCP and TLS addresses it is told, and connects to the
-//! bridge's controllers. What it needs of the switch around it is a [`Backend`]; the tables are [`sluice_ofproto`]'s.
+//! [`OpenFlowService`] listens for a bridge's clients on a Unix socket and on TCP and TLS addresses, and connects to the
+//! bridge's controllers. The switch around it is a [`Backend`]; the tables are those of [`sluice_ofproto`].
 //!
 //! | module | what |
 //! |---|---|
-//! | [`service`], [`settings`], [`backend`] | what the switch calls, what it says, what it provides |
+//! | [`service`], [`settings`], [`backend`] | what the switch calls, what it sets, what it provides |
+//! | [`switch`], [`conn_mgr`], [`conn_handle`] | all bridges, the connections of a bridge, a connection as others see it |
+//! | [`async_msg`] | what connections are told without asking |
 //! | [`listener`], [`stream`], [`tls`], [`unix_socket`], [`target`] | sockets |
-//! | [`connection`] | one connection, a thread of its own |
+//! | [`connection`], [`close_reason`] | one connection, a thread of its own |
 //! | [`controllers`], [`fail_open`] | controllers that the switch connects to, and a bridge without them |
-//! | [`snoop`] | clients that listen to the messages of a controller |
-//! | [`hub`], [`switch`] | the connections of a bridge, and asynchronous messages for them; all bridges |
-//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`monitor`], [`ports`], [`packets`] within [`limits`], [`tables`] | requests carried out |
+//! | [`snoop`] | clients that get a copy of a controller's messages |
+//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`ports`], [`tables`] | requests carried out |
+//! | [`packets`], [`packet_in_limits`] | packet-outs and packet-ins |
+//! | [`flow_monitor`], [`flow_updates`] | flow monitors, and what they are told |
 //!
 //! **Threads.** One for each listener, each controller and each connection. None of them holds a lock while it waits for
 //! a peer.
 #![forbid(unsafe_code)]
 
+mod async_msg;
 mod backend;
+mod close_reason;
+mod conn_handle;
+mod conn_mgr;
 mod connection;
 mod controllers;
 mod error;
 mod fail_open;
 mod flow_mods;
+mod flow_monitor;
+mod flow_updates;
 mod flows;
 mod groups;
-mod hub;
-mod limits;
 mod listener;
 mod meters;
-mod monitor;
+mod packet_in_limits;
 mod packets;
 mod ports;
 mod request;

@@ -1,7 +1,7 @@
-//! Listeners: a thread for each, and one for each connection it takes.
+//! Listeners: a thread for each, and one for each connection that it accepts.
 
-use crate::connection::End;
-use crate::hub::Hub;
+use crate::close_reason::CloseReason;
+use crate::conn_mgr::ConnMgr;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A socket that takes connections.
+/// A socket that listens.
 pub enum Listener {
-    /// In the file system.
+    /// A Unix socket.
     Unix(UnixListener),
     /// TCP.
     Tcp(TcpListener),
@@ -23,8 +23,8 @@ pub enum Listener {
     Tls(TcpListener),
 }
 
-/// Serves a connection that was taken, until it ends; why it did.
-pub type Serve = fn(Stream, &Arc<Hub>, &Arc<Switch>) -> End;
+/// Serves an accepted connection until it ends.
+pub type Serve = fn(Stream, &Arc<ConnMgr>, &Arc<Switch>) -> CloseReason;
 
 impl Listener {
     fn set_nonblocking(&self) -> io::Result<()> {
@@ -52,29 +52,29 @@ impl Listener {
         }
     }
 
-    /// Takes connections until the hub ends.
+    /// Starts the thread that accepts connections until the bridge ends.
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(self, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) -> io::Result<JoinHandle<()>> {
+    pub fn start(self, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, serve: Serve) -> io::Result<JoinHandle<()>> {
         self.set_nonblocking()?;
-        let (hub, switch) = (Arc::clone(hub), Arc::clone(switch));
-        std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&hub, &switch, serve))
+        let (conn_mgr, switch) = (Arc::clone(conn_mgr), Arc::clone(switch));
+        std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&conn_mgr, &switch, serve))
     }
 
-    fn run(&self, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) {
-        while !hub.is_ending() {
+    fn run(&self, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, serve: Serve) {
+        while !conn_mgr.is_ending() {
             let mut fds = [
                 PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(hub.end_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(conn_mgr.end_fd(), PollFlags::IN),
             ];
             let _ = poll(&mut fds, None);
             match self.accept(switch) {
-                Ok(stream) => spawn(stream, hub, switch, serve),
+                Ok(stream) => spawn(stream, conn_mgr, switch, serve),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
-                    tracing::warn!("bridge {}: OpenFlow connection not taken: {e}", hub.bridge);
-                    // Out of descriptors, most likely: some will be closed.
+                    tracing::warn!("bridge {}: OpenFlow connection not accepted: {e}", conn_mgr.bridge);
+                    // The process is probably out of descriptors. Others will be closed.
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
@@ -82,11 +82,11 @@ impl Listener {
     }
 }
 
-fn spawn(stream: Stream, hub: &Arc<Hub>, switch: &Arc<Switch>, serve: Serve) {
-    let (hub, switch, bridge) = (Arc::clone(hub), Arc::clone(switch), hub.bridge.clone());
+fn spawn(stream: Stream, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, serve: Serve) {
+    let (conn_mgr, switch, bridge) = (Arc::clone(conn_mgr), Arc::clone(switch), conn_mgr.bridge.clone());
     let serve = move || {
-        let why = serve(stream, &hub, &switch);
-        tracing::debug!("bridge {}: OpenFlow connection ended: {why}", hub.bridge);
+        let reason = serve(stream, &conn_mgr, &switch);
+        tracing::debug!("bridge {}: OpenFlow connection ended: {reason}", conn_mgr.bridge);
     };
     if let Err(e) = std::thread::Builder::new().name("openflow-conn".into()).spawn(serve) {
         tracing::warn!("bridge {bridge}: no thread for an OpenFlow connection: {e}");

@@ -9,13 +9,13 @@ use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry};
 use sluice_openflow::Error;
 use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats, QUEUE_ALL};
 
-/// Bands are of the kind that drops; a bit of its number. Source: OpenFlow 1.3, `OFPMBT_DROP`.
+/// The band types there are, a bit for each: only drop. Source: OpenFlow 1.3, `OFPMBT_DROP`.
 const BAND_TYPES: u32 = 1 << 1;
 
 /// Rates in kilobits and packets, bursts, statistics. Source: OpenFlow 1.3, `OFPMF_*`.
 const CAPABILITIES: u32 = 0xf;
 
-/// What meters can be.
+/// The meter features there are.
 pub fn features() -> MeterFeatures {
     MeterFeatures {
         max_meters: METERS_MAX,
@@ -28,16 +28,16 @@ pub fn features() -> MeterFeatures {
 
 impl Connection {
     pub(crate) fn meter_mod(&mut self, m: &MeterMod) -> Result<(), Error> {
-        let changed = self.switch.ofproto.meter_mod(&self.hub.bridge, m, self.switch.now_ms());
+        let changed = self.switch.ofproto.meter_mod(&self.conn_mgr.bridge, m, self.switch.now_ms());
         changed.map_err(|error| refusal(&error))?;
-        self.switch.hurry();
+        self.switch.revalidate_soon();
         self.switch.publish_removed();
         Ok(())
     }
 
-    /// The meter of that number, or all.
+    /// One meter, or all.
     fn meters(&self, wanted: u32) -> Result<Vec<MeterEntry>, Error> {
-        let mut meters = self.switch.ofproto.meters(&self.hub.bridge).map_err(|error| refusal(&error))?;
+        let mut meters = self.switch.ofproto.meters(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
         if wanted != METER_ALL {
             meters.retain(|meter| meter.id == wanted);
             if meters.is_empty() {
@@ -65,11 +65,11 @@ impl Connection {
         Ok(stats.collect())
     }
 
-    /// Ports have no queues, as those of Open vSwitch's userspace datapath: asking for all of them is no mistake, but
-    /// asking for one is.
+    /// Ports have no queues, as in Open vSwitch's userspace datapath: a request for all queues is right, one for a certain
+    /// queue is wrong.
     pub(crate) fn queues(&self, port: Option<OfPort>, queue: u32) -> Result<(), Error> {
         if let Some(port) = port {
-            ports::known(&self.switch, &self.hub.bridge, port)?;
+            ports::check_port(&self.switch, &self.conn_mgr.bridge, port)?;
         }
         if queue == QUEUE_ALL { Ok(()) } else { Err(Error::QueueBadQueue) }
     }

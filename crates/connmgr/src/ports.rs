@@ -1,14 +1,14 @@
 //! Ports as controllers see them.
 
 use crate::backend::Device;
-use crate::hub::Hub;
+use crate::conn_mgr::ConnMgr;
 use crate::switch::Switch;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::PortConfig;
 use sluice_openflow::Error;
 use sluice_openflow::message::ports::{PortDesc, PortMod, PortStats, config, state};
 
-/// What the ports of a bridge are, by number.
+/// The descriptions of a bridge's ports, by number.
 pub fn descriptions(switch: &Switch, bridge: &str) -> Vec<PortDesc> {
     let devices = switch.backend.devices();
     let ports = switch.ofproto.ports(bridge).unwrap_or_default();
@@ -33,21 +33,24 @@ fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
     }
 }
 
-/// An error unless the bridge has that port.
-pub fn known(switch: &Switch, bridge: &str, port: OfPort) -> Result<(), Error> {
+/// Checks that the bridge has a port.
+///
+/// # Errors
+/// If it has not.
+pub fn check_port(switch: &Switch, bridge: &str, port: OfPort) -> Result<(), Error> {
     let ports = switch.ofproto.ports(bridge).unwrap_or_default();
     if ports.iter().any(|p| p.number == port) { Ok(()) } else { Err(Error::QueueBadPort) }
 }
 
-/// What a port or all have carried.
+/// The counters of one port, or of all.
 pub fn stats(switch: &Switch, bridge: &str, wanted: Option<OfPort>) -> Result<Vec<PortStats>, Error> {
     let devices = switch.backend.devices();
     let ports = switch.ofproto.ports(bridge).unwrap_or_default().into_iter();
     let ports = ports.filter(|p| wanted.is_none_or(|number| p.number == number));
-    Ok(ports.map(|port| counted(&port, port.datapath().and_then(|no| devices.get(&no)))).collect())
+    Ok(ports.map(|port| port_stats(&port, port.datapath().and_then(|no| devices.get(&no)))).collect())
 }
 
-fn counted(port: &PortConfig, device: Option<&Device>) -> PortStats {
+fn port_stats(port: &PortConfig, device: Option<&Device>) -> PortStats {
     let unknown = PortStats::unknown(port.number);
     let Some(device) = device else { return unknown };
     let counters = &device.counters;
@@ -65,7 +68,7 @@ fn counted(port: &PortConfig, device: Option<&Device>) -> PortStats {
     }
 }
 
-/// The port that is to change.
+/// Checks a port-mod; returns the description of its port.
 pub fn check_port_mod(switch: &Switch, bridge: &str, m: &PortMod) -> Result<PortDesc, Error> {
     let desc = descriptions(switch, bridge).into_iter().find(|d| d.port == m.port.0);
     let desc = desc.ok_or(Error::PortModBadPort)?;
@@ -73,8 +76,8 @@ pub fn check_port_mod(switch: &Switch, bridge: &str, m: &PortMod) -> Result<Port
 }
 
 /// Changes a port.
-pub fn port_mod(switch: &Switch, hub: &Hub, m: &PortMod) -> Result<(), Error> {
-    let desc = check_port_mod(switch, &hub.bridge, m)?;
+pub fn port_mod(switch: &Switch, conn_mgr: &ConnMgr, m: &PortMod) -> Result<(), Error> {
+    let desc = check_port_mod(switch, &conn_mgr.bridge, m)?;
     let new = desc.config & !m.mask | m.config & m.mask;
     let change = |port: &mut PortConfig| {
         port.down = new & config::PORT_DOWN != 0;
@@ -83,8 +86,8 @@ pub fn port_mod(switch: &Switch, hub: &Hub, m: &PortMod) -> Result<(), Error> {
         port.no_forward = new & config::NO_FWD != 0;
         port.no_packet_in = new & config::NO_PACKET_IN != 0;
     };
-    switch.ofproto.set_port(&hub.bridge, &desc.name, change).map_err(|_| Error::PortModBadPort)?;
-    switch.hurry();
-    hub.note_ports(descriptions(switch, &hub.bridge));
+    switch.ofproto.set_port(&conn_mgr.bridge, &desc.name, change).map_err(|_| Error::PortModBadPort)?;
+    switch.revalidate_soon();
+    conn_mgr.update_ports(descriptions(switch, &conn_mgr.bridge));
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! Requests, and who carries them out.
+//! Requests: which function carries out each of them, and those that concern the bridge as a whole.
 
-use crate::connection::{Connection, End};
-use crate::hub::{Forwarded, News};
+use crate::async_msg::{AsyncMsg, ForwardedRequest};
+use crate::close_reason::CloseReason;
+use crate::connection::Connection;
 use crate::{flows, meters, ports};
 use sluice_flow::OfPort;
 use sluice_ofproto::FragmentMode;
@@ -15,26 +16,26 @@ use sluice_openflow::message::switch::{
 use sluice_openflow::{Error, Format, Message, Request, Version};
 use std::sync::Arc;
 
-/// Tables of a bridge, as controllers are told: 255 means all of them.
+/// Tables of a bridge that controllers see. The number 255 means all of them.
 pub(crate) const N_TABLES: u8 = 254;
 
-/// OpenFlow 1.0's actions, by bits of their numbers: all but vendors'. Source: Open vSwitch, `show`.
+/// OpenFlow 1.0's actions, a bit for each number: all but the vendor action. Source: Open vSwitch, `show`.
 const ACTIONS10: u32 = 0xfff;
 
 /// OpenFlow 1.0's wildcards: all. Source: `OFPFW_ALL`.
 const WILDCARDS10: u32 = 0x3f_ffff;
 
-/// Rules that a table is said to hold. Source: Open vSwitch says the same.
+/// The limit that is reported for tables without one. Source: Open vSwitch.
 const TABLE_ENTRIES: u32 = 1_000_000;
 
 impl Connection {
     /// Carries out a request.
-    pub(crate) fn request(&mut self, request: &Request, message: Message) -> Result<(), End> {
+    pub(crate) fn request(&mut self, request: &Request, message: Message) -> Result<(), CloseReason> {
         let done = match message {
             Message::FeaturesRequest => self.features().map(Some),
             Message::GetConfigRequest => self.get_config().map(Some),
             Message::SetConfig(config) => self.set_config(config).map(|()| None),
-            // Everything before is done.
+            // All earlier requests have been carried out.
             Message::BarrierRequest => Ok(Some(Message::BarrierReply)),
             Message::GroupMod(m) => self.group_mod(&m).map(|()| {
                 self.forward(request, Message::GroupMod(m));
@@ -42,7 +43,7 @@ impl Connection {
             }),
             Message::PacketOut(m) => self.packet_out(&m).map(|()| None),
             Message::Resume(m) => self.resume(*m).map(|()| None),
-            Message::PortMod(m) => ports::port_mod(&self.switch, &self.hub, &m).map(|()| None),
+            Message::PortMod(m) => ports::port_mod(&self.switch, &self.conn_mgr, &m).map(|()| None),
             Message::MeterMod(m) => self.meter_mod(&m).map(|()| {
                 self.forward(request, Message::MeterMod(m));
                 None
@@ -54,8 +55,8 @@ impl Connection {
             Message::StatsRequest(StatsRequest::Flows(wanted), false) => return self.flow_stats(request, &wanted),
             Message::StatsRequest(StatsRequest::Monitors(all), false) => return self.monitor(request, &all),
             Message::MonitorCancel(id) => self.cancel_monitor(id).map(|()| None),
-            Message::StatsRequest(question, false) => self.stats(question).map(|r| Some(Message::StatsReply(r, false))),
-            // Questions in pieces: only table features may be, and those cannot be changed here.
+            Message::StatsRequest(request, false) => self.stats(request).map(|r| Some(Message::StatsReply(r, false))),
+            // Only table features may be requested in several messages, and they cannot be changed.
             Message::StatsRequest(_, true) => Err(Error::RequestMultipartBufferOverflow),
             Message::TableMod(m) => self.table_mod(&m).map(|()| None),
             _ => Err(Error::RequestBadType),
@@ -68,14 +69,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the other controllers of a change of groups or meters.
+    /// Tells the bridge's other controllers of a change of groups or meters.
     fn forward(&self, request: &Request, message: Message) {
-        let forwarded = Forwarded { message, xid: request.xid };
-        self.hub.post_to_others(&self.mailbox, &News::Forwarded(Arc::new(forwarded)));
+        let forwarded = ForwardedRequest { message, xid: request.xid };
+        self.conn_mgr.post_to_others(&self.handle, &AsyncMsg::RequestForward(Arc::new(forwarded)));
     }
 
-    /// Passes on another controller's change, if this one wants to hear of it.
-    pub(crate) fn request_forward(&mut self, change: &Forwarded) {
+    /// Sends another controller's change, if this controller wants it.
+    pub(crate) fn request_forward(&mut self, change: &ForwardedRequest) {
         // Numbers are OpenFlow 1.4's, `OFPRFR_*`.
         let reason = if matches!(change.message, Message::GroupMod(_)) { 0 } else { 1 };
         let version = self.version();
@@ -90,7 +91,7 @@ impl Connection {
 
     fn features(&self) -> Result<Message, Error> {
         let version = self.version();
-        let bridge = self.switch.ofproto.bridges().into_iter().find(|b| b.name == self.hub.bridge);
+        let bridge = self.switch.ofproto.bridges().into_iter().find(|b| b.name == self.conn_mgr.bridge);
         let datapath_id = bridge.ok_or(Error::RequestEperm)?.datapath_id;
         let common =
             capability::FLOW_STATS | capability::TABLE_STATS | capability::PORT_STATS | capability::QUEUE_STATS;
@@ -100,7 +101,7 @@ impl Connection {
             _ => common | capability::GROUP_STATS | capability::BUNDLES,
         };
         let ports = match version {
-            Version::V10 => ports::descriptions(&self.switch, &self.hub.bridge),
+            Version::V10 => ports::descriptions(&self.switch, &self.conn_mgr.bridge),
             _ => Vec::new(),
         };
         let (n_tables, actions) = (N_TABLES, ACTIONS10);
@@ -115,13 +116,13 @@ impl Connection {
     }
 
     fn get_config(&self) -> Result<Message, Error> {
-        let fragments = match self.switch.ofproto.fragments(&self.hub.bridge).map_err(|_| Error::RequestEperm)? {
+        let fragments = match self.switch.ofproto.fragments(&self.conn_mgr.bridge).map_err(|_| Error::RequestEperm)? {
             FragmentMode::Normal => 0,
             FragmentMode::Drop => FRAG_DROP,
             FragmentMode::NxMatch => FRAG_NX_MATCH,
         };
         let own = self.session.connection_config();
-        // OpenFlow 1.3 did away with the flag about time to live.
+        // OpenFlow 1.3 removed the flag about time to live.
         let flags = if self.version() < Version::V13 { own.flags } else { 0 };
         Ok(Message::GetConfigReply(SwitchConfig { flags: fragments | flags, miss_send_len: own.miss_send_len }))
     }
@@ -133,40 +134,42 @@ impl Connection {
             FRAG_NX_MATCH => FragmentMode::NxMatch,
             _ => return Err(Error::ConfigBadFlags),
         };
-        let bridge = &self.hub.bridge;
-        // A secondary controller sets what concerns its connection, and is not told that the rest is not its.
+        let bridge = &self.conn_mgr.bridge;
+        // A secondary controller may set what concerns its connection. The rest of its request is ignored without an error.
         if self.session.role() == Role::Secondary {
             return Ok(());
         }
         if self.switch.ofproto.fragments(bridge).map_err(|_| Error::RequestEperm)? != fragments {
             self.switch.ofproto.set_bridge(bridge, None, Some(fragments)).map_err(|_| Error::RequestEperm)?;
-            self.switch.hurry();
+            self.switch.revalidate_soon();
         }
         Ok(())
     }
 
-    /// Gives or refuses a role.
-    pub(crate) fn role(&mut self, request: &Request, wish: RoleMessage) {
-        if let (Some(generation), Some(Role::Primary | Role::Secondary)) = (wish.generation, wish.role)
-            && let Err(error) = self.hub.check_generation(generation)
+    /// Grants or refuses a role.
+    pub(crate) fn role(&mut self, request: &Request, wanted: RoleMessage) {
+        if let (Some(generation), Some(Role::Primary | Role::Secondary)) = (wanted.generation, wanted.role)
+            && let Err(error) = self.conn_mgr.check_generation(generation)
         {
             return self.session.refuse(request, error);
         }
-        if let Some(role) = wish.role {
+        if let Some(role) = wanted.role {
             match role {
-                Role::Primary => self.hub.make_primary(&self.mailbox),
-                _ => self.mailbox.set_primary(false),
+                Role::Primary => self.conn_mgr.make_primary(&self.handle),
+                _ => {
+                    self.handle.set_primary(false);
+                }
             }
             self.session.set_role(role);
         }
-        let generation = if wish.format == Format::Nicira { None } else { self.hub.generation() };
-        let reply = RoleMessage { format: wish.format, role: Some(self.session.role()), generation };
+        let generation = if wanted.format == Format::Nicira { None } else { self.conn_mgr.generation() };
+        let reply = RoleMessage { format: wanted.format, role: Some(self.session.role()), generation };
         self.session.reply(request, &Message::RoleReply(reply));
     }
 
-    fn stats(&self, question: StatsRequest) -> Result<StatsReply, Error> {
-        let (switch, bridge) = (&self.switch, self.hub.bridge.as_str());
-        Ok(match question {
+    fn stats(&self, request: StatsRequest) -> Result<StatsReply, Error> {
+        let (switch, bridge) = (&self.switch, self.conn_mgr.bridge.as_str());
+        Ok(match request {
             StatsRequest::Description => StatsReply::Description(Box::new(description(bridge))),
             StatsRequest::Aggregate(wanted) => {
                 StatsReply::Aggregate(wanted.format, flows::aggregate(switch, bridge, &wanted)?)
@@ -191,24 +194,24 @@ impl Connection {
                 let of = |(t, limit)| TableFeatures::of_everything(t, N_TABLES, limit, self.version());
                 StatsReply::TableFeatures(self.table_limits()?.into_iter().map(of).collect())
             }
-            // Tables are as they are.
+            // Table features cannot be changed.
             StatsRequest::TableFeatures(_) => return Err(Error::TableFeaturesEperm),
-            // Those are answered piece by piece, see `flow_stats` and `monitor`.
+            // Those have replies of several messages: see `flow_stats` and `monitor`.
             StatsRequest::Flows(_) | StatsRequest::Monitors(_) => return Err(Error::RequestBadStat),
             StatsRequest::TableDescs => StatsReply::TableDescs(self.table_descs()?),
         })
     }
 
-    /// The tables with the rules that each is said to hold.
+    /// The tables with the limit that is reported for each.
     fn table_limits(&self) -> Result<Vec<(u8, u32)>, Error> {
-        let tables = self.switch.ofproto.table_descs(&self.hub.bridge).map_err(|_| Error::RequestEperm)?;
+        let tables = self.switch.ofproto.table_descs(&self.conn_mgr.bridge).map_err(|_| Error::RequestEperm)?;
         let limit = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
         let shown = tables.iter().filter(|table| table.table < N_TABLES);
         Ok(shown.map(|table| (table.table, table.limit.map_or(TABLE_ENTRIES, limit))).collect())
     }
 
     fn tables(&self) -> Result<Vec<TableStats>, Error> {
-        let known = self.switch.ofproto.table_stats(&self.hub.bridge).map_err(|_| Error::RequestEperm)?;
+        let known = self.switch.ofproto.table_stats(&self.conn_mgr.bridge).map_err(|_| Error::RequestEperm)?;
         let rows = self.table_limits()?.into_iter().map(|(table, max_entries)| {
             let stats = known.iter().find(|t| t.table == table).copied().unwrap_or_default();
             TableStats {

@@ -1,11 +1,12 @@
-//! The service as the switch sees it: bridges are served, served anew, and no longer.
+//! The service as the switch sees it: bridges begin and cease to be served; packets and changes reach their controllers.
 
+use crate::async_msg::{AsyncMsg, PacketInMsg};
 use crate::backend::{Backend, ControllerUpcall};
+use crate::conn_mgr::ConnMgr;
 use crate::connection::Connection;
 use crate::controllers;
 use crate::error::Error;
 use crate::fail_open::FailOpen;
-use crate::hub::{Hub, News, Packet};
 use crate::listener::Listener;
 use crate::settings::BridgeSettings;
 use crate::snoop;
@@ -26,13 +27,13 @@ use std::thread::JoinHandle;
 pub struct OpenFlowService {
     switch: Arc<Switch>,
     served: Mutex<BTreeMap<String, Served>>,
-    /// Where Unix sockets are made; `None` before the start.
+    /// The directory of the Unix sockets; `None` before the start.
     directory: Mutex<Option<PathBuf>>,
 }
 
 /// A bridge that is served.
 struct Served {
-    hub: Arc<Hub>,
+    conn_mgr: Arc<ConnMgr>,
     /// The Unix sockets it has made.
     sockets: Vec<PathBuf>,
     threads: Vec<JoinHandle<()>>,
@@ -41,43 +42,45 @@ struct Served {
 impl OpenFlowService {
     /// The service of a switch; no bridge is served yet.
     pub fn new(ofproto: Ofproto, backend: Arc<dyn Backend>) -> Self {
-        let switch = Arc::new(Switch { ofproto, backend, tls: Mutex::default(), hubs: Mutex::default() });
+        let switch = Arc::new(Switch { ofproto, backend, tls: Mutex::default(), conn_mgrs: Mutex::default() });
         switch.ofproto.set_monitor(Arc::new(FlowWatcher(Arc::downgrade(&switch))));
         OpenFlowService { switch, served: Mutex::default(), directory: Mutex::default() }
     }
 
-    /// From now on bridges are served, on `<directory>/<bridge>.mgmt`, and snooped, on `<directory>/<bridge>.snoop`.
+    /// From now on bridges can be served. A bridge's Unix sockets are `<directory>/<bridge>.mgmt` for clients, and
+    /// `<directory>/<bridge>.snoop` for snoopers.
     pub fn start(&self, directory: &Path) {
         *self.directory.lock() = Some(directory.to_owned());
     }
 
-    /// Serves a bridge of the tables, or serves it anew with other settings; nothing before [`OpenFlowService::start`].
+    /// Serves a bridge. If it is served already, its connections end, and it is served with the new settings. Does nothing
+    /// before [`OpenFlowService::start`].
     ///
     /// # Errors
-    /// If a socket or a thread cannot be had.
+    /// If a socket or a thread cannot be made: then the bridge is not served.
     pub fn serve_bridge(&self, bridge: &str, settings: &BridgeSettings) -> Result<(), Error> {
         let Some(directory) = self.directory.lock().clone() else { return Ok(()) };
         self.remove_bridge(bridge);
         let system = |source| Error::System { bridge: bridge.to_owned(), source };
-        let mut hub = Hub::new(bridge).map_err(|error| system(error.into()))?;
+        let mut conn_mgr = ConnMgr::new(bridge).map_err(|error| system(error.into()))?;
         if settings.fail_mode == FailMode::Standalone && !settings.controllers.is_empty() {
-            hub.fail_open = Some(FailOpen::new());
+            conn_mgr.fail_open = Some(FailOpen::new());
         }
-        let hub = Arc::new(hub);
-        hub.note_ports(ports::descriptions(&self.switch, bridge));
-        let mut served = Served { hub, sockets: Vec::new(), threads: Vec::new() };
+        let conn_mgr = Arc::new(conn_mgr);
+        conn_mgr.update_ports(ports::descriptions(&self.switch, bridge));
+        let mut served = Served { conn_mgr, sockets: Vec::new(), threads: Vec::new() };
         if let Err(error) = self.begin(&mut served, settings, &directory) {
             served.end();
             return Err(error);
         }
-        self.switch.hubs.lock().insert(bridge.to_owned(), Arc::clone(&served.hub));
+        self.switch.conn_mgrs.lock().insert(bridge.to_owned(), Arc::clone(&served.conn_mgr));
         self.served.lock().insert(bridge.to_owned(), served);
         Ok(())
     }
 
-    /// Makes a bridge's sockets and starts its threads. What has been begun is in `served`, also if an error ends it.
+    /// Makes a bridge's sockets and starts its threads. On an error, `served` has those that exist already.
     fn begin(&self, served: &mut Served, settings: &BridgeSettings, directory: &Path) -> Result<(), Error> {
-        let bridge = served.hub.bridge.clone();
+        let bridge = served.conn_mgr.bridge.clone();
         let mut socket = |kind| {
             let path = directory.join(format!("{bridge}.{kind}"));
             let listener = unix_socket::listen_private(&path, "OpenFlow socket")?;
@@ -95,21 +98,21 @@ impl OpenFlowService {
             });
         }
         let system = |source| Error::System { bridge: bridge.clone(), source };
-        let hub = &served.hub;
+        let conn_mgr = &served.conn_mgr;
         for listener in listeners {
-            served.threads.push(listener.start(hub, &self.switch, Connection::serve_client).map_err(system)?);
+            served.threads.push(listener.start(conn_mgr, &self.switch, Connection::serve_client).map_err(system)?);
         }
-        served.threads.push(snooping.start(hub, &self.switch, snoop::serve).map_err(system)?);
+        served.threads.push(snooping.start(conn_mgr, &self.switch, snoop::serve).map_err(system)?);
         for controller in &settings.controllers {
-            served.threads.push(controllers::start(controller.clone(), hub, &self.switch).map_err(system)?);
+            served.threads.push(controllers::start(controller.clone(), conn_mgr, &self.switch).map_err(system)?);
         }
         Ok(())
     }
 
     /// Ends a bridge's connections.
     pub fn remove_bridge(&self, bridge: &str) {
-        // Not while a lock is held: the threads that end may need it.
-        self.switch.hubs.lock().remove(bridge);
+        // The locks are released first, because the threads that end may need them.
+        self.switch.conn_mgrs.lock().remove(bridge);
         let served = self.served.lock().remove(bridge);
         if let Some(served) = served {
             served.end();
@@ -118,55 +121,58 @@ impl OpenFlowService {
 
     /// Ends all connections and removes the sockets.
     pub fn stop(&self) {
-        self.switch.hubs.lock().clear();
+        self.switch.conn_mgrs.lock().clear();
         let all = std::mem::take(&mut *self.served.lock());
         all.into_values().for_each(Served::end);
     }
 
-    /// Reads key and certificates for the connections to come.
+    /// Reads the key and certificates for new connections.
     ///
     /// # Errors
-    /// With the file that is wrong; then what was there stays.
+    /// With the file that is wrong: then the earlier key and certificates stay.
     pub fn set_tls(&self, files: Option<&TlsFiles>) -> Result<(), TlsError> {
         *self.switch.tls.lock() = files.map(Tls::load).transpose()?.map(Arc::new);
         Ok(())
     }
 
-    /// What is due once a second: ports that changed are told, and bridges without a controller may forward by themselves.
+    /// Called once a second: tells controllers of changed ports, and lets standalone bridges without a controller forward.
     pub fn run(&self) {
         self.switch.publish_ports();
-        for hub in self.switch.all_hubs() {
-            if let Some(fail_open) = &hub.fail_open {
-                fail_open.run(&self.switch, &hub.bridge);
+        for conn_mgr in self.switch.all_conn_mgrs() {
+            if let Some(fail_open) = &conn_mgr.fail_open {
+                fail_open.run(&self.switch, &conn_mgr.bridge);
             }
         }
     }
 
-    /// Tells controllers of rules that went, and of tables that are full or no longer.
+    /// Tells controllers of removed rules, and of tables that have crossed a vacancy threshold.
     pub fn publish_removed(&self) {
         self.switch.publish_removed();
     }
 
-    /// Tells controllers of ports that came, went or changed.
+    /// Tells controllers of ports that were added, removed or changed.
     pub fn publish_ports(&self) {
         self.switch.publish_ports();
     }
 
-    /// Hands a packet from the datapath to the connections of its bridge.
+    /// Gives a packet from the datapath to the controllers of its bridge.
     pub fn packet_in(&self, upcall: ControllerUpcall) {
         let (ofproto, now_ms) = (&self.switch.ofproto, self.switch.now_ms());
-        let context = ofproto.controller_packet(&upcall.key, upcall.recirc_id, upcall.is_paused, now_ms);
-        let Some(context) = context else { return };
-        let Some(hub) = self.switch.hub(&context.bridge).filter(|hub| hub.connections() != 0) else { return };
-        let packet = Packet {
-            context,
+        let metadata = ofproto.controller_packet(&upcall.key, upcall.recirc_id, upcall.is_paused, now_ms);
+        let Some(metadata) = metadata else { return };
+        let Some(conn_mgr) = self.switch.conn_mgr(&metadata.bridge).filter(|conn_mgr| conn_mgr.connections() != 0)
+        else {
+            return;
+        };
+        let packet = PacketInMsg {
+            metadata,
             reason: reason(upcall.reason),
             controller_id: upcall.controller_id,
             cookie: upcall.cookie,
             total_len: upcall.total_len,
             bytes: upcall.bytes,
         };
-        hub.post(&News::Packet(Arc::new(packet)));
+        conn_mgr.post(&AsyncMsg::PacketIn(Arc::new(packet)));
     }
 }
 
@@ -181,7 +187,7 @@ impl Served {
         for socket in &self.sockets {
             let _ = std::fs::remove_file(socket);
         }
-        self.hub.end();
+        self.conn_mgr.end();
         self.threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 }

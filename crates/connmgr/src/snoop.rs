@@ -1,7 +1,8 @@
-//! Snooping: who connects to `<rundir>/<bridge>.snoop` hears what the switch and a controller say to each other.
+//! Snooping: clients of `<bridge>.snoop` get a copy of all messages between the switch and a controller.
 
-use crate::connection::{End, GREETING_MAX};
-use crate::hub::Hub;
+use crate::close_reason::CloseReason;
+use crate::conn_mgr::ConnMgr;
+use crate::connection::HELLO_TIMEOUT;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use parking_lot::Mutex;
@@ -13,38 +14,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Instant;
 
-/// Bytes that wait for a snooper at most; what does not fit is lost to it.
+/// Bytes that wait for a snooper at most. Messages that do not fit are lost to it.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Snoopers of a controller at most. Source: Open vSwitch, `rconn.c`.
 const SNOOPERS_MAX: usize = 8;
 
-/// What is said on the connections to a controller, one after the other, and who hears it.
+/// The messages of a controller's connections, which follow one another, and the snoopers that get copies.
 #[derive(Default)]
-pub struct Wire {
-    taps: Mutex<Vec<Arc<Tap>>>,
-    tapped: AtomicUsize,
+pub struct ControllerTraffic {
+    queues: Mutex<Vec<Arc<SnoopQueue>>>,
+    /// The number of queues.
+    snoopers: AtomicUsize,
     preference: AtomicU8,
 }
 
-/// Where what was said waits for one snooper: whole messages.
-pub struct Tap {
+/// The messages that wait for one snooper: whole ones.
+pub struct SnoopQueue {
     waiting: Mutex<Vec<u8>>,
     wake: OwnedFd,
 }
 
-impl Wire {
-    /// Whether anybody listens.
-    pub fn is_tapped(&self) -> bool {
-        self.tapped.load(SeqCst) != 0
+impl ControllerTraffic {
+    /// Whether there are snoopers.
+    pub fn is_snooped(&self) -> bool {
+        self.snoopers.load(SeqCst) != 0
     }
 
-    /// Which controller is snooped if there are several: the primary one, else one that may change the switch.
+    /// A bridge's controller with the highest preference is snooped: the primary one, else one that may change the switch.
     pub fn preference(&self) -> u8 {
         self.preference.load(Relaxed)
     }
 
-    /// Notes the role of the controller, nothing if it is not there.
+    /// Notes the role of the controller; `None` if it is not connected.
     pub fn set_role(&self, role: Option<Role>) {
         let preference = match role {
             Some(Role::Primary) => 3,
@@ -55,125 +57,125 @@ impl Wire {
         self.preference.store(preference, Relaxed);
     }
 
-    /// Passes on what was said.
-    pub fn pass_on(&self, messages: &[u8]) {
-        for tap in self.taps.lock().iter() {
-            let mut waiting = tap.waiting.lock();
+    /// Copies messages to all snoopers.
+    pub fn copy(&self, messages: &[u8]) {
+        for queue in self.queues.lock().iter() {
+            let mut waiting = queue.waiting.lock();
             if waiting.len() + messages.len() <= WAITING_MAX {
                 waiting.extend(messages);
-                // Full: it rings already.
-                let _ = rustix::io::write(&tap.wake, &1u64.to_ne_bytes());
+                // A full counter is readable already.
+                let _ = rustix::io::write(&queue.wake, &1u64.to_ne_bytes());
             }
         }
     }
 
-    fn tap(&self) -> Option<Arc<Tap>> {
-        let mut taps = self.taps.lock();
+    fn attach(&self) -> Option<Arc<SnoopQueue>> {
+        let mut queues = self.queues.lock();
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?;
-        let tap = Arc::new(Tap { waiting: Mutex::default(), wake });
-        (taps.len() < SNOOPERS_MAX).then(|| taps.push(Arc::clone(&tap)))?;
-        self.tapped.store(taps.len(), SeqCst);
-        Some(tap)
+        let queue = Arc::new(SnoopQueue { waiting: Mutex::default(), wake });
+        (queues.len() < SNOOPERS_MAX).then(|| queues.push(Arc::clone(&queue)))?;
+        self.snoopers.store(queues.len(), SeqCst);
+        Some(queue)
     }
 
-    fn untap(&self, tap: &Arc<Tap>) {
-        let mut taps = self.taps.lock();
-        taps.retain(|other| !Arc::ptr_eq(other, tap));
-        self.tapped.store(taps.len(), SeqCst);
+    fn detach(&self, queue: &Arc<SnoopQueue>) {
+        let mut queues = self.queues.lock();
+        queues.retain(|other| !Arc::ptr_eq(other, queue));
+        self.snoopers.store(queues.len(), SeqCst);
     }
 }
 
-impl Tap {
+impl SnoopQueue {
     fn take(&self) -> Vec<u8> {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         std::mem::take(&mut *self.waiting.lock())
     }
 }
 
-impl AsFd for Tap {
+impl AsFd for SnoopQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 }
 
-/// Serves a snooper until it goes; why it did.
-pub fn serve(stream: Stream, hub: &Arc<Hub>, _: &Arc<Switch>) -> End {
-    let Some(wire) = hub.wire_to_snoop() else { return "there is no controller to snoop" };
-    let Some(tap) = wire.tap() else { return "too many snoop on this controller" };
+/// Serves a snooper until its connection ends.
+pub fn serve(stream: Stream, conn_mgr: &Arc<ConnMgr>, _: &Arc<Switch>) -> CloseReason {
+    let Some(traffic) = conn_mgr.traffic_to_snoop() else { return CloseReason::NothingToSnoop };
+    let Some(queue) = traffic.attach() else { return CloseReason::TooManySnoopers };
     let session = Session::new(Peer::Client);
-    let why = Snooper { stream, session, tap: &tap, hub, began: Instant::now() }.run();
-    wire.untap(&tap);
-    why
+    let reason = Snooper { stream, session, queue: &queue, conn_mgr, began: Instant::now() }.run();
+    traffic.detach(&queue);
+    reason
 }
 
 /// A snooper's connection.
 struct Snooper<'a> {
     stream: Stream,
-    /// For the greeting; its output carries what is heard.
+    /// For the greeting. Its output also carries the copies.
     session: Session,
-    tap: &'a Tap,
-    hub: &'a Hub,
+    queue: &'a SnoopQueue,
+    conn_mgr: &'a ConnMgr,
     began: Instant,
 }
 
 impl Snooper<'_> {
-    fn run(&mut self) -> End {
+    fn run(&mut self) -> CloseReason {
         loop {
-            if self.hub.is_ending() {
-                return "the bridge has ended";
+            if self.conn_mgr.is_ending() {
+                return CloseReason::BridgeEnded;
             }
             let is_greeted = self.session.version().is_some();
-            if !is_greeted && self.began.elapsed() > GREETING_MAX {
-                return "no hello has come";
+            if !is_greeted && self.began.elapsed() > HELLO_TIMEOUT {
+                return CloseReason::NoHello;
             }
             if is_greeted && self.session.output().is_empty() {
-                let heard = self.tap.take();
-                self.session.output().extend(heard);
+                let copies = self.queue.take();
+                self.session.output().extend(copies);
             }
             let done = self.write().and_then(|()| self.wait()).and_then(|()| self.read());
-            if let Err(why) = done {
-                return why;
+            if let Err(reason) = done {
+                return reason;
             }
         }
     }
 
-    fn write(&mut self) -> Result<(), End> {
+    fn write(&mut self) -> Result<(), CloseReason> {
         if !self.session.output().is_empty() {
-            let written = self.stream.write(self.session.output()).map_err(|_| "the connection broke")?;
+            let written = self.stream.write(self.session.output()).map_err(|_| CloseReason::Broken)?;
             self.session.output().drain(..written.unwrap_or(0));
         }
         match self.session.is_closed() && self.session.output().is_empty() {
-            true => Err("its messages were wrong"),
+            true => Err(CloseReason::BadMessages),
             false => Ok(()),
         }
     }
 
-    /// Waits for something to happen, a second at most.
-    fn wait(&mut self) -> Result<(), End> {
-        let (mut stream, mut tap) = (PollFlags::IN, PollFlags::empty());
+    /// Waits until the snooper reads or has sent something, or there are copies; a second at most.
+    fn wait(&mut self) -> Result<(), CloseReason> {
+        let (mut stream, mut queue) = (PollFlags::IN, PollFlags::empty());
         if !self.session.output().is_empty() {
             stream |= PollFlags::OUT;
         } else if self.session.version().is_some() {
-            tap |= PollFlags::IN;
+            queue |= PollFlags::IN;
         }
         let mut fds = [
             PollFd::new(&self.stream, stream),
-            PollFd::from_borrowed_fd(self.hub.end_fd(), PollFlags::IN),
-            PollFd::new(self.tap, tap),
+            PollFd::from_borrowed_fd(self.conn_mgr.end_fd(), PollFlags::IN),
+            PollFd::new(self.queue, queue),
         ];
         match poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(_) => Err("it could not be waited for"),
+            Err(_) => Err(CloseReason::PollFailed),
         }
     }
 
-    /// Reads the greeting; what else it may say is no concern of anybody's.
-    fn read(&mut self) -> Result<(), End> {
+    /// Reads the greeting. Later messages of a snooper are ignored.
+    fn read(&mut self) -> Result<(), CloseReason> {
         let mut buffer = [0; 4096];
-        let room = self.session.room().min(buffer.len());
-        match self.stream.read(&mut buffer[..room]) {
+        let free = self.session.free_space().min(buffer.len());
+        match self.stream.read(&mut buffer[..free]) {
             Ok(None) => Ok(()),
-            Ok(Some(0)) => Err("the peer has gone"),
+            Ok(Some(0)) => Err(CloseReason::PeerClosed),
             Ok(Some(n)) => {
                 if self.session.version().is_none() {
                     self.session.push(&buffer[..n]);
@@ -181,7 +183,7 @@ impl Snooper<'_> {
                 }
                 Ok(())
             }
-            Err(_) => Err("the connection broke"),
+            Err(_) => Err(CloseReason::Broken),
         }
     }
 }

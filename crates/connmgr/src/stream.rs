@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 /// A connection's transport; it never blocks.
 pub enum Stream {
-    /// A socket in the file system.
+    /// A Unix socket.
     Unix(UnixStream),
     /// TCP.
     Tcp(TcpStream),
@@ -28,12 +28,12 @@ impl Stream {
     /// If the socket cannot be made not to block.
     pub fn tcp(stream: TcpStream) -> io::Result<Stream> {
         stream.set_nonblocking(true)?;
-        // Answers are small and awaited.
+        // Replies are small, and the peer waits for them.
         stream.set_nodelay(true)?;
         Ok(Stream::Tcp(stream))
     }
 
-    /// Reads what has come. `Ok(None)`: nothing has; `Ok(Some(0))`: nothing will.
+    /// Reads the bytes that have come. `Ok(None)`: none; `Ok(Some(0))`: the peer has closed the connection.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -45,7 +45,7 @@ impl Stream {
         })
     }
 
-    /// Writes what fits. `Ok(None)`: nothing does.
+    /// Writes as many bytes as the socket takes. `Ok(None)`: none.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -57,7 +57,7 @@ impl Stream {
         })
     }
 
-    /// Sends what has been taken and not been sent yet.
+    /// Sends bytes that [`Stream::write`] took and TLS still holds.
     ///
     /// # Errors
     /// If the connection is broken.
@@ -65,19 +65,19 @@ impl Stream {
         if let Stream::Tls(stream) = self { stream.flush() } else { Ok(()) }
     }
 
-    /// Whether something that has been taken waits to be sent.
+    /// Whether TLS holds bytes to be sent.
     pub fn wants_write(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.wants_write())
     }
 
-    /// Whether there is something to read that the socket does not announce.
-    pub fn has_waiting(&self) -> bool {
-        matches!(self, Stream::Tls(stream) if stream.has_waiting())
+    /// Whether TLS holds bytes to be read: the socket may be unreadable then.
+    pub fn has_buffered(&self) -> bool {
+        matches!(self, Stream::Tls(stream) if stream.has_buffered())
     }
 
-    /// What TLS had against the peer.
-    pub fn trouble(&self) -> Option<&rustls::Error> {
-        if let Stream::Tls(stream) = self { stream.trouble() } else { None }
+    /// What was wrong with the peer's certificate or bytes.
+    pub fn tls_error(&self) -> Option<&rustls::Error> {
+        if let Stream::Tls(stream) = self { stream.error() } else { None }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The switch as connections see it: its tables, the backend, TLS, and the connections of all bridges.
 
+use crate::async_msg::AsyncMsg;
 use crate::backend::Backend;
-use crate::hub::{Hub, News};
+use crate::conn_mgr::ConnMgr;
 use crate::ports;
 use crate::tls::Tls;
 use parking_lot::Mutex;
@@ -14,12 +15,12 @@ use std::sync::{Arc, Weak};
 pub struct Switch {
     /// The tables.
     pub ofproto: Ofproto,
-    /// What is around the service.
+    /// The switch around the service.
     pub backend: Arc<dyn Backend>,
     /// Key and certificates, if there are any.
     pub tls: Mutex<Option<Arc<Tls>>>,
     /// The connections of each bridge.
-    pub hubs: Mutex<BTreeMap<String, Arc<Hub>>>,
+    pub conn_mgrs: Mutex<BTreeMap<String, Arc<ConnMgr>>>,
 }
 
 impl Switch {
@@ -33,13 +34,13 @@ impl Switch {
     }
 
     /// The connections of a bridge.
-    pub fn hub(&self, bridge: &str) -> Option<Arc<Hub>> {
-        self.hubs.lock().get(bridge).cloned()
+    pub fn conn_mgr(&self, bridge: &str) -> Option<Arc<ConnMgr>> {
+        self.conn_mgrs.lock().get(bridge).cloned()
     }
 
     /// The connections of all bridges.
-    pub fn all_hubs(&self) -> Vec<Arc<Hub>> {
-        self.hubs.lock().values().cloned().collect()
+    pub fn all_conn_mgrs(&self) -> Vec<Arc<ConnMgr>> {
+        self.conn_mgrs.lock().values().cloned().collect()
     }
 
     /// The switch's time, milliseconds.
@@ -47,51 +48,53 @@ impl Switch {
         self.backend.now_ms()
     }
 
-    /// Asks for revalidation soon.
-    pub fn hurry(&self) {
+    /// Asks for revalidation: something that megaflows depend on has changed.
+    pub fn revalidate_soon(&self) {
         self.backend.revalidate_soon();
     }
 
-    /// Tells controllers of rules that went, and of tables that are full or no longer.
+    /// Tells controllers of removed rules, and of tables that have crossed a vacancy threshold.
     pub fn publish_removed(&self) {
         for rule in self.ofproto.take_removed() {
-            let hub = self.ofproto.bridge_name(rule.bridge).and_then(|name| self.hub(&name));
-            if let Some(hub) = hub {
-                hub.post(&News::Removed(Arc::new(rule)));
+            let conn_mgr = self.ofproto.bridge_name(rule.bridge).and_then(|name| self.conn_mgr(&name));
+            if let Some(conn_mgr) = conn_mgr {
+                conn_mgr.post(&AsyncMsg::FlowRemoved(Arc::new(rule)));
             }
         }
         for event in self.ofproto.take_vacancy_events() {
-            let hub = self.ofproto.bridge_name(event.bridge).and_then(|name| self.hub(&name));
-            if let Some(hub) = hub {
-                hub.post(&News::Vacancy(event));
+            let conn_mgr = self.ofproto.bridge_name(event.bridge).and_then(|name| self.conn_mgr(&name));
+            if let Some(conn_mgr) = conn_mgr {
+                conn_mgr.post(&AsyncMsg::TableStatus(event));
             }
         }
     }
 
-    /// Tells controllers of ports that came, went or changed.
+    /// Tells controllers of ports that were added, removed or changed.
     pub fn publish_ports(&self) {
-        self.all_hubs().iter().for_each(|hub| hub.note_ports(ports::descriptions(self, &hub.bridge)));
+        self.all_conn_mgrs()
+            .iter()
+            .for_each(|conn_mgr| conn_mgr.update_ports(ports::descriptions(self, &conn_mgr.bridge)));
     }
 }
 
-/// Passes on changes of rules to the connections that monitor them. The tables own it, so it does not own them.
+/// Gives changes of rules to the connections that monitor them. The tables own it, so its reference to them is weak.
 pub struct FlowWatcher(pub Weak<Switch>);
 
 impl FlowWatcher {
-    fn hub(&self, bridge: &str) -> Option<Arc<Hub>> {
-        self.0.upgrade()?.hub(bridge)
+    fn conn_mgr(&self, bridge: &str) -> Option<Arc<ConnMgr>> {
+        self.0.upgrade()?.conn_mgr(bridge)
     }
 }
 
 impl RuleMonitor for FlowWatcher {
     fn monitors(&self, bridge: &str) -> bool {
-        self.hub(bridge).is_some_and(|hub| hub.is_watched())
+        self.conn_mgr(bridge).is_some_and(|conn_mgr| conn_mgr.is_monitored())
     }
 
     fn updated(&self, bridge: &str, transaction: Transaction, updates: Vec<RuleUpdate>) {
-        if let Some(hub) = self.hub(bridge) {
+        if let Some(conn_mgr) = self.conn_mgr(bridge) {
             let updates: Vec<_> = updates.into_iter().map(Arc::new).collect();
-            hub.post_changes(transaction, &updates);
+            conn_mgr.post_flow_updates(transaction, &updates);
         }
     }
 }

@@ -7,16 +7,16 @@ use sluice_openflow::message::connection::{AsyncKind, TableStatus};
 use sluice_openflow::message::switch::{TABLE_EVICTION, TABLE_VACANCY_EVENTS, TableMod, Vacancy};
 use sluice_openflow::{Error, Message, Version};
 
-/// By what tables evict: importance and lifetime, and their own choice between equals. Source: `OFPTMPEF14_*`.
+/// Tables evict by importance, then lifetime, then by a choice of their own. Source: `OFPTMPEF14_*`.
 const EVICTION_FLAGS: u32 = 7;
 
-/// Table 255: all of them.
+/// The table number that means all tables.
 const ALL: u8 = 255;
 
 impl Connection {
-    /// Changes a table, or all. Before OpenFlow 1.4 there is nothing to change: what misses is said by flows.
+    /// Changes a table, or all. Before OpenFlow 1.4 nothing can be changed: rules decide about packets that miss.
     pub(crate) fn table_mod(&self, m: &TableMod) -> Result<(), Error> {
-        // Open vSwitch keeps flows of its own in that table.
+        // Open vSwitch keeps rules of its own in the table behind the last.
         if m.table == crate::request::N_TABLES {
             return Err(Error::TableModEperm);
         }
@@ -32,15 +32,15 @@ impl Connection {
             vacancy: Some((m.config & TABLE_VACANCY_EVENTS != 0, thresholds)),
         };
         let table = Some(m.table).filter(|table| *table != ALL);
-        self.switch.ofproto.set_table(&self.hub.bridge, table, &settings).map_err(|error| refusal(&error))
+        self.switch.ofproto.set_table(&self.conn_mgr.bridge, table, &settings).map_err(|error| refusal(&error))
     }
 
     pub(crate) fn table_descs(&self) -> Result<Vec<TableMod>, Error> {
-        let tables = self.switch.ofproto.table_descs(&self.hub.bridge).map_err(|error| refusal(&error))?;
+        let tables = self.switch.ofproto.table_descs(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
         Ok(tables.iter().filter(|table| table.table < crate::request::N_TABLES).map(desc).collect())
     }
 
-    /// Tells of a table that has crossed a vacancy threshold, if the controller wants to hear it.
+    /// Sends a table status message, if the controller wants it.
     pub(crate) fn table_status(&mut self, event: &VacancyEvent) {
         // Numbers are OpenFlow's, `OFPTR_*`.
         let reason = match event.reason {

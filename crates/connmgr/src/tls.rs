@@ -1,7 +1,7 @@
-//! TLS: keys and certificates, and a socket that speaks it.
+//! TLS: keys and certificates, and a socket that speaks TLS.
 //!
-//! As in Open vSwitch, both sides show certificates, which must be signed by the other side's authority; names in them do
-//! not matter.
+//! As in Open vSwitch, both sides show a certificate, which an authority that the other side trusts must have signed. The
+//! names in it do not matter.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files in PEM: what the switch shows its peers, and what they must show.
+/// Files in PEM: the switch's key and certificate, and the authority that it trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// The switch's private key.
@@ -76,7 +76,7 @@ pub enum TlsError {
     },
 }
 
-/// What the switch shows its peers, and what it asks of them.
+/// The switch's certificate, and the authority that it trusts.
 #[derive(Debug)]
 pub struct Tls {
     client: Arc<ClientConfig>,
@@ -112,7 +112,7 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .expect(versions)
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(OfAuthority { authorities, provider }))
+            .with_custom_certificate_verifier(Arc::new(SignedByAuthority { authorities, provider }))
             .with_client_auth_cert(chain, key)
             .map_err(key_pair)?;
         Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
@@ -161,14 +161,14 @@ fn bad_authority(path: &Path, error: &impl ToString) -> TlsError {
     TlsError::Authority { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// Trusts whoever shows a certificate of an authority, whatever name it says.
+/// Trusts every certificate that the authority has signed, whatever name is in it.
 #[derive(Debug)]
-struct OfAuthority {
+struct SignedByAuthority {
     authorities: Arc<RootCertStore>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for OfAuthority {
+impl ServerCertVerifier for SignedByAuthority {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -210,43 +210,43 @@ impl ServerCertVerifier for OfAuthority {
 pub struct TlsStream {
     tls: Connection,
     socket: TcpStream,
-    /// Bytes that have come and been deciphered, but not been read yet.
-    waiting: usize,
-    trouble: Option<Error>,
+    /// Decrypted bytes that have not been read yet.
+    buffered: usize,
+    error: Option<Error>,
 }
 
 impl TlsStream {
     fn new(tls: Connection, socket: TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        Ok(TlsStream { tls, socket, waiting: 0, trouble: None })
+        Ok(TlsStream { tls, socket, buffered: 0, error: None })
     }
 
     /// What was wrong with the peer's certificate or bytes.
-    pub fn trouble(&self) -> Option<&Error> {
-        self.trouble.as_ref()
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
     }
 
-    /// Whether bytes can be read that the socket will not announce any more.
-    pub fn has_waiting(&self) -> bool {
-        self.waiting != 0
+    /// Whether decrypted bytes can be read: the socket may be unreadable then.
+    pub fn has_buffered(&self) -> bool {
+        self.buffered != 0
     }
 
-    /// Whether enciphered bytes wait to be sent.
+    /// Whether encrypted bytes wait to be sent.
     pub fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Reads what has come; as [`Read::read`] on a socket that does not block.
+    /// Reads the bytes that have come, as [`Read::read`] on a socket that does not block.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.tls.reader().read(buffer) {
                 Ok(n) => {
-                    self.waiting = self.waiting.saturating_sub(n);
+                    self.buffered = self.buffered.saturating_sub(n);
                     return Ok(n);
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => self.waiting = 0,
-                // It ended without saying so.
+                Err(e) if e.kind() == ErrorKind::WouldBlock => self.buffered = 0,
+                // The peer closed the socket without closing TLS.
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 Err(e) => return Err(e),
             }
@@ -254,20 +254,20 @@ impl TlsStream {
                 return Ok(0);
             }
             match self.tls.process_new_packets() {
-                Ok(state) => self.waiting = state.plaintext_bytes_to_read(),
+                Ok(state) => self.buffered = state.plaintext_bytes_to_read(),
                 Err(error) => {
-                    // The peer is told why, as far as it listens.
+                    // Tells the peer why, if it still reads.
                     let _ = self.flush();
-                    self.trouble = Some(error.clone());
+                    self.error = Some(error.clone());
                     return Err(io::Error::other(error));
                 }
             }
-            // Handshakes have answers.
+            // A handshake message asks for an answer.
             self.flush()?;
         }
     }
 
-    /// Takes what there is room for and sends what it can; as [`Write::write`] on a socket that does not block.
+    /// Encrypts as many bytes as fit and sends what the socket takes, as [`Write::write`] on a socket that does not block.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.flush()?;
         let taken = self.tls.writer().write(bytes)?;
@@ -275,7 +275,7 @@ impl TlsStream {
         if taken == 0 && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 
-    /// Sends what the socket takes of the enciphered bytes.
+    /// Sends as many encrypted bytes as the socket takes.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.socket) {

@@ -49,11 +49,11 @@ pub struct Framer {
 
 impl Framer {
     /// How many bytes it will take now; zero only while a whole message waits.
-    pub fn room(&self) -> usize {
+    pub fn free_space(&self) -> usize {
         (2 * MESSAGE_MAX).saturating_sub(self.bytes.len() - self.done)
     }
 
-    /// Adds bytes that came; more than [`Framer::room`] are not to be given.
+    /// Adds bytes that came; more than [`Framer::free_space`] are not to be given.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.done);
         self.done = 0;
@@ -113,7 +113,7 @@ mod tests {
     fn it_holds_two_messages_at_most() {
         let mut framer = Framer::default();
         framer.push(&[1, 2, 0xff, 0xff]);
-        assert_eq!(framer.room(), 2 * MESSAGE_MAX - 4);
+        assert_eq!(framer.free_space(), 2 * MESSAGE_MAX - 4);
         assert_eq!(framer.next_message(), Ok(None));
     }
 }

@@ -30,7 +30,7 @@ pub enum Peer {
 
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SessionState {
     /// The other side's hello has not come.
     Greeting,
     /// This version is spoken.
@@ -84,7 +84,7 @@ pub struct BundleCommit {
 #[derive(Debug)]
 pub struct Session {
     peer: Peer,
-    state: State,
+    state: SessionState,
     framer: Framer,
     out: Vec<u8>,
     /// All that is said in either direction, if somebody wants to hear it.
@@ -104,7 +104,7 @@ impl Session {
     pub fn new(peer: Peer) -> Self {
         let mut session = Session {
             peer,
-            state: State::Greeting,
+            state: SessionState::Greeting,
             framer: Framer::default(),
             out: Vec::new(),
             copies: None,
@@ -122,24 +122,24 @@ impl Session {
     }
 
     /// How many bytes it will take now.
-    pub fn room(&self) -> usize {
-        self.framer.room()
+    pub fn free_space(&self) -> usize {
+        self.framer.free_space()
     }
 
-    /// Takes bytes that came, [`Session::room`] at most.
+    /// Takes bytes that came, [`Session::free_space`] at most.
     pub fn push(&mut self, bytes: &[u8]) {
         self.framer.push(bytes);
     }
 
     /// Whether nothing is read any more: the connection is to be closed once what is written has gone.
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == SessionState::Closed
     }
 
     /// The version spoken, once it is settled.
     pub fn version(&self) -> Option<Version> {
         match self.state {
-            State::Open(version) => Some(version),
+            SessionState::Open(version) => Some(version),
             _ => None,
         }
     }
@@ -151,7 +151,7 @@ impl Session {
 
     /// Reads on: the next thing that the switch is to do, if a whole message has come.
     pub fn next_event(&mut self) -> Option<Event> {
-        while self.state != State::Closed {
+        while self.state != SessionState::Closed {
             let mut framer = std::mem::take(&mut self.framer);
             let event = match framer.next_message() {
                 Ok(Some(message)) => self.read(message),
@@ -161,7 +161,7 @@ impl Session {
                 }
                 // Where the next message begins is not known.
                 Err(error) => {
-                    self.state = State::Closed;
+                    self.state = SessionState::Closed;
                     Some(Event::Refused(error))
                 }
             };
@@ -176,7 +176,7 @@ impl Session {
     fn read(&mut self, bytes: &[u8]) -> Option<Event> {
         let header = Header::read(bytes).ok()?;
         let request = Request::new(header.xid, bytes);
-        let State::Open(version) = self.state else { return self.greet(&header, bytes) };
+        let SessionState::Open(version) = self.state else { return self.greet(&header, bytes) };
         // A second hello changes nothing.
         if header.kind == 0 {
             return None;
@@ -186,7 +186,7 @@ impl Session {
         }
         if header.version != version as u8 {
             self.refuse(&request, Error::RequestBadVersion);
-            self.state = State::Closed;
+            self.state = SessionState::Closed;
             return Some(Event::Refused(Error::RequestBadVersion));
         }
         let read = match only_switches_send(header.kind, version) {
@@ -209,7 +209,7 @@ impl Session {
     /// The first message must be a hello; the versions are settled by it.
     fn greet(&mut self, header: &Header, bytes: &[u8]) -> Option<Event> {
         let Ok((_, _, Message::Hello(bitmap))) = Message::read(bytes, false) else {
-            self.state = State::Closed;
+            self.state = SessionState::Closed;
             return Some(Event::Refused(Error::RequestBadType));
         };
         let common = match bitmap {
@@ -222,10 +222,10 @@ impl Session {
             let text = format!("versions spoken: {:#x}", Version::all()).into_bytes();
             let error = Message::Error(Error::HelloIncompatible.code(lowest), text);
             self.out.extend(error.write(lowest, header.xid));
-            self.state = State::Closed;
+            self.state = SessionState::Closed;
             return Some(Event::Refused(Error::HelloIncompatible));
         };
-        self.state = State::Open(version);
+        self.state = SessionState::Open(version);
         self.masks = default_masks(version);
         Some(Event::Ready(version))
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use sluice_flow::{Match, OfPort, PortNames};
 use sluice_ofp::{FlowRemovedReason, OfAction};
 use sluice_openflow::message::monitor::{
-    FlowEvent, FlowNews, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest,
+    FlowEvent, FlowUpdate, FlowUpdateFull, MonitorCommand, MonitorFlags, MonitorRequest,
 };
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::{Error, Message, Version};
@@ -44,7 +44,7 @@ fn request() -> impl Strategy<Value = MonitorRequest> {
     )
 }
 
-fn news() -> impl Strategy<Value = FlowNews> {
+fn news() -> impl Strategy<Value = FlowUpdateFull> {
     const EVENTS: &[FlowEvent] = &[
         FlowEvent::Added,
         FlowEvent::Modified,
@@ -53,7 +53,7 @@ fn news() -> impl Strategy<Value = FlowNews> {
     ];
     let numbers = (any::<u8>(), any::<u16>(), any::<u64>(), any::<u16>(), any::<u16>());
     (prop::sample::select(EVENTS), numbers, a_match(), prop::sample::select(ACTIONS)).prop_map(
-        |(event, (table, priority, cookie, idle_timeout, hard_timeout), matches, actions)| FlowNews {
+        |(event, (table, priority, cookie, idle_timeout, hard_timeout), matches, actions)| FlowUpdateFull {
             event,
             table,
             priority,
@@ -76,7 +76,7 @@ proptest! {
             if version >= Version::V14 {
                 requests[1].out_group = Some(group);
                 requests[1].command = MonitorCommand::Modify;
-                let initial = FlowNews { event: FlowEvent::Initial, ..news.clone() };
+                let initial = FlowUpdateFull { event: FlowEvent::Initial, ..news.clone() };
                 updates.extend([FlowUpdate::Full(Box::new(initial)), FlowUpdate::Paused, FlowUpdate::Resumed]);
             }
             let question = Message::StatsRequest(StatsRequest::Monitors(requests), false);

@@ -15,7 +15,7 @@ pub fn openflow(data: &[u8]) {
     session.push(&Message::Hello(Some(version.bit())).write(version, 1));
     assert_eq!(session.next_event(), Some(Event::Ready(version)));
     for bytes in data.chunks(piece) {
-        if session.room() < bytes.len() {
+        if session.free_space() < bytes.len() {
             break;
         }
         session.push(bytes);

@@ -211,7 +211,7 @@ pub enum FlowEvent {
 
 /// News of a flow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FlowNews {
+pub struct FlowUpdateFull {
     /// What happened.
     pub event: FlowEvent,
     /// Its table.
@@ -234,7 +234,7 @@ pub struct FlowNews {
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowUpdate {
     /// News of a flow.
-    Full(Box<FlowNews>),
+    Full(Box<FlowUpdateFull>),
     /// What this controller asked for in that transaction has been done.
     Abbreviated(u32),
     /// From OpenFlow 1.4 on: too much news wait; some are left out from here. Earlier versions have messages for it.
@@ -299,17 +299,17 @@ impl FlowUpdate {
                 new::ABBREVIATED => r.u32().map(FlowUpdate::Abbreviated),
                 new::PAUSED => Ok(FlowUpdate::Paused),
                 new::RESUMED => Ok(FlowUpdate::Resumed),
-                _ => FlowNews::read14(&mut r, number, version).map(|news| FlowUpdate::Full(Box::new(news))),
+                _ => FlowUpdateFull::read14(&mut r, number, version).map(|news| FlowUpdate::Full(Box::new(news))),
             };
         }
         match number {
             old::ABBREVIATED => r.u32().map(FlowUpdate::Abbreviated),
-            _ => FlowNews::read_old(&mut r, number, version).map(|news| FlowUpdate::Full(Box::new(news))),
+            _ => FlowUpdateFull::read_old(&mut r, number, version).map(|news| FlowUpdate::Full(Box::new(news))),
         }
     }
 }
 
-impl FlowNews {
+impl FlowUpdateFull {
     fn reason(&self) -> u8 {
         if let FlowEvent::Removed(reason) = self.event { reason as u8 } else { 0 }
     }
@@ -343,7 +343,7 @@ impl FlowNews {
         instruction::put(&self.actions, version, w);
     }
 
-    fn read_old(r: &mut Reader<'_>, number: u16, version: Version) -> Result<FlowNews, Error> {
+    fn read_old(r: &mut Reader<'_>, number: u16, version: Version) -> Result<FlowUpdateFull, Error> {
         let (reason, priority, idle_timeout, hard_timeout) = (r.u16()?, r.u16()?, r.u16()?, r.u16()?);
         let (match_len, table) = (r.u16()?, r.u8()?);
         r.skip(1)?;
@@ -363,10 +363,10 @@ impl FlowNews {
             (oxm::read_match(r, Rigour::Strict)?, instruction::read(r, version)?)
         };
         let actions = actions.into();
-        Ok(FlowNews { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
+        Ok(FlowUpdateFull { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
     }
 
-    fn read14(r: &mut Reader<'_>, number: u16, version: Version) -> Result<FlowNews, Error> {
+    fn read14(r: &mut Reader<'_>, number: u16, version: Version) -> Result<FlowUpdateFull, Error> {
         let (table, reason) = (r.u8()?, r.u8()?);
         let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
         r.skip(4)?;
@@ -379,6 +379,6 @@ impl FlowNews {
             _ => return Err(Error::RequestFmBadEvent),
         };
         let (matches, actions) = (oxm::read_match(r, Rigour::Strict)?, instruction::read(r, version)?.into());
-        Ok(FlowNews { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
+        Ok(FlowUpdateFull { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
     }
 }

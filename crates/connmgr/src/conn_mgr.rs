@@ -1,0 +1,272 @@
+//! The connections of one bridge, and the asynchronous messages that all of them get. Source: Open vSwitch, `connmgr.c`.
+
+use crate::async_msg::AsyncMsg;
+use crate::conn_handle::ConnHandle;
+use crate::fail_open::FailOpen;
+use crate::snoop::ControllerTraffic;
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use sluice_ofproto::{RuleUpdate, Transaction};
+use sluice_openflow::message::ports::{PortDesc, PortReason};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+
+/// Connections of a bridge at most.
+const CONNECTIONS_MAX: usize = 256;
+
+/// The connections of a bridge.
+pub struct ConnMgr {
+    /// The bridge's name.
+    pub bridge: String,
+    /// A random number, so that a continuation of an earlier bridge of the same name is not resumed.
+    pub id: u128,
+    handles: Mutex<Vec<Arc<ConnHandle>>>,
+    next_number: AtomicU64,
+    /// The latest generation of role requests.
+    generation: Mutex<Option<u64>>,
+    /// Connections that want packets which no rule matches.
+    want_misses: AtomicUsize,
+    /// Connections with flow monitors.
+    monitoring: AtomicUsize,
+    /// The ports as controllers know them.
+    ports: Mutex<BTreeMap<u16, PortDesc>>,
+    /// What a standalone bridge does while its controllers are away; `None` if it is secure or has no controllers.
+    pub fail_open: Option<FailOpen>,
+    /// The traffic of each controller that the bridge connects to.
+    controllers: Mutex<Vec<Arc<ControllerTraffic>>>,
+    is_ending: AtomicBool,
+    /// Readable once the connections are to end.
+    end: OwnedFd,
+}
+
+impl ConnMgr {
+    /// No connections so far.
+    ///
+    /// # Errors
+    /// If the system is out of descriptors.
+    pub fn new(bridge: &str) -> rustix::io::Result<Self> {
+        Ok(ConnMgr {
+            bridge: bridge.to_owned(),
+            id: random_id(),
+            handles: Mutex::default(),
+            next_number: 0.into(),
+            generation: Mutex::default(),
+            want_misses: 0.into(),
+            monitoring: 0.into(),
+            ports: Mutex::default(),
+            fail_open: None,
+            controllers: Mutex::default(),
+            is_ending: false.into(),
+            end: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+        })
+    }
+
+    /// Adds a connection; `None` if there are too many.
+    pub fn add_connection(&self) -> Option<Arc<ConnHandle>> {
+        let mut handles = self.handles.lock();
+        if handles.len() >= CONNECTIONS_MAX {
+            return None;
+        }
+        let number = self.next_number.fetch_add(1, Relaxed);
+        let handle = Arc::new(ConnHandle::new(number).ok()?);
+        handles.push(Arc::clone(&handle));
+        Some(handle)
+    }
+
+    /// Removes a connection.
+    pub fn remove_connection(&self, handle: &Arc<ConnHandle>) {
+        self.handles.lock().retain(|other| !Arc::ptr_eq(other, handle));
+    }
+
+    /// The number of connections.
+    pub fn connections(&self) -> usize {
+        self.handles.lock().len()
+    }
+
+    /// Adds a controller that the bridge connects to.
+    pub fn add_controller(&self) -> Arc<ControllerTraffic> {
+        let traffic = Arc::new(ControllerTraffic::default());
+        self.controllers.lock().push(Arc::clone(&traffic));
+        traffic
+    }
+
+    /// The controller to snoop: the first of those with the highest preference. `None` if the bridge has none.
+    pub fn traffic_to_snoop(&self) -> Option<Arc<ControllerTraffic>> {
+        self.controllers.lock().iter().rev().max_by_key(|traffic| traffic.preference()).cloned()
+    }
+
+    /// Queues a message for all connections.
+    pub fn post(&self, msg: &AsyncMsg) {
+        self.handles.lock().iter().for_each(|handle| handle.post(msg.clone()));
+    }
+
+    /// Queues a message for all connections but one.
+    pub fn post_to_others(&self, handle: &Arc<ConnHandle>, msg: &AsyncMsg) {
+        let handles = self.handles.lock();
+        handles.iter().filter(|other| !Arc::ptr_eq(other, handle)).for_each(|other| other.post(msg.clone()));
+    }
+
+    /// Queues a transaction's changes of rules for the connections whose flow monitors cover them.
+    pub fn post_flow_updates(&self, transaction: Transaction, updates: &[Arc<RuleUpdate>]) {
+        for handle in self.handles.lock().iter() {
+            let mut monitors = handle.monitors();
+            let updates = monitors.updates(handle.number(), transaction, updates);
+            if !updates.is_empty() || monitors.is_overrun() {
+                handle.post(AsyncMsg::FlowUpdates(updates));
+            }
+        }
+    }
+
+    /// Notes the generation of a role request.
+    ///
+    /// # Errors
+    /// If a request of a later generation has been granted.
+    pub fn check_generation(&self, requested: u64) -> Result<(), sluice_openflow::Error> {
+        let mut generation = self.generation.lock();
+        match *generation {
+            // Generations wrap around.
+            Some(latest) if (requested.wrapping_sub(latest) as i64) < 0 => Err(sluice_openflow::Error::RoleStale),
+            _ => {
+                *generation = Some(requested);
+                Ok(())
+            }
+        }
+    }
+
+    /// The latest generation of role requests.
+    pub fn generation(&self) -> Option<u64> {
+        *self.generation.lock()
+    }
+
+    /// Makes a connection's controller the primary one; the one that was it until now becomes secondary.
+    pub fn make_primary(&self, handle: &Arc<ConnHandle>) {
+        let generation = self.generation();
+        for other in self.handles.lock().iter() {
+            if !Arc::ptr_eq(other, handle) && other.set_primary(false) {
+                other.post(AsyncMsg::Demoted(generation));
+            }
+        }
+        handle.set_primary(true);
+    }
+
+    /// Takes the ports as they are now, and tells the connections what has changed since the last call.
+    pub fn update_ports(&self, ports: impl IntoIterator<Item = PortDesc>) {
+        let new: BTreeMap<u16, PortDesc> = ports.into_iter().map(|p| (p.port, p)).collect();
+        let old = std::mem::replace(&mut *self.ports.lock(), new.clone());
+        for (number, desc) in &old {
+            if !new.contains_key(number) {
+                self.post(&AsyncMsg::PortStatus(PortReason::Delete, Arc::new(desc.clone())));
+            }
+        }
+        for (number, desc) in new {
+            let reason = match old.get(&number) {
+                Some(before) if *before == desc => continue,
+                Some(_) => PortReason::Modify,
+                None => PortReason::Add,
+            };
+            self.post(&AsyncMsg::PortStatus(reason, Arc::new(desc)));
+        }
+    }
+
+    /// Notes that one more connection wants packets which no rule matches, or one fewer. Returns whether the bridge is to
+    /// send them from now on, if that has changed.
+    pub fn want_misses(&self, wants: bool) -> Option<bool> {
+        let before = if wants { self.want_misses.fetch_add(1, SeqCst) } else { self.want_misses.fetch_sub(1, SeqCst) };
+        match (wants, before) {
+            (true, 0) => Some(true),
+            (false, 1) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Notes that one more connection has flow monitors, or one fewer.
+    pub fn count_monitoring(&self, has_monitors: bool) {
+        if has_monitors {
+            self.monitoring.fetch_add(1, SeqCst);
+        } else {
+            self.monitoring.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Whether any connection has flow monitors.
+    pub fn is_monitored(&self) -> bool {
+        self.monitoring.load(SeqCst) != 0
+    }
+
+    /// Asks all threads of the bridge to end.
+    pub fn end(&self) {
+        self.is_ending.store(true, SeqCst);
+        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+    }
+
+    /// Whether [`ConnMgr::end`] was called.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(SeqCst)
+    }
+
+    /// Readable once [`ConnMgr::end`] was called.
+    pub fn end_fd(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
+    }
+}
+
+fn random_id() -> u128 {
+    let draw = || u128::from(RandomState::new().hash_one(std::process::id()));
+    draw() << 64 | draw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn_handle::QUEUE_MAX;
+
+    #[test]
+    fn a_full_queue_loses_messages_but_no_demotion() {
+        let conn_mgr = ConnMgr::new("br0").unwrap();
+        let handle = conn_mgr.add_connection().unwrap();
+        handle.set_primary(true);
+        let desc = Arc::new(PortDesc::default());
+        (0..QUEUE_MAX + 5).for_each(|_| conn_mgr.post(&AsyncMsg::PortStatus(PortReason::Modify, Arc::clone(&desc))));
+        let other = conn_mgr.add_connection().unwrap();
+        conn_mgr.make_primary(&other);
+        assert_eq!((handle.lost(), handle.take().len()), (5, QUEUE_MAX + 1));
+    }
+
+    #[test]
+    fn generations_wrap_around() {
+        let conn_mgr = ConnMgr::new("br0").unwrap();
+        assert!(conn_mgr.check_generation(u64::MAX).is_ok() && conn_mgr.check_generation(3).is_ok());
+        assert_eq!(conn_mgr.check_generation(u64::MAX), Err(sluice_openflow::Error::RoleStale));
+        assert_eq!(conn_mgr.generation(), Some(3));
+    }
+
+    #[test]
+    fn port_changes_are_told_once() {
+        let conn_mgr = ConnMgr::new("br0").unwrap();
+        let handle = conn_mgr.add_connection().unwrap();
+        let port = |number, config| PortDesc { port: number, config, ..PortDesc::default() };
+        conn_mgr.update_ports([port(1, 0), port(2, 0)]);
+        conn_mgr.update_ports([port(1, 0), port(2, 0)]);
+        conn_mgr.update_ports([port(2, 1)]);
+        let reasons = handle.take().into_iter().map(|msg| match msg {
+            AsyncMsg::PortStatus(reason, desc) => (reason, desc.port),
+            other => panic!("{other:?}"),
+        });
+        let reasons = reasons.collect::<Vec<_>>();
+        use PortReason::{Add, Delete, Modify};
+        assert_eq!(reasons, [(Add, 1), (Add, 2), (Delete, 1), (Modify, 2)]);
+    }
+
+    #[test]
+    fn connections_have_a_limit_and_unique_numbers() {
+        let conn_mgr = ConnMgr::new("br0").unwrap();
+        let handles: Vec<_> = (0..CONNECTIONS_MAX).map(|_| conn_mgr.add_connection().unwrap()).collect();
+        assert!(conn_mgr.add_connection().is_none());
+        conn_mgr.remove_connection(&handles[0]);
+        let again = conn_mgr.add_connection().unwrap();
+        assert!(handles.iter().all(|handle| handle.number() != again.number()));
+    }
+}
