@@ -1,8 +1,8 @@
-//! New connections a second on one core, packets a second of known ones, and the memory that a connection takes.
+//! New connections a second on one core, packets a second of existing ones, and the memory of a connection.
 //!
 //! `cargo bench -p sluice-conntrack` prints, for UDP packets of 64 bytes: connections begun a second, up to the default
-//! limit of 3 million; bytes a connection, as the process grows by them; and the cost of a packet of a connection that
-//! exists, for several numbers of them.
+//! limit of 3 million; bytes a connection, from the growth of the process; and the cost of a packet of an existing
+//! connection, for several numbers of them.
 
 use sluice_conntrack::{CachedConn, Config, ConnCache, Conntrack, Ct, CtInput, CtPacket};
 use sluice_flow::{Metadata, PacketKey, extract};
@@ -18,7 +18,7 @@ const CONNECTIONS: u32 = 3_000_000;
 const KNOWN: [u32; 4] = [100, 10_000, 100_000, 1_000_000];
 const NOW_MS: u64 = 1_000_000;
 
-/// What a PMD has.
+/// A PMD's part.
 struct Bench {
     ct: Conntrack,
     conn_cache: ConnCache,

@@ -1,6 +1,6 @@
-//! `conversations SEED COUNT DIR`: what real TCP stacks (smoltcp) say to each other over a network that loses, repeats and
-//! reorders, as captures `DIR/1.pcap` of the client's and `DIR/2.pcap` of the server's frames, and `DIR/kinds`, a line each.
-//! The lane that compares with Linux's nf_conntrack sends them to both trackers.
+//! `conversations SEED COUNT DIR`: conversations of real TCP stacks (smoltcp) over a network that loses, repeats and
+//! reorders, as captures `DIR/1.pcap` of the client's and `DIR/2.pcap` of the server's frames, and `DIR/kinds`, one
+//! line for each. The lane that compares with Linux's nf_conntrack sends them to both trackers.
 
 #[path = "../tests/tracking/stacks.rs"]
 mod stacks;

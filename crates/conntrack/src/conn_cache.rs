@@ -1,10 +1,9 @@
-//! The connections a PMD met lately: a way to them that needs no lock of the table.
+//! A PMD's cache of recently used connections, which needs no lock of the table.
 //!
 //! Shape:  buckets of four hashes and connections, a cache line each; owned by one PMD.
-//! Cost:   a hit reads the bucket and the connection; no lock, no reference counted.
-//! Errors: an entry is a hint. It counts if its connection is not over and has the packet's tuple; no two live
-//!         connections share a tuple, so then it is the one. A connection taken out of the table stays in memory until
-//!         its entry is replaced or swept.
+//! Cost:   a hit reads the bucket and the connection; no lock, no reference count. Errors: an entry is a hint. It is
+//!         valid if its connection is not over and has the packet's tuple; no two live connections share a tuple. A
+//!         connection that was removed from the table stays in memory until its entry is replaced or swept.
 
 use crate::connection::Connection;
 use crate::tuple::Tuple;
@@ -26,34 +25,34 @@ struct CachedEntry {
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// The connections a PMD met lately.
+/// A PMD's cache of recently used connections.
 #[derive(Debug)]
 pub struct ConnCache {
     buckets: Box<[Bucket]>,
-    /// The bucket that is swept next.
+    /// The next bucket to sweep.
     sweep: usize,
 }
 
 impl ConnCache {
-    /// Room for about so many connections; rounded up to a power of two.
+    /// A cache for about `connections` connections, rounded up to a power of two.
     pub fn new(connections: usize) -> Self {
         let buckets = (connections / WAYS).next_power_of_two();
         ConnCache { buckets: vec![Bucket::default(); buckets].into(), sweep: 0 }
     }
 
-    /// The bucket of a hash: by its upper half, as the tag is the lower.
+    /// The bucket of a hash: its upper half, since the tag is the lower.
     #[inline]
     fn at(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.buckets.len() - 1)
     }
 
-    /// Asks for the bucket of a hash.
+    /// Prefetches the bucket of a hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         sluice_simd::prefetch::read(&self.buckets[self.at(hash)]);
     }
 
-    /// Asks for the connections that a hash may stand for.
+    /// Prefetches the connections with the hash's tag.
     #[inline]
     pub(crate) fn prefetch_connection(&self, hash: u64) {
         let bucket = &self.buckets[self.at(hash)];
@@ -64,7 +63,7 @@ impl ConnCache {
         }
     }
 
-    /// The live connection whose packets, in the direction returned, have that tuple.
+    /// The live connection of a tuple, and whether the tuple is in the reply direction.
     #[inline]
     pub(crate) fn find(&self, hash: u64, tuple: &Tuple, now_ms: u64) -> Option<(&Arc<Connection>, bool)> {
         let bucket = &self.buckets[self.at(hash)];
@@ -73,7 +72,7 @@ impl ConnCache {
         live.find_map(|entry| Some((&entry.connection, entry.connection.direction(tuple)?)))
     }
 
-    /// Remembers a connection under the hash of one of its tuples, in place of one that is over or, by chance, any.
+    /// Inserts a connection under the hash of one of its tuples. Replaces an entry that is over, or else a random one.
     pub(crate) fn insert(&mut self, hash: u64, connection: &Arc<Connection>, now_ms: u64) {
         let at = self.at(hash);
         let bucket = &mut self.buckets[at].0;
@@ -82,7 +81,7 @@ impl ConnCache {
         bucket[way] = Some(CachedEntry { tag: hash as u32, connection: connection.clone() });
     }
 
-    /// Lets go of connections that have been taken out of the table, in one bucket after the other, a call each.
+    /// Drops the entries of removed connections in one bucket, the next one at each call.
     pub fn sweep(&mut self) {
         for entry in &mut self.buckets[self.sweep].0 {
             entry.take_if(|entry| entry.connection.is_removed());

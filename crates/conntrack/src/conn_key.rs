@@ -1,7 +1,7 @@
-//! From a packet to the name of its connection.
+//! From a packet to the key of its connection.
 //!
-//! As Open vSwitch: fragments, wrong checksums, ports of zero and ICMP messages without a meaning here have none. SCTP
-//! and all protocols but TCP, UDP and ICMP are told apart by addresses only.
+//! As in Open vSwitch, fragments, wrong checksums, ports of zero, and ICMP messages that the tracker does not know have
+//! no connection. SCTP and all protocols other than TCP, UDP and ICMP are told apart by addresses only.
 
 use crate::inner;
 use crate::request::Checksums;
@@ -10,7 +10,7 @@ use sluice_packet::headers::*;
 use sluice_packet::{Layers, checksum};
 use std::ops::Range;
 
-/// What a packet says about its connection.
+/// A packet's connection key, and where its headers are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnKey {
     /// Where its IP header begins.
@@ -19,7 +19,8 @@ pub(crate) struct ConnKey {
     pub l4: usize,
     /// Where the IP packet ends.
     pub end: usize,
-    /// Its connection, seen from its sender. Of an ICMP error: that of the packet inside, seen from the error's sender.
+    /// The tuple as the packet's sender sees it. For an ICMP error: that of the packet inside, as the error's sender
+    /// sees it.
     pub tuple: Tuple,
     /// Whether it is an ICMP error about a packet of the connection.
     pub related: bool,
@@ -50,7 +51,7 @@ pub(crate) mod icmpv6 {
     pub const ECHO_REPLY: u8 = 129;
 }
 
-/// The type of the answer to a question, or of the question to an answer; `None` for all other messages.
+/// The ICMP type of the reply to a request, or of the request for a reply; `None` for other messages.
 pub(crate) fn answer_type(v6: bool, kind: u8) -> Option<u8> {
     if v6 {
         return match kind {
@@ -70,7 +71,7 @@ pub(crate) fn answer_type(v6: bool, kind: u8) -> Option<u8> {
     })
 }
 
-/// Whether an ICMP message carries the packet it is about.
+/// Whether an ICMP message is an error, which carries the packet that it is about.
 fn is_error(v6: bool, kind: u8) -> bool {
     if v6 {
         let errors = [icmpv6::UNREACHABLE, icmpv6::TOO_BIG, icmpv6::TIME_EXCEEDED, icmpv6::PARAMETER_PROBLEM];
@@ -80,7 +81,7 @@ fn is_error(v6: bool, kind: u8) -> bool {
     errors.contains(&kind)
 }
 
-/// Reads the tuple of a packet in `zone`; `None` if it can be of no connection.
+/// Extracts the key of a packet in `zone`; `None` if the packet cannot belong to a connection.
 #[inline]
 pub(crate) fn read(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<ConnKey> {
     let layers = Layers::of(bytes)?;
@@ -103,8 +104,8 @@ pub(crate) fn read(bytes: &[u8], zone: u16, checksums: Checksums) -> Option<Conn
     Some(ConnKey { l3: layers.l3, l4: payload.l4, end: ip.end, tuple, related })
 }
 
-/// The L4 header and payload, and the protocol, of a sound TCP or UDP packet over untagged IPv4 without options; `None` if
-/// it is not so plain. Where [`read`] would name no connection, this answers `None`.
+/// Range of L4 header and payload, and the protocol, of a valid TCP or UDP packet over untagged IPv4 without options;
+/// `None` for all other packets, and wherever [`read`] returns `None`.
 #[inline]
 pub(crate) fn plain_l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     const L3: usize = ETHERNET_SIZE;
@@ -119,7 +120,7 @@ pub(crate) fn plain_l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     if !is_ipv4 || !is_whole || total < IPV4_SIZE + UDP_SIZE || padding > usize::from(u16::MAX) {
         return None;
     }
-    // A sum of ones' complement is right in either order of bytes.
+    // A ones' complement sum is correct in either byte order.
     let (words, _) = header.as_chunks::<4>();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     let l4 = &bytes[L4..L3 + total];
@@ -138,7 +139,7 @@ pub(crate) fn plain_l4_range(bytes: &[u8]) -> Option<(Range<usize>, u8)> {
     is_sound.then_some((L4..L3 + total, header[9]))
 }
 
-/// The tuple of an IP header, no ports yet.
+/// The tuple of an IP header, without ports.
 pub(crate) fn addresses(header: &[u8], v6: bool, proto: u8, zone: u16) -> Option<Tuple> {
     let mut tuple = Tuple { v6, proto, zone, ..Tuple::default() };
     if v6 {

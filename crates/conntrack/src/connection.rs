@@ -10,19 +10,19 @@ use sluice_action::ct::NatTarget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A connection. What does not change can be read by anyone; the rest is behind a lock that two PMDs contend for only
-/// when both directions have a packet at the same moment.
+/// A connection. Its constant part is read without a lock. The rest is behind a lock that is contended only when both
+/// directions have a packet at the same moment.
 ///
-/// Shape: what every packet touches is in the first cache line; of a settled connection packets touch nothing else.
+/// Shape: what every packet touches is in the first cache line. Packets of a settled connection touch nothing else.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Connection {
-    /// When it ends, milliseconds. The one thing a packet stores here without the lock being asked for by others.
+    /// When it expires, milliseconds. Packets may store it without the lock.
     expires_ms: AtomicU64,
     timeouts: Arc<ZoneTimeouts>,
-    /// Taken out of the table, by whoever sets this.
+    /// It has been removed from the table, by the thread that set this.
     is_removed: AtomicBool,
-    /// No packet changes its state any more.
+    /// Packets no longer change its state.
     is_settled: AtomicBool,
     /// It may have a mark or a label.
     is_marked: AtomicBool,
@@ -33,9 +33,9 @@ pub(crate) struct Connection {
     pub original: Tuple,
     /// The tuple of packets the other way, before their NAT is undone.
     pub reply: Tuple,
-    /// Of a data connection that a helper announced: the original tuple of the control connection.
+    /// For a data connection that a helper announced: the control connection's original tuple.
     pub parent: Option<Box<Tuple>>,
-    /// Which address NAT changes in the original direction.
+    /// The address that NAT changes in the original direction.
     pub nat: Option<NatTarget>,
     pub helper: Option<Helper>,
     pub admission: Admission,
@@ -43,17 +43,17 @@ pub(crate) struct Connection {
 
 const _: () = assert!(std::mem::offset_of!(Connection, mutable) < 64);
 
-/// What packets change.
+/// The part that packets change.
 #[derive(Debug)]
 pub(crate) struct Mutable {
     pub mark: u32,
     pub label: u128,
     pub state: ConnState,
-    /// By how much a helper has lengthened what one direction said.
+    /// By how much a helper has lengthened one direction's data.
     pub skew: Skew,
 }
 
-/// TCP sequence numbers of one direction are ahead by so many bytes.
+/// TCP sequence numbers of one direction are this many bytes ahead.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Skew {
     pub bytes: i32,
@@ -61,7 +61,7 @@ pub(crate) struct Skew {
     pub in_reply: bool,
 }
 
-/// What a new connection is made of.
+/// The initial values of a connection.
 pub(crate) struct NewConnection {
     pub original: Tuple,
     pub reply: Tuple,
@@ -97,13 +97,13 @@ impl Connection {
         }
     }
 
-    /// Its changing part, locked. A panic while it was locked leaves numbers that are each still sound.
+    /// Locks its changing part.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, Mutable> {
         self.mutable.lock()
     }
 
-    /// Takes a packet: state and end move on. `mutable` is this connection's own.
+    /// Moves state and expiry on for a packet. `mutable` is this connection's own.
     #[inline]
     pub fn update(&self, mutable: &mut Mutable, l4: &[u8], reply: bool, check_seq: bool, now_ms: u64) -> CtUpdate {
         let step = mutable.state.update(l4, reply, check_seq);
@@ -116,16 +116,16 @@ impl Connection {
         step
     }
 
-    /// Takes a packet without the lock: `None`, and nothing is done, unless packets do no more than prolong it.
+    /// The same without the lock, for a settled connection. `None`, and nothing is done, for others.
     #[inline]
     pub fn update_settled(&self, now_ms: u64) -> Option<CtUpdate> {
-        // Once settled it stays so, and nothing else is read by this flag: no order is needed.
+        // A settled connection stays settled, and the flag publishes no other data, so no ordering is needed.
         let timeout = self.is_settled.load(Ordering::Relaxed).then_some(SETTLED)?;
         self.prolong(timeout, now_ms);
         Some(CtUpdate::Valid(Some(timeout)))
     }
 
-    /// Mark and label; they are asked for under the lock only if they may be there.
+    /// Mark and label. Takes the lock only if there may be any.
     #[inline]
     pub fn marks(&self) -> (u32, u128) {
         if !self.is_marked.load(Ordering::Acquire) {
@@ -135,18 +135,19 @@ impl Connection {
         (mutable.mark, mutable.label)
     }
 
-    /// Says that it has, or is about to have, a mark or a label. Under the lock.
+    /// Records that it has, or will have, a mark or a label. Called under the lock.
     pub fn note_marked(&self) {
         self.is_marked.store(true, Ordering::Release);
     }
 
-    /// Lets it live so long from now.
+    /// Sets its expiry to the timeout from now.
     #[inline]
     pub fn prolong(&self, timeout: Timeout, now_ms: u64) {
         self.expires_ms.store(now_ms + self.timeouts.ms(timeout), Ordering::Relaxed);
     }
 
-    /// The direction of packets of that tuple: `Some(true)` for replies; `None` if they are not this connection's.
+    /// The direction of packets with that tuple: `Some(true)` for replies, `None` if the tuple is of another
+    /// connection.
     #[inline]
     pub fn direction(&self, tuple: &Tuple) -> Option<bool> {
         if self.original == *tuple {
@@ -163,13 +164,13 @@ impl Connection {
         self.expires_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether it counts no more: ended, or taken out.
+    /// Whether it is over: expired or removed.
     #[inline]
     pub fn is_over(&self, now_ms: u64) -> bool {
         now_ms >= self.expires_ms() || self.is_removed()
     }
 
-    /// Ends it now; the sweep takes it out.
+    /// Makes it expire now; the next sweep removes it.
     pub fn end(&self) {
         self.expires_ms.store(0, Ordering::Relaxed);
     }
@@ -179,7 +180,7 @@ impl Connection {
         self.is_removed.load(Ordering::Acquire)
     }
 
-    /// Marks it as taken out; false if somebody else has done so, whose duty it then is.
+    /// Claims its removal. Returns false if another thread has claimed it.
     pub fn claim_removal(&self) -> bool {
         !self.is_removed.swap(true, Ordering::AcqRel)
     }

@@ -1,47 +1,47 @@
-//! A connection as control commands show it, and which of them a command is about.
+//! A connection as control commands show it, and which connections a command selects.
 
 use crate::connection::Connection;
 use crate::states::ConnState;
-use crate::tcp::{Scale, TcpState};
+use crate::tcp::{TcpState, WindowScale};
 use crate::tuple::{Endpoint, Tuple};
 use sluice_action::ct::Helper;
 use sluice_packet::headers::ip_proto;
 
-/// A connection, at one moment.
+/// A connection at one moment.
 #[derive(Clone, Debug)]
 pub struct ConnEntry {
-    /// Tuple of the packets in the first packet's direction, before NAT.
+    /// Tuple of the original direction, before NAT.
     pub original: Tuple,
-    /// Tuple of those the other way, before their NAT is undone.
+    /// Tuple of the reply direction, before NAT is undone.
     pub reply: Tuple,
-    /// Original tuple of the control connection that announced it.
+    /// The control connection's original tuple, if a helper announced this connection.
     pub parent: Option<Tuple>,
     /// Its mark.
     pub mark: u32,
     /// Its label.
     pub label: u128,
-    /// Seconds until it ends, if no packet comes.
+    /// Seconds until it expires without a packet.
     pub timeout_s: u64,
-    /// TCP's state.
+    /// The state of a TCP connection.
     pub tcp: Option<TcpInfo>,
     /// Its helper.
     pub helper: Option<Helper>,
 }
 
-/// ConnState of a TCP connection: of the original direction's sender first, then the other's.
+/// The state of a TCP connection: first the end that began it, then the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
     /// ConnState of each end.
     pub states: [TcpState; 2],
     /// Window scale of each; 0 if unknown or none.
     pub scales: [u8; 2],
-    /// Whether each said its window scale.
+    /// Whether each end sent its window scale.
     pub is_scale_known: [bool; 2],
-    /// Whether each was met in the middle of the connection.
+    /// Whether each end was picked up in the middle of the connection.
     pub is_liberal: [bool; 2],
 }
 
-/// Which connections a command is about: those that agree with all that is given.
+/// Which connections a command selects: those that match all fields given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// In this zone.
@@ -83,12 +83,12 @@ impl TupleFilter {
 }
 
 impl Filter {
-    /// All connections of a zone, or of all.
+    /// All connections of a zone, or of every zone.
     pub fn zone(zone: Option<u16>) -> Self {
         Filter { zone, ..Filter::default() }
     }
 
-    /// Whether it names one connection, by its whole original tuple.
+    /// Whether it selects a single connection by its complete original tuple.
     pub fn names_one(&self) -> bool {
         let TupleFilter { src, dst, src_port, dst_port, .. } = self.original;
         let is_icmp = matches!(self.proto, Some(ip_proto::ICMP | ip_proto::ICMPV6));
@@ -112,8 +112,8 @@ impl ConnEntry {
             ConnState::Tcp(tcp) => Some(TcpInfo {
                 states: tcp.peers.map(|peer| peer.state),
                 scales: tcp.peers.map(|peer| peer.scale.bits()),
-                is_scale_known: tcp.peers.map(|peer| matches!(peer.scale, Scale::Known(_))),
-                is_liberal: tcp.peers.map(|peer| peer.scale == Scale::Unknown),
+                is_scale_known: tcp.peers.map(|peer| matches!(peer.scale, WindowScale::Known(_))),
+                is_liberal: tcp.peers.map(|peer| peer.scale == WindowScale::Unknown),
             }),
             _ => None,
         };
@@ -129,7 +129,7 @@ impl ConnEntry {
         }
     }
 
-    /// TCP's state in one word: of the end that is further on, as the kernel would call it.
+    /// The TCP state in one word: that of the end that is further on, as the kernel names it.
     pub fn tcp_state(&self) -> Option<TcpState> {
         let [a, b] = self.tcp?.states;
         Some(match a.max(b) {

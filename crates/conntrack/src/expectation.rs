@@ -1,4 +1,4 @@
-//! Data connections that a helper has read about and that are to come.
+//! Data connections that a helper expects.
 
 use crate::connection::Connection;
 use crate::tuple::Tuple;
@@ -7,25 +7,25 @@ use sluice_action::ct::NatTarget;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most expectations there may be; further announcements are passed on but not helped. Our own bound: Open vSwitch
-/// has none, so that one client can fill its memory with `PORT` commands.
+/// The most expectations; announcements beyond it are forwarded without help. This bound is ours: in Open vSwitch one
+/// client can fill the memory with `PORT` commands.
 const EXPECTATIONS_MAX: usize = 16384;
 
-/// What is to come.
+/// An expected connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expectation {
     /// The control connection's original tuple.
     pub parent: Tuple,
-    /// With NAT: the address that the data connection gets, and which of its addresses that replaces.
+    /// With NAT: the data connection's new address, and which of its addresses that replaces.
     pub addr: [u8; 16],
     pub target: NatTarget,
-    /// What it inherits.
+    /// Inherited from the control connection.
     pub mark: u32,
     pub label: u128,
 }
 
-/// All of them, by the tuple of the first packet with source port zero (nobody knows that one yet). A lock, but one
-/// that is not met while there are none.
+/// All expectations, by the first packet's tuple with source port zero, since that port is unknown. The lock is not
+/// taken while there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Expectations {
     count: AtomicUsize,
@@ -33,7 +33,7 @@ pub(crate) struct Expectations {
 }
 
 impl Expectations {
-    /// The expectation that the first packet of `tuple` meets. It stays as long as the control connection.
+    /// The expectation that a first packet with `tuple` fulfils. It remains as long as the control connection.
     pub fn find(&self, tuple: &Tuple) -> Option<Expectation> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -43,7 +43,7 @@ impl Expectations {
         self.by_tuple.lock().get(&tuple).copied()
     }
 
-    /// Expects a connection to `port` of the end that announced it: the replying one if `reply`.
+    /// Expects a connection to `port` of the end that announced it: the replying end if `reply`.
     pub fn add(&self, port: u16, parent: &Connection, reply: bool, mark_and_label: (u32, u128)) {
         let (original, answers) = (&parent.original, &parent.reply);
         let is_dnat = parent.nat == Some(NatTarget::Dst);
@@ -69,7 +69,7 @@ impl Expectations {
         }
     }
 
-    /// Forgets what a control connection announced.
+    /// Removes the expectations of a control connection.
     pub fn remove_of(&self, parent: &Tuple) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;

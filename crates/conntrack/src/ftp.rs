@@ -1,9 +1,9 @@
-//! FTP: the announcements of data connections on a control connection.
+//! FTP: announcements of data connections on a control connection.
 //!
-//! `PORT` and the answer 227 (IPv4), `EPRT` and the answer to `EPSV` (IPv6), each in one segment, at its beginning.
-//! The connection announced is expected; with NAT the address in the text is replaced by the translated one, which may
-//! make the segment longer or shorter, and all later sequence numbers with it. Other answers, and announcements
-//! spread over segments, are passed over. Source of the rules: OVS lib/conntrack.c.
+//! `PORT` and the reply 227 (IPv4), `EPRT` and the reply to `EPSV` (IPv6), each in one segment, at its beginning. The
+//! announced connection is expected. With NAT the address in the text is replaced by the translated one, which may make
+//! the segment longer or shorter and so shifts all later sequence numbers. Other replies, and announcements that are
+//! split over segments, are ignored. Source of the rules: OVS lib/conntrack.c.
 
 use crate::conn_key::ConnKey;
 use crate::connection::{Connection, Skew};
@@ -14,20 +14,20 @@ use sluice_packet::headers::{TCP_SIZE, be32, ip_proto};
 use sluice_packet::{Packet, checksum};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// How much of a segment is read.
+/// Bytes of a segment that are read.
 const MESSAGE_MAX: usize = 128;
 
 /// What a control message announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Announcement {
-    /// The end that announces is the one that opened the control connection.
+    /// The announcing end opened the control connection.
     is_active: bool,
-    /// The address it names, and where in the message that is. `EPSV` names none.
+    /// The announced address, and where in the message it is. `EPSV` has none.
     addr: Option<([u8; 16], usize, usize)>,
     port: u16,
 }
 
-/// The text of a segment as far as it is read: without its last byte, which ends the line.
+/// The part of a segment's text that is read, without the last byte, which ends the line.
 fn message(l4: &[u8]) -> &[u8] {
     let size = l4.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4);
     let text = l4.get(size.max(TCP_SIZE)..).unwrap_or(&[]);
@@ -39,7 +39,7 @@ fn begins_with(text: &[u8], word: &[u8]) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// What the text says in reply to `EPSV`.
+/// The text in the reply to `EPSV`.
 const EPSV_ANSWER: &[u8] = b"extended passive";
 
 /// Whether a segment looks like an announcement, well-formed or not.
@@ -53,14 +53,14 @@ pub(crate) fn is_announcement(l4: &[u8], v6: bool) -> bool {
     }
 }
 
-/// A number of digits at the start of `text`, and what is behind it.
+/// The number at the start of `text`, and the rest.
 fn number(text: &[u8]) -> Option<(u32, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let value = std::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
     Some((value, &text[digits..]))
 }
 
-/// Where the first byte at or after `from` is that `is_it`.
+/// The first position at or after `from` for which `is_it` holds.
 fn position(text: &[u8], from: usize, is_it: impl Fn(&u8) -> bool) -> Option<usize> {
     Some(from + text.get(from..)?.iter().position(is_it)?)
 }
@@ -101,7 +101,7 @@ fn parse_v6(text: &[u8]) -> Option<Announcement> {
     Some(Announcement { is_active: true, addr: Some((addr.octets(), start, end)), port })
 }
 
-/// Reads a packet of a control connection: expects what it announces, and translates the announcement.
+/// Reads a packet of a control connection: adds an expectation for an announcement, and translates it.
 pub(crate) fn read(ctx: &mut CtContext<'_>, connection: &Connection, expectations: &Expectations) {
     let v6 = ctx.conn_key.tuple.v6;
     if !is_announcement(ctx.l4(), v6) {
@@ -135,12 +135,12 @@ fn addresses(announced: &Announcement, connection: &Connection) -> [[u8; 16]; 2]
     if announced.is_active { [original.src.addr, reply.dst.addr] } else { [reply.src.addr, original.dst.addr] }
 }
 
-/// Whether the announcement is of the announcing end itself. One of another host would make us let a stranger in.
+/// Whether the announced address is the announcing end's own. Another address would let a third host in.
 fn is_own_address(announced: &Announcement, connection: &Connection) -> bool {
     announced.addr.is_none_or(|(addr, ..)| addresses(announced, connection).contains(&addr))
 }
 
-/// Puts the translated address into the text. Returns by how much that made the segment longer.
+/// Writes the translated address into the text. Returns by how much the segment grew.
 fn translate(ctx: &mut CtContext<'_>, connection: &Connection, announced: &Announcement) -> i32 {
     let Some((_, start, end)) = announced.addr else { return 0 };
     let [_, addr] = addresses(announced, connection);
@@ -160,8 +160,8 @@ fn translate(ctx: &mut CtContext<'_>, connection: &Connection, announced: &Annou
     }
 }
 
-/// Replaces `size` bytes at `at`. What is in front of them moves, as that is where a frame has room; `None` if not
-/// enough. Returns by how much the packet grew.
+/// Replaces `size` bytes at `at`. The bytes in front move, since that is where a frame has room; `None` if there is too
+/// little. Returns by how much the packet grew.
 fn replace(packet: &mut Packet, at: usize, size: usize, new: &[u8]) -> Option<i32> {
     let grown = new.len() as i32 - size as i32;
     if grown > 0 {
@@ -177,7 +177,7 @@ fn replace(packet: &mut Packet, at: usize, size: usize, new: &[u8]) -> Option<i3
     Some(grown)
 }
 
-/// Makes the IP header tell the new length.
+/// Writes the new length into the IP header.
 fn set_length(bytes: &mut [u8], conn_key: &ConnKey, grown: i32) {
     let l3 = conn_key.l3;
     let at = if conn_key.tuple.v6 { l3 + 4 } else { l3 + 2 };
@@ -190,8 +190,8 @@ fn set_length(bytes: &mut [u8], conn_key: &ConnKey, grown: i32) {
     }
 }
 
-/// Shifts the sequence number of packets that go with the skew, or the acknowledgement of those against it, and
-/// computes the TCP checksum anew.
+/// Shifts the sequence number of packets in the skewed direction, or the acknowledgement of packets against it, and
+/// recomputes the TCP checksum.
 pub(crate) fn shift(packet: &mut Packet, conn_key: &ConnKey, skew: Skew, reply: bool) {
     let bytes = packet.bytes_mut();
     let (at, by) = if reply == skew.in_reply { (conn_key.l4 + 4, skew.bytes) } else { (conn_key.l4 + 8, -skew.bytes) };

@@ -1,25 +1,25 @@
-//! The connection fields of a packet's key: reading what an earlier pass wrote, writing what this one found.
+//! Reading and writing the connection fields of a packet's key.
 
 use crate::tuple::{Endpoint, Tuple};
 use sluice_flow::PacketKey;
 pub use sluice_flow::ct_state;
 use sluice_flow::layout::{self, Span};
 
-/// Says that the packet has not been tracked: the action `ct_clear`. Forget what is carried, too.
+/// Marks the packet as not tracked: the action `ct_clear`. Forget its `CachedConn`, too.
 pub fn clear(key: &mut PacketKey) {
     key.set(layout::CT_STATE, &[0]);
     write(key, 0, 0, 0);
     write_original(key, None);
 }
 
-/// Says that the packet met a `ct` in `zone` and is of no connection.
+/// Marks the packet as tracked in `zone` and invalid.
 pub fn invalid(key: &mut PacketKey, zone: u16) {
     set_state(key, ct_state::INVALID | ct_state::TRACKED);
     write(key, zone, 0, 0);
     write_original(key, None);
 }
 
-/// The state of an earlier pass, 0 if there was none.
+/// The state that an earlier pass wrote, 0 if none did.
 #[inline]
 pub(crate) fn state(key: &PacketKey) -> u8 {
     key.get(layout::CT_STATE)[0]
@@ -59,7 +59,7 @@ pub(crate) fn write_all(key: &mut PacketKey, zone: u16, mark: u32, label: u128, 
     key.set(layout::CT_IS_IPV6, &[u8::from(tuple.v6)]);
 }
 
-/// What stands in the place of ports: ICMP has its type and code there.
+/// The ports; ICMP has its type and code in their place.
 #[inline]
 fn ports(tuple: &Tuple) -> (u16, u16) {
     match tuple.is_icmp() {
@@ -68,14 +68,14 @@ fn ports(tuple: &Tuple) -> (u16, u16) {
     }
 }
 
-/// Sets a field of a line that need not be there for a value of zeros.
+/// Sets a field whose line may be absent if the value is zero.
 fn put(key: &mut PacketKey, span: Span, value: &[u8]) {
     if key.get(span) != value {
         key.set(span, value);
     }
 }
 
-/// Gives a key the connection fields of another.
+/// Copies the connection fields from another key.
 pub(crate) fn copy(to: &mut PacketKey, from: &PacketKey) {
     use layout::{CT_DST, CT_IS_IPV6, CT_LABEL, CT_MARK, CT_NW_PROTO, CT_SRC, CT_STATE, CT_TP_DST, CT_TP_SRC, CT_ZONE};
     [CT_STATE, CT_ZONE, CT_MARK].iter().for_each(|span| to.set(*span, from.get(*span)));
@@ -83,7 +83,7 @@ pub(crate) fn copy(to: &mut PacketKey, from: &PacketKey) {
     further.iter().for_each(|span| put(to, *span, from.get(*span)));
 }
 
-/// Writes the original tuple, or none.
+/// Writes the original tuple, or clears it.
 pub(crate) fn write_original(key: &mut PacketKey, tuple: Option<&Tuple>) {
     let none = Tuple::default();
     let tuple = tuple.unwrap_or(&none);
@@ -96,8 +96,8 @@ pub(crate) fn write_original(key: &mut PacketKey, tuple: Option<&Tuple>) {
     put(key, layout::CT_IS_IPV6, &[u8::from(tuple.v6)]);
 }
 
-/// The original tuple an earlier pass wrote, as the name of a connection of a packet like `like`: ICMP identifiers
-/// are not in the key and are the packet's. `None` if there is none.
+/// The original tuple that an earlier pass wrote, for a packet like `like`; `None` if there is none. ICMP identifiers
+/// are not in the key; they are the packet's.
 pub(crate) fn original(key: &PacketKey, like: &Tuple) -> Option<Tuple> {
     let proto = key.get(layout::CT_NW_PROTO)[0];
     if proto == 0 || (key.get(layout::CT_IS_IPV6)[0] != 0) != like.v6 {

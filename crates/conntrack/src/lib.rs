@@ -1,29 +1,50 @@
-//! Connection tracking: which connection a packet belongs to, what state that is in, and its NAT.
+//! Connection tracking: which connection a packet belongs to, the state of the connection, and its NAT.
 //!
-//! The act room calls [`Conntrack::execute`] with a packet, its key and a [`Ct`] (the arguments of `ct(…)`); it
-//! finds or makes the connection, writes `ct_state`, `ct_zone`, `ct_mark`, `ct_label` and the original tuple into the
-//! key, and rewrites packet and key for NAT. What it answers is what Open vSwitch 3.1's userspace tracker answers.
+//! The datapath calls [`Conntrack::execute`] with a packet, its key and a [`Ct`] (the arguments of `ct(…)`). It finds
+//! the connection or begins one, writes `ct_state`, `ct_zone`, `ct_mark`, `ct_label` and the original tuple into the
+//! key, and rewrites packet and key for NAT. The results are those of Open vSwitch 3.1's userspace tracker.
 //!
 //! ```text
-//!  packet ──► tuple (extract) ──► connection (table) ──► state (tcp, states) ──► NAT (rewrite) ──► stamp
+//!  packet ──► key (conn_key) ──► connection (table) ──► state (states, tcp) ──► NAT (rewrite) ──► key_fields
 //!                                     │ none                                      ▲
-//!                                     └──► admit (limits) ──► choose (nat) ───────┘
+//!                                     └──► commit: admission (limits), address and port (nat)
 //! ```
 //!
-//! Threads: any number may call at once; the two directions of a connection may be on different ones. The table is in
-//! shards, each behind a lock that is held for a lookup; a connection's state is behind its own. Nothing here reads a
-//! clock or draws random numbers: both are in [`CtInput`].
+//! # Three paths
 //!
-//! Each PMD keeps the connections it met lately ([`ConnCache`]); a packet of one of them meets no lock but the connection's.
+//! - The slow path (`track/slow_path.rs`) does everything for any packet.
+//! - The fast path (`track/fast_path.rs`) is for packets whose connection is in the PMD's [`ConnCache`]. It takes no
+//!   lock except the connection's own. For a batch it runs in three steps, so that cache misses overlap:
+//!   [`Conntrack::extract`] for all packets, then [`Conntrack::prefetch`], then [`Conntrack::execute_extracted`].
+//! - The replay (`track/replay.rs`) is for composed entries of the datapath, which know a packet's connection and the
+//!   expected result. It only moves the connection's state on, and reports a result that diverges.
 //!
-//! Fragments are held until their packet can be tracked whole: see [`fragments`].
+//! # Sharing
 //!
-//! Expiry: a packet stores the connection's new end, nothing more. A connection past its end is not found any more;
-//! [`Conntrack::expire`], called by a control thread, takes it out (see [`wheel`](mod@wheel)).
+//! All PMDs share the connections; the two directions of a connection may be on different PMDs. The table is split into
+//! shards, each behind a lock that is held for one lookup. A connection's own state is behind a lock in the connection.
+//! A PMD keeps the connections that it used recently in its [`ConnCache`] and then needs only the latter. No code here
+//! reads a clock or draws random numbers: both are in [`CtInput`].
 //!
-//! Where it leaves Open vSwitch 3.1 on purpose: `force` in the reply direction replaces connections with NAT too;
-//! `nat` without `src` or `dst` makes no translation for a new connection (there it makes one to address zero); a
-//! connection that has ended but is not yet swept is the same as none (there a reply to one with NAT is invalid).
+//! # Several passes
+//!
+//! A packet may meet several `ct` actions, with recirculation in between. What was found travels with the packet as
+//! [`CachedConn`], so a second `ct` in the same zone does not count the packet twice.
+//!
+//! # Expiry
+//!
+//! A packet only stores the connection's new expiry time. Lookups do not find a connection that has expired;
+//! [`Conntrack::expire`], which a control thread calls, removes it (see [`wheel`](mod@wheel)).
+//!
+//! # Fragments
+//!
+//! Fragments are held until their packet can be tracked as a whole: see [`fragments`].
+//!
+//! # Differences from Open vSwitch 3.1, on purpose
+//!
+//! - `force` in the reply direction also replaces connections with NAT.
+//! - `nat` without `src` or `dst` makes no translation for a new connection; there it translates to address zero.
+//! - A connection that has expired but is not yet removed counts as none; there a reply to one with NAT is invalid.
 #![forbid(unsafe_code)]
 
 mod conn_cache;

@@ -1,7 +1,7 @@
-//! How many connections there may be: in a zone, and in all.
+//! Limits on the number of connections: of each zone, and of all zones together.
 //!
-//! As Open vSwitch: zones without a limit of their own share the default limit and one count, if there is a default
-//! limit. A limit that is deleted and set again counts from zero; connections made under the old one do not count.
+//! As in Open vSwitch, zones without a limit of their own share the default limit and one count, if there is a default
+//! limit. A limit that is deleted and set again counts from zero; connections made under the old one are not counted.
 
 use crate::request::CommitError;
 use parking_lot::RwLock;
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A zone's limit and how many connections count against it.
+/// A zone's limit, and the number of connections that count towards it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneLimit {
     /// The zone; `None` for the default.
     pub zone: Option<u16>,
-    /// Connections it may have.
+    /// The limit.
     pub limit: u32,
-    /// Connections it has.
+    /// The count.
     pub count: u32,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Quota {
     count: AtomicU32,
 }
 
-/// Every limit.
+/// All limits.
 #[derive(Debug)]
 pub(crate) struct Limits {
     all: Quota,
@@ -35,7 +35,7 @@ pub(crate) struct Limits {
     zones: RwLock<BTreeMap<Option<u16>, Arc<Quota>>>,
 }
 
-/// A connection's place in the counts, to be given back by [`Limits::release`].
+/// A connection's share in the counts, returned by [`Limits::release`].
 #[derive(Debug)]
 pub(crate) struct Admission(Option<Arc<Quota>>);
 
@@ -44,11 +44,11 @@ impl Quota {
         Quota { limit: AtomicU32::new(limit), count: AtomicU32::new(0) }
     }
 
-    /// Counts one more unless the limit is reached. When refusing, it writes nothing.
+    /// Counts one more unless the limit is reached. A refusal writes nothing.
     fn admit(&self) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
         let more = |count: u32| (count < limit).then_some(count + 1);
-        // Only the number counts; nothing is published through it.
+        // Only the number matters; nothing is published through it.
         self.count.try_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
@@ -67,7 +67,7 @@ impl Limits {
         Limits { all: Quota::new(max), zones: RwLock::default() }
     }
 
-    /// Counts a connection of `zone`.
+    /// Counts a connection of `zone`, if the limits allow it.
     pub fn admit(&self, zone: u16) -> Result<Admission, CommitError> {
         let quota = {
             let zones = self.zones.read();
@@ -85,7 +85,7 @@ impl Limits {
         Ok(Admission(quota))
     }
 
-    /// Takes a connection off the counts.
+    /// Uncounts a connection.
     pub fn release(&self, admission: &Admission) {
         self.all.release();
         if let Some(quota) = &admission.0 {
@@ -108,18 +108,18 @@ impl Limits {
         zones.entry(zone).or_insert_with(|| Arc::new(Quota::new(limit))).limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Removes the limit of a zone; whether there was one.
+    /// Removes the limit of a zone. Returns whether it had one.
     pub fn delete(&self, zone: u16) -> bool {
         self.zones.write().remove(&Some(zone)).is_some()
     }
 
-    /// The limit a zone is under: its own or the default.
+    /// The limit that applies to a zone: its own or the default.
     pub fn of_zone(&self, zone: u16) -> Option<ZoneLimit> {
         let zones = self.zones.read();
         zones.get(&Some(zone)).or_else(|| zones.get(&None)).map(|quota| quota.show(Some(zone)))
     }
 
-    /// The default limit first, if there is one, then those of zones in order.
+    /// The default limit, if there is one, then those of zones in order.
     pub fn list(&self) -> Vec<ZoneLimit> {
         let zones = self.zones.read();
         zones.iter().map(|(zone, quota)| quota.show(*zone)).collect()

@@ -1,22 +1,23 @@
-//! Which address and port NAT gives a connection.
+//! Choosing the address and port that NAT gives a connection.
 //!
-//! As Open vSwitch: a hash picks the address; ports are tried from the sender's own (or from one picked by hash, if a
-//! range was given), some 128 in a row, then from random places, fewer each time, so that a nearly full range is found
-//! out quickly. Random port choice and persistence, which its userspace tracker accepts and ignores, are done here.
+//! As in Open vSwitch, a hash selects the address. Ports are tried in sequence, up to 128, from the sender's own port
+//! on (or from one selected by hash, if a range was given), then from random ports with fewer attempts each time, so
+//! that a nearly full range is detected quickly. Random port choice and persistence, which OVS's userspace tracker
+//! accepts and ignores, are implemented here.
 
 use crate::tuple::Tuple;
 use sluice_action::ct::{NatSpec, NatTarget, PortChoice};
 use sluice_simd::HashKey;
 use sluice_simd::hash::{finish, splitmix64};
 
-/// Ports tried in a row. Source: OVS lib/conntrack.c, max_attempts.
+/// Ports tried in sequence. Source: OVS lib/conntrack.c, max_attempts.
 const ATTEMPTS: u32 = 128;
-/// Below so many, no further round. Source: as above.
+/// With fewer attempts than this there is no further round. Source: as above.
 const ATTEMPTS_MIN: u32 = 16;
-/// The ports a sender may use that asks for none. Source: as above, MIN_NAT_EPHEMERAL_PORT.
+/// The ports that may replace an unprivileged port. Source: as above, MIN_NAT_EPHEMERAL_PORT.
 const EPHEMERAL: (u16, u16) = (1024, 65535);
 
-/// The reply tuple for a new connection: one that `is_free`. `None` if none was found.
+/// The reply tuple of a new connection: one for which `is_free` holds. `None` if none was found.
 pub(crate) fn choose(
     spec: &NatSpec,
     target: NatTarget,
@@ -59,7 +60,7 @@ fn with_ports(reply: &Tuple, src: u16, dst: u16) -> Tuple {
     out
 }
 
-/// A range of ports and where to begin in it (or outside: that one first, then the range).
+/// A range of ports and where to start. A start outside the range is tried first.
 #[derive(Clone, Copy, Debug)]
 struct Ports {
     min: u16,
@@ -73,7 +74,8 @@ impl Ports {
         Ports { min, max, start: min + (hash % count) as u16 }
     }
 
-    /// The ports that stand for `own`: privileged ones for a privileged one. Source: RFC 6056, and OVS set_sport_range.
+    /// The ports that may replace `own`: privileged ones for a privileged one. Source: RFC 6056, and OVS
+    /// set_sport_range.
     fn like(own: u16) -> Self {
         let (min, max) = match own {
             0..512 => (1, 511),
@@ -103,7 +105,7 @@ impl Ports {
     }
 }
 
-/// The range's words, alone in the second line of the hash.
+/// The words of the range, in a line of the hash of its own.
 fn range_words(spec: &NatSpec) -> [u64; 8] {
     let word = |addr: &[u8; 16], i: usize| u64::from_le_bytes(addr.as_chunks::<8>().0[i]);
     let (min, max) = &spec.addrs;
@@ -112,19 +114,19 @@ fn range_words(spec: &NatSpec) -> [u64; 8] {
     [word(min, 0), word(min, 1), word(max, 0), word(max, 1), ports, 0, 0, 0]
 }
 
-/// Of the connection, direction included, and the range.
+/// A hash of the connection, including its direction, and the range.
 fn range_hash(spec: &NatSpec, original: &Tuple, key: &HashKey) -> u32 {
     finish(key.line(0, &original.words()).wrapping_add(key.line(1, &range_words(spec)))) as u32
 }
 
-/// Of the sender's address, its zone and the range.
+/// A hash of the sender's address, its zone and the range.
 fn sender_hash(spec: &NatSpec, original: &Tuple, key: &HashKey) -> u32 {
     let mut sender = Tuple { zone: original.zone, v6: original.v6, ..Tuple::default() };
     sender.src.addr = original.src.addr;
     range_hash(spec, &sender, key)
 }
 
-/// The address of the range that the hash picks. Ranges wider than 32 bits are used in part.
+/// The address that the hash selects from the range. Only part of a range wider than 32 bits is used.
 fn address(spec: &NatSpec, target: NatTarget, original: &Tuple, hash: u32) -> [u8; 16] {
     let (min, max) = &spec.addrs;
     if *min == [0; 16] {

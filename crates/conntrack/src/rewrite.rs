@@ -1,4 +1,4 @@
-//! Translating a packet, and its key with it.
+//! NAT: translating a packet and its key.
 
 use crate::conn_key::ConnKey;
 use crate::inner;
@@ -10,8 +10,8 @@ use sluice_packet::edit::{self, Field};
 use sluice_packet::headers::{ICMP_SIZE, ip_proto};
 use sluice_packet::{Layers, Packet, checksum};
 
-/// Makes `packet` look as `as_seen`, the tuple its receiver is to see: the address that `target` names, and both ports.
-/// Of an ICMP error: its own address, and the packet inside, which goes the other way. The key follows.
+/// Translates `packet` so that its receiver sees the tuple `as_seen`: changes the address that `target` names, and both
+/// ports. For an ICMP error it changes the error's own address, and the packet inside, which goes the other way.
 pub(crate) fn translate(
     packet: &mut Packet,
     key: &mut PacketKey,
@@ -30,7 +30,7 @@ pub(crate) fn translate(
     }
 }
 
-/// Sets a field. The packet was seen to have its header, so this does not fail.
+/// Sets a field. The packet has that header, so this does not fail.
 fn set(packet: &mut Packet, field: Field, value: &[u8]) {
     let layers = Layers::of(packet.bytes());
     let done = layers.map(|layers| edit::set(packet.bytes_mut(), &layers, field, value, &[0xff; 16]));
@@ -65,7 +65,7 @@ fn ports(packet: &mut Packet, key: &mut PacketKey, as_seen: &Tuple) {
     key.set(layout::TP_DST, &dst);
 }
 
-/// Computes an ICMP error's checksum anew: what it covers changed in many places.
+/// Recomputes an ICMP error's checksum, since many of the bytes that it covers have changed.
 fn renew_checksum(bytes: &mut [u8], conn_key: &ConnKey) {
     let (l3, l4, end) = (conn_key.l3, conn_key.l4, conn_key.end);
     let Some(sum) = bytes.get_mut(l4 + 2..).and_then(|rest| rest.first_chunk_mut::<2>()) else { return };

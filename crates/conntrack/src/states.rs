@@ -1,20 +1,21 @@
-//! The state of a connection, by protocol, and what a packet does to it.
+//! The state of a connection by protocol, and how packets change it.
 
 use crate::tcp::{Segment, Tcp};
 use crate::timeouts::Timeout;
 use crate::tuple::Tuple;
 use sluice_packet::headers::ip_proto;
 
-/// What a packet did to its connection, and what the connection's end is counted from now on. No timeout: it stays.
+/// The result of a packet (OVS: `ct_update_res`), with the timeout that applies from now on; `None` leaves the expiry
+/// as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CtUpdate {
     /// It belongs to an established connection.
     Valid(Option<Timeout>),
-    /// It belongs to one that is not yet established.
+    /// It belongs to a connection that is not yet established.
     ValidNew(Timeout),
-    /// It does not fit.
+    /// It does not fit the connection's state.
     Invalid,
-    /// It begins a new connection between the same ends; this one is over.
+    /// It begins a new connection with the same tuple; this one is over.
     New,
 }
 
@@ -22,48 +23,48 @@ pub(crate) enum CtUpdate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConnState {
     Tcp(Tcp),
-    /// ICMP and ICMPv6: whether there was an answer.
+    /// ICMP and ICMPv6: whether there was a reply.
     Icmp {
         answered: bool,
     },
-    /// UDP and all others.
+    /// UDP and all other protocols.
     Other(OtherState),
 }
 
-/// How much has been said.
+/// Which packets have been seen (OVS: `other_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherState {
     /// One packet.
     First,
-    /// Several, one way.
+    /// Several, in one direction.
     Multiple,
-    /// Both ways.
+    /// In both directions.
     Bidir,
 }
 
-/// Whether a connection may begin with a packet of that tuple and L4 header.
+/// Whether a packet with this tuple and L4 header may begin a connection.
 pub(crate) fn may_begin(tuple: &Tuple, l4: &[u8]) -> bool {
     use crate::conn_key::{icmp, icmpv6};
     match tuple.proto {
         ip_proto::TCP => Segment::of(l4).is_some_and(|segment| segment.may_begin()),
-        // In the other family too: as Open vSwitch, which looks at the protocol alone.
+        // In the other address family, too, since Open vSwitch looks at the protocol only.
         ip_proto::ICMP => matches!(l4.first(), Some(&(icmp::ECHO | icmp::TIMESTAMP | icmp::INFORMATION))),
         ip_proto::ICMPV6 => l4.first() == Some(&icmpv6::ECHO),
         _ => true,
     }
 }
 
-/// What a settled connection's end is counted from.
+/// The timeout of settled connections.
 pub(crate) const SETTLED: Timeout = Timeout::OtherBidir;
 
 impl ConnState {
-    /// The step of every further packet, if no packet changes the state any more.
+    /// The result of every further packet, if packets no longer change the state.
     #[inline]
     pub fn settled(&self) -> Option<CtUpdate> {
         matches!(self, ConnState::Other(OtherState::Bidir)).then_some(CtUpdate::Valid(Some(SETTLED)))
     }
 
-    /// The state after the packet that begins the connection, and its timeout. `None` if it cannot begin one.
+    /// The state after the first packet, and its timeout. `None` if the packet cannot begin a connection.
     pub fn begin(tuple: &Tuple, l4: &[u8]) -> Option<(ConnState, Timeout)> {
         Some(match tuple.proto {
             ip_proto::TCP => (ConnState::Tcp(Tcp::begin(&Segment::of(l4)?)), Timeout::TcpFirstPacket),
@@ -72,7 +73,7 @@ impl ConnState {
         })
     }
 
-    /// Takes a packet of the connection. `check_seq`: judge TCP sequence numbers.
+    /// Moves on for a packet of the connection. `check_seq`: check TCP sequence numbers.
     #[inline]
     pub fn update(&mut self, l4: &[u8], reply: bool, check_seq: bool) -> CtUpdate {
         match self {

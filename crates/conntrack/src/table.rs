@@ -1,11 +1,10 @@
-//! The connections, by tuple.
+//! The connections by tuple.
 //!
 //! Shape:  2^k shards, each a hash table and a [`Wheel`] behind one lock. An entry is a hash and a connection. A tuple
-//!         and its reverse hash alike, so a connection without NAT has one entry; one with NAT has two, under its
-//!         original and its reply tuple, mostly in different shards.
-//! Cost:   a lookup locks one shard for one probe and one comparison; making or removing a connection locks one shard
-//!         or two, in the order of their numbers.
-//! Errors: a tuple that is taken is refused (see [`TupleInUse`]).
+//!         and its reverse have the same hash, so a connection without NAT has one entry; one with NAT has two, under
+//!         its original and its reply tuple, mostly in different shards.
+//! Cost:   a lookup locks one shard for one probe and one comparison. Inserting or removing a connection locks one or
+//!         two shards, in the order of their numbers. Errors: a tuple that is in use is refused (see [`TupleInUse`]).
 
 use crate::connection::Connection;
 use crate::tuple::Tuple;
@@ -15,26 +14,26 @@ use parking_lot::{Mutex, MutexGuard};
 use sluice_simd::HashKey;
 use std::sync::Arc;
 
-/// Connections looked at under one hold of a shard's lock while sweeping, so that packets wait little.
+/// Connections examined under one hold of a shard's lock during a sweep, so that packets wait little.
 const SWEEP_AT_ONCE: usize = 64;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Connections looked at.
+    /// Connections examined.
     pub examined: usize,
-    /// Connections that had ended and were taken out.
+    /// Expired connections that were removed.
     pub removed: usize,
-    /// Whether nothing due was left; else the budget ran out.
+    /// Whether all due connections were examined; otherwise the budget was used up.
     pub is_complete: bool,
 }
 
 /// Why a connection could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TupleInUse {
-    /// There is a connection of the original tuple.
+    /// A connection has the original tuple.
     Original,
-    /// There is one of the reply tuple.
+    /// A connection has the reply tuple.
     Reply,
 }
 
@@ -45,7 +44,7 @@ struct TupleEntry {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ShardInner {
     entries: HashTable<TupleEntry>,
     wheel: Wheel,
 }
@@ -53,24 +52,24 @@ struct Inner {
 /// A shard; two cache lines, since the prefetcher fetches lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shard(Mutex<Inner>);
+struct Shard(Mutex<ShardInner>);
 
 /// All connections.
 #[derive(Debug)]
 pub(crate) struct ConnTable {
     shards: Box<[Shard]>,
     key: HashKey,
-    /// The shard the next sweep begins with.
+    /// The shard with which the next sweep begins.
     sweep_next: Mutex<usize>,
 }
 
 impl Shard {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, ShardInner> {
         self.0.lock()
     }
 }
 
-impl Inner {
+impl ShardInner {
     fn find(&self, hash: u64, tuple: &Tuple, now_ms: u64) -> Option<(&Arc<Connection>, bool)> {
         let mut reply = false;
         let is_it = |entry: &TupleEntry| {
@@ -97,7 +96,7 @@ impl Inner {
 
 impl ConnTable {
     pub fn new(shards: usize, key: HashKey) -> Self {
-        let shard = || Shard(Mutex::new(Inner { entries: HashTable::new(), wheel: Wheel::new() }));
+        let shard = || Shard(Mutex::new(ShardInner { entries: HashTable::new(), wheel: Wheel::new() }));
         let shards = (0..shards.next_power_of_two()).map(|_| shard()).collect();
         ConnTable { shards, key, sweep_next: Mutex::new(0) }
     }
@@ -106,19 +105,19 @@ impl ConnTable {
         &self.key
     }
 
-    /// The shard of a hash: by its middle bits, as the table uses both ends.
+    /// The shard of a hash: its middle bits, since the hash table uses both ends.
     fn shard(&self, hash: u64) -> usize {
         (hash >> 32) as usize & (self.shards.len() - 1)
     }
 
-    /// The connection whose packets, in the direction returned, have that tuple.
+    /// The live connection of a tuple, and whether the tuple is in the reply direction.
     pub fn find(&self, tuple: &Tuple, now_ms: u64) -> Option<(Arc<Connection>, bool)> {
         let hash = tuple.hash(&self.key);
         let shard = self.shards[self.shard(hash)].lock();
         shard.find(hash, tuple, now_ms).map(|(connection, reply)| (connection.clone(), reply))
     }
 
-    /// Whether no connection has that tuple.
+    /// Whether no live connection has that tuple.
     pub fn is_free(&self, tuple: &Tuple, now_ms: u64) -> bool {
         let hash = tuple.hash(&self.key);
         self.shards[self.shard(hash)].lock().find(hash, tuple, now_ms).is_none()
@@ -142,7 +141,7 @@ impl ConnTable {
         Ok(())
     }
 
-    /// Takes a connection out; false if somebody else has.
+    /// Removes a connection. Returns false if another thread has removed it.
     pub fn remove(&self, connection: &Arc<Connection>) -> bool {
         if !connection.claim_removal() {
             return false;
@@ -157,14 +156,14 @@ impl ConnTable {
     }
 
     /// Locks the shards of two hashes, the lower number first.
-    fn lock_both(&self, a: u64, b: u64) -> Both<'_> {
+    fn lock_both(&self, a: u64, b: u64) -> LockedShards<'_> {
         let (a, b) = (self.shard(a), self.shard(b));
         let first = self.shards[a.min(b)].lock();
         let second = (a != b).then(|| self.shards[a.max(b)].lock());
-        Both { first, second, is_swapped: a > b }
+        LockedShards { first, second, is_swapped: a > b }
     }
 
-    /// Takes out ended connections, looking at about `budget` of those that are due. `gone` is told of each.
+    /// Removes expired connections, examining about `budget` of those that are due. Calls `gone` for each one removed.
     pub fn sweep(&self, now_ms: u64, budget: usize, mut gone: impl FnMut(&Arc<Connection>)) -> Swept {
         let mut next = self.sweep_next.lock();
         let mut swept = Swept::default();
@@ -188,7 +187,7 @@ impl ConnTable {
         Swept { is_complete: true, ..swept }
     }
 
-    /// Looks at some connections that are due: how many, and those that have ended.
+    /// Examines some connections that are due. Returns how many, and the expired ones.
     fn sweep_some(&self, shard: &Shard, now_ms: u64) -> (usize, Vec<Arc<Connection>>) {
         let mut shard = shard.lock();
         let (mut examined, mut ended) = (0, Vec::new());
@@ -207,7 +206,7 @@ impl ConnTable {
         (examined, ended)
     }
 
-    /// How many live connections stand in each shard under their original tuple.
+    /// The number of live connections in each shard, counted by original tuple.
     pub fn count_by_shard(&self, now_ms: u64) -> Vec<usize> {
         let count = |shard: &Shard| {
             let shard = shard.lock();
@@ -217,7 +216,7 @@ impl ConnTable {
         self.shards.iter().map(count).collect()
     }
 
-    /// Every connection that `keep` lets through, a shard at a time; no lock is held while `each` runs.
+    /// Calls `each` for every connection that `keep` accepts, one shard at a time and without holding a lock.
     pub fn for_each(&self, keep: impl Fn(&Connection) -> bool, mut each: impl FnMut(&Arc<Connection>)) {
         for shard in &self.shards {
             let found: Vec<_> = {
@@ -232,15 +231,15 @@ impl ConnTable {
 }
 
 /// One shard or two, locked.
-struct Both<'a> {
-    first: MutexGuard<'a, Inner>,
-    second: Option<MutexGuard<'a, Inner>>,
+struct LockedShards<'a> {
+    first: MutexGuard<'a, ShardInner>,
+    second: Option<MutexGuard<'a, ShardInner>>,
     is_swapped: bool,
 }
 
-impl Both<'_> {
+impl LockedShards<'_> {
     /// The shard of the first or second hash.
-    fn of(&mut self, i: usize) -> &mut Inner {
+    fn of(&mut self, i: usize) -> &mut ShardInner {
         match &mut self.second {
             Some(second) if (i == 1) != self.is_swapped => second,
             _ => &mut self.first,

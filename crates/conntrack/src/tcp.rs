@@ -1,17 +1,17 @@
-//! TCP: the state of both ends, and whether a segment fits into what each may send.
+//! TCP: the state of both ends, and whether a segment fits the windows.
 //!
-//! The window algorithm is van Rooij's ("Real stateful TCP packet filtering in IP Filter"), as pf and Open vSwitch have
-//! it: for each end the highest sequence number it sent (`sent`), the highest it may send (`limit`, what the other end
-//! acknowledged plus its window), and the largest window it offered. A segment must end below `limit`, begin no more
-//! than a window before `sent`, and acknowledge something near what the other end sent.
+//! The window algorithm is van Rooij's ("Real stateful TCP packet filtering in IP Filter"), as in pf and Open vSwitch.
+//! For each end it keeps the highest sequence number sent (`sent`), the highest that may be sent (`limit`: what the
+//! other end acknowledged plus its window), and the largest window offered. A segment must end below `limit`, begin at
+//! most one window before `sent`, and acknowledge a number near what the other end has sent.
 //!
-//! A connection that is picked up in the middle knows no window scale; then the largest one is assumed.
+//! For a connection that is picked up in the middle the window scale is unknown; the largest scale is assumed.
 
 use crate::states::CtUpdate;
 use crate::timeouts::Timeout;
 use sluice_packet::headers::TCP_SIZE;
 
-/// ConnState of one end. The order matters: later is further on. Names are Open vSwitch's.
+/// The state of one end, ordered by progress. Names are Open vSwitch's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names are TCP's")]
 pub enum TcpState {
@@ -39,12 +39,12 @@ mod flag {
     pub const URG: u8 = 0x20;
 }
 
-/// How far an acknowledgement may be off: the largest unscaled window and a segment. Source: OVS, MAXACKWINDOW.
+/// How far an acknowledgement may be off: the largest unscaled window plus a segment. Source: OVS, MAXACKWINDOW.
 const ACK_SLACK: u32 = 0xffff + 1500;
 /// The largest window scale. Source: RFC 7323, 2.3.
 const SCALE_MAX: u8 = 14;
 
-/// What the tracker reads of a segment.
+/// The fields of a segment that the tracker uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     flags: u8,
@@ -53,17 +53,17 @@ pub(crate) struct Segment {
     window: u16,
     /// Bytes of payload.
     len: u32,
-    /// The window scale option, if there.
+    /// The window scale option, if present.
     scale: Option<u8>,
 }
 
-/// What is known of an end's window scale.
+/// What is known about an end's window scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Scale {
-    /// It sent no option, or nothing yet.
+pub(crate) enum WindowScale {
+    /// It sent no option, or no segment yet.
     #[default]
     None,
-    /// Its SYN said so.
+    /// Its SYN had the option.
     Known(u8),
     /// Its SYN was not seen.
     Unknown,
@@ -71,21 +71,21 @@ pub(crate) enum Scale {
 
 /// One end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Peer {
+pub(crate) struct TcpPeer {
     /// One past the highest sequence number it sent.
     sent: u32,
     /// One past the highest it may send.
     limit: u32,
     /// The largest window it offered, before scaling.
     window: u16,
-    pub scale: Scale,
+    pub scale: WindowScale,
     pub state: TcpState,
 }
 
-/// Both ends: the one that began the connection first.
+/// Both ends; the one that began the connection is first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tcp {
-    pub peers: [Peer; 2],
+    pub peers: [TcpPeer; 2],
 }
 
 /// `a` is at or after `b` in sequence space.
@@ -94,7 +94,7 @@ fn at_or_after(a: u32, b: u32) -> bool {
 }
 
 impl Segment {
-    /// Reads a TCP header (whole, as extraction made sure) and counts the bytes behind it.
+    /// Reads a TCP header, which extraction has checked to be complete, and counts the bytes behind it.
     pub fn of(l4: &[u8]) -> Option<Segment> {
         let header = l4.first_chunk::<TCP_SIZE>()?;
         let size = usize::from(header[12] >> 4) * 4;
@@ -113,14 +113,15 @@ impl Segment {
         self.flags & flag != 0
     }
 
-    /// Whether no sound stack would send these flags together.
+    /// Whether no correct stack sends these flags together.
     fn is_nonsense(&self) -> bool {
         let bad_syn = self.has(flag::SYN) && self.has(flag::RST | flag::FIN);
         let nothing = !self.has(flag::SYN | flag::ACK | flag::RST);
         bad_syn || nothing || !self.has(flag::ACK) && self.has(flag::FIN | flag::PSH | flag::URG)
     }
 
-    /// Whether a connection may begin with it: a SYN, or anything of one already on; not half of a handshake.
+    /// Whether it may begin a connection: a SYN, or a segment of an established connection, but not half of a
+    /// handshake.
     pub fn may_begin(&self) -> bool {
         !(self.is_nonsense() || self.has(flag::SYN) && self.has(flag::ACK))
     }
@@ -132,8 +133,8 @@ impl Segment {
     }
 }
 
-/// The window scale among the options. As in Open vSwitch, lengths are believed even where they are too small, and an
-/// option cut short at the end is not read.
+/// The window scale option. As in Open vSwitch, option lengths are used even where they are too small, and an option
+/// that is cut off at the end is not read.
 fn scale_option(mut options: &[u8]) -> Option<u8> {
     let mut scale = None;
     while options.len() >= 3 {
@@ -152,14 +153,14 @@ fn scale_option(mut options: &[u8]) -> Option<u8> {
     scale
 }
 
-/// `window` in units of the scale, rounded up: the window of a SYN is not scaled, that of others is.
+/// `window` in units of the scale, rounded up. The window of a SYN is not scaled, others are.
 fn scaled_down(window: u16, scale: u8) -> u16 {
     u32::from(window).div_ceil(1 << scale) as u16
 }
 
-impl Scale {
+impl WindowScale {
     pub fn bits(self) -> u8 {
-        if let Scale::Known(bits) = self { bits } else { 0 }
+        if let WindowScale::Known(bits) = self { bits } else { 0 }
     }
 }
 
@@ -167,21 +168,21 @@ impl Tcp {
     /// The connection that `segment` begins.
     pub fn begin(segment: &Segment) -> Tcp {
         let (scale, other) = match segment.has(flag::SYN) {
-            true => (segment.scale.map_or(Scale::None, Scale::Known), Scale::None),
-            false => (Scale::Unknown, Scale::Unknown),
+            true => (segment.scale.map_or(WindowScale::None, WindowScale::Known), WindowScale::None),
+            false => (WindowScale::Unknown, WindowScale::Unknown),
         };
-        let sender = Peer {
+        let sender = TcpPeer {
             sent: segment.seq,
             limit: segment.end().wrapping_add(1),
             window: scaled_down(segment.window.max(1), scale.bits()),
             scale,
             state: TcpState::SynSent,
         };
-        let receiver = Peer { limit: 1, window: 1, scale: other, ..Peer::default() };
+        let receiver = TcpPeer { limit: 1, window: 1, scale: other, ..TcpPeer::default() };
         Tcp { peers: [sender, receiver] }
     }
 
-    /// Takes a segment of the connection. With `check` false, sequence numbers are followed but not judged.
+    /// Moves on for a segment of the connection. Without `check`, sequence numbers are followed but not checked.
     pub fn update(&mut self, segment: &Segment, reply: bool, check: bool) -> CtUpdate {
         if segment.is_nonsense() {
             return CtUpdate::Invalid;
@@ -197,7 +198,7 @@ impl Tcp {
                 return CtUpdate::ValidNew(Timeout::TcpFirstPacket);
             }
         }
-        let mut view = View::of(segment, src, dst);
+        let mut view = SegmentView::of(segment, src, dst);
         if src.state < TcpState::SynSent {
             view.meet(segment, src, dst);
         }
@@ -207,8 +208,8 @@ impl Tcp {
             advance(segment, src, dst);
             CtUpdate::Valid(Some(timeout(src.state, dst.state)))
         } else if view.nearly_fits(src, dst) {
-            // An end whose other side was not seen, or a straggler after the close. It does not prolong the
-            // connection, so that a flood of such segments cannot keep it.
+            // The other end has not been seen, or this is a late segment after the close. It does not extend the
+            // connection's life, so that a flood of such segments cannot keep the connection.
             view.follow(src, dst);
             close(segment, src, dst);
             CtUpdate::Valid(None)
@@ -218,46 +219,46 @@ impl Tcp {
     }
 }
 
-/// A segment as this connection sees it.
-struct View {
+/// A segment in terms of this connection.
+struct SegmentView {
     seq: u32,
     end: u32,
     ack: u32,
     window: u16,
-    /// Shifts of the sender's and the receiver's window.
+    /// Window shifts of the sender and the receiver.
     shifts: (u8, u8),
-    /// The sender is met in the midst of a connection: what it acknowledges is not judged.
+    /// The sender is picked up in the middle of a connection: its acknowledgement is not checked.
     is_lenient: bool,
 }
 
-impl View {
-    fn of(segment: &Segment, src: &Peer, dst: &Peer) -> View {
+impl SegmentView {
+    fn of(segment: &Segment, src: &TcpPeer, dst: &TcpPeer) -> SegmentView {
         let shifts = match (src.scale, dst.scale) {
             _ if segment.has(flag::SYN) => (0, 0),
-            (Scale::Known(src), Scale::Known(dst)) => (src, dst),
-            (Scale::Unknown, Scale::Unknown) => (SCALE_MAX, SCALE_MAX),
+            (WindowScale::Known(src), WindowScale::Known(dst)) => (src, dst),
+            (WindowScale::Unknown, WindowScale::Unknown) => (SCALE_MAX, SCALE_MAX),
             _ => (0, 0),
         };
         let (seq, end, ack) = (segment.seq, segment.end(), segment.ack);
-        View { seq, end, ack, window: segment.window, shifts, is_lenient: false }
+        SegmentView { seq, end, ack, window: segment.window, shifts, is_lenient: false }
     }
 
-    /// The first segment of this end.
-    fn meet(&mut self, segment: &Segment, src: &mut Peer, dst: &mut Peer) {
+    /// Handles the first segment of this end.
+    fn meet(&mut self, segment: &Segment, src: &mut TcpPeer, dst: &mut TcpPeer) {
         if segment.has(flag::SYN)
-            && let Scale::Known(other) = dst.scale
+            && let WindowScale::Known(other) = dst.scale
         {
             match segment.scale {
                 Some(own) => {
-                    src.scale = Scale::Known(own);
+                    src.scale = WindowScale::Known(own);
                     self.window = scaled_down(self.window, own);
                     self.shifts = (own, other);
                 }
                 None => {
-                    // Scaling needs both: the other end does not scale either.
-                    src.scale = Scale::None;
+                    // Scaling needs both ends, so the other end does not scale either.
+                    src.scale = WindowScale::None;
                     dst.window = (u32::from(dst.window) << other) as u16;
-                    dst.scale = Scale::None;
+                    dst.scale = WindowScale::None;
                 }
             }
         }
@@ -271,20 +272,20 @@ impl View {
         src.window = src.window.max(self.window);
     }
 
-    /// Fills in what the segment does not say.
-    fn complete(&mut self, segment: &Segment, src: &Peer, dst: &Peer) {
+    /// Fills in what the segment does not contain.
+    fn complete(&mut self, segment: &Segment, src: &TcpPeer, dst: &TcpPeer) {
         let is_reset = segment.has(flag::RST);
         if !segment.has(flag::ACK) || self.ack == 0 && is_reset {
             self.ack = dst.sent;
         }
         if self.seq == self.end {
-            // Without data, its sequence number says little.
+            // Without data its sequence number means little.
             (self.seq, self.end) = (src.sent, src.sent);
         }
     }
 
-    /// Whether it lies in both windows; a reset must be at the very edge.
-    fn fits(&self, segment: &Segment, src: &Peer, dst: &Peer) -> bool {
+    /// Whether it is inside both windows; a reset must be exactly at the edge.
+    fn fits(&self, segment: &Segment, src: &TcpPeer, dst: &TcpPeer) -> bool {
         let skew = if self.is_lenient { 0 } else { dst.sent.wrapping_sub(self.ack) as i32 };
         let window = u32::from(dst.window) << self.shifts.1;
         // At most 67035 * 2^14, which is below 2^31.
@@ -296,8 +297,8 @@ impl View {
             && (!segment.has(flag::RST) || is_at_edge)
     }
 
-    /// Whether it is near, and the connection at a stage where more is not to be asked.
-    fn nearly_fits(&self, src: &Peer, dst: &Peer) -> bool {
+    /// Whether it is near the window, at a stage of the connection where no more is required.
+    fn nearly_fits(&self, src: &TcpPeer, dst: &TcpPeer) -> bool {
         let is_loose =
             dst.state < TcpState::SynSent || dst.state >= TcpState::FinWait2 || src.state >= TcpState::FinWait2;
         is_loose
@@ -306,7 +307,7 @@ impl View {
     }
 
     /// Moves the windows.
-    fn follow(&self, src: &mut Peer, dst: &mut Peer) {
+    fn follow(&self, src: &mut TcpPeer, dst: &mut TcpPeer) {
         src.window = src.window.max(self.window);
         if !at_or_after(src.sent, self.end) {
             src.sent = self.end;
@@ -318,8 +319,8 @@ impl View {
     }
 }
 
-/// What the flags of a fitting segment do to the states.
-fn advance(segment: &Segment, src: &mut Peer, dst: &mut Peer) {
+/// Changes the states by the flags of a segment that fits.
+fn advance(segment: &Segment, src: &mut TcpPeer, dst: &mut TcpPeer) {
     if segment.has(flag::FIN) && src.state < TcpState::Closing {
         src.state = TcpState::Closing;
     }
@@ -335,8 +336,8 @@ fn advance(segment: &Segment, src: &mut Peer, dst: &mut Peer) {
     }
 }
 
-/// What those of a nearly fitting one do.
-fn close(segment: &Segment, src: &mut Peer, dst: &mut Peer) {
+/// Changes the states by the flags of a segment that nearly fits.
+fn close(segment: &Segment, src: &mut TcpPeer, dst: &mut TcpPeer) {
     if segment.has(flag::FIN) && src.state < TcpState::Closing {
         src.state = TcpState::Closing;
     }
@@ -345,7 +346,7 @@ fn close(segment: &Segment, src: &mut Peer, dst: &mut Peer) {
     }
 }
 
-/// How long the connection lives without a further segment.
+/// The timeout of the connection without a further segment.
 fn timeout(a: TcpState, b: TcpState) -> Timeout {
     let (less, more) = (a.min(b), a.max(b));
     if less >= TcpState::FinWait2 {

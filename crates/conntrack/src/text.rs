@@ -1,7 +1,7 @@
 //! The texts of `dpctl/dump-conntrack`, `ct-stats-show` and `ct-get-limits`, and the filters of `flush-conntrack`.
 //!
-//! Word for word as Open vSwitch 3.1 prints them (lib/ct-dpif.c, lib/dpctl.c, lib/ofp-ct.c). Its userspace tracker has
-//! no counters, time stamps, ids or status flags of a connection; `-m` shows the last two as zero, and so do we.
+//! Exactly as Open vSwitch 3.1 prints them (lib/ct-dpif.c, lib/dpctl.c, lib/ofp-ct.c). Its userspace tracker has no
+//! counters, timestamps, ids or status flags of connections; `-m` prints the last two as zero, and so do we.
 
 use crate::dump::{ConnEntry, Filter, TupleFilter};
 use crate::limits::ZoneLimit;
@@ -52,7 +52,7 @@ fn address(end: &Endpoint, v6: bool) -> String {
     if v6 {
         let addr = Ipv6Addr::from(end.addr);
         return match addr.segments() {
-            // As the C library writes it.
+            // As in the C library.
             [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {
                 format!("::{}", Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
             }
@@ -73,7 +73,7 @@ pub fn tuple(tuple: &Tuple) -> String {
     format!("src={src},dst={dst},sport={},dport={}", tuple.src.port, tuple.dst.port)
 }
 
-/// One line of `dpctl/dump-conntrack`, no line end. `more` is `-m`, `statistics` is `-s`.
+/// One line of `dpctl/dump-conntrack` without a line end. `more` is `-m`, `statistics` is `-s`.
 pub fn entry(entry: &ConnEntry, more: bool, statistics: bool) -> String {
     let proto = protocol(entry.original.proto);
     let mut line = format!("{proto},orig=({}),reply=({})", tuple(&entry.original), tuple(&entry.reply));
@@ -138,7 +138,7 @@ pub struct Stats {
     by_tcp_state: [usize; TCP_STATES.len()],
 }
 
-/// The protocols counted, in the order shown; what is none of them is the last.
+/// The protocols counted, in the order shown; all others are counted last.
 const COUNTED: [(u8, &str); 8] = [
     (ip_proto::TCP, "TCP"),
     (ip_proto::UDP, "UDP"),
@@ -147,12 +147,12 @@ const COUNTED: [(u8, &str); 8] = [
     (ip_proto::ICMP, "ICMP"),
     (DCCP, "DCCP"),
     (ip_proto::IGMP, "IGMP"),
-    // Counted, and never shown: as Open vSwitch.
+    // Counted but never shown, as in Open vSwitch.
     (ip_proto::ICMPV6, ""),
 ];
 
 impl Stats {
-    /// Counts one.
+    /// Counts a connection.
     pub fn count(&mut self, entry: &ConnEntry) {
         self.total += 1;
         let proto = COUNTED.iter().position(|(proto, _)| *proto == entry.original.proto);
@@ -162,7 +162,7 @@ impl Stats {
         }
     }
 
-    /// What `ct-stats-show` prints, with `more` the TCP states too.
+    /// The text of `ct-stats-show`, including TCP states if `more`.
     pub fn show(&self, more: bool) -> String {
         let mut out = format!("Connections Stats:\n    Total: {}\n", self.total);
         for (i, (proto, name)) in COUNTED.iter().enumerate().filter(|(i, _)| self.by_protocol[*i] > 0) {
@@ -183,7 +183,7 @@ impl Stats {
     }
 }
 
-/// What `ct-get-limits` prints, no line end: the default limit, then zones.
+/// The text of `ct-get-limits` without a line end: the default limit, then zones.
 pub fn limits(limits: &[ZoneLimit]) -> String {
     let default = limits.iter().find(|limit| limit.zone.is_none()).map_or(0, |limit| limit.limit);
     let mut out = format!("default limit={default}");
@@ -195,8 +195,9 @@ pub fn limits(limits: &[ZoneLimit]) -> String {
     out
 }
 
-/// Reads the arguments of `flush-conntrack`: `[zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]`. The error is Open vSwitch's. What a tuple
-/// does not say matches anything; with Open vSwitch an ICMP tuple that lacks identifier, type or code asks for zeros there.
+/// Reads the arguments of `flush-conntrack`: `[zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]`. Errors are Open vSwitch's. A
+/// field that a tuple does not name matches anything; in Open vSwitch an ICMP tuple without identifier, type or code
+/// requires zeros there.
 pub fn filter(args: &[&str]) -> Result<Filter, String> {
     let mut filter = Filter::default();
     let mut args = args;
@@ -212,13 +213,13 @@ pub fn filter(args: &[&str]) -> Result<Filter, String> {
         return Err("invalid arguments".to_owned());
     }
     if !args.is_empty() && filter.zone.is_none() && filter.names_one() {
-        // A whole tuple names one connection, and without a zone that is one of zone 0.
+        // A complete tuple selects one connection; without a zone that is the one in zone 0.
         filter.zone = Some(0);
     }
     Ok(filter)
 }
 
-/// Reads one tuple; family and protocol go into the filter.
+/// Reads one tuple. Address family and protocol are stored in the filter.
 fn tuple_filter(text: &str, filter: &mut Filter) -> Result<TupleFilter, String> {
     let mut out = TupleFilter::default();
     for pair in text.split([',', ' ']).filter(|pair| !pair.is_empty()) {
@@ -257,7 +258,7 @@ fn tuple_filter(text: &str, filter: &mut Filter) -> Result<TupleFilter, String> 
     Ok(out)
 }
 
-/// An address; its family must be that of the others. `Err(None)` if it cannot be read.
+/// An address of the same family as the others. `Err(None)` if it cannot be parsed.
 fn family_address(name: &str, value: &str, filter: &mut Filter) -> Result<[u8; 16], Option<String>> {
     let v6 = name.starts_with("ct_ipv6");
     if filter.v6.is_some_and(|other| other != v6) {

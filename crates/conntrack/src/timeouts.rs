@@ -23,18 +23,18 @@ pub enum Timeout {
     TcpClosed,
     /// UDP and others after the first packet (`udp_first`).
     OtherFirst,
-    /// UDP and others after several packets one way (`udp_single`).
+    /// UDP and others after several packets in one direction (`udp_single`).
     OtherMultiple,
-    /// UDP and others after packets both ways (`udp_multiple`).
+    /// UDP and others after packets in both directions (`udp_multiple`).
     OtherBidir,
-    /// ICMP without an answer (`icmp_first`).
+    /// ICMP without a reply (`icmp_first`).
     IcmpFirst,
-    /// ICMP with one (`icmp_reply`).
+    /// ICMP with a reply (`icmp_reply`).
     IcmpReply,
 }
 
-/// Every timeout: its name in the `CT_Timeout_Policy` table, and its default in seconds.
-/// Source: OVS lib/conntrack-tp.c, ct_dpif_netdev_tp_def. In the order of [`Timeout`].
+/// Every timeout in the order of [`Timeout`]: its name in the `CT_Timeout_Policy` table, and its default in seconds.
+/// Source: OVS lib/conntrack-tp.c, ct_dpif_netdev_tp_def.
 const DEFAULTS: [(Timeout, &str, u32); 11] = [
     (Timeout::TcpFirstPacket, "tcp_syn_sent", 30),
     (Timeout::TcpOpening, "tcp_syn_recv", 30),
@@ -69,12 +69,13 @@ impl Timeout {
         all
     };
 
-    /// The timeout of that name in the `CT_Timeout_Policy` table, which knows more (those mean nothing here).
+    /// The timeout of that name in the `CT_Timeout_Policy` table. That table has further names, which mean nothing
+    /// here.
     pub fn named(name: &str) -> Option<Timeout> {
         DEFAULTS.iter().find(|(_, n, _)| n.eq_ignore_ascii_case(name)).map(|(timeout, ..)| *timeout)
     }
 
-    /// Its name there.
+    /// Its name in the `CT_Timeout_Policy` table.
     pub fn name(self) -> &'static str {
         DEFAULTS[self as usize].1
     }
@@ -85,15 +86,15 @@ impl Timeout {
     }
 }
 
-/// A zone's timeouts that differ from the default.
+/// The timeouts in which a zone differs from the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeoutPolicy {
-    /// Which, and how many seconds.
+    /// Timeouts and their seconds.
     pub seconds: Vec<(Timeout, u32)>,
 }
 
-/// The values in force in a zone. Connections hold it, so that a change of the policy reaches them at their
-/// next packet without anybody looking the policy up.
+/// The timeouts of a zone. Connections share it, so that a change of the policy applies from their next packet on,
+/// without looking up the policy.
 #[derive(Debug)]
 pub(crate) struct ZoneTimeouts([AtomicU32; DEFAULTS.len()]);
 
@@ -105,7 +106,7 @@ impl ZoneTimeouts {
     fn set(&self, policy: &TimeoutPolicy) {
         for (timeout, _, seconds) in DEFAULTS {
             let own = policy.seconds.iter().rev().find(|(t, _)| *t == timeout);
-            // Independent numbers; a packet that meets the old one is as good as one a moment earlier.
+            // The numbers are independent. A packet may use an old one, as if it had come a moment earlier.
             self.0[timeout as usize].store(own.map_or(seconds, |(_, own)| *own), Ordering::Relaxed);
         }
     }
@@ -116,11 +117,11 @@ impl ZoneTimeouts {
     }
 }
 
-/// The policies of zones, and what is in force in all others.
+/// The zones' policies, and the timeouts of all other zones.
 #[derive(Debug)]
 pub(crate) struct TimeoutPolicies {
     default: Arc<ZoneTimeouts>,
-    /// How many zones have one: most switches have none, and then no lock is met.
+    /// The number of zones with a policy. Most switches have none, and then the lock is not taken.
     zones: AtomicUsize,
     by_zone: RwLock<BTreeMap<u16, (TimeoutPolicy, Arc<ZoneTimeouts>)>>,
 }
@@ -133,7 +134,7 @@ impl Default for TimeoutPolicies {
 }
 
 impl TimeoutPolicies {
-    /// The values in force in a zone.
+    /// The timeouts of a zone.
     pub fn in_force(&self, zone: u16) -> Arc<ZoneTimeouts> {
         if self.zones.load(Ordering::Relaxed) != 0
             && let Some((_, own)) = self.by_zone.read().get(&zone)
@@ -143,7 +144,7 @@ impl TimeoutPolicies {
         self.default.clone()
     }
 
-    /// Gives a zone a policy; what it does not name is at its default.
+    /// Gives a zone a policy. Timeouts that it does not name have their default.
     pub fn set(&self, zone: u16, policy: &TimeoutPolicy) {
         let mut by_zone = self.by_zone.write();
         let (kept, own) = by_zone.entry(zone).or_insert_with(|| (policy.clone(), Arc::new(ZoneTimeouts::new())));
@@ -152,11 +153,11 @@ impl TimeoutPolicies {
         self.zones.store(by_zone.len(), Ordering::Relaxed);
     }
 
-    /// Takes a zone's policy away; whether it had one.
+    /// Removes a zone's policy. Returns whether it had one.
     pub fn delete(&self, zone: u16) -> bool {
         let mut by_zone = self.by_zone.write();
         let removed = by_zone.remove(&zone);
-        // Connections hold it on.
+        // Connections of the zone still use it.
         if let Some((_, own)) = &removed {
             own.set(&TimeoutPolicy::default());
         }
@@ -164,7 +165,7 @@ impl TimeoutPolicies {
         removed.is_some()
     }
 
-    /// Every zone that has a policy, with it, in order.
+    /// Every zone with a policy, in order.
     pub fn list(&self) -> Vec<(u16, TimeoutPolicy)> {
         let by_zone = self.by_zone.read();
         by_zone.iter().map(|(zone, (policy, _))| (*zone, policy.clone())).collect()

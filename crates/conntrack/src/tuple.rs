@@ -1,4 +1,4 @@
-//! What names a connection in one direction.
+//! The tuple that identifies a connection in one direction.
 
 use sluice_packet::headers::ip_proto;
 use sluice_simd::HashKey;
@@ -7,17 +7,17 @@ use sluice_simd::hash::finish;
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
-    /// IPv6 address; an IPv4 one is in the first four bytes, the others zero.
+    /// IPv6 address, or an IPv4 address in the first four bytes and zeros.
     pub addr: [u8; 16],
     /// TCP or UDP port, or ICMP identifier (the same at both ends); zero for other protocols.
     pub port: u16,
-    /// ICMP type: that of the packets this end sends in this direction, and at the other end that of the answers.
+    /// ICMP type of the packets that this end sends; at the other end, that of the replies.
     pub icmp_type: u8,
-    /// ICMP code; always zero, as only messages with that code have connections.
+    /// ICMP code; always zero, since only messages with that code have connections.
     pub icmp_code: u8,
 }
 
-/// A connection seen from the sender of a packet. Its reverse is what answers look like if there is no NAT.
+/// A connection as a packet's sender sees it. Without NAT, replies have the reversed tuple.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tuple {
     /// The sender.
@@ -33,7 +33,7 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// The tuple of packets the other way.
+    /// The tuple of the other direction.
     #[inline]
     pub fn reversed(&self) -> Tuple {
         Tuple { src: self.dst, dst: self.src, ..*self }
@@ -51,17 +51,17 @@ impl Tuple {
         matches!((self.proto, self.v6), (ip_proto::ICMP, false) | (ip_proto::ICMPV6, true))
     }
 
-    /// Its hash: the same for its reverse, so that a connection without NAT stands in the table once.
+    /// Its hash, which is the same for the reversed tuple, so that a connection without NAT is in the table once.
     ///
-    /// The ends are put in order and then hashed with different addends. (A sum of two hashes would do too, but then
-    /// tuples with equal ends, or ends swapped among connections, would collide for every hash key.)
+    /// The ends are sorted and then hashed with different addends. (A sum of two hashes would also work, but tuples
+    /// with equal ends, or with ends swapped between connections, would collide under every hash key.)
     #[inline]
     pub fn hash(&self, key: &HashKey) -> u64 {
         let (low, high) = if self.src <= self.dst { (&self.src, &self.dst) } else { (&self.dst, &self.src) };
         finish(key.line(0, &Tuple { src: *low, dst: *high, ..*self }.words()))
     }
 
-    /// All of it, as a line.
+    /// The whole tuple as a cache line.
     pub(crate) fn words(&self) -> [u64; 8] {
         let ([a, b, c], [d, e, f]) = (self.src.words(), self.dst.words());
         let rest = u64::from(self.zone) | u64::from(self.proto) << 16 | u64::from(self.v6) << 24;

@@ -1,10 +1,10 @@
-//! When to look at a connection next.
+//! When to examine a connection for expiry.
 //!
-//! A ring of buckets, one about a second wide, a part of each shard. A connection is put into the bucket of its end, or
-//! into that half a minute ahead if its end is later. When a bucket is due, each connection in it is asked whether it
-//! has ended; if not it moves on. So a packet only ever stores the connection's end; a connection whose end moves
-//! nearer (TCP that closes) is found half a minute late at most, and costs memory until then, but is not found by
-//! lookups; and a connection is looked at once in half a minute, not at every sweep.
+//! Each shard has a ring of buckets, each about one second wide. A connection is put into the bucket of its expiry
+//! time, but at most half a minute ahead. When a bucket is due, each of its connections is removed if it has expired,
+//! or moved on if not. So a packet only stores the connection's expiry, and a connection is examined once in half a
+//! minute instead of at every sweep. A connection whose expiry moves nearer (TCP that closes) may be examined half a
+//! minute late; until then it takes memory, but lookups do not find it.
 
 use crate::connection::Connection;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const _: () = assert!(AHEAD_MAX < BUCKETS, "a connection must not come round bef
 #[derive(Debug)]
 pub(crate) struct Wheel {
     buckets: Box<[VecDeque<Arc<Connection>>]>,
-    /// The first bucket not yet done.
+    /// The first bucket that is not finished.
     next: u64,
 }
 
@@ -32,20 +32,20 @@ impl Wheel {
         Wheel { buckets: (0..BUCKETS).map(|_| VecDeque::new()).collect(), next: 0 }
     }
 
-    /// Files a connection under its end.
+    /// Puts a connection into the bucket of its expiry.
     pub fn file(&mut self, connection: Arc<Connection>, now_ms: u64) {
         let now = now_ms >> TICK_BITS;
         let first = self.next.max(now);
         let end = connection.expires_ms() >> TICK_BITS;
-        // Never in the bucket that is being done, or a sweep that is late would meet it again and again.
+        // Never the bucket in progress, or a late sweep would examine the connection again and again.
         let tick = end.clamp(first, first + AHEAD_MAX).min(self.next + BUCKETS - 1);
         self.buckets[(tick % BUCKETS) as usize].push_back(connection);
     }
 
-    /// A connection that is to be looked at now; `None` if there is none. To be filed again if it lives on.
+    /// The next connection to be examined now, which the caller files again if it lives on; `None` if there is none.
     pub fn due(&mut self, now_ms: u64) -> Option<Arc<Connection>> {
         let now = now_ms >> TICK_BITS;
-        // After a long pause, once round is enough: every bucket is due.
+        // After a long pause every bucket is due, and one round is enough.
         self.next = self.next.max(now.saturating_sub(BUCKETS));
         while self.next < now {
             let bucket = &mut self.buckets[(self.next % BUCKETS) as usize];

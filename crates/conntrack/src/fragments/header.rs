@@ -1,13 +1,13 @@
-//! What a packet says as a fragment.
+//! Reading a fragment's headers.
 
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::headers::*;
 use sluice_packet::{Layers, checksum};
 
-/// The most bytes an IPv4 packet can have, and an IPv6 packet behind its fixed header.
+/// The largest IPv4 packet, and the largest IPv6 packet behind its fixed header.
 const SIZE_MAX: u32 = 65_535;
 
-/// Names the packet that fragments are of. As in Open vSwitch, packets of different passes are different.
+/// Identifies the packet that fragments belong to. As in Open vSwitch, different passes are different packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DatagramKey {
     pub src: [u8; 16],
@@ -21,10 +21,10 @@ pub(crate) struct DatagramKey {
     pub v6: bool,
 }
 
-/// Where a fragment's data lies in its packet and belongs in the whole one.
+/// Where a fragment's data is in its frame, and where it belongs in the complete packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FragmentSpan {
-    /// First byte of the whole packet's data that it brings, and one past the last.
+    /// Its range of the complete packet's data.
     pub start: u32,
     pub end: u32,
     /// Where its IP header begins, bytes from the start of the frame.
@@ -35,33 +35,33 @@ pub(crate) struct FragmentSpan {
     pub v6: bool,
 }
 
-/// A fragment, read.
+/// What a fragment's headers contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FragmentHeader {
     pub key: DatagramKey,
     pub span: FragmentSpan,
     pub is_last: bool,
-    /// Bytes of the IP packet that it is.
+    /// Bytes of this IP packet.
     pub size: usize,
 }
 
 /// Why a fragment is not held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreError {
-    /// What it brings was brought, in part at least, or lies behind the end.
+    /// Part of its data is there already, or it lies behind the end.
     Overlap,
-    /// As many as may be are held.
+    /// The limit on held fragments is reached.
     Full,
 }
 
-/// Whether a packet is a fragment, by its key.
+/// Whether a packet is a fragment, according to its key.
 #[inline]
 pub fn is_fragment(key: &PacketKey) -> bool {
     key.lines[0].0[layout::NW_FRAG.offset] & FRAG_ANY != 0
 }
 
 impl FragmentHeader {
-    /// Reads a fragment; `None` if it is none, or none of which a packet could be made.
+    /// Reads a fragment; `None` if the packet is none, or no packet can be reassembled from it.
     pub fn read(bytes: &[u8], key: &PacketKey, zone: u16) -> Option<FragmentHeader> {
         let layers = Layers::of(bytes)?;
         let (ip, l3) = (layers.ip?, layers.l3);
@@ -69,7 +69,7 @@ impl FragmentHeader {
         let (data, offset, more, id) = if ip.v6 { v6(header)? } else { v4(header)? };
         let len = header.len().checked_sub(data).filter(|len| *len > 0)?;
         let (start, end) = (offset, offset + len as u32);
-        // A fragment with others behind it ends where the next can begin.
+        // A fragment that is not the last ends at a multiple of eight bytes, where the next can begin.
         if !more && offset == 0 || more && len % 8 != 0 {
             return None;
         }
@@ -98,7 +98,8 @@ impl FragmentHeader {
     }
 }
 
-/// Where the data begins, its offset, whether more follows, and the identification; `None` if the checksum is wrong.
+/// The data's position and offset, whether more fragments follow, and the identification; `None` if the checksum is
+/// wrong.
 fn v4(packet: &[u8]) -> Option<(usize, u32, bool, u32)> {
     let size = usize::from(packet.first()? & 0x0f) * 4;
     if checksum::internet(packet.get(..size)?) != 0 {
@@ -108,7 +109,7 @@ fn v4(packet: &[u8]) -> Option<(usize, u32, bool, u32)> {
     Some((size, u32::from(fragment & 0x1fff) * 8, fragment & 0x2000 != 0, u32::from(be16(packet, 4)?)))
 }
 
-/// The same of IPv6: its first fragment header, as all behind that is data.
+/// The same for IPv6, from the first fragment header; everything behind it is data.
 fn v6(packet: &[u8]) -> Option<(usize, u32, bool, u32)> {
     let (mut proto, mut at) = (*packet.get(6)?, IPV6_SIZE);
     loop {

@@ -1,13 +1,13 @@
-//! A packet of which some fragments are held, as it is shown.
+//! A packet with held fragments, as commands show it.
 
 use super::header::DatagramKey;
 
-/// How far a packet has come.
+/// Which ends of a packet are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The first fragment is there.
+    /// The first fragment is held.
     pub has_first: bool,
-    /// The last one is.
+    /// The last one is held.
     pub has_last: bool,
 }
 
@@ -15,14 +15,14 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentList {
     pub(super) key: DatagramKey,
-    /// How many.
+    /// The number of held fragments.
     pub fragments: u32,
-    /// Which.
+    /// Which ends are held.
     pub progress: Progress,
 }
 
 impl Progress {
-    /// In the words of Open vSwitch. Source: OVS lib/ipf.c, ipf_state_name.
+    /// Open vSwitch's name for it. Source: OVS lib/ipf.c, ipf_state_name.
     pub fn name(self) -> &'static str {
         match (self.has_first, self.has_last) {
             (true, true) => "first/last frag",

@@ -1,22 +1,24 @@
-//! Fragments, held until all of their packet is there, so that it can be tracked as one.
+//! Fragments, held until their packet is complete, so that it can be tracked as one.
 //!
-//! Only the first fragment has ports and none has all that a checksum covers, so a fragment alone can be of no
-//! connection. [`Fragments::offer`] keeps those that come; the one that completes a packet gets all of them back, in
-//! order. The caller then assembles a scratch packet of them ([`reassemble`]), lets that be tracked and translated, and
-//! gives each fragment its share of what was found ([`distribute`]): they go on as they came, each with its own size.
+//! Only the first fragment has ports, and none has all the bytes that a checksum covers, so a fragment alone has no
+//! connection. [`Fragments::offer`] holds fragments; the one that completes a packet returns all of them in order. The
+//! caller then reassembles the packet in a scratch frame ([`reassemble`]), has it tracked and translated, and
+//! distributes the result to the fragments ([`distribute`]). They continue as they came, each with its own size and
+//! with the actions behind its own `ct`. They may have come by different PMDs. Fragments whose packet is not completed
+//! in time continue as invalid; those from a port that is removed are returned with it.
 //!
-//! What may be held is bounded three ways: by number (`ipf-set-max-nfrags`), by time ([`TIMEOUT_MS`] from the first
-//! fragment on, however many follow), and by size (small fragments are refused, so that no packet has many). A packet's
-//! fragments never overlap: whoever writes a byte twice is refused, so what was tracked is what the receiver puts
-//! together. Those refused are the caller's again, and invalid; those that waited in vain, too.
+//! Three bounds apply: the number of fragments (`ipf-set-max-nfrags`), the time ([`TIMEOUT_MS`] from the first
+//! fragment, however many follow), and the size (small fragments are refused, so that no packet has many). A packet's
+//! fragments never overlap: a fragment that repeats a byte is refused, so the receiver reassembles exactly what was
+//! tracked. Refused fragments return to the caller and are invalid.
 //!
-//! Shape:  one table behind one lock, shared by all PMDs, since the fragments of a packet may come by different queues.
-//!         A fragment is a packet handle, its key, its pool and what the caller needs to go on with it. Room for all
-//!         that may be held is made when the limit is set: nothing is allocated for a fragment.
-//! Cost:   one lock, one hash, and a search for the fragment's place, which is the end for those that come in order.
-//! Source: Open vSwitch 3.1 lib/ipf.c, whose limits, counters and texts these are. Different from there: a fragment
-//!         that encloses another is an overlap, too; one that lies behind the last, or could not fit into 64 KiB, is
-//!         refused at once; and each goes on with the actions of its own flow, not with those of the last to come.
+//! Shape:  one table behind one lock, shared by all PMDs; only fragments take it. A held fragment is a packet handle,
+//!         its key, its pool and the caller's data. Room for all fragments is made when the limit is set: holding one
+//!         allocates nothing.
+//! Cost:   one lock, one hash, and a search for the fragment's position, which is the end if they come in order.
+//!         Source: Open vSwitch 3.1 lib/ipf.c, for limits, counters and texts. Different: a fragment that encloses
+//!         another also overlaps it; one that lies behind the last, or cannot fit into 64 KiB, is refused at once; and
+//!         each continues with the actions of its own flow instead of those of the last to arrive.
 
 mod header;
 mod list;
@@ -37,34 +39,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use store::Store;
 
-/// How long a packet's fragments wait for the rest. Source: OVS lib/ipf.c, IPF_FRAG_LIST_TIMEOUT.
+/// How long fragments wait for the rest of their packet. Source: OVS lib/ipf.c, IPF_FRAG_LIST_TIMEOUT.
 pub const TIMEOUT_MS: u64 = 15_000;
-/// How often those that have waited in vain are looked for, at most.
+/// The shortest time between two searches for expired fragments.
 const LOOK_EVERY_MS: u64 = 100;
-/// The most fragments held unless told otherwise, and the most that can be told. Source: OVS lib/ipf.c.
+/// The default limit on held fragments, and its upper bound. Source: OVS lib/ipf.c.
 const HELD_MAX: usize = 1000;
 const HELD_BOUND: u32 = 5000;
-/// The smallest IP packet that is a fragment and not the last, by default, IPv4 and IPv6. Source: OVS lib/ipf.c.
+/// The default minimum size of an IP packet that is a fragment and not the last, IPv4 and IPv6. Source: OVS lib/ipf.c.
 const SIZE_MIN: [usize; 2] = [1200, 1280];
-/// No smaller size can be asked for. Source: OVS lib/ipf.c, IPF_V4_FRAG_SIZE_LBOUND.
+/// The smallest minimum that can be set. Source: OVS lib/ipf.c, IPF_V4_FRAG_SIZE_LBOUND.
 const SIZE_BOUND: u32 = 400;
 
-/// A fragment, and what its holder needs to go on with it.
+/// A fragment, and what its holder needs to continue with it.
 #[derive(Debug)]
 pub struct HeldFragment<T> {
     /// Its bytes.
     pub packet: Packet,
-    /// Its key, as it came to the tracker.
+    /// Its key on arrival at the tracker.
     pub key: PacketKey,
     /// The pool its frame goes back to.
     pub pool: Arc<dyn FramePool>,
-    /// Its holder's.
+    /// The caller's data.
     pub onward: T,
     span: FragmentSpan,
 }
 
 impl<T> HeldFragment<T> {
-    /// A fragment that is nobody's part yet.
+    /// A fragment to be offered.
     pub fn new(packet: Packet, key: PacketKey, pool: Arc<dyn FramePool>, onward: T) -> Self {
         HeldFragment { packet, key, pool, onward, span: FragmentSpan::default() }
     }
@@ -75,60 +77,60 @@ impl<T> HeldFragment<T> {
 pub enum OfferResult {
     /// It is held.
     Held,
-    /// With it the packet is whole.
+    /// It completed its packet.
     Complete,
-    /// It is none that can be held, and has no connection: it is where it was.
+    /// It cannot be held and has no connection; the caller keeps it.
     Refused,
 }
 
-/// What has been counted of one family's fragments.
+/// The counters of one address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentCounts {
     /// Held.
     pub accepted: u64,
-    /// Gone on, their packet being whole.
+    /// Continued, since their packet was complete.
     pub completed: u64,
-    /// Gone on as invalid, as the rest did not come in time.
+    /// Continued as invalid, since the rest did not come in time.
     pub expired: u64,
-    /// Refused: too small for one that is not the last.
+    /// Refused: too small for a fragment that is not the last.
     pub too_small: u64,
-    /// Refused: part of what they bring was there.
+    /// Refused: overlapping a held fragment.
     pub overlapping: u64,
-    /// Dropped, as the port they came from went away.
+    /// Dropped, since the port that they came from was removed.
     pub purged: u64,
 }
 
-/// Settings and counters of one family.
+/// Settings and counters of one address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFamily {
     /// Whether its fragments are held at all.
     pub enabled: bool,
-    /// The smallest IP packet, bytes, that is held as a fragment and not the last one.
+    /// The minimum size in bytes of an IP packet that is a fragment and not the last.
     pub size_min: usize,
-    /// What has been counted.
+    /// The counters.
     pub counts: FragmentCounts,
 }
 
-/// What `ipf-get-status` tells.
+/// What `ipf-get-status` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentStatus {
     /// IPv4 and IPv6.
     pub families: [FragmentFamily; 2],
-    /// The most fragments held at once.
+    /// The limit on held fragments.
     pub held_max: usize,
-    /// Fragments held now.
+    /// Fragments that are held now.
     pub held: usize,
 }
 
-/// A limit that cannot be.
+/// A setting is out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfBounds;
 
-/// Every fragment held.
+/// All held fragments.
 #[derive(Debug)]
 pub struct Fragments<T> {
     inner: Mutex<Locked<T>>,
-    /// Nothing has waited too long before this time.
+    /// Nothing expires before this time.
     look_at_ms: AtomicU64,
 }
 
@@ -147,8 +149,8 @@ impl<T> Default for Fragments<T> {
 }
 
 impl<T> Fragments<T> {
-    /// Takes a fragment met by a `ct` in `zone` and holds it until its packet is whole: then that packet's fragments, this
-    /// one among them, are appended to `whole`, in the order of their offsets.
+    /// Holds a fragment that met a `ct` in `zone` until its packet is complete. Then that packet's fragments, including
+    /// this one, are appended to `whole` in the order of their offsets.
     pub fn offer(
         &self,
         offered: &mut Option<HeldFragment<T>>,
@@ -187,13 +189,13 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Whether it is time to ask for [`Fragments::take_expired`]. One load; to be asked by a PMD between two batches.
+    /// Whether it is time to call [`Fragments::take_expired`]. One load, for a PMD between two batches.
     #[inline]
     pub fn is_due(&self, now_ms: u64) -> bool {
         now_ms >= self.look_at_ms.load(Relaxed)
     }
 
-    /// Appends the fragments that have waited in vain to `out`, the longest first; they go on, [`invalid`](crate::invalid).
+    /// Appends the expired fragments to `out`, oldest first. They continue as [`invalid`](crate::invalid).
     pub fn take_expired(&self, now_ms: u64, out: &mut Vec<HeldFragment<T>>) {
         let Locked { store, families } = &mut *self.inner.lock();
         let next = store.take_expired(now_ms, |v6, fragment| {
@@ -204,7 +206,8 @@ impl<T> Fragments<T> {
         self.look_at_ms.store(look_at, Relaxed);
     }
 
-    /// Appends every fragment of a packet of which one came from `in_port` to `out`: before a port's buffers go away.
+    /// Appends to `out` all fragments of each packet of which one came from `in_port`, before the port's buffers are
+    /// released.
     pub fn take_of_port(&self, in_port: u32, out: &mut Vec<HeldFragment<T>>) {
         let Locked { store, families } = &mut *self.inner.lock();
         let is_of = |fragment: &HeldFragment<T>| fragment.key.number(layout::IN_PORT) == u64::from(in_port);
@@ -214,12 +217,12 @@ impl<T> Fragments<T> {
         });
     }
 
-    /// Holds fragments of a family from now on, or no more (`ipf-set-enabled`, `ipf-set-disabled`).
+    /// Turns the holding of a family's fragments on or off (`ipf-set-enabled`, `ipf-set-disabled`).
     pub fn set_enabled(&self, v6: bool, enabled: bool) {
         self.inner.lock().families[usize::from(v6)].enabled = enabled;
     }
 
-    /// Sets the smallest IP packet that is held as a fragment and not the last (`ipf-set-min-frag`).
+    /// Sets the minimum size of an IP packet that is a fragment and not the last (`ipf-set-min-frag`).
     pub fn set_size_min(&self, v6: bool, bytes: u32) -> Result<(), OutOfBounds> {
         if bytes < SIZE_BOUND {
             return Err(OutOfBounds);
@@ -228,7 +231,7 @@ impl<T> Fragments<T> {
         Ok(())
     }
 
-    /// Sets how many fragments may be held (`ipf-set-max-nfrags`). If there are more, they stay.
+    /// Sets the limit on held fragments (`ipf-set-max-nfrags`). Fragments beyond it stay.
     pub fn set_held_max(&self, max: u32) -> Result<(), OutOfBounds> {
         if max > HELD_BOUND {
             return Err(OutOfBounds);
@@ -243,14 +246,14 @@ impl<T> Fragments<T> {
         FragmentStatus { families: inner.families, held_max: inner.store.max(), held: inner.store.held() }
     }
 
-    /// The packets of which fragments are held, in the order of their first.
+    /// The packets with held fragments, in the order of their first one.
     pub fn lists(&self) -> Vec<FragmentList> {
         self.inner.lock().store.lists()
     }
 }
 
 impl<T> Drop for Fragments<T> {
-    /// What is still held goes back to its pools.
+    /// Returns held fragments to their pools.
     fn drop(&mut self) {
         let mut buffers = Buffers::new();
         let inner = self.inner.get_mut();

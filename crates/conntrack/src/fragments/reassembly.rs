@@ -1,4 +1,4 @@
-//! A packet from its fragments, and what was found out about it back to them.
+//! Reassembling a packet from its fragments, and distributing the tracker's result to them.
 
 use super::HeldFragment;
 use crate::key_fields;
@@ -7,13 +7,13 @@ use sluice_mem::Frame;
 use sluice_packet::checksum;
 use sluice_packet::headers::{IPV4_SIZE, IPV6_SIZE};
 
-/// The longest packet that fragments can make, with tags and labels in front.
+/// The longest packet that fragments can form, including tags and labels.
 pub const DATAGRAM_MAX: usize = 66_560;
 
-/// Writes the packet that the fragments make into an empty frame of at least [`DATAGRAM_MAX`] bytes: what is in front of the
-/// first one's data, then the data of all. False if it would be too long.
+/// Writes the complete packet into an empty frame of at least [`DATAGRAM_MAX`] bytes: the headers in front of the first
+/// fragment's data, then all data. False if it would be too long.
 ///
-/// An IPv6 packet keeps its fragment header, which then says nothing, so that offsets stay what they are.
+/// An IPv6 packet keeps its fragment header, cleared, so that offsets do not change.
 pub fn reassemble<T>(fragments: &[HeldFragment<T>], frame: &mut Frame) -> bool {
     let Some(first) = fragments.first() else { return false };
     let data = first.span.data;
@@ -32,7 +32,7 @@ pub fn reassemble<T>(fragments: &[HeldFragment<T>], frame: &mut Frame) -> bool {
     let header = &mut bytes[l3..data];
     if is_v6 {
         header[4..6].copy_from_slice(&size.to_be_bytes());
-        // Offset and flags of the fragment header, the last in front of the data.
+        // Offset and flags of the fragment header, which is the last header in front of the data.
         let at = header.len() - 6;
         header[at..at + 2].fill(0);
     } else {
@@ -46,8 +46,9 @@ pub fn reassemble<T>(fragments: &[HeldFragment<T>], frame: &mut Frame) -> bool {
     true
 }
 
-/// Gives each fragment its share of what became of the whole packet: its bytes, addresses, and connection fields.
-/// `key` is the packet's, the first fragment's once. False if the packet changed its length, so that they cannot have it.
+/// Distributes the complete packet's result to its fragments: bytes, addresses and connection fields. `key` was the
+/// first fragment's and is now the complete packet's. False if the packet's length has changed, so that this is
+/// impossible.
 pub fn distribute<T>(whole: &[u8], key: &PacketKey, fragments: &mut [HeldFragment<T>]) -> bool {
     let Some(first) = fragments.first() else { return false };
     let (l3, data) = (first.span.l3, first.span.data);
@@ -64,14 +65,14 @@ pub fn distribute<T>(whole: &[u8], key: &PacketKey, fragments: &mut [HeldFragmen
         let addresses = if is_v6 { 8..IPV6_SIZE } else { 12..IPV4_SIZE };
         readdress(&mut bytes[span.l3..], &whole[l3..][addresses.clone()], addresses.start, is_v6);
         key_fields::copy(&mut fragment.key, key);
-        // What a key keeps of the original tuple depends on which headers the fragment has.
+        // Which fields of the original tuple a key keeps depends on the fragment's headers.
         let read = extract_again(fragment.packet.bytes(), &mut fragment.key);
         debug_assert_eq!(read, Ok(()), "a fragment that was read before");
     }
     true
 }
 
-/// Sets both addresses of an IP header, and its checksum if it has one.
+/// Sets both addresses of an IP header, and updates its checksum if it has one.
 fn readdress(header: &mut [u8], addresses: &[u8], at: usize, is_v6: bool) {
     let there = &mut header[at..at + addresses.len()];
     let change = checksum::change(there, addresses);

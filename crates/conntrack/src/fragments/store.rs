@@ -1,7 +1,7 @@
-//! The fragments held, by the packet they are of.
+//! The held fragments, by packet.
 //!
-//! Shape:  parts stand in slots; those of a packet are a list in the order of their offsets, and the packet's entry in a
-//!         hash table has both ends of it. Slots and table are made for the most that may be held.
+//! Shape:  fragments are in slots. Those of a packet form a list in the order of their offsets; the packet's entry in a
+//!         hash table has both ends of the list. Slots and table have room for the limit.
 
 use super::HeldFragment;
 use super::header::{DatagramKey, FragmentHeader, StoreError};
@@ -11,24 +11,24 @@ use std::collections::HashMap;
 /// No slot.
 const NONE: u32 = u32::MAX;
 
-/// A packet of which something is there.
+/// A packet of which fragments are held.
 #[derive(Clone, Copy, Debug)]
 struct Datagram {
     /// The slots of the first and of the last fragment in order.
     first: u32,
     last: u32,
     count: u32,
-    /// Bytes of data there are.
+    /// Bytes of data held.
     bytes: u32,
-    /// Bytes of data there will be, known from the last fragment.
+    /// Bytes of data of the complete packet, known from the last fragment.
     total: Option<u32>,
-    /// Its place in the order in which packets began.
+    /// Its number in the order in which packets began.
     number: u64,
     expires_ms: u64,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct FragmentSlot<T> {
     fragment: Option<HeldFragment<T>>,
     /// The slot of the next fragment in order, or the next free slot.
     next: u32,
@@ -36,13 +36,13 @@ struct Slot<T> {
 
 #[derive(Debug)]
 pub(super) struct Store<T> {
-    /// Hashed under a secret of its own.
+    /// Hashed with a secret of its own.
     datagrams: HashMap<DatagramKey, Datagram>,
-    slots: Vec<Slot<T>>,
+    slots: Vec<FragmentSlot<T>>,
     free: u32,
     held: usize,
     max: usize,
-    /// Packets of which there was something.
+    /// The number of packets begun.
     begun: u64,
 }
 
@@ -61,18 +61,18 @@ impl<T> Store<T> {
         self.held
     }
 
-    /// Makes room for so many.
+    /// Sets the limit and makes room for it.
     pub fn set_max(&mut self, max: usize) {
         self.max = max;
-        // With twice the room the table never grows to get rid of what deletions leave behind.
+        // With twice the room, the table never grows to remove traces of deletions.
         self.datagrams.reserve((2 * max).saturating_sub(self.datagrams.len()));
         while self.slots.len() < max {
-            self.slots.push(Slot { fragment: None, next: self.free });
+            self.slots.push(FragmentSlot { fragment: None, next: self.free });
             self.free = (self.slots.len() - 1) as u32;
         }
     }
 
-    /// Takes a fragment and holds it; true if its packet is whole with it.
+    /// Holds a fragment. True if its packet is then complete.
     pub fn insert(
         &mut self,
         header: &FragmentHeader,
@@ -102,7 +102,7 @@ impl<T> Store<T> {
             NONE => std::mem::replace(&mut datagram.first, slot),
             _ => std::mem::replace(&mut self.slots[before as usize].next, slot),
         };
-        self.slots[slot as usize] = Slot { fragment: fragment.take(), next };
+        self.slots[slot as usize] = FragmentSlot { fragment: fragment.take(), next };
         if next == NONE {
             datagram.last = slot;
         }
@@ -119,7 +119,7 @@ impl<T> Store<T> {
         (fragment.span.start, fragment.span.end)
     }
 
-    /// The slot behind which a fragment goes, [`NONE`] for the front; `None` if it does not fit to what is there.
+    /// The slot behind which a fragment belongs, [`NONE`] for the front; `None` if it does not fit.
     fn predecessor(&self, datagram: &Datagram, start: u32, end: u32, is_last: bool) -> Option<u32> {
         let (_, last_end) = self.span(datagram.last);
         if datagram.total.is_some_and(|total| is_last || end > total) || is_last && last_end > start {
@@ -129,7 +129,7 @@ impl<T> Store<T> {
             return Some(datagram.last);
         }
         let (mut before, mut at) = (NONE, datagram.first);
-        // The last one begins behind `start` or overlaps, so the list does not end before the loop does.
+        // The last one begins behind `start` or overlaps, so the loop ends before the list does.
         while at != NONE {
             let (there, there_end) = self.span(at);
             if there >= end {
@@ -143,7 +143,7 @@ impl<T> Store<T> {
         Some(before)
     }
 
-    /// Takes all of a packet, in order; how many fragments there were.
+    /// Removes a packet's fragments, in order. Returns how many.
     pub fn take(&mut self, key: &DatagramKey, mut each: impl FnMut(HeldFragment<T>)) -> usize {
         let Some(datagram) = self.datagrams.remove(key) else { return 0 };
         let (mut at, mut n) = (datagram.first, 0);
@@ -160,13 +160,13 @@ impl<T> Store<T> {
         n
     }
 
-    /// Takes the packets whose time is over, in the order they began. The earliest end of those that stay.
+    /// Removes expired packets in the order in which they began. Returns the earliest expiry of the others.
     pub fn take_expired(&mut self, now_ms: u64, mut each: impl FnMut(bool, HeldFragment<T>)) -> Option<u64> {
         self.take_chosen(|_, datagram| datagram.expires_ms <= now_ms, &mut each);
         self.datagrams.values().map(|datagram| datagram.expires_ms).min()
     }
 
-    /// Takes the packets of which a fragment is meant.
+    /// Removes the packets that have a fragment for which `is_meant` holds.
     pub fn take_with(
         &mut self,
         is_meant: impl Fn(&HeldFragment<T>) -> bool,

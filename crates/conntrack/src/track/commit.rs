@@ -1,4 +1,4 @@
-//! The first packet of a connection.
+//! Committing a connection with its first packet.
 
 use super::Conntrack;
 use super::slow_path::{CtContext, translate};
@@ -15,19 +15,20 @@ use sluice_action::ct::Helper;
 use sluice_action::ct::NatTarget;
 use std::sync::Arc;
 
-/// Tries to insert with a tuple chosen anew, after another PMD took the one chosen first.
+/// Attempts to insert with another tuple, after another PMD took the chosen one.
 const RACES_MAX: usize = 16;
 
-/// Why a begun connection is not there.
+/// Why a connection was not committed.
 enum Failure {
-    /// It may not be.
+    /// A limit, or no free NAT tuple.
     Refused(CommitError),
-    /// Another PMD has begun it.
+    /// Another PMD has committed it.
     Begun,
 }
 
 impl Conntrack {
-    /// Begins a connection with the packet, if it is asked for and can be. `None` if another PMD has begun it meanwhile.
+    /// Begins a connection with the packet, if the action asks for it and the packet may. `None` if another PMD has
+    /// done so meanwhile.
     pub(super) fn begin(
         &self,
         ctx: &mut CtContext<'_>,
@@ -56,14 +57,14 @@ impl Conntrack {
         }
     }
 
-    /// Makes the connection and puts it into the table, unless it is there.
+    /// Makes the connection and inserts it, unless it exists.
     fn make(&self, ctx: &CtContext<'_>, expected: Option<&Expectation>) -> Result<Arc<Connection>, Failure> {
         let is_there = || !self.table.is_free(&ctx.conn_key.tuple, ctx.input.now_ms);
         if is_there() {
             return Err(Failure::Begun);
         }
         match self.try_make(ctx, expected) {
-            // Another PMD may have begun this very connection meanwhile and with it used up the last place or port.
+            // Another PMD may have committed this very connection meanwhile, and thereby used the last place or port.
             Err(Failure::Refused(_)) if is_there() => Err(Failure::Begun),
             result => result,
         }
@@ -83,7 +84,7 @@ impl Conntrack {
             self.limits.release(&connection.admission);
             match taken {
                 TupleInUse::Original => return Err(Failure::Begun),
-                // Chosen anew, it will be another; without a choice it would be the same.
+                // A new choice gives another tuple; without a choice the tuple would be the same.
                 TupleInUse::Reply if target.is_some() && expected.is_none() => entropy = entropy.wrapping_add(1),
                 TupleInUse::Reply => return exhausted,
             }
@@ -91,7 +92,7 @@ impl Conntrack {
         exhausted
     }
 
-    /// What answers will look like, and what NAT changes. `None` if NAT found nothing free.
+    /// The reply tuple, and what NAT changes. `None` if NAT found no free tuple.
     fn reply_tuple(
         &self,
         ctx: &CtContext<'_>,
@@ -125,7 +126,8 @@ impl Conntrack {
         let original = ctx.conn_key.tuple;
         let (state, timeout) = ConnState::begin(&original, ctx.l4())
             .expect("invariant: a TCP header was read when it was asked may_begin");
-        // A control connection is helped only by the helper of its protocol; one of neither by any that was named.
+        // A control connection is helped only by its protocol's helper; any other connection by the helper that is
+        // named.
         let fits = |helper: &Helper| ctx.control.is_none_or(|control| control == *helper);
         let from = NewConnection {
             original,

@@ -1,4 +1,4 @@
-//! The tracker, and what control threads ask of it.
+//! The tracker, and its control interface.
 
 mod commit;
 mod fast_path;
@@ -19,37 +19,37 @@ use sluice_simd::HashKey;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The most connections unless told otherwise. Source: OVS lib/conntrack.c, DEFAULT_N_CONN_LIMIT.
+/// The default limit on connections. Source: OVS lib/conntrack.c, DEFAULT_N_CONN_LIMIT.
 const CONNECTIONS_MAX: u32 = 3_000_000;
-/// Shards unless told otherwise: enough that PMDs on a large machine seldom meet in one.
+/// The default number of shards: enough that PMDs on a large machine seldom contend for one.
 const SHARDS: usize = 256;
 
-/// How a tracker is set up.
+/// The configuration of a tracker.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The secret under which tuples are hashed.
     pub hash_key: HashKey,
     /// Shards, rounded up to a power of two.
     pub shards: usize,
-    /// The most connections; can be changed later.
+    /// The limit on connections, which can be changed later.
     pub connections_max: u32,
 }
 
 impl Config {
-    /// The usual sizes.
+    /// The default sizes.
     pub fn new(hash_key: HashKey) -> Self {
         Config { hash_key, shards: SHARDS, connections_max: CONNECTIONS_MAX }
     }
 }
 
-/// Every connection of the switch. Shared by all PMDs and control threads.
+/// All connections of the switch, shared by all PMDs and control threads.
 #[derive(Debug)]
 pub struct Conntrack {
     table: ConnTable,
     limits: Limits,
     timeouts: TimeoutPolicies,
     expectations: Expectations,
-    /// Whether TCP sequence numbers are judged.
+    /// Whether TCP sequence numbers are checked.
     check_seq: AtomicBool,
 }
 
@@ -65,13 +65,13 @@ impl Conntrack {
         }
     }
 
-    /// Takes out connections that have ended, looking at about `budget` of those that are due. To be called some
-    /// times a second by one control thread; again at once while the answer is not complete.
+    /// Removes expired connections, examining about `budget` of those that are due. One control thread calls it several
+    /// times a second, and again at once while the result is not complete.
     pub fn expire(&self, now_ms: u64, budget: usize) -> Swept {
         self.table.sweep(now_ms, budget, |connection| self.forget(connection))
     }
 
-    /// What is left to do after a connection was taken out of the table.
+    /// Cleans up after a connection was removed from the table.
     fn forget(&self, connection: &Arc<Connection>) {
         self.limits.release(&connection.admission);
         if connection.helper.is_some() {
@@ -79,7 +79,7 @@ impl Conntrack {
         }
     }
 
-    /// Removes the connections that a filter names; how many.
+    /// Removes the connections that a filter selects. Returns how many.
     pub fn flush(&self, filter: &Filter) -> usize {
         let mut removed = 0;
         let keep = |connection: &Connection| filter.names(&connection.original, &connection.reply);
@@ -92,8 +92,8 @@ impl Conntrack {
         removed
     }
 
-    /// Shows `each` the live connections that a filter names. In no order; those that come and go meanwhile may be
-    /// missed.
+    /// Calls `each` for the live connections that a filter selects, in no order. Connections that appear or disappear
+    /// meanwhile may be missed.
     pub fn dump(&self, filter: &Filter, now_ms: u64, mut each: impl FnMut(&ConnEntry)) {
         let keep = |connection: &Connection| {
             !connection.is_over(now_ms) && filter.names(&connection.original, &connection.reply)
@@ -101,32 +101,32 @@ impl Conntrack {
         self.table.for_each(keep, |connection| each(&ConnEntry::of(connection, now_ms)));
     }
 
-    /// How many connections there are, those not counted that have been taken out (`ct-get-nconns`).
+    /// The number of connections, without those that were removed (`ct-get-nconns`).
     pub fn connections(&self) -> u32 {
         self.limits.all().count
     }
 
-    /// The most there may be (`ct-get-maxconns`).
+    /// The limit on connections (`ct-get-maxconns`).
     pub fn connections_max(&self) -> u32 {
         self.limits.all().limit
     }
 
-    /// Sets the most there may be (`ct-set-maxconns`). If there are more, they stay.
+    /// Sets the limit on connections (`ct-set-maxconns`). Connections beyond it stay.
     pub fn set_connections_max(&self, max: u32) {
         self.limits.set_all(max);
     }
 
-    /// Sets a zone's limit, or with `None` that of all zones without one (`ct-set-limits`).
+    /// Sets a zone's limit, or with `None` the default limit (`ct-set-limits`).
     pub fn set_zone_limit(&self, zone: Option<u16>, limit: u32) {
         self.limits.set(zone, limit);
     }
 
-    /// Removes a zone's limit; whether it had one (`ct-del-limits`).
+    /// Removes a zone's limit (`ct-del-limits`). Returns whether it had one.
     pub fn delete_zone_limit(&self, zone: u16) -> bool {
         self.limits.delete(zone)
     }
 
-    /// The limit a zone is under, its own or the default; `None` if there is neither.
+    /// The limit that applies to a zone: its own or the default; `None` if there is neither.
     pub fn zone_limit(&self, zone: u16) -> Option<ZoneLimit> {
         self.limits.of_zone(zone)
     }
@@ -136,33 +136,33 @@ impl Conntrack {
         self.limits.list()
     }
 
-    /// Gives a zone timeouts of its own; what the policy does not name is at its default. Connections made under an
+    /// Gives a zone its own timeouts; those that the policy does not name have their default. Connections made under an
     /// earlier policy of the zone follow with their next packet.
     pub fn set_timeouts(&self, zone: u16, policy: &TimeoutPolicy) {
         self.timeouts.set(zone, policy);
     }
 
-    /// Puts the defaults in place of a zone's timeouts; whether it had any.
+    /// Restores the default timeouts of a zone. Returns whether it had its own.
     pub fn delete_timeouts(&self, zone: u16) -> bool {
         self.timeouts.delete(zone)
     }
 
-    /// Every zone that has timeouts of its own, with them, in order.
+    /// The timeouts of every zone that has its own, in order.
     pub fn timeouts(&self) -> Vec<(u16, TimeoutPolicy)> {
         self.timeouts.list()
     }
 
-    /// How many live connections each shard holds, of those whose first packet's tuple is in it (`ct-bkts`).
+    /// The number of live connections in each shard, counted by original tuple (`ct-bkts`).
     pub fn connections_by_shard(&self, now_ms: u64) -> Vec<usize> {
         self.table.count_by_shard(now_ms)
     }
 
-    /// Whether TCP sequence numbers are judged (`ct-get-tcp-seq-chk`).
+    /// Whether TCP sequence numbers are checked (`ct-get-tcp-seq-chk`).
     pub fn checks_tcp_seq(&self) -> bool {
         self.check_seq.load(Ordering::Relaxed)
     }
 
-    /// Turns that on or off (`ct-enable-tcp-seq-chk`, `ct-disable-tcp-seq-chk`).
+    /// Turns that check on or off (`ct-enable-tcp-seq-chk`, `ct-disable-tcp-seq-chk`).
     pub fn set_check_tcp_seq(&self, check: bool) {
         self.check_seq.store(check, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! One packet through the tracker: the long way.
+//! The slow path, which handles every packet.
 
 use super::Conntrack;
 use crate::conn_key::ConnKey;
@@ -16,16 +16,16 @@ use sluice_flow::PacketKey;
 use sluice_packet::Packet;
 use std::sync::Arc;
 
-/// A packet on its way through, and what has been found out about it.
+/// A packet in the tracker, and what is known about it.
 pub(crate) struct CtContext<'a> {
     pub packet: &'a mut Packet,
     pub key: &'a mut PacketKey,
     pub request: &'a Ct,
     pub input: &'a CtInput,
     pub conn_key: ConnKey,
-    /// It goes against the direction of the connection's first packet.
+    /// It is in the reply direction.
     pub reply: bool,
-    /// It is of a control connection.
+    /// It belongs to a helper's control connection.
     pub control: Option<Helper>,
 }
 
@@ -44,13 +44,13 @@ impl CtContext<'_> {
 }
 
 impl Conntrack {
-    /// A packet that is not known to be simple.
+    /// Tracks any packet.
     pub(super) fn process(&self, ctx: &mut CtContext<'_>) -> (Option<Arc<Connection>>, CtOutcome) {
         if ctx.state() != 0 && key_fields::zone(ctx.key) != ctx.request.zone {
             ctx.set_state(0);
         }
         let (mut connection, mut expected, mut outcome) = (None, None, CtOutcome::Tracked);
-        // Once more if another PMD was quicker to begin the same connection; not for ever.
+        // Again if another PMD was faster to begin the same connection, but not for ever.
         for _ in 0..4 {
             connection = self.look(ctx);
             match self.meet(ctx, &mut connection) {
@@ -79,7 +79,7 @@ impl Conntrack {
         (connection, outcome)
     }
 
-    /// Finds the packet's connection. One that has been translated on an earlier pass is found by its reverse.
+    /// Finds the packet's connection. A packet that was translated on an earlier pass is found by the reversed tuple.
     fn look(&self, ctx: &mut CtContext<'_>) -> Option<Arc<Connection>> {
         let tuple = &mut ctx.conn_key.tuple;
         if key_fields::state(ctx.key) & ct_state::NAT == 0 {
@@ -93,7 +93,7 @@ impl Conntrack {
         Some(connection)
     }
 
-    /// Takes the packet into its connection, if it has one.
+    /// Updates the packet's connection, if it has one.
     fn meet(&self, ctx: &mut CtContext<'_>, connection: &mut Option<Arc<Connection>>) -> Met {
         if ctx.request.force
             && ctx.reply
@@ -121,7 +121,7 @@ impl Conntrack {
         if ctx.conn_key.related { Met::Nothing } else { Met::First }
     }
 
-    /// Moves the connection's state on and says what the packet is in it. True if the packet ends the connection and
+    /// Moves the connection's state on, and writes the packet's state. True if the packet ends the connection and
     /// begins another.
     fn update(&self, ctx: &mut CtContext<'_>, connection: &Connection) -> bool {
         let mut state = ctx.state();
@@ -149,7 +149,7 @@ impl Conntrack {
         false
     }
 
-    /// As `update`, but of a control connection whose sequence numbers a helper has shifted: the state follows those
+    /// As `update`, for a control connection whose sequence numbers a helper has shifted: the state follows the numbers
     /// of the end that sent them.
     fn update_with_helper(&self, ctx: &mut CtContext<'_>, connection: &Connection) -> bool {
         let skew = connection.lock().skew;
@@ -188,17 +188,17 @@ impl Conntrack {
     }
 }
 
-/// How a packet stands to the connections there are.
+/// How a packet relates to the existing connections.
 enum Met {
-    /// It is of one.
+    /// It belongs to one.
     Known,
-    /// It would be the first of one.
+    /// It would begin one.
     First,
-    /// It is an error about none.
+    /// It is an error about no known connection.
     Nothing,
 }
 
-/// Translates a packet as its connection wants, unless that has been done.
+/// Translates a packet as its connection requires, unless that has been done.
 pub(super) fn translate(ctx: &mut CtContext<'_>, connection: &Connection) {
     let (Some(target), state) = (connection.nat, ctx.state()) else { return };
     if state & ct_state::NAT != 0 && key_fields::zone(ctx.key) == ctx.request.zone {
@@ -216,7 +216,7 @@ pub(super) fn translate(ctx: &mut CtContext<'_>, connection: &Connection) {
     rewrite::translate(ctx.packet, ctx.key, &ctx.conn_key, &sent_against.reversed(), target);
 }
 
-/// Writes what was found into the key.
+/// Writes the result into the key.
 fn write(ctx: &mut CtContext<'_>, connection: Option<&Arc<Connection>>, expected: Option<&Expectation>) {
     ctx.set_state(ctx.state() | ct_state::TRACKED);
     let zone = ctx.request.zone;
@@ -241,7 +241,7 @@ fn write(ctx: &mut CtContext<'_>, connection: Option<&Arc<Connection>>, expected
     }
 }
 
-/// Sets mark and label as asked for; a data connection keeps its control connection's.
+/// Sets mark and label as requested; a data connection keeps those of its control connection.
 #[inline]
 pub(super) fn set_mark_and_label(mutable: &mut Mutable, request: &Ct, connection: &Connection) {
     if connection.parent.is_some() {
@@ -259,7 +259,7 @@ pub(super) fn set_mark_and_label(mutable: &mut Mutable, request: &Ct, connection
     }
 }
 
-/// A packet that has been through this zone: no state moves on.
+/// Handles a packet that this zone has already tracked: the state does not move on.
 pub(super) fn track_again(ctx: &mut CtContext<'_>, connection: &Connection) {
     if ctx.request.nat.is_some() {
         translate(ctx, connection);

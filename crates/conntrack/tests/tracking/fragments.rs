@@ -1,4 +1,4 @@
-//! Fragments: held, put together, bounded, and compared with a plain twin that keeps bytes.
+//! Fragments: holding, reassembly, bounds, and a comparison with a plain twin that keeps bytes.
 
 use crate::scene::*;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use sluice_testkit::frame::FrameBuilder;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Smaller than by default, so that packets of few bytes have several.
+/// Smaller than the default, so that short packets have several fragments.
 const SIZE_MIN: u32 = 400;
 
 struct Bench {
@@ -156,7 +156,7 @@ fn a_packet_in_fragments_is_tracked_and_translated_as_one() {
         scene.pass_packet(&mut packet, &mut key, &request);
         assert_eq!(key.get(layout::CT_STATE), [0x61], "new, tracked, source translated");
         assert!(distribute(packet.bytes(), &key, &mut parts));
-        // Put together again, they are the packet that was tracked.
+        // Reassembled again, they are the packet that was tracked.
         let mut again = bench.buffers.take(&bench.large.clone()).expect("a frame");
         assert!(reassemble(&parts, &mut again));
         assert_eq!(again.bytes(), packet.bytes());
@@ -231,7 +231,7 @@ fn a_port_that_goes_takes_its_fragments_along() {
     bench.buffers.give(bench.whole.drain(..).map(|part| part.packet));
     assert_eq!(bench.fragments.status().families.map(|family| family.counts.purged), [1, 1]);
     bench.assert_nothing_is_lost();
-    // Those that nobody takes go back when the table ends.
+    // Fragments that nobody takes are returned when the table is dropped.
     bench.offer(&fragment(false, 1, 0, true, &[0; 800]), 0);
     let Bench { fragments, pool, buffers, .. } = bench;
     drop((fragments, buffers));
@@ -258,7 +258,7 @@ fn zones_passes_and_protocols_are_apart() {
     assert_eq!(bench.offer(&last, 0), Fate::Whole(vec![1, 4]));
 }
 
-/// What a plain receiver would keep: who brought each unit of eight bytes.
+/// What a plain receiver keeps: which fragment brought each unit of eight bytes.
 #[derive(Default)]
 struct Twin {
     units: BTreeMap<usize, u32>,
@@ -267,8 +267,8 @@ struct Twin {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
-    /// Fragments of two packets, one of either family, in any order, some twice, some overlapping: what is held and when it is whole is what a
-    /// map of bytes says, and those that make a packet go on in order.
+    /// Fragments of two packets, one of each family, in any order, some twice, some overlapping: a map of bytes says
+    /// what is held and when a packet is complete, and the fragments of a complete packet continue in order.
     #[test]
     fn it_holds_what_a_map_of_bytes_holds(
         offers in prop::collection::vec((0..2u16, 0..8usize, 1..4usize, prop::bool::weighted(0.3)), 1..60),
@@ -276,7 +276,7 @@ proptest! {
         let mut bench = Bench::new();
         let mut twins = [Twin::default(), Twin::default()];
         for (n, (id, begin, len, is_last)) in offers.into_iter().enumerate() {
-            // A grid of fifty units, so that fragments meet often; the last is one unit short of it.
+            // A grid of fifty units, so that fragments often collide; the last ends one unit before the end.
             let (start, units) = (begin * 50, len * 50 - usize::from(is_last));
             let end = start + units;
             let bytes = fragment(id == 1, id, start * 8, !is_last, &vec![n as u8; units * 8]);

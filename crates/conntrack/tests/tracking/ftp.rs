@@ -138,7 +138,7 @@ fn tftp_expects_its_data() {
 
 #[test]
 fn what_the_helper_called_invalid_stays_so() {
-    // The command is another host's than the packet's, and it comes a second time by the short way.
+    // The command names another host than the packet's sender, and is sent a second time through the fast path.
     let command = ip(false, 2, 1).tcp(1, 69).tcp_flags(0x14).payload(b"PORT 10,0,0,1,4,1\r\n").build();
     let helped = Ct { force: true, nat: Some(NatSpec::default()), helper: Some(Helper::Ftp), ..commit() };
     for forgetful in [false, true] {

@@ -73,7 +73,7 @@ proptest! {
         passes in prop::collection::vec((frame(), prop::collection::vec(request(), 1..3), 0..20_000u64), 1..40),
     ) {
         let mut scene = Scene::new();
-        // The twin always goes the long way.
+        // The twin always takes the slow path.
         let mut twin = Scene::new();
         twin.forgetful = true;
         for (bytes, requests, wait) in passes {

@@ -27,7 +27,7 @@ fn an_error_is_related_in_the_direction_it_goes() {
     for is_v6 in [false, true] {
         let mut scene = Scene::new();
         let there = udp(is_v6, (1, CLIENT), (2, SERVER));
-        // About a connection that nobody knows.
+        // About an unknown connection.
         let to_client = error_about(is_v6, host(is_v6, 2), host(is_v6, 1), &there, 100);
         assert_eq!(scene.pass(&to_client, &commit()).state(), "inv|trk");
         scene.pass(&there, &commit());
@@ -36,7 +36,7 @@ fn an_error_is_related_in_the_direction_it_goes() {
         assert_eq!(scene.pass(&by_router, &track()).state(), "rel|rpl|trk");
         let to_server = error_about(is_v6, host(is_v6, 1), host(is_v6, 2), &answer(&there), 100);
         assert_eq!(scene.pass(&to_server, &track()).state(), "rel|trk");
-        // It does not move the state on, and must go to whom the packet inside came from.
+        // It does not move the state on, and goes to the sender of the packet inside.
         assert_eq!(scene.pass(&there, &track()).state(), "new|trk");
         let to_stranger = error_about(is_v6, host(is_v6, 77), host(is_v6, 3), &there, 100);
         assert_eq!(scene.pass(&to_stranger, &track()).state(), "inv|trk");
@@ -73,7 +73,7 @@ fn an_error_about_a_translated_packet_arrives_as_one_about_the_packet_sent() {
                 };
                 let translated = scene.pass(&there, &Ct { nat: Some(spec), ..commit() });
                 assert!(checksums_are_right(&translated.bytes));
-                // The end that the packet reached complains; the error must look as if about what was sent.
+                // The packet's receiver reports the error, which must look as if it were about the packet sent.
                 let (reached, seen_from) = match target {
                     NatTarget::Src => (host(is_v6, 2), addr),
                     NatTarget::Dst => (addr, host(is_v6, 1)),
@@ -95,7 +95,7 @@ fn an_error_about_a_ping_is_related() {
     scene.pass(&ping, &commit());
     let error = error_about(false, host(false, 9), host(false, 1), &ping, 28);
     assert_eq!(scene.pass(&error, &track()).state(), "rel|rpl|trk");
-    // An error about an error is about nothing.
+    // An error about an error belongs to nothing.
     let error = error_about(
         false,
         host(false, 9),

@@ -1,10 +1,10 @@
-//! Which packets may be tracked the shortest way by those behind them, and which may not.
+//! Which packets can be replayed, and which cannot.
 
 use crate::scene::*;
 use crate::tcp::{ACK, SYN, Segment, Sender, segment};
 use sluice_conntrack::{Ct, Helper, Masked, NatSpec, NatTarget};
 
-/// Client and server have talked over UDP, translated as the request said.
+/// Client and server have exchanged UDP packets, translated as the request demands.
 fn talk(begin: &Ct) -> (Scene, Vec<u8>, Vec<u8>) {
     let mut scene = Scene::new();
     let there = udp(false, (1, CLIENT), (2, SERVER));
@@ -38,7 +38,8 @@ fn what_changes_a_connection_does_not() {
     }
 }
 
-/// Translated to another address, or to the one it has: the state says so, which whoever follows would have to write.
+/// Translated packets cannot be replayed, even if the translation keeps the address: the state contains a NAT bit,
+/// which a replay would have to write.
 #[test]
 fn translated_packets_do_not() {
     let mut own = [0; 16];
@@ -49,7 +50,7 @@ fn translated_packets_do_not() {
         let (mut scene, there, back) = talk(&begin);
         assert!(!scene.can_replay(&there, &untranslate()), "{begin:?}");
         assert!(!scene.can_replay(&back, &untranslate()), "{begin:?}");
-        // Whoever asks for no translation follows it.
+        // A request without NAT can be replayed.
         assert!(scene.can_replay(&there, &track()), "{begin:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A tracker, packets, and what became of them.
+//! A tracker, packets, and their results.
 
 use sluice_conntrack::{
     CachedConn, Config, ConnCache, Conntrack, Ct, CtInput, CtOutcome, CtPacket, clear, ct_state, text,
@@ -17,7 +17,7 @@ pub const SERVER: u16 = 80;
 
 pub struct Scene {
     pub ct: Conntrack,
-    /// What a PMD would keep; made anew for each packet if `forgetful`.
+    /// A PMD's cache, made anew for each packet if `forgetful`.
     conn_cache: ConnCache,
     pub forgetful: bool,
     pool: TestPool,
@@ -85,7 +85,7 @@ impl Scene {
         Seen { outcome, bytes, key }
     }
 
-    /// A packet that is somebody else's, through one `ct`.
+    /// A packet owned by the caller, through one `ct`.
     pub fn pass_packet(&mut self, packet: &mut Packet, key: &mut PacketKey, request: &Ct) -> CtOutcome {
         self.entropy += 1;
         let input = CtInput { now_ms: self.now_ms, entropy: self.entropy, ..CtInput::default() };
@@ -97,7 +97,7 @@ impl Scene {
         )
     }
 
-    /// Whether a packet, having passed, can_replay so that the next one like it may take the shortest way.
+    /// Whether a later packet like this one can be replayed.
     pub fn can_replay(&mut self, bytes: &[u8], request: &Ct) -> bool {
         let mut key = PacketKey::ZERO;
         extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");
@@ -162,7 +162,7 @@ pub fn commit() -> Ct {
     Ct { commit: true, ..Ct::default() }
 }
 
-/// Look only.
+/// Track without commit.
 pub fn track() -> Ct {
     Ct::default()
 }
@@ -173,7 +173,7 @@ pub fn nat(target: NatTarget, last: (u8, u8), ports: Option<(u16, u16)>) -> Ct {
     Ct { commit: true, nat: Some(spec), ..Ct::default() }
 }
 
-/// `nat` without arguments: translate what is of a connection that is translated.
+/// `nat` without arguments: translate packets of translated connections.
 pub fn untranslate() -> Ct {
     Ct { nat: Some(NatSpec::default()), ..Ct::default() }
 }
@@ -226,7 +226,8 @@ pub fn checksums_are_right(bytes: &[u8]) -> bool {
     let Some(layers) = Layers::of(bytes) else { return true };
     let (Some(ip), Some((proto, l4))) = (layers.ip, layers.l4()) else { return true };
     if ip.rerouted {
-        // The sum is over the last address of the routing header; edits know, the tracker (like Open vSwitch's) does not.
+        // The sum covers the last address of the routing header. Edits know this, the tracker (like Open vSwitch's)
+        // does not.
         return true;
     }
     let l3 = layers.l3;

@@ -1,5 +1,5 @@
-//! Two hosts with a real TCP stack each (smoltcp) and a network between them that loses, repeats and reorders, before and behind
-//! whoever looks on.
+//! Two hosts with a real TCP stack each (smoltcp), and a network that loses, repeats and reorders packets before and
+//! behind the observer.
 
 use sluice_traffic::SplitMix64;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -119,9 +119,9 @@ pub struct Conversation {
     /// What each is to receive.
     expected: [Vec<u8>; 2],
     random: SplitMix64,
-    /// Of 256 packets so many are lost before who looks on, as many behind, and as many come twice.
+    /// Of 256 packets, how many are lost before the observer, how many behind it, and how many are duplicated.
     troubled: u64,
-    /// Which of the first so many packets goes next.
+    /// How many of the first packets may be reordered.
     disorder: u64,
 }
 
@@ -134,7 +134,7 @@ pub struct Sight<'a> {
     pub packet: &'a [u8],
 }
 
-/// Longer than any sound conversation takes in its own time, in steps of [`STEP_MS`].
+/// Longer than any correct conversation takes, in steps of [`STEP_MS`].
 const STEPS: u64 = 400_000;
 const STEP_MS: u64 = 10;
 
@@ -159,8 +159,8 @@ impl Conversation {
         Conversation { hosts, expected, random, troubled, disorder }
     }
 
-    /// Plays it until both have received all and nobody sends any more, and shows each packet in between; whether what was
-    /// received is what was sent.
+    /// Runs until both have received everything and nobody sends any more; shows each packet in between. Returns
+    /// whether the received data is the data sent.
     #[must_use]
     pub fn play(mut self, mut see: impl FnMut(Sight<'_>)) -> bool {
         let mut silent_ms = 0;
@@ -196,7 +196,7 @@ impl Conversation {
         sent.remove(which.min(sent.len().checked_sub(1)?))
     }
 
-    /// Behind who looks on a packet may be lost, too, or come twice.
+    /// Behind the observer a packet may also be lost or duplicated.
     fn deliver(&mut self, to: usize, packet: Vec<u8>) {
         if self.is_troubled() {
             return;

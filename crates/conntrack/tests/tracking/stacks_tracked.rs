@@ -4,7 +4,7 @@ use crate::scene::*;
 use crate::stacks::{Conversation, Sight};
 use proptest::prelude::*;
 
-/// A segment in words, and what was said of it.
+/// A segment as text, and its state.
 fn told(sight: &Sight<'_>, state: &str) -> String {
     let (who, p) = (if sight.from_client { "client" } else { "server" }, sight.packet);
     let number = |at: usize| u32::from_be_bytes(*p[at..].first_chunk().expect("a TCP header"));
@@ -18,7 +18,7 @@ fn told(sight: &Sight<'_>, state: &str) -> String {
     )
 }
 
-/// What each end has said it has room for.
+/// The room that each end has offered.
 #[derive(Default)]
 struct Windows {
     /// One past the last sequence number that client and server may send.
@@ -27,8 +27,8 @@ struct Windows {
 }
 
 impl Windows {
-    /// Whether a segment lies within what its receiver has said; and what its sender says. smoltcp, when it sends again,
-    /// sends more than that now and then.
+    /// Whether a segment is within what its receiver has offered; and updates the offer of its sender. smoltcp
+    /// sometimes sends more than that when it retransmits.
     fn admit(&mut self, sight: &Sight<'_>) -> bool {
         let (p, from) = (sight.packet, usize::from(!sight.from_client));
         let number = |at: usize| u32::from_be_bytes(*p[at..].first_chunk().expect("a TCP header"));

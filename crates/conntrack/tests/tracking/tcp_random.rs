@@ -1,4 +1,4 @@
-//! Two sound TCP endpoints over a network that loses, repeats and reorders: nothing they send is ever invalid.
+//! Two correct TCP endpoints over a network that loses, repeats and reorders: nothing they send is ever invalid.
 
 use crate::scene::*;
 use crate::tcp::{ACK, FIN, SYN, Segment, Sender};
@@ -12,7 +12,7 @@ struct End {
     /// Everything below is acknowledged.
     acknowledged: u32,
     next: u32,
-    /// What it expects next of the other.
+    /// The next sequence number that it expects.
     expects: u32,
     window: u16,
     has_fin: bool,
