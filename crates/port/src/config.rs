@@ -1,4 +1,4 @@
-//! What is said about a port in the configuration, and the table of port types.
+//! A port's configuration, and the table of port types.
 
 use crate::netdev::is_device_name;
 use crate::{Mtu, OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
@@ -21,7 +21,7 @@ pub struct PortConfig {
     pub mtu: u32,
     /// The type's own options, by key.
     pub options: BTreeMap<String, String>,
-    /// What relative paths in options start from: the folder of the configuration file.
+    /// The folder that relative paths in options start from: that of the configuration file.
     pub base_dir: PathBuf,
 }
 
@@ -43,15 +43,15 @@ impl Default for PortConfig {
 pub struct OptionKey {
     /// Its name.
     pub key: &'static str,
-    /// What it sets, its values and its default.
+    /// Its effect, values and default.
     pub help: &'static str,
 }
 
 impl OptionKey {
-    /// The address of a port that has no device of the kernel to take it from.
+    /// The address of a port without a kernel device.
     pub(crate) const MAC: OptionKey =
         OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" };
-    /// The device of the kernel a port is on.
+    /// The kernel device of a port.
     pub(crate) const DEVICE: OptionKey =
         OptionKey { key: "device", help: "the network device; default: the port's name" };
 }
@@ -61,12 +61,12 @@ impl OptionKey {
 pub struct PortType {
     /// Its name in the configuration.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// A description in one sentence.
     pub help: &'static str,
-    /// The options it knows.
+    /// Its options.
     pub options: &'static [OptionKey],
-    /// The Linux capabilities that opening one takes, by name; exactly these, which the test `netns` shows.
-    /// Source: capabilities(7), packet(7), bpf(2), Linux's AF_XDP sockets.
+    /// The Linux capabilities that opening a port of this type needs, by name. The test `netns` shows that these are
+    /// exactly what is needed. Source: capabilities(7), packet(7), bpf(2), Linux's AF_XDP sockets.
     pub capabilities: &'static [&'static str],
     open: Opener,
 }
@@ -74,7 +74,7 @@ pub struct PortType {
 /// How a type opens a port.
 type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
 
-/// Every port type there is.
+/// All port types.
 pub const PORT_TYPES: &[PortType] = &[
     PortType {
         name: "generator",
@@ -129,7 +129,7 @@ pub const PORT_TYPES: &[PortType] = &[
         name: "dpdk",
         help: "any device DPDK knows (needs a build with the feature dpdk)",
         options: DPDK_OPTIONS,
-        // What its drivers over kernel devices take; those of hardware differ.
+        // Needed by its drivers over kernel devices; hardware drivers differ.
         capabilities: &["NET_ADMIN", "NET_RAW", "IPC_LOCK"],
         #[cfg(feature = "dpdk")]
         open: crate::dpdk::open,
@@ -138,7 +138,7 @@ pub const PORT_TYPES: &[PortType] = &[
     },
 ];
 
-/// The options of DPDK ports, known with DPDK or without.
+/// The options of DPDK ports, also in programs built without DPDK.
 const DPDK_OPTIONS: &[OptionKey] = &[
     OptionKey {
         key: "devargs",
@@ -147,7 +147,7 @@ const DPDK_OPTIONS: &[OptionKey] = &[
     OptionKey { key: "n-txq", help: "transmit queues to ask for; PMDs beyond share them; default 4" },
 ];
 
-/// Opens a port. Its packets live in one of `pools`, which gets a pool more if none has frames long enough.
+/// Opens a port. Its packets are frames of one of `pools`; a pool is added if none has frames that are long enough.
 pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let Some(kind) = PORT_TYPES.iter().find(|kind| kind.name == config.kind) else {
         return Err(OpenError::UnknownType {
@@ -183,14 +183,15 @@ pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, Ope
     (kind.open)(&Options { config }, pools)
 }
 
-/// The most queues of a port, either way. Our choice: as many PMDs as a large socket has cores.
+/// The most receive queues, and the most transmit queues, of a port. Our choice: as many PMDs as a large socket has
+/// cores.
 pub(crate) const MAX_QUEUES: usize = 64;
-/// The shortest MTU IPv4 allows. Source: RFC 791, section 3.2.
+/// The smallest MTU that IPv4 allows. Source: RFC 791, section 3.2.
 const MIN_MTU: u32 = 68;
-/// The longest MTU a port may have.
+/// The largest MTU of a port.
 const MAX_MTU: u32 = 9216;
 
-/// A port's configuration, with ways to read its options that name what is wrong.
+/// A port's configuration, and reading its options with precise errors.
 pub(crate) struct Options<'a> {
     pub(crate) config: &'a PortConfig,
 }
@@ -201,12 +202,12 @@ impl Options<'_> {
         self.config.name.clone()
     }
 
-    /// An option as written.
+    /// An option's text.
     pub(crate) fn text(&self, key: &'static str) -> Option<&str> {
         self.config.options.get(key).map(String::as_str)
     }
 
-    /// An option, read by `parse`; `expected` says what it should have been.
+    /// An option parsed by `parse`; `expected` describes valid values.
     pub(crate) fn parse<T>(
         &self,
         key: &'static str,
@@ -217,12 +218,12 @@ impl Options<'_> {
         parse(text).map(Some).ok_or_else(|| self.bad(key, text, expected))
     }
 
-    /// The error for an option whose value is wrong.
+    /// The error for an invalid option value.
     pub(crate) fn bad(&self, key: &'static str, value: &str, expected: &str) -> OpenError {
         OpenError::BadOption { port: self.port(), key, value: value.to_owned(), expected: expected.to_owned() }
     }
 
-    /// A switch: true or false.
+    /// A boolean option.
     pub(crate) fn flag(&self, key: &'static str) -> Result<Option<bool>, OpenError> {
         self.parse(key, "true or false", |text| match text {
             "true" | "on" | "1" => Some(true),
@@ -231,7 +232,7 @@ impl Options<'_> {
         })
     }
 
-    /// A file, relative to the configuration's folder.
+    /// A file's path, relative to the configuration's folder.
     pub(crate) fn path(&self, key: &'static str) -> Option<PathBuf> {
         self.text(key).map(|text| self.config.base_dir.join(text))
     }
@@ -245,13 +246,13 @@ impl Options<'_> {
         }
     }
 
-    /// The pool for the longest frames that the port's MTU admits.
+    /// The pool for the longest frames that the port's MTU allows.
     pub(crate) fn pool(&self, pools: &mut Pools) -> Result<Arc<HeapPool>, OpenError> {
         let pool = pools.of_size(Mtu(self.config.mtu).longest_frame());
         pool.map_err(|cause| OpenError::Pool { port: self.port(), cause })
     }
 
-    /// The option `mac`, or an address made from the port's name (locally administered).
+    /// The option `mac`, or a locally administered address derived from the port's name.
     pub(crate) fn mac(&self) -> Result<[u8; 6], OpenError> {
         let given = self.parse("mac", "an Ethernet address such as 02:00:00:00:00:01", parse_unicast_mac)?;
         Ok(given.unwrap_or_else(|| {

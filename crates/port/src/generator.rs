@@ -1,8 +1,8 @@
-//! The generator port: receives made-up traffic, and swallows what is sent to it.
+//! The generator port: receives generated traffic, and discards what is sent to it.
 //!
-//! Frames are written into pool buffers and handed over like any port's, so its cost is part of what is measured; the
-//! example `generator_cost` shows it. Nothing is allocated or locked a packet; the clock is read once a poll, and only
-//! when there is a rate to keep.
+//! Frames are written into pool buffers and delivered like those of any port, so their cost is part of what is
+//! measured; the example `generator_cost` prints it. Nothing is allocated or locked for a packet; the clock is read
+//! once a poll, and only if there is a rate.
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::mtu::ETHERNET_HEADER;
@@ -30,12 +30,12 @@ const OPTION_TABLE: [OptionKey; Profile::KEYS.len() + 1] = {
     table
 };
 
-/// A port that makes its own traffic.
+/// A port that generates traffic.
 #[derive(Debug)]
 struct GeneratorPort {
     info: PortInfo,
     pool: Arc<dyn FramePool>,
-    /// By queue; an empty place has been given out.
+    /// By queue; `None` once the queue has been handed out.
     streams: Vec<Option<FlowStream>>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
@@ -47,7 +47,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let refused = |error: ProfileError| options.bad(error.key, &error.value, &error.expected);
     let mut profile = Profile::default();
     for (key, value) in &options.config.options {
-        // The one key that is no profile's is the port's own.
+        // The only key that is not a profile's is the port's own.
         profile.set(key, value).unwrap_or(Ok(())).map_err(refused)?;
     }
     let longest = mtu as usize + ETHERNET_HEADER;
@@ -92,11 +92,11 @@ impl Port for GeneratorPort {
     }
 }
 
-/// One queue of made-up packets.
+/// A queue of generated packets.
 #[derive(Debug)]
 struct GeneratorRx {
     stream: FlowStream,
-    /// What is due, if there is a rate; what it asked for and was not made counts as missed.
+    /// The rate, if there is one. Packets that were due but not generated count as missed.
     pace: Option<Pace>,
     pool: Arc<dyn FramePool>,
     stats: Arc<QueueStats>,
@@ -112,7 +112,7 @@ impl RxQueue for GeneratorRx {
         if let Some(pace) = &mut self.pace {
             n = pace.ask(n);
         }
-        // Without a free buffer nothing is made: a generator waits where a NIC would lose.
+        // Without a free buffer nothing is generated: a generator waits where a NIC would drop.
         let size = self.stream.frame_size();
         let n = buffers.fill(&self.pool, n, size, batch);
         let mut flows = [0; BATCH_MAX];
@@ -127,7 +127,7 @@ impl RxQueue for GeneratorRx {
         }
         self.stats.carried(made, made * size);
         if let Some(pace) = &mut self.pace {
-            // Behind the stream's last packet there is nothing to miss.
+            // After the stream's last packet nothing can be missed.
             let short = if self.stream.exhausted() { 0 } else { pace.due - made };
             self.stats.missed(pace.given_up() + short);
         }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_a_rate_asked_for_and_was_not_made_is_missed() {
-        // A packet a nanosecond, more than there is time for, and fewer buffers than a batch.
+        // One packet a nanosecond, which is too fast, and fewer buffers than a batch.
         let keys = [("rate", "1000000000"), ("count", "20")];
         let mut port = crate::open(&config(1, &keys), &mut Pools::new(16)).unwrap();
         let mut rx = port.rx_queue(0);
@@ -217,7 +217,7 @@ mod tests {
         let early = port.stats();
         assert!(early.rx_missed > 0 && early.rx_dropped == early.rx_missed, "{early:?}");
         buffers.give(batch.drain(..));
-        // Nothing is missed of what was never asked for: after the last.
+        // Packets after the last one are not missed.
         while !rx.exhausted() {
             rx.poll(&mut batch, &mut buffers, &mut tally);
         }

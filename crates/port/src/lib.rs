@@ -1,34 +1,36 @@
 //! Ports: where packets come from and go to.
 //!
-//! A [`Port`] is the control side: what it is, whether it is up, what it has counted. It gives out [`RxQueue`]s, each
-//! polled by exactly one PMD, and [`TxQueue`]s, one for each PMD. Queues are called once a batch.
+//! A [`Port`] is the control side: what the port is, whether it is up, its statistics. It provides [`RxQueue`]s, each
+//! polled by exactly one PMD, and [`TxQueue`]s, one for each PMD. Queues are called once a batch, and work in place: a
+//! received packet is a frame of a pool (`sluice-mem`), and a frame of the device's own pool is sent without a copy.
+//! Ports with frames of the same length share a pool ([`Pools`]), so packets cross between them without a copy.
 //!
-//! [`open`] makes a port from its configuration; each type ("back end") is a module:
+//! A port whose device disappears stays: it is down, and [`Port::service`] opens the device again when it is back.
+//!
+//! [`open`] makes a port from its configuration. Each type is a module:
 //!
 //! | type | module | receives | sends |
 //! |---|---|---|---|
-//! | `generator` | [`generator`] | made-up traffic | swallows and counts |
-//! | `null` | [`null`] | nothing | swallows and counts |
-//! | `pcap` | [`pcap`] | what a capture holds, once or for ever | writes a capture |
-//! | `tap` | `tap` | what the kernel sends through its device | the same way back |
+//! | `generator` | [`generator`] | generated traffic | discards and counts |
+//! | `null` | [`null`] | nothing | discards and counts |
+//! | `pcap` | [`pcap`] | the packets of a capture, once or in a loop | writes a capture |
+//! | `tap` | `tap` | what the kernel sends through its device | to the kernel |
 //! | `af_packet` | `af_packet` | from a kernel device, one copy | likewise |
 //! | `af_xdp` | `af_xdp` | from a kernel device, into its frames | from the same frames, without a copy |
 //! | `vhost-user` | `vhost_user` | from a virtual machine's rings, one copy | likewise |
-//! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | the same |
+//! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | likewise |
+//!
+//! `unsafe` is allowed in the `sys` modules only, which wrap the kernel's, the C library's and DPDK's interfaces.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code)]
 mod af_packet;
-#[allow(unsafe_code)]
 mod af_xdp;
 mod config;
 #[cfg(feature = "dpdk")]
-#[allow(unsafe_code)]
 mod dpdk;
 mod error;
 pub mod generator;
 mod mtu;
-#[allow(unsafe_code)]
 mod netdev;
 #[cfg(not(feature = "dpdk"))]
 mod no_dpdk;
@@ -41,7 +43,6 @@ mod queue;
 mod rss;
 mod stats;
 mod tap;
-#[allow(unsafe_code)]
 mod user;
 mod vhost_user;
 

@@ -1,29 +1,29 @@
-//! Whether a frame is short enough for a port.
+//! Whether a frame's length is within a port's MTU.
 
 /// Ethernet header: two addresses and the type.
 pub(crate) const ETHERNET_HEADER: usize = 14;
 /// One VLAN tag.
 const TAG: usize = 4;
-/// Where the Ethernet type stands when there is no tag.
+/// Where the Ethernet type is without tags.
 const TYPE_AT: usize = 12;
 
-/// The longest packet a port takes, not counting its Ethernet header and up to two VLAN tags. Bytes.
+/// The longest packet of a port, without Ethernet header and up to two VLAN tags. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mtu(pub u32);
 
 impl Mtu {
-    /// The longest frame that can be short enough.
+    /// The longest frame that may be admitted.
     pub const fn longest_frame(self) -> usize {
         self.0 as usize + ETHERNET_HEADER + 2 * TAG
     }
 
-    /// The longest frame that is short enough whatever it holds.
+    /// The longest frame that is always admitted.
     #[inline]
     pub const fn always_admitted(self) -> usize {
         self.0 as usize + ETHERNET_HEADER
     }
 
-    /// Whether `frame` may pass.
+    /// Whether `frame` is admitted.
     #[inline]
     pub fn admits(self, frame: &[u8]) -> bool {
         let untagged = self.always_admitted();

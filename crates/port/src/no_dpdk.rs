@@ -1,4 +1,4 @@
-//! What stands for DPDK ports in a program built without them: an error that says how to build it.
+//! DPDK ports in a program built without DPDK: an error that says how to build it.
 
 use crate::config::Options;
 use crate::{OpenError, Pools, Port};

@@ -1,6 +1,6 @@
-//! The null port: swallows what is sent to it, counts it, and receives nothing.
+//! The null port: discards and counts what is sent to it, and receives nothing.
 //!
-//! With a generator on the other side it shows what the switch itself costs.
+//! With a generator on the other side it shows the cost of the switch itself.
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::stats::{self, QueueStats};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[OptionKey::MAC];
 
-/// A port that swallows.
+/// A null port.
 #[derive(Debug)]
 struct NullPort {
     info: PortInfo,
@@ -45,7 +45,7 @@ impl Port for NullPort {
     }
 }
 
-/// A receive queue on which nothing ever comes.
+/// A receive queue without packets.
 #[derive(Debug)]
 struct NullRxq;
 
@@ -57,7 +57,7 @@ impl RxQueue for NullRxq {
     }
 }
 
-/// A transmit queue that gives every frame back.
+/// A transmit queue that returns every frame to its pool.
 #[derive(Debug)]
 pub(crate) struct NullTxq {
     pub(crate) stats: Arc<QueueStats>,
@@ -65,7 +65,7 @@ pub(crate) struct NullTxq {
 }
 
 impl NullTxq {
-    /// Packets and bytes of a batch that are not too long.
+    /// Number and bytes of a batch's packets that are not too long.
     #[cold]
     fn admitted(&self, batch: &PacketBatch) -> (usize, usize) {
         let admitted = batch.iter().map(|packet| packet.bytes()).filter(|bytes| self.mtu.admits(bytes));

@@ -1,16 +1,15 @@
-//! Work a sender left to the device: a checksum to complete, a large segment to cut up.
+//! Offloaded work: a checksum to complete, a large segment to split.
 //!
-//! Kernels and guests hand over frames with a virtio-net header in front that says what is missing. The switch does that
-//! work where the frame comes in, so that everything behind sees ordinary packets.
-//! Source: Virtual I/O Device (VIRTIO) 1.2, section 5.1.6.
+//! Kernels and guests deliver frames with a virtio-net header that says what is left to do. The switch does that work
+//! on receive, so that all further code sees ordinary packets. Source: Virtual I/O Device (VIRTIO) 1.2, section 5.1.6.
 
 use sluice_packet::headers::{be16, be32, ip_proto};
 use sluice_packet::{Layers, checksum};
 
-/// Bytes of the header with its buffer count, as virtio 1 always has it.
+/// Bytes of the header including its buffer count, as in virtio 1.
 pub const VNET_HEADER: usize = 12;
 
-/// The largest frame a sender may leave to be cut up: an IP packet of the largest size behind Ethernet and two tags.
+/// The largest frame that may be left to split: the largest IP packet behind Ethernet and two tags.
 pub const LARGEST_FRAME: usize = 65_535 + 14 + 8;
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -18,13 +17,13 @@ const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
-/// Set beside a type when the segments carry an ECN echo; the flags in the header say the same.
+/// Set in addition to a type if the segments carry an ECN echo; the header's flags say the same.
 const GSO_ECN: u8 = 0x80;
 
 const FIN_AND_PUSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
-/// The virtio-net header's words, in host order.
+/// The fields of the virtio-net header, in host order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
     flags: u8,
@@ -34,12 +33,12 @@ pub struct VnetHeader {
     csum_offset: u16,
 }
 
-/// Why a frame with work left cannot be finished: what its header asks for does not fit its bytes.
+/// The work that a frame's header requests does not fit its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadError;
 
 impl VnetHeader {
-    /// Reads a header of 10 bytes or more (little-endian, as virtio 1 and Linux on little-endian machines write it).
+    /// Reads a header of at least 10 bytes (little-endian, as virtio 1 and Linux on little-endian machines write it).
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let [flags, gso_type, _, _, size_l, size_h, start_l, start_h, offset_l, offset_h] =
             *bytes.first_chunk::<10>()?;
@@ -52,7 +51,7 @@ impl VnetHeader {
         })
     }
 
-    /// Whether the frame is to be cut into segments.
+    /// Whether the frame must be split into segments.
     pub fn is_large(&self) -> bool {
         self.gso_type != GSO_NONE
     }
@@ -66,7 +65,7 @@ impl VnetHeader {
         if at + 2 > frame.len() {
             return Err(OffloadError);
         }
-        // The field holds the pseudo header's sum already.
+        // The field already holds the pseudo header's sum.
         let sum = checksum::finish(checksum::sum(&frame[start..]));
         // RFC 768: a computed 0 is sent as all ones. For TCP both mean the same.
         let sum = if sum == 0 { 0xffff } else { sum };
@@ -74,12 +73,12 @@ impl VnetHeader {
         Ok(())
     }
 
-    /// Begins to cut a large frame into segments.
+    /// Begins to split a large frame.
     pub fn segments<'a>(&self, frame: &'a [u8]) -> Result<Segments<'a>, OffloadError> {
         let udp = match self.gso_type & !GSO_ECN {
             GSO_TCPV4 | GSO_TCPV6 => false,
             GSO_UDP_L4 => true,
-            // Fragmentation of UDP (type 3) is offered to nobody.
+            // UDP fragmentation (type 3) is never offered.
             _ => return Err(OffloadError),
         };
         let layers = Layers::of(frame).ok_or(OffloadError)?;
@@ -110,31 +109,31 @@ impl VnetHeader {
     }
 }
 
-/// A large frame on its way to being cut.
+/// A large frame that is being split.
 #[derive(Debug)]
 pub struct Segments<'a> {
     frame: &'a [u8],
     l3: usize,
     l4: usize,
-    /// Where the payload begins: the bytes in front are repeated in every segment.
+    /// Where the payload begins. The bytes in front are repeated in every segment.
     payload: usize,
     v6: bool,
     udp: bool,
-    /// Payload bytes of every segment but the last.
+    /// Payload bytes of each segment except the last.
     size: usize,
-    /// Payload bytes cut so far.
+    /// Payload bytes written so far.
     done: usize,
-    /// Segments cut so far.
+    /// Segments written so far.
     count: u16,
 }
 
 impl Segments<'_> {
-    /// Where the next segment stands, to go on from later.
+    /// The position of the next segment, to continue from later.
     pub fn position(&self) -> (usize, u16) {
         (self.done, self.count)
     }
 
-    /// Goes on from a position.
+    /// Continues from a position.
     pub fn seek(&mut self, (done, count): (usize, u16)) {
         (self.done, self.count) = (done, count);
     }
@@ -144,13 +143,13 @@ impl Segments<'_> {
         self.payload + self.size.min(self.frame.len() - self.payload)
     }
 
-    /// Whether all has been cut. A frame without payload is one segment.
+    /// Whether all segments are written. A frame without payload is one segment.
     pub fn is_done(&self) -> bool {
         self.payload + self.done >= self.frame.len() && self.count > 0
     }
 
-    /// Writes the next segment, whole and with right checksums, to the start of `out`; its length. `None` at the end,
-    /// or if `out` is shorter than [`Segments::longest`].
+    /// Writes the next segment, complete and with correct checksums, to the start of `out`. Returns its length; `None`
+    /// at the end, or if `out` is shorter than [`Segments::longest`].
     pub fn next_into(&mut self, out: &mut [u8]) -> Option<usize> {
         if self.is_done() {
             return None;
@@ -251,7 +250,7 @@ mod tests {
         (frame, l4)
     }
 
-    /// The same of UDP.
+    /// The same for UDP.
     fn udp(v6: bool, tags: usize, payload: usize) -> (Vec<u8>, usize) {
         let (tcp, l4) = tcp(v6, tags, payload);
         let size = (8 + payload) as u16;
@@ -271,7 +270,7 @@ mod tests {
         (frame, l4)
     }
 
-    /// Chooses the first two bytes of the payload so that the datagram of its first `n` bytes has the checksum zero.
+    /// Chooses the first two payload bytes so that the datagram of the first `n` bytes has checksum zero.
     fn sum_up_to_zero(frame: &mut [u8], l4: usize, n: usize) {
         let layers = Layers::of(frame).unwrap();
         let (l3, is_v6) = (layers.l3, layers.ip.unwrap().v6);
@@ -286,7 +285,7 @@ mod tests {
         frame[l4 + 8..l4 + 10].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Whether IP and L4 checksums are right, by definition.
+    /// Whether the IP and L4 checksums are correct, by definition.
     fn sound(frame: &[u8]) -> bool {
         let layers = Layers::of(frame).unwrap();
         let (ip, (proto, l4)) = (layers.ip.unwrap(), layers.l4().unwrap());
@@ -299,7 +298,7 @@ mod tests {
     }
 
     proptest! {
-        /// Segments are sound, short enough, and carry the payload in order; flags stand on the right ones.
+        /// Segments are valid, short enough, and carry the payload in order; flags are on the right segments.
         #[test]
         fn segments_add_up(v6: bool, tags in 0usize..3, payload in 0usize..5000, size in 1u16..1500) {
             let (frame, l4) = tcp(v6, tags, payload);
@@ -316,7 +315,7 @@ mod tests {
                 let last = carried.len() == payload;
                 prop_assert_eq!(segment[l4 + 13], 0x10 | if last { 9 } else { 0 } | if n == 0 { CWR } else { 0 });
                 n += 1;
-                // Cutting may stop and go on at any place.
+                // Splitting may pause and continue anywhere.
                 let at = segments.position();
                 segments.seek(at);
             }
@@ -339,8 +338,8 @@ mod tests {
             prop_assert!(sound(&frame));
         }
 
-        /// So are datagrams cut out of a large UDP frame, each as long as it says; the field of one that sums up to zero
-        /// is not zero, which would say that there is no sum.
+        /// A large UDP frame splits into valid datagrams, each with its own length. A checksum of zero is not written
+        /// as zero, which would mean that there is none.
         #[test]
         fn datagrams_add_up(v6: bool, tags in 0usize..3, payload in 1usize..3000, size in 1u16..1500, zero: bool) {
             let (mut frame, l4) = udp(v6, tags, payload);
@@ -362,7 +361,7 @@ mod tests {
             prop_assert_eq!(&carried[..], &frame[l4 + 8..]);
         }
 
-        /// The same of one that is not cut.
+        /// The same for one that is not split.
         #[test]
         fn a_sum_of_zero_is_written_as_the_other_zero(v6: bool, tags in 0usize..3, payload in 2usize..200) {
             let (mut frame, l4) = udp(v6, tags, payload);
@@ -372,7 +371,7 @@ mod tests {
             prop_assert_eq!(&frame[l4 + 6..l4 + 8], &[0xff, 0xff]);
         }
 
-        /// Whatever a guest writes, nothing panics, and no segment is longer than promised.
+        /// For any guest input, nothing panics and no segment is longer than promised.
         #[test]
         fn nonsense_is_refused(header in prop::array::uniform12(any::<u8>()), v6: bool, cut in 0usize..120, flip in any::<prop::sample::Index>(), value: u8) {
             let (mut frame, _) = tcp(v6, 0, 60);

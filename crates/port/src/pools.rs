@@ -1,9 +1,9 @@
-//! The packet pools of the process, by frame length.
+//! The process's packet pools, by frame length.
 
 use sluice_mem::{FramePool, HeapPool, PoolConfig, PoolError};
 use std::sync::Arc;
 
-/// The pools that ports take their frames from: one for the ordinary MTU, one more for each longer one.
+/// The pools from which ports take their frames: one for the ordinary MTU, and one for each larger MTU.
 ///
 /// Ports share a pool where they can, so that packets cross between them without a copy.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Pools {
     dpdk_config: DpdkConfig,
 }
 
-/// How DPDK is started, should there be a port that needs it (`[switch.dpdk]`).
+/// How DPDK is started if a port needs it (`[switch.dpdk]`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpdkConfig {
     /// Arguments of its environment abstraction layer.
@@ -33,11 +33,11 @@ impl Default for DpdkConfig {
     }
 }
 
-/// Part of a pool that is kept for receiving, and so not used for copies.
+/// The part of a pool that is reserved for receiving, and not used for copies.
 const RESERVE_SHARE: usize = 16;
 
 impl Pools {
-    /// No pool yet; each one to come will have `frames` frames.
+    /// No pools yet; each will have `frames` frames.
     pub fn new(frames: usize) -> Self {
         Pools {
             frames,
@@ -50,13 +50,13 @@ impl Pools {
         }
     }
 
-    /// Says how DPDK is to be started. Nothing happens before the first port that needs it.
+    /// Sets how DPDK is started. It starts with the first port that needs it.
     #[cfg(feature = "dpdk")]
     pub fn set_dpdk_config(&mut self, config: DpdkConfig) {
         self.dpdk_config = config;
     }
 
-    /// DPDK, started now if it was not.
+    /// DPDK, started now if necessary.
     #[cfg(feature = "dpdk")]
     pub(crate) fn dpdk(&mut self) -> Result<&mut crate::dpdk::Dpdk, crate::dpdk::DpdkError> {
         match &mut self.dpdk {
@@ -80,7 +80,7 @@ impl Pools {
         Ok(pool)
     }
 
-    /// The pools there are, shortest frames first: to be logged, and for packets the switch makes itself.
+    /// All pools, shortest frames first: for the log, and for packets that the switch itself originates.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<HeapPool>> {
         self.pools.iter()
     }

@@ -2,17 +2,17 @@
 
 use sluice_packet::headers::ip_proto;
 
-/// The key NICs are shipped with. Source: Microsoft, "Verifying the RSS hash calculation".
+/// The default key of NICs. Source: Microsoft, "Verifying the RSS hash calculation".
 const KEY: [u8; 40] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
     0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
     0x01, 0xfa,
 ];
 
-/// The Toeplitz hash of a frame: of its IP addresses, and of its ports if it has TCP, UDP or SCTP and is no fragment.
-/// 0 for anything else.
+/// The Toeplitz hash of a frame: of its IP addresses, and of its ports if it is TCP, UDP or SCTP and no fragment. 0 for
+/// all other frames.
 ///
-/// Its key is public, so whoever sends can choose it: it may spread load, and nothing else.
+/// The key is public, so a sender can choose the hash: use it to spread load, and for nothing else.
 pub fn rss_hash(frame: &[u8]) -> u32 {
     let mut input = [0; 36];
     match input_of(frame, &mut input) {
@@ -21,9 +21,9 @@ pub fn rss_hash(frame: &[u8]) -> u32 {
     }
 }
 
-/// The queue of `queues` that the frame belongs to.
+/// The queue, of `queues`, for a frame with that hash.
 pub fn rss_queue(hash: u32, queues: usize) -> usize {
-    // As NICs do with their indirection table's first 128 entries filled in turn. Source: DPDK, RTE_ETH_RSS_RETA_SIZE_128.
+    // As in NICs whose indirection table's 128 entries are filled in turn. Source: DPDK, RTE_ETH_RSS_RETA_SIZE_128.
     (hash & 127) as usize % queues
 }
 
@@ -42,7 +42,7 @@ fn toeplitz(input: &[u8]) -> u32 {
     hash
 }
 
-/// Puts what is hashed of a frame into `input`; how many bytes that are.
+/// Writes the hashed part of a frame into `input`. Returns its length.
 fn input_of(frame: &[u8], input: &mut [u8; 36]) -> Option<usize> {
     let mut at = 12;
     let mut ethertype = frame.get(at..at + 2)?;

@@ -1,10 +1,10 @@
-//! Counting what a queue carries: one writer, any reader.
+//! The counters of a queue: one writer, any number of readers.
 
 use crate::PortStats;
 use sluice_fate::{Counter, DropReason, Tally};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One queue's counters. Only the queue's owner writes, once a batch.
+/// One queue's counters. Only the queue's owner writes them, once a batch.
 #[derive(Debug, Default)]
 #[repr(align(128))] // keep two queues off one line pair. Source: crossbeam-utils cache_padded.rs
 pub(crate) struct QueueStats {
@@ -17,14 +17,14 @@ pub(crate) struct QueueStats {
 }
 
 impl QueueStats {
-    /// Counts packets carried.
+    /// Counts carried packets.
     #[inline]
     pub(crate) fn carried(&self, packets: usize, bytes: usize) {
         add(&self.packets, packets);
         add(&self.bytes, bytes);
     }
 
-    /// Charges packets that this queue was to send to a reason, here and in its PMD's tally.
+    /// Counts unsent packets of this queue for a reason, here and in the PMD's tally.
     #[inline]
     pub(crate) fn drop_unsent(&self, reason: DropReason, packets: usize, tally: &mut Tally) {
         if packets != 0 {
@@ -33,14 +33,14 @@ impl QueueStats {
         }
     }
 
-    /// The same for packets that this queue has received and does not hand over.
+    /// The same for packets that this queue received but does not deliver.
     #[inline]
     pub(crate) fn drop_received(&self, reason: DropReason, packets: usize, tally: &mut Tally) {
         tally[Counter::Received] += packets as u64;
         self.drop_unsent(reason, packets, tally);
     }
 
-    /// Counts packets that would have come and were lost before this queue had them.
+    /// Counts packets that were lost before this queue received them.
     #[inline]
     pub(crate) fn missed(&self, packets: usize) {
         if packets != 0 {
@@ -58,11 +58,11 @@ impl QueueStats {
 
 #[inline]
 fn add(counter: &AtomicU64, n: usize) {
-    // One writer, so load and store need no locked add.
+    // With a single writer, a load and a store replace an atomic addition.
     counter.store(counter.load(Relaxed) + n as u64, Relaxed);
 }
 
-/// Sums up the queues of a port.
+/// Adds up the queues of a port.
 pub(crate) fn total<'a>(
     rx: impl IntoIterator<Item = &'a QueueStats>,
     tx: impl IntoIterator<Item = &'a QueueStats>,

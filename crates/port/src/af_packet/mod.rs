@@ -1,15 +1,19 @@
-//! AF_PACKET ports: any Ethernet device of the kernel, without driver support or a program in the kernel.
+//! AF_PACKET ports: any kernel Ethernet device, without driver support and without a program in the kernel.
 //!
-//! Receives through a ring shared with the kernel (TPACKET_V3), with one copy into a pool buffer; sends a batch with one
-//! system call. The kernel hands VLAN tags over beside the packet, which are put back, and leaves checksums and
-//! segmentation undone between local sockets, which is finished here. The kernel's own stack sees the packets too;
-//! give the device no address if it should stay out of it. A lone packet waits for the kernel to hand its block over, which a
-//! timer of a millisecond does: half of that on average (measured: 539 µs, where AF_XDP takes 7). Less cannot be asked for: the
-//! timer counts milliseconds, a block ends with the packet that does not fit however short the block is, and in one that is being
-//! filled nothing says which packets are whole. TPACKET_V2 hands each over at once, in slots of the longest packet's size.
+//! Receives through a ring shared with the kernel (TPACKET_V3), with one copy into a pool buffer; sends a batch with
+//! one system call. The kernel passes VLAN tags separately, which are put back, and leaves checksums and segmentation
+//! between local sockets undone, which is completed here. The kernel's own stack also sees the packets; give the device
+//! no address if it should not.
 //!
-//! When the device goes, the port is down; [`Port::service`] opens it anew when one of its name is back.
+//! A lone packet waits for the kernel to hand over its block, which a timer of a millisecond does: half of that on
+//! average (measured: 539 µs; AF_XDP takes 7). A shorter wait is not possible: the timer counts milliseconds, a block
+//! ends with the packet that does not fit however short the block is, and a block that is being filled does not tell
+//! which of its packets are complete. TPACKET_V2 hands over each packet at once, but in slots of the longest packet's
+//! size.
+//!
+//! When the device disappears, the port is down; [`Port::service`] opens the device again when one of its name is back.
 
+#[allow(unsafe_code)]
 mod sys;
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
@@ -29,18 +33,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[OptionKey::DEVICE];
 
-/// How often packets are tried again that the device's queue had no room for.
+/// How often packets are sent again that the device's queue had no room for.
 const TX_TRIES: usize = 2;
 
-/// A socket that may be replaced when its device has come back. Uncontended: the control thread takes the lock only then.
+/// A socket that is replaced when its device has come back. The lock is uncontended: the control thread takes it only
+/// then.
 type Slot<T> = Arc<Mutex<Option<T>>>;
 
-/// A device of the kernel.
+/// A port on a kernel device.
 #[derive(Debug)]
 struct PacketPort {
     info: PortInfo,
     device: NetDevice,
-    /// The index the sockets are bound to; another one means another device of the name.
+    /// The index that the sockets are bound to; a different index means a different device of the same name.
     index: u32,
     pool: Arc<dyn FramePool>,
     rings: Vec<Slot<sys::RxRing>>,
@@ -74,7 +79,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     }))
 }
 
-/// Sets the device up, with an MTU that is no shorter than the port's.
+/// Sets the device up, with an MTU that is at least the port's.
 fn prepare(device: &NetDevice, mtu: u32) -> io::Result<()> {
     if device.mtu()? < mtu {
         device.set_mtu(mtu)?;
@@ -92,7 +97,7 @@ fn open_rings(index: u32, n: usize) -> io::Result<Vec<sys::RxRing>> {
 }
 
 impl PacketPort {
-    /// Opens the sockets anew, on a device that has come back.
+    /// Opens the sockets again, on a device that has come back.
     fn reopen(&mut self, index: u32) -> io::Result<()> {
         prepare(&self.device, self.info.mtu)?;
         for (slot, ring) in self.rings.iter().zip(open_rings(index, self.rings.len())?) {
@@ -124,7 +129,7 @@ impl Port for PacketPort {
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(Arc::clone(&stats));
-        // If the device has just gone, `service` opens the socket when it is back.
+        // If the device has just disappeared, `service` opens the socket when it is back.
         let sender = Arc::new(Mutex::new(sys::open_sender(self.index).ok()));
         self.senders.push(Arc::clone(&sender));
         Box::new(PacketTx { sender, mtu: Mtu(self.info.mtu), stats })
@@ -138,7 +143,7 @@ impl Port for PacketPort {
         if let Ok(index) = self.device.index()
             && index != self.index
         {
-            // If it fails the device is changing still, and the next time is soon.
+            // A failure means that the device is still changing; the next try is soon.
             let _ = self.reopen(index);
         }
     }
@@ -156,20 +161,20 @@ impl Port for PacketPort {
 #[derive(Debug)]
 struct PacketRx {
     ring: Slot<sys::RxRing>,
-    /// How much of the large frame at hand has been cut into segments.
+    /// How much of the current large frame has been split.
     position: (usize, u16),
     mtu: Mtu,
     pool: Arc<dyn FramePool>,
     stats: Arc<QueueStats>,
 }
 
-/// What became of the frame at hand.
+/// The result for the current frame.
 enum Step {
-    /// It is done with.
+    /// It is finished.
     Done,
-    /// It was a packet that had to be dropped.
+    /// It had to be dropped.
     Dropped(DropReason),
-    /// There is no room for all of it now.
+    /// There is not enough room for all of it now.
     Wait,
 }
 
@@ -201,7 +206,7 @@ impl RxQueue for PacketRx {
 }
 
 impl PacketRx {
-    /// Copies a packet into a buffer, finishing what was left to the device.
+    /// Copies a packet into a buffer and completes offloaded work.
     fn receive(
         &mut self,
         header: VnetHeader,
@@ -212,7 +217,7 @@ impl PacketRx {
         if packet.bytes.len() > self.mtu.longest_frame() {
             return Step::Dropped(DropReason::RxOversize);
         }
-        // Without a buffer packets wait in the ring.
+        // Without a buffer, packets wait in the ring.
         let Some(mut frame) = buffers.take(&self.pool) else { return Step::Wait };
         frame.truncate(packet.bytes.len());
         frame.bytes_mut().copy_from_slice(packet.bytes);
@@ -225,7 +230,7 @@ impl PacketRx {
         Step::Dropped(if finished { DropReason::RxOversize } else { DropReason::RxError })
     }
 
-    /// Cuts a large frame into segments, as many as there is room for.
+    /// Splits a large frame into segments, as many as there is room for.
     fn cut(
         &mut self,
         header: VnetHeader,
@@ -257,7 +262,7 @@ impl PacketRx {
     }
 }
 
-/// Puts a VLAN tag back where it was: behind the addresses. Whether there was room for it.
+/// Puts a VLAN tag back behind the addresses. Returns whether there was room for it.
 fn put_tag(frame: &mut Frame, tag: Option<(u16, u16)>) -> bool {
     let Some((tpid, tci)) = tag else { return true };
     if frame.len() < 12 || frame.push_front(4).is_err() {
@@ -278,7 +283,7 @@ struct PacketTx {
 }
 
 impl PacketTx {
-    /// Sends packets from the front of `packets`; how many are gone, and why the next was not taken.
+    /// Sends packets from the front of `packets`. Returns how many were sent, and why the next one was not.
     fn send_all(&self, packets: &[Packet]) -> (usize, Option<DropReason>) {
         let guard = self.sender.lock();
         let Some(fd) = guard.as_ref() else { return (0, Some(DropReason::TxNoPort)) };
@@ -288,7 +293,7 @@ impl PacketTx {
                 Ok(n) if n > 0 => sent += n,
                 Ok(_) => return (sent, Some(DropReason::TxFull)),
                 Err(e) => match e.raw_os_error() {
-                    // The device's queue is full, which may pass at once.
+                    // The device's queue is full, perhaps only for a moment.
                     Some(libc::ENOBUFS | libc::EAGAIN) if tries < TX_TRIES => tries += 1,
                     Some(libc::EINTR) => {}
                     Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO) => return (sent, Some(DropReason::TxNoPort)),
@@ -310,8 +315,8 @@ impl TxQueue for PacketTx {
             bytes += batch[at..at + gone].iter().map(|packet| packet.frame.len()).sum::<usize>();
             sent += gone;
             at += gone;
-            // Either the kernel refused the next one, or it was too long to be shown to it. With a full queue or
-            // without a device the rest would fare no better.
+            // The kernel refused the next packet, or it was too long to be offered. With a full queue or without a
+            // device the rest would fail, too.
             let (why, n) = match refused {
                 Some(why @ (DropReason::TxFull | DropReason::TxNoPort)) => (why, batch.len() - at),
                 Some(why) => (why, 1),

@@ -1,6 +1,6 @@
-//! The border to packet sockets: a receive ring shared with the kernel, and batched sends, made safe.
+//! A safe interface to packet sockets: a receive ring shared with the kernel, and batched sends.
 //!
-//! A locked room. Source: Linux, Documentation/networking/packet_mmap.rst, include/uapi/linux/if_packet.h.
+//! Source: Linux, Documentation/networking/packet_mmap.rst, include/uapi/linux/if_packet.h.
 
 use arrayvec::ArrayVec;
 use sluice_packet::BATCH_MAX;
@@ -10,16 +10,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 
-/// A block: what the kernel hands over at once. The shortest of whole powers of two that holds the largest frame there is,
-/// 64 KiB and its headers.
+/// Size of a block, which the kernel hands over as a whole: the smallest power of two that holds the largest frame, 64
+/// KiB and its headers.
 const BLOCK_SIZE: usize = 128 << 10;
-/// Blocks of a ring: 8 MiB. A block that is handed over for its age takes one of them however little it holds, so a ring
-/// lasts for so many milliseconds while something else has our core.
+/// Blocks of a ring: 8 MiB. A block that is handed over because of its age uses one of them however little it holds, so
+/// a ring lasts for this many milliseconds while another process has our core.
 const BLOCKS: usize = 64;
-/// After so many milliseconds a block is handed over that is not full; less cannot be asked for.
+/// Milliseconds after which a block is handed over that is not full; less is not possible.
 const RETIRE_MS: u32 = 1;
 
-/// A virtio-net header without its buffer count, which stands in front of each packet.
+/// A virtio-net header without its buffer count, which precedes each packet.
 const VNET_HEADER: usize = 10;
 
 const DESCRIPTOR: usize = size_of::<libc::tpacket_block_desc>();
@@ -31,31 +31,31 @@ const PACKET_HEADER: usize = size_of::<libc::tpacket3_hdr>();
 pub(super) struct RxRing {
     fd: OwnedFd,
     map: NonNull<u8>,
-    /// The block at hand.
+    /// The current block.
     block: usize,
-    /// Packets of it not yet passed, and where the next begins; both 0 when the block is the kernel's.
+    /// Its packets that remain, and where the next begins; both 0 while the kernel owns the block.
     left: u32,
     at: usize,
 }
 
-// SAFETY: the mapping is this value's alone (the kernel aside), and has no ties to a thread.
+// SAFETY: this value owns the mapping together with the kernel; the mapping is not tied to a thread.
 unsafe impl Send for RxRing {}
 
 /// A packet in the ring.
 #[derive(Debug)]
 pub(super) struct RingPacket<'a> {
     pub(super) bytes: &'a [u8],
-    /// Work left to do, as a virtio-net header.
+    /// Offloaded work, as a virtio-net header.
     pub(super) vnet: &'a [u8],
-    /// The outer VLAN tag, which the kernel takes out: its type and control information.
+    /// The outer VLAN tag, which the kernel removes: its type and control information.
     pub(super) tag: Option<(u16, u16)>,
     pub(super) rx_hash: u32,
-    /// Whether the ring has not all of its bytes.
+    /// Whether the packet is truncated.
     pub(super) is_cut: bool,
 }
 
 impl RxRing {
-    /// Opens a socket on the device with that index, which receives all that comes in once it is let.
+    /// Opens a socket on the device with that index. It receives packets once `let_in` is called.
     pub(super) fn open(device: u32) -> io::Result<Self> {
         let fd = socket()?;
         set(&fd, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
@@ -73,7 +73,7 @@ impl RxRing {
         };
         set_struct(&fd, libc::PACKET_RX_RING, &request)?;
         let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-        // SAFETY: a new mapping, at a place of the kernel's choice, of the ring that was just made with this size.
+        // SAFETY: a new mapping, at an address of the kernel's choice, of the ring that was just made with this size.
         let map =
             unsafe { libc::mmap(std::ptr::null_mut(), BLOCKS * BLOCK_SIZE, read_write, shared, fd.as_raw_fd(), 0) };
         if map == libc::MAP_FAILED {
@@ -92,14 +92,14 @@ impl RxRing {
         Ok(ring)
     }
 
-    /// Lets packets in.
+    /// Starts receiving.
     pub(super) fn let_in(&self) -> io::Result<()> {
         set_at(&self.fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
     }
 
-    /// Spreads packets over the sockets of `rings` by their flow.
+    /// Distributes packets over the sockets of `rings` by flow.
     pub(super) fn spread(rings: &[RxRing]) -> io::Result<()> {
-        // The first asks for a number of its own; the others join it.
+        // The first socket requests a group number; the others join the group.
         let unique = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_UNIQUEID;
         let Some((first, others)) = rings.split_first() else { return Ok(()) };
         set(&first.fd, libc::PACKET_FANOUT, &((unique << 16) as libc::c_int))?;
@@ -108,22 +108,22 @@ impl RxRing {
         others.iter().try_for_each(|ring| set(&ring.fd, libc::PACKET_FANOUT, &join))
     }
 
-    /// The packet at hand, if one has come.
+    /// The current packet, if there is one.
     #[inline]
     pub(super) fn current(&mut self) -> Option<RingPacket<'_>> {
         if self.left == 0 {
             self.enter()?;
         }
         let at = self.at.checked_add(PACKET_HEADER).filter(|end| *end <= BLOCK_SIZE)? - PACKET_HEADER;
-        // SAFETY: the header lies in this block, which is ours since `enter` saw so; it need not be aligned.
+        // SAFETY: the header is in this block, which is ours since `enter` checked it; it need not be aligned.
         let header: libc::tpacket3_hdr = unsafe { self.base().add(at).cast().read_unaligned() };
         let (start, len) = (at + usize::from(header.tp_mac), header.tp_snaplen as usize);
-        // The kernel promises these; a bound costs less than a doubt.
+        // The kernel guarantees these bounds; checking them is cheap.
         if start < VNET_HEADER || start.checked_add(len).is_none_or(|end| end > BLOCK_SIZE) {
             return None;
         }
-        // SAFETY: both ranges lie in this block (checked above), which the kernel does not touch until `advance` gives
-        // it back; that takes `&mut self`, so no slice lives then.
+        // SAFETY: both ranges are in this block (checked above), which the kernel does not touch until `advance`
+        // returns it; that takes `&mut self`, so no slice lives then.
         let (bytes, vnet) = unsafe {
             let data = self.base().add(start);
             let vnet = std::slice::from_raw_parts(data.sub(VNET_HEADER).as_ptr(), VNET_HEADER);
@@ -141,7 +141,7 @@ impl RxRing {
         })
     }
 
-    /// Passes the packet at hand, and gives its block back after the last.
+    /// Skips the current packet, and returns its block after the last one.
     #[inline]
     pub(super) fn advance(&mut self) {
         if self.left > 1 && self.at + PACKET_HEADER <= BLOCK_SIZE {
@@ -156,20 +156,20 @@ impl RxRing {
         self.block = (self.block + 1) % BLOCKS;
     }
 
-    /// Packets that came while the ring was full, since this was last asked.
+    /// Packets that were lost because the ring was full, since the last call.
     pub(super) fn lost(&self) -> u64 {
         let none = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         get(&self.fd, libc::PACKET_STATISTICS, none).map_or(0, |stats| u64::from(stats.tp_drops))
     }
 
-    /// Goes to the first packet of the block at hand, if it is ours.
+    /// Moves to the first packet of the current block, if the block is ours.
     #[inline]
     fn enter(&mut self) -> Option<()> {
         if self.status().load(Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the descriptor lies at the start of the block, which the kernel has just handed over; all of its bits
-        // are values, and it is the version-1 form, the only one there is.
+        // SAFETY: the descriptor is at the start of the block, which the kernel has just handed over; any bits are
+        // valid for it, and it has the version-1 form, the only one.
         let header = unsafe { self.base().cast::<libc::tpacket_block_desc>().read_unaligned().hdr.bh1 };
         if header.num_pkts == 0 || (header.offset_to_first_pkt as usize) < DESCRIPTOR {
             self.advance();
@@ -180,13 +180,13 @@ impl RxRing {
     }
 
     fn base(&self) -> NonNull<u8> {
-        // SAFETY: `block` is below BLOCKS, so this lies in the mapping.
+        // SAFETY: `block` is below BLOCKS, so this is inside the mapping.
         unsafe { self.map.add(self.block * BLOCK_SIZE) }
     }
 
-    /// The word by which kernel and we hand a block to one another.
+    /// The word by which the kernel and this program hand a block to each other.
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: the word lies in the mapping, at a multiple of 4, and both sides use it atomically only.
+        // SAFETY: the word is inside the mapping, at a multiple of 4, and both sides access it only atomically.
         unsafe { self.base().add(STATUS_AT).cast().as_ref() }
     }
 }
@@ -201,13 +201,13 @@ impl Drop for RxRing {
 /// Opens a socket that only sends, on the device with that index.
 pub(super) fn open_sender(device: u32) -> io::Result<OwnedFd> {
     let fd = socket()?;
-    // Without the queueing discipline; where that is refused, packets take the longer way.
+    // Without the queueing discipline; where that is refused, packets pass through it.
     let _ = set(&fd, libc::PACKET_QDISC_BYPASS, &1);
     bind(&fd, device, 0)?;
     Ok(fd)
 }
 
-/// Sends packets, at most a batch, without waiting. How many the kernel took; an error if it took none.
+/// Sends packets, at most a batch, without waiting. Returns how many the kernel took; an error if it took none.
 pub(super) fn send<'a>(fd: &OwnedFd, packets: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
     let mut parts: ArrayVec<libc::iovec, BATCH_MAX> = packets
         .take(BATCH_MAX)
@@ -224,7 +224,7 @@ pub(super) fn send<'a>(fd: &OwnedFd, packets: impl Iterator<Item = &'a [u8]>) ->
         })
         .collect();
     // SAFETY: every message points to one part, every part to a packet that lives until the call returns; the kernel
-    // reads them only.
+    // only reads them.
     let sent =
         unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), messages.len() as u32, libc::MSG_DONTWAIT) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
@@ -232,16 +232,16 @@ pub(super) fn send<'a>(fd: &OwnedFd, packets: impl Iterator<Item = &'a [u8]>) ->
 
 /// A packet socket that receives nothing yet.
 fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: makes a descriptor.
+    // SAFETY: only makes a descriptor.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call gave us this descriptor.
+    // SAFETY: the call returned this new descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has the socket take no packet for now: until sockets share their packets out, each would get all of them.
+/// Stops the socket from receiving: until the sockets share the packets, each would receive all of them.
 fn shut(fd: &OwnedFd) -> io::Result<()> {
     // One instruction of classic BPF: take 0 bytes of the packet.
     let mut nothing = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
@@ -261,7 +261,7 @@ fn bind(fd: &OwnedFd, device: u32, protocol: u16) -> io::Result<()> {
         sll_addr: [0; 8],
     };
     let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: `address` is a whole packet address of that size.
+    // SAFETY: `address` is a complete packet address of that size.
     match unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,8 +1,8 @@
-//! Checksums that a local sender left undone, where nothing says so.
+//! Checksums that a local sender left undone, without any indication.
 //!
-//! XDP hands over a frame's bytes and no word of offloads. What a local stack left to the device holds, in the checksum's
-//! place, the pseudo header's sum. A frame that holds just that is completed. If its checksum was right all the same
-//! (one in 65,536), completing it gives the same again; a corrupted frame is made to look right as rarely.
+//! XDP delivers a frame's bytes and no offload information. In a checksum that a local stack left to the device, there
+//! is the pseudo header's sum. A frame with exactly that sum is completed. If its checksum was nevertheless correct
+//! (one in 65,536), completing it gives the same value; a corrupted frame becomes correct equally rarely.
 
 use sluice_packet::headers::ip_proto;
 use sluice_packet::{Layers, checksum};
@@ -17,7 +17,7 @@ pub(super) fn complete(frame: &mut [u8]) {
     }
 }
 
-/// Where the L4 header begins, where the packet ends, and where its checksum is, if that is undone.
+/// Where the L4 header begins, where the packet ends, and where its checksum is, if it is undone.
 fn unfinished(frame: &[u8]) -> Option<(usize, usize, usize)> {
     let layers = Layers::of(frame)?;
     let ip = layers.ip?;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A frame with a partial checksum, and the place of that.
+    /// A frame with a partial checksum, and where the checksum is.
     fn frame(v6: bool, proto: u8, payload: &[u8], padding: usize) -> (Vec<u8>, usize) {
         let mut frame = vec![2; 12];
         let l4_size = if proto == ip_proto::TCP { 20 } else { 8 } + payload.len();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     proptest! {
-        /// A partial checksum becomes right, once; a right one stays.
+        /// A partial checksum is completed once; a correct one stays.
         #[test]
         fn partial_becomes_right(v6: bool, is_tcp: bool, payload in prop::collection::vec(any::<u8>(), 0..100), padding in 0usize..20) {
             let proto = if is_tcp { ip_proto::TCP } else { ip_proto::UDP };
@@ -86,7 +86,7 @@ mod tests {
             prop_assert_eq!(bytes, right);
         }
 
-        /// A packet too short for the checksum has none, whatever the padding behind it holds.
+        /// A packet too short for the checksum has none, whatever padding follows.
         #[test]
         fn padding_is_no_checksum(len in 0u8..18) {
             let (mut bytes, at) = frame(false, ip_proto::TCP, &[], 0);

@@ -14,6 +14,7 @@ mod bpf;
 mod checksum;
 mod queues;
 mod ring;
+#[allow(unsafe_code)]
 mod sys;
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};

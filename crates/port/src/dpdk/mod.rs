@@ -3,6 +3,7 @@
 //! Packet buffers are used in place: a frame is an mbuf of the one mempool that all DPDK ports receive into, so that a
 //! packet crosses from port to port without a copy. One call into the C shim a burst.
 
+#[allow(unsafe_code)]
 mod sys;
 
 use crate::config::{MAX_QUEUES, Options};

@@ -1,15 +1,16 @@
-//! Network devices of the kernel, as far as ports on them have to know and set.
+//! The kernel's network devices: what ports need to know and set.
 
+#[allow(unsafe_code)]
 pub(crate) mod sys;
 
 use crate::OpenError;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Longest name of a network device, bytes. Source: Linux, IFNAMSIZ less its NUL.
+/// The longest device name, bytes. Source: Linux, IFNAMSIZ less its NUL.
 const NAME_MAX: usize = 15;
 
-/// A network device, by name; what is asked is asked anew each time, so it may go and come back.
+/// A network device by name. Every question is asked afresh, so the device may disappear and come back.
 #[derive(Debug)]
 pub(crate) struct NetDevice {
     name: String,
@@ -17,14 +18,14 @@ pub(crate) struct NetDevice {
 }
 
 impl NetDevice {
-    /// The device called `name` in this network namespace, which need not exist yet.
+    /// The device called `name` in this network namespace; it need not exist yet.
     pub(crate) fn new(name: &str) -> io::Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(NetDevice { name: name.to_owned(), socket })
     }
 
-    /// Its index; `ENODEV` if there is none of that name.
+    /// Its index; `ENODEV` if it does not exist.
     pub(crate) fn index(&self) -> io::Result<u32> {
         Ok(rustix::net::netdevice::name_to_index(&self.socket, &self.name)?)
     }
@@ -39,12 +40,12 @@ impl NetDevice {
         sys::set_mtu(&self.socket, &self.name, mtu)
     }
 
-    /// Sets how many packets may wait for it to send them.
+    /// Sets how many packets may be queued for it to send.
     pub(crate) fn set_queue_len(&self, packets: u32) -> io::Result<()> {
         sys::set_queue_len(&self.socket, &self.name, packets)
     }
 
-    /// Its Ethernet address; `ENOTSUP` if it is no Ethernet device.
+    /// Its Ethernet address; `ENOTSUP` if it is not an Ethernet device.
     pub(crate) fn mac(&self) -> io::Result<[u8; 6]> {
         sys::mac(&self.socket, &self.name)
     }
@@ -54,7 +55,7 @@ impl NetDevice {
         sys::set_mac(&self.socket, &self.name, mac)
     }
 
-    /// Receive queues it has now; an error if it cannot say.
+    /// The number of its receive queues; an error if it cannot tell.
     pub(crate) fn rx_queues(&self) -> io::Result<u32> {
         sys::rx_queues(&self.socket, &self.name)
     }
@@ -68,18 +69,18 @@ impl NetDevice {
     /// Sets it up.
     pub(crate) fn set_up(&self) -> io::Result<()> {
         let (flags, up) = (sys::flags(&self.socket, &self.name)?, libc::IFF_UP as u16);
-        // Asking for what is so already would need a privilege.
+        // Setting it again would need a privilege.
         if flags & up != 0 { Ok(()) } else { sys::set_flags(&self.socket, &self.name, flags | up) }
     }
 }
 
-/// Whether a device may have this name.
+/// Whether this is a valid device name.
 pub(crate) fn is_device_name(name: &str) -> bool {
     let sound = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(sound) && name != "." && name != ".."
 }
 
-/// The error for something that failed on a device, with what helps against it.
+/// The error for a failed operation on a device, including the remedy.
 pub(crate) fn failed(port: String, what: String, cause: io::Error) -> OpenError {
     let remedy = match cause.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {

@@ -1,6 +1,6 @@
-//! The border to the kernel's device requests (ioctl on any socket), made safe.
+//! A safe interface to the kernel's device requests (ioctl on any socket).
 //!
-//! A locked room. Every function takes a device name and passes a whole `ifreq`, initialised, so nothing can be misused.
+//! Every function takes a device name and passes a whole initialised `ifreq`, so it cannot be misused.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,7 +15,7 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const SIOCGIFHWADDR: libc::Ioctl = 0x8927;
 const SIOCSIFTXQLEN: libc::Ioctl = 0x8943;
 
-/// A request for the device called `name`, all else zero. Longer names are cut, and so name no device.
+/// A request for the device called `name`, otherwise zero. Longer names are cut, and then name no device.
 pub(crate) fn request(name: &str) -> libc::ifreq {
     // SAFETY: an `ifreq` is bytes, integers and a pointer; all zeros is a value of it.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -26,7 +26,7 @@ pub(crate) fn request(name: &str) -> libc::ifreq {
     request
 }
 
-/// Makes a request that reads and writes no more than an `ifreq`.
+/// Makes a request that reads and writes at most an `ifreq`.
 pub(crate) fn ask(fd: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: `fd` is open; callers in this crate pass requests that the kernel defines over one `ifreq`, which
     // `request` is; a pointer in it is to memory that the caller keeps (`rx_queues`).
@@ -36,9 +36,9 @@ pub(crate) fn ask(fd: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) ->
     }
 }
 
-/// Puts `fresh` in the place of `old`, at once and under its number, so that whoever reads and writes `old` goes on with it.
+/// Replaces `old` by `fresh` atomically under the same number, so that users of `old` continue with it.
 pub(crate) fn replace(old: &OwnedFd, fresh: &OwnedFd) -> io::Result<()> {
-    // SAFETY: both are open. `old` stays so, and stays its owner's: what it names becomes another file.
+    // SAFETY: both are open. `old` stays open and owned; its number refers to another file from now on.
     match unsafe { libc::dup3(fresh.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -75,7 +75,7 @@ pub(crate) fn set_mtu(fd: &OwnedFd, name: &str, mtu: u32) -> io::Result<()> {
     ask(fd, SIOCSIFMTU, &mut request)
 }
 
-/// Sets how many packets may wait to be sent.
+/// Sets how many packets may be queued for sending.
 pub(crate) fn set_queue_len(fd: &OwnedFd, name: &str, packets: u32) -> io::Result<()> {
     let mut request = request(name);
     // The kernel reads `ifr_qlen`, an integer at the same place.
@@ -104,13 +104,13 @@ pub(crate) fn set_mac(fd: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> 
     ask(fd, SIOCSIFHWADDR, &mut request)
 }
 
-/// Receive queues it has now.
+/// The number of its receive queues.
 pub(crate) fn rx_queues(fd: &OwnedFd, name: &str) -> io::Result<u32> {
     // Command ETHTOOL_GCHANNELS; then most rx, tx, other, combined, and how many there are. Source: linux/ethtool.h.
     let mut channels: [u32; 9] = [0x3c, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut request = request(name);
     request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
-    // The pointer is to as much as this command writes, and lives until the call returns.
+    // The pointer is to as many bytes as this command writes, which live until the call returns.
     ask(fd, SIOCETHTOOL, &mut request)?;
     Ok(channels[5] + channels[8])
 }

@@ -1,9 +1,9 @@
-//! Capture ports: receive what a file holds, write what is sent into a file.
+//! Capture ports: receive the packets of a file, write sent packets to a file.
 //!
-//! A file is read through once when the port is opened, so that what is wrong with it is said then. Played once, it is
-//! read again as it is played, one packet in memory; this is the one port whose poll may wait, for the disk. With
-//! `loop` it is held in memory and never ends. With several receive queues a flow is always in the same, by the hash a
-//! NIC would use.
+//! A file is read completely when the port is opened, so that errors in it are reported then. Without `loop` it is read
+//! again while it is played, with one packet in memory; this is the only port whose poll may wait, for the disk. With
+//! `loop` it is held in memory and never ends. With several receive queues, a flow is always in the same queue, by the
+//! hash that a NIC would use.
 
 mod reader;
 mod writer;
@@ -39,12 +39,12 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
 /// The largest capture held in memory. Bytes of packets.
 const LOAD_MAX: u64 = 2 << 30;
 
-/// What says when a packet was sent.
+/// The clock that timestamps sent packets.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The system's time.
     System,
-    /// Nanoseconds since 1970, as somebody else sets them (`sluice replay`, whose captures are the only clock).
+    /// Nanoseconds since 1970, set by the owner (`sluice replay`, where captures are the only clock).
     Given(Arc<AtomicU64>),
 }
 
@@ -57,7 +57,7 @@ impl Clock {
     }
 }
 
-/// A port made of captures.
+/// A capture port.
 #[derive(Debug)]
 struct PcapPort {
     info: PortInfo,
@@ -71,7 +71,7 @@ struct PcapPort {
     tx: Vec<Arc<QueueStats>>,
 }
 
-/// Where received packets come from.
+/// The source of received packets.
 #[derive(Debug)]
 enum Source {
     Nothing,
@@ -132,7 +132,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     Ok(Box::new(port))
 }
 
-/// A port that receives nothing and writes what is sent to `path`, each packet with the time that `clock` says.
+/// A port that receives nothing and writes sent packets to `path`, with timestamps from `clock`.
 pub fn sink(path: &Path, mtu: u32, pool: Arc<dyn FramePool>, clock: Clock) -> io::Result<Box<dyn Port>> {
     Ok(Box::new(PcapPort::new(mtu, [2, 0, 0, 0, 0, 0], pool, Some(Writer::create(path)?), clock)))
 }
@@ -141,7 +141,7 @@ fn parse_rate(text: &str) -> Option<f64> {
     sluice_traffic::parse_count(text).filter(|rate| (1..=1_000_000_000).contains(rate)).map(|rate| rate as f64)
 }
 
-/// Reads a capture to its end, to find what is wrong with it.
+/// Reads a capture to its end, to find errors in it.
 fn check(path: &Path) -> Result<(), CaptureError> {
     let (mut reader, mut packet) = (Reader::open(path)?, Vec::new());
     while reader.next_packet(&mut packet)?.is_some() {}
@@ -194,7 +194,7 @@ impl Port for PcapPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         let feed = match &self.source {
             Source::Nothing => Feed::Ended,
-            // It could be read a moment ago; if it is gone now, there is nothing to receive.
+            // It could be read before; if it has disappeared, there is nothing to receive.
             Source::Once(path) => Reader::open(path).map_or(Feed::Ended, |reader| Feed::Once {
                 reader,
                 packet: Vec::new(),
@@ -234,7 +234,7 @@ struct PcapRx {
     stats: Arc<QueueStats>,
 }
 
-/// What a queue has yet to receive.
+/// The packets that a queue has yet to receive.
 #[derive(Debug)]
 enum Feed {
     Once { reader: Reader, packet: Vec<u8>, queue: usize, queues: usize },
@@ -250,8 +250,8 @@ struct Fed<'a> {
 }
 
 impl Feed {
-    /// The next packet; `None` when there is none, now and for ever. An error, which opening would have found, is
-    /// `Err` once and the end.
+    /// The next packet; `None` at the end, for ever. An error, which opening would have found, is `Err` once, then the
+    /// end.
     fn next(&mut self) -> Result<Option<Fed<'_>>, CaptureError> {
         match self {
             Feed::Ended => Ok(None),
@@ -284,7 +284,7 @@ impl RxQueue for PcapRx {
         if let Some(pace) = &mut self.pace {
             n = pace.ask(n);
         }
-        // Buffers first: without one nothing is read, where a NIC would lose.
+        // Buffers first: without one nothing is read, where a NIC would drop.
         let n = buffers.fill(&self.pool, n, usize::MAX, batch);
         let (mut used, mut bytes) = (first, 0);
         if let Some(pace) = &mut self.pace {
@@ -325,7 +325,7 @@ impl RxQueue for PcapRx {
     }
 }
 
-/// A transmit queue into a capture, or into nothing. PMDs share the file: one lock a batch.
+/// A transmit queue that writes a capture, or discards. PMDs share the file, with one lock a batch.
 #[derive(Debug)]
 struct PcapTx {
     sink: Option<Arc<Mutex<Writer>>>,

@@ -4,46 +4,46 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Microsecond and nanosecond captures begin so. Source: draft-ietf-opsawg-pcap, 4 (file header).
+/// The first bytes of microsecond and nanosecond captures. Source: draft-ietf-opsawg-pcap, 4 (file header).
 pub(super) const MAGIC_MICROS: u32 = 0xa1b2_c3d4;
 const MAGIC_NANOS: u32 = 0xa1b2_3c4d;
-/// The newer format begins so. Source: draft-ietf-opsawg-pcapng, 4.1 (section header block).
+/// The first bytes of the newer format. Source: draft-ietf-opsawg-pcapng, 4.1 (section header block).
 const MAGIC_NEXT_GENERATION: u32 = 0x0a0d_0d0a;
 /// Link type of Ethernet.
 pub(super) const LINK_ETHERNET: u32 = 1;
 
-/// The longest packet a capture may hold. Source: libpcap, MAXIMUM_SNAPLEN.
+/// The longest packet in a capture. Source: libpcap, MAXIMUM_SNAPLEN.
 pub(super) const PACKET_MAX: u32 = 262_144;
 
 pub(super) const FILE_HEADER: usize = 24;
 pub(super) const PACKET_HEADER: usize = 16;
 
-/// Reads a capture packet by packet, holding one packet and a file buffer in memory.
+/// Reads a capture packet by packet, with one packet and a file buffer in memory.
 #[derive(Debug)]
 pub struct Reader<R = BufReader<File>> {
     path: PathBuf,
     source: R,
     big_endian: bool,
-    /// Nanoseconds in a unit of a time stamp's fraction.
+    /// Nanoseconds in a unit of a timestamp's fraction.
     fraction_ns: u64,
     /// Bytes and packets read so far.
     offset: u64,
     packets: u64,
 }
 
-/// What a capture says about a packet besides its bytes.
+/// A captured packet's properties other than its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was captured: nanoseconds since 1970.
+    /// Capture time, nanoseconds since 1970.
     pub time_ns: u64,
-    /// How long it was; longer than what was captured if the capture was told to cut.
+    /// Its original length, which is longer than what was captured if the capture was truncated.
     pub original_len: u32,
 }
 
-/// What is wrong with a capture, and where.
+/// An error in a capture, and where it is.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// It cannot be read at all.
+    /// It cannot be read.
     #[error("{}: cannot be read: {cause}", path.display())]
     #[expect(missing_docs, reason = "the names say it")]
     Io { path: PathBuf, cause: io::Error },
@@ -55,11 +55,11 @@ pub enum CaptureError {
     #[error("{}: packet {packet} at byte {offset}: the file ends after {have} bytes of its {part}; expected {want}", path.display())]
     #[expect(missing_docs, reason = "the names say it")]
     Cut { path: PathBuf, packet: u64, offset: u64, part: &'static str, have: usize, want: usize },
-    /// A packet's length cannot be.
+    /// A packet's length is impossible.
     #[error("{}: packet {packet} at byte {offset}: a length of {len} bytes; expected at most {max}", path.display())]
     #[expect(missing_docs, reason = "the names say it")]
     Length { path: PathBuf, packet: u64, offset: u64, len: u32, max: u32 },
-    /// It is too large to be held in memory.
+    /// It is too large to hold in memory.
     #[error("{}: {bytes} bytes are too many to be held in memory, where loop wants it; expected at most {max}; play it once, or a shorter one", path.display())]
     #[expect(missing_docs, reason = "the names say it")]
     TooLarge { path: PathBuf, bytes: u64, max: u64 },
@@ -100,14 +100,14 @@ impl<R: Read> Reader<R> {
             }
             _ => return Err(format(format!("the file begins with {:02x?}", &header[..4]))),
         };
-        // The upper bits say how long a frame's checksum is, if it has one.
+        // The upper bits are the length of a frame's checksum, if it has one.
         match reader.word(&header, 20) & 0x03ff_ffff {
             LINK_ETHERNET => Ok(reader),
             link => Err(format(format!("its packets are of link type {link}, not Ethernet (1)"))),
         }
     }
 
-    /// Reads the next packet into `packet`, replacing what it holds. `None` at the end.
+    /// Reads the next packet into `packet`, replacing its content. `None` at the end.
     pub fn next_packet(&mut self, packet: &mut Vec<u8>) -> Result<Option<Record>, CaptureError> {
         let (number, offset) = (self.packets + 1, self.offset);
         let mut header = [0; PACKET_HEADER];
@@ -148,7 +148,7 @@ impl<R: Read> Reader<R> {
         if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
 
-    /// Fills `buffer` as far as the file goes; says how far.
+    /// Fills `buffer` as far as the file goes. Returns how far.
     fn read_up_to(&mut self, buffer: &mut [u8]) -> Result<usize, CaptureError> {
         let mut have = 0;
         while have < buffer.len() {

@@ -1,11 +1,11 @@
-//! Captures: what is written is read, what is wrong is said, queues share the flows.
+//! Captures: what is written is read back, errors are reported, queues share the flows.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// A capture file of those records: seconds, fraction, captured length, original length, bytes.
+/// A capture file of records: seconds, fraction, captured length, original length, bytes.
 fn capture(big_endian: bool, magic: u32, link: u32, packets: &[(u32, u32, u32, u32, Vec<u8>)]) -> Vec<u8> {
     let word = |w: u32| if big_endian { w.to_be_bytes() } else { w.to_le_bytes() };
     let half = |h: u16| if big_endian { h.to_be_bytes() } else { h.to_le_bytes() };
@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes: an answer, no panic, and never more memory than a packet may take.
+    /// For any bytes there is a result, no panic, and never more memory than one packet may take.
     #[test]
     fn any_bytes_are_survived(
         head in prop::option::of(Just(capture(false, 0xa1b2_c3d4, 1, &[(1, 2, 4, 4, vec![0; 4])]))),

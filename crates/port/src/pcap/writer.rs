@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes a capture. What is buffered reaches the file when the buffer is full, at `finish`, or when it is dropped.
+/// Writes a capture. Buffered data reaches the file when the buffer is full, at `finish`, or on drop.
 #[derive(Debug)]
 pub struct Writer<W: Write = BufWriter<File>> {
     sink: W,
 }
 
 impl Writer {
-    /// Makes the file, or empties it, and writes its header.
+    /// Creates or truncates the file, and writes its header.
     pub fn create(path: &Path) -> io::Result<Self> {
         Writer::new(BufWriter::with_capacity(1 << 18, File::create(path)?))
     }
@@ -30,7 +30,7 @@ impl<W: Write> Writer<W> {
         Ok(Writer { sink })
     }
 
-    /// Writes a packet that came at `time_ns` (since 1970); its nanoseconds are cut off, its seconds beyond 2106 wrap.
+    /// Writes a packet with time `time_ns` (since 1970). Nanoseconds are cut off; seconds beyond 2106 wrap.
     pub fn write(&mut self, time_ns: u64, packet: &[u8]) -> io::Result<()> {
         let (seconds, micros) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000 / 1000);
         let words = [seconds as u32, micros as u32, packet.len() as u32, packet.len() as u32];
@@ -40,12 +40,12 @@ impl<W: Write> Writer<W> {
         self.sink.write_all(packet)
     }
 
-    /// Hands what is buffered to the system.
+    /// Passes buffered data to the system.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }
 
-    /// Ends the capture: every packet written is in the file, or this says why not.
+    /// Ends the capture. `Ok` if every packet written is in the file.
     pub fn finish(mut self) -> io::Result<W> {
         self.sink.flush()?;
         Ok(self.sink)

@@ -1,11 +1,11 @@
-//! Tap ports: an Ethernet device of the kernel whose other end is this port.
+//! Tap ports: a kernel Ethernet device whose other end is this port.
 //!
-//! One system call a packet, into and out of pool buffers without a copy of our own. The device is told nothing of
-//! offloads, so the kernel completes checksums and cuts large segments itself. Linux only; needs CAP_NET_ADMIN unless
+//! One system call a packet, into and out of pool buffers without an additional copy. The device does not offer
+//! offloads, so the kernel completes checksums and splits large segments itself. Linux only; needs CAP_NET_ADMIN unless
 //! the device exists and belongs to the user.
 //!
-//! When somebody deletes the device, or the network namespace it was moved to, the port is down; [`Port::service`] makes it
-//! anew where the switch is.
+//! When the device, or the network namespace that it was moved to, is deleted, the port is down; [`Port::service`]
+//! makes the device again in the switch's namespace.
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::netdev::{self, NetDevice, failed};
@@ -32,17 +32,17 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
 struct TapPort {
     info: PortInfo,
     name: String,
-    /// Whether the device was gone when last looked at.
+    /// Whether the device was missing at the last check.
     is_gone: bool,
     pool: Arc<dyn FramePool>,
-    /// By queue. A queue is for both ways.
+    /// By queue. A queue is used in both directions.
     queues: Vec<Arc<OwnedFd>>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
 }
 
-/// Packets that the kernel keeps for us to receive, by queue. Its own 1000 are less than comes while something else has
-/// the core for a scheduler's slice.
+/// Packets that the kernel queues for us to receive, by queue. Its default of 1000 is less than arrives while another
+/// process has the core for one time slice.
 const WAITING: u32 = 4096;
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
@@ -66,7 +66,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
 /// A tap device's queues and its address.
 type Made = (Vec<OwnedFd>, [u8; 6]);
 
-/// Makes a tap device, or opens one there is, with so many queues, and sets it up. An error says at which step.
+/// Makes or opens a tap device with that many queues, and sets it up. An error names the failed step.
 fn make(name: &str, n_rxq: usize, mtu: u32, mac: Option<[u8; 6]>) -> Result<Made, (&'static str, io::Error)> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut queues = Vec::with_capacity(n_rxq);
@@ -86,8 +86,7 @@ fn make(name: &str, n_rxq: usize, mtu: u32, mac: Option<[u8; 6]>) -> Result<Made
     Ok((queues, mac))
 }
 
-/// Attaches an open `/dev/net/tun` to the tap device called `name` as one more of its queues, making the device if there
-/// is none.
+/// Attaches an open `/dev/net/tun` to the tap device called `name` as a further queue; makes the device if necessary.
 fn attach(fd: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = netdev::sys::request(name);
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
@@ -95,8 +94,9 @@ fn attach(fd: &OwnedFd, name: &str) -> io::Result<()> {
 }
 
 impl TapPort {
-    /// What can be done with it at once. The device may have been moved to another network namespace, where its name means
-    /// nothing to us. Its queue knows: it takes packets while the device is set up, and reports an error when it is gone.
+    /// Poll events of the device's queue. The device may be in another network namespace, where its name means nothing
+    /// to us; its queue still works: it accepts packets while the device is up, and reports an error when the device is
+    /// deleted.
     fn state(&self) -> Option<PollFlags> {
         let mut queue = [PollFd::new(&*self.queues[0], PollFlags::OUT)];
         let asked = rustix::event::poll(&mut queue, Some(&Timespec::default()));
@@ -133,7 +133,8 @@ impl Port for TapPort {
         let PortInfo { n_rxq, mtu, mac, .. } = self.info;
         let was_gone = self.is_gone;
         self.is_gone = self.state().is_some_and(|state| state.contains(PollFlags::ERR));
-        // Not at once: that it was down is to be seen. If it fails something else has the name, and the next time is soon.
+        // Not at once, so that the port is seen to be down. A failure means that another device has the name; the next
+        // try is soon.
         if was_gone
             && self.is_gone
             && let Ok((fresh, _)) = make(&self.name, n_rxq, mtu, Some(mac))
@@ -162,7 +163,7 @@ impl RxQueue for TapRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let (first, mut bytes, mut oversize) = (batch.len(), 0, 0);
         for _ in first..BATCH_MAX {
-            // Without a buffer packets wait in the device's queue, which drops when it is full.
+            // Without a buffer, packets wait in the device's queue, which drops when it is full.
             let Some(mut frame) = buffers.take(&self.pool) else { break };
             let room = frame.len();
             let len = match rustix::io::read(&*self.fd, frame.bytes_mut()) {
@@ -175,7 +176,7 @@ impl RxQueue for TapRx {
                 }
             };
             frame.truncate(len);
-            // The driver cuts what is longer than the buffer; a frame that fills it may have been cut.
+            // The driver truncates what is longer than the buffer, so a frame that fills it may be truncated.
             if len == room || !self.mtu.admits(frame.bytes()) {
                 oversize += 1;
                 buffers.give_frame(frame);
@@ -208,7 +209,7 @@ impl TxQueue for TapTx {
                     bytes += packet.len();
                     continue;
                 }
-                // The device is down, or gone.
+                // The device is down or deleted.
                 Some(Err(Errno::IO | Errno::BADFD | Errno::NODEV)) => DropReason::TxNoPort,
                 Some(Err(_)) => DropReason::TxFull,
             };

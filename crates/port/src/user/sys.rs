@@ -1,7 +1,7 @@
-//! The border to the C library's changes of user, made safe.
+//! A safe interface to the C library's changes of user.
 //!
-//! A locked room. The kernel changes a thread's user; the C library has every thread of the process do it, which a call
-//! to the kernel would not (source: nptl(7)).
+//! The kernel changes one thread's user; the C library makes every thread of the process do it, which a system call
+//! would not (source: nptl(7)).
 
 use std::io;
 
@@ -9,7 +9,7 @@ fn done(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Leaves every supplementary group.
+/// Leaves all supplementary groups.
 pub(super) fn leave_groups() -> io::Result<()> {
     // SAFETY: a list of no groups is not read.
     done(unsafe { libc::setgroups(0, std::ptr::null()) })
