@@ -1,8 +1,8 @@
-//! What a port type carries over a veth pair: one thread sends as fast as it can, another receives.
+//! The throughput of a port type over a veth pair: one thread sends as fast as it can, another receives.
 //!
-//! As root: `unshare -n target/release/examples/device_throughput [af_xdp|af_packet] [KEY=VALUE…]` (it makes the pair v0-v1
-//! in that namespace; the keys are options of the port type). Prints packets sent and received per second, median of
-//! seven runs, and how long lone packets take from port to port.
+//! As root: `unshare -n target/release/examples/device_throughput [af_xdp|af_packet] [KEY=VALUE…]` (it makes the pair
+//! v0-v1 in that namespace; the keys are options of the port type). Prints packets sent and received per second, median
+//! of seven runs, and the latency of lone packets from port to port.
 
 use sluice_fate::Tally;
 use sluice_packet::{Buffers, PacketBatch};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const RUNS: usize = 7;
-/// Packets that are sent alone.
+/// Lone packets.
 const LONE: usize = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -80,17 +80,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// How long each of some packets takes that are sent one after the other, each when the last has come.
+/// The latency of lone packets, each sent when the last one has arrived.
 fn lone(from: &mut dyn RxQueue, tx: &mut dyn TxQueue, rx: &mut dyn RxQueue) -> Vec<Duration> {
     let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
-    // What the flood has left behind.
+    // Packets left over from the flood.
     let quiet = Instant::now();
     while quiet.elapsed() < Duration::from_millis(100) {
         rx.poll(&mut batch, &mut buffers, &mut tally);
         buffers.give_batch(&mut batch);
     }
     let wait = |number: usize| {
-        // Out of step with any timer of the kernel's.
+        // Out of step with kernel timers.
         std::thread::sleep(Duration::from_micros(100 + 137 * (number as u64 % 13)));
         while batch.is_empty() {
             from.poll(&mut batch, &mut buffers, &mut tally);

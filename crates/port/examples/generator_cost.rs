@@ -1,8 +1,8 @@
-//! What a generated packet costs: choosing the flow, a buffer, writing the frame, giving the buffer back.
+//! The cost of a generated packet: choosing the flow, taking a buffer, writing the frame, giving the buffer back.
 //!
 //! `cargo run --release -p sluice-port --example generator_cost [KEY=VALUE…]`; the keys are those of a generator port.
 //! Default: the cuckoo distributor's traffic, 20 subtables and 1 M flows. Prints time stamp counter cycles a packet:
-//! best and median of many rounds, as other work on the machine only ever adds.
+//! best and median of many rounds, since other load on the machine only adds.
 
 use sluice_fate::Tally;
 use sluice_packet::{Buffers, PacketBatch};

@@ -34,7 +34,7 @@ fn packets_cross_in_place_and_are_counted() {
     assert_eq!(tally.conserved(), Ok(()));
     assert_eq!((source.stats().rx_packets, sink.stats().tx_packets), (32_000, 32_000));
 
-    // More packets than there are buffers, dropped by a PMD that has taken none from the pool itself.
+    // More packets than buffers, dropped by a PMD that has taken none from the pool itself.
     let mut dropping = Buffers::new();
     for _ in 0..1000 {
         rx.poll(&mut batch, &mut dropping, &mut tally);
@@ -42,7 +42,7 @@ fn packets_cross_in_place_and_are_counted() {
         batch.discard(DropReason::Rules, &mut dropping, &mut tally);
     }
 
-    // A ring gives back what was sent: bytes survive a pushed and a trimmed header; of our own pool it takes a copy.
+    // A ring returns what was sent: bytes survive a pushed and a trimmed header. A packet of our own pool is copied.
     let heap: Arc<dyn sluice_mem::FramePool> = pools.of_size(1500).unwrap();
     let (mut rx, mut tx) = (ring.rx_queue(0), ring.tx_queue(0));
     batch.push(buffers.write(&heap, &[7; 100]).unwrap());
@@ -61,7 +61,7 @@ fn packets_cross_in_place_and_are_counted() {
     assert_eq!(batch[0].frame.token(), token, "an mbuf stays where it is");
     batch.discard(DropReason::Rules, &mut buffers, &mut tally);
 
-    // The ring is another port's, which goes on.
+    // The ring belongs to another port, which continues to work.
     let busy = open(&config("p5", "net_ring0"), &mut pools).map(|_| ()).unwrap_err().to_string();
     assert!(busy.starts_with("port p5: devargs \"net_ring0\": another port of this switch uses the device"), "{busy}");
     batch.push(buffers.write(&heap, &[8; 100]).unwrap());
@@ -81,7 +81,8 @@ fn packets_cross_in_place_and_are_counted() {
     assert!(open(&queues, &mut pools).is_err());
 }
 
-/// What PMD n sends into its ring comes back by receive queue n alone; a PMD beyond the transmit queues shares the first.
+/// What PMD n sends into its ring comes back on receive queue n only; a PMD beyond the transmit queues shares the
+/// first.
 fn queues_of_a_device_are_apart(pools: &mut Pools) {
     let mut port = open(&PortConfig { n_rxq: 4, ..config("p6", "net_ring1") }, pools).unwrap();
     let heap: Arc<dyn sluice_mem::FramePool> = pools.of_size(1500).unwrap();
@@ -107,8 +108,8 @@ fn queues_of_a_device_are_apart(pools: &mut Pools) {
     assert_eq!((port.stats().rx_packets, port.stats().tx_packets), (15, 15));
 }
 
-/// Two threads, each with half of the receive queues and a transmit queue: each becomes one of DPDK's, and every packet is
-/// counted by one of them.
+/// Two threads, each with half of the receive queues and a transmit queue: each becomes a DPDK thread, and every packet
+/// is counted by one of them.
 fn threads_share_the_queues_of_a_device(pools: &mut Pools) {
     const POLLS: u64 = 2000;
     let mut port = open(&PortConfig { n_rxq: 4, ..config("p7", "net_null3,size=64,copy=0") }, pools).unwrap();

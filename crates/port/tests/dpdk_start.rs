@@ -1,5 +1,5 @@
-//! DPDK that cannot start: told in one line, and the other ports open. DPDK starts once a process, so this is a program of
-//! its own. Built with the feature `dpdk` only.
+//! A failed start of DPDK is reported in one line, and other ports open. DPDK starts once a process, so this is a
+//! program of its own. Built with the feature `dpdk` only.
 #![cfg(feature = "dpdk")]
 
 use sluice_port::{DpdkConfig, Pools, PortConfig, open};
@@ -23,7 +23,7 @@ fn without_huge_pages_it_says_what_helps_and_other_ports_open() {
         error.contains("huge pages missing? (`--no-huge -m 512` does without, or `sysctl vm.nr_hugepages="),
         "{error}"
     );
-    // Tried again, it says that only another process helps.
+    // A second try says that only another process helps.
     let again = open(&dpdk, &mut pools).map(|_| ()).unwrap_err().to_string();
     assert!(again.contains("start the switch again") && again.lines().count() == 1, "{again}");
     open(&config("null", &[]), &mut pools).unwrap();

@@ -12,7 +12,7 @@ mod tap;
 
 use std::process::{Command, ExitCode, Stdio};
 
-/// A case: its name, and what shows it.
+/// A case: its name, and its test.
 type Case = (&'static str, fn());
 
 const CASES: &[Case] = &[

@@ -22,7 +22,7 @@ struct Testpmd {
 
 impl Testpmd {
     fn start(vdev: &str, mode: &str, queues: usize) -> Self {
-        // Line by line, or what it says stays in its buffer.
+        // Line by line; otherwise its output stays in its buffer.
         let mut child = Command::new("stdbuf")
             .args(["-oL", "dpdk-testpmd"])
             .args(["-l", "0,1", "--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--vdev", vdev])
@@ -48,7 +48,7 @@ impl Testpmd {
         writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
     }
 
-    /// What stands behind `label` in the next line that has it.
+    /// The text behind `label` in the next line that has it.
     fn wait_for(&self, label: &str) -> String {
         let end = Instant::now() + Duration::from_secs(20);
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// Polls every queue once; returns what came, discarding it.
+    /// Polls every queue once, and discards the packets. Returns how many came.
     fn receive(&mut self) -> usize {
         let mut batch = PacketBatch::new();
         let mut n = 0;
@@ -122,7 +122,7 @@ impl Bench {
         n
     }
 
-    /// Receives until no more than `allowed` of `outstanding` packets are missing; returns how many came.
+    /// Receives until at most `allowed` of `outstanding` packets are missing. Returns how many came.
     fn receive_down_to(&mut self, outstanding: usize, allowed: usize) -> usize {
         let mut came = 0;
         let mut last = Instant::now();
@@ -137,8 +137,8 @@ impl Bench {
         came
     }
 
-    /// Sends now and then until the guest, whose rings are up before its program runs, gives packets back; and waits
-    /// until no more come.
+    /// Sends repeatedly until the guest, whose rings are up before its program runs, returns packets; then waits until
+    /// no more come.
     fn warm_up(&mut self) {
         let end = Instant::now() + Duration::from_secs(30);
         let mut came = 0;
@@ -165,7 +165,7 @@ impl Bench {
     }
 }
 
-/// A case: its name, and what shows it.
+/// A case: its name, and its test.
 const CASES: &[(&str, fn())] = &[
     ("what_the_guest_sent_is_delivered_or_counted", what_the_guest_sent_is_delivered_or_counted),
     ("paced_packets_to_a_guest_and_back_are_not_lost", paced_packets_to_a_guest_and_back_are_not_lost),
@@ -200,7 +200,7 @@ fn what_the_guest_sent_is_delivered_or_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vm.sock");
     let mut bench = Bench::open(&path, "server", 2);
-    // Twice: a frontend that went away is replaced by another one.
+    // Twice: a frontend that disconnected is replaced by another one.
     for _ in 0..2 {
         let mut guest = Testpmd::start(&format!("net_virtio_user0,path={},queues=2", path.display()), "txonly", 2);
         bench.wait_until_up();
@@ -233,7 +233,7 @@ fn what_the_guest_sent_is_delivered_or_counted() {
 fn paced_packets_to_a_guest_and_back_are_not_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vm.sock");
-    // The guest listens, we connect; and we go away and come back.
+    // The guest listens and we connect; then we disconnect and come back.
     let mut guest =
         Testpmd::start(&format!("net_virtio_user0,path={},server=1,queues=1", path.display()), "macswap", 1);
     guest.say("start");

@@ -1,8 +1,9 @@
-//! AF_XDP ports against bare AF_XDP sockets of the crate `xdp`, over one veth pair, by turns.
+//! AF_XDP ports compared with bare AF_XDP sockets of the crate `xdp`, alternately over one veth pair.
 //!
 //! As root: `unshare -n target/release/examples/af_xdp_pairs [native|generic]` (it makes the pair v0-v1 in that
-//! namespace). In each run one thread, on core 0, sends 60-byte frames as fast as it can and another, on core 1, receives;
-//! seven pairs of runs of a second each. Prints what was received of every run, the medians, and the median of the pairs' ratios.
+//! namespace). In each run one thread, on core 0, sends 60-byte frames as fast as it can and another, on core 1,
+//! receives; seven pairs of runs of one second each. Prints the packets received in every run, the medians, and the
+//! median of the pairs' ratios.
 
 mod af_xdp;
 
@@ -16,10 +17,10 @@ use std::time::{Duration, Instant};
 
 const PAIRS: usize = 7;
 const RUN: Duration = Duration::from_secs(1);
-/// Before the clock starts: rings fill, both threads run.
+/// Warm-up: rings fill and both threads run.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// What two threads share: whether to end, and packets received.
+/// Shared by both threads: whether to stop, and packets received.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -35,7 +36,7 @@ impl Shared {
         self.received.fetch_add(packets as u64, Relaxed);
     }
 
-    /// Lets the threads run; packets received a second, in millions. Has them end.
+    /// Lets the threads run, then stops them. Returns millions of packets received a second.
     fn measure(&self) -> f64 {
         std::thread::sleep(WARM_UP);
         let (start, before) = (Instant::now(), self.received.load(Relaxed));
@@ -46,7 +47,7 @@ impl Shared {
     }
 }
 
-/// Keeps this thread on a core, so that the scheduler's choices are the same in all runs.
+/// Pins this thread to a core, so that the scheduler's choices are the same in all runs.
 fn keep_to(core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
@@ -105,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("pair  ports  sockets  ratio   (Mpps received, 60-byte frames, {mode} mode, copied)");
     let mut rates = Vec::new();
     for pair in 1..=PAIRS {
-        // Which goes first changes, so that neither gains by it.
+        // The order alternates, so that neither side has an advantage.
         let first = if pair % 2 == 0 { Some(sockets()?) } else { None };
         let ours = ports(&mode)?;
         let bare = first.map_or_else(sockets, Ok)?;

@@ -1,14 +1,14 @@
-//! AF_XDP ports: a device's packets straight into our pool's frames.
+//! AF_XDP ports: a device's packets directly in frames of our pool.
 //!
-//! A program of five instructions hands what the device receives on a queue to our socket, before the kernel's stack
-//! sees it. The socket's buffers are the frames of the pool that all such ports share, so a packet crosses from port to
-//! port without a copy of ours (the kernel copies in and out, unless a driver can do without). Sending is one system
-//! call a batch.
+//! An XDP program of five instructions redirects what the device receives on a queue to our socket, before the kernel's
+//! stack sees it. The socket's buffers are frames of the pool that all such ports share, so a packet crosses between
+//! ports without a copy by this program (the kernel copies in and out, unless a driver can avoid it). Sending is one
+//! system call a batch.
 //!
-//! XDP says nothing of offloads: checksums left undone by local senders are found and completed ([`checksum`]); large
-//! segments are cut by the kernel in native mode, and in generic mode must be switched off at the sender.
+//! XDP has no offload information: checksums left undone by local senders are detected and completed ([`checksum`]).
+//! Large segments are split by the kernel in native mode; in generic mode they must be switched off at the sender.
 //!
-//! When the device goes, the port is down; [`Port::service`] opens it anew when one of its name is back.
+//! When the device disappears, the port is down; [`Port::service`] opens the device again when one of its name is back.
 
 mod bpf;
 mod checksum;
@@ -38,27 +38,27 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
 
 /// The most slots of a ring.
 const SLOTS_MAX: usize = 2048;
-/// A queue may keep this part of its pool's frames to receive into, at most.
+/// A queue keeps at most one part in this many of its pool's frames to receive into.
 const FILL_SHARE: usize = 8;
-/// The kernel lets go of a queue a moment after its last socket: how often that is waited for, and how long.
+/// The kernel releases a queue shortly after its last socket: how often, and how long, to wait for that.
 const BUSY_TRIES: usize = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// The sockets there are, which new ones of the same pool share their registration of its memory with.
+/// The open sockets. A new socket shares the registration of its pool's memory with another one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets(Arc<Mutex<Vec<Weak<sys::Socket>>>>);
 
-/// What it means that there is no zero-copy.
+/// The note that says that there is no zero-copy.
 const COPIES: &str = "the kernel copies each packet once on receive and once on send";
-/// Why it is not used where a driver offers it. A device writes and reads frames by its own addresses; the kernel takes a
-/// frame out of use that lies across two pages which are not neighbours there, and frames of ours lie across pages, since
-/// strides of whole pages would crowd the headers of a batch into two sets of the first-level cache.
+/// Why zero-copy is not used where a driver offers it. A device accesses frames by its own addresses; the kernel does
+/// not use a frame that lies across two pages which are not adjacent there. Our frames lie across pages, since strides
+/// of whole pages would put the headers of a batch into two sets of the first-level cache.
 const FRAMES_CROSS_PAGES: &str = "packet buffers here lie across pages, which the device need not see side by side";
-/// What generic mode means.
+/// The note that says what generic mode means.
 const GENERIC: &str = "generic mode: the kernel copies each packet and makes a buffer of its own first, which is slower, \
                        and large segments of local senders are lost or cut short (`ethtool -K PEER tso off gso off`)";
 
-/// A device of the kernel.
+/// A port on a kernel device.
 #[derive(Debug)]
 struct XdpPort {
     info: PortInfo,
@@ -66,7 +66,7 @@ struct XdpPort {
     mode: Option<Mode>,
     pool: Arc<HeapPool>,
     sockets: Sockets,
-    /// What there is while the device is there, and its index.
+    /// The program on the device, while the device exists, and its index.
     live: Option<(u32, Attached, SocketMap)>,
     /// By queue.
     slots: Vec<Arc<Slot>>,
@@ -75,15 +75,15 @@ struct XdpPort {
     tx: Vec<Arc<QueueStats>>,
 }
 
-/// Where queues find their socket, which may be replaced.
+/// The place of a queue's socket, which may be replaced.
 #[derive(Debug, Default)]
 struct Slot {
     socket: Mutex<Option<Arc<sys::Socket>>>,
-    /// Goes up when it is replaced.
+    /// Increases when the socket is replaced.
     version: AtomicU32,
 }
 
-/// What a queue last found in its slot.
+/// The socket that a queue last found in its slot.
 #[derive(Debug)]
 struct Found {
     slot: Arc<Slot>,
@@ -122,7 +122,7 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
 }
 
 impl Sockets {
-    /// Opens a socket, sharing the registration of its pool's memory with another if there is one.
+    /// Opens a socket, and shares another's registration of the pool's memory if there is one.
     fn open(&self, pool: &Arc<HeapPool>, binding: sys::Binding) -> io::Result<Arc<sys::Socket>> {
         let mut all = self.0.lock();
         let mut tries = 0;
@@ -141,10 +141,10 @@ impl Sockets {
     }
 }
 
-/// Opens a socket beside those there are.
+/// Opens a socket in addition to the open ones.
 fn open_beside(all: &[Weak<sys::Socket>], pool: &Arc<HeapPool>, binding: sys::Binding) -> io::Result<sys::Socket> {
     let others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
-    // The kernel takes a second socket of one queue for one that shares its rings too, and says that something is invalid.
+    // The kernel assumes that a second socket of a queue shares its rings, too, and reports an invalid argument.
     if others.iter().any(|other| other.has_queue_of(binding)) {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
@@ -153,18 +153,18 @@ fn open_beside(all: &[Weak<sys::Socket>], pool: &Arc<HeapPool>, binding: sys::Bi
         .map(Some)
         .chain([None])
         .map(|sibling| sys::Socket::open(Arc::clone(pool), sibling.map(Arc::as_ref), binding));
-    // A sibling whose device has gone is no longer bound, and shares nothing.
+    // A sibling whose device has disappeared is no longer bound, and shares nothing.
     let is_final = |done: &io::Result<_>| !matches!(done, Err(e) if e.raw_os_error() == Some(libc::EBADF));
     tried.find(is_final).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
 }
 
 impl Found {
     fn new(slot: &Arc<Slot>) -> Self {
-        // A version that is none yet, so that the first look finds what is there.
+        // An impossible version, so that the first check finds the socket.
         Found { slot: Arc::clone(slot), socket: None, version: u32::MAX }
     }
 
-    /// The socket there is now. One load unless it was replaced.
+    /// The current socket. One load unless it was replaced.
     #[inline]
     fn socket(&mut self) -> Option<&Arc<sys::Socket>> {
         let version = self.slot.version.load(Acquire);
@@ -177,13 +177,13 @@ impl Found {
 }
 
 impl XdpPort {
-    /// Opens sockets and puts the program on the device with that index.
+    /// Opens sockets and attaches the program to the device with that index.
     fn start(&mut self, index: u32) -> Result<(), (&'static str, io::Error)> {
         let n = self.slots.len();
         let mtu_step = "set it up with the port's MTU";
         let is_short = self.device.mtu().map_err(|e| (mtu_step, e))? < self.info.mtu;
         self.device.set_up().map_err(|e| (mtu_step, e))?;
-        // Asked of the driver before the port's own sockets take the queue.
+        // Probe the driver before the port's own sockets take the queue.
         let zero_copy = sys::try_zero_copy(index, 0);
         let most = (self.pool.capacity() / FILL_SHARE / n).clamp(64, SLOTS_MAX);
         let slots = 1 << most.ilog2();
@@ -194,7 +194,7 @@ impl XdpPort {
         let map = SocketMap::new(n as u32).map_err(|e| ("make a map of sockets (capability BPF)", e))?;
         let mut notes = Vec::new();
         let attached = self.attach(&map, index, zero_copy, &mut notes)?;
-        // Only now: a program that handles frames in pieces lifts the driver's limit.
+        // Only now: a program that handles multi-buffer packets lifts the driver's limit.
         if is_short {
             self.device.set_mtu(self.info.mtu).map_err(|e| (mtu_step, e))?;
         }
@@ -226,8 +226,8 @@ impl XdpPort {
         Ok(())
     }
 
-    /// Puts the program on the device: in the driver if that is not refused, unless told otherwise. Notes what could
-    /// not be had.
+    /// Attaches the program to the device: in the driver unless that is refused or configured otherwise. Adds notes on
+    /// what is not available.
     fn attach(
         &self,
         map: &SocketMap,
@@ -305,12 +305,12 @@ impl Port for XdpPort {
             index => {
                 self.live = None;
                 self.slots.iter().for_each(|slot| slot.replace(None));
-                // If it fails the device is changing still, and the next time is soon.
+                // A failure means that the device is still changing; the next try is soon.
                 let _ = index.map(|index| self.start(index));
             }
         }
         for socket in self.slots.iter().filter_map(|slot| slot.current()) {
-            // What a full device left in the ring, and no later packet pushed.
+            // Packets that a full device left in the ring, and that no later packet pushed out.
             let _ = socket.kick(&socket.sender());
         }
     }

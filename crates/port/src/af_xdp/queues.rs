@@ -26,7 +26,7 @@ impl XdpRx {
 impl RxQueue for XdpRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let Some(socket) = self.found.socket() else { return };
-        // Frames come from the kernel, so the pool may be new to this PMD.
+        // Frames come from the kernel, so this PMD may not know the pool yet.
         buffers.add_pool(&self.pool);
         let mut receiver = socket.receiver();
         let (first, mut bytes, mut pieces) = (batch.len(), 0, 0);
@@ -60,17 +60,17 @@ impl RxQueue for XdpRx {
                 Err(why) => self.stats.drop_received(why, 1, tally),
             }
         }
-        // As many as were used up; what a dry pool could not give earlier comes in time.
+        // As many as were used; buffers that an empty pool could not provide follow later.
         socket.refill(&mut receiver, pieces + REFILL, || buffers.take(&self.pool));
         socket.wake(&receiver);
         self.stats.carried(batch.len() - first, bytes);
     }
 }
 
-/// Buffers given to the kernel at each poll beyond those used up.
+/// Buffers given to the kernel at each poll in addition to those used.
 const REFILL: u32 = 8;
 
-/// Copies the pieces of a packet into one frame.
+/// Copies the buffers of a packet into one frame.
 fn linearise(
     first: Frame,
     rest: &mut dyn FnMut() -> Option<(Frame, bool)>,
@@ -113,7 +113,7 @@ impl XdpTx {
         XdpTx { found, mtu, pool, stats }
     }
 
-    /// Counts a batch that has no device to go to.
+    /// Counts a batch without a device to send it.
     fn without_device(&self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         self.stats.drop_unsent(DropReason::TxNoPort, batch.len(), tally);
         buffers.give_batch(batch);
@@ -142,14 +142,14 @@ impl TxQueue for XdpTx {
                 tally[Counter::Sent] += sent as u64;
                 self.stats.carried(sent, bytes);
             }
-            // What was handed over stays in the ring of a device that is down or gone.
+            // Queued packets stay in the ring of a device that is down or has disappeared.
             Err(_) => self.stats.drop_unsent(DropReason::TxNoPort, sent, tally),
         }
         socket.complete(&mut sender, u32::MAX, |frame| buffers.give_frame(frame));
     }
 }
 
-/// Hands a packet over to be sent: in its own frame, or copied into one of the socket's pool.
+/// Queues a packet for sending: in its own frame, or copied into one of the socket's pool.
 fn hand_over(
     socket: &sys::Socket,
     sender: &mut sys::Sender,

@@ -1,7 +1,6 @@
-//! The border to AF_XDP sockets: rings shared with the kernel over frames of one pool, made safe.
+//! A safe interface to AF_XDP sockets: rings shared with the kernel over frames of one pool.
 //!
-//! A locked room. What it keeps to: a frame is either somebody's handle or held by the kernel, which `held` and `parts`
-//! remember by token.
+//! Invariant: each frame is owned either by a handle or by the kernel; `held` and `parts` record the latter by token.
 //! Source: Linux, Documentation/networking/af_xdp.rst, include/uapi/linux/if_xdp.h.
 
 use super::ring::sys::Ring;
@@ -12,14 +11,14 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// The longest piece of a packet that the kernel puts into one buffer, its headroom included: a page.
+/// The most bytes of a packet that the kernel puts into one buffer, including its headroom: a page.
 const CHUNK_MAX: usize = 4096;
-/// What the kernel leaves free in front of a packet it puts into a buffer. Source: XDP_PACKET_HEADROOM.
+/// The kernel's headroom in a receive buffer. Source: XDP_PACKET_HEADROOM.
 const KERNEL_HEADROOM: usize = 256;
-/// In unaligned mode a received packet's place within its buffer stands in the upper bits of its address.
+/// In unaligned mode, the upper bits of an address are the packet's offset in its buffer.
 const OFFSET_SHIFT: u32 = 48;
 
-/// A socket on one queue of a device, sending and receiving frames of `pool` in place.
+/// A socket on one queue of a device, which sends and receives frames of `pool` in place.
 #[derive(Debug)]
 pub(super) struct Socket {
     /// `None` only while it is dropped.
@@ -28,7 +27,7 @@ pub(super) struct Socket {
     binding: Binding,
     rx: Mutex<Receiver>,
     tx: Mutex<Sender>,
-    /// Whether packets may lie in several buffers.
+    /// Whether a packet may be in several buffers.
     is_chained: bool,
 }
 
@@ -37,7 +36,7 @@ pub(super) struct Socket {
 pub(super) struct Receiver {
     fill: Ring<u64>,
     rx: Ring<libc::xdp_desc>,
-    /// By token: whether the kernel has the frame to receive into.
+    /// By token: whether the kernel holds the frame to receive into.
     held: Vec<bool>,
 }
 
@@ -46,11 +45,11 @@ pub(super) struct Receiver {
 pub(super) struct Sender {
     tx: Ring<libc::xdp_desc>,
     completion: Ring<u64>,
-    /// By token: in how many pieces the kernel is sending the frame.
+    /// By token: in how many buffers the kernel is sending the frame.
     parts: Vec<u8>,
 }
 
-/// How a socket is bound.
+/// The binding of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
     pub(super) device: u32,
@@ -60,8 +59,8 @@ pub(super) struct Binding {
 }
 
 impl Socket {
-    /// Opens a socket whose buffers are the frames of `pool`; those of `sibling`, if there is one, which is bound and
-    /// of the same pool: its registration is shared.
+    /// Opens a socket whose buffers are the frames of `pool`. If there is a `sibling`, which is bound and of the same
+    /// pool, its registration is shared.
     pub(super) fn open(pool: Arc<HeapPool>, sibling: Option<&Socket>, binding: Binding) -> io::Result<Self> {
         let fd = socket()?;
         if sibling.is_none() {
@@ -80,7 +79,7 @@ impl Socket {
             None => {
                 let flags = libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP;
                 match bind(&fd, binding, flags | libc::XDP_USE_SG, &fd) {
-                    // A kernel before 6.6 knows no packets in several buffers.
+                    // Kernels before 6.6 lack multi-buffer packets.
                     Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                         bind(&fd, binding, flags, &fd).map(|()| false)?
                     }
@@ -99,7 +98,7 @@ impl Socket {
         })
     }
 
-    /// Whether it has the queue that this is about.
+    /// Whether it is bound to that queue.
     pub(super) fn has_queue_of(&self, binding: Binding) -> bool {
         (self.binding.device, self.binding.queue) == (binding.device, binding.queue)
     }
@@ -109,7 +108,7 @@ impl Socket {
         self.is_chained
     }
 
-    /// The longest packet that fits a buffer the kernel receives into.
+    /// The longest packet that fits into one receive buffer.
     pub(super) fn buffer_size(&self) -> usize {
         chunk(&self.pool) - KERNEL_HEADROOM
     }
@@ -132,7 +131,7 @@ impl Socket {
         self.tx.lock()
     }
 
-    /// Gives the kernel up to `most` buffers to receive into, from `take`.
+    /// Gives the kernel up to `most` receive buffers, from `take`.
     pub(super) fn refill(&self, receiver: &mut Receiver, most: u32, mut take: impl FnMut() -> Option<Frame>) {
         for _ in 0..most.min(receiver.fill.room()) {
             let Some(frame) = take() else { break };
@@ -146,19 +145,19 @@ impl Socket {
         receiver.fill.submit();
     }
 
-    /// Takes the next received piece of a packet; whether more of the packet follow.
+    /// Takes the next received buffer, and whether more buffers of the packet follow.
     #[inline]
     pub(super) fn receive(&self, receiver: &mut Receiver) -> Option<(Frame, bool)> {
         while receiver.rx.ready() > 0 {
             let piece = receiver.rx.take();
             receiver.rx.release();
             let place = (piece.addr & ((1 << OFFSET_SHIFT) - 1)) as usize + (piece.addr >> OFFSET_SHIFT) as usize;
-            // Only a frame that the kernel was given comes back, and once; what else it says is not believed.
+            // Accepts only frames that the kernel holds, each once; other addresses are ignored.
             let held = receiver.held.get_mut(place / self.pool.stride());
             if !held.is_some_and(|held| std::mem::replace(held, false)) {
                 continue;
             }
-            // SAFETY: the handle of this frame was consumed in `refill`, and the kernel has just given it up.
+            // SAFETY: the frame's handle was consumed in `refill`, and the kernel has just returned the frame.
             if let Some(frame) = unsafe { self.pool.adopt(place, piece.len as usize) } {
                 return Some((frame, piece.options & libc::XDP_PKT_CONTD != 0));
             }
@@ -166,16 +165,16 @@ impl Socket {
         None
     }
 
-    /// Wakes the driver if it waits to be told of new buffers.
+    /// Wakes the driver if it waits for new buffers.
     pub(super) fn wake(&self, receiver: &Receiver) {
         if receiver.fill.needs_wakeup() {
             let (fd, nothing) = (self.fd().as_raw_fd(), std::ptr::null_mut());
-            // SAFETY: receives nothing to nowhere; a failure is tried again at the next poll.
+            // SAFETY: receives no bytes; a failure is retried at the next poll.
             unsafe { libc::recvfrom(fd, nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), std::ptr::null_mut()) };
         }
     }
 
-    /// Packets that came and found no room, since the socket was opened.
+    /// Packets lost for lack of room since the socket was opened.
     pub(super) fn lost(&self) -> u64 {
         // SAFETY: statistics are integers; all zeros is a value of them.
         let mut stats: libc::xdp_statistics = unsafe { std::mem::zeroed() };
@@ -188,12 +187,12 @@ impl Socket {
         }
     }
 
-    /// Pieces that a packet of `len` bytes is sent in.
+    /// Buffers in which a packet of `len` bytes is sent.
     pub(super) fn pieces(&self, len: usize) -> usize {
         len.div_ceil(chunk(&self.pool))
     }
 
-    /// Hands a frame of this pool over to be sent, if there is room; else gives it back.
+    /// Queues a frame of this pool for sending if there is room; else returns it.
     #[inline]
     pub(super) fn send(&self, sender: &mut Sender, frame: Frame) -> Result<(), Frame> {
         let pieces = self.pieces(frame.len());
@@ -215,10 +214,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Has the kernel send what was handed over. `Err` if it cannot for want of a device.
+    /// Makes the kernel send what is queued. `Err` if there is no device.
     pub(super) fn kick(&self, sender: &Sender) -> io::Result<()> {
         sender.tx.submit();
-        // In copy mode each call sends 32 packets at most, and may be cut short when buffers are scarce.
+        // In copy mode each call sends at most 32 packets, and fewer when buffers are scarce.
         for _ in 0..KICKS {
             if sender.tx.is_empty() || !sender.tx.needs_wakeup() {
                 break;
@@ -237,18 +236,18 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes back what has been sent, up to `most` pieces.
+    /// Takes back sent frames, up to `most` buffers.
     pub(super) fn complete(&self, sender: &mut Sender, most: u32, mut give: impl FnMut(Frame)) {
         for _ in 0..most.min(sender.completion.ready()) {
             let place = sender.completion.take() as usize;
             let token = place / self.pool.stride();
-            // Only what was handed over comes back, each piece once.
+            // Accepts only buffers that are being sent, each once.
             match sender.parts.get_mut(token) {
                 Some(parts @ 1..) => *parts -= 1,
                 _ => continue,
             }
             if sender.parts[token] == 0 {
-                // SAFETY: the frame's handle was consumed in `send`, and the kernel has given up its last piece.
+                // SAFETY: the frame's handle was consumed in `send`, and the kernel has returned its last buffer.
                 unsafe { self.pool.adopt(token * self.pool.stride(), 0) }.map(&mut give);
             }
         }
@@ -256,11 +255,10 @@ impl Socket {
     }
 }
 
-/// Whether the driver of a device can send and receive packets of a queue in place: a socket of its own, with memory of its
-/// own, is bound so and closed again.
+/// Whether a device's driver supports zero-copy on a queue: binds a separate socket with its own memory, and closes it.
 ///
 /// # Errors
-/// What the kernel says; `EOPNOTSUPP` if the driver cannot.
+/// The kernel's; `EOPNOTSUPP` if the driver lacks it.
 pub(super) fn try_zero_copy(device: u32, queue: u32) -> io::Result<()> {
     let memory = Region::reserve(SLOTS_TRIED * CHUNK_MAX)?;
     let fd = socket()?;
@@ -271,17 +269,17 @@ pub(super) fn try_zero_copy(device: u32, queue: u32) -> io::Result<()> {
     bind(&fd, Binding { device, queue, slots: SLOTS_TRIED as u32 }, libc::XDP_ZEROCOPY, &fd)
 }
 
-/// Slots of the rings of a socket that is only tried.
+/// Ring slots of the probing socket.
 const SLOTS_TRIED: usize = 64;
 
-/// A socket that is bound to nothing.
+/// An unbound socket.
 fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: makes a descriptor.
+    // SAFETY: only makes a descriptor.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call gave us this descriptor.
+    // SAFETY: the call returned this new descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -298,19 +296,20 @@ fn register(fd: &OwnedFd, region: &Region, len: usize, chunk: usize) -> io::Resu
     set(fd, libc::XDP_UMEM_REG, &registration)
 }
 
-/// How often a send is tried to be brought to its end; 2048 packets at 32 a call.
+/// How often sending is continued; 2048 packets at 32 a call.
 const KICKS: usize = 64;
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Closing it makes the kernel let go of every buffer.
+        // Closing it makes the kernel return every buffer.
         self.fd = None;
         let (mut free, stride) = (FreeFrames::new(self.pool.layout(), 64), self.pool.stride());
         let (receiver, sender) = (self.receiver(), self.sender());
         let held =
             receiver.held.iter().zip(&sender.parts).enumerate().filter(|(_, (held, parts))| **held || **parts > 0);
         for (token, _) in held {
-            // SAFETY: the frame's handle was consumed when the kernel got it, and the kernel has just let go of it.
+            // SAFETY: the frame's handle was consumed when the kernel got the frame, which the kernel has just
+            // returned.
             if let Some(frame) = unsafe { self.pool.adopt(token * stride, 0) } {
                 free.push(frame);
             }
@@ -319,7 +318,7 @@ impl Drop for Socket {
     }
 }
 
-/// Bytes of a buffer as the kernel is told: a frame, or a page of it.
+/// The kernel's buffer size: a frame, or a page of it.
 fn chunk(pool: &HeapPool) -> usize {
     pool.stride().min(CHUNK_MAX)
 }
@@ -341,7 +340,7 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     let to = std::ptr::from_mut(&mut offsets).cast();
     // SAFETY: `offsets` has room for `size` bytes, which is as much as the kernel writes.
     match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, to, &mut size) } {
-        // A kernel before 5.4 gives a shorter form, without wake-up flags.
+        // Kernels before 5.4 return a shorter form, without wake-up flags.
         0 if size as usize == size_of::<libc::xdp_mmap_offsets>() => Ok(offsets),
         0 => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
         _ => Err(io::Error::last_os_error()),
@@ -357,7 +356,7 @@ fn bind(fd: &OwnedFd, binding: Binding, flags: u16, shared_with: &OwnedFd) -> io
         sxdp_shared_umem_fd: if flags & libc::XDP_SHARED_UMEM != 0 { shared_with.as_raw_fd() as u32 } else { 0 },
     };
     let size = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-    // SAFETY: `address` is a whole AF_XDP address of that size.
+    // SAFETY: `address` is a complete AF_XDP address of that size.
     match unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

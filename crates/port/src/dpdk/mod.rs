@@ -1,7 +1,7 @@
-//! DPDK ports: any device DPDK knows, by its devargs.
+//! DPDK ports: any device that DPDK supports, by its devargs.
 //!
-//! Packet buffers are used in place: a frame is an mbuf of the one mempool that all DPDK ports receive into, so that a
-//! packet crosses from port to port without a copy. One call into the C shim a burst.
+//! Packet buffers are used in place: a frame is an mbuf of the one mempool that all DPDK ports receive into, so a
+//! packet crosses between ports without a copy. One call into the C shim a burst.
 
 #[allow(unsafe_code)]
 mod sys;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 /// Descriptors of each queue. Source: OVS lib/netdev-dpdk.c, NIC_PORT_DEFAULT_RXQ_SIZE.
 const DESCRIPTORS: u16 = 2048;
 
-/// How often a full transmit ring is tried again before its packets are dropped.
+/// How often sending is retried on a full transmit ring before packets are dropped.
 const TX_TRIES: usize = 2;
 
-/// Transmit queues asked for unless `n-txq` says otherwise; PMDs beyond share them.
+/// Transmit queues requested unless `n-txq` says otherwise; further PMDs share them.
 const DEFAULT_TXQ: usize = 4;
 
-/// Bytes of an ordinary mbuf behind its headroom. Source: DPDK RTE_MBUF_DEFAULT_DATAROOM.
+/// Bytes of a default mbuf behind its headroom. Source: DPDK RTE_MBUF_DEFAULT_DATAROOM.
 const ORDINARY_ROOM: usize = 2048;
 
-/// Part of the pool that is kept for receiving, and so not used for copies.
+/// The part of the pool that is reserved for receiving, and not used for copies.
 const RESERVE_SHARE: usize = 16;
 
-/// What can go wrong with DPDK, each with what to do about it.
+/// DPDK errors, each with its remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum DpdkError {
     #[error(
@@ -58,15 +58,15 @@ pub enum DpdkError {
     Queues { devargs: String, wanted: usize, has: u16 },
 }
 
-/// DPDK, started: one a process. Its pools are by packet length, like ours.
+/// DPDK after its start, once a process. Its pools are by packet length, like ours.
 #[derive(Debug)]
 pub struct Dpdk {
     mbufs: u32,
     pools: Vec<Arc<sys::MbufPool>>,
 }
 
-/// DPDK's environment: started at most once a process, and tried at most once. A second `rte_eal_init` after one that
-/// failed for want of huge pages does not return (seen with 22.11).
+/// DPDK's environment, which is started, and tried, at most once a process. A second `rte_eal_init` after one that
+/// failed for lack of huge pages does not return (seen with 22.11).
 enum Environment {
     Untried,
     Running(Vec<String>),
@@ -76,7 +76,7 @@ enum Environment {
 static ENVIRONMENT: Mutex<Environment> = Mutex::new(Environment::Untried);
 
 impl Dpdk {
-    /// Starts DPDK. Each pool that its ports need will have the memory of `mbufs` ordinary buffers.
+    /// Starts DPDK. Each pool has the memory of `mbufs` default buffers.
     pub fn start(config: &DpdkConfig) -> Result<Self, DpdkError> {
         let DpdkConfig { eal_args, mbufs } = config;
         let mut environment = ENVIRONMENT.lock();
@@ -125,7 +125,7 @@ impl Dpdk {
             return Err(DpdkError::Queues { devargs: named(), wanted: n_rxq, has: info.max_rxq });
         }
         let n_txq = n_txq.clamp(1, usize::from(info.max_txq.max(1)));
-        // Many virtual devices refuse to be told an MTU, even the one they have.
+        // Many virtual devices refuse to set an MTU, even the one they have.
         let wanted = (mtu != u32::from(info.mtu)).then_some(mtu as u16);
         device.start(n_rxq as u16, n_txq as u16, DESCRIPTORS, wanted).map_err(|(step, e)| failed(step, e))?;
         let info = PortInfo { kind: "dpdk", n_rxq, n_txq, mtu, mac: info.mac };
@@ -151,13 +151,13 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     Ok(Box::new(dpdk.open(devargs, n_rxq, n_txq.unwrap_or(DEFAULT_TXQ), mtu).map_err(failed)?))
 }
 
-/// What the queues of a port share.
+/// The part that a port's queues share.
 #[derive(Debug)]
 struct Shared {
     device: sys::Device,
-    /// The device's pool as every PMD's `Buffers` knows it.
+    /// The device's pool, as every PMD's `Buffers` knows it.
     pool: Arc<dyn FramePool>,
-    /// One for each transmit queue, since more PMDs than queues have to share them. Uncontended when they do not.
+    /// One for each transmit queue, since PMDs beyond the number of queues share them. Otherwise uncontended.
     tx: Vec<Mutex<()>>,
 }
 
@@ -166,7 +166,7 @@ struct Shared {
 pub struct DpdkPort {
     shared: Arc<Shared>,
     info: PortInfo,
-    /// What was dropped, by receive queue and by PMD; what was carried the device counts.
+    /// Drops by receive queue and by PMD; the device counts carried packets.
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
 }
@@ -209,7 +209,7 @@ struct DpdkRx {
 
 impl RxQueue for DpdkRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        // Frames come from the device, so the pool may be new to this PMD, which is to give back those it drops.
+        // Frames come from the device, so this PMD may not know the pool, to which it gives back frames that it drops.
         buffers.add_pool(&self.shared.pool);
         let too_long = self.shared.device.rx(self.queue, batch);
         self.stats.drop_received(DropReason::RxError, too_long, tally);
@@ -220,7 +220,7 @@ impl RxQueue for DpdkRx {
 struct DpdkTx {
     shared: Arc<Shared>,
     queue: usize,
-    /// What a batch with packets of other pools becomes. Empty between calls.
+    /// A batch after packets of other pools were copied. Empty between calls.
     own: PacketBatch,
     stats: Arc<QueueStats>,
 }
@@ -228,7 +228,7 @@ struct DpdkTx {
 impl TxQueue for DpdkTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let pool = self.shared.pool.id();
-        // All are looked at, which costs less than stopping early would.
+        // Checks all packets, which costs less than stopping early.
         if batch.iter().fold(false, |other, packet| other | (packet.frame.pool() != pool)) {
             self.move_into_pool(batch, buffers, tally);
         }
@@ -248,7 +248,7 @@ impl TxQueue for DpdkTx {
 }
 
 impl DpdkTx {
-    /// Replaces packets of other pools by copies in the device's own.
+    /// Replaces packets of other pools by copies in the device's pool.
     fn move_into_pool(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let pool = self.shared.pool.id();
         for packet in batch.drain(..) {

@@ -1,6 +1,6 @@
-//! The border to DPDK: the shim's functions, made safe.
+//! A safe interface to DPDK's functions and the C shim.
 //!
-//! A locked room. Everything outside works with [`MbufPool`] and [`Device`], which cannot be misused.
+//! All other code uses [`MbufPool`] and [`Device`], which cannot be misused.
 
 use parking_lot::Mutex;
 use sluice_mem::{FrameLayout, FramePool, FreeFrames, PoolTicket};
@@ -52,21 +52,21 @@ const _: () = {
     assert!(offset_of!(Packet, frame) == 0 && offset_of!(Packet, rss_hash) == 24 && offset_of!(Packet, offload) == 28);
 };
 
-/// DPDK's words for an errno.
+/// DPDK's text for an errno.
 pub fn strerror(err: c_int) -> String {
-    // SAFETY: rte_strerror returns a string that lives as long as the thread; it is copied at once.
+    // SAFETY: rte_strerror returns a string that lives as long as the thread, and is copied at once.
     unsafe { CStr::from_ptr(sluice_strerror(err)) }.to_string_lossy().into_owned()
 }
 
-/// Starts the environment abstraction layer. DPDK allows this once a process; the caller sees to that.
+/// Starts the environment abstraction layer. DPDK allows this once a process, which the caller ensures.
 pub fn eal_init(args: &[String]) -> Result<(), c_int> {
     let args: Vec<CString> =
         std::iter::once("sluice").chain(args.iter().map(String::as_str)).filter_map(|a| CString::new(a).ok()).collect();
-    // The library permutes the array and keeps pointers into the strings, so both stay for ever.
+    // The library permutes the array and keeps pointers to the strings, so both are leaked.
     let argv: Vec<*mut c_char> = args.into_iter().map(CString::into_raw).chain([std::ptr::null_mut()]).collect();
     let argv = argv.leak();
     let argc = argv.len() as c_int - 1;
-    // SAFETY: argv holds argc valid strings and a null, and outlives the process's use of it.
+    // SAFETY: argv holds argc valid strings and a null, and is never freed.
     match unsafe { sluice_eal_init(argc, argv.as_mut_ptr()) } {
         0 => Ok(()),
         err => Err(err),
@@ -89,9 +89,10 @@ unsafe impl Send for MbufPool {}
 unsafe impl Sync for MbufPool {}
 
 impl MbufPool {
-    /// Makes a pool of `mbufs` buffers with `room` bytes behind the headroom. Needs the EAL. `None` without memory.
+    /// Makes a pool of `mbufs` buffers with `room` bytes behind the headroom. Needs the EAL. `None` if there is no
+    /// memory.
     ///
-    /// Its memory is never freed: mbufs may be out at a device until the process ends.
+    /// Its memory is never freed: a device may hold mbufs until the process ends.
     pub fn new(mbufs: u32, room: u16, reserve: usize) -> Option<Self> {
         let ticket = PoolTicket::draw()?;
         let name = CString::new(format!("sluice-{}", ticket.id().index())).ok()?;
@@ -105,8 +106,8 @@ impl FramePool for MbufPool {
     fn layout(&self) -> FrameLayout {
         // SAFETY: both are constants of the library's build.
         let (data_at, headroom) = unsafe { (sluice_pool_data_at(), sluice_pool_headroom()) };
-        // SAFETY: a token is the address of an mbuf; in a mempool without private data its buffer follows at that
-        // distance, headroom before and `room` bytes behind (see `sluice_pool_create`), and is never freed.
+        // SAFETY: a token is the address of an mbuf. In a mempool without private data its buffer follows at that
+        // distance, with headroom before and `room` bytes behind (see `sluice_pool_create`), and is never freed.
         unsafe { FrameLayout::new(data_at as usize, 1, headroom, u32::from(self.room), self.ticket.id()) }
     }
 
@@ -115,7 +116,7 @@ impl FramePool for MbufPool {
     }
 
     fn available(&self) -> usize {
-        // SAFETY: the pool is live: pools are never freed.
+        // SAFETY: pools are never freed.
         unsafe { sluice_pool_available(self.raw.as_ptr()) as usize }
     }
 
@@ -132,7 +133,7 @@ impl FramePool for MbufPool {
             // SAFETY: the pool is live and `mbufs` has room for `want` (at most BATCH_MAX) pointers.
             let got = unsafe { sluice_pool_take(self.raw.as_ptr(), mbufs.as_mut_ptr(), want as c_uint) } as usize;
             for mbuf in &mbufs[..got] {
-                // SAFETY: DPDK gave us this mbuf alone.
+                // SAFETY: DPDK returned this mbuf to us alone.
                 unsafe { out.push_token(mbuf.expose_provenance() as u64) };
             }
             taken += got;
@@ -148,14 +149,14 @@ impl FramePool for MbufPool {
         debug_assert!(ours, "frames of another pool were given back");
         let mbufs: Vec<*mut c_void> = frames.drain_tokens(n).map(|token| token as *mut c_void).collect();
         if ours {
-            // SAFETY: each token is an mbuf of this pool, and nobody else has it. DPDK wants `next` and `nb_segs` of a
-            // free mbuf reset, which they are: chains are linearised at receive, and we make none.
+            // SAFETY: each token is an mbuf of this pool that nobody else has. DPDK requires `next` and `nb_segs` of a
+            // free mbuf to be reset, which they are: chains are linearised at receive, and none are made.
             unsafe { sluice_pool_give(mbufs.as_ptr(), mbufs.len() as c_uint) }
         }
     }
 }
 
-/// What a device can do.
+/// A device's capabilities.
 #[derive(Debug)]
 pub struct DeviceInfo {
     pub max_rxq: u16,
@@ -164,20 +165,20 @@ pub struct DeviceInfo {
     pub mac: [u8; 6],
 }
 
-/// DPDK's numbers of the devices that there is a [`Device`] for.
+/// DPDK's port numbers that have a [`Device`].
 static IN_USE: Mutex<Vec<u16>> = Mutex::new(Vec::new());
 
-/// A DPDK device, stopped and closed when the last user goes.
+/// A DPDK device, stopped and closed when its last user is dropped.
 #[derive(Debug)]
 pub struct Device {
     port: u16,
     attached: bool,
-    /// Kept so that the pool a queue receives into is the one frames are labelled with.
+    /// Keeps the pool that the queues receive into, which frames are labelled with.
     pool: Arc<MbufPool>,
 }
 
 impl Device {
-    /// Finds, or attaches, the device that `devargs` names; `EBUSY` if there is a [`Device`] for it.
+    /// Finds or attaches the device that `devargs` names; `EBUSY` if it has a [`Device`] already.
     pub fn attach(devargs: &str, pool: Arc<MbufPool>) -> Result<Self, c_int> {
         let devargs = CString::new(devargs).map_err(|_| libc::EINVAL)?;
         let (mut port, mut attached) = (0, 0);
@@ -209,7 +210,7 @@ impl Device {
         // SAFETY: the port is attached, the pool is live, `conf` and `step` are valid for the call.
         match unsafe { sluice_port_start(self.port, &conf, self.pool.raw.as_ptr(), &mut step) } {
             0 => Ok(()),
-            // SAFETY: the shim points `step` at string literals only.
+            // SAFETY: the shim sets `step` to string literals only.
             err => Err((unsafe { CStr::from_ptr(step) }.to_string_lossy().into_owned(), err)),
         }
     }
@@ -227,16 +228,16 @@ impl Device {
         out
     }
 
-    /// Receives packets behind those in `batch`; returns how many were too long to linearise.
+    /// Appends received packets to `batch`. Returns how many were too long to linearise.
     ///
-    /// One caller a queue: a queue object is made once (see `rx_queue`) and is `&mut` to poll.
+    /// One caller for each queue: a queue object is made once (see `rx_queue`) and is `&mut` to poll.
     pub fn rx(&self, queue: u16, batch: &mut PacketBatch) -> usize {
         let have = batch.len();
         let (mut dropped, pool) = (0, self.pool.id().index() as u16);
-        // SAFETY: the port is started with this queue, polled by one thread. The shim writes `got` packets, at most as
-        // many as there is room for, into the batch's free places. Each is a whole `Packet` (layout above) of an mbuf
-        // that DPDK gave us alone, single-segment; its data, length and headroom are the mbuf's own, which lie in its
-        // buffer; the buffer lives in the pool, which is never freed, and which is the one the queue receives into.
+        // SAFETY: the port is started with this queue, which one thread polls. The shim writes `got` packets, at most
+        // as many as there is room for, into the batch's free slots. Each is a complete `Packet` (layout above) of a
+        // single-segment mbuf that DPDK returned to us alone; data, length and headroom are the mbuf's and lie in its
+        // buffer; the buffer is in the pool that the queue receives into, which is never freed.
         unsafe {
             let free = batch.as_mut_ptr().add(have);
             let got = sluice_rx(self.port, queue, pool, free, (BATCH_MAX - have) as c_uint, &mut dropped);
@@ -245,15 +246,15 @@ impl Device {
         dropped as usize
     }
 
-    /// Sends packets of the DPDK pool from the front of `packets`; returns how many the device took (they are gone).
+    /// Sends packets of the DPDK pool from the front of `packets`. Returns how many the device took, which are removed.
     pub fn tx(&self, queue: u16, packets: &mut PacketBatch) -> usize {
         debug_assert!(packets.iter().all(|p| p.frame.pool() == self.pool.id()));
-        // SAFETY: the port is started with this queue, used by one thread at a time; every packet is of our pool
-        // (the caller has seen to it by pool id), so its token is an mbuf. The device owns the first `sent` mbufs from
-        // here on, and their handles are dropped below without being given back.
+        // SAFETY: the port is started with this queue, which one thread at a time uses. Every packet is of our pool
+        // (the caller checked the pool id), so its token is an mbuf. The device owns the first `sent` mbufs from here
+        // on, and their handles are dropped below without being given back.
         let sent = unsafe { sluice_tx(self.port, queue, packets.as_ptr(), packets.len() as c_uint) } as usize;
         if sent == packets.len() {
-            // As forgetting them one by one: a handle has nothing to drop.
+            // Same as forgetting them one by one: a handle has no drop.
             packets.clear();
         } else {
             packets.drain(..sent).for_each(std::mem::forget);
@@ -265,7 +266,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let mut in_use = IN_USE.lock();
-        // SAFETY: the last user is gone, so no queue is polled any more.
+        // SAFETY: the last user is gone, so no queue is polled.
         unsafe { sluice_port_stop(self.port, c_int::from(self.attached)) }
         in_use.retain(|port| *port != self.port);
     }
@@ -281,8 +282,8 @@ mod tests {
         fn sluice_testing_hash(port: u16, queue: u16) -> c_int;
     }
 
-    /// No virtual device hashes, so a callback of DPDK's does it in its place, where a driver would. The one test here that
-    /// starts DPDK.
+    /// Virtual devices do not hash, so a DPDK callback does it where a driver would. The only test here that starts
+    /// DPDK.
     #[test]
     fn the_hash_of_a_device_is_the_packets() {
         let args = ["--no-huge", "-m", "128", "--no-pci", "--no-telemetry"].map(String::from);

@@ -1,7 +1,7 @@
-//! What the frontend (a guest's hypervisor, or DPDK's virtio-user) says of its device: memory, features, rings.
+//! The device's state as the frontend (a hypervisor, or DPDK's virtio-user) sets it up: memory, features, rings.
 //!
-//! The `vhost` crate speaks the protocol; this is the state it acts on. A ring is behind a lock that its PMD takes once a
-//! batch and that is contended only while the frontend changes something.
+//! The `vhost` crate implements the protocol; this is the state that it acts on. Each ring is behind a lock that its
+//! PMD takes once a batch, and that is contended only while the frontend changes something.
 
 use super::ring::{Ring, RingLayout, SIZE_MAX};
 use parking_lot::{Mutex, MutexGuard};
@@ -27,7 +27,7 @@ mod feature {
     pub const VERSION_1: u64 = 1 << 32;
 }
 
-/// What is offered: guests may leave checksums and TCP segmentation to us; what we send them is complete.
+/// The features offered: guests may leave checksums and TCP segmentation to us; what we send them is complete.
 const OFFERED: u64 = feature::CHECKSUM
     | feature::HOST_TSO4
     | feature::HOST_TSO6
@@ -37,14 +37,14 @@ const OFFERED: u64 = feature::CHECKSUM
     | feature::VERSION_1
     | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
-/// The most memory regions a frontend may share. Source: vhost-user protocol, VHOST_MEMORY_BASELINE_NREGIONS.
+/// The most memory regions of a frontend. Source: vhost-user protocol, VHOST_MEMORY_BASELINE_NREGIONS.
 const REGIONS_MAX: usize = 8;
 
-/// A ring as a PMD and the protocol share it.
+/// A ring, shared by a PMD and the protocol's thread.
 #[derive(Debug, Default)]
 pub struct RingSlot(Mutex<RingState>);
 
-/// A ring and what is known of it before it runs.
+/// A ring, and its configuration before it runs.
 #[derive(Debug, Default)]
 pub struct RingState {
     size: u16,
@@ -53,26 +53,26 @@ pub struct RingState {
     call: Option<File>,
     kicked: bool,
     enabled: bool,
-    /// Whether several chains may hold one packet.
+    /// Whether a packet may use several chains.
     pub mergeable: bool,
-    /// Runs while the guest uses it. `None` before, after, and when the guest broke it.
+    /// `Some` while the guest uses it; `None` before, after, and when the guest broke it.
     pub ring: Option<Ring>,
 }
 
 impl RingSlot {
-    /// The ring, waiting if the frontend is changing it.
+    /// Locks the ring; waits while the frontend changes it.
     pub fn lock(&self) -> MutexGuard<'_, RingState> {
         self.0.lock()
     }
 
-    /// The ring, if nobody is at it.
+    /// Locks the ring unless it is locked.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, RingState>> {
         self.0.try_lock()
     }
 }
 
 impl RingState {
-    /// Starts or stops the ring, as what is known of it says.
+    /// Starts or stops the ring according to its configuration.
     fn settle(&mut self, memory: Option<&Arc<GuestMemoryMmap>>) {
         let wanted = self.kicked && self.enabled && self.size.is_power_of_two();
         match (wanted, self.layout, memory) {
@@ -93,7 +93,7 @@ impl RingState {
     }
 }
 
-/// A region of the frontend's memory, to translate its own addresses.
+/// A region of the frontend's memory, for translating the frontend's own addresses.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     user: u64,
@@ -111,7 +111,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device of those rings: guest receive and transmit by turns. Nothing is set up yet.
+    /// A device with those rings, alternately for guest receive and transmit. Nothing is set up yet.
     pub fn new(rings: Arc<[RingSlot]>) -> Self {
         Device { rings, features: 0, regions: Vec::new(), memory: None }
     }
@@ -129,13 +129,13 @@ impl Device {
         Ok(())
     }
 
-    /// The guest address of a frontend's address.
+    /// Translates a frontend's address to a guest address.
     fn guest_address(&self, user: u64) -> Result<u64> {
         let region = self.regions.iter().find(|r| user.checked_sub(r.user).is_some_and(|at| at < r.size));
         region.map(|r| user - r.user + r.guest).ok_or(Error::InvalidParam)
     }
 
-    /// Forgets everything: the frontend is gone.
+    /// Resets everything, since the frontend is gone.
     pub fn reset(&mut self) {
         for slot in self.rings.iter() {
             *slot.lock() = RingState::default();
@@ -146,7 +146,7 @@ impl Device {
     }
 }
 
-/// A request that was never offered.
+/// The error for a request that was not offered.
 fn not_offered<T>() -> Result<T> {
     Err(Error::InvalidOperation("not offered by this device"))
 }
@@ -175,7 +175,7 @@ impl VhostUserBackendReqHandlerMut for Device {
             return Err(Error::FeatureMismatch);
         }
         self.features = features;
-        // Without protocol features rings need no enabling.
+        // Without protocol features, rings are always enabled.
         let enabled = features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
         for index in 0..self.rings.len() as u32 {
             self.change(index, |ring| {
@@ -197,7 +197,7 @@ impl VhostUserBackendReqHandlerMut for Device {
         }
         let (mut maps, mut regions) = (Vec::new(), Vec::new());
         for (region, file) in table.iter().zip(files) {
-            // Memory behind the file's end would kill us at the first touch.
+            // An access behind the file's end would kill this process.
             let end = region.mmap_offset.checked_add(region.memory_size).ok_or(Error::InvalidParam)?;
             if file.metadata().map_err(Error::ReqHandlerError)?.len() < end {
                 return Err(Error::InvalidParam);
@@ -210,7 +210,7 @@ impl VhostUserBackendReqHandlerMut for Device {
         let memory = GuestMemoryMmap::from_regions(maps).map_err(|_| Error::InvalidParam)?;
         self.regions = regions;
         self.memory = Some(Arc::new(memory));
-        // A ring that runs goes on in the new map.
+        // A running ring continues in the new memory map.
         for index in 0..self.rings.len() as u32 {
             self.change(index, RingState::stop)?;
         }
@@ -261,7 +261,7 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn set_vring_kick(&mut self, index: u8, _kick: Option<File>) -> Result<()> {
-        // We poll, so the descriptor itself is of no use; that it came says that the ring may start.
+        // We poll, so the descriptor itself is not needed; its arrival means that the ring may start.
         self.change(u32::from(index), |ring| ring.kicked = true)
     }
 

@@ -1,4 +1,4 @@
-//! The connection to the frontend: made, kept, made again.
+//! The connection to the frontend: opened, kept, and opened again.
 
 use super::device::Device;
 use super::queue::Rings;
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-/// How long a client waits before it tries the socket again, and a server before it looks whether to end.
+/// How long a client waits before it tries the socket again, and a server before it checks whether to stop.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Which side opens the connection.
@@ -25,12 +25,12 @@ pub enum Side {
     Server,
 }
 
-/// A thread that speaks the protocol with whichever frontend is there.
+/// A thread that speaks the protocol with the current frontend.
 #[derive(Debug)]
 pub struct Link {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The socket we listen at, to be removed.
+    /// The socket we listen on, to be removed.
     listening: Option<PathBuf>,
 }
 
@@ -44,12 +44,12 @@ struct Shared {
 #[derive(Debug, Default)]
 struct LinkState {
     ending: bool,
-    /// To wake the thread that reads from it.
+    /// For waking the thread that reads from it.
     connection: Option<UnixStream>,
 }
 
 impl Link {
-    /// Begins to meet frontends at `path`.
+    /// Starts serving frontends at `path`.
     pub fn start(name: &str, path: PathBuf, side: Side, rings: Rings) -> io::Result<Self> {
         let listener = (side == Side::Server).then(|| listen(&path)).transpose()?;
         let shared = Arc::new(Shared::default());
@@ -98,7 +98,7 @@ impl Shared {
         self.state.lock().ending
     }
 
-    /// Waits until it is time to try again, or to end.
+    /// Waits until it is time to try again or to stop.
     fn wait(&self) {
         let mut state = self.state.lock();
         if !state.ending {
@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// Speaks with one frontend until it goes away or says something wrong.
+    /// Serves one frontend until it disconnects or violates the protocol.
     fn serve(&self, stream: UnixStream, rings: &Rings) {
         // The request handler expects the standard library's mutex.
         let device = Arc::new(std::sync::Mutex::new(Device::new(rings.clone())));
@@ -127,9 +127,10 @@ impl Shared {
     }
 }
 
-/// Whether the connection is still in step after a request: one that was read whole and refused ends nothing.
+/// Whether the connection remains usable after a request. A request that was read completely and refused does not end
+/// it.
 ///
-/// DPDK's virtio-user, coming back, disables its rings before it has agreed on features.
+/// DPDK's virtio-user disables its rings before it has negotiated features, when it reconnects.
 fn goes_on(outcome: &Result<(), Error>) -> bool {
     use Error::{FeatureMismatch, InactiveFeature, InactiveOperation, InvalidOperation, InvalidParam, ReqHandlerError};
     match outcome {
@@ -140,7 +141,7 @@ fn goes_on(outcome: &Result<(), Error>) -> bool {
     }
 }
 
-/// A connection, if one can be had now.
+/// A connection, if one is possible now.
 fn meet(path: &Path, listener: Option<&UnixListener>) -> Option<UnixStream> {
     let stream = match listener {
         Some(listener) => listener.accept().ok()?.0,
@@ -150,7 +151,7 @@ fn meet(path: &Path, listener: Option<&UnixListener>) -> Option<UnixStream> {
     Some(stream)
 }
 
-/// Listens at `path`, for this user alone, in place of a socket nobody listens at any more.
+/// Listens on `path`, accessible to this user only, and replaces a socket that nobody listens on.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let stale = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
     if stale && UnixStream::connect(path).is_err() {

@@ -1,13 +1,13 @@
-//! vhost-user ports: a virtual machine's network device, of which we are the back end.
+//! vhost-user ports: a virtual machine's network device, of which this port is the back end.
 //!
-//! The frontend (a hypervisor, or DPDK's virtio-user) shares its memory and its rings over a Unix socket; the `vhost`
-//! crate speaks that protocol on a thread of the port's own, and PMDs work on the rings. As a client the port connects
-//! to the frontend's socket, again and again until somebody listens; as a server it listens. Either side may go away and
-//! come back: the port is down meanwhile.
+//! The frontend (a hypervisor, or DPDK's virtio-user) shares its memory and its rings over a Unix socket. The `vhost`
+//! crate speaks that protocol on a thread of the port, and PMDs work on the rings. As a client the port connects to the
+//! frontend's socket, repeatedly until one listens; as a server it listens. Either side may disconnect and come back;
+//! the port is down meanwhile.
 //!
-//! The memory stays the guest's: it may change under our hands, so everything is copied before it is looked at. One
-//! thing cannot be defended against: a frontend that truncates its memory file while it is shared kills the process
-//! that touches it, ours too.
+//! The guest may change its memory at any time, so everything is copied before it is examined. One case has no defence:
+//! a frontend that truncates its memory file while it is shared kills every process that accesses the memory, including
+//! ours.
 
 mod device;
 mod link;

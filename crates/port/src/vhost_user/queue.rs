@@ -1,4 +1,4 @@
-//! Packets between a guest's rings and the switch. Each packet is copied once, either way.
+//! Packets between a guest's rings and the switch. Each packet is copied once in either direction.
 
 use super::device::RingSlot;
 use super::ring::{Chain, Ring, RingError};
@@ -10,10 +10,10 @@ use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
 use std::sync::Arc;
 
-/// The rings of a port: guest receive and transmit by turns.
+/// The rings of a port, alternately for guest receive and transmit.
 pub type Rings = Arc<[RingSlot]>;
 
-/// What the guest sends.
+/// The guest's transmit ring, from which we receive.
 #[derive(Debug)]
 pub struct GuestTransmit {
     rings: Rings,
@@ -24,11 +24,11 @@ pub struct GuestTransmit {
     stats: Arc<QueueStats>,
     chain: Chain,
     large: Option<Large>,
-    /// The large frame's bytes; kept for the next one.
+    /// The large frame's bytes; the buffer is reused.
     large_frame: Vec<u8>,
 }
 
-/// A large frame that is being cut into segments, over as many polls as it takes.
+/// A large frame that is being split into segments, over as many polls as necessary.
 #[derive(Clone, Copy, Debug)]
 struct Large {
     header: VnetHeader,
@@ -36,13 +36,13 @@ struct Large {
     position: (usize, u16),
 }
 
-/// What a chain turned into.
+/// The result for a chain.
 enum TxStep {
     /// A packet was appended.
     Packet,
-    /// Segments are to follow.
+    /// Segments follow.
     Large(Large),
-    /// It could not become a packet.
+    /// It cannot be made a packet.
     Dropped(DropReason),
 }
 
@@ -51,7 +51,7 @@ impl GuestTransmit {
         GuestTransmit { rings, index, pool, mtu, stats, chain: Chain::default(), large: None, large_frame: Vec::new() }
     }
 
-    /// Turns the chain at hand into a packet.
+    /// Makes a packet of the current chain.
     fn take(&mut self, ring: &Ring, batch: &mut PacketBatch, buffers: &mut Buffers) -> Result<TxStep, RingError> {
         let mut header = [0; VNET_HEADER];
         let size = self.chain.len().saturating_sub(VNET_HEADER);
@@ -84,7 +84,7 @@ impl GuestTransmit {
         fate
     }
 
-    /// Appends segments of the large frame at hand, as many as there is room for.
+    /// Appends segments of the current large frame, as many as there is room for.
     fn cut(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let Some(large) = &mut self.large else { return };
         let mut drop = |reason| self.stats.drop_received(reason, 1, tally);
@@ -157,23 +157,23 @@ impl RxQueue for GuestTransmit {
     }
 }
 
-/// What the guest receives.
+/// The guest's receive ring, to which we send.
 #[derive(Debug)]
 pub struct GuestReceive {
     rings: Rings,
     index: usize,
     mtu: Mtu,
     stats: Arc<QueueStats>,
-    /// Chains of one packet; several only where the guest merges buffers.
+    /// The chains of one packet; several only if the guest merges buffers.
     chains: Vec<Chain>,
 }
 
-/// What became of a packet for the guest.
+/// The result for a packet to the guest.
 enum RxStep {
     Sent,
-    /// The guest has no buffers left.
+    /// The guest has no more buffers.
     Full,
-    /// Its buffers are too short, and it does not merge them.
+    /// Its buffers are too short and it does not merge them.
     TooLong,
 }
 
@@ -196,7 +196,7 @@ impl GuestReceive {
                 self.chains.push(Chain::default());
             }
             ring.peek(n, true, &mut self.chains[usize::from(n)])?;
-            // The header has to stand in the first buffer whole, and an empty buffer would never end this.
+            // The first buffer must hold the whole header, and an empty buffer would loop for ever.
             let len = self.chains[usize::from(n)].len();
             if len == 0 || (n == 0 && len < VNET_HEADER) {
                 return Err(RingError);

@@ -1,8 +1,7 @@
-//! A split virtqueue, seen from the device's side.
+//! The device's side of a split virtqueue.
 //!
-//! The guest owns the memory and may write anything into it at any time, so every index is taken modulo the ring's
-//! size, every chain is bounded by it, and every address is checked by the memory map. Nothing is trusted twice: a
-//! descriptor is read once into a copy.
+//! The guest owns the memory and may write anything into it at any time. So every index is taken modulo the ring's
+//! size, every chain is bounded by it, and the memory map checks every address. A descriptor is read once, into a copy.
 //! Source: Virtual I/O Device (VIRTIO) 1.2, section 2.7.
 
 use crate::offload::{LARGEST_FRAME, VNET_HEADER};
@@ -12,27 +11,27 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
-/// The longest ring the specification allows.
+/// The largest ring that the specification allows.
 pub const SIZE_MAX: u16 = 32_768;
 
 const DESC_NEXT: u16 = 1;
 const DESC_WRITE: u16 = 2;
-/// In the available ring's flags: the guest does not want to be told.
+/// A flag of the available ring: the guest does not want notifications.
 const NO_INTERRUPT: u16 = 1;
 const DESC_SIZE: u64 = 16;
 
-/// Where the guest put a ring, in its physical addresses.
+/// A ring's guest-physical addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
     /// The descriptor table.
     pub descriptors: u64,
-    /// What the guest makes available.
+    /// The available ring, which the guest writes.
     pub available: u64,
-    /// What the device has used.
+    /// The used ring, which the device writes.
     pub used: u64,
 }
 
-/// The guest wrote something that cannot be followed; the ring is stopped until it is set up anew.
+/// The guest wrote an invalid ring, which is stopped until it is set up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingError;
 
@@ -44,9 +43,9 @@ pub struct Ring {
     memory: Arc<GuestMemoryMmap>,
     size: u16,
     layout: RingLayout,
-    /// The next entry of the available ring to take; the used ring goes in step.
+    /// The next entry of the available ring; the used ring is in step.
     next: u16,
-    /// Entries used but not yet published.
+    /// Used entries that are not yet published.
     unpublished: u16,
     call: Option<File>,
 }
@@ -68,17 +67,17 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Bytes of all its buffers, as many as a frame may have at most.
+    /// Bytes of all its buffers, at most those of a frame.
     pub fn len(&self) -> usize {
         self.buffers.iter().fold(0usize, |sum, (_, len)| sum.saturating_add(*len as usize))
     }
 }
 
 impl Ring {
-    /// A ring of `size` entries (a power of two), going on at entry `base`, or where its used ring says.
+    /// A ring of `size` entries (a power of two), which continues at entry `base`, or where its used ring says.
     ///
-    /// We use entries in order, so a ring that was used before continues behind what was used last. A frontend that
-    /// outlived us does not know our position; its memory does.
+    /// Entries are used in order, so a ring that was used before continues behind the last used entry. A frontend that
+    /// outlived us does not know our position, but its memory does.
     pub fn new(memory: Arc<GuestMemoryMmap>, size: u16, layout: RingLayout, base: u16, call: Option<File>) -> Self {
         let mut ring = Ring { memory, size, layout, next: base, unpublished: 0, call };
         if let Ok(used) = ring.load(place(layout.used, 2), Ordering::Acquire) {
@@ -87,31 +86,31 @@ impl Ring {
         ring
     }
 
-    /// The next entry to take, for the guest to go on from later.
+    /// The next entry, from which the guest can continue later.
     pub fn position(&self) -> u16 {
         self.next
     }
 
-    /// How the guest is told of used buffers.
+    /// The eventfd that notifies the guest of used buffers.
     pub fn set_call(&mut self, call: Option<File>) {
         self.call = call;
     }
 
-    /// Chains that wait to be taken.
+    /// Available chains that are not taken yet.
     pub fn waiting(&self) -> Result<u16> {
         let index: u16 = self.load(place(self.layout.available, 2), Ordering::Acquire)?;
         let waiting = index.wrapping_sub(self.next);
         if waiting > self.size { Err(RingError) } else { Ok(waiting) }
     }
 
-    /// Reads the chain `ahead` entries after the next, which must be waiting, into `chain`. `writable` says which
-    /// kind of buffers it must consist of.
+    /// Reads the chain `ahead` entries after the next one, which must be available, into `chain`. `writable` is the
+    /// kind of buffers that it must consist of.
     pub fn peek(&self, ahead: u16, writable: bool, chain: &mut Chain) -> Result<()> {
         let entry = u64::from(self.next.wrapping_add(ahead) & (self.size - 1));
         chain.head = self.load(place(self.layout.available, 4 + 2 * entry), Ordering::Relaxed)?;
         chain.buffers.clear();
         let mut at = chain.head;
-        // A chain that loops is longer than the ring.
+        // A looping chain is longer than the ring.
         for _ in 0..self.size {
             let descriptor = self.descriptor(at)?;
             if (descriptor.flags & DESC_WRITE != 0) != writable {
@@ -126,7 +125,7 @@ impl Ring {
         Err(RingError)
     }
 
-    /// Takes the next chain, telling the guest that `written` bytes were written to it. Seen by it after `publish`.
+    /// Marks the next chain as used, with `written` bytes. The guest sees it after `publish`.
     pub fn use_next(&mut self, chain: &Chain, written: u32) -> Result<()> {
         let entry = u64::from(self.next & (self.size - 1));
         let mut element = [0; 8];
@@ -138,26 +137,26 @@ impl Ring {
         Ok(())
     }
 
-    /// Shows the guest what was used, and wakes it if it wants that.
+    /// Publishes the used entries, and notifies the guest if it wants that.
     pub fn publish(&mut self) -> Result<()> {
         if self.unpublished == 0 {
             return Ok(());
         }
         self.unpublished = 0;
         self.memory.store(self.next.to_le(), place(self.layout.used, 2), Ordering::Release).map_err(|_| RingError)?;
-        // The guest may be about to sleep: our index must be out before its wish is read.
+        // The guest may be about to sleep: it must see our index before we read its flag.
         fence(Ordering::SeqCst);
         let flags: u16 = self.load(place(self.layout.available, 0), Ordering::Relaxed)?;
         if flags & NO_INTERRUPT == 0
             && let Some(call) = &mut self.call
         {
-            // An event counter that is full has not been read yet: the guest will wake anyway.
+            // A full event counter has not been read yet, so the guest will wake anyway.
             let _ = call.write(&1u64.to_ne_bytes());
         }
         Ok(())
     }
 
-    /// Copies a chain's bytes from `skip` on into `out`; how many were copied.
+    /// Copies a chain's bytes from `skip` on into `out`. Returns how many.
     pub fn read(&self, chain: &Chain, skip: usize, out: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         for (addr, len) in Parts::new(chain, skip) {
@@ -168,7 +167,7 @@ impl Ring {
         Ok(done)
     }
 
-    /// Copies `bytes` into a chain from `skip` on; how many fitted.
+    /// Copies `bytes` into a chain from `skip` on. Returns how many fitted.
     pub fn write(&self, chain: &Chain, skip: usize, bytes: &[u8]) -> Result<usize> {
         let mut done = 0;
         for (addr, len) in Parts::new(chain, skip) {
@@ -200,12 +199,12 @@ impl Ring {
     }
 }
 
-/// A place in a ring. The guest chose the ring's address, so the sum may wrap; the memory map then refuses it.
+/// An address in a ring. The guest chose the ring's address, so the sum may wrap; the memory map then refuses it.
 fn place(ring: u64, offset: u64) -> GuestAddress {
     GuestAddress(ring.wrapping_add(offset))
 }
 
-/// The pieces of a chain from an offset on.
+/// The buffers of a chain from an offset on.
 struct Parts<'a> {
     buffers: std::slice::Iter<'a, (u64, u32)>,
     skip: usize,
@@ -284,12 +283,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in the guest's memory, nothing panics and no chain is longer than the ring.
+        /// For any guest memory, nothing panics and no chain is longer than the ring.
         #[test]
         fn any_memory_is_survived(bytes in prop::collection::vec(any::<u8>(), 0x300), next: u16, writable: bool, far in 0u64..0x5000) {
             let memory = memory();
             memory.write_slice(&bytes, GuestAddress(0)).unwrap();
-            // Addresses that exist are made common.
+            // Makes valid addresses common.
             for at in 0..8 {
                 memory.write_obj(u64::from(bytes[at as usize]) * 64, GuestAddress(at * 16)).unwrap();
             }

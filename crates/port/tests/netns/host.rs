@@ -1,4 +1,4 @@
-//! What the cases share: commands, a port under test, and a host that answers ARP and ping.
+//! Shared by the cases: commands, a port under test, and a host that answers ARP and ping.
 
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
@@ -54,13 +54,13 @@ impl Rig {
 
     /// Sends what is in `batch`.
     pub fn send(&mut self) {
-        // What another rig received may be of a pool that this one has not met.
+        // Packets received by another rig may be of a pool that this one does not know.
         self.pools.iter().for_each(|pool| self.buffers.add_pool(pool));
         self.tx.send(&mut self.batch, &mut self.buffers, &mut self.tally);
         assert!(self.batch.is_empty());
     }
 
-    /// Is the host `ip`, answering ARP requests and pings, until `done`. Panics after 20 seconds.
+    /// Acts as host `ip`, answering ARP requests and pings, until `done`. Panics after 20 seconds.
     pub fn answer_until(&mut self, ip: [u8; 4], mut done: impl FnMut() -> bool) {
         let start = Instant::now();
         while !done() {
@@ -84,7 +84,7 @@ impl Rig {
     }
 }
 
-/// Makes an ARP request for `ip`, or a ping to it, its own answer. Whether it was one.
+/// Turns an ARP request for `ip`, or a ping to it, into the reply. Returns whether it was one.
 fn answer(frame: &mut [u8], ip: [u8; 4]) -> bool {
     let mac = [2, 0, 0, 0, 0, 9];
     let swap = |frame: &mut [u8]| {
@@ -104,7 +104,7 @@ fn answer(frame: &mut [u8], ip: [u8; 4]) -> bool {
         frame.copy_within(26..30, 30);
         frame[26..30].copy_from_slice(&ip);
         frame[34] = 0;
-        // The type fell by 8, so the checksum's first byte rises by 8, around the end.
+        // The type decreased by 8, so the checksum's first byte increases by 8, with carry.
         let sum = u32::from(u16::from_be_bytes([frame[36], frame[37]])) + 0x0800;
         let sum = (sum & 0xffff) + (sum >> 16);
         frame[36..38].copy_from_slice(&(sum as u16).to_be_bytes());
@@ -113,7 +113,7 @@ fn answer(frame: &mut [u8], ip: [u8; 4]) -> bool {
     false
 }
 
-/// Another network namespace, kept by a process that sleeps in it; gone when this is dropped.
+/// Another network namespace, kept by a sleeping process; removed on drop.
 pub struct Namespace(Child);
 
 impl Namespace {
@@ -125,7 +125,7 @@ impl Namespace {
             .spawn()
             .expect("unshare runs");
         let space = Namespace(child);
-        // It is there when it differs from ours.
+        // It exists when it differs from ours.
         let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
         while std::fs::read_link(format!("/proc/{}/ns/net", space.pid())).unwrap() == ours {
             std::thread::yield_now();
@@ -168,7 +168,7 @@ pub fn open_only(kind: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Opens a port in a process that `prefix` starts with less than ours may; what it says.
+/// Opens a port in a process that `prefix` starts with fewer privileges. Returns its output.
 pub fn opened_with(prefix: &str, kind: &str) -> String {
     let this = std::env::current_exe().expect("the path of this program");
     let mut words = prefix.split(' ');

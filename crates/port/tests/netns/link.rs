@@ -107,7 +107,7 @@ pub fn tcp_passes_with_offloads_on(kind: &str) {
     println!("{kind}: {}", text.lines().find(|line| line.contains("receiver")).unwrap_or("?"));
 }
 
-/// Hands what comes in at one port to the other.
+/// Forwards packets from one port to the other.
 fn pass(from: &mut Rig, to: &mut Rig) {
     from.poll();
     std::mem::swap(&mut from.batch, &mut to.batch);
@@ -150,7 +150,7 @@ pub fn a_paced_stream_loses_nothing(kind: &str) {
     assert_eq!(far.tally.conserved(), Ok(()));
 }
 
-/// As fast as it goes, with packets of a foreign pool among them: what is sent or dropped adds up, and in the end every
+/// At full speed, with packets of a foreign pool among them: sent plus dropped packets add up, and in the end every
 /// frame is back in its pool.
 pub fn a_flood_leaks_nothing(kind: &str) {
     const PACKETS: u64 = 200_000;
@@ -168,7 +168,7 @@ pub fn a_flood_leaks_nothing(kind: &str) {
         from.poll();
         std::mem::swap(&mut from.batch, &mut near.batch);
         near.send();
-        // What arrives goes back by the way it came: sent from the frames it was received into.
+        // Packets return the way they came: sent from the frames they were received into.
         far.poll();
         far_sent += far.batch.len() as u64;
         far.send();
@@ -192,7 +192,7 @@ pub fn a_flood_leaks_nothing(kind: &str) {
     }
 }
 
-/// Every packet in one queue, every packet of a flow in the same.
+/// Every packet is in one queue, and all packets of a flow are in the same.
 pub fn queues_share_the_flows(kind: &str) {
     veth(1, 3);
     let mut rig =
@@ -236,13 +236,13 @@ pub fn it_comes_back_with_its_device(kind: &str) {
     assert_eq!(rig.tally.dropped(DropReason::TxNoPort), 1);
     veth(1, 1);
     sh("ip addr add 10.9.0.1/24 dev v1");
-    // The kernel takes a moment to say that the link is there.
+    // The kernel needs a moment to report the link.
     let start = Instant::now();
     while !rig.port.is_up() && start.elapsed() < Duration::from_secs(5) {
         rig.port.service();
     }
     assert!(rig.port.is_up());
-    // The packet that found no port was never received.
+    // The packet without a port was never received.
     rig.tally[Counter::Originated] += 1;
     answer(&mut rig, ping("-c 3 10.9.0.2"));
 }
@@ -258,7 +258,7 @@ pub fn what_cannot_be_opened_is_said(kind: &str) {
     assert!(text.starts_with("port p1: device lo: read its address"), "{text}");
 }
 
-/// Behind the driver instead of in it.
+/// After the driver instead of in it.
 pub fn generic_mode_works_and_says_what_it_means() {
     veth(1, 1);
     sh("ip addr add 10.9.0.1/24 dev v1");
@@ -278,7 +278,7 @@ pub fn a_device_that_is_busy_is_said() {
         let config = config("af_xdp", "p1", &[("device", "v0"), ("mode", mode)]);
         let mut pools = Pools::new(1024);
         let mut rig = Rig::open(&config, &mut pools).unwrap();
-        // By a port of the same pool, and of another as another program's would be.
+        // By a port of the same pool, and by one of another pool, as another program's would be.
         for pools in [&mut pools, &mut Pools::new(1024)] {
             let twice = Rig::open(&config, pools).map(|_| ()).unwrap_err().to_string();
             assert!(twice.starts_with("port p1: device v0: ") && twice.lines().count() == 1, "{twice}");
@@ -302,7 +302,8 @@ pub fn its_buffers_are_on_huge_pages_if_there_are_any() {
     assert_eq!(pages, sluice_mem::Pages::Huge, "of eight huge pages");
 }
 
-/// A bridge's driver takes no program: generic mode takes its place unless native mode is demanded, and both are said.
+/// A bridge's driver refuses the program: generic mode takes its place unless native mode is required, and both are
+/// reported.
 pub fn a_driver_without_xdp_falls_back_and_says_so() {
     sh("ip link add v0 type bridge; ip link set v0 up");
     let rig = Rig::open(&config("af_xdp", "p1", &[("device", "v0")]), &mut Pools::new(1024)).unwrap();
@@ -315,7 +316,7 @@ pub fn a_driver_without_xdp_falls_back_and_says_so() {
     assert!(error.contains("the device does not support that"), "{error}");
 }
 
-/// From port to port with no frame free that a packet could be copied into: it leaves in the frame it came in.
+/// From port to port without a free frame for a copy: the packet leaves in the frame it came in.
 pub fn packets_cross_between_ports_in_place() {
     const FRAMES: usize = 2048;
     veth(2, 1);
@@ -333,7 +334,7 @@ pub fn packets_cross_between_ports_in_place() {
         near.poll();
         !near.batch.is_empty()
     });
-    // Every frame that is free is taken away, those that the port's own buffers keep, too.
+    // Takes every free frame, including those in the port's buffer caches.
     let pool: Arc<dyn FramePool> = pools.of_size(1522).unwrap();
     let mut taken = Vec::new();
     for buffers in [&mut near.buffers, &mut other.buffers] {
@@ -363,7 +364,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Packets of queues that the port has not asked for go to the kernel, which is said.
+/// Packets of queues that the port does not use go to the kernel, which is reported.
 pub fn fewer_queues_than_the_device_are_noted() {
     veth(1, 3);
     let rig = Rig::open(&config("af_xdp", "p1", &[("device", "v0")]), &mut Pools::new(1024)).unwrap();
@@ -375,7 +376,7 @@ pub fn fewer_queues_than_the_device_are_noted() {
     assert!(error.contains("`ethtool -L` sets how many it has"), "{error}");
 }
 
-/// One line with the cause and what helps.
+/// One line with cause and remedy.
 pub fn missing_privileges_are_said(kind: &str) {
     if kind != "tap" {
         veth(1, 1);
@@ -393,7 +394,7 @@ pub fn capabilities_are_exact(kind: &str) {
     let listed = sluice_port::PORT_TYPES.iter().find(|known| known.name == kind).unwrap().capabilities;
     let open = |names: &[&str]| {
         if kind != "tap" {
-            // What has to be set up is set up by the port.
+            // The port sets up everything that is needed.
             sh("ip link set v0 down mtu 1400");
         }
         let set: String = names.iter().map(|name| format!(",+{}", name.to_lowercase())).collect();

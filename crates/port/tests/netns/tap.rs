@@ -93,7 +93,7 @@ pub fn it_is_made_anew_when_it_was_deleted() {
     let mac = rig.port.info().mac.map(|byte| format!("{byte:02x}")).join(":");
     rig.port.service();
     assert!(rig.port.is_up(), "what is there is left alone");
-    // Alone, and with the namespace that it was moved to.
+    // Alone, and together with the namespace that it was moved to.
     let other = Namespace::new();
     for end in ["ip link del t0", &format!("ip link set t0 netns {}", other.pid())] {
         sh(end);

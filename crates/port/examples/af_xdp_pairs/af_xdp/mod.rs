@@ -1,4 +1,4 @@
-//! Bare sockets, and the program of our ports for them.
+//! Bare sockets, with the XDP program of our ports.
 
 #[path = "../../../src/af_xdp/bpf/mod.rs"]
 mod bpf;

@@ -1,7 +1,7 @@
-//! The border to the crate `xdp`, whose calls are unsafe: one run of two of its sockets, under the same program as our
-//! ports.
+//! A safe interface to the crate `xdp`, whose calls are unsafe: one run of two of its sockets, under the same XDP
+//! program as our ports.
 //!
-//! A locked room. What it keeps to: a socket and its rings go before the memory they use, and so do packets.
+//! Invariant: a socket, its rings and packets are dropped before the memory that they use.
 
 use super::bpf::sys::{Mode, SocketMap};
 use crate::Shared;
@@ -15,11 +15,11 @@ use xdp::{Umem, WakableRings};
 
 const SLOTS: u32 = 2048;
 const BATCH: usize = 32;
-/// The kernel lets go of a device a moment after its last user.
+/// The kernel releases a device shortly after its last user.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Bare {
-    // Before the memory, so that it is gone first.
+    // Before the memory, so that it is dropped first.
     socket: XdpSocket,
     rings: WakableRings,
     umem: Umem,
@@ -27,7 +27,7 @@ struct Bare {
 }
 
 impl Bare {
-    /// A socket on queue 0 of a device, copying, that is woken where it asks for it.
+    /// A socket on queue 0 of a device, in copy mode, with wake-up flags.
     fn open(name: &CStr) -> Result<Self, Box<dyn Error>> {
         let device = xdp::nic::NicIndex::lookup_by_name(name)?.ok_or("there is no such device")?;
         let start = Instant::now();
@@ -49,7 +49,7 @@ impl Bare {
         }
     }
 
-    /// Sends a batch of frames, written anew; takes back what has been sent.
+    /// Sends a batch of newly written frames, and takes back sent ones.
     fn send(&mut self, batch: &mut HeapSlab, frame: &[u8]) {
         self.rings.completion_ring.dequeue(&mut self.umem, SLOTS as usize);
         while batch.len() < BATCH {
@@ -59,14 +59,15 @@ impl Bare {
             batch.push_front(packet);
         }
         let ring = self.rings.tx_ring.as_mut().expect("the socket was opened with one");
-        // SAFETY: the memory outlives the socket, see `Bare`. Failure is a full device, which the next call meets again.
+        // SAFETY: the memory outlives the socket, see `Bare`. A failure means a full device, which the next call
+        // retries.
         let _ = unsafe { ring.send(batch, true) };
     }
 
-    /// Takes what has come and gives as many buffers back; how many.
+    /// Takes received packets and gives as many buffers back. Returns how many.
     fn receive(&mut self, batch: &mut HeapSlab) -> usize {
         let ring = self.rings.rx_ring.as_mut().expect("the socket was opened with one");
-        // SAFETY: the packets are given back below, before the memory goes.
+        // SAFETY: the packets are given back below, before the memory is dropped.
         let came = unsafe { ring.recv(&self.umem, batch) };
         while let Some(packet) = batch.pop_back() {
             self.umem.free_packet(packet);
@@ -76,7 +77,7 @@ impl Bare {
     }
 
     fn fill(&mut self, buffers: usize) {
-        // SAFETY: the memory outlives the socket, see `Bare`. veth does not wait to be woken for buffers.
+        // SAFETY: the memory outlives the socket, see `Bare`. veth needs no wake-up for buffers.
         let _ = unsafe { self.rings.fill_ring.enqueue(&mut self.umem, buffers, false) };
     }
 }
@@ -87,7 +88,7 @@ pub(crate) fn sockets(mode: &str) -> Result<f64, Box<dyn Error>> {
     far.fill(SLOTS as usize);
     let mode = if mode == "generic" { Mode::Generic } else { Mode::Native };
     let mut programs = Vec::new();
-    // Both ends, as our ports have it.
+    // Both ends, as for our ports.
     for bare in [&near, &far] {
         let map = SocketMap::new(1)?;
         // SAFETY: the socket is open, and the borrow ends before it is closed.

@@ -1,4 +1,4 @@
-//! Loading and attaching the program.
+//! Loading and attaching the XDP program.
 
 #[allow(unsafe_code)]
 pub(super) mod sys;

@@ -1,6 +1,6 @@
-//! The border to bpf(2): the one program an AF_XDP port needs, five instructions long, put together here.
+//! A safe interface to bpf(2), for the one program that an AF_XDP port needs: five instructions, assembled here.
 //!
-//! A locked room. Source: Linux, include/uapi/linux/bpf.h; instruction encoding from Documentation/bpf/standardization.
+//! Source: Linux, include/uapi/linux/bpf.h; instruction encoding from Documentation/bpf/standardization.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,19 +14,19 @@ const LINK_CREATE: libc::c_long = 28;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
-/// The program can handle packets that do not lie in one piece, without which long MTUs are refused.
+/// The program supports multi-buffer packets, without which large MTUs are refused.
 const PROG_HAS_FRAGS: u32 = 1 << 5;
 /// The helper `bpf_redirect_map`.
 const REDIRECT_MAP: u32 = 51;
-/// What becomes of a packet of a queue that has no socket: it goes the ordinary way.
+/// The verdict for a packet on a queue without a socket: pass it to the kernel's stack.
 const XDP_PASS: u32 = 2;
-/// Where `struct xdp_md` has the receive queue's index.
+/// The offset of the receive queue's index in `struct xdp_md`.
 const RX_QUEUE_INDEX_AT: u16 = 16;
 
-/// Bytes of an attribute block; longer than any we fill in, and the kernel wants what it does not know to be zero.
+/// Bytes of an attribute block: more than any command here needs. The kernel requires unknown bytes to be zero.
 const ATTRIBUTES: usize = 128;
 
-/// Attributes of a command: words at their places, everything else zero.
+/// A command's attributes: words at their offsets, zeros elsewhere.
 struct Attributes([u64; ATTRIBUTES / 8]);
 
 impl Attributes {
@@ -37,10 +37,10 @@ impl Attributes {
         all
     }
 
-    /// Runs a command. Every pointer among the attributes must be to memory that lives, as long as the command says.
+    /// Runs a command. Memory that attributes point to must live as long as the command requires.
     fn run(&mut self, command: libc::c_long) -> io::Result<libc::c_long> {
-        // SAFETY: the block is whole and writable. Pointers in it are to locals of the functions below, which outlive
-        // the call and have the sizes given beside them.
+        // SAFETY: the block is complete and writable. Pointers in it are to locals of the functions below, which
+        // outlive the call and have the sizes given beside them.
         match unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), ATTRIBUTES) } {
             -1 => Err(io::Error::last_os_error()),
             done => Ok(done),
@@ -49,7 +49,7 @@ impl Attributes {
 
     fn run_for_fd(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
         let fd = self.run(command)?;
-        // SAFETY: the three commands that this is used for return a new descriptor.
+        // SAFETY: the three commands used with this function return a new descriptor.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
     }
 }
@@ -59,22 +59,22 @@ fn instruction(opcode: u8, registers: u8, offset: u16, immediate: u32) -> u64 {
     u64::from(immediate) << 32 | u64::from(offset) << 16 | u64::from(registers) << 8 | u64::from(opcode)
 }
 
-/// The sockets that packets are handed to, by receive queue of the device.
+/// The map of sockets that packets are redirected to, by the device's receive queue.
 #[derive(Debug)]
 pub(in crate::af_xdp) struct SocketMap(OwnedFd);
 
-/// A program on a device; taken off when this is dropped.
+/// A program attached to a device; detached on drop.
 #[derive(Debug)]
 pub(in crate::af_xdp) struct Attached {
     _link: OwnedFd,
 }
 
-/// How a program is put on a device.
+/// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::af_xdp) enum Mode {
-    /// In the driver, before the kernel makes a packet of its own of it.
+    /// In the driver, before the kernel makes a socket buffer.
     Native,
-    /// Behind the driver; any device can.
+    /// After the driver; works for every device.
     Generic,
 }
 
@@ -86,14 +86,14 @@ impl SocketMap {
         Ok(SocketMap(Attributes::new(&words, &[]).run_for_fd(MAP_CREATE)?))
     }
 
-    /// Has packets of `queue` go to a socket.
+    /// Redirects packets of `queue` to a socket.
     pub(in crate::af_xdp) fn insert(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         let (key, value) = (queue, socket.as_raw_fd());
         let pointers = [(8, address(&key)), (16, address(&value))];
         Attributes::new(&[(0, self.0.as_raw_fd() as u32)], &pointers).run(MAP_UPDATE_ELEM).map(|_| ())
     }
 
-    /// Puts the program that hands packets to these sockets on a device.
+    /// Attaches the program that redirects packets to these sockets.
     pub(in crate::af_xdp) fn attach(&self, device: u32, mode: Mode) -> io::Result<Attached> {
         let program = self.load()?;
         let mode = match mode {

@@ -1,4 +1,4 @@
-//! A ring that is shared with the kernel.
+//! A ring shared with the kernel.
 
 #[allow(unsafe_code)]
 pub(super) mod sys;

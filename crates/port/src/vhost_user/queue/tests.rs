@@ -1,4 +1,4 @@
-//! Packets to and from a guest whose rings and buffers are memory of the test's own.
+//! Packets to and from a guest whose rings and buffers are in the test's memory.
 
 use super::*;
 use crate::Pools;
@@ -6,20 +6,20 @@ use crate::vhost_user::ring::RingLayout;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 const LAYOUT: RingLayout = RingLayout { descriptors: 0, available: 0x100, used: 0x200 };
-/// The guest's buffers, so far apart.
+/// The distance between the guest's buffers.
 const BUFFERS: u64 = 0x1000;
 const APART: u64 = 0x400;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 
-/// A guest's ring of eight entries, of whose buffers some are chained to the next one.
+/// A guest's ring of eight entries, some of whose buffers are chained to the next.
 struct Guest {
     memory: Arc<GuestMemoryMmap>,
     rings: Rings,
 }
 
 impl Guest {
-    /// With buffers of these lengths and flags; each that the one before is not chained to begins a chain.
+    /// With buffers of these lengths and flags. Each buffer that is not chained to its predecessor begins a chain.
     fn new(buffers: &[(u32, u16)], mergeable: bool) -> Self {
         let memory = Arc::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 0x4000)]).unwrap());
         let (mut heads, mut is_chained) = (0u16, false);
@@ -50,7 +50,7 @@ impl Guest {
         bytes
     }
 
-    /// What was used: chains and bytes written to them.
+    /// The used chains, and the bytes written to each.
     fn used(&self) -> Vec<(u32, u32)> {
         let read = |at: u64| self.memory.read_obj::<u32>(GuestAddress(LAYOUT.used + at)).unwrap();
         let n = u64::from(self.memory.read_obj::<u16>(GuestAddress(LAYOUT.used + 2)).unwrap());
@@ -82,7 +82,7 @@ fn a_packet_is_spread_over_merged_buffers() {
     assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxFull)), (1, 1), "the second wants three buffers");
     assert_eq!(guest.used(), [(0, 100), (1, 100), (2, 62)]);
     let first = guest.buffer(0, 100);
-    // The header says how many buffers there are, and nothing else: what we send is complete.
+    // The header has the number of buffers and nothing else, since sent packets are complete.
     assert_eq!((&first[..10], &first[10..12]), (&[0; 10][..], &3u16.to_le_bytes()[..]));
     let whole = [&first[VNET_HEADER..], &guest.buffer(1, 100), &guest.buffer(2, 62)].concat();
     assert_eq!(whole, frame(250));
@@ -94,7 +94,7 @@ fn a_guest_that_does_not_merge_gets_what_fits_one_chain() {
     let tally = guest.send(&[150, 88]);
     assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxOversize)), (1, 1));
     assert_eq!(guest.used(), [(0, 100)]);
-    // The next chain is of two buffers, which hold more.
+    // The next chain has two buffers, which hold more.
     assert_eq!(guest.send(&[150])[Counter::Sent], 1);
     assert_eq!(guest.used()[1..], [(1, 162)]);
     assert_eq!([&guest.buffer(1, 100)[VNET_HEADER..], &guest.buffer(2, 62)].concat(), frame(150));
@@ -113,7 +113,7 @@ fn chained_buffers_become_one_packet_and_what_is_too_long_is_named() {
         batch.iter().map(|packet| packet.bytes().to_vec()).collect::<Vec<_>>(),
         [[frame(100), vec![7; 50]].concat()]
     );
-    // Two kilobytes are over the MTU, and eleven bytes are no header.
+    // Two kilobytes exceed the MTU, and eleven bytes are no header.
     assert_eq!((tally.dropped(DropReason::RxOversize), tally.dropped(DropReason::RxError)), (1, 1));
     assert_eq!(guest.used(), [(0, 0), (3, 0), (5, 0)], "all are the guest's again");
     tally[Counter::Received] += batch.len() as u64;
