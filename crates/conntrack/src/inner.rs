@@ -65,8 +65,8 @@ fn ipv6(bytes: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// Translates the packet inside: sets one address and both ports to those of `as_sent`. Updates the checksums that are
-/// there.
+/// Translates the packet inside: sets one address and both ports to those of `as_sent`, the packet's tuple as its
+/// sender sent it, or as its receiver is to see it. Updates the checksums that are there.
 pub(crate) fn translate(bytes: &mut [u8], as_sent: &Tuple, which: NatTarget) {
     let Some(inner) = of(bytes, as_sent.v6, as_sent.zone) else { return };
     let (addr, at) = match which {

@@ -40,11 +40,18 @@ pub struct NoHeadroom;
 
 impl Frame {
     /// Makes the handle for a buffer.
+    ///
+    /// # Safety
+    /// From `data - headroom` to `data + len` is one live, writable allocation that stays where it is until the frame
+    /// is given back, and no other `Frame` or reference covers any of it meanwhile.
     pub unsafe fn from_raw(data: NonNull<u8>, len: u32, headroom: u16, pool: PoolId, token: u64) -> Self {
         Frame { data, shape: Shape { len, headroom, pool }, token }
     }
 
     /// Like `from_raw`, for frames fresh from a pool.
+    ///
+    /// # Safety
+    /// As for `from_raw`, with the length, headroom and pool in `shape`.
     #[inline]
     pub(crate) unsafe fn fresh(data: NonNull<u8>, shape: Shape, token: u64) -> Self {
         Frame { data, shape, token }

@@ -25,6 +25,11 @@ pub(crate) struct Shape {
 
 impl FrameLayout {
     /// The layout of the pool that holds the ticket for `pool`. Fresh frames have `frame_size` bytes.
+    ///
+    /// # Safety
+    /// For each token that the pool ever puts into a [`FreeFrames`], the bytes from `headroom` before that address to
+    /// `frame_size` behind it are one live, writable allocation of exposed provenance, of this token alone, which stays
+    /// where it is until the pool has the token back.
     pub const unsafe fn new(start: usize, stride: usize, headroom: u16, frame_size: u32, pool: PoolId) -> Self {
         FrameLayout { start, stride, shape: Shape { len: frame_size, headroom, pool } }
     }
@@ -131,6 +136,9 @@ impl FreeFrames {
     }
 
     /// Adds a frame by its token.
+    ///
+    /// # Safety
+    /// It is a token of this pool, and nobody else has it.
     #[inline]
     pub unsafe fn push_token(&mut self, token: u64) {
         self.room(1)[0] = token;

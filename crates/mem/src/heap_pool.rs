@@ -121,6 +121,9 @@ impl HeapPool {
     /// The handle of a frame that a device held: `len` bytes of packet from byte `offset` of the region.
     ///
     /// `None` if these do not lie within one frame.
+    ///
+    /// # Safety
+    /// The frame was handed to the device by dropping its handle, and the device holds it no longer.
     #[inline]
     pub unsafe fn adopt(&self, offset: usize, len: usize) -> Option<Frame> {
         let token = offset / self.stride;

@@ -1,6 +1,6 @@
 //! Naive twins: linear classifier, map caches, byte-by-byte parser.
 //!
-//! Each is short enough to be right by reading it, shares no code with what it judges, and is as slow as it likes.
+//! Each is short enough to be verified by reading, shares no code with what it judges, and may be slow.
 #![forbid(unsafe_code)]
 
 mod linear_classifier;

@@ -3,7 +3,7 @@
 use sluice_flow::layout;
 use sluice_flow::{FlowKey, Match};
 
-/// What a rule contributes to a conjunctive match: clause `clause` (from 0) of `n_clauses` of conjunction `id`.
+/// A rule's part in a conjunctive match: clause `clause` (from 0) of `n_clauses` of conjunction `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Clause {
     /// The conjunction.
@@ -23,11 +23,11 @@ pub struct LinearRule<R> {
     pub priority: u32,
     /// The first version that sees it.
     pub add_version: u64,
-    /// The first version that does not see it any more.
+    /// The first version that no longer sees it.
     pub remove_version: u64,
-    /// Its parts in conjunctions; empty for an ordinary rule.
+    /// Its clauses; empty for an ordinary rule.
     pub clauses: Vec<Clause>,
-    /// Whatever tells it from the others.
+    /// Identifies it.
     pub payload: R,
 }
 
@@ -45,7 +45,7 @@ impl<R> Default for LinearClassifier<R> {
 }
 
 impl<R: PartialEq> LinearClassifier<R> {
-    /// Adds a rule. One of the same match and priority that nobody has asked to remove gives way to it.
+    /// Adds a rule. It replaces a rule of the same match and priority, unless that is already marked for removal.
     pub fn insert(&mut self, rule: LinearRule<R>) {
         self.rules.retain(|old| {
             old.matching != rule.matching || old.priority != rule.priority || old.remove_version != u64::MAX
@@ -53,8 +53,8 @@ impl<R: PartialEq> LinearClassifier<R> {
         self.rules.push(rule);
     }
 
-    /// The rules that may answer for `key` at `version`: none if nothing matches, more than one only if rules of one
-    /// priority overlap, or several conjunctions complete at one priority.
+    /// The rules that may match `key` at `version`. More than one only if rules of equal priority overlap, or if
+    /// several conjunctions are complete at one priority.
     pub fn winners(&self, key: &FlowKey, version: u64) -> Vec<&LinearRule<R>> {
         let matching = self.matching(key, version);
         let mut priorities: Vec<u32> = matching.iter().map(|rule| rule.priority).collect();
@@ -86,8 +86,8 @@ impl<R: PartialEq> LinearClassifier<R> {
             .collect()
     }
 
-    /// The best rules without clauses for the key with this conjunction id. One with the match of a rule with clauses of
-    /// higher priority stays hidden, as in Open vSwitch.
+    /// The best ordinary rules for the key with this conjunction id. As in Open vSwitch, a rule is hidden by a rule
+    /// with clauses, the same match and a higher priority.
     fn ordinary_winners(&self, key: &FlowKey, version: u64, conj_id: u32) -> Vec<&LinearRule<R>> {
         let mut key = *key;
         key.set_number(layout::CONJ_ID, conj_id.into());
@@ -104,7 +104,7 @@ impl<R: PartialEq> LinearClassifier<R> {
     }
 }
 
-/// The conjunctions all of whose clauses these rules have among them.
+/// The conjunctions of which these rules contain all clauses.
 fn complete<R>(rules: &[&LinearRule<R>]) -> Vec<u32> {
     let clauses: Vec<Clause> = rules.iter().flat_map(|rule| rule.clauses.iter().copied()).collect();
     let mut ids: Vec<u32> = clauses.iter().map(|c| c.id).collect();

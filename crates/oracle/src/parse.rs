@@ -1,12 +1,12 @@
-//! The byte-by-byte parser: what a packet's fields are, read one byte after another.
+//! The byte-by-byte parser of packet fields.
 //!
-//! Slow and plain, written from the RFCs and from what Open vSwitch does with packets that break them; it shares no
-//! code with `sluice_packet::Layers` or `sluice_flow::extract`, which it judges.
+//! Slow and plain, written from the RFCs and from what Open vSwitch does with malformed packets. It shares no code with
+//! `sluice_packet::Layers` or `sluice_flow::extract`, which it judges.
 
 use sluice_flow::{FlowKey, layout};
 use sluice_packet::headers::ethertype;
 
-/// A packet's fields. What the packet does not have is zero or empty.
+/// A packet's fields. Fields that the packet lacks are zero or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of the key's fields")]
 pub struct Fields {
@@ -42,7 +42,7 @@ pub fn fields(packet: &[u8]) -> Option<Fields> {
     let mut fields = Fields::default();
     let mut reader = Reader { left: packet.to_vec() };
     ethernet(&mut reader, &mut fields)?;
-    // What follows may end anywhere; fields are stored only once their header is known to be whole.
+    // The rest may end anywhere; fields are stored only when their header is complete.
     let _ = match fields.dl_type {
         ethertype::IPV4 => ipv4(&mut reader, &mut fields),
         ethertype::IPV6 => ipv6(&mut reader, &mut fields),
@@ -53,7 +53,7 @@ pub fn fields(packet: &[u8]) -> Option<Fields> {
     Some(fields)
 }
 
-/// The key of a packet just received by a port, as tables see it.
+/// The key of a packet received on a port, as tables see it.
 pub fn key(packet: &[u8], in_port: u32) -> Option<FlowKey> {
     let fields = fields(packet)?;
     let mut key = FlowKey::ZERO;
@@ -127,7 +127,7 @@ impl Reader {
         self.left.len()
     }
 
-    /// Forgets what is behind the first `len` bytes.
+    /// Drops everything behind the first `len` bytes.
     fn cut(&mut self, len: usize) {
         self.left.truncate(len);
     }
@@ -139,7 +139,7 @@ fn ethernet(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     (fields.dl_dst, fields.dl_src) = (dst, src);
     while (word == 0x8100 || word == 0x88a8) && fields.vlans.len() < 2 {
         let mut ahead = reader.clone();
-        // A tag cut short is no tag: its TPID is then the Ethernet type.
+        // A truncated tag is no tag: its TPID is then the Ethernet type.
         let (Some(tci), Some(next)) = (ahead.u16(), ahead.u16()) else { break };
         fields.vlans.push((word, tci));
         word = next;
@@ -161,7 +161,7 @@ fn ethernet(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     Some(())
 }
 
-/// Label stack entries until the one that says it is the last.
+/// Label stack entries up to the bottom of stack.
 fn mpls(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     loop {
         let lse = reader.u32()?;
@@ -189,7 +189,7 @@ fn arp(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     Some(())
 }
 
-/// IPv4. OVS asks for sane lengths and not for version 4.
+/// IPv4. OVS requires consistent lengths, but not version 4.
 fn ipv4(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     let size = reader.len();
     let (version_ihl, tos, total, _id, fragment) =
@@ -252,7 +252,7 @@ fn ipv6(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     if is_later { Some(()) } else { l4(reader, fields) }
 }
 
-/// The L4 header, if it is whole. As OVS, the protocols of IPv4 count in IPv6 and the other way round.
+/// The L4 header, if it is complete. As in OVS, protocols of IPv4 count in IPv6 and vice versa.
 fn l4(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
     let size = reader.len();
     let minimum = match fields.nw_proto {
@@ -305,7 +305,7 @@ fn neighbour_discovery(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
         if size == 8 && (kind == 1 || kind == 2) {
             let address = if kind == 1 { &mut source } else { &mut destination };
             if *address != [0; 6] {
-                // Twice the same option: OVS takes neither target nor addresses, but keeps the type.
+                // The same option twice: OVS takes neither target nor addresses, but keeps the type.
                 is_valid = false;
                 break;
             }

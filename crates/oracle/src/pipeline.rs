@@ -1,8 +1,9 @@
-//! What OpenFlow tables do to a packet, read off the specification: the twin of `sluice-ofproto`'s translation.
+//! The effect of OpenFlow tables on a packet, directly from the specification: the twin of `sluice-ofproto`'s
+//! translation.
 //!
-//! No masks, no caches, no datapath actions: rules are searched one by one, actions change the key, and what is sent is
-//! written down as the key it has then. Knows the actions of the foundation, the stack, the action set, clones and
-//! exit; says [`None`] where the limits would cut a translation short, since then OVS drops the packet.
+//! No masks, no caches, no datapath actions: rules are searched one by one, actions change the key, and an output
+//! records the key of that moment. Supports the basic actions, the stack, the action set, clones and exit. Returns
+//! [`None`] where limits cut a translation short, since OVS then drops the packet.
 
 use crate::LinearClassifier;
 use sluice_flow::field::Prereq;
@@ -12,25 +13,25 @@ use sluice_ofp::OfAction;
 use sluice_packet::headers::{ethertype, ip_proto};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A packet that left, or went to the controller (`OfPort::CONTROLLER`).
+/// A packet sent to a port, or to the controller (`OfPort::CONTROLLER`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Where to.
     pub port: OfPort,
-    /// What it was then; see [`as_sent`].
+    /// Its key at that moment; see [`as_sent`].
     pub key: FlowKey,
 }
 
 /// A bridge: tables, and the ports it has.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
-    /// Rules by table; the payload is what they do.
+    /// Rules by table; the payload is their actions.
     pub tables: BTreeMap<u8, LinearClassifier<Vec<OfAction>>>,
     /// Ports.
     pub ports: BTreeSet<OfPort>,
 }
 
-/// A packet on its way.
+/// A packet being processed.
 struct Walk<'a> {
     pipeline: &'a Pipeline,
     key: FlowKey,
@@ -45,7 +46,7 @@ struct Walk<'a> {
 }
 
 impl Pipeline {
-    /// What becomes of a packet. `None` if it would take too many steps.
+    /// The outputs of a packet. `None` if it takes too many steps.
     pub fn run(&self, key: &FlowKey) -> Option<Vec<Sent>> {
         let mut walk = Walk {
             pipeline: self,
@@ -67,7 +68,7 @@ impl Pipeline {
     }
 }
 
-/// What of a key can be seen on the wire.
+/// The part of a key that is visible on the wire.
 pub fn as_sent(key: &FlowKey) -> FlowKey {
     let mut out = FlowKey::ZERO;
     out.lines[..4].copy_from_slice(&key.lines[..4]);
@@ -79,7 +80,7 @@ pub fn as_sent(key: &FlowKey) -> FlowKey {
         out.get_mut(tpid).fill(0);
         out.get_mut(tci).fill(0);
     }
-    // What is no port cannot be set: the key says so, the packet does not.
+    // Fields other than ports cannot be set: the key has the value, the packet has not.
     let has_ports = match (out.number(layout::DL_TYPE) as u16, out.number(layout::NW_PROTO) as u8) {
         (ethertype::IPV4 | ethertype::IPV6, ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP)
         | (ethertype::IPV4, ip_proto::ICMP)
@@ -147,7 +148,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Does the action set.
+    /// Executes the action set.
     fn finish(&mut self) {
         let set = std::mem::take(&mut self.set);
         let last = |is: fn(&OfAction) -> bool| set.iter().rev().find(|a| is(a)).cloned();
@@ -162,7 +163,7 @@ impl Walk<'_> {
         self.list(&list);
     }
 
-    /// False: no more of this list.
+    /// False: stop this action list.
     fn action(&mut self, action: &OfAction) -> bool {
         match action {
             OfAction::Output { port, .. } => self.output(*port),

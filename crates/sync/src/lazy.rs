@@ -7,6 +7,9 @@ use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Types for which zero bytes are a valid value.
+///
+/// # Safety
+/// Every byte zero must be a valid value, and the type must not need dropping.
 pub unsafe trait Zeroed {}
 
 // SAFETY: an atomic number of zero bytes is 0.

@@ -1,7 +1,7 @@
-//! Random packets for property tests: every protocol the switch knows, and what goes wrong with them.
+//! Random packets for property tests: every protocol that the switch knows, valid and damaged.
 //!
-//! Values come from small pools, so that rare coincidences (equal addresses, fragments, nested tags, twice the same
-//! option) are common.
+//! Values come from small pools, so that rare coincidences (equal addresses, fragments, nested tags, the same option
+//! twice) are common.
 
 use crate::frame::{self, FrameBuilder};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ pub fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Frames of which some are valid, some cut short, some with wrong lengths, types or other bytes, some garbage.
+/// Frames, some valid, some truncated, some with wrong lengths, types or other bytes, some garbage.
 pub fn packets() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         2 => frames(),

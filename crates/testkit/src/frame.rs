@@ -7,20 +7,20 @@
 //! ```
 //!
 //! A modifier (`ttl`, `tos`, `fragment`, `tcp_flags`, …) changes the header added last that has the field.
-//! The checksums are computed here, plainly, so that they can judge those of crate `packet`.
+//! Checksums are computed here in a simple way, so that they can judge those of crate `packet`.
 
 use crate::frame_layer::{Layer, assemble};
 
-/// A frame in the making. Headers are added from the outside in.
+/// A frame under construction. Headers are added from the outside in.
 #[derive(Clone, Debug)]
 pub struct FrameBuilder {
     layers: Vec<Layer>,
     size_min: usize,
 }
 
-/// The source address frames have unless told otherwise.
+/// The default source address.
 pub const SRC_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
-/// The destination address frames have unless told otherwise.
+/// The default destination address.
 pub const DST_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x02];
 
 /// Begins a frame from [`SRC_MAC`] to [`DST_MAC`].
@@ -28,7 +28,7 @@ pub fn ethernet() -> FrameBuilder {
     FrameBuilder { layers: vec![Layer::Ethernet { src: SRC_MAC, dst: DST_MAC, ethertype: None }], size_min: 0 }
 }
 
-/// A UDP frame of 60 bytes, the shortest Ethernet carries: what most tests want.
+/// A UDP frame of 60 bytes, the Ethernet minimum: enough for most tests.
 pub fn udp4(src: [u8; 4], dst: [u8; 4], src_port: u16, dst_port: u16) -> Vec<u8> {
     ethernet().ipv4(src, dst).udp(src_port, dst_port).payload(&[0; 18]).build()
 }
@@ -44,7 +44,7 @@ impl FrameBuilder {
         self
     }
 
-    /// Changes the last header for which `change` says it did.
+    /// Changes the last header for which `change` returns true.
     fn change(mut self, what: &str, change: impl Fn(&mut Layer) -> bool) -> Self {
         assert!(self.layers.iter_mut().rev().any(change), "the frame has no header with {what}");
         self
@@ -207,7 +207,7 @@ impl FrameBuilder {
         self.add(Layer::Extension { kind, proto: None, body })
     }
 
-    /// Adds an IPv6 routing header (type 2) by way of `last`, with so many segments left (0 or 1).
+    /// Adds an IPv6 routing header (type 2) to final destination `last`, with that many segments left (0 or 1).
     pub fn routing(self, segments_left: u8, last: [u8; 16]) -> Self {
         self.extension(43, &[&[2, segments_left, 0, 0, 0, 0][..], &last].concat())
     }

@@ -1,4 +1,4 @@
-//! One header of a frame in the making, and how headers become bytes.
+//! One header of a frame under construction, and how headers become bytes.
 
 use crate::plain_checksum::{crc32c, internet};
 
@@ -22,7 +22,7 @@ pub(crate) enum Layer {
     Raw(Vec<u8>),
 }
 
-/// What the header in front must say about what follows it.
+/// How the preceding header must announce what follows.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Nothing,
@@ -32,7 +32,7 @@ enum Next {
     Length,
 }
 
-/// The frame's bytes: from the last layer to the first, each in front of what there is.
+/// The frame's bytes, built from the last layer to the first.
 pub(crate) fn assemble(layers: &[Layer]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut next = Next::Nothing;
@@ -154,7 +154,7 @@ fn transport(layer: &Layer, outer: &[Layer], payload: &[u8]) -> (Vec<u8>, Next) 
     if let Some(at) = checksum_at {
         let pseudo = pseudo_header(proto, outer, header.len() + payload.len());
         let sum = internet(&[&pseudo[..], &header, payload].concat());
-        // UDP's zero means "none", so its zero is written as all ones.
+        // In UDP zero means "no checksum", so a computed zero is written as all ones.
         let sum = if sum == 0 && proto == 17 { 0xffff } else { sum };
         header[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
@@ -167,7 +167,7 @@ fn pseudo_header(proto: u8, outer: &[Layer], size: usize) -> Vec<u8> {
         return Vec::new();
     }
     let size = (size as u32).to_be_bytes();
-    // A routing header with segments left says where the packet ends up.
+    // A routing header with segments left has the final destination.
     let rerouted =
         outer.iter().rev().take_while(|layer| !matches!(layer, Layer::Ipv6 { .. })).find_map(|layer| match layer {
             Layer::Extension { kind: 43, body, .. } if body[1] > 0 => body.last_chunk::<16>(),

@@ -1,4 +1,4 @@
-//! Packet builders and the scenario runner for tests.
+//! Packet builders, random packets and a small pool, for tests.
 #![forbid(unsafe_code)]
 
 pub mod arbitrary;

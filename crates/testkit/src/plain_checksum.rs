@@ -1,4 +1,4 @@
-//! Checksums as their definitions say them, to judge the fast ones.
+//! Checksums written as their definitions, to judge the fast ones.
 
 /// The Internet checksum (RFC 1071): the complement of the ones' complement sum of all 16-bit words.
 pub fn internet(bytes: &[u8]) -> u16 {

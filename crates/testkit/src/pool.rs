@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub struct TestPool {
     /// The pool.
     pub pool: Arc<dyn FramePool>,
-    /// This thread's way to it.
+    /// This thread's buffers.
     pub buffers: Buffers,
 }
 
@@ -20,12 +20,12 @@ impl TestPool {
         TestPool { pool: Arc::new(pool), buffers: Buffers::new() }
     }
 
-    /// A packet of those bytes. Give it back when done.
+    /// A packet with these bytes. Give it back when done.
     pub fn packet(&mut self, bytes: &[u8]) -> Packet {
         self.buffers.write(&self.pool, bytes).expect("a test holds few packets at once, none longer than 2 KiB")
     }
 
-    /// Gives a packet back and returns the bytes it had.
+    /// Gives a packet back, and returns its bytes.
     pub fn take_bytes(&mut self, packet: Packet) -> Vec<u8> {
         let bytes = packet.bytes().to_vec();
         self.buffers.give(std::iter::once(packet));

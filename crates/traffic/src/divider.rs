@@ -1,4 +1,4 @@
-//! Division by a number known in advance, as one multiplication.
+//! Division by a fixed number, as one multiplication.
 
 /// Divides 32-bit numbers by one divisor.
 ///

@@ -1,10 +1,10 @@
-//! The flows of a profile, numbered.
+//! The numbered flows of a profile.
 
 use crate::Range;
 use crate::divider::Divider;
 use crate::frame_template::Step;
 
-/// A flow: what tells its packets from others'.
+/// A flow: the fields that distinguish its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// IPv4 source.
@@ -19,7 +19,7 @@ pub struct Flow {
     pub protocol: u8,
 }
 
-/// Flows by number, computed and not stored: a million cost no cache.
+/// Flows by number. They are computed instead of stored, so a million flows need no cache.
 ///
 /// A number is read as digits: the class (protocol, or subtable with its source address) changes fastest, then the
 /// destination address, the source address, the destination port and the source port.
@@ -33,7 +33,7 @@ pub struct FlowSpace {
     first_sport: u16,
 }
 
-/// How a flow's number is read.
+/// How a flow's number is split into digits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
     by_class: Divider,
@@ -46,8 +46,8 @@ pub(crate) struct Numbering {
 }
 
 impl FlowSpace {
-    /// `flows` flows; the ranges hold at least that many. The source addresses of `classes` are first ones: `sources`
-    /// follow from each.
+    /// `flows` flows; the ranges hold at least that many. `classes` have first source addresses; each is followed by
+    /// `sources` addresses.
     pub(crate) fn new(
         flows: u32,
         classes: Vec<(u8, u32)>,
@@ -72,12 +72,12 @@ impl FlowSpace {
         }
     }
 
-    /// How many flows there are.
+    /// The number of flows.
     pub fn len(&self) -> u32 {
         self.flows
     }
 
-    /// Whether there are none; there is at least one.
+    /// Whether there are none, which never happens.
     pub fn is_empty(&self) -> bool {
         self.flows == 0
     }
@@ -109,7 +109,7 @@ impl FlowSpace {
 }
 
 impl Numbering {
-    /// Class and destination of flow number `index`, and what is left of the number, of which `step` makes the rest.
+    /// Class and destination of flow number `index`, and the remaining number, from which `step` computes the rest.
     #[inline]
     pub(crate) fn split(&self, index: u32) -> (u32, u32, u32) {
         let (rest, class) = self.by_class.divide(index);
@@ -117,7 +117,7 @@ impl Numbering {
         (class, self.first_dst.wrapping_add(dst), rest)
     }
 
-    /// How far a flow is from the first of its class.
+    /// A flow's distance from the first flow of its class.
     #[inline]
     pub(crate) fn step(&self, rest: u32) -> Step {
         let (rest, src) = self.by_src.divide(rest);

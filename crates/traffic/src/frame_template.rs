@@ -1,4 +1,4 @@
-//! Writing a flow's frame: a ready-made one with addresses, ports and checksums put in.
+//! Writing a flow's frame: a template with addresses, ports and checksums filled in.
 
 use crate::{Flow, Profile};
 
@@ -13,12 +13,12 @@ pub(crate) const UDP: u8 = 17;
 const ETHERNET_HEADER: usize = 14;
 const IPV4_HEADER: usize = 20;
 
-/// The first 60 bytes of the frames of a class of flows, those of its first flow but for the checksums; the rest of a
-/// frame is zeros.
+/// The first 60 bytes of the frames of a class: those of its first flow, without checksums. All further bytes are
+/// zeros.
 ///
-/// Kept as little-endian words. What differs between flows lies in words 3 (IPv4 checksum, source, half the
-/// destination), 4 (the other half, ports) and 6 (TCP checksum), so a frame is written whole, from registers, and no
-/// store overlaps another: whoever reads it next with wide loads finds each forwarded.
+/// Kept as little-endian words. Flows differ in words 3 (IPv4 checksum, source, half the destination), 4 (the other
+/// half, ports) and 6 (TCP checksum). So a frame is written as a whole from registers, and no store overlaps another:
+/// wide loads that follow are forwarded from the stores.
 #[derive(Clone, Debug)]
 #[repr(align(64))] // one cache line and a bit
 pub(crate) struct FrameTemplate {
@@ -34,7 +34,7 @@ pub(crate) struct FrameTemplate {
     ports: u64,
 }
 
-/// What is added to a class's first flow.
+/// The difference to a class's first flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) src: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Step {
 }
 
 impl FrameTemplate {
-    /// A template for a profile's frames, of flows that begin with `first`. UDP goes without a checksum, as IPv4 allows.
+    /// A template for a profile's frames, for flows that begin with `first`. UDP has no checksum, as IPv4 allows.
     pub(crate) fn new(first: Flow, profile: &Profile) -> Self {
         let mut head = [0; FRAME_SIZE_MIN];
         let ip_len = (profile.frame_size - ETHERNET_HEADER) as u16;
@@ -83,7 +83,7 @@ impl FrameTemplate {
     /// Writes the frame of the class's first flow with another destination, as many bytes as `frame` has.
     #[inline]
     pub(crate) fn write(&self, dst: u32, frame: &mut [u8]) {
-        // The address as its bytes stand in the frame, read little-endian.
+        // The address as little-endian bytes of the frame.
         let dst = dst.to_be();
         let dst_sum = (dst & 0xffff) + (dst >> 16);
         let mut words = self.words;
@@ -101,7 +101,7 @@ impl FrameTemplate {
         }
     }
 
-    /// This template moved on to another flow of its class.
+    /// This template for another flow of its class.
     pub(crate) fn stepped(&self, step: Step) -> FrameTemplate {
         let mut out = self.clone();
         let (old_src, old_ports) = ((self.words[3] >> 16) as u32, (self.words[4] >> 16) as u32);
@@ -112,16 +112,16 @@ impl FrameTemplate {
         out.words[3] = self.words[3] & !(0xffff_ffff << 16) | u64::from(src) << 16;
         out.words[4] = self.words[4] & !(0xffff_ffff << 16) | u64::from(ports) << 16;
         let halves = |word: u32| (word & 0xffff) + (word >> 16);
-        // Sums in one's complement: taking away is adding the complement, which each half does.
+        // Ones' complement sums: subtracting is adding the complement, which each half does.
         out.ip_sum = self.ip_sum + halves(src) + halves(!old_src);
         out.tcp_sum = self.tcp_sum + halves(src) + halves(!old_src) + halves(ports) + halves(!old_ports);
         out
     }
 }
 
-/// The checksum of a sum of 16-bit words, none so many that the sum is 2^32 or more.
+/// The checksum of a sum of 16-bit words that is below 2^32.
 #[inline]
 fn finish(sum: u32) -> u64 {
-    // The lower half plus the upper, with the carry in front, arrives in the upper half.
+    // The sum of both halves, including the carry, ends up in the upper half.
     u64::from(!(sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16)
 }

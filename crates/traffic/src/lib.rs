@@ -1,11 +1,12 @@
 //! Traffic profiles: which flows there are, which one comes next, what its frame looks like, and when it is due.
 //!
-//! A [`Profile`] is what the configuration says. [`Profile::streams`] makes it into one [`FlowStream`] a receive
-//! queue: flows are split over queues by a hash, as a NIC would, and each stream picks flows ([`pick`](FlowStream::pick))
-//! and writes their frames ([`writer`](FlowStream::writer)). A [`Pacer`] says how many packets are due.
+//! A [`Profile`] is the configuration of traffic. [`Profile::streams`] turns it into one [`FlowStream`] for each
+//! receive queue. Flows are spread over queues by a hash, as in a NIC. Each stream picks flows
+//! ([`pick`](FlowStream::pick)) and writes their frames ([`writer`](FlowStream::writer)). A [`Pacer`] computes how many
+//! packets are due.
 //!
-//! Randomness comes from the profile's seed through our own generator, time is an argument: the same profile is the
-//! same packets, on every machine and in every version, whatever the size of the batches.
+//! All random numbers come from the profile's seed, by generators of this crate, and time is an argument. So a profile
+//! gives the same packets on every machine, in every version and for every batch size.
 #![forbid(unsafe_code)]
 
 mod divider;

@@ -1,27 +1,27 @@
 //! When packets are due.
 
-/// Says how many packets a steady rate owes by now. Time is nanoseconds from any origin, never going back.
+/// Computes how many packets of a steady rate are due. Time is nanoseconds from any origin, and never goes back.
 ///
-/// Lost time is made up for, up to [`CATCH_UP_NS`] or as much as [`Pacer::catching_up`] says; what was missed beyond that
-/// is never sent, so that a stall does not become a burst.
+/// Lost time is caught up, at most [`CATCH_UP_NS`] or the limit of [`Pacer::catching_up`]. Packets beyond that are
+/// never sent, so that a stall does not become a burst.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     /// Packets per second.
     rate: f64,
-    /// When the first of the current count was due.
+    /// The due time of the current count's first packet.
     since_ns: u64,
     /// The current count: packets sent, or given up.
     sent: u64,
-    /// How much lost time is made up for.
+    /// How much lost time is caught up.
     catch_up_ns: u64,
-    /// Packets given up since they were last asked for.
+    /// Packets given up since the last call of `take_missed`.
     missed: u64,
 }
 
-/// How much lost time is made up for, unless told otherwise: 10 ms. Our choice: longer than a scheduler's time slice.
+/// How much lost time is caught up by default: 10 ms. Our choice: longer than a scheduler's time slice.
 pub const CATCH_UP_NS: u64 = 10_000_000;
 
-/// The count begins anew after so long, before products lose precision.
+/// The count restarts after this time, before products lose precision.
 const EPOCH_NS: u64 = 1_000_000_000_000;
 
 impl Pacer {
@@ -30,12 +30,12 @@ impl Pacer {
         Pacer { rate, since_ns: now_ns, sent: 0, catch_up_ns: CATCH_UP_NS, missed: 0 }
     }
 
-    /// Makes up for so much lost time instead. With 0 the rate is never exceeded over more than one call.
+    /// Sets how much lost time is caught up. With 0 the rate is never exceeded over more than one call.
     pub fn catching_up(self, catch_up_ns: u64) -> Self {
         Pacer { catch_up_ns, ..self }
     }
 
-    /// How many packets are to be sent now, `most` at most; they count as sent.
+    /// The number of packets to send now, at most `most`; they count as sent.
     #[inline]
     pub fn due(&mut self, now_ns: u64, most: usize) -> usize {
         let elapsed = now_ns.saturating_sub(self.since_ns);
@@ -57,7 +57,7 @@ impl Pacer {
         n as usize
     }
 
-    /// How many packets were given up since this was last asked: due once, and never to be sent.
+    /// The number of packets that were given up since the last call: due, but never to be sent.
     #[inline]
     pub fn take_missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
@@ -105,7 +105,7 @@ mod tests {
     }
 
     proptest! {
-        /// Polled often enough, the rate is kept to the packet, over hours.
+        /// Polled often enough, the rate is exact to the packet for hours.
         #[test]
         fn the_rate_is_kept(rate in 1.0f64..50e6, start in 0..u64::MAX / 4) {
             let mut pacer = Pacer::new(rate, start);

@@ -1,4 +1,4 @@
-//! What the configuration says about traffic.
+//! The configuration of traffic.
 
 use crate::frame_template::{FRAME_SIZE_MIN, TCP, UDP};
 use crate::pacer::CATCH_UP_NS;
@@ -7,34 +7,34 @@ use crate::{FlowSpace, FlowStream, parse};
 /// A traffic profile. [`Profile::set`] reads it key by key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// How many flows; without it, as many as the ranges hold.
+    /// The number of flows; by default, as many as the ranges hold.
     pub flows: Option<u32>,
     /// The cuckoo distributor's traffic: that many source addresses ([`subtable_source`]), the first with TCP, the
-    /// others with UDP, each to the same destinations. Takes the place of `src` and `protocols`.
+    /// others with UDP, each to the same destinations. Replaces `src` and `protocols`.
     pub subtables: Option<u16>,
     /// IPv4 sources.
     pub src: Option<Range>,
-    /// IPv4 destinations; without it from 10.0.0.0 on, as many as the flows need.
+    /// IPv4 destinations; by default from 10.0.0.0 on, as many as the flows need.
     pub dst: Option<Range>,
     /// Source ports.
     pub sport: Range,
     /// Destination ports.
     pub dport: Range,
-    /// IP protocols; those but TCP and UDP have no ports and a payload of zeros. Without it UDP.
+    /// IP protocols, by default UDP. Protocols other than TCP and UDP have no ports and a payload of zeros.
     pub protocols: Option<Vec<u8>>,
     /// The flags of TCP segments, as the header has them.
     pub tcp_flags: u8,
-    /// Which flow comes next.
+    /// The choice of the next flow.
     pub choice: Choice,
     /// Bytes of a frame, without the Ethernet checksum.
     pub frame_size: usize,
     /// Packets per second over all queues.
     pub rate: Rate,
-    /// How much lost time a rate makes up for, ns.
+    /// How much lost time a rate catches up, ns.
     pub catch_up_ns: u64,
-    /// Packets in all; without it they never end.
+    /// The total number of packets; unlimited by default.
     pub count: Option<u64>,
-    /// What the random choices start from.
+    /// The seed of the random choices.
     pub seed: u64,
     /// Ethernet source.
     pub src_mac: [u8; 6],
@@ -49,17 +49,17 @@ pub struct Range {
     last: u32,
 }
 
-/// Which flow the next packet is of.
+/// The choice of the next packet's flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
-    /// Any, with equal chance.
+    /// Uniformly random.
     Uniform,
     /// Each in turn.
     Sequential,
-    /// Flows of so many packets each, [`SHORT_AT_ONCE`] of them taking turns, then the next ones: what connections that
-    /// come and go look like.
+    /// Flows with this many packets each, [`SHORT_AT_ONCE`] of them in turn, then the next ones, like connections that
+    /// come and go.
     Short(u32),
-    /// Flow k (from 1) with a chance in proportion to 1/k to the power of this exponent.
+    /// Flow k (from 1) with a probability proportional to 1/k to the power of this exponent.
     Zipf(f64),
 }
 
@@ -69,7 +69,7 @@ pub(crate) const TCP_ACK: u8 = 0x10;
 /// Short flows under way at a time.
 pub const SHORT_AT_ONCE: u32 = 64;
 
-/// How fast packets come.
+/// The packet rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// As fast as the switch takes them.
@@ -78,7 +78,7 @@ pub enum Rate {
     Pps(f64),
 }
 
-/// A key that does not exist, or a value that is wrong or does not fit the others.
+/// An unknown key, or a value that is invalid or contradicts others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
     /// The key.
@@ -114,7 +114,7 @@ impl Default for Profile {
 }
 
 impl Range {
-    /// From `first` to `last`; `None` if that is nothing, or all 2^32 numbers.
+    /// From `first` to `last`; `None` if the range is empty or holds all 2^32 numbers.
     pub fn new(first: u32, last: u32) -> Option<Self> {
         (first <= last && last - first < u32::MAX).then_some(Range { first, last })
     }
@@ -125,19 +125,19 @@ impl Range {
     }
 }
 
-/// The longest frame a profile may ask for: an MTU of 9216. Bytes.
+/// The longest frame: an MTU of 9216. Bytes.
 const FRAME_SIZE_MAX: usize = 9230;
-/// More would make a burst of a second.
+/// A longer catch-up would make a burst of a second.
 const CATCH_UP_MAX_MS: u64 = 1000;
-/// Sources that are told apart by their upper ten bits, with room above for what is not made.
+/// The number of sources that the upper ten bits tell apart, with room for others above.
 const SUBTABLES_MAX: u16 = 512;
-/// So many have sources of the form i.0.0.0, where the rule of number i has a prefix of 7 + i bits, of at most 32.
+/// Up to this number, sources have the form i.0.0.0, where the rule of number i has a prefix of 7 + i bits, at most 32.
 const SUBTABLES_BY_OCTET: u16 = 25;
-/// The exponents allowed: beyond, rank 2 is never seen.
+/// The largest exponent: beyond it, rank 2 never appears.
 const ZIPF_MAX: f64 = 20.0;
 
 impl Profile {
-    /// Every key, and what it means.
+    /// Every key and its meaning.
     pub const KEYS: &[(&'static str, &'static str)] = &[
         ("flows", "how many flows, such as 100k or 1M; default: as many as the ranges hold"),
         (
@@ -163,7 +163,7 @@ impl Profile {
         ("dst-mac", "Ethernet destination; default 02:00:00:00:00:02"),
     ];
 
-    /// Sets what `key` stands for. `None` if there is no such key.
+    /// Sets `key`. `None` if there is no such key.
     pub fn set(&mut self, key: &str, value: &str) -> Option<Result<(), ProfileError>> {
         let (key, _) = *Self::KEYS.iter().find(|(known, _)| *known == key)?;
         let value = value.trim();
@@ -171,7 +171,7 @@ impl Profile {
         Some(self.set_known(key, value).map_err(wrong))
     }
 
-    /// Sets a key that exists; the error says what was expected.
+    /// Sets a key that exists. The error describes the valid values.
     fn set_known(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         const FLOWS: &str = "a number of flows from 1 to 4294967295, such as 100k or 1M";
         const ADDRESSES: &str = "IPv4 addresses such as 10.0.0.1, 10.0.0.1-10.0.0.9 or 10.0.0.0/24";
@@ -265,7 +265,7 @@ impl Profile {
         Ok(FlowSpace::new(flows, classes, sources, dst, self.dport, self.sport))
     }
 
-    /// One stream of packets for each of `queues` receive queues. A flow is always in the same.
+    /// One stream of packets for each of `queues` receive queues. A flow is always in the same queue.
     pub fn streams(&self, queues: usize) -> Result<Vec<FlowStream>, ProfileError> {
         Ok(FlowStream::split(self, &self.flow_space()?, queues))
     }

@@ -1,4 +1,4 @@
-//! Random numbers whose sequence never changes.
+//! Random number generators with fixed sequences.
 
 use sluice_simd::hash::splitmix64;
 
@@ -24,14 +24,14 @@ impl SplitMix64 {
 
 /// A number below `n`, from the high half of a random number.
 ///
-/// Off from uniform by less than n / 2^32 of a number's probability. Source: Lemire, "Fast random integer generation
-/// in an interval", 2019.
+/// Each number's probability differs from uniform by less than n / 2^32. Source: Lemire, "Fast random integer
+/// generation in an interval", 2019.
 #[inline]
 pub(crate) const fn below(n: u32, random: u64) -> u32 {
     (((random >> 32) * n as u64) >> 32) as u32
 }
 
-/// wyrand: a 64-bit number for one multiplication, for choices made a packet. Passes BigCrush and PractRand.
+/// wyrand: a 64-bit random number with one multiplication, for choices for each packet. Passes BigCrush and PractRand.
 ///
 /// Source: Wang Yi, wyhash final version 4 (public domain), `wyrand`.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! One queue's packets: which flow is next, and its frame.
+//! A queue's packets: the choice of flows, and their frames.
 
 use crate::flow_space::Numbering;
 use crate::frame_template::FrameTemplate;
@@ -21,7 +21,7 @@ pub struct FlowStream {
     left: Option<u64>,
 }
 
-/// What the streams of a profile have in common.
+/// The common part of a profile's streams.
 #[derive(Debug)]
 struct Shared {
     space: FlowSpace,
@@ -41,12 +41,12 @@ enum Picker {
         flows: u32,
         next: u32,
     },
-    /// Flows from `first` on take turns, [`SHORT_AT_ONCE`] of them, `packets` packets each.
+    /// [`SHORT_AT_ONCE`] flows from `first` on take turns, with `packets` packets each.
     Short {
         flows: u32,
         packets: u32,
         first: u32,
-        /// The next packet is of flow `first + turn`, and its number `round`.
+        /// The next packet is number `round` of flow `first + turn`.
         turn: u32,
         round: u32,
     },
@@ -54,11 +54,11 @@ enum Picker {
         table: Arc<AliasTable>,
         rng: Wyrand,
     },
-    /// There is no flow in this queue.
+    /// This queue has no flows.
     Nothing,
 }
 
-/// The hash that puts a flow into a queue, and that a packet of it carries as its NIC's hash. Never 0.
+/// The hash that assigns a flow to a queue, and that its packets carry as the NIC's hash. Never 0.
 #[inline]
 pub const fn flow_hash(flow: u32) -> u32 {
     // Fibonacci hashing: 2^32 divided by the golden ratio. Source: Knuth, The Art of Computer Programming, 6.4.
@@ -97,7 +97,7 @@ impl FlowStream {
             .zip(weights)
             .zip(0u64..)
             .map(|((own, share), queue)| {
-                // Rounded at the borders between queues, so that the parts add up to the whole.
+                // Rounded at the boundaries between queues, so that the parts add up to the whole.
                 let border = |part: f64| profile.count.map(|count| (part / all * count as f64).round() as u64);
                 let (from, to) = (border(before), border(before + share));
                 before += share;
@@ -134,7 +134,7 @@ impl FlowStream {
         n
     }
 
-    /// What writes frames. Made once a batch, so that a frame's stores make nothing be read again.
+    /// Writes frames. Made once a batch, so that the stores of a frame do not cause reloads.
     #[inline]
     pub fn writer(&self) -> FrameWriter<'_> {
         FrameWriter { space: self.shared.space.numbering(), templates: &self.shared.templates }
@@ -156,7 +156,7 @@ impl FlowStream {
         self.rate
     }
 
-    /// What keeps to that rate from time 0 on; `None` without one.
+    /// The pacer for that rate from time 0 on; `None` without a rate.
     pub fn pacer(&self) -> Option<Pacer> {
         match self.rate {
             Rate::Max => None,
@@ -193,7 +193,7 @@ impl FrameWriter<'_> {
 impl Picker {
     fn new(profile: &Profile, space: &FlowSpace, own: Option<&[u32]>, queue: u64, weight: impl Fn(u32) -> f64) -> Self {
         let flows = own.map_or(space.len(), |own| own.len() as u32);
-        // Each queue has a seed of its own: the number that its place in the seed's sequence has.
+        // Each queue has its own seed, by its position in the seed's sequence.
         let mut seeds = SplitMix64::new(profile.seed);
         let seed = (0..=queue).fold(0, |_, _| seeds.next());
         let rng = Wyrand::new(seed);
@@ -207,7 +207,7 @@ impl Picker {
                     None => (0..flows).map(weight).collect(),
                     Some(own) => own.iter().map(|flow| weight(*flow)).collect(),
                 };
-                // Far down a steep law every weight of a queue may have vanished; then its flows are as good as none.
+                // In the tail of a steep law all weights of a queue may be zero; then it has no flows.
                 if weights.iter().all(|w| *w == 0.0) {
                     return Picker::Nothing;
                 }

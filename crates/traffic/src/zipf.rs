@@ -1,10 +1,10 @@
-//! Choosing by Zipf's law: the flow of rank k comes as often as 1/k to the power of the exponent.
+//! Zipf's law: the flow of rank k has a probability proportional to 1/k to the power of the exponent.
 
-/// An alias table: draws a number from a fixed distribution with one look-up.
+/// An alias table: draws a number from a fixed distribution with one lookup.
 ///
-/// Shape:  one slot a number, 8 bytes: keep the slot's own number below `keep`, else take `alias`.
-/// Errors: probabilities are rounded to 2^-32 of a slot.
-/// Source: Vose, "A linear algorithm for generating random numbers with a given distribution", 1991.
+/// Shape:  one slot for each number, 8 bytes: keep the slot's own number below `keep`, else take `alias`. Errors:
+///         probabilities are rounded to 2^-32 of a slot. Source: Vose, "A linear algorithm for generating random
+///         numbers with a given distribution", 1991.
 #[derive(Clone, Debug)]
 pub(crate) struct AliasTable {
     slots: Vec<Slot>,
@@ -17,7 +17,7 @@ struct Slot {
 }
 
 impl AliasTable {
-    /// The table for those weights: at least one, none negative, not all zero.
+    /// The table for these weights: at least one, none negative, not all zero.
     pub(crate) fn new(weights: &[f64]) -> Self {
         let mean = weights.iter().sum::<f64>() / weights.len() as f64;
         let mut share: Vec<f64> = weights.iter().map(|w| w / mean).collect();
@@ -35,7 +35,7 @@ impl AliasTable {
         AliasTable { slots }
     }
 
-    /// The number that belongs to a random one.
+    /// The number drawn by a random one.
     #[inline]
     pub(crate) fn draw(&self, random: u64) -> u32 {
         let at = crate::rng::below(self.slots.len() as u32, random);
@@ -46,8 +46,8 @@ impl AliasTable {
 
 /// `rank` to the power of `-exponent`; rank is at least 1.
 ///
-/// Made of additions, multiplications and divisions only, which give the same bits on every machine; a library's
-/// power function does not. Exact to about 1e-12.
+/// Uses additions, multiplications and divisions only, which give the same bits on every machine; a library's power
+/// function does not. Exact to about 1e-12.
 pub(crate) fn weight(rank: u32, exponent: f64) -> f64 {
     exp(-exponent * ln(f64::from(rank)))
 }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every number's probability, read off the table, is its weight's share.
+        /// Each number's probability, according to the table, is its weight's share.
         #[test]
         fn the_table_holds_the_distribution(weights in prop::collection::vec(0u32..50, 1..40)) {
             prop_assume!(weights.iter().any(|w| *w > 0));

@@ -1,4 +1,4 @@
-//! Streams are what the profile says: right frames, every flow in one queue, the same packets for ever.
+//! Streams follow the profile: correct frames, every flow in one queue, the same packets for ever.
 
 use proptest::prelude::*;
 use sluice_traffic::{Choice, Profile, Rate};
@@ -39,12 +39,12 @@ fn sum(bytes: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Flows (i, j) = (1, 0), (2, 3) and (20, 49999), byte for byte as a script independent of this crate writes them.
+/// Flows (i, j) = (1, 0), (2, 3) and (20, 49999), byte by byte as a script independent of this crate writes them.
 #[test]
 fn subtables_are_the_distributors_traffic() {
     let profile = profile(&[("subtables", "20"), ("flows", "1M"), ("choice", "sequential")]);
     let all = frames(&profile, 0, 1, 1_000_000);
-    // Ours has a valid TCP checksum where the script's is 0.
+    // This crate writes a valid TCP checksum; the script writes 0.
     let tcp = hex("020000000002 020000000001 0800 4500002e00000000 4006 6fcb 01000000 0a000000 \
          03e8 07d0 00000000 00000000 5010 0400 9517 0000 000000000000");
     let udp = hex("020000000002 020000000001 0800 4500002e00000000 4011 6ebd 02000000 0a000003 \
@@ -58,8 +58,8 @@ fn subtables_are_the_distributors_traffic() {
     assert_eq!(different.len(), 1_000_000, "every flow is another");
 }
 
-/// These numbers must never change: measurements are compared over years. (Those of uniform choice were computed by
-/// a script from the published generator.)
+/// These numbers must never change, since measurements are compared over years. (A script computed those of the uniform
+/// choice from the published generator.)
 #[test]
 fn streams_are_the_same_for_ever() {
     let first = |keys: &[(&str, &str)], queue, queues| -> Vec<u32> {
@@ -93,7 +93,7 @@ fn short_flows_have_their_packets_a_few_flows_at_a_time_and_never_come_back_earl
         let profile = profile(&[("flows", &flows.to_string()), ("choice", &format!("short:{packets}"))]);
         let mut stream = profile.streams(1).unwrap().remove(0);
         let mut all = vec![0; 2 * flows * packets];
-        // In batches that fit nothing.
+        // With odd batch sizes.
         all.chunks_mut(7).for_each(|batch| assert_eq!(stream.pick(batch), batch.len()));
         let (first, again) = all.split_at(flows * packets);
         assert_eq!(first, again, "then they begin anew");
@@ -182,7 +182,7 @@ fn errors_name_the_key_and_what_was_expected() {
 }
 
 proptest! {
-    /// Whatever the profile: lengths and checksums are right, fields within their ranges, flows distinct.
+    /// For any profile, lengths and checksums are correct, fields are within their ranges, and flows are distinct.
     #[test]
     fn frames_are_valid(
         (src, dst, sport, dport) in (1u32..4, 1u32..5, 1u32..3, 1u32..4),

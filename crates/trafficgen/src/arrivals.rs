@@ -1,7 +1,7 @@
-//! Packets of a lane that come in by the clock, and wait in a ring like a NIC's until the switch takes them.
+//! Packets of a lane that arrive by the clock, and wait in a ring, like a NIC's, until the switch takes them.
 //!
-//! Nothing sends them: which have come by now is computed. So the rate is exact, however fast, and costs no core. What
-//! comes while the ring is full is lost, as it would be.
+//! Nothing sends them: the number that has arrived by now is computed. So the rate is exact at any speed and takes no
+//! core. Packets that arrive while the ring is full are lost, as in a NIC.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub struct Arrivals {
     began_ns: u64,
     /// Packets in all.
     total: u64,
-    /// How many of them have come.
+    /// How many of them have arrived.
     come: u64,
     /// First number and count of packets that wait, oldest first.
     ring: VecDeque<(u64, u64)>,
@@ -27,10 +27,10 @@ impl Arrivals {
         Arrivals { rate, began_ns, total, come: 0, ring: VecDeque::new(), waiting: 0, room: room.max(1) }
     }
 
-    /// Lets come what has come by now.
+    /// Adds the packets that have arrived by now.
     pub fn advance(&mut self, now_ns: u64) {
         let Some(elapsed) = now_ns.checked_sub(self.began_ns) else { return };
-        // The first comes at once, number k after k intervals.
+        // The first arrives at once, number k after k intervals.
         let by_now = ((elapsed as f64 * self.rate / 1e9) as u64 + 1).min(self.total);
         let new = by_now.saturating_sub(self.come);
         let kept = new.min(self.room - self.waiting);
@@ -44,7 +44,7 @@ impl Arrivals {
         self.come += new;
     }
 
-    /// Takes the oldest that wait, at most so many: the number of the first, and how many.
+    /// Takes the oldest waiting packets, at most `most`: the number of the first, and how many.
     pub fn take(&mut self, most: u64) -> Option<(u64, u64)> {
         let (first, n) = self.ring.front_mut()?;
         let taken = (*n).min(most);
@@ -57,17 +57,17 @@ impl Arrivals {
         Some((from, taken))
     }
 
-    /// When a packet comes, nanoseconds.
+    /// When a packet arrives, nanoseconds.
     pub fn due_ns(&self, number: u64) -> u64 {
         self.began_ns + (number as f64 * 1e9 / self.rate) as u64
     }
 
-    /// How many have come.
+    /// How many have arrived.
     pub fn come(&self) -> u64 {
         self.come
     }
 
-    /// Whether all have come and none waits.
+    /// Whether all have arrived and none waits.
     pub fn is_over(&self) -> bool {
         self.come == self.total && self.waiting == 0
     }
@@ -79,7 +79,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However it is asked, every packet is taken once, in order and not before it is due, or lost to a full ring.
+        /// With any sequence of calls, every packet is taken once, in order and not before it is due, or lost to a full
+        /// ring.
         #[test]
         fn every_packet_is_taken_or_lost(rate in prop_oneof![1.0f64..1e9, Just(1e6)], total in 0u64..5000, room in 1u64..300,
                                          asks in prop::collection::vec((0u64..100_000, 1u64..64), 1..60)) {

@@ -1,9 +1,9 @@
-//! A program as generator: it is told rate and time, and prints its figures as JSON.
+//! A program as generator: it receives rate and time, and prints its figures as JSON.
 //!
-//! `{rate}`, `{seconds}` and `{warmup}` (0 or 1) in its arguments are replaced. It prints one object, such as
-//! `{"sent": 1000, "received": 999}`, `seconds` (how long the sending took), `out_of_order` and `latency` (`p50_ns`,
-//! `p99_ns`, `p99_9_ns`, `max_ns`) optional. What it sent must be the rate it was told: a trial at another is no result.
-//! It leads a process group, which ends with it.
+//! `{rate}`, `{seconds}` and `{warmup}` (0 or 1) in its arguments are replaced. It prints one object, such as `{"sent":
+//! 1000, "received": 999}`, optionally with `seconds` (duration of sending), `out_of_order` and `latency` (`p50_ns`,
+//! `p99_ns`, `p99_9_ns`, `max_ns`). It must have sent at the given rate; a trial at another rate is not a result. It
+//! leads a process group, which ends with it.
 
 use crate::generator::{
     Generator, GeneratorError, LaneFigures, Trial, TrialFigures, check_pace, check_rate, most_packets,
@@ -27,15 +27,15 @@ pub struct External {
     pub command: Vec<String>,
 }
 
-/// What of its output is kept, bytes.
+/// How much of its output is kept, bytes.
 const OUTPUT_MAX: usize = 1 << 16;
 /// How much longer than the trial it may take.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long it may take to end once it was asked to, and its output after that.
+/// How long it may take to end after a request, and its output after that.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// How often it is looked whether it has ended.
+/// How often to check whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How much of its words an error repeats.
+/// How much of its output an error repeats.
 const QUOTED: usize = 200;
 
 #[derive(Deserialize)]
@@ -71,7 +71,7 @@ impl Generator for External {
         let ended = wait(&mut child, trial.duration + GRACE, stop);
         let closed = out.wait() & err.wait();
         if !closed {
-            // Somebody it left behind still holds its output.
+            // A process that it left behind still holds its output.
             signal(&child, Signal::KILL);
         }
         let said = [&err, &out].map(|output| tail(&output.text())).into_iter().find(|said| !said.is_empty());
@@ -117,7 +117,7 @@ fn figures(program: &str, printed: &str, trial: &Trial) -> Result<TrialFigures, 
     Ok(TrialFigures { lanes: vec![lane], latencies: None })
 }
 
-/// What comes out of a pipe, read meanwhile: a full one would stall the program.
+/// The output of a pipe, read concurrently: a full pipe would stall the program.
 struct Output {
     kept: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -129,7 +129,7 @@ impl Output {
         let keep = Arc::clone(&kept);
         let read = move || {
             let (Some(mut pipe), mut part) = (pipe, [0; 4096]) else { return };
-            // A pipe that breaks has ended.
+            // A broken pipe has ended.
             while let Ok(n @ 1..) = pipe.read(&mut part) {
                 let mut kept = keep.lock();
                 let room = OUTPUT_MAX - kept.len();
@@ -139,7 +139,7 @@ impl Output {
         Output { kept, reader: std::thread::spawn(read) }
     }
 
-    /// Waits a little for its end; whether that has come.
+    /// Waits briefly for its end. Returns whether it has ended.
     fn wait(&self) -> bool {
         let until = Instant::now() + END_GRACE;
         while !self.reader.is_finished() && Instant::now() < until {
@@ -153,7 +153,7 @@ impl Output {
     }
 }
 
-/// Waits for the end; ends it when it is too late or time to stop, and says so.
+/// Waits for the end. Terminates it if it is late or should stop, and reports that.
 fn wait(child: &mut Child, most: Duration, stop: &AtomicBool) -> Result<ExitStatus, String> {
     let until = Instant::now() + most;
     loop {
@@ -173,7 +173,7 @@ fn wait(child: &mut Child, most: Duration, stop: &AtomicBool) -> Result<ExitStat
     }
 }
 
-/// Asks it and those it has started to end, and sees to it that they do.
+/// Asks the process group to end, and makes sure that it does.
 fn end(child: &mut Child) {
     signal(child, Signal::TERM);
     let until = Instant::now() + END_GRACE;
@@ -184,7 +184,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Sends a signal to the program and those it has started; there may be none left.
+/// Sends a signal to the process group, which may be empty.
 fn signal(child: &Child, signal: Signal) {
     let _ = kill_process_group(Pid::from_child(child), signal);
 }
@@ -243,7 +243,7 @@ mod tests {
         assert!(error.starts_with("/nowhere/gen: cannot be started: "), "{error}");
     }
 
-    /// A program that will not be asked, has half its figures out, and has started another.
+    /// A program that ignores requests, has printed half its figures, and has started another.
     #[test]
     fn it_ends_with_all_that_it_started() {
         let dir = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ mod tests {
         is_gone(&pid);
     }
 
-    /// A program that leaves somebody behind who holds its output: its figures count, and the other ends.
+    /// A program that leaves a process behind which holds its output: its figures count, and that process ends.
     #[test]
     fn what_it_leaves_behind_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Whether the process of a file has ended, or is about to be reaped by whoever inherited it.
+    /// Whether the process named in a file has ended, or is about to be reaped by its new parent.
     fn is_gone(pid: &std::path::Path) {
         let pid = std::fs::read_to_string(pid).unwrap();
         let stat = format!("/proc/{}/stat", pid.trim());

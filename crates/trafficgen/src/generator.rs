@@ -1,4 +1,4 @@
-//! What a generator is asked, and what it answers.
+//! The interface of generators.
 
 use crate::latency::{Histogram, Latency};
 use crate::search::Outcome;
@@ -6,49 +6,49 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Sends packets through a switch and tells what became of them.
+/// Sends packets through a switch and reports what arrived.
 pub trait Generator {
-    /// Runs a trial. Ends early, with what it has, once `stop` is set.
+    /// Runs a trial. Ends early, with the results so far, once `stop` is set.
     ///
     /// # Errors
-    /// If it could not be run as asked: its figures would mean nothing.
+    /// If it could not be run as requested, so that its figures would be meaningless.
     fn run(&mut self, trial: &Trial, stop: &AtomicBool) -> Result<TrialFigures, GeneratorError>;
 }
 
-/// What is asked.
+/// A trial to run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// Packets a second, over all lanes.
     pub rate_pps: f64,
     /// How long.
     pub duration: Duration,
-    /// Whether it only teaches the switch its flows: lanes for that take part, nothing is counted.
+    /// Whether it only warms up the switch's caches: lanes for that take part, and nothing is counted.
     pub is_warmup: bool,
 }
 
-/// What became of the packets.
+/// The results of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct TrialFigures {
-    /// By lane; an external program may tell of one alone.
+    /// By lane; an external program may report a single one.
     pub lanes: Vec<LaneFigures>,
-    /// How late packets were, all lanes together, if it was measured here.
+    /// Latency over all lanes, if it was measured here.
     pub latencies: Option<Histogram>,
 }
 
-/// What became of a lane's packets.
+/// The results of a lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaneFigures {
     /// Which lane.
     pub lane: String,
     /// Packets sent.
     pub sent: u64,
-    /// Packets that came where they should.
+    /// Packets that arrived at the right port.
     pub received: u64,
-    /// Of those, packets that came after one sent later.
+    /// Of those, packets that arrived after one that was sent later.
     pub out_of_order: u64,
-    /// Packets that came to another port.
+    /// Packets that arrived at another port.
     pub astray: u64,
-    /// How late they were, if that was measured.
+    /// Latency, if it was measured.
     pub latency: Option<Latency>,
 }
 
@@ -60,7 +60,7 @@ impl TrialFigures {
     }
 }
 
-/// Why a trial could not be run as asked.
+/// Why a trial could not be run as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum GeneratorError {
     /// It sends too slowly.
@@ -73,7 +73,7 @@ pub enum GeneratorError {
         /// Packets a second.
         reached: f64,
     },
-    /// A rate that no packets can have.
+    /// An impossible rate.
     #[error("a rate of {0} packets a second: expected one above 0 and at most {max:.0}", max = RATE_MAX)]
     Impossible(f64),
     /// No lane takes part.
@@ -100,7 +100,7 @@ pub enum GeneratorError {
         /// The end of what it wrote.
         stderr: String,
     },
-    /// A program printed something else than figures.
+    /// A program's output is not the expected figures.
     #[error(
         "{program} printed {printed:?}: expected figures as JSON, such as {{\"sent\": 1000, \"received\": 999}}: {why}"
     )]
@@ -114,21 +114,21 @@ pub enum GeneratorError {
     },
 }
 
-/// The highest rate there is, packets a second: 400 Gbit/s of shortest frames are 595 million.
+/// The highest rate, packets a second: 400 Gbit/s of shortest frames are 595 million.
 pub const RATE_MAX: f64 = 1e9;
 
 /// Whether a rate makes sense.
 pub(crate) fn check_rate(rate_pps: f64) -> Result<(), GeneratorError> {
-    // The comparison is false for what is not a number.
+    // The comparison is false for NaN.
     if rate_pps > 0.0 && rate_pps <= RATE_MAX { Ok(()) } else { Err(GeneratorError::Impossible(rate_pps)) }
 }
 
-/// The share of the rate asked for that must be reached.
+/// The share of the requested rate that must be reached.
 const REACHED: f64 = 0.99;
-/// Packets below which rounding is more than that.
+/// Number of packets below which rounding exceeds that share.
 const SMALL: f64 = 100.0;
 
-/// Whether so many packets in that time are the rate asked for. A warm-up teaches as well when it is slower.
+/// Whether this many packets in that time reach the requested rate. A warm-up may be slower.
 pub(crate) fn check_pace(trial: &Trial, sent: u64, took: Duration) -> Result<(), GeneratorError> {
     let seconds = took.as_secs_f64();
     let reached = sent as f64 / seconds;
@@ -136,7 +136,7 @@ pub(crate) fn check_pace(trial: &Trial, sent: u64, took: Duration) -> Result<(),
     if is_slow && !trial.is_warmup { Err(GeneratorError::Rate { asked: trial.rate_pps, reached }) } else { Ok(()) }
 }
 
-/// The most packets that a trial may send, with room for what others send over the same device.
+/// The most packets of a trial, with room for those of others on the same device.
 pub(crate) fn most_packets(trial: &Trial) -> f64 {
     trial.rate_pps * trial.duration.as_secs_f64() / REACHED + SMALL
 }

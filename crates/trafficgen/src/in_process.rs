@@ -1,8 +1,8 @@
-//! The generator for a switch in this process: ports whose packets come by the clock.
+//! The generator for a switch in this process, with ports whose packets arrive by the clock.
 //!
-//! A port's receive queue hands over what has come by now (`arrivals.rs`) and its transmit queue counts what the switch
-//! sends (`ledger.rs`), so no core is spent on sending and no packet is late but by the switch. Writing frames is paid
-//! by the PMD, where a NIC's memory writes would be; it is a few cycles a packet.
+//! A port's receive queue delivers the packets that have arrived by now (`arrivals.rs`), and its transmit queue counts
+//! what the switch sends (`ledger.rs`). So no core is used for sending, and only the switch can delay a packet. The PMD
+//! writes the frames, where a NIC would write memory; that costs a few cycles a packet.
 
 use crate::arrivals::Arrivals;
 use crate::generator::{Generator, GeneratorError, Trial, TrialFigures, check_rate};
@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Packets that may wait at a port, over all its lanes. Source: the usual ring of a NIC's receive queue.
+/// Packets that may wait at a port, over all its lanes. Source: the usual size of a NIC's receive ring.
 const RING: u64 = 2048;
-/// How long packets under way may take after the last was sent.
+/// How long to wait for packets after the last was sent.
 const DRAIN: Duration = Duration::from_millis(300);
-/// How often it is looked whether to stop.
+/// How often to check whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// From setting a trial up to its first packet.
+/// Time between the setup of a trial and its first packet.
 const LEAD: Duration = Duration::from_millis(5);
 
 /// The generator for a switch in this process.
@@ -36,19 +36,19 @@ pub struct InProcess {
     trial: u16,
 }
 
-/// What the ports and the generator share.
+/// The state shared by the ports and the generator.
 #[derive(Debug)]
 struct Shared {
-    /// What times count from.
+    /// The origin of all times.
     origin: Instant,
-    /// By port: the lanes that send there.
+    /// By port: the lanes that it receives.
     sending: Vec<Mutex<Vec<Sending>>>,
     ledger: Mutex<Ledger>,
     rx_packets: AtomicU64,
     tx_packets: AtomicU64,
 }
 
-/// A lane under way.
+/// A lane that is sending.
 #[derive(Debug)]
 struct Sending {
     stamp: Stamp,
@@ -63,8 +63,8 @@ impl Shared {
 }
 
 impl InProcess {
-    /// The generator of a plan, and the ports to give to the switch; their frames are of `pool`, whose are long enough
-    /// for the plan's.
+    /// The generator of a plan, and the ports for the switch. Their frames are of `pool`, which must have long enough
+    /// frames.
     pub fn new(plan: &Plan, pool: &Arc<dyn FramePool>) -> (InProcess, Vec<Box<dyn Port>>) {
         let shared = Arc::new(Shared {
             origin: Instant::now(),
@@ -85,7 +85,7 @@ impl InProcess {
         (InProcess { lanes: plan.lanes.clone(), shared, trial: 0 }, ports)
     }
 
-    /// Lets lanes send from now on.
+    /// Starts sending.
     fn begin(&mut self, trial: &Trial, own_rates: f64) {
         self.trial = self.trial.wrapping_add(1);
         *self.shared.ledger.lock() = Ledger::new(self.trial, self.lanes.iter().map(|lane| lane.to));
@@ -118,7 +118,7 @@ pub(crate) fn takes_part(lane: &Lane, trial: &Trial) -> bool {
     if trial.is_warmup { lane.teaches } else { lane.measures }
 }
 
-/// The sum of the lanes' own rates; an error if no lane takes part, or the trial's rate is no rate.
+/// The sum of the lanes' own rates; an error if no lane takes part, or the trial's rate is invalid.
 pub(crate) fn own_rates(lanes: &[Lane], trial: &Trial) -> Result<f64, GeneratorError> {
     check_rate(trial.rate_pps)?;
     let sum: f64 = lanes.iter().filter(|lane| takes_part(lane, trial)).map(|lane| lane.rate_pps).sum();
@@ -138,7 +138,7 @@ impl Generator for InProcess {
         while Instant::now() < drained && !self.is_over() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // What has been taken from the rings is sent within a turn of the switch's loop.
+        // Packets taken from the rings are sent within one iteration of the switch's loop.
         std::thread::sleep(LEAD);
         let mut lanes = Vec::new();
         let ledger = self.shared.ledger.lock();
@@ -146,7 +146,7 @@ impl Generator for InProcess {
             for sent in sending.lock().drain(..) {
                 let number = usize::from(sent.stamp.lane);
                 lanes.push((number, ledger.figures(number, sent.lane.name, sent.arrivals.come())));
-                // The next trial goes on where this one ended, or flows that never come again would.
+                // The next trial continues where this one ended, so that flows that never repeat do not repeat.
                 self.lanes[number].frames = sent.lane.frames;
             }
         }
@@ -204,7 +204,7 @@ impl RxQueue for LaneRx {
         let lanes = sending.len();
         for (i, lane) in sending.iter_mut().enumerate() {
             lane.arrivals.advance(now_ns);
-            // Lanes share the batch: what one leaves, the later ones get.
+            // Lanes share the batch: what one leaves is for the next ones.
             let room = (BATCH_MAX - batch.len()) / (lanes - i);
             let Some((first, n)) = lane.arrivals.take(room as u64) else { continue };
             for number in first..first + n {
@@ -251,7 +251,7 @@ mod tests {
         { "flows": 10, "rate": 1, "frame_size": "imix", "stream_types": ["measurement"],
           "traffic_direction": "revunidirectional", "port_pairs": [1] } ] }"#;
 
-    /// Swaps the ports of a pair, and loses every `lose`th packet.
+    /// Exchanges packets between the ports of a pair, and loses every `lose`th one.
     fn switch(ports: &mut [Box<dyn Port>], lose: u64, ends: &AtomicBool) {
         let mut rx: Vec<_> = ports.iter_mut().map(|port| port.rx_queue(0)).collect();
         let mut tx: Vec<_> = ports.iter_mut().map(|port| port.tx_queue(0)).collect();
@@ -336,7 +336,7 @@ mod tests {
             ends.store(true, Relaxed);
             seen.join().unwrap()
         });
-        // A machine that stands still loses packets of its ring, and those are no longer made.
+        // While the machine stalls, packets are lost from the ring, and are not made up for.
         assert!(destinations.windows(2).all(|pair| pair[0] < pair[1]), "a flow came again: {destinations:?}");
     }
 

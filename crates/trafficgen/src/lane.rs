@@ -6,15 +6,15 @@ use sluice_traffic::{FlowStream, Profile, ProfileError};
 /// A stream's packets from one port to another.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// For people: stream and ports.
+    /// For display: stream and ports.
     pub name: String,
     /// The port that sends, counted from 0.
     pub from: usize,
-    /// The port that packets are to come to.
+    /// The port at which packets should arrive.
     pub to: usize,
-    /// Packets a second, if the profile's own rates are used; in a search, its share of the whole.
+    /// Packets a second at the profile's own rate; in a search, its share of the total.
     pub rate_pps: f64,
-    /// Whether it takes part in teaching the switch.
+    /// Whether it takes part in warm-ups.
     pub teaches: bool,
     /// Whether it takes part in measurements.
     pub measures: bool,
@@ -22,47 +22,47 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A profile's packets from one port to another, at that many a second; they teach and are measured.
+    /// A profile's packets from one port to another at that rate, for warm-ups and measurements.
     ///
     /// # Errors
-    /// If the profile makes no sense.
+    /// If the profile is invalid.
     pub fn made(name: &str, [from, to]: [usize; 2], rate_pps: f64, profile: &Profile) -> Result<Lane, ProfileError> {
         let frames = Frames::made(profile, &[(profile.frame_size, 1)])?;
         Ok(Lane { name: name.to_owned(), from, to, rate_pps, teaches: true, measures: true, frames })
     }
 
-    /// The same of frames, one after the other, again and again. There is at least one, and each has room for a stamp
-    /// behind its headers.
+    /// The same for given frames, in sequence and repeated. There is at least one, and each has room for a stamp behind
+    /// its headers.
     pub fn captured(name: &str, [from, to]: [usize; 2], rate_pps: f64, frames: Vec<Vec<u8>>) -> Lane {
         let frames = Frames::Captured { frames: std::sync::Arc::new(frames) };
         Lane { name: name.to_owned(), from, to, rate_pps, teaches: true, measures: true, frames }
     }
 }
 
-/// Where frames come from.
+/// The source of frames.
 #[derive(Clone, Debug)]
 pub(crate) enum Frames {
-    /// Made: streams by frame size, taking turns after a pattern of their numbers.
+    /// Generated: streams by frame size, in turn according to a pattern of their indexes.
     Made { sizes: Vec<FlowStream>, pattern: Vec<u8> },
-    /// Read from a capture, one after the other.
+    /// From a capture, in sequence.
     Captured { frames: std::sync::Arc<Vec<Vec<u8>>> },
 }
 
-/// Where the transport header's protocol stands in the frames made here, and where that header begins.
+/// Where the transport protocol's number is in generated frames, and where its header begins.
 const PROTOCOL_AT: usize = 23;
 const TRANSPORT_AT: usize = 34;
 const TCP: u8 = 6;
 const TCP_CHECKSUM_AT: usize = TRANSPORT_AT + 16;
 
 impl Frames {
-    /// Frames of several sizes, each so often in a turn of the pattern; flows of all sizes are the same.
+    /// Frames of several sizes, each as often as given in a round of the pattern; all sizes have the same flows.
     pub fn made(profile: &Profile, sizes: &[(usize, u8)]) -> Result<Frames, ProfileError> {
         let mut streams = Vec::new();
         for (frame_size, _) in sizes {
             let profile = Profile { frame_size: *frame_size, ..profile.clone() };
             streams.extend(profile.streams(1)?);
         }
-        // Spread evenly: at each step the size that is most behind its share.
+        // Spread evenly: each step takes the size that is furthest behind its share.
         let all: u32 = sizes.iter().map(|(_, n)| u32::from(*n)).sum();
         let mut given = vec![0u32; sizes.len()];
         let pattern = (1..=all).map(|step| {
@@ -83,7 +83,7 @@ impl Frames {
         }
     }
 
-    /// The longest frame there is, bytes.
+    /// The longest frame, bytes.
     pub fn longest(&self) -> usize {
         match self {
             Frames::Made { sizes, .. } => sizes.iter().map(FlowStream::frame_size).max().unwrap_or(0),
@@ -115,7 +115,7 @@ fn turn(pattern: &[u8], number: u64) -> usize {
     usize::from(pattern[(number % pattern.len() as u64) as usize])
 }
 
-/// Lets the TCP checksum of a frame whose payload was zeros cover its stamp.
+/// Updates the TCP checksum of a frame, whose payload was zeros, to include its stamp.
 fn cover(stamp: &Stamp, frame: &mut [u8]) {
     let is_odd = (frame.len() - STAMP_SIZE - TRANSPORT_AT) % 2 == 1;
     let old = u16::from_be_bytes([frame[TCP_CHECKSUM_AT], frame[TCP_CHECKSUM_AT + 1]]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        /// The sum over a TCP segment and its pseudo-header, stamp included, is all ones.
+        /// The sum over a TCP segment and its pseudo-header, including the stamp, is all ones.
         #[test]
         fn tcp_checksums_cover_the_stamp(size in 76usize..300, number: u32, due_ns: u64) {
             let profile = Profile { protocols: Some(vec![TCP]), ..Profile::default() };

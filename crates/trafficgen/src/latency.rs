@@ -1,12 +1,11 @@
-//! How late packets were: a histogram with an error below a thirty-second, and what is read off it.
+//! Latency of packets: a histogram with an error below 1/32, and its percentiles.
 
 use serde::{Deserialize, Serialize};
 
 /// Counts of times, nanoseconds.
 ///
 /// Shape:  below 64 one bin a nanosecond, above 32 bins for each doubling.
-/// Errors: a value read off is at most 1/32 above the true one, never below.
-/// Source: the idea of HdrHistogram (Tene).
+/// Errors: a percentile is at most 1/32 above the true one, never below.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     bins: Vec<u64>,
@@ -19,7 +18,7 @@ const KEPT: u32 = 5;
 /// Bins for 64-bit values.
 const BINS: usize = ((64 - KEPT as usize) << KEPT) + (1 << KEPT);
 
-/// Times below which so many of the packets were.
+/// Latency percentiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// Half, nanoseconds.
@@ -59,7 +58,7 @@ impl Histogram {
         self.max = self.max.max(ns);
     }
 
-    /// The time that a share of the packets did not exceed.
+    /// The time that this share of the packets did not exceed.
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -72,7 +71,7 @@ impl Histogram {
         self.max
     }
 
-    /// What is read off; `None` of nothing.
+    /// The percentiles; `None` if there are no packets.
     pub fn latency(&self) -> Option<Latency> {
         (self.count != 0).then(|| Latency {
             p50_ns: self.quantile(0.5),
@@ -82,7 +81,7 @@ impl Histogram {
         })
     }
 
-    /// From, to and how many, for bins from the first to the last that has any.
+    /// Start, end and count of each bin, from the first to the last that is not empty.
     pub fn bins(&self) -> Vec<(u64, u64, u64)> {
         let used: Vec<usize> = (0..BINS).filter(|bin| self.bins[*bin] != 0).collect();
         let (Some(first), Some(last)) = (used.first(), used.last()) else { return Vec::new() };
@@ -104,7 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Beside a sorted list.
+        /// Compared with a sorted list.
         #[test]
         fn quantiles_are_those_of_a_sorted_list(mut values in prop::collection::vec(prop_oneof![0u64..100, any::<u64>(), (0u32..64).prop_map(|s| 1 << s)], 1..200),
                                                 share in prop_oneof![Just(0.5), Just(0.99), Just(0.999), 0.0f64..1.0]) {

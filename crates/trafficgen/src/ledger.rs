@@ -1,10 +1,10 @@
-//! What arrived: by lane, how many, in which order, how late.
+//! Arrived packets by lane: number, order, latency.
 
 use crate::generator::LaneFigures;
 use crate::latency::Histogram;
 use crate::stamp::Stamp;
 
-/// The packets of a trial that came back.
+/// The packets of a trial that arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     trial: u16,
@@ -16,11 +16,11 @@ pub struct Ledger {
 #[derive(Clone, Debug, Default)]
 struct Account {
     received: u64,
-    /// Packets that came after one sent later.
+    /// Packets that arrived after one that was sent later.
     late: u64,
-    /// Packets that came where they should not.
+    /// Packets that arrived at the wrong port.
     astray: u64,
-    /// The port packets are to come to.
+    /// The port at which packets should arrive.
     to: usize,
     /// One more than the highest number seen.
     next: u32,
@@ -28,12 +28,12 @@ struct Account {
 }
 
 impl Ledger {
-    /// An empty one for a trial; `to` says for each lane at which port its packets are expected.
+    /// An empty ledger for a trial. `to` is the port at which each lane's packets are expected.
     pub fn new(trial: u16, to: impl Iterator<Item = usize>) -> Ledger {
         Ledger { trial, lanes: to.map(|to| Account { to, ..Account::default() }).collect(), strangers: 0 }
     }
 
-    /// Counts a frame that came to `port`.
+    /// Counts a frame that arrived at `port`.
     #[inline]
     pub fn count(&mut self, frame: &[u8], port: usize, now_ns: u64) {
         let stamp = Stamp::read(frame).filter(|stamp| stamp.trial == self.trial);
@@ -46,7 +46,7 @@ impl Ledger {
             return;
         }
         account.received += 1;
-        // Numbers wrap; what is behind by less than half the circle is late.
+        // Numbers wrap; a number that is behind by less than half the range is late.
         if stamp.number.wrapping_sub(account.next) < 1 << 31 {
             account.next = stamp.number.wrapping_add(1);
         } else {
@@ -55,7 +55,7 @@ impl Ledger {
         account.latency.record(now_ns.saturating_sub(stamp.due_ns));
     }
 
-    /// A lane's figures, of whose packets `sent` were sent.
+    /// Results of a lane that sent `sent` packets.
     pub fn figures(&self, lane: usize, name: String, sent: u64) -> LaneFigures {
         let account = &self.lanes[lane];
         LaneFigures {
@@ -68,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// All lanes' latencies together.
+    /// The latencies of all lanes together.
     pub fn histogram(&self) -> Histogram {
         self.lanes.iter().fold(Histogram::default(), |mut sum, lane| {
             sum.add(&lane.latency);

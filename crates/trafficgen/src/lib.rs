@@ -1,19 +1,19 @@
-//! Measuring a switch with traffic: sending it, telling what became of it, searching for the highest rate carried.
+//! Measuring a switch with traffic: sending packets, counting what arrives, and searching for the highest rate.
 //!
-//! A [`Plan`] (`profile.rs`) is a traffic profile in JSON, read into [`Lane`]s: a stream from one port to another. A
-//! [`Generator`] runs a trial: lanes at given rates for a given time, and tells what each lost, how late it was and
-//! whether it came in order. There are three:
+//! A [`Plan`] (`profile.rs`) is a traffic profile in JSON, read into [`Lane`]s: a lane is a stream from one port to
+//! another. A [`Generator`] runs a trial: it sends each lane at a given rate for a given time, and reports each lane's
+//! loss, latency and reordering. There are three:
 //!
 //! | generator | for | how |
 //! |---|---|---|
-//! | [`InProcess`] | a switch in this process | its ports make packets due by the clock, and read those sent |
-//! | [`OverPorts`] | a switch elsewhere | sends and receives over ports of its own: AF_XDP, AF_PACKET, a tap |
+//! | [`InProcess`] | a switch in this process | its ports provide due packets by the clock, and read sent ones |
+//! | [`OverPorts`] | an external switch | sends and receives over its own ports: AF_XDP, AF_PACKET, a tap |
 //! | [`External`] | anything | runs a program, reads its figures as JSON |
 //!
-//! [`Connections`] is for rates of connections instead: a client and a server in the process that do one transaction
+//! [`Connections`] measures connection rates instead: a client and a server in the process perform one transaction
 //! after another.
 //!
-//! [`search`] says which trial comes next. It knows no clock, no sockets and no threads.
+//! [`search`] decides which trial comes next. It uses no clock, sockets or threads.
 #![forbid(unsafe_code)]
 
 mod arrivals;

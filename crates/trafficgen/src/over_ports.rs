@@ -1,7 +1,7 @@
-//! The generator for a switch elsewhere: it sends and receives over ports of its own, AF_XDP, AF_PACKET or any other.
+//! The generator for an external switch, which sends and receives over its own ports: AF_XDP, AF_PACKET or any other.
 //!
-//! One thread does both, in turns. A packet's time is when it was due, so waiting in this generator counts as delay; if
-//! it cannot keep the rate, the trial is an error and not a result.
+//! One thread does both in turn. Latency is measured from a packet's due time, so a delay in this generator counts; if
+//! it cannot reach the rate, the trial is an error instead of a result.
 
 use crate::generator::{Generator, GeneratorError, Trial, TrialFigures, check_pace};
 use crate::in_process::{own_rates, takes_part};
@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long packets under way may take after the last was sent.
+/// How long to wait for packets after the last was sent.
 const DRAIN: Duration = Duration::from_millis(300);
 
-/// The generator for a switch elsewhere.
+/// The generator for an external switch.
 pub struct OverPorts {
     lanes: Vec<Lane>,
     ends: Vec<End>,
@@ -30,7 +30,7 @@ pub struct OverPorts {
     tally: Tally,
     origin: Instant,
     trial: u16,
-    /// Kept, for its queues live as long as it does.
+    /// Kept, since its queues need it.
     _ports: Vec<Box<dyn Port>>,
 }
 
@@ -40,7 +40,7 @@ struct End {
     tx: Box<dyn TxQueue>,
 }
 
-/// A lane under way.
+/// A lane that is sending.
 struct Sending {
     number: usize,
     stamp: Stamp,
@@ -69,7 +69,7 @@ impl OverPorts {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Sends what is due of a lane; whether there was anything.
+    /// Sends a lane's due packets. Returns whether there were any.
     fn send(&mut self, sending: &mut Sending, began_ns: u64, now_ns: u64) -> Result<bool, GeneratorError> {
         let n = sending.pacer.due(now_ns, BATCH_MAX);
         if n == 0 {
@@ -95,7 +95,7 @@ impl OverPorts {
         Ok(true)
     }
 
-    /// Counts what has come to every port; whether there was anything.
+    /// Counts the packets that arrived at every port. Returns whether there were any.
     fn receive(&mut self, ledger: &mut Ledger) -> bool {
         let mut any = false;
         for port in 0..self.ends.len() {

@@ -6,12 +6,12 @@
 //!                  "stream_types": ["teaching_warmup", "measurement"] } ] }
 //! ```
 //!
-//! Beyond the seed: `port_pairs` (pairs of ports, 1 if nothing is said) beside `streams`; in a stream `port_pairs` (which
-//! of them, all if nothing is said), `traffic_direction` (`unidirectional`, from the pair's first port, is the default;
+//! Extensions: `port_pairs` (number of port pairs, default 1) beside `streams`; in a stream `port_pairs` (which of
+//! them, default all), `traffic_direction` (`unidirectional`, from the pair's first port, is the default;
 //! `revunidirectional`, `bidirectional`), `protocol` (`udp`, `tcp`), `choice` (`uniform`, `sequential`,
-//! `zipf:EXPONENT`), `frame_size` `"imix"` (64, 594 and 1518 bytes as 7 : 4 : 1), and `pcap` (a capture, relative to the
-//! profile; its packets, those shorter than 72 bytes padded so that the stamp lies behind their headers) instead of what
-//! makes packets. Sizes are with the Ethernet checksum.
+//! `zipf:EXPONENT`), `frame_size` `"imix"` (64, 594 and 1518 bytes as 7 : 4 : 1), and `pcap` (a capture, relative to
+//! the profile, whose packets are sent instead of generated ones; packets shorter than 72 bytes are padded so that the
+//! stamp is behind their headers). Sizes include the Ethernet checksum.
 
 use crate::lane::{Frames, Lane};
 use crate::stamp::STAMP_SIZE;
@@ -29,11 +29,11 @@ mod text;
 pub struct Plan {
     /// Its lanes.
     pub lanes: Vec<Lane>,
-    /// How many ports it takes.
+    /// The number of ports.
     pub ports: usize,
 }
 
-/// What is wrong with a profile. Reasons are part of what is displayed.
+/// An error in a profile. Reasons are part of the text.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// It cannot be read.
@@ -82,7 +82,7 @@ pub enum PlanError {
         /// Why.
         why: CaptureError,
     },
-    /// There is none that is measured.
+    /// No stream is measured.
     #[error("{}: streams: expected at least one with \"{MEASUREMENT}\" among its stream_types", .path.display())]
     Empty {
         /// The file.
@@ -90,19 +90,19 @@ pub enum PlanError {
     },
 }
 
-/// Bytes of the Ethernet checksum, which frames here are without.
+/// Bytes of the Ethernet checksum, which frames here do not contain.
 const CHECKSUM: usize = 4;
-/// What is wrong with a value: key, value, expected.
+/// An invalid value: key, value, expected.
 type Wrong = (&'static str, String, String);
 /// The longest profile, bytes.
 const TEXT_MAX: u64 = 1 << 20;
-/// The packets that a capture may have, its bytes, and the longest packet.
+/// Limits of a capture: packets, bytes, and the longest packet.
 const CAPTURE_MAX: usize = 1 << 20;
 const CAPTURE_BYTES_MAX: usize = 1 << 30;
 const FRAME_MAX: usize = 9230;
-/// The shortest packet a capture may have: an Ethernet header.
+/// The shortest packet of a capture: an Ethernet header.
 const PACKET_MIN: usize = 14;
-/// The shortest TCP frame with room for a stamp: headers of 54 bytes. Shorter ones of a capture are padded.
+/// The shortest TCP frame with room for a stamp, behind headers of 54 bytes. Shorter ones of a capture are padded.
 const TCP_FRAME_MIN: usize = 54 + STAMP_SIZE;
 
 impl Plan {
@@ -118,7 +118,7 @@ impl Plan {
         if text.len() as u64 > TEXT_MAX { Err(PlanError::Long { path: path.into() }) } else { Ok(text) }
     }
 
-    /// Reads a profile; `path` is for errors, and what captures are relative to.
+    /// Reads a profile. `path` is for errors, and the base of captures' paths.
     ///
     /// # Errors
     /// With the file, the stream, the key and what was expected.
@@ -227,8 +227,8 @@ impl Stream {
         Frames::made(&profile, &sizes).map_err(|error| (error.key, error.value, error.expected))
     }
 
-    /// Spreads the flows over the fields that `flow_mods` names: evenly, the product of their ranges being at least as
-    /// many as there are flows.
+    /// Spreads the flows evenly over the fields that `flow_mods` names, so that the product of their ranges is at least
+    /// the number of flows.
     fn vary(&self, profile: &mut Profile, flows: u32) -> Result<(), Wrong> {
         const FORM: &str =
             "function:create_flow_mod_object(use_src_ip_flows=True, …) with src_ip, dst_ip, src_port, dst_port";
@@ -271,7 +271,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Frame sizes without checksum, each with its share.
+    /// Frame sizes without checksum, and the share of each.
     fn sizes(&self) -> Result<Vec<(usize, u8)>, Wrong> {
         let wrong = |value: &serde_json::Value| {
             ("frame_size", value.to_string(), format!("64 to {} bytes, or \"imix\"", FRAME_MAX + CHECKSUM))
@@ -290,7 +290,7 @@ impl Stream {
     }
 }
 
-/// A stream type: sent to teach the switch its flows.
+/// A stream type: sent to warm up the switch's caches.
 pub(crate) const TEACHING: &str = "teaching_warmup";
 /// A stream type: sent and counted.
 pub(crate) const MEASUREMENT: &str = "measurement";

@@ -1,30 +1,30 @@
-//! The RFC 2544-like search: the highest rate at which a switch loses no more than it may.
+//! The RFC 2544-like search: the highest rate at which a switch loses no more than a limit.
 //!
 //! A bisection over rates, for several loss limits in one run. Each rate is first **sniffed** (a short trial that finds
-//! hopeless rates cheaply), then **searched** (the trial that decides), and the rate a limit ends at is **validated** by a
-//! long trial. A rate that fails its validation counts as failed, and the bisection goes on below it.
+//! hopeless rates cheaply), then **searched** (the trial that decides), and the final rate of a limit is **validated**
+//! by a long trial. A rate that fails its validation counts as failed, and the bisection continues below it.
 //!
-//! One trial speaks for every limit: loss is taken to grow with the rate, so a trial that a strict limit passed passes the
-//! lax ones, and a rate that a lax limit failed fails the strict ones. Limits are therefore searched from the laxest to
-//! the strictest, each starting from what is known.
+//! One trial counts for every limit: loss is assumed to grow with the rate, so a trial that passed a strict limit
+//! passes the lax ones, and a rate that failed a lax limit fails the strict ones. Limits are therefore searched from
+//! the laxest to the strictest, each starting from what is known.
 //!
-//! The whole state is plain data and can be written out after any trial and read back to go on (`serde`).
-//! Source: RFC 2544, section 26.1; seed "Testing the Performance Impact of the Exact Match Cache" (trial lengths, limits).
+//! The whole state is plain data, which can be saved after any trial and loaded to continue (`serde`). Source: RFC
+//! 2544, section 26.1; seed "Testing the Performance Impact of the Exact Match Cache" (trial lengths, limits).
 
 use crate::generator::RATE_MAX;
 use serde::{Deserialize, Serialize};
 
-/// What to search for, and how carefully.
+/// The configuration of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The rate to begin with, packets a second; also the highest.
+    /// The first rate, packets a second; also the highest.
     pub max_rate_pps: f64,
     /// A rate below this counts as none.
     pub min_rate_pps: f64,
-    /// The largest shares of packets that may be lost, each searched for.
+    /// The loss limits, as shares of packets; each is searched for.
     pub loss_limits: Vec<f64>,
-    /// How close the passed and the failed rate must come, as a share of the failed one.
+    /// How close the passed and the failed rate must get, as a share of the failed one.
     pub granularity: f64,
     /// Length of a sniff, seconds; 0 for none.
     pub sniff_s: f64,
@@ -32,7 +32,7 @@ pub struct Config {
     pub search_s: f64,
     /// Length of a validation, seconds.
     pub validation_s: f64,
-    /// The most trials; beyond, the search ends with what it has.
+    /// The most trials; then the search ends with what it has.
     pub trials_max: usize,
 }
 
@@ -52,16 +52,16 @@ impl Default for Config {
     }
 }
 
-/// The closest that rates may be asked to come; the longest trial, a week. Seconds.
+/// The smallest granularity, and the longest trial (a week, in seconds).
 const GRANULARITY_MIN: f64 = 1e-6;
 const TRIAL_MAX_S: f64 = 7.0 * 86_400.0;
 
-/// Whether a trial can be that long; 0 is for none.
+/// Whether this is a valid length; 0 means no trial.
 pub fn is_length(seconds: f64) -> bool {
     (0.0..=TRIAL_MAX_S).contains(&seconds)
 }
 
-/// Why a search was not begun.
+/// Why a search could not begin.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// A number out of its range.
@@ -79,22 +79,22 @@ pub enum ConfigError {
     NoLimits,
 }
 
-/// What a trial is for.
+/// The purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Short: is it worth a longer one?
+    /// Short: finds out whether a longer trial is worthwhile.
     Sniff,
     /// Decides whether the rate passes.
     Search,
-    /// Confirms the rate a limit ended at.
+    /// Confirms the final rate of a limit.
     Validation,
 }
 
-/// A trial to be run: send at this rate for this long, then tell what arrived.
+/// A trial to run: send at this rate for this long, and count what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// The limit being searched for.
     pub loss_limit: f64,
@@ -104,7 +104,7 @@ pub struct Trial {
     pub duration_s: f64,
 }
 
-/// What a trial gave.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Packets sent.
@@ -123,18 +123,18 @@ impl Outcome {
     }
 }
 
-/// A trial that was run.
+/// A finished trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What was asked for.
+    /// The trial.
     pub trial: Trial,
-    /// What it gave.
+    /// Its result.
     pub outcome: Outcome,
     /// Whether the loss was within the limit searched for.
     pub passed: bool,
 }
 
-/// What is known about one limit.
+/// The knowledge about one limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Bounds {
     loss_limit: f64,
@@ -155,7 +155,7 @@ pub struct Answer {
     pub loss_limit: f64,
     /// The highest rate that passed its validation, packets a second. `None`: no rate did.
     pub rate_pps: Option<f64>,
-    /// Whether the search for this limit has come to its end.
+    /// Whether the search for this limit is finished.
     pub is_final: bool,
 }
 
@@ -190,7 +190,7 @@ impl Search {
         Ok(Search { config, bounds, sniffed_pps: None, records: Vec::new() })
     }
 
-    /// The trial to run next; `None` when every limit has its answer. Asking again gives the same.
+    /// The next trial; `None` when every limit has its answer. Further calls return the same.
     pub fn next_trial(&self) -> Option<Trial> {
         if self.records.len() >= self.config.trials_max {
             return None;
@@ -211,7 +211,7 @@ impl Search {
         trial(Kind::Search, rate_pps, self.config.search_s)
     }
 
-    /// Takes in what the trial that was asked for gave. Without one to be run, nothing happens.
+    /// Records the result of the next trial. Does nothing if there is none.
     pub fn record(&mut self, outcome: Outcome) {
         let Some(trial) = self.next_trial() else { return };
         let loss = outcome.loss();
@@ -236,7 +236,7 @@ impl Search {
         }
     }
 
-    /// What is searched for.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -246,7 +246,7 @@ impl Search {
         &self.records
     }
 
-    /// The answers: final when [`Search::next_trial`] gives `None`, in the order of the configuration.
+    /// The answers, in the order of the configuration; final when [`Search::next_trial`] returns `None`.
     pub fn answers(&self) -> Vec<Answer> {
         let answer = |limit: &f64| {
             let bounds = self.bounds.iter().find(|b| b.loss_limit == *limit);
@@ -259,7 +259,7 @@ impl Search {
         self.config.loss_limits.iter().map(answer).collect()
     }
 
-    /// How far it is, from 0 to 1, for a progress bar: bisection steps done of those to be expected.
+    /// The progress from 0 to 1, for a progress bar: bisection steps done of those expected.
     pub fn progress(&self) -> f64 {
         let steps = (1.0 / self.config.granularity).log2().ceil() + 1.0;
         let done = |b: &Bounds| {
@@ -279,7 +279,7 @@ impl Bounds {
         self.hopeless || self.validated_pps.is_some()
     }
 
-    /// Whether passed and failed rate are as close as asked, or the highest rate passed.
+    /// Whether passed and failed rate are close enough, or the highest rate passed.
     fn is_narrow(&self, config: &Config) -> bool {
         match self.failed_pps {
             None => self.passed_pps >= config.max_rate_pps,
@@ -288,7 +288,7 @@ impl Bounds {
     }
 
     fn pass(&mut self, rate_pps: f64) {
-        // With noise a rate above one that failed may pass; the failure stands.
+        // With noise, a rate above a failed one may pass; the failure stands.
         if self.failed_pps.is_none_or(|failed| rate_pps < failed) {
             self.passed_pps = self.passed_pps.max(rate_pps);
         }
@@ -297,7 +297,7 @@ impl Bounds {
     fn fail(&mut self, rate_pps: f64) {
         let failed = self.failed_pps.unwrap_or(f64::INFINITY).min(rate_pps);
         self.failed_pps = Some(failed);
-        // What passed at this rate or above was luck. Below, the bisection begins anew.
+        // Earlier passes at this rate or above were luck. Below it the bisection restarts.
         if self.passed_pps >= failed {
             self.passed_pps = 0.0;
         }

@@ -1,21 +1,19 @@
-//! What a packet carries so that it is known again: the last bytes of its frame.
-//!
-//! At the end, where they stay when a switch pushes or pops headers.
+//! The stamp that identifies a packet: the last bytes of its frame, which stay when a switch pushes or pops headers.
 
-/// A packet's identity.
+/// Identifies a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Which trial; packets of an earlier one do not count.
+    /// The trial; packets of an earlier one do not count.
     pub trial: u16,
-    /// Which lane.
+    /// The lane.
     pub lane: u16,
-    /// The how manieth of its lane, modulo 2^32.
+    /// Its number in the lane, modulo 2^32.
     pub number: u32,
     /// When it was due, nanoseconds of the generator's clock.
     pub due_ns: u64,
 }
 
-/// Bytes of a stamp: what the shortest frame of UDP has for payload.
+/// Bytes of a stamp: the payload of the shortest UDP frame.
 pub const STAMP_SIZE: usize = 18;
 
 const MAGIC: [u8; 2] = [0x51, 0x1c];
@@ -50,8 +48,8 @@ impl Stamp {
         })
     }
 
-    /// The one's complement sum of its 16-bit words, for a checksum that covers them. `is_odd`: they begin at an odd
-    /// distance from where the checksum's words do.
+    /// The ones' complement sum of its 16-bit words, for a checksum that covers them. `is_odd`: they begin at an odd
+    /// offset from the checksum's words.
     pub fn sum(&self, is_odd: bool) -> u16 {
         let sum: u32 = self.bytes().chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
         let sum = (sum & 0xffff) + (sum >> 16);

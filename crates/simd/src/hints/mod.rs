@@ -17,6 +17,8 @@ mod scalar;
 pub const SLOTS: usize = 16;
 
 /// Sixteen signatures and the hints beside them. Their meaning is the caller's; a hint of 0 stands for none.
+///
+/// Shape:  64 bytes, one cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub struct Hints {

@@ -1,8 +1,8 @@
-//! Connections that come and go through a switch in this process: a client's port and a server's.
+//! Connections that begin and end, through a switch in this process: a client's port and a server's.
 //!
-//! A closed loop: some connections are under way at a time, each segment follows the arrival of the one before, and
-//! when a connection has ended the next begins at once. So transactions a second are what the switch makes of them.
-//! A switch that loses or reorders segments is told so: the connection hangs, and what came instead is counted.
+//! A closed loop: a number of connections are open at a time, each segment follows the arrival of its predecessor, and
+//! when a connection has ended the next begins at once. So the switch determines the transactions a second. If it loses
+//! or reorders segments, the connection hangs, and unexpected segments are counted.
 
 mod segment;
 
@@ -15,22 +15,22 @@ use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What has become of the connections.
+/// The counts of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transactions {
-    /// Connections from their first segment to their last.
+    /// Completed connections.
     pub done: u64,
-    /// Segments that came when another was expected, or were none.
+    /// Unexpected segments, and other packets.
     pub astray: u64,
 }
 
-/// Connections under way, seen from outside.
+/// The open connections.
 #[derive(Clone, Debug)]
 pub struct Connections(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// By place: the connection under way there, and the next segment to arrive.
+    /// For each place: its connection, and the next segment to arrive.
     open: Vec<(u64, usize)>,
     /// Segments that the client and the server are to send: place and step.
     due: [VecDeque<(usize, usize)>; 2],
@@ -56,20 +56,20 @@ impl Connections {
         (connections, ports)
     }
 
-    /// What has become of them.
+    /// The counts.
     pub fn transactions(&self) -> Transactions {
         self.0.lock().figures
     }
 }
 
 impl State {
-    /// Begins the next connection of a place. Its number modulo how many there are at a time is the place.
+    /// Begins the next connection of a place, which is the connection's number modulo the number of places.
     fn begin(&mut self, place: usize) {
         self.open[place] = (self.open[place].0 + self.open.len() as u64, 0);
         self.due[Side::Client as usize].push_back((place, 0));
     }
 
-    /// Takes in a frame that came to a side.
+    /// Handles a frame that arrived at a side.
     fn arrived(&mut self, frame: &[u8], side: Side) {
         let at_once = self.open.len() as u64;
         let Some(seen) = segment::read(frame, side) else { return self.figures.astray += 1 };
@@ -132,7 +132,7 @@ impl RxQueue for EndRx {
         let State { open, due, sent, .. } = &mut *state;
         let due = &mut due[self.side as usize];
         let first = batch.len();
-        // Without a free buffer a segment waits.
+        // Without a free buffer, a segment waits.
         let n = buffers.fill(&self.pool, due.len().min(BATCH_MAX - first), FRAME_SIZE, batch);
         for (packet, (place, step)) in batch[first..].iter_mut().zip(due.drain(..n)) {
             segment::write(open[place].0, step, packet.frame.bytes_mut());

@@ -2,12 +2,12 @@
 
 use sluice_packet::checksum;
 
-/// Who sends a segment.
+/// The sender of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Who connects.
+    /// The side that connects.
     Client,
-    /// Who answers.
+    /// The side that answers.
     Server,
 }
 
@@ -17,7 +17,7 @@ pub struct Segment {
     /// Who sends it.
     pub from: Side,
     flags: u8,
-    /// Sequence and acknowledgement number, relative to the first of each side; 0: there is none yet.
+    /// Sequence and acknowledgement number, relative to the first of each side; 0 if there is none yet.
     seq: u32,
     ack: u32,
     /// Bytes of payload.
@@ -37,8 +37,8 @@ const fn server(flags: u8, seq: u32, ack: u32, payload: usize) -> Segment {
     Segment { from: Side::Server, flags, seq, ack, payload }
 }
 
-/// A connection from its first segment to its last: six from the client, five from the server, one byte either way.
-/// Each follows the arrival of the one before, unless that has the same sender.
+/// A connection: six segments from the client, five from the server, one byte each way. Each segment follows the
+/// arrival of its predecessor, unless both have the same sender.
 pub const SCRIPT: [Segment; 11] = [
     client(SYN, 0, 0, 0),
     server(SYN | ACK, 0, 1, 0),
@@ -53,10 +53,10 @@ pub const SCRIPT: [Segment; 11] = [
     client(ACK, 3, 3, 0),
 ];
 
-/// Bytes of every frame: the shortest there is, of which segments fill 54 or 55.
+/// Bytes of every frame: the shortest possible, of which segments use 54 or 55.
 pub const FRAME_SIZE: usize = 60;
 
-/// The client's ports: those that no service has.
+/// The client's ports: those without well-known services.
 const FIRST_PORT: u16 = 1024;
 const PORTS: u32 = 60_000;
 const SERVER_PORT: u16 = 12_865;
@@ -69,7 +69,7 @@ const IPV4: usize = 20;
 const TCP: usize = 20;
 const TCP_AT: usize = ETHERNET + IPV4;
 
-/// Addresses and ports of a connection's client: those of no other within 2^24 times 60 000.
+/// Addresses and ports of a connection's client, unique among 2^24 times 60 000 connections.
 fn client_of(connection: u64) -> ([u8; 4], u16) {
     let address = FIRST_CLIENT + (connection / u64::from(PORTS) % (1 << 24)) as u32;
     (address.to_be_bytes(), FIRST_PORT + (connection % u64::from(PORTS)) as u16)
@@ -113,7 +113,7 @@ pub fn write(connection: u64, step: usize, frame: &mut [u8]) {
     tcp[16..18].copy_from_slice(&checksum::finish(sum).to_be_bytes());
 }
 
-/// What of a received frame is looked at.
+/// The part of a received frame that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its connection's number, modulo 2^24 times 60 000.
@@ -122,7 +122,7 @@ pub struct Seen {
     seq: u32,
 }
 
-/// Reads a frame that came to `side`; `None` if it is no segment of such a connection.
+/// Reads a frame that arrived at `side`; `None` if it is no segment of such a connection.
 pub fn read(frame: &[u8], side: Side) -> Option<Seen> {
     let tcp = frame.get(TCP_AT..TCP_AT + TCP)?;
     if frame[12..14] != [8, 0] || frame[ETHERNET] != 0x45 || frame[ETHERNET + 9] != 6 {

@@ -1,4 +1,4 @@
-//! Profiles read, and what is said of wrong ones.
+//! Valid profiles, and the errors of invalid ones.
 
 use super::*;
 use crate::stamp::Stamp;
@@ -78,7 +78,7 @@ fn capture(path: &Path, lengths: &[usize]) {
     writer.flush().unwrap();
 }
 
-/// Captures of other programs, whole and not.
+/// Captures of other programs, complete and truncated.
 #[test]
 fn captures_are_read_or_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ fn flow_mods_vary_what_they_name_and_nothing_else() {
     }
 }
 
-/// How often each flow comes among a lane's first packets.
+/// How often each flow appears among a lane's first packets.
 fn counts(choice: &str, packets: u64) -> Vec<u64> {
     let text = SEED.replace("\"generic\"", &format!("\"generic\", \"choice\": \"{choice}\""));
     let lane = &mut parse(&text).unwrap().lanes[0];
@@ -220,7 +220,7 @@ fn counts(choice: &str, packets: u64) -> Vec<u64> {
     counts
 }
 
-/// Draws are of a fixed seed, so these numbers are the same for ever.
+/// The seed is fixed, so these numbers never change.
 #[test]
 fn flows_come_in_turn_evenly_or_by_zipfs_law() {
     assert_eq!(counts("sequential", 1000), [10; 100]);

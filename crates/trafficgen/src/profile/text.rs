@@ -1,4 +1,4 @@
-//! A profile's text: which keys a stream may have, of what type, and which may stand beside each other.
+//! A profile's text: the keys of a stream, their types, and which of them exclude each other.
 
 use super::{MEASUREMENT, TEACHING, Wrong};
 use crate::generator::RATE_MAX;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A profile as it is written.
+/// A profile's text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with \"streams\", a list")]
 pub(super) struct FileText {
@@ -14,7 +14,7 @@ pub(super) struct FileText {
     port_pairs: Option<Value>,
 }
 
-/// A stream as it is written; what is not of its key's type is said with the key.
+/// A stream's text; a value of the wrong type is reported with its key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a stream: an object with \"flows\", \"rate\" and others")]
 pub(super) struct StreamText {
@@ -47,7 +47,7 @@ pub(super) struct Stream {
     pub(super) pcap: Option<PathBuf>,
 }
 
-/// Pairs of ports there may be.
+/// The most pairs of ports.
 const PAIRS_MAX: usize = 64;
 
 impl FileText {
@@ -86,7 +86,7 @@ impl StreamText {
         })
     }
 
-    /// Whether it teaches, and whether it is measured.
+    /// Whether it is for warming up, and whether it is measured.
     fn types(&self) -> Result<(bool, bool), Wrong> {
         let expected = format!("a list of \"{TEACHING}\", \"{MEASUREMENT}\" or both");
         let kinds = |value: &Value| value.as_array().filter(|kinds| !kinds.is_empty()).cloned();
@@ -98,7 +98,7 @@ impl StreamText {
         Ok((kinds.iter().any(|kind| kind == TEACHING), kinds.iter().any(|kind| kind == MEASUREMENT)))
     }
 
-    /// A capture's packets are sent as they are: what would make others has no place beside it.
+    /// A capture's packets are sent unchanged, so keys for generated packets are errors.
     fn check_beside_pcap(&self) -> Result<(), Wrong> {
         let makers = [
             ("flows", &self.flows),
@@ -118,7 +118,7 @@ impl StreamText {
     }
 }
 
-/// A value read by `read`; the key, the value and what was expected, if it cannot be.
+/// A value parsed by `read`; otherwise the key, the value and what was expected.
 fn given<T>(
     key: &'static str,
     value: &Option<Value>,
@@ -137,10 +137,10 @@ fn number(value: &Value) -> Option<usize> {
     usize::try_from(value.as_u64()?).ok()
 }
 
-/// The most of a value that an error repeats, characters.
+/// How much of a value an error repeats, characters.
 const SHOWN_MAX: usize = 100;
 
-/// A value as errors show it: words without their quotes.
+/// A value as errors show it: strings without quotes.
 fn shown(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     text.chars().take(SHOWN_MAX).collect()

@@ -1,9 +1,9 @@
-//! The search against simulated switches whose limits are known.
+//! The search with simulated switches whose limits are known.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A switch that carries `limit_pps` and loses what is above.
+/// A switch that carries `limit_pps` and loses the rest.
 fn carry(limit_pps: f64, trial: &Trial) -> Outcome {
     let sent = (trial.rate_pps * trial.duration_s) as u64;
     Outcome { sent, received: sent.min((limit_pps * trial.duration_s) as u64) }
@@ -25,7 +25,7 @@ fn known(limit_pps: f64, loss_limit: f64) -> f64 {
 }
 
 proptest! {
-    /// Every limit's answer is within the granularity of what is known, and never above it.
+    /// Every limit's answer is within the granularity of the true one, and never above it.
     #[test]
     fn a_switch_of_known_limit_is_measured(limit_pps in 2e4f64..19e6) {
         let mut search = Search::new(config(&[0.000_02, 0.0, 0.005])).unwrap();
@@ -40,7 +40,7 @@ proptest! {
         prop_assert!((search.progress() - 1.0).abs() < 1e-9);
     }
 
-    /// Noise (one trial in ten loses packets it should not) lowers the answer, never raises it, and ends.
+    /// Noise (one trial in ten loses packets it should not) lowers the answer, never raises it, and the search ends.
     #[test]
     fn noise_never_raises_the_answer(limit_pps in 1e5f64..19e6, seed in any::<u64>()) {
         let mut state = seed | 1;
@@ -63,7 +63,7 @@ proptest! {
         prop_assert!(search.next_trial().is_none());
     }
 
-    /// Written out after any trial and read back, the search goes on as if nothing had happened.
+    /// Saved after any trial and loaded again, the search continues as if nothing had happened.
     #[test]
     fn it_resumes(limit_pps in 2e4f64..19e6, stop in 0usize..40) {
         let mut whole = Search::new(config(&[0.000_02, 0.0])).unwrap();
@@ -106,7 +106,7 @@ fn a_rate_that_fails_its_validation_is_given_up() {
     // Carries 10 Mpps for up to half a minute, 8 Mpps for longer (a queue that fills slowly).
     let mut search = Search::new(config(&[0.0])).unwrap();
     run(&mut search, |trial| carry(if trial.duration_s > 30.0 { 8e6 } else { 10e6 }, trial));
-    // Each failed validation halves what is left, so the answer is sound but not tight from one side only.
+    // Each failed validation halves the remaining range, so the answer is correct, but tight from one side only.
     let rate = search.answers()[0].rate_pps;
     assert!(rate.is_none_or(|r| r <= 8e6), "{rate:?}");
     assert!(search.records().iter().filter(|r| r.trial.kind == Kind::Validation).count() > 1);
