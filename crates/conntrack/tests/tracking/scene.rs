@@ -138,7 +138,7 @@ fn untracked(key: &PacketKey) -> PacketKey {
 impl Seen {
     /// The state in the words of `ct_state`, in order of bits.
     pub fn state(&self) -> String {
-        let names = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+        let names = sluice_flow::ct_state::NAMES;
         let state = self.key.get(layout::CT_STATE)[0];
         let words = names.iter().enumerate().filter(|(bit, _)| state >> bit & 1 != 0).map(|(_, name)| *name);
         words.collect::<Vec<_>>().join("|")
