@@ -1,26 +1,22 @@
-//! The stage `act`: what becomes of each packet, one by one in order of arrival, so that none overtakes another, not even
-//! one of another flow.
+//! The stage `act`: what becomes of each packet, one by one in order of arrival, so that no packet overtakes another, not
+//! even one of another flow.
 //!
-//! What can be decided once a megaflow is decided when it is installed: its [`FlowVerdict`]. What is left for a batch is to
-//! count its packets and to find the transmit queue, four additions and two loads a packet. Gathering the packets of
-//! a megaflow first, to do this once a group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in this
-//! stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
+//! What can be decided once per megaflow is decided when the megaflow is installed: its [`FlowVerdict`]. What is left for a
+//! batch is to count its packets and to find the transmit queue, four additions and two loads a packet. Gathering the
+//! packets of a megaflow first, to do this once per group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in
+//! this stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
 
 use crate::action_context::ActionContext;
+use crate::answers::Answer;
+use crate::batch::Batch;
 use crate::compose::{Composer, Replay};
+use crate::context::Context;
 use crate::execute::Executor;
-use crate::recirc::Origin;
-use crate::track;
-use crate::tx::{TxSlot, discard};
-use crate::upcall::{Answer, Answers};
-use crate::walk::Context;
-use sluice_action::{Action, Upcall};
-use sluice_conntrack::CachedConn;
-use sluice_fate::{Counter, DropReason};
-use sluice_flow::{PacketKey, layout};
-use sluice_flow_cache::{FlowVerdict, Hits, Megaflow};
-use sluice_packet::{BATCH_MAX, BatchMask, Packet, PacketBatch};
-use sluice_simd::compare;
+use crate::tx::{TxPorts, TxSlot};
+use sluice_action::Action;
+use sluice_fate::DropReason;
+use sluice_flow_cache::{FlowVerdict, Megaflow};
+use sluice_packet::{BATCH_MAX, Packet};
 
 /// What a packet meets. In one word, so that a batch of one plan is found by comparing words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,58 +30,41 @@ enum Step {
     Drop(DropReason),
     /// It takes another pass, its key as it is.
     Recirculate,
-    /// It goes through the actions.
+    /// It goes through the actions of its megaflow or answer.
     Execute,
-}
-
-/// What a batch in the stages consists of, besides its packets.
-pub(crate) struct Batch<'a, 'g> {
-    pub keys: &'a mut [PacketKey; BATCH_MAX],
-    pub origins: &'a mut [Origin; BATCH_MAX],
-    pub carried: &'a mut [CachedConn; BATCH_MAX],
-    pub hits: &'a Hits<'g>,
-    /// The answers that packets without a hit follow.
-    pub answers: Option<&'a Answers>,
-    /// The packets whose way is known; their hit is its first megaflow.
-    pub known: BatchMask,
-    /// Who knows it.
-    pub composer: &'a Composer,
 }
 
 /// Acts on every packet of the batch. False if it is empty afterwards; true if all its packets take another pass.
 #[inline]
 pub(crate) fn act<'g>(
     executor: &mut Executor,
-    upcall: &mut dyn Upcall,
-    packets: &mut PacketBatch,
-    mut batch: Batch<'_, 'g>,
+    composer: &Composer,
+    batch: &mut Batch<'_, 'g>,
     context: &mut Context<'_, 'g>,
 ) -> bool {
-    let mut plans = plan_and_count(executor, packets, &batch, context);
-    let plans = &mut plans[..packets.len()];
-    let tracked = if batch.known.is_empty() { 0 } else { replay_front(executor, packets, &mut batch, plans, context) };
-    let plans = &*plans;
+    let plans = plan_and_count(&executor.tx, batch, context);
+    let plans = &plans[..batch.packets.len()];
     let Some(first) = plans.first() else { return false };
     let differing = plans.iter().fold(0, |bits, plan| bits | plan.0 ^ first.0);
     let executes = plans.iter().fold(0, |most, plan| most.max(plan.0)) >= Plan::RECIRCULATE.0;
     if executes || executor.tx.is_holding() {
-        let may_stay = differing == 0 && batch.answers.is_none() && batch.known.is_empty() && !executor.tx.is_holding();
-        if may_stay && track::track_batch(executor, packets, &mut batch, context) {
+        let may_stay = differing == 0 && batch.has_hits_only() && !executor.tx.is_holding();
+        if may_stay && executor.track_in_place(batch, context) {
             return true;
         }
-        act_in_full(executor, upcall, packets, batch, (plans, tracked), context);
+        act_one_by_one(executor, composer, batch, plans, context);
         return false;
     }
     if differing == 0
         && let Step::Send(slot) = first.step()
     {
-        executor.tx.push_all(slot, packets, context.buffers, context.tally);
+        executor.tx.push_all(slot, batch.packets, context);
         return false;
     }
-    for (packet, plan) in packets.drain(..).zip(plans) {
+    for (packet, plan) in batch.packets.drain(..).zip(plans) {
         match plan.step() {
-            Step::Send(slot) => executor.tx.push(slot, packet, context.buffers, context.tally),
-            Step::Drop(reason) => discard(packet, reason, context.buffers, context.tally),
+            Step::Send(slot) => executor.tx.push(slot, packet, context),
+            Step::Drop(reason) => context.discard(packet, reason),
             Step::Recirculate | Step::Execute => unreachable!("every packet of this batch ends here: checked above"),
         }
     }
@@ -94,18 +73,16 @@ pub(crate) fn act<'g>(
 
 /// Counts each hit for its megaflow and finds out what the packet meets. Packets without a hit execute.
 #[inline(always)]
-fn plan_and_count(
-    executor: &Executor,
-    packets: &PacketBatch,
-    batch: &Batch<'_, '_>,
-    context: &Context<'_, '_>,
-) -> [Plan; BATCH_MAX] {
+fn plan_and_count(tx: &TxPorts, batch: &Batch<'_, '_>, context: &Context<'_, '_>) -> [Plan; BATCH_MAX] {
     let mut plans = [Plan::EXECUTE; BATCH_MAX];
-    for (i, packet) in packets.iter().enumerate() {
-        let Some(flow) = batch.hits[i % BATCH_MAX] else { continue };
-        let flags = tcp_flags(&batch.keys[i % BATCH_MAX]);
-        context.counters.add(flow.id(), packet.frame.len() as u64, flags, context.now_ms);
-        plans[i % BATCH_MAX] = Plan::of(flow, executor);
+    let (keys, hits) = (&*batch.keys, &batch.hits);
+    for (i, packet) in batch.packets.iter().enumerate() {
+        let Some(flow) = hits[i % BATCH_MAX] else { continue };
+        context.count(flow.id(), packet, &keys[i % BATCH_MAX]);
+        plans[i % BATCH_MAX] = Plan::of(flow, tx);
+    }
+    for i in batch.diverged {
+        plans[i] = Plan::RECIRCULATE;
     }
     plans
 }
@@ -119,9 +96,9 @@ impl Plan {
     const DROPS: u32 = 1 << 16;
 
     #[inline(always)]
-    fn of(flow: &Megaflow, executor: &Executor) -> Plan {
+    fn of(flow: &Megaflow, tx: &TxPorts) -> Plan {
         match flow.verdict() {
-            FlowVerdict::Output(port) => match executor.tx.slot(port) {
+            FlowVerdict::Output(port) => match tx.slot(port) {
                 Some(slot) => Plan(u32::from(slot.0)),
                 None => Plan(Plan::DROPS + DropReason::TxNoPort as u32),
             },
@@ -144,122 +121,77 @@ impl Plan {
     }
 }
 
-/// Lets the packets in front whose ways are known go them; how many those are. What they meet in the end is their plan.
-#[inline]
-fn replay_front(
+/// Acts on a batch in which not every packet is just sent or dropped.
+fn act_one_by_one<'g>(
     executor: &mut Executor,
-    packets: &PacketBatch,
-    batch: &mut Batch<'_, '_>,
-    plans: &mut [Plan],
-    context: &mut Context<'_, '_>,
-) -> usize {
-    let in_front = batch.known.0.trailing_ones() as usize;
-    let mut alone = true;
-    for (i, packet) in packets.iter().enumerate().take(in_front) {
-        plans[i] = replay(executor, (i, packet, alone), batch, context);
-        alone &= plans[i] != Plan::RECIRCULATE;
-        if plans[i] == Plan::EXECUTE {
-            // Who comes behind it is tracked behind it.
-            return i;
-        }
-    }
-    in_front
-}
-
-/// Lets packet `i` go the way that is known, and counts it for every megaflow but the first, which has counted it.
-/// `alone`: no packet in front of it is still to be tracked, which it would overtake at its second `ct`.
-#[inline]
-fn replay(
-    executor: &Executor,
-    (i, packet, alone): (usize, &Packet, bool),
-    batch: &mut Batch<'_, '_>,
-    context: &mut Context<'_, '_>,
-) -> Plan {
-    let (key, carried) = (&mut batch.keys[i], &mut batch.carried[i]);
-    let at = (context.flows, context.now_ms);
-    let (plan, met) = match batch.composer.replay((i, alone), &executor.conntrack, (packet, key), carried, at) {
-        Replay::NotReplayed => return Plan::EXECUTE,
-        Replay::Completed(path, last) => (Plan::of(last, executor), path.hops()),
-        Replay::Diverged(hops, outcome) => {
-            track::count(outcome, context.tally);
-            batch.origins[i].depth += hops.len() as u8 + 1;
-            (Plan::RECIRCULATE, hops)
-        }
-    };
-    let (bytes, flags) = (packet.frame.len() as u64, tcp_flags(&batch.keys[i]));
-    met.iter().for_each(|hop| context.counters.add(hop.next(), bytes, flags, context.now_ms));
-    for counter in [Counter::Passes, Counter::MegaflowHits, Counter::ComposedHits] {
-        context.tally[counter] += met.len() as u64;
-    }
-    plan
-}
-
-/// The TCP flags of a packet, none if it is not TCP.
-#[inline(always)]
-fn tcp_flags(key: &PacketKey) -> u16 {
-    let words = compare::words(&key.lines[0].0);
-    let flags = (words[layout::TCP_FLAGS.offset / 8] >> (layout::TCP_FLAGS.offset % 8 * 8)) as u16;
-    let proto = (words[layout::NW_PROTO.offset / 8] >> (layout::NW_PROTO.offset % 8 * 8)) as u8;
-    if proto == TCP { u16::from_be(flags) } else { 0 }
-}
-
-/// IP protocol number of TCP.
-const TCP: u8 = 6;
-
-/// Acts on a batch in which not every packet is just sent or dropped. So many packets in front have gone their ways.
-fn act_in_full<'g>(
-    executor: &mut Executor,
-    upcall: &mut dyn Upcall,
-    packets: &mut PacketBatch,
-    mut batch: Batch<'_, 'g>,
-    (plans, tracked): (&[Plan], usize),
+    composer: &Composer,
+    batch: &mut Batch<'_, 'g>,
+    plans: &[Plan],
     context: &mut Context<'_, 'g>,
 ) {
-    let (answers, hits, known) = (batch.answers, batch.hits, batch.known);
-    let answer = |i: usize| answers.filter(|_| hits[i].is_none()).and_then(|all| all.of(i));
-    let recirculates = |i: usize| match answer(i) {
-        Some(Answer::Follow(followed)) => followed.actions.iter().any(Action::recirculates),
-        Some(Answer::Lost(_)) => false,
-        None if i < tracked => plans[i] == Plan::RECIRCULATE,
-        // Whose way is known seldom leaves it.
-        None => !known.contains(i) && hits[i].is_some_and(|flow| flow.actions().iter().any(Action::recirculates)),
-    };
-    if !executor.tx.is_holding() && (0..packets.len()).any(recirculates) {
+    if !executor.tx.is_holding() && (0..plans.len()).any(|i| recirculates(batch, i)) {
         executor.tx.hold();
     }
-    for (i, packet) in packets.drain(..).enumerate() {
-        let plan = match i >= tracked && known.contains(i) {
-            true => replay(executor, (i, &packet, false), &mut batch, context),
-            false => plans[i],
-        };
-        if known.contains(i) && plan.0 >= Plan::RECIRCULATE.0 && !executor.tx.is_holding() {
-            executor.tx.hold();
-        }
-        let (key, origin) = (&mut batch.keys[i], batch.origins[i]);
-        match answer(i) {
-            Some(Answer::Follow(followed)) => {
-                let (bytes, flags) = (packet.frame.len() as u64, tcp_flags(key));
-                let carried = std::mem::take(&mut batch.carried[i]);
-                let action_context = ActionContext::new(packet, key, origin, carried, followed.no_output);
-                executor.execute(&followed.actions, action_context, context);
-                upcall.credit(&followed.xcache, 1, bytes, flags, context.now_ms);
+    // From the end, so that the rest of the batch can be borrowed meanwhile.
+    batch.packets.reverse();
+    for (i, plan) in plans.iter().enumerate() {
+        let packet = batch.packets.pop().expect("invariant: a plan for each packet");
+        let mut plan = *plan;
+        if batch.composed.contains(i) {
+            plan = match composer.replay(i, &packet, batch, context) {
+                Replay::Completed(last) => {
+                    context.count(last.id(), &packet, &batch.keys[i]);
+                    Plan::of(last, &executor.tx)
+                }
+                Replay::Diverged(_) => Plan::RECIRCULATE,
+                Replay::Refused => Plan::EXECUTE,
+            };
+            if plan.0 >= Plan::RECIRCULATE.0 && !executor.tx.is_holding() {
+                executor.tx.hold();
             }
-            Some(Answer::Lost(reason)) => discard(packet, *reason, context.buffers, context.tally),
-            None => match plan.step() {
-                Step::Send(slot) => {
-                    executor.tx.push_in_order(origin.arrival, slot, packet, context.buffers, context.tally)
-                }
-                Step::Drop(reason) => discard(packet, reason, context.buffers, context.tally),
-                Step::Recirculate => {
-                    executor.recirc.push(packet, *key, origin, std::mem::take(&mut batch.carried[i]));
-                }
-                Step::Execute => {
-                    let flow = batch.hits[i].expect("invariant: a hit or an answer");
-                    let carried = std::mem::take(&mut batch.carried[i]);
-                    let action_context = ActionContext::new(packet, key, origin, carried, flow.no_output());
-                    executor.execute(flow.actions(), action_context, context);
-                }
-            },
+        }
+        match plan.step() {
+            Step::Send(slot) => executor.tx.push_in_order(batch.origins[i].arrival, slot, packet, context),
+            Step::Drop(reason) => context.discard(packet, reason),
+            Step::Recirculate => {
+                let conn = std::mem::take(&mut batch.conns[i]);
+                executor.recirc.push(packet, batch.keys[i], batch.origins[i], conn);
+            }
+            Step::Execute => execute(executor, i, packet, batch, context),
         }
     }
+    batch.answers.clear();
+}
+
+/// Executes the actions of packet `i`: those of its megaflow, or of its answer if it has none.
+fn execute(
+    executor: &mut Executor,
+    i: usize,
+    packet: Packet,
+    batch: &mut Batch<'_, '_>,
+    context: &mut Context<'_, '_>,
+) {
+    let (actions, no_output) = match batch.hits[i] {
+        Some(flow) => (&flow.actions()[..], flow.no_output()),
+        None => match batch.answers.of(i) {
+            Answer::Follow(followed) => (&followed.actions[..], followed.no_output),
+            Answer::Lost(reason) => return context.discard(packet, *reason),
+        },
+    };
+    let conn = std::mem::take(&mut batch.conns[i]);
+    let action_context = ActionContext::new(packet, &mut batch.keys[i], batch.origins[i], conn, no_output);
+    executor.execute(actions, action_context, context);
+}
+
+/// Whether packet `i` is to take another pass. Packets with a composed entry seldom are.
+fn recirculates(batch: &Batch<'_, '_>, i: usize) -> bool {
+    if batch.missed.contains(i) {
+        return match batch.answers.of(i) {
+            Answer::Follow(followed) => followed.actions.iter().any(Action::recirculates),
+            Answer::Lost(_) => false,
+        };
+    }
+    let meets_actions = !batch.composed.contains(i);
+    batch.diverged.contains(i)
+        || meets_actions && batch.hits[i].is_some_and(|flow| flow.actions().iter().any(Action::recirculates))
 }

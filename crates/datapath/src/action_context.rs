@@ -1,6 +1,6 @@
 //! A packet on its way through a list of actions.
 
-use crate::recirc::Origin;
+use crate::batch::Origin;
 use sluice_conntrack::CachedConn;
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, ParseError, extract_again};
@@ -12,7 +12,7 @@ pub(crate) struct ActionContext<'k> {
     pub key: &'k mut PacketKey,
     pub origin: Origin,
     /// Its connection, from an earlier `ct`.
-    pub carried: CachedConn,
+    pub conn: CachedConn,
     /// Why it is dropped if the actions send it nowhere.
     pub no_output: DropReason,
     /// The next output leaves out this many bytes at the end.
@@ -28,16 +28,16 @@ impl<'k> ActionContext<'k> {
         packet: Packet,
         key: &'k mut PacketKey,
         origin: Origin,
-        carried: CachedConn,
+        conn: CachedConn,
         no_output: DropReason,
     ) -> Self {
-        ActionContext { packet, key, origin, carried, no_output, cut: 0, is_dirty: false }
+        ActionContext { packet, key, origin, conn, no_output, cut: 0, is_dirty: false }
     }
 
     /// The same for a copy of the packet.
     pub fn with_copy<'c>(&self, packet: Packet, key: &'c mut PacketKey) -> ActionContext<'c> {
-        let ActionContext { origin, carried, no_output, cut, is_dirty, .. } = *self;
-        ActionContext { packet, key, origin, carried, no_output, cut, is_dirty }
+        let ActionContext { origin, conn, no_output, cut, is_dirty, .. } = *self;
+        ActionContext { packet, key, origin, conn, no_output, cut, is_dirty }
     }
 
     /// Extracts the key again if the bytes have changed since.

@@ -1,7 +1,7 @@
 //! The memory of a PMD's caches, for control threads: they make more of it when a cache asks, and tell what it is.
 
 use crate::Datapath;
-use crate::lookup::Caches;
+use crate::caches::Caches;
 use crate::report::PmdShared;
 use sluice_mem::{ArrayMemory, Pages};
 use std::sync::{Arc, MutexGuard, PoisonError};

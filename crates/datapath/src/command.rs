@@ -1,7 +1,7 @@
 //! Commands from control threads to a PMD.
 
+use crate::caches::Caches;
 use crate::load::RxqLoad;
-use crate::lookup::Caches;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, Settings};
 use sluice_action::{Actions, PortNo, Upcall};

@@ -1,20 +1,25 @@
 //! The datapath as control threads see it.
 
+use crate::caches::Caches;
 use crate::command::PmdCommand;
 use crate::compose::Composer;
 use crate::control::{Control, Engine};
 use crate::execute::Executor;
-use crate::fragments::{Onward, Reassembly};
 use crate::load::{Load, RxqLoad};
-use crate::lookup::{Caches, Levels};
-use crate::meter::Meters;
+use crate::lookup::Levels;
+use crate::meter::{Meters, PmdMeters};
 use crate::misses::Misses;
 use crate::no_tables::NoTables;
 use crate::pmd::Pmd;
+use crate::punts::Punts;
+use crate::reassembly::{Onward, Reassembly};
 use crate::rebalance;
-use crate::recirc::Recirc;
+use crate::recirc::RecircQueue;
 use crate::report::PmdShared;
+use crate::tracking::Tracking;
 use crate::tuner::Tuner;
+use crate::tx::TxPorts;
+use crate::upcall::Upcalls;
 use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, PortReport, thread};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
@@ -90,14 +95,22 @@ impl Datapath {
             let caches = Caches::new(&config.settings, &mut seed);
             shared.cache_memory().replace(&caches);
             let levels = Levels::new(&secret, &config.settings, caches);
-            let composer = Composer::new(&secret, config.settings.composed);
-            let tracking = (conntrack.clone(), Reassembly::new(fragments.clone(), scratch.clone()));
-            let recirc = Recirc::new(config.recirculations);
-            let executor = Executor::new(tracking, recirc, meters.clone(), sender.clone(), splitmix64(&mut seed));
+            let composer = Composer::new(&secret, conntrack.clone(), config.settings.composed);
+            let reassembly = Reassembly::new(fragments.clone(), scratch.clone());
+            let mut random = splitmix64(&mut seed);
+            let executor = Executor {
+                tx: TxPorts::default(),
+                tracking: Tracking::new(conntrack.clone(), reassembly, random),
+                recirc: RecircQueue::new(config.recirculations),
+                meters: PmdMeters::new(meters.clone()),
+                punts: Punts::new(sender.clone()),
+                random: splitmix64(&mut random),
+            };
             let misses = Misses::new(config.governor, config.miss_budget, config.max_idle_ms);
-            let walk = Walk::new((levels, composer), Box::new(NoTables), executor, misses, config.batch);
+            let upcalls = Upcalls { tables: Box::new(NoTables), misses };
+            let walk = Walk { levels, composer, upcalls, executor };
             let side = table.attach(number).map_err(memory)?;
-            let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, (config.batch, config.profile));
+            let mut pmd = Pmd::new(shared.clone(), table.clone(), side, walk, &config);
             pmd.publish();
             engines.push(Engine::Resting(Box::new(pmd)));
             pmds.push(shared);

@@ -1,11 +1,11 @@
 //! Which recirculated packets use the exact match cache.
 //!
 //! When every packet passes the lookup two or three times, the passes share one cache. Packets of the first pass always
-//! use it; of the others, a policy says which: for lookup and insertion alike, since an entry that nobody looks for is
-//! an eviction for nothing. Source of the policies: ovs-dev, August 2017, "Skip EMC lookup/insert for recirc packets".
+//! use it. A policy decides which of the others do, for lookup and insertion alike: an entry that is never looked up evicts
+//! another for nothing. Source of the policies: ovs-dev, August 2017, "Skip EMC lookup/insert for recirc packets".
 
 use sluice_flow_cache::EmcUsage;
-use sluice_packet::{BATCH_MAX, BatchMask};
+use sluice_packet::{BATCH_MAX, BatchMask, Packet};
 use sluice_simd::hash::splitmix64;
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -54,13 +54,13 @@ impl FromStr for EmcRecirc {
 }
 
 /// The occupancy above which recirculated packets stay away, percent. Source: EMC_RECIRCT_NO_INSERT_THRESHOLD of the
-/// patch; below it there is room for everybody, so nobody has to.
+/// patch. Below it every packet uses the EMC.
 const CROWDED_PERCENT: f64 = 50.0;
 /// Lookups of recirculated packets after which a share is looked at.
 const WINDOW: u32 = 4096;
-/// Share of them that must hit, or the flows admitted are more than there is room for.
+/// If fewer hit than this share, more flows are admitted than the cache can hold.
 const HITS_LOW: f64 = 0.5;
-/// Share that says that there is room for more.
+/// If more hit than this share, the cache can hold more flows.
 const HITS_HIGH: f64 = 0.9;
 /// Windows until a share is doubled to see whether the traffic has changed.
 const PROBE_EVERY: u32 = 16;
@@ -73,9 +73,14 @@ pub(crate) struct Gate {
     random: u64,
     by_chance: Share,
     by_hash: Share,
-    /// What devices hashed the packets of this pass to; 0 where none did. It decides nothing but who uses the cache: its key is
-    /// public, so it picks no bucket.
-    rss: [u32; BATCH_MAX],
+}
+
+/// The packets of a pass that may use the cache, if the policy admits them.
+pub(crate) struct Candidates<'a> {
+    pub asked: BatchMask,
+    pub hashes: &'a [u64; BATCH_MAX],
+    /// The hash of the receiving device decides only which packets use the cache: its key is public, so it picks no bucket.
+    pub packets: &'a [Packet],
 }
 
 /// A share of packets that adapts to how full the cache is and how often it answers them.
@@ -92,28 +97,24 @@ struct Share {
 const HASH_SHIFT: u32 = 30;
 
 impl Gate {
-    /// Open to all. What is chosen by chance decides nothing but cycles, so the seed is no secret.
-    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL, rss: [0; BATCH_MAX] };
+    /// Open to all. Chance decides only about cycles, so the seed is no secret.
+    pub const OPEN: Gate = Gate { random: 0, by_chance: Share::ALL, by_hash: Share::ALL };
 
-    /// Notes what devices hashed the packets of the pass to come to, 0 for none.
-    pub fn note_rss(&mut self, hashes: impl Iterator<Item = u32>) {
-        self.rss.iter_mut().zip(hashes).for_each(|(to, hash)| *to = hash);
-    }
-
-    /// Those of the first `n` packets, all of them recirculated, that may use the cache.
-    pub fn admit(&mut self, policy: EmcRecirc, hashes: &[u64; BATCH_MAX], n: usize, usage: &EmcUsage) -> BatchMask {
-        let all = BatchMask::first(n);
+    /// The candidates that may use the cache.
+    #[inline(never)]
+    pub fn admit(&mut self, policy: EmcRecirc, candidates: &Candidates<'_>, usage: &EmcUsage) -> BatchMask {
+        let Candidates { asked, hashes, packets } = *candidates;
         match policy {
-            EmcRecirc::Always => all,
+            EmcRecirc::Always => asked,
             EmcRecirc::Threshold if usage.percent() > CROWDED_PERCENT => BatchMask::NONE,
-            EmcRecirc::Threshold => all,
+            EmcRecirc::Threshold => asked,
             EmcRecirc::Random => {
                 let limit = self.by_chance.limit();
-                keep(all, |_| splitmix64(&mut self.random) >> 32 < limit)
+                keep(asked, |_| splitmix64(&mut self.random) >> 32 < limit)
             }
             EmcRecirc::Rss => {
                 let limit = self.by_hash.limit();
-                keep(all, |i| match self.rss[i] {
+                keep(asked, |i| match packets.get(i).map_or(0, |packet| packet.rss_hash) {
                     0 => hashes[i] >> HASH_SHIFT & 0xffff_ffff < limit,
                     rss => u64::from(rss) < limit,
                 })
@@ -173,6 +174,9 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_mem::{FramePool, HeapPool, PoolConfig};
+    use sluice_packet::Buffers;
+    use std::sync::Arc;
 
     const FULL: EmcUsage = EmcUsage { used: 8000, entries: 8192 };
     const HALF: EmcUsage = EmcUsage { used: 4000, entries: 8192 };
@@ -182,9 +186,14 @@ mod tests {
         std::array::from_fn(|i| splitmix64(&mut (from + i as u64)))
     }
 
+    /// A batch that no device hashed.
+    fn candidates(hashes: &[u64; BATCH_MAX]) -> Candidates<'_> {
+        Candidates { asked: BatchMask::first(BATCH_MAX), hashes, packets: &[] }
+    }
+
     /// The share of packets that a policy admits over many batches.
     fn admitted(gate: &mut Gate, policy: EmcRecirc, usage: &EmcUsage) -> f64 {
-        let admitted = |from| gate.admit(policy, &hashes(from), BATCH_MAX, usage).len();
+        let admitted = |from| gate.admit(policy, &candidates(&hashes(from)), usage).len();
         (0..1000).map(admitted).sum::<usize>() as f64 / 32_000.0
     }
 
@@ -227,10 +236,18 @@ mod tests {
         windows(&mut gate, 1, 0.1, &FULL);
         // Half of the flows: those whose first bit is clear. Every other packet here was hashed, to one more each time.
         let rss = |i: usize| [0, u32::MAX / 32 * i as u32][i % 2];
-        gate.note_rss((0..BATCH_MAX).map(rss));
+        let (mut buffers, config) = (Buffers::new(), PoolConfig { frames: BATCH_MAX, frame_size: 128, reserve: 0 });
+        let pool: Arc<dyn FramePool> = Arc::new(HeapPool::new(config).expect("memory"));
+        let frames = (0..BATCH_MAX).map(|_| buffers.write(&pool, &[0; 60]).expect("a buffer"));
+        let mut packets: Vec<Packet> = frames.collect();
+        for (i, packet) in packets.iter_mut().enumerate() {
+            packet.rss_hash = rss(i);
+        }
         let (mut hashed, mut other) = (0, 0);
         for from in 0..1000 {
-            for i in gate.admit(EmcRecirc::Rss, &hashes(from), BATCH_MAX, &FULL) {
+            let hashes = hashes(from);
+            let candidates = Candidates { packets: &packets, ..candidates(&hashes) };
+            for i in gate.admit(EmcRecirc::Rss, &candidates, &FULL) {
                 assert!(rss(i) < 1 << 31);
                 *(if rss(i) == 0 { &mut other } else { &mut hashed }) += 1;
             }
@@ -252,11 +269,13 @@ mod tests {
     fn by_hash_it_is_the_same_flows_each_time() {
         let mut gate = Gate::OPEN;
         windows(&mut gate, 2, 0.0, &FULL);
-        let first = gate.admit(EmcRecirc::Rss, &hashes(7), 32, &FULL);
+        let hashes = hashes(7);
+        let first = gate.admit(EmcRecirc::Rss, &candidates(&hashes), &FULL);
         assert!((1..32).contains(&first.len()));
-        assert!((0..100).all(|_| gate.admit(EmcRecirc::Rss, &hashes(7), 32, &FULL) == first));
+        assert!((0..100).all(|_| gate.admit(EmcRecirc::Rss, &candidates(&hashes), &FULL) == first));
         // Of a short batch only its packets.
-        assert_eq!(gate.admit(EmcRecirc::Rss, &hashes(7), 5, &FULL).0, first.0 & 0x1f);
-        assert!(gate.admit(EmcRecirc::Random, &hashes(7), 5, &FULL).0 < 32);
+        let short = Candidates { asked: BatchMask::first(5), ..candidates(&hashes) };
+        assert_eq!(gate.admit(EmcRecirc::Rss, &short, &FULL).0, first.0 & 0x1f);
+        assert!(gate.admit(EmcRecirc::Random, &short, &FULL).0 < 32);
     }
 }

@@ -4,61 +4,46 @@
 //! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
 
 use crate::action_context::ActionContext;
-use crate::compose::PathRecorder;
-use crate::fragments::Reassembly;
-use crate::meter::{Meters, PmdMeters};
-use crate::recirc::{Origin, Recirc};
-use crate::report::PacketIn;
-use crate::track;
-use crate::tx::{TxPorts, discard};
-use crate::walk::Context;
-use sluice_action::{Action, HashAlgorithm, Header, MaskedField, PortNo, edit};
-use sluice_conntrack::fragments::is_fragment;
-use sluice_conntrack::{ConnCache, Conntrack};
+use crate::batch::{Batch, Origin};
+use crate::context::Context;
+use crate::meter::PmdMeters;
+use crate::punts::Punts;
+use crate::reassembly::Onward;
+use crate::recirc::RecircQueue;
+use crate::tracking::{Gathered, Tracking, forget, renames};
+use crate::tx::TxPorts;
+use sluice_action::{Action, Ct, HashAlgorithm, Header, MaskedField, PortNo, edit};
+use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
-use sluice_flow::{PacketKey, extract_again};
+use sluice_flow::{PacketKey, layout};
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_simd::hash::splitmix64;
-use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
-/// Connections a PMD keeps at hand, in 2 MiB.
-const RECENT_CONNECTIONS: usize = 1 << 17;
-
-/// What actions work with: where packets go.
+/// What actions work with.
 pub(crate) struct Executor {
     pub tx: TxPorts,
-    pub recirc: Recirc,
+    pub tracking: Tracking,
+    pub recirc: RecircQueue,
     pub meters: PmdMeters,
-    pub conntrack: Arc<Conntrack>,
-    /// Connections this PMD met lately.
-    pub recent: ConnCache,
-    /// Packets that are followed to make composed entries.
-    pub recorder: PathRecorder,
-    pub reassembly: Reassembly,
-    packet_ins: SyncSender<PacketIn>,
+    pub punts: Punts,
+    /// For actions that take a share of the packets.
     pub random: u64,
 }
 
 impl Executor {
-    pub fn new(
-        (conntrack, reassembly): (Arc<Conntrack>, Reassembly),
-        recirc: Recirc,
-        meters: Arc<Meters>,
-        packet_ins: SyncSender<PacketIn>,
-        random: u64,
-    ) -> Self {
-        let (recent, meters) = (ConnCache::new(RECENT_CONNECTIONS), PmdMeters::new(meters));
-        let (tx, recorder) = (TxPorts::default(), PathRecorder::default());
-        Executor { tx, recirc, meters, conntrack, recent, reassembly, recorder, packet_ins, random }
-    }
-
     /// Ends a burst: sends what waits, and settles with the meters.
     #[inline]
     pub fn end_burst(&mut self, context: &mut Context<'_, '_>) {
-        self.tx.flush(context.buffers, context.tally);
+        self.tx.flush(context);
         self.meters.settle();
+    }
+
+    /// Tracks a batch in place, if that is all it needs before its next pass; see [`Tracking::track_batch`].
+    #[inline]
+    pub fn track_in_place(&mut self, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {
+        let origins = &batch.origins[..batch.packets.len()];
+        origins.iter().all(|origin| self.recirc.admits(origin)) && self.tracking.track_batch(batch, context)
     }
 
     /// Executes `actions` on a packet.
@@ -81,14 +66,14 @@ impl Executor {
             if action.sends() {
                 self.send_copy(action, &mut action_context, context);
             } else if let Err(reason) = self.change(action, &mut action_context, context) {
-                return discard(action_context.packet, reason, context.buffers, context.tally);
+                return context.discard(action_context.packet, reason);
             }
         }
         self.track_behind(&actions[last + 1..], &action_context, context);
         self.send(&actions[last], action_context, context);
     }
 
-    /// Takes actions that send the packet nowhere. A `ct` among them may begin a connection all the same.
+    /// Executes actions that send the packet nowhere. A `ct` among them may begin a connection all the same.
     fn end(&mut self, actions: &[Action], mut action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
         let up_to_last_ct = actions.iter().rposition(tracks).map_or(0, |last| last + 1);
         for (i, action) in actions[..up_to_last_ct].iter().enumerate() {
@@ -99,13 +84,45 @@ impl Executor {
                 }
             }
             if let Err(reason) = self.change(action, &mut action_context, context) {
-                return discard(action_context.packet, reason, context.buffers, context.tally);
+                return context.discard(action_context.packet, reason);
             }
         }
-        discard(action_context.packet, action_context.no_output, context.buffers, context.tally);
+        context.discard(action_context.packet, action_context.no_output);
     }
 
-    /// Lets a scratch copy meet the `ct`s that stand behind the last action that sends.
+    /// Holds a fragment that meets a `ct` with `rest` behind it. If its datagram is complete now, all its fragments go on.
+    /// Returns the packet if it goes on alone.
+    fn gather<'k>(
+        &mut self,
+        ct: &Ct,
+        rest: &[Action],
+        action_context: ActionContext<'k>,
+        context: &mut Context<'_, '_>,
+    ) -> Option<ActionContext<'k>> {
+        let arrival = action_context.origin.arrival;
+        match self.tracking.gather(ct, rest, action_context, context) {
+            Gathered::Alone(action_context) => return Some(action_context),
+            Gathered::Held => {}
+            Gathered::Complete(mut fragments) => {
+                for fragment in fragments.drain(..) {
+                    self.resume(fragment, arrival, context);
+                }
+                self.tracking.reassembly.recycle(fragments);
+            }
+        }
+        None
+    }
+
+    /// Executes the actions behind a fragment's `ct`, as if it had come with the packet of that arrival.
+    pub fn resume(&mut self, mut fragment: HeldFragment<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
+        context.buffers.add_pool(&fragment.pool);
+        let Onward { rest, depth, conn, no_output, cut, .. } = fragment.onward;
+        let (origin, key) = (Origin { arrival, depth }, &mut fragment.key);
+        let action_context = ActionContext::new(fragment.packet, key, origin, conn, no_output);
+        self.execute(&rest, ActionContext { cut, ..action_context }, context);
+    }
+
+    /// Lets a scratch copy meet each `ct` that stands behind the last action that sends.
     fn track_behind(&mut self, actions: &[Action], action_context: &ActionContext<'_>, context: &mut Context<'_, '_>) {
         let Some(last) = actions.iter().rposition(tracks) else { return };
         let mut key = *action_context.key;
@@ -135,13 +152,9 @@ impl Executor {
             return;
         }
         context.tally[Counter::Cloned] += 1;
-        // What a controller gets are bytes of its own, which are no copy in a buffer of ours.
+        // A controller gets bytes of its own, which are no copy in a buffer of ours.
         if let Action::Controller { .. } = action {
-            match self.tell_controller(action, action_context) {
-                Ok(()) => context.tally[Counter::Delivered] += 1,
-                Err(reason) => context.tally.drop(reason, 1),
-            }
-            return;
+            return self.punts.punt(action, action_context, context.tally);
         }
         let mut key = *action_context.key;
         match context.buffers.copy(&action_context.packet) {
@@ -161,7 +174,7 @@ impl Executor {
         if let Action::Sample { probability, .. } = action
             && !self.chance(*probability)
         {
-            return discard(action_context.packet, action_context.no_output, context.buffers, context.tally);
+            return context.discard(action_context.packet, action_context.no_output);
         }
         self.send_now(action, action_context, context);
     }
@@ -179,17 +192,13 @@ impl Executor {
                 self.execute(if is_greater { greater } else { less_or_equal }, action_context, context);
             }
             _ => {
-                let told = self.tell_controller(action, &action_context);
+                self.punts.punt(action, &action_context, context.tally);
                 context.buffers.give_frame(action_context.packet.frame);
-                match told {
-                    Ok(()) => context.tally[Counter::Delivered] += 1,
-                    Err(reason) => context.tally.drop(reason, 1),
-                }
             }
         }
     }
 
-    /// Changes the packet as an action says; `Err` if the packet is not one that it can be done to.
+    /// Changes the packet as an action says; `Err` if the action does not fit the packet.
     fn change(
         &mut self,
         action: &Action,
@@ -197,18 +206,14 @@ impl Executor {
         context: &mut Context<'_, '_>,
     ) -> Result<(), DropReason> {
         match action {
-            // What is too long now is left out, whatever is pushed or popped before the output. Source: OVS lib/dp-packet.h.
+            // The excess of this moment is cut, whatever is pushed or popped before the output. Source: OVS lib/dp-packet.h.
             Action::Trunc(len) => {
                 action_context.cut =
                     action_context.packet.frame.len().saturating_sub((*len as usize).max(ETHERNET_SIZE));
             }
             Action::Drop => return Err(action_context.no_output),
-            Action::Ct(ct) => {
-                let entropy = splitmix64(&mut self.random);
-                let Executor { conntrack, recent, recorder, .. } = self;
-                track::track(conntrack, (recent, recorder), ct, entropy, action_context, context)?;
-            }
-            Action::CtClear => track::forget(action_context),
+            Action::Ct(ct) => self.tracking.track(ct, action_context, context)?,
+            Action::CtClear => forget(action_context),
             Action::Meter(meter) => {
                 if !self.meters.admit(*meter, action_context.packet.frame.len(), context.now_ms) {
                     return Err(DropReason::Meter);
@@ -220,15 +225,15 @@ impl Executor {
             }
             Action::Set { header, fields } => {
                 edit(action, &mut action_context.packet)?;
-                if track::renames(*header, fields) {
-                    action_context.carried.forget();
+                if renames(*header, fields) {
+                    action_context.conn.forget();
                 }
                 match header {
                     // The header is there, or the edit would have failed; so the key has its fields.
                     Header::Ethernet | Header::Ipv4 => {
                         fields.iter().for_each(|field| set_in_key(field, action_context.key));
                     }
-                    // Of these a key may know less than there is, behind broken headers.
+                    // Behind broken headers a key may have fewer fields than the packet.
                     _ => action_context.is_dirty = true,
                 }
             }
@@ -246,54 +251,29 @@ impl Executor {
             let len = packet.frame.len().saturating_sub(cut);
             if len < ETHERNET_SIZE {
                 // Tags were popped after the cut.
-                return discard(packet, DropReason::ActionMismatch, context.buffers, context.tally);
+                return context.discard(packet, DropReason::ActionMismatch);
             }
             packet.frame.truncate(len);
         }
         match self.tx.slot(port) {
-            Some(slot) => self.tx.push_in_order(origin.arrival, slot, packet, context.buffers, context.tally),
-            None => discard(packet, DropReason::TxNoPort, context.buffers, context.tally),
+            Some(slot) => self.tx.push_in_order(origin.arrival, slot, packet, context),
+            None => context.discard(packet, DropReason::TxNoPort),
         }
     }
 
     fn recirculate(&mut self, id: u32, mut action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
-        if action_context.origin.depth >= self.recirc.max {
-            return discard(action_context.packet, DropReason::RecircDepth, context.buffers, context.tally);
+        if !self.recirc.admits(&action_context.origin) {
+            return context.discard(action_context.packet, DropReason::RecircDepth);
         }
         if let Err(reason) = action_context.renew_key() {
-            return discard(action_context.packet, reason, context.buffers, context.tally);
+            return context.discard(action_context.packet, reason);
         }
-        let ActionContext { packet, key, origin, carried, .. } = action_context;
-        key.set(sluice_flow::layout::RECIRC_ID, &id.to_be_bytes());
-        self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, carried);
+        let ActionContext { packet, key, origin, conn, .. } = action_context;
+        key.set(layout::RECIRC_ID, &id.to_be_bytes());
+        self.recirc.push(packet, *key, Origin { depth: origin.depth + 1, ..origin }, conn);
     }
 
-    /// Queues a message for a controller; `Err` if there is no room.
-    fn tell_controller(&mut self, action: &Action, action_context: &ActionContext<'_>) -> Result<(), DropReason> {
-        let Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } = *action else {
-            return Ok(());
-        };
-        let mut key = *action_context.key;
-        let bytes = action_context.packet.bytes();
-        if action_context.is_dirty {
-            extract_again(bytes, &mut key).map_err(DropReason::from)?;
-        }
-        // What is to go on goes whole.
-        let length = if continuation { bytes.len() } else { bytes.len().min(usize::from(max_len)) };
-        let message = PacketIn {
-            key,
-            bytes: bytes[..length].to_vec(),
-            total_len: bytes.len(),
-            reason,
-            controller_id,
-            cookie,
-            recirc_id,
-            continuation,
-        };
-        self.packet_ins.try_send(message).map_err(|_| DropReason::ControllerQueue)
-    }
-
-    /// True with a probability of `probability` in 2^32; always if that is as large as it gets.
+    /// True with a probability of `probability` in 2^32, and always if `probability` is the maximum.
     fn chance(&mut self, probability: u32) -> bool {
         probability == u32::MAX || ((splitmix64(&mut self.random) >> 32) as u32) < probability
     }
@@ -311,13 +291,13 @@ fn hash(algorithm: HashAlgorithm, basis: u32, action_context: &mut ActionContext
         HashAlgorithm::L4 => five_tuple(action_context.key, basis),
         HashAlgorithm::SymmetricL4 => symmetric_l3l4(action_context.key, basis, false),
     };
-    action_context.key.set(sluice_flow::layout::DP_HASH, &hash.max(1).to_be_bytes());
+    action_context.key.set(layout::DP_HASH, &hash.max(1).to_be_bytes());
     Ok(())
 }
 
 /// Sets a field in a key. Fields of tables only (queue priority) are not in it.
 fn set_in_key(field: &MaskedField, key: &mut PacketKey) {
-    if field.span.offset >= sluice_flow::layout::PACKET_KEY_SIZE {
+    if field.span.offset >= layout::PACKET_KEY_SIZE {
         return;
     }
     let mut bytes = [0; 16];

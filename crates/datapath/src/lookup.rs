@@ -1,28 +1,19 @@
 //! The stage `lookup`: from keys to megaflows, level by level.
 
-use crate::EmcRecirc;
-use crate::emc_recirc::Gate;
-use crate::settings::Level;
+use crate::arm::Arm;
+use crate::batch::Batch;
+use crate::caches::{Caches, DISTRIBUTOR_ENTRIES, SMC_ENTRIES};
+use crate::context::Context;
+use crate::emc_recirc::{Candidates, EmcRecirc, Gate};
+use crate::settings::Settings;
 use crate::stage_cycles::Stage;
-use crate::walk::Context;
-use crate::{Arm, Settings};
 use sluice_fate::{Counter, Tally};
-use sluice_flow::PacketKey;
 use sluice_flow_cache::{
-    Distributor, DistributorTable, Emc, EmcUsage, Hits, LookupBatch, LookupStage, Smc, Subtables, key_hashes,
+    Distributor, Emc, EmcUsage, FlowDeleted, Hits, LookupBatch, LookupStage, Megaflow, Smc, Subtables, key_hashes,
 };
-use sluice_packet::{BATCH_MAX, BatchMask, PacketBatch};
-use sluice_simd::hash::splitmix64;
+use sluice_packet::BatchMask;
 use sluice_simd::isa::Kernel;
-use sluice_simd::vector_ops::Scalar;
 use sluice_simd::{HashKey, Isa, VectorOps};
-
-/// Flows that each PMD's signature match cache can have room for, in 128 MiB: a million at first, as in OVS (SMC_ENTRIES),
-/// twice as many whenever they put each other out.
-const SMC_ENTRIES: usize = 1 << 24;
-
-/// Flows that each PMD's distributor has room for, in 4 MiB.
-const DISTRIBUTOR_ENTRIES: usize = 1 << 20;
 
 /// One PMD's indexes.
 pub(crate) struct Levels {
@@ -34,59 +25,7 @@ pub(crate) struct Levels {
     /// The levels that are asked now.
     arm: Arm,
     gate: Gate,
-    /// Packets of the pass under way that may use the EMC.
-    emc_users: BatchMask,
     isa: Isa,
-    hashes: [u64; BATCH_MAX],
-}
-
-/// Caches on their way to a PMD or back; `None` for one that stays as it is.
-pub(crate) struct Caches {
-    pub emc: Option<Emc>,
-    pub smc: Option<Smc>,
-    pub distributor: Option<Distributor>,
-}
-
-impl Caches {
-    /// Empty caches for these settings. `seed` is drawn from.
-    pub fn new(settings: &Settings, seed: &mut u64) -> Self {
-        let distributor = Some(distributor(settings, seed));
-        Caches { emc: Some(emc(settings, seed)), smc: Some(smc(settings)), distributor }
-    }
-
-    /// Those that other settings need.
-    pub fn between(old: &Settings, new: &Settings, seed: &mut u64) -> Self {
-        Caches {
-            emc: (emc_entries(old) != emc_entries(new)).then(|| emc(new, seed)),
-            smc: ((old.smc == Level::Off) != (new.smc == Level::Off)).then(|| smc(new)),
-            distributor: (distributor_table(old) != distributor_table(new)).then(|| distributor(new, seed)),
-        }
-    }
-}
-
-fn emc_entries(settings: &Settings) -> usize {
-    if settings.emc_level() == Level::Off { 0 } else { settings.emc_entries }
-}
-
-fn emc(settings: &Settings, seed: &mut u64) -> Emc {
-    Emc::new(emc_entries(settings), 1, splitmix64(seed))
-}
-
-fn smc(settings: &Settings) -> Smc {
-    let mut smc = Smc::new(SMC_ENTRIES);
-    smc.set_on(settings.smc != Level::Off);
-    smc
-}
-
-/// The distributor's table, if it has one.
-fn distributor_table(settings: &Settings) -> Option<DistributorTable> {
-    (settings.distributor != Level::Off).then_some(settings.distributor_table)
-}
-
-fn distributor(settings: &Settings, seed: &mut u64) -> Distributor {
-    let mut distributor = Distributor::new(DISTRIBUTOR_ENTRIES, splitmix64(seed));
-    distributor.set(distributor_table(settings));
-    distributor
 }
 
 impl Levels {
@@ -99,19 +38,23 @@ impl Levels {
             subtables: Subtables::new(secret),
             arm: Arm::BARE,
             gate: Gate::OPEN,
-            emc_users: BatchMask::NONE,
             isa: settings.vector,
-            hashes: [0; BATCH_MAX],
         };
         levels.set(settings, caches);
         levels
     }
 
-    /// Changes settings and caches. Returns the caches that were replaced, for whoever may take time to free them.
+    /// Changes settings and caches. Returns the caches that were replaced, so that a control thread frees them.
     pub fn set(&mut self, settings: &Settings, mut caches: Caches) -> Caches {
-        caches.emc.iter_mut().for_each(|emc| std::mem::swap(emc, &mut self.emc));
-        caches.smc.iter_mut().for_each(|smc| std::mem::swap(smc, &mut self.smc));
-        caches.distributor.iter_mut().for_each(|distributor| std::mem::swap(distributor, &mut self.distributor));
+        if let Some(emc) = &mut caches.emc {
+            std::mem::swap(emc, &mut self.emc);
+        }
+        if let Some(smc) = &mut caches.smc {
+            std::mem::swap(smc, &mut self.smc);
+        }
+        if let Some(distributor) = &mut caches.distributor {
+            std::mem::swap(distributor, &mut self.distributor);
+        }
         self.isa = settings.vector;
         self.use_arm(Arm::all(settings)[0]);
         caches
@@ -121,7 +64,9 @@ impl Levels {
     #[inline]
     pub fn use_arm(&mut self, arm: Arm) {
         self.arm = arm;
-        arm.emc.iter().for_each(|n| self.emc.set_insert_inv_prob(*n));
+        if let Some(n) = arm.emc {
+            self.emc.set_insert_inv_prob(n);
+        }
     }
 
     /// The vector instructions in use.
@@ -130,60 +75,50 @@ impl Levels {
         self.isa
     }
 
-    /// Notes what devices hashed the packets of a later pass to, if that is asked for.
+    /// Looks up the packets that have no composed entry. Those that no level knows are in `missed` afterwards.
     #[inline]
-    pub fn note_rss(&mut self, batch: &PacketBatch) {
-        if self.arm.emc.is_some() && self.arm.emc_recirc == EmcRecirc::Rss {
-            self.gate.note_rss(batch.iter().map(|packet| packet.rss_hash));
+    pub fn lookup<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        context.tally[Counter::Passes] += batch.packets.len() as u64;
+        let asked = BatchMask(batch.all().0 & !batch.composed.0);
+        batch.missed = asked;
+        if !asked.is_empty() {
+            self.isa.run(AskLevels { levels: self, batch, context });
+            for i in batch.missed {
+                batch.hits[i] = None;
+            }
         }
     }
 
-    /// Looks up the first `n` keys, of packets just received or recirculated, but for those that are known. Returns who
-    /// still misses.
-    #[inline]
-    pub fn lookup<'g>(
-        &mut self,
-        keys: &[PacketKey; BATCH_MAX],
-        (n, known, recirculated): (usize, BatchMask, bool),
-        hits: &mut Hits<'g>,
-        context: &mut Context<'_, 'g>,
-    ) -> BatchMask {
-        let asked = BatchMask(BatchMask::first(n).0 & !known.0);
-        context.tally[Counter::Passes] += n as u64;
-        if asked.is_empty() {
-            return asked;
-        }
-        self.isa.run(Look { levels: self, keys, n, asked, recirculated, hits, context })
-    }
-
+    /// Asks each level in use about the packets that are still missing.
     #[inline(always)]
-    fn look<'g, V: VectorOps>(
-        &mut self,
-        ops: V,
-        keys: &[PacketKey; BATCH_MAX],
-        (n, all, recirculated): (usize, BatchMask, bool),
-        hits: &mut Hits<'g>,
-        context: &mut Context<'_, 'g>,
-    ) -> BatchMask {
+    fn ask<'g, V: VectorOps>(&mut self, ops: V, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let Arm { emc, emc_recirc, smc, distributor } = self.arm;
         if emc.is_some() || smc || distributor {
-            key_hashes(ops, &self.secret, keys, n, &mut self.hashes);
+            key_hashes(ops, &self.secret, batch.keys, batch.packets.len(), batch.hashes);
         }
-        let pass =
-            LookupBatch { keys, hashes: &self.hashes, flows: context.flows, counters: context.counters, isa: self.isa };
+        let (keys, hashes, hits) = (&*batch.keys, &*batch.hashes, &mut batch.hits);
+        let pass = LookupBatch { keys, hashes, flows: context.flows, counters: context.counters, isa: self.isa };
+        let asked = batch.missed;
         let tally = &mut *context.tally;
-        let mut after_emc = all;
+        let mut after_emc = asked;
         if emc.is_some() {
-            self.emc_users = all;
-            if recirculated && emc_recirc != EmcRecirc::Always {
-                after_emc = gated((&mut self.emc, &mut self.gate), emc_recirc, &pass, all, hits, &mut self.emc_users);
-            } else {
-                after_emc = self.emc.lookup(ops, &pass, all, hits);
+            let is_gated = batch.is_recirculated && emc_recirc != EmcRecirc::Always;
+            batch.emc_users = asked;
+            if is_gated {
+                let candidates = Candidates { asked, hashes, packets: batch.packets };
+                batch.emc_users = self.gate.admit(emc_recirc, &candidates, &self.emc.usage());
             }
+            let missed = self.emc.lookup(ops, &pass, batch.emc_users, hits);
+            if is_gated {
+                let looked = batch.emc_users.len();
+                self.gate.learn(emc_recirc, looked, looked - missed.len(), &self.emc.usage());
+            }
+            after_emc = BatchMask(asked.0 & !batch.emc_users.0 | missed.0);
             context.clock.mark(Stage::Emc);
-            tally[Counter::EmcHits] += (all.len() - after_emc.len()) as u64;
+            tally[Counter::EmcHits] += (asked.len() - after_emc.len()) as u64;
             if after_emc.is_empty() {
-                return after_emc;
+                batch.missed = after_emc;
+                return;
             }
         }
         let mut after_smc = after_emc;
@@ -195,41 +130,76 @@ impl Levels {
         let mut left = after_smc;
         if !after_smc.is_empty() {
             left = match distributor {
-                true => search_hinted(&mut self.distributor, &mut self.subtables, &pass, after_smc, hits, tally),
+                true => self.search_hinted(&pass, after_smc, hits, tally),
                 false => self.subtables.lookup(&pass, after_smc, hits),
             };
             tally[Counter::MegaflowHits] += (after_smc.len() - left.len()) as u64;
             tally[Counter::SubtableProbes] += self.subtables.take_probes();
             if smc {
-                let found = BatchMask(after_smc.0 & !left.0);
-                found.for_each(|i| hits[i].iter().for_each(|flow| self.smc.insert(self.hashes[i], flow.id())));
+                for i in BatchMask(after_smc.0 & !left.0) {
+                    if let Some(flow) = hits[i] {
+                        self.smc.insert(hashes[i], flow.id());
+                    }
+                }
             }
         }
         if emc.is_some() {
-            let found = BatchMask(after_emc.0 & !left.0 & self.emc_users.0);
-            found.for_each(|i| hits[i].iter().for_each(|flow| self.emc.offer(self.hashes[i], flow.id())));
+            for i in BatchMask(after_emc.0 & !left.0 & batch.emc_users.0) {
+                if let Some(flow) = hits[i] {
+                    self.emc.offer(hashes[i], flow.id());
+                }
+            }
         }
         context.clock.mark(Stage::Subtables);
+        batch.missed = left;
+    }
+
+    /// Searches for megaflows in the subtable that the distributor names, then in all of them.
+    #[inline]
+    fn search_hinted<'g>(
+        &mut self,
+        pass: &LookupBatch<'_, 'g>,
+        miss: BatchMask,
+        hits: &mut Hits<'g>,
+        tally: &mut Tally,
+    ) -> BatchMask {
+        let searched = self.distributor.lookup(&mut self.subtables, pass, miss, hits);
+        let answers = self.distributor.take_answers();
+        tally[Counter::DistributorHits] += answers.hits;
+        tally[Counter::DistributorMisses] += answers.misses;
+        tally[Counter::DistributorWrong] += answers.wrong;
+        if searched.is_empty() {
+            return searched;
+        }
+        let left = self.subtables.lookup(pass, searched, hits);
+        for i in BatchMask(searched.0 & !left.0) {
+            if let Some(flow) = hits[i] {
+                self.distributor.note(&mut self.subtables, pass.hashes[i], &pass.keys[i], flow);
+            }
+        }
         left
     }
 
     /// Indexes a megaflow that an upcall brought for packet `i` of the pass under way.
-    pub fn insert(&mut self, i: usize, key: &PacketKey, flow: &sluice_flow_cache::Megaflow) {
+    pub fn insert(&mut self, i: usize, batch: &Batch<'_, '_>, flow: &Megaflow) {
+        let (key, hash) = (&batch.keys[i], batch.hashes[i]);
         self.subtables.insert(key, flow);
-        if self.arm.emc.is_some() && self.emc_users.contains(i) {
-            self.emc.offer(self.hashes[i], flow.id());
+        if self.arm.emc.is_some() && batch.emc_users.contains(i) {
+            self.emc.offer(hash, flow.id());
         }
         if self.arm.smc {
-            self.smc.insert(self.hashes[i], flow.id());
+            self.smc.insert(hash, flow.id());
         }
         if self.arm.distributor {
-            self.distributor.note(&mut self.subtables, self.hashes[i], key, flow);
+            self.distributor.note(&mut self.subtables, hash, key, flow);
         }
     }
 
-    /// Forgets megaflows that were deleted.
-    pub fn forget(&mut self, deleted: &[sluice_flow_cache::FlowDeleted]) {
-        deleted.iter().for_each(|deleted| self.subtables.remove(deleted));
+    /// Removes deleted megaflows.
+    pub fn forget(&mut self, deleted: &[FlowDeleted]) {
+        for flow in deleted {
+            self.subtables.remove(flow);
+        }
         self.emc.forget();
     }
 
@@ -240,9 +210,9 @@ impl Levels {
         self.subtables.maintain(context.now_ms);
     }
 
-    /// Whether a cache that is asked could hold more as soon as somebody makes memory.
+    /// Whether a cache in use could hold more as soon as a control thread makes memory.
     #[inline]
-    pub fn await_memory(&self) -> bool {
+    pub fn awaits_memory(&self) -> bool {
         self.arm.smc && self.smc.awaits_memory()
     }
 
@@ -255,66 +225,18 @@ impl Levels {
     }
 }
 
-/// Asks the exact match cache about the packets that the gate admits; these are in `users` afterwards.
-#[inline(never)]
-fn gated<'g>(
-    (emc, gate): (&mut Emc, &mut Gate),
-    policy: EmcRecirc,
-    pass: &LookupBatch<'_, 'g>,
-    all: BatchMask,
-    hits: &mut Hits<'g>,
-    users: &mut BatchMask,
-) -> BatchMask {
-    let usage = emc.usage();
-    *users = gate.admit(policy, pass.hashes, all.len(), &usage);
-    let missed = emc.lookup(Scalar, pass, *users, hits);
-    gate.learn(policy, users.len(), users.len() - missed.len(), &usage);
-    BatchMask(all.0 & !users.0 | missed.0)
-}
-
-/// [`Levels::look`], compiled for each instruction set.
-struct Look<'a, 'b, 'g> {
+/// [`Levels::ask`], compiled for each instruction set.
+struct AskLevels<'a, 'b, 'm, 'c, 'g> {
     levels: &'a mut Levels,
-    keys: &'a [PacketKey; BATCH_MAX],
-    n: usize,
-    asked: BatchMask,
-    recirculated: bool,
-    hits: &'a mut Hits<'g>,
-    context: &'a mut Context<'b, 'g>,
+    batch: &'a mut Batch<'m, 'g>,
+    context: &'b mut Context<'c, 'g>,
 }
 
-impl Kernel for Look<'_, '_, '_> {
-    type Output = BatchMask;
+impl Kernel for AskLevels<'_, '_, '_, '_, '_> {
+    type Output = ();
 
     #[inline(always)]
-    fn run<V: VectorOps>(self, ops: V) -> BatchMask {
-        self.levels.look(ops, self.keys, (self.n, self.asked, self.recirculated), self.hits, self.context)
+    fn run<V: VectorOps>(self, ops: V) {
+        self.levels.ask(ops, self.batch, self.context);
     }
-}
-
-/// Looks for megaflows in the subtable that the distributor names, then in all of them.
-#[inline]
-fn search_hinted<'g>(
-    distributor: &mut Distributor,
-    subtables: &mut Subtables,
-    pass: &LookupBatch<'_, 'g>,
-    miss: BatchMask,
-    hits: &mut Hits<'g>,
-    tally: &mut Tally,
-) -> BatchMask {
-    let searched = distributor.lookup(subtables, pass, miss, hits);
-    let answers = distributor.take_answers();
-    tally[Counter::DistributorHits] += answers.hits;
-    tally[Counter::DistributorMisses] += answers.misses;
-    tally[Counter::DistributorWrong] += answers.wrong;
-    if searched.is_empty() {
-        return searched;
-    }
-    let left = subtables.lookup(pass, searched, hits);
-    for i in BatchMask(searched.0 & !left.0) {
-        if let Some(flow) = hits[i] {
-            distributor.note(subtables, pass.hashes[i], &pass.keys[i], flow);
-        }
-    }
-    left
 }

@@ -5,10 +5,7 @@
 //! packet that misses is dropped with a reason and counted as a lost upcall. Packets that hit are not affected, and no
 //! packet is deferred, because that would reorder its flow.
 
-use sluice_action::{Translation, agree_under};
-use sluice_flow::PacketKey;
 use sluice_governor::{Costs, Decision, Governor, Mode};
-use sluice_packet::BatchMask;
 
 /// How much of a PMD's cycles the misses of one receive queue may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -98,24 +95,17 @@ impl Misses {
         self.governor.spent(Costs { remove: cycles, ..Costs::default() });
     }
 
-    /// What the governor decides about the flow that packet `i` was translated for. Later misses that the same translation
-    /// covers count with it. `None` if there is no governor.
-    pub fn installs(
-        &mut self,
-        (hash, translation): (impl FnOnce() -> u64, &Translation),
-        keys: &[PacketKey],
-        (i, misses): (usize, BatchMask),
-        now_ms: u64,
-    ) -> Option<Installs> {
-        if self.governor.mode() == Mode::Off {
-            return None;
-        }
-        let same = |j: &usize| *j > i && agree_under(&translation.mask, &keys[i], &keys[*j]);
-        let packets = || 1 + misses.into_iter().filter(same).count();
+    /// Whether there is a governor.
+    pub fn is_governed(&self) -> bool {
+        self.governor.mode() != Mode::Off
+    }
+
+    /// What the governor decides about the flow of that hash, of which `packets` have missed together.
+    pub fn installs(&mut self, hash: u64, packets: impl FnOnce() -> usize, now_ms: u64) -> Installs {
         let before = self.governor.stats();
-        let decision = self.governor.decide(hash(), packets, now_ms);
+        let decision = self.governor.decide(hash, packets, now_ms);
         let after = self.governor.stats();
-        Some(Installs { decision, counted: after.counted - before.counted, is_new: after.flows != before.flows })
+        Installs { decision, counted: after.counted - before.counted, is_new: after.flows != before.flows }
     }
 }
 

@@ -1,33 +1,28 @@
 //! The stage `parse`: from bytes to keys.
 
-use crate::walk::Context;
+use crate::batch::Batch;
+use crate::context::Context;
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, PacketKey, extract_with};
 use sluice_packet::{BATCH_MAX, PacketBatch};
 use sluice_simd::isa::Kernel;
 use sluice_simd::{Isa, VectorOps};
 
-/// Packets ahead of the one being read whose first bytes are asked for.
+/// Packets ahead of the one being read whose first bytes are prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
-/// Reads the keys of packets just received by a port. Packets that have none leave the batch, by name.
+/// Reads the keys of packets just received by a port. Packets that cannot be parsed are dropped with a reason.
 #[inline]
-pub(crate) fn parse(
-    batch: &mut PacketBatch,
-    port: &Metadata,
-    keys: &mut [PacketKey; BATCH_MAX],
-    isa: Isa,
-    context: &mut Context<'_, '_>,
-) {
-    while let Err(at) = isa.run(ReadKeys { batch, port, keys }) {
-        let packet = batch.remove(at);
-        crate::tx::discard(packet, DropReason::RxRunt, context.buffers, context.tally);
+pub(crate) fn parse(port: &Metadata, isa: Isa, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) {
+    while let Err(at) = isa.run(ReadKeys { packets: batch.packets, port, keys: batch.keys }) {
+        let packet = batch.packets.remove(at);
+        context.discard(packet, DropReason::RxRunt);
     }
 }
 
 /// [`read_keys`], compiled for each instruction set.
 struct ReadKeys<'a> {
-    batch: &'a PacketBatch,
+    packets: &'a PacketBatch,
     port: &'a Metadata,
     keys: &'a mut [PacketKey; BATCH_MAX],
 }
@@ -37,7 +32,7 @@ impl Kernel for ReadKeys<'_> {
 
     #[inline(always)]
     fn run<V: VectorOps>(self, ops: V) -> Result<(), usize> {
-        read_keys(ops, self.batch, self.port, self.keys)
+        read_keys(ops, self.packets, self.port, self.keys)
     }
 }
 
@@ -45,13 +40,13 @@ impl Kernel for ReadKeys<'_> {
 #[inline(always)]
 fn read_keys<V: VectorOps>(
     ops: V,
-    batch: &PacketBatch,
+    packets: &PacketBatch,
     port: &Metadata,
     keys: &mut [PacketKey; BATCH_MAX],
 ) -> Result<(), usize> {
-    batch.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
-    for (i, (packet, key)) in batch.iter().zip(keys).enumerate() {
-        if let Some(ahead) = batch.get(i + PREFETCH_AHEAD) {
+    packets.iter().take(PREFETCH_AHEAD).for_each(|packet| packet.frame.prefetch());
+    for (i, (packet, key)) in packets.iter().zip(keys).enumerate() {
+        if let Some(ahead) = packets.get(i + PREFETCH_AHEAD) {
             ahead.frame.prefetch();
         }
         extract_with(ops, packet.bytes(), port, key).map_err(|_| i)?;

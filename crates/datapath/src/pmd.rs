@@ -3,22 +3,20 @@
 //! [`Pmd::run_once`] is one turn of it, with the time given: a thread calls it for ever, `replay` and tests call it
 //! themselves.
 
-use crate::action_context::ActionContext;
+use crate::batch::BatchMemory;
 use crate::command::{PacketOut, PmdCommand, Removed};
+use crate::config::Config;
+use crate::context::Context;
 use crate::load::INTERVAL_MS;
-use crate::recirc::Origin;
 use crate::report::PmdShared;
 use crate::rxq::Rxq;
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::StageClock;
-use crate::tx::discard;
-use crate::walk::{Context, Walk};
+use crate::walk::Walk;
 use sluice_action::PortNo;
-use sluice_conntrack::CachedConn;
-use sluice_fate::{Counter, DropReason, Tally};
-use sluice_flow::extract_again;
+use sluice_fate::{Counter, Tally};
 use sluice_flow_cache::{FlowDeleted, MegaflowTable, PmdSide};
-use sluice_packet::{Buffers, PacketBatch};
+use sluice_packet::Buffers;
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::sync::Arc;
@@ -41,26 +39,16 @@ pub(crate) struct Pmd {
     buffers: Buffers,
     tally: Tally,
     clock: StageClock,
-    batch_max: usize,
-    burst: PacketBatch,
-    part: PacketBatch,
+    batch: BatchMemory,
     commands: Vec<PmdCommand>,
     packet_outs: Vec<PacketOut>,
     deleted: Vec<FlowDeleted>,
     interval_ends_ms: u64,
     turns_to_publish: u32,
-    /// The cycle that what is under way counts from.
-    mark: u64,
 }
 
 impl Pmd {
-    pub fn new(
-        shared: Arc<PmdShared>,
-        table: Arc<MegaflowTable>,
-        side: PmdSide,
-        walk: Walk,
-        (batch_max, profile): (usize, bool),
-    ) -> Self {
+    pub fn new(shared: Arc<PmdShared>, table: Arc<MegaflowTable>, side: PmdSide, walk: Walk, config: &Config) -> Self {
         Pmd {
             shared,
             table,
@@ -70,16 +58,13 @@ impl Pmd {
             scheduler: RxqScheduler::default(),
             buffers: Buffers::new(),
             tally: Tally::default(),
-            clock: StageClock::new(profile),
-            batch_max,
-            burst: PacketBatch::new(),
-            part: PacketBatch::new(),
+            clock: StageClock::new(config.profile),
+            batch: BatchMemory::new(config.batch),
             commands: Vec::new(),
             packet_outs: Vec::new(),
             deleted: Vec::new(),
             interval_ends_ms: 0,
             turns_to_publish: 0,
-            mark: 0,
         }
     }
 
@@ -88,15 +73,15 @@ impl Pmd {
     pub fn run_once(&mut self, now_ms: u64) -> usize {
         self.service_commands();
         self.read_notices();
-        let began = self.mark;
+        let began = self.clock.began;
         let fullest = self.poll_all(now_ms);
         debug_assert_eq!(self.tally.conserved(), Ok(()), "in one turn of PMD {}", self.shared.pmd);
         debug_assert!(self.rxqs.iter().all(|rxq| rxq.tally.conserved().is_ok()), "PMD {}, by queue", self.shared.pmd);
         // A busy turn ends with the last read of the clock; what it does after that counts for the next.
         if fullest == 0 {
-            self.mark = tsc::now();
+            self.clock.began = tsc::now();
         }
-        let cycles = self.mark.saturating_sub(began);
+        let cycles = self.clock.began.saturating_sub(began);
         let (iterations, spent) = match fullest {
             0 => (Counter::IdleIterations, Counter::IdleCycles),
             _ => (Counter::BusyIterations, Counter::BusyCycles),
@@ -121,27 +106,15 @@ impl Pmd {
     /// Polls every queue and takes what comes to its end, under one guard.
     #[inline]
     fn poll_all(&mut self, now_ms: u64) -> usize {
-        let Pmd {
-            walk,
-            table,
-            side,
-            buffers,
-            tally,
-            clock,
-            rxqs,
-            scheduler,
-            burst,
-            part,
-            batch_max,
-            packet_outs,
-            mark,
-            ..
-        } = self;
+        let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, .. } = self;
         let guard = side.reader.pin();
         let mut context =
             Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, clock };
-        packet_outs.drain(..).for_each(|out| execute(walk, out, part, &mut context));
-        walk.let_expired_go(part, &mut context);
+        let mut batch = batch.batch();
+        for out in packet_outs.drain(..) {
+            walk.send_own(out, &mut batch, &mut context);
+        }
+        walk.release_expired(&mut batch, &mut context);
         scheduler.begin_round(rxqs.iter().map(|rxq| &rxq.deficit));
         let mut fullest = 0;
         for late in [false, true] {
@@ -149,7 +122,7 @@ impl Pmd {
                 break;
             }
             for rxq in rxqs.iter_mut().filter(|rxq| scheduler.is_ahead(&rxq.deficit) == late) {
-                let n = rxq.serve(walk, (burst, part), (scheduler, *batch_max), mark, &mut context);
+                let n = rxq.serve(walk, scheduler, &mut batch, &mut context);
                 fullest = fullest.max(n);
             }
         }
@@ -159,7 +132,7 @@ impl Pmd {
 
     /// Lets cycles count from now: after the PMD has done something else, or has rested.
     pub fn wake(&mut self) {
-        self.mark = tsc::now();
+        self.clock.began = tsc::now();
     }
 
     /// Forgets what each queue has cost so far: the next turn polls all of them, in their order.
@@ -186,7 +159,7 @@ impl Pmd {
     /// Shows the counters and gauges to everybody.
     pub fn publish(&mut self) {
         self.turns_to_publish = PUBLISH_EVERY;
-        self.walk.executor.recent.sweep();
+        self.walk.executor.tracking.conn_cache.sweep();
         self.walk.composer.sweep();
         self.rxqs.iter_mut().for_each(|rxq| rxq.publish(&mut self.tally));
         self.shared.stats.publish(&mut self.tally);
@@ -215,7 +188,7 @@ impl Pmd {
             let began = tsc::now();
             self.walk.levels.forget(&self.deleted[rest..]);
             let each = tsc::now().saturating_sub(began) / (self.deleted.len() - rest) as u64;
-            self.walk.misses.note_removal(each);
+            self.walk.upcalls.misses.note_removal(each);
             self.deleted.truncate(rest);
         }
     }
@@ -251,7 +224,7 @@ impl Pmd {
                     // Nobody waits any more if the datapath is being taken down; then the queues close here.
                     let _ = into.send(removed);
                 }
-                PmdCommand::SetUpcall(upcall) => self.walk.upcall = upcall,
+                PmdCommand::SetUpcall(upcall) => self.walk.upcalls.tables = upcall,
                 PmdCommand::SetSettings { settings, caches, tuner, into } => {
                     self.walk.composer.set_level(settings.composed);
                     let replaced = self.walk.levels.set(&settings, *caches);
@@ -282,7 +255,7 @@ impl Pmd {
     fn remove_port(&mut self, port: PortNo) -> Removed {
         let rxqs = self.remove_rxqs(port);
         let txq = self.walk.executor.tx.remove(port);
-        self.walk.executor.reassembly.purge(port, &mut self.buffers, &mut self.tally);
+        self.walk.executor.tracking.reassembly.purge(port, &mut self.buffers, &mut self.tally);
         self.buffers.flush();
         (rxqs, txq)
     }
@@ -296,22 +269,4 @@ impl Pmd {
         }
         self.interval_ends_ms = now_ms + INTERVAL_MS;
     }
-}
-
-/// Sends a packet the switch made itself.
-fn execute<'g>(walk: &mut Walk, out: PacketOut, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) {
-    context.tally[Counter::Originated] += 1;
-    let packet = match context.buffers.write(&out.pool, &out.bytes) {
-        Ok(packet) => packet,
-        Err(reason) => return context.tally.drop(reason, 1),
-    };
-    let mut key = out.known;
-    if let Err(error) = extract_again(packet.bytes(), &mut key) {
-        return discard(packet, error.into(), context.buffers, context.tally);
-    }
-    let (origin, carried) = (Origin::default(), CachedConn::default());
-    let action_context = ActionContext::new(packet, &mut key, origin, carried, DropReason::Rules);
-    walk.executor.execute(&out.actions, action_context, context);
-    walk.finish_passes(batch, context);
-    walk.executor.end_burst(context);
 }

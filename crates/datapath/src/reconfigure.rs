@@ -1,8 +1,8 @@
 //! Settings of the lookup, changed while PMDs run.
 
+use crate::caches::Caches;
 use crate::command::PmdCommand;
 use crate::config::check_settings;
-use crate::lookup::Caches;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, Datapath, DatapathError, Settings};
 use sluice_simd::tsc;

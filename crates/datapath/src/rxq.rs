@@ -1,15 +1,17 @@
 //! A receive queue that is polled: who chooses its caches, what it has cost, what its misses may, and what became of its
 //! packets.
 
+use crate::batch::Batch;
+use crate::context::Context;
 use crate::load::RxqLoad;
 use crate::misses::MissBucket;
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::Stage;
 use crate::tuner::{Mark, Tuner};
-use crate::walk::{Context, Walk};
+use crate::walk::Walk;
 use sluice_fate::{Counter, Tally};
 use sluice_flow::Metadata;
-use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_packet::BATCH_MAX;
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::sync::Arc;
@@ -33,30 +35,29 @@ impl Rxq {
         Rxq { queue, load, port, tuner, deficit, misses, tally }
     }
 
-    /// Polls it, and takes what comes to its end; again while its quantum lasts. Returns how many packets the fullest burst
-    /// had. `mark` is as in [`Rxq::process`].
+    /// Polls it and takes the packets to their ends, again while its quantum lasts. Returns how many packets the fullest
+    /// burst had.
     #[inline]
     pub fn serve<'g>(
         &mut self,
         walk: &mut Walk,
-        (burst, part): (&mut PacketBatch, &mut PacketBatch),
-        (scheduler, batch_max): (&RxqScheduler, usize),
-        mark: &mut u64,
+        scheduler: &RxqScheduler,
+        batch: &mut Batch<'_, 'g>,
         context: &mut Context<'_, 'g>,
     ) -> usize {
         let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
         loop {
             context.clock.start();
-            self.queue.poll(burst, context.buffers, &mut self.tally);
-            let n = burst.len();
+            self.queue.poll(batch.packets, context.buffers, &mut self.tally);
+            let n = batch.packets.len();
             if n == 0 {
                 scheduler.note_empty(&mut self.deficit);
                 return fullest;
             }
             context.clock.mark(Stage::Rx);
-            walk.misses.begin(&mut self.misses, *mark, scheduler.is_contended(&self.deficit));
-            let cycles = self.process(walk, (burst, part), batch_max, mark, context);
-            walk.misses.end(&mut self.misses);
+            walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
+            let cycles = self.process(walk, batch, context);
+            walk.upcalls.misses.end(&mut self.misses);
             scheduler.charge(&mut self.deficit, n, cycles);
             fullest = fullest.max(n);
             quantum = quantum.saturating_sub(cycles);
@@ -76,38 +77,29 @@ impl Rxq {
         }
     }
 
-    /// Takes the packets just received to their ends; what that cost. `mark` is when their time began, and then when it
-    /// ended.
+    /// Takes the packets just received to their ends. Returns the cycles that this took, polling included.
     #[inline]
-    fn process<'g>(
-        &mut self,
-        walk: &mut Walk,
-        (burst, part): (&mut PacketBatch, &mut PacketBatch),
-        batch_max: usize,
-        mark: &mut u64,
-        context: &mut Context<'_, 'g>,
-    ) -> u64 {
+    fn process<'g>(&mut self, walk: &mut Walk, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> u64 {
         let mut context = context.counting_into(&mut self.tally);
-        let n = burst.len();
+        let n = batch.packets.len();
         context.tally[Counter::Received] += n as u64;
         walk.levels.use_arm(self.tuner.arm());
         let before = Mark::of(context.tally);
-        if n <= batch_max {
-            walk.process(burst, &self.port, &mut context);
-        } else {
-            while !burst.is_empty() {
-                let n = burst.len().min(batch_max);
-                part.extend(burst.drain(..n));
-                walk.process(part, &self.port, &mut context);
+        batch.keep_to_limit();
+        loop {
+            walk.process(&self.port, batch, &mut context);
+            if !batch.take_waiting() {
+                break;
             }
         }
         walk.executor.end_burst(&mut context);
         context.clock.mark(Stage::Tx);
         let now = tsc::now();
-        let cycles = now.saturating_sub(*mark);
+        let cycles = now.saturating_sub(context.clock.began);
         self.load.load.add(cycles);
-        self.tuner.record(n, (before, context.tally), &walk.levels, cycles, now);
-        *mark = now;
+        let burst = before.sample(n, cycles, context.tally, walk.levels.awaits_memory());
+        self.tuner.record(&burst, now);
+        context.clock.began = now;
         cycles
     }
 }

@@ -53,12 +53,14 @@ pub type StageCycles = [u64; Stage::ALL.len()];
 pub(crate) struct StageClock {
     is_on: bool,
     last: u64,
+    /// The cycle that the work under way counts from, whether stages are counted or not.
+    pub began: u64,
     pub cycles: StageCycles,
 }
 
 impl StageClock {
     pub fn new(is_on: bool) -> Self {
-        StageClock { is_on, last: 0, cycles: Default::default() }
+        StageClock { is_on, last: 0, began: 0, cycles: Default::default() }
     }
 
     /// Lets what follows be counted from now.

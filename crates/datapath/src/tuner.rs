@@ -2,7 +2,6 @@
 
 use crate::autopilot::{Autopilot, Doing, Sample, Why};
 use crate::clock::tsc_hz;
-use crate::lookup::Levels;
 use crate::{Arm, Settings};
 use sluice_action::PortNo;
 use sluice_fate::{Counter, Tally};
@@ -37,6 +36,21 @@ impl Mark {
             upcall_cycles: tally[Counter::UpcallCycles],
         }
     }
+
+    /// A burst of `packets` that took these cycles. Those of upcalls tell nothing about an arm.
+    #[inline]
+    pub fn sample(&self, packets: usize, cycles: u64, tally: &Tally, awaits_memory: bool) -> Sample {
+        let after = Mark::of(tally);
+        Sample {
+            bursts: 1,
+            packets: packets as u64,
+            cycles: cycles.saturating_sub(after.upcall_cycles - self.upcall_cycles),
+            passes: after.passes - self.passes,
+            cached: after.cached - self.cached,
+            upcalls: after.upcalls - self.upcalls,
+            awaits_memory,
+        }
+    }
 }
 
 impl Tuner {
@@ -53,20 +67,10 @@ impl Tuner {
         self.arms[self.autopilot.active()]
     }
 
-    /// Notes a burst that took so many cycles and ended `now`. An upcall's cycles tell nothing about an arm.
+    /// Notes a burst that ended `now`.
     #[inline]
-    pub fn record(&mut self, packets: usize, (before, tally): (Mark, &Tally), levels: &Levels, cycles: u64, now: u64) {
-        let after = Mark::of(tally);
-        let sample = Sample {
-            bursts: 1,
-            packets: packets as u64,
-            cycles: cycles.saturating_sub(after.upcall_cycles - before.upcall_cycles),
-            passes: after.passes - before.passes,
-            cached: after.cached - before.cached,
-            upcalls: after.upcalls - before.upcalls,
-            awaits_memory: levels.await_memory(),
-        };
-        self.autopilot.record(&sample, now);
+    pub fn record(&mut self, burst: &Sample, now: u64) {
+        self.autopilot.record(burst, now);
     }
 
     /// What it has chosen, and why.

@@ -5,9 +5,10 @@
 //! which packets recirculate is *held*: what it sends is kept with the arrival number of the packet it came from, and
 //! goes to the ports in that order when the last pass is done.
 
+use crate::context::Context;
 use sluice_action::PortNo;
-use sluice_fate::{Counter, DropReason, Tally};
-use sluice_packet::{Buffers, Packet, PacketBatch};
+use sluice_fate::{Counter, DropReason};
+use sluice_packet::{Packet, PacketBatch};
 use sluice_port::TxQueue;
 
 /// No slot: the port number is unknown.
@@ -57,7 +58,7 @@ impl TxPorts {
         self.by_port[number] = at as u16;
     }
 
-    /// Forgets a port and hands its queue back. Between bursts, so nothing waits for it.
+    /// Forgets a port and returns its queue. To be called between bursts, when nothing waits for the port.
     pub fn remove(&mut self, port: PortNo) -> Option<Box<dyn TxQueue>> {
         let at = self.by_port.get_mut(port.0 as usize).filter(|at| **at != NOWHERE)?;
         let slot = self.slots[usize::from(std::mem::replace(at, NOWHERE))].take();
@@ -72,43 +73,36 @@ impl TxPorts {
 
     /// Adds a packet to what waits for a port.
     #[inline]
-    pub fn push(&mut self, slot: TxSlot, packet: Packet, buffers: &mut Buffers, tally: &mut Tally) {
+    pub fn push(&mut self, slot: TxSlot, packet: Packet, context: &mut Context<'_, '_>) {
         let Some(to) = &mut self.slots[usize::from(slot.0)] else {
-            return discard(packet, DropReason::TxNoPort, buffers, tally);
+            return context.discard(packet, DropReason::TxNoPort);
         };
         if to.batch.is_empty() {
             self.waiting.push(slot);
         } else if to.batch.is_full() {
-            to.flush(buffers, tally);
+            to.flush(context);
         }
         to.batch.push(packet);
     }
 
     /// Sends a whole batch to one port. If nothing waits there it leaves as it is, without being copied.
     #[inline]
-    pub fn push_all(&mut self, slot: TxSlot, packets: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+    pub fn push_all(&mut self, slot: TxSlot, packets: &mut PacketBatch, context: &mut Context<'_, '_>) {
         match &mut self.slots[usize::from(slot.0)] {
             Some(to) if to.batch.is_empty() => {
-                tally[Counter::TxBatches] += 1;
-                to.queue.send(packets, buffers, tally);
+                context.tally[Counter::TxBatches] += 1;
+                to.queue.send(packets, context.buffers, context.tally);
             }
-            _ => packets.drain(..).for_each(|packet| self.push(slot, packet, buffers, tally)),
+            _ => packets.drain(..).for_each(|packet| self.push(slot, packet, context)),
         }
     }
 
     /// Adds a packet that came from the one with this arrival number, in a burst that may be held.
-    pub fn push_in_order(
-        &mut self,
-        arrival: u32,
-        slot: TxSlot,
-        packet: Packet,
-        buffers: &mut Buffers,
-        tally: &mut Tally,
-    ) {
+    pub fn push_in_order(&mut self, arrival: u32, slot: TxSlot, packet: Packet, context: &mut Context<'_, '_>) {
         if self.is_holding {
             self.held.push((arrival, slot, packet));
         } else {
-            self.push(slot, packet, buffers, tally);
+            self.push(slot, packet, context);
         }
     }
 
@@ -124,20 +118,20 @@ impl TxPorts {
     }
 
     /// Hands a held burst's packets to their ports, in order of arrival; what one packet sent keeps its order.
-    pub fn release(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+    pub fn release(&mut self, context: &mut Context<'_, '_>) {
         self.is_holding = false;
         let mut held = std::mem::take(&mut self.held);
         held.sort_by_key(|(arrival, ..)| *arrival);
-        held.drain(..).for_each(|(_, slot, packet)| self.push(slot, packet, buffers, tally));
+        held.drain(..).for_each(|(_, slot, packet)| self.push(slot, packet, context));
         self.held = held;
     }
 
     /// Sends everything that waits.
     #[inline]
-    pub fn flush(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+    pub fn flush(&mut self, context: &mut Context<'_, '_>) {
         while let Some(slot) = self.waiting.pop() {
             if let Some(to) = &mut self.slots[usize::from(slot.0)] {
-                to.flush(buffers, tally);
+                to.flush(context);
             }
         }
     }
@@ -145,17 +139,10 @@ impl TxPorts {
 
 impl Slot {
     #[inline]
-    fn flush(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
+    fn flush(&mut self, context: &mut Context<'_, '_>) {
         if !self.batch.is_empty() {
-            tally[Counter::TxBatches] += 1;
-            self.queue.send(&mut self.batch, buffers, tally);
+            context.tally[Counter::TxBatches] += 1;
+            self.queue.send(&mut self.batch, context.buffers, context.tally);
         }
     }
-}
-
-/// Gives a packet's buffer back, charged to `reason`.
-#[inline]
-pub(crate) fn discard(packet: Packet, reason: DropReason, buffers: &mut Buffers, tally: &mut Tally) {
-    tally.drop(reason, 1);
-    buffers.give_frame(packet.frame);
 }

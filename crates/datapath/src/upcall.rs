@@ -1,177 +1,150 @@
-//! The stage `upcall`: what no level knows is asked of the tables.
+//! The stage `upcall`: packets that no lookup level knows are translated by the OpenFlow tables.
 //!
-//! Of packets of one megaflow in a batch, the first asks; the others follow the answer. The packet that asked is
-//! credited through its translation, the others through the megaflow, as OVS does: a megaflow just installed has
+//! Of packets of one megaflow in a batch, the first asks and the others follow its answer. The packet that asked is
+//! credited through its translation, the others through the megaflow, as in Open vSwitch: a megaflow just installed has
 //! carried nothing.
 
+use crate::answers::{Answer, Followed};
+use crate::batch::Batch;
+use crate::context::{Context, tcp_flags};
 use crate::lookup::Levels;
 use crate::misses::Misses;
-use crate::walk::Context;
 use arrayvec::ArrayVec;
-use sluice_action::{Actions, Fate, FlowId, MegaflowMatch, Miss, Translation, Upcall, XcacheHandle};
+use sluice_action::{Fate, FlowId, MegaflowMatch, Miss, Translation, Upcall, XcacheHandle, agree_under};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::PacketKey;
-use sluice_flow_cache::{Hits, Installed, Megaflow};
+use sluice_flow_cache::{Installed, Megaflow};
 use sluice_governor::Decision;
-use sluice_packet::{BATCH_MAX, BatchMask, PacketBatch};
+use sluice_packet::BATCH_MAX;
 use sluice_simd::tsc;
 
-/// What the tables said about packets that no megaflow speaks for.
-pub(crate) struct Answers {
-    answers: ArrayVec<Answer, BATCH_MAX>,
-    /// Which answer a packet follows.
-    of: [u8; BATCH_MAX],
+/// A PMD's way to the OpenFlow tables, and what that may cost.
+pub(crate) struct Upcalls {
+    pub tables: Box<dyn Upcall>,
+    pub misses: Misses,
 }
 
-/// One answer.
-pub(crate) enum Answer {
-    /// Follow this translation.
-    Follow(Followed),
-    /// Drop.
-    Lost(DropReason),
-}
-
-/// A translation, and for which packets it may be used again in this batch.
-pub(crate) struct Followed {
-    pub actions: Actions,
-    pub no_output: DropReason,
-    pub xcache: XcacheHandle,
-    /// `None` if each packet has to ask for itself.
-    shared: Option<Box<MegaflowMatch>>,
-}
-
-impl Answers {
-    fn new() -> Self {
-        Answers { answers: ArrayVec::new(), of: [0; BATCH_MAX] }
-    }
-
-    /// The answer for packet `i`, which has no hit.
-    pub fn of(&self, i: usize) -> Option<&Answer> {
-        self.answers.get(usize::from(self.of[i]))
-    }
-
-    fn push(&mut self, i: usize, answer: Answer) {
-        self.of[i] = self.answers.len() as u8;
-        self.answers.push(answer);
-    }
-
-    /// Lets packet `i` follow an answer that another one got, if there is one that fits.
-    fn share(&mut self, i: usize, key: &PacketKey) -> bool {
-        let fits = |answer: &Answer| match answer {
-            Answer::Follow(followed) => followed.shared.as_ref().is_some_and(|matched| matched.contains(key)),
-            Answer::Lost(_) => false,
-        };
-        let Some(at) = self.answers.iter().position(fits) else { return false };
-        self.of[i] = at as u8;
-        true
-    }
-}
-
-/// Asks the tables about the packets of `miss`. Those that a new megaflow speaks for become hits; the others get answers
-/// of their own.
-#[cold]
-pub(crate) fn ask_tables<'g>(
-    upcall: &mut dyn Upcall,
-    (levels, misses): (&mut Levels, &mut Misses),
-    (batch, keys): (&PacketBatch, &[PacketKey; BATCH_MAX]),
-    miss: BatchMask,
-    hits: &mut Hits<'g>,
-    context: &mut Context<'_, 'g>,
-) -> Answers {
-    let mut answers = Answers::new();
-    let mut fresh: ArrayVec<&'g Megaflow, BATCH_MAX> = ArrayVec::new();
-    for i in miss {
-        let key = &keys[i];
-        if let Some(flow) = fresh.iter().find(|flow| flow.contains(key)) {
-            hits[i] = Some(flow);
-            context.tally[Counter::MegaflowHits] += 1;
-            continue;
+impl Upcalls {
+    /// Asks the tables about the packets that missed. Packets of a megaflow installed here become hits; the others get
+    /// answers of their own.
+    #[cold]
+    pub fn ask_tables<'g>(&mut self, levels: &mut Levels, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        let mut installed: ArrayVec<&'g Megaflow, BATCH_MAX> = ArrayVec::new();
+        batch.answers.clear();
+        for i in batch.missed {
+            let key = &batch.keys[i];
+            if let Some(flow) = installed.iter().find(|flow| flow.contains(key)) {
+                batch.hits[i] = Some(flow);
+                batch.missed.remove(i);
+                context.tally[Counter::MegaflowHits] += 1;
+                continue;
+            }
+            if batch.answers.share(i, key) {
+                context.tally[Counter::Upcalls] += 1;
+            } else if self.misses.may_ask() {
+                installed.extend(self.ask(i, levels, batch, context));
+            } else {
+                context.tally[Counter::UpcallsLost] += 1;
+                batch.answers.push(i, Answer::Lost(DropReason::MissBudget));
+            }
+            if let Answer::Follow(followed) = batch.answers.of(i) {
+                let (bytes, flags) = (batch.packets[i].frame.len() as u64, tcp_flags(&batch.keys[i]));
+                self.tables.credit(&followed.xcache, 1, bytes, flags, context.now_ms);
+            }
         }
-        if answers.share(i, key) {
-            context.tally[Counter::Upcalls] += 1;
-            continue;
-        }
-        if !misses.may_ask() {
-            context.tally[Counter::UpcallsLost] += 1;
-            answers.push(i, Answer::Lost(DropReason::MissBudget));
-            continue;
-        }
+    }
+
+    /// Lets packet `i` ask for an answer of its own. Returns its megaflow, if one is installed.
+    fn ask<'g>(
+        &mut self,
+        i: usize,
+        levels: &mut Levels,
+        batch: &mut Batch<'_, 'g>,
+        context: &mut Context<'_, 'g>,
+    ) -> Option<&'g Megaflow> {
+        let key = &batch.keys[i];
         let began = tsc::now();
-        let fate = upcall.translate(&Miss { key, bytes: batch[i].bytes(), now_ms: context.now_ms });
+        let fate = self.tables.translate(&Miss { key, bytes: batch.packets[i].bytes(), now_ms: context.now_ms });
         let translated = tsc::now();
         let mut installed = None;
         match fate {
             Fate::Translated(translation) => {
                 context.tally[Counter::Upcalls] += 1;
-                if translation.cacheable && is_due(misses, &translation, (i, miss), keys, context) {
-                    installed = install(upcall, key, &translation, context);
+                if translation.cacheable && self.is_due(i, &translation, batch, context) {
+                    installed = self.install(key, &translation, context);
                 }
                 if let Some(flow) = installed {
-                    levels.insert(i, key, flow);
+                    levels.insert(i, batch, flow);
                     context.counters.set_indexed(flow.id());
-                    fresh.push(flow);
                 }
                 let alone = installed.is_some() || !translation.cacheable;
                 let shared = (!alone).then(|| Box::new(MegaflowMatch::new(translation.mask, key)));
                 let Translation { actions, no_output, xcache, .. } = translation;
-                answers.push(i, Answer::Follow(Followed { actions, no_output, xcache, shared }));
+                batch.answers.push(i, Answer::Follow(Followed { actions, no_output, xcache, shared }));
             }
             Fate::Failed(reason) => {
                 context.tally[Counter::UpcallsLost] += 1;
-                answers.push(i, Answer::Lost(reason));
+                batch.answers.push(i, Answer::Lost(reason));
             }
         }
         let ended = tsc::now();
-        let translate = translated.saturating_sub(began);
-        misses.charge(translate, if installed.is_some() { ended.saturating_sub(translated) } else { 0 });
+        let install = if installed.is_some() { ended.saturating_sub(translated) } else { 0 };
+        self.misses.charge(translated.saturating_sub(began), install);
         context.tally[Counter::UpcallCycles] += ended.saturating_sub(began);
+        installed
     }
-    answers
-}
 
-/// Whether the governor wants the flow of packet `i` installed.
-fn is_due(
-    misses: &mut Misses,
-    translation: &Translation,
-    (i, miss): (usize, BatchMask),
-    keys: &[PacketKey; BATCH_MAX],
-    context: &mut Context<'_, '_>,
-) -> bool {
-    let hash = || context.table.flow_hash(&keys[i], &translation.mask);
-    let Some(installs) = misses.installs((hash, translation), keys, (i, miss), context.now_ms) else { return true };
-    let counter = match installs.decision {
-        Decision::Install => Counter::GovernedSetups,
-        Decision::Shortcut => Counter::GovernedShortcuts,
-        Decision::Count => Counter::GovernedPackets,
-    };
-    context.tally[counter] += installs.packets_if_counted();
-    context.tally[Counter::GovernedFlows] += u64::from(installs.is_new);
-    installs.decision.installs()
-}
-
-/// Installs a translation's megaflow, if it may be, and finds it.
-fn install<'g>(
-    upcall: &dyn Upcall,
-    key: &PacketKey,
-    translation: &Translation,
-    context: &mut Context<'_, 'g>,
-) -> Option<&'g Megaflow> {
-    let is_current = |version| upcall.is_current(version);
-    let renew = |old: &XcacheHandle, carried, is_kept| upcall.renew(old, &translation.xcache, carried, is_kept);
-    let installed = context.table.install(key, translation, context.now_ms, is_current, renew);
-    let FlowId(id) = match installed {
-        Installed::New(id) | Installed::Existing(id) => id,
-        Installed::OverQuota => {
-            context.tally[Counter::QuotaRefused] += 1;
-            return None;
+    /// Whether the governor wants the flow of packet `i` installed.
+    fn is_due(
+        &mut self,
+        i: usize,
+        translation: &Translation,
+        batch: &Batch<'_, '_>,
+        context: &mut Context<'_, '_>,
+    ) -> bool {
+        if !self.misses.is_governed() {
+            return true;
         }
-        Installed::Stale | Installed::Full => return None,
-    };
-    // It may have been removed again by now; then the packet just follows its translation.
-    let flow = context.flows.get(id).filter(|flow| flow.contains(key))?;
-    if matches!(installed, Installed::New(_)) {
-        context.tally[Counter::MegaflowsInstalled] += 1;
-        context.tally[Counter::QuotaNarrowed] += u64::from(flow.mask().whole != translation.mask);
+        let key = &batch.keys[i];
+        let is_same = |j: &usize| *j > i && agree_under(&translation.mask, key, &batch.keys[*j]);
+        let packets = || 1 + batch.missed.filter(is_same).count();
+        let hash = context.table.flow_hash(key, &translation.mask);
+        let installs = self.misses.installs(hash, packets, context.now_ms);
+        let counter = match installs.decision {
+            Decision::Install => Counter::GovernedSetups,
+            Decision::Shortcut => Counter::GovernedShortcuts,
+            Decision::Count => Counter::GovernedPackets,
+        };
+        context.tally[counter] += installs.packets_if_counted();
+        context.tally[Counter::GovernedFlows] += u64::from(installs.is_new);
+        installs.decision.installs()
     }
-    Some(flow)
+
+    /// Installs a translation's megaflow, if it may be, and finds it.
+    fn install<'g>(
+        &self,
+        key: &PacketKey,
+        translation: &Translation,
+        context: &mut Context<'_, 'g>,
+    ) -> Option<&'g Megaflow> {
+        let is_current = |version| self.tables.is_current(version);
+        let renew =
+            |old: &XcacheHandle, carried, is_kept| self.tables.renew(old, &translation.xcache, carried, is_kept);
+        let installed = context.table.install(key, translation, context.now_ms, is_current, renew);
+        let FlowId(id) = match installed {
+            Installed::New(id) | Installed::Existing(id) => id,
+            Installed::OverQuota => {
+                context.tally[Counter::QuotaRefused] += 1;
+                return None;
+            }
+            Installed::Stale | Installed::Full => return None,
+        };
+        // It may have been removed again by now; then the packet follows its translation.
+        let flow = context.flows.get(id).filter(|flow| flow.contains(key))?;
+        if matches!(installed, Installed::New(_)) {
+            context.tally[Counter::MegaflowsInstalled] += 1;
+            context.tally[Counter::QuotaNarrowed] += u64::from(flow.mask().whole != translation.mask);
+        }
+        Some(flow)
+    }
 }

@@ -6,150 +6,121 @@
 //!                  └────────────────── recirculate ◄────────────────────┘
 //! ```
 
-use crate::act;
+use crate::act::act;
+use crate::action_context::ActionContext;
+use crate::batch::{Batch, Origin};
+use crate::command::PacketOut;
 use crate::compose::Composer;
+use crate::context::Context;
 use crate::execute::Executor;
 use crate::lookup::Levels;
-use crate::misses::Misses;
-use crate::parse;
-use crate::recirc::Origin;
-use crate::stage_cycles::{Stage, StageClock};
-use crate::upcall;
-use sluice_action::Upcall;
-use sluice_conntrack::CachedConn;
-use sluice_fate::{Counter, Tally};
-use sluice_flow::{Metadata, PacketKey};
-use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
-use sluice_packet::{BATCH_MAX, BatchMask, Buffers, PacketBatch};
-use sluice_sync::Slots;
+use crate::parse::parse;
+use crate::stage_cycles::Stage;
+use crate::upcall::Upcalls;
+use sluice_conntrack::{CachedConn, invalid};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{Metadata, extract_again};
 
-/// What the stages of one PMD keep between batches.
+/// The stages of one PMD, with what they keep between batches.
 pub(crate) struct Walk {
     pub levels: Levels,
     pub composer: Composer,
-    pub upcall: Box<dyn Upcall>,
+    pub upcalls: Upcalls,
     pub executor: Executor,
-    pub misses: Misses,
-    keys: Box<[PacketKey; BATCH_MAX]>,
-    /// Those of packets just received, but while packets recirculate.
-    origins: [Origin; BATCH_MAX],
-    /// The connections of packets that recirculate; none of packets just received.
-    carried: [CachedConn; BATCH_MAX],
-    /// The most packets that go through the stages together.
-    batch_max: usize,
-}
-
-/// What every stage works with: the records under this iteration's guard, buffers, tallies, and the time.
-pub(crate) struct Context<'a, 'g> {
-    pub flows: Slots<'g, Megaflow>,
-    pub table: &'a MegaflowTable,
-    pub counters: &'a FlowCounters,
-    pub buffers: &'a mut Buffers,
-    pub tally: &'a mut Tally,
-    pub now_ms: u64,
-    pub clock: &'a mut StageClock,
-}
-
-impl<'g> Context<'_, 'g> {
-    /// The same, but what is counted goes into `tally`.
-    #[inline]
-    pub fn counting_into<'b>(&'b mut self, tally: &'b mut Tally) -> Context<'b, 'g> {
-        Context {
-            flows: self.flows,
-            table: self.table,
-            counters: self.counters,
-            buffers: self.buffers,
-            tally,
-            now_ms: self.now_ms,
-            clock: self.clock,
-        }
-    }
 }
 
 impl Walk {
-    pub fn new(
-        (levels, composer): (Levels, Composer),
-        upcall: Box<dyn Upcall>,
-        executor: Executor,
-        misses: Misses,
-        batch_max: usize,
-    ) -> Self {
-        let (keys, origins) = (Box::new([PacketKey::ZERO; BATCH_MAX]), received());
-        Walk { levels, composer, upcall, executor, misses, keys, origins, carried: Default::default(), batch_max }
-    }
-
     /// Takes packets just received by a port to their ends. The batch is empty afterwards.
     #[inline]
-    pub fn process<'g>(&mut self, batch: &mut PacketBatch, port: &Metadata, context: &mut Context<'_, 'g>) {
-        parse::parse(batch, port, &mut self.keys, self.levels.isa(), context);
+    pub fn process<'g>(&mut self, port: &Metadata, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        parse(port, self.levels.isa(), batch, context);
         context.clock.mark(Stage::Parse);
-        if self.pass(batch, false, context) {
-            // They all came to the same `ct`, and stay together as long as they do so.
-            while self.pass(batch, true, context) {}
-            self.forget_passes();
+        batch.begin_received();
+        if self.pass(batch, context) {
+            self.further_passes(batch, context);
+            batch.forget_passes();
         }
         self.finish_passes(batch, context);
     }
 
     /// Lets packets that recirculate take their further passes, and sends what was held for them.
     #[inline]
-    pub fn finish_passes<'g>(&mut self, batch: &mut PacketBatch, context: &mut Context<'_, 'g>) {
+    pub fn finish_passes<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         if self.executor.recirc.is_empty() && !self.executor.tx.is_holding() {
             return;
         }
         while !self.executor.recirc.is_empty() {
-            let Walk { executor, keys, origins, carried, .. } = self;
-            executor.recirc.take(self.batch_max, batch, keys, origins, carried);
-            while self.pass(batch, true, context) {}
+            self.executor.recirc.take(batch);
+            if self.pass(batch, context) {
+                self.further_passes(batch, context);
+            }
         }
-        self.executor.tx.release(context.buffers, context.tally);
-        self.forget_passes();
+        self.executor.tx.release(context);
+        batch.forget_passes();
     }
 
-    /// Lets the next packets be such that were just received.
-    fn forget_passes(&mut self) {
-        self.origins = received();
-        self.carried = Default::default();
+    /// Lets packets that came to the same `ct` take their passes together, as long as they do so.
+    fn further_passes<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        batch.begin_recirculated();
+        while self.pass(batch, context) {}
     }
 
     /// One pass of a batch whose keys are known. True if all its packets are to take another, as they are.
     #[inline]
-    fn pass<'g>(&mut self, batch: &mut PacketBatch, recirculated: bool, context: &mut Context<'_, 'g>) -> bool {
-        let Walk { levels, composer, upcall, executor, misses, keys, origins, carried, .. } = self;
-        let mut hits = [None; BATCH_MAX];
-        let n = batch.len();
-        let known = match recirculated {
-            false => composer.look(keys, n, (context.flows, levels.isa()), &mut hits),
-            true => {
-                levels.note_rss(batch);
-                BatchMask::NONE
-            }
-        };
-        for counter in [Counter::MegaflowHits, Counter::ComposedHits] {
-            context.tally[counter] += known.len() as u64;
-        }
-        let miss = levels.lookup(keys, (n, known, recirculated), &mut hits, context);
-        if recirculated {
-            composer.arrive(&mut executor.recorder, (n, keys, origins), &hits);
-        } else {
-            let is_tracking = executor.conntrack.connections() != 0;
-            composer.depart(&mut executor.recorder, (n, keys, origins), (known, is_tracking), &hits);
-        }
-        let again = if miss.is_empty() {
-            let found = act::Batch { keys, origins, carried, hits: &hits, answers: None, known, composer };
-            act::act(executor, &mut **upcall, batch, found, context)
-        } else {
-            let answers = upcall::ask_tables(&mut **upcall, (levels, misses), (batch, keys), miss, &mut hits, context);
+    fn pass<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> bool {
+        self.composer.find(self.levels.isa(), batch, context);
+        self.levels.lookup(batch, context);
+        self.composer.record(batch, &self.executor.tracking, context);
+        if !batch.missed.is_empty() {
+            self.upcalls.ask_tables(&mut self.levels, batch, context);
             context.clock.mark(Stage::Upcall);
-            let found = act::Batch { keys, origins, carried, hits: &hits, answers: Some(&answers), known, composer };
-            act::act(executor, &mut **upcall, batch, found, context)
-        };
+        }
+        if !batch.composed.is_empty() {
+            self.composer.replay_front(batch, context);
+        }
+        let again = act(&mut self.executor, &self.composer, batch, context);
         context.clock.mark(Stage::Act);
         again
     }
-}
 
-/// Where packets just received stem from.
-fn received() -> [Origin; BATCH_MAX] {
-    std::array::from_fn(|i| Origin { arrival: i as u32, ..Origin::default() })
+    /// Sends a packet that the switch made itself.
+    pub fn send_own<'g>(&mut self, out: PacketOut, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        context.tally[Counter::Originated] += 1;
+        let packet = match context.buffers.write(&out.pool, &out.bytes) {
+            Ok(packet) => packet,
+            Err(reason) => return context.tally.drop(reason, 1),
+        };
+        let mut key = out.known;
+        if let Err(error) = extract_again(packet.bytes(), &mut key) {
+            return context.discard(packet, error.into());
+        }
+        let (origin, conn) = (Origin::default(), CachedConn::default());
+        let action_context = ActionContext::new(packet, &mut key, origin, conn, DropReason::Rules);
+        self.executor.execute(&out.actions, action_context, context);
+        self.finish_passes(batch, context);
+        self.executor.end_burst(context);
+    }
+
+    /// Lets fragments whose datagram did not become complete in time go on as invalid. To be called between two batches.
+    #[inline]
+    pub fn release_expired<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        if self.executor.tracking.reassembly.held.is_due(context.now_ms) {
+            self.release_fragments(batch, context);
+        }
+    }
+
+    #[cold]
+    fn release_fragments<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        let mut expired = self.executor.tracking.reassembly.take_expired(context.now_ms);
+        for mut fragment in expired.drain(..) {
+            context.tally[Counter::Released] += 1;
+            context.tally[Counter::ConntrackInvalid] += 1;
+            fragment.onward.conn.forget();
+            invalid(&mut fragment.key, fragment.onward.zone);
+            self.executor.resume(fragment, 0, context);
+            self.finish_passes(batch, context);
+        }
+        self.executor.end_burst(context);
+        self.executor.tracking.reassembly.recycle(expired);
+    }
 }

@@ -1,6 +1,5 @@
-//! Paths: the ways through the tables that connections have in common.
+//! Paths through the tables, which connections share.
 
-use super::HOPS_MAX;
 use arrayvec::ArrayVec;
 use sluice_action::FlowId;
 use sluice_conntrack::CtMetadata;
@@ -11,10 +10,13 @@ use sluice_simd::compare;
 use sluice_sync::Slots;
 use std::collections::HashMap;
 
-/// Paths kept at most, each in 400 bytes; then the oldest goes for a new one.
+/// The most `ct` actions in a path.
+pub(super) const HOPS_MAX: usize = 4;
+
+/// The most paths that are kept, each in 400 bytes. A new one then replaces the oldest.
 const PATHS_MAX: usize = 1 << 16;
 
-/// A megaflow by its id, and which of those that have had it.
+/// A megaflow by its id, and by its serial number among the megaflows that have had the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FlowRef {
     pub id: FlowId,
@@ -24,18 +26,18 @@ pub(super) struct FlowRef {
 /// A `ct`, the recirculation, and the megaflow behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hop {
-    pub(super) stamp: CtMetadata,
+    pub(super) metadata: CtMetadata,
     pub(super) recirc_id: u32,
     pub(super) next: FlowRef,
 }
 
-/// A way through the tables.
+/// A path through the tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
-    /// The bits of line 0 of a first pass's key that any megaflow of the path asks for, connection fields left out that a
-    /// `ct` writes, and what makes the packet one of TCP or UDP over IPv4, just received.
+    /// The bits of line 0 of a first pass's key that any megaflow of the path matches on, without the connection fields that
+    /// `ct` writes, and the bits that make it a packet of TCP or UDP over IPv4, just received.
     mask: [u64; 8],
-    /// Those bits.
+    /// The values of those bits.
     key: [u64; 8],
     first: FlowRef,
     hops: ArrayVec<Hop, HOPS_MAX>,
@@ -47,7 +49,7 @@ impl FlowRef {
     }
 
     #[inline]
-    fn get<'g>(&self, flows: Slots<'g, Megaflow>) -> Option<&'g Megaflow> {
+    pub fn get<'g>(&self, flows: Slots<'g, Megaflow>) -> Option<&'g Megaflow> {
         flows.get(self.id.0).filter(|flow| flow.serial() == self.serial)
     }
 }
@@ -59,11 +61,11 @@ impl Hop {
     }
 }
 
-/// Bits of line 0, by word, that every path asks for: port and recirculation id; connection fields and presence (none);
+/// Bits of line 0, by word, that every path matches on: port and recirculation id; connection fields and presence (none);
 /// Ethernet type; protocol and fragment.
 const ALWAYS: [u64; 8] =
     [u64::MAX, 0, u64::MAX, 0, 0, bits(layout::DL_TYPE), 0, bits(layout::NW_PROTO) | bits(layout::NW_FRAG)];
-/// Bits that `ct` and `recirc` write: what later megaflows ask of them is in the stamps.
+/// Bits that `ct` and `recirc` write. What later megaflows match of them is in the hops' metadata.
 const WRITTEN: [u64; 8] = [bits(layout::RECIRC_ID), 0, u64::MAX, 0, 0, 0, 0, 0];
 
 /// A field of line 0 in its word.
@@ -79,11 +81,11 @@ impl Path {
         Path { mask, key: [0; 8], first: FlowRef::of(first), hops: ArrayVec::new() }
     }
 
-    /// Adds a hop that ends at `next`; false if packets may follow it of which it cannot be known, or it is one too many.
-    pub fn add(&mut self, mut stamp: CtMetadata, recirc_id: u32, next: &Megaflow) -> bool {
+    /// Adds a hop that ends at `next`; false if the path would be too long, or if line 0 cannot tell which packets match.
+    pub fn add(&mut self, mut metadata: CtMetadata, recirc_id: u32, next: &Megaflow) -> bool {
         let mask = next.mask();
         let (asked, whole) = (mask.words(), &mask.whole);
-        // Of line 2 only the label is in the stamp; the original tuple is the connection's, not the path's.
+        // Of line 2 only the label is in the metadata; the original tuple is the connection's, not the path's.
         let mut others = *whole.line(layout::CT_LABEL.line());
         let at = layout::CT_LABEL.offset % 64;
         others.0[at..at + layout::CT_LABEL.size].fill(0);
@@ -92,18 +94,18 @@ impl Path {
         }
         let asks_for_mark = asked[layout::CT_MARK.offset / 8] & bits(layout::CT_MARK) != 0;
         let asks_for_label = whole.get(layout::CT_LABEL).iter().any(|byte| *byte != 0);
-        stamp.marks = stamp.marks.filter(|_| asks_for_mark || asks_for_label);
+        metadata.marks = metadata.marks.filter(|_| asks_for_mark || asks_for_label);
         self.mask.iter_mut().zip(asked).zip(WRITTEN).for_each(|((mask, asked), written)| *mask |= asked & !written);
-        self.hops.push(Hop { stamp, recirc_id, next: FlowRef::of(next) });
+        self.hops.push(Hop { metadata, recirc_id, next: FlowRef::of(next) });
         true
     }
 
-    /// Makes it the path of packets that are like this one in all it asks for.
+    /// Makes it the path of packets that equal this one in all that it matches on.
     pub fn finish(&mut self, words: &[u64; 8]) {
         self.key = std::array::from_fn(|i| words[i] & self.mask[i]);
     }
 
-    /// Whether a key, line 0, is of its packets.
+    /// Whether a key, line 0, is one of its packets'.
     #[inline(always)]
     pub fn fits(&self, words: &[u64; 8]) -> bool {
         compare::masked_eq(words, &self.mask, &self.key)
@@ -115,26 +117,26 @@ impl Path {
         &self.hops
     }
 
-    /// Its first megaflow, if all of them are the ones it was made of, and live.
+    /// Its first megaflow, if all its megaflows are live.
     #[inline]
     pub fn first_if_live<'g>(&self, flows: Slots<'g, Megaflow>) -> Option<&'g Megaflow> {
         let first = self.first.get(flows)?;
         self.hops.iter().all(|hop| hop.next.get(flows).is_some()).then_some(first)
     }
 
-    /// Its last megaflow, if that is live.
+    /// Its last megaflow, if it is live.
     #[inline]
     pub fn last_if_live<'g>(&self, flows: Slots<'g, Megaflow>) -> Option<&'g Megaflow> {
         self.hops.last()?.next.get(flows)
     }
 }
 
-/// All paths of a PMD, by number; the number of one that has gone is not given again.
+/// All paths of a PMD, by number. The number of a replaced path is not used again.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     paths: Vec<(u32, Path)>,
     by_path: HashMap<Path, u32>,
-    /// The number given last.
+    /// The last number used.
     last: u32,
 }
 
@@ -156,7 +158,7 @@ impl Paths {
             let (_, gone) = std::mem::replace(&mut self.paths[at], (id, path.clone()));
             self.by_path.remove(&gone);
         } else {
-            // The first place is nobody's: there is no path of number 0.
+            // The first place stays unused: there is no path of number 0.
             self.paths.resize_with(at, || (0, path.clone()));
             self.paths.push((id, path.clone()));
         }
@@ -164,22 +166,36 @@ impl Paths {
         id
     }
 
-    /// Whether so many numbers are given that no more should be.
+    /// Whether the numbers are used up.
     pub fn is_exhausted(&self) -> bool {
         self.last >= u32::MAX - 1
     }
 }
 
-/// What an entry is found by: source and destination, and both ports.
-#[inline(always)]
-pub(super) fn addresses_and_ports(words: &[u64; 8]) -> (u64, u32) {
-    (words[6], (words[7] >> 32) as u32)
+/// What an entry is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Endpoints {
+    /// Source and destination.
+    pub addresses: u64,
+    pub ports: u32,
+}
+
+impl Endpoints {
+    #[inline(always)]
+    pub fn of(words: &[u64; 8]) -> Self {
+        Endpoints { addresses: words[6], ports: (words[7] >> 32) as u32 }
+    }
 }
 
 const _: () = assert!(
     layout::NW_SRC.offset == 48 && layout::NW_DST.offset == 52 && layout::TP_SRC.offset == 60,
     "addresses are word 6, ports the high half of word 7"
 );
+
+/// Whether a key in a later pass is that of the same packet: nothing has changed but what `ct` and `recirc` write.
+pub(super) fn is_same_packet(first: &[u64; 8], later: &[u64; 8]) -> bool {
+    first.iter().zip(later).zip(WRITTEN).all(|((first, later), written)| (first ^ later) & !written == 0)
+}
 
 /// Whether a packet just received may have an entry: TCP or UDP over IPv4, not a fragment.
 pub(super) fn is_eligible(key: &PacketKey) -> bool {

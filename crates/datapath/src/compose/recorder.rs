@@ -1,124 +1,131 @@
-//! PathRecorder: packets that are followed from their first pass to their last, so that those behind them need not.
+//! Recording paths: packets are followed from their first pass to their last, so that those behind them can replay it.
 
-use super::HOPS_MAX;
-use super::path::{Path, addresses_and_ports};
+use super::path::{Endpoints, FlowRef, HOPS_MAX, Path, is_same_packet};
 use arrayvec::ArrayVec;
-use sluice_action::Action;
+use sluice_action::{Action, Ct};
 use sluice_conntrack::{ConnRef, CtMetadata};
 use sluice_flow::PacketKey;
 use sluice_flow_cache::{FlowVerdict, Megaflow};
 use sluice_packet::BATCH_MAX;
 use sluice_simd::compare;
+use sluice_sync::Slots;
 
-/// The recorder of a batch of received packets. A packet carries the number of its own, 0 if it is on none.
+/// The recordings of a batch of received packets, by the arrival of the packet.
 #[derive(Debug, Default)]
-pub(crate) struct PathRecorder(ArrayVec<Recording, BATCH_MAX>);
+pub(super) struct PathRecorder {
+    recordings: ArrayVec<Recording, BATCH_MAX>,
+    /// The place of a packet's recording, plus one; 0 if it has none.
+    of: [u8; BATCH_MAX],
+}
 
+/// The passes of one packet so far.
 #[derive(Debug)]
 struct Recording {
     /// Line 0 of the key of the first pass.
     words: [u64; 8],
     hash: u64,
     path: Path,
-    standings: ArrayVec<ConnRef, HOPS_MAX>,
-    /// What the `ct` under way has written.
-    stamp: Option<CtMetadata>,
-    /// Nothing is noted any more.
-    is_over: bool,
+    conns: ArrayVec<ConnRef, HOPS_MAX>,
+    /// The megaflow of the last pass.
+    last: FlowRef,
 }
 
 /// A recording at its end.
-pub(super) struct Done {
+pub(super) struct Recorded {
     pub hash: u64,
-    pub addresses_and_ports: (u64, u32),
+    pub endpoints: Endpoints,
     pub path: Path,
-    pub standings: ArrayVec<ConnRef, HOPS_MAX>,
+    pub conns: ArrayVec<ConnRef, HOPS_MAX>,
 }
 
-/// Whether a megaflow tracks its packets and looks them up again, and does nothing else.
+/// A pass after a `ct`: the key it was looked up by, what the `ct` found, and the megaflow.
+pub(super) struct Pass<'a> {
+    pub key: &'a PacketKey,
+    pub tracked: Option<(ConnRef, CtMetadata)>,
+    pub flow: Option<&'a Megaflow>,
+}
+
+/// The `ct` of a megaflow that tracks its packets and looks them up again, and does nothing else.
 #[inline]
-pub(super) fn tracks(flow: &Megaflow) -> bool {
-    flow.verdict() == FlowVerdict::Actions && matches!(flow.actions()[..], [Action::Ct(_), Action::Recirc(_)])
+pub(super) fn only_ct(flow: &Megaflow) -> Option<&Ct> {
+    match &flow.actions()[..] {
+        [Action::Ct(ct), Action::Recirc(_)] if flow.verdict() == FlowVerdict::Actions => Some(ct),
+        _ => None,
+    }
 }
 
 impl PathRecorder {
-    /// Whether there is none.
+    /// Whether nothing is recorded.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub fn is_idle(&self) -> bool {
+        self.recordings.is_empty()
     }
 
-    /// Forgets all.
+    /// Ends all recordings without a result.
     #[inline]
     pub fn clear(&mut self) {
-        self.0.clear();
+        if !self.is_idle() {
+            self.recordings.clear();
+            self.of = [0; BATCH_MAX];
+        }
     }
 
-    /// Begins one for a packet just received: its number.
-    pub(super) fn begin(&mut self, key: &PacketKey, hash: u64, first: &Megaflow) -> u16 {
+    /// Begins to record a packet just received.
+    pub fn begin(&mut self, arrival: usize, key: &PacketKey, hash: u64, first: &Megaflow) {
         let words = compare::words(&key.lines[0].0);
-        let (path, standings) = (Path::begin(first), ArrayVec::new());
-        self.0.push(Recording { words, hash, path, standings, stamp: None, is_over: false });
-        self.0.len() as u16
+        let (path, last) = (Path::begin(first), FlowRef::of(first));
+        self.recordings.push(Recording { words, hash, path, conns: ArrayVec::new(), last });
+        self.of[arrival] = self.recordings.len() as u8;
     }
 
-    /// Whether that recording is under way.
-    #[inline]
-    pub fn has(&self, number: u16) -> bool {
-        number != 0 && self.0.get(usize::from(number) - 1).is_some_and(|recording| !recording.is_over)
+    fn place(&self, arrival: u32) -> Option<usize> {
+        usize::from(*self.of.get(arrival as usize)?).checked_sub(1)
     }
 
-    fn under_way(&mut self, number: u16) -> Option<&mut Recording> {
-        let at = usize::from(number).checked_sub(1)?;
-        self.0.get_mut(at).filter(|recording| !recording.is_over)
+    /// The `ct` that a packet under record has met between its last pass and this one.
+    pub fn met<'g>(&self, arrival: u32, flows: Slots<'g, Megaflow>) -> Option<&'g Ct> {
+        self.recordings[self.place(arrival)?].last.get(flows).and_then(only_ct)
     }
 
-    /// Notes what a `ct` made of the packet; `None` ends the recording.
-    pub fn track(&mut self, number: u16, found: Option<(ConnRef, CtMetadata)>) {
-        let Some(recording) = self.under_way(number) else { return };
-        let is_next = recording.standings.len() == recording.path.hops().len() && recording.stamp.is_none();
-        // In the zone of the pass before, a packet is known again, and not counted.
-        let is_new = |stamp: &CtMetadata| recording.path.hops().last().is_none_or(|hop| hop.stamp.zone != stamp.zone);
-        match found.filter(|(_, stamp)| is_next && is_new(stamp)) {
-            Some((standing, stamp)) if !recording.standings.is_full() => {
-                recording.standings.push(standing);
-                recording.stamp = Some(stamp);
-            }
-            _ => recording.give_up(),
+    /// Whether the packet of that arrival is being recorded.
+    pub fn is_recording(&self, arrival: u32) -> bool {
+        self.place(arrival).is_some()
+    }
+
+    /// Records a further pass. Returns the whole if it was the last one.
+    pub fn record(&mut self, arrival: u32, pass: Pass<'_>) -> Option<Recorded> {
+        let place = self.place(arrival)?;
+        let recording = &mut self.recordings[place];
+        let is_last = recording.add(pass);
+        if is_last != Some(false) {
+            self.of[arrival as usize] = 0;
         }
-    }
-
-    /// Notes the megaflow found in a pass after a `ct`. What is returned is at its end.
-    pub(super) fn arrive(&mut self, number: u16, key: &PacketKey, flow: Option<&Megaflow>) -> Option<Done> {
-        let recording = self.under_way(number)?;
-        let (Some(stamp), Some(flow)) = (recording.stamp.take(), flow) else {
-            recording.give_up();
-            return None;
-        };
-        let is_last = flow.verdict() != FlowVerdict::Actions;
-        if !(is_last || tracks(flow)) || !recording.path.add(stamp, key.recirc_id(), flow) {
-            recording.give_up();
-            return None;
-        }
-        is_last.then(|| recording.end())
+        is_last?.then(|| recording.end())
     }
 }
 
 impl Recording {
-    /// Ends it without a result.
-    fn give_up(&mut self) {
-        self.is_over = true;
+    /// Adds a pass; whether it was the last one. `None` if packets cannot replay it.
+    fn add(&mut self, pass: Pass<'_>) -> Option<bool> {
+        let flow = pass.flow?;
+        let (conn, metadata) = pass.tracked?;
+        // In the zone of the pass before, a packet is known already, and not counted.
+        let is_new_zone = self.path.hops().last().is_none_or(|hop| hop.metadata.zone != metadata.zone);
+        let is_last = flow.verdict() != FlowVerdict::Actions;
+        let is_plain = is_last || only_ct(flow).is_some();
+        if !is_new_zone || !is_plain || !is_same_packet(&self.words, &compare::words(&pass.key.lines[0].0)) {
+            return None;
+        }
+        self.conns.try_push(conn).ok()?;
+        self.path.add(metadata, pass.key.recirc_id(), flow).then_some(())?;
+        self.last = FlowRef::of(flow);
+        Some(is_last)
     }
 
-    fn end(&mut self) -> Done {
+    fn end(&mut self) -> Recorded {
         let mut path = self.path.clone();
         path.finish(&self.words);
-        self.is_over = true;
-        Done {
-            hash: self.hash,
-            addresses_and_ports: addresses_and_ports(&self.words),
-            path,
-            standings: std::mem::take(&mut self.standings),
-        }
+        let conns = std::mem::take(&mut self.conns);
+        Recorded { hash: self.hash, endpoints: Endpoints::of(&self.words), path, conns }
     }
 }

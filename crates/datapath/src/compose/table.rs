@@ -1,10 +1,11 @@
 //! The entries, by addresses and ports.
 //!
-//! Shape:  buckets of two entries, a cache line each, in segments that come when something is first put into them. A hash
-//!         has one bucket; how many of its low bits count grows when flows put each other out.
+//! Shape:  buckets of two entries, a cache line each, in segments that are allocated at the first insertion. A hash
+//!         has one bucket; the number of low bits that count grows when flows evict each other.
 //! Errors: an entry is a hint; see the module's head.
 
-use super::HOPS_MAX;
+use super::path::{Endpoints, HOPS_MAX};
+use crate::batch::PathHint;
 use arrayvec::ArrayVec;
 use sluice_conntrack::ConnRef;
 use sluice_simd::prefetch;
@@ -18,9 +19,9 @@ const SEGMENT_BITS: u32 = 12;
 const FIRST: usize = 256;
 /// Buckets at most: a million entries, in 32 MiB.
 const BUCKETS_MAX: usize = 1 << 19;
-/// Live entries put out, of a bucket in use, until twice as many buckets are.
+/// The number of buckets in use doubles when one live entry per this many buckets was evicted.
 const LOST_OF_BUCKETS: usize = 8;
-/// Of the flows that find their bucket full, one in so many puts another out.
+/// Of the flows that find their bucket full, one in this many evicts another.
 const FULL_TRIES: u32 = 8;
 
 #[derive(Debug, Default)]
@@ -40,28 +41,21 @@ const _: () = assert!(size_of::<[Entry; WAYS]>() == 64);
 #[repr(align(64))]
 struct Bucket([Entry; WAYS]);
 
-/// Where an entry is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct At {
-    bucket: u32,
-    way: u32,
-}
-
 /// One PMD's entries.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct EntryTable {
     segments: Vec<Option<Box<[Bucket]>>>,
     /// Buckets in use less one.
     mask: usize,
-    /// Live entries put out since there are so many buckets.
+    /// Live entries evicted since the number of buckets last grew.
     lost: usize,
     /// Flows that found their bucket full.
     full: u32,
     sweep_next: usize,
 }
 
-impl Table {
-    /// Whether nothing has ever been put in.
+impl EntryTable {
+    /// Whether nothing has ever been inserted.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
@@ -77,7 +71,7 @@ impl Table {
         hash as usize & self.mask
     }
 
-    /// Asks the processor for the bucket of a hash.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.bucket(self.home(hash)) {
@@ -87,36 +81,37 @@ impl Table {
 
     /// The entry of addresses and ports, and its path.
     #[inline(always)]
-    pub fn find(&self, hash: u64, (addresses, ports): (u64, u32)) -> Option<(At, u32)> {
+    pub fn find(&self, hash: u64, endpoints: Endpoints) -> Option<PathHint> {
         let at = self.home(hash);
         let entries = &self.bucket(at)?.0;
-        let is_it = |entry: &Entry| entry.addresses == addresses && entry.ports == ports && entry.path != 0;
+        let is_it =
+            |entry: &Entry| entry.addresses == endpoints.addresses && entry.ports == endpoints.ports && entry.path != 0;
         let way = entries.iter().position(is_it)?;
-        Some((At { bucket: at as u32, way: way as u32 }, entries[way].path))
+        Some(PathHint { bucket: at as u32, way: way as u32, path: entries[way].path })
     }
 
     #[inline(always)]
-    fn entry(&self, at: At) -> Option<&Entry> {
-        Some(&self.bucket(at.bucket as usize)?.0[at.way as usize % WAYS])
+    fn entry(&self, hint: PathHint) -> Option<&Entry> {
+        Some(&self.bucket(hint.bucket as usize)?.0[hint.way as usize % WAYS])
     }
 
-    /// Asks for the first connection of an entry.
+    /// Prefetches the first connection of an entry.
     #[inline(always)]
-    pub fn prefetch_standing(&self, at: At) {
-        if let Some(first) = self.entry(at).and_then(|entry| entry.first.as_ref()) {
+    pub fn prefetch_conn(&self, hint: PathHint) {
+        if let Some(first) = self.entry(hint).and_then(|entry| entry.first.as_ref()) {
             first.prefetch();
         }
     }
 
     /// The connections of an entry, one a hop.
     #[inline(always)]
-    pub fn standings(&self, at: At) -> impl Iterator<Item = &ConnRef> + Clone {
-        let entry = self.entry(at);
+    pub fn conns(&self, hint: PathHint) -> impl Iterator<Item = &ConnRef> + Clone {
+        let entry = self.entry(hint);
         let further = entry.and_then(|entry| entry.further.as_deref()).map_or(&[][..], |further| further);
         entry.and_then(|entry| entry.first.as_ref()).into_iter().chain(further)
     }
 
-    /// Whether an entry of that hash would be taken: always if there is a place, else now and then.
+    /// Whether an entry of that hash would be inserted: always if there is a free way, else now and then.
     pub fn has_room(&mut self, hash: u64) -> bool {
         let Some(bucket) = self.bucket(self.home(hash)) else { return true };
         if bucket.0.iter().any(|entry| entry.path == 0) {
@@ -126,14 +121,8 @@ impl Table {
         self.full.is_multiple_of(FULL_TRIES)
     }
 
-    /// Puts an entry in: in place of the one of the same addresses and ports, into a free place, or in place of another.
-    pub fn insert(
-        &mut self,
-        hash: u64,
-        (addresses, ports): (u64, u32),
-        path: u32,
-        standings: ArrayVec<ConnRef, HOPS_MAX>,
-    ) {
+    /// Inserts an entry: over the one of the same addresses and ports, into a free way, or over another entry.
+    pub fn insert(&mut self, hash: u64, endpoints: Endpoints, path: u32, conns: ArrayVec<ConnRef, HOPS_MAX>) {
         if self.segments.is_empty() {
             self.segments.resize_with(1, || None);
             self.mask = FIRST - 1;
@@ -147,15 +136,17 @@ impl Table {
         let segment = self.segments[at >> SEGMENT_BITS]
             .get_or_insert_with(|| std::iter::repeat_with(Bucket::default).take(SEGMENT).collect());
         let entries = &mut segment[at % SEGMENT].0;
-        let same = entries.iter().position(|entry| entry.addresses == addresses && entry.ports == ports);
+        let same =
+            entries.iter().position(|entry| entry.addresses == endpoints.addresses && entry.ports == endpoints.ports);
         let free = || entries.iter().position(|entry| entry.path == 0);
         let way = same.or_else(free).unwrap_or_else(|| {
             self.lost += 1;
             turn % WAYS
         });
-        let mut standings = standings.into_iter();
-        let first = standings.next();
-        let further = (standings.len() != 0).then(|| Box::new(standings.collect()));
+        let mut conns = conns.into_iter();
+        let first = conns.next();
+        let further = (conns.len() != 0).then(|| Box::new(conns.collect()));
+        let Endpoints { addresses, ports } = endpoints;
         entries[way] = Entry { addresses, ports, path, first, further };
     }
 
@@ -165,8 +156,8 @@ impl Table {
         self.sweep_next = at + 1;
         let Some(Some(segment)) = self.segments.get_mut(at >> SEGMENT_BITS) else { return };
         for entry in &mut segment[at % SEGMENT].0 {
-            let mut standings = entry.first.iter().chain(entry.further.iter().flat_map(|further| further.iter()));
-            if standings.any(ConnRef::is_removed) {
+            let mut conns = entry.first.iter().chain(entry.further.iter().flat_map(|further| further.iter()));
+            if conns.any(ConnRef::is_removed) {
                 *entry = Entry::default();
             }
         }

@@ -1,0 +1,333 @@
+//! One PMD's composed entries: find, replay, record.
+
+use super::path::{Endpoints, Hop, Paths, is_eligible};
+use super::recorder::{Pass, PathRecorder, only_ct};
+use super::table::EntryTable;
+use crate::batch::{Batch, PathHint};
+use crate::context::Context;
+use crate::settings::Level;
+use crate::tracking::{Tracking, count_outcome};
+use sluice_conntrack::{CachedConn, Conntrack};
+use sluice_fate::Counter;
+use sluice_flow::{PacketKey, layout};
+use sluice_flow_cache::Megaflow;
+use sluice_packet::{BatchMask, Packet};
+use sluice_simd::hash::finish;
+use sluice_simd::isa::Kernel;
+use sluice_simd::{HashKey, Isa, VectorOps, compare, hash};
+use sluice_sync::Slots;
+use std::sync::Arc;
+
+/// Packets after which it is decided whether searching has paid.
+const WINDOW: u32 = 4096;
+/// One in this many packets must find an entry.
+const FOUND_OF: u32 = 16;
+/// Otherwise this many windows pass without a search.
+const PAUSE: u32 = 32;
+
+/// One PMD's composed entries.
+pub(crate) struct Composer {
+    secret: HashKey,
+    conntrack: Arc<Conntrack>,
+    level: Level,
+    table: EntryTable,
+    paths: Paths,
+    recorder: PathRecorder,
+    /// Packets searched for in this window, and found.
+    searched: u32,
+    found: u32,
+    /// Packets left that are not searched for.
+    paused: u32,
+}
+
+/// The result of a replay.
+#[derive(Clone, Copy)]
+pub(crate) enum Replay<'g> {
+    /// The packet has been through every `ct` and meets this megaflow, which has not counted it yet.
+    Completed(&'g Megaflow),
+    /// A `ct` wrote another state, mark or label than recorded: the packet takes its next pass, its key as it is. It has
+    /// asked for this many passes.
+    Diverged(u8),
+    /// Nothing has happened: the packet meets its first megaflow.
+    Refused,
+}
+
+/// A packet to be replayed, and what a `ct` changes.
+struct Replayed<'a> {
+    packet: &'a Packet,
+    key: &'a mut PacketKey,
+    conn: &'a mut CachedConn,
+}
+
+impl Composer {
+    /// Without entries, and without memory until there are some.
+    pub fn new(secret: &HashKey, conntrack: Arc<Conntrack>, level: Level) -> Self {
+        Composer {
+            secret: secret.clone(),
+            conntrack,
+            level,
+            table: EntryTable::default(),
+            paths: Paths::default(),
+            recorder: PathRecorder::default(),
+            searched: 0,
+            found: 0,
+            paused: 0,
+        }
+    }
+
+    /// Changes whether it is used. Off, it has no memory.
+    pub fn set_level(&mut self, level: Level) {
+        self.level = level;
+        if level == Level::Off {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        (self.table, self.paths) = (EntryTable::default(), Paths::default());
+    }
+
+    /// Finds the paths of packets just received: these are `composed` afterwards, and their hit is the path's first
+    /// megaflow.
+    #[inline]
+    pub fn find<'g>(&mut self, isa: Isa, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        (batch.composed, batch.diverged) = (BatchMask::NONE, BatchMask::NONE);
+        if batch.is_recirculated || self.table.is_empty() || self.is_paused(batch.packets.len()) {
+            return;
+        }
+        isa.run(Find { composer: self, batch, flows: context.flows });
+        let found = batch.composed.len();
+        self.searched += batch.packets.len() as u32;
+        self.found += found as u32;
+        for counter in [Counter::MegaflowHits, Counter::ComposedHits] {
+            context.tally[counter] += found as u64;
+        }
+    }
+
+    #[inline(always)]
+    fn find_all<'g>(&self, batch: &mut Batch<'_, 'g>, flows: Slots<'g, Megaflow>) {
+        let n = batch.packets.len();
+        let (keys, hashes) = (&*batch.keys, &mut *batch.hashes);
+        for (hash, key) in hashes[..n].iter_mut().zip(keys) {
+            *hash = hash_of(&self.secret, key);
+        }
+        hashes[..n].iter().for_each(|hash| self.table.prefetch(*hash));
+        let mut last: Option<(u32, &'g Megaflow)> = None;
+        for i in 0..n {
+            let words = compare::words(&keys[i].lines[0].0);
+            let Some(hint) = self.table.find(hashes[i], Endpoints::of(&words)) else { continue };
+            let Some(path) = self.paths.get(hint.path).filter(|path| path.fits(&words)) else { continue };
+            // Whether a path's megaflows are live is checked once for consecutive packets.
+            let first = match last {
+                Some((same, first)) if same == hint.path => first,
+                _ => {
+                    let Some(first) = path.first_if_live(flows) else { continue };
+                    last = Some((hint.path, first));
+                    first
+                }
+            };
+            self.table.prefetch_conn(hint);
+            batch.paths[i] = hint;
+            batch.hits[i] = Some(first);
+            batch.composed.insert(i);
+        }
+    }
+
+    /// Whether no packet is searched for at present, because few were found lately.
+    #[inline]
+    fn is_paused(&mut self, n: usize) -> bool {
+        if self.searched >= WINDOW {
+            if self.level == Level::Auto && self.found < WINDOW / FOUND_OF {
+                self.paused = WINDOW * PAUSE;
+            }
+            (self.searched, self.found) = (0, 0);
+        }
+        let is_paused = self.paused != 0;
+        self.paused = self.paused.saturating_sub(n as u32);
+        is_paused
+    }
+
+    /// Replays the packets at the batch's front. Those behind a packet that is still to be tracked would overtake it; they
+    /// stay `composed`, for [`Composer::replay`] in its turn.
+    #[inline]
+    pub fn replay_front<'g>(&self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+        let in_front = batch.composed.0.trailing_ones() as usize;
+        for i in 0..in_front {
+            let Batch { packets, keys, conns, .. } = batch;
+            let packet = Replayed { packet: &packets[i], key: &mut keys[i], conn: &mut conns[i] };
+            // A packet in front that diverged has another `ct` to come.
+            let may_be_long = batch.diverged.is_empty();
+            let first = batch.hits[i];
+            match self.run(batch.paths[i], may_be_long, packet, context) {
+                Replay::Completed(last) => {
+                    if let Some(first) = first {
+                        context.count(first.id(), &batch.packets[i], &batch.keys[i]);
+                    }
+                    batch.hits[i] = Some(last);
+                }
+                Replay::Diverged(passes) => diverge(i, passes, batch),
+                Replay::Refused => {
+                    batch.composed.remove(i);
+                    return;
+                }
+            }
+            batch.composed.remove(i);
+        }
+    }
+
+    /// Replays packet `i` in its turn, taken out of the batch, if its path has one `ct` only: packets in front may have
+    /// another `ct` to come, at which this one would overtake them. Its first megaflow has counted it.
+    pub fn replay<'g>(
+        &self,
+        i: usize,
+        packet: &Packet,
+        batch: &mut Batch<'_, 'g>,
+        context: &mut Context<'_, 'g>,
+    ) -> Replay<'g> {
+        batch.composed.remove(i);
+        let packet = Replayed { packet, key: &mut batch.keys[i], conn: &mut batch.conns[i] };
+        let replay = self.run(batch.paths[i], false, packet, context);
+        if let Replay::Diverged(passes) = replay {
+            diverge(i, passes, batch);
+        }
+        replay
+    }
+
+    /// Replays a packet, and counts it for the megaflows between the first and the last. Paths with more than one `ct` are
+    /// refused unless the packet `may_be_long` under way.
+    #[inline]
+    fn run<'g>(
+        &self,
+        hint: PathHint,
+        may_be_long: bool,
+        replayed: Replayed<'_>,
+        context: &mut Context<'_, 'g>,
+    ) -> Replay<'g> {
+        let Replayed { packet, key, conn } = replayed;
+        let path = self.paths.get(hint.path).filter(|path| may_be_long || path.hops().len() == 1);
+        let Some(path) = path else { return Replay::Refused };
+        let Some(last) = path.last_if_live(context.flows) else { return Replay::Refused };
+        let Some(l4) = Conntrack::l4_bytes(packet) else { return Replay::Refused };
+        let mut conns = self.table.conns(hint);
+        if !conns.clone().all(|conn| conn.is_live(context.now_ms)) {
+            return Replay::Refused;
+        }
+        for (n, hop) in path.hops().iter().enumerate() {
+            let conn_ref = conns.next().expect("invariant: a connection for each hop");
+            if let Err(diverged) = self.conntrack.replay(conn_ref, &l4, &hop.metadata, context.now_ms) {
+                count_outcome(diverged.write(key, conn), context.tally);
+                key.set(layout::RECIRC_ID, &hop.recirc_id.to_be_bytes());
+                count_hops(&path.hops()[..n], packet, key, context);
+                count_passes(n, context);
+                return Replay::Diverged(n as u8 + 1);
+            }
+        }
+        let inner = path.hops().len() - 1;
+        count_hops(&path.hops()[..inner], packet, key, context);
+        count_passes(inner + 1, context);
+        Replay::Completed(last)
+    }
+
+    /// Records what the packets of the batch met in this pass, if they may have entries. Of those at their last pass,
+    /// entries are made.
+    #[inline]
+    pub fn record(&mut self, batch: &Batch<'_, '_>, tracking: &Tracking, context: &Context<'_, '_>) {
+        if batch.is_recirculated {
+            if !self.recorder.is_idle() {
+                self.record_pass(batch, tracking, context);
+            }
+            return;
+        }
+        self.recorder.clear();
+        if self.level != Level::Off && self.paused == 0 && self.conntrack.connections() != 0 {
+            self.begin_recordings(batch);
+        }
+    }
+
+    fn begin_recordings(&mut self, batch: &Batch<'_, '_>) {
+        for i in BatchMask(batch.all().0 & !batch.composed.0) {
+            let Some(flow) = batch.hits[i].filter(|flow| only_ct(flow).is_some()) else { continue };
+            let key = &batch.keys[i];
+            let hash = hash_of(&self.secret, key);
+            if is_eligible(key) && self.table.has_room(hash) {
+                self.recorder.begin(i, key, hash, flow);
+            }
+        }
+    }
+
+    fn record_pass(&mut self, batch: &Batch<'_, '_>, tracking: &Tracking, context: &Context<'_, '_>) {
+        for (i, packet) in batch.packets.iter().enumerate() {
+            let arrival = batch.origins[i].arrival;
+            if !self.recorder.is_recording(arrival) {
+                continue;
+            }
+            let key = &batch.keys[i];
+            let tracked = self
+                .recorder
+                .met(arrival, context.flows)
+                .and_then(|ct| self.conntrack.conn_ref(&tracking.conn_cache, packet, key, ct, context.now_ms));
+            let pass = Pass { key, tracked, flow: batch.hits[i] };
+            let Some(recorded) = self.recorder.record(arrival, pass) else { continue };
+            if self.paths.is_exhausted() {
+                self.clear();
+            }
+            let id = self.paths.intern(recorded.path);
+            self.table.insert(recorded.hash, recorded.endpoints, id, recorded.conns);
+        }
+    }
+
+    /// Releases connections that have been removed from the conntrack table, of a few entries a call.
+    pub fn sweep(&mut self) {
+        self.table.sweep();
+    }
+}
+
+/// Lets packet `i` take its next pass, its key as it is.
+fn diverge(i: usize, passes: u8, batch: &mut Batch<'_, '_>) {
+    batch.diverged.insert(i);
+    batch.origins[i].depth += passes;
+}
+
+/// Counts a packet for the megaflows behind these hops.
+#[inline]
+fn count_hops(hops: &[Hop], packet: &Packet, key: &PacketKey, context: &Context<'_, '_>) {
+    for hop in hops {
+        context.count(hop.next(), packet, key);
+    }
+}
+
+/// Counts passes that a replay stood for.
+#[inline]
+fn count_passes(passes: usize, context: &mut Context<'_, '_>) {
+    for counter in [Counter::Passes, Counter::MegaflowHits, Counter::ComposedHits] {
+        context.tally[counter] += passes as u64;
+    }
+}
+
+/// [`Composer::find_all`], compiled for each instruction set.
+struct Find<'a, 'm, 'g> {
+    composer: &'a Composer,
+    batch: &'a mut Batch<'m, 'g>,
+    flows: Slots<'g, Megaflow>,
+}
+
+impl Kernel for Find<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: VectorOps>(self, _: V) {
+        self.composer.find_all(self.batch, self.flows);
+    }
+}
+
+/// The hash of a key's addresses, protocol, ports, and port of arrival.
+#[inline(always)]
+fn hash_of(secret: &HashKey, key: &PacketKey) -> u64 {
+    /// Protocol and ports in the last word.
+    const PROTO_AND_PORTS: u64 = 0xffff_ffff_0000_00ff;
+
+    let words = compare::words(&key.lines[0].0);
+    let product = |place: usize, word| hash::product(word, secret.addends(place));
+    let sum = product(0, words[0]).wrapping_add(product(6, words[6]));
+    finish(sum.wrapping_add(product(7, words[7] & PROTO_AND_PORTS)))
+}

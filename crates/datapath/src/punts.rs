@@ -1,0 +1,51 @@
+//! Messages for controllers.
+
+use crate::action_context::ActionContext;
+use crate::report::PacketIn;
+use sluice_action::Action;
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_flow::extract_again;
+use std::sync::mpsc::SyncSender;
+
+/// The bounded queue of packet-ins to their owner.
+pub(crate) struct Punts {
+    queue: SyncSender<PacketIn>,
+}
+
+impl Punts {
+    pub fn new(queue: SyncSender<PacketIn>) -> Self {
+        Punts { queue }
+    }
+
+    /// Sends the packet's bytes to a controller, as the action says, and counts that as its fate.
+    pub fn punt(&self, action: &Action, action_context: &ActionContext<'_>, tally: &mut Tally) {
+        match self.send(action, action_context) {
+            Ok(()) => tally[Counter::Delivered] += 1,
+            Err(reason) => tally.drop(reason, 1),
+        }
+    }
+
+    fn send(&self, action: &Action, action_context: &ActionContext<'_>) -> Result<(), DropReason> {
+        let Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } = *action else {
+            return Ok(());
+        };
+        let mut key = *action_context.key;
+        let bytes = action_context.packet.bytes();
+        if action_context.is_dirty {
+            extract_again(bytes, &mut key).map_err(DropReason::from)?;
+        }
+        // A packet that the controller is to continue goes whole.
+        let length = if continuation { bytes.len() } else { bytes.len().min(usize::from(max_len)) };
+        let message = PacketIn {
+            key,
+            bytes: bytes[..length].to_vec(),
+            total_len: bytes.len(),
+            reason,
+            controller_id,
+            cookie,
+            recirc_id,
+            continuation,
+        };
+        self.queue.try_send(message).map_err(|_| DropReason::ControllerQueue)
+    }
+}
