@@ -1,6 +1,6 @@
 //! How a datapath is set up, and what can go wrong with it.
 
-use crate::settings::EMC_ENTRIES_MAX;
+use crate::settings::{EMC_ENTRIES_ALLOWED, EMC_ENTRIES_EXPECTED};
 use crate::{GovernorMode, MissBudget, Settings};
 use sluice_action::PortNo;
 use sluice_packet::BATCH_MAX;
@@ -82,8 +82,8 @@ impl Config {
 /// Whether there can be such settings.
 pub(crate) fn check_settings(settings: &Settings) -> Result<(), DatapathError> {
     let value = settings.emc_entries;
-    if !(1..=EMC_ENTRIES_MAX).contains(&value) {
-        return Err(DatapathError::Config { what: "emc-entries", value, expected: "1 to 268435456" });
+    if !EMC_ENTRIES_ALLOWED.contains(&value) {
+        return Err(DatapathError::Config { what: "emc-entries", value, expected: EMC_ENTRIES_EXPECTED });
     }
     Ok(())
 }

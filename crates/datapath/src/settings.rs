@@ -6,6 +6,7 @@ use sluice_flow_cache::DistributorTable;
 use sluice_simd::Isa;
 use sluice_simd::isa::NoIsa;
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// Whether a level of the lookup runs.
@@ -78,8 +79,10 @@ pub enum SettingError {
 
 /// Entries of the exact match cache if nothing is said. Source: OVS, EM_FLOW_HASH_SHIFT.
 const EMC_ENTRIES: usize = 8192;
-/// The most entries it can have.
-pub(crate) const EMC_ENTRIES_MAX: usize = 1 << 28;
+/// As many entries as it can have.
+pub(crate) const EMC_ENTRIES_ALLOWED: RangeInclusive<usize> = 1..=1 << 28;
+/// The same in words.
+pub(crate) const EMC_ENTRIES_EXPECTED: &str = "a number from 1 to 268435456";
 
 impl Default for Settings {
     fn default() -> Self {
@@ -143,8 +146,8 @@ impl Settings {
             "vector" if value == "auto" => self.vector = Isa::best(),
             "vector" => self.vector = Isa::named(value)?,
             "emc-entries" => {
-                let entries = value.parse().ok().filter(|n| (1..=EMC_ENTRIES_MAX).contains(n));
-                self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", "a number from 1 to 268435456"))?;
+                let entries = value.parse().ok().filter(|n| EMC_ENTRIES_ALLOWED.contains(n));
+                self.emc_entries = entries.ok_or_else(|| wrong("emc-entries", EMC_ENTRIES_EXPECTED))?;
             }
             "emc-insert-inv-prob" => {
                 let expected = "\"auto\" or a whole number from 0 to 4294967295";

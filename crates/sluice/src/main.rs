@@ -13,10 +13,10 @@ mod log;
 mod metrics;
 mod overview;
 mod privileges;
+mod process;
 mod replay;
 mod run;
 mod rundir;
-mod switch;
 mod text;
 mod top;
 

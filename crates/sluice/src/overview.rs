@@ -1,10 +1,10 @@
 //! The switch at a glance, as `sluice/overview` answers in JSON and `sluice top` shows it. Counters count from the start.
 
-use crate::switch::Switch;
-use crate::switch::megaflows::dpctl_line;
+use crate::text::megaflows::dpctl_line;
 use serde::{Deserialize, Serialize};
 use sluice_datapath::PortReport;
 use sluice_fate::Counter;
+use sluice_vswitch::Switch;
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -96,25 +96,27 @@ impl Overview {
     pub fn of(switch: &Switch) -> Overview {
         let totals = switch.totals();
         let names = switch.datapath_names();
-        let pmds = switch.datapath.pmds();
+        let pmds = switch.datapath().pmds();
         let megaflows = pmds.iter().map(|pmd| pmd.megaflows).max().unwrap_or(0);
-        let ports = switch.datapath.ports().into_iter().map(|PortReport { number, info, stats, is_up, .. }| PortRow {
-            name: names.display(number).to_string(),
-            kind: info.kind.to_owned(),
-            is_up,
-            rx_packets: stats.rx_packets,
-            rx_bytes: stats.rx_bytes,
-            tx_packets: stats.tx_packets,
-            tx_bytes: stats.tx_bytes,
-            dropped: stats.rx_dropped + stats.tx_dropped,
-        });
-        let queues = switch.datapath.autopilots().into_iter().flat_map(|(_, reports)| reports).map(|report| QueueRow {
-            port: names.display(report.port).to_string(),
-            queue: report.queue,
-            levels: report.arms[report.in_charge].arm.to_string(),
-            cycles: report.arms[report.in_charge].cost,
-            changes: report.changes,
-        });
+        let ports =
+            switch.datapath().ports().into_iter().map(|PortReport { number, info, stats, is_up, .. }| PortRow {
+                name: names.display(number).to_string(),
+                kind: info.kind.to_owned(),
+                is_up,
+                rx_packets: stats.rx_packets,
+                rx_bytes: stats.rx_bytes,
+                tx_packets: stats.tx_packets,
+                tx_bytes: stats.tx_bytes,
+                dropped: stats.rx_dropped + stats.tx_dropped,
+            });
+        let queues =
+            switch.datapath().autopilots().into_iter().flat_map(|(_, reports)| reports).map(|report| QueueRow {
+                port: names.display(report.port).to_string(),
+                queue: report.queue,
+                levels: report.arms[report.in_charge].arm.to_string(),
+                cycles: report.arms[report.in_charge].cost,
+                changes: report.changes,
+            });
         Overview {
             totals: Totals {
                 received: totals[Counter::Received],
@@ -151,7 +153,7 @@ impl Overview {
 
 fn busiest(switch: &Switch) -> Vec<FlowRow> {
     let (names, now_ms) = (switch.datapath_names(), switch.now_ms());
-    let mut flows = switch.datapath.flows();
+    let mut flows = switch.datapath().flows();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.flow.stats.packets));
     let row = |flow: &sluice_datapath::FlowReport| FlowRow {
         packets: flow.flow.stats.packets,

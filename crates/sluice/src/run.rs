@@ -5,13 +5,17 @@ use crate::command::options::PmdOptions;
 use crate::config::Config;
 use crate::ctl::server::Server;
 use crate::metrics::Endpoint;
-use crate::switch::Switch;
+use crate::process::{Process, explain};
 use crate::text::coverage::SAMPLE_SECS;
-use crate::text::live;
+use crate::text::megaflows::dpctl_line;
+use crate::text::{live, rules};
 use crate::{command, log, privileges, rundir};
 use anyhow::{Context, Result};
+use sluice_action::DatapathPortNames;
 use sluice_connmgr::unix_socket::remove_stale;
+use sluice_datapath::FlowReport;
 use sluice_fate::Snapshot;
+use sluice_vswitch::Switch;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +49,8 @@ pub fn run(file: &Path) -> Result<()> {
     // Before ports are opened, which may be those of the switch that is there already.
     remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
     privileges::give_rundir(&rundir)?;
-    let switch = Switch::prepare(file, config)?;
+    let process = Process::prepare(file, config)?;
+    let switch = process.switch();
     let kinds = switch.port_kinds();
     match privileges::leave_root(kinds.iter().map(String::as_str)) {
         Ok(Some(left)) => tracing::info!("{left}"),
@@ -53,48 +58,46 @@ pub fn run(file: &Path) -> Result<()> {
         // A container may not let us; the switch works all the same.
         Err(error) => tracing::warn!("root could not be left: {error:#}"),
     }
-    watch_signals(&switch)?;
+    watch_signals(&process)?;
     switch.start()?;
-    let (server, endpoint) = listen(&switch, &rundir, &control).inspect_err(|_| {
-        // What listens already is not left behind.
-        switch.openflow.stop();
-        switch.stop();
-    })?;
+    // What listens already is not left behind.
+    let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| switch.stop())?;
     tracing::info!("running, control socket {}", control.display());
-    let why = attend(&switch);
+    let why = attend(&process);
     match &why {
         Ok(why) => tracing::info!("ending: {why}"),
         Err(error) => tracing::error!("ending: {error}"),
     }
     drop(server);
     drop(endpoint);
-    switch.openflow.stop();
     switch.stop();
     let mut out = std::io::stdout().lock();
     // Nobody may be reading any more.
-    let _ = write!(out, "{}", summary(&switch)).and_then(|()| out.flush());
+    let _ = write!(out, "{}", summary(switch)).and_then(|()| out.flush());
     why.map(drop)
 }
 
 /// Lets controllers, commands and Prometheus in. The control socket comes last: whoever sees it may ask for anything.
-fn listen(switch: &Arc<Switch>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
-    switch.start_openflow(rundir)?;
-    let endpoint = switch.metrics_address().map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
+fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
+    let switch = process.switch();
+    switch.start_openflow(rundir).map_err(explain)?;
+    let endpoint =
+        process.metrics_address().map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
     if let Some(endpoint) = &endpoint {
         tracing::info!("metrics at http://{}/metrics", endpoint.address());
     }
-    let server = Server::listen(control, Box::new(CommandTable(Arc::clone(switch))))?;
+    let server = Server::listen(control, Box::new(CommandTable(Arc::clone(process))))?;
     Ok((server, endpoint))
 }
 
 /// SIGTERM, SIGINT and SIGHUP (the terminal has gone) ask for the end; a second one does not wait for it. SIGINT does so in a
 /// shell's background, too, where it is ignored by nobody's wish.
-fn watch_signals(switch: &Arc<Switch>) -> Result<()> {
+fn watch_signals(process: &Arc<Process>) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
     let wanted = [SIGTERM, SIGINT].into_iter().chain(hangup);
     let mut signals = signal_hook::iterator::Signals::new(wanted).context("signals")?;
-    let switch = Arc::downgrade(switch);
+    let process = Arc::downgrade(process);
     let watch = move || {
         for (i, signal) in signals.forever().enumerate() {
             let name = match signal {
@@ -102,8 +105,8 @@ fn watch_signals(switch: &Arc<Switch>) -> Result<()> {
                 SIGINT => "SIGINT",
                 _ => "SIGHUP",
             };
-            match switch.upgrade() {
-                Some(switch) if i == 0 => switch.end(name),
+            match process.upgrade() {
+                Some(process) if i == 0 => process.end(name),
                 _ => std::process::exit(1),
             }
         }
@@ -123,20 +126,21 @@ fn is_ignored(signal: i32) -> bool {
 ///
 /// # Errors
 /// If a PMD thread has panicked: whoever started the switch should start it again.
-fn attend(switch: &Switch) -> Result<String> {
+fn attend(process: &Process) -> Result<String> {
+    let switch = process.switch();
     let began = Instant::now();
     let mut live = LiveLine::new(switch, began);
     let mut next_sample = began + Duration::from_secs(SAMPLE_SECS);
     let mut next_watch = began;
     loop {
-        let stop_after = switch.stop_after();
+        let stop_after = process.stop_after();
         let now = Instant::now();
         if let Some(after) = stop_after.filter(|after| now - began >= *after) {
             live.finish();
             return Ok(format!("{} s have passed", after.as_secs_f64()));
         }
         let until = stop_after.map_or(now + TICK, |after| (now + TICK).min(began + after));
-        if let Some(why) = switch.wait_for_end(until) {
+        if let Some(why) = process.wait_for_end(until) {
             live.finish();
             return Ok(why);
         }
@@ -144,7 +148,7 @@ fn attend(switch: &Switch) -> Result<String> {
         let now = Instant::now();
         if now >= next_watch {
             switch.watch_ports();
-            let lost = switch.datapath.lost_pmds();
+            let lost = switch.datapath().lost_pmds();
             anyhow::ensure!(
                 lost.is_empty(),
                 "PMD threads {lost:?} have panicked, a bug in sluice; see the lines above"
@@ -152,7 +156,7 @@ fn attend(switch: &Switch) -> Result<String> {
             next_watch = now + WATCH_PORTS_EVERY;
         }
         if now >= next_sample {
-            switch.coverage().sample(&switch.totals());
+            process.coverage().sample(&switch.totals());
             next_sample += Duration::from_secs(SAMPLE_SECS);
         }
         live.show_if_due(switch, stop_after.is_some());
@@ -198,12 +202,16 @@ impl LiveLine {
 /// What is printed at the end: PMD statistics, rules, megaflows.
 fn summary(switch: &Switch) -> String {
     let mut out = command::datapath::perf_show(switch, &PmdOptions::default());
-    for (bridge, rules) in switch.final_rules() {
-        out += &format!("\nrules of {bridge}:\n{rules}");
+    let now_ms = switch.now_ms();
+    for bridge in switch.ofproto().bridges() {
+        let names = switch.port_names(&bridge.name);
+        let text = rules::dump(switch.ofproto(), &bridge.name, now_ms, |line| format!(" {}", line.display(&names)));
+        out += &format!("\nrules of {}:\n{}", bridge.name, text.unwrap_or_default());
     }
-    let flows = switch.final_megaflows();
+    let (names, flows) = (DatapathPortNames::default(), switch.datapath().flows());
     out += &format!("\nmegaflows: {}\n", flows.len());
-    out.extend(flows.iter().take(MEGAFLOWS_SHOWN).map(|flow| format!("{flow}\n")));
+    let line = |flow: &FlowReport| dpctl_line(flow, flow.flow.stats, false, &names, now_ms) + "\n";
+    out.extend(flows.iter().take(MEGAFLOWS_SHOWN).map(line));
     if flows.len() > MEGAFLOWS_SHOWN {
         out += &format!("… and {} more\n", flows.len() - MEGAFLOWS_SHOWN);
     }

@@ -6,6 +6,7 @@ use crate::numbers::{self, Numbers};
 use crate::pages;
 use crate::ports::PortEntry;
 use crate::sources::{Loaded, ParsedSources, SourceKind};
+use parking_lot::Mutex;
 use sluice_datapath::{Config, Datapath};
 use sluice_flow::{OfPort, PortNames};
 use sluice_mem::{FramePool, HeapPool};
@@ -20,7 +21,7 @@ pub struct Assembly {
     datapath: Arc<Datapath>,
     ofproto: Ofproto,
     /// Where ports take their packet buffers from.
-    pub(crate) pools: Pools,
+    pools: Arc<Mutex<Pools>>,
     /// The cores of the PMDs, in the order of the PMDs' numbers.
     pub(crate) cores: Vec<usize>,
     /// Where relative paths in options of ports start.
@@ -48,7 +49,7 @@ impl Assembly {
         Ok(Assembly {
             datapath,
             ofproto,
-            pools,
+            pools: Arc::new(Mutex::new(pools)),
             cores,
             base_dir: PathBuf::new(),
             ports: BTreeMap::new(),
@@ -95,33 +96,22 @@ impl Assembly {
         self.base_dir = base_dir;
     }
 
+    /// Where ports take their packet buffers from.
+    pub fn pools(&self) -> Arc<Mutex<Pools>> {
+        Arc::clone(&self.pools)
+    }
+
     /// A pool of buffers for packets of up to `size` bytes.
     ///
     /// # Errors
     /// If there is no memory for one.
-    pub fn pool(&mut self, size: usize) -> Result<Arc<HeapPool>, Error> {
-        Ok(self.pools.of_size(size)?)
+    pub fn pool(&self, size: usize) -> Result<Arc<HeapPool>, Error> {
+        Ok(self.pools.lock().of_size(size)?)
     }
 
     /// Packet buffers of all pools.
     pub fn packet_buffers(&self) -> usize {
-        self.pools.iter().map(|pool| FramePool::capacity(&**pool)).sum()
-    }
-
-    /// Adds a bridge with its ports and what its tables hold. A port that cannot be opened is there and down: the errors
-    /// of those ports are returned.
-    ///
-    /// # Errors
-    /// If the bridge cannot be: nothing has changed then, unless the tables refuse what they are to hold.
-    pub fn add_bridge(&mut self, bridge: &Bridge, now_ms: u64) -> Result<Vec<Error>, Error> {
-        let sources = self.parse_sources(bridge)?;
-        self.create_bridge(bridge, now_ms)?;
-        let mut failed: Vec<Error> = self.add_local_port(bridge)?.into_iter().collect();
-        for port in &bridge.ports {
-            failed.extend(self.add_port_open_or_not(&bridge.name, port)?);
-        }
-        self.load(&bridge.name, &sources, now_ms)?;
-        Ok(failed)
+        self.pools.lock().iter().map(|pool| FramePool::capacity(&**pool)).sum()
     }
 
     /// Adds a bridge without ports, LOCAL included, whose tables are empty.
@@ -145,6 +135,16 @@ impl Assembly {
         let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::patch(name, OfPort::LOCAL.0, "") };
         self.ofproto.add_port(name, nothing)?;
         Ok(None)
+    }
+
+    /// Adds all ports of a bridge, LOCAL first. One that cannot be opened is there and down. The errors are those of all ports
+    /// that could not be opened or added.
+    pub fn add_ports(&mut self, bridge: &Bridge) -> Vec<Error> {
+        let mut errors = Vec::new();
+        let mut note = |added: Result<Option<Error>, Error>| errors.extend(added.unwrap_or_else(Some));
+        note(self.add_local_port(bridge));
+        bridge.ports.iter().for_each(|port| note(self.add_port_open_or_not(&bridge.name, port)));
+        errors
     }
 
     /// Takes a bridge away, its ports first.

@@ -1,6 +1,7 @@
 //! The steps that lead from one desired state to another, as data: listed, and what each makes of a state.
 
 use crate::desired::{Bridge, DesiredState, Port, Sources};
+use sluice_connmgr::{BridgeSettings, TlsFiles};
 use sluice_datapath::{GovernorMode, MissBudget, Settings};
 use sluice_port::DpdkConfig;
 use std::time::Duration;
@@ -24,6 +25,13 @@ pub enum Change {
         bridge: String,
         /// How long it is to be.
         mac_age: Duration,
+    },
+    /// How a bridge is served changes: its controllers and where it listens.
+    SetOpenFlow {
+        /// The bridge.
+        bridge: String,
+        /// How it is to be served.
+        settings: BridgeSettings,
     },
     /// What the tables know of a port changes: its VLANs.
     SetPort {
@@ -62,6 +70,8 @@ pub enum Change {
         /// What they are to hold.
         sources: Sources,
     },
+    /// Key and certificates for connections to come change.
+    SetTls(Option<TlsFiles>),
 }
 
 /// A setting that is read at the start only.
@@ -96,6 +106,9 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
     let added = new.bridges.iter().filter(|bridge| old.bridge(&bridge.name).is_none());
     steps.coming.extend(added.map(|bridge| Change::AddBridge(Box::new(bridge.clone()))));
     steps.compare_datapaths(old, new);
+    if old.tls != new.tls {
+        steps.loading.push(Change::SetTls(new.tls.clone()));
+    }
     let Steps { going, changing, coming, loading } = steps;
     [going, changing, coming, loading].concat()
 }
@@ -125,6 +138,9 @@ impl Steps {
         let name = || new.name.clone();
         if old.mac_age != new.mac_age {
             self.changing.push(Change::SetMacAge { bridge: name(), mac_age: new.mac_age });
+        }
+        if old.openflow() != new.openflow() {
+            self.changing.push(Change::SetOpenFlow { bridge: name(), settings: new.openflow() });
         }
         for port in &old.ports {
             match new.port(&port.name) {
@@ -181,6 +197,10 @@ impl DesiredState {
             }
             Change::RemoveBridge(bridge) => self.bridges.retain(|other| other.name != *bridge),
             Change::SetMacAge { bridge, mac_age } => self.with_bridge(bridge, |bridge| bridge.mac_age = *mac_age),
+            Change::SetOpenFlow { bridge, settings } => self.with_bridge(bridge, |bridge| {
+                bridge.controllers.clone_from(&settings.controllers);
+                bridge.listeners.clone_from(&settings.listeners);
+            }),
             Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
                 self.with_bridge(bridge, |bridge| {
                     if let Some(old) = bridge.ports.iter_mut().find(|old| old.name == port.name) {
@@ -196,6 +216,7 @@ impl DesiredState {
             Change::SetSources { bridge, sources } => {
                 self.with_bridge(bridge, |bridge| bridge.sources.clone_from(sources));
             }
+            Change::SetTls(tls) => self.tls.clone_from(tls),
         }
     }
 

@@ -8,6 +8,7 @@ pub use bridge::{Bridge, Source, Sources};
 pub use check::Invalid;
 pub use port::{ETHERNET_MTU, PATCH, Port};
 
+use sluice_connmgr::TlsFiles;
 use sluice_datapath::{GovernorMode, MissBudget, Settings};
 use sluice_port::DpdkConfig;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct DesiredState {
     pub datapath: DatapathSettings,
     /// How DPDK is started, should there be a port that needs it; `None`: as usual.
     pub dpdk: Option<DpdkConfig>,
+    /// Key and certificates of OpenFlow over TLS.
+    pub tls: Option<TlsFiles>,
     /// The bridges, by unique names.
     pub bridges: Vec<Bridge>,
     /// Where relative paths in options of ports start.
@@ -55,6 +58,7 @@ impl Default for DesiredState {
             pmd_cores: vec![1],
             datapath: DatapathSettings::default(),
             dpdk: None,
+            tls: None,
             bridges: Vec::new(),
             base_dir: PathBuf::new(),
         }

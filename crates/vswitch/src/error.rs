@@ -1,6 +1,7 @@
 //! What can go wrong when a state is carried out.
 
 use crate::desired::Invalid;
+use sluice_connmgr::TlsError;
 use sluice_datapath::DatapathError;
 use sluice_mem::PoolError;
 use sluice_port::OpenError;
@@ -29,7 +30,7 @@ pub enum Error {
         error: DatapathError,
     },
     /// Another port has the name.
-    #[error("port {port}: bridge {bridge} already has a port of that name")]
+    #[error("port {port}: bridge {bridge} has one of that name already")]
     PortName {
         /// The name.
         port: String,
@@ -47,6 +48,20 @@ pub enum Error {
     /// No number is left for a port of the datapath.
     #[error("port {0}: all port numbers of the datapath are taken")]
     NoDatapathNumber(String),
+    /// A bridge could not be served.
+    #[error("{0}")]
+    OpenFlow(sluice_connmgr::Error),
+    /// Key and certificates are of no use.
+    #[error("{0}")]
+    Tls(TlsError),
+    /// There can be no thread.
+    #[error("{thread} thread: {error}")]
+    Thread {
+        /// Its name.
+        thread: &'static str,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// There is no memory for packets.
     #[error("{0}")]
     Pool(PoolError),
@@ -82,6 +97,18 @@ impl From<DatapathError> for Error {
 impl From<sluice_ofproto::Error> for Error {
     fn from(error: sluice_ofproto::Error) -> Self {
         Error::Tables(error)
+    }
+}
+
+impl From<sluice_connmgr::Error> for Error {
+    fn from(error: sluice_connmgr::Error) -> Self {
+        Error::OpenFlow(error)
+    }
+}
+
+impl From<TlsError> for Error {
+    fn from(error: TlsError) -> Self {
+        Error::Tls(error)
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`numbers`] | which OpenFlow number a port gets |
 //! | [`assembly`], [`ports`] | pools, PMDs, tables, bridges and ports, joined |
 //! | [`sources`] | what tables hold, from text |
+//! | [`switch`], [`revalidator`] | a switch that runs, and is taken from one state to the next |
 //!
 //! An [`Assembly`] has no thread and no clock of its own: PMDs rest until `Datapath::start`, and take turns in the
 //! caller's thread until then, at times that the caller names. So a test, an experiment, a replay and a switch that runs
@@ -23,11 +24,15 @@ mod error;
 mod numbers;
 mod pages;
 mod ports;
+mod revalidator;
 mod sources;
+mod switch;
 
 pub use assembly::Assembly;
 pub use change::{Change, StartSetting, changes};
 pub use desired::{Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, Invalid, PATCH, Port, Source, Sources};
 pub use error::Error;
 pub use ports::PortEntry;
+pub use revalidator::RevalidatorFigures;
 pub use sources::{ParsedSources, SourceKind};
+pub use switch::{Lookups, Outcome, PortStatus, Switch, Usage};

@@ -7,6 +7,7 @@ use crate::pages;
 use sluice_action::PortNo;
 use sluice_mem::FramePool;
 use sluice_ofproto::PortConfig;
+use sluice_port::Pools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -135,7 +136,6 @@ impl Assembly {
 
     /// Opens a port and gives it to the datapath.
     fn open_port(&mut self, number: PortNo, port: &Port) -> Result<(), Error> {
-        let pools = self.pools.iter().count();
         let config = sluice_port::PortConfig {
             name: port.name.clone(),
             kind: port.kind.clone(),
@@ -144,10 +144,14 @@ impl Assembly {
             options: port.options.clone(),
             base_dir: self.base_dir.clone(),
         };
-        let opened = sluice_port::open(&config, &mut self.pools)?;
-        if self.pools.iter().count() > pools {
-            self.log_pools();
+        let pools = self.pools();
+        let mut pools = pools.lock();
+        let before = pools.iter().count();
+        let opened = sluice_port::open(&config, &mut pools)?;
+        if pools.iter().count() > before {
+            log_pools(&pools);
         }
+        drop(pools);
         opened.notes().iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
         self.join_port(number, port, opened)
     }
@@ -188,6 +192,24 @@ impl Assembly {
                 }
             }
         }
+    }
+
+    /// Tells the tables of links that went up or down; whether any did.
+    pub fn watch_links(&mut self) -> bool {
+        let reports = self.datapath().ports();
+        let links: BTreeMap<PortNo, bool> = reports.into_iter().map(|port| (port.number, port.is_up)).collect();
+        let ofproto = self.ofproto().clone();
+        let mut changed = false;
+        for (name, entry) in &mut self.ports {
+            let is_up = entry.number.and_then(|number| links.get(&number).copied());
+            let Some(is_up) = is_up.filter(|is_up| *is_up != entry.is_up) else { continue };
+            (entry.is_up, changed) = (is_up, true);
+            tracing::info!("bridge {}: port {name} is {}", entry.bridge, if is_up { "up" } else { "down" });
+            if let Err(error) = ofproto.set_port(&entry.bridge, name, |port| port.up = is_up) {
+                tracing::warn!("bridge {}: port {name}: {error}", entry.bridge);
+            }
+        }
+        changed
     }
 
     /// Makes of a port another one of its type: what only the tables know is changed in place; if anything else differs,
@@ -252,14 +274,14 @@ impl Assembly {
         let free = all.into_iter().find(|n| !taken.contains(n));
         free.map(PortNo).ok_or_else(|| Error::NoDatapathNumber(port.name.clone()))
     }
+}
 
-    /// Says what memory packets live in.
-    fn log_pools(&self) {
-        for pool in self.pools.iter() {
-            let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
-            let pages = pages::of_packets(pool.pages(), pool.region().size());
-            tracing::info!("packet buffers: {frames} of {size} bytes in {pages}");
-        }
+/// Says what memory packets live in.
+fn log_pools(pools: &Pools) {
+    for pool in pools.iter() {
+        let (frames, size) = (FramePool::capacity(&**pool), FramePool::frame_size(&**pool));
+        let pages = pages::of_packets(pool.pages(), pool.region().size());
+        tracing::info!("packet buffers: {frames} of {size} bytes in {pages}");
     }
 }
 

@@ -5,7 +5,7 @@ mod groups;
 mod meters;
 mod rules;
 
-use crate::desired::Sources;
+use crate::desired::{Source, Sources};
 use crate::error::Error;
 use groups::Groups;
 use meters::Meters;
@@ -113,6 +113,13 @@ impl ParsedSources {
         let rules = now.rules.clone().or(last.rules);
         Ok((Loaded { rules, ..now }, kinds))
     }
+}
+
+/// Makes a bridge's rules those of a text, all or none; its ports may be named.
+pub(crate) fn replace_rules(ofproto: &Ofproto, bridge: &str, source: &Source, now_ms: u64) -> Result<(), Error> {
+    let ports = ofproto.ports(bridge)?;
+    let names = ports.iter().map(|port| (port.name.as_str(), port.number)).collect();
+    Rules::parse(source, &names)?.replace(ofproto, bridge, now_ms)
 }
 
 fn delete_group(group: u32) -> GroupMod {

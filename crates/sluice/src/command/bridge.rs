@@ -1,8 +1,11 @@
 //! Commands about bridges: their rules and ports.
 
 use super::{Reply, options};
-use crate::switch::Switch;
-use sluice_ofp::FlowCommand;
+use crate::config::read_source;
+use crate::text::rules;
+use sluice_ofp::text::FlowLine;
+use sluice_ofp::{FlowCommand, FlowMod};
+use sluice_vswitch::Switch;
 use std::path::Path;
 
 /// What OVS answers when a bridge is not there.
@@ -14,8 +17,8 @@ pub fn check_bridge(switch: &Switch, bridge: &str) -> Result<(), String> {
 }
 
 /// An error of ours, as text of one line.
-pub fn text(error: anyhow::Error) -> String {
-    format!("{error:#}")
+pub fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 pub fn add_flow(switch: &Switch, args: &[&str]) -> Reply {
@@ -43,13 +46,16 @@ pub fn del_flows(switch: &Switch, args: &[&str]) -> Reply {
 
 fn change(switch: &Switch, bridge: &str, command: FlowCommand, flow: &str) -> Reply {
     check_bridge(switch, bridge)?;
-    switch.change_flows(bridge, command, flow).map_err(text)?;
+    let flow_mod = FlowMod::parse(flow, command, &switch.port_names(bridge)).map_err(text)?;
+    switch.ofproto().flow_mod(bridge, &flow_mod, switch.now_ms()).map_err(text)?;
+    switch.hurry();
     Ok(String::new())
 }
 
 pub fn replace_flows(switch: &Switch, args: &[&str]) -> Reply {
     check_bridge(switch, args[0])?;
-    switch.replace_flows(args[0], Path::new(args[1])).map_err(text)?;
+    let rules = read_source(Path::new(args[1])).map_err(text)?;
+    switch.replace_rules(args[0], &rules).map_err(text)?;
     Ok(String::new())
 }
 
@@ -57,7 +63,10 @@ pub fn dump_flows(switch: &Switch, args: &[&str]) -> Reply {
     // As in OVS, the bridge is the last argument; nothing here is offloaded, so there are no such statistics.
     let bridge = args[args.len() - 1];
     check_bridge(switch, bridge)?;
-    switch.dump_flows(bridge).map_err(text)
+    // With what the megaflows have carried until now.
+    switch.revalidate();
+    let line = |line: &FlowLine<'_>| line.display_in_bridge().to_string();
+    rules::dump(switch.ofproto(), bridge, switch.now_ms(), line).map_err(text)
 }
 
 pub fn add_port(switch: &Switch, args: &[&str]) -> Reply {
@@ -74,43 +83,43 @@ pub fn del_port(switch: &Switch, args: &[&str]) -> Reply {
 }
 
 pub fn ofproto_list(switch: &Switch, _: &[&str]) -> Reply {
-    Ok(switch.ofproto.list())
+    Ok(switch.ofproto().list())
 }
 
 pub fn ofproto_trace(switch: &Switch, args: &[&str]) -> Reply {
-    switch.ofproto.trace(args, switch.now_ms())
+    switch.ofproto().trace(args, switch.now_ms())
 }
 
 pub fn ofproto_trace_packet_out(switch: &Switch, args: &[&str]) -> Reply {
-    switch.ofproto.trace_packet_out(args, switch.now_ms())
+    switch.ofproto().trace_packet_out(args, switch.now_ms())
 }
 
 pub fn fdb_show(switch: &Switch, args: &[&str]) -> Reply {
-    switch.ofproto.fdb_show(args[0], switch.now_ms())
+    switch.ofproto().fdb_show(args[0], switch.now_ms())
 }
 
 pub fn fdb_add(switch: &Switch, args: &[&str]) -> Reply {
-    let reply = switch.ofproto.fdb_add(args[0], args[1], args[2], args[3]);
+    let reply = switch.ofproto().fdb_add(args[0], args[1], args[2], args[3]);
     switch.hurry();
     reply
 }
 
 pub fn fdb_del(switch: &Switch, args: &[&str]) -> Reply {
-    let reply = switch.ofproto.fdb_del(args[0], args[1], args[2]);
+    let reply = switch.ofproto().fdb_del(args[0], args[1], args[2]);
     switch.hurry();
     reply
 }
 
 pub fn fdb_flush(switch: &Switch, args: &[&str]) -> Reply {
-    let reply = switch.ofproto.fdb_flush(args.first().copied());
+    let reply = switch.ofproto().fdb_flush(args.first().copied());
     switch.hurry();
     reply
 }
 
 pub fn fdb_stats_clear(switch: &Switch, args: &[&str]) -> Reply {
-    switch.ofproto.fdb_stats_clear(args.first().copied())
+    switch.ofproto().fdb_stats_clear(args.first().copied())
 }
 
 pub fn fdb_stats_show(switch: &Switch, args: &[&str]) -> Reply {
-    switch.ofproto.fdb_stats_show(args[0])
+    switch.ofproto().fdb_stats_show(args[0])
 }

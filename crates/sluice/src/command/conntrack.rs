@@ -2,8 +2,8 @@
 
 use super::Reply;
 use super::options::names_datapath;
-use crate::switch::Switch;
 use sluice_conntrack::{Conntrack, Filter, Timeout, TimeoutPolicy, text};
+use sluice_vswitch::Switch;
 use std::fmt::Write;
 
 /// An error as dpctl words it.
@@ -54,7 +54,7 @@ impl<'a> Words<'a> {
 }
 
 fn tracker(switch: &Switch) -> &Conntrack {
-    switch.datapath.conntrack()
+    switch.datapath().conntrack()
 }
 
 /// Takes `zone=N` off the end, if it is there.

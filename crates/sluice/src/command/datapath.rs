@@ -1,15 +1,16 @@
 //! Commands about the datapath: its PMDs, ports and megaflows.
 
 use super::Reply;
-use super::options::{DumpOptions, PmdOptions, names_datapath};
+use super::options::{PmdOptions, names_datapath};
 use crate::clock::WallTime;
-use crate::switch::Switch;
 use crate::text::datapath::{
-    DATAPATH, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
+    DATAPATH, PortLine, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
 };
 use crate::text::pmd::{self, PmdFigures, RxqFigures};
 use crate::text::port;
 use sluice_datapath::PmdReport;
+use sluice_vswitch::Switch;
+use std::collections::BTreeMap;
 
 /// The length of the measurement that `pmd-rxq-show` shows, seconds. Source: OVS, PMD_INTERVAL_LEN times
 /// PMD_INTERVAL_MAX.
@@ -21,7 +22,7 @@ const REVALIDATOR: u32 = 1;
 /// The PMDs asked for.
 fn pmds(switch: &Switch, options: &PmdOptions) -> Vec<PmdReport> {
     let wanted = |report: &PmdReport| options.core.is_none_or(|core| report.core == core as usize);
-    switch.datapath.pmds().into_iter().filter(wanted).collect()
+    switch.datapath().pmds().into_iter().filter(wanted).collect()
 }
 
 /// A PMD's figures for the texts.
@@ -60,12 +61,12 @@ pub fn pmd_stats_clear(switch: &Switch, args: &[&str]) -> Reply {
     let options = PmdOptions::parse(args);
     match options.core {
         Some(core) => switch
-            .datapath
+            .datapath()
             .pmds()
             .iter()
             .filter(|p| p.core == core as usize)
-            .for_each(|p| switch.datapath.clear_pmd_stats(p.pmd)),
-        None => switch.datapath.clear_stats(),
+            .for_each(|p| switch.datapath().clear_pmd_stats(p.pmd)),
+        None => switch.datapath().clear_stats(),
     }
     Ok(String::new())
 }
@@ -74,7 +75,7 @@ pub fn pmd_rxq_rebalance(switch: &Switch, args: &[&str]) -> Reply {
     if args.iter().any(|name| !names_datapath(name)) {
         return Err("please specify an existing datapath".into());
     }
-    let moved = switch.datapath.rebalance();
+    let moved = switch.datapath().rebalance();
     tracing::info!("{moved} receive queues moved");
     Ok("pmd rxq rebalance requested.\n".into())
 }
@@ -99,27 +100,25 @@ pub fn dpctl_dump_dps(_: &Switch, _: &[&str]) -> Reply {
     Ok(format!("{DATAPATH}\n"))
 }
 
-pub fn dpctl_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
-    let options = DumpOptions::parse(args)?;
-    if options.rest.iter().any(|name| !names_datapath(name)) {
-        return Err("sluice: datapath not found (Invalid argument)".into());
-    }
-    switch.dpctl_dump_flows(&options).map_err(|error| format!("sluice: {error:#}"))
-}
-
 pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
     let with_statistics = args.contains(&"-s") || args.contains(&"--statistics");
     if let Some(other) = args.iter().find(|arg| !arg.starts_with('-') && !names_datapath(arg)) {
         return Err(format!("sluice: opening datapath {other} failed (No such device)"));
     }
-    let ports = switch.port_lines().into_values().flatten().filter(|port| port.number.is_some()).collect();
+    let ports = port_lines(switch).into_values().flatten().filter(|port| port.number.is_some()).collect();
     Ok(show_datapath(switch.lookups(), ports, with_statistics))
+}
+
+/// The ports of each bridge, for the texts.
+fn port_lines(switch: &Switch) -> BTreeMap<String, Vec<PortLine>> {
+    let bridges = switch.port_status().into_iter();
+    bridges.map(|(bridge, ports)| (bridge, ports.into_iter().map(PortLine::of).collect())).collect()
 }
 
 /// What became of the packets of one port or all: by reason, where they were dropped.
 pub fn port_show(switch: &Switch, args: &[&str]) -> Reply {
     let names = switch.datapath_names();
-    let named = switch.datapath.ports().into_iter().map(|report| (names.display(report.number).to_string(), report));
+    let named = switch.datapath().ports().into_iter().map(|report| (names.display(report.number).to_string(), report));
     let shown: String = named
         .filter(|(name, _)| args.first().is_none_or(|wanted| wanted == name))
         .map(|(name, report)| port::show(&name, &report))
@@ -134,23 +133,13 @@ pub fn port_show(switch: &Switch, args: &[&str]) -> Reply {
 
 pub fn dpif_dump_dps(switch: &Switch, _: &[&str]) -> Reply {
     let mut names: Vec<_> =
-        switch.ofproto.bridges().into_iter().map(|bridge| format!("netdev@{}\n", bridge.name)).collect();
+        switch.ofproto().bridges().into_iter().map(|bridge| format!("netdev@{}\n", bridge.name)).collect();
     names.sort();
     Ok(names.concat())
 }
 
-pub fn dpif_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
-    // As in OVS, the bridge is the last argument.
-    let bridge = args[args.len() - 1];
-    if !switch.has_bridge(bridge) {
-        return Err("no such bridge".into());
-    }
-    let options = DumpOptions::parse(&args[..args.len() - 1])?;
-    Ok(switch.dpif_dump_flows(bridge, &options))
-}
-
 pub fn dpif_show(switch: &Switch, _: &[&str]) -> Reply {
-    Ok(show_bridges(switch.lookups(), &switch.port_lines()))
+    Ok(show_bridges(switch.lookups(), &port_lines(switch)))
 }
 
 pub fn upcall_disable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
@@ -164,7 +153,7 @@ pub fn upcall_enable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
 }
 
 pub fn upcall_show(switch: &Switch, _: &[&str]) -> Reply {
-    Ok(show_upcalls(switch.upcall_figures(), REVALIDATOR))
+    Ok(show_upcalls(switch.revalidator_figures(), REVALIDATOR))
 }
 
 pub fn revalidator_wait(switch: &Switch, _: &[&str]) -> Reply {

@@ -2,8 +2,8 @@
 
 use super::Reply;
 use super::conntrack::{Words, invalid};
-use crate::switch::Switch;
 use sluice_conntrack::fragments::text;
+use sluice_vswitch::Switch;
 
 /// `v4` or `v6`, as OVS reads it: by its first two letters.
 fn family(word: Option<&str>) -> Result<bool, String> {
@@ -17,7 +17,7 @@ fn family(word: Option<&str>) -> Result<bool, String> {
 fn set_enabled(switch: &Switch, args: &[&str], enabled: bool) -> Reply {
     let words = Words::parse(args)?;
     let v6 = family(words.rest.last().copied())?;
-    switch.datapath.fragments().set_enabled(v6, enabled);
+    switch.datapath().fragments().set_enabled(v6, enabled);
     let what = if enabled { "enabling" } else { "disabling" };
     Ok(format!("{what} fragmentation reassembly successful"))
 }
@@ -35,7 +35,7 @@ pub fn set_min_frag(switch: &Switch, args: &[&str]) -> Reply {
     let [.., which, size] = words.rest[..] else { return invalid("parameter missing: v4 for IPv4 or v6 for IPv6") };
     let v6 = family(Some(which)).or_else(|_| invalid("parameter missing: v4 for IPv4 or v6 for IPv6"))?;
     let Ok(size) = size.parse() else { return invalid("parameter missing for minimum fragment size") };
-    match switch.datapath.fragments().set_size_min(v6, size) {
+    match switch.datapath().fragments().set_size_min(v6, size) {
         Ok(()) => Ok("setting minimum fragment size successful".to_owned()),
         Err(_) => refused("requested minimum fragment size too small; see documentation"),
     }
@@ -46,7 +46,7 @@ pub fn set_max_nfrags(switch: &Switch, args: &[&str]) -> Reply {
     let Some(Ok(max)) = words.rest.last().map(|max| max.parse()) else {
         return invalid("parameter missing for maximum fragments");
     };
-    match switch.datapath.fragments().set_held_max(max) {
+    match switch.datapath().fragments().set_held_max(max) {
         Ok(()) => Ok("setting maximum fragments successful".to_owned()),
         Err(_) => refused("setting maximum fragments failed"),
     }
@@ -60,7 +60,7 @@ fn refused(what: &str) -> Reply {
 pub fn get_status(switch: &Switch, args: &[&str]) -> Reply {
     let words = Words::parse(args)?;
     words.end()?;
-    let fragments = switch.datapath.fragments();
+    let fragments = switch.datapath().fragments();
     let lists = if words.more { text::lists(&fragments.lists()) } else { String::new() };
     Ok(text::status(&fragments.status()) + &lists)
 }

@@ -2,12 +2,15 @@
 
 use super::Reply;
 use super::bridge::{check_bridge, text};
-use crate::switch::Switch;
-use sluice_ofp::GroupCommand;
+use crate::text::groups;
+use sluice_ofp::{GroupCommand, GroupMod};
+use sluice_vswitch::Switch;
 
 fn change(switch: &Switch, bridge: &str, command: GroupCommand, group: &str) -> Reply {
     check_bridge(switch, bridge)?;
-    switch.change_group(bridge, command, group).map_err(text)?;
+    let group_mod = GroupMod::parse(group, command, &switch.port_names(bridge)).map_err(text)?;
+    switch.ofproto().group_mod(bridge, &group_mod, switch.now_ms()).map_err(text)?;
+    switch.hurry();
     Ok(String::new())
 }
 
@@ -33,10 +36,15 @@ pub fn remove_buckets(switch: &Switch, args: &[&str]) -> Reply {
 
 pub fn dump(switch: &Switch, args: &[&str]) -> Reply {
     check_bridge(switch, args[0])?;
-    switch.dump_groups(args[0]).map_err(text)
+    let names = switch.port_names(args[0]);
+    Ok(switch.ofproto().groups(args[0]).map_err(text)?.iter().map(|group| groups::line(group, &names)).collect())
 }
 
 pub fn dump_stats(switch: &Switch, args: &[&str]) -> Reply {
     check_bridge(switch, args[0])?;
-    switch.dump_group_stats(args[0]).map_err(text)
+    // With what the megaflows have carried until now.
+    switch.revalidate();
+    let now_ms = switch.now_ms();
+    let groups = switch.ofproto().groups(args[0]).map_err(text)?;
+    Ok(groups.iter().map(|group| groups::stats_line(group, now_ms)).collect())
 }

@@ -2,12 +2,15 @@
 
 use super::Reply;
 use super::bridge::{check_bridge, text};
-use crate::switch::Switch;
-use sluice_ofp::MeterCommand;
+use crate::text::meters;
+use sluice_ofp::{MeterCommand, MeterMod};
+use sluice_vswitch::Switch;
 
 fn change(switch: &Switch, bridge: &str, command: MeterCommand, meter: &str) -> Reply {
     check_bridge(switch, bridge)?;
-    switch.change_meter(bridge, command, meter).map_err(text)?;
+    let meter_mod = MeterMod::parse(meter, command).map_err(text)?;
+    switch.ofproto().meter_mod(bridge, &meter_mod, switch.now_ms()).map_err(text)?;
+    switch.hurry();
     Ok(String::new())
 }
 
@@ -25,10 +28,12 @@ pub fn delete(switch: &Switch, args: &[&str]) -> Reply {
 
 pub fn dump(switch: &Switch, args: &[&str]) -> Reply {
     check_bridge(switch, args[0])?;
-    switch.dump_meters(args[0]).map_err(text)
+    Ok(switch.ofproto().meters(args[0]).map_err(text)?.iter().map(meters::line).collect())
 }
 
 pub fn stats(switch: &Switch, args: &[&str]) -> Reply {
     check_bridge(switch, args[0])?;
-    switch.meter_stats(args[0]).map_err(text)
+    let now_ms = switch.now_ms();
+    let meters = switch.ofproto().meters(args[0]).map_err(text)?;
+    Ok(meters.iter().map(|meter| meters::stats_text(meter, now_ms)).collect())
 }

@@ -6,14 +6,16 @@ mod conntrack;
 pub mod datapath;
 mod fragments;
 mod group;
+mod megaflows;
 mod meter;
 pub mod options;
 mod process;
 mod settings;
 
 use crate::ctl::server::Commands;
-use crate::switch::Switch;
+use crate::process::Process;
 use serde_json::Value;
+use sluice_vswitch::Switch;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -29,7 +31,15 @@ struct Command {
     /// How many it takes.
     args: RangeInclusive<usize>,
     /// What answers it.
-    run: fn(&Switch, &[&str]) -> Reply,
+    run: Run,
+}
+
+/// What answers a command.
+enum Run {
+    /// For commands about the switch.
+    Switch(fn(&Switch, &[&str]) -> Reply),
+    /// For commands about the process that runs it.
+    Process(fn(&Process, &[&str]) -> Reply),
 }
 
 /// As many arguments as anybody likes. Source: INT_MAX, which OVS prints nowhere.
@@ -41,7 +51,16 @@ const fn command(
     args: RangeInclusive<usize>,
     run: fn(&Switch, &[&str]) -> Reply,
 ) -> Command {
-    Command { name, usage, args, run }
+    Command { name, usage, args, run: Run::Switch(run) }
+}
+
+const fn process_command(
+    name: &'static str,
+    usage: &'static str,
+    args: RangeInclusive<usize>,
+    run: fn(&Process, &[&str]) -> Reply,
+) -> Command {
+    Command { name, usage, args, run: Run::Process(run) }
 }
 
 /// Every command, by name.
@@ -66,7 +85,7 @@ const COMMANDS: &[Command] = &[
     command("bridge/remove-buckets", "bridge group", 2..=2, group::remove_buckets),
     command("bridge/replace-flows", "bridge file", 2..=2, bridge::replace_flows),
     command("coverage/read-counter", "COUNTER", 1..=1, process::coverage_read_counter),
-    command("coverage/show", "", 0..=0, process::coverage_show),
+    process_command("coverage/show", "", 0..=0, process::coverage_show),
     command("dpctl/ct-bkts", "[dp] [gt=N]", 0..=2, conntrack::buckets),
     command("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1..=2, conntrack::del_limits),
     command("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0..=1, conntrack::disable_tcp_seq_chk),
@@ -84,7 +103,7 @@ const COMMANDS: &[Command] = &[
         "dpctl/dump-flows",
         "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]",
         0..=8,
-        datapath::dpctl_dump_flows,
+        megaflows::dpctl_dump_flows,
     ),
     command("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0..=4, conntrack::flush),
     command("dpctl/ipf-get-status", "[dp]", 0..=2, fragments::get_status),
@@ -104,9 +123,9 @@ const COMMANDS: &[Command] = &[
     command("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_clear),
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_show),
     command("dpif/dump-dps", "", 0..=0, datapath::dpif_dump_dps),
-    command("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1..=ANY, datapath::dpif_dump_flows),
+    command("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1..=ANY, megaflows::dpif_dump_flows),
     command("dpif/show", "", 0..=0, datapath::dpif_show),
-    command("exit", "[--cleanup]", 0..=1, process::exit),
+    process_command("exit", "[--cleanup]", 0..=1, process::exit),
     command("fdb/add", "bridge port vlan mac", 4..=4, bridge::fdb_add),
     command("fdb/del", "bridge vlan mac", 3..=3, bridge::fdb_del),
     command("fdb/flush", "[bridge]", 0..=1, bridge::fdb_flush),
@@ -132,7 +151,7 @@ const COMMANDS: &[Command] = &[
     command("sluice/drops", "", 0..=0, process::drops),
     command("sluice/overview", "", 0..=0, process::overview),
     command("sluice/port-show", "[port]", 0..=1, datapath::port_show),
-    command("sluice/reload", "", 0..=0, process::reload),
+    process_command("sluice/reload", "", 0..=0, process::reload),
     command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
     command("upcall/disable-megaflows", "", 0..=0, datapath::upcall_disable_megaflows),
     command("upcall/enable-megaflows", "", 0..=0, datapath::upcall_enable_megaflows),
@@ -143,7 +162,7 @@ const COMMANDS: &[Command] = &[
 ];
 
 /// The commands on one switch.
-pub struct CommandTable(pub Arc<Switch>);
+pub struct CommandTable(pub Arc<Process>);
 
 impl Commands for CommandTable {
     fn call(&self, name: &str, args: &[Value]) -> Reply {
@@ -161,7 +180,10 @@ impl Commands for CommandTable {
         }
         let texts: Option<Vec<&str>> = args.iter().map(Value::as_str).collect();
         let texts = texts.ok_or_else(|| format!("\"{name}\" command has non-string argument"))?;
-        (command.run)(&self.0, &texts)
+        match command.run {
+            Run::Switch(run) => run(self.0.switch(), &texts),
+            Run::Process(run) => run(&self.0, &texts),
+        }
     }
 }
 

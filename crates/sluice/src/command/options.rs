@@ -1,7 +1,10 @@
 //! The options of commands, read as OVS reads them.
 
-use crate::config::Port;
+use crate::config::Affinity;
 use crate::text::datapath::DATAPATH;
+use sluice_flow::OfPort;
+use sluice_ofproto::VlanMode;
+use sluice_vswitch::Port;
 
 /// Whether `name` names this switch's datapath: `netdev@ovs-netdev`, or the part behind the type.
 pub fn names_datapath(name: &str) -> bool {
@@ -107,35 +110,41 @@ fn allows_our_type(types: &str) -> Result<bool, String> {
 /// # Errors
 /// If a word is no KEY=VALUE, a number is none, or `ofport` or `type` is missing.
 pub fn port(name: &str, words: &[&str]) -> Result<Port, String> {
-    let mut port = Port::of_type("", name, 0);
+    let mut port = Port::new(name, "");
+    let (mut tag, mut trunks) = (None, Vec::new());
     for word in words {
         let Some((key, value)) = word.split_once('=') else {
             return Err(format!("\"{word}\": expected KEY=VALUE"));
         };
         match key {
-            "ofport" => port.ofport = number(key, value)?,
+            "ofport" => port.ofport_request = Some(ofport(number(key, value)?)?),
             "type" => port.kind = value.into(),
             "mtu" => port.mtu = number(key, value)?,
             "n-rxq" => port.n_rxq = number(key, value)?,
-            "pmd-rxq-affinity" => port.pmd_rxq_affinity = value.parse()?,
-            "tag" => port.tag = Some(number(key, value)?),
+            "pmd-rxq-affinity" => port.rxq_affinity = value.parse::<Affinity>()?.0,
+            "tag" => tag = Some(number(key, value)?),
             "trunks" => {
                 let vlans = value.trim_matches(['[', ']']).split(',').map(|vlan| number(key, vlan.trim()));
-                port.trunks = vlans.collect::<Result<_, _>>()?;
+                trunks = vlans.collect::<Result<_, _>>()?;
             }
             _ => {
                 let key = key.strip_prefix("options:").unwrap_or(key);
-                port.options.insert(key.into(), toml::Value::String(value.into()));
+                port.options.insert(key.into(), value.into());
             }
         }
     }
-    if port.ofport == 0 {
+    port.vlan = VlanMode::of(tag, &trunks);
+    if port.ofport_request.is_none() {
         return Err(format!("port {name}: expected ofport=N, its OpenFlow number from 1 to 65279"));
     }
     if port.kind.is_empty() {
         return Err(format!("port {name}: expected type=TYPE"));
     }
     Ok(port)
+}
+
+fn ofport(number: u32) -> Result<OfPort, String> {
+    Port::ofport(number).map_err(|invalid| invalid.within("port").to_string())
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
@@ -172,8 +181,9 @@ mod tests {
     #[test]
     fn a_port_is_read_from_words() {
         let read = port("p1", &["ofport=3", "type=tap", "mtu=9000", "trunks=10,20", "device=tap7"]).unwrap();
-        assert_eq!((read.ofport, read.kind.as_str(), read.mtu, read.trunks), (3, "tap", 9000, vec![10, 20]));
-        assert_eq!(read.options["device"].as_str(), Some("tap7"));
+        let trunks = VlanMode::Trunk(Some([10, 20].into()));
+        assert_eq!((read.ofport_request, read.kind.as_str(), read.mtu), (Some(OfPort(3)), "tap", 9000));
+        assert_eq!((read.vlan, read.options["device"].as_str()), (trunks, "tap7"));
         assert_eq!(port("p1", &["ofport"]).unwrap_err(), "\"ofport\": expected KEY=VALUE");
         assert_eq!(port("p1", &["ofport=x"]).unwrap_err(), "ofport=x: expected a number");
         assert_eq!(

@@ -2,9 +2,10 @@
 
 use super::Reply;
 use crate::log;
-use crate::switch::Switch;
+use crate::process::Process;
 use crate::text::coverage;
 use sluice_fate::DropReason;
+use sluice_vswitch::{Switch, Usage};
 use std::fmt::Write as _;
 
 pub fn version(_: &Switch, _: &[&str]) -> Reply {
@@ -12,10 +13,10 @@ pub fn version(_: &Switch, _: &[&str]) -> Reply {
 }
 
 /// Answers first; the end comes after.
-pub fn exit(switch: &Switch, args: &[&str]) -> Reply {
+pub fn exit(process: &Process, args: &[&str]) -> Reply {
     match args {
         [] | ["--cleanup"] => {
-            switch.end("exit was asked for");
+            process.end("exit was asked for");
             Ok(String::new())
         }
         [other, ..] => Err(format!("\"{other}\": expected --cleanup or nothing")),
@@ -33,8 +34,8 @@ pub fn vlog_list(_: &Switch, _: &[&str]) -> Reply {
     Ok(log::list())
 }
 
-pub fn coverage_show(switch: &Switch, _: &[&str]) -> Reply {
-    Ok(switch.coverage().show(&switch.totals()))
+pub fn coverage_show(process: &Process, _: &[&str]) -> Reply {
+    Ok(process.coverage().show(&process.switch().totals()))
 }
 
 pub fn coverage_read_counter(switch: &Switch, args: &[&str]) -> Reply {
@@ -54,12 +55,14 @@ pub fn drops(switch: &Switch, _: &[&str]) -> Reply {
 }
 
 pub fn memory_show(switch: &Switch, _: &[&str]) -> Reply {
-    let usage = switch.memory_usage();
-    Ok(usage.iter().map(|(what, n)| format!("{what}:{n}")).collect::<Vec<_>>().join(" "))
+    let Usage { bridges, megaflows, packet_buffers, pmds, ports, rules } = switch.usage();
+    Ok(format!(
+        "bridges:{bridges} megaflows:{megaflows} packet-buffers:{packet_buffers} pmds:{pmds} ports:{ports} rules:{rules}"
+    ))
 }
 
-pub fn reload(switch: &Switch, _: &[&str]) -> Reply {
-    switch.reload()
+pub fn reload(process: &Process, _: &[&str]) -> Reply {
+    process.reload()
 }
 
 /// The switch at a glance, as JSON: what `sluice top` shows.

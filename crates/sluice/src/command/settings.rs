@@ -1,20 +1,20 @@
 //! `sluice/set` and `sluice/autopilot-show`: how packets are looked up, shown and changed.
 
 use super::Reply;
-use crate::switch::Switch;
 use crate::text::autopilot;
 use sluice_datapath::{AutopilotReport, Settings};
+use sluice_vswitch::Switch;
 
 /// Changes the settings given, all or none, and shows what they all are now.
 pub fn set(switch: &Switch, args: &[&str]) -> Reply {
-    let mut settings = switch.datapath.settings();
+    let mut settings = switch.datapath().settings();
     for arg in args {
         let (key, value) =
             arg.split_once('=').ok_or_else(|| format!("\"{arg}\"; expected SETTING=VALUE, as in emc=off"))?;
         settings.set(key, value).map_err(|error| error.to_string())?;
     }
     if !args.is_empty() {
-        switch.datapath.set_settings(settings).map_err(|error| error.to_string())?;
+        switch.datapath().set_settings(settings).map_err(|error| error.to_string())?;
         tracing::info!("settings of the lookup: {}", args.join(" "));
     }
     Ok(show(&settings))
@@ -27,7 +27,7 @@ pub fn autopilot_show(switch: &Switch, _: &[&str]) -> Reply {
         let numa = super::datapath::switch_numa(core);
         autopilot::show(numa, core, &reports, |report| names.display(report.port).to_string())
     };
-    Ok(switch.datapath.autopilots().into_iter().map(show).collect())
+    Ok(switch.datapath().autopilots().into_iter().map(show).collect())
 }
 
 /// A line a setting: name, value, and what that means.

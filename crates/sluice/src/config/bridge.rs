@@ -2,12 +2,9 @@
 
 use super::value::{Affinity, Duration};
 use serde::Deserialize;
-use sluice_connmgr::{BridgeSettings, ControllerSettings, RateLimit};
+use sluice_vswitch::ETHERNET_MTU;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-/// The type of ports that join two bridges and have nothing to do with the datapath.
-pub const PATCH: &str = "patch";
 
 /// `[[bridge]]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -57,23 +54,6 @@ pub struct Bridge {
     /// `[[bridge.port]]`.
     #[serde(default)]
     pub port: Vec<Port>,
-}
-
-impl Bridge {
-    /// How the bridge is to be served. Its targets have been checked: one that is wrong is left out here.
-    pub fn openflow(&self) -> BridgeSettings {
-        let rate_limit = RateLimit::new(self.controller_rate_limit, self.controller_burst_limit);
-        let controllers = self.controllers.iter().filter_map(|target| target.parse().ok());
-        let controller = |target| ControllerSettings { rate_limit, ..ControllerSettings::new(target) };
-        BridgeSettings {
-            fail_mode: match self.fail_mode {
-                FailMode::Secure => sluice_ofproto::FailMode::Secure,
-                FailMode::Standalone => sluice_ofproto::FailMode::Standalone,
-            },
-            listeners: self.listen.iter().filter_map(|target| target.parse().ok()).collect(),
-            controllers: controllers.map(controller).collect(),
-        }
-    }
 }
 
 /// `[[bridge.table]]`: a table with a limit.
@@ -140,26 +120,6 @@ pub struct Port {
     /// What its type wants to know.
     #[serde(default)]
     pub options: BTreeMap<String, toml::Value>,
-}
-
-/// The MTU of a port that does not say.
-pub const ETHERNET_MTU: u32 = 1500;
-
-impl Port {
-    /// A port about which nothing more is said.
-    pub fn of_type(kind: &str, name: &str, ofport: u32) -> Self {
-        Port {
-            name: name.into(),
-            ofport,
-            kind: kind.into(),
-            mtu: ETHERNET_MTU,
-            n_rxq: 1,
-            pmd_rxq_affinity: Affinity::default(),
-            tag: None,
-            trunks: Vec::new(),
-            options: BTreeMap::new(),
-        }
-    }
 }
 
 fn ethernet_mtu() -> u32 {

@@ -1,21 +1,21 @@
 //! The configuration file: what it may say, and what this build does with it.
 //!
 //! Three steps, each with its own errors: TOML, the shape (types and known keys, by serde), and what this build
-//! supports ([`check`]). A key that belongs to a feature this build lacks is accepted only with the value that says
+//! supports ([`desired`]). A key that belongs to a feature this build lacks is accepted only with the value that says
 //! so; nothing is parsed and then ignored. Every error names file, line and key, and is one line.
 
 mod bridge;
-mod check;
+mod desired;
 mod error;
 mod value;
 
-pub use bridge::{Bridge, FailMode, OverflowPolicy, PATCH, Port, Table};
+pub use bridge::{Bridge, FailMode, OverflowPolicy, Port, Table};
+pub use desired::read_source;
 pub use error::ConfigError;
-pub use value::{AutoOr, Duration, Share, Size};
+pub use value::{Affinity, AutoOr, Duration, Share, Size};
 
 use serde::Deserialize;
-use sluice_connmgr::TlsFiles;
-use sluice_datapath::{InsertInvProb, Level, Settings};
+use sluice_datapath::Level;
 use std::path::{Path, PathBuf};
 
 /// The annotated configuration. The tests hold it to the structs below.
@@ -104,7 +104,7 @@ pub struct Datapath {
     /// Cuckoo distributor.
     #[serde(deserialize_with = "value::level")]
     pub distributor: Level,
-    /// Entries of the exact match cache, a power of two.
+    /// Entries of the exact match cache.
     pub emc_entries: u32,
     /// One insertion in so many.
     pub emc_insert_inv_prob: AutoOr<u32>,
@@ -127,15 +127,6 @@ pub struct Datapath {
     pub miss_budget: AutoOr<Share>,
     /// Longest sleep of an idle PMD.
     pub pmd_sleep_max: Duration,
-}
-
-/// Checks a port that comes from elsewhere than a file.
-///
-/// # Errors
-/// With the key and what was expected.
-pub fn check_port(port: &Port, pmd_cores: &[u32]) -> Result<(), String> {
-    let checked = check::check_port("port", port).and_then(|()| check::check_affinity("port", port, pmd_cores));
-    checked.map_err(|wrong| format!("{}: {}", wrong.key, wrong.message))
 }
 
 impl Default for Switch {
@@ -171,33 +162,6 @@ impl Default for Datapath {
     }
 }
 
-impl Datapath {
-    /// How packets are to be looked up.
-    pub fn settings(&self) -> Settings {
-        let mut settings = Settings {
-            emc: self.emc,
-            smc: self.smc,
-            distributor: self.distributor,
-            emc_insert_inv_prob: match self.emc_insert_inv_prob {
-                AutoOr::Auto => InsertInvProb::Auto,
-                AutoOr::Is(n) => InsertInvProb::OneIn(n),
-            },
-            emc_entries: self.emc_entries as usize,
-            composed: self.composed,
-            ..Settings::default()
-        };
-        for (key, value) in self.settings_by_name() {
-            settings.set(key, value).expect("invariant: the check of the configuration has set it once");
-        }
-        settings
-    }
-
-    /// Settings whose values the datapath knows by name.
-    fn settings_by_name(&self) -> [(&'static str, &String); 3] {
-        [("distributor-table", &self.distributor_table), ("vector", &self.vector), ("emc-recirc", &self.emc_recirc)]
-    }
-}
-
 impl Config {
     /// Reads and checks a configuration file.
     ///
@@ -217,17 +181,8 @@ impl Config {
     /// As [`Config::load`].
     pub fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
         let config: Config = toml::from_str(text).map_err(|e| ConfigError::of_toml(file, text, &e))?;
-        check::check(&config).map_err(|wrong| ConfigError::of_key(file, text, &wrong.key, &wrong.message))?;
+        config.check().map_err(|wrong| ConfigError::of_key(file, text, &wrong.key, &wrong.message))?;
         Ok(config)
-    }
-
-    /// `[switch.tls]`, its paths resolved.
-    pub fn tls(&self) -> Option<TlsFiles> {
-        self.switch.tls.as_ref().map(|tls| TlsFiles {
-            private_key: self.resolve(&tls.private_key),
-            certificate: self.resolve(&tls.certificate),
-            ca_cert: self.resolve(&tls.ca_cert),
-        })
     }
 
     /// A path from the file, made absolute or relative to where the switch was started.

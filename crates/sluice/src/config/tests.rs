@@ -28,7 +28,7 @@ fn the_reference_is_the_defaults() {
     assert_eq!((said.fail_mode, said.mac_age, said.local), (default.fail_mode, default.mac_age, default.local));
     assert_eq!(said.prefixes, default.prefixes);
     let port = &config.bridge[0].port[0];
-    assert_eq!((port.mtu, port.n_rxq), (bridge::ETHERNET_MTU, 1));
+    assert_eq!((port.mtu, port.n_rxq), (sluice_vswitch::ETHERNET_MTU, 1));
     assert!(port.pmd_rxq_affinity.0.is_empty());
     let dpdk: Config = toml::from_str(REFERENCE).unwrap();
     assert_eq!(dpdk.switch.dpdk, Some(Dpdk::default()));
@@ -80,7 +80,7 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("distributor = \"own\"", "distributor: \"own\" is no level; expected \"auto\", \"on\" or \"off\""),
     ("distributor-table = \"bloom\"", "distributor-table: \"bloom\"; expected \"auto\", \"own\", \"ht\" or \"vbf\""),
     ("vector = \"mmx\"", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
-    ("emc-entries = 1000", "emc-entries: 1000 entries; expected a power of two"),
+    ("emc-entries = 0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
     ("emc-insert-inv-prob = -1", "emc-insert-inv-prob: invalid value"),
     ("max-idle = \"10\"", "max-idle: \"10\" is no duration; expected a number and us, ms, s, m or h"),
     ("flow-memory = \"lots\"", "flow-memory: \"lots\" is no size"),

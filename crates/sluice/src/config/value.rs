@@ -18,7 +18,7 @@ pub struct Share(pub f64);
 
 /// Which cores poll which receive queues, written `"0:1,2:3"`: queue 0 on core 1, queue 2 on core 3. By queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Affinity(pub std::collections::BTreeMap<usize, u32>);
+pub struct Affinity(pub std::collections::BTreeMap<usize, usize>);
 
 /// `"auto"`, or a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! What the switch counts, in Prometheus's text format (0.0.4), read when it is asked.
 
-use crate::switch::Switch;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -8,6 +7,7 @@ use prometheus_client::registry::Registry;
 use sluice_datapath::{PmdReport, PortReport};
 use sluice_fate::{Counter, DropReason};
 use sluice_port::PortStats;
+use sluice_vswitch::Switch;
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ impl Collector for Reader {
         }
         let dropped = DropReason::ALL.iter().map(|r| (vec![("reason", r.name().to_owned())], totals.dropped(*r)));
         out.counter("dropped_packets_total", "Packets dropped, by reason.", dropped)?;
-        pmds(&mut out, &switch.datapath.pmds())?;
+        pmds(&mut out, &switch.datapath().pmds())?;
         ports(&mut out, switch)?;
         autopilots(&mut out, switch)
     }
@@ -78,7 +78,7 @@ fn pmds(out: &mut Families<'_>, pmds: &[PmdReport]) -> fmt::Result {
 }
 
 fn ports(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
-    let (names, ports) = (switch.datapath_names(), switch.datapath.ports());
+    let (names, ports) = (switch.datapath_names(), switch.datapath().ports());
     let counters: [Metric<PortStats>; 9] = [
         ("port_received_packets_total", "Packets a port received.", |s| s.rx_packets),
         ("port_received_bytes_total", "Bytes a port received.", |s| s.rx_bytes),
@@ -116,7 +116,7 @@ fn ports(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
 
 fn autopilots(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
     let names = switch.datapath_names();
-    let reports = switch.datapath.autopilots().into_iter().flat_map(|(_, reports)| reports);
+    let reports = switch.datapath().autopilots().into_iter().flat_map(|(_, reports)| reports);
     let samples = reports.map(|report| {
         let port = ("port", names.display(report.port).to_string());
         let arm = ("levels", report.arms[report.in_charge].arm.to_string());

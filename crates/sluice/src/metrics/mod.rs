@@ -5,9 +5,9 @@
 
 mod exposition;
 
-use crate::switch::Switch;
 use anyhow::{Context, Result};
 use exposition::Exposition;
+use sluice_vswitch::Switch;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! What the command line says.
 
 use super::capture::{self, Record};
-use crate::switch::rules::read_file;
+use crate::config::read_source;
 use anyhow::{Result, bail};
 use clap::builder::TypedValueParser;
 use sluice_flow::OfPort;
 use sluice_ofproto::VlanMode;
-use sluice_vswitch::{Source, Sources};
+use sluice_vswitch::Sources;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -130,9 +130,12 @@ impl ReplayArgs {
     /// # Errors
     /// If a file cannot be read.
     pub(super) fn sources(&self) -> Result<Sources> {
-        let read = |path: &PathBuf| -> Result<Source> { Ok(Source::new(path.display().to_string(), read_file(path)?)) };
-        let maybe = |path: &Option<PathBuf>| path.as_ref().map(read).transpose();
-        Ok(Sources { meters: maybe(&self.meters)?, groups: maybe(&self.groups)?, rules: Some(read(&self.flows)?) })
+        let maybe = |path: &Option<PathBuf>| path.as_deref().map(read_source).transpose();
+        Ok(Sources {
+            meters: maybe(&self.meters)?,
+            groups: maybe(&self.groups)?,
+            rules: Some(read_source(&self.flows)?),
+        })
     }
 
     /// The packets that each port receives, by port number.

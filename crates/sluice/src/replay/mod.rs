@@ -12,7 +12,7 @@ mod summary;
 
 pub use arguments::ReplayArgs;
 
-use crate::switch::megaflows::dpctl_line;
+use crate::text::megaflows::dpctl_line;
 use anyhow::{Context, Result, ensure};
 use capture::Record;
 use port::Wire;

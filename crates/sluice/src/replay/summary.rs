@@ -1,7 +1,7 @@
 //! What a replay came to, for people and for programs.
 
 use super::{BRIDGE, Bench};
-use crate::switch::rules;
+use crate::text::rules;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use sluice_fate::{Counter, DropReason, Snapshot};

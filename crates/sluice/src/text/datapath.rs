@@ -3,24 +3,12 @@
 //! Source: OVS 3.1 lib/dpctl.c, ofproto/ofproto-dpif.c, ofproto/ofproto-dpif-upcall.c.
 
 use sluice_port::PortStats;
+use sluice_vswitch::{Lookups, PortStatus, RevalidatorFigures};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The datapath's type and name, as OVS's userspace datapath has them.
 pub const DATAPATH: &str = "netdev@ovs-netdev";
-
-/// What the lookups came to, over all PMDs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lookups {
-    /// Passes that a cache answered.
-    pub hit: u64,
-    /// Passes that went to the tables.
-    pub missed: u64,
-    /// Of those, the ones the tables did not answer.
-    pub lost: u64,
-    /// Live megaflows.
-    pub flows: usize,
-}
 
 /// A port as these commands show it.
 #[derive(Clone, Debug)]
@@ -40,6 +28,30 @@ pub struct PortLine {
 }
 
 impl PortLine {
+    /// A port as it is.
+    pub fn of(port: PortStatus) -> Self {
+        let mut config = BTreeMap::new();
+        if let Some(error) = &port.error {
+            config.insert("closed".into(), format!("\"{error}\""));
+        }
+        if let Some(report) = &port.report {
+            config.insert("n_rxq".into(), report.info.n_rxq.to_string());
+            config.insert("n_txq".into(), report.info.n_txq.to_string());
+            config.insert("mtu".into(), report.info.mtu.to_string());
+        }
+        if let Some(peer) = &port.peer {
+            config.insert("peer".into(), peer.clone());
+        }
+        PortLine {
+            name: port.name,
+            ofport: port.ofport.0.into(),
+            number: port.number.map(|number| number.0),
+            kind: port.kind.unwrap_or_else(|| "internal".into()),
+            config,
+            stats: port.report.map(|report| report.stats).unwrap_or_default(),
+        }
+    }
+
     /// `(type: key=value, …)`.
     fn description(&self) -> String {
         let mut out = format!("({}", self.kind);
@@ -105,24 +117,9 @@ pub fn dpif_show(lookups: Lookups, bridges: &BTreeMap<String, Vec<PortLine>>) ->
     out
 }
 
-/// What the revalidator knows of the megaflows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UpcallFigures {
-    /// Live now.
-    pub current: usize,
-    /// Over the last rounds.
-    pub average: usize,
-    /// Ever.
-    pub max: usize,
-    /// As many as may live.
-    pub limit: usize,
-    /// How long the last round took.
-    pub dump_ms: u64,
-}
-
 /// `upcall/show`; one revalidator thread.
-pub fn upcall_show(figures: UpcallFigures, revalidator: u32) -> String {
-    let UpcallFigures { current, average, max, limit, dump_ms } = figures;
+pub fn upcall_show(figures: RevalidatorFigures, revalidator: u32) -> String {
+    let RevalidatorFigures { current, average, max, limit, dump_ms } = figures;
     format!(
         "{DATAPATH}:\n  flows         : (current {current}) (avg {average}) (max {max}) (limit {limit})\n  \
          dump duration : {dump_ms}ms\n  ufid enabled : true\n\n  {revalidator}: (keys {current})\n"
@@ -177,7 +174,7 @@ mod tests {
 
     #[test]
     fn upcall_show_is_ovs_text() {
-        let figures = UpcallFigures { current: 2, average: 1, max: 4, limit: 10_000, dump_ms: 1 };
+        let figures = RevalidatorFigures { current: 2, average: 1, max: 4, limit: 10_000, dump_ms: 1 };
         let expected = "netdev@ovs-netdev:
   flows         : (current 2) (avg 1) (max 4) (limit 10000)
   dump duration : 1ms

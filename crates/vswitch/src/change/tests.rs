@@ -2,6 +2,7 @@ use super::*;
 use crate::desired::{DatapathSettings, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use sluice_connmgr::ControllerSettings;
 use sluice_datapath::Level;
 use sluice_ofproto::{FailMode, VlanMode};
 use std::collections::BTreeSet;
@@ -106,11 +107,14 @@ fn any_source() -> impl Strategy<Value = Option<Source>> {
 fn any_bridge() -> impl Strategy<Value = Bridge> {
     let sources = (any_source(), any_source(), any_source());
     let sources = sources.prop_map(|(meters, groups, rules)| Sources { meters, groups, rules });
-    ("br[0-2]", any::<bool>(), 1..3u64, sources, vec(any_port(), 0..4)).prop_map(
-        |(name, has_local_tap, age, sources, mut ports)| {
+    let controllers = vec("unix:/[cd]", 0..3);
+    ("br[0-2]", any::<bool>(), 1..3u64, controllers, sources, vec(any_port(), 0..4)).prop_map(
+        |(name, has_local_tap, age, controllers, sources, mut ports)| {
             unique_by(&mut ports, |port| port.name.clone());
             let mac_age = Duration::from_secs(age);
-            Bridge { has_local_tap, mac_age, sources, ports, ..Bridge::new(&name) }
+            let controller = |target: String| ControllerSettings::new(target.parse().unwrap());
+            let controllers = controllers.into_iter().map(controller).collect();
+            Bridge { has_local_tap, mac_age, controllers, sources, ports, ..Bridge::new(&name) }
         },
     )
 }
@@ -129,7 +133,8 @@ fn any_state() -> impl Strategy<Value = DesiredState> {
         };
         datapath.lookup.smc = if off { Level::Off } else { Level::Auto };
         let dpdk = budget.then(DpdkConfig::default);
-        DesiredState { pmd_cores: vec![core], datapath, dpdk, bridges, ..DesiredState::default() }
+        let tls = off.then(|| TlsFiles { private_key: "k".into(), certificate: "c".into(), ca_cert: "a".into() });
+        DesiredState { pmd_cores: vec![core], datapath, dpdk, tls, bridges, ..DesiredState::default() }
     })
 }
 

@@ -1,6 +1,7 @@
 //! A bridge: its tables, its controllers and its ports.
 
 use super::Port;
+use sluice_connmgr::{BridgeSettings, ControllerSettings, PassiveTarget};
 use sluice_ofproto::{BridgeConfig, FailMode, TableLimit, TrieField};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,10 @@ pub struct Bridge {
     pub table_limits: Vec<TableLimit>,
     /// Whether LOCAL is a tap device named like the bridge; otherwise packets sent to it are dropped.
     pub has_local_tap: bool,
+    /// Controllers to connect to.
+    pub controllers: Vec<ControllerSettings>,
+    /// Where to listen for controllers, besides its Unix socket.
+    pub listeners: Vec<PassiveTarget>,
     /// What its tables hold.
     pub sources: Sources,
     /// Its ports, by names that are unique in the switch.
@@ -63,6 +68,8 @@ impl Bridge {
             prefixes: usual.prefixes,
             table_limits: usual.limits,
             has_local_tap: false,
+            controllers: Vec::new(),
+            listeners: Vec::new(),
             sources: Sources::default(),
             ports: Vec::new(),
         }
@@ -71,6 +78,15 @@ impl Bridge {
     /// The port of that name.
     pub fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| port.name == name)
+    }
+
+    /// How it is to be served.
+    pub fn openflow(&self) -> BridgeSettings {
+        BridgeSettings {
+            fail_mode: self.fail_mode,
+            listeners: self.listeners.clone(),
+            controllers: self.controllers.clone(),
+        }
     }
 
     /// The bridge as the tables want to know it.

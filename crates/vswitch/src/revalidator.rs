@@ -1,9 +1,9 @@
 //! The revalidator thread: credits what megaflows carried, removes those that idle, and those whose rules have changed.
 
-use crate::text::datapath::UpcallFigures;
+use parking_lot::{Condvar, Mutex};
 use sluice_action::MegaflowStore;
 use sluice_ofproto::Ofproto;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,21 @@ const HURRIED_EVERY: Duration = Duration::from_millis(10);
 /// Weight of a round in the average number of megaflows: one in so many. Source: OVS ofproto-dpif-upcall.c.
 const AVERAGE_OVER: usize = 2;
 
+/// What the revalidator knows of the megaflows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RevalidatorFigures {
+    /// Live now.
+    pub current: usize,
+    /// Over the last rounds.
+    pub average: usize,
+    /// Ever.
+    pub max: usize,
+    /// As many as may live.
+    pub limit: usize,
+    /// How long the last round took, milliseconds.
+    pub dump_ms: u64,
+}
+
 /// The thread, as others see it. Dropping it ends the thread.
 pub struct Revalidator {
     shared: Arc<Shared>,
@@ -25,11 +40,12 @@ pub struct Revalidator {
 struct Shared {
     ofproto: Ofproto,
     store: Arc<dyn MegaflowStore>,
-    state: Mutex<State>,
+    state: Mutex<Rounds>,
     changed: Condvar,
 }
 
-struct State {
+/// The rounds that have been taken and are wanted.
+struct Rounds {
     max_idle_ms: u64,
     /// The number of the round that a waiter needs; a round begun earlier does not do.
     wanted: u64,
@@ -38,15 +54,15 @@ struct State {
     /// A round is wanted before its time.
     hurry: bool,
     ending: bool,
-    figures: UpcallFigures,
+    figures: RevalidatorFigures,
 }
 
 impl Revalidator {
     /// A revalidator that does not run yet; `limit` is what the store holds at most.
     pub fn new(ofproto: Ofproto, store: Arc<dyn MegaflowStore>, max_idle: Duration, limit: usize) -> Self {
         let max_idle_ms = u64::try_from(max_idle.as_millis()).unwrap_or(u64::MAX);
-        let figures = UpcallFigures { limit, ..UpcallFigures::default() };
-        let state = State { max_idle_ms, wanted: 0, begun: 0, done: 0, hurry: false, ending: false, figures };
+        let figures = RevalidatorFigures { limit, ..RevalidatorFigures::default() };
+        let state = Rounds { max_idle_ms, wanted: 0, begun: 0, done: 0, hurry: false, ending: false, figures };
         let shared = Arc::new(Shared { ofproto, store, state: Mutex::new(state), changed: Condvar::new() });
         Revalidator { shared, thread: Mutex::new(None) }
     }
@@ -59,13 +75,13 @@ impl Revalidator {
         self.shared.make_room();
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("revalidator".into()).spawn(move || shared.run())?;
-        *super::lock(&self.thread) = Some(thread);
+        *self.thread.lock() = Some(thread);
         Ok(())
     }
 
     /// Asks for a round soon.
     pub fn hurry(&self) {
-        let mut state = super::lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         // Woken once for many wishes: a wake-up costs more than a flow-mod.
         if !std::mem::replace(&mut state.hurry, true) {
             self.shared.changed.notify_all();
@@ -74,12 +90,12 @@ impl Revalidator {
 
     /// Waits for a round that begins now or later.
     pub fn wait(&self) {
-        let mut state = super::lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         let wanted = state.begun + 1;
         state.wanted = state.wanted.max(wanted);
         self.shared.changed.notify_all();
         while state.done < wanted && !state.ending {
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.shared.changed.wait(&mut state);
         }
     }
 
@@ -95,19 +111,19 @@ impl Revalidator {
 
     /// Changes how long unused megaflows stay.
     pub fn set_max_idle(&self, max_idle: Duration) {
-        super::lock(&self.shared.state).max_idle_ms = u64::try_from(max_idle.as_millis()).unwrap_or(u64::MAX);
+        self.shared.state.lock().max_idle_ms = u64::try_from(max_idle.as_millis()).unwrap_or(u64::MAX);
     }
 
     /// For `upcall/show`.
-    pub fn figures(&self) -> UpcallFigures {
-        UpcallFigures { current: self.shared.store.len(), ..super::lock(&self.shared.state).figures }
+    pub fn figures(&self) -> RevalidatorFigures {
+        RevalidatorFigures { current: self.shared.store.len(), ..self.shared.state.lock().figures }
     }
 
     /// Ends the thread.
     pub fn stop(&self) {
-        super::lock(&self.shared.state).ending = true;
+        self.shared.state.lock().ending = true;
         self.shared.changed.notify_all();
-        if let Some(thread) = super::lock(&self.thread).take() {
+        if let Some(thread) = self.thread.lock().take() {
             let _ = thread.join();
         }
     }
@@ -133,7 +149,7 @@ impl Shared {
             (next, soonest) = (began + ROUND_EVERY, began + HURRIED_EVERY);
             let done = self.ofproto.revalidate(&*self.store, sluice_datapath::now_ms(), max_idle_ms);
             self.make_room();
-            let mut state = super::lock(&self.state);
+            let mut state = self.state.lock();
             state.done = state.begun;
             let figures = &mut state.figures;
             figures.average = (figures.average * (AVERAGE_OVER - 1) + done.dumped) / AVERAGE_OVER;
@@ -145,7 +161,7 @@ impl Shared {
 
     /// Waits until a round is due or wanted, or asked for and `soonest` has come; `None` at the end.
     fn wait_for_round(&self, due: Instant, soonest: Instant) -> Option<u64> {
-        let mut state = super::lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             if state.ending {
                 return None;
@@ -157,7 +173,7 @@ impl Shared {
                 state.begun += 1;
                 return Some(state.max_idle_ms);
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, left);
         }
     }
 }

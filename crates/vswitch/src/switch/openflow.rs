@@ -1,30 +1,34 @@
-//! The OpenFlow service within the switch: what it gets of the switch, and what the configuration says of it.
+//! The OpenFlow service within the switch: what it gets of the switch, and the packets that it hands to controllers.
 
-use super::revalidator::Revalidator;
-use super::{Switch, lock};
-use crate::config::{Bridge, Config};
-use crate::rundir;
-use anyhow::{Context, Result};
+use super::Switch;
+use crate::assembly::Assembly;
+use crate::revalidator::Revalidator;
+use parking_lot::Mutex;
 use sluice_action::PortNo;
-use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut, TlsError, TlsFile};
+use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};
 use sluice_datapath::{Datapath, PacketIn, PortReport};
 use sluice_fate::DropReason;
 use sluice_flow::Mac;
 use sluice_port::Pools;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often the thread of packets looks whether it is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What the OpenFlow service gets of the switch.
-pub struct AroundOpenFlow {
-    pub datapath: Arc<Datapath>,
-    pub pools: Arc<Mutex<Pools>>,
-    pub revalidator: Arc<Revalidator>,
+pub(super) struct AroundOpenFlow {
+    datapath: Arc<Datapath>,
+    pools: Arc<Mutex<Pools>>,
+    revalidator: Arc<Revalidator>,
+}
+
+impl AroundOpenFlow {
+    pub fn new(assembly: &Assembly, revalidator: Arc<Revalidator>) -> Self {
+        AroundOpenFlow { datapath: Arc::clone(assembly.datapath()), pools: assembly.pools(), revalidator }
+    }
 }
 
 impl Backend for AroundOpenFlow {
@@ -38,7 +42,7 @@ impl Backend for AroundOpenFlow {
 
     fn send_packet(&self, packet: PacketOut) -> Result<(), NoBuffer> {
         let PacketOut { key, bytes, actions } = packet;
-        let pool = lock(&self.pools).of_size(bytes.len()).map_err(|_| NoBuffer { size: bytes.len() })?;
+        let pool = self.pools.lock().of_size(bytes.len()).map_err(|_| NoBuffer { size: bytes.len() })?;
         self.datapath.execute(sluice_datapath::PacketOut { known: key, bytes, actions, pool });
         Ok(())
     }
@@ -77,49 +81,13 @@ fn drops(port: &PortReport) -> Vec<(String, u64)> {
     received.chain([missed]).chain(unsent).filter(|(_, n)| *n != 0).collect()
 }
 
-impl Switch {
-    /// Serves every bridge, with sockets in `rundir`, and hands packets to controllers.
-    ///
-    /// # Errors
-    /// If a socket or a thread cannot be had.
-    pub fn start_openflow(self: &Arc<Self>, rundir: &Path) -> Result<()> {
-        self.openflow.start(rundir);
-        let bridges = self.setup().config.bridge.clone();
-        bridges.iter().try_for_each(|bridge| self.serve_openflow(bridge))?;
-        if let Some(packets) = self.datapath.take_packet_ins() {
-            let switch = Arc::downgrade(self);
-            let pass_on = move || pass_on_packets(&packets, &switch);
-            std::thread::Builder::new().name("packet-in".into()).spawn(pass_on).context("packet-in thread")?;
-        }
-        Ok(())
-    }
-
-    /// Serves a bridge as it is configured.
-    ///
-    /// # Errors
-    /// If a socket or a thread cannot be had.
-    pub(super) fn serve_openflow(&self, bridge: &Bridge) -> Result<()> {
-        self.openflow.serve_bridge(&bridge.name, &bridge.openflow()).map_err(|error| match error {
-            sluice_connmgr::Error::Socket(error) => rundir::socket_error(error),
-            other => other.into(),
-        })
-    }
-
-    /// Reads key and certificates for the connections to come.
-    ///
-    /// # Errors
-    /// With the key of the configuration whose file is wrong; then what was there stays.
-    pub(super) fn set_tls(&self, config: &Config) -> Result<()> {
-        self.openflow.set_tls(config.tls().as_ref()).map_err(|error| {
-            let key = match &error {
-                TlsError::Pem { file: TlsFile::PrivateKey, .. } => "switch.tls.private-key",
-                TlsError::Pem { file: TlsFile::Certificate, .. } => "switch.tls.certificate",
-                TlsError::Pem { file: TlsFile::CaCert, .. } | TlsError::Authority { .. } => "switch.tls.ca-cert",
-                TlsError::KeyPair { .. } => "switch.tls",
-            };
-            anyhow::Error::new(error).context(key)
-        })
-    }
+/// Starts the thread that hands packets to controllers, once.
+pub(super) fn start_packet_ins(switch: &Arc<Switch>) -> std::io::Result<()> {
+    let Some(packets) = switch.datapath.take_packet_ins() else { return Ok(()) };
+    let switch = Arc::downgrade(switch);
+    let pass_on = move || pass_on_packets(&packets, &switch);
+    std::thread::Builder::new().name("packet-in".into()).spawn(pass_on)?;
+    Ok(())
 }
 
 /// Hands packets from the datapath to the connections of their bridges.

@@ -1,0 +1,78 @@
+//! Commands that show megaflows.
+
+use super::Reply;
+use super::options::{DumpOptions, names_datapath};
+use crate::text::megaflows::{dpctl_line, dpif_line};
+use sluice_action::{DatapathPortNames, PortNo};
+use sluice_datapath::FlowReport;
+use sluice_flow::{FlowKey, Match, OfPort, PortNames};
+use sluice_ofproto::packet_of;
+use sluice_vswitch::Switch;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// `dpctl/dump-flows`: PMD by PMD, what each has of the shared megaflows.
+pub fn dpctl_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
+    let options = DumpOptions::parse(args)?;
+    if options.rest.iter().any(|name| !names_datapath(name)) {
+        return Err("sluice: datapath not found (Invalid argument)".into());
+    }
+    let filter = options.filter.as_deref().map(|text| parse_filter(switch, text)).transpose()?;
+    if !options.of_our_type {
+        return Ok(String::new());
+    }
+    let names = names(switch, &options);
+    let passes = |flow: &&FlowReport| {
+        let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
+        filter.as_ref().is_none_or(|f| FlowKey::of_packet(&key).matches(&f.mask, &f.key))
+    };
+    let flows = switch.datapath().flows();
+    let mut out = String::new();
+    for pmd in switch.datapath().pmds() {
+        if options.pmd.is_some_and(|wanted| i64::try_from(pmd.core) != Ok(wanted)) {
+            continue;
+        }
+        let mut header = options.pmd.is_none();
+        for flow in flows.iter().filter(passes) {
+            let Some(stats) = flow.on_pmd(pmd.pmd) else { continue };
+            if std::mem::take(&mut header) {
+                let _ = writeln!(out, "flow-dump from pmd on cpu core: {}", pmd.core);
+            }
+            out += &dpctl_line(flow, stats, options.verbose, &names, switch.now_ms());
+            out.push('\n');
+        }
+    }
+    Ok(out)
+}
+
+/// `dpif/dump-flows`: the megaflows of one bridge's ports.
+pub fn dpif_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
+    // As in OVS, the bridge is the last argument.
+    let bridge = args[args.len() - 1];
+    if !switch.has_bridge(bridge) {
+        return Err("no such bridge".into());
+    }
+    let options = DumpOptions::parse(&args[..args.len() - 1])?;
+    let names = names(switch, &options);
+    let ports = switch.ofproto().ports(bridge).unwrap_or_default();
+    let ports: BTreeSet<PortNo> = ports.iter().filter_map(|port| port.datapath()).collect();
+    let flows = switch.datapath().flows();
+    let own = flows.iter().filter(|flow| ports.contains(&PortNo(flow.flow.matched.key.in_port())));
+    Ok(own.map(|flow| dpif_line(flow, options.verbose, &names, switch.now_ms()) + "\n").collect())
+}
+
+/// The names of ports, if they are to be shown.
+fn names(switch: &Switch, options: &DumpOptions) -> DatapathPortNames {
+    if options.names { switch.datapath_names() } else { DatapathPortNames::default() }
+}
+
+/// A filter, in whose text ports have their datapath numbers, as OVS has it.
+fn parse_filter(switch: &Switch, text: &str) -> Result<Match, String> {
+    let mut names = PortNames::NONE;
+    for port in switch.port_status().into_values().flatten() {
+        if let Some(number) = port.number.and_then(|number| u16::try_from(number.0).ok()) {
+            names.insert(&port.name, OfPort(number));
+        }
+    }
+    Match::parse(text, &names).map_err(|error| format!("sluice: Failed to parse filter ({error})"))
+}

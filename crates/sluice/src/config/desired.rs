@@ -1,0 +1,219 @@
+//! What the configuration file says, as the state that a switch is to be in. Files that it names are read with it.
+
+use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, OverflowPolicy, Port, Table};
+use sluice_connmgr::{ActiveTarget, ControllerSettings, PassiveTarget, RateLimit, TargetError, TlsFiles};
+use sluice_datapath::{MissBudget, Settings};
+use sluice_ofproto::{TableLimit, TrieField, VlanMode};
+use sluice_port::DpdkConfig;
+use sluice_vswitch::{DatapathSettings, DesiredState, Invalid, PATCH, Source, Sources};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Reads a file of rules, groups or meters.
+///
+/// # Errors
+/// If it cannot be read: with the file, and what to do about it.
+pub fn read_source(path: &Path) -> Result<Source, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+    Ok(Source::new(path.display().to_string(), text))
+}
+
+impl Config {
+    /// The state that a switch is to be in.
+    ///
+    /// # Errors
+    /// If a file that it names cannot be read.
+    pub fn desired(&self) -> Result<DesiredState, ConfigError> {
+        let mut state = self.without_sources().expect("invariant: the file was checked when it was read");
+        for (bridge, said) in state.bridges.iter_mut().zip(&self.bridge) {
+            bridge.sources = self.sources(said)?;
+        }
+        Ok(state)
+    }
+
+    fn sources(&self, bridge: &Bridge) -> Result<Sources, ConfigError> {
+        let read = |file: &Option<PathBuf>| file.as_ref().map(|file| read_source(&self.resolve(file))).transpose();
+        Ok(Sources { meters: read(&bridge.meters)?, groups: read(&bridge.groups)?, rules: read(&bridge.flows)? })
+    }
+
+    /// Checks what the file says, the files that it names aside.
+    ///
+    /// # Errors
+    /// With the first key whose value cannot stand.
+    pub(super) fn check(&self) -> Result<(), Invalid> {
+        self.without_sources()?.check()?;
+        if self.bridge.is_empty() {
+            return Err(Invalid::new("bridge", "no bridge; expected at least one [[bridge]] with a name"));
+        }
+        Ok(())
+    }
+
+    fn without_sources(&self) -> Result<DesiredState, Invalid> {
+        let has_tls = self.switch.tls.is_some();
+        let bridges = self.bridge.iter().enumerate().map(|(i, bridge)| {
+            let bridge = bridge.desired(has_tls);
+            bridge.map_err(|invalid| invalid.within(&format!("bridge[{i}]")))
+        });
+        Ok(DesiredState {
+            pmd_cores: self.switch.pmd_cores.iter().map(|core| *core as usize).collect(),
+            datapath: self.datapath.desired().map_err(|invalid| invalid.within("datapath"))?,
+            dpdk: self.switch.dpdk.as_ref().map(Dpdk::desired),
+            tls: self.switch.tls.as_ref().map(|tls| TlsFiles {
+                private_key: self.resolve(&tls.private_key),
+                certificate: self.resolve(&tls.certificate),
+                ca_cert: self.resolve(&tls.ca_cert),
+            }),
+            bridges: bridges.collect::<Result<_, _>>()?,
+            base_dir: self.directory.clone(),
+        })
+    }
+}
+
+impl Dpdk {
+    fn desired(&self) -> DpdkConfig {
+        DpdkConfig { eal_args: self.eal_args.clone(), mbufs: self.mbufs }
+    }
+}
+
+impl Datapath {
+    fn desired(&self) -> Result<DatapathSettings, Invalid> {
+        let governor = self.governor.parse().map_err(|_| {
+            let expected = "expected \"auto\" or \"off\" or \"classic\" or \"shortcut\"";
+            Invalid::new("governor", format!("\"{}\" is unknown; {expected}", self.governor))
+        })?;
+        Ok(DatapathSettings {
+            lookup: self.settings()?,
+            governor,
+            miss_budget: match self.miss_budget {
+                AutoOr::Auto => MissBudget::Auto,
+                AutoOr::Is(share) => MissBudget::PerMille((share.0 * 1000.0).ceil() as u32),
+            },
+            max_idle: self.max_idle.0,
+            flow_memory_bytes: self.flow_memory.0,
+            pmd_sleep_max: self.pmd_sleep_max.0,
+        })
+    }
+
+    /// How packets are to be looked up.
+    fn settings(&self) -> Result<Settings, Invalid> {
+        let mut settings = Settings {
+            emc: self.emc,
+            smc: self.smc,
+            distributor: self.distributor,
+            composed: self.composed,
+            ..Settings::default()
+        };
+        let insert_inv_prob = match self.emc_insert_inv_prob {
+            AutoOr::Auto => "auto".to_owned(),
+            AutoOr::Is(n) => n.to_string(),
+        };
+        for (key, value) in [
+            ("distributor-table", &self.distributor_table),
+            ("vector", &self.vector),
+            ("emc-recirc", &self.emc_recirc),
+            ("emc-entries", &self.emc_entries.to_string()),
+            ("emc-insert-inv-prob", &insert_inv_prob),
+        ] {
+            settings.set(key, value).map_err(|error| {
+                // The key is said already.
+                let said = error.to_string();
+                let message = said.strip_prefix(key).map_or(said.as_str(), |rest| rest.trim_start_matches(": "));
+                Invalid::new(key, message)
+            })?;
+        }
+        Ok(settings)
+    }
+}
+
+impl Bridge {
+    fn desired(&self, has_tls: bool) -> Result<sluice_vswitch::Bridge, Invalid> {
+        let rate_limit = RateLimit::new(self.controller_rate_limit, self.controller_burst_limit);
+        let controllers = self.controllers.iter().map(|text| {
+            let target = target("controllers", text, |target| has_tls || !matches!(target, ActiveTarget::Tls(_)))?;
+            Ok(ControllerSettings { rate_limit, ..ControllerSettings::new(target) })
+        });
+        let listeners = self
+            .listen
+            .iter()
+            .map(|text| target("listen", text, |target| has_tls || !matches!(target, PassiveTarget::Tls(_))));
+        let ports = self.port.iter().enumerate().map(|(i, port)| {
+            let port = port.desired();
+            port.map_err(|invalid| invalid.within(&format!("port[{i}]")))
+        });
+        Ok(sluice_vswitch::Bridge {
+            datapath_id: self.datapath_id.as_deref().map(datapath_id).transpose()?,
+            fail_mode: match self.fail_mode {
+                FailMode::Secure => sluice_ofproto::FailMode::Secure,
+                FailMode::Standalone => sluice_ofproto::FailMode::Standalone,
+            },
+            mac_age: self.mac_age.0,
+            prefixes: self.prefixes.iter().map(|name| prefix(name)).collect::<Result<_, _>>()?,
+            table_limits: self.table.iter().map(Table::desired).collect(),
+            has_local_tap: self.local,
+            controllers: controllers.collect::<Result<_, _>>()?,
+            listeners: listeners.collect::<Result<_, _>>()?,
+            ports: ports.collect::<Result<_, _>>()?,
+            ..sluice_vswitch::Bridge::new(&self.name)
+        })
+    }
+}
+
+/// Where OpenFlow is spoken. Whether it can be without keys is `is_possible`.
+fn target<T: FromStr<Err = TargetError>>(
+    key: &str,
+    text: &str,
+    is_possible: impl FnOnce(&T) -> bool,
+) -> Result<T, Invalid> {
+    let target: T = text.parse().map_err(|error: TargetError| Invalid::new(key, error.to_string()))?;
+    if !is_possible(&target) {
+        let needed = "takes [switch.tls] with private-key, certificate and ca-cert";
+        return Err(Invalid::new(key, format!("\"{text}\" {needed}")));
+    }
+    Ok(target)
+}
+
+fn datapath_id(text: &str) -> Result<u64, Invalid> {
+    let is_id = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let id = u64::from_str_radix(text, 16).ok().filter(|_| is_id);
+    id.ok_or_else(|| Invalid::new("datapath-id", format!("\"{text}\"; expected 16 hexadecimal digits")))
+}
+
+fn prefix(name: &str) -> Result<TrieField, Invalid> {
+    let expected = "expected up to four of ip_dst, ip_src, ipv6_dst, ipv6_src";
+    TrieField::named(name).ok_or_else(|| Invalid::new("prefixes", format!("\"{name}\"; {expected}")))
+}
+
+impl Table {
+    fn desired(&self) -> TableLimit {
+        let evicts = self.overflow_policy == OverflowPolicy::Evict;
+        TableLimit { table: self.number, rules: self.flow_limit as usize, evicts }
+    }
+}
+
+impl Port {
+    fn desired(&self) -> Result<sluice_vswitch::Port, Invalid> {
+        Ok(sluice_vswitch::Port {
+            ofport_request: Some(sluice_vswitch::Port::ofport(self.ofport)?),
+            mtu: self.mtu,
+            vlan: VlanMode::of(self.tag, &self.trunks),
+            n_rxq: self.n_rxq,
+            rxq_affinity: self.pmd_rxq_affinity.0.clone(),
+            options: self.options()?,
+            ..sluice_vswitch::Port::new(&self.name, &self.kind)
+        })
+    }
+
+    /// Its options as text.
+    fn options(&self) -> Result<BTreeMap<String, String>, Invalid> {
+        let options = self.options.iter().map(|(key, value)| match value {
+            toml::Value::String(text) => Ok((key.clone(), text.clone())),
+            toml::Value::Array(_) | toml::Value::Table(_) => {
+                Err(Invalid::new(format!("options.{key}"), "expected a string, a number or a boolean"))
+            }
+            _ if self.kind == PATCH => Err(Invalid::new(format!("options.{key}"), "expected a string")),
+            other => Ok((key.clone(), other.to_string())),
+        });
+        options.collect()
+    }
+}

@@ -1,0 +1,78 @@
+//! `sluice/reload`: the steps that were taken, in the words of the configuration file.
+
+use sluice_vswitch::{Change, Outcome, SourceKind, StartSetting};
+
+/// A setting that is read at the start only.
+pub fn at_next_start(key: &str) -> String {
+    format!("{key}: changed, takes effect at the next start")
+}
+
+/// A line for each thing that a step has changed.
+pub fn lines(outcome: &Outcome) -> Vec<String> {
+    let line = match &outcome.change {
+        Change::RemovePort { bridge, port } => format!("{bridge}: port {port} removed"),
+        Change::RemoveBridge(bridge) => format!("{bridge}: removed"),
+        Change::SetMacAge { bridge, .. } | Change::SetOpenFlow { bridge, .. } => format!("{bridge}: settings changed"),
+        Change::SetPort { bridge, port } => format!("{bridge}: port {} changed", port.name),
+        Change::ReopenPort { bridge, port } => format!("{bridge}: port {} reopened", port.name),
+        Change::AddBridge(bridge) => format!("{}: added", bridge.name),
+        Change::AddPort { bridge, port } => format!("{bridge}: port {} added", port.name),
+        Change::SetLookup(_) | Change::SetMaxIdle(_) => "datapath: settings changed".to_owned(),
+        Change::AtNextStart(setting) => at_next_start(start_key(setting)),
+        Change::SetTls(_) => "switch.tls: in force for new connections".to_owned(),
+        Change::SetSources { bridge, .. } => {
+            let replaced = |kind: &SourceKind| format!("{bridge}: {} replaced", source_name(*kind));
+            return outcome.loaded.iter().map(replaced).collect();
+        }
+    };
+    vec![line]
+}
+
+/// Why a step could not be taken.
+pub fn failure(change: &Change, error: &str) -> String {
+    match change {
+        Change::SetSources { bridge, .. } => format!("{bridge}: {error}"),
+        _ => error.to_owned(),
+    }
+}
+
+fn source_name(kind: SourceKind) -> &'static str {
+    match kind {
+        SourceKind::Meters => "meters",
+        SourceKind::Groups => "groups",
+        SourceKind::Rules => "rules",
+    }
+}
+
+fn start_key(setting: &StartSetting) -> &'static str {
+    match setting {
+        StartSetting::PmdCores(_) => "switch.pmd-cores",
+        StartSetting::Dpdk(_) => "switch.dpdk",
+        StartSetting::FlowMemory(_) => "datapath.flow-memory",
+        StartSetting::Governor(_) => "datapath.governor",
+        StartSetting::MissBudget(_) => "datapath.miss-budget",
+        StartSetting::PmdSleepMax(_) => "datapath.pmd-sleep-max",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_vswitch::{Port, Sources};
+
+    fn outcome(change: Change, loaded: &[SourceKind]) -> Outcome {
+        Outcome { change, loaded: loaded.to_vec(), error: None }
+    }
+
+    #[test]
+    fn steps_are_told_in_the_words_of_the_file() {
+        let reopened = Change::ReopenPort { bridge: "br0".into(), port: Port::new("p3", "null").into() };
+        assert_eq!(lines(&outcome(reopened, &[])), ["br0: port p3 reopened"]);
+        let cores = Change::AtNextStart(StartSetting::PmdCores(vec![2]));
+        assert_eq!(lines(&outcome(cores, &[])), ["switch.pmd-cores: changed, takes effect at the next start"]);
+        let sources = Change::SetSources { bridge: "br0".into(), sources: Sources::default() };
+        assert_eq!(failure(&sources, "f: line 3: wrong"), "br0: f: line 3: wrong");
+        let both = [SourceKind::Groups, SourceKind::Rules];
+        assert_eq!(lines(&outcome(sources, &both)), ["br0: groups replaced", "br0: rules replaced"]);
+    }
+}

@@ -1,0 +1,41 @@
+//! Megaflows, as `dpctl/dump-flows` and `dpif/dump-flows` show them.
+
+use sluice_action::{DatapathPortNames, FlowStats, show_actions, show_flow, show_stats, show_ufid};
+use sluice_datapath::FlowReport;
+use sluice_ofproto::packet_of;
+use std::fmt::Write as _;
+
+/// A megaflow's fields. As in OVS, values are those of the packet that it was made for, whatever the mask leaves of them.
+fn show_match<'a>(flow: &'a FlowReport, verbose: bool, names: &'a DatapathPortNames) -> impl std::fmt::Display + 'a {
+    let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
+    std::fmt::from_fn(move |f| write!(f, "{}", show_flow(&key, &flow.flow.matched.mask, verbose, names)))
+}
+
+/// One megaflow as `dpctl/dump-flows` shows it, without a line feed.
+pub fn dpctl_line(
+    flow: &FlowReport,
+    stats: FlowStats,
+    verbose: bool,
+    names: &DatapathPortNames,
+    now_ms: u64,
+) -> String {
+    let mut out = String::new();
+    if verbose {
+        let _ = write!(out, "{}, ", show_ufid(flow.ufid));
+    }
+    let _ = write!(out, "{}, {}", show_match(flow, verbose, names), show_stats(stats, now_ms));
+    out.push_str(if verbose { ", dp:ovs, actions:" } else { ", actions:" });
+    let _ = write!(out, "{}", show_actions(&flow.flow.translation.actions, names));
+    out
+}
+
+/// One megaflow as `dpif/dump-flows` shows it, without a line feed.
+pub fn dpif_line(flow: &FlowReport, verbose: bool, names: &DatapathPortNames, now_ms: u64) -> String {
+    let ufid = if verbose { format!("{} ", show_ufid(flow.ufid)) } else { String::new() };
+    format!(
+        "{ufid}{}, {}, actions:{}",
+        show_match(flow, verbose, names),
+        show_stats(flow.flow.stats, now_ms),
+        show_actions(&flow.flow.translation.actions, names)
+    )
+}

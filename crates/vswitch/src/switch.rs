@@ -1,0 +1,246 @@
+//! A switch that runs: its tables and PMDs, the connections of its controllers, and the state it was told to be in.
+//!
+//! Locks, in the order in which they are taken: `setup` (bridges, ports, desired state: held while they change), then
+//! those of the parts. No connection of a controller ever needs `setup`, since bridges that go wait for theirs to end.
+
+mod openflow;
+mod ports;
+mod reconfigure;
+
+pub use ports::PortStatus;
+pub use reconfigure::Outcome;
+
+use crate::assembly::Assembly;
+use crate::desired::{Bridge, DesiredState, Source};
+use crate::error::Error;
+use crate::revalidator::{Revalidator, RevalidatorFigures};
+use crate::sources;
+use openflow::AroundOpenFlow;
+use parking_lot::{Mutex, MutexGuard};
+use sluice_connmgr::OpenFlowService;
+use sluice_datapath::Datapath;
+use sluice_fate::{Counter, Snapshot};
+use sluice_ofproto::Ofproto;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A switch.
+pub struct Switch {
+    ofproto: Ofproto,
+    datapath: Arc<Datapath>,
+    openflow: OpenFlowService,
+    revalidator: Arc<Revalidator>,
+    setup: Mutex<Setup>,
+}
+
+/// What changes only by a reconfiguration or a command.
+struct Setup {
+    assembly: Assembly,
+    /// What the front end asked for last, as far as it has been carried out.
+    state: DesiredState,
+}
+
+/// What the lookups came to, over all PMDs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// Passes that a cache answered.
+    pub hit: u64,
+    /// Passes that went to the tables.
+    pub missed: u64,
+    /// Of those, the ones the tables did not answer.
+    pub lost: u64,
+    /// Live megaflows.
+    pub flows: usize,
+}
+
+/// How many there are of what a switch keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bridges.
+    pub bridges: usize,
+    /// Live megaflows.
+    pub megaflows: usize,
+    /// Packet buffers.
+    pub packet_buffers: usize,
+    /// PMDs.
+    pub pmds: usize,
+    /// Ports, LOCAL ports without a device not counted.
+    pub ports: usize,
+    /// Rules of all tables.
+    pub rules: usize,
+}
+
+impl Switch {
+    /// Opens ports and loads rules. No thread runs yet, so that root can be left in between. A port that cannot be opened
+    /// is logged and tried again.
+    ///
+    /// # Errors
+    /// If the state cannot be, rules are wrong or refused, or memory is short.
+    pub fn prepare(desired: &DesiredState) -> Result<Arc<Switch>, Error> {
+        desired.check()?;
+        let assembly = Assembly::of_state(desired)?;
+        let (ofproto, datapath) = (assembly.ofproto().clone(), Arc::clone(assembly.datapath()));
+        let limit = desired.datapath.max_megaflows() as usize;
+        let revalidator = Revalidator::new(ofproto.clone(), datapath.store(), desired.datapath.max_idle, limit);
+        let revalidator = Arc::new(revalidator);
+        let around = AroundOpenFlow::new(&assembly, Arc::clone(&revalidator));
+        let openflow = OpenFlowService::new(ofproto.clone(), Arc::new(around));
+        // Now: the switch may not be allowed to read the files later.
+        openflow.set_tls(desired.tls.as_ref())?;
+        let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
+        let switch = Switch { ofproto, datapath, openflow, revalidator, setup: Mutex::new(setup) };
+        desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
+        Ok(Arc::new(switch))
+    }
+
+    fn prepare_bridge(&self, bridge: &Bridge) -> Result<(), Error> {
+        let mut setup = self.setup();
+        let Setup { assembly, state } = &mut *setup;
+        let sources = assembly.parse_sources(bridge)?;
+        assembly.create_bridge(bridge, self.now_ms())?;
+        assembly.add_ports(bridge).iter().for_each(|error| tracing::error!("{error}"));
+        assembly.load(&bridge.name, &sources, self.now_ms())?;
+        state.bridges.push(bridge.clone());
+        Ok(())
+    }
+
+    /// Runs the threads.
+    ///
+    /// # Errors
+    /// If there can be none.
+    pub fn start(&self) -> Result<(), Error> {
+        for unpinned in self.datapath.start()? {
+            tracing::warn!("PMD {} is not bound to its core: {}", unpinned.pmd, unpinned.source);
+        }
+        self.revalidator.start().map_err(|error| Error::Thread { thread: "revalidator", error })
+    }
+
+    /// Serves every bridge, with sockets in `rundir`, and hands packets to controllers.
+    ///
+    /// # Errors
+    /// If a socket or a thread cannot be had.
+    pub fn start_openflow(self: &Arc<Self>, rundir: &Path) -> Result<(), Error> {
+        self.openflow.start(rundir);
+        let bridges = self.setup().state.bridges.clone();
+        bridges.iter().try_for_each(|bridge| self.openflow.serve_bridge(&bridge.name, &bridge.openflow()))?;
+        openflow::start_packet_ins(self).map_err(|error| Error::Thread { thread: "packet-in", error })
+    }
+
+    /// Ends connections and threads, and credits the rules with all that was carried.
+    pub fn stop(&self) {
+        self.openflow.stop();
+        self.datapath.stop();
+        self.revalidator.stop();
+        self.ofproto.tick(self.now_ms());
+        self.revalidator.settle(self.now_ms());
+    }
+
+    /// What has to be done several times a second: side effects of packets, timeouts of rules and connections.
+    pub fn tick(&self) {
+        self.datapath.service_caches();
+        self.datapath.expire_connections(self.now_ms());
+        let epoch = self.ofproto.epoch();
+        self.ofproto.tick(self.now_ms());
+        self.openflow.publish_removed();
+        if self.ofproto.epoch() != epoch {
+            self.revalidator.hurry();
+        }
+    }
+
+    fn setup(&self) -> MutexGuard<'_, Setup> {
+        self.setup.lock()
+    }
+
+    /// The tables. After a change of what megaflows depend on, [`Switch::hurry`].
+    pub fn ofproto(&self) -> &Ofproto {
+        &self.ofproto
+    }
+
+    /// The PMDs.
+    pub fn datapath(&self) -> &Datapath {
+        &self.datapath
+    }
+
+    /// The switch's time, milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        sluice_datapath::now_ms()
+    }
+
+    /// The state that the front end asked for last, as far as it has been carried out.
+    pub fn state(&self) -> DesiredState {
+        self.setup().state.clone()
+    }
+
+    /// Whether there is a bridge of that name.
+    pub fn has_bridge(&self, name: &str) -> bool {
+        self.ofproto.bridges().iter().any(|bridge| bridge.name == name)
+    }
+
+    /// Everything counted since the start, over all PMDs.
+    pub fn totals(&self) -> Snapshot {
+        self.datapath.totals()
+    }
+
+    /// What the lookups came to since the start.
+    pub fn lookups(&self) -> Lookups {
+        let totals = self.totals();
+        Lookups {
+            hit: totals[Counter::EmcHits] + totals[Counter::SmcHits] + totals[Counter::MegaflowHits],
+            missed: totals[Counter::Upcalls] + totals[Counter::UpcallsLost],
+            lost: totals[Counter::UpcallsLost],
+            flows: self.datapath.store().len(),
+        }
+    }
+
+    /// How many there are of what the switch keeps.
+    pub fn usage(&self) -> Usage {
+        let bridges = self.ofproto.bridges();
+        let tables = bridges.iter().filter_map(|bridge| self.ofproto.table_stats(&bridge.name).ok());
+        let rules = tables.flatten().map(|table| table.rules).sum();
+        let setup = self.setup();
+        Usage {
+            bridges: bridges.len(),
+            megaflows: self.datapath.store().len(),
+            packet_buffers: setup.assembly.packet_buffers(),
+            pmds: setup.assembly.cores().len(),
+            ports: setup.assembly.ports().len(),
+            rules,
+        }
+    }
+
+    /// Waits until every megaflow has been looked at after now.
+    pub fn revalidate(&self) {
+        self.revalidator.wait();
+    }
+
+    /// Asks for a look at every megaflow soon: something that they depend on has changed.
+    pub fn hurry(&self) {
+        self.revalidator.hurry();
+    }
+
+    /// Deletes every megaflow.
+    pub fn purge(&self) {
+        self.revalidator.purge();
+    }
+
+    /// Whether megaflows leave open what did not decide; those there are go, so that the next packet of each is asked about.
+    pub fn enable_megaflows(&self, enabled: bool) {
+        self.ofproto.enable_megaflows(enabled);
+        self.purge();
+    }
+
+    /// Makes a bridge's rules those of a text.
+    ///
+    /// # Errors
+    /// If the text is wrong or the tables refuse it: nothing has changed then.
+    pub fn replace_rules(&self, bridge: &str, rules: &Source) -> Result<(), Error> {
+        sources::replace_rules(&self.ofproto, bridge, rules, self.now_ms())?;
+        self.hurry();
+        Ok(())
+    }
+
+    /// What the revalidator knows of the megaflows.
+    pub fn revalidator_figures(&self) -> RevalidatorFigures {
+        self.revalidator.figures()
+    }
+}

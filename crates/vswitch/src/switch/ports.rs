@@ -1,0 +1,116 @@
+//! Ports of a switch that runs: added and taken away by command, watched, and shown.
+
+use super::Switch;
+use crate::desired::Port;
+use crate::error::Error;
+use sluice_action::{DatapathPortNames, PortNo};
+use sluice_datapath::PortReport;
+use sluice_flow::{OfPort, PortNames};
+use sluice_ofproto::Attach;
+use std::collections::BTreeMap;
+
+/// A port, and what became of it.
+#[derive(Clone, Debug)]
+pub struct PortStatus {
+    /// Its name.
+    pub name: String,
+    /// Its OpenFlow number: the one that was requested, or the one it got.
+    pub ofport: OfPort,
+    /// Its datapath number; a patch port and a LOCAL port without a device have none.
+    pub number: Option<PortNo>,
+    /// Its type; `None` for a LOCAL port without a device.
+    pub kind: Option<String>,
+    /// The other end of a patch port.
+    pub peer: Option<String>,
+    /// Why it is not open, if it should be and is not.
+    pub error: Option<String>,
+    /// What the datapath says of it while it is open.
+    pub report: Option<PortReport>,
+}
+
+impl Switch {
+    /// Adds a port by command.
+    ///
+    /// # Errors
+    /// If the port is not as it must be, cannot be opened, or its name or number is taken.
+    pub fn add_port(&self, bridge: &str, port: &Port) -> Result<(), Error> {
+        let mut setup = self.setup();
+        port.check(setup.assembly.cores()).map_err(|invalid| invalid.within("port"))?;
+        setup.assembly.add_port(bridge, port)?;
+        drop(setup);
+        self.hurry();
+        self.openflow.publish_ports();
+        Ok(())
+    }
+
+    /// Removes a port by command.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn remove_port(&self, bridge: &str, name: &str) -> Result<(), Error> {
+        let mut setup = self.setup();
+        setup.assembly.remove_port(bridge, name)?;
+        setup.assembly.release_number(bridge, name);
+        drop(setup);
+        self.hurry();
+        self.openflow.publish_ports();
+        Ok(())
+    }
+
+    /// Lets ports come back whose devices have, and tells the tables of links that went up or down. Once a second.
+    pub fn watch_ports(&self) {
+        self.datapath.service_ports();
+        let mut setup = self.setup();
+        setup.assembly.retry_ports();
+        let changed = setup.assembly.watch_links();
+        drop(setup);
+        if changed {
+            self.hurry();
+        }
+        self.openflow.run();
+    }
+
+    /// The types of all ports.
+    pub fn port_kinds(&self) -> Vec<String> {
+        self.setup().assembly.ports().values().map(|entry| entry.desired.kind.clone()).collect()
+    }
+
+    /// Names of a bridge's ports, for flow text.
+    pub fn port_names(&self, bridge: &str) -> PortNames {
+        let ports = self.ofproto.ports(bridge).unwrap_or_default();
+        ports.iter().map(|port| (port.name.as_str(), port.number)).collect()
+    }
+
+    /// Names of datapath ports, for megaflows.
+    pub fn datapath_names(&self) -> DatapathPortNames {
+        let mut names = DatapathPortNames::default();
+        for (name, entry) in self.setup().assembly.ports() {
+            if let Some(number) = entry.number {
+                names.insert(number, name);
+            }
+        }
+        names
+    }
+
+    /// The ports of each bridge, by number.
+    pub fn port_status(&self) -> BTreeMap<String, Vec<PortStatus>> {
+        let reports: BTreeMap<_, _> = self.datapath.ports().into_iter().map(|port| (port.number, port)).collect();
+        let setup = self.setup();
+        let entries = setup.assembly.ports();
+        let status = |port: sluice_ofproto::PortConfig| {
+            let entry = entries.get(&port.name);
+            PortStatus {
+                ofport: port.number,
+                number: port.datapath(),
+                kind: entry.map(|entry| entry.desired.kind.clone()),
+                peer: if let Attach::Patch(peer) = &port.attach { Some(peer.clone()) } else { None },
+                error: entry.and_then(|entry| entry.error()).map(str::to_owned),
+                report: port.datapath().and_then(|number| reports.get(&number).cloned()),
+                name: port.name,
+            }
+        };
+        let bridges = self.ofproto.bridges().into_iter();
+        let of_bridge = |name: &str| self.ofproto.ports(name).unwrap_or_default().into_iter().map(status).collect();
+        bridges.map(|bridge| (bridge.name.clone(), of_bridge(&bridge.name))).collect()
+    }
+}

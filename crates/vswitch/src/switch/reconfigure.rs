@@ -1,0 +1,154 @@
+//! From the state that the switch is in to another one, without stopping the rest.
+//!
+//! Compared are the state that was asked for last and the one that is asked for now: what commands did meanwhile stays,
+//! unless the new state says otherwise about the same thing. A step that fails is not taken over into the state that the
+//! next reconfiguration starts from, so that one tries it again.
+
+use super::{Setup, Switch};
+use crate::change::{Change, changes};
+use crate::desired::{Bridge, DesiredState, Sources};
+use crate::error::Error;
+use crate::sources::{ParsedSources, SourceKind};
+use sluice_datapath::Settings;
+use std::collections::BTreeMap;
+
+/// What came of a step of a reconfiguration.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The step.
+    pub change: Change,
+    /// Of a step that sets what tables hold: what was loaded.
+    pub loaded: Vec<SourceKind>,
+    /// Why it could not be taken, if so. A port that cannot be opened is there nevertheless, and is tried again.
+    pub error: Option<Error>,
+}
+
+/// What each bridge's tables are to hold, by its name.
+type AllSources = BTreeMap<String, ParsedSources>;
+
+/// How far a step has come.
+struct Step {
+    loaded: Vec<SourceKind>,
+    /// Whether the state takes it over.
+    counts: bool,
+    error: Option<Error>,
+}
+
+impl Step {
+    /// Taken; an error that does not undo it.
+    fn taken(error: Option<Error>) -> Self {
+        Step { loaded: Vec::new(), counts: true, error }
+    }
+}
+
+impl Switch {
+    /// Takes the steps that lead to `desired`; what came of each.
+    ///
+    /// # Errors
+    /// If there can be no such state, or the text of meters, groups or rules is wrong: nothing has changed then.
+    pub fn reconfigure(&self, desired: &DesiredState) -> Result<Vec<Outcome>, Error> {
+        desired.check()?;
+        let mut setup = self.setup();
+        let sources = desired.bridges.iter().map(|bridge| {
+            let parsed = setup.assembly.parse_sources(bridge)?;
+            Ok((bridge.name.clone(), parsed))
+        });
+        let sources: AllSources = sources.collect::<Result<_, Error>>()?;
+        setup.assembly.set_base_dir(desired.base_dir.clone());
+        setup.state.base_dir.clone_from(&desired.base_dir);
+        let mut outcomes = Vec::new();
+        for change in changes(&setup.state, desired) {
+            let step = match self.take(&mut setup, &change, &sources) {
+                Ok(step) => step,
+                Err(error) => Step { loaded: Vec::new(), counts: false, error: Some(error) },
+            };
+            if step.counts {
+                setup.state.apply(&change);
+            }
+            outcomes.push(Outcome { change, loaded: step.loaded, error: step.error });
+        }
+        drop(setup);
+        self.reread_tls(desired, &mut outcomes);
+        self.openflow.publish_ports();
+        self.hurry();
+        Ok(outcomes)
+    }
+
+    /// Reads key and certificates again, which may have changed under the same names.
+    fn reread_tls(&self, desired: &DesiredState, outcomes: &mut Vec<Outcome>) {
+        let is_read = |outcome: &Outcome| matches!(outcome.change, Change::SetTls(_));
+        if outcomes.iter().any(is_read) {
+            return;
+        }
+        if let Err(error) = self.openflow.set_tls(desired.tls.as_ref()) {
+            let (change, error) = (Change::SetTls(desired.tls.clone()), Some(error.into()));
+            outcomes.push(Outcome { change, loaded: Vec::new(), error });
+        }
+    }
+
+    fn take(&self, setup: &mut Setup, change: &Change, sources: &AllSources) -> Result<Step, Error> {
+        let Setup { assembly, state } = setup;
+        match change {
+            Change::RemovePort { bridge, port } if !assembly.ports().contains_key(port) => {
+                tracing::info!("bridge {bridge}: port {port} was removed before");
+            }
+            Change::RemovePort { bridge, port } => assembly.remove_port(bridge, port)?,
+            Change::RemoveBridge(bridge) => {
+                self.openflow.remove_bridge(bridge);
+                assembly.remove_bridge(bridge)?;
+            }
+            Change::AddBridge(bridge) => return self.take_add_bridge(setup, bridge, &sources[&bridge.name]),
+            Change::SetMacAge { bridge, mac_age } => {
+                self.ofproto.set_bridge(bridge, Some(mac_age.as_secs()), None)?;
+            }
+            Change::SetOpenFlow { bridge, settings } => self.openflow.serve_bridge(bridge, settings)?,
+            Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
+                return Ok(Step::taken(assembly.change_port(bridge, port)?));
+            }
+            Change::AddPort { bridge, port } => {
+                return Ok(Step::taken(assembly.add_port_open_or_not(bridge, port)?));
+            }
+            Change::SetSources { bridge, .. } => {
+                let loaded = assembly.load(bridge, &sources[bridge], self.now_ms())?;
+                return Ok(Step { loaded, ..Step::taken(None) });
+            }
+            Change::SetMaxIdle(max_idle) => self.revalidator.set_max_idle(*max_idle),
+            Change::SetLookup(lookup) => {
+                let settings = changed_settings(self.datapath.settings(), &state.datapath.lookup, lookup);
+                self.datapath.set_settings(settings)?;
+            }
+            Change::SetTls(tls) => self.openflow.set_tls(tls.as_ref())?,
+            Change::AtNextStart(_) => {}
+        }
+        Ok(Step::taken(None))
+    }
+
+    /// Adds a bridge. It is there even if its tables refuse what they are to hold, or it cannot be served.
+    fn take_add_bridge(&self, setup: &mut Setup, bridge: &Bridge, sources: &ParsedSources) -> Result<Step, Error> {
+        let Setup { assembly, state } = setup;
+        assembly.create_bridge(bridge, self.now_ms())?;
+        assembly.add_ports(bridge).iter().for_each(|error| tracing::error!("{error}"));
+        // What does not work is not taken over, so that it is tried again.
+        let mut there = bridge.clone();
+        let loaded = assembly.load(&bridge.name, sources, self.now_ms()).map(drop);
+        if loaded.is_err() {
+            there.sources = Sources::default();
+        }
+        let served = self.openflow.serve_bridge(&bridge.name, &bridge.openflow()).map_err(Error::from);
+        if served.is_err() {
+            (there.controllers, there.listeners) = Default::default();
+        }
+        state.bridges.push(there);
+        Ok(Step { counts: false, ..Step::taken(loaded.and(served).err()) })
+    }
+}
+
+/// The settings in force, with those changed in which `new` differs from `old`: what was set by command stays.
+fn changed_settings(mut settings: Settings, old: &Settings, new: &Settings) -> Settings {
+    for (was, (key, value)) in old.values().iter().zip(new.values()) {
+        if was.1 != value {
+            settings.set(key, &value).expect("invariant: a value that has been printed can be set");
+        }
+    }
+    settings
+}
