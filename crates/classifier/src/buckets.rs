@@ -1,8 +1,8 @@
 //! The 65,536 roots of a large trie, one for each value of a prefix's first 16 bits, and which of them are in use.
 //!
-//! With a million prefixes the upper levels of a binary trie cost more than the rest: sixteen dependent loads and as many
-//! unpredictable branches. An array index replaces them. The missing levels would also tell how many bits a value shares
-//! with the nearest prefix; where a value's bucket is empty, three levels of bit sets tell that.
+//! With a million prefixes the upper levels of a binary trie cost more than the rest: sixteen dependent loads and as
+//! many unpredictable branches. An array index replaces them. The missing levels would also tell how many bits a value
+//! shares with the nearest prefix; where a value's bucket is empty, three levels of bit sets tell that.
 
 /// Width of the index in bits.
 pub(crate) const BUCKET_BITS: u32 = 16;
@@ -41,7 +41,8 @@ impl TrieBuckets {
         set_bit(&mut self.top, group, self.words[group] != 0);
     }
 
-    /// The longest prefix, in bits, that an unused bucket's number shares with that of a used one; `None` if none is used.
+    /// The longest prefix, in bits, that an unused bucket's number shares with that of a used one; `None` if none is
+    /// used.
     pub fn shared_bits(&self, bucket: usize) -> Option<u32> {
         let (word, group) = (bucket / 64, bucket / 4096);
         if self.used[word] != 0 {
@@ -86,7 +87,7 @@ mod tests {
             let mut buckets = TrieBuckets::new();
             let mut used = std::collections::BTreeSet::new();
             for (shared, other) in toggles {
-                // TrieBuckets that share 0 to 16 bits with the one asked about.
+                // Buckets that share 0 to 16 bits with `near`.
                 let bucket = near ^ (u16::MAX.checked_shr(shared).unwrap_or(0) & (other | 1 << 15 >> shared.min(15)));
                 if bucket == near {
                     continue;

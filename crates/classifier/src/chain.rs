@@ -12,8 +12,8 @@ pub(crate) struct ChainChange {
 }
 
 impl<R> Slab<R> {
-    /// Puts `new` into the chain that begins with `head`, after higher priorities and after rules of its own priority that
-    /// are marked for removal. A rule of its priority that is not marked is replaced.
+    /// Puts `new` into the chain that begins with `head`, after higher priorities and after rules of its own priority
+    /// that are marked for removal. A rule of its priority that is not marked is replaced.
     pub fn add_to_chain(&mut self, head: RuleId, new: RuleId) -> ChainChange {
         let priority = self.at(new).priority;
         let goes_before = |rule: &Rule<R>| {

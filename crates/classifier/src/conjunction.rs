@@ -1,13 +1,13 @@
 //! Conjunctive matches: rules that match only together.
 //!
-//! A rule with conjunctions is a *soft* match: it provides one clause of each. When all clauses of a conjunction have soft
-//! matches of the same priority, the key is looked up again with the conjunction's id in `conj_id`, and the rule found there
-//! is the answer. As in OVS, that second lookup ignores soft matches and the rules below them in their chains. Otherwise the
-//! search goes on at the next lower priority: a soft match may be replaced by the next rule of its chain, and an ordinary
-//! rule found before may win.
+//! A rule with conjunctions is a *soft* match: it provides one clause of each. When all clauses of a conjunction have
+//! soft matches of the same priority, the key is looked up again with the conjunction's id in `conj_id`, and the rule
+//! found there is the answer. As in OVS, that second lookup ignores soft matches and the rules below them in their
+//! chains. Otherwise the search goes on at the next lower priority: a soft match may be replaced by the next rule of
+//! its chain, and an ordinary rule found before may win.
 //!
-//! Two corner cases follow the documentation of OVS, not its code: a conjunction of 64 clauses needs all 64, and a rule's
-//! further conjunctions count even if one of them was complete and then found no rule.
+//! Two corner cases follow the documentation of OVS, not its code: a conjunction of 64 clauses needs all 64, and a
+//! rule's further conjunctions count even if one of them was complete and then found no rule.
 
 use crate::rule::{Conjunction, Rule, Slab};
 

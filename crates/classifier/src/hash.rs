@@ -1,7 +1,7 @@
 //! The hash of masked words, which each stage continues.
 //!
-//! It is keyed, so that people who choose rules cannot choose collisions. 32 bits are enough: a hit in the map of entries is
-//! verified, and a false hit in the index of a stage only adds bits to the mask.
+//! It is keyed, so that people who choose rules cannot choose collisions. 32 bits are enough: a hit in the map of
+//! entries is verified, and a false hit in the index of a stage only adds bits to the mask.
 
 /// A hash that more words may follow.
 #[derive(Clone, Copy)]

@@ -68,7 +68,8 @@ impl TrieField {
         }
     }
 
-    /// The length of the prefix of this field in `mask`; 0 if the mask has none of its bits, or bits that are no prefix.
+    /// The length of the prefix of this field in `mask`; 0 if the mask has none of its bits, or bits that are no
+    /// prefix.
     fn prefix_len(self, mask: &StagedMask) -> u8 {
         let span = self.span();
         let mut words = [0; crate::stage::WORDS];
@@ -116,7 +117,7 @@ impl FieldTrie {
     fn lookup(&self, key: &KeyWords) -> Prefixes {
         let ethertype = key[layout::DL_TYPE.offset / 8].swap_bytes() >> (48 - layout::DL_TYPE.offset % 8 * 8);
         if ethertype as u16 != self.field.ethertype() {
-            return Prefixes { lengths: u128::MAX, proof_bits: 0 }; // the packet lacks the field: nothing can be ruled out
+            return Prefixes { lengths: u128::MAX, proof_bits: 0 }; // without the field nothing can be ruled out
         }
         let value = self.field.value(key);
         match &self.prefixes {
@@ -142,8 +143,8 @@ pub(crate) fn trie_lens(tries: &[FieldTrie], mask: &StagedMask) -> [u8; MAX_TRIE
     std::array::from_fn(|i| tries.get(i).map_or(0, |trie| trie.field.prefix_len(mask)))
 }
 
-/// The tries' answers during one lookup. A trie is asked when a subtable first needs it, and once: a trie that is not asked
-/// adds nothing to the mask.
+/// The tries' answers during one lookup. A trie is asked when a subtable first needs it, and once: a trie that is not
+/// asked adds nothing to the mask.
 pub(crate) struct TrieLookups<'a> {
     tries: &'a [FieldTrie],
     key: &'a KeyWords,
@@ -155,8 +156,8 @@ impl<'a> TrieLookups<'a> {
         TrieLookups { tries, key, answers: [None; MAX_TRIES] }
     }
 
-    /// Whether the tries prove that a subtable with these prefix lengths cannot match. A proof counts if it needs no more
-    /// bits than the subtable itself would look at or `looked_at` already has; its bits are added to `looked_at`.
+    /// Whether the tries prove that a subtable with these prefix lengths cannot match. A proof counts if it needs no
+    /// more bits than the subtable itself would look at or `looked_at` already has; its bits are added to `looked_at`.
     #[inline]
     pub fn rule_out(&mut self, lens: &[u8; MAX_TRIES], looked_at: &mut FlowKey) -> bool {
         for (i, trie) in self.tries.iter().enumerate() {
@@ -194,8 +195,8 @@ fn add_prefix(mask: &mut FlowKey, span: Span, len: u32) {
 impl<R> Classifier<R> {
     /// The rule of highest priority that matches `key` and is visible at `version`; if several are, any one of them.
     ///
-    /// Adds to `looked_at` the bits of the key that the answer depends on: a key with the same values in these bits, and
-    /// in those that `looked_at` had before, gets the same answer.
+    /// Adds to `looked_at` the bits of the key that the answer depends on: a key with the same values in these bits,
+    /// and in those that `looked_at` had before, gets the same answer.
     pub fn lookup(&self, key: &FlowKey, version: u64, looked_at: Option<&mut FlowKey>) -> Option<&Rule<R>> {
         let words = words_of(key);
         match looked_at {

@@ -1,8 +1,8 @@
 //! The order in which a lookup visits subtables: by falling maximum priority; Open vSwitch's priority vector.
 //!
 //! The subtables visited before the winner add bits to the mask, so the order among subtables of equal maximum priority
-//! matters. It equals that of OVS (lib/pvector.c) after the same history: a new subtable goes to the end, the last one takes
-//! the place of a removed one, a changed priority is changed in place, and then everything is sorted stably.
+//! matters. It equals that of OVS (lib/pvector.c) after the same history: a new subtable goes to the end, the last one
+//! takes the place of a removed one, a changed priority is changed in place, and then everything is sorted stably.
 
 /// A subtable and its maximum priority. A lookup reads no other memory to know when to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl VisitOrder {
         self.ranks.iter().position(|p| p.subtable == subtable).expect("invariant: every subtable is in the order")
     }
 
-    /// Moves element `at`, the only one that may be out of order, to where a stable sort would: after equals if it moves
-    /// to the front, before them if it moves to the end.
+    /// Moves element `at`, the only one that may be out of order, to where a stable sort would: after equals if it
+    /// moves to the front, before them if it moves to the end.
     fn settle(&mut self, at: usize) {
         if self.deferred {
             self.unsorted = true;

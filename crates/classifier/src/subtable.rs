@@ -1,4 +1,5 @@
-//! The rules of one mask: an array of masked keys, a hash map to find them, and for each earlier stage an index of hashes.
+//! The rules of one mask: an array of masked keys, a hash map to find them, and for each earlier stage an index of
+//! hashes.
 
 use crate::hash::{MaskedHash, spread};
 use crate::lookup::{MAX_TRIES, TrieLookups};
@@ -208,8 +209,8 @@ impl Subtable {
         self.find_entry(key, hash.end())
     }
 
-    /// As [`find`](Self::find), but stage by stage, and only entries that `wanted` accepts. Adds the bits that decided the
-    /// answer to `looked_at`.
+    /// As [`find`](Self::find), but stage by stage, and only entries that `wanted` accepts. Adds the bits that decided
+    /// the answer to `looked_at`.
     #[inline]
     pub fn find_staged<T>(
         &self,

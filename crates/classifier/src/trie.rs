@@ -1,11 +1,11 @@
-//! A compressed binary trie of prefixes. For a value it tells which prefix lengths match, and how many of the value's bits
-//! prove that no others do.
+//! A compressed binary trie of prefixes. For a value it tells which prefix lengths match, and how many of the value's
+//! bits prove that no others do.
 //!
 //! The answers depend only on the set of prefixes, not on their order of insertion. They equal those of OVS's trie
 //! (lib/classifier.c), whose nodes hold at most 32 bits, where these have no limit.
 //!
-//! A trie made with [`Trie::that_grows`] that has become large keeps prefixes of 16 bits and more in [`TrieBuckets`]. Its
-//! answer then combines those of the short prefixes and of one bucket.
+//! A trie made with [`Trie::that_grows`] that has become large keeps prefixes of 16 bits and more in [`TrieBuckets`].
+//! Its answer then combines those of the short prefixes and of one bucket.
 
 use crate::buckets::{BUCKET_BITS, NO_ROOT, TrieBuckets};
 use std::fmt::Debug;
@@ -97,8 +97,8 @@ pub(crate) struct Trie<K> {
     may_divide: bool,
 }
 
-/// The answer of a part of a trie: the lengths that match, the most leading bits that the value shares with a prefix, and
-/// whether a prefix that shares that many is longer.
+/// The answer of a part of a trie: the lengths that match, the most leading bits that the value shares with a prefix,
+/// and whether a prefix that shares that many is longer.
 #[derive(Clone, Copy, Default)]
 struct PartialLookup {
     lengths: u128,

@@ -117,7 +117,8 @@ impl Table {
         found.set_number(layout::DL_TYPE, u64::MAX);
         let rule = self.classifier.lookup(&key, 1, Some(&mut found));
         let rule = rule.map_or("none".to_string(), |rule| rule.payload().to_string());
-        // And the bits that it removes or adds last: a tag's bits are matched only with the bit that says that there is a tag.
+        // And the bits that it removes or adds last: a tag's bits are matched only with the bit that says that there is
+        // a tag.
         if key.number(layout::VLAN0_TCI) == 0 {
             found.set_number(layout::VLAN0_TCI, 0);
         } else if found.number(layout::VLAN0_TCI) != 0 {

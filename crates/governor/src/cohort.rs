@@ -1,12 +1,13 @@
 //! Does counting flows pay? A few flows are followed to their end and priced with measured costs.
 //!
-//! A cohort is the next [`SIZE`] new flows of the sample. Each is counted exactly. It is over when it is set up, or when no
-//! packet of it has come for the idle timeout of megaflows: if it comes back later, it is a new flow either way. So a slow
-//! flow does not pass for a short one. Then both ways are priced for the whole cohort, and the next one begins.
+//! A cohort is the next [`SIZE`] new flows of the sample. Each is counted exactly. It is over when it is set up, or
+//! when no packet of it has come for the idle timeout of megaflows: if it comes back later, it is a new flow either
+//! way. So a slow flow does not pass for a short one. Then both ways are priced for the whole cohort, and the next one
+//! begins.
 //!
-//! Counting stops earlier, as soon as it cannot win even if all flows still followed end now. Installing short flows costs
-//! something; counting lasting flows costs far more. While all flows are installed, followed flows are the only ones that
-//! cost extra, so there is a pause between cohorts.
+//! Counting stops earlier, as soon as it cannot win even if all flows still followed end now. Installing short flows
+//! costs something; counting lasting flows costs far more. While all flows are installed, followed flows are the only
+//! ones that cost extra, so there is a pause between cohorts.
 
 use crate::THRESHOLD;
 use arrayvec::ArrayVec;

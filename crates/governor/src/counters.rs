@@ -3,8 +3,8 @@
 /// The largest value a counter holds.
 pub const MAX: u8 = 15;
 
-/// 4-bit counters. Hashes with the same low bits share a counter. A count lives until the end of the generation after the
-/// one in which it last changed.
+/// 4-bit counters. Hashes with the same low bits share a counter. A count lives until the end of the generation after
+/// the one in which it last changed.
 #[derive(Debug)]
 pub struct Counters {
     current: Generation,

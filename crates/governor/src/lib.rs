@@ -1,25 +1,25 @@
 //! The flow-setup governor: should this missed flow be installed now, or should its packets be counted first?
 //!
 //! Installing a megaflow costs more than forwarding one packet without it. When most flows end after a packet or two,
-//! installing them all is a loss. The governor then counts a flow's packets in a small table of 4-bit counters and installs
-//! the flow at its [`THRESHOLD`]th packet. When nearly every flow reaches the threshold, counting is the loss. The governor
-//! then installs flows at their first packet (the **shortcut**), except for one in [`SAMPLE`], which it still counts in order
-//! to notice a change.
+//! installing them all is a loss. The governor then counts a flow's packets in a small table of 4-bit counters and
+//! installs the flow at its [`THRESHOLD`]th packet. When nearly every flow reaches the threshold, counting is the loss.
+//! The governor then installs flows at their first packet (the **shortcut**), except for one in [`SAMPLE`], which it
+//! still counts in order to notice a change.
 //!
 //! **Auto** counts only while that pays. It follows a few flows at a time, a *cohort*, from their first packet to their
-//! last, compares what counting and installing would have cost for them in measured cycles, and installs every flow unless
-//! counting is cheaper. See `cohort.rs`.
+//! last, compares what counting and installing would have cost for them in measured cycles, and installs every flow
+//! unless counting is cheaper. See `cohort.rs`.
 //!
-//! **Generations.** Counters do not age one by one. When the table has counted a quarter as many packets as it has bytes, a
-//! new generation of counters begins, and the numbers of flows seen and set up are halved. The previous generation's counts
-//! stay readable; the original forgot them, so it took running flows for new ones, and never took the shortcut when flows
-//! were hardly longer than the threshold. A generation shorter than a second doubles the table; one longer than five seconds
-//! halves it. Each generation samples other flows, so a lasting flow is installed when its generation ends, where the
-//! original counted it again and again. In mode auto the largest table stays for a second at least; otherwise flows of a few
-//! packets a second would always be forgotten before they are installed.
+//! **Generations.** Counters do not age one by one. When the table has counted a quarter as many packets as it has
+//! bytes, a new generation of counters begins, and the numbers of flows seen and set up are halved. The previous
+//! generation's counts stay readable; the original forgot them, so it took running flows for new ones, and never took
+//! the shortcut when flows were hardly longer than the threshold. A generation shorter than a second doubles the table;
+//! one longer than five seconds halves it. Each generation samples other flows, so a lasting flow is installed when its
+//! generation ends, where the original counted it again and again. In mode auto the largest table stays for a second at
+//! least; otherwise flows of a few packets a second would always be forgotten before they are installed.
 //!
-//! **Errors.** Two flows that share a counter may be installed a little early. No packet is ever misrouted; a flow is only
-//! cached sooner or later.
+//! **Errors.** Two flows that share a counter may be installed a little early. No packet is ever misrouted; a flow is
+//! only cached sooner or later.
 //!
 //! **Threads.** One governor per PMD, no locks. Time and hashes are arguments.
 //! Source: B. Pfaff, ovs-dev, 25 June 2012, "ofproto-dpif-governor: Improve performance when most flows get set up".
@@ -35,7 +35,8 @@ use counters::Counters;
 /// Packets of a flow before it is installed. Source: as above.
 pub const THRESHOLD: u8 = 5;
 
-/// While the shortcut is taken, one flow in this many is still counted. Source: as above (the low six bits of the hash).
+/// While the shortcut is taken, one flow in this many is still counted. Source: as above (the low six bits of the
+/// hash).
 pub const SAMPLE: u64 = 64;
 
 /// Flows that must be seen before the shortcut is taken. Source: as above.
@@ -191,8 +192,8 @@ impl Governor {
             && self.recent_setups >= self.recent_flows - self.recent_flows / SHORTCUT_SLACK
     }
 
-    /// Decides about a flow that has just missed. `packets` is called if the flow is counted, and returns how many packets
-    /// of it missed together, at least one.
+    /// Decides about a flow that has just missed. `packets` is called if the flow is counted, and returns how many
+    /// packets of it missed together, at least one.
     ///
     /// `hash` is the hash of the flow's masked key, which all its packets share; all 64 bits must be well distributed.
     pub fn decide(&mut self, hash: u64, packets: impl FnOnce() -> usize, now_ms: u64) -> Decision {
@@ -231,8 +232,8 @@ impl Governor {
         self.decided(before == 0, is_set_up, packets)
     }
 
-    /// Forgets the count of a flow that is installed early: whether it would have reached the threshold stays unknown. Auto
-    /// does not use that number, so it saves the two cache misses.
+    /// Forgets the count of a flow that is installed early: whether it would have reached the threshold stays unknown.
+    /// Auto does not use that number, so it saves the two cache misses.
     fn forget_count(&mut self, hash: u64) {
         if self.counters.get(hash) != 0 {
             self.counters.set(hash, 0);

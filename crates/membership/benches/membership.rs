@@ -1,5 +1,5 @@
-//! Lookups in the manner of DPDK's `member_perf_autotest`: 393 216 keys in 524 288 slots, keys of 4 to 64 bytes, hashing
-//! included, in bulks of 64. Prints TSC cycles per key, comparable with DPDK's output.
+//! Lookups in the manner of DPDK's `member_perf_autotest`: 393 216 keys in 524 288 slots, keys of 4 to 64 bytes,
+//! hashing included, in bulks of 64. Prints TSC cycles per key, comparable with DPDK's output.
 //!
 //! `cargo bench -p sluice-membership`; for DPDK: `dpdk-test`, then `member_perf_autotest`. Answers are checked first.
 //! With `--test` (as CI runs it) it only checks them.

@@ -1,16 +1,16 @@
 //! HT: a hash table of signatures, built like a cuckoo filter.
 //!
-//! A key has two candidate buckets of 16 entries; an entry is a 16-bit signature and a 16-bit set id, so that a
-//! bucket is exactly one cache line. The second bucket is computed from the first one and the signature, so an entry can
-//! move without its key.
+//! A key has two candidate buckets of 16 entries; an entry is a 16-bit signature and a 16-bit set id, so that a bucket
+//! is exactly one cache line. The second bucket is computed from the first one and the signature, so an entry can move
+//! without its key.
 //!
-//! **Filter mode** moves entries to free a slot. It searches breadth first, so it makes the fewest moves. It never loses
-//! an entry, and `add` fails when no slot can be freed, usually at 95 % occupancy. **Cache mode** moves nothing: a key
-//! whose signature is stored already updates that entry, and if both buckets are full, one of their 32 entries is
+//! **Filter mode** moves entries to free a slot. It searches breadth first, so it makes the fewest moves. It never
+//! loses an entry, and `add` fails when no slot can be freed, usually at 95 % occupancy. **Cache mode** moves nothing:
+//! a key whose signature is stored already updates that entry, and if both buckets are full, one of their 32 entries is
 //! overwritten.
 //!
-//! False positives: a key that was not added is compared with at most 32 signatures of 16 bits, so at load `a` the rate is
-//! `1 - (1 - 2^-16)^(32a)`, about `a / 2048`.
+//! False positives: a key that was not added is compared with at most 32 signatures of 16 bits, so at load `a` the rate
+//! is `1 - (1 - 2^-16)^(32a)`, about `a / 2048`.
 //! Source: B. Fan et al., "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014; DPDK lib/member.
 
 use crate::hash::HashKey;

@@ -20,11 +20,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Keys are byte strings of any length. All keys of one bulk call have the same length, so that the compiler specialises
-//! the hash. The hash is keyed by the `seed`: choose it at random where others choose the keys.
+//! Keys are byte strings of any length. All keys of one bulk call have the same length, so that the compiler
+//! specialises the hash. The hash is keyed by the `seed`: choose it at random where others choose the keys.
 //!
-//! Memory is allocated when a summary is made and never after. A lookup takes `&self`, a change `&mut self`; there are no
-//! locks.
+//! Memory is allocated when a summary is made and never after. A lookup takes `&self`, a change `&mut self`; there are
+//! no locks.
 #![forbid(unsafe_code)]
 
 mod hash;
@@ -57,8 +57,8 @@ pub trait Summary {
     /// Writes the sets that may hold `key`, once per stored entry, as many as fit in `out`; returns how many.
     fn lookup_multi(&self, key: &[u8], out: &mut [SetId]) -> usize;
 
-    /// `lookup_multi` for every key: writes `counts[i]` sets of `keys[i]` to `out[i * per_key..]`. Returns how many keys
-    /// have any.
+    /// `lookup_multi` for every key: writes `counts[i]` sets of `keys[i]` to `out[i * per_key..]`. Returns how many
+    /// keys have any.
     ///
     /// # Panics
     /// If `out` or `counts` is too short.
@@ -106,7 +106,7 @@ pub enum AddError {
     /// The set's number is higher than this summary was made for.
     #[error("set {set} is out of range: this summary was made for sets 1 to {sets}")]
     NoSuchSet {
-        /// The set asked for.
+        /// The requested set.
         set: SetId,
         /// The number of sets.
         sets: usize,
@@ -119,7 +119,7 @@ pub enum ConfigError {
     /// A capacity of 0, or more than fits in memory addresses.
     #[error("a summary for {keys} keys cannot be made: expected 1 to {limit}")]
     Keys {
-        /// The capacity asked for.
+        /// The requested capacity.
         keys: usize,
         /// The largest.
         limit: usize,
@@ -127,7 +127,7 @@ pub enum ConfigError {
     /// A number of sets out of range.
     #[error("a vector Bloom filter of {sets} sets cannot be made: expected a power of two from 1 to {limit}")]
     Sets {
-        /// The number asked for.
+        /// The requested number.
         sets: usize,
         /// The largest.
         limit: usize,
@@ -135,7 +135,7 @@ pub enum ConfigError {
     /// A false-positive rate out of range, or too small to reach.
     #[error("a false-positive rate of {rate} cannot be reached: expected more than 0 and less than 1")]
     Rate {
-        /// The rate asked for.
+        /// The requested rate.
         rate: f64,
     },
 }

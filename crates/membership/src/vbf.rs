@@ -3,9 +3,9 @@
 //! Row `i` holds bit `i` of every set's filter, so one memory access tests all sets, and the AND of `k` rows is the
 //! answer for all of them. A row has 8, 16, 32 or 64 bits, as few as hold all sets.
 //!
-//! A filter of `m` bits with `n` keys and `k` hashes has false positives at the rate `(1 - (1 - 1/m)^(kn))^k`; `s` filters
-//! together have them at `1 - (1 - that)^s`, which is the configured rate. `m` is rounded up to a power of two; then `k`
-//! is the smallest number that keeps the rate, so that a lookup reads few rows.
+//! A filter of `m` bits with `n` keys and `k` hashes has false positives at the rate `(1 - (1 - 1/m)^(kn))^k`; `s`
+//! filters together have them at `1 - (1 - that)^s`, which is the configured rate. `m` is rounded up to a power of two;
+//! then `k` is the smallest number that keeps the rate, so that a lookup reads few rows.
 //! Source: B. Bloom, CACM 1970; A. Kirsch, M. Mitzenmacher, "Less Hashing, Same Performance", 2006 (k hashes from two);
 //! DPDK lib/member.
 

@@ -68,7 +68,8 @@ proptest! {
         }
         for (k, want) in &twin {
             let mut got = sets_of(&ht, *k);
-            // Other keys with the same signature may add sets. No set of ours may be missing, each as often as it was added.
+            // Other keys with the same signature may add sets. No set of ours may be missing, each as often as it was
+            // added.
             for s in want {
                 let at = got.iter().position(|g| g == s);
                 prop_assert!(at.is_some(), "key {} lost set {}", k, s);

@@ -1,4 +1,4 @@
-//! A bridge: its ports, its tables, its stations. Behind the switch's lock: one writer, many translations reading.
+//! A bridge: its ports, tables, groups, meters and MAC table. One writer and many translations share it behind a lock.
 
 use crate::group::Groups;
 use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
@@ -14,32 +14,32 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Tables of a bridge: 0 to 254. Number 255 means "all" or "this one".
+/// Tables of a bridge: 0 to 254. In requests, 255 means all tables or the current one.
 pub const N_TABLES: usize = 255;
 
-/// What happens to packets while no controller is there, and to those that no rule matches.
+/// What a bridge does without rules from a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailMode {
-    /// They are dropped.
+    /// It drops all packets.
     #[default]
     Secure,
-    /// The bridge forwards like an ordinary switch: it has a rule `priority=0 actions=NORMAL` from the start.
+    /// It forwards like an ordinary switch: it starts with the rule `priority=0 actions=NORMAL`.
     Standalone,
 }
 
-/// What rules see of fragments.
+/// How rules match IP fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FragmentMode {
-    /// The ports of every fragment are zero.
+    /// L4 ports are zero in every fragment.
     #[default]
     Normal,
     /// Fragments are dropped.
     Drop,
-    /// The first fragment has its ports.
+    /// The first fragment has its L4 ports, later ones have zero.
     NxMatch,
 }
 
-/// What `bridge` sections of the configuration say.
+/// The configuration of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeConfig {
     /// Name, unique in the switch.
@@ -48,12 +48,12 @@ pub struct BridgeConfig {
     pub datapath_id: u64,
     /// Fail mode.
     pub fail_mode: FailMode,
-    /// How long stations are remembered, seconds.
+    /// Seconds until an unused MAC entry expires.
     pub mac_age_s: u64,
-    /// The fields whose prefixes the tables keep in tries, which makes megaflows of rules that match prefixes wider. As
-    /// `Flow_Table`'s `prefixes` in Open vSwitch, but for all tables.
+    /// Fields with a prefix trie, which makes the megaflows of rules that match prefixes wider. As `prefixes` of a
+    /// `Flow_Table` in Open vSwitch, but for all tables.
     pub prefixes: Vec<TrieField>,
-    /// Tables that hold no more than so many rules; others have no limit.
+    /// Tables with a limit on their number of rules.
     pub limits: Vec<TableLimit>,
 }
 
@@ -73,7 +73,7 @@ impl BridgeConfig {
     }
 }
 
-/// A bridge's number: never used twice while the switch runs.
+/// A bridge's number, which is never reused while the switch runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BridgeId(pub u32);
 
@@ -85,10 +85,10 @@ pub(crate) struct Bridge {
     pub id: BridgeId,
     pub config: BridgeConfig,
     pub fragments: FragmentMode,
-    /// Whether packets that no rule of the first table matches go to controllers.
+    /// Whether packets without a matching rule in table 0 go to controllers.
     pub misses_to_controllers: bool,
     pub ports: BTreeMap<OfPort, PortConfig>,
-    /// Port numbers in the order they were added: the order of `NORMAL` flooding.
+    /// Port numbers in order of addition, which is the order of `NORMAL` flooding.
     pub port_order: Vec<OfPort>,
     pub tables: Box<[OfTable]>,
     pub groups: Groups,
@@ -124,8 +124,8 @@ pub(crate) struct TableCounts {
 }
 
 impl OfTable {
-    /// Removes a rule that no lookup sees.
-    pub fn take_out(&mut self, id: RuleId) {
+    /// Removes a rule that is visible to no lookup.
+    pub fn remove(&mut self, id: RuleId) {
         if let Some(rules) = &mut self.rules {
             rules.remove(id);
         }
@@ -175,7 +175,7 @@ impl Bridge {
         }
     }
 
-    /// The rules of a table, for changes.
+    /// The rules of a table, for a change.
     pub fn rules_mut(&mut self, table: u8) -> &mut Rules {
         let prefixes = &self.config.prefixes;
         self.tables[usize::from(table)].rules.get_or_insert_with(|| Box::new(Classifier::new(prefixes, 0)))
@@ -191,7 +191,7 @@ impl Bridge {
         self.ports.values().find(|p| p.name == name)
     }
 
-    /// The rules whose time is over.
+    /// The rules whose timeout is over.
     pub fn expired(&self, now_ms: u64) -> Vec<ExpiredRule> {
         let expired = self.expirable.iter().filter_map(|&(table, id)| {
             let rule = self.tables[usize::from(table)].rules.as_ref()?.rule(id)?;
@@ -201,15 +201,15 @@ impl Bridge {
     }
 }
 
-/// Everything a translation reads, but for stations and recirculations.
+/// Everything that a translation reads, except MAC tables and recirculations.
 #[derive(Default)]
 pub(crate) struct SwitchState {
     pub bridges: Vec<Bridge>,
-    /// Which bridge and port a datapath port is.
+    /// The bridge and the port of each datapath port.
     pub by_datapath: HashMap<u32, (BridgeId, OfPort)>,
-    /// Which bridge and port has a name.
+    /// The bridge and the port of each port name.
     pub by_name: HashMap<String, (BridgeId, OfPort)>,
-    /// The version of the rules that lookups see.
+    /// The version of the tables at which lookups search.
     pub tables_version: u64,
 }
 
@@ -226,7 +226,7 @@ impl SwitchState {
         self.bridges.iter().find(|b| b.name() == name)
     }
 
-    /// The other end of a patch port: both must name each other.
+    /// The peer of a patch port. Both ports must name each other.
     pub fn peer(&self, port: &PortConfig) -> Option<(&Bridge, &PortConfig)> {
         let Attach::Patch(peer) = &port.attach else { return None };
         let (bridge, number) = self.by_name.get(peer)?;

@@ -1,6 +1,7 @@
-//! Which actions a rule may have.
+//! Checks of rules: matches, tables and actions.
 //!
-//! What this version cannot do is refused when the rule is added, with the reason, and never ignored later.
+//! A rule with something that this version cannot do is refused when it is added, with the reason. Nothing is ignored
+//! later.
 
 use crate::bridge::N_TABLES;
 use crate::error::Error;
@@ -10,7 +11,7 @@ use sluice_flow::field::{FIELDS, FieldId, Prereq};
 use sluice_flow::{Match, layout};
 use sluice_ofp::OfAction;
 
-/// Refuses actions that are not built, tables that are none, and ways back to an earlier table.
+/// Checks a rule's actions: everything is implemented, tables exist, and `goto_table` goes forward.
 pub(crate) fn check_actions(table: u8, actions: &[OfAction]) -> Result<(), Error> {
     actions.iter().try_for_each(|action| check_action(table, action))?;
     let conjunction = actions.iter().find_map(|a| match a {
@@ -30,15 +31,15 @@ pub(crate) fn check_bucket(actions: &[OfAction]) -> Result<(), Error> {
     actions.iter().try_for_each(|action| check_action(0, action))
 }
 
-/// Why fields of NSH are refused: extraction does not read them.
+/// Why NSH fields are refused: packet extraction does not read them.
 const NO_NSH: &str = "NSH is not built yet";
 
 fn is_nsh(field: FieldId) -> bool {
     field.field().prereq == Prereq::Nsh
 }
 
-/// Refuses a match on what packets do not have yet, and on what only the switch sets: hashes, and recirculation ids but 0,
-/// which every new packet has.
+/// Refuses a match on fields that are not implemented and on fields that only the switch sets: the datapath's hash, and
+/// recirculation ids other than 0, which every received packet has.
 pub(crate) fn check_match(matches: &Match) -> Result<(), Error> {
     let read = FIELDS.iter().filter(|field| is_nsh(field.id)).find(|field| field.place.read(&matches.mask) != 0);
     if let Some(field) = read {
@@ -50,7 +51,7 @@ pub(crate) fn check_match(matches: &Match) -> Result<(), Error> {
     if matches.key.number(layout::RECIRC_ID) != 0 { Err(Error::HiddenField("recirc_id")) } else { Ok(()) }
 }
 
-/// Refuses a table number that is none.
+/// Checks a table number.
 pub(crate) fn check_table(table: u8) -> Result<usize, Error> {
     if usize::from(table) < N_TABLES { Ok(table.into()) } else { Err(Error::BadTable(table)) }
 }
@@ -72,7 +73,7 @@ fn check_action(table: u8, action: &OfAction) -> Result<(), Error> {
     missing(action).map_or(Ok(()), |why| Err(Error::Unsupported { action: name(action), why }))
 }
 
-/// What an action would need that is not there; `None` if it can be done.
+/// What is missing for an action; `None` if it is implemented.
 fn missing(action: &OfAction) -> Option<&'static str> {
     match action {
         OfAction::Encap { .. } | OfAction::Decap { .. } => Some("encap and decap are not built yet"),
@@ -89,7 +90,7 @@ fn missing(action: &OfAction) -> Option<&'static str> {
     }
 }
 
-/// Refuses actions that send to groups which are not there.
+/// Refuses actions that use unknown groups.
 pub(crate) fn check_groups(groups: &Groups, actions: &[OfAction]) -> Result<(), Error> {
     OfAction::flattened(actions).try_for_each(|action| match action {
         OfAction::Group(id) if !groups.contains_key(id) => Err(Error::BadOutGroup(*id)),
@@ -97,7 +98,7 @@ pub(crate) fn check_groups(groups: &Groups, actions: &[OfAction]) -> Result<(), 
     })
 }
 
-/// Refuses actions that use meters which are not there. Messages to controllers may have such meters, as in OVS.
+/// Refuses actions that use unknown meters. Messages to controllers may use them, as in OVS.
 pub(crate) fn check_meters(meters: &Meters, actions: &[OfAction]) -> Result<(), Error> {
     OfAction::flattened(actions).try_for_each(|action| match action {
         OfAction::Meter(id) if !meters.contains_key(id) => Err(Error::BadMeterAction(*id)),
@@ -105,7 +106,7 @@ pub(crate) fn check_meters(meters: &Meters, actions: &[OfAction]) -> Result<(), 
     })
 }
 
-/// The action's first words, as written.
+/// The beginning of the action's text.
 fn name(action: &OfAction) -> String {
     action.to_string().chars().take(60).collect()
 }

@@ -1,4 +1,4 @@
-//! What controllers need of the tables: their packets translated, and what a packet on its way to them had been through.
+//! Packets from and to controllers: packet-out and resume requests are translated; packet-ins get their metadata.
 
 use crate::bridge::{BridgeId, SwitchState};
 use crate::check::{check_actions, check_groups, check_meters};
@@ -13,56 +13,56 @@ use sluice_action::{Actions, PortNo};
 use sluice_flow::{FlowKey, Match, OfPort, PacketKey, layout};
 use sluice_ofp::{OfAction, Paused, Stretch};
 
-/// The datapath's number for the port of packets that came in by none.
+/// The datapath's port number of packets without an input port.
 const NO_PORT: PortNo = PortNo(u32::MAX);
 
-/// A packet of a controller's, as the datapath is to carry it out.
+/// What the datapath does with a controller's packet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExecuteRequest {
-    /// What the datapath is to know of it besides its bytes.
+    /// The packet's metadata.
     pub known: PacketKey,
-    /// What becomes of the packet.
+    /// The actions.
     pub actions: Actions,
 }
 
-/// What is known of a packet that a translation sent to a controller.
+/// The metadata of a packet that a translation sent to a controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketInMetadata {
     /// The bridge.
     pub bridge: String,
     /// The table that sent it.
     pub table: u8,
-    /// What is known of it besides its bytes: port, registers, metadata, tunnel, connection.
+    /// Port, registers, metadata, tunnel and connection.
     pub metadata: Match,
-    /// Bytes that the rule passes on.
+    /// `userdata` of the action.
     pub userdata: Vec<u8>,
-    /// What it still has before it, if it waits for the controller.
+    /// The rest of its translation, if it is paused.
     pub paused: Option<Paused>,
 }
 
-/// A packet of a controller's, and what to do with it.
+/// A packet-out: a packet and its actions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketOutRequest {
-    /// Its key, whose port is an OpenFlow one.
+    /// Its key, with an OpenFlow port.
     pub key: FlowKey,
-    /// What to do with it.
+    /// Its actions.
     pub actions: Vec<OfAction>,
-    /// Its length in bytes, which counts on the rules it visits.
+    /// Its length in bytes, for the counters of rules.
     pub length: u64,
 }
 
-/// A packet that waited for a controller, which may have changed it.
+/// A request to resume a paused packet, which the controller may have changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumeRequest {
-    /// Its key, whose port is an OpenFlow one.
+    /// Its key, with an OpenFlow port.
     pub key: FlowKey,
-    /// What it still has before it.
+    /// The rest of its translation.
     pub paused: Paused,
-    /// Its length in bytes, which counts on the rules it visits.
+    /// Its length in bytes, for the counters of rules.
     pub length: u64,
 }
 
-/// A packet of a controller's translated, before anybody else notices.
+/// A translated packet that is not credited to its rules yet.
 #[derive(Debug)]
 pub(crate) struct PreparedPacket {
     translated: ExecuteRequest,
@@ -74,7 +74,7 @@ fn no_bridge() -> Error {
     Error::NoBridge("of the packet".to_owned())
 }
 
-/// Translates a controller's packet, which came by a port of the datapath.
+/// Translates a controller's packet, with the datapath's port by which it came.
 fn prepare(
     state: &SwitchState,
     shared: &Shared,
@@ -92,7 +92,7 @@ fn prepare(
 }
 
 impl PacketOutRequest {
-    /// A packet whose bytes say `key`, and of which a controller says the rest.
+    /// A request for a packet with that key and the controller's metadata.
     pub fn new(key: &PacketKey, metadata: &Match, actions: Vec<OfAction>, length: u64) -> Self {
         PacketOutRequest { key: key_of(key, metadata), actions, length }
     }
@@ -119,16 +119,16 @@ impl PacketOutRequest {
 }
 
 impl ResumeRequest {
-    /// A packet whose bytes say `key`, and of which a controller says the rest.
+    /// A request for a packet with that key and the controller's metadata.
     pub fn new(key: &PacketKey, metadata: &Match, paused: Paused, length: u64) -> Self {
         ResumeRequest { key: key_of(key, metadata), paused, length }
     }
 }
 
-/// What bytes and a controller say together.
+/// The key of a packet with the controller's metadata.
 fn key_of(key: &PacketKey, metadata: &Match) -> FlowKey {
     let mut flow = FlowKey::of_packet(key);
-    metadata::take_over(metadata, &mut flow);
+    metadata::copy_to(metadata, &mut flow);
     flow
 }
 
@@ -136,23 +136,23 @@ impl Ofproto {
     /// Translates a controller's packet.
     ///
     /// # Errors
-    /// If there is no such bridge, or it cannot do the actions.
+    /// If there is no such bridge, or an action cannot be done.
     pub fn packet_out(&self, bridge: &str, packet: &PacketOutRequest, now_ms: u64) -> Result<ExecuteRequest, Error> {
         let state = self.state();
         let found = state.bridge_named(bridge).ok_or_else(|| Error::NoBridge(bridge.to_owned()))?;
         let prepared = packet.prepare(&state, &self.0, found.id, now_ms)?;
         drop(state);
-        Ok(self.let_go(prepared))
+        Ok(self.credit(prepared))
     }
 
-    /// Lets a packet go on that waited for a controller, as the tables are now.
+    /// Resumes a paused packet by the current tables.
     ///
     /// # Errors
-    /// If there is no such bridge, or it cannot do the actions that are left.
+    /// If there is no such bridge, or an action that is left cannot be done.
     pub fn resume(&self, bridge: &str, packet: &ResumeRequest, now_ms: u64) -> Result<ExecuteRequest, Error> {
         let state = self.state();
         let found = state.bridge_named(bridge).ok_or_else(|| Error::NoBridge(bridge.to_owned()))?;
-        // Groups and meters may have gone since; then their actions do nothing.
+        // Groups and meters may have been deleted since; actions that use them do nothing.
         packet.paused.lists().try_for_each(|actions| check_actions(0, actions))?;
         let frozen = Frozen::of_paused(found.id, &packet.key, &packet.paused);
         let start = XlateStart::Paused(&frozen, &packet.key);
@@ -160,40 +160,40 @@ impl Ofproto {
         let port = PortNo(packet.paused.datapath_port);
         let prepared = prepare(&state, &self.0, &xin, &packet.key, port, packet.length)?;
         drop(state);
-        Ok(self.let_go(prepared))
+        Ok(self.credit(prepared))
     }
 
-    /// Counts a packet on the rules that it visited, and lets happen what they bring about.
-    pub(crate) fn let_go(&self, prepared: PreparedPacket) -> ExecuteRequest {
-        push(&prepared.xcache, prepared.credited, self.put_news());
+    /// Credits a packet to the rules it matched, and queues its effects.
+    pub(crate) fn credit(&self, prepared: PreparedPacket) -> ExecuteRequest {
+        push(&prepared.xcache, prepared.credited, self.queue_changes());
         prepared.translated
     }
 
-    /// What a packet that was sent to a controller had been through, by its key and the recirculation id that went with
-    /// it; with what it still has before it, if it `waits`. `None` if that was so long ago that it is forgotten.
+    /// The metadata of a packet that was sent to a controller, by its key and its recirculation id; with the rest of
+    /// its translation if it `is_paused`. `None` if the id has expired.
     pub fn controller_packet(
         &self,
         key: &PacketKey,
         recirc_id: u32,
-        waits: bool,
+        is_paused: bool,
         now_ms: u64,
     ) -> Option<PacketInMetadata> {
         let found = self.0.recirculations.thaw(recirc_id, now_ms)?;
         let frozen = &found.frozen;
         let bridge = self.bridge_name(frozen.bridge)?;
-        let paused = waits.then(|| frozen.paused(PortNo(key.in_port())));
+        let paused = is_paused.then(|| frozen.paused(PortNo(key.in_port())));
         let mut flow = FlowKey::of_packet(key);
         if !frozen.conntracked {
             ct::clear(&mut flow);
         }
         frozen.put_metadata(&mut flow);
         let (table, userdata) = (frozen.table, frozen.userdata.clone());
-        Some(PacketInMetadata { bridge, table, metadata: metadata::told(&flow), userdata, paused })
+        Some(PacketInMetadata { bridge, table, metadata: metadata::of_key(&flow), userdata, paused })
     }
 }
 
 impl Frozen {
-    /// Says of a key what was known when it was frozen.
+    /// Writes the frozen metadata to a key.
     pub fn put_metadata(&self, key: &mut FlowKey) {
         key.set_number(layout::IN_PORT, self.in_port.0.into());
         key.set_number(layout::METADATA, self.metadata);
@@ -201,7 +201,7 @@ impl Frozen {
         self.tunnel.put(key);
     }
 
-    /// What a packet that waits takes along.
+    /// The state as a paused packet carries it.
     fn paused(&self, port: PortNo) -> Paused {
         let FrozenActions { actions, restores } = &self.actions;
         let mut stretches = Vec::new();
@@ -223,7 +223,7 @@ impl Frozen {
         }
     }
 
-    /// The other way round.
+    /// The inverse of [`Frozen::paused`].
     fn of_paused(bridge: BridgeId, key: &FlowKey, paused: &Paused) -> Frozen {
         let mut left = FrozenActions::default();
         for Stretch { table, cookie, actions } in &paused.actions {

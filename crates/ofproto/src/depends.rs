@@ -1,13 +1,14 @@
-//! What a change affects: the megaflows that asked what has changed.
+//! Which megaflows a change affects: those whose translation used what has changed.
 //!
-//! A translation's xlate cache names each search with the key that it was made with, each station whose place it asked for, and
-//! the ports, groups and meters that it looked up, found or not, and the tables whose room for learned rules it asked for. A port that changes affects what came in by it, went or
-//! wanted to go out of it, and all floods. A rule that comes, goes or changes affects the megaflows that searched its table with a key that it may match:
-//! not only with the key of the packet that made the megaflow, but with that of any packet the megaflow stands for.
+//! A translation's xlate cache names each search with its key, each MAC entry, port, group and meter that it looked up,
+//! found or not, and each table whose limit on learned rules it checked. A changed port affects the megaflows that came
+//! in by it, that went or would have gone out of it, and all floods. A rule that is added, removed or modified affects
+//! the megaflows that searched its table with a key that it may match: the key of any packet that the megaflow matches,
+//! not only of the packet that made it.
 //!
-//! **What is known of those keys.** Their bits under the megaflow's mask are those of its packet. What actions wrote
-//! before the search is the same for all its packets too, since whatever they read is in the mask. So a rule is out
-//! of the question if it wants a known bit to be other than it is, and of interest if not.
+//! **What is known of those keys.** Their bits under the megaflow's mask equal those of its packet. Bits that actions
+//! wrote before the search are also equal for all its packets, because everything the actions read is in the mask. If a
+//! rule wants another value in a known bit, it cannot match; otherwise it may.
 
 use crate::bridge::{Bridge, BridgeId};
 use crate::group::Groups;
@@ -19,10 +20,11 @@ use sluice_flow::{FlowKey, LINE_SIZE, Line, Match, OfPort, PacketKey};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// So many rules of a table are looked at one by one; of more, all the table's megaflows are affected.
+/// Changed rules of a table that are compared one by one. If there are more, all megaflows that searched it are
+/// affected.
 const RULES_MAX: usize = 64;
 
-/// Words of a key, and of the part of it that packets have.
+/// Words of a key, and of its part that packets have.
 const WORDS: usize = FLOW_KEY_SIZE / 8;
 const PACKET_WORDS: usize = 32;
 const LINE_WORDS: usize = LINE_SIZE / 8;
@@ -31,29 +33,29 @@ const LINE_WORDS: usize = LINE_SIZE / 8;
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     everything: bool,
-    /// Bridges of which anything may have changed: a setting.
+    /// Bridges of which anything may have changed, such as a setting.
     bridges: Vec<BridgeId>,
     tables: Vec<TableChanges>,
-    stations: HashSet<(BridgeId, u16, Mac)>,
-    /// Ports, groups and meters that came, went or changed.
-    asked: Vec<(BridgeId, Dependency)>,
+    mac_entries: HashSet<(BridgeId, u16, Mac)>,
+    /// Ports, groups and meters that were added, removed or modified.
+    dependencies: Vec<(BridgeId, Dependency)>,
 }
 
-/// The rules that came, went or changed in one table.
+/// The rules that were added, removed or modified in one table.
 #[derive(Debug)]
 struct TableChanges {
     bridge: BridgeId,
     table: u8,
-    /// What they match; not all of them if there are more than [`RULES_MAX`].
+    /// Their matches; incomplete if there are more than [`RULES_MAX`].
     rules: Vec<RuleBits>,
     count: usize,
 }
 
-/// What a rule matches, as those words of a key that it looks at.
+/// A rule's match, as the words of a key in which it has bits.
 #[derive(Debug)]
 struct RuleBits(Vec<WordBits>);
 
-/// WordBits of one word of a key: `value` where `mask` has ones.
+/// Bits of word `place` of a key: `value` where `mask` has ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WordBits {
     place: u8,
@@ -61,11 +63,11 @@ pub(crate) struct WordBits {
     value: u64,
 }
 
-/// The key of a search, as far as it differs from the packet's.
+/// The key of a search, as its difference from the packet's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchKey {
     in_port: OfPort,
-    /// The words that differ, with the bits that do.
+    /// The words that differ, each with the bits that differ.
     altered: Box<[WordBits]>,
 }
 
@@ -75,36 +77,36 @@ impl Changes {
         Changes { everything: true, ..Changes::default() }
     }
 
-    /// Something of a bridge that is not followed up one by one has changed.
+    /// Something of a bridge has changed that xlate caches do not record.
     pub fn of_bridge(bridge: BridgeId) -> Self {
         Changes { bridges: vec![bridge], ..Changes::default() }
     }
 
-    /// A port, group or meter has come, gone or changed.
+    /// A port, group or meter was added, removed or modified.
     pub fn of(bridge: BridgeId, what: Dependency) -> Self {
-        Changes { asked: vec![(bridge, what)], ..Changes::default() }
+        Changes { dependencies: vec![(bridge, what)], ..Changes::default() }
     }
 
-    /// A port has come, gone or changed: that touches who asked for it, and for stations that went with it; or anybody, if
-    /// bridges are joined there.
+    /// A port was added, removed or modified. This affects the megaflows that looked it up, or a MAC entry that was
+    /// removed with it. A patch port affects all megaflows.
     pub fn of_port(bridge: &Bridge, port: &PortConfig) -> Self {
         if let Attach::Patch(_) = port.attach {
             return Changes::everything();
         }
         let mut changes = Changes::of(bridge.id, Dependency::Port(port.number));
         let mut macs = bridge.macs.write();
-        changes.add_stations(bridge.id, macs.take_changed());
+        changes.add_mac_entries(bridge.id, macs.take_changed());
         changes
     }
 
-    /// Groups that are not the same any more.
+    /// Adds the groups that differ.
     pub fn add_groups(&mut self, bridge: BridgeId, old: &Groups, new: &Groups) {
         let is_same = |id: &u32| old.get(id).zip(new.get(id)).is_some_and(|(old, new)| Arc::ptr_eq(old, new));
         let all = old.keys().chain(new.keys().filter(|id| !old.contains_key(id)));
-        self.asked.extend(all.filter(|id| !is_same(id)).map(|id| (bridge, Dependency::Group(*id))));
+        self.dependencies.extend(all.filter(|id| !is_same(id)).map(|id| (bridge, Dependency::Group(*id))));
     }
 
-    /// A rule of that match came, went or changed. `matches` is asked only if it is of use.
+    /// A rule with that match was added, removed or modified. `matches` is called only if its result is needed.
     pub fn add_rule(&mut self, bridge: BridgeId, table: u8, matches: impl FnOnce() -> Option<Match>) {
         let is_it = |changes: &TableChanges| (changes.bridge, changes.table) == (bridge, table);
         let at = self.tables.iter().position(is_it).unwrap_or_else(|| {
@@ -122,38 +124,38 @@ impl Changes {
         }
     }
 
-    /// Stations that have come, gone or moved.
-    pub fn add_stations(&mut self, bridge: BridgeId, stations: impl IntoIterator<Item = (u16, Mac)>) {
-        self.stations.extend(stations.into_iter().map(|(vlan, mac)| (bridge, vlan, mac)));
+    /// MAC entries that were added, removed or moved.
+    pub fn add_mac_entries(&mut self, bridge: BridgeId, entries: impl IntoIterator<Item = (u16, Mac)>) {
+        self.mac_entries.extend(entries.into_iter().map(|(vlan, mac)| (bridge, vlan, mac)));
     }
 
     /// Whether nothing has changed.
     pub fn is_empty(&self) -> bool {
-        let Changes { everything, bridges, tables, stations, asked } = self;
-        !everything && bridges.is_empty() && tables.is_empty() && stations.is_empty() && asked.is_empty()
+        let Changes { everything, bridges, tables, mac_entries, dependencies } = self;
+        !everything && bridges.is_empty() && tables.is_empty() && mac_entries.is_empty() && dependencies.is_empty()
     }
 
-    /// Whether they may affect the megaflow of that mask and xlate cache.
+    /// Whether they may affect the megaflow with that mask and xlate cache.
     pub fn affect(&self, mask: &PacketKey, record: &XlateCache) -> bool {
         self.everything
             || record.lock().entries.iter().any(|event| match event {
                 XcEntry::Table { bridge, table, key, .. } => {
                     self.bridges.contains(bridge)
-                        || self.asked.contains(&(*bridge, Dependency::Port(key.in_port)))
+                        || self.dependencies.contains(&(*bridge, Dependency::Port(key.in_port)))
                         || self.tables.iter().any(|changes| {
                             (changes.bridge, changes.table) == (*bridge, *table)
                                 && changes.affect(|rule| rule.may_match(record, mask, key))
                         })
                 }
                 XcEntry::MacLookup { bridge, vlan, mac } => {
-                    self.bridges.contains(bridge) || self.stations.contains(&(*bridge, *vlan, *mac))
+                    self.bridges.contains(bridge) || self.mac_entries.contains(&(*bridge, *vlan, *mac))
                 }
                 &XcEntry::Depends { bridge, on: Dependency::TableCapacity(table) } => {
                     let is_it = |changes: &TableChanges| (changes.bridge, changes.table) == (bridge, table);
                     self.bridges.contains(&bridge) || self.tables.iter().any(is_it)
                 }
                 &XcEntry::Depends { bridge, on } => self.bridges.contains(&bridge) || self.has_changed(bridge, on),
-                // What goes on after recirculation may search nothing, and begins by asking for the port it came by.
+                // A translation after recirculation may search nothing, but it looks up its input port.
                 XcEntry::Recirculation(recirculation) => {
                     let bridge = recirculation.frozen.bridge;
                     self.bridges.contains(&bridge) || self.has_changed(bridge, Dependency::AllPorts)
@@ -165,7 +167,7 @@ impl Changes {
 
 impl Changes {
     fn has_changed(&self, bridge: BridgeId, what: Dependency) -> bool {
-        self.asked.iter().any(|(of, changed)| {
+        self.dependencies.iter().any(|(of, changed)| {
             *of == bridge
                 && (*changed == what || what == Dependency::AllPorts && matches!(changed, Dependency::Port(_)))
         })
@@ -188,14 +190,14 @@ impl RuleBits {
         RuleBits((0..WORDS).map(bits).filter(|bits| bits.mask != 0).collect())
     }
 
-    /// Whether a search with that key may find it, on behalf of some packet of the megaflow.
+    /// Whether a search with that key may find the rule, for some packet of the megaflow.
     fn may_match(&self, record: &XlateCache, mask: &PacketKey, key: &SearchKey) -> bool {
         self.0.iter().all(|rule| {
             let place = usize::from(rule.place);
             let (mut value, mut known) = match place {
                 0..PACKET_WORDS => (record.word(place), mask_word(mask, place)),
-                // Registers and metadata begin blank.
-                _ => (BLANK[place], u64::MAX),
+                // Registers and metadata have fixed initial values.
+                _ => (INITIAL[place], u64::MAX),
             };
             if let Some(altered) = key.altered.iter().find(|altered| altered.place == rule.place) {
                 (value, known) = (altered.value, known | altered.mask);
@@ -210,12 +212,12 @@ impl RuleBits {
 }
 
 impl SearchKey {
-    /// The key of a search, where a packet came with `original`, both with an OpenFlow port number.
+    /// The key of a search for a packet that came with key `original`. Both have an OpenFlow port.
     pub fn new(original: &FlowKey, key: &FlowKey) -> Self {
         let mut altered = Vec::new();
-        for (line, (now, blank)) in key.lines.iter().zip(&BLANK_LINES).enumerate() {
-            let was = if line < PACKET_WORDS / LINE_WORDS { &original.lines[line] } else { blank };
-            // Most lines are as they were.
+        for (line, (now, initial)) in key.lines.iter().zip(&INITIAL_LINES).enumerate() {
+            let was = if line < PACKET_WORDS / LINE_WORDS { &original.lines[line] } else { initial };
+            // Most lines are unchanged.
             if was == now {
                 continue;
             }
@@ -231,31 +233,31 @@ impl SearchKey {
     }
 }
 
-/// The word that holds the port, and the port's bits there.
+/// The word of the input port, and the port's bits in it.
 const IN_PORT_PLACE: usize = layout::IN_PORT.offset / 8;
 const IN_PORT_BITS: u64 = span_bits(layout::IN_PORT);
 
-/// The bits of each word that the classifier itself sets while it searches: whatever they are, a rule may match them.
+/// The bits of each word that the classifier sets during a search: a rule may match any value of them.
 const CONJUNCTION: [u64; WORDS] = {
     let mut bits = [0; WORDS];
     bits[layout::CONJ_ID.offset / 8] = span_bits(layout::CONJ_ID);
     bits
 };
 
-/// What registers and metadata are before anything is written.
-const BLANK: [u64; WORDS] = {
+/// The initial values of registers and metadata.
+const INITIAL: [u64; WORDS] = {
     let mut words = [0; WORDS];
     let unset = (OfPort::UNSET.0 as u32).swap_bytes() as u64;
     words[layout::ACTSET_OUTPUT.offset / 8] = unset << (layout::ACTSET_OUTPUT.offset % 8 * 8);
     words
 };
 
-/// The same as lines.
-const BLANK_LINES: [Line; WORDS / LINE_WORDS] = {
+/// The same, as lines.
+const INITIAL_LINES: [Line; WORDS / LINE_WORDS] = {
     let mut lines = [Line::ZERO; WORDS / LINE_WORDS];
     let mut byte = 0;
     while byte < WORDS * 8 {
-        lines[byte / LINE_SIZE].0[byte % LINE_SIZE] = BLANK[byte / 8].to_le_bytes()[byte % 8];
+        lines[byte / LINE_SIZE].0[byte % LINE_SIZE] = INITIAL[byte / 8].to_le_bytes()[byte % 8];
         byte += 1;
     }
     lines

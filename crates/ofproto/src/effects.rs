@@ -1,8 +1,7 @@
-//! Side effects of translations, on their way to the one thread that changes things.
+//! Effects of translations, on their way to the control thread, which alone changes tables.
 //!
-//! A PMD must not wait, so what its translation wants done is put into a bounded queue; what does not fit is lost and
-//! counted. Nothing is lost for good: the next packet, or the revalidator when it books a megaflow's packets, asks for
-//! the same again.
+//! A PMD must not wait, so a translation puts its effects into a bounded queue. An effect that does not fit is lost and
+//! counted. The next packet, or the revalidator when it credits the megaflow's packets, causes the same effect again.
 
 use crate::bridge::BridgeId;
 use crate::mac::Mac;
@@ -14,28 +13,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Side effects that wait at most.
+/// Effects that wait at most.
 const MAX_WAITING: usize = 4096;
 
-/// Something to be done by the owner of the tables.
+/// A change of the tables that packets cause.
 #[derive(Clone, Debug)]
 pub(crate) enum Effect {
-    /// A station sent from a port.
-    Station { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort, now_ms: u64 },
-    /// A rule to be learned.
+    /// An address sent a packet from a port.
+    LearnMac { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort, now_ms: u64 },
+    /// A `learn` action makes a rule.
     Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32, now_ms: u64 },
-    /// A TCP connection is closing.
+    /// A TCP connection of a rule with `fin_timeout` is closing.
     LowerTimeouts { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
 }
 
-/// How the queue is doing.
+/// Counters of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EffectStats {
-    /// Side effects put in so far.
+    /// Effects queued so far.
     pub queued: u64,
-    /// Side effects done so far.
+    /// Effects carried out so far.
     pub done: u64,
-    /// Side effects lost because the queue was full.
+    /// Effects lost because the queue was full.
     pub lost: u64,
 }
 
@@ -61,7 +60,7 @@ impl EffectQueue {
         count.fetch_add(1, Relaxed);
     }
 
-    /// What waits now, and no more than was waiting at most: effects cause effects.
+    /// The waiting effects, at most [`MAX_WAITING`]: effects carried out meanwhile may cause others.
     pub fn take(&self) -> Vec<Effect> {
         let take = self.take.lock();
         let out: Vec<_> = take.try_iter().take(MAX_WAITING).collect();

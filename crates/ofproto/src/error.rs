@@ -1,8 +1,8 @@
-//! What can be wrong with a command on the tables.
+//! Errors of requests.
 
 use sluice_flow::OfPort;
 
-/// Why a change was refused. Nothing has changed then.
+/// Why a request was refused. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such bridge.
@@ -11,7 +11,7 @@ pub enum Error {
     /// The name is taken.
     #[error("there is a bridge named \"{0}\" already")]
     BridgeExists(String),
-    /// A field that means something inside the switch only.
+    /// A field that only the switch sets.
     #[error("no rule may match {0}, which only the switch itself sets")]
     HiddenField(&'static str),
     /// There is no such port.
@@ -37,10 +37,10 @@ pub enum Error {
         bridge: String,
         /// Number.
         number: OfPort,
-        /// Who has it.
+        /// The port that has it.
         name: String,
     },
-    /// Not a number for a port.
+    /// The number is not a port number.
     #[error("port \"{name}\": {number} is not a port number; expected 1 to 65279, or LOCAL")]
     BadPortNumber {
         /// Port.
@@ -48,7 +48,7 @@ pub enum Error {
         /// Number.
         number: u16,
     },
-    /// The datapath port is another port already.
+    /// Another port has that datapath port.
     #[error("port \"{name}\": datapath port {datapath} is taken")]
     DatapathPortTaken {
         /// Port.
@@ -56,26 +56,26 @@ pub enum Error {
         /// Number.
         datapath: u32,
     },
-    /// Table 255 is no table.
+    /// There is no such table.
     #[error("table {0}: expected 0 to 254")]
     BadTable(u8),
-    /// A table must not lead back.
+    /// `goto_table` to the same or an earlier table.
     #[error("goto_table:{to} in table {table}: expected a higher table")]
     GotoBackwards {
         /// The rule's table.
         table: u8,
-        /// Where it wants to go.
+        /// The target.
         to: u8,
     },
-    /// An action that this version does not have.
+    /// An action that is not implemented.
     #[error("action {action}: {why}")]
     Unsupported {
-        /// As it is written.
+        /// The action's text.
         action: String,
         /// What is missing.
         why: &'static str,
     },
-    /// A field that this version does not have.
+    /// A field that is not implemented.
     #[error("field {field}: {why}")]
     MissingField {
         /// Its name.
@@ -83,10 +83,10 @@ pub enum Error {
         /// What is missing.
         why: &'static str,
     },
-    /// Conjunctions must be alone.
+    /// A rule has conjunctions and other actions.
     #[error("conjunction({0},…): a rule with conjunction actions can have no others but notes")]
     ConjunctionNotAlone(u32),
-    /// `check_overlap` found another.
+    /// `check_overlap` found an overlapping rule.
     #[error("another rule of priority {priority} overlaps in table {table}")]
     Overlap {
         /// Table.
@@ -94,24 +94,24 @@ pub enum Error {
         /// Priority.
         priority: u16,
     },
-    /// The table holds as many rules as it may.
+    /// The table is full.
     #[error("table {table} is full: it holds {limit} rules")]
     TableFull {
         /// Table.
         table: u8,
-        /// Rules that it may hold.
+        /// Rules at most.
         limit: usize,
     },
-    /// The group is there already.
+    /// The group exists.
     #[error("group {0} is there already")]
     GroupExists(u32),
     /// There is no such group.
     #[error("there is no group {0}")]
     NoGroup(u32),
-    /// An action sends to a group that is not there.
+    /// An action uses an unknown group.
     #[error("group:{0}: there is no such group")]
     BadOutGroup(u32),
-    /// The group cannot be like that.
+    /// The group's configuration is wrong.
     #[error("group {group}: {why}")]
     BadGroup {
         /// Number.
@@ -119,10 +119,10 @@ pub enum Error {
         /// What was expected.
         why: &'static str,
     },
-    /// Only select and fast failover groups look whether a bucket is alive.
+    /// Only select and fast failover groups watch ports and groups.
     #[error("group {0}: watch_port and watch_group are for select and fast failover groups")]
     WatchUnsupported(u32),
-    /// A bucket of that number is there already.
+    /// The bucket exists.
     #[error("group {group} has a bucket {bucket} already")]
     BucketExists {
         /// Group.
@@ -138,16 +138,16 @@ pub enum Error {
         /// Bucket.
         bucket: u32,
     },
-    /// The meter is there already.
+    /// The meter exists.
     #[error("meter {0} is there already")]
     MeterExists(u32),
     /// There is no such meter.
     #[error("there is no meter {0}")]
     NoMeter(u32),
-    /// A rule uses a meter that is not there.
+    /// An action uses an unknown meter.
     #[error("meter:{0}: there is no such meter")]
     BadMeterAction(u32),
-    /// The meter cannot be like that.
+    /// The meter's configuration is wrong.
     #[error("meter {meter}: {why}")]
     BadMeter {
         /// Number.
@@ -158,13 +158,13 @@ pub enum Error {
     /// Too many bands.
     #[error("meter {0}: expected at most 8 bands")]
     MeterBands(u32),
-    /// A band that does something else than drop.
+    /// A band of another type than drop.
     #[error("meter {0}: expected bands of type drop; the datapath has no others")]
     MeterBand(u32),
-    /// A band that lets nothing pass.
+    /// A band with rate 0.
     #[error("meter {0}: expected a rate above zero")]
     MeterRate(u32),
-    /// There is no room for another.
+    /// No meter is free.
     #[error("there are 262144 meters already")]
     TooManyMeters,
     /// A flow of a bundle was refused.

@@ -1,4 +1,4 @@
-//! The commands on stations, `fdb/*`, and `ofproto/list`, in OVS 3.1's words.
+//! The commands on MAC entries, `fdb/*`, and `ofproto/list`, with the output of OVS 3.1.
 
 use crate::bridge::{Bridge, SwitchState};
 use crate::depends::Changes;
@@ -10,7 +10,7 @@ use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 const NO_BRIDGE: &str = "no such bridge";
 
 impl Ofproto {
-    /// `ofproto/list`: the bridges' names, one a line.
+    /// `ofproto/list`: the bridges' names, one per line.
     pub fn list(&self) -> String {
         self.state().bridges.iter().map(|b| format!("{}\n", b.name())).collect()
     }
@@ -28,7 +28,7 @@ impl Ofproto {
         Ok(out)
     }
 
-    /// `fdb/add BRIDGE PORT VLAN MAC`: a static entry.
+    /// `fdb/add BRIDGE PORT VLAN MAC`: adds a static entry.
     pub fn fdb_add(&self, bridge: &str, port: &str, vlan: &str, mac: &str) -> Result<String, String> {
         let (vlan, mac) = (parse_vlan(vlan), parse_mac(mac)?);
         let state = self.state();
@@ -42,14 +42,14 @@ impl Ofproto {
         });
         macs.add_static(vlan, mac, port);
         let mut changes = Changes::default();
-        changes.add_stations(bridge.id, macs.take_changed());
+        changes.add_mac_entries(bridge.id, macs.take_changed());
         drop(macs);
         drop(state);
         self.announce(&changes);
         Ok(note.unwrap_or_default())
     }
 
-    /// `fdb/del BRIDGE VLAN MAC`: a static entry.
+    /// `fdb/del BRIDGE VLAN MAC`: removes a static entry.
     pub fn fdb_del(&self, bridge: &str, vlan: &str, mac: &str) -> Result<String, String> {
         let (vlan, mac) = (parse_vlan(vlan), parse_mac(mac)?);
         let state = self.state();
@@ -59,7 +59,7 @@ impl Ofproto {
             return Err("could not find static mac entry\n".to_owned());
         }
         let mut changes = Changes::default();
-        changes.add_stations(bridge.id, macs.take_changed());
+        changes.add_mac_entries(bridge.id, macs.take_changed());
         drop(macs);
         drop(state);
         self.announce(&changes);
@@ -116,7 +116,7 @@ fn table_mut(bridge: &Bridge) -> RwLockWriteGuard<'_, MacTable> {
     bridge.macs.write()
 }
 
-/// As C's `atoi`: what is no number is 0.
+/// As C's `atoi`: text that is not a number is 0.
 fn parse_vlan(text: &str) -> u16 {
     text.trim().parse().unwrap_or(0)
 }

@@ -1,9 +1,9 @@
-//! Changes of the rules and groups: added, modified and deleted, seen by lookups all at once or not at all.
+//! Changes of rules and groups in a transaction: lookups see all of them at once, or none.
 //!
-//! A transaction puts new rules in under the next version and hides old ones from it; lookups, which use the present
-//! version, notice nothing. Then one bump shows everything. If a change is refused, what was put in is taken out
-//! again. The lock that translations share is let go every [`CHUNK`] changes, so that a bundle of a million flows
-//! does not stop the PMDs' upcalls.
+//! A transaction inserts new rules and hides old ones at the next version. Lookups use the current version and notice
+//! nothing. Then one change of the version number shows everything. If a change is refused, the inserted rules are
+//! removed and the hidden ones unhidden. The lock that translations share is released every [`CHUNK`] changes, so that
+//! a bundle of a million flows does not stop the PMDs' upcalls.
 
 use crate::bridge::{Bridge, LearnedCookie, N_TABLES, Rules};
 use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
@@ -20,39 +20,39 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-/// So many changes are made before the lock is let go.
+/// Changes made before the lock is released.
 pub(crate) const CHUNK: usize = 256;
 
-/// One of the changes that a bundle makes in order.
+/// One step of an ordered bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BundleChange {
-    /// Of the rules.
+    /// A change of rules.
     Flow(Box<FlowMod>),
-    /// Of the groups.
+    /// A change of groups.
     Group(GroupMod),
-    /// None, but a packet, which meets the tables as the changes before it make them.
+    /// A packet to send. It is translated by the tables as the steps before it leave them.
     Packet(Box<PacketOutRequest>),
 }
 
 /// How many rules a command touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowModCounts {
-    /// Rules that are new, or took the place of an equal one.
+    /// Rules added, including those that replaced an equal one.
     pub added: usize,
-    /// Rules whose actions or cookie changed.
+    /// Rules modified.
     pub modified: usize,
-    /// Rules that went.
+    /// Rules deleted.
     pub deleted: usize,
 }
 
-/// A rule that the next version does not see.
+/// A rule that is hidden from the next version on.
 pub(crate) struct HiddenRule {
     pub table: u8,
     pub id: RuleId,
     pub rule: Arc<Rule>,
-    /// Why it goes; `None` if another took its place.
+    /// Why it is removed; `None` if another rule replaces it.
     pub reason: Option<FlowRemovedReason>,
-    /// What it matched, if somebody wants to hear that it went.
+    /// Its match, if controllers are told of its removal.
     pub matches: Option<Match>,
 }
 
@@ -62,16 +62,16 @@ pub(crate) struct PendingTransaction {
     pub now_ms: u64,
     pub added: Vec<(u8, RuleId)>,
     pub hidden: Vec<HiddenRule>,
-    /// The bridge's groups from the next version on, if they change.
+    /// The bridge's groups at the next version, if they change.
     pub groups: Option<Groups>,
     pub changed: FlowModCounts,
-    /// Whom megaflows may have asked that is others' now.
+    /// State that megaflows depend on and this transaction changed.
     pub changes: Changes,
-    /// What came, changed and went, if somebody watches.
+    /// The updates for the rule monitor, if it wants any.
     pub updates: Option<Vec<PendingUpdate>>,
-    /// Who asked for it.
+    /// The request that caused it.
     pub by: Option<Requester>,
-    /// Tables and cookies that rules which come learn into and take along when they go, and those of rules that go.
+    /// The [`LearnedCookie`]s of added and of hidden rules.
     learners_added: Vec<LearnedCookie>,
     learners_hidden: Vec<LearnedCookie>,
 }
@@ -93,15 +93,15 @@ impl PendingTransaction {
         }
     }
 
-    /// Notes what happened to a rule, for who watches.
-    fn note(&mut self, event: RuleUpdateEvent, table: u8, id: RuleId, old_actions: Option<Arc<[OfAction]>>) {
+    /// Notes an update for the rule monitor.
+    fn note_update(&mut self, event: RuleUpdateEvent, table: u8, id: RuleId, old_actions: Option<Arc<[OfAction]>>) {
         if let Some(updates) = &mut self.updates {
             updates.push(PendingUpdate { event, table, id, old_actions });
         }
     }
 
-    /// Changes the groups; rules that send to groups that go, go with them. On an error the whole transaction is to be
-    /// reverted.
+    /// Changes the groups. Deletes the rules that use a deleted group. After an error the caller must revert the
+    /// transaction.
     pub fn apply_group(&mut self, bridge: &mut Bridge, gm: &GroupMod) -> Result<(), Error> {
         let groups = self.groups.get_or_insert_with(|| bridge.groups.clone());
         for check in gm.config.buckets.iter().map(|bucket| check_bucket(&bucket.actions)) {
@@ -117,14 +117,15 @@ impl PendingTransaction {
         Ok(())
     }
 
-    /// Whether a rule may have these actions.
+    /// Checks the actions of a rule.
     fn check(&self, bridge: &Bridge, table: u8, actions: &[OfAction]) -> Result<(), Error> {
         check_actions(table, actions)?;
         check_meters(&bridge.meters, actions)?;
         check_groups(self.groups.as_ref().unwrap_or(&bridge.groups), actions)
     }
 
-    /// Changes a rule.
+    /// Adds, modifies or deletes rules. After an error the caller must revert the transaction, or at least not add to
+    /// the refused change.
     pub fn apply(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         if let Some(table) = fm.table.filter(|&t| t != 255) {
             check_table(table)?;
@@ -159,7 +160,7 @@ impl PendingTransaction {
         if old.is_none() {
             self.make_room(bridge, table)?;
         }
-        // If the counters start again, the idle timeout goes on counting.
+        // A reset of the counters does not restart the idle timeout.
         let used_ms = old.as_ref().map_or(self.now_ms, |(_, rule)| rule.stats().used_ms);
         let counts = match &old {
             Some((_, rule)) if fm.keep_counts => Arc::clone(&rule.counts),
@@ -187,12 +188,12 @@ impl PendingTransaction {
             self.hide(bridge, table, id, None);
             old_actions = (old.actions != rule.actions).then(|| Arc::clone(&old.actions));
         }
-        let id = self.put(bridge, &fm.matches, rule);
-        self.note(RuleUpdateEvent::Added, table, id, old_actions);
+        let id = self.insert(bridge, &fm.matches, rule);
+        self.note_update(RuleUpdateEvent::Added, table, id, old_actions);
         Ok(())
     }
 
-    /// Evicts a rule from a full table, if it does that.
+    /// Evicts a rule if the table is full and evicts; an error if it is full and cannot.
     fn make_room(&mut self, bridge: &mut Bridge, table: u8) -> Result<(), Error> {
         let capacity = &bridge.tables[usize::from(table)].capacity;
         let Some(limit) = capacity.limit().filter(|_| capacity.is_full()) else { return Ok(()) };
@@ -239,17 +240,17 @@ impl PendingTransaction {
             self.changed.modified += 1;
             self.hide(bridge, table, id, None);
             let has_new_cookie = rule.cookie != old.cookie;
-            let id = self.put(bridge, &matches, rule);
+            let id = self.insert(bridge, &matches, rule);
             let old_actions = (old.actions != actions).then(|| Arc::clone(&old.actions));
             if has_new_cookie || old_actions.is_some() {
-                self.note(RuleUpdateEvent::Modified, table, id, old_actions);
+                self.note_update(RuleUpdateEvent::Modified, table, id, old_actions);
             }
         }
         Ok(())
     }
 
-    /// Puts a rule in, seen from the next version on.
-    fn put(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) -> RuleId {
+    /// Inserts a rule, visible from the next version on.
+    fn insert(&mut self, bridge: &mut Bridge, matches: &Match, rule: Rule) -> RuleId {
         self.changes.add_rule(bridge.id, rule.table, || Some(*matches));
         self.learners_added.extend(learned_cookies(&rule.actions));
         let (table, priority, rule) = (rule.table, rule.priority.into(), Arc::new(rule));
@@ -261,7 +262,7 @@ impl PendingTransaction {
         if rule.idle_timeout() != 0 || rule.hard_timeout() != 0 {
             bridge.expirable.insert((table, id));
         }
-        bridge.tables[usize::from(table)].capacity.came(id, rule.importance, rule.expiry_ms());
+        bridge.tables[usize::from(table)].capacity.add(id, rule.importance, rule.expiry_ms());
         self.added.push((table, id));
         id
     }
@@ -277,10 +278,10 @@ impl PendingTransaction {
         let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| rules.match_of(found));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
-        bridge.tables[usize::from(table)].capacity.went();
+        bridge.tables[usize::from(table)].capacity.remove();
         self.changed.deleted += usize::from(reason.is_some());
         if let Some(reason) = reason {
-            self.note(RuleUpdateEvent::Removed(reason), table, id, None);
+            self.note_update(RuleUpdateEvent::Removed(reason), table, id, None);
         }
         self.hidden.push(HiddenRule { table, id, rule, reason, matches });
     }
@@ -295,7 +296,7 @@ impl PendingTransaction {
         }
     }
 
-    /// Hides what was learned into a table with a cookie.
+    /// Hides the rules that were learned into a table with a cookie.
     pub fn hide_learned(&mut self, bridge: &mut Bridge, learned: LearnedCookie) {
         let LearnedCookie { table, cookie } = learned;
         let learned = bridge.rules_mut(table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
@@ -303,7 +304,7 @@ impl PendingTransaction {
         learned.into_iter().for_each(|id| self.hide(bridge, table, id, Some(FlowRemovedReason::Delete)));
     }
 
-    /// Makes a learned rule, or refreshes it if it is there as it is. Whether the limit (0: none) allowed it.
+    /// Adds a learned rule, or refreshes an identical one; whether the limit (0: none) allowed it.
     pub fn learn(&mut self, bridge: &mut Bridge, fm: &FlowMod, limit: u32) -> Result<bool, Error> {
         let table = fm.table.unwrap_or(0);
         check_table(table)?;
@@ -320,15 +321,15 @@ impl PendingTransaction {
 
     /// Undoes everything.
     pub fn revert(self, bridge: &mut Bridge) {
-        // First: what was added and hidden again has been taken off already.
-        self.hidden.iter().for_each(|hidden| bridge.tables[usize::from(hidden.table)].capacity.is_back());
+        // Before the rules go: one that was added and hidden again is counted only once.
+        self.hidden.iter().for_each(|hidden| bridge.tables[usize::from(hidden.table)].capacity.restore());
         for (table, id) in self.added.into_iter().rev() {
             bridge.rules_mut(table).remove(id);
             bridge.expirable.remove(&(table, id));
-            bridge.tables[usize::from(table)].capacity.went();
+            bridge.tables[usize::from(table)].capacity.remove();
         }
         for hidden in self.hidden {
-            // A rule added and hidden again within the transaction is gone already.
+            // A rule that was added and hidden within the transaction has just been removed.
             if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
                 && (hidden.rule.idle_timeout() != 0 || hidden.rule.hard_timeout() != 0)
             {
@@ -337,7 +338,7 @@ impl PendingTransaction {
         }
     }
 
-    /// Books what learning rules came and went; the tables and cookies whose learned rules must go with the last one.
+    /// Counts added and removed learning rules. Returns where no learning rule is left: what was learned there must go.
     pub fn count_learners(&self, bridge: &mut Bridge) -> Vec<LearnedCookie> {
         self.learners_added.iter().for_each(|key| *bridge.learners.entry(*key).or_default() += 1);
         let mut dead = Vec::new();
@@ -353,12 +354,12 @@ impl PendingTransaction {
     }
 }
 
-/// The rules of a table, if it has some.
+/// The rules of a table, if it has any.
 pub(crate) fn rules_of(bridge: &Bridge, table: u8) -> Option<&Rules> {
     bridge.tables[usize::from(table)].rules.as_deref()
 }
 
-/// The rules that a modification or deletion is about, in the order of their tables.
+/// The rules that a modification or deletion selects, table by table.
 pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: bool) -> Vec<(u8, RuleId)> {
     let tables = match fm.table.filter(|&t| t != 255) {
         Some(table) => table..=table,
@@ -383,7 +384,7 @@ pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: boo
     out
 }
 
-/// Whether some action outputs to that port, those in clones and action sets included.
+/// Whether an action outputs to that port, also in a clone or an action set.
 pub(crate) fn outputs_to(actions: &[OfAction], port: OfPort) -> bool {
     OfAction::flattened(actions).any(|action| match action {
         OfAction::Output { port: to, .. }
@@ -407,7 +408,7 @@ pub(crate) fn groups_of(actions: &[OfAction]) -> BTreeSet<u32> {
     OfAction::flattened(actions).filter_map(group).collect()
 }
 
-/// Whether some action lets packets pass that meter.
+/// Whether an action uses that meter.
 pub(crate) fn uses_meter(actions: &[OfAction], meter: u32) -> bool {
     OfAction::flattened(actions).any(|action| *action == OfAction::Meter(meter))
 }
@@ -430,7 +431,7 @@ fn learned_cookies(actions: &[OfAction]) -> impl Iterator<Item = LearnedCookie> 
     })
 }
 
-/// Whether two rules are the same to `replace-flows`: it leaves such rules alone, counters and all.
+/// Whether `replace-flows` leaves a rule as it is, with its counters.
 pub(crate) fn is_same(rule: &Rule, fm: &FlowMod) -> bool {
     rule.cookie == fm.new_cookie.unwrap_or(0)
         && rule.idle_timeout() == fm.idle_timeout
@@ -439,8 +440,8 @@ pub(crate) fn is_same(rule: &Rule, fm: &FlowMod) -> bool {
         && *rule.actions == *fm.actions
 }
 
-/// The rule that a `learn` would make, if it is there as it would be. Its timeouts may be others: a modification keeps
-/// them, and `fin_timeout` may have lowered them. For a limit, such a rule is another one, as it is in OVS.
+/// The rule that a `learn` would add, if an identical one exists. Its timeouts may differ: a modification keeps them,
+/// and `fin_timeout` may have lowered them. Where a limit is checked, such a rule counts as another one, as in OVS.
 pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, limit: u32, version: u64) -> Option<&'b Arc<Rule>> {
     let found = rules_of(bridge, fm.table?)?.find_exact(&fm.matches, fm.priority.into(), version)?;
     let same = |rule: &Rule| {
@@ -453,7 +454,7 @@ pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, limit: u32, versi
     Some(found.payload()).filter(|rule| same(rule))
 }
 
-/// Whether a table has so many rules of a cookie: `learn`'s limit.
+/// Whether a table has at least `limit` rules with a cookie.
 pub(crate) fn has_at_least(rules: &Rules, cookie: u64, limit: u32) -> bool {
     rules.iter(LATEST).filter(|r| r.payload().cookie == cookie).take(limit as usize).count() == limit as usize
 }

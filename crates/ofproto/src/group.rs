@@ -1,7 +1,7 @@
-//! Groups: what they are, how a select group maps hashes to buckets, what each has carried.
+//! Groups: their configuration, how a select group maps hashes to buckets, and their counters.
 //!
-//! A group never changes, but for its counters: a modification makes another one in its place, whose counters begin
-//! anew, as in Open vSwitch.
+//! A group is immutable except for its counters. A modification replaces it by another one, whose counters begin at
+//! zero, as in Open vSwitch.
 
 use crate::error::Error;
 use sluice_action::HashAlgorithm;
@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Fewest and most hash values that a select group maps to its buckets. Source: OVS ofproto-dpif.c.
+/// The least and the largest number of hash values of a select group. Source: OVS ofproto-dpif.c.
 const HASHES_MIN: u64 = 16;
 const HASHES_MAX: u64 = 256;
 
 /// Groups by number.
 pub(crate) type Groups = BTreeMap<u32, Arc<Group>>;
 
-/// A group, as shared by its bridge and the xlate caches of megaflows that went through it.
+/// A group. Its bridge and the xlate caches of megaflows share it.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub id: u32,
@@ -29,23 +29,23 @@ pub(crate) struct Group {
     /// How a select group selects.
     pub method: SelectionMethod,
     counts: BucketCounts,
-    /// By place in `config.buckets`.
+    /// By index in `config.buckets`.
     buckets: Box<[BucketCounts]>,
 }
 
-/// How the bucket of a select group is found.
+/// How a select group chooses a bucket.
 #[derive(Debug, PartialEq)]
 pub(crate) enum SelectionMethod {
-    /// By a hash of the packet's addresses and ports that translation computes: a megaflow for each connection.
+    /// By a hash of the addresses and ports that translation computes. Each connection needs its own megaflow.
     Symmetric,
-    /// By a hash of certain fields, likewise.
+    /// The same, but with a hash of configured fields.
     Fields,
-    /// By a hash that the datapath computes: a megaflow for each hash value that the map tells apart.
+    /// By a hash that the datapath computes. Each hash value needs its own megaflow.
     DpHash {
-        /// What the datapath hashes.
+        /// The fields that the datapath hashes.
         algorithm: HashAlgorithm,
         basis: u32,
-        /// The bucket of each hash value, by its place; a power of two of them.
+        /// The bucket's index for each hash value. The number of values is a power of two.
         map: Box<[usize]>,
     },
 }
@@ -67,20 +67,20 @@ impl BucketCounts {
     }
 }
 
-/// A group with what it has carried.
+/// A group with its counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupEntry {
     /// Its number.
     pub id: u32,
-    /// What it is; every bucket has a number.
+    /// Its configuration. Every bucket has a number.
     pub config: GroupConfig,
     /// When it was added, milliseconds.
     pub created_ms: u64,
-    /// Rules that send to it.
+    /// Number of rules that use it.
     pub ref_count: u32,
     /// Packets and bytes.
     pub counts: (u64, u64),
-    /// The same of each bucket.
+    /// Packets and bytes of each bucket.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -91,7 +91,7 @@ impl Group {
         Group { id, config, created_ms, method, counts: BucketCounts::default(), buckets }
     }
 
-    /// Credits packets: to one bucket, or, of a group that uses all of them, to all.
+    /// Credits packets to one bucket, or to all (`None`).
     pub fn credit(&self, bucket: Option<usize>, packets: u64, bytes: u64) {
         self.counts.credit(packets, bytes);
         let of = match bucket {
@@ -124,7 +124,7 @@ fn method(config: &GroupConfig) -> SelectionMethod {
         _ if config.kind != GroupKind::Select => SelectionMethod::Symmetric,
         "" => symmetric(HashAlgorithm::SymmetricL4, 0),
         "dp_hash" => {
-            // The upper half names the algorithm; one that is unknown is the first.
+            // The upper half selects the algorithm. An unknown one means the first.
             let is_symmetric = selection.parameter >> 32 == 1;
             let algorithm = if is_symmetric { HashAlgorithm::SymmetricL4 } else { HashAlgorithm::L4 };
             symmetric(algorithm, selection.parameter as u32)
@@ -134,8 +134,8 @@ fn method(config: &GroupConfig) -> SelectionMethod {
     }
 }
 
-/// The bucket of each hash value, dealt by weight after Webster: the next value goes to the bucket whose weight over
-/// twice what it has, and one, is highest. `None` if that would take too many values, or no bucket has a weight.
+/// The bucket of each hash value, by Webster's method: the next value goes to the bucket with the highest
+/// weight / (2 × values + 1). `None` if that would need too many values, or if no bucket has a weight.
 fn hash_map(buckets: &[Bucket]) -> Option<Box<[usize]>> {
     let total: u64 = buckets.iter().map(|b| u64::from(b.weight)).sum();
     let least = buckets.iter().map(|b| u64::from(b.weight)).filter(|w| *w > 0).min()?;
@@ -145,7 +145,7 @@ fn hash_map(buckets: &[Bucket]) -> Option<Box<[usize]>> {
     }
     let mut divisors = vec![1u64; buckets.len()];
     let map = (0..values).map(|_| {
-        // Of equals the first; compared as fractions.
+        // Compared as fractions; of equals the first wins.
         let share = |i: usize| (u64::from(buckets[i].weight), divisors[i]);
         let better = |a: usize, b: usize| share(b).0 * share(a).1 > share(a).0 * share(b).1;
         let winner = (1..buckets.len()).fold(0, |best, i| if better(best, i) { i } else { best });
@@ -155,7 +155,7 @@ fn hash_map(buckets: &[Bucket]) -> Option<Box<[usize]>> {
     Some(map.collect())
 }
 
-/// Makes one change to `groups`; the numbers of the groups that went.
+/// Makes one change to `groups`; returns the numbers of the deleted groups.
 pub(crate) fn apply(groups: &mut Groups, gm: &GroupMod, now_ms: u64) -> Result<Vec<u32>, Error> {
     use GroupCommand::{Add, AddOrModify, Delete, InsertBucket, Modify, RemoveBucket};
     if gm.command == Delete {
@@ -187,7 +187,7 @@ pub(crate) fn apply(groups: &mut Groups, gm: &GroupMod, now_ms: u64) -> Result<V
     Ok(Vec::new())
 }
 
-/// The buckets, those without a number with the lowest that is free.
+/// The buckets; those without a number get the lowest free one.
 fn numbered(group: u32, buckets: &[Bucket], others: &[Bucket]) -> Result<Vec<Bucket>, Error> {
     let mut taken: BTreeSet<u32> = others.iter().map(|b| b.id).collect();
     for bucket in buckets.iter().filter(|b| b.id <= BUCKET_MAX) {
@@ -203,12 +203,12 @@ fn numbered(group: u32, buckets: &[Bucket], others: &[Bucket]) -> Result<Vec<Buc
     Ok(buckets.iter().map(number).collect())
 }
 
-/// The old buckets with the new ones before the first, behind the last, or behind the one that is named.
+/// The old buckets with the new ones inserted at the start, at the end, or after the given bucket.
 fn insert(gm: &GroupMod, old: &[Bucket], new: Vec<Bucket>) -> Result<Vec<Bucket>, Error> {
     let at = match gm.command_bucket {
         BUCKET_FIRST | BUCKET_ALL => 0,
         BUCKET_LAST => old.len(),
-        id => place(gm.group, old, id)? + 1,
+        id => position(gm.group, old, id)? + 1,
     };
     Ok(old[..at].iter().cloned().chain(new).chain(old[at..].iter().cloned()).collect())
 }
@@ -218,16 +218,16 @@ fn remove(gm: &GroupMod, old: &[Bucket]) -> Result<Vec<Bucket>, Error> {
         BUCKET_ALL => return Ok(Vec::new()),
         BUCKET_FIRST => 0,
         BUCKET_LAST => old.len().wrapping_sub(1),
-        id => place(gm.group, old, id)?,
+        id => position(gm.group, old, id)?,
     };
     Ok(old.iter().enumerate().filter(|(i, _)| *i != gone).map(|(_, bucket)| bucket.clone()).collect())
 }
 
-fn place(group: u32, buckets: &[Bucket], id: u32) -> Result<usize, Error> {
+fn position(group: u32, buckets: &[Bucket], id: u32) -> Result<usize, Error> {
     buckets.iter().position(|b| b.id == id).ok_or(Error::NoBucket { group, bucket: id })
 }
 
-/// Refuses what a group of its kind cannot be.
+/// Checks a group's configuration against its kind.
 fn check(group: u32, config: &GroupConfig) -> Result<(), Error> {
     let bad = |why| Err(Error::BadGroup { group, why });
     let watches = |b: &Bucket| b.watch_port.is_some() || b.watch_group.is_some();

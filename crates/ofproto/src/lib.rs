@@ -1,28 +1,74 @@
-//! OpenFlow tables and translation: an upcall becomes a megaflow; the revalidator keeps it true.
+//! OpenFlow tables and translation.
 //!
-//! [`Ofproto`] holds all bridges of the switch: ports, tables of rules, stations. Its commands change them; its
-//! [`UpcallHandle`]s, one a PMD, translate packets that no cache knows ([`xlate`]); its revalidator
-//! ([`Ofproto::revalidate`]) looks after the megaflows that came of it, and [`Ofproto::tick`] does what translations
-//! brought about and what time brings.
+//! The datapath forwards packets by megaflows. For a packet that no megaflow matches it makes an *upcall*: this crate
+//! walks the packet through the OpenFlow tables and returns datapath actions and a mask, and the datapath makes a
+//! megaflow of them. This crate also keeps megaflows correct when anything they depend on changes. It does what `ofproto/` does
+//! in Open vSwitch, in its terms: upcall, xlate cache, revalidator, recirculation, freezing.
 //!
-//! | module | what |
+//! # From an upcall to a megaflow
+//!
+//! [`Ofproto`] holds all bridges of the switch: ports, tables of rules, groups, meters, MAC tables. Each PMD has an
+//! [`UpcallHandle`]. Its `translate` runs a [`xlate::Translator`], which
+//!
+//! 1. finds the bridge and the OpenFlow port of the packet's datapath port,
+//! 2. searches table 0, carries out the actions of the rule it finds, and searches further tables as they say,
+//! 3. collects in a mask every bit of the packet that it has looked at,
+//! 4. emits datapath actions that turn the packet that came into the packet that leaves,
+//! 5. records in an [`xlate_cache`] what it has used: rules, tables, groups, MAC entries, ports.
+//!
+//! The PMD installs the result. A translation changes nothing. What a packet causes (a learned MAC entry, a learned
+//! rule, a shorter timeout) goes to the control thread as an effect through a bounded queue; [`Ofproto::tick`] carries
+//! effects out.
+//!
+//! The megaflow carries its xlate cache. The revalidator ([`Ofproto::revalidate`]) reads the megaflow's counters and
+//! credits them to the rules, groups and tables in the cache, so that flow statistics are right although most packets
+//! never come here. It deletes idle megaflows.
+//!
+//! # When rules change
+//!
+//! Tables have one writer. A rule has the version at which it appears and the version at which it disappears, so a
+//! bundle becomes visible when the version number changes once. A translation remembers the epoch in which it began,
+//! and installation compares it again while the megaflow store is locked. Every change increases the epoch and then
+//! walks the store. So a megaflow is either installed before the increase, and the walk visits it, or it is not
+//! installed.
+//!
+//! The walk *suspends* the megaflows that depend on the change (`depends.rs`): those that searched the rule's table
+//! with a key that the rule, old or new, may match, and those that looked up the MAC entry, port, group or meter that
+//! changed. Lookups in the datapath miss a suspended megaflow. So when a change returns, no packet follows the old
+//! state. The next packet of a suspended megaflow makes an upcall. If the answer is the same, the megaflow is live
+//! again, with its counters and its entries in the caches; if not, another one takes its place. The revalidator does
+//! the same for suspended megaflows without packets. All other megaflows are untouched.
+//!
+//! # Threads
+//!
+//! A translation holds one lock for reading. A change takes that lock for writing, and for a short moment only: this is
+//! all that a PMD ever waits for. One change is made at a time. A PMD does not wait for its effects either: a full queue
+//! loses an effect, and the next packet causes it again.
+//!
+//! # Costs
+//!
+//! A translation works on four keys of half a KiB, visits the subtables that can match in each table it searches, and
+//! allocates its actions and its xlate cache. A change visits every megaflow, and causes one translation of each
+//! megaflow that it affects.
+//!
+//! # Modules
+//!
+//! | module | what it does |
 //! |---|---|
-//! | [`ofproto`] | all bridges; bridges, ports and rules come and go |
-//! | [`bridge`], [`port`], [`rule`], [`mac`] | what there is |
-//! | [`flow_mod`], [`check`], [`removed`] | rules and groups change, all at once or not at all |
+//! | [`ofproto`] | the switch: adds, changes and removes bridges and ports |
+//! | [`bridge`], [`port`], [`rule`], [`mac`] | the parts of a bridge |
+//! | [`rules`], [`flow_mod`], [`transaction`], [`check`], [`removed`] | atomic changes of rules and groups |
+//! | [`table_capacity`] | limits of tables, eviction, vacancy events |
+//! | [`rule_monitor`] | tells one subscriber of every changed rule |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
-//! | [`meter`] | meters, each of which stands for one of the datapath |
+//! | [`meter`] | meters; each one is a meter of the datapath |
 //! | [`xlate`] | translation |
-//! | [`recirc`] | translations that stopped in the middle |
-//! | [`upcall`], [`xlate_cache`], [`effects`], [`tick`] | PMDs ask; whom to credit; what must be done for them |
-//! | [`revalidate`] | megaflows are visited, credited, kept or deleted |
-//! | [`controller`] | packets from and to controllers |
-//! | [`trace`], [`trace_command`] | a translation, written down for people |
-//! | [`rules`], [`transaction`], [`rule_monitor`] | commands on rules and groups, done at once, and who hears of it |
-//! | [`fdb`] | commands on stations |
-//!
-//! **Threads.** A translation holds one lock for reading; changes take it for writing, one changer at a time. What a
-//! translation wants changed goes through a bounded queue to the control thread.
+//! | [`recirc`] | frozen translations, which wait for their packet to recirculate |
+//! | [`upcall`], [`xlate_cache`], [`effects`], [`tick`] | upcalls, what they have used, and their effects |
+//! | [`depends`], [`revalidate`] | which megaflows a change affects; whether a megaflow is still right |
+//! | [`controller`], [`metadata`] | packets from and to controllers |
+//! | [`trace`], [`trace_command`], [`trace_passes`] | `ofproto/trace`: a translation as text |
+//! | [`fdb`] | the commands `fdb/*` on MAC entries |
 #![forbid(unsafe_code)]
 
 mod bridge;

@@ -1,8 +1,9 @@
-//! The MAC table of a bridge: which port a station of a VLAN was last seen on.
+//! The MAC table of a bridge: the port of each known address and VLAN; `lib/mac-learning` in Open vSwitch.
 //!
-//! Entries age by whole seconds since the station last sent; static ones stay. The table is bounded: a new station
-//! takes the place of the least recently seen one of the port that has most, so that one port cannot push out the
-//! others. Costs: a few ordered-map operations a change; a lookup is one hash. One writer (the control thread).
+//! Entries expire by whole seconds since their address last sent a packet; static entries do not. The table has a
+//! limit. When it is full, a new entry replaces the least recently used one of the port with most entries, so that one
+//! port cannot evict the entries of others. A change costs a few operations on ordered maps, a lookup one hash. The
+//! control thread is the only writer.
 
 use sluice_flow::OfPort;
 use std::collections::{BTreeMap, HashMap};
@@ -10,18 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 /// An Ethernet address.
 pub type Mac = [u8; 6];
 
-/// How long a station is remembered unless the configuration says otherwise, seconds.
+/// Seconds until an unused entry expires, by default.
 /// Source: OVS lib/mac-learning.h.
 pub const DEFAULT_AGE_S: u64 = 300;
-/// How many stations are remembered.
+/// Entries at most, by default.
 /// Source: OVS lib/mac-learning.h.
 pub const DEFAULT_MAX: usize = 8192;
 
-/// The table.
+/// The MAC table of a bridge.
 #[derive(Debug)]
 pub struct MacTable {
     entries: HashMap<(u16, Mac), MacEntry>,
-    /// By when they were last seen, the oldest first.
+    /// The entries by last use, the least recent first.
     order: BTreeMap<u64, (u16, Mac)>,
     /// The same for each port.
     by_port: HashMap<OfPort, BTreeMap<u64, (u16, Mac)>>,
@@ -29,7 +30,7 @@ pub struct MacTable {
     age_s: u64,
     max: usize,
     counts: MacCounts,
-    /// Stations that have come, gone or moved since this was last asked for.
+    /// Addresses whose entry was added, removed or moved since this was last taken.
     changed: Vec<(u16, Mac)>,
 }
 
@@ -37,20 +38,20 @@ pub struct MacTable {
 struct MacEntry {
     port: OfPort,
     stamp: u64,
-    /// Second at which it is forgotten; `None` if static.
+    /// The second in which it expires; `None` if static.
     expires_s: Option<u64>,
 }
 
-/// What `fdb/stats-show` prints.
+/// The counters of `fdb/stats-show`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MacCounts {
-    /// Stations learned.
+    /// Entries learned.
     pub learned: u64,
-    /// Stations forgotten because of age.
+    /// Entries expired.
     pub expired: u64,
-    /// Stations forgotten to make room.
+    /// Entries evicted from a full table.
     pub evicted: u64,
-    /// Stations seen on another port than before.
+    /// Entries that moved to another port.
     pub moved: u64,
 }
 
@@ -63,11 +64,11 @@ pub struct MacRow {
     pub vlan: u16,
     /// Address.
     pub mac: Mac,
-    /// Seconds since it was seen; `None` if static.
+    /// Seconds since it was last used; `None` if static.
     pub age_s: Option<u64>,
 }
 
-/// Whether an address is a group's.
+/// Whether an address is a multicast or broadcast address.
 pub fn is_multicast(mac: Mac) -> bool {
     mac[0] & 1 != 0
 }
@@ -87,7 +88,7 @@ impl MacTable {
         }
     }
 
-    /// Changes how long stations are remembered; what is known keeps the age it has.
+    /// Changes the time until entries expire. Present entries keep their age.
     pub fn set_age(&mut self, age_s: u64) {
         for entry in self.entries.values_mut() {
             if let Some(expires) = &mut entry.expires_s {
@@ -97,13 +98,13 @@ impl MacTable {
         self.age_s = age_s;
     }
 
-    /// Where to send to a station; `None` if not known or a group.
+    /// The port of an address; `None` if it is unknown or multicast.
     pub fn lookup(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
         self.entries.get(&(vlan, mac)).map(|e| e.port)
     }
 
-    /// Whether [`MacTable::learn`] would do anything.
-    pub fn has_news(&self, vlan: u16, mac: Mac, port: OfPort, now_s: u64) -> bool {
+    /// Whether [`MacTable::learn`] would change anything.
+    pub fn needs_learning(&self, vlan: u16, mac: Mac, port: OfPort, now_s: u64) -> bool {
         !is_multicast(mac)
             && match self.entries.get(&(vlan, mac)) {
                 None => true,
@@ -112,7 +113,7 @@ impl MacTable {
             }
     }
 
-    /// Notes that a station sent from a port; true if traffic to it now goes elsewhere than before.
+    /// Learns that an address is behind a port; true if the entry is new or has moved.
     pub fn learn(&mut self, vlan: u16, mac: Mac, port: OfPort, now_s: u64) -> bool {
         if is_multicast(mac) {
             return false;
@@ -130,11 +131,11 @@ impl MacTable {
             }
         }
         self.put(vlan, mac, port, Some(now_s + self.age_s));
-        let is_news = old.is_none_or(|e| e.port != port);
-        if is_news {
+        let is_new_or_moved = old.is_none_or(|e| e.port != port);
+        if is_new_or_moved {
             self.changed.push((vlan, mac));
         }
-        is_news
+        is_new_or_moved
     }
 
     /// Adds a static entry.
@@ -155,25 +156,25 @@ impl MacTable {
         is_static && self.take(vlan, mac)
     }
 
-    /// The stations that have come, gone, moved or become static since this was last asked; those that a flush took
-    /// are not among them.
+    /// The addresses whose entry was added, removed, moved or made static since the last call, except those that a
+    /// flush removed.
     pub fn take_changed(&mut self) -> Vec<(u16, Mac)> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether an entry is static, if there is one.
+    /// Whether an address has a static entry; `None` without an entry.
     pub fn is_static(&self, vlan: u16, mac: Mac) -> Option<bool> {
         self.entries.get(&(vlan, mac)).map(|e| e.expires_s.is_none())
     }
 
-    /// Forgets every entry.
+    /// Removes every entry; true if there was one.
     pub fn flush(&mut self) -> bool {
         self.order.clear();
         self.by_port.clear();
         !std::mem::take(&mut self.entries).is_empty()
     }
 
-    /// Forgets what was learned on a port.
+    /// Removes the entries of a port; true if there was one.
     pub fn flush_port(&mut self, port: OfPort) -> bool {
         let gone: Vec<_> = self.by_port.get(&port).into_iter().flat_map(|m| m.values().copied()).collect();
         gone.iter().for_each(|&(vlan, mac)| _ = self.take(vlan, mac));
@@ -181,11 +182,11 @@ impl MacTable {
         !gone.is_empty()
     }
 
-    /// Forgets stations that were not seen for too long; true if there were any.
+    /// Removes expired entries; true if there was one.
     pub fn expire(&mut self, now_s: u64) -> bool {
         let mut any = false;
-        // As in OVS, only the oldest is looked at: a static entry in front of it holds the others back until traffic
-        // brings them behind it; so look past those.
+        // OVS stops at the first entry that has not expired. A static entry, which never expires, would keep the ones
+        // after it alive, so static entries are skipped.
         let due: Vec<_> = self
             .order
             .values()
@@ -203,7 +204,7 @@ impl MacTable {
         any
     }
 
-    /// The rows of `fdb/show`, the least recently seen first.
+    /// The rows of `fdb/show`, the least recently used first.
     pub fn rows(&self, now_s: u64) -> impl Iterator<Item = MacRow> + '_ {
         self.order.values().map(move |&(vlan, mac)| {
             let entry = self.entries[&(vlan, mac)];
@@ -217,12 +218,12 @@ impl MacTable {
         (self.entries.len(), self.max, self.entries.values().filter(|e| e.expires_s.is_none()).count())
     }
 
-    /// What happened so far.
+    /// The counters.
     pub fn counts(&self) -> MacCounts {
         self.counts
     }
 
-    /// Starts counting again.
+    /// Resets the counters.
     pub fn clear_counts(&mut self) {
         self.counts = MacCounts::default();
     }
@@ -248,7 +249,7 @@ impl MacTable {
         true
     }
 
-    /// Makes room: the port with most entries gives up its oldest.
+    /// Removes the least recently used entry of the port with most entries.
     fn evict(&mut self) {
         let fullest = self.by_port.iter().max_by_key(|(port, m)| (m.len(), **port)).map(|(_, m)| m);
         if let Some((_, &(vlan, mac))) = fullest.and_then(|m| m.first_key_value()) {
@@ -267,20 +268,20 @@ mod tests {
     const B: Mac = [2, 0, 0, 0, 0, 2];
 
     #[test]
-    fn stations_move_and_age() {
+    fn entries_move_and_age() {
         let mut table = MacTable::new(300, 8);
         assert!(table.learn(0, A, OfPort(1), 10), "new");
         assert!(!table.learn(0, A, OfPort(1), 20), "refreshed");
         assert!(table.learn(0, A, OfPort(2), 30), "moved");
         assert_eq!(table.lookup(0, A), Some(OfPort(2)));
-        assert_eq!(table.lookup(1, A), None, "another VLAN is another station");
+        assert_eq!(table.lookup(1, A), None, "another VLAN is another entry");
         assert!(!table.expire(329));
         assert!(table.expire(330));
         assert_eq!(table.counts(), MacCounts { learned: 1, expired: 1, evicted: 0, moved: 1 });
     }
 
     #[test]
-    fn the_port_with_most_gives_way() {
+    fn the_port_with_most_entries_loses_one() {
         let mut table = MacTable::new(300, 3);
         table.learn(0, A, OfPort(1), 0);
         table.learn(1, B, OfPort(2), 0);
@@ -295,16 +296,16 @@ mod tests {
     fn static_entries_neither_age_nor_move() {
         let mut table = MacTable::new(300, 8);
         table.add_static(0, A, OfPort(1));
-        assert!(!table.has_news(0, A, OfPort(2), 0));
+        assert!(!table.needs_learning(0, A, OfPort(2), 0));
         assert!(!table.learn(0, A, OfPort(2), 0));
         table.learn(0, B, OfPort(2), 0);
-        assert!(table.expire(1000), "a static entry in front does not keep others");
+        assert!(table.expire(1000), "a static entry in front does not keep others alive");
         assert_eq!(table.rows(1000).map(|r| r.age_s).collect::<Vec<_>>(), [None]);
         assert!(table.remove_static(0, A) && !table.remove_static(0, A));
     }
 
     #[test]
-    fn groups_are_not_stations() {
+    fn multicast_addresses_are_not_learned() {
         let mut table = MacTable::new(300, 8);
         assert!(!table.learn(0, [1, 0, 0, 0, 0, 1], OfPort(1), 0));
     }

@@ -1,4 +1,4 @@
-//! Meters of the bridges: each stands for one of the datapath.
+//! Meters of the bridges. Each one is a meter of the datapath, under another number.
 
 use crate::depends::Changes;
 use crate::error::Error;
@@ -12,12 +12,12 @@ use sluice_ofp::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bands of a meter at most. Source: OVS lib/dpif-netdev.c, MAX_BANDS.
+/// Bands of a meter, at most. Source: OVS lib/dpif-netdev.c, MAX_BANDS.
 pub const BANDS_MAX: usize = 8;
-/// Meters of the switch at most. Source: as before, MAX_METERS.
+/// Meters of the switch, at most. Source: as before, MAX_METERS.
 pub const METERS_MAX: u32 = 1 << 18;
 
-/// A bridge's meters by number.
+/// A bridge's meters, by number.
 pub(crate) type Meters = BTreeMap<u32, Meter>;
 
 /// A meter of a bridge.
@@ -29,22 +29,22 @@ pub(crate) struct Meter {
     pub created_ms: u64,
 }
 
-/// A meter with what it has counted.
+/// A meter with its counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterEntry {
     /// Its number.
     pub id: u32,
-    /// What it is.
+    /// Its configuration.
     pub config: MeterConfig,
     /// When it was added, milliseconds.
     pub created_ms: u64,
-    /// Rules that use it.
+    /// Number of rules that use it.
     pub flow_count: u32,
-    /// What it has counted.
+    /// Its counters.
     pub stats: MeterStats,
 }
 
-/// The datapath's meters, and which of their numbers were given out.
+/// The datapath's meters and their numbers in use.
 #[derive(Default)]
 pub(crate) struct DatapathMeters {
     pub store: Option<Arc<dyn MeterStore>>,
@@ -53,8 +53,8 @@ pub(crate) struct DatapathMeters {
 }
 
 impl DatapathMeters {
-    /// A number for a new meter: not one that was free only just now, which megaflows under way may still name.
-    fn draw(&mut self) -> Option<u32> {
+    /// A number for a new meter. A number freed recently comes last, because packets under way may still use it.
+    fn allocate(&mut self) -> Option<u32> {
         let free = (self.next..METERS_MAX).chain(0..self.next).find(|number| !self.used.contains(number))?;
         self.used.insert(free);
         self.next = (free + 1) % METERS_MAX;
@@ -62,7 +62,7 @@ impl DatapathMeters {
     }
 }
 
-/// Refuses numbers that are none, and what no datapath could do.
+/// Checks a meter's number and its number of bands.
 fn check_number(mm: &MeterMod) -> Result<(), Error> {
     if !(1..=METER_MAX).contains(&mm.meter) && ![METER_CONTROLLER, METER_SLOWPATH].contains(&mm.meter) {
         let why = "expected a number of 1 to 4294901760, or controller or slowpath";
@@ -71,7 +71,7 @@ fn check_number(mm: &MeterMod) -> Result<(), Error> {
     if mm.config.bands.len() > BANDS_MAX { Err(Error::MeterBands(mm.meter)) } else { Ok(()) }
 }
 
-/// Refuses bands that the datapath does not have.
+/// Checks a meter's bands.
 fn check_bands(mm: &MeterMod) -> Result<(), Error> {
     let bands = &mm.config.bands;
     if bands.iter().any(|band| band.rate == 0) {
@@ -81,12 +81,12 @@ fn check_bands(mm: &MeterMod) -> Result<(), Error> {
 }
 
 impl Ofproto {
-    /// Says where meters are made. To be called once, before the first meter.
+    /// Sets the datapath's meters. To be called once, before the first meter is added.
     pub fn set_meters(&self, store: Arc<dyn MeterStore>) {
         self.writer().meters.store = Some(store);
     }
 
-    /// Makes one change of the meters. Rules that use a meter which goes, go with it.
+    /// Makes one change of the meters. Deletes the rules that use a deleted meter.
     pub fn meter_mod(&self, bridge: &str, mm: &MeterMod, now_ms: u64) -> Result<(), Error> {
         let mut writer = self.writer();
         let id = self.bridge_id(bridge)?;
@@ -100,7 +100,7 @@ impl Ofproto {
                 gone.iter().filter_map(|meter| bridge.meters.remove(meter)).map(|meter| meter.datapath).collect()
             });
             self.commit(&mut writer, id, pending);
-            // Messages to controllers have meters that no rule names.
+            // Messages to controllers use meters that no rule names.
             if !gone.is_empty() {
                 self.announce(&Changes::of_bridge(id));
             }
@@ -120,7 +120,7 @@ impl Ofproto {
             _ => check_bands(mm)?,
         }
         let (datapath, created_ms) = match old {
-            None => (writer.meters.draw().ok_or(Error::TooManyMeters)?, now_ms),
+            None => (writer.meters.allocate().ok_or(Error::TooManyMeters)?, now_ms),
             Some(old) => (old.datapath, old.created_ms),
         };
         if let Some(store) = &writer.meters.store {

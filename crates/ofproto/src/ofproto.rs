@@ -1,12 +1,12 @@
-//! All bridges of the switch, and the commands on them.
+//! The switch: all bridges, and requests to add, change and remove bridges and ports.
 //!
-//! **Threads.** Any thread may call; changes are made one after the other. A translation holds the state's lock for
-//! reading from beginning to end, so it sees one moment of everything. Changes take it for writing, briefly.
+//! **Threads.** Any thread may call. Changes are made one at a time. A translation holds the state's lock for reading
+//! from its beginning to its end, so it sees one consistent state. Changes take the lock for writing, briefly.
 //!
-//! **Epoch.** One number for everything a translation depends on: rules, ports, stations. Whatever changes, it goes
-//! up after the change; a translation carries the epoch it began in, and its megaflow is installed only if that is
-//! still the epoch. Then the megaflows that are there and depend on what has changed (see `depends`) are suspended,
-//! before the change returns: from then on no packet follows what was true before.
+//! **Epoch.** One number for everything that a translation depends on: rules, ports, MAC entries. It increases after
+//! each change. A translation carries the epoch in which it began, and its megaflow is installed only if that is still
+//! the current one. Then, before the change returns, the megaflows that depend on it (see `depends`) are suspended:
+//! from there on no packet follows the old state. The crate's essay has the whole story.
 
 use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, SwitchState};
 use crate::depends::Changes;
@@ -26,33 +26,33 @@ use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
-/// The bridges. Cloning makes another handle on the same ones.
+/// The switch's bridges. Clones share them.
 #[derive(Clone)]
 pub struct Ofproto(pub(crate) Arc<Shared>);
 
-/// What all handles share.
+/// What all clones share.
 pub(crate) struct Shared {
     state: RwLock<SwitchState>,
-    /// Held by whoever changes something, all the time; the state's lock only at moments.
+    /// Held during a whole change; the state's lock is taken only for moments.
     writer: Mutex<Writer>,
     pub epoch: AtomicU64,
-    /// Where the megaflows are that follow the tables.
+    /// The megaflows that depend on the tables.
     store: OnceLock<Arc<dyn MegaflowStore>>,
     pub recirculations: Recirculations,
     pub effects: EffectQueue,
-    /// Whether megaflows match only what decides; if not, everything.
+    /// Whether megaflows match only the bits that were looked at. If not, they match every field.
     pub megaflows: AtomicBool,
-    /// Who hears of every change of the rules.
+    /// Receives every change of rules.
     pub monitor: OnceLock<Arc<dyn RuleMonitor>>,
 }
 
-/// What only the changer needs.
+/// What only the thread that makes a change needs.
 #[derive(Default)]
 pub(crate) struct Writer {
     next_bridge: u32,
-    /// What happened to rules that somebody wants to hear about.
+    /// Removed rules that controllers are told of.
     pub removed: RemovedRules,
-    /// Tables that have passed a mark, which controllers are told.
+    /// Vacancy events that controllers are told of.
     pub vacancy_events: Vec<VacancyEvent>,
     /// The datapath's meters.
     pub meters: DatapathMeters,
@@ -71,7 +71,7 @@ impl Default for Ofproto {
 }
 
 impl Ofproto {
-    /// No bridge.
+    /// A switch without bridges.
     pub fn new() -> Self {
         Ofproto(Arc::new(Shared {
             state: RwLock::default(),
@@ -93,19 +93,18 @@ impl Ofproto {
         self.0.writer.lock()
     }
 
-    /// Changes the state; the caller holds the writer's lock.
+    /// Changes the state. The caller holds the writer's lock.
     pub(crate) fn change<T>(&self, _: &mut Writer, f: impl FnOnce(&mut SwitchState) -> T) -> T {
         f(&mut self.0.state.write())
     }
 
-    /// Lets changes suspend the megaflows of this store that depend on them. Once; without it, megaflows are the
-    /// caller's affair.
+    /// Sets the store in which changes suspend the megaflows that depend on them. Only the first call has an effect.
     pub fn set_store(&self, store: Arc<dyn MegaflowStore>) {
         self.0.store.get_or_init(|| store);
     }
 
-    /// Says that translations made until now may no longer hold, and suspends the megaflows of those that are affected.
-    /// The caller has let go of the state.
+    /// Increases the epoch, and suspends the megaflows that the changes affect. The caller must not hold the state's
+    /// lock.
     pub(crate) fn announce(&self, changes: &Changes) {
         if changes.is_empty() {
             return;
@@ -119,19 +118,19 @@ impl Ofproto {
         }
     }
 
-    /// The number that goes up with every change that a translation could notice.
+    /// The epoch, which increases with every change that translations depend on.
     pub fn epoch(&self) -> u64 {
         self.0.epoch.load(SeqCst)
     }
 
-    /// `upcall/disable-megaflows` and `upcall/enable-megaflows`: without them, a megaflow matches every field of its
-    /// packet. The present ones are looked at again.
+    /// `upcall/enable-megaflows` and `upcall/disable-megaflows`. If disabled, a megaflow matches every field of its
+    /// packet. Present megaflows are revalidated.
     pub fn enable_megaflows(&self, enabled: bool) {
         self.0.megaflows.store(enabled, SeqCst);
         self.announce(&Changes::everything());
     }
 
-    /// Side effects of translations: how many wait, and how many were lost because the queue was full.
+    /// Counters of the effects of translations.
     pub fn effects(&self) -> EffectStats {
         self.0.effects.read()
     }
@@ -139,7 +138,7 @@ impl Ofproto {
 
 /// Bridges and ports.
 impl Ofproto {
-    /// Adds a bridge. A standalone one begins with the rule `priority=0 actions=NORMAL`.
+    /// Adds a bridge. A standalone one starts with the rule `priority=0 actions=NORMAL`.
     pub fn add_bridge(&self, config: BridgeConfig, now_ms: u64) -> Result<(), Error> {
         let standalone = config.fail_mode == FailMode::Standalone;
         let name = config.name.clone();
@@ -178,7 +177,7 @@ impl Ofproto {
         Ok(())
     }
 
-    /// Changes how long a bridge remembers stations, and what rules see of fragments.
+    /// Changes the ageing time of MAC entries and the handling of fragments.
     pub fn set_bridge(&self, name: &str, mac_age_s: Option<u64>, fragments: Option<FragmentMode>) -> Result<(), Error> {
         let mut writer = self.writer();
         let id = self.change(&mut writer, |state| {
@@ -195,7 +194,7 @@ impl Ofproto {
         Ok(())
     }
 
-    /// Whether packets that no rule of the first table matches go to controllers, as before OpenFlow 1.3.
+    /// Sets whether table misses in table 0 go to controllers, as before OpenFlow 1.3.
     pub fn send_misses_to_controllers(&self, name: &str, send: bool) -> Result<(), Error> {
         let mut writer = self.writer();
         let id = self.change(&mut writer, |state| {
@@ -207,14 +206,14 @@ impl Ofproto {
         Ok(())
     }
 
-    /// What rules of a bridge see of fragments.
+    /// How a bridge's rules match fragments.
     pub fn fragments(&self, name: &str) -> Result<FragmentMode, Error> {
         let state = self.state();
         let at = position(&state, name)?;
         Ok(state.bridges[at].fragments)
     }
 
-    /// The bridges' settings, in the order they were added.
+    /// The bridges' configurations, in order of addition.
     pub fn bridges(&self) -> Vec<BridgeConfig> {
         self.state().bridges.iter().map(|b| b.config.clone()).collect()
     }
@@ -239,7 +238,7 @@ impl Ofproto {
         Ok(())
     }
 
-    /// Changes a port in place: VLANs, flags, MTU, link. Its name, number and attachment stay.
+    /// Changes a port's VLANs, flags, MTU or link state. Its name, number and attachment stay.
     pub fn set_port(&self, bridge: &str, name: &str, f: impl FnOnce(&mut PortConfig)) -> Result<(), Error> {
         let mut writer = self.writer();
         let changes = self.change(&mut writer, |state| {
@@ -260,7 +259,7 @@ impl Ofproto {
         Ok(())
     }
 
-    /// Removes a port and forgets the stations behind it.
+    /// Removes a port and its MAC entries.
     pub fn remove_port(&self, bridge: &str, name: &str) -> Result<(), Error> {
         let mut writer = self.writer();
         let changes = self.change(&mut writer, |state| {

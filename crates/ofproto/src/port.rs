@@ -1,90 +1,90 @@
-//! Ports of a bridge: numbers, configuration, VLANs.
+//! Ports of a bridge: configuration and VLAN modes.
 
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
 use std::collections::BTreeSet;
 
-/// What `bridge/add-port` and the configuration file say about a port.
+/// The configuration of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
     /// Name, unique in the switch.
     pub name: String,
     /// OpenFlow port number, unique in the bridge; `OfPort::LOCAL` for the bridge's own port.
     pub number: OfPort,
-    /// Where it leads.
+    /// What it is attached to.
     pub attach: Attach,
-    /// Its part in `NORMAL` forwarding.
+    /// Its VLANs in `NORMAL` forwarding.
     pub vlan: VlanMode,
-    /// Whether frames of VLAN 0 that `NORMAL` sends have a tag.
+    /// Whether `NORMAL` sends frames of VLAN 0 with a tag.
     pub priority_tags: PriorityTags,
-    /// A controller has put it down: nothing is taken from it or sent to it.
+    /// `OFPPC_PORT_DOWN`: it neither receives nor sends.
     pub down: bool,
-    /// Not part of `FLOOD` and of `NORMAL` flooding.
+    /// `OFPPC_NO_FLOOD`: `FLOOD` and `NORMAL` flooding leave it out.
     pub no_flood: bool,
-    /// Nothing is sent to it.
+    /// `OFPPC_NO_FWD`: it does not send.
     pub no_forward: bool,
-    /// Nothing is taken from it.
+    /// `OFPPC_NO_RECV`: it does not receive.
     pub no_receive: bool,
-    /// Table misses of its packets are not reported.
+    /// `OFPPC_NO_PACKET_IN`: table misses of its packets do not go to controllers.
     pub no_packet_in: bool,
-    /// Longest frame behind the Ethernet header, bytes. The datapath enforces it.
+    /// Longest payload of a frame, bytes. The datapath enforces it.
     pub mtu: u16,
-    /// Whether the link is up: `bundle` chooses ports that are.
+    /// Whether the link is up. `bundle` and groups use only such ports.
     pub up: bool,
 }
 
-/// What is behind a port.
+/// What a port is attached to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attach {
     /// A port of the datapath.
     Datapath(PortNo),
-    /// The patch port of that name, of this bridge or another.
+    /// The patch port of that name, in this bridge or another.
     Patch(String),
-    /// Nothing: a LOCAL port without a device.
+    /// Nothing: a `LOCAL` port without a device.
     Nothing,
 }
 
-/// Which VLANs a port carries, and how.
+/// The VLANs of a port, and how it tags them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VlanMode {
-    /// Tagged frames of these VLANs (`None`: of all), untagged frames as VLAN 0.
+    /// Tagged frames of these VLANs (`None`: all); untagged frames belong to VLAN 0.
     Trunk(Option<BTreeSet<u16>>),
     /// Untagged frames of one VLAN.
     Access(u16),
-    /// As a trunk; untagged frames are of `vlan`, which leaves tagged.
+    /// As a trunk, but untagged frames belong to `vlan`, whose frames leave tagged.
     NativeTagged {
         /// The native VLAN.
         vlan: u16,
         /// The others; `None`: all.
         trunks: Option<BTreeSet<u16>>,
     },
-    /// As a trunk; untagged frames are of `vlan`, which leaves untagged.
+    /// As a trunk, but untagged frames belong to `vlan`, whose frames leave untagged.
     NativeUntagged {
         /// The native VLAN.
         vlan: u16,
         /// The others; `None`: all.
         trunks: Option<BTreeSet<u16>>,
     },
-    /// Frames of customers, who have tags of their own: all are of `vlan`, whose tag comes outside of theirs.
+    /// Customers' frames, with or without tags: all belong to `vlan`, whose tag is put outside theirs.
     Dot1qTunnel {
         /// The VLAN.
         vlan: u16,
-        /// The customers' VLANs that pass; `None`: all.
+        /// The customers' VLANs that are allowed; `None`: all.
         cvlans: Option<BTreeSet<u16>>,
         /// Protocol id of the outer tag.
         tpid: u16,
     },
 }
 
-/// What becomes of the priority of a frame that leaves in VLAN 0.
+/// Whether a frame that leaves in VLAN 0 has a tag for its priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PriorityTags {
-    /// No tag is made for it.
+    /// Never.
     #[default]
     Never,
-    /// A tag is kept or made for it if it is not 0.
+    /// If the priority is not 0.
     IfNonzero,
-    /// A tag is kept even for priority 0.
+    /// If the priority is not 0, or if the frame came with a tag.
     Always,
 }
 
@@ -112,7 +112,7 @@ impl PortConfig {
         PortConfig { attach: Attach::Patch(peer.to_owned()), ..Self::new(name, number, PortNo(0)) }
     }
 
-    /// Its port of the datapath, if it has one.
+    /// Its datapath port, if it has one.
     pub fn datapath(&self) -> Option<PortNo> {
         match self.attach {
             Attach::Datapath(no) => Some(no),
@@ -122,7 +122,7 @@ impl PortConfig {
 }
 
 impl VlanMode {
-    /// From the `tag` and `trunks` of the configuration: a tag makes an access port, whatever else is said.
+    /// From `tag` and `trunks` of the configuration. With a tag it is an access port, even if there are trunks.
     pub fn of(tag: Option<u16>, trunks: &[u16]) -> Self {
         match tag {
             Some(vlan) => VlanMode::Access(vlan),
@@ -131,7 +131,7 @@ impl VlanMode {
         }
     }
 
-    /// The VLANs that pass with a tag, besides a native one.
+    /// The VLANs that are allowed with a tag, besides a native one.
     fn trunks(&self) -> Option<&BTreeSet<u16>> {
         match self {
             VlanMode::Access(_) | VlanMode::Dot1qTunnel { .. } => None,
@@ -145,7 +145,7 @@ impl VlanMode {
         match self {
             VlanMode::Access(own) => vlan == *own && inner == 0,
             VlanMode::Dot1qTunnel { vlan: own, .. } => vlan == *own && self.allows_customer(inner),
-            // The native VLAN always, VLAN 0 never: untagged frames are the native VLAN's.
+            // The native VLAN always, VLAN 0 never: untagged frames belong to the native VLAN.
             VlanMode::NativeTagged { vlan: own, .. } | VlanMode::NativeUntagged { vlan: own, .. } => {
                 vlan == *own || vlan != 0 && self.trunks().is_none_or(|set| set.contains(&vlan))
             }
@@ -153,7 +153,7 @@ impl VlanMode {
         }
     }
 
-    /// Whether a frame with VLAN id `vid` on the wire (0: none) may come in here.
+    /// Whether a received frame with VLAN id `vid` (0: no tag) is admitted.
     pub fn admits(&self, vid: u16) -> bool {
         match self {
             VlanMode::Access(_) => vid == 0,
@@ -163,7 +163,7 @@ impl VlanMode {
         }
     }
 
-    /// Whether a customer's VLAN may pass.
+    /// Whether a customer's VLAN is allowed.
     pub fn allows_customer(&self, vlan: u16) -> bool {
         match self {
             VlanMode::Dot1qTunnel { cvlans: Some(set), .. } => set.contains(&vlan),

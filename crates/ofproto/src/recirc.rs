@@ -1,10 +1,10 @@
-//! What a translation was doing when it had to stop and let the packet come round again.
+//! Frozen translations: the state of a translation that stopped and goes on when its packet recirculates.
 //!
-//! Some actions need bytes that only the datapath can reach, such as what stands behind the last MPLS label. Then the
-//! rest of the translation is frozen under a recirculation id; when the packet comes back with that id, a new
-//! translation goes on from there. Equal states share an id, so that revalidation finds the same actions again.
+//! Some actions need bytes that only the datapath can reach, such as the header after the last MPLS label. The rest of
+//! the translation is then frozen under a recirculation id. When the packet comes back with that id, a new translation
+//! resumes there. Equal states share an id, so that revalidation gets the same actions again.
 //!
-//! An id lives as long as a xlate cache holds it, and [`KEEP_MS`] longer for packets on their way.
+//! An id lives as long as an xlate cache holds it, and [`KEEP_MS`] longer for packets under way.
 
 use crate::bridge::BridgeId;
 use crate::tunnel::Tunnel;
@@ -14,38 +14,38 @@ use sluice_ofp::OfAction;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How long an id that nobody holds is kept.
+/// How long an id lives that no xlate cache holds, milliseconds.
 const KEEP_MS: u64 = 10_000;
-/// RecircIds at most. Rules that copy packet fields into registers could otherwise make one for each packet.
+/// Recirculation ids, at most. Rules that copy packet fields into registers could otherwise need one for each packet.
 const MAX_IDS: usize = 1 << 16;
 
-/// Table and cookie, for messages that later actions send.
+/// The table and the cookie that later actions report in messages to controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Restore {
     pub table: u8,
     pub cookie: u64,
 }
 
-/// Actions that are still to be done, and where table and cookie change among them.
+/// The actions that are left, and where the table and the cookie change among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FrozenActions {
     pub actions: Vec<OfAction>,
-    /// What holds from which action on.
+    /// The index of an action, and what holds from there on.
     pub restores: Vec<(usize, Restore)>,
 }
 
-/// A value on the stack.
+/// A value on the stack of `push` and `pop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StackValue {
     pub value: u128,
     pub n_bytes: u32,
 }
 
-/// A translation that stopped.
+/// The state of a translation that stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frozen {
     pub bridge: BridgeId,
-    /// Where to search if there are no actions left.
+    /// The table to search if no actions are left.
     pub table: u8,
     pub in_port: OfPort,
     pub tunnel: Tunnel,
@@ -53,14 +53,14 @@ pub(crate) struct Frozen {
     pub metadata: u64,
     pub stack: Vec<StackValue>,
     pub was_mpls: bool,
-    /// Whether the fields of its connection mean something.
+    /// Whether the fields of its connection are valid.
     pub conntracked: bool,
     pub actions: FrozenActions,
     pub action_set: Vec<OfAction>,
     pub userdata: Vec<u8>,
 }
 
-/// A frozen translation with its id.
+/// A frozen translation and its id.
 #[derive(Debug)]
 pub(crate) struct Recirculation {
     pub id: u32,
@@ -75,12 +75,12 @@ pub(crate) struct Recirculations(Mutex<RecircIds>);
 struct RecircIds {
     last: u32,
     by_id: HashMap<u32, (Arc<Recirculation>, u64)>,
-    /// The id of each state, which is shared with `by_id`.
+    /// The id of each state. The states are shared with `by_id`.
     by_state: HashMap<Arc<Frozen>, u32>,
 }
 
 impl Recirculations {
-    /// The id of a state, new if nobody froze an equal one; `None` if there are too many.
+    /// The id of a state: that of an equal state, or a new one. `None` if there are too many.
     pub fn freeze(&self, frozen: Frozen, now_ms: u64) -> Option<Arc<Recirculation>> {
         let mut ids = self.0.lock();
         if let Some(id) = ids.by_state.get(&frozen).copied() {
@@ -112,14 +112,14 @@ impl Recirculations {
         Some(Arc::clone(found))
     }
 
-    /// Forgets states that nobody holds.
+    /// Removes states that no xlate cache holds.
     pub fn expire(&self, now_ms: u64) {
         let RecircIds { by_id, by_state, .. } = &mut *self.0.lock();
         by_id.retain(|_, (r, used_ms)| Arc::strong_count(r) > 1 || *used_ms + KEEP_MS > now_ms);
         by_state.retain(|_, id| by_id.contains_key(id));
     }
 
-    /// How many there are.
+    /// Number of ids.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.lock().by_id.len()

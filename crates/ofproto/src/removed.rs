@@ -1,4 +1,4 @@
-//! News of rules that went, for controllers that asked (`send_flow_rem`), and how many went for what reason.
+//! Removed rules, for controllers that asked to be told (`send_flow_rem`), and counters of removals by reason.
 
 use crate::bridge::BridgeId;
 use crate::rule::{Rule, RuleStats};
@@ -7,45 +7,45 @@ use sluice_ofp::FlowRemovedReason;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// News kept for controllers; the oldest are lost when nobody takes them.
-const MAX_NEWS: usize = 4096;
+/// Removed rules that wait for controllers. When nobody takes them, the oldest are lost.
+const WAITING_MAX: usize = 4096;
 
-/// A rule that went.
+/// A removed rule.
 #[derive(Clone, Debug)]
 pub struct RuleRemoved {
     /// Its bridge.
     pub bridge: BridgeId,
-    /// What it matched.
+    /// Its match.
     pub matches: Match,
-    /// The rest of it.
+    /// Everything else of it.
     pub rule: Arc<Rule>,
-    /// Why it went.
+    /// Why it was removed.
     pub reason: FlowRemovedReason,
-    /// What it had carried when it went.
+    /// Its counters at the removal.
     pub stats: RuleStats,
-    /// When it went, milliseconds.
+    /// When it was removed, milliseconds.
     pub when_ms: u64,
 }
 
-/// How many rules went, and why.
+/// Removed rules, counted by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemovalCounts {
-    /// Not used for their idle timeout.
+    /// Idle timeout.
     pub idle_timeout: u64,
-    /// Older than their hard timeout.
+    /// Hard timeout.
     pub hard_timeout: u64,
-    /// Deleted by a command, or with what had learned them.
+    /// Deleted by a request, or together with the rule that had learned them.
     pub deleted: u64,
     /// Evicted.
     pub evicted: u64,
-    /// News that were lost because nobody took them.
-    pub lost_news: u64,
+    /// Removed rules that controllers were not told of, because nobody took them.
+    pub lost: u64,
 }
 
-/// What the changer of rules notes about those that go.
+/// The removed rules that wait, and the counters.
 #[derive(Debug, Default)]
 pub(crate) struct RemovedRules {
-    news: VecDeque<RuleRemoved>,
+    waiting: VecDeque<RuleRemoved>,
     counts: RemovalCounts,
 }
 
@@ -68,16 +68,16 @@ impl RemovedRules {
         };
         *count += 1;
         let Some(matches) = matches else { return };
-        if self.news.len() == MAX_NEWS {
-            self.news.pop_front();
-            self.counts.lost_news += 1;
+        if self.waiting.len() == WAITING_MAX {
+            self.waiting.pop_front();
+            self.counts.lost += 1;
         }
         let (rule, stats) = (Arc::clone(rule), rule.stats());
-        self.news.push_back(RuleRemoved { bridge, matches, rule, reason, stats, when_ms });
+        self.waiting.push_back(RuleRemoved { bridge, matches, rule, reason, stats, when_ms });
     }
 
     pub fn take(&mut self) -> Vec<RuleRemoved> {
-        self.news.drain(..).collect()
+        self.waiting.drain(..).collect()
     }
 
     pub fn counts(&self) -> RemovalCounts {

@@ -1,14 +1,14 @@
-//! Keeping megaflows true.
+//! The revalidator: it credits the packets of megaflows and deletes megaflows that are idle or wrong.
 //!
-//! A dump visits every megaflow: it credits the packets since the last one to the rules of the xlate cache, deletes what has
-//! idled too long, and translates the packet of those again that a change has suspended. The megaflow is resumed if the
-//! new translation does the same and looks at no bit that the megaflow leaves open; else it goes, and the next packet
-//! makes a better one. Packets that come before the dump ask the tables themselves.
+//! A dump visits every megaflow. It credits the packets since the last dump, deletes megaflows that have been idle for
+//! too long, and translates the packet of a suspended megaflow again. If the new translation has the same actions and
+//! looks at no bit outside the megaflow's mask, the megaflow is resumed. Otherwise it is deleted, and the next packet
+//! makes a better one. Packets that come before the dump make upcalls and have the same effect.
 //!
-//! When the store is nearly full, those that have not been used for longest go, so that there is room for new ones.
+//! When the store is nearly full, the least recently used megaflows are deleted as well.
 //!
-//! The packet that is translated again is the one that made the megaflow, whole, not cut down to the megaflow's mask:
-//! it is a packet the megaflow stands for, and the zeros outside the mask might not be.
+//! The packet that is translated again is the one that made the megaflow, with all its bits. Masked by the megaflow's
+//! mask it could be a packet that cannot exist.
 
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
@@ -17,25 +17,25 @@ use crate::xlate_cache::{Push, XcEntry, XlateCache, push};
 use sluice_action::{FlowDump, FlowId, MegaflowStore, XcacheHandle};
 use sluice_flow::PacketKey;
 
-/// How long an unused megaflow stays unless the configuration says otherwise.
+/// The idle timeout of megaflows, by default.
 /// Source: OVS ofproto/ofproto.h, OFPROTO_MAX_IDLE_DEFAULT.
 pub const DEFAULT_MAX_IDLE_MS: u64 = 10_000;
 
 /// Side effects collected at most before they are carried out.
 const EFFECTS_MAX: usize = 4096;
 
-/// What a dump did.
+/// What a revalidation did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RevalidateStats {
     /// Megaflows visited.
     pub dumped: usize,
     /// Of those, translated again.
     pub translated: usize,
-    /// Deleted because nothing used them.
+    /// Deleted because they were idle.
     pub idle: usize,
-    /// Deleted because they do not hold any more.
+    /// Deleted because the tables have changed.
     pub changed: usize,
-    /// Deleted to make room.
+    /// Deleted because the store was nearly full.
     pub evicted: usize,
 }
 
@@ -168,7 +168,7 @@ impl Ofproto {
     }
 }
 
-/// Whether new megaflows may soon find no room: seven eighths are taken.
+/// Whether more than seven eighths of the store are in use.
 fn is_nearly_full(store: &dyn MegaflowStore) -> bool {
     let capacity = store.capacity();
     store.len() > capacity - capacity / 8
@@ -186,7 +186,7 @@ fn evict(store: &dyn MegaflowStore, mut live: Vec<LiveFlow>, expired: &mut Vec<E
     surplus
 }
 
-/// Whether `mask` has no bit that `of` lacks.
+/// Whether every bit of `mask` is in `of`.
 fn is_within(mask: &PacketKey, of: &PacketKey) -> bool {
     (0..4).all(|i| {
         let (mut a, mut b) = (*mask.line(i), *of.line(i));

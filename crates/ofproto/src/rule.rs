@@ -1,15 +1,15 @@
-//! Rules: what an OpenFlow table entry carries besides its match.
+//! Rules: what an OpenFlow table entry has besides its match.
 //!
-//! A rule never changes, but for its counters and timeouts, which are atomics: readers credit while the writer looks.
-//! A modification makes a new rule; both share the counters unless these start again, so that packets still credited
-//! to the old one are not lost.
+//! A rule is immutable except for its counters and timeouts, which are atomic: many threads credit packets while the
+//! writer reads. A modification makes a new rule. Both share their counters, unless the counters are reset, so that
+//! packets which are still credited to the old rule are not lost.
 
 use sluice_classifier::RuleId;
 use sluice_ofp::{FlowFlags, FlowRemovedReason, OfAction};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// A rule, as shared by its table and the xlate caches of megaflows that follow it.
+/// A rule. Its table and the xlate caches of megaflows share it.
 #[derive(Debug)]
 pub struct Rule {
     /// Table.
@@ -18,29 +18,29 @@ pub struct Rule {
     pub priority: u16,
     /// Cookie.
     pub cookie: u64,
-    /// What it does; empty: drop.
+    /// Its actions; none: drop.
     pub actions: Arc<[OfAction]>,
-    /// How to treat it.
+    /// Its flags.
     pub flags: FlowFlags,
-    /// Which rules to evict first.
+    /// Rules of lower importance are evicted first.
     pub importance: u16,
     /// When it was added, milliseconds.
     pub created_ms: u64,
-    /// The version of the tables that it came with; a modification keeps it.
+    /// The version of the tables at which it was added; a modification keeps it.
     pub added_version: u64,
-    /// The version that it came with in this form.
+    /// The version at which it was added or last modified.
     pub version: u64,
-    /// When it was last changed or learned anew: what the hard timeout counts from.
+    /// When it was last modified or learned again; the hard timeout starts here.
     pub(crate) modified_ms: AtomicU64,
     pub(crate) idle_timeout: AtomicU16,
     pub(crate) hard_timeout: AtomicU16,
-    /// Counted since it was added.
+    /// What it has carried since it was added.
     pub(crate) counts: Arc<RuleCounts>,
-    /// Its name in the classifier, once it is in.
+    /// Its id in the classifier, once it is inserted.
     pub(crate) id: OnceLock<RuleId>,
 }
 
-/// What a rule has carried.
+/// Counters of a rule.
 #[derive(Debug, Default)]
 pub struct RuleCounts {
     packets: AtomicU64,
@@ -55,7 +55,7 @@ pub struct RuleStats {
     pub packets: u64,
     /// Bytes of those packets.
     pub bytes: u64,
-    /// When the last one came, or when the rule was added.
+    /// When the last packet came, or when the rule was added.
     pub used_ms: u64,
 }
 
@@ -64,7 +64,7 @@ impl RuleCounts {
         RuleCounts { used_ms: used_ms.into(), ..RuleCounts::default() }
     }
 
-    /// Adds packets; the time moves forwards only.
+    /// Adds packets. The time only increases.
     pub(crate) fn credit(&self, packets: u64, bytes: u64, used_ms: u64) {
         if packets > 0 {
             self.packets.fetch_add(packets, Relaxed);
@@ -73,7 +73,7 @@ impl RuleCounts {
         }
     }
 
-    /// What it says now. The three are read one after the other.
+    /// Reads the counters, one after the other.
     pub fn read(&self) -> RuleStats {
         RuleStats {
             packets: self.packets.load(Relaxed),
@@ -89,22 +89,22 @@ impl Rule {
         self.counts.read()
     }
 
-    /// Seconds without a packet after which it goes; 0: never.
+    /// Seconds without a packet after which it expires; 0: never.
     pub fn idle_timeout(&self) -> u16 {
         self.idle_timeout.load(Relaxed)
     }
 
-    /// Seconds after which it goes; 0: never.
+    /// Seconds after which it expires; 0: never.
     pub fn hard_timeout(&self) -> u16 {
         self.hard_timeout.load(Relaxed)
     }
 
-    /// When it was last changed or learned anew, milliseconds.
+    /// When it was last modified or learned again, milliseconds.
     pub fn modified_ms(&self) -> u64 {
         self.modified_ms.load(Relaxed)
     }
 
-    /// When it goes unless packets come or it is changed, milliseconds; `None`: never.
+    /// When it expires unless packets come or it is modified, milliseconds; `None`: never.
     pub(crate) fn expiry_ms(&self) -> Option<u64> {
         let end = |since_ms: u64, timeout: u16| (timeout != 0).then(|| since_ms + u64::from(timeout) * 1000);
         let (hard, idle) =
@@ -112,7 +112,7 @@ impl Rule {
         hard.into_iter().chain(idle).min()
     }
 
-    /// Why it must go now, if it must. A timeout of zero never does.
+    /// The timeout that is over, if one is.
     pub fn expired(&self, now_ms: u64) -> Option<FlowRemovedReason> {
         let past = |since_ms: u64, timeout: u16| timeout != 0 && now_ms > since_ms + u64::from(timeout) * 1000;
         if past(self.modified_ms(), self.hard_timeout()) {
@@ -121,7 +121,7 @@ impl Rule {
         past(self.stats().used_ms, self.idle_timeout()).then_some(FlowRemovedReason::IdleTimeout)
     }
 
-    /// Lowers its timeouts to these; zero leaves one as it is.
+    /// Lowers its timeouts to these; zero leaves a timeout unchanged.
     pub(crate) fn lower_timeouts(&self, idle: u16, hard: u16) {
         for (timeout, max) in [(&self.idle_timeout, idle), (&self.hard_timeout, hard)] {
             let now = timeout.load(Relaxed);

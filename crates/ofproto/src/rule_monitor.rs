@@ -1,7 +1,7 @@
 //! Flow monitoring: one subscriber is told of every rule that is added, modified or removed, in order.
 //!
-//! A transaction notes its changes as [`PendingUpdate`]s. [`Ofproto::publish_updates`] reads their rules from the tables
-//! and hands them over after the commit, but before removed rules leave the tables.
+//! A transaction notes its changes as [`PendingUpdate`]s. [`Ofproto::publish_updates`] reads their rules from the
+//! tables and hands them over after the commit, but before removed rules leave the tables.
 
 use crate::flow_mod::{CHUNK, PendingTransaction, outputs_to, rules_of, sends_to_group};
 use crate::ofproto::{Ofproto, Writer};

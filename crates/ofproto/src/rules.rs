@@ -1,4 +1,4 @@
-//! The commands on rules and groups, and what there is of them.
+//! Requests about rules and groups: changes and listings.
 
 use crate::bridge::{Bridge, BridgeId, SwitchState};
 use crate::controller::ExecuteRequest;
@@ -18,18 +18,18 @@ use std::sync::Arc;
 /// A rule with its match, copied out of its table.
 #[derive(Clone, Debug)]
 pub struct RuleEntry {
-    /// What it matches.
+    /// Its match.
     pub matches: Match,
-    /// The rest.
+    /// Everything else.
     pub rule: Arc<Rule>,
 }
 
-/// How often a table was searched, and what it holds.
+/// Counters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableStats {
-    /// Number.
+    /// The table's number.
     pub table: u8,
-    /// Rules.
+    /// Number of rules.
     pub rules: usize,
     /// Searches that found a rule.
     pub matched: u64,
@@ -39,18 +39,19 @@ pub struct TableStats {
 
 /// Rules.
 impl Ofproto {
-    /// Makes one change.
+    /// Makes one change of rules.
     pub fn flow_mod(&self, bridge: &str, fm: &FlowMod, now_ms: u64) -> Result<FlowModCounts, Error> {
         self.transact(bridge, [fm], None, now_ms, apply).map_err(|(_, error)| error)
     }
 
-    /// Makes many changes, seen all at once or, if one is refused, not at all.
+    /// Makes all changes of rules or none; they become visible at once.
     pub fn bundle(&self, bridge: &str, mods: &[FlowMod], now_ms: u64) -> Result<FlowModCounts, Error> {
         let in_bundle = |(i, error): (usize, Error)| Error::InBundle { index: i + 1, error: Box::new(error) };
         self.transact(bridge, mods, None, now_ms, apply).map_err(in_bundle)
     }
 
-    /// Makes a bridge's rules these, leaving alone the ones that are there already. An error counts in `flows`.
+    /// Replaces a bridge's rules by `flows`. Rules that are the same stay, with their counters. The index in an error
+    /// counts in `flows`.
     pub fn replace_flows(&self, bridge: &str, flows: &[FlowMod], now_ms: u64) -> Result<FlowModCounts, Error> {
         let (mods, origins) = {
             let state = self.state();
@@ -64,13 +65,13 @@ impl Ofproto {
         })
     }
 
-    /// A bridge's rules that `wanted` is about (its table, match, cookie and output port), table by table, in the order
-    /// OVS dumps them, with their matches.
+    /// A bridge's rules that `wanted` selects by table, match, cookie and output port, with their matches. In the order
+    /// of OVS's dumps.
     pub fn rules(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<RuleEntry>, Error> {
         self.entries(bridge, &self.select(bridge, wanted)?)
     }
 
-    /// The same without their matches, which are much the larger part; [`Ofproto::entries`] has those.
+    /// The same without matches, which need most of the memory. [`Ofproto::entries`] adds them.
     pub fn select(&self, bridge: &str, wanted: &FlowMod) -> Result<Vec<Arc<Rule>>, Error> {
         let state = self.state();
         let bridge = &state.bridges[position(&state, bridge)?];
@@ -82,7 +83,7 @@ impl Ofproto {
         Ok(rules.collect())
     }
 
-    /// Rules with their matches, as far as they are in the tables still.
+    /// Rules with their matches. Rules that were removed meanwhile are left out.
     pub fn entries(&self, bridge: &str, rules: &[Arc<Rule>]) -> Result<Vec<RuleEntry>, Error> {
         let state = self.state();
         let bridge = &state.bridges[position(&state, bridge)?];
@@ -94,7 +95,7 @@ impl Ofproto {
         Ok(entries.collect())
     }
 
-    /// What each table that has rules or was searched holds and did.
+    /// The counters of each table that has rules or was searched.
     pub fn table_stats(&self, bridge: &str) -> Result<Vec<TableStats>, Error> {
         let state = self.state();
         let at = position(&state, bridge)?;
@@ -112,9 +113,9 @@ impl Ofproto {
         done.map(|(changed, _)| changed).map_err(|(_, error)| error)
     }
 
-    /// Makes changes of rules and groups in order, seen all at once or, if one is refused, not at all; then with the
-    /// place of the one that was. Packets among them are translated by what the changes before them make of the tables, and
-    /// are to be sent then.
+    /// Makes all changes of rules and groups, in order, or none; they become visible at once. An error comes with the
+    /// index of the refused change. Packets among the changes are translated by the tables as they are at that point;
+    /// the caller sends them.
     pub fn ordered_bundle(
         &self,
         bridge: &str,
@@ -131,7 +132,7 @@ impl Ofproto {
                 Ok(())
             }
         })?;
-        Ok((changed, packets.into_iter().map(|packet| self.let_go(packet)).collect()))
+        Ok((changed, packets.into_iter().map(|packet| self.credit(packet)).collect()))
     }
 
     /// A bridge's groups, by number.
@@ -150,7 +151,7 @@ impl Ofproto {
     }
 }
 
-/// Makes one change of a bridge's rules.
+/// Makes one change of a bridge's rules within a transaction.
 fn apply(
     pending: &mut PendingTransaction,
     state: &mut SwitchState,
@@ -160,7 +161,7 @@ fn apply(
     pending.apply(state.bridge_mut(bridge).expect(STAYS), fm)
 }
 
-/// The changes that turn a bridge's rules into `flows`, and which of `flows` the first ones come from.
+/// The changes that turn a bridge's rules into `flows`: first the additions, with the index of each in `flows`.
 fn difference(bridge: &Bridge, flows: &[FlowMod]) -> (Vec<FlowMod>, Vec<usize>) {
     let mut kept = std::collections::HashSet::new();
     let (mut mods, mut origins) = (Vec::new(), Vec::new());

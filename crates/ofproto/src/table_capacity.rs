@@ -1,4 +1,5 @@
-//! A table's room: how many rules it may hold, which of them it evicts when it is full, and when it says how full it is.
+//! A table's limit on rules, what it evicts when it is full, and its vacancy events. Source: OpenFlow 1.4,
+//! `OFPTC_EVICTION`.
 
 use crate::bridge::{Bridge, BridgeId, OfTable};
 use crate::error::Error;
@@ -7,7 +8,7 @@ use sluice_classifier::RuleId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// So old may the order of evictions be: packets put off the end of rules meanwhile. Milliseconds.
+/// Maximum age of the order of evictions, milliseconds. Packets extend the life of rules meanwhile.
 const ORDER_MAX_AGE_MS: u64 = 1000;
 
 /// A limit of a table, from the configuration.
@@ -15,77 +16,77 @@ const ORDER_MAX_AGE_MS: u64 = 1000;
 pub struct TableLimit {
     /// Number of the table.
     pub table: u8,
-    /// Rules that it holds at most.
+    /// Rules at most.
     pub rules: usize,
-    /// Whether it evicts when it is full, without a controller having said so.
+    /// Whether it evicts when it is full, even if no controller enabled that.
     pub evicts: bool,
 }
 
-/// When a table says how full it is: percent of its room that is left.
+/// The thresholds of vacancy events. Vacancy is the part of a table's limit that is free, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VacancyThresholds {
-    /// Below this it says so.
+    /// Below this vacancy there is a `VACANCY_DOWN` event.
     pub down: u8,
-    /// And above this again.
+    /// Above this vacancy there is a `VACANCY_UP` event.
     pub up: u8,
 }
 
-/// What a controller changes of a table.
+/// The settings of a table that a controller changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSettings {
-    /// Whether it evicts when it is full; `None`: as before.
+    /// Whether it evicts when it is full; `None`: unchanged.
     pub evicts: Option<bool>,
-    /// Whether it says how full it is, and when; `None`: as before.
+    /// Whether it has vacancy events, and their thresholds; `None`: unchanged.
     pub vacancy: Option<(bool, VacancyThresholds)>,
 }
 
-/// How a table is set up.
+/// The description of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableDesc {
     /// Number of the table.
     pub table: u8,
-    /// Rules that it holds at most, if that is limited.
+    /// Rules at most; `None`: no limit.
     pub limit: Option<usize>,
-    /// Whether a controller lets it evict.
+    /// Whether a controller enabled eviction.
     pub evicts: bool,
-    /// When it says how full it is, if it does.
+    /// The thresholds of its vacancy events; `None`: no events.
     pub thresholds: Option<VacancyThresholds>,
-    /// Percent of its room that is left now: 100 if it has no limit.
+    /// The current vacancy in percent; 100 without a limit.
     pub vacancy: u8,
 }
 
-/// What a table says of its room.
+/// The threshold that the vacancy has crossed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VacancyReason {
-    /// Less is left than the lower mark.
+    /// It fell below `down`.
     Down,
-    /// More is left than the upper mark.
+    /// It rose above `up`.
     Up,
 }
 
-/// A table that has passed a mark.
+/// A table whose vacancy has crossed a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VacancyEvent {
     /// Bridge.
     pub bridge: BridgeId,
-    /// Which mark.
+    /// Which threshold.
     pub reason: VacancyReason,
     /// The table at that moment.
     pub table: TableDesc,
 }
 
-/// A table's room.
+/// The limit of a table and the number of its rules.
 #[derive(Debug, Default)]
 pub(crate) struct TableCapacity {
     limit: Option<usize>,
     evicts_always: bool,
     evicts: bool,
     thresholds: VacancyThresholds,
-    /// The mark that it passes next, if it says so.
+    /// The threshold that it crosses next, if it has vacancy events.
     next: Option<VacancyReason>,
-    /// Rules, without those that the next version does not see.
+    /// Number of rules, without those that the next version hides.
     rules: usize,
-    /// What to evict first: the least important, of those the rule that ends soonest. Some are gone already.
+    /// The order of evictions: by importance, then by expiry. Some of the rules may have been removed.
     order: BinaryHeap<Reverse<(u16, u64, RuleId)>>,
     ordered_ms: Option<u64>,
 }
@@ -103,22 +104,22 @@ impl TableCapacity {
         self.limit.is_some_and(|limit| self.rules >= limit)
     }
 
-    /// Counts a rule that comes; when it ends unless packets come, if it ends by itself.
-    pub fn came(&mut self, id: RuleId, importance: u16, expiry_ms: Option<u64>) {
+    /// Counts an added rule. `expiry_ms`: when it expires unless packets come, if it has a timeout.
+    pub fn add(&mut self, id: RuleId, importance: u16, expiry_ms: Option<u64>) {
         self.rules += 1;
-        // Without an order there is one to be made, which will have it.
+        // If there is no order, the rule will be in the next one.
         if let (Some(expiry_ms), Some(_)) = (expiry_ms, self.ordered_ms) {
             self.order.push(Reverse((importance, expiry_ms, id)));
         }
     }
 
-    /// Counts rules that came and are taken back, or that went.
-    pub fn went(&mut self) {
+    /// Counts a removed rule, or one whose addition is undone.
+    pub fn remove(&mut self) {
         self.rules -= 1;
     }
 
-    /// Counts a rule that went and is back.
-    pub fn is_back(&mut self) {
+    /// Counts a rule whose removal is undone.
+    pub fn restore(&mut self) {
         self.rules += 1;
         self.ordered_ms = None;
     }
@@ -127,7 +128,7 @@ impl TableCapacity {
         self.evicts || self.evicts_always
     }
 
-    /// Percent of the room that is left.
+    /// The vacancy in percent.
     fn vacancy(&self) -> u8 {
         let Some(limit) = self.limit else { return 100 };
         (limit.saturating_sub(self.rules) * 100).checked_div(limit).unwrap_or(0) as u8
@@ -147,7 +148,7 @@ impl TableCapacity {
         TableDesc { table, limit: self.limit, evicts: self.evicts, thresholds, vacancy: self.vacancy() }
     }
 
-    /// The mark that it has passed, if it is the one that is awaited; then the other one is.
+    /// The threshold that has been crossed, if it is the expected one. Then the other one is expected.
     fn crossed(&mut self) -> Option<VacancyReason> {
         let next = self.next?;
         let vacancy = self.vacancy();
@@ -164,7 +165,7 @@ impl TableCapacity {
 }
 
 impl Bridge {
-    /// The rule that a full table can do without first; `None` if it does not evict, or none of its rules ends by itself.
+    /// The rule that a full table evicts; `None` if the table does not evict, or if none of its rules has a timeout.
     pub fn victim(&mut self, table: u8, now_ms: u64) -> Option<RuleId> {
         let OfTable { rules, capacity, .. } = &mut self.tables[usize::from(table)];
         if !capacity.does_evict() {
@@ -183,7 +184,7 @@ impl Bridge {
             .find(|id| self.expirable.contains(&(table, *id)))
     }
 
-    /// The tables that have passed a mark.
+    /// The vacancy events since the last call.
     pub fn vacancy_events(&mut self) -> impl Iterator<Item = VacancyEvent> {
         let bridge = self.id;
         (0u8..=u8::MAX).zip(&mut self.tables).filter_map(move |(number, table)| {
@@ -194,7 +195,7 @@ impl Bridge {
 }
 
 impl Ofproto {
-    /// Changes a table, or all of them.
+    /// Changes the settings of a table, or of all.
     ///
     /// # Errors
     /// If there is no such bridge or table.
@@ -214,7 +215,7 @@ impl Ofproto {
         })
     }
 
-    /// How a bridge's tables are set up, by number.
+    /// The descriptions of a bridge's tables, by number.
     ///
     /// # Errors
     /// If there is no such bridge.
@@ -224,7 +225,7 @@ impl Ofproto {
         Ok((0u8..=u8::MAX).zip(tables).map(|(number, table)| table.capacity.desc(number)).collect())
     }
 
-    /// The tables that have passed a mark since this was last asked.
+    /// The vacancy events since the last call.
     pub fn take_vacancy_events(&self) -> Vec<VacancyEvent> {
         std::mem::take(&mut self.writer().vacancy_events)
     }

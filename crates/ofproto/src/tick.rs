@@ -1,4 +1,4 @@
-//! What the control thread does now and then: side effects of translations, timeouts, ageing.
+//! Periodic work of the control thread: effects of translations, timeouts of rules, ageing of MAC entries.
 
 use crate::bridge::BridgeId;
 use crate::depends::Changes;
@@ -10,15 +10,15 @@ use crate::removed::{RemovalCounts, RuleRemoved};
 /// What a tick did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickStats {
-    /// Side effects done.
+    /// Effects carried out.
     pub effects: usize,
-    /// Rules whose time was over.
+    /// Rules that have expired.
     pub expired_rules: usize,
 }
 
 impl Ofproto {
-    /// Does what waits. Several times a second is often enough; after every packet where each must see what the last
-    /// one brought about (`replay`).
+    /// Carries out waiting effects, and expires rules, MAC entries and recirculation ids. A few calls a second are
+    /// enough. `replay` calls it after every packet, so that each packet sees the effects of the one before.
     pub fn tick(&self, now_ms: u64) -> TickStats {
         let mut writer = self.writer();
         let effects = self.0.effects.take();
@@ -30,23 +30,23 @@ impl Ofproto {
         for bridge in &self.state().bridges {
             let mut macs = bridge.macs.write();
             macs.expire(now_ms / 1000);
-            changes.add_stations(bridge.id, macs.take_changed());
+            changes.add_mac_entries(bridge.id, macs.take_changed());
         }
         self.announce(&changes);
         self.0.recirculations.expire(now_ms);
         TickStats { effects: done, expired_rules }
     }
 
-    /// Does side effects.
+    /// Carries out effects.
     pub(crate) fn apply(&self, writer: &mut Writer, effects: impl IntoIterator<Item = Effect>) {
         let mut changes = Changes::default();
         for effect in effects {
             match effect {
-                Effect::Station { bridge, vlan, mac, port, now_ms } => {
+                Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
                     if let Some(b) = self.state().bridge(bridge).filter(|b| b.ports.contains_key(&port)) {
                         let mut macs = b.macs.write();
                         if macs.learn(vlan, mac, port, now_ms / 1000) {
-                            changes.add_stations(bridge, macs.take_changed());
+                            changes.add_mac_entries(bridge, macs.take_changed());
                         }
                     }
                 }
@@ -61,24 +61,25 @@ impl Ofproto {
         self.announce(&changes);
     }
 
-    /// Queues what a packet brings about, effect by effect, from the first one that would change anything: those behind it
-    /// may change it back, as where a packet shows a station at two ports.
-    pub(crate) fn put_news(&self) -> impl FnMut(Effect) {
-        let mut has_news = false;
+    /// Queues the effects of a packet, beginning with the first that would change something. Later ones are queued even
+    /// if they change nothing now: a packet may show an address at two ports, and then the second effect undoes the
+    /// first.
+    pub(crate) fn queue_changes(&self) -> impl FnMut(Effect) {
+        let mut has_change = false;
         move |effect| {
-            has_news |= self.is_news(&effect);
-            if has_news {
+            has_change |= self.would_change(&effect);
+            if has_change {
                 self.0.effects.put(effect);
             }
         }
     }
 
-    /// Whether an effect would change anything, as far as can be told cheaply.
-    fn is_news(&self, effect: &Effect) -> bool {
+    /// Whether an effect would change something. It may say yes too often, never no.
+    fn would_change(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::Station { bridge, vlan, mac, port, now_ms } => self.state().bridge(*bridge).is_some_and(|b| {
+            Effect::LearnMac { bridge, vlan, mac, port, now_ms } => self.state().bridge(*bridge).is_some_and(|b| {
                 let macs = b.macs.read();
-                macs.has_news(*vlan, *mac, *port, now_ms / 1000)
+                macs.needs_learning(*vlan, *mac, *port, now_ms / 1000)
             }),
             Effect::Learn { bridge, flow, limit, now_ms } => {
                 let state = self.state();
@@ -89,17 +90,17 @@ impl Ofproto {
         }
     }
 
-    /// The rules that went since this was last asked, of those with `send_flow_rem`.
+    /// The rules with `send_flow_rem` that were removed since the last call.
     pub fn take_removed(&self) -> Vec<RuleRemoved> {
         self.writer().removed.take()
     }
 
-    /// How many rules went, and why.
+    /// How many rules were removed, by reason.
     pub fn removal_counts(&self) -> RemovalCounts {
         self.writer().removed.counts()
     }
 
-    /// A bridge's name, if it is still there.
+    /// A bridge's name, if it still exists.
     pub fn bridge_name(&self, id: BridgeId) -> Option<String> {
         self.state().bridge(id).map(|b| b.name().to_owned())
     }

@@ -1,9 +1,9 @@
-//! The record of a translation for people: OVS's trace, and why the megaflow has its bits.
+//! The record of a translation for people: the lines of `ofproto/trace`, and the reason for each bit of the mask.
 
 use crate::trace_passes::Forked;
 use sluice_flow::{FlowKey, Match, PortNames};
 
-/// What a line of a trace is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceKind {
     Bridge,
@@ -16,7 +16,7 @@ pub(crate) enum TraceKind {
     Error,
 }
 
-/// A line with what happened because of it.
+/// A line and the lines below it.
 #[derive(Debug)]
 struct TraceNode {
     kind: TraceKind,
@@ -24,20 +24,20 @@ struct TraceNode {
     children: Vec<usize>,
 }
 
-/// Writes down what a translation says.
+/// Records a translation.
 #[derive(Debug)]
 pub(crate) struct Tracer {
     nodes: Vec<TraceNode>,
-    /// The section that lines go to.
+    /// The section that new lines belong to.
     at: usize,
-    /// Bits of the mask as they came, and who looked at them.
+    /// New bits of the mask, and what looked at them, in order.
     reasons: Vec<(FlowKey, String)>,
     seen: FlowKey,
-    /// Whether rules name ports.
+    /// Whether rules show port names.
     pub names: bool,
-    /// The action under way, and where it stands.
+    /// The current action and its rule.
     pub actor: String,
-    /// Copies of the packet that come round again.
+    /// Copies of the packet that recirculate.
     pub forked: Vec<Forked>,
 }
 
@@ -62,7 +62,7 @@ impl Tracer {
         id
     }
 
-    /// Begins a section; what `close` needs to end it.
+    /// Begins a section; returns what `close` needs to end it.
     pub fn open(&mut self, kind: TraceKind, text: String) -> usize {
         let id = self.say(kind, text);
         std::mem::replace(&mut self.at, id)
@@ -72,19 +72,19 @@ impl Tracer {
         self.at = section;
     }
 
-    /// Whether the mask has bits that nobody has been named for.
-    pub fn has_news(&self, wc: &FlowKey) -> bool {
+    /// Whether the mask has bits without a reason.
+    pub fn has_new_bits(&self, wc: &FlowKey) -> bool {
         self.seen.and(wc) != *wc
     }
 
-    /// Names who looked at the bits that are new.
+    /// Records the reason for the new bits.
     pub fn attribute(&mut self, wc: &FlowKey, who: String) {
-        let mut news = *wc;
-        for (line, seen) in news.lines.iter_mut().zip(&self.seen.lines) {
+        let mut new_bits = *wc;
+        for (line, seen) in new_bits.lines.iter_mut().zip(&self.seen.lines) {
             line.0.iter_mut().zip(seen.0).for_each(|(byte, seen)| *byte &= !seen);
         }
         self.seen.or_with(wc);
-        self.reasons.push((news, who));
+        self.reasons.push((new_bits, who));
     }
 
     /// The lines, indented as OVS does.
@@ -98,7 +98,7 @@ impl Tracer {
         for (i, &id) in nodes.iter().enumerate() {
             let node = &self.nodes[id];
             let is_section = matches!(node.kind, TraceKind::Bridge | TraceKind::Table | TraceKind::Thaw);
-            // The last section of a level goes on at that level: a chain of tables does not wander off to the right.
+            // The last section of a level stays at that level, so that a chain of tables does not move to the right.
             let level = level + usize::from(i + 1 != nodes.len() || !is_section);
             let indent = " ".repeat(level * 4);
             if node.kind == TraceKind::Bridge {
@@ -119,7 +119,7 @@ impl Tracer {
         }
     }
 
-    /// For each reason the bits of the final mask that it put there.
+    /// For each reason, the bits of the final mask that it added.
     pub fn reasons(&self, mask: &FlowKey, key: &FlowKey, ports: &PortNames) -> String {
         let mut out = String::new();
         for (bits, who) in &self.reasons {

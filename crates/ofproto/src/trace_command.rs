@@ -1,8 +1,8 @@
-//! `ofproto/trace` and `ofproto/trace-packet-out`: what would become of a packet, and why.
+//! `ofproto/trace` and `ofproto/trace-packet-out`: what would happen to a packet, and why.
 //!
-//! The lines are OVS's, and the last ones stand where its tests look for them; in front of `Final flow:` are ours, which
-//! tell for each bit of the megaflow who looked at it. A packet given in hex, or generated, is taken as one that came:
-//! stations and rules are learned from it. Nothing is sent and nothing is credited.
+//! The lines are those of OVS, and the last ones are where its tests look for them. Before `Final flow:` there is a
+//! section of our own: for each bit of the megaflow, what looked at it. A packet in hex, or a generated one, has
+//! effects as if it had come: MAC entries and rules are learned. Nothing is sent and nothing is credited.
 
 use crate::bridge::{Bridge, BridgeId, SwitchState};
 use crate::ofproto::Ofproto;
@@ -17,21 +17,21 @@ use sluice_ofp::OfAction;
 use sluice_packet::headers::ethertype;
 use std::collections::VecDeque;
 
-/// Passes traced at most: rules may send a packet round for ever, where OVS's trace never ends.
+/// Passes traced, at most. Rules may recirculate a packet for ever; OVS's trace does not end then.
 const PASSES_MAX: usize = 64;
 
-/// What is traced.
+/// A request for a trace.
 struct TraceRequest {
     bridge: BridgeId,
     flow: FlowKey,
-    /// Whether there is a packet, so that side effects happen.
+    /// Whether there is a packet, which has effects.
     packet: bool,
     names: bool,
     actions: Option<Vec<OfAction>>,
     next_states: NextStates,
 }
 
-/// What stands on the command line besides options.
+/// The arguments of the command.
 struct TraceArguments<'a> {
     texts: Vec<&'a str>,
     generate: bool,
@@ -57,7 +57,7 @@ impl Ofproto {
 
     fn request(&self, arguments: &TraceArguments<'_>, actions: Option<&str>) -> Result<TraceRequest, String> {
         let (texts, packet) = match &arguments.texts[..] {
-            // The last of two or three is a packet if it is hex.
+            // The last of two or three arguments is a packet if it is hexadecimal.
             [texts @ .., last] if !texts.is_empty() && !arguments.generate => match from_hex(last) {
                 Ok(packet) => (texts, Some(packet)),
                 Err(error) if texts.len() == 2 => return Err(error),
@@ -95,7 +95,7 @@ impl Ofproto {
         })
     }
 
-    /// Traces the packet, then the copies of it that came round, in the order in which they left.
+    /// Traces the packet, then its recirculated copies in order.
     fn run_trace(&self, request: &TraceRequest, now_ms: u64) -> Result<String, String> {
         let (mut text, forked) = self.trace_pass(request, &request.flow, request.actions.as_deref(), now_ms)?;
         let mut waiting = VecDeque::from(forked);
@@ -110,7 +110,7 @@ impl Ofproto {
         Ok(text)
     }
 
-    /// Traces one pass; the text, and what comes round again.
+    /// Traces one pass; returns the text and the copies that recirculate.
     fn trace_pass(
         &self,
         request: &TraceRequest,
@@ -154,7 +154,7 @@ fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathP
     }
     let last = if keys.flow == keys.original { "unchanged".to_owned() } else { show(Match::of_packet(&keys.flow)) };
     out += &format!("\nFinal flow: {last}\n");
-    // OVS prints the flow as it came here, before the action set had an output, even that of nowhere.
+    // OVS prints the flow here without the output of the action set.
     let mut came = keys.original;
     came.set_number(layout::ACTSET_OUTPUT, 0);
     out += &format!("Megaflow: {}\n", show(Match::of_megaflow(&keys.wc, &came)));
@@ -173,7 +173,7 @@ fn arguments<'a>(args: &[&'a str]) -> Result<TraceArguments<'a>, String> {
             "-generate" | "--generate" => out.generate = true,
             "-names" | "--names" => out.names = true,
             "-consistent" | "--consistent" => {}
-            // What a generated packet carries makes no difference: no field reads it.
+            // The payload of a generated packet does not matter: no field reads it.
             "--l7" | "--l7-len" => _ = rest.next().ok_or_else(|| format!("Missing argument for option {arg}"))?,
             "--ct-next" => {
                 let state = rest.next().ok_or_else(|| format!("Missing argument for option {arg}"))?;
@@ -192,7 +192,7 @@ pub(crate) fn port_names(bridge: &Bridge) -> PortNames {
     bridge.ports.values().map(|p| (p.name.as_str(), p.number)).collect()
 }
 
-/// A bridge and its key from datapath flow text.
+/// The bridge and the key of datapath flow text.
 fn datapath_flow<'s>(state: &'s SwitchState, text: &str) -> Result<(&'s Bridge, FlowKey), String> {
     let port = |name: &str| {
         let mut ports = state.bridges.iter().flat_map(|b| b.ports.values());
@@ -206,7 +206,7 @@ fn datapath_flow<'s>(state: &'s SwitchState, text: &str) -> Result<(&'s Bridge, 
     Ok((bridge, key))
 }
 
-/// A key from flow text: what it does not say is zero.
+/// The key of flow text; fields that it does not mention are zero.
 fn exact_flow(text: &str, ports: &PortNames) -> Result<FlowKey, String> {
     let matches = Match::parse(text, ports).map_err(|e| format!("Bad openflow flow syntax: {e}"))?;
     let mut key = matches.key;
@@ -218,7 +218,7 @@ fn exact_flow(text: &str, ports: &PortNames) -> Result<FlowKey, String> {
     Ok(key)
 }
 
-/// The key of a packet, with what only the flow text can tell.
+/// The key of a packet, with the metadata of the flow text.
 fn packet_flow(flow: &FlowKey, bytes: &[u8]) -> Result<FlowKey, String> {
     let mut key = PacketKey::ZERO;
     extract(bytes, &Metadata::of_port(0), &mut key).map_err(|e| e.to_string())?;
@@ -242,7 +242,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
 }
 
-/// The port's number as OVS writes it.
+/// A port's number as OVS prints it.
 pub(crate) fn port_text(port: OfPort) -> String {
     PortNames::NONE.display(port).to_string()
 }

@@ -1,5 +1,5 @@
-//! The passes that follow `ct(table=…)` in a trace: a packet that nobody sent has no connection, so its state is what the
-//! caller says (`--ct-next`), or a new one's.
+//! The passes after `ct(table=…)` in a trace. A traced packet has no connection, so its state is given with
+//! `--ct-next`, or is that of a new connection.
 
 use sluice_flow::{FieldId, FlowKey};
 use sluice_flow::{ct_state, layout};
@@ -9,19 +9,19 @@ use std::collections::VecDeque;
 /// Width of the lines above and below a pass's title.
 const LINE: usize = 79;
 
-/// A copy of the packet that comes round again.
+/// A copy of the packet that recirculates.
 #[derive(Clone, Debug)]
 pub(crate) struct Forked {
     pub recirc_id: u32,
-    /// The key as it was at the `ct`, with its zone.
+    /// The key at the `ct`, with its zone.
     pub flow: FlowKey,
     pub nat: Option<Nat>,
 }
 
-/// The states that passes to come are to have, in order.
+/// The states of the passes to come, in order.
 pub(crate) type NextStates = VecDeque<u8>;
 
-/// Reads `--ct-next`'s argument, say `trk,est`. The error is OVS's.
+/// Parses the argument of `--ct-next`, such as `trk,est`. The error texts are OVS's.
 pub(crate) fn parse_state(text: &str) -> Result<u8, String> {
     let mut state = 0;
     for name in text.split([',', ' ']).filter(|name| !name.is_empty()) {
@@ -50,7 +50,7 @@ fn show_state(state: u8) -> String {
 }
 
 impl Forked {
-    /// Gives the key the state of its pass, and the addresses of its NAT: the first of the range. Returns the pass's title.
+    /// Sets the key's connection state and, for NAT, its addresses to the first of the range. Returns the pass's title.
     pub fn resume(&mut self, next: &mut NextStates) -> String {
         let line = "=".repeat(LINE);
         let mut out = format!("\n\n{line}\nrecirc({:#x})", self.recirc_id);
@@ -93,7 +93,7 @@ impl Forked {
     }
 }
 
-/// Addresses and ports of the family that NAT is about; nothing if it names none.
+/// Addresses and ports of the address family of the NAT; nothing if it has no addresses.
 fn ends(flow: &FlowKey, nat: &Nat) -> String {
     let show = |field: FieldId| field.field().display(field.field().get(flow)).to_string();
     let ports = (flow.number(layout::TP_SRC), flow.number(layout::TP_DST));

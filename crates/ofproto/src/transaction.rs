@@ -1,4 +1,4 @@
-//! Transactions: changes of a bridge's rules and groups that lookups see at once, or not at all.
+//! Transactions: changes of a bridge's rules and groups that lookups see all at once, or not at all.
 
 use crate::bridge::{BridgeId, Rules, SwitchState};
 use crate::error::Error;
@@ -9,16 +9,16 @@ use crate::rule_monitor::Requester;
 use sluice_ofp::FlowMod;
 use std::sync::Arc;
 
-/// Why a bridge is there.
+/// Why a bridge still exists.
 pub(crate) const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
 
-/// News of full and emptier tables that wait to be taken at most.
-const VACANCIES_MAX: usize = 1024;
+/// Vacancy events that wait to be taken, at most.
+const VACANCY_EVENTS_MAX: usize = 1024;
 
-/// With fewer changes than this at once, it does not pay to sort subtables at the end only.
+/// From this many changes on it pays to sort the subtables only once, at the end.
 const DEFERRED_MIN: usize = 16;
 
-/// Makes so many changes of a bridge, during which hardly anybody looks anything up.
+/// Makes `n` changes of a bridge while the caller holds the lock.
 fn in_chunk<T>(state: &mut SwitchState, id: BridgeId, n: usize, f: impl FnOnce(&mut SwitchState) -> T) -> T {
     if n < DEFERRED_MIN {
         return f(state);
@@ -35,7 +35,7 @@ fn for_each_table(state: &mut SwitchState, id: BridgeId, f: fn(&mut Rules)) {
 }
 
 impl PendingTransaction {
-    /// Looks at the tables as they will be, as far as the changes have been made.
+    /// Calls `f` with the tables as they are after the changes made so far.
     pub(crate) fn as_of<T>(&mut self, state: &mut SwitchState, id: BridgeId, f: impl FnOnce(&SwitchState) -> T) -> T {
         let shown = std::mem::replace(&mut state.tables_version, self.version);
         let mut swap_groups = |state: &mut SwitchState| {
@@ -52,7 +52,7 @@ impl PendingTransaction {
 }
 
 impl Ofproto {
-    /// Makes changes, all or none: then with the place of the one that was refused.
+    /// Makes all changes or none. An error comes with the index of the refused change.
     pub(crate) fn transact<C>(
         &self,
         bridge: &str,
@@ -67,7 +67,7 @@ impl Ofproto {
         pending.by = by;
         let (mut changes, mut done) = (changes.into_iter(), 0);
         loop {
-            // Before the lock: they may have to be read from messages.
+            // Taken before the lock: the iterator may decode messages.
             let chunk: Vec<C> = changes.by_ref().take(CHUNK).collect();
             if chunk.is_empty() {
                 return Ok(self.commit(&mut writer, id, pending));
@@ -86,8 +86,8 @@ impl Ofproto {
         }
     }
 
-    /// Makes changes of rules that have nothing to do with each other, as far as they are not refused; together they cost
-    /// less. The refusals, by place.
+    /// Makes independent changes of rules together, which costs less than one by one. Returns the refused ones by
+    /// index; the others are made.
     ///
     /// # Errors
     /// If there is no such bridge.
@@ -124,7 +124,7 @@ impl Ofproto {
         Ok(state.bridges[position(&state, name)?].id)
     }
 
-    /// Shows a transaction to lookups, takes what it hid out, and what hidden rules had learned with them.
+    /// Makes a transaction visible, then removes the rules that it hid, and those that they had learned.
     pub(crate) fn commit(&self, writer: &mut Writer, id: BridgeId, pending: PendingTransaction) -> FlowModCounts {
         let now_ms = pending.now_ms;
         let mut changed = pending.changed;
@@ -142,13 +142,13 @@ impl Ofproto {
                 crossed.extend(bridge.vacancy_events());
                 pending.count_learners(bridge)
             });
-            // Who never takes them gets the latest.
+            // If nobody takes them, the oldest are lost.
             let vacancy_events = &mut writer.vacancy_events;
             vacancy_events.extend(crossed);
-            vacancy_events.drain(..vacancy_events.len().saturating_sub(VACANCIES_MAX));
+            vacancy_events.drain(..vacancy_events.len().saturating_sub(VACANCY_EVENTS_MAX));
             self.announce(&changes);
             self.publish_updates(id, &mut pending);
-            self.take_out(writer, id, pending.hidden, now_ms);
+            self.remove_hidden(writer, id, pending.hidden, now_ms);
             if !dead.is_empty() {
                 let mut learned = self.begin(writer, id, now_ms);
                 learned.by = pending.by;
@@ -164,12 +164,12 @@ impl Ofproto {
         changed
     }
 
-    /// Removes rules that no lookup sees any more.
-    fn take_out(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<HiddenRule>, now_ms: u64) {
+    /// Removes rules that no lookup can see any more.
+    fn remove_hidden(&self, writer: &mut Writer, id: BridgeId, hidden: Vec<HiddenRule>, now_ms: u64) {
         for chunk in hidden.chunks(CHUNK) {
             self.change(writer, |state| {
                 let Some(bridge) = state.bridge_mut(id) else { return };
-                chunk.iter().for_each(|h| bridge.tables[usize::from(h.table)].take_out(h.id));
+                chunk.iter().for_each(|h| bridge.tables[usize::from(h.table)].remove(h.id));
             });
         }
         for h in hidden {
@@ -179,7 +179,7 @@ impl Ofproto {
         }
     }
 
-    /// Removes the rules whose time is over; how many.
+    /// Removes the rules whose timeout is over; returns how many.
     pub(crate) fn expire_rules(&self, writer: &mut Writer, now_ms: u64) -> usize {
         let by_bridge: Vec<_> = {
             let state = self.state();
@@ -222,7 +222,7 @@ impl Ofproto {
         }
     }
 
-    /// Lowers a rule's timeouts because its TCP connection is closing.
+    /// Lowers a rule's timeouts because a TCP connection is closing.
     pub(crate) fn lower_timeouts(&self, writer: &mut Writer, id: BridgeId, rule: &Arc<Rule>, idle: u16, hard: u16) {
         if idle == 0 && hard == 0 {
             return;

@@ -1,9 +1,9 @@
-//! The tunnel that a packet came by or is to leave by: its fields of a key, taken together.
+//! The tunnel fields of a key, copied together.
 
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Line};
 
-/// The fields that stand in another line than the rest.
+/// Tunnel fields in another line than the rest.
 const ELSEWHERE: [Span; 7] = [
     layout::TUN_IPV4_SRC,
     layout::TUN_IPV4_DST,
@@ -14,10 +14,10 @@ const ELSEWHERE: [Span; 7] = [
     layout::TUN_GTPU_MSGTYPE,
 ];
 
-/// What lies among the fields, and is no part of a tunnel.
+/// Fields in the same line that are not part of a tunnel.
 const LABELS: [Span; 3] = [layout::MPLS0, layout::MPLS1, layout::MPLS2];
 
-/// A tunnel's fields, or which of them a mask has.
+/// The tunnel fields of a key or of a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tunnel {
     line: Line,
@@ -25,7 +25,7 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// No tunnel: all of it is zero.
+    /// No tunnel: all fields are zero.
     pub const NONE: Tunnel = Tunnel { line: Line::ZERO, elsewhere: [0; ELSEWHERE.len()] };
 
     pub fn of(key: &FlowKey) -> Self {
@@ -36,7 +36,7 @@ impl Tunnel {
         Tunnel { line, elsewhere: ELSEWHERE.map(|span| key.number(span) as u32) }
     }
 
-    /// Writes it over what a key has.
+    /// Overwrites the tunnel fields of a key.
     pub fn put(self, key: &mut FlowKey) {
         let labels = LABELS.map(|span| key.number(span));
         key.lines[layout::TUN_ID.line()] = self.line;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_from_key_to_key_and_takes_nothing_else_along() {
+    fn it_is_copied_without_other_fields() {
         let mut key = FlowKey::ZERO;
         for span in [layout::TUN_ID, layout::TUN_IPV4_DST, layout::TUN_GTPU_MSGTYPE, layout::MPLS1, layout::ND_RESERVED]
         {

@@ -1,4 +1,4 @@
-//! A PMD's way to the tables.
+//! Upcalls: the handle with which a PMD translates packets.
 
 use crate::ofproto::Ofproto;
 use crate::xlate::{Translator, XlateIn, XlateStart};
@@ -11,26 +11,26 @@ use sluice_flow::{LINE_SIZE, Line, PacketKey};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Lists of actions that are remembered to be shared.
+/// Action lists that are remembered in order to share them.
 const RECENT: usize = 16;
 
-/// One PMD's handle on the tables.
+/// One PMD's access to the tables.
 #[derive(Debug)]
 pub struct UpcallHandle {
     ofproto: Ofproto,
     recent: RecentActions,
 }
 
-/// The lists of actions used lately: most megaflows do what others do, so they share one list.
+/// The most recent action lists. Most megaflows have the same actions as others and share one list.
 #[derive(Debug, Default)]
 struct RecentActions {
     lists: ArrayVec<Actions, RECENT>,
-    /// The one that makes room next.
+    /// The one that is replaced next.
     next: usize,
 }
 
 impl RecentActions {
-    /// The remembered list that is equal, or this one, remembered.
+    /// The remembered list that is equal; otherwise remembers and returns this one.
     fn share(&mut self, actions: Vec<Action>) -> Actions {
         if let Some(known) = self.lists.iter().find(|known| known[..] == actions[..]) {
             return known.clone();
@@ -47,7 +47,7 @@ impl RecentActions {
 }
 
 impl Ofproto {
-    /// A handle for a PMD.
+    /// A handle for one PMD.
     pub fn upcall(&self) -> UpcallHandle {
         UpcallHandle { ofproto: self.clone(), recent: RecentActions::default() }
     }
@@ -69,7 +69,7 @@ impl Upcall for UpcallHandle {
         let shared = &*self.ofproto.0;
         let xin =
             XlateIn { start: XlateStart::Datapath(miss.key), now_ms: miss.now_ms, side_effects: true, actions: None };
-        // The epoch is read first: a change in between makes the translation look older than it is, never younger.
+        // The epoch is read first. A change in between makes the translation look older than it is, never newer.
         let version = self.ofproto.epoch();
         let state = self.ofproto.state();
         let Some(xout) = Translator::run(&state, shared, &xin, None) else {
@@ -92,7 +92,7 @@ impl Upcall for UpcallHandle {
         self.ofproto.epoch() == version
     }
 
-    /// No lock but the xlate caches' is taken: the caller holds the store's.
+    /// Takes only the locks of the xlate caches: the caller holds that of the store.
     fn renew(&self, old: &XcacheHandle, new: &XcacheHandle, carried: FlowStats, is_kept: bool) {
         let (Some(old), Some(new)) = (old.0.downcast_ref::<XlateCache>(), new.0.downcast_ref::<XlateCache>()) else {
             return;
@@ -104,12 +104,12 @@ impl Upcall for UpcallHandle {
         }
     }
 
-    /// Every packet that follows a translation is credited here or by its megaflow, so here is where the first packet's
-    /// side effects are asked for.
+    /// A packet is credited here if it follows a translation without a megaflow to count it. This includes the packet
+    /// that was translated, so its effects are queued here.
     fn credit(&mut self, xcache: &XcacheHandle, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
         let Some(record) = xcache.0.downcast_ref::<XlateCache>() else { return };
         let credited = Push { packets, bytes, tcp_flags, used_ms: now_ms };
-        push(&record.lock().entries, credited, self.ofproto.put_news());
+        push(&record.lock().entries, credited, self.ofproto.queue_changes());
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use sluice_action::PortNo;
 
     #[test]
-    fn equal_lists_become_one_and_old_ones_make_room() {
+    fn equal_lists_become_one_and_old_ones_are_replaced() {
         let mut recent = RecentActions::default();
         let list = |n: u32| vec![Action::Output(PortNo(n))];
         let first = recent.share(list(0));

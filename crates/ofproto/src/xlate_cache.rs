@@ -1,7 +1,9 @@
-//! What a translation leaves behind: whom to credit with the packets that follow it, and what they bring about.
+//! The xlate cache: what a translation has used, and what its packets cause; `ofproto-dpif-xlate-cache` in Open
+//! vSwitch.
 //!
-//! A megaflow stands for a translation done once, but its packets count on every rule visited, keep stations and
-//! learned rules young, and close TCP connections. The xlate cache is carried by the datapath and comes back with counts.
+//! A megaflow stands for one translation, but its packets count for every rule matched, keep MAC entries and learned
+//! rules young, and close TCP connections. The datapath keeps the cache with the megaflow and hands it back with the
+//! megaflow's counters. The cache also names everything the translation depends on, for `depends`.
 
 use crate::bridge::{BridgeId, TableCounts};
 use crate::depends::SearchKey;
@@ -16,42 +18,42 @@ use sluice_flow::{CompactKey, OfPort, PacketKey};
 use sluice_ofp::FlowMod;
 use std::sync::Arc;
 
-/// FIN or RST: the connection is closing.
+/// FIN and RST: the connection is closing.
 const TCP_CLOSING: u16 = 0x01 | 0x04;
 
-/// One thing to do again for the packets that follow a translation, or one thing the translation depends on.
+/// One thing that a translation did or looked up.
 #[derive(Clone, Debug)]
 pub(crate) enum XcEntry {
     /// Matched a rule.
     Rule(Arc<Rule>),
-    /// Searched a table, with or without success.
+    /// Searched a table, successfully or not.
     Table { bridge: BridgeId, table: u8, matched: bool, counts: Arc<TableCounts>, key: SearchKey },
     /// Learned a MAC entry from the packet's source address.
     MacLearn { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort },
-    /// Looked up the port of a MAC entry, with or without success.
+    /// Looked up the port of a MAC entry, successfully or not.
     MacLookup { bridge: BridgeId, vlan: u16, mac: Mac },
     /// Learned a rule.
     Learn { bridge: BridgeId, flow: Arc<FlowMod>, limit: u32 },
-    /// Watched for the end of a TCP connection.
+    /// Carried out `fin_timeout`.
     FinTimeout { bridge: BridgeId, rule: Arc<Rule>, idle: u16, hard: u16 },
-    /// Looked up something of the bridge, with or without success: the translation depends on it.
+    /// Looked up something else of the bridge, successfully or not.
     Depends { bridge: BridgeId, on: Dependency },
-    /// Went through a group: one of its buckets, or all.
+    /// Used a group: one of its buckets, or all.
     Group(Arc<Group>, Option<usize>),
-    /// Depends on a frozen translation, which is kept while the xlate cache is.
+    /// Froze or resumed a translation. The recirculation id lives as long as this entry.
     Recirculation(Arc<Recirculation>),
 }
 
 /// What a translation looks up in a bridge besides rules and MAC entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependency {
-    /// What a port is. The port that a search was made for is in its key.
+    /// The configuration of a port. The input port of a search is in the search's key.
     Port(OfPort),
-    /// Which ports there are, and which of them take floods.
+    /// The set of ports, and which of them take part in floods.
     AllPorts,
     Group(u32),
     Meter(u32),
-    /// Whether a table has room for another learned rule.
+    /// Whether a table may have another learned rule.
     TableCapacity(u8),
 }
 
@@ -64,19 +66,19 @@ pub(crate) struct Push {
     pub used_ms: u64,
 }
 
-/// The xlate cache of a translation.
+/// The xlate cache of one translation.
 #[derive(Debug)]
 pub(crate) struct XlateCache {
-    /// The key it was made from; revalidation translates it again.
+    /// The packet's key. Revalidation translates it again.
     key: CompactKey,
     inner: Mutex<XlateCacheInner>,
 }
 
-/// What revalidation changes.
+/// The part that revalidation changes.
 #[derive(Debug)]
 pub(crate) struct XlateCacheInner {
     pub entries: Box<[XcEntry]>,
-    /// Packets and bytes of the megaflow that have been credited.
+    /// Packets and bytes of the megaflow that are credited already.
     pub credited: (u64, u64),
 }
 
@@ -86,12 +88,12 @@ impl XlateCache {
         XlateCache { key: key.into(), inner: Mutex::new(XlateCacheInner { entries, credited: (0, 0) }) }
     }
 
-    /// The key it was made from.
+    /// The key of the packet that was translated.
     pub fn key(&self) -> PacketKey {
         (&self.key).into()
     }
 
-    /// A word of it.
+    /// A word of that key.
     pub fn word(&self, place: usize) -> u64 {
         self.key.word(place)
     }
@@ -101,12 +103,12 @@ impl XlateCache {
     }
 }
 
-/// The packet that a translation was made for, as the datapath knew it.
+/// The key of the packet that a translation was made for.
 pub fn packet_of(xcache: &sluice_action::XcacheHandle) -> Option<PacketKey> {
     xcache.0.downcast_ref::<XlateCache>().map(XlateCache::key)
 }
 
-/// Credits packets, and tells what they bring about.
+/// Credits packets and reports their effects.
 pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effect)) {
     if push.packets == 0 {
         return;
@@ -126,26 +128,28 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
 }
 
 impl XlateCacheInner {
-    /// Credits what a megaflow has carried since it was last credited.
+    /// Credits the packets of a megaflow since the last call.
     pub fn credit(&mut self, stats: FlowStats, effect: impl FnMut(Effect)) {
         let (packets, bytes) = self.credited;
-        let news = Push {
+        let delta = Push {
             packets: stats.packets.saturating_sub(packets),
             bytes: stats.bytes.saturating_sub(bytes),
             tcp_flags: stats.tcp_flags,
             used_ms: stats.used_ms.unwrap_or(stats.created_ms),
         };
         self.credited = (stats.packets, stats.bytes);
-        push(&self.entries, news, effect);
+        push(&self.entries, delta, effect);
     }
 }
 
 impl XcEntry {
-    /// What packets bring about, if anything.
+    /// The effect of packets, if they have one.
     pub fn effect(&self, push: Push) -> Option<Effect> {
         let now_ms = push.used_ms;
         match self {
-            &XcEntry::MacLearn { bridge, vlan, mac, port } => Some(Effect::Station { bridge, vlan, mac, port, now_ms }),
+            &XcEntry::MacLearn { bridge, vlan, mac, port } => {
+                Some(Effect::LearnMac { bridge, vlan, mac, port, now_ms })
+            }
             XcEntry::Learn { bridge, flow, limit } => {
                 Some(Effect::Learn { bridge: *bridge, flow: Arc::clone(flow), limit: *limit, now_ms })
             }

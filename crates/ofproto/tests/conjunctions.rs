@@ -1,5 +1,5 @@
-//! The situations of Open vSwitch's own tests of conjunctions (`tests/classifier.at`) that ask about many packets, and what
-//! is said there of each.
+//! The situations of Open vSwitch's own tests of conjunctions (`tests/classifier.at`) that ask about many packets, and
+//! what is said there of each.
 
 use sluice_action::PortNo;
 use sluice_flow::PortNames;

@@ -1,5 +1,5 @@
-//! Every example in docs/flow-language.md works in a switch, or is refused by name: rules match on the fields, and do the
-//! actions.
+//! Every example in docs/flow-language.md works in a switch, or is refused by name: rules match on the fields, and do
+//! the actions.
 
 use sluice_action::PortNo;
 use sluice_flow::{Match, PortNames};

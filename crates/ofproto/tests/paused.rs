@@ -1,4 +1,5 @@
-//! A packet that pauses goes on with what was left of its rules, its registers and its stack, when its controller says so.
+//! A packet that pauses goes on with what was left of its rules, its registers and its stack, when its controller says
+//! so.
 
 use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
 use sluice_flow::{FieldId, PacketKey, PortNames, layout};

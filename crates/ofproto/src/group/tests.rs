@@ -21,7 +21,7 @@ fn hash_values_are_dealt_by_weight() {
     assert_eq!(shares(&[1, 1]), Some(vec![8, 8]));
     assert_eq!(shares(&[1, 3]), Some(vec![4, 12]));
     assert_eq!(shares(&[5, 0, 5]), Some(vec![8, 0, 8]));
-    // The lightest has a value of its own, as far as 256 go.
+    // The lightest bucket has a value if 256 values are enough.
     assert_eq!(shares(&[1, 255]), Some(vec![1, 255]));
     assert_eq!(shares(&[1, 256]), None);
     assert_eq!(shares(&[0, 0]), None);

@@ -1,4 +1,4 @@
-//! One action after the other.
+//! The loop over the actions of a list.
 
 use super::table::SearchBy;
 use super::{ActionList, Failure, MAX_NESTING, RunMode, Translator, hash, tags};
@@ -13,18 +13,18 @@ use sluice_packet::headers::ethertype;
 
 /// What to do after an action.
 enum AfterAction {
-    /// The next one.
-    Go,
-    /// The next one; a freeze within this one has taken care of it.
-    Skip,
-    /// None of this list.
+    /// Go on with the next action.
+    Next,
+    /// Go on with the next action. If this one froze the translation, it has frozen itself already.
+    Continue,
+    /// Take no more actions of this list.
     End,
-    /// None of this list, which has been dealt with in both ways it can go.
-    Done,
+    /// Take no more actions of this list: both branches have run them.
+    Branched,
 }
 
 impl Translator<'_> {
-    /// Takes the actions of a list. `last`: nothing comes after it.
+    /// Runs the actions of a list. `last`: nothing comes after it.
     pub(super) fn actions(&mut self, steps: ActionList<'_>, last: bool) {
         if steps.actions.is_empty() {
             return self.say(TraceKind::Action, || "drop".to_owned());
@@ -56,15 +56,15 @@ impl Translator<'_> {
                 self.restore(restore);
             }
             self.say(TraceKind::Action, || action.to_string());
-            let outer = self.set_actor(|t| t.who(action));
+            let outer = self.set_actor(|t| t.actor(action));
             let next = self.action(action, steps.from(i + 1), last);
             self.attribute_to_actor();
             self.set_actor(|_| outer);
             match next {
-                AfterAction::Go => {}
-                AfterAction::Skip => continue,
+                AfterAction::Next => {}
+                AfterAction::Continue => continue,
                 AfterAction::End => return,
-                AfterAction::Done => done = true,
+                AfterAction::Branched => done = true,
             }
             if self.failure.is_none() && self.exit && self.freezing && self.frozen.actions.is_empty() {
                 self.freeze_rest(steps.from(i));
@@ -73,8 +73,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Who looks at bits now: for the trace.
-    fn who(&self, action: &OfAction) -> String {
+    /// What looks at bits now, for the trace.
+    fn actor(&self, action: &OfAction) -> String {
         let place = match self.rule {
             _ if self.in_action_set => "the action set".to_owned(),
             Some(rule) => format!("table {}, priority {}", rule.table, rule.priority),
@@ -100,25 +100,25 @@ impl Translator<'_> {
                 let table = table.filter(|&t| t != 255).unwrap_or(self.table);
                 let by = if *with_ct_orig { SearchBy::Connection } else { SearchBy::Packet };
                 self.search_and_go(in_port, table, by, last, RunMode::Inline);
-                return AfterAction::Skip;
+                return AfterAction::Continue;
             }
             OfAction::GotoTable(table) => {
                 self.go_to_table(self.in_port(), *table, last, RunMode::Inline);
-                return AfterAction::Skip;
+                return AfterAction::Continue;
             }
             OfAction::Conntrack(ct) => self.conntrack(ct, last),
             OfAction::Clone(actions) => self.cloned(actions, last),
             OfAction::CheckPktLarger { dst, pkt_len } => {
                 self.check_packet_length(*dst, *pkt_len, rest);
-                return AfterAction::Done;
+                return AfterAction::Branched;
             }
             _ => return self.flat_action(action),
         }
-        AfterAction::Go
+        AfterAction::Next
     }
 
-    /// Actions that lead to no other lists.
-    #[inline(never)] // what they need is no part of the frames that nest
+    /// Actions that run no other lists.
+    #[inline(never)] // keeps their variables out of nested stack frames
     fn flat_action(&mut self, action: &OfAction) -> AfterAction {
         match action {
             OfAction::DecTtl { controllers, .. } => {
@@ -143,7 +143,7 @@ impl Translator<'_> {
             OfAction::Controller(c) if c.pause => {
                 self.pause = Some(c.clone());
                 self.trigger_freeze();
-                return AfterAction::Skip;
+                return AfterAction::Continue;
             }
             OfAction::Controller(c) => self.send_to_controller(c),
             OfAction::WriteActions(actions) => self.write_actions(actions),
@@ -154,18 +154,18 @@ impl Translator<'_> {
             OfAction::Conjunction { .. } => self.error(|| "executing no-op conjunction action".to_owned()),
             OfAction::PushMpls { ethertype } => self.push_mpls(*ethertype),
             OfAction::PopMpls { ethertype } => self.pop_mpls(*ethertype),
-            // A sample needs a collector, and none can be configured: OVS does nothing then, too.
+            // Sampling needs a collector, and none can be configured: OVS does nothing then, either.
             OfAction::Note(_) | OfAction::Sample(_) => {}
             _ => self.change_field(action),
         }
-        AfterAction::Go
+        AfterAction::Next
     }
 
     pub(super) fn in_port(&self) -> OfPort {
         OfPort(self.number(layout::IN_PORT) as u16)
     }
 
-    /// Lowers the time to live; true if it had run out, in which case the packet went to the controllers.
+    /// Decrements the time to live; true if it has expired, and then the packet went to the controllers.
     fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
         // Source of the protocol in the mask: OVS's fix of CVE-2023-1668, which Debian's 3.1 has.
         self.look_at(layout::NW_TTL, 0xff);
@@ -205,7 +205,8 @@ impl Translator<'_> {
     fn push_mpls(&mut self, ethertype: u16) {
         let n = tags::label_count(&self.flow, Some(&mut self.wc));
         if self.labels_popped {
-            // A label put on anew may equal by chance the one that was there; then what that was matters.
+            // A new label may happen to equal a popped one. That makes the value of the popped one part of the
+            // decision.
             (0..tags::MAX_LABELS).for_each(|i| tags::look_at_label(&mut self.wc, i, 0xffff_ffff));
         }
         if n == 0 {
@@ -258,7 +259,7 @@ impl Translator<'_> {
                 }
                 let hash = hash::of_fields(&self.flow, bundle.fields, bundle.basis);
                 let usable = (0u32..).zip(&bundle.members).filter(|(_, port)| self.is_usable(**port));
-                // Of equal weights the first wins.
+                // Of equal weights the first one wins.
                 let weighed = usable.map(|(i, port)| (hash::two_words(i, hash), std::cmp::Reverse(i), *port));
                 weighed.max().map(|(_, _, port)| port)
             }
@@ -273,7 +274,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether a bundle may choose that port.
+    /// Whether `bundle` may choose that port.
     fn is_usable(&self, port: OfPort) -> bool {
         match port {
             OfPort::IN_PORT | OfPort::TABLE | OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::NONE => true,
@@ -282,8 +283,8 @@ impl Translator<'_> {
         }
     }
 
-    /// After the last label has gone, the key does not know what is behind it. Outputs and what stays in front of the
-    /// network header can go on; everything else needs the packet to come round again.
+    /// After the last label is popped, the key lacks the header after it. Outputs, and actions on fields before the
+    /// network header, can still run; for any other action the packet must recirculate.
     fn recirculate_for_labels(&mut self, action: &OfAction) {
         if self.exit || !self.was_mpls {
             return;
@@ -314,7 +315,7 @@ impl Translator<'_> {
     }
 }
 
-/// Whether a field is of the network header or further in.
+/// Whether a field belongs to the network header or a later one.
 fn is_behind_ethernet(field: FieldId) -> bool {
     field >= FieldId::Ipv4Src
 }

@@ -1,11 +1,11 @@
-//! Makes the datapath catch up with the key: from what the packet looks like to what the rules made of it.
+//! Commit: emits the datapath actions that make the datapath's packet equal to the key.
 //!
-//! Rules change a key, never a packet. Just before something leaves (an output, a controller message, a
-//! recirculation), the differences between the key the datapath last had (`base`) and the key now become actions.
-//! A set action carries the fields that differ, each under the bits that the megaflow matches or the rules wrote:
-//! these are the bits that are known, and OVS prints them so.
+//! OpenFlow actions change a key, not a packet. Just before something leaves (an output, a message to a controller, a
+//! recirculation), the differences between `base`, the key of the datapath's packet, and the current key become
+//! actions. A set action has the fields that differ, each with the bits that the megaflow matches or that actions
+//! wrote: those are the known bits, and OVS prints them so.
 //!
-//! Order of the actions: Ethernet, labels that go, network header, ports, labels that come, tags, priority, mark.
+//! Order of the actions: Ethernet, popped labels, network header, ports, pushed labels, tags, priority, mark.
 
 use super::protocol::{ethertype_of, ip_proto_of, is_ip, is_mpls};
 use super::tags::{self, Behind};
@@ -14,12 +14,11 @@ use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
 use sluice_packet::headers::{ethertype, ip_proto};
 
-/// Appends to `out` what turns `base` into `flow`, and makes `base` equal to it.
+/// Appends the actions that turn `base` into `flow` to `out`, and makes `base` equal to `flow`.
 ///
-/// Tags that are popped and ICMP fields that change enter the mask whole; everything else that changed is in it since
-/// the change.
+/// Adds popped tags and changed ICMP fields to the mask as a whole. Other changed fields are in the mask already.
 ///
-/// `tags_replaced`: a tag was taken off or put on on the way, so one that looks like it may have come from elsewhere.
+/// `tags_replaced`: a tag was popped or pushed, so an equal tag may be another one.
 pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replaced: bool, out: &mut Vec<Action>) {
     set(Header::Ethernet, &[layout::DL_SRC, layout::DL_DST], flow, base, wc, out);
     let labels_go = is_mpls(base) && !is_mpls(flow);
@@ -37,7 +36,7 @@ pub fn commit(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replace
     set(Header::PktMark, &[layout::PKT_MARK], flow, base, wc, out);
 }
 
-/// A set action for the fields of one header that differ, if any does.
+/// Emits a set action for the fields of one header that differ, if any.
 fn set(header: Header, spans: &[Span], flow: &FlowKey, base: &mut FlowKey, wc: &FlowKey, out: &mut Vec<Action>) {
     let differ: Vec<Span> = spans.iter().copied().filter(|&span| flow.get(span) != base.get(span)).collect();
     if differ.is_empty() {
@@ -57,10 +56,10 @@ fn masked_field(span: Span, flow: &FlowKey, wc: &FlowKey) -> MaskedField {
     field
 }
 
-/// IPv4, IPv6, neighbour discovery or ARP, where both keys have that header.
+/// IPv4, IPv6, neighbour discovery or ARP, if both keys have that header.
 ///
-/// Like OVS, protocol 0 is taken to mean that the header is not there. So the protocol decides, and enters the mask;
-/// OVS sees to that in the actions that set fields, but not in `move` and `pop`.
+/// As in OVS, protocol 0 means that there is no header. So the protocol decides and is added to the mask. OVS adds it
+/// in the actions that set fields, but not in `move` and `pop`.
 fn commit_network(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
     use layout::*;
     const IPV4: &[Span] = &[NW_SRC, NW_DST, NW_TOS, NW_TTL];
@@ -78,7 +77,7 @@ fn commit_network(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mu
             &[(Header::Ipv6, IPV6), (Header::Nd, ND_EXTENSIONS), (Header::Nd, ND)]
         }
         ethertype::IPV6 => &[(Header::Ipv6, IPV6)],
-        // RARP has the same fields but no set action, in OVS: it stays as it is.
+        // RARP has the same fields, but OVS has no set action for it.
         ethertype::ARP => &[(Header::Arp, ARP)],
         _ => return,
     };
@@ -105,7 +104,7 @@ fn commit_ports(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut 
     set(header, &[layout::TP_SRC, layout::TP_DST], flow, base, wc, out);
 }
 
-/// ICMP type and code are set together, so both become exact.
+/// ICMP type and code are set together, so both are matched exactly.
 fn commit_icmp(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
     let header = match (ethertype_of(flow), ip_proto_of(flow)) {
         (ethertype::IPV4, ip_proto::ICMP) => Header::Icmp,
@@ -121,10 +120,10 @@ fn commit_icmp(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut V
     }
 }
 
-/// Labels: sets the one that may differ on top of the common bottom, pops the others, pushes what is missing.
+/// Labels: pops all above the common bottom but one, sets that one, and pushes the missing ones.
 ///
-/// An entry is set whole, so what it was must be matched whole. OVS 3.1 matches only what was changed, and then gives
-/// every packet of the megaflow the other parts of the first one's label.
+/// A label stack entry is set as a whole, so it must be matched as a whole. OVS 3.1 matches only the changed bits, and
+/// then every packet of the megaflow gets the other bits of the first packet's label.
 fn commit_labels(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut Vec<Action>) {
     let mut base_n = tags::label_count(base, None);
     let first_n = base_n;
@@ -139,7 +138,7 @@ fn commit_labels(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut
             tags::set_label(base, 0, lse);
             common += 1;
         } else {
-            // While labels remain, the packet stays MPLS, whatever it becomes in the end.
+            // The packet stays MPLS while labels remain.
             let next = if !is_mpls(flow) && base_n > 1 { ethertype::MPLS } else { ethertype };
             out.push(Action::PopMpls { ethertype: next });
             let popped = tags::pop_label(base, base_n, ethertype, None);
@@ -150,7 +149,7 @@ fn commit_labels(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, out: &mut
     while base_n < flow_n {
         let lse = tags::label(flow, flow_n - base_n - 1);
         out.push(Action::PushMpls { ethertype, lse });
-        // It may be one that was there and had been taken off for a copy of the packet.
+        // It may be a label of the original packet that was popped for a copy.
         tags::look_at_label(wc, flow_n - base_n - 1, 0xffff_ffff);
         tags::push_label(base, base_n, ethertype, None, Behind::Keep);
         tags::set_label(base, 0, lse);
@@ -165,10 +164,11 @@ fn set_label_action(lse: u32) -> Action {
     Action::Set { header: Header::Mpls, fields: Box::new([field]) }
 }
 
-/// Tags: keeps the common inner ones, pops the rest, pushes what is missing.
+/// Tags: keeps the common inner ones, pops the rest, pushes the missing ones.
 ///
-/// A tag that was taken off and put on anew may be the same only by chance; then what it was matters. OVS 3.1 forgets
-/// that: after `strip_vlan,mod_vlan_vid:5`, packets of VLAN 5 with another protocol id or priority would keep theirs.
+/// A new tag may happen to equal a popped one. That makes the value of the popped one part of the decision. OVS 3.1
+/// does not match it: after `strip_vlan,mod_vlan_vid:5`, packets of VLAN 5 with another protocol id or priority would
+/// keep theirs.
 fn commit_tags(flow: &FlowKey, base: &mut FlowKey, wc: &mut FlowKey, tags_replaced: bool, out: &mut Vec<Action>) {
     let (mut base_n, mut flow_n) = (tags::tag_count(base), tags::tag_count(flow));
     while base_n > 0 && flow_n > 0 && tags::tag(base, base_n - 1) == tags::tag(flow, flow_n - 1) {

@@ -1,7 +1,7 @@
 //! Connection tracking: `ct(…)`, `ct_clear`, `resubmit(…,ct)`.
 //!
-//! The fields of a connection mean something only in the pass that `ct(table=…)` leads to. Everywhere else they are
-//! cleared, whatever the datapath's packet still carries.
+//! The fields of a connection are valid only in the pass after `ct(table=…)`. In all others they are cleared, even if
+//! the datapath's packet still has them.
 
 use super::{ActionList, Translator};
 use crate::recirc::FrozenActions;
@@ -17,7 +17,7 @@ use sluice_packet::headers::ethertype;
 /// The state of a valid connection has one of these bits. Source: OVS lib/flow.h, CS_VALID_MASK.
 pub(crate) const VALID: u8 = ct_state::NEW | ct_state::ESTABLISHED | ct_state::REPLY;
 
-/// Every field of a connection.
+/// All fields of a connection.
 pub(crate) const CONNECTION: [Span; 10] = [
     layout::CT_STATE,
     layout::CT_ZONE,
@@ -31,12 +31,12 @@ pub(crate) const CONNECTION: [Span; 10] = [
     layout::CT_IS_IPV6,
 ];
 
-/// Says of a key that its packet has not been tracked.
+/// Clears the fields of a connection: the packet is untracked.
 pub(crate) fn clear(key: &mut FlowKey) {
     CONNECTION.into_iter().for_each(|span| key.get_mut(span).fill(0));
 }
 
-/// Exchanges the fields that name a packet with those that name its connection.
+/// Exchanges the five-tuple of the packet with the original tuple of its connection.
 fn swap_tuple(key: &mut FlowKey, v4: bool) {
     let (src, dst) = if v4 { (layout::NW_SRC, layout::NW_DST) } else { (layout::IPV6_SRC, layout::IPV6_DST) };
     let pairs = [
@@ -56,8 +56,8 @@ fn swap_tuple(key: &mut FlowKey, v4: bool) {
 }
 
 impl Translator<'_> {
-    /// `ct(…)`: the datapath looks for the connection; with a table, a copy of the packet comes round again and goes on
-    /// there, while this one goes on untracked.
+    /// `ct(…)`: the datapath tracks the packet. With a table, a copy of the packet recirculates and goes on in that
+    /// table; the packet itself goes on untracked.
     pub(super) fn conntrack(&mut self, ct: &Conntrack, last: bool) {
         let zone = match ct.zone {
             ConntrackZone::Number(zone) => zone,
@@ -66,7 +66,7 @@ impl Translator<'_> {
                 field.get(&self.flow) as u16
             }
         };
-        // What the nested actions write is told apart from what has been matched by beginning with an empty mask.
+        // The mask starts empty, so that it holds only what the nested actions write, not what was matched before.
         let matched = [layout::CT_MARK, layout::CT_LABEL].map(|span| (span, self.wc.get(span).to_vec()));
         self.commit();
         self.ct_nat = None;
@@ -105,7 +105,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Sends a copy round again to go on in `table`; this list of actions goes on after it.
+    /// Recirculates a copy, which goes on in `table`. The current list goes on after it.
     fn recirculate_and_fork(&mut self, table: u8, zone: u16) {
         let frozen = self.state_to_freeze(table, FrozenActions::default(), self.action_set.clone());
         let Some(recirculation) = self.freeze(frozen) else { return };
@@ -128,13 +128,13 @@ impl Translator<'_> {
         }
     }
 
-    /// The key's connection means nothing any more.
+    /// Makes the key untracked.
     pub(super) fn forget_connection(&mut self) {
         self.conntracked = false;
         clear(&mut self.flow);
     }
 
-    /// Takes up whether the packet was tracked when it was frozen.
+    /// Restores whether the packet was tracked when it was frozen.
     pub(super) fn thaw_connection(&mut self, conntracked: bool) {
         self.conntracked = conntracked;
         if !conntracked {
@@ -142,15 +142,15 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the key is of a valid connection; what tells goes into the mask.
+    /// Whether the key has a valid connection; adds the bits that tell to the mask.
     pub(super) fn has_valid_connection(&mut self) -> bool {
         self.look_at(layout::CT_STATE, VALID.into());
         self.number(layout::CT_STATE) & u64::from(VALID) != 0
     }
 
-    /// Exchanges packet and connection for a search, in key and mask. False if there is no connection to search by.
+    /// Exchanges the tuples of packet and connection, in key and mask, for a search. False without a connection.
     pub(super) fn swap_tuple(&mut self) -> bool {
-        // OVS leaves these bits out of the mask, and then misses connections of packets that look alike.
+        // OVS leaves these bits out of the mask, so its megaflow also matches packets without a connection.
         self.look_at(layout::CT_NW_PROTO, 0xff);
         if self.number(layout::CT_NW_PROTO) == 0 || !self.is_ip() {
             self.error(|| "resubmit(ct) with non-tracked or non-IP packet!".to_owned());
@@ -167,7 +167,7 @@ impl Translator<'_> {
     }
 }
 
-/// `nat(…)` as the tracker wants it.
+/// The tracker's form of `nat(…)`.
 fn nat_spec(nat: &Nat) -> NatSpec {
     let v4 = |addr: std::net::Ipv4Addr| {
         let mut out = [0; 16];
@@ -187,7 +187,7 @@ fn nat_spec(nat: &Nat) -> NatSpec {
         }),
         v6,
         addrs,
-        // As OVS: ports count only beside an address.
+        // As in OVS, ports count only together with an address.
         ports: (nat.addresses.is_some() && first != 0).then_some((first, last.max(first))),
         choice: match (nat.hash, nat.random) {
             (true, _) => PortChoice::Hash,

@@ -9,7 +9,7 @@ use sluice_ofp::OfAction;
 use sluice_packet::headers::{ethertype, ip_proto};
 
 impl Translator<'_> {
-    /// Actions that change the key and nothing else.
+    /// Actions that only change the key.
     pub(super) fn change_field(&mut self, action: &OfAction) {
         match action {
             OfAction::SetField { field, value, mask } => self.set_field(*field, *value, *mask),
@@ -125,7 +125,7 @@ impl Translator<'_> {
             return self.warn(&format!("unmet prerequisites for {name}, set_field ignored"));
         }
         if is_in_network_header(field) && self.ethertype() != ethertype::RARP {
-            // Whether the header is there to be changed is told by its protocol, see `commit`; RARP's is never changed.
+            // The protocol decides whether there is a header to change, see `commit`. That of RARP is never changed.
             self.look_at(layout::NW_PROTO, 0xff);
         }
         let f = field.field();
@@ -135,7 +135,7 @@ impl Translator<'_> {
         self.fix_tpid();
     }
 
-    /// Puts bits of a field into the mask. Of a flow label only the 20 bits, unlike a match on it: so OVS prints it.
+    /// Adds bits of a field to the mask. Of an IPv6 flow label only its 20 bits, unlike in a match, as OVS prints it.
     pub(super) fn look_at_field(&mut self, field: FieldId, mask: u128) {
         match field {
             FieldId::Ipv6Label => self.look_at(layout::IPV6_LABEL, mask as u64 & 0xf_ffff),
@@ -143,7 +143,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Writes bits without asking whether the packet has them: for fields that a rule was checked to have.
+    /// Writes bits without checking that the packet has the field: the rule was checked for that.
     pub(super) fn load(&mut self, dst: SubField, value: u128) {
         self.look_at_field(dst.field, dst.mask());
         dst.set(&mut self.flow, value);
@@ -176,7 +176,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A tag that a write made needs a protocol id. One that a write unmade uncovers those behind it, to the datapath.
+    /// Gives a tag that a write has created a protocol id. A write that clears a tag exposes the tag after it.
     fn fix_tpid(&mut self) {
         let mut tag = tags::tag(&self.flow, 0);
         self.tags_replaced |= u64::from(tag.tci) & tags::CFI == 0 && tags::tag_count(&self.base) > 0;
@@ -186,7 +186,7 @@ impl Translator<'_> {
         }
     }
 
-    /// For the trace: what some bits are now.
+    /// Reports the new value of bits to the trace.
     pub(super) fn report_value(&mut self, field: SubField) {
         if self.tracer.is_some() {
             let value = field.get(&self.flow);
@@ -195,7 +195,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the packet, as it is now, has a field; what tells goes into the mask.
+    /// Whether the packet now has a field; adds the bits that tell to the mask.
     pub(super) fn has_field(&mut self, field: FieldId) -> bool {
         let ethertype = self.ethertype();
         let has_ports = |t: &Self| t.number(layout::NW_FRAG) & 2 == 0;
@@ -249,12 +249,12 @@ impl Translator<'_> {
     }
 }
 
-/// As C's `%#x` writes it: zero without prefix.
+/// As C's `%#x`: zero has no prefix.
 pub(super) fn hex(value: u128) -> String {
     if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }
 
-/// Whether a field is of IPv4, IPv6 or ARP.
+/// Whether a field belongs to IPv4, IPv6 or ARP.
 fn is_in_network_header(field: FieldId) -> bool {
     use FieldId::{ArpOp, ArpSha, ArpSpa, ArpTha, ArpTpa, IpDscp, IpEcn, IpTtl, Ipv4Dst, Ipv4Src, Ipv6Dst, Ipv6Label};
     matches!(

@@ -1,7 +1,7 @@
-//! Stopping in the middle, and going on when the packet comes round again.
+//! Freezing a translation, and resuming it when the packet recirculates.
 //!
-//! To stop is to set `freezing` and `exit`. Every list of actions that is being taken then adds what it has left to
-//! `frozen`, innermost first, on the way out; whoever began the pipeline finishes the freeze.
+//! A freeze sets `freezing` and `exit`. Every action list in progress then adds its remaining actions to `frozen`, the
+//! innermost first, and ends. The code that started the pipeline finishes the freeze.
 
 use super::fields::hex;
 use super::{ActionList, Failure, Translator};
@@ -27,7 +27,7 @@ impl Translator<'_> {
         self.pause = None;
     }
 
-    /// Brings the packet up to date, then sends it round, or to a controller if it pauses.
+    /// Commits, then recirculates the packet, or sends it to a controller if it is paused.
     pub(super) fn finish_freezing(&mut self) {
         self.commit();
         let (actions, action_set) = (std::mem::take(&mut self.frozen), std::mem::take(&mut self.action_set));
@@ -37,9 +37,9 @@ impl Translator<'_> {
         if let Some(pause) = pause {
             frozen.userdata.clone_from(&pause.userdata);
             let Some(recirculation) = self.freeze(frozen) else { return };
-            // As in OVS, a trace without a packet says nothing of it.
+            // As in OVS, a trace without a packet leaves this out.
             if self.side_effects || self.tracer.is_none() {
-                self.tell_controller(&pause, recirculation.id);
+                self.send_paused(&pause, recirculation.id);
             }
         } else if let Some(recirculation) = self.freeze(frozen) {
             if let Some((algorithm, basis)) = hash {
@@ -49,7 +49,7 @@ impl Translator<'_> {
         }
     }
 
-    /// An id for a state; none, and the translation fails, if there are too many.
+    /// The id of a state. If there are too many, none, and the translation fails.
     pub(super) fn freeze(&mut self, frozen: Frozen) -> Option<Arc<Recirculation>> {
         let Some(recirculation) = self.shared.recirculations.freeze(frozen, self.now_ms) else {
             self.error(|| "Failed to allocate recirculation id".to_owned());
@@ -60,7 +60,7 @@ impl Translator<'_> {
         Some(recirculation)
     }
 
-    /// What a second translation must know.
+    /// The state that a resumed translation needs.
     pub(super) fn state_to_freeze(&self, table: u8, actions: FrozenActions, action_set: Vec<OfAction>) -> Frozen {
         Frozen {
             bridge: self.bridge.id,
@@ -78,7 +78,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Takes up a frozen state; false if it cannot be.
+    /// Restores a frozen state; false if its bridge is gone.
     pub(super) fn thaw(&mut self, frozen: &Frozen) -> bool {
         let section = self.open(TraceKind::Thaw, || "thaw".to_owned());
         let Some(bridge) = self.state.bridge(frozen.bridge) else {
@@ -105,7 +105,7 @@ impl Translator<'_> {
         true
     }
 
-    /// Adds what is left of a list to what is frozen.
+    /// Adds the remaining actions of a list to the frozen ones.
     pub(super) fn freeze_rest(&mut self, steps: ActionList<'_>) {
         let mut here = Restore { table: self.table, cookie: self.cookie };
         for (i, action) in steps.actions.iter().enumerate() {
@@ -115,14 +115,14 @@ impl Translator<'_> {
             }
             let action = match action {
                 OfAction::Note(_) | OfAction::Conjunction { .. } => continue,
-                // Instructions become the actions that do the same.
+                // Instructions become equivalent actions.
                 OfAction::GotoTable(table) => {
                     OfAction::Resubmit { port: OfPort::IN_PORT, table: Some(*table), with_ct_orig: false }
                 }
                 OfAction::WriteMetadata { metadata, mask } => {
                     OfAction::SetField { field: FieldId::Metadata, value: (*metadata).into(), mask: (*mask).into() }
                 }
-                // These send messages that say where they come from, or search the table they are in.
+                // These need the current table and cookie: they send them to controllers, or search that table.
                 OfAction::OutputReg { .. }
                 | OfAction::OutputTrunc { .. }
                 | OfAction::Group(_)
@@ -157,7 +157,7 @@ impl Translator<'_> {
     }
 }
 
-/// Actions as one text.
+/// The text of actions.
 pub(super) fn list(actions: &[OfAction]) -> String {
     if actions.is_empty() {
         return "drop".to_owned();
@@ -165,7 +165,7 @@ pub(super) fn list(actions: &[OfAction]) -> String {
     actions.iter().map(OfAction::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Frozen actions as OVS prints them, with the restores among them.
+/// The text of frozen actions as OVS prints it, with the restored tables and cookies.
 fn frozen_list(frozen: &FrozenActions) -> String {
     let restore = |i| frozen.restores.iter().find(move |(at, _)| *at == i);
     let texts = frozen.actions.iter().enumerate().flat_map(|(i, action)| {

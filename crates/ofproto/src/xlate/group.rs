@@ -1,4 +1,4 @@
-//! Groups: which of the buckets a packet meets, and what each does to it.
+//! Groups: choosing buckets and running their actions.
 
 use super::{ActionList, Failure, Translator, hash, nested};
 use crate::group::{Group, SelectionMethod};
@@ -10,11 +10,11 @@ use sluice_ofp::ofpact::HashFields;
 use sluice_ofp::{Bucket, GroupKind};
 use std::sync::Arc;
 
-/// Groups that watch each other at most. Source: OVS, MAX_LIVENESS_RECURSION.
+/// Length of a chain of groups that watch each other, at most. Source: OVS, MAX_LIVENESS_RECURSION.
 const MAX_WATCHES: usize = 128;
 
 impl<'a> Translator<'a> {
-    /// `group:ID`. False if there is no such group: then the list of actions ends.
+    /// `group:ID`. False if there is no such group; the list of actions ends then.
     pub(super) fn group(&mut self, id: u32, last: bool) -> bool {
         if !self.may_resubmit() {
             return true;
@@ -48,7 +48,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Does what a bucket says, in the order of an action set; the packet is afterwards what it was before.
+    /// Runs the actions of a bucket, in the order of an action set. Its changes of the packet end with it.
     fn bucket(&mut self, group: &Group, i: usize, last: bool) {
         let bucket = &group.config.buckets[i];
         let section = self.open(TraceKind::Bucket, || format!("bucket {}", bucket.id));
@@ -64,7 +64,7 @@ impl<'a> Translator<'a> {
             self.finish_freezing();
         }
         (self.flow, self.was_mpls, self.in_bucket) = (*flow, was_mpls, in_bucket);
-        // What ended the bucket ends neither the others nor what follows, unless it is a limit on translation itself.
+        // An exit of the bucket ends neither other buckets nor later actions. Only limits on the translation do.
         self.exit = false;
         if self.failure == Some(Failure::TooManyLabels) {
             self.failure = None;
@@ -72,7 +72,7 @@ impl<'a> Translator<'a> {
         self.close(section);
     }
 
-    /// The bucket of a select group; none if no bucket is live, or if the packet must come round again first.
+    /// The bucket of a select group; none if no bucket is live, or if the packet must recirculate first.
     fn selected(&mut self, group: &Group) -> Option<usize> {
         if self.was_mpls {
             self.trigger_freeze();
@@ -97,7 +97,8 @@ impl<'a> Translator<'a> {
                 }
                 let mask = map.len() - 1;
                 self.look_at(layout::DP_HASH, mask as u64);
-                // Buckets are spread over the values, so those of a dead one are shared out by weight, too.
+                // A dead bucket's values go to the next live ones. As the buckets are mixed, this follows their
+                // weights, too.
                 let from = dp_hash as usize & mask;
                 let order = map[from..].iter().chain(&map[..from]);
                 order.copied().find(|&i| self.is_live(group, i, 0))
@@ -105,7 +106,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The hash of the fields that a group names, where their prerequisites hold.
+    /// The hash of a group's fields, of those that the packet has.
     fn hash_of_fields(&mut self, group: &Group) -> u32 {
         let selection = &group.config.selection;
         let parameter = selection.parameter;
@@ -128,7 +129,7 @@ impl<'a> Translator<'a> {
             if self.is_live(group, i, 0) {
                 let score = (hash::two_words(bucket.id, basis) & 0xffff) * u32::from(bucket.weight);
                 self.detail(&format!("bucket {}: score {score}", bucket.id));
-                // Of equals the last.
+                // Of equals the last one wins.
                 if best.is_none_or(|(most, _)| score >= most) {
                     best = Some((score, i));
                 }
@@ -149,7 +150,7 @@ impl<'a> Translator<'a> {
         None
     }
 
-    /// Whether a bucket watches nothing, or something that is alive.
+    /// Whether a bucket watches nothing, or a live port or group.
     fn is_live(&mut self, group: &Group, i: usize, depth: usize) -> bool {
         if depth >= MAX_WATCHES {
             self.error(|| format!("bucket chaining exceeded {MAX_WATCHES} links"));

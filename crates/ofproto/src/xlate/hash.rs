@@ -1,8 +1,9 @@
-//! The hashes behind `multipath`, `bundle` and groups.
+//! The hashes of `multipath`, `bundle` and groups.
 //!
-//! They are part of the interface: a table written for OVS expects that two switches in a row, or one switch after an
-//! upgrade, choose the same link. So these are OVS's, bit for bit: Bob Jenkins's lookup3 over the fields, MurmurHash3
-//! ([`sluice_flow::hash`]) to mix words. Source: `lib/jhash.c`, `lib/flow.c` of 3.1.
+//! Users depend on their values: two switches in a row, or one switch before and after an upgrade, must choose the same
+//! link. So these are OVS's, bit for bit: Bob Jenkins's lookup3 over the fields, MurmurHash3 ([`sluice_flow::hash`]) to
+//! mix words.
+//! Source: `lib/jhash.c`, `lib/flow.c` of 3.1.
 
 use super::protocol::{ethertype_of, ip_proto_of, is_ip};
 use super::tags;
@@ -12,7 +13,7 @@ use sluice_flow::layout::{self, Span};
 use sluice_ofp::ofpact::{HashFields, MultipathAlgorithm};
 use sluice_packet::headers::{ethertype, ip_proto};
 
-/// Jenkins's lookup3 of bytes, read as little-endian words.
+/// Jenkins's lookup3 of bytes, as little-endian words.
 pub fn jenkins(bytes: &[u8], basis: u32) -> u32 {
     let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32).wrapping_add(basis);
     let mut s = [start; 3];
@@ -36,7 +37,8 @@ fn add_block(s: &mut [u32; 3], block: &[u8]) {
 }
 
 fn mix(s: &mut [u32; 3]) {
-    // Each step takes word i from its left neighbour, rotated, and adds the right one to the left.
+    // Step i subtracts the left neighbour of word i and mixes in that neighbour, rotated; then adds the right one to
+    // it.
     for (i, rotate) in [4, 6, 8, 16, 19, 4].into_iter().enumerate() {
         let (at, left, right) = (i % 3, (i + 2) % 3, (i + 1) % 3);
         s[at] = s[at].wrapping_sub(s[left]) ^ s[left].rotate_left(rotate);
@@ -56,7 +58,7 @@ pub fn two_words(x: u32, y: u32) -> u32 {
     murmur_finish(murmur_add(murmur_add(x, 0), y), 8)
 }
 
-/// Which of `links` links a hash chooses.
+/// The link, of `links`, that a hash selects.
 pub fn choose_link(hash: u32, algorithm: MultipathAlgorithm, links: u32, arg: u32) -> u16 {
     let link = match algorithm {
         MultipathAlgorithm::ModuloN => hash % links,
@@ -69,19 +71,19 @@ pub fn choose_link(hash: u32, algorithm: MultipathAlgorithm, links: u32, arg: u3
     link as u16
 }
 
-/// The link with the highest weight; of equals the first.
+/// The link with the highest weight; of equal ones the first.
 fn highest_weight(hash: u32, links: u32) -> u32 {
     (0..links).rev().max_by_key(|&link| two_words(hash, link)).unwrap_or(0)
 }
 
-/// Hashes until the remainder is a link. `modulo` is used if it is not less than the links, and at most about twice.
+/// Hashes until the remainder is a link. `modulo` is used if it is between `links` and about twice that.
 fn hash_again(hash: u32, links: u32, modulo: u32) -> u32 {
     let modulo = if modulo < links || modulo / 2 > links { links.next_power_of_two() } else { modulo };
     let mut tries = (0..).map(|i| two_words(hash, i) % modulo);
     tries.find(|&link| link < links).unwrap_or(0)
 }
 
-/// The hash of the fields that `fields` names, starting from `basis`.
+/// The hash of a set of fields, starting from `basis`.
 pub fn of_fields(key: &FlowKey, fields: HashFields, basis: u16) -> u32 {
     let basis = basis.into();
     let address = |v4: Span, v6: Span| match ethertype_of(key) {
@@ -110,7 +112,7 @@ fn xor<const N: usize>(key: &FlowKey, a: Span, b: Span) -> [u8; N] {
     std::array::from_fn(|i| a[i] ^ b[i])
 }
 
-/// IP source and destination together; zeros if there is neither.
+/// The exclusive or of IP source and destination; zeros for other packets.
 fn both_addresses(key: &FlowKey) -> [u8; 16] {
     let mut out = [0; 16];
     match ethertype_of(key) {
@@ -142,10 +144,9 @@ fn symmetric_l4(key: &FlowKey, basis: u32) -> u32 {
     jenkins(&bytes, basis)
 }
 
-/// Puts what [`of_fields`] reads into the mask.
+/// Adds the bits that [`of_fields`] reads to the mask.
 ///
-/// As OVS, with one bit more where OVS has one too few: its `symmetric_l3l4` hashes the Ethernet header of a packet
-/// that is not IP, without matching it.
+/// As OVS, except that its `symmetric_l3l4` hashes the Ethernet header of non-IP packets without matching it.
 pub fn look_at_fields(key: &FlowKey, wc: &mut FlowKey, fields: HashFields) {
     use layout::*;
     let exact = |wc: &mut FlowKey, spans: &[Span]| spans.iter().for_each(|&span| wc.get_mut(span).fill(0xff));

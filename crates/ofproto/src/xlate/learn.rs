@@ -1,4 +1,4 @@
-//! Actions whose effect is on the tables: `learn` and `fin_timeout`.
+//! Actions that change tables: `learn` and `fin_timeout`.
 
 use super::Translator;
 use crate::flow_mod::{has_at_least, is_learned};
@@ -9,8 +9,8 @@ use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::Arc;
 
 impl Translator<'_> {
-    /// Makes a rule out of the packet. The rule is put in by the owner of the tables; whether the limit will let it is
-    /// told from the tables as they are now.
+    /// Makes a rule from the packet. The control thread adds it later; whether the limit allows it is decided here, by
+    /// the current tables.
     pub(super) fn learn(&mut self, learn: &Learn) {
         for spec in &learn.specs {
             if let LearnSource::Field(src) = spec.source {
@@ -26,7 +26,7 @@ impl Translator<'_> {
             let text = describe(&flow);
             self.detail(&text);
         }
-        let below_limit = learn.limit == 0 || self.has_room(learn, &flow);
+        let below_limit = learn.limit == 0 || self.is_below_limit(learn, &flow);
         if let Some(dst) = learn.result_dst {
             self.load(dst, below_limit.into());
             self.report_value(dst);
@@ -38,29 +38,30 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the very rule is there already, or fewer than the limit are, with those that this packet has just taught. A
-    /// megaflow freezes the answer, which changes with the table's rules; the xlate cache says that it was asked for.
-    fn has_room(&mut self, learn: &Learn, flow: &FlowMod) -> bool {
+    /// Whether the rule exists already, or whether the table has fewer rules of the cookie than the limit, including
+    /// those that this packet has learned before. The megaflow keeps the answer, so it depends on the table's rules.
+    fn is_below_limit(&mut self, learn: &Learn, flow: &FlowMod) -> bool {
         self.depend_on(Dependency::TableCapacity(learn.table));
         let version = self.state.tables_version;
         let rules = self.bridge.tables.get(usize::from(learn.table)).and_then(|t| t.rules.as_deref());
         let is_there =
             |fm: &FlowMod| rules.is_some_and(|r| r.find_exact(&fm.matches, fm.priority.into(), version).is_some());
-        let mut taught: Vec<&FlowMod> = Vec::new();
-        for event in &self.xcache {
-            let XcEntry::Learn { bridge, flow: other, .. } = event else { continue };
-            let is_of_them = (*bridge, other.table, other.new_cookie) == (self.bridge.id, flow.table, flow.new_cookie);
-            if is_of_them && !is_there(other) && !taught.iter().any(|fm| is_same_rule(fm, other)) {
-                taught.push(other);
+        let mut learned_now: Vec<&FlowMod> = Vec::new();
+        for entry in &self.xcache {
+            let XcEntry::Learn { bridge, flow: other, .. } = entry else { continue };
+            let is_same_cookie =
+                (*bridge, other.table, other.new_cookie) == (self.bridge.id, flow.table, flow.new_cookie);
+            if is_same_cookie && !is_there(other) && !learned_now.iter().any(|fm| is_same_rule(fm, other)) {
+                learned_now.push(other);
             }
         }
-        let left = learn.limit.saturating_sub(taught.len() as u32);
+        let left = learn.limit.saturating_sub(learned_now.len() as u32);
         is_learned(self.bridge, flow, learn.limit, version).is_some()
-            || taught.iter().any(|fm| is_same_rule(fm, flow))
+            || learned_now.iter().any(|fm| is_same_rule(fm, flow))
             || left > 0 && rules.is_none_or(|rules| !has_at_least(rules, learn.cookie, left))
     }
 
-    /// Lowers the timeouts of the rule once its TCP connection closes.
+    /// Lowers the timeouts of the rule when a TCP connection closes.
     pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
         self.look_at(layout::NW_PROTO, 0xff);
         if let Some(rule) = self.rule {
@@ -70,12 +71,12 @@ impl Translator<'_> {
     }
 }
 
-/// Whether one would take the other's place.
+/// Whether one would replace the other.
 fn is_same_rule(a: &FlowMod, b: &FlowMod) -> bool {
     (a.priority, &a.matches) == (b.priority, &b.matches)
 }
 
-/// The change of the tables that a `learn` asks for.
+/// The change of rules that a `learn` makes.
 fn learned_flow(learn: &Learn, key: &FlowKey) -> FlowMod {
     let mut flow = FlowMod::new(FlowCommand::ModifyStrict);
     flow.table = Some(learn.table);
@@ -101,7 +102,7 @@ fn learned_flow(learn: &Learn, key: &FlowKey) -> FlowMod {
     flow
 }
 
-/// Adds a match on some bits of a field.
+/// Adds a match on bits of a field.
 fn match_bits(matches: &mut Match, dst: SubField, value: u128) {
     let mask = dst.mask();
     matches.set_masked(dst.field, value << dst.start & mask, mask);
@@ -110,14 +111,14 @@ fn match_bits(matches: &mut Match, dst: SubField, value: u128) {
     }
 }
 
-/// An output, if the number is one that a learned rule may output to.
+/// An output, if a learned rule may output to that port.
 fn output(value: u128) -> Option<OfAction> {
     let port = OfPort(u16::try_from(value).ok()?);
     let allowed = port < OfPort::MAX || matches!(port, OfPort::IN_PORT | OfPort::FLOOD | OfPort::LOCAL | OfPort::ALL);
     allowed.then_some(OfAction::Output { port, max_len: 0 })
 }
 
-/// As OVS prints it in traces.
+/// The text of OVS's traces.
 fn describe(flow: &FlowMod) -> String {
     let mut text = format!("table={} ", flow.table.unwrap_or(0));
     let matches = flow.matches.to_string();

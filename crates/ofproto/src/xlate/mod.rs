@@ -1,28 +1,33 @@
-//! Translation: what the rules make of a packet, as actions for the datapath, and for which other packets they would
-//! make the same.
+//! Translation: the datapath actions for a packet, and the packets for which they are the same.
 //!
-//! A translation walks the tables with a key, never with the packet. Four keys tell its story: `flow`, as actions have
-//! changed it; `base`, as the datapath last knew it (see [`commit`]); `original`, as it came; and `wc`, the bits that
-//! were looked at on the way, which become the megaflow's mask. Every branch on a bit of the packet must put that bit
-//! into `wc`: a bit too many costs a megaflow, a bit too few misroutes.
+//! A translation works on keys, never on the packet. It has four: `original`, the key as the packet came; `flow`, the
+//! key as actions have changed it; `base`, the key as the datapath's packet is at this point (see [`commit`]); and
+//! `wc`, the bits that were looked at, which become the megaflow's mask. Every branch on a bit of the packet must put
+//! that bit into `wc`: a bit too many costs a megaflow, a bit too few forwards packets wrongly.
 //!
-//! The order of things, the limits and the texts are those of Open vSwitch 3.1 (`ofproto/ofproto-dpif-xlate.c`), so
-//! that a table means the same here and a trace reads the same. Where masks differ, the place says so.
+//! An example: `set_field:10->tcp_dst,output:2`. The first action checks that the packet is TCP, which puts the IP
+//! protocol into `wc`, and writes the port to `flow`. The output first commits: `flow` and `base` differ in the port,
+//! so a datapath `set` is emitted and `base` follows. Then the datapath output is emitted.
+//!
+//! The order of actions, the limits and the texts are those of Open vSwitch 3.1 (`ofproto/ofproto-dpif-xlate.c`), so
+//! that a table has the same effect and a trace the same text. A comment tells where masks differ.
 //!
 //! | file | what |
 //! |---|---|
-//! | [`start`] | from a datapath key to the first rule, and the end: mask, actions, xlate cache |
-//! | [`table`] | searching tables, resubmit |
-//! | [`clauses`] | which rules made a conjunction whole, for traces |
-//! | [`actions`] | one action after the other |
+//! | [`start`] | from the datapath's key to the first rule; the result: mask, actions, xlate cache |
+//! | [`table`] | table searches, `resubmit` |
+//! | [`clauses`] | the clauses of a conjunction, for traces |
+//! | [`actions`] | the loop over actions |
 //! | [`fields`] | actions that read and write fields |
 //! | [`output`] | outputs, floods, patch ports, controllers |
-//! | [`normal`] | the learning switch |
-//! | [`nested`] | clone, action sets, check_pkt_larger |
+//! | [`normal`] | `NORMAL`, the learning switch |
+//! | [`nested`] | `clone`, action sets, `check_pkt_larger` |
 //! | [`ct`] | connection tracking |
 //! | [`group`] | groups and their buckets |
-//! | [`freeze`] | stopping, and going on after recirculation or when a controller says so |
-//! | [`learn`] | learn and fin_timeout |
+//! | [`freeze`] | freezing a translation, and resuming it after recirculation or at a controller's request |
+//! | [`learn`] | `learn` and `fin_timeout` |
+//! | [`commit`] | datapath actions from the difference of two keys |
+//! | [`tags`], [`hash`], [`protocol`] | VLAN tags and MPLS labels; hashes of fields; protocols of a key |
 
 mod actions;
 mod clauses;
@@ -56,17 +61,17 @@ use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::ControllerAction;
 use std::sync::Arc;
 
-/// Nested resubmits at most. Source: OVS ofproto-dpif-xlate.c, MAX_DEPTH.
+/// Nested resubmits, at most. Source: OVS ofproto-dpif-xlate.c, MAX_DEPTH.
 pub(crate) const MAX_DEPTH: usize = 64;
-/// Resubmits in all at most. Source: as before, MAX_RESUBMITS.
+/// Resubmits in total, at most. Source: as before, MAX_RESUBMITS.
 pub(crate) const MAX_RESUBMITS: usize = 64 * 64;
-/// Lists of actions within one another at most: resubmits to ever higher tables, clones, patch ports. OVS lets its stack
-/// grow by all of its [`MAX_RESUBMITS`]; ours must fit a thread of 2 MiB, which a test sees to.
+/// Nested action lists, at most: resubmits to higher tables, clones, patch ports. OVS's stack may grow by
+/// [`MAX_RESUBMITS`]; ours must fit a thread with 2 MiB of stack, which a test checks.
 pub(crate) const MAX_NESTING: usize = 512;
-/// Bytes of actions, counted as Netlink would encode them, and of stack at most. Source: as before.
+/// Bytes of actions in Netlink's encoding, and bytes of the stack, at most. Source: as before.
 pub(crate) const MAX_BYTES: usize = 0xffff;
 
-/// Why a translation gave up. Its packets are dropped.
+/// Why a translation failed. Its packets are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     BridgeNotFound,
@@ -78,7 +83,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// As OVS words it.
+    /// The text of OVS.
     pub fn text(self) -> &'static str {
         match self {
             Failure::BridgeNotFound => "Bridge not found",
@@ -91,80 +96,80 @@ impl Failure {
     }
 }
 
-/// A translation under way.
+/// A translation in progress; `struct xlate_ctx` in Open vSwitch.
 pub(crate) struct Translator<'a> {
-    /// Bridges, ports and rules, at one moment.
+    /// Bridges, ports and rules; locked for reading.
     state: &'a SwitchState,
     shared: &'a Shared,
     bridge: &'a Bridge,
     now_ms: u64,
-    /// Whether a packet caused it, whose station and learned rules count.
+    /// Whether a packet caused it, so that it has effects.
     side_effects: bool,
 
-    /// The key as it came, with an OpenFlow port number.
+    /// The key as the packet came, with an OpenFlow port.
     original: FlowKey,
     /// The key as actions have changed it.
     flow: FlowKey,
-    /// The key as the datapath last knew it.
+    /// The key of the datapath's packet at this point.
     base: FlowKey,
     /// The bits that were looked at.
     wc: FlowKey,
 
-    /// Actions so far.
+    /// Datapath actions so far.
     out: Vec<Action>,
-    /// Their bytes as Netlink would count them, those of enclosing lists included.
+    /// Their bytes in Netlink's encoding, including enclosing lists.
     out_bytes: usize,
-    /// What to credit and to do again for every packet.
+    /// What it has used and what its packets cause.
     xcache: Vec<XcEntry>,
 
     stack: Vec<StackValue>,
     action_set: Vec<OfAction>,
     in_action_set: bool,
-    /// Resubmits that we are in, and resubmits made.
+    /// Resubmits in progress, and resubmits in total.
     depth: usize,
     resubmits: usize,
-    /// Lists of actions that we are in.
+    /// Action lists in progress.
     nesting: usize,
     table: u8,
     rule: Option<&'a Arc<Rule>>,
-    /// The first search found nothing.
+    /// The first search found no rule.
     missed: bool,
     cookie: u64,
 
-    /// No more actions: `exit`, or a freeze under way.
+    /// Take no more actions: after `exit`, or to freeze.
     exit: bool,
     freezing: bool,
     frozen: FrozenActions,
-    /// What the datapath must hash before the packet comes round again.
+    /// The hash that the datapath must compute before the packet recirculates.
     hash: Option<(HashAlgorithm, u32)>,
-    /// The action that says that the packet goes on when a controller says so, rather than come round at once.
+    /// The `controller(pause)` that froze the translation: the packet waits for a controller instead of recirculating.
     pause: Option<Box<ControllerAction>>,
-    /// The actions under way are those of a bucket.
+    /// The current actions are those of a bucket.
     in_bucket: bool,
-    /// A tag was taken off or put on: see [`commit`].
+    /// A tag was popped or pushed: see [`commit`].
     tags_replaced: bool,
-    /// A label was taken off.
+    /// A label was popped.
     labels_popped: bool,
-    /// The last label was popped: what is behind it is not known here.
+    /// The last label was popped. The header after it is unknown until the packet recirculates.
     was_mpls: bool,
-    /// The packet has come from `ct(table=…)`: the fields of its connection mean something.
+    /// The packet comes from `ct(table=…)`, so the fields of its connection are valid.
     conntracked: bool,
-    /// The `nat` of the `ct` that is being taken.
+    /// The `nat` of the current `ct`.
     ct_nat: Option<sluice_ofp::ofpact::Nat>,
 
     failure: Option<Failure>,
     cacheable: bool,
-    /// Why the packet ends if it is sent nowhere.
+    /// The drop reason if the packet is sent nowhere.
     no_output: DropReason,
     tracer: Option<&'a mut Tracer>,
 }
 
-/// A list of actions with what must be restored on the way.
+/// A list of actions, and the tables and cookies to restore between them.
 #[derive(Clone, Copy)]
 struct ActionList<'s> {
     actions: &'s [OfAction],
     restores: &'s [(usize, crate::recirc::Restore)],
-    /// Number of the first action, as `restores` counts them.
+    /// The index of the first action in `restores`.
     first: usize,
 }
 
@@ -182,16 +187,16 @@ impl<'s> ActionList<'s> {
         ActionList { actions, first: self.first + i, ..self }
     }
 
-    /// What holds from action `i` on, if that changes there.
+    /// The table and cookie to restore before action `i`, if any.
     fn restore(self, i: usize) -> Option<crate::recirc::Restore> {
         self.restores.iter().find(|(at, _)| *at == self.first + i).map(|(_, restore)| *restore)
     }
 }
 
-/// How the actions of a rule are to be taken.
+/// How to run the actions of a rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunMode {
-    /// As part of what is going on.
+    /// In the current pipeline.
     Inline,
     /// On a copy of the packet.
     Cloned,
@@ -227,26 +232,26 @@ impl Translator<'_> {
         }
     }
 
-    /// Says who looked at the bits that have come into the mask since this was last said.
+    /// Records what looked at the bits that are new in the mask since the last call.
     fn attribute(&mut self, who: impl FnOnce(&Self) -> String) {
         if let Some(tracer) = self.tracer.take() {
-            if tracer.has_news(&self.wc) {
+            if tracer.has_new_bits(&self.wc) {
                 tracer.attribute(&self.wc, who(self));
             }
             self.tracer = Some(tracer);
         }
     }
 
-    /// Says that the action under way looked at what has come into the mask.
+    /// Records that the current action looked at the new bits of the mask.
     fn attribute_to_actor(&mut self) {
         if let Some(tracer) = &mut self.tracer
-            && tracer.has_news(&self.wc)
+            && tracer.has_new_bits(&self.wc)
         {
             tracer.attribute(&self.wc, tracer.actor.clone());
         }
     }
 
-    /// Notes the action under way; returns the one that was, which this one may be part of.
+    /// Sets the current action; returns the one before, which may enclose it.
     fn set_actor(&mut self, who: impl FnOnce(&Self) -> String) -> String {
         let Some(tracer) = self.tracer.take() else { return String::new() };
         let outer = std::mem::replace(&mut tracer.actor, who(self));
@@ -258,7 +263,7 @@ impl Translator<'_> {
         self.failure = Some(failure);
     }
 
-    /// Notes that the answer depends on something of the bridge.
+    /// Records that the translation depends on something of the bridge.
     fn depend_on(&mut self, on: Dependency) {
         self.xcache.push(XcEntry::Depends { bridge: self.bridge.id, on });
     }
@@ -268,7 +273,7 @@ impl Translator<'_> {
         self.out.push(action);
     }
 
-    /// Brings the datapath's packet up to date; see [`commit`].
+    /// Emits the actions that make the datapath's packet equal to `flow`; see [`commit`].
     fn commit(&mut self) {
         let from = self.out.len();
         commit::commit(&self.flow, &mut self.base, &mut self.wc, self.tags_replaced, &mut self.out);
@@ -288,7 +293,7 @@ impl Translator<'_> {
     }
 }
 
-/// Bytes of an action as OVS would encode it; near enough for a limit that nothing but runaway tables reach.
+/// Bytes of an action in Netlink's encoding, approximately: only tables that run away reach the limit.
 fn netlink_size(action: &Action) -> usize {
     const ATTRIBUTE: usize = 4;
     let nested = |actions: &[Action]| actions.iter().map(netlink_size).sum::<usize>() + ATTRIBUTE;

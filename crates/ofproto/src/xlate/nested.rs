@@ -1,4 +1,4 @@
-//! Actions within actions: clones, the action set, the two branches of check_pkt_larger.
+//! Nested actions: `clone`, the action set, the two branches of `check_pkt_larger`.
 
 use super::{ActionList, Translator, freeze};
 use crate::recirc::StackValue;
@@ -8,20 +8,26 @@ use sluice_flow::{FlowKey, OfPort, SubField, layout};
 use sluice_ofp::OfAction;
 use std::sync::Arc;
 
-/// See [`Translator::save`].
+/// What is known of the datapath's packet.
+#[derive(Clone, Copy)]
+struct DatapathState {
+    base: FlowKey,
+    was_mpls: bool,
+    conntracked: bool,
+}
+
+/// What nested actions may change; see [`Translator::save`].
 struct SavedContext {
     flow: FlowKey,
-    /// What the datapath has: its key, whether the last label has gone, whether there is a connection.
-    datapath: (FlowKey, bool, bool),
+    datapath: DatapathState,
     stack: Vec<StackValue>,
     action_set: Vec<OfAction>,
 }
 
 impl Translator<'_> {
-    /// Takes actions on a copy of the packet.
+    /// Runs actions on a copy of the packet.
     ///
-    /// If all they do to it can be undone by setting fields back, or if nothing comes after them, the datapath needs
-    /// no copy.
+    /// The datapath needs no copy if setting fields back can undo the actions, or if nothing comes after them.
     pub(super) fn cloned(&mut self, actions: &[OfAction], last: bool) {
         let mut before = self.save();
         if last || actions.iter().all(can_be_undone) {
@@ -38,14 +44,14 @@ impl Translator<'_> {
                 self.out_bytes += 4;
                 self.out.push(Action::Clone(inner));
             }
-            self.take_back_datapath(&before);
+            self.restore_datapath(&before);
         }
-        self.take_back(&before);
+        self.restore_context(&before);
     }
 
-    /// Chooses between the rest of the list with the bit set and the rest with it clear.
+    /// `check_pkt_larger`: runs the rest of the list twice, with the bit set and with the bit clear.
     ///
-    /// Each choice counts as a resubmit: a list of many would otherwise have exponentially many branches.
+    /// It counts as a resubmit, because the number of branches is exponential in the number of these actions.
     pub(super) fn check_packet_length(&mut self, dst: SubField, len: u16, rest: ActionList<'_>) {
         if !self.may_resubmit() {
             return;
@@ -55,7 +61,7 @@ impl Translator<'_> {
         self.commit();
         before.datapath = self.datapath();
         let greater = self.branch(dst, 1, rest, &before);
-        // A freeze in the first branch must not keep the second from being taken.
+        // A freeze in the first branch must not prevent the second one.
         let exit = std::mem::replace(&mut self.exit, false);
         let less_or_equal = self.branch(dst, 0, rest, &before);
         self.exit = exit;
@@ -63,26 +69,27 @@ impl Translator<'_> {
         self.out.push(Action::CheckPktLen { len, greater, less_or_equal });
     }
 
-    /// One branch. OVS lets the second see what the first left of stack and action set; here each begins afresh.
+    /// Runs one branch. In OVS the second branch sees the stack and the action set that the first one leaves; here it
+    /// does not.
     fn branch(&mut self, dst: SubField, bit: u128, rest: ActionList<'_>, before: &SavedContext) -> Arc<[Action]> {
         let made = self.nested(|t| {
             dst.set(&mut t.flow, bit);
             t.actions(rest, true);
             t.end_of_pipeline();
         });
-        self.take_back_datapath(before);
-        self.take_back(before);
+        self.restore_datapath(before);
+        self.restore_context(before);
         made
     }
 
-    /// The actions that `f` makes, apart.
+    /// The actions that `f` emits, as a list of their own.
     fn nested(&mut self, f: impl FnOnce(&mut Self)) -> Arc<[Action]> {
         let outer = std::mem::take(&mut self.out);
         f(self);
         Arc::from(std::mem::replace(&mut self.out, outer))
     }
 
-    /// What nested actions may change and those after them must not see. On the heap: lists nest deeply.
+    /// Saves what nested actions may change and later actions must not see. On the heap, because lists nest deeply.
     #[inline(never)]
     fn save(&self) -> Box<SavedContext> {
         let (flow, datapath) = (self.flow, self.datapath());
@@ -90,19 +97,20 @@ impl Translator<'_> {
     }
 
     #[inline(never)]
-    fn take_back(&mut self, saved: &SavedContext) {
+    fn restore_context(&mut self, saved: &SavedContext) {
         self.flow = saved.flow;
         self.stack.clone_from(&saved.stack);
         self.action_set.clone_from(&saved.action_set);
     }
 
-    fn datapath(&self) -> (FlowKey, bool, bool) {
-        (self.base, self.was_mpls, self.conntracked)
+    fn datapath(&self) -> DatapathState {
+        DatapathState { base: self.base, was_mpls: self.was_mpls, conntracked: self.conntracked }
     }
 
     #[inline(never)]
-    fn take_back_datapath(&mut self, saved: &SavedContext) {
-        (self.base, self.was_mpls, self.conntracked) = saved.datapath;
+    fn restore_datapath(&mut self, saved: &SavedContext) {
+        let DatapathState { base, was_mpls, conntracked } = saved.datapath;
+        (self.base, self.was_mpls, self.conntracked) = (base, was_mpls, conntracked);
     }
 
     pub(super) fn write_actions(&mut self, actions: &[OfAction]) {
@@ -110,7 +118,7 @@ impl Translator<'_> {
         self.report_action_set("is");
     }
 
-    /// Adds to the action set; the port it would output to is a field that rules can match.
+    /// Adds to the action set. Its output port is a field that rules can match.
     pub(super) fn write_actions_silently(&mut self, actions: &[OfAction]) {
         let is_group = |action: &OfAction| matches!(action, OfAction::Group(_));
         if !self.action_set.iter().any(is_group) {
@@ -142,7 +150,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Takes the actions of the action set.
+    /// Runs the action set.
     pub(super) fn run_action_set(&mut self) {
         let set = in_order(&std::mem::take(&mut self.action_set));
         if set.is_empty() {
@@ -156,13 +164,13 @@ impl Translator<'_> {
     }
 }
 
-/// What can be undone without a copy of the packet: everything but cutting it short and tracking it. (What else OVS
-/// names here, encapsulation, is not built yet.)
+/// Whether an action can be undone without a copy of the packet: all but truncation, metering and connection tracking.
+/// (OVS also names encapsulation, which is not implemented yet.)
 fn can_be_undone(action: &OfAction) -> bool {
     !matches!(action, OfAction::OutputTrunc { .. } | OfAction::Conntrack(_) | OfAction::Nat(_) | OfAction::Meter(_))
 }
 
-/// The actions of a set in the order the OpenFlow specification gives; none if it outputs nowhere.
+/// The actions of a set in the order of the OpenFlow specification; none if the set has no output.
 pub(super) fn in_order(set: &[OfAction]) -> Vec<OfAction> {
     const SLOTS: [fn(&OfAction) -> bool; 6] = [
         |a| matches!(a, OfAction::StripVlan | OfAction::PopVlan),
@@ -172,7 +180,7 @@ pub(super) fn in_order(set: &[OfAction]) -> Vec<OfAction> {
         |a| matches!(a, OfAction::DecTtl { .. }),
         |a| matches!(a, OfAction::DecMplsTtl),
     ];
-    // A group beats an output, and an output a resubmit; of several, the last one counts.
+    // A group has precedence over an output, and an output over a resubmit. Of several, the last one counts.
     let last = |is: fn(&OfAction) -> bool| set.iter().rev().find(|a| is(a));
     let end = last(|a| matches!(a, OfAction::Group(_)))
         .or_else(|| last(|a| matches!(a, OfAction::Output { .. })))

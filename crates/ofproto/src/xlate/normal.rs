@@ -1,7 +1,7 @@
-//! `NORMAL`: forwarding like an ordinary switch that learns, with VLANs.
+//! `NORMAL`: forwarding like a learning switch with VLANs.
 //!
-//! A packet's VLAN is that of its tag, or of the port it came by. It goes to the port where its destination was seen in
-//! that VLAN, else to all ports of the VLAN; how it is tagged there is the port's affair.
+//! A packet's VLAN comes from its tag or from its input port. The packet goes to the port where the MAC table has its
+//! destination in that VLAN, otherwise to all ports of the VLAN. The output port decides how it is tagged.
 
 use super::{Translator, tags};
 use crate::mac::{Mac, MacTable, is_multicast};
@@ -12,7 +12,7 @@ use sluice_flow::{FlowKey, OfPort, layout};
 use sluice_packet::headers::ethertype;
 use tags::{CFI, PCP, Tag, VID};
 
-/// The tags of a packet as the bridge sees them: protocol id, VLAN id and priority; zeros for none.
+/// The VLAN tags of a packet, outer first; zeros mean no tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Vlans([Vlan; tags::MAX_TAGS]);
 
@@ -20,7 +20,7 @@ struct Vlans([Vlan; tags::MAX_TAGS]);
 struct Vlan {
     tpid: u16,
     vid: u16,
-    /// In place, as in a TCI.
+    /// The priority, in its position in a TCI.
     pcp: u16,
 }
 
@@ -37,7 +37,7 @@ impl Vlans {
         out
     }
 
-    /// What they are inside the bridge, having come in by a port.
+    /// The tags inside the bridge, for a packet from a port.
     fn inside(mut self, port: &VlanMode) -> Self {
         let [outer, _] = self.0;
         let tpid = if outer.tpid == 0 { ethertype::VLAN } else { outer.tpid };
@@ -56,7 +56,7 @@ impl Vlans {
         self
     }
 
-    /// What they are outside, having left by a port.
+    /// The tags outside the bridge, for a packet to a port.
     fn outside(mut self, port: &VlanMode) -> Self {
         match port {
             VlanMode::Trunk(_) | VlanMode::NativeTagged { .. } => {}
@@ -71,8 +71,8 @@ impl Vlans {
         self
     }
 
-    /// An outer tag without id and priority is no tag. (So it is in OVS for an inner one, too, which loses a customer's
-    /// tag of VLAN 0.)
+    /// Writes the tags to a key. An outer tag without VLAN id and priority is left out. (OVS leaves out such an inner
+    /// tag, too, and so loses a customer's tag of VLAN 0.)
     fn put(self, key: &mut FlowKey, priority_tags: PriorityTags) {
         let keep_all = priority_tags == PriorityTags::Always;
         for (i, vlan) in self.0.into_iter().enumerate() {
@@ -111,15 +111,15 @@ impl Translator<'_> {
             return self.warn("disallowed VLAN VID for this input port, dropping");
         }
         let vlans = received.inside(mode);
-        // An access port's VLAN takes the place of all tags there are.
+        // An access port's VLAN replaces all tags.
         self.tags_replaced |= matches!(mode, VlanMode::Access(_)) && tags::tag_count(&self.base) > 1;
         if port.is_some() && self.is_reserved_destination() {
             return self.detail("packet has reserved destination MAC, dropping");
         }
-        // What tells a gratuitous ARP matters to bonds only, but OVS looks at it anyway.
+        // Gratuitous ARP matters only to bonds, but OVS looks for it always.
         self.look_for_gratuitous_arp();
         if !from_controller {
-            self.note_station(in_port, vlans.0[0].vid);
+            self.learn_mac(in_port, vlans.0[0].vid);
         }
         self.forward(in_port, vlans);
     }
@@ -147,9 +147,9 @@ impl Translator<'_> {
         admitted
     }
 
-    /// Whether it is for the addresses that bridges keep for themselves.
+    /// Whether the destination is reserved for protocols between bridges.
     fn is_reserved_destination(&self) -> bool {
-        // Extreme's and Cisco's protocols; Cisco's CFM is eight addresses.
+        // Protocols of Extreme and Cisco. Cisco's CFM has eight addresses, tested below.
         const PROTOCOLS: [u64; 7] = [
             0x00e0_2b00_0000,
             0x00e0_2b00_0004,
@@ -178,12 +178,12 @@ impl Translator<'_> {
         self.flow.get(layout::DL_SRC).try_into().expect("invariant: an Ethernet address has six bytes")
     }
 
-    fn note_station(&mut self, port: OfPort, vlan: u16) {
+    fn learn_mac(&mut self, port: OfPort, vlan: u16) {
         let mac = self.source();
         let bridge = self.bridge;
         let is_new = self.side_effects && self.tracer.is_some() && !is_multicast(mac) && {
             let is_static = self.macs().is_static(vlan, mac) == Some(true);
-            !is_static && self.station(vlan, mac) != Some(port)
+            !is_static && self.lookup_mac(vlan, mac) != Some(port)
         };
         self.xcache.push(XcEntry::MacLearn { bridge: bridge.id, vlan, mac, port });
         if let (true, Some(config)) = (is_new, bridge.ports.get(&port)) {
@@ -195,10 +195,11 @@ impl Translator<'_> {
         self.bridge.macs.read()
     }
 
-    /// Where a station is. The table hears later of what this packet taught; it must hold for the packet itself, too.
-    fn station(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
+    /// The port of an address. What this packet itself has taught is not in the MAC table yet, so its entries come
+    /// first.
+    fn lookup_mac(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
         let macs = self.macs();
-        let own = |event: &XcEntry| match event {
+        let own = |entry: &XcEntry| match entry {
             XcEntry::MacLearn { bridge, vlan: v, mac: m, port } if (*bridge, *v, *m) == (self.bridge.id, vlan, mac) => {
                 Some(*port)
             }
@@ -213,10 +214,10 @@ impl Translator<'_> {
         let bridge = self.bridge;
         let dst: Mac = self.flow.get(layout::DL_DST).try_into().expect("invariant: an Ethernet address has six bytes");
         self.xcache.push(XcEntry::MacLookup { bridge: bridge.id, vlan: vlans.0[0].vid, mac: dst });
-        match self.station(vlans.0[0].vid, dst) {
+        match self.lookup_mac(vlans.0[0].vid, dst) {
             Some(port) if port == in_port => self.detail("learned port is input port, dropping"),
             Some(port) => match bridge.ports.get(&port) {
-                // `output_to` asks for it.
+                // `output_to` records the dependency on the port.
                 Some(config) => {
                     self.detail("forwarding to learned port");
                     self.output_with(config, vlans);
@@ -232,7 +233,7 @@ impl Translator<'_> {
                 for port in &bridge.port_order {
                     let Some(config) = bridge.ports.get(port) else { continue };
                     if config.vlan == VlanMode::Access(vlans.0[0].vid) {
-                        // Only frames without a second VLAN leave here. OVS 3.1 does not match it.
+                        // Frames with a second VLAN do not leave here. OVS 3.1 does not match that.
                         tags::look_at_tci(&mut self.wc, 1, VID);
                     }
                     if *port != in_port && !config.no_flood && config.vlan.carries(vlans.0[0].vid, vlans.0[1].vid) {
@@ -243,7 +244,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Out of a port, tagged as it wants it.
+    /// Outputs to a port with its tags.
     fn output_with(&mut self, port: &PortConfig, vlans: Vlans) {
         let before = [0, 1].map(|i| tags::tag(&self.flow, i));
         if let VlanMode::Dot1qTunnel { cvlans: Some(_), .. } = port.vlan {
@@ -255,7 +256,7 @@ impl Translator<'_> {
         }
         if outside.0[0].vid == 0 && tags::tag_count(&self.flow) > 0 {
             // Without a VLAN id, the priority decides whether there is a tag. OVS 3.1 does not match it. The outer tag
-            // may have been an inner one.
+            // may have been the inner one before.
             tags::look_at_tci(&mut self.wc, 0, PCP);
             tags::look_at_tci(&mut self.wc, 1, VID | PCP);
         }

@@ -1,4 +1,4 @@
-//! Sending the packet somewhere: ports, floods, patch ports, controllers.
+//! Outputs: ports, floods, patch ports, controllers.
 
 use super::{RunMode, Translator};
 use crate::port::{Attach, PortConfig};
@@ -54,7 +54,7 @@ impl<'a> Translator<'a> {
                 self.output(OfPort(port), max_len, last);
             }
             Err(_) => {
-                // OVS leaves the bits out of the mask here; then a packet whose port is a port would be dropped too.
+                // OVS leaves the bits out of the mask, so its megaflow also drops packets with a valid port.
                 self.look_at_field(src.field, src.mask());
                 self.warn(&format!("output port {port} is out of range"));
             }
@@ -69,7 +69,7 @@ impl<'a> Translator<'a> {
                 self.warn(&format!("output_trunc does not support port: {name}"));
             }
             _ if port == self.in_port() => self.warn("skipping output to input port"),
-            // OVS looks for a port numbered IN_PORT here, and finds none.
+            // OVS looks up a port with number IN_PORT and finds none.
             _ if self.datapath_port(port).is_none() => {
                 let name = PortNames::NONE.display(port);
                 self.error(|| format!("output_trunc does not support patch port {name}"));
@@ -81,7 +81,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// `enqueue:PORT:QUEUE`: the queue is a priority, for this output only.
+    /// `enqueue:PORT:QUEUE`: sets the queue for this output only.
     pub(super) fn enqueue(&mut self, port: OfPort, queue: u32, last: bool) {
         self.look_at(layout::SKB_PRIORITY, u64::MAX);
         let port = match port {
@@ -95,7 +95,7 @@ impl<'a> Translator<'a> {
         self.flow.set_number(layout::SKB_PRIORITY, old);
     }
 
-    /// All ports but the one it came by, and, unless `all`, those that are closed to floods.
+    /// Outputs to all ports except the input port and, unless `all`, those with `no_flood`.
     fn flood(&mut self, all: bool, last: bool) {
         self.depend_on(Dependency::AllPorts);
         let in_port = self.in_port();
@@ -106,7 +106,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Out of an ordinary port, or into another bridge.
+    /// Outputs to a port, or goes on in another bridge through a patch port.
     pub(super) fn output_to(&mut self, port: OfPort, last: bool, truncated: bool) {
         self.depend_on(Dependency::Port(port));
         let bridge = self.bridge;
@@ -140,7 +140,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Goes on in another bridge, on a copy of the packet as far as this one is concerned.
+    /// Goes on in another bridge. Its changes of the packet do not affect this bridge.
     fn cross(&mut self, bridge: &'a crate::bridge::Bridge, peer: &PortConfig, last: bool) {
         // On the heap: bridges nest deeply.
         let (here, flow) = (self.bridge, Box::new(self.flow));
@@ -168,12 +168,12 @@ impl<'a> Translator<'a> {
         (self.was_mpls, self.conntracked) = (was_mpls, conntracked);
         (self.stack, self.action_set) = (stack, action_set);
         tunnel_mask.put(&mut self.wc);
-        // What ended the other bridge's translation does not end this one's.
+        // An exit or failure of the other bridge's pipeline does not end this one.
         self.exit = false;
         self.failure = None;
     }
 
-    /// Hands the packet, as it is now, to a controller, if the action's meter lets it pass, or that of all messages to
+    /// Sends the packet in its current state to a controller, through the action's meter or the one for all messages to
     /// controllers. Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_controller_action`.
     pub(super) fn send_to_controller(&mut self, action: &ControllerAction) {
         self.commit();
@@ -186,24 +186,24 @@ impl<'a> Translator<'a> {
         let mut frozen = self.state_to_freeze(self.table, FrozenActions::default(), Vec::new());
         frozen.userdata = action.userdata.clone();
         let Some(recirculation) = self.freeze(frozen) else { return };
-        let tell = self.message(action, reason, recirculation.id);
+        let message = self.message(action, reason, recirculation.id);
         action.meter_id.into_iter().chain([METER_CONTROLLER]).for_each(|id| self.depend_on(Dependency::Meter(id)));
         let meters = &self.bridge.meters;
         let own = action.meter_id.and_then(|id| meters.get(&id));
         match own.or_else(|| meters.get(&METER_CONTROLLER)) {
-            // The packet itself goes on, whatever the meter says.
+            // In a sample, so that the meter drops only this message.
             Some(meter) => {
-                let actions = [Action::Meter(meter.datapath), tell].into();
+                let actions = [Action::Meter(meter.datapath), message].into();
                 self.emit(Action::Sample { probability: u32::MAX, actions });
             }
-            None => self.emit(tell),
+            None => self.emit(message),
         }
     }
 
-    /// Hands the packet to a controller, which lets it go on.
-    pub(super) fn tell_controller(&mut self, pause: &ControllerAction, recirc_id: u32) {
-        let tell = self.message(pause, pause.reason, recirc_id);
-        self.emit(tell);
+    /// Sends a paused packet to a controller.
+    pub(super) fn send_paused(&mut self, pause: &ControllerAction, recirc_id: u32) {
+        let message = self.message(pause, pause.reason, recirc_id);
+        self.emit(message);
     }
 
     fn message(&self, action: &ControllerAction, reason: PacketInReason, recirc_id: u32) -> Action {

@@ -1,4 +1,4 @@
-//! The beginning and the end of a translation.
+//! The start and the end of a translation.
 
 use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
 use super::{ActionList, Failure, Translator, tags};
@@ -17,13 +17,13 @@ use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 use sluice_packet::headers::{ethertype, ip_proto};
 use std::sync::Arc;
 
-/// Where a translation begins.
+/// Where a translation starts.
 pub(crate) enum XlateStart<'a> {
-    /// With a key from the datapath, by its port.
+    /// At the datapath port of a key from the datapath.
     Datapath(&'a PacketKey),
-    /// In a bridge, with a key whose port is an OpenFlow one.
+    /// In a bridge, with a key with an OpenFlow port.
     Bridge(BridgeId, &'a FlowKey),
-    /// Where a translation stopped that a controller lets go on, with such a key.
+    /// At a paused translation that a controller resumes, with a key with an OpenFlow port.
     Paused(&'a Frozen, &'a FlowKey),
 }
 
@@ -31,18 +31,18 @@ pub(crate) enum XlateStart<'a> {
 pub(crate) struct XlateIn<'a> {
     pub start: XlateStart<'a>,
     pub now_ms: u64,
-    /// Whether a packet caused it.
+    /// Whether a packet caused it, so that it has effects.
     pub side_effects: bool,
-    /// Actions to take instead of those of the tables.
+    /// Actions to run instead of the tables.
     pub actions: Option<&'a [OfAction]>,
 }
 
 /// What a translation yields; `struct xlate_out` in Open vSwitch.
 pub(crate) struct XlateOut {
     pub actions: Vec<Action>,
-    /// The megaflow's mask as the datapath wants it.
+    /// The megaflow's mask.
     pub mask: PacketKey,
-    /// `None` if nobody traces it.
+    /// Only if it is traced.
     pub trace: Option<Box<XlateTrace>>,
     pub xcache: Vec<XcEntry>,
     pub failure: Option<Failure>,
@@ -52,15 +52,15 @@ pub(crate) struct XlateOut {
 
 /// The keys of a translation, for a trace.
 pub(crate) struct XlateTrace {
-    /// The bits that were looked at, tables' fields left out.
+    /// The bits that were looked at, without registers and metadata.
     pub wc: FlowKey,
-    /// The key before and after.
+    /// The key before and after the translation.
     pub original: FlowKey,
     pub flow: FlowKey,
 }
 
-/// Events of an ordinary translation: ports asked for, a search or two, their rules.
-const EVENTS: usize = 8;
+/// Entries of the xlate cache of an ordinary translation: ports, one or two searches, their rules.
+const XCACHE_ENTRIES: usize = 8;
 
 /// The bridge that a translation begins in and the key it begins with, which has an OpenFlow port.
 fn initial_key(state: &SwitchState, shared: &Shared, xin: &XlateIn<'_>) -> Option<(BridgeId, FlowKey)> {
@@ -94,7 +94,7 @@ impl<'a> Translator<'a> {
         let bridge = state.bridge(bridge)?;
         flow.set_number(layout::ACTSET_OUTPUT, OfPort::UNSET.0.into());
         let mut base = flow;
-        // The datapath forgets the tunnel a packet came by.
+        // The datapath does not keep the tunnel metadata of a received packet.
         Tunnel::NONE.put(&mut base);
         let mut translator = Translator {
             state,
@@ -108,7 +108,7 @@ impl<'a> Translator<'a> {
             wc: FlowKey::ZERO,
             out: Vec::new(),
             out_bytes: 0,
-            xcache: Vec::with_capacity(EVENTS),
+            xcache: Vec::with_capacity(XCACHE_ENTRIES),
             stack: Vec::new(),
             action_set: Vec::new(),
             in_action_set: false,
@@ -140,7 +140,7 @@ impl<'a> Translator<'a> {
     }
 
     fn begin(&mut self, xin: &XlateIn<'_>) {
-        self.look_at_the_usual();
+        self.look_at_common_fields();
         self.attribute(|_| "every translation".to_owned());
         let bridge = self.bridge;
         self.open(TraceKind::Bridge, || format!("bridge(\"{}\")", bridge.name()));
@@ -165,7 +165,7 @@ impl<'a> Translator<'a> {
             Some(_) => {}
             None => self.conntracked = self.number(layout::CT_STATE) & u64::from(ct_state::TRACKED) != 0,
         }
-        // Whoever was paused behind the last action searches no table again.
+        // A translation that paused after its last action searches no table again.
         let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
         let steps = match (left, xin.actions) {
             (Some(left), _) => Some(ActionList::frozen(left)),
@@ -199,7 +199,7 @@ impl<'a> Translator<'a> {
         self.end_of_pipeline();
     }
 
-    /// The action set, or the freeze that stopped us before it.
+    /// Runs the action set, or finishes the freeze that came before it.
     pub(super) fn end_of_pipeline(&mut self) {
         if !self.freezing {
             self.run_action_set();
@@ -209,8 +209,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// What is looked at of every packet.
-    fn look_at_the_usual(&mut self) {
+    /// Adds the bits that every translation looks at.
+    fn look_at_common_fields(&mut self) {
         for span in [layout::PACKET_TYPE, layout::IN_PORT, layout::DL_TYPE, layout::RECIRC_ID] {
             self.wc.get_mut(span).fill(0xff);
         }
@@ -222,7 +222,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// No port is a tunnel yet: this is a trace, told of one or in the pass behind an action that set one.
+    /// Adds the fields of a tunnel. No port is a tunnel yet: this is a trace with tunnel fields in its flow, or a pass
+    /// after an action that set them.
     /// Source: OVS ofproto/tunnel.c, `tnl_wc_init`.
     fn look_at_tunnel(&mut self) {
         const DF_CSUM_KEY: u64 = 2 | 4 | 8;
@@ -247,7 +248,7 @@ impl<'a> Translator<'a> {
             self.out.clear();
             self.no_output = DropReason::TranslationLimit;
         } else if let Some(Action::Clone(actions)) = self.out.pop_if(|last| matches!(last, Action::Clone(_))) {
-            // A copy that nothing follows needs no copying.
+            // A clone at the end of the list needs no copy.
             self.out.extend_from_slice(&actions);
         }
         let mask = self.datapath_mask();
@@ -262,7 +263,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Takes out of the mask what is no part of packets, or was not in this one.
+    /// Removes bits from the mask that packets do not have, or that this packet did not have.
     fn tidy_mask(&mut self) {
         use layout::*;
         let wc = &mut self.wc;
@@ -297,9 +298,9 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// The mask for the datapath. Whether there are tags is always part of it: where a translation looked at none, a
-    /// tag it did not expect would be in the way of what it does to the packet. OVS's datapath adds the bits of the
-    /// outer tag for a reason of its own, and we take over which; the inner one's are ours.
+    /// The mask for the datapath. It always tells whether there are tags: actions of a translation without tags would
+    /// do the wrong thing to a packet with one. The bits of the outer tag are those that OVS's datapath adds; that of
+    /// the inner tag is added only here.
     fn datapath_mask(&self) -> PacketKey {
         let mut mask = self.wc;
         if tags::tag(&mask, 0).tci == 0 {
@@ -311,7 +312,7 @@ impl<'a> Translator<'a> {
         mask.packet_part()
     }
 
-    /// Which datapath port a port of this bridge is.
+    /// The datapath port of a port of this bridge.
     pub(super) fn datapath_port(&mut self, port: OfPort) -> Option<PortNo> {
         self.depend_on(Dependency::Port(port));
         self.bridge.ports.get(&port)?.datapath()

@@ -10,15 +10,15 @@ use crate::xlate_cache::XcEntry;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PortNames, layout};
 use std::sync::Arc;
 
-/// What a search goes by.
+/// The fields that a search uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchBy {
     Packet,
-    /// The original tuple of the packet's connection in place of its own.
+    /// The original tuple of the packet's connection instead of the packet's own addresses and ports.
     Connection,
 }
 
-/// What a search found.
+/// The result of a search.
 enum SearchResult<'a> {
     Rule(&'a Arc<Rule>),
     Nothing,
@@ -27,7 +27,7 @@ enum SearchResult<'a> {
 }
 
 impl<'a> Translator<'a> {
-    /// The search that begins a translation, in the table that is set.
+    /// The first search of a translation, in the current table.
     pub(super) fn search_first_table(&mut self) {
         let in_port = OfPort(self.number(layout::IN_PORT) as u16);
         let found = self.search(in_port);
@@ -38,7 +38,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Searches a table and does what the rule found says; nothing if none is found.
+    /// Searches a table and runs the actions of the rule it finds, if any.
     pub(super) fn go_to_table(&mut self, in_port: OfPort, table: u8, last: bool, manner: RunMode) {
         self.search_and_go(in_port, table, SearchBy::Packet, last, manner);
     }
@@ -85,7 +85,7 @@ impl<'a> Translator<'a> {
         self.depth -= usize::from(deeper);
     }
 
-    /// Whether the limits allow another search.
+    /// Whether the limits allow another resubmit. If not, the translation fails or ends.
     pub(super) fn may_resubmit(&mut self) -> bool {
         if self.depth >= MAX_DEPTH {
             self.error(|| format!("over max translation depth {MAX_DEPTH}"));
@@ -105,8 +105,8 @@ impl<'a> Translator<'a> {
         false
     }
 
-    /// Searches the table that is set, as a packet of `in_port`.
-    #[inline(never)] // its copy of the key is no part of frames that nest
+    /// Searches the current table for a packet from `in_port`.
+    #[inline(never)] // keeps its copy of the key out of nested stack frames
     fn search(&mut self, in_port: OfPort) -> SearchResult<'a> {
         let Some(table) = self.bridge.tables.get(usize::from(self.table)) else { return SearchResult::Nothing };
         let (key, is_fragment) = self.search_key(in_port);
@@ -114,7 +114,7 @@ impl<'a> Translator<'a> {
             self.note_search(&table.counts, true, &key);
             return SearchResult::Fragment;
         }
-        // What the action that leads here has looked at is none of the search's.
+        // The bits so far were looked at by the action that leads here.
         self.attribute_to_actor();
         let version = self.state.tables_version;
         let rules = table.rules.as_deref();
@@ -131,10 +131,10 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// What a search as a packet of `in_port` goes by, and whether that is a fragment.
+    /// The key of a search for a packet from `in_port`, and whether it is a fragment.
     fn search_key(&self, in_port: OfPort) -> (FlowKey, bool) {
         let mut key = self.flow;
-        // Whether it is a fragment is in the mask of every IP packet.
+        // The mask of every IP packet has the fragment bits.
         let is_fragment = key.number(layout::NW_FRAG) & 1 != 0;
         if is_fragment && self.bridge.fragments == FragmentMode::Normal {
             [layout::TP_SRC, layout::TP_DST].into_iter().for_each(|span| key.get_mut(span).fill(0));
@@ -172,7 +172,7 @@ impl<'a> Translator<'a> {
         section
     }
 
-    /// What a rule in the tables matches.
+    /// The match of a rule.
     pub(super) fn match_of(&self, rule: &Rule) -> Option<Match> {
         let rules = self.bridge.tables[usize::from(rule.table)].rules.as_deref()?;
         Some(rules.match_of(rules.rule(*rule.id.get()?)?))

@@ -1,14 +1,14 @@
-//! VLAN tags and MPLS labels in a table key, pushed and popped as the packet's will be.
+//! VLAN tags and MPLS labels of a key: reading, pushing and popping.
 //!
-//! Each function takes the key and the mask. What it looks at goes into the mask, as OVS 3.1 does; tags are told from
-//! no tags by the CFI bit, labels are counted by the bottom-of-stack bit.
+//! Functions that take the mask add the bits they look at, as OVS 3.1 does. The CFI bit tells whether there is a tag,
+//! the bottom-of-stack bit where the labels end.
 
 use super::protocol::{ethertype_of, is_ip, is_mpls};
 use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
 use sluice_packet::headers::ethertype;
 
-/// The bit of a TCI that says that the tag is there.
+/// The bit of a TCI that is set if there is a tag.
 pub const CFI: u64 = 0x1000;
 /// The VLAN id bits of a TCI.
 pub const VID: u64 = 0x0fff;
@@ -51,17 +51,17 @@ pub fn look_at_tci(wc: &mut FlowKey, i: usize, bits: u64) {
     wc.set_number(TCI[i], bits);
 }
 
-/// Puts the whole of tag `i` into the mask.
+/// Adds the whole tag `i` to the mask.
 pub fn look_at_tag(wc: &mut FlowKey, i: usize) {
     set_tag(wc, i, Tag { tpid: 0xffff, tci: 0xffff });
 }
 
-/// How many tags there are.
+/// The number of tags.
 pub fn tag_count(key: &FlowKey) -> usize {
     (0..MAX_TAGS).take_while(|&i| key.number(TCI[i]) & CFI != 0).count()
 }
 
-/// Takes the outer tag off, if there is one.
+/// Pops the outer tag, if there is one.
 pub fn pop_tag(key: &mut FlowKey, wc: &mut FlowKey) {
     let n = tag_count(key);
     for i in 1..n {
@@ -74,7 +74,7 @@ pub fn pop_tag(key: &mut FlowKey, wc: &mut FlowKey) {
     }
 }
 
-/// Pushes an empty tag. What falls off the end is lost, as it is in OVS.
+/// Pushes an empty tag. If there are two, the inner one is lost, as in OVS.
 pub fn push_tag(key: &mut FlowKey, wc: &mut FlowKey, tpid: u16) {
     (0..tag_count(key)).for_each(|i| look_at_tag(wc, i));
     for i in (1..MAX_TAGS).rev() {
@@ -100,7 +100,7 @@ pub fn look_at_label(wc: &mut FlowKey, i: usize, bits: u64) {
     wc.set_number(LSE[i], bits);
 }
 
-/// How many labels there are; one more than the key holds is reported as all it holds.
+/// The number of labels. If there are more than the key holds, the number that it holds.
 pub fn label_count(key: &FlowKey, mut wc: Option<&mut FlowKey>) -> usize {
     if !is_mpls(key) {
         return 0;
@@ -119,21 +119,21 @@ pub fn label_count(key: &FlowKey, mut wc: Option<&mut FlowKey>) -> usize {
     seen
 }
 
-/// How many labels, counted from the bottom, two stacks share.
+/// The number of labels that two stacks have in common, from the bottom.
 pub fn common_labels(a: &FlowKey, a_count: usize, b: &FlowKey, b_count: usize) -> usize {
     (1..=a_count.min(b_count)).take_while(|&up| label(a, a_count - up) == label(b, b_count - up)).count()
 }
 
-/// Whether pushing a label makes the key forget the layers behind it.
+/// What happens to the fields of the network header and later ones when a first label is pushed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// They are unknown from now on (what a rule sees).
+    /// They are cleared: rules no longer match them.
     Forget,
-    /// They are kept (what the datapath has, in case the label comes off again).
+    /// They stay, for the key of the datapath's packet: the label may be popped again.
     Keep,
 }
 
-/// Pushes a copy of the outer label, or a first label made from the IP header. `n` is the count before.
+/// Pushes a copy of the outer label, or a first label made from the IP header. There are `n` labels before.
 pub fn push_label(key: &mut FlowKey, n: usize, ethertype: u16, wc: Option<&mut FlowKey>, behind: Behind) {
     if n > 0 {
         if let Some(wc) = wc {
@@ -155,7 +155,7 @@ pub fn push_label(key: &mut FlowKey, n: usize, ethertype: u16, wc: Option<&mut F
     key.set_number(layout::DL_TYPE, ethertype.into());
 }
 
-/// The first label: IPv4 or IPv6 explicit null, traffic class and TTL from the IP header, bottom of stack.
+/// A first label: IPv4 or IPv6 explicit null, traffic class and TTL of the IP header, bottom of stack.
 fn first_label(key: &FlowKey, wc: Option<&mut FlowKey>) -> u32 {
     let label = if ethertype_of(key) == ethertype::IPV6 { 2 } else { 0 };
     let (mut tc, mut ttl) = (0, 64);
@@ -170,11 +170,11 @@ fn first_label(key: &FlowKey, wc: Option<&mut FlowKey>) -> u32 {
             ttl = key.number(layout::NW_TTL);
         }
     }
-    // A class has three bits: like OVS, the low three of the DSCP's six.
+    // A traffic class has three bits: as in OVS, the low three of the six bits of the DSCP.
     (label << 12 | (tc << 9) & 0xe00 | BOS | ttl) as u32
 }
 
-/// Zeroes every field behind the Ethernet type and the labels, and the datapath's hash.
+/// Clears every field after the Ethernet type and the labels, and the datapath's hash.
 fn forget_behind_ethernet(key: &mut FlowKey) {
     use layout::*;
     for span in [
@@ -204,7 +204,7 @@ fn forget_behind_ethernet(key: &mut FlowKey) {
     }
 }
 
-/// Pops the outer of `n` labels; false if there is none, or if what would come up from below is not known.
+/// Pops the outer of `n` labels; false if there is none, or if the packet has more labels than the key.
 pub fn pop_label(key: &mut FlowKey, n: usize, ethertype: u16, mut wc: Option<&mut FlowKey>) -> bool {
     if n == 0 {
         return false;

@@ -184,8 +184,8 @@ proptest! {
     }
 }
 
-/// The megaflows that a change suspends, of those of four packets: from port 1 to port 2, from 1 through group 1, from 3
-/// to where a station is, from 4 to all ports.
+/// The megaflows that a change suspends, of those of four packets: from port 1 to port 2, from 1 through group 1, from
+/// 3 to where a station is, from 4 to all ports.
 fn suspended(change: impl FnOnce(&Ofproto)) -> Vec<usize> {
     let flows = [
         "in_port=1,udp,tp_dst=1,actions=output:2",
