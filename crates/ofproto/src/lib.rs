@@ -47,7 +47,7 @@
 //!
 //! # Costs
 //!
-//! A translation works on four keys of half a KiB, visits the subtables that can match in each table it searches, and
+//! A translation works on four copies of its key, visits the subtables that can match in each table it searches, and
 //! allocates its actions and its xlate cache. A change visits every megaflow, and causes one translation of each
 //! megaflow that it affects.
 //!
