@@ -2,8 +2,8 @@
 //!
 //! The datapath forwards packets by megaflows. For a packet that no megaflow matches it makes an *upcall*: this crate
 //! walks the packet through the OpenFlow tables and returns datapath actions and a mask, and the datapath makes a
-//! megaflow of them. This crate also keeps megaflows correct when anything they depend on changes. It does what `ofproto/` does
-//! in Open vSwitch, in its terms: upcall, xlate cache, revalidator, recirculation, freezing.
+//! megaflow of them. This crate also keeps megaflows correct when anything they depend on changes. It does what
+//! `ofproto/` does in Open vSwitch, in its terms: upcall, xlate cache, revalidator, recirculation, freezing.
 //!
 //! # From an upcall to a megaflow
 //!
@@ -42,8 +42,8 @@
 //! # Threads
 //!
 //! A translation holds one lock for reading. A change takes that lock for writing, and for a short moment only: this is
-//! all that a PMD ever waits for. One change is made at a time. A PMD does not wait for its effects either: a full queue
-//! loses an effect, and the next packet causes it again.
+//! all that a PMD ever waits for. One change is made at a time. A PMD does not wait for its effects either: a full
+//! queue loses an effect, and the next packet causes it again.
 //!
 //! # Costs
 //!

@@ -1,5 +1,4 @@
-//! The situations of Open vSwitch's own tests of conjunctions (`tests/classifier.at`) that ask about many packets, and
-//! what is said there of each.
+//! Open vSwitch's own tests of conjunctions with many packets (`tests/classifier.at`), and what they expect.
 
 use sluice_action::PortNo;
 use sluice_flow::PortNames;
@@ -23,7 +22,7 @@ fn add(ofproto: &Ofproto, text: &str) -> Result<(), String> {
     ofproto.flow_mod("br0", &flow, 0).map(|_| ()).map_err(|e| e.to_string())
 }
 
-/// The port that a flow's packet is sent out of.
+/// The output port of a flow's packet.
 fn output(ofproto: &Ofproto, flow: &str) -> u32 {
     let answer = ofproto.trace(&["br0", flow], 0).unwrap();
     let last = answer.lines().last().unwrap();
@@ -199,7 +198,7 @@ fn clauses_name_ports_if_asked_to() {
     let named = clauses(&ofproto, &["br0", "ip,in_port=p1", "--names"]);
     assert_eq!(named, ["priority=10,ip", "priority=10,in_port=p1"]);
     assert_eq!(clauses(&ofproto, &["br0", "ip,in_port=p2"]), ["priority=10,ip", "priority=10,in_port=2"]);
-    // So do rules.
+    // Rules may also have names.
     let answer = ofproto.trace(&["br0", "arp,in_port=p1", "--names"], 0).unwrap();
     assert!(answer.contains(" 0. in_port=p1, priority 1\n"), "{answer}");
 }

@@ -1,12 +1,12 @@
-//! Every example in docs/flow-language.md works in a switch, or is refused by name: rules match on the fields, and do
-//! the actions.
+//! A switch accepts every example in docs/flow-language.md, or refuses it by name: rules match the fields and run the
+//! actions.
 
 use sluice_action::PortNo;
 use sluice_flow::{Match, PortNames};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod};
 use sluice_ofproto::{BridgeConfig, Error, Ofproto, PortConfig};
 
-/// Rows of the page's tables with so many columns: the first, and the last, which is the example.
+/// The first and the last cell (the example) of the rows of tables with `columns` columns.
 fn examples(columns: usize) -> Vec<(String, String)> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/flow-language.md");
     let text = std::fs::read_to_string(page).expect("the page");
@@ -33,7 +33,7 @@ fn switch() -> Ofproto {
     ofproto
 }
 
-/// Whether a packet of that flow, all else zero, meets the rule of priority 5.
+/// Whether a packet of that flow, with all other fields zero, matches the rule of priority 5.
 fn meets(ofproto: &Ofproto, flow: &str) -> bool {
     let answer = ofproto.trace(&["br0", flow], 0).unwrap_or_else(|error| panic!("{flow}: {error}"));
     assert!(answer.contains("\nDatapath actions: "), "{answer}");
@@ -45,14 +45,14 @@ fn every_action_is_done_or_refused_by_name() {
     let (mut done, mut refused) = (0, Vec::new());
     for (name, example) in examples(3) {
         let ofproto = switch();
-        // The first match that gives the action what it needs.
+        // The first match with the prerequisites of the action.
         let matches = ["in_port=1", "ip", "tcp", "dl_vlan=5", "tcp,dl_vlan=5", "mpls", "dl_type=0x894f"];
         let rules = matches
             .map(|m| FlowMod::parse(&format!("priority=5,{m} actions={example}"), FlowCommand::Add, &PortNames::NONE));
         let rule = rules.into_iter().find_map(Result::ok).unwrap_or_else(|| panic!("no match suits {example}"));
         match ofproto.flow_mod("br0", &rule, 0) {
             Ok(_) => {
-                // A clause alone is no rule that packets meet.
+                // Packets do not match a single clause.
                 let flow = Match::of_packet(&rule.matches.key).to_string();
                 assert_eq!(meets(&ofproto, &flow), name != "conjunction", "{example}");
                 done += 1;
@@ -80,7 +80,7 @@ fn every_field_is_matched_or_refused_by_name() {
         }
     }
     assert!(matched > 70, "{matched} fields were matched");
-    // Every translation begins without one.
+    // No packet has one when its translation starts.
     assert_eq!(unmet, ["actset_output"]);
     let nsh = ["flags", "mdtype", "np", "spi", "si", "c<N>", "ttl"].map(|name| format!("nsh_{name}"));
     assert_eq!(refused, [&["dp_hash".to_owned(), "recirc_id".to_owned()][..], &nsh].concat());

@@ -1,4 +1,4 @@
-//! What a translation may not do, and what ends at a limit by name.
+//! Limits of translations.
 
 use sluice_action::{Action, Fate, MegaflowMatch, Miss, PortNo, Translation, Upcall};
 use sluice_fate::DropReason;
@@ -30,7 +30,7 @@ fn translate(ofproto: &Ofproto, bytes: &[u8]) -> Translation {
     let key = key(bytes, 1);
     match ofproto.upcall().translate(&Miss { key: &key, bytes, now_ms: 0 }) {
         Fate::Translated(translation) => {
-            // What it teaches is taught by a packet that goes.
+            // A packet that is sent teaches what it has to teach.
             ofproto.upcall().credit(&translation.xcache, 1, 60, 0, 0);
             translation
         }
@@ -46,7 +46,7 @@ fn udp(src: u8) -> Vec<u8> {
         .build()
 }
 
-/// Groups 1 to `n`, each of which leads to the next, `width` times; the last is empty-handed or sends to port 2.
+/// Groups 1 to `n`. Each one has `width` buckets that lead to the next; the last one is empty or outputs to port 2.
 fn chain(n: u32, width: usize, end: &str) -> Ofproto {
     let ofproto = switch(&[]);
     for id in (1..=n).rev() {
@@ -101,7 +101,7 @@ fn a_learned_rule_outputs_to_ports_only() {
     }
 }
 
-/// Two packets are translated before what the first has taught is there: the limit holds all the same.
+/// Two packets are translated before the rule that the first one learns is added. The limit still holds.
 #[test]
 fn a_limit_on_learning_holds_when_it_is_done() {
     let ofproto =
@@ -112,7 +112,7 @@ fn a_limit_on_learning_holds_when_it_is_done() {
     assert_eq!(ofproto.rules("br0", &learned).unwrap().len(), 1);
 }
 
-/// A label taken off for a copy is pushed back as it was, so the megaflow is of packets with that label.
+/// A label popped for a copy is pushed again with its value, so the megaflow matches that label.
 #[test]
 fn a_label_that_is_pushed_back_is_matched() {
     let ofproto = switch(&["mpls actions=clone(pop_mpls:0x0800,output:2),output:3"]);

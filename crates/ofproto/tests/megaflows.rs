@@ -1,4 +1,4 @@
-//! Megaflows stay true, and every packet counts on every rule it met.
+//! Megaflows stay correct, and every packet counts for every rule it matched.
 
 use sluice_action::{
     Action, Fate, FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Translation, Upcall,
@@ -11,10 +11,10 @@ use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, Rev
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Megaflows that [`Store`] has room for.
+/// Capacity of [`Store`].
 const CAPACITY: usize = 64;
 
-/// A cache of megaflows without a datapath.
+/// A megaflow store without a datapath.
 #[derive(Default)]
 struct Store(Mutex<Inside>);
 
@@ -23,7 +23,7 @@ struct Inside {
     next: u32,
     flows: BTreeMap<FlowId, (MegaflowMatch, Translation, FlowStats)>,
     suspended: BTreeSet<FlowId>,
-    /// Packets that come while a flow is being removed.
+    /// Packets that come during the removal of a flow.
     late: Vec<(XcacheHandle, FlowStats)>,
 }
 
@@ -114,7 +114,7 @@ fn switch(flows: &[&str]) -> Ofproto {
     ofproto
 }
 
-/// A store whose megaflows the switch's changes suspend.
+/// A store in which the switch's changes suspend megaflows.
 fn store_of(ofproto: &Ofproto) -> Arc<Store> {
     let store = Arc::new(Store::default());
     ofproto.set_store(store.clone());
@@ -126,7 +126,7 @@ fn change(ofproto: &Ofproto, command: FlowCommand, text: &str) {
     ofproto.flow_mod("br0", &flow, 0).unwrap();
 }
 
-/// A TCP packet between two stations.
+/// A TCP packet between two addresses.
 fn packet(port: u32, src: u8, dst: u8) -> (PacketKey, Vec<u8>) {
     let frame = sluice_testkit::frame::ethernet()
         .macs([0x50, 0x54, 0, 0, 0, src], [0x50, 0x54, 0, 0, 0, dst])
@@ -180,7 +180,7 @@ fn every_packet_counts_on_every_rule_it_met() {
     ofproto.revalidate(&*store, 3600, DEFAULT_MAX_IDLE_MS);
     let want = BTreeMap::from([("resubmit(,1)".to_owned(), 16), ("output:2".to_owned(), 16)]);
     assert_eq!(packets(&ofproto), want);
-    // Removal credits what came since, and what came during it.
+    // Removal credits the packets since the last dump and those that come during it.
     store.carry(id, 4, 0, 4000);
     assert_eq!(ofproto.purge(&*store), 1);
     let want = BTreeMap::from([("resubmit(,1)".to_owned(), 22), ("output:2".to_owned(), 22)]);
@@ -213,7 +213,7 @@ fn a_change_elsewhere_keeps_a_megaflow_one_that_matters_does_not() {
     change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:4");
     let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
     assert_eq!((done.translated, done.changed), (1, 1));
-    // The same packets are told the same, so the megaflow is found again.
+    // The same packets get the same answer, so the megaflow is resumed.
     change(&ofproto, FlowCommand::Add, "priority=9,in_port=3,udp,tp_dst=99 actions=drop");
     change(&ofproto, FlowCommand::Delete, "in_port=3,udp,tp_dst=99");
     let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
@@ -226,12 +226,12 @@ fn a_megaflow_that_has_become_too_wide_goes() {
     let ofproto = switch(&["priority=1 actions=output:2"]);
     let store = store_of(&ofproto);
     miss(&ofproto, &store, &packet(1, 1, 2), 0);
-    // The packet that made it still goes to port 2, but others of the megaflow do not.
+    // The packet that made it still goes to port 2, but others that the megaflow matches do not.
     change(&ofproto, FlowCommand::Add, "priority=2,dl_src=50:54:00:00:00:09 actions=output:3");
     assert_eq!(ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS).changed, 1);
 }
 
-/// Dropped before and after, but for another reason, which is counted by name.
+/// The packets are dropped before and after, but the drop reason changes, and it is counted.
 #[test]
 fn a_megaflow_whose_packets_end_for_another_reason_goes() {
     let ofproto = switch(&["table=0,actions=resubmit(,1)", "table=1,actions=drop"]);
@@ -274,12 +274,12 @@ fn stations_are_learned_move_and_age_with_their_megaflows() {
     ofproto.tick(1000);
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 1000)), [1]);
     ofproto.tick(1000);
-    // The flood of the first packet does not hold any more.
+    // The flood of the first packet is no longer right.
     assert_eq!(ofproto.revalidate(&*store, 2000, DEFAULT_MAX_IDLE_MS).changed, 1);
     assert_eq!(store.remove(flood), None);
     let known = miss(&ofproto, &store, &packet(1, 1, 2), 2000);
     let back = miss(&ofproto, &store, &packet(2, 2, 1), 2000);
-    // Traffic in the megaflows keeps the stations young, long after their upcalls.
+    // Traffic in the megaflows refreshes the MAC entries long after the upcalls.
     for second in (10..600).step_by(5) {
         store.carry(known, 1, 0, second * 1000);
         store.carry(back, 1, 0, second * 1000);
@@ -289,7 +289,7 @@ fn stations_are_learned_move_and_age_with_their_megaflows() {
     let table = ofproto.fdb_show("br0", 597_000).unwrap();
     let rows = "    1     0  50:54:00:00:00:01    2\n    2     0  50:54:00:00:00:02    2\n";
     assert_eq!(table, format!(" port  VLAN  MAC                Age\n{rows}"));
-    // It moves; its old port is forgotten at once.
+    // It moves; megaflows to its old port are suspended at once.
     translate(&ofproto, &packet(3, 1, 2), 598_000);
     ofproto.tick(598_000);
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 598_000)), [3]);
@@ -335,12 +335,12 @@ fn rules_are_learned_refreshed_and_deleted_with_their_teacher() {
     let teacher = miss(&ofproto, &store, &packet(1, 1, 2), 1000);
     assert_eq!(ofproto.tick(1000).effects, 1);
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 1000)), [1]);
-    // Packets in the megaflow refresh what they taught.
+    // Packets in the megaflow refresh the learned rule.
     store.carry(teacher, 1, 0, 9000);
     ofproto.revalidate(&*store, 9000, DEFAULT_MAX_IDLE_MS);
     assert_eq!(ofproto.tick(12_000).expired_rules, 0);
     assert_eq!(ofproto.tick(19_001).expired_rules, 1);
-    // And teach anew what has gone.
+    // And they learn it again after its removal.
     store.carry(teacher, 1, 0, 19_500);
     ofproto.revalidate(&*store, 19_500, DEFAULT_MAX_IDLE_MS);
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 19_500)), [1]);
@@ -417,7 +417,7 @@ fn without_megaflows_every_field_is_matched() {
     let exact = translate(&ofproto, &one, 0);
     assert!(MegaflowMatch::new(exact.mask, &one.0).contains(&one.0));
     assert!(!MegaflowMatch::new(exact.mask, &one.0).contains(&other.0));
-    // They are kept: nothing they leave open decides.
+    // They are kept: no bit outside their masks decides.
     miss(&ofproto, &store, &one, 0);
     ofproto.enable_megaflows(true);
     assert_eq!(ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS).changed, 0);
@@ -427,13 +427,13 @@ fn without_megaflows_every_field_is_matched() {
 fn forty_choices_are_not_two_to_the_fortieth_translations() {
     let choices = ["check_pkt_larger(100)->NXM_NX_REG0[0]"; 40].join(",");
     let ofproto = switch(&[&format!("actions={choices},output:2")]);
-    // It is cut short where the actions would get too long; that it ends is the point.
+    // It ends where the list of actions would become too long. The test is that it ends.
     assert_eq!(translate(&ofproto, &packet(1, 1, 2), 0).actions.len(), 1);
 }
 
 #[test]
 fn the_deepest_translation_fits_a_thread_of_the_usual_size() {
-    // Every table leads to the next, the last one back to the first: as deep as the limits allow, through clones.
+    // Every table leads to the next through clones, the last one to the first: as deep as the limits allow.
     let ofproto = switch(&[]);
     let flows: Vec<_> = (0..=254)
         .map(|table| {
@@ -463,9 +463,9 @@ fn labels_that_go_bring_the_packet_round_again() {
     let second = translate(&ofproto, &(key, inner), 0);
     assert_eq!(outputs(&second), [2]);
     assert!(matches!(second.actions[0], Action::Set { .. }), "{:?}", second.actions);
-    // Both rules' packets are the one rule's, once a pass through the tables.
+    // The rule counts the packets of both passes.
     assert_eq!(packets(&ofproto)["pop_mpls:0x0800"], 1);
-    // While something holds the id it stays; later it is forgotten.
+    // The id stays while an xlate cache holds it; then it expires.
     ofproto.tick(1_000_000);
     assert!(!second.actions.is_empty());
     drop((first, second));

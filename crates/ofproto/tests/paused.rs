@@ -1,5 +1,4 @@
-//! A packet that pauses goes on with what was left of its rules, its registers and its stack, when its controller says
-//! so.
+//! A paused packet is resumed with the rest of its rules, its registers and its stack.
 
 use sluice_action::{Action, Fate, Miss, PortNo, Translation, Upcall};
 use sluice_flow::{FieldId, PacketKey, PortNames, layout};
@@ -26,7 +25,7 @@ fn packet() -> PacketKey {
     key
 }
 
-/// What the tables make of a packet.
+/// The translation of a packet.
 fn translate(ofproto: &Ofproto, key: &PacketKey) -> Translation {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
         Fate::Translated(translation) => translation,
@@ -51,7 +50,7 @@ fn it_goes_on_where_it_stopped() {
     assert_eq!((told.userdata.as_slice(), told.metadata.field(FieldId::Reg3)), (&[0x0a][..], (3, 0xffff_ffff)));
     let numbers: Vec<_> = paused.actions.iter().map(|Stretch { table, cookie, .. }| (*table, *cookie)).collect();
     assert_eq!((numbers, &paused.stack[..], paused.datapath_port), (vec![(0, 0), (0, 5)], &[(7, 4)][..], 1));
-    // The controller changes a register, and what the last output will be.
+    // The controller changes a register, which changes the last output.
     let mut metadata = told.metadata;
     metadata.set(FieldId::Reg1, 9);
     paused.stack[0].0 = 3;

@@ -1,4 +1,4 @@
-//! Changes of rules made many at a time, and those who hear of them.
+//! Many changes of rules at once, and the monitor that is told of them.
 
 use proptest::prelude::*;
 use sluice_flow::PortNames;
@@ -28,7 +28,7 @@ fn dump(ofproto: &Ofproto) -> Vec<String> {
     lines
 }
 
-/// A change of a small world, so that changes meet each other; some are refused.
+/// A change from a small set, so that changes collide; some are refused.
 fn change() -> impl Strategy<Value = FlowMod> {
     use FlowCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
     let commands = prop::sample::select(vec![Add, Add, Add, Modify, ModifyStrict, Delete, DeleteStrict]);
@@ -53,7 +53,7 @@ fn change() -> impl Strategy<Value = FlowMod> {
 }
 
 proptest! {
-    /// Together or one after the other: the same rules, the same refusals.
+    /// Changes made together and one by one lead to the same rules and the same refusals.
     #[test]
     fn changes_made_together_are_changes_made_one_by_one(changes in prop::collection::vec(change(), 0..40)) {
         let (together, alone) = (switch(), switch());
@@ -73,7 +73,7 @@ proptest! {
     }
 }
 
-/// Writes down what it hears.
+/// Records updates as text.
 #[derive(Default)]
 struct Diary(Mutex<Vec<String>>);
 
@@ -97,7 +97,7 @@ impl RuleMonitor for Diary {
 }
 
 #[test]
-fn who_watches_hears_of_every_change_in_order() {
+fn the_monitor_is_told_of_every_change_in_order() {
     use FlowCommand::{Add, Delete, Modify};
     let (ofproto, diary) = (switch(), Arc::new(Diary::default()));
     ofproto.set_monitor(diary.clone());
@@ -114,12 +114,12 @@ fn who_watches_hears_of_every_change_in_order() {
     ];
     let lines = ["7: + 1 in_port=1", "7: + 2 in_port=2", "7: + 2 in_port=2 for others", "7: - 2 in_port=2 Delete"];
     assert_eq!(told(&first, 7), lines);
-    // What changes nothing is no news; a new cookie is.
+    // There is no update without a change. A new cookie is a change.
     let modify = |text| [flow(Modify, text)];
     assert!(told(&modify("in_port=1,actions=output:1"), 8).is_empty());
     assert_eq!(told(&modify("in_port=1,actions=output:3"), 9), ["9: ~ 1 in_port=1 for others"]);
     ofproto.tick(60_000);
     assert_eq!(told(&[], 10), ["0: - 1 in_port=1 IdleTimeout"]);
-    // Of what is refused nobody hears.
+    // There is no update for a refused change.
     assert!(told(&[flow(Add, "actions=group:5")], 11).is_empty());
 }

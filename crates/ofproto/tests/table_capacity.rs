@@ -1,4 +1,4 @@
-//! Tables with a limit: what is refused, what is evicted, what controllers are told.
+//! Tables with a limit: refused rules, evicted rules, vacancy events.
 
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason};
@@ -44,13 +44,13 @@ fn a_full_table_refuses_what_is_new_and_nothing_else() {
     add(&ofproto, "priority=2", 0).unwrap();
     let modified = flow(FlowCommand::Modify, "actions=output:1");
     assert_eq!(ofproto.flow_mod("br0", &modified, 0).unwrap().modified, 2);
-    // Elsewhere there is room.
+    // Other tables are not full.
     ofproto
         .flow_mod("br0", &FlowMod::parse("table=4,actions=drop", FlowCommand::Add, &PortNames::NONE).unwrap(), 0)
         .unwrap();
     ofproto.flow_mod("br0", &flow(FlowCommand::DeleteStrict, "priority=1"), 0).unwrap();
     add(&ofproto, "priority=3", 0).unwrap();
-    // What has left by itself has left room.
+    // An expired rule frees its place.
     ofproto.flow_mod("br0", &flow(FlowCommand::Delete, ""), 0).unwrap();
     add(&ofproto, "priority=1,hard_timeout=1", 0).unwrap();
     add(&ofproto, "priority=2", 0).unwrap();
@@ -76,7 +76,7 @@ fn the_least_important_is_evicted_and_of_those_the_one_that_ends_first() {
             removed.iter().map(|r| (r.rule.priority, r.reason)).collect::<Vec<_>>(),
             [(4, FlowRemovedReason::Eviction)]
         );
-        // What has just come is as good as any other.
+        // A rule added since the order was made can be evicted, too.
         add(&ofproto, "priority=6,hard_timeout=99", 0).unwrap();
         assert_eq!(priorities(&ofproto), [1, 2, 5, 6]);
         add(&ofproto, "priority=7", 0).unwrap();
@@ -84,7 +84,7 @@ fn the_least_important_is_evicted_and_of_those_the_one_that_ends_first() {
         add(&ofproto, "priority=8", 5000).unwrap();
         add(&ofproto, "priority=9", 5000).unwrap();
         assert_eq!(priorities(&ofproto), [1, 7, 8, 9]);
-        // Only rules that end by themselves are evicted.
+        // Only rules with a timeout are evicted.
         assert_eq!(add(&ofproto, "priority=10", 9000), Err(Error::TableFull { table: TABLE, limit: 4 }));
     }
 }
@@ -98,7 +98,7 @@ fn a_bundle_that_fails_has_evicted_nothing() {
     let news = news.map(|text| flow(FlowCommand::Add, text));
     assert_eq!(ofproto.bundle("br0", &news, 0), Err(Error::InBundle { index: 3, error: Box::new(FULL) }));
     assert_eq!(priorities(&ofproto), [1, 2]);
-    // Nor has it taken room; and what was to go is there to be evicted.
+    // It does not count for the limit, and the rules that it would have evicted can still be evicted.
     ofproto.bundle("br0", &news[..2], 0).unwrap();
     assert_eq!(priorities(&ofproto), [3, 4]);
 }

@@ -1,4 +1,4 @@
-//! Rules come and go as OpenFlow says.
+//! Rules are added, modified and deleted as OpenFlow specifies.
 
 use sluice_action::PortNo;
 use sluice_flow::{FlowKey, Metadata, OfPort, PacketKey};
@@ -52,7 +52,7 @@ fn dump(ofproto: &Ofproto) -> Vec<String> {
     lines
 }
 
-/// What becomes of an untagged packet of type 0x1234 from port 1, and the rules it visits credited with it.
+/// The translation of an untagged packet of type 0x1234 from port 1, which is credited to the rules it matches.
 fn send(ofproto: &Ofproto, now_ms: u64) -> Vec<sluice_action::Action> {
     use sluice_action::{Fate, Miss, Upcall};
     let frame = [0x50, 0x54, 0, 0, 0, 7, 0x50, 0x54, 0, 0, 0, 5, 0x12, 0x34, 0, 0];
@@ -155,7 +155,7 @@ fn deletions_select_by_cookie_and_output() {
     assert_eq!(dump(&ofproto), ["cookie=0x11, in_port=1 actions=output:1,output:2"]);
 }
 
-/// Wherever a rule's actions name a group: by `out_group`, and when the group goes.
+/// Rules that use a group anywhere in their actions are found by `out_group`, and deleted with the group.
 #[test]
 fn rules_go_with_their_groups() {
     let senders = ["group:1", "output:2,group:1", "clone(group:1)", "write_actions(group:1)"];
@@ -262,7 +262,7 @@ fn timeouts_remove_rules_and_say_why() {
     assert_eq!(ofproto.removal_counts().idle_timeout, 1);
 }
 
-/// A packet of a controller's that goes through the tables as one that came in by port 1.
+/// A packet-out that is processed by the tables as a packet from port 1.
 fn packet() -> BundleChange {
     let (actions, length) = (vec![OfAction::Output { port: OfPort::TABLE, max_len: 0 }], 60);
     let mut key = FlowKey::ZERO;
@@ -285,14 +285,14 @@ fn a_packet_in_a_bundle_meets_the_tables_as_they_stand_at_its_place() {
         packet(),
         rule(FlowCommand::Delete, "in_port=1"),
         packet(),
-        // Enough for subtables to be sorted at the end only.
+        // Enough changes for the subtables to be sorted only at the end.
         rule(FlowCommand::Add, "priority=1 actions=output:3"),
     ];
     changes
         .extend((0..20).map(|i| rule(FlowCommand::Add, &format!("priority=9,in_port=1,reg{}=1 actions=drop", i % 16))));
     changes.push(packet());
     changes.push(rule(FlowCommand::Add, "in_port=3 actions=group:9"));
-    // One that is refused lets no packet count on any rule.
+    // A refused bundle credits no packet.
     assert_eq!(ofproto.ordered_bundle("br0", changes.clone(), None, 0), Err((30, Error::BadOutGroup(9))));
     assert!(dump(&ofproto).is_empty());
     changes.pop();
@@ -317,7 +317,7 @@ fn rules_and_groups_change_together_in_order_or_not_at_all() {
         group(GroupCommand::InsertBucket, "group_id=1,command_bucket_id=last,bucket=output:3"),
         rule(add_rule, "in_port=2 actions=group:2"),
     ];
-    // The last rule names a group that nothing makes.
+    // The last rule uses an unknown group.
     assert_eq!(ofproto.ordered_bundle("br0", changes.clone(), None, 0), Err((3, Error::BadOutGroup(2))));
     assert_eq!((dump(&ofproto).len(), ofproto.groups("br0").unwrap().len(), ofproto.epoch()), (0, 0, epoch));
     changes.pop();
@@ -326,7 +326,7 @@ fn rules_and_groups_change_together_in_order_or_not_at_all() {
     use sluice_action::Action::Output;
     assert_eq!(send(&ofproto, 0), [Output(PortNo(2)), Output(PortNo(3))]);
     assert_eq!(ofproto.groups("br0").unwrap()[0].ref_count, 1);
-    // A group takes its rules along, unless the bundle brings it back for others.
+    // Deleting a group deletes its rules, unless the bundle adds the group again for others.
     let swap = [
         group(GroupCommand::Delete, "group_id=1"),
         group(add_group, "group_id=1,type=indirect,bucket=output:3"),

@@ -1,4 +1,4 @@
-//! What Open vSwitch 3.1 answered to `ofproto/trace`, asked again here. See `record_traces.py` for the files.
+//! Compares `ofproto/trace` with recorded output of Open vSwitch 3.1. See `record_traces.py` for the files.
 
 use sluice_action::PortNo;
 use sluice_flow::PortNames;
@@ -6,9 +6,10 @@ use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, Met
 use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, TrieField, VlanMode};
 use std::collections::BTreeSet;
 
-/// Where our megaflow is narrower, since OVS's is too wide: question, OVS's line, ours.
+/// Traces with a narrower megaflow here, because that of OVS is too wide: the question, OVS's line, ours.
 const NARROWER: &[(&str, &str, &str)] = &[(
-    // An entry of the label stack is set whole; OVS gives every packet of this megaflow the first one's traffic class.
+    // A label stack entry is set as a whole; OVS gives every packet of this megaflow the traffic class of the first
+    // one.
     "trace br0 in_port=2,mpls,mpls_label=5,mpls_tc=1,mpls_ttl=9,mpls_bos=1",
     "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=5,mpls_ttl=9\n",
     "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=5,mpls_tc=1,mpls_ttl=9,mpls_bos=1\n",
@@ -32,7 +33,7 @@ fn cases(text: &str) -> Vec<Case<'_>> {
     out
 }
 
-/// Answers by what was asked: title and question, then the text.
+/// Recorded output by title and question.
 fn answers(text: &str) -> Vec<(&str, &str, String)> {
     let mut out: Vec<(&str, &str, String)> = Vec::new();
     let mut lines = text.lines();
@@ -49,7 +50,7 @@ fn answers(text: &str) -> Vec<(&str, &str, String)> {
     out
 }
 
-/// The datapath number OVS's dummy datapath gives a port: the digits of its name.
+/// The datapath port number in OVS's dummy datapath: the digits of the port's name.
 fn dummy_number(name: &str) -> PortNo {
     PortNo(name.chars().filter(char::is_ascii_digit).collect::<String>().parse().expect("names have digits"))
 }
@@ -131,12 +132,12 @@ fn set_up(case: &Case<'_>) -> Ofproto {
     ofproto
 }
 
-/// OVS's answer without what it says of its slow path, which does what its datapath cannot; ours can.
+/// OVS's output without the lines about its slow path. Our datapath needs none.
 fn without_slow_path(answer: &str) -> &str {
     answer.split_once("This flow is handled by the userspace slow path").map_or(answer, |(before, _)| before)
 }
 
-/// Recirculation ids depend on what was asked before; only that equal ones are equal counts.
+/// Replaces recirculation ids, which depend on earlier traces, by their order. Only their equality matters.
 fn with_ids_renumbered(answer: &str) -> String {
     let mut seen = Vec::new();
     let mut out = String::new();
@@ -158,20 +159,20 @@ fn with_ids_renumbered(answer: &str) -> String {
     out + rest
 }
 
-/// Our answer without the lines that OVS does not have.
+/// Our output without the lines that OVS does not have.
 fn ask(ofproto: &Ofproto, question: &str) -> String {
     let args: Vec<&str> = question.split(' ').skip(1).collect();
     let answer = ofproto.trace(&args, 0).unwrap_or_else(|e| e);
-    // One part of each pass.
+    // One part per pass.
     let mut passes = answer.split("\nThe megaflow matches");
     let first = passes.next().unwrap_or_default().to_owned();
     let whole = passes.fold(first, |out, part| out + part.find("\nFinal flow").map_or("", |at| &part[at..]));
-    // Clauses of conjunctions are named since OVS 4.
+    // OVS names clauses of conjunctions since version 4.
     let lines = whole.trim_end().lines().filter(|line| !line.trim_start().starts_with("-> conj. "));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Ports of a flood come in the order of their numbers here, in the order of a hash table there.
+/// Sorts the outputs of a flood: they come in the order of port numbers here, of a hash table in OVS.
 fn sorted_outputs(answer: &str) -> String {
     let line = |l: &str| match l.strip_prefix("Datapath actions: ") {
         Some(actions) if actions.split(',').all(|a| a.parse::<u32>().is_ok()) => {

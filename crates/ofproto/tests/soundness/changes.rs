@@ -1,27 +1,27 @@
-//! What a change leaves alone is as true as if everything had been translated again.
+//! Megaflows that a change does not suspend are as right as if they had been translated again.
 
 use super::*;
 use sluice_ofp::{GroupCommand, GroupMod};
 
-/// A change of what translations depend on.
+/// A change that translations depend on.
 #[derive(Clone, Debug)]
 enum TableChange {
-    /// A rule more, behind that many others in priority.
+    /// Adds a rule, with that many of higher priority.
     Add(Box<FlowMod>, Index),
-    /// One of the first rules less.
+    /// Deletes one of the first rules.
     Delete(Index),
-    /// A port that floods leave out, or not any more.
+    /// Sets or clears `no_flood` of a port.
     Flood(u16, bool),
-    /// A port that is taken down, or up again, or may not receive.
+    /// Changes `down` or `no_receive` of a port.
     Down(u16, bool),
     NoReceive(u16, bool),
-    /// A port of another VLAN; the stations behind it are forgotten.
+    /// Changes the VLAN of a port, which flushes its MAC entries.
     Vlan(u16, u16),
-    /// A port less, or more.
+    /// Removes or adds a port.
     Port(u16),
-    /// A group that comes, changes or goes.
+    /// Adds, modifies or deletes a group.
     Group(u32, &'static str),
-    /// A station that is known to be somewhere.
+    /// Adds a static MAC entry.
     Station(u16, &'static str),
 }
 
@@ -47,7 +47,7 @@ impl TableChange {
         match self {
             TableChange::Add(flow, at) => {
                 let priority = at.index(flows.len() + 1) as u16 * 10 + 1 + number;
-                // A rule may name a group that is not there.
+                // A rule may use an unknown group.
                 _ = ofproto.flow_mod("br0", &FlowMod { priority, ..(**flow).clone() }, 0);
             }
             TableChange::Delete(at) => {
@@ -80,7 +80,7 @@ impl TableChange {
     }
 }
 
-/// Actions that depend on groups, and on ports more than others do.
+/// Actions that depend on groups and ports.
 const TO_GROUPS: &[&str] = &[
     "group:1",
     "group:1",
@@ -93,7 +93,7 @@ const TO_GROUPS: &[&str] = &[
     "bundle_load(symmetric_l4,0,hrw,ofport,NXM_NX_REG0[0..15],slaves:1,2,3)",
 ];
 
-/// What the tables say of a packet; nothing if it came by a port that is not there.
+/// The translation of a packet; nothing if its port does not exist.
 fn answer(ofproto: &Ofproto, key: &PacketKey) -> Option<Translation> {
     match ofproto.upcall().translate(&Miss { key, bytes: &[], now_ms: 0 }) {
         Fate::Translated(translation) => Some(translation),
@@ -101,7 +101,7 @@ fn answer(ofproto: &Ofproto, key: &PacketKey) -> Option<Translation> {
     }
 }
 
-/// Groups by what follows their number; nothing: the group goes.
+/// Configurations of groups; the empty one deletes the group.
 const GROUPS: &[&str] = &[
     "",
     "type=all,bucket=output:1,bucket=output:2",
@@ -117,11 +117,11 @@ fn change_group(ofproto: &Ofproto, id: u32, group: &str) {
         _ => (GroupCommand::AddOrModify, format!(",{group}")),
     };
     let change = GroupMod::parse(&format!("group_id={id}{rest}"), command, &PortNames::default()).unwrap();
-    // A group may not watch itself, nor one that is not there.
+    // A group may not watch itself or an unknown group.
     _ = ofproto.group_mod("br0", &change, 0);
 }
 
-/// Whether every megaflow that packets follow does to each of these what the tables say of it.
+/// Whether every live megaflow treats each of these packets as its own translation does.
 fn check_all(ofproto: &Ofproto, table: &MegaflowTable, packets: &[PacketKey]) -> Result<(), TestCaseError> {
     let mut live = Vec::new();
     table.for_each(&mut |flow| {
@@ -147,7 +147,7 @@ fn check_all(ofproto: &Ofproto, table: &MegaflowTable, packets: &[PacketKey]) ->
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
-    /// What a change leaves alone is as true as if everything had been translated again, and so is what is resumed.
+    /// Megaflows that a change does not suspend, and resumed ones, are as right as if they had been translated again.
     #[test]
     fn a_change_suspends_every_megaflow_that_it_makes_wrong(
         flows in flows([ACTIONS, MORE_ACTIONS, TO_GROUPS].concat()),
@@ -184,8 +184,8 @@ proptest! {
     }
 }
 
-/// The megaflows that a change suspends, of those of four packets: from port 1 to port 2, from 1 through group 1, from
-/// 3 to where a station is, from 4 to all ports.
+/// The megaflows that a change suspends, of four: from port 1 to port 2, from 1 through group 1, from 3 to a known MAC
+/// address, from 4 to all ports.
 fn suspended(change: impl FnOnce(&Ofproto)) -> Vec<usize> {
     let flows = [
         "in_port=1,udp,tp_dst=1,actions=output:2",

@@ -1,8 +1,8 @@
-//! Whatever matches a megaflow gets what the tables say.
+//! Every packet that matches a megaflow is treated as the tables specify.
 //!
-//! Random tables and packets; the judge is `sluice_oracle::pipeline`, which knows neither masks nor datapath actions.
-//! A packet is translated; then packets that differ from it in a byte or two are tried, and those that match its
-//! megaflow must get from its actions what the oracle says the tables do with them.
+//! Random tables and packets. The reference is `sluice_oracle::pipeline`, which knows neither masks nor datapath
+//! actions. A packet is translated. Then packets that differ from it in a byte or two are tried: for those that its
+//! megaflow matches, the megaflow's actions must do what the oracle expects of the tables.
 
 mod changes;
 
@@ -143,7 +143,7 @@ const ACTIONS: &[&str] = &[
     "load:0->NXM_OF_IP_SRC[]",
 ];
 
-/// Actions that the oracle does not know.
+/// Actions that the oracle does not implement.
 const MORE_ACTIONS: &[&str] = &[
     "NORMAL",
     "NORMAL",
@@ -177,7 +177,7 @@ const MORE_ACTIONS: &[&str] = &[
     "exit",
 ];
 
-/// Flows of random matches and actions; what does not parse is left out.
+/// Flows of random matches and actions; those that do not parse are left out.
 fn flows(actions: Vec<&'static str>) -> impl Strategy<Value = Vec<FlowMod>> {
     let matches = prop::collection::vec(select(MATCHES), 0..4);
     let actions = prop::collection::vec(select(actions), 1..5);
@@ -187,21 +187,21 @@ fn flows(actions: Vec<&'static str>) -> impl Strategy<Value = Vec<FlowMod>> {
     });
     prop::collection::vec(flow, 1..60).prop_map(|flows| {
         let distinct = flows.into_iter().flatten().zip(1..);
-        // No two rules of one priority: which of them wins would be undefined.
+        // Priorities are unique: otherwise it is undefined which of two rules wins.
         distinct.map(|(flow, priority)| FlowMod { priority, ..flow }).collect()
     })
 }
 
-/// A change of a frame that may or may not change what becomes of it.
+/// A change of a frame.
 #[derive(Clone, Debug)]
 enum Change {
-    /// Another byte.
+    /// Changes a byte.
     Byte(Index, u8),
-    /// A tag more, outside or inside of those that are there.
+    /// Adds a tag, outside or inside the others.
     Tag { tpid: u16, tci: u16, inner: bool },
-    /// The outer tag less.
+    /// Removes the outer tag.
     Untag,
-    /// Another place in a fragmented IPv4 packet: flags and offset.
+    /// Changes flags and offset of an IPv4 fragment.
     Fragment(u16),
 }
 
@@ -251,7 +251,7 @@ impl Change {
 fn key_of(frame: &[u8], port: u16) -> Option<PacketKey> {
     let mut key = PacketKey::ZERO;
     extract(frame, &Metadata::of_port(port.into()), &mut key).ok()?;
-    // Protocol 0 stands for "no header", here as in OVS; the oracle does not know that.
+    // Protocol 0 means "no header", as in OVS; the oracle does not implement that.
     let is_network = matches!(key.number(layout::DL_TYPE), 0x0800 | 0x86dd | 0x0806 | 0x8035);
     (!is_network || key.number(layout::NW_PROTO) != 0).then_some(key)
 }
@@ -282,7 +282,7 @@ fn switch(flows: &[FlowMod]) -> Ofproto {
     ofproto
 }
 
-/// What datapath actions do to a packet, in full: everything that leaves, with what decides about it.
+/// The complete effect of datapath actions on a packet: everything that leaves.
 fn effects(actions: &[Action], key: &mut FlowKey, out: &mut Vec<String>) {
     for action in actions {
         match action {
@@ -291,7 +291,7 @@ fn effects(actions: &[Action], key: &mut FlowKey, out: &mut Vec<String>) {
             }
             Action::Trunc(_) => out.push(format!("{action:?}")),
             Action::PushMpls { .. } | Action::PopMpls { .. } => out.push(format!("{action:?} at {:?}", as_sent(key))),
-            // Labels are not followed further than that.
+            // Labels beyond this are not tracked.
             Action::Set { header: Header::Mpls | Header::SkbPriority, .. } => out.push(format!("{action:?}")),
             Action::Clone(nested) => effects(nested, &mut key.clone(), out),
             Action::CheckPktLen { len, greater, less_or_equal } => {
@@ -305,7 +305,7 @@ fn effects(actions: &[Action], key: &mut FlowKey, out: &mut Vec<String>) {
     }
 }
 
-/// What datapath actions do to a packet, as far as its key tells.
+/// The effect of datapath actions on a packet's key.
 fn execute(actions: &[Action], key: &mut FlowKey, sent: &mut Vec<Sent>) {
     for action in actions {
         match action {
@@ -387,8 +387,8 @@ proptest! {
         }
     }
 
-    /// The same for every action, with the switch as its own judge: a megaflow's actions must do to each of its packets
-    /// what the packet's own translation would.
+    /// The same for every action, with the switch itself as the reference: a megaflow's actions must have the same
+    /// effect on each of its packets as the packet's own translation.
     #[test]
     fn what_matches_a_megaflow_gets_what_its_own_translation_says(
         flows in flows([ACTIONS, MORE_ACTIONS, MORE_ACTIONS].concat()),
