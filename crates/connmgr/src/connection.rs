@@ -311,13 +311,21 @@ impl Connection {
             PollFd::new(&*self.handle, handle),
         ];
         let can_read = wanted.contains(PollFlags::IN) && self.stream.has_buffered();
-        let packets = self.limits.as_ref().and_then(PacketInLimits::wait_ms).unwrap_or(u64::MAX);
-        let at_most = Duration::from_millis(if can_read { 0 } else { packets.min(1000) });
+        let at_most = if can_read { Duration::ZERO } else { self.until_due() };
         let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
         match poll(&mut fds, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(_) => Err(CloseReason::PollFailed),
         }
+    }
+
+    /// The time until a packet may be sent or the peer's silence is to be noticed; a second at most.
+    fn until_due(&self) -> Duration {
+        let silence_max = if self.is_probed { 2 * self.inactivity_probe } else { self.inactivity_probe };
+        let silence = silence_max.saturating_sub(self.last_heard.elapsed()) + Duration::from_millis(1);
+        let silence = self.session.version().map(|_| silence);
+        let packet = self.limits.as_ref().and_then(PacketInLimits::wait_ms).map(Duration::from_millis);
+        silence.into_iter().chain(packet).fold(Duration::from_secs(1), Duration::min)
     }
 
     /// Ends the connection if its peer is silent or does not read.

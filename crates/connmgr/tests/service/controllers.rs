@@ -1,0 +1,127 @@
+//! Controllers that the switch connects to.
+
+use crate::bench::Bench;
+use crate::client::{Client, PATIENCE, Peer};
+use sluice_connmgr::{ActiveTarget, BridgeSettings, ControllerSettings, RateLimit};
+use sluice_ofp::FlowCommand;
+use sluice_ofproto::FailMode;
+use sluice_openflow::{Message, Version};
+use sluice_testkit::frame::udp4;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+type Controller = Peer<TcpStream>;
+
+/// A place where the switch finds a controller, and settings for it.
+fn controller() -> (TcpListener, ControllerSettings) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = ActiveTarget::Tcp(listener.local_addr().unwrap());
+    (listener, ControllerSettings { max_backoff: Duration::from_millis(10), ..ControllerSettings::new(target) })
+}
+
+fn settings(controller: ControllerSettings) -> BridgeSettings {
+    BridgeSettings { controllers: vec![controller], ..BridgeSettings::default() }
+}
+
+fn accept(listener: &TcpListener) -> Controller {
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Peer::greet(stream, Version::V13)
+}
+
+#[test]
+fn the_switch_connects_again() {
+    let (listener, controller) = controller();
+    let bench = Bench::with_settings(&settings(controller));
+    for round in 0..3 {
+        let mut controller = accept(&listener);
+        controller.add(&format!("priority={round},actions=drop"));
+        assert_eq!(controller.flows().len(), round + 1, "the rules stay");
+    }
+    bench.service.remove_bridge("br0");
+    listener.set_nonblocking(true).unwrap();
+    // A connection may have been made just before the end.
+    while listener.accept().is_ok() {}
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(listener.accept().is_err(), "the switch connects though the bridge is no longer served");
+}
+
+#[test]
+fn a_controller_may_be_behind_a_unix_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("controller");
+    let listener = UnixListener::bind(&path).unwrap();
+    let bench = Bench::with_settings(&settings(ControllerSettings::new(ActiveTarget::Unix(path))));
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut controller: Client = Peer::greet(stream, Version::V15);
+    controller.barrier();
+    // Unlike a client, a controller gets asynchronous messages without asking.
+    bench.add_port(3);
+    bench.service.publish_ports();
+    assert!(matches!(controller.next_unasked(), Message::PortStatus(_)));
+}
+
+#[test]
+fn a_silent_controller_is_probed_and_then_left() {
+    let (listener, controller) = controller();
+    let controller = ControllerSettings { inactivity_probe: Duration::from_millis(100), ..controller };
+    let _bench = Bench::with_settings(&settings(controller));
+    let mut silent = accept(&listener);
+    let began = Instant::now();
+    assert!(matches!(silent.receive(), Some((_, Message::EchoRequest(_)))));
+    assert!(began.elapsed() >= Duration::from_millis(90), "probed too early");
+    assert!(silent.receive().is_none(), "the connection goes on");
+    // The switch tries again, and one that answers stays.
+    let mut polite = accept(&listener);
+    for _ in 0..3 {
+        assert!(matches!(polite.receive(), Some((_, Message::EchoRequest(_)))));
+        polite.send(&Message::EchoReply(Vec::new()));
+    }
+    polite.barrier();
+}
+
+#[test]
+fn packets_beyond_the_limit_wait() {
+    let (listener, controller) = controller();
+    let rate_limit = Some(RateLimit { packets_per_s: 10, burst: 4 });
+    let bench = Bench::with_settings(&settings(ControllerSettings { rate_limit, ..controller }));
+    let mut controller = accept(&listener);
+    controller.add("actions=controller");
+    let frame = udp4([10, 0, 0, 1], [10, 0, 0, 2], 1, 2);
+    (0..20).for_each(|_| bench.receive(1, &frame));
+    (0..4).for_each(|_| assert!(matches!(controller.next_unasked(), Message::PacketIn(_))));
+    assert_eq!(controller.unasked(), [], "the switch's time stands still");
+    // As many as the burst wait, a tenth of a second for each; the others are lost.
+    bench.switch.now_ms.fetch_add(10_000, SeqCst);
+    (0..4).for_each(|_| assert!(matches!(controller.next_unasked(), Message::PacketIn(_))));
+    bench.switch.now_ms.fetch_add(10_000, SeqCst);
+    assert_eq!(controller.unasked(), []);
+}
+
+#[test]
+fn a_standalone_bridge_leaves_it_to_its_controller() {
+    let (listener, controller) = controller();
+    let settings = BridgeSettings { fail_mode: FailMode::Standalone, ..settings(controller) };
+    let bench = Bench::with_settings(&settings);
+    let mut client = bench.client(Version::V13);
+    assert_eq!(client.flows().len(), 1, "the rule that a standalone bridge begins with");
+    let mut controller = accept(&listener);
+    controller.barrier();
+    assert!(client.flows().is_empty(), "the controller decides");
+    controller.change(FlowCommand::Add, "actions=drop");
+    drop(controller);
+    bench.service.run();
+    assert_eq!(client.flows().len(), 1, "the controller has been away for a moment only");
+}
+
+#[test]
+fn the_end_of_a_bridge_ends_its_connections() {
+    let (listener, controller) = controller();
+    let bench = Bench::with_settings(&settings(controller));
+    let (mut controller, mut client) = (accept(&listener), bench.client(Version::V10));
+    bench.service.remove_bridge("br0");
+    assert!(controller.receive().is_none() && client.receive().is_none());
+}

@@ -1,0 +1,117 @@
+//! Sockets: made, made anew, taken, removed; and snooping.
+
+use crate::bench::Bench;
+use crate::client::{Client, PATIENCE, Peer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_connmgr::{
+    ActiveTarget, Backend, BridgeSettings, ControllerSettings, Error, OpenFlowService, PassiveTarget, SocketError,
+    TlsError, TlsFile, TlsFiles,
+};
+use sluice_ofproto::FailMode;
+use sluice_openflow::{Message, Version};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+#[test]
+fn sockets_are_private_and_go_with_the_bridge() {
+    let bench = Bench::new();
+    let sockets = ["mgmt", "snoop"].map(|kind| bench.socket(kind));
+    for socket in &sockets {
+        assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", socket.display());
+    }
+    bench.service.remove_bridge("br0");
+    assert!(sockets.iter().all(|socket| !socket.exists()));
+    // And it can be served again.
+    bench.service.serve_bridge("br0", &BridgeSettings::default()).unwrap();
+    bench.client(Version::V13).barrier();
+    bench.service.stop();
+    assert!(sockets.iter().all(|socket| !socket.exists()));
+}
+
+#[test]
+fn nothing_is_served_before_the_start() {
+    let bench = Bench::new();
+    let service = OpenFlowService::new(bench.ofproto.clone(), Arc::clone(&bench.switch) as Arc<dyn Backend>);
+    service.serve_bridge("br1", &BridgeSettings::default()).unwrap();
+    assert!(!bench.dir.path().join("br1.mgmt").exists());
+}
+
+/// An address of this machine that is free at the moment.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn a_bridge_listens_where_it_is_told() {
+    let bench = Bench::new();
+    let (first, second) = (free_address(), free_address());
+    for (address, gone) in [(first, None), (second, Some(first))] {
+        let settings = BridgeSettings { listeners: vec![PassiveTarget::Tcp(address)], ..BridgeSettings::default() };
+        bench.service.serve_bridge("br0", &settings).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Peer::greet(stream, Version::V13).barrier();
+        assert!(gone.is_none_or(|gone| TcpStream::connect(gone).is_err()), "the earlier address is still served");
+    }
+}
+
+#[test]
+fn a_bridge_that_cannot_be_served_leaves_nothing_behind() {
+    let bench = Bench::not_served(FailMode::Secure);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = PassiveTarget::Tcp(taken.local_addr().unwrap());
+    let settings = BridgeSettings { listeners: vec![target], ..BridgeSettings::default() };
+    let error = bench.service.serve_bridge("br0", &settings).unwrap_err();
+    assert!(matches!(&error, Error::Listen { bridge, .. } if bridge == "br0"), "{error}");
+    assert!(error.to_string().starts_with(&format!("bridge br0: {target}: ")), "{error}");
+    assert!(["mgmt", "snoop"].iter().all(|kind| !bench.socket(kind).exists()));
+    bench.service.serve_bridge("br0", &BridgeSettings::default()).unwrap();
+    bench.client(Version::V13).barrier();
+}
+
+#[test]
+fn the_socket_of_another_switch_is_respected() {
+    let bench = Bench::new();
+    let other = OpenFlowService::new(bench.ofproto.clone(), Arc::clone(&bench.switch) as Arc<dyn Backend>);
+    other.start(bench.dir.path());
+    let error = other.serve_bridge("br0", &BridgeSettings::default()).unwrap_err();
+    assert!(matches!(error, Error::Socket(SocketError::InUse { .. })), "{error}");
+    other.stop();
+    bench.client(Version::V13).barrier();
+}
+
+#[test]
+fn tls_files_that_are_wrong_are_named() {
+    let bench = Bench::new();
+    let path = bench.dir.path().join("key.pem");
+    std::fs::write(&path, "no key\n").unwrap();
+    let files = TlsFiles { private_key: path.clone(), certificate: path.clone(), ca_cert: path.clone() };
+    let error = bench.service.set_tls(Some(&files)).unwrap_err();
+    assert!(matches!(&error, TlsError::Pem { file: TlsFile::PrivateKey, .. }), "{error}");
+    assert!(error.to_string().starts_with(&format!("{}: no private key in PEM", path.display())), "{error}");
+    bench.service.set_tls(None).unwrap();
+}
+
+#[test]
+fn a_snooper_gets_the_messages_of_both_sides() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = ActiveTarget::Tcp(listener.local_addr().unwrap());
+    let settings = BridgeSettings { controllers: vec![ControllerSettings::new(target)], ..BridgeSettings::default() };
+    let bench = Bench::with_settings(&settings);
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut controller = Peer::greet(stream, Version::V13);
+    let mut snooper = Client::connect(&bench.socket("snoop"), Version::V13);
+    // Messages from before its time are not copied: the first copy shows that it has been added.
+    let is_added = (0..1000).any(|_| {
+        controller.barrier();
+        let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        poll(&mut [PollFd::new(&snooper.stream, PollFlags::IN)], Some(&wait)).unwrap() != 0
+    });
+    assert!(is_added, "nothing is copied");
+    assert_eq!(controller.ask(&Message::EchoRequest(vec![42])), Message::EchoReply(vec![42]));
+    let mut copied = std::iter::from_fn(|| snooper.receive().map(|(_, message)| message));
+    assert!(copied.any(|message| message == Message::EchoRequest(vec![42])));
+    assert_eq!(copied.next(), Some(Message::EchoReply(vec![42])));
+}
