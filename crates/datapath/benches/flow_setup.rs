@@ -1,13 +1,13 @@
 //! What a miss costs: every packet begins a flow, whose megaflow is translated, installed, idles out and is removed.
 //!
-//! The tables are one rule that reads addresses and ports, so that a flow is a megaflow. Flows come once, half of them a
-//! round; then the clock goes on by a round and the revalidator, in the same thread, removes those of the last but one.
-//! Shown is what a miss took, as the switch itself counts it (translation and installation), and the whole of a packet
-//! with generator and null port, the revalidator left out: cycles, the fastest round and the median.
+//! The tables are one rule that reads addresses and ports, so that a flow is a megaflow. Flows come once, half of them
+//! a round; then the clock goes on by a round and the revalidator, in the same thread, removes those of the last but
+//! one. Shown is what a miss took, as the switch itself counts it (translation and installation), and the whole of a
+//! packet with generator and null port, the revalidator left out: cycles, the fastest round and the median.
 //!
-//! `cargo bench -p sluice-datapath --bench flow_setup`. As a test it checks: every packet is sent, and credited to the rule.
-//! Instructions: `valgrind --tool=callgrind --toggle-collect='sluice_datapath::upcall::ask_tables*'` of the binary, divided by the
-//! misses that it prints.
+//! `cargo bench -p sluice-datapath --bench flow_setup`. As a test it checks: every packet is sent, and credited to the
+//! rule. Instructions: `valgrind --tool=callgrind --toggle-collect='*ask_tables*'` of the
+//! binary, divided by the misses that it prints.
 
 use sluice_action::PortNo;
 use sluice_datapath::{Arm, Config, Datapath};

@@ -21,7 +21,7 @@ struct Case {
     name: &'static str,
     flows: &'static str,
     subtables: u8,
-    /// One in so many flows enters the exact match cache; 0: it is off.
+    /// One in this many flows is inserted into the exact match cache; 0: it is off.
     emc: u32,
     /// Whether the signature match cache is on.
     smc: bool,

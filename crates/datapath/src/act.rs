@@ -1,10 +1,11 @@
-//! The stage `act`: what becomes of each packet, one by one in order of arrival, so that no packet overtakes another, not
-//! even one of another flow.
+//! The stage `act`: what becomes of each packet, one by one in order of arrival, so that no packet overtakes another,
+//! not even one of another flow.
 //!
-//! What can be decided once per megaflow is decided when the megaflow is installed: its [`FlowVerdict`]. What is left for a
-//! batch is to count its packets and to find the transmit queue, four additions and two loads a packet. Gathering the
-//! packets of a megaflow first, to do this once per group, was tried and lost (2026-11-20, 20 megaflows, cycles a packet in
-//! this stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they are equal.
+//! What can be decided once per megaflow is decided when the megaflow is installed: its [`FlowVerdict`]. What is left
+//! for a batch is to count its packets and to find the transmit queue, four additions and two loads a packet. Gathering
+//! the packets of a megaflow first, to do this once per group, was tried and lost (2026-11-20, 20 megaflows, cycles a
+//! packet in this stage): a search for the group with branches 40, without branches 26, this 8. With one megaflow they
+//! are equal.
 
 use crate::action_context::ActionContext;
 use crate::answers::Answer;

@@ -1,4 +1,4 @@
-//! An arm: one way to look packets up, nothing left open. What the autopilot chooses between.
+//! An arm: one complete setting of the lookup. The autopilot chooses between arms.
 
 use crate::EmcRecirc;
 use crate::settings::{InsertInvProb, Level, Settings};
@@ -7,7 +7,7 @@ use std::fmt::{self, Display};
 /// Which levels are asked in front of the megaflow subtables, and how they are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Arm {
-    /// The exact match cache takes one in so many of the megaflows that other levels find; `None`: it is not asked.
+    /// The exact match cache inserts one in this many of the megaflows that other levels find; `None`: it is not asked.
     pub emc: Option<u32>,
     /// Which recirculated packets ask it, and are inserted.
     pub emc_recirc: EmcRecirc,
@@ -24,8 +24,8 @@ impl Arm {
     /// The subtables alone.
     pub const BARE: Arm = Arm { emc: None, emc_recirc: EmcRecirc::Always, smc: false, distributor: false };
 
-    /// Every arm that these settings leave, at least one. The first is safe: it is the one that is never far from the
-    /// best, whatever the traffic.
+    /// Every arm that these settings allow, at least one. The first is the safe arm, which is never far from the best,
+    /// whatever the traffic.
     pub fn all(settings: &Settings) -> Vec<Arm> {
         let smc = choices(settings.smc);
         let emc: Vec<Option<u32>> = choices(settings.emc_level())
@@ -46,7 +46,7 @@ impl Arm {
             let emc_recirc = settings.emc_recirc.unwrap_or(EmcRecirc::Always);
             arms.extend(distributor.iter().map(|&distributor| Arm { emc, emc_recirc, smc, distributor }));
         }
-        // One cache is enough to be safe, and asking two in vain is not.
+        // A safe arm has one cache: two that miss cost too much.
         arms.sort_by_key(|arm| [arm.smc, arm.emc.is_some(), arm.distributor].iter().filter(|on| **on).count() != 1);
         if settings.emc_recirc.is_none() {
             let is_usual = |n| settings.emc_insert_inv_prob != InsertInvProb::Auto || n == INV_PROBS[0];
@@ -60,14 +60,14 @@ impl Arm {
         arms
     }
 
-    /// Whether it is worth a try only where packets recirculate: the settings leave the same arm with every packet in the
-    /// exact match cache.
+    /// Whether it is worth a try only where packets recirculate: the settings also allow the same arm with every packet
+    /// in the exact match cache.
     pub fn is_for_recirculation(&self, settings: &Settings) -> bool {
         settings.emc_recirc.is_none() && self.emc_recirc != EmcRecirc::Always
     }
 }
 
-/// What a level may be, the better guess first.
+/// The choices for a level, the better guess first.
 fn choices(level: Level) -> &'static [bool] {
     match level {
         Level::Auto => &[true, false],
@@ -76,7 +76,7 @@ fn choices(level: Level) -> &'static [bool] {
     }
 }
 
-/// Settings that leave this arm only.
+/// Settings that allow this arm only.
 impl From<Arm> for Settings {
     fn from(arm: Arm) -> Settings {
         let level = |on| if on { Level::On } else { Level::Off };

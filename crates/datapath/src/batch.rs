@@ -1,15 +1,15 @@
 //! The packets that are under way on a PMD, and what the stages know of them.
 //!
-//! Every part is indexed by a packet's place in the batch. Stages narrow masks of packets and never reorder them, so that
-//! packets stay in order of arrival. A stage borrows the parts that it reads or writes, and no others.
+//! Every part is indexed by a packet's place in the batch. Stages narrow masks of packets and never reorder them, so
+//! that packets stay in order of arrival. A stage borrows the parts that it reads or writes, and no others.
 //!
-//! The memory is allocated once per PMD and never cleared whole: of each part, what an earlier stage of the same pass has
-//! written is valid, as the part's comment says. Packets, keys, hashes and hits are what every packet touches. The other
-//! parts are touched only by packets that miss, recirculate or belong to a composed entry.
+//! The memory is allocated once per PMD and never cleared whole: of each part, what an earlier stage of the same pass
+//! has written is valid, as the part's comment says. Packets, keys, hashes and hits are what every packet touches. The
+//! other parts are touched only by packets that miss, recirculate or belong to a composed entry.
 //!
 //! Hits are references to megaflows, which are valid under the guard of one iteration of the PMD's loop. They lie in
-//! [`Batch`], which borrows the rest from [`BatchMemory`] and lives as long as the guard. Ids in place of references would
-//! need no second type, but the record of every packet would be looked up again in the stage `act`.
+//! [`Batch`], which borrows the rest from [`BatchMemory`] and lives as long as the guard. Ids in place of references
+//! would need no second type, but the record of every packet would be looked up again in the stage `act`.
 
 use crate::answers::Answers;
 use sluice_conntrack::CachedConn;
@@ -186,7 +186,8 @@ impl Batch<'_, '_> {
         self.used = self.used.max(self.packets.len());
     }
 
-    /// Makes origins and connections those of packets just received again. To be called after packets took another pass.
+    /// Makes origins and connections those of packets just received again. To be called after packets took another
+    /// pass.
     pub fn forget_passes(&mut self) {
         for i in 0..self.used.min(BATCH_MAX) {
             self.origins[i] = Origin::received(i);

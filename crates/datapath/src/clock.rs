@@ -5,7 +5,7 @@ use sluice_simd::tsc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Milliseconds since the machine started, a few milliseconds coarse: what `used` times and upcalls are given in.
+/// Milliseconds since the machine started, a few milliseconds coarse: the clock of `used` times and upcalls.
 #[inline]
 pub fn now_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);

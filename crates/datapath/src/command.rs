@@ -15,30 +15,30 @@ use std::sync::mpsc::Sender;
 pub(crate) enum PmdCommand {
     /// Poll this queue.
     AddRxq { queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner },
-    /// Stop polling this queue and hand it over, everything it gave having been sent.
+    /// Stop polling this queue and return it after all its packets have been sent.
     TakeRxq { port: PortNo, queue: usize, into: Sender<Box<dyn RxQueue>> },
     /// Send to this port through this queue.
     AddTxq { port: PortNo, queue: Box<dyn TxQueue> },
-    /// Stop polling this port and hand its receive queues back, everything they gave having been sent.
+    /// Stop polling this port and return its receive queues after all their packets have been sent.
     RemoveRxqs { port: PortNo, into: Sender<Vec<Box<dyn RxQueue>>> },
-    /// Forget all queues of this port and hand them back, so that no PMD closes a device.
+    /// Forget all queues of this port and return them, so that no PMD closes a device.
     RemovePort { port: PortNo, into: Sender<Removed> },
     /// Ask these tables from now on.
     SetUpcall(Box<dyn Upcall>),
-    /// Look packets up like this, in these caches; those they replace are handed back.
+    /// Use these settings and caches; the replaced caches are returned.
     SetSettings { settings: Settings, caches: Box<Caches>, tuner: Tuner, into: Sender<Caches> },
-    /// Tell what the autopilots have chosen.
+    /// Report what the autopilots have chosen.
     ReportAutopilots(Sender<Vec<AutopilotReport>>),
-    /// Send a packet the switch made itself.
+    /// Send a packet that the switch made.
     Execute(PacketOut),
 }
 
-/// Queues that a PMD uses no more.
+/// Queues that a PMD does not use any more.
 pub(crate) type Removed = (Vec<Box<dyn RxQueue>>, Option<Box<dyn TxQueue>>);
 
-/// A packet the switch sends itself.
+/// A packet that the switch made.
 pub struct PacketOut {
-    /// What is known of it besides its bytes: the port it is said to have come from, marks, connection, tunnel.
+    /// What is known of it besides its bytes: ingress port, marks, connection, tunnel.
     pub known: PacketKey,
     /// The packet.
     pub bytes: Vec<u8>,

@@ -18,25 +18,26 @@ pub struct Config {
     pub governor: GovernorMode,
     /// What a receive queue's misses may cost.
     pub miss_budget: MissBudget,
-    /// How long a megaflow that nobody uses stays, milliseconds: what the governor reckons with.
+    /// How long an unused megaflow stays, milliseconds. The governor calculates with it.
     pub max_idle_ms: u64,
     /// The most megaflows there can be.
     pub max_megaflows: u32,
-    /// The most masks that the megaflows of a port can have before they get coarser.
+    /// The most masks of a port's megaflows. Beyond it, megaflows get coarser masks.
     pub masks_a_port: usize,
     /// How often a packet may be recirculated.
     pub recirculations: u8,
-    /// What the secrets grow from (the hash, the choice of victims, samples); `None`: drawn from the system.
+    /// The seed of all secrets (hash, eviction, samples); `None`: drawn from the system.
     pub seed: Option<u64>,
-    /// The longest an idle PMD sleeps in one iteration, microseconds; 0: it never does.
+    /// The longest sleep of an idle PMD in one iteration, microseconds; 0: it never sleeps.
     pub sleep_max_us: u32,
-    /// Messages to controllers that may wait for their owner.
+    /// The most messages to controllers that wait.
     pub packet_in_queue: usize,
     /// Whether cycles are counted by stage; see [`crate::Stage`].
     pub profile: bool,
 }
 
-/// Masks of a port's megaflows: with rules of people hundreds are many, and lookups stay bounded at some thousands.
+/// Masks of a port's megaflows. Rules written by people need at most hundreds; with some thousands, lookups stay
+/// bounded.
 const MASKS_A_PORT: usize = 1024;
 
 /// Source: OVS, MAX_RECIRC_DEPTH, since 2024; 3.1 has 6.
@@ -63,7 +64,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether there can be such a datapath.
+    /// Whether this configuration is valid.
     pub(crate) fn check(&self) -> Result<(), DatapathError> {
         let wrong = |what, value, expected| Err(DatapathError::Config { what, value, expected });
         if self.cores.is_empty() {
@@ -79,7 +80,7 @@ impl Config {
     }
 }
 
-/// Whether there can be such settings.
+/// Whether these settings are valid.
 pub(crate) fn check_settings(settings: &Settings) -> Result<(), DatapathError> {
     let value = settings.emc_entries;
     if !EMC_ENTRIES_ALLOWED.contains(&value) {
@@ -91,7 +92,7 @@ pub(crate) fn check_settings(settings: &Settings) -> Result<(), DatapathError> {
 /// Why the datapath could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum DatapathError {
-    /// A number in the configuration makes no sense.
+    /// A number in the configuration is out of range.
     #[error("{what} is {value}: expected {expected}")]
     Config {
         /// Which number.
@@ -101,18 +102,18 @@ pub enum DatapathError {
         /// What it may be.
         expected: &'static str,
     },
-    /// Memory for the tables could not be had.
+    /// No memory for the tables.
     #[error("no address space for {megaflows} megaflows: {cause}; lower flow-memory")]
     Memory {
         /// How many there were to be.
         megaflows: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: std::io::Error,
     },
-    /// Memory for packets put together from fragments could not be had.
+    /// No memory for reassembly.
     #[error("no memory to put fragments together: {0}")]
     Buffers(sluice_mem::PoolError),
-    /// There is such a port already.
+    /// The port exists already.
     #[error("datapath port {} exists already", .0.0)]
     PortExists(PortNo),
     /// There is no such port.
@@ -126,7 +127,7 @@ pub enum DatapathError {
     Thread {
         /// Which one.
         pmd: usize,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
 }

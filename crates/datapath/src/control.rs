@@ -1,8 +1,8 @@
-//! What control threads share, under one lock: where each PMD is, and how it is written to.
+//! What control threads share under one lock: the state of each PMD, the ports, and the settings.
 
 use crate::Settings;
 use crate::pmd::Pmd;
-use crate::report::PmdShared;
+use crate::pmd_shared::PmdShared;
 use sluice_action::PortNo;
 use sluice_fate::Snapshot;
 use sluice_port::Port;
@@ -23,11 +23,11 @@ pub(crate) struct Control {
     pub baselines: Vec<(Snapshot, Instant)>,
     /// How packets are looked up now.
     pub settings: Settings,
-    /// What secrets yet to be drawn grow from.
+    /// The seed of further secrets.
     pub seed: u64,
 }
 
-/// Where a PMD is.
+/// The state of a PMD.
 pub(crate) enum Engine {
     Resting(Box<Pmd>),
     Running(JoinHandle<Box<Pmd>>),
@@ -51,7 +51,7 @@ impl Control {
         while all.len() != pmds {
             match answers.recv_timeout(Duration::from_millis(50)) {
                 Ok(answer) => all.push(answer),
-                // A thread that has panicked answers nothing; the others do.
+                // A thread that has panicked does not answer; the others do.
                 Err(RecvTimeoutError::Timeout) if self.all_alive() => {}
                 Err(_) => break,
             }

@@ -11,11 +11,11 @@ use crate::meter::{Meters, PmdMeters};
 use crate::misses::Misses;
 use crate::no_tables::NoTables;
 use crate::pmd::Pmd;
+use crate::pmd_shared::PmdShared;
 use crate::punts::Punts;
 use crate::reassembly::{Onward, Reassembly};
 use crate::rebalance;
 use crate::recirc::RecircQueue;
-use crate::report::PmdShared;
 use crate::tracking::Tracking;
 use crate::tuner::Tuner;
 use crate::tx::TxPorts;
@@ -57,7 +57,7 @@ pub struct Datapath {
 pub struct Unpinned {
     /// Its number.
     pub pmd: usize,
-    /// Why.
+    /// The reason.
     pub source: std::io::Error,
 }
 
@@ -66,11 +66,11 @@ pub struct Unpinned {
 pub struct Round {
     /// The most packets that a queue gave.
     pub fullest: usize,
-    /// Whether no queue will ever give anything again.
+    /// Whether no queue will ever give a packet again.
     pub exhausted: bool,
 }
 
-/// Connections looked at in one go when those that have ended are taken out: some milliseconds' work.
+/// Connections that one call of [`Datapath::expire_connections`] examines: some milliseconds of work.
 const EXPIRE_AT_ONCE: usize = 1 << 16;
 
 impl Datapath {
@@ -122,7 +122,7 @@ impl Datapath {
         Ok(Datapath { config, table, conntrack, fragments, meters, pmds, control: Mutex::new(control), packet_ins })
     }
 
-    /// The meters, for whoever makes and reads them.
+    /// The meters.
     pub fn meters(&self) -> Arc<dyn MeterStore> {
         self.meters.clone()
     }
@@ -134,33 +134,34 @@ impl Datapath {
         control.deliver();
     }
 
-    /// The connections, for whoever shows, ages or limits them.
+    /// The connections.
     pub fn conntrack(&self) -> &Arc<Conntrack> {
         &self.conntrack
     }
 
-    /// The fragments that are held, for whoever shows or limits them.
+    /// The fragments that are held.
     pub fn fragments(&self) -> &Fragments<impl std::fmt::Debug> {
         &*self.fragments
     }
 
-    /// Takes out connections that have ended, in part if there are very many. Some times a second.
+    /// Removes connections that have ended; only a part of them if there are very many. To be called some times a
+    /// second.
     pub fn expire_connections(&self, now_ms: u64) {
         self.conntrack.expire(now_ms, EXPIRE_AT_ONCE);
     }
 
-    /// The megaflows, for whoever keeps them true.
+    /// The megaflows.
     pub fn store(&self) -> Arc<dyn MegaflowStore> {
         self.table.clone()
     }
 
-    /// The messages to controllers. Their owner takes this end once; `None` after that.
+    /// The receiving end of the messages to controllers. `None` after the first call.
     pub fn take_packet_ins(&self) -> Option<Receiver<PacketIn>> {
         self.packet_ins.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
     }
 
-    /// Runs every PMD that rests as a thread on its core. Those whose core cannot be used run wherever the system
-    /// lets them; they are returned.
+    /// Starts a thread for every resting PMD, on its core. PMDs whose core cannot be used run on any core; they are
+    /// returned.
     pub fn start(&self) -> Result<Vec<Unpinned>, DatapathError> {
         let mut control = self.control();
         let mut unpinned = Vec::new();
@@ -177,17 +178,17 @@ impl Datapath {
         Ok(unpinned)
     }
 
-    /// Stops every thread; its PMD rests, with its queues and caches as they are.
+    /// Stops every thread. Its PMD rests, and keeps its queues and caches.
     pub fn stop(&self) {
         self.control().stop(&self.pmds);
     }
 
-    /// Lets every resting PMD take one turn in the caller's thread, at that time.
+    /// Runs one iteration of every resting PMD in the caller's thread, at that time.
     pub fn run_once(&self, now_ms: u64) -> Round {
         self.run_turns(1, now_ms)
     }
 
-    /// Lets every resting PMD take `turns` turns in the caller's thread, all at that time.
+    /// Runs `turns` iterations of every resting PMD in the caller's thread, all at that time.
     pub fn run_turns(&self, turns: usize, now_ms: u64) -> Round {
         let mut control = self.control();
         let mut round = Round { fullest: 0, exhausted: true };
@@ -195,7 +196,7 @@ impl Datapath {
             let Engine::Resting(pmd) = engine else { continue };
             pmd.wake();
             for _ in 0..turns {
-                // What comes out may not depend on how long it took.
+                // The output must not depend on the cycles that it took.
                 pmd.settle_deficits();
                 round.fullest = round.fullest.max(pmd.run_once(now_ms));
             }
@@ -205,7 +206,7 @@ impl Datapath {
         round
     }
 
-    /// Whether no queue of any PMD will ever give anything again, as of its last idle turn.
+    /// Whether no queue of any PMD will ever give a packet again, as of its last idle iteration.
     pub fn is_exhausted(&self) -> bool {
         self.pmds.iter().all(|pmd| pmd.exhausted.load(Relaxed))
     }
@@ -215,7 +216,7 @@ impl Datapath {
         self.add_port_pinned(number, port, &BTreeMap::new())
     }
 
-    /// Adds a port some of whose receive queues go to certain PMDs: `affinity` maps queue numbers to PMD numbers.
+    /// Adds a port with pinned receive queues: `affinity` maps queue numbers to PMD numbers.
     pub fn add_port_pinned(
         &self,
         number: PortNo,
@@ -258,9 +259,9 @@ impl Datapath {
         Ok(())
     }
 
-    /// Receives nothing from a port any more, from when this returns; it may still be sent to.
+    /// Stops receiving from a port before it returns. Packets can still be sent to the port.
     ///
-    /// To be done before the tables forget the port: what came after that would meet no rule.
+    /// To be called before the tables forget the port: packets received after that would match no rule.
     pub fn stop_receiving(&self, number: PortNo) -> Result<(), DatapathError> {
         let mut control = self.control();
         if !control.ports.contains_key(&number) {
@@ -277,7 +278,8 @@ impl Datapath {
         Ok(())
     }
 
-    /// Takes a port away and returns it when no PMD uses it any more. Packets for it are dropped by name from then on.
+    /// Removes a port and returns it when no PMD uses it any more. From then on packets for it are dropped with a
+    /// reason.
     pub fn del_port(&self, number: PortNo) -> Result<Box<dyn Port>, DatapathError> {
         let mut control = self.control();
         let port = control.ports.remove(&number).ok_or(DatapathError::NoPort(number))?;
@@ -292,14 +294,15 @@ impl Datapath {
         Ok(port)
     }
 
-    /// Deals the receive queues to the PMDs anew, by what they cost in the last minute; how many moved. Pinned ones stay.
+    /// Distributes the receive queues over the PMDs by their load in the last minute; pinned queues stay. Returns how
+    /// many moved.
     pub fn rebalance(&self) -> usize {
         let mut control = self.control();
         let settings = control.settings;
         rebalance::rebalance(&self.pmds, &settings, || control.deliver())
     }
 
-    /// The PMDs, by number, whose threads have ended by a panic: a bug of ours. Their queues are not polled any more.
+    /// The numbers of PMDs whose threads have panicked, which is a bug of ours. Their queues are not polled any more.
     pub fn lost_pmds(&self) -> Vec<usize> {
         let control = self.control();
         let lost = |engine: &Engine| match engine {
@@ -310,14 +313,14 @@ impl Datapath {
         control.engines.iter().enumerate().filter(|(_, engine)| lost(engine)).map(|(pmd, _)| pmd).collect()
     }
 
-    /// Sends a packet of the switch's own, through the first PMD.
+    /// Sends a packet that the switch made, through the first PMD.
     pub fn execute(&self, packet: PacketOut) {
         let mut control = self.control();
         self.pmds[0].mailbox.post(PmdCommand::Execute(packet));
         control.deliver();
     }
 
-    /// Lets every port open anew what has gone and come back. About once a second.
+    /// Lets every port reopen devices that have gone and come back. To be called about once a second.
     pub fn service_ports(&self) {
         self.control().ports.values_mut().for_each(|port| port.service());
     }
@@ -325,7 +328,7 @@ impl Datapath {
     /// Every port with what it is and what it has counted, by number.
     pub fn ports(&self) -> Vec<PortReport> {
         let control = self.control();
-        // No queue changes its PMD meanwhile: that takes the lock held here.
+        // No queue changes its PMD meanwhile, because that takes the lock held here.
         let rxqs: Vec<_> = self.pmds.iter().flat_map(|pmd| pmd.rxqs().clone()).collect();
         let ports = control.ports.iter().map(|(number, port)| {
             let mut fates = Snapshot::default();
@@ -335,14 +338,14 @@ impl Datapath {
         ports.collect()
     }
 
-    /// What each PMD tells.
+    /// A report of each PMD.
     pub fn pmds(&self) -> Vec<PmdReport> {
         let control = self.control();
         let pairs = self.pmds.iter().zip(&control.baselines);
         pairs.map(|(pmd, (baseline, cleared))| pmd.report(baseline, cleared.elapsed())).collect()
     }
 
-    /// What all PMDs have counted since the start, whatever was cleared.
+    /// What all PMDs have counted since the start, regardless of [`Datapath::clear_stats`].
     pub fn totals(&self) -> Snapshot {
         self.pmds.iter().fold(Snapshot::default(), |mut sum, pmd| {
             sum.add(&pmd.stats.snapshot());
@@ -350,12 +353,12 @@ impl Datapath {
         })
     }
 
-    /// Lets the reports count from now. The counters themselves go on.
+    /// Makes the reports count from now. The counters themselves continue.
     pub fn clear_stats(&self) {
         (0..self.pmds.len()).for_each(|pmd| self.clear_pmd_stats(pmd));
     }
 
-    /// The same for one PMD; nothing if there is none of that number.
+    /// The same for one PMD; does nothing if there is no PMD of that number.
     pub fn clear_pmd_stats(&self, pmd: usize) {
         if let Some(shared) = self.pmds.get(pmd) {
             self.control().baselines[pmd] = (shared.stats.snapshot(), Instant::now());
@@ -375,7 +378,7 @@ impl Datapath {
     }
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
-        // Whoever panicked with it held left lists that are still whole.
+        // A thread that panicked while it held the lock left consistent lists.
         self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }

@@ -1,8 +1,9 @@
 //! Which recirculated packets use the exact match cache.
 //!
 //! When every packet passes the lookup two or three times, the passes share one cache. Packets of the first pass always
-//! use it. A policy decides which of the others do, for lookup and insertion alike: an entry that is never looked up evicts
-//! another for nothing. Source of the policies: ovs-dev, August 2017, "Skip EMC lookup/insert for recirc packets".
+//! use it. A policy decides which of the others do, for lookup and insertion alike: an entry that is never looked up
+//! evicts another for nothing. Source of the policies: ovs-dev, August 2017, "Skip EMC lookup/insert for recirc
+//! packets".
 
 use sluice_flow_cache::EmcUsage;
 use sluice_packet::{BATCH_MAX, BatchMask, Packet};
@@ -19,7 +20,7 @@ pub enum EmcRecirc {
     Threshold,
     /// Each with a probability, which adapts.
     Random,
-    /// Those of flows whose hash is below a threshold, which adapts: the same ones each time. The hash is the receiving
+    /// Packets of flows with a hash below a threshold, which adapts: the same flows each time. The hash is the receiving
     /// device's, if it made one, and else that of the key.
     Rss,
 }
@@ -79,7 +80,8 @@ pub(crate) struct Gate {
 pub(crate) struct Candidates<'a> {
     pub asked: BatchMask,
     pub hashes: &'a [u64; BATCH_MAX],
-    /// The hash of the receiving device decides only which packets use the cache: its key is public, so it picks no bucket.
+    /// The hash of the receiving device decides only which packets use the cache: its key is public, so it picks no
+    /// bucket.
     pub packets: &'a [Packet],
 }
 
@@ -197,7 +199,7 @@ mod tests {
         (0..1000).map(admitted).sum::<usize>() as f64 / 32_000.0
     }
 
-    /// Lets so many windows pass in which that share of the lookups hits.
+    /// Lets `n` windows pass in which that share of the lookups hits.
     fn windows(gate: &mut Gate, n: usize, hits: f64, usage: &EmcUsage) {
         for policy in EmcRecirc::ALL {
             for _ in 0..n {

@@ -90,8 +90,8 @@ impl Executor {
         context.discard(action_context.packet, action_context.no_output);
     }
 
-    /// Holds a fragment that meets a `ct` with `rest` behind it. If its datagram is complete now, all its fragments go on.
-    /// Returns the packet if it goes on alone.
+    /// Holds a fragment that meets a `ct` with `rest` behind it. If its datagram is complete now, all its fragments go
+    /// on. Returns the packet if it goes on alone.
     fn gather<'k>(
         &mut self,
         ct: &Ct,
@@ -206,7 +206,8 @@ impl Executor {
         context: &mut Context<'_, '_>,
     ) -> Result<(), DropReason> {
         match action {
-            // The excess of this moment is cut, whatever is pushed or popped before the output. Source: OVS lib/dp-packet.h.
+            // The excess of this moment is cut, whatever is pushed or popped before the output. Source: OVS
+            // lib/dp-packet.h.
             Action::Trunc(len) => {
                 action_context.cut =
                     action_context.packet.frame.len().saturating_sub((*len as usize).max(ETHERNET_SIZE));

@@ -1,7 +1,8 @@
 //! The datapath: PMDs that poll, look up and act, and the walk a packet takes through them.
 //!
-//! [`Datapath`] is what control threads hold. `walk.rs` is the walk, one call a stage; `parse`, `lookup`, `upcall`, `act`
-//! (with `execute`), `recirc` and `tx` are the stages; `pmd.rs` is the loop around it.
+//! [`Datapath`] is what control threads hold. `pmd.rs` is the loop of a PMD and `walk.rs` the walk of its packets, one
+//! call a stage: `parse`, `lookup`, `upcall`, `act` with `execute`, and `tx`. The packets under way are a [`batch`],
+//! and all stages share a [`context`].
 //!
 //! Threads: a PMD owns its queues, indexes and buffers. Control threads reach it through its mailbox, and see it
 //! through counters that it alone writes. Per packet there is no allocation, log, clock read, shared write or lock.
@@ -31,6 +32,7 @@ mod misses;
 mod no_tables;
 mod parse;
 mod pmd;
+mod pmd_shared;
 mod punts;
 mod reassembly;
 mod rebalance;
@@ -57,7 +59,8 @@ pub use config::{Config, DatapathError};
 pub use datapath::{Datapath, Round, Unpinned};
 pub use emc_recirc::EmcRecirc;
 pub use misses::MissBudget;
-pub use report::{FlowReport, PacketIn, PmdReport, PortReport, RxqReport, USAGE_SPAN};
+pub use punts::PacketIn;
+pub use report::{FlowReport, PmdReport, PortReport, RxqReport, USAGE_SPAN};
 pub use settings::{InsertInvProb, Level, SettingError, Settings};
 pub use sluice_flow_cache::{DistributorTable, EmcUsage, FlowView, ufid};
 pub use sluice_governor::Mode as GovernorMode;

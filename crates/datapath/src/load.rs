@@ -1,5 +1,4 @@
-//! How many cycles each receive queue costs, what `pmd-rxq-show` prints and queues are assigned by; and what became of
-//! its packets.
+//! The load of receive queues, for `pmd-rxq-show` and for their assignment to PMDs, and the fates of their packets.
 
 use sluice_action::PortNo;
 use sluice_fate::PmdStats;
@@ -19,15 +18,15 @@ pub(crate) struct Load {
     current: AtomicU64,
 }
 
-/// What a receive queue's PMD tells of it. It goes with the queue from PMD to PMD.
+/// What a PMD reports about a receive queue. It moves with the queue from PMD to PMD.
 #[derive(Debug)]
 pub(crate) struct RxqLoad {
     pub port: PortNo,
     pub queue: usize,
-    /// Whether it was put where it is by name, and so stays.
+    /// Whether the user assigned it to its PMD, where it stays.
     pub pinned: bool,
     pub load: Load,
-    /// What became of the packets it received.
+    /// The fates of the packets that it received.
     pub fates: PmdStats,
 }
 

@@ -11,7 +11,7 @@ use sluice_fate::{Counter, Tally};
 use sluice_flow_cache::{
     Distributor, Emc, EmcUsage, FlowDeleted, Hits, LookupBatch, LookupStage, Megaflow, Smc, Subtables, key_hashes,
 };
-use sluice_packet::BatchMask;
+use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::isa::Kernel;
 use sluice_simd::{HashKey, Isa, VectorOps};
 
@@ -136,22 +136,32 @@ impl Levels {
             tally[Counter::MegaflowHits] += (after_smc.len() - left.len()) as u64;
             tally[Counter::SubtableProbes] += self.subtables.take_probes();
             if smc {
-                for i in BatchMask(after_smc.0 & !left.0) {
-                    if let Some(flow) = hits[i] {
-                        self.smc.insert(hashes[i], flow.id());
-                    }
-                }
+                self.fill_smc(BatchMask(after_smc.0 & !left.0), hashes, hits);
             }
         }
         if emc.is_some() {
-            for i in BatchMask(after_emc.0 & !left.0 & batch.emc_users.0) {
-                if let Some(flow) = hits[i] {
-                    self.emc.offer(hashes[i], flow.id());
-                }
-            }
+            self.fill_emc(BatchMask(after_emc.0 & !left.0 & batch.emc_users.0), hashes, hits);
         }
         context.clock.mark(Stage::Subtables);
         batch.missed = left;
+    }
+
+    #[inline(always)]
+    fn fill_smc(&mut self, found: BatchMask, hashes: &[u64; BATCH_MAX], hits: &Hits<'_>) {
+        for i in found {
+            if let Some(flow) = hits[i] {
+                self.smc.insert(hashes[i], flow.id());
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn fill_emc(&mut self, found: BatchMask, hashes: &[u64; BATCH_MAX], hits: &Hits<'_>) {
+        for i in found {
+            if let Some(flow) = hits[i] {
+                self.emc.offer(hashes[i], flow.id());
+            }
+        }
     }
 
     /// Searches for megaflows in the subtable that the distributor names, then in all of them.

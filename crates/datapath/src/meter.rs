@@ -1,11 +1,12 @@
-//! Meters: token buckets that packets of all PMDs drink from.
+//! Meters: token buckets shared by the packets of all PMDs.
 //!
-//! A band's bucket holds as much as its burst (without one: a second's worth) and fills at its rate. A packet that finds
-//! too little in a band's bucket exceeds the band; of the bands it exceeds the one with the highest rate drops it.
+//! A band's bucket has the size of its burst (without one, a second of its rate) and fills at its rate. A packet
+//! exceeds a band if the bucket has too few tokens. Of the bands that it exceeds, the one with the highest rate drops
+//! it.
 //!
-//! The buckets are shared and behind a lock, which a PMD takes once a batch and meter: it takes tokens for a batch of
-//! packets like the one at hand, spends them without a lock, and at the end of its turn gives back what is left, with its
-//! counts. A bucket that was found dry is asked again when the clock has moved on. Time is the turn's coarse clock.
+//! The buckets are behind a lock, which a PMD takes once per batch and meter: it takes tokens for a batch of packets
+//! like the present one, spends them without a lock, and at the end of the iteration returns the rest with its counts.
+//! A bucket that was found empty is asked again when the clock has moved on. Time is the iteration's coarse clock.
 //! Source: OVS lib/dpif-netdev.c, `dp_netdev_run_meter`.
 
 use sluice_action::{MeterStats, MeterStore};
@@ -13,9 +14,9 @@ use sluice_ofp::MeterConfig;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Packets whose tokens a PMD takes at once.
+/// A PMD takes tokens for this many packets at once.
 const GRANT_PACKETS: u64 = 32;
-/// Tokens of one packet or bit: rates are a second's, the clock counts milliseconds.
+/// Tokens of one packet or bit: rates are per second, and the clock counts milliseconds.
 const TOKEN: u64 = 1000;
 
 /// All meters, by number.
@@ -66,7 +67,7 @@ impl Meter {
     fn capacity(&self, band: usize) -> u64 {
         let band = &self.config.bands[band];
         let burst = if self.config.burst && band.burst != 0 { band.burst } else { band.rate };
-        // Rates of bytes are in kilobits a second, which is bits a millisecond.
+        // Byte rates are in kilobits a second, which is bits a millisecond.
         u64::from(burst) * TOKEN
     }
 
@@ -129,7 +130,7 @@ pub(crate) struct PmdMeters {
     version: u64,
     /// By number, once used.
     local: Vec<Option<Local>>,
-    /// Numbers of those used in this turn.
+    /// Numbers of the meters used in this iteration.
     used: Vec<u32>,
 }
 
@@ -146,7 +147,7 @@ struct Local {
 #[derive(Clone, Copy, Debug, Default)]
 struct LocalBand {
     tokens: u64,
-    /// When the bucket was found with too little.
+    /// When the bucket was found to have too few tokens.
     dry_ms: Option<u64>,
     taken: (u64, u64),
 }
@@ -184,7 +185,7 @@ impl Local {
         exceeded.is_none()
     }
 
-    /// Gives back what is left, and hands in what was counted.
+    /// Returns the tokens that are left, and adds up the counts.
     fn settle(&mut self) {
         let mut shared = self.meter.lock();
         shared.stats.packets += std::mem::take(&mut self.packets);
@@ -205,7 +206,7 @@ impl PmdMeters {
         PmdMeters { meters, version: 0, local: Vec::new(), used: Vec::new() }
     }
 
-    /// Whether a meter lets a packet pass. One that is not there does.
+    /// Whether a meter lets a packet pass. A meter that does not exist does.
     pub fn admit(&mut self, meter: u32, bytes: usize, now_ms: u64) -> bool {
         let version = self.meters.version.load(Acquire);
         if version != self.version {
@@ -229,7 +230,7 @@ impl PmdMeters {
         local.admit(bytes, now_ms)
     }
 
-    /// At the end of a turn: what was taken and not spent goes back, what was counted is handed in.
+    /// At the end of an iteration, returns the tokens that are left and adds up the counts.
     #[inline]
     pub fn settle(&mut self) {
         while let Some(meter) = self.used.pop() {
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_bands_exceeded_the_fastest_takes_the_packet() {
+    fn of_the_exceeded_bands_the_fastest_drops_the_packet() {
         let (meters, mut pmds) = pmds(1, &config(true, &[(10, 0), (40, 0)]));
         assert_eq!(pass(&mut pmds[0], 100, 60, 0), 10);
         assert_eq!(meters.stats(3).unwrap().bands, [(30, 1800), (60, 3600)]);

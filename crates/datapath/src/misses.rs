@@ -1,9 +1,9 @@
 //! What misses may cost, and which of them install a megaflow.
 //!
-//! A miss costs a hundred times what a hit does, so a sender whose packets all begin new flows could take a whole PMD. To
-//! prevent that, each receive queue has a token bucket that is filled with a share of the PMD's cycles. When it is empty, a
-//! packet that misses is dropped with a reason and counted as a lost upcall. Packets that hit are not affected, and no
-//! packet is deferred, because that would reorder its flow.
+//! A miss costs a hundred times what a hit does, so a sender whose packets all begin new flows could take a whole PMD.
+//! To prevent that, each receive queue has a token bucket that is filled with a share of the PMD's cycles. When it is
+//! empty, a packet that misses is dropped with a reason and counted as a lost upcall. Packets that hit are not
+//! affected, and no packet is deferred, because that would reorder its flow.
 
 use sluice_governor::{Costs, Decision, Governor, Mode};
 
@@ -23,8 +23,8 @@ pub enum MissBudget {
 /// remains, less what the dropped packets cost.
 const AUTO_PER_MILLE: u32 = 250;
 
-/// A bucket holds a queue's share of this many PMD cycles: some milliseconds, so that a burst of new flows after a pause
-/// is not dropped.
+/// A bucket holds a queue's share of this many PMD cycles: some milliseconds, so that a burst of new flows after a
+/// pause is not dropped.
 const BUCKET_CYCLES: i64 = 20_000_000;
 
 /// A PMD's misses.
@@ -49,7 +49,8 @@ impl Misses {
         Misses { governor: Governor::new(mode, 0, idle_ms), budget, tokens: i64::MAX }
     }
 
-    /// Fills a queue's bucket up to `now` and uses it for the packets that follow. `contended`: other queues have packets.
+    /// Fills a queue's bucket up to `now` and uses it for the packets that follow. `contended`: other queues have
+    /// packets.
     #[inline]
     pub fn begin(&mut self, bucket: &mut MissBucket, now: u64, contended: bool) {
         let per_mille = match self.budget {

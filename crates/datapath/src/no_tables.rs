@@ -1,9 +1,9 @@
-//! What stands behind a datapath that has no tables yet.
+//! The upcall of a datapath that has no tables yet.
 
 use sluice_action::{Fate, Miss, Upcall, XcacheHandle};
 use sluice_fate::DropReason;
 
-/// Knows nothing: every upcall is lost.
+/// Every upcall is lost.
 pub(crate) struct NoTables;
 
 impl Upcall for NoTables {

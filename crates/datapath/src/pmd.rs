@@ -1,14 +1,14 @@
 //! A PMD's loop: commands, poll, walk, send, quiet point, publish.
 //!
-//! [`Pmd::run_once`] is one turn of it, with the time given: a thread calls it for ever, `replay` and tests call it
-//! themselves.
+//! [`Pmd::run_once`] is one iteration, with the time as an argument: a thread calls it for ever; `replay` and tests
+//! call it themselves.
 
 use crate::batch::BatchMemory;
 use crate::command::{PacketOut, PmdCommand, Removed};
 use crate::config::Config;
 use crate::context::Context;
 use crate::load::INTERVAL_MS;
-use crate::report::PmdShared;
+use crate::pmd_shared::PmdShared;
 use crate::rxq::Rxq;
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::StageClock;
@@ -22,11 +22,11 @@ use sluice_simd::tsc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Busy turns between two publications of the counters; an idle turn publishes at once.
+/// Busy iterations between two publications of the counters. An idle iteration publishes at once.
 const PUBLISH_EVERY: u32 = 32;
 
-/// Notices of dead megaflows that one turn acts on; the others wait, for they keep nobody from anything.
-const DELETED_A_TURN: usize = 64;
+/// The most deleted megaflows that one iteration removes from the indexes. The others can wait: they are harmless.
+const DELETED_AT_ONCE: usize = 64;
 
 /// One PMD.
 pub(crate) struct Pmd {
@@ -44,7 +44,7 @@ pub(crate) struct Pmd {
     packet_outs: Vec<PacketOut>,
     deleted: Vec<FlowDeleted>,
     interval_ends_ms: u64,
-    turns_to_publish: u32,
+    iterations_to_publish: u32,
 }
 
 impl Pmd {
@@ -64,20 +64,20 @@ impl Pmd {
             packet_outs: Vec::new(),
             deleted: Vec::new(),
             interval_ends_ms: 0,
-            turns_to_publish: 0,
+            iterations_to_publish: 0,
         }
     }
 
-    /// One turn of the loop. Returns how many packets the fullest queue gave.
+    /// One iteration of the loop. Returns how many packets the fullest queue gave.
     #[inline]
     pub fn run_once(&mut self, now_ms: u64) -> usize {
         self.service_commands();
         self.read_notices();
         let began = self.clock.began;
         let fullest = self.poll_all(now_ms);
-        debug_assert_eq!(self.tally.conserved(), Ok(()), "in one turn of PMD {}", self.shared.pmd);
+        debug_assert_eq!(self.tally.conserved(), Ok(()), "in one iteration of PMD {}", self.shared.pmd);
         debug_assert!(self.rxqs.iter().all(|rxq| rxq.tally.conserved().is_ok()), "PMD {}, by queue", self.shared.pmd);
-        // A busy turn ends with the last read of the clock; what it does after that counts for the next.
+        // A busy iteration ends with the last read of the clock; what follows counts for the next one.
         if fullest == 0 {
             self.clock.began = tsc::now();
         }
@@ -95,15 +95,15 @@ impl Pmd {
         if now_ms >= self.interval_ends_ms {
             self.end_interval(now_ms);
         }
-        if self.turns_to_publish == 0 || fullest == 0 {
+        if self.iterations_to_publish == 0 || fullest == 0 {
             self.publish();
         } else {
-            self.turns_to_publish -= 1;
+            self.iterations_to_publish -= 1;
         }
         fullest
     }
 
-    /// Polls every queue and takes what comes to its end, under one guard.
+    /// Polls every queue and takes its packets to their ends, under one guard.
     #[inline]
     fn poll_all(&mut self, now_ms: u64) -> usize {
         let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, .. } = self;
@@ -130,23 +130,23 @@ impl Pmd {
         fullest
     }
 
-    /// Lets cycles count from now: after the PMD has done something else, or has rested.
+    /// Counts cycles from now, after the PMD has slept or rested.
     pub fn wake(&mut self) {
         self.clock.began = tsc::now();
     }
 
-    /// Forgets what each queue has cost so far: the next turn polls all of them, in their order.
+    /// Forgets what each queue was charged: the next iteration polls all of them, in their order.
     pub fn settle_deficits(&mut self) {
         self.rxqs.iter_mut().for_each(|rxq| rxq.deficit = Deficit::default());
     }
 
-    /// Counts cycles that were slept.
+    /// Counts cycles of sleep.
     pub fn count_sleep(&mut self, cycles: u64) {
         self.tally[Counter::SleepIterations] += 1;
         self.tally[Counter::SleepCycles] += cycles;
     }
 
-    /// Whether no queue will ever give anything again.
+    /// Whether no queue will ever give a packet again.
     pub fn is_exhausted(&self) -> bool {
         self.rxqs.iter().all(|rxq| rxq.queue.exhausted())
     }
@@ -156,9 +156,9 @@ impl Pmd {
         !self.rxqs.is_empty()
     }
 
-    /// Shows the counters and gauges to everybody.
+    /// Publishes the counters and gauges.
     pub fn publish(&mut self) {
-        self.turns_to_publish = PUBLISH_EVERY;
+        self.iterations_to_publish = PUBLISH_EVERY;
         self.walk.executor.tracking.conn_cache.sweep();
         self.walk.composer.sweep();
         self.rxqs.iter_mut().for_each(|rxq| rxq.publish(&mut self.tally));
@@ -172,7 +172,7 @@ impl Pmd {
         gauges.megaflows.store(subtables.flows(), Relaxed);
     }
 
-    /// Hands cached buffers back: before the PMD rests.
+    /// Returns cached buffers to their pools, before the PMD rests.
     pub fn rest(&mut self) {
         self.buffers.flush();
         self.publish();
@@ -184,7 +184,7 @@ impl Pmd {
             self.side.notices.take(&mut self.deleted);
         }
         if !self.deleted.is_empty() {
-            let rest = self.deleted.len().saturating_sub(DELETED_A_TURN);
+            let rest = self.deleted.len().saturating_sub(DELETED_AT_ONCE);
             let began = tsc::now();
             self.walk.levels.forget(&self.deleted[rest..]);
             let each = tsc::now().saturating_sub(began) / (self.deleted.len() - rest) as u64;
@@ -193,7 +193,7 @@ impl Pmd {
         }
     }
 
-    /// Does what control threads have asked for.
+    /// Runs the commands of control threads.
     #[inline]
     pub fn service_commands(&mut self) {
         if self.shared.mailbox.has_messages() {
@@ -221,7 +221,7 @@ impl Pmd {
                 }
                 PmdCommand::RemovePort { port, into } => {
                     let removed = self.remove_port(port);
-                    // Nobody waits any more if the datapath is being taken down; then the queues close here.
+                    // If the datapath is being dropped, no thread waits for the queues: they close here.
                     let _ = into.send(removed);
                 }
                 PmdCommand::SetUpcall(upcall) => self.walk.upcalls.tables = upcall,

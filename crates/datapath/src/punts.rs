@@ -1,11 +1,31 @@
 //! Messages for controllers.
 
 use crate::action_context::ActionContext;
-use crate::report::PacketIn;
 use sluice_action::Action;
 use sluice_fate::{Counter, DropReason, Tally};
-use sluice_flow::extract_again;
+use sluice_flow::{PacketKey, extract_again};
 use std::sync::mpsc::SyncSender;
+
+/// A message for a controller.
+#[derive(Clone, Debug)]
+pub struct PacketIn {
+    /// What the datapath knew of the packet: port, recirculation id, marks, headers.
+    pub key: PacketKey,
+    /// The packet, cut to the length asked for.
+    pub bytes: Vec<u8>,
+    /// Its whole length.
+    pub total_len: usize,
+    /// OpenFlow reason.
+    pub reason: u8,
+    /// Which controller connection.
+    pub controller_id: u16,
+    /// Cookie of the rule that asked.
+    pub cookie: u64,
+    /// Recirculation id that names the state of the translation.
+    pub recirc_id: u32,
+    /// Whether the packet waits for the controller to let it go on.
+    pub continuation: bool,
+}
 
 /// The bounded queue of packet-ins to their owner.
 pub(crate) struct Punts {

@@ -80,7 +80,7 @@ impl Reassembly {
         expired
     }
 
-    /// Drops the fragments that came from a port, whose buffers are to go away with it.
+    /// Drops the fragments that came from a port, because their buffers go away with it.
     pub fn purge(&mut self, port: PortNo, buffers: &mut Buffers, tally: &mut Tally) {
         self.held.take_of_port(port.0, &mut self.released);
         for fragment in self.released.drain(..) {

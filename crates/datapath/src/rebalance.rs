@@ -1,20 +1,20 @@
-//! Which PMD polls which receive queue, once it is known what each queue costs.
+//! The assignment of receive queues to PMDs by their load.
 
 use crate::Settings;
 use crate::command::PmdCommand;
 use crate::load::RxqLoad;
-use crate::report::PmdShared;
+use crate::pmd_shared::PmdShared;
 use crate::tuner::Tuner;
 use sluice_simd::tsc;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// How long a PMD may take to hand a queue over; longer only if its thread has ended.
+/// The longest a PMD takes to hand a queue over, unless its thread has ended.
 const HANDOVER_MAX: Duration = Duration::from_secs(2);
 
-/// The PMD for each queue, given what the queues cost: the dearest first, dealt to and fro, so that the PMD with the
-/// dearest of one round gets the cheapest of the next. Source: OVS, pmd-rxq-assign=cycles.
+/// The PMD for each queue, by the queues' cycles. The dearest queues are assigned first, back and forth, so that the
+/// PMD with the dearest queue of one round gets the cheapest of the next. Source: OVS, pmd-rxq-assign=cycles.
 fn deal(cycles: &[u64], pmds: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..cycles.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(cycles[i]));
@@ -26,8 +26,8 @@ fn deal(cycles: &[u64], pmds: usize) -> Vec<usize> {
     pmd_of
 }
 
-/// Deals the queues that are not pinned anew and moves those whose PMD changes; how many. `deliver` lets resting PMDs run
-/// their commands.
+/// Assigns the queues that are not pinned again, and moves those whose PMD changes. Returns how many moved. `deliver`
+/// lets resting PMDs run their commands.
 pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], settings: &Settings, mut deliver: impl FnMut()) -> usize {
     let all: Vec<(usize, Arc<RxqLoad>)> = pmds
         .iter()
@@ -50,7 +50,7 @@ pub(crate) fn rebalance(pmds: &[Arc<PmdShared>], settings: &Settings, mut delive
         };
         pmds[*from].rxqs().retain(|q| !Arc::ptr_eq(q, rxq));
         pmds[to].rxqs().push(rxq.clone());
-        // The caches there are others: what was measured here says nothing.
+        // Its new PMD has other caches, so earlier measurements are void.
         let tuner = Tuner::new(settings, tsc::now());
         pmds[to].mailbox.post(PmdCommand::AddRxq { queue, load: rxq.clone(), tuner });
         deliver();

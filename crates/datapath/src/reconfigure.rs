@@ -1,5 +1,6 @@
-//! Settings of the lookup, changed while PMDs run.
+//! What control threads read and change of the lookup while PMDs run: settings, autopilots, memory of caches.
 
+use crate::cache_memory::CachePages;
 use crate::caches::Caches;
 use crate::command::PmdCommand;
 use crate::config::check_settings;
@@ -16,11 +17,11 @@ impl Datapath {
 
     /// Changes how packets are looked up. Returns when every PMD does so.
     ///
-    /// Memory of caches is made and given back here, not by a PMD. A cache that stays keeps its entries; one that comes
-    /// is empty.
+    /// Memory of caches is allocated and freed here, not by a PMD. A cache that stays keeps its entries; a new cache is
+    /// empty.
     ///
     /// # Errors
-    /// If there can be no such settings; nothing has changed then.
+    /// If the settings are not valid. Nothing has changed then.
     pub fn set_settings(&self, settings: Settings) -> Result<(), DatapathError> {
         check_settings(&settings)?;
         let mut control = self.control();
@@ -48,5 +49,25 @@ impl Datapath {
             (pmd.core, control.wait_for(&told, 1).pop().unwrap_or_default())
         });
         told.collect()
+    }
+
+    /// Makes memory for caches that have asked for more. To be called often, because they evict flows until it is
+    /// there.
+    pub fn service_caches(&self) {
+        for pmd in self.shared() {
+            pmd.cache_memory().named().for_each(|(_, memory)| memory.grow());
+        }
+    }
+
+    /// The memory of every cache that is on.
+    pub fn cache_pages(&self) -> Vec<CachePages> {
+        let mut all = Vec::new();
+        for pmd in self.shared() {
+            all.extend(pmd.cache_memory().named().map(|(cache, memory)| {
+                let (resident, pages) = (memory.resident(), memory.pages());
+                CachePages { pmd: pmd.pmd, cache, resident, pages }
+            }));
+        }
+        all
     }
 }

@@ -1,5 +1,4 @@
-//! A receive queue that is polled: who chooses its caches, what it has cost, what its misses may, and what became of its
-//! packets.
+//! A receive queue that is polled, with its tuner, its deficit, its miss bucket, and the fates of its packets.
 
 use crate::batch::Batch;
 use crate::context::Context;
@@ -24,7 +23,7 @@ pub(crate) struct Rxq {
     pub tuner: Tuner,
     pub deficit: Deficit,
     misses: MissBucket,
-    /// What became of its packets since that was last published.
+    /// The fates of its packets since the last publication.
     pub tally: Tally,
 }
 
@@ -35,8 +34,8 @@ impl Rxq {
         Rxq { queue, load, port, tuner, deficit, misses, tally }
     }
 
-    /// Polls it and takes the packets to their ends, again while its quantum lasts. Returns how many packets the fullest
-    /// burst had.
+    /// Polls it and takes the packets to their ends, again while its quantum lasts. Returns how many packets the
+    /// fullest burst had.
     #[inline]
     pub fn serve<'g>(
         &mut self,
@@ -67,10 +66,10 @@ impl Rxq {
         }
     }
 
-    /// Shows everybody what became of its packets, and adds it to what the PMD has counted.
+    /// Publishes the fates of its packets, and adds them to the PMD's counters.
     #[inline]
     pub fn publish(&mut self, pmd: &mut Tally) {
-        // Nothing is counted without a packet received.
+        // Without a packet received there is nothing to publish.
         if self.tally[Counter::Received] != 0 {
             pmd.add(&self.tally);
             self.load.fates.publish(&mut self.tally);

@@ -8,10 +8,10 @@
 //! measured, 13 to 30 cycles a packet dearer, and 80 where the other sets flows up. So, while other queues have packets
 //! too, a queue that gives full bursts is polled again for a quantum of cycles.
 //!
-//! **Surcharge.** The rest of that cost is not mutual: a queue whose packets are dearer brings more lines in and evicts more
-//! of the others' from the shared caches. So the dearer of two queues is charged up to a quarter more than its cycles, and a
-//! queue that offers half its solo maximum is served in full. Only full bursts show what a queue's packets cost: in a small
-//! burst each packet is dear because it is alone.
+//! **Surcharge.** The rest of that cost is not mutual: a queue whose packets are dearer brings more lines in and evicts
+//! more of the others' from the shared caches. So the dearer of two queues is charged up to a quarter more than its
+//! cycles, and a queue that offers half its solo maximum is served in full. Only full bursts show what a queue's
+//! packets cost: in a small burst each packet is dear because it is alone.
 
 use sluice_packet::BATCH_MAX;
 
@@ -84,9 +84,9 @@ pub(crate) struct RxqScheduler {
     active: usize,
     /// The least [`Cost`] of an active queue; `u64::MAX` if none is known.
     cheapest: u64,
-    /// The highest floor so far. A queue that becomes active has at least this charged, less [`AHEAD_MAX`]: it cannot save
-    /// cycles that it did not need, and queues that were alone owe it nothing. A queue that was empty for a moment keeps
-    /// its claim.
+    /// The highest floor so far. A queue that becomes active has at least this charged, less [`AHEAD_MAX`]: it cannot
+    /// save cycles that it did not need, and queues that were alone owe it nothing. A queue that was empty for a moment
+    /// keeps its claim.
     served: u64,
 }
 
@@ -120,8 +120,8 @@ impl RxqScheduler {
         self.active > usize::from(queue.is_active)
     }
 
-    /// Cycles for which a queue may be polled again as long as it gives full bursts; 0 if the others had no packets, because
-    /// a longer round would make them wait.
+    /// Cycles for which a queue may be polled again as long as it gives full bursts; 0 if the others had no packets,
+    /// because a longer round would make them wait.
     #[inline]
     pub fn quantum(&self, queue: &Deficit) -> u64 {
         if self.is_contended(queue) { QUANTUM } else { 0 }
@@ -312,8 +312,9 @@ mod tests {
     }
 
     proptest! {
-        /// What the issue asks: of half of what the PMD would carry for a queue alone at most a twentieth is lost beside one
-        /// that has no end, sets the other's packets back by up to a twentieth, and is dear itself, or dear and cheap in scheduler.
+        /// What the issue asks: of half of what the PMD would carry for a queue alone at most a twentieth is lost
+        /// beside one that has no end, sets the other's packets back by up to a twentieth, and is dear itself, or dear
+        /// and cheap in scheduler.
         #[test]
         fn half_of_a_lone_maximum_is_carried(
             cost in 2000u64..5000, dearer in 0u64..20, cold in 0u64..25, attacker in 130u64..1500,

@@ -1,5 +1,5 @@
-//! What can be told a datapath about its lookup while it runs: for each level whether it runs, and how the exact match
-//! cache is filled. What is left to the autopilot says "auto".
+//! Settings of the lookup, which can change while the datapath runs: which levels are used, and how the exact match
+//! cache is filled. The autopilot decides what is "auto".
 
 use crate::EmcRecirc;
 use sluice_flow_cache::DistributorTable;
@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Whether a level of the lookup runs.
+/// Whether a level of the lookup is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Level {
     /// The autopilot decides, for each receive queue.
@@ -17,7 +17,7 @@ pub enum Level {
     Auto,
     /// Always.
     On,
-    /// Never; it has no memory then.
+    /// Never. The level then has no memory.
     Off,
 }
 
@@ -27,13 +27,13 @@ pub enum InsertInvProb {
     /// The autopilot decides.
     #[default]
     Auto,
-    /// One in so many; 0: none, which turns the cache off.
+    /// One in this many; 0: none, which turns the cache off.
     OneIn(u32),
 }
 
 /// The settings of the lookup.
 ///
-/// Every combination gives the same packets and counters of megaflows; they differ in cycles.
+/// Every combination produces the same packets and megaflow counters. They differ in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// Exact match cache.
@@ -56,20 +56,20 @@ pub struct Settings {
     pub composed: Level,
 }
 
-/// A setting that cannot be.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// There is no such setting.
-    #[error("\"{0}\" is no setting; expected one of {keys}", keys = Settings::KEYS.join(", "))]
+    #[error("unknown setting \"{0}\"; expected one of {keys}", keys = Settings::KEYS.join(", "))]
     Key(String),
     /// The setting has no such value.
     #[error("{key}: \"{value}\"; expected {expected}")]
     Value {
         /// Which setting.
         key: &'static str,
-        /// What was given.
+        /// The value given.
         value: String,
-        /// What may be.
+        /// The values allowed.
         expected: &'static str,
     },
     /// The processor lacks these vector instructions.
@@ -77,7 +77,7 @@ pub enum SettingError {
     Vector(#[from] NoIsa),
 }
 
-/// Entries of the exact match cache if nothing is said. Source: OVS, EM_FLOW_HASH_SHIFT.
+/// Entries of the exact match cache by default. Source: OVS, EM_FLOW_HASH_SHIFT.
 const EMC_ENTRIES: usize = 8192;
 /// As many entries as it can have.
 pub(crate) const EMC_ENTRIES_ALLOWED: RangeInclusive<usize> = 1..=1 << 28;
@@ -130,7 +130,7 @@ impl Settings {
     /// Changes one setting, both as text.
     ///
     /// # Errors
-    /// If there is no such setting, or it has no such value; nothing has changed then.
+    /// If the setting or its value is unknown. Nothing has changed then.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let wrong = |key, expected| SettingError::Value { key, value: value.into(), expected };
         match key {
@@ -181,7 +181,7 @@ impl Settings {
         values.map(|value| (*keys.next().expect("invariant: a value a key"), value))
     }
 
-    /// How the exact match cache is, insertions included.
+    /// Whether the exact match cache is used. It is off if nothing is inserted.
     pub(crate) fn emc_level(&self) -> Level {
         if self.emc_insert_inv_prob == InsertInvProb::OneIn(0) { Level::Off } else { self.emc }
     }
@@ -263,7 +263,7 @@ mod tests {
     fn what_is_wrong_is_named_and_changes_nothing() {
         let mut settings = Settings::default();
         for (key, value, error) in [
-            ("emcc", "on", "\"emcc\" is no setting; expected one of emc, smc, "),
+            ("emcc", "on", "unknown setting \"emcc\"; expected one of emc, smc, "),
             ("emc", "yes", "emc: \"yes\"; expected \"auto\", \"on\" or \"off\""),
             ("distributor", "vbf", "distributor: \"vbf\"; expected \"auto\", \"on\" or \"off\""),
             ("distributor-table", "x", "distributor-table: \"x\"; expected \"auto\", \"own\""),

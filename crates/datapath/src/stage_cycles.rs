@@ -1,5 +1,5 @@
-//! Where a PMD's cycles go, stage by stage, when asked for (`Config::profile`): the clock is read between stages, once a
-//! batch, which itself costs some cycles a packet. When not asked for, it is a branch a stage.
+//! A PMD's cycles by stage, if `Config::profile` is set. The clock is then read between stages, once a batch, which
+//! itself costs some cycles a packet. Otherwise it costs a branch per stage.
 
 use sluice_simd::tsc;
 
@@ -63,7 +63,7 @@ impl StageClock {
         StageClock { is_on, last: 0, began: 0, cycles: Default::default() }
     }
 
-    /// Lets what follows be counted from now.
+    /// Begins to count from now.
     #[inline]
     pub fn start(&mut self) {
         if self.is_on {
@@ -71,7 +71,7 @@ impl StageClock {
         }
     }
 
-    /// Charges what has passed since the last mark to `stage`.
+    /// Charges the cycles since the last mark to `stage`.
     #[inline]
     pub fn mark(&mut self, stage: Stage) {
         if self.is_on {

@@ -62,8 +62,8 @@ impl Tracking {
         Ok(())
     }
 
-    /// Tracks a whole batch in place, if every packet is to be tracked and recirculated and nothing else: packets and keys
-    /// stay where they are for the next pass. Each step is done for all packets, so that memory answers meanwhile.
+    /// Tracks a whole batch in place, if every packet is to be tracked and recirculated and nothing else: packets and
+    /// keys stay where they are for the next pass. Each step is done for all packets, so that memory answers meanwhile.
     /// Otherwise nothing is done, and it returns false.
     #[inline]
     pub fn track_batch(&mut self, batch: &mut Batch<'_, '_>, context: &mut Context<'_, '_>) -> bool {

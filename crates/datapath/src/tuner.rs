@@ -1,4 +1,4 @@
-//! The autopilot at work for one receive queue: from counters to samples, from numbers to arms.
+//! The autopilot of one receive queue: from counters to samples, from numbers to arms.
 
 use crate::autopilot::{Autopilot, Doing, Sample, Why};
 use crate::clock::tsc_hz;
@@ -7,7 +7,7 @@ use sluice_action::PortNo;
 use sluice_fate::{Counter, Tally};
 use std::time::Duration;
 
-/// One receive queue's arms, and who chooses among them.
+/// One receive queue's arms, and the autopilot that chooses among them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuner {
     arms: Vec<Arm>,
@@ -37,7 +37,7 @@ impl Mark {
         }
     }
 
-    /// A burst of `packets` that took these cycles. Those of upcalls tell nothing about an arm.
+    /// A burst of `packets` that took these cycles. Cycles of upcalls say nothing about an arm.
     #[inline]
     pub fn sample(&self, packets: usize, cycles: u64, tally: &Tally, awaits_memory: bool) -> Sample {
         let after = Mark::of(tally);
@@ -118,7 +118,7 @@ pub struct AutopilotReport {
     pub doing: Doing,
     /// Why the arm in charge is in charge.
     pub why: Why,
-    /// Since when.
+    /// How long ago it took over.
     pub changed_ago: Duration,
     /// How often another arm was put in charge.
     pub changes: u64,

@@ -101,7 +101,8 @@ impl Walk {
         self.executor.end_burst(context);
     }
 
-    /// Lets fragments whose datagram did not become complete in time go on as invalid. To be called between two batches.
+    /// Lets fragments whose datagram did not become complete in time go on as invalid. To be called between two
+    /// batches.
     #[inline]
     pub fn release_expired<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         if self.executor.tracking.reassembly.held.is_due(context.now_ms) {

@@ -1,6 +1,7 @@
 //! Composed entries beside the plain passes: two switches with the same rules get the same packets, one with composed
-//! entries and one without. Meanwhile rules come and go, connections die, are flushed and marked, time passes. What leaves,
-//! in which order, what every rule has counted, every connection's state and every counter of drops must be the same.
+//! entries and one without. Meanwhile rules come and go, connections die, are flushed and marked, time passes. What
+//! leaves, in which order, what every rule has counted, every connection's state and every counter of drops must be the
+//! same.
 
 #[path = "harness/ports.rs"]
 mod ports;
@@ -347,7 +348,8 @@ impl Both {
         Both { plain: switch(Level::Off), composed: switch(Level::On), tag: 0 }
     }
 
-    /// Does it to both; what they did must be the same. What each port sent, and how many lookups composed entries answered.
+    /// Does it to both; what they did must be the same. What each port sent, and how many lookups composed entries
+    /// answered.
     fn step(&mut self, step: &Step) -> (Vec<Vec<Vec<u8>>>, u64) {
         let (before, mut again) = (self.composed.datapath.totals(), self.tag);
         self.plain.step(step, &mut self.tag);
@@ -366,8 +368,8 @@ impl Both {
     }
 }
 
-/// Whichever rule comes or goes while two `ct` are composed into one lookup, and be it one between them: the next packet
-/// follows it.
+/// Whichever rule comes or goes while two `ct` are composed into one lookup, and be it one between them: the next
+/// packet follows it.
 #[test]
 fn every_change_of_a_rule_is_followed_at_once() {
     let two = [
@@ -407,7 +409,8 @@ fn a_mark_that_changes_is_seen() {
     assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 0, 0], "its mark is 9 now");
 }
 
-/// A translated connection is not composed: each of its packets gets its new address, while others of the same rules are.
+/// A translated connection is not composed: each of its packets gets its new address, while others of the same rules
+/// are.
 #[test]
 fn translated_packets_stay_translated() {
     let rules = ["table=0,priority=10,", "table=0,priority=30,", "table=1,priority=13,", "table=1,priority=10,"];

@@ -95,8 +95,8 @@ type Tables = HashMap<(u32, u64), Class>;
 fn tables(classes: Vec<Class>) -> Tables {
     let places = (0..RECIRCS).flat_map(|recirc| (0..u64::from(FLOWS)).map(move |flow| (recirc, flow)));
     let bounded = |((recirc, flow), class): ((u32, u64), Class)| {
-        // Loops stay, but a packet that has come round comes round once more at most: were it to multiply with each pass,
-        // how many of its copies find a buffer would depend on how many packets are under way.
+        // Loops stay, but a packet that has come round comes round once more at most: were it to multiply with each
+        // pass, how many of its copies find a buffer would depend on how many packets are under way.
         let mut left = if recirc == 0 { 2 } else { 1 };
         ((recirc, flow), Class { actions: with_few_recircs(&class.actions, &mut left), ..class })
     };
@@ -225,8 +225,8 @@ struct Outcome {
     counted: (u64, u64),
 }
 
-/// Runs packets through the tables. All megaflows are removed after every so many packets, so that their ids are used again
-/// while caches name them, and in the middle between two removals the settings change to the next of `settings`.
+/// Runs packets through the tables. All megaflows are removed after every so many packets, so that their ids are used
+/// again while caches name them, and in the middle between two removals the settings change to the next of `settings`.
 fn run(setup: Setup, settings: &[Settings], tables: &Tables, packets: &[Offered], remove_every: usize) -> Outcome {
     let pool = pool(8192);
     let datapath = Datapath::new(setup.config()).unwrap();

@@ -1,4 +1,5 @@
-//! What misses may cost, by counters: a port of new flows beside a port of known ones, and flows that are counted first.
+//! What misses may cost, by counters: a port of new flows beside a port of known ones, and flows that are counted
+//! first.
 
 mod harness;
 

@@ -1,73 +1,73 @@
-//! The safe arm goes on filling its cache, though another arm is cheaper meanwhile.
+//! Filling: the safe arm fills its cache further, though another arm is cheaper meanwhile.
 //!
-//! A cache for a million flows takes a second to fill, one for ten million ten. What its cost comes to in the end cannot be
-//! foretold from the beginning: with half of the flows cached no packet's branch can be predicted, and it costs as
-//! much as with none (ten million flows, 2026-11-21, cycles a packet: 245 at 11 %, 219 at 43 %, 80 at 99 %). So it is
-//! given time, in stages of which each must bring something.
+//! A cache for a million flows takes a second to fill, a cache for ten million takes ten. Its final cost cannot be
+//! predicted from the beginning: with half of the flows cached the hit branch is unpredictable, and a packet costs as
+//! much as with none (ten million flows, 2026-11-21, cycles a packet: 245 at 11 %, 219 at 43 %, 80 at 99 %). So the arm
+//! is given time, in periods that must each add to the hit rate.
 
 use super::sample::Sample;
 
-/// Length of the first stage; each is twice as long as the one before, the last one no longer than this.
-const STAGE_MS: u64 = 60;
-const LAST_STAGE_MS: u64 = 16_000;
-/// Packets of a stage, for which it is made longer, so many times at most: at a thousand cycles a packet 60 ms fill less than
-/// a hundredth of a cache for ten million flows.
-const STAGE_PACKETS: u64 = 1 << 19;
+/// Length of the first period, and the most of the last one; each is twice as long as the one before.
+const PERIOD_MS: u64 = 60;
+const LAST_PERIOD_MS: u64 = 16_000;
+/// A period with fewer packets is extended, at most this many times: at a thousand cycles a packet, 60 ms fill less
+/// than a hundredth of a cache for ten million flows.
+const PERIOD_PACKETS: u64 = 1 << 19;
 const PATIENCE: u64 = 8;
-/// What a stage must add to the share of cached passes, unless memory is on its way to a cache that is of some use.
+/// What a period must add to the share of cached passes, unless a cache of some use is waiting for memory.
 const GAIN: f64 = 0.005;
 const USEFUL: f64 = 0.01;
-/// The part of a stage, its end, in which share and cost are measured.
+/// Share and cost are measured in the last quarter of a period.
 const LATE: u64 = 4;
 
-/// Shares of cached passes that leave something to fill, by flows that have come again.
+/// Shares of cached passes at which filling is of use: flows come again, and not all are cached.
 const UNFILLED: std::ops::Range<f64> = 0.001..0.95;
-/// How much dearer than the best of the others the safe arm may be meanwhile.
+/// How much dearer than the best other arm the safe arm may be meanwhile.
 const AFFORDABLE: f64 = 0.4;
 
 /// A filling under way.
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
-    /// What the best of the others costs, cycles a packet.
+    /// What the best other arm costs, cycles a packet.
     rival: f64,
-    /// When the stage began and when it ends, TSC, and how long one may be.
-    stage: (u64, u64),
+    /// When the period began and when it ends, TSC, and how long one may be.
+    period: (u64, u64),
     longest: u64,
-    /// Packets of the stage.
+    /// Packets of the period.
     packets: u64,
-    /// The share that the stage began with.
+    /// The share of cached passes when the period began.
     share: f64,
     late: Sample,
 }
 
 impl Filling {
-    /// Whether there is something to fill where this share of the passes is cached and a packet costs `cost`, with the
-    /// best of the others `rival`.
+    /// Whether filling is of use if this share of the passes is cached, a packet costs `cost`, and with the best other
+    /// arm `rival`.
     pub fn is_worth_it(share: f64, cost: f64, rival: f64) -> bool {
         UNFILLED.contains(&share) && cost < rival * (1.0 + AFFORDABLE)
     }
 
-    /// Of a cache that answers this share of the passes `now`; a millisecond has so many cycles.
+    /// Begins with a cache that answers this share of the passes. `ms` is the cycles of a millisecond.
     pub fn new(share: f64, rival: f64, now: u64, ms: u64) -> Self {
-        let stage = (now, now + STAGE_MS * ms);
-        Filling { rival, stage, longest: LAST_STAGE_MS * ms, packets: 0, share, late: Sample::default() }
+        let period = (now, now + PERIOD_MS * ms);
+        Filling { rival, period, longest: LAST_PERIOD_MS * ms, packets: 0, share, late: Sample::default() }
     }
 
-    /// Takes a chunk that ended `now`. Whether to go on.
+    /// Takes a chunk that ended `now`. Returns whether to continue.
     pub fn push(&mut self, chunk: &Sample, now: u64) -> bool {
-        let (began, ends) = self.stage;
+        let (began, ends) = self.period;
         let length = ends - began;
         if now + length / LATE >= ends {
             self.late.add(chunk);
         }
         self.packets += chunk.packets;
-        if now < ends || self.packets < STAGE_PACKETS && now < began + PATIENCE * length {
+        if now < ends || self.packets < PERIOD_PACKETS && now < began + PATIENCE * length {
             return true;
         }
         self.packets = 0;
         let late = std::mem::take(&mut self.late);
         let before = std::mem::replace(&mut self.share, late.cached_share());
-        self.stage = (now, now + 2 * length);
+        self.period = (now, now + 2 * length);
         let has_gained = self.share > before + GAIN || late.awaits_memory && self.share > USEFUL;
         has_gained && Filling::is_worth_it(self.share, late.cost(), self.rival) && 2 * length <= self.longest
     }
@@ -79,12 +79,12 @@ mod tests {
 
     const MS: u64 = 1000;
 
-    /// How many ms a cache is given whose share after so many is `share`.
+    /// The milliseconds that a cache is given if `share(ms)` of the passes is cached after `ms`.
     fn given(share: impl Fn(u64) -> f64, awaits_memory: impl Fn(u64) -> bool, cost: u64) -> u64 {
         given_at(10_000, share, awaits_memory, cost)
     }
 
-    /// The same with so many packets a ms.
+    /// The same with this many packets a millisecond.
     fn given_at(packets: u64, share: impl Fn(u64) -> f64, awaits_memory: impl Fn(u64) -> bool, cost: u64) -> u64 {
         let mut filling = Filling::new(share(0), 200.0, 0, MS);
         let ends = |ms: &u64| {

@@ -1,12 +1,12 @@
-//! What probing may cost, and what it has cost.
+//! The budget of trials, and what they have cost.
 
-/// Cycles put by for probing, of each cycle that the port takes. The rest up to 1 % is for the first tournament, which
-/// comes before anything could be put by.
+/// The part of a port's cycles that is saved for trials. The rest up to 1 % pays the first tournament, which comes
+/// before anything can be saved.
 const RATE: f64 = 0.0075;
-/// Milliseconds of traffic whose savings are kept; what is saved beyond is forgotten.
+/// The savings of this many milliseconds of traffic are kept, and no more.
 const KEPT_MS: f64 = 2000.0;
 
-/// The account of one port's probing, in cycles.
+/// The savings for one port's trials, in cycles.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     saved: f64,
@@ -27,19 +27,19 @@ impl Ledger {
         self.saved = (self.saved + RATE * cycles).min(self.most);
     }
 
-    /// Notes what probing cost: cycles beyond what the arm in charge would have taken.
+    /// Notes the cost of a trial: cycles beyond those that the arm in charge would have taken.
     pub fn spend(&mut self, excess: f64) {
         let excess = excess.max(0.0);
         self.saved -= excess;
         self.regret += excess;
     }
 
-    /// Whether so much may be spent.
+    /// Whether the savings suffice for this cost.
     pub fn affords(&self, excess: f64) -> bool {
         self.saved >= excess
     }
 
-    /// What all probing has cost, as a share of all cycles.
+    /// The cost of all trials, as a share of all cycles.
     pub fn regret_share(&self) -> f64 {
         if self.cycles == 0.0 { 0.0 } else { self.regret / self.cycles }
     }

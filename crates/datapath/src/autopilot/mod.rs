@@ -1,18 +1,19 @@
 //! The autopilot: which arm is active for a receive queue's packets, decided from measured cycles.
 //!
-//! One arm is in charge. Now and then another one is active for a contiguous slice, long enough to warm its cache, and is
-//! compared with the one in charge before and after: a *trial*. After the start and after a sudden change the safe arm
-//! is active first and fills its cache, then all are compared: a *tournament*. Whoever is in charge is replaced only by one
-//! that is clearly cheaper, and at most once a second while the traffic stays what it is.
+//! One arm is in charge. Now and then another arm is active for a contiguous slice, long enough to warm its cache, and
+//! is compared with the arm in charge before and after the slice: a *trial*. After the start and after a sudden change
+//! the safe arm is active first and fills its cache, then all arms are compared: a *tournament*. The arm in charge is
+//! replaced only by an arm that is clearly cheaper, and at most once a second under steady traffic.
 //!
-//! - Bad arms are tried ever more rarely, and a ledger keeps what trials cost under 1 % of all cycles.
-//! - Sudden changes that follow each other quickly (somebody may want to provoke tournaments) are answered by the safe
-//!   arm, and tournaments get rarer.
-//! - Everything is counted in chunks: 256 packets or more, half a millisecond or more. A chunk that an interrupt fell
-//!   into is one value of a median.
+//! - Bad arms are tried ever more rarely, and a ledger keeps the cost of trials under 1 % of all cycles.
+//! - If sudden changes follow each other quickly, as when a sender tries to provoke tournaments, the safe arm takes
+//!   over and tournaments get rarer.
+//! - Everything is counted in chunks of at least 256 packets and half a millisecond. A chunk with an interrupt in it is
+//!   one value of a median.
 //!
-//! This is plain state: cycles and time are arguments, arms are numbers. Per burst it adds a few numbers up.
+//! This is plain state: cycles and time are arguments, and arms are numbers. A burst costs a few additions.
 
+mod doing;
 mod filling;
 mod ledger;
 mod sample;
@@ -22,8 +23,8 @@ mod tournament;
 mod trial;
 mod view;
 
+pub use doing::{Doing, Why};
 pub(crate) use sample::Sample;
-pub use view::{Doing, Why};
 
 use filling::Filling;
 use ledger::Ledger;
@@ -35,33 +36,32 @@ use trial::{Trial, Verdict};
 const CHUNK_PACKETS: u64 = 256;
 /// Length of a chunk at least, in parts of a millisecond.
 const CHUNKS_PER_MS: u64 = 2;
-/// An arm that takes so many times the cycles of the one in charge, over so many packets, is not tried to the chunk's
-/// end: a receive ring would overflow. Once may be the system's doing, which took the processor away; twice in a row, and
-/// the slice is over.
+/// Abort the chunk of a tried arm that is this much dearer than the arm in charge, over this many packets: a receive
+/// ring would overflow. One such chunk may be an interrupt; two in a row end the slice.
 const HOPELESS: f64 = 4.0;
 const HOPELESS_PACKETS: u64 = 64;
-/// Surprising chunks, less usual ones, that make a sudden change. One that follows another and is much dearer than usual
-/// counts for up to `DEAR`; the first does not, since the system takes the processor away now and then.
+/// Surprising chunks, less usual ones, that make a sudden change. A chunk that follows another surprising one and is
+/// much dearer than usual counts for up to `DEAR`. The first counts once, because it may be an interrupt.
 const SURPRISES: u32 = 7;
 const DEAR: f64 = 3.0;
 /// How long the safe arm fills its cache before a tournament.
 const WARM_MS: u64 = 40;
 const WARM_PACKETS: u64 = 1024;
-/// An arm must be cheaper by this share to take over, and by more than chunks differ anyway.
+/// An arm must be cheaper by this share to take over, and by more than the noise between chunks.
 const HYSTERESIS: f64 = 0.02;
-/// So much cheaper that one trial is enough.
+/// An arm that is cheaper by this share takes over after one trial.
 const CLEARLY: f64 = 0.1;
-/// Won trials in a row that are enough otherwise.
+/// Any other arm must win this many trials in a row.
 const WINS: u32 = 2;
 /// The shortest time between two changes under steady load.
 const DWELL_MS: u64 = 1000;
-/// Time to an arm's next trial after one that it lost, doubled by each further one, up to 2^7 times.
+/// Time from a lost trial to the arm's next one, doubled by each further loss, up to 2^7 times.
 const RETRY_MS: u64 = 500;
 const RETRY_DOUBLINGS: u32 = 7;
-/// The shortest and the longest time between two tournaments; doubled each time one follows within `QUICKLY_MS`.
+/// The shortest and the longest time between two tournaments; it doubles when one follows within `QUICKLY_MS`.
 const TOURNAMENTS_MS: (u64, u64) = (1000, 16_000);
 const QUICKLY_MS: u64 = 4000;
-/// How long the safe arm is not given time to fill its cache after it was, while the traffic stays what it is.
+/// Under steady traffic, the time between two fillings of the safe arm's cache.
 const FILLS_APART_MS: u64 = 60_000;
 
 /// What is known of an arm.
@@ -77,21 +77,21 @@ pub(crate) struct Known {
     wins: u32,
     /// Cycles that its last trial cost beyond what the arm in charge would have taken.
     excess: f64,
-    /// Whether it differs from others only for packets that are looked up more than once.
+    /// Whether it differs from others only for recirculated packets.
     for_recirculation: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The safe arm fills its cache, before all are compared.
+    /// The safe arm fills its cache, before all arms are compared.
     Warm(Warming),
-    /// All arms are active in turn, after the safe one has warmed.
-    Tournament(Tournament, Warming),
-    /// The safe arm goes on filling its cache, which may make it cheaper than the others.
+    /// All arms are active in turn, after the safe arm has warmed.
+    Tournament(Tournament),
+    /// The safe arm fills its cache further, which may make it the cheapest.
     Fill(Box<Filling>),
     /// The arm in charge is active. A tournament may be due.
     Cruise { tournament_at: Option<u64> },
-    /// Another one is active, or the one in charge again, to compare it with.
+    /// Another arm is active, or the arm in charge again for comparison.
     Trial(Box<Trial>),
 }
 
@@ -102,7 +102,7 @@ struct Warming {
     since: u64,
     /// Packets since then.
     packets: u64,
-    /// Share of cached passes in the end.
+    /// Share of cached passes at the end.
     share: f64,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Autopilot {
     ms: u64,
     arms: Vec<Known>,
     in_charge: usize,
-    /// Who was in charge when a tournament began.
+    /// The arm in charge when a tournament began.
     before: usize,
     active: usize,
     phase: Phase,
@@ -129,7 +129,7 @@ pub(crate) struct Autopilot {
     ledger: Ledger,
     tournament_at: u64,
     tournaments_apart: u64,
-    /// The safe arm is not given time to fill its cache before.
+    /// Before this time the safe arm does not fill its cache further, TSC.
     fill_after: u64,
     changed_at: u64,
     changes: u64,
@@ -147,8 +147,8 @@ impl Warming {
 }
 
 impl Autopilot {
-    /// For arms of which the first is safe; `for_recirculation` says which ones differ from others only for packets that
-    /// are looked up more than once. `hz` is the TSC's, `now` its value.
+    /// The first arm is safe. `for_recirculation` says for each arm whether it differs from others only for
+    /// recirculated packets. `hz` is the TSC's frequency, `now` its value.
     pub fn new(for_recirculation: &[bool], hz: u64, now: u64) -> Self {
         let known = |for_recirculation: &bool| Known {
             measured: None,
@@ -191,7 +191,7 @@ impl Autopilot {
         self.active
     }
 
-    /// Notes what a burst took with that arm; it ended `now`.
+    /// Notes what a burst took with the active arm; it ended `now`.
     #[inline]
     pub fn record(&mut self, burst: &Sample, now: u64) {
         self.chunk.add(burst);
@@ -227,7 +227,7 @@ impl Autopilot {
         let hopeless = std::mem::take(&mut self.hopeless) > 1;
         match std::mem::replace(&mut self.phase, Phase::Cruise { tournament_at: None }) {
             Phase::Warm(warming) => self.warm(&chunk, warming, now),
-            Phase::Tournament(tournament, warming) => self.tournament(tournament, warming, (&chunk, hopeless), now),
+            Phase::Tournament(tournament) => self.tournament(tournament, &chunk, hopeless, now),
             Phase::Fill(filling) => self.fill(&chunk, filling, now),
             Phase::Cruise { tournament_at } => self.cruise(&chunk, tournament_at, now),
             Phase::Trial(trial) => self.trial(trial, &chunk, hopeless, now),
@@ -237,8 +237,8 @@ impl Autopilot {
         }
     }
 
-    /// While many flows are new, as after a change of rules, nothing is compared: all arms miss, and what is usual will be
-    /// so again. A tournament begins once that is over.
+    /// While many flows are new, as after a change of rules, nothing is compared: all arms miss, and the traffic will
+    /// be as before. A tournament begins afterwards.
     fn wait_for_flows(&mut self, now: u64) {
         self.hopeless = 0;
         match &self.phase {
@@ -263,9 +263,9 @@ impl Autopilot {
             Phase::Cruise { tournament_at: None }
         } else {
             self.tournaments += 1;
-            let tournament = Tournament::new(self.eligible());
+            let tournament = Tournament::new(self.eligible(), warming.share);
             self.active = tournament.first();
-            Phase::Tournament(tournament, warming)
+            Phase::Tournament(tournament)
         };
     }
 
@@ -276,15 +276,15 @@ impl Autopilot {
         may.into_iter().enumerate().filter(|(_, may)| *may).map(|(arm, _)| arm)
     }
 
-    /// Lets the safe arm fill its cache, which answers that share of the passes; the best of the others costs `rival`. Who is
-    /// in charge is decided in the end.
+    /// Lets the safe arm fill its cache, which answers this share of the passes; the best other arm costs `rival`.
+    /// Which arm takes over is decided at the end.
     fn begin_filling(&mut self, share: f64, rival: f64, now: u64) {
         (self.in_charge, self.active) = (SAFE, SAFE);
         self.usual = Usual::default();
         self.phase = Phase::Fill(Box::new(Filling::new(share, rival, now, self.ms)));
     }
 
-    /// The safe arm fills its cache for as long as that is of use; then all arms are compared.
+    /// Lets the safe arm fill its cache as long as that is of use. Then all arms are compared.
     fn fill(&mut self, chunk: &Sample, mut filling: Box<Filling>, now: u64) {
         self.usual.learn(chunk);
         self.arms[SAFE].measured = Some((self.usual.cost(), now));
@@ -296,15 +296,9 @@ impl Autopilot {
         }
     }
 
-    fn tournament(
-        &mut self,
-        mut tournament: Tournament,
-        warming: Warming,
-        (chunk, hopeless): (&Sample, bool),
-        now: u64,
-    ) {
+    fn tournament(&mut self, mut tournament: Tournament, chunk: &Sample, hopeless: bool, now: u64) {
         if !self.usual.is_comparable(chunk) {
-            // The load moved under the tournament: the safe arm, and another tournament when it may be.
+            // The load changed during the tournament: the safe arm takes over, and another tournament follows.
             self.take_charge(SAFE, Why::Unsteady, now);
             self.phase = Phase::Cruise { tournament_at: Some(now + self.tournaments_apart) };
             return;
@@ -313,14 +307,15 @@ impl Autopilot {
         match tournament.push(chunk.cost(), hopeless, |arm, cost| arms[arm].measured = Some((cost, now))) {
             Next::Measure(arm) => {
                 self.active = arm;
-                self.phase = Phase::Tournament(tournament, warming);
+                self.phase = Phase::Tournament(tournament);
             }
             Next::Over { best, cost, safe_cost } => {
                 let margin = self.usual.deviation().max(HYSTERESIS);
-                let may_fill = now >= self.fill_after && Filling::is_worth_it(warming.share, safe_cost, cost);
+                let share = tournament.warm_share();
+                let may_fill = now >= self.fill_after && Filling::is_worth_it(share, safe_cost, cost);
                 let winner = if cost < safe_cost * (1.0 - margin) && !may_fill { best } else { SAFE };
                 for (n, arm) in self.arms.iter_mut().enumerate() {
-                    // Not all at once, and those that seem bad last.
+                    // Trials are spread over time, and arms that seem bad come last.
                     let cost = arm.measured.map_or(1.0, |(c, _)| (c / cost).min(HOPELESS));
                     let wait = (RETRY_MS as f64 * cost * (1.0 + n as f64 / 4.0)) as u64 * self.ms;
                     (arm.losses, arm.wins, arm.next_trial) = (0, 0, now + wait);
@@ -328,13 +323,13 @@ impl Autopilot {
                 self.tournament_at = now;
                 self.take_charge(winner, Why::Tournament, now);
                 if may_fill {
-                    self.begin_filling(warming.share, cost, now);
+                    self.begin_filling(share, cost, now);
                 }
             }
         }
     }
 
-    /// Puts an arm in charge; the usual is learnt anew.
+    /// Puts an arm in charge. What is usual is learnt again.
     fn take_charge(&mut self, arm: usize, why: Why, now: u64) {
         if arm != self.before {
             self.changes += 1;
@@ -360,7 +355,7 @@ impl Autopilot {
         }
         let due = self.eligible().filter(|arm| *arm != self.in_charge && self.arms[*arm].next_trial <= now);
         let Some(next) = due.min_by_key(|arm| self.arms[*arm].next_trial) else { return };
-        // What it costs is not known before the first trial: a guess is a chunk's length.
+        // Before the first trial its cost is unknown; a chunk's length is the guess.
         let excess = self.arms[next].excess.max((self.ms / CHUNKS_PER_MS) as f64);
         if self.ledger.affords(excess) {
             self.phase = Phase::Trial(Box::new(Trial::new(next, self.usual.cost())));
@@ -368,7 +363,7 @@ impl Autopilot {
         }
     }
 
-    /// Compares a chunk of the arm in charge with what is usual; whether that ended in a sudden change.
+    /// Compares a chunk of the arm in charge with what is usual. True if the traffic changed suddenly.
     fn watch(&mut self, chunk: &Sample, now: u64) -> bool {
         if !self.usual.is_known() || self.arms.len() == 1 {
             self.usual.learn(chunk);
@@ -408,7 +403,7 @@ impl Autopilot {
         self.phase = Phase::Cruise { tournament_at: Some(self.tournament_at + self.tournaments_apart) };
     }
 
-    /// Lets the safe arm fill its cache, then all compete. Who is in charge is decided at the end.
+    /// Lets the safe arm fill its cache, then all arms compete. The winner takes over at the end.
     fn begin_tournament(&mut self, now: u64) {
         self.tournament_at = now;
         (self.in_charge, self.active) = (SAFE, SAFE);

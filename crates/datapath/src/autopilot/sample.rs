@@ -1,23 +1,23 @@
-//! What bursts took, and what is usual.
+//! What bursts cost, and what is usual.
 
 use arrayvec::ArrayVec;
 
-/// What a burst took, or several.
+/// The cost of one burst, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     /// How many bursts.
     pub bursts: u64,
     /// Their packets.
     pub packets: u64,
-    /// TSC cycles from poll to tx, those of upcalls left out.
+    /// TSC cycles from poll to tx, without upcalls.
     pub cycles: u64,
     /// Passes through the lookup.
     pub passes: u64,
-    /// Those that a cache in front of the subtables answered.
+    /// Passes that a cache in front of the subtables answered.
     pub cached: u64,
-    /// Those that nobody answered: upcalls.
+    /// Passes that no level answered: upcalls.
     pub upcalls: u64,
-    /// Whether such a cache could hold more, and somebody is about to make memory for it.
+    /// Whether such a cache could hold more as soon as a control thread makes memory.
     pub awaits_memory: bool,
 }
 
@@ -48,18 +48,18 @@ impl Sample {
         self.cached as f64 / self.passes.max(1) as f64
     }
 
-    /// Whether flows are being set up in numbers: more than a quarter of the passes is of new ones.
+    /// Whether many flows are being set up: more than a quarter of the passes are of new flows.
     pub fn sets_up_flows(&self) -> bool {
         self.upcalls * 4 > self.passes
     }
 
-    /// Whether packets are looked up more than once: one in twenty or more.
+    /// Whether packets recirculate: one in twenty or more.
     pub fn recirculates(&self) -> bool {
         self.passes > self.packets + self.packets / 20
     }
 }
 
-/// The middle of some values; the mean of both middles of an even number. Not a number of none.
+/// The median; NaN of no values.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted: ArrayVec<f64, 16> = values.iter().copied().take(16).collect();
     sorted.sort_by(f64::total_cmp);
@@ -67,16 +67,16 @@ pub(super) fn median(values: &[f64]) -> f64 {
     if n == 0 { f64::NAN } else { (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0 }
 }
 
-/// Chunks of which [`Usual`] remembers the cost.
+/// [`Usual`] remembers the cost of this many chunks.
 const RECENT: usize = 8;
 
-/// What the chunks of the arm in charge look like, if nothing happens.
+/// How the chunks of the arm in charge usually look.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usual {
     learnt: usize,
     recent: [f64; RECENT],
     cost: f64,
-    /// Mean distance of a chunk's cost from it, as a share of it.
+    /// Mean distance of a chunk's cost from `cost`, as a share of it.
     deviation: f64,
     cached_share: f64,
     fullness: f64,
@@ -84,23 +84,23 @@ pub(super) struct Usual {
 
 /// Weight of one chunk in what is usual.
 const WEIGHT: f64 = 1.0 / 32.0;
-/// A cost this far from the usual is a surprise, or so many times as far as chunks are from each other anyway.
+/// A cost is a surprise if it differs from the usual one by this share, and by this many deviations.
 const COST_SURPRISE: f64 = 0.2;
 const DEVIATIONS: f64 = 4.0;
-/// An outlier counts as no more than this in the deviation.
+/// The most that one chunk counts in the deviation.
 const OUTLIER: f64 = 0.25;
-/// A share of cached passes this far from the usual is one.
+/// A share of cached passes is a surprise if it differs from the usual one by this.
 const SHARE_SURPRISE: f64 = 0.15;
-/// Bursts that differ by more in their packets are not compared: their fixed costs are spread otherwise.
+/// Chunks whose bursts differ by more than this in size are not compared: fixed costs differ per packet.
 const COMPARABLE: f64 = 0.3;
 
-/// What a chunk is, compared with the usual.
+/// A chunk compared with the usual ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Usual,
-    /// The traffic is another.
+    /// The traffic has changed.
     Surprising,
-    /// It is as much as before in larger bursts, or smaller.
+    /// The traffic is as before, in larger or smaller bursts.
     OtherLoad,
 }
 
@@ -117,7 +117,7 @@ impl Usual {
         self.cost += weight * (chunk.cost() - self.cost);
         self.deviation += weight * ((chunk.cost() / self.cost - 1.0).abs().min(OUTLIER) - self.deviation);
         if self.learnt == RECENT {
-            // An interrupt among the first few is not to stay in the mean.
+            // An interrupt among the first chunks must not stay in the mean.
             self.cost = self.cost();
             self.deviation =
                 self.recent.map(|cost| (cost / self.cost - 1.0).abs().min(OUTLIER)).iter().sum::<f64>() / RECENT as f64;
@@ -136,7 +136,7 @@ impl Usual {
         self.cached_share
     }
 
-    /// Mean distance of a chunk's cost from the usual, as a share of it: differences below it are noise.
+    /// Mean distance of a chunk's cost from the usual one, as a share of it: smaller differences are noise.
     pub fn deviation(&self) -> f64 {
         self.deviation
     }

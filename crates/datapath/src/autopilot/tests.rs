@@ -1,4 +1,5 @@
-//! The autopilot in simulated worlds: what an arm costs is a function of the arm and of what was active before, with noise.
+//! The autopilot in simulated worlds: what an arm costs is a function of the arm and of what was active before, with
+//! noise.
 
 use super::*;
 

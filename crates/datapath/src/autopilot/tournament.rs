@@ -1,22 +1,24 @@
-//! After the start and after a sudden change nothing that was measured counts any more: every arm is active in turn, for
-//! short slices at first; the better ones again, for longer.
+//! A tournament. After the start and after a sudden change earlier measurements are void: every arm is active in turn,
+//! for short slices at first, and the better arms again for longer.
 
 use arrayvec::ArrayVec;
 
-/// Rounds: how many arms take part at most, and how many chunks of each are measured, after one that is not. The
-/// cheapest chunk counts: interrupts only add.
+/// Rounds: the most arms that take part, and how many chunks of each are measured after one that is not. The cheapest
+/// chunk counts, because interrupts only add.
 const ROUNDS: [(usize, usize); 3] = [(usize::MAX, 2), (4, 2), (2, 3)];
 
 /// A tournament under way.
 #[derive(Clone, Debug)]
 pub(super) struct Tournament {
     round: usize,
-    /// Who takes part in this round, with the cost last measured, cycles a packet; the safe arm first.
+    /// The arms of this round with the cost last measured, cycles a packet; the safe arm first.
     field: Vec<(usize, f64)>,
-    /// Whose slice it is.
+    /// The place in `field` of the arm whose slice it is.
     at: usize,
     warmed: bool,
     costs: ArrayVec<f64, 4>,
+    /// Share of the passes that the safe arm's cache answered before.
+    warm_share: f64,
 }
 
 /// What comes next.
@@ -24,15 +26,20 @@ pub(super) struct Tournament {
 pub(super) enum Next {
     /// Make this arm active.
     Measure(usize),
-    /// The tournament is over: this arm was the cheapest, and the safe one took so much.
+    /// The tournament is over: the cheapest arm and its cost, and the cost of the safe arm.
     Over { best: usize, cost: f64, safe_cost: f64 },
 }
 
 impl Tournament {
-    /// Between these arms, the first of which is the safe one.
-    pub fn new(arms: impl Iterator<Item = usize>) -> Self {
+    /// Between these arms. The first is the safe arm, whose cache answered `warm_share` of the passes before.
+    pub fn new(arms: impl Iterator<Item = usize>, warm_share: f64) -> Self {
         let field = arms.map(|arm| (arm, f64::INFINITY)).collect();
-        Tournament { round: 0, field, at: 0, warmed: false, costs: ArrayVec::new() }
+        Tournament { round: 0, field, at: 0, warmed: false, costs: ArrayVec::new(), warm_share }
+    }
+
+    /// Share of the passes that the safe arm's cache answered before.
+    pub fn warm_share(&self) -> f64 {
+        self.warm_share
     }
 
     /// The arm that is active first.
@@ -40,7 +47,7 @@ impl Tournament {
         self.field[0].0
     }
 
-    /// Takes the cost of a chunk of the active arm. A hopeless one ends its slice. `note` is told what each arm took.
+    /// Takes the cost of a chunk of the active arm. A hopeless chunk ends the slice. `note` receives each arm's cost.
     pub fn push(&mut self, cost: f64, hopeless: bool, mut note: impl FnMut(usize, f64)) -> Next {
         if hopeless {
             self.costs.clear();
@@ -65,7 +72,7 @@ impl Tournament {
         Next::Measure(self.field[self.at].0)
     }
 
-    /// Lets the best go on, and the safe one, which they are compared with. Whether there is another round.
+    /// Keeps the best arms and the safe arm, which they are compared with. Returns whether there is another round.
     fn next_round(&mut self) -> bool {
         self.at = 0;
         self.round += 1;

@@ -3,31 +3,31 @@
 use super::sample::{Sample, median};
 use arrayvec::ArrayVec;
 
-/// Chunks that warm the cache at least, and at most.
+/// The least and the most chunks that warm the cache.
 const WARMING: (usize, usize) = (12, 64);
-/// The cache still fills if the share of cached passes was larger in the later half of its chunks: by a hundredth of
-/// itself, and by more than chance makes of it, so many standard deviations.
+/// The cache still fills if the share of cached passes was larger in the later half of the chunks: by this part of
+/// itself, and by this many standard deviations.
 const GAIN: f64 = 0.01;
 const SIGNIFICANT: f64 = 2.5;
-/// Chunks measured of either arm.
+/// Chunks that are measured of each of the two arms.
 const MEASURED: usize = 4;
-/// Chunks of the arm in charge that are not measured: its part of the processor's caches comes back.
+/// Chunks of the arm in charge that are not measured, while its data returns to the processor's caches.
 const RETURNING: usize = 2;
-/// If the arm in charge took so much more after than before, or less, the traffic moved under the trial.
+/// If the cost of the arm in charge differs by more than this before and after, the traffic changed during the trial.
 const STEADY: f64 = 0.1;
-/// Bursts must be as full, within this.
+/// The bursts of both arms must be equally full, within this share.
 const COMPARABLE: f64 = 0.3;
 
 /// A trial under way.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
-    /// Who is tried.
+    /// The arm that is tried.
     pub arm: usize,
     before: f64,
     tried: Sample,
     /// Shares of cached passes, chunk by chunk while the cache warms.
     shares: ArrayVec<f64, { WARMING.1 }>,
-    /// Costs of the arm tried, and the bursts they were measured in.
+    /// Costs of the tried arm, and the bursts in which they were measured.
     costs: ArrayVec<f64, MEASURED>,
     measured: Sample,
     /// Costs of the arm in charge afterwards.
@@ -39,16 +39,15 @@ pub(super) struct Trial {
 /// What a trial tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Nothing: the load moved.
+    /// Nothing: the load changed.
     Unclear,
-    /// The arm takes so many cycles a packet, which is cheaper by that share (dearer, if negative); the trial cost
-    /// `excess` cycles.
-    /// `early`: its cache was still filling.
+    /// The arm takes `cost` cycles a packet, which is cheaper by this share (dearer, if negative). The trial cost
+    /// `excess` cycles. `early`: its cache was still filling.
     Cheaper { by: f64, cost: f64, excess: f64, early: bool },
 }
 
 impl Trial {
-    /// Of an arm, where the one in charge takes `before` cycles a packet.
+    /// Of an arm, while the arm in charge takes `before` cycles a packet.
     pub fn new(arm: usize, before: f64) -> Self {
         Trial {
             arm,
@@ -63,7 +62,7 @@ impl Trial {
         }
     }
 
-    /// Takes a chunk of the arm tried; `end` if there is to be no other. Whether it has tried long enough.
+    /// Takes a chunk of the tried arm; `end` if it is the last. Returns whether the arm was active long enough.
     pub fn push(&mut self, chunk: &Sample, end: bool) -> bool {
         self.tried.add(chunk);
         if !end && self.costs.is_empty() && self.warms(chunk) {
@@ -90,7 +89,7 @@ impl Trial {
         new - old > (GAIN * old).max(SIGNIFICANT * by_chance)
     }
 
-    /// Takes a chunk of the arm in charge, after the other has tried.
+    /// Takes a chunk of the arm in charge, after the trial.
     pub fn compare(&mut self, chunk: &Sample) -> Option<Verdict> {
         self.returned += 1;
         if self.returned <= RETURNING {
@@ -101,7 +100,7 @@ impl Trial {
         self.after.is_full().then(|| self.verdict())
     }
 
-    /// Share of the passes that the cache of the arm tried answered in the end.
+    /// Share of the passes that the tried arm's cache answered at the end.
     pub fn cached_share(&self) -> f64 {
         self.measured.cached_share()
     }

@@ -1,37 +1,8 @@
-//! What an autopilot tells about itself.
+//! What an autopilot reports.
 
+use super::doing::{Doing, Why};
 use super::{Autopilot, Known, Phase};
 use std::time::Duration;
-
-/// What an autopilot is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
-    /// The safe arm fills its cache, before all are compared.
-    Warming,
-    /// All arms are compared.
-    Comparing,
-    /// The safe arm fills its cache, which may make it the cheapest.
-    Filling,
-    /// The arm in charge is active.
-    Cruising,
-    /// One arm is compared with the one in charge.
-    Trying,
-}
-
-/// Why the arm in charge is in charge.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Why {
-    /// Nothing has been measured yet.
-    Start,
-    /// There is no other.
-    Forced,
-    /// It was the cheapest of all, or near enough for a safe choice.
-    Tournament,
-    /// It was cheaper than the one before by this share, side by side.
-    Trial(f64),
-    /// The traffic changes too often to measure: the safe choice.
-    Unsteady,
-}
 
 impl Autopilot {
     /// The arm in charge.
@@ -64,7 +35,7 @@ impl Autopilot {
         self.why
     }
 
-    /// Since when the arm in charge is, TSC.
+    /// When the arm in charge took over, TSC.
     pub fn changed_at(&self) -> u64 {
         self.changed_at
     }
@@ -84,7 +55,7 @@ impl Autopilot {
         self.ledger.regret_share()
     }
 
-    /// The time between two values of the TSC, none if they are the other way round.
+    /// The time between two values of the TSC; zero if `to` is earlier.
     pub fn between(&self, from: u64, to: u64) -> Duration {
         Duration::from_micros(to.saturating_sub(from) * 1000 / self.ms)
     }

@@ -45,8 +45,8 @@ pub(crate) struct Composer {
 pub(crate) enum Replay<'g> {
     /// The packet has been through every `ct` and meets this megaflow, which has not counted it yet.
     Completed(&'g Megaflow),
-    /// A `ct` wrote another state, mark or label than recorded: the packet takes its next pass, its key as it is. It has
-    /// asked for this many passes.
+    /// A `ct` wrote another state, mark or label than recorded: the packet takes its next pass, its key as it is. It
+    /// has asked for this many passes.
     Diverged(u8),
     /// Nothing has happened: the packet meets its first megaflow.
     Refused,
@@ -147,8 +147,8 @@ impl Composer {
         is_paused
     }
 
-    /// Replays the packets at the batch's front. Those behind a packet that is still to be tracked would overtake it; they
-    /// stay `composed`, for [`Composer::replay`] in its turn.
+    /// Replays the packets at the batch's front. Those behind a packet that is still to be tracked would overtake it;
+    /// they stay `composed`, for [`Composer::replay`] in its turn.
     #[inline]
     pub fn replay_front<'g>(&self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let in_front = batch.composed.0.trailing_ones() as usize;
@@ -193,8 +193,8 @@ impl Composer {
         replay
     }
 
-    /// Replays a packet, and counts it for the megaflows between the first and the last. Paths with more than one `ct` are
-    /// refused unless the packet `may_be_long` under way.
+    /// Replays a packet, and counts it for the megaflows between the first and the last. Paths with more than one `ct`
+    /// are refused unless the packet `may_be_long` under way.
     #[inline]
     fn run<'g>(
         &self,

@@ -1,23 +1,23 @@
 //! Composed entries: one lookup for all passes of a packet of a known connection.
 //!
-//! A packet that is tracked meets the lookup twice or more: for the megaflow that says `ct(…)`, `recirc(…)`, and for the
-//! megaflow behind it. Both lookups, and the search for its connection in between, have the same result for the next packet
-//! of the connection. So the result is recorded under the packet's addresses and ports, and replayed:
+//! A packet that is tracked meets the lookup twice or more: for the megaflow that says `ct(…)`, `recirc(…)`, and for
+//! the megaflow behind it. Both lookups, and the search for its connection in between, have the same result for the
+//! next packet of the connection. So the result is recorded under the packet's addresses and ports, and replayed:
 //!
 //! ```text
 //!  key ─► entry (addresses, ports) ─► path: key under all masks, megaflows, metadata    shared by connections
 //!               └──────────────────► the connection of each ct                          of this one
 //! ```
 //!
-//! An entry is a hint, like those of other indexes. What makes it a hit is checked for every packet: its whole key under
-//! the masks of all megaflows of the path; that these megaflows, and the connections, are live; and, after `ct` has updated
-//! the connection, that the packet gets the recorded state, and the recorded mark and label if a megaflow matches on them.
-//! So no change of rules, connections or NAT has to be announced here. If `ct` returns another state, the packet diverges:
-//! normal processing resumes with its next pass.
+//! An entry is a hint, like those of other indexes. What makes it a hit is checked for every packet: its whole key
+//! under the masks of all megaflows of the path; that these megaflows, and the connections, are live; and, after `ct`
+//! has updated the connection, that the packet gets the recorded state, and the recorded mark and label if a megaflow
+//! matches on them. So no change of rules, connections or NAT has to be announced here. If `ct` returns another state,
+//! the packet diverges: normal processing resumes with its next pass.
 //!
-//! Packets are tracked in order of arrival, with a composed entry or without, and every megaflow counts every packet. Not
-//! recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and packets that
-//! are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
+//! Packets are tracked in order of arrival, with a composed entry or without, and every megaflow counts every packet.
+//! Not recorded are paths with other actions than `ct` and `recirc` before the last megaflow, packets with NAT, and
+//! packets that are not TCP or UDP over IPv4: see [`Conntrack::conn_ref`](sluice_conntrack::Conntrack::conn_ref).
 //!
 //! The other stages know three calls: [`Composer::find`] before the lookup, [`Composer::record`] after it, and
 //! [`Composer::replay_front`] with [`Composer::replay`] before and in the stage `act`.

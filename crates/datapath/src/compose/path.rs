@@ -34,8 +34,8 @@ pub(crate) struct Hop {
 /// A path through the tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {
-    /// The bits of line 0 of a first pass's key that any megaflow of the path matches on, without the connection fields that
-    /// `ct` writes, and the bits that make it a packet of TCP or UDP over IPv4, just received.
+    /// The bits of line 0 of a first pass's key that any megaflow of the path matches on, without the connection fields
+    /// that `ct` writes, and the bits that make it a packet of TCP or UDP over IPv4, just received.
     mask: [u64; 8],
     /// The values of those bits.
     key: [u64; 8],
@@ -61,8 +61,8 @@ impl Hop {
     }
 }
 
-/// Bits of line 0, by word, that every path matches on: port and recirculation id; connection fields and presence (none);
-/// Ethernet type; protocol and fragment.
+/// Bits of line 0, by word, that every path matches on: port and recirculation id; connection fields and presence
+/// (none); Ethernet type; protocol and fragment.
 const ALWAYS: [u64; 8] =
     [u64::MAX, 0, u64::MAX, 0, 0, bits(layout::DL_TYPE), 0, bits(layout::NW_PROTO) | bits(layout::NW_FRAG)];
 /// Bits that `ct` and `recirc` write. What later megaflows match of them is in the hops' metadata.
@@ -81,7 +81,8 @@ impl Path {
         Path { mask, key: [0; 8], first: FlowRef::of(first), hops: ArrayVec::new() }
     }
 
-    /// Adds a hop that ends at `next`; false if the path would be too long, or if line 0 cannot tell which packets match.
+    /// Adds a hop that ends at `next`; false if the path would be too long, or if line 0 cannot tell which packets
+    /// match.
     pub fn add(&mut self, mut metadata: CtMetadata, recirc_id: u32, next: &Megaflow) -> bool {
         let mask = next.mask();
         let (asked, whole) = (mask.words(), &mask.whole);

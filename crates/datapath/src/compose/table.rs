@@ -150,7 +150,7 @@ impl EntryTable {
         entries[way] = Entry { addresses, ports, path, first, further };
     }
 
-    /// Clears the entries of one bucket whose connections have been taken out of the conntrack table.
+    /// Clears the entries of one bucket if their connections have been removed from the conntrack table.
     pub fn sweep(&mut self) {
         let at = self.sweep_next & self.mask;
         self.sweep_next = at + 1;
