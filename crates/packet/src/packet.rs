@@ -10,8 +10,6 @@ pub struct Packet {
     pub frame: Frame,
     /// The hash that the NIC computed, 0 if none. Its key is public, so it never selects a bucket.
     pub rss_hash: u32,
-    /// Offload work left to do, as the port received it; see the port crate.
-    pub offload: u32,
 }
 
 const _: () = assert!(size_of::<Packet>() == 32);
@@ -20,7 +18,7 @@ impl Packet {
     /// A packet of which only the bytes are known.
     #[inline]
     pub fn new(frame: Frame) -> Self {
-        Packet { frame, rss_hash: 0, offload: 0 }
+        Packet { frame, rss_hash: 0 }
     }
 
     /// Its bytes, from the Ethernet header on.

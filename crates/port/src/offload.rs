@@ -109,6 +109,15 @@ impl VnetHeader {
     }
 }
 
+/// How much of a large frame has been split.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Position {
+    /// Payload bytes written.
+    done: usize,
+    /// Segments written.
+    count: u16,
+}
+
 /// A large frame that is being split.
 #[derive(Debug)]
 pub struct Segments<'a> {
@@ -129,13 +138,13 @@ pub struct Segments<'a> {
 
 impl Segments<'_> {
     /// The position of the next segment, to continue from later.
-    pub fn position(&self) -> (usize, u16) {
-        (self.done, self.count)
+    pub fn position(&self) -> Position {
+        Position { done: self.done, count: self.count }
     }
 
     /// Continues from a position.
-    pub fn seek(&mut self, (done, count): (usize, u16)) {
-        (self.done, self.count) = (done, count);
+    pub fn seek(&mut self, to: Position) {
+        (self.done, self.count) = (to.done, to.count);
     }
 
     /// Bytes of the longest segment.

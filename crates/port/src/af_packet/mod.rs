@@ -18,7 +18,7 @@ mod sys;
 
 use crate::config::{MAX_QUEUES, OptionKey, Options};
 use crate::netdev::{NetDevice, failed};
-use crate::offload::VnetHeader;
+use crate::offload::{Position, VnetHeader};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use parking_lot::Mutex;
@@ -119,7 +119,7 @@ impl Port for PacketPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         Box::new(PacketRx {
             ring: Arc::clone(&self.rings[queue]),
-            position: (0, 0),
+            position: Position::default(),
             mtu: Mtu(self.info.mtu),
             pool: Arc::clone(&self.pool),
             stats: Arc::clone(&self.rx[queue]),
@@ -162,7 +162,7 @@ impl Port for PacketPort {
 struct PacketRx {
     ring: Slot<sys::RxRing>,
     /// How much of the current large frame has been split.
-    position: (usize, u16),
+    position: Position,
     mtu: Mtu,
     pool: Arc<dyn FramePool>,
     stats: Arc<QueueStats>,
@@ -197,7 +197,7 @@ impl RxQueue for PacketRx {
                 Step::Wait => break,
                 Step::Dropped(why) => self.stats.drop_received(why, 1, tally),
             }
-            self.position = (0, 0);
+            self.position = Position::default();
             ring.advance();
         }
         let bytes = batch[first..].iter().map(|packet| packet.frame.len()).sum();

@@ -20,7 +20,6 @@ struct sluice_packet {
     uint16_t pool;
     uint64_t mbuf;
     uint32_t rss_hash; /* 0 if the device computed none */
-    uint32_t offload;
 };
 
 struct sluice_port_conf {
@@ -72,7 +71,6 @@ static inline void describe(struct rte_mbuf *m, uint16_t pool, struct sluice_pac
     f->pool = pool;
     f->mbuf = (uintptr_t) m;
     f->rss_hash = m->ol_flags & RTE_MBUF_F_RX_RSS_HASH ? m->hash.rss : 0;
-    f->offload = 0;
 }
 
 static inline struct rte_mbuf *prescribe(const struct sluice_packet *f)

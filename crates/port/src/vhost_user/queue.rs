@@ -2,7 +2,7 @@
 
 use super::device::RingSlot;
 use super::ring::{Chain, Ring, RingError};
-use crate::offload::{LARGEST_FRAME, VNET_HEADER, VnetHeader};
+use crate::offload::{LARGEST_FRAME, Position, VNET_HEADER, VnetHeader};
 use crate::stats::QueueStats;
 use crate::{Mtu, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
@@ -33,7 +33,7 @@ pub struct GuestTransmit {
 struct Large {
     header: VnetHeader,
     /// As [`crate::offload::Segments::position`].
-    position: (usize, u16),
+    position: Position,
 }
 
 /// The result for a chain.
@@ -62,7 +62,7 @@ impl GuestTransmit {
         if header.is_large() {
             self.large_frame.resize(size, 0);
             ring.read(&self.chain, VNET_HEADER, &mut self.large_frame)?;
-            return Ok(TxStep::Large(Large { header, position: (0, 0) }));
+            return Ok(TxStep::Large(Large { header, position: Position::default() }));
         }
         if size > self.mtu.longest_frame() {
             return Ok(TxStep::Dropped(DropReason::RxOversize));
