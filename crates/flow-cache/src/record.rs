@@ -30,6 +30,17 @@ pub enum FlowVerdict {
     Actions,
 }
 
+/// What a megaflow is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct NewFlow<'a> {
+    /// The shared copy of the translation's mask.
+    pub mask: &'a Arc<Mask>,
+    /// The key of one of its packets.
+    pub key: &'a PacketKey,
+    pub translation: &'a Translation,
+    pub created_ms: u64,
+}
+
 /// A record of the arena: mask, masked key and actions.
 ///
 /// Shape:  three cache lines, with the arena's state word in front: what a hit needs, line 0 of the key, and what a
@@ -105,15 +116,10 @@ const PRESENCE_BITS: u64 = 0xff << (layout::PRESENCE.offset % 8 * 8);
 const _: () = assert!(layout::IN_PORT.offset.is_multiple_of(8) && layout::IN_PORT.size == 4);
 
 impl Megaflow {
-    /// The megaflow of `key` under `mask`, the shared copy of the translation's mask.
-    pub(crate) fn new(
-        id: FlowId,
-        serial: u64,
-        mask: Arc<Mask>,
-        key: &PacketKey,
-        translation: &Translation,
-        created_ms: u64,
-    ) -> Self {
+    /// The megaflow with that id and serial number.
+    pub(crate) fn new(id: FlowId, serial: u64, flow: &NewFlow<'_>) -> Self {
+        let NewFlow { mask, key, translation, created_ms } = *flow;
+        let mask = mask.clone();
         let line = |i: usize| key.line(i).and(mask.whole.line(i));
         let verdict = match &translation.actions[..] {
             [] | [Action::Drop] => FlowVerdict::Drop(translation.no_output),

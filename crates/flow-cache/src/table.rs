@@ -7,6 +7,7 @@
 use crate::counters::{FlowCounters, add_up};
 use crate::masks::Masks;
 use crate::quota::Quotas;
+use crate::record::NewFlow;
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
 use parking_lot::Mutex;
@@ -247,12 +248,17 @@ impl MegaflowTable {
                 renew(&xcache, carried, false);
             }
         }
+        self.add(index, port, hash, &NewFlow { mask: &mask, key, translation, created_ms: now_ms })
+    }
+
+    /// Adds a megaflow that the table does not have.
+    fn add(&self, index: &mut Index, port: u32, hash: u32, flow: &NewFlow<'_>) -> Installed {
         if !index.quotas.has_room(port, index.by_match.len(), self.capacity()) {
             return Installed::OverQuota;
         }
         index.installed += 1;
         let serial = index.installed;
-        let make = |id| Megaflow::new(FlowId(id), serial, mask.clone(), key, translation, now_ms);
+        let make = |id| Megaflow::new(FlowId(id), serial, flow);
         let Ok(id) = self.arena.insert(make).or_else(|_| {
             self.reclaim(index);
             self.arena.insert(make)
@@ -262,7 +268,7 @@ impl MegaflowTable {
         index
             .by_match
             .insert_unique(MatchEntry::whole(hash), MatchEntry { hash, id: FlowId(id) }, |e| MatchEntry::whole(e.hash));
-        index.quotas.add(port, &mask);
+        index.quotas.add(port, flow.mask);
         Installed::New(FlowId(id))
     }
 

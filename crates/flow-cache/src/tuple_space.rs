@@ -169,8 +169,8 @@ impl TupleSpace {
         quota: &mut NodeQuota,
     ) -> BatchMask {
         if self.pruning.is_none() || self.ranking.len() < PRUNE_FROM {
-            let ranking = &self.ranking;
-            return ask_in_turn(&mut self.subtables, ranking.iter(), 0, batch, miss, hits, probes);
+            let mut search = Search { batch, hits, probes };
+            return search.in_turn(&mut self.subtables, self.ranking.iter(), 0, miss);
         }
         self.lookup_pruned(batch, miss, hits, probes, quota)
     }
@@ -186,10 +186,11 @@ impl TupleSpace {
     ) -> BatchMask {
         self.list_one_more(batch.flows, quota);
         let (subtables, first) = (&mut self.subtables, &self.ranking[..FIRST]);
-        let mut left = ask_in_turn(subtables, first.iter(), 0, batch, miss, hits, probes);
+        let mut search = Search { batch, hits: &mut *hits, probes: &mut *probes };
+        let mut left = search.in_turn(subtables, first.iter(), 0, miss);
         let unlisted = self.unlisted.iter().filter(|place| !first.contains(place));
         let asked = FIRST + unlisted.clone().count();
-        left = ask_in_turn(subtables, unlisted, FIRST, batch, left, hits, probes);
+        left = search.in_turn(subtables, unlisted, FIRST, left);
         let Some(pruning) = &self.pruning else { return left };
         let ahead = Ahead::fetch(pruning, subtables, first, batch, left);
         for i in left {
@@ -337,25 +338,33 @@ impl Ahead {
     }
 }
 
-/// Asks subtables one after another about the packets of `miss`. `asked` subtables were asked before.
-#[inline(always)]
-fn ask_in_turn<'a, 'g>(
-    subtables: &mut [Option<Subtable>],
-    places: impl Iterator<Item = &'a u32>,
-    asked: usize,
-    batch: &LookupBatch<'_, 'g>,
-    mut miss: BatchMask,
-    hits: &mut Hits<'g>,
-    probes: &mut u64,
-) -> BatchMask {
-    for (at, place) in places.enumerate() {
-        if miss.is_empty() {
-            break;
+/// A search for the packets of a batch.
+struct Search<'s, 'k, 'g> {
+    batch: &'s LookupBatch<'k, 'g>,
+    hits: &'s mut Hits<'g>,
+    /// Counts the subtables asked for hits.
+    probes: &'s mut u64,
+}
+
+impl Search<'_, '_, '_> {
+    /// Asks subtables one after another about the packets of `miss`. `asked` subtables were asked before.
+    #[inline(always)]
+    fn in_turn<'a>(
+        &mut self,
+        subtables: &mut [Option<Subtable>],
+        places: impl Iterator<Item = &'a u32>,
+        asked: usize,
+        mut miss: BatchMask,
+    ) -> BatchMask {
+        for (at, place) in places.enumerate() {
+            if miss.is_empty() {
+                break;
+            }
+            let Some(subtable) = &mut subtables[*place as usize] else { continue };
+            let before = miss.len();
+            miss = subtable.lookup(self.batch, miss, self.hits);
+            *self.probes += ((asked + at + 1) * (before - miss.len())) as u64;
         }
-        let Some(subtable) = &mut subtables[*place as usize] else { continue };
-        let before = miss.len();
-        miss = subtable.lookup(batch, miss, hits);
-        *probes += ((asked + at + 1) * (before - miss.len())) as u64;
+        miss
     }
-    miss
 }
