@@ -341,9 +341,18 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes, whatever was changed in a good message.
+    /// A message that is cut off anywhere, or of an unknown version, is an error.
     #[test]
-    fn wrong_bytes_are_errors((version, message) in flow_mod(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), junk in bytes()) {
+    fn wrong_bytes_are_errors((version, message) in flow_mod(), cut in any::<prop::sample::Index>(), unknown in 7u8..) {
+        let mut bytes = Message::FlowMod(Box::new(message)).write(version, 1);
+        prop_assert!(Message::read(&bytes[..cut.index(bytes.len())], true).is_err());
+        bytes[0] = unknown;
+        prop_assert_eq!(Message::read(&bytes, true), Err(Error::RequestBadVersion));
+    }
+
+    /// For any bytes, and any change of a valid message, reading ends without a panic.
+    #[test]
+    fn any_bytes_can_be_read((version, message) in flow_mod(), changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), junk in bytes()) {
         let mut bytes = Message::FlowMod(Box::new(message)).write(version, 1);
         for (at, value) in changes {
             let at = at.index(bytes.len());
