@@ -1,81 +1,19 @@
 //! A bridge: its ports, tables, groups, meters and MAC table. One writer and many translations share it behind a lock.
 
+use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES};
 use crate::group::Groups;
-use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX, MacTable};
+use crate::mac::{DEFAULT_MAX, MacTable};
 use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
 use crate::rule::Rule;
-use crate::table_capacity::{TableCapacity, TableLimit};
+use crate::table_capacity::TableCapacity;
+use crate::table_counts::TableCounts;
 use parking_lot::RwLock;
-use sluice_classifier::{Classifier, RuleId, TrieField};
+use sluice_classifier::{Classifier, RuleId};
 use sluice_flow::OfPort;
 use sluice_ofp::FlowRemovedReason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Tables of a bridge: 0 to 254. In requests, 255 means all tables or the current one.
-pub const N_TABLES: usize = 255;
-
-/// What a bridge does without rules from a controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailMode {
-    /// It drops all packets.
-    #[default]
-    Secure,
-    /// It forwards like an ordinary switch: it starts with the rule `priority=0 actions=NORMAL`.
-    Standalone,
-}
-
-/// How rules match IP fragments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FragmentMode {
-    /// L4 ports are zero in every fragment.
-    #[default]
-    Normal,
-    /// Fragments are dropped.
-    Drop,
-    /// The first fragment has its L4 ports, later ones have zero.
-    NxMatch,
-}
-
-/// The configuration of a bridge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BridgeConfig {
-    /// Name, unique in the switch.
-    pub name: String,
-    /// OpenFlow datapath id.
-    pub datapath_id: u64,
-    /// Fail mode.
-    pub fail_mode: FailMode,
-    /// Seconds until an unused MAC entry expires.
-    pub mac_age_s: u64,
-    /// Fields with a prefix trie, which makes the megaflows of rules that match prefixes wider. As `prefixes` of a
-    /// `Flow_Table` in Open vSwitch, but for all tables.
-    pub prefixes: Vec<TrieField>,
-    /// Tables with a limit on their number of rules.
-    pub limits: Vec<TableLimit>,
-}
-
-impl BridgeConfig {
-    /// A secure bridge with the usual settings.
-    pub fn new(name: &str) -> Self {
-        let name = name.to_owned();
-        let prefixes = TrieField::DEFAULT.to_vec();
-        BridgeConfig {
-            name,
-            datapath_id: 1,
-            fail_mode: FailMode::Secure,
-            mac_age_s: DEFAULT_AGE_S,
-            prefixes,
-            limits: Vec::new(),
-        }
-    }
-}
-
-/// A bridge's number, which is never reused while the switch runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BridgeId(pub u32);
 
 /// Rules by match and priority.
 pub(crate) type Rules = Classifier<Arc<Rule>>;
@@ -116,13 +54,6 @@ pub(crate) struct OfTable {
     pub capacity: TableCapacity,
 }
 
-/// How often a table was searched.
-#[derive(Debug, Default)]
-pub(crate) struct TableCounts {
-    matched: AtomicU64,
-    missed: AtomicU64,
-}
-
 impl OfTable {
     /// Removes a rule that is visible to no lookup.
     pub fn remove(&mut self, id: RuleId) {
@@ -137,17 +68,6 @@ pub(crate) struct ExpiredRule {
     pub table: u8,
     pub id: RuleId,
     pub reason: FlowRemovedReason,
-}
-
-impl TableCounts {
-    pub fn credit(&self, matched: bool, packets: u64) {
-        let count = if matched { &self.matched } else { &self.missed };
-        count.fetch_add(packets, Relaxed);
-    }
-
-    pub fn read(&self) -> (u64, u64) {
-        (self.matched.load(Relaxed), self.missed.load(Relaxed))
-    }
 }
 
 impl Bridge {

@@ -3,7 +3,7 @@
 //! A rule with something that this version cannot do is refused when it is added, with the reason. Nothing is ignored
 //! later.
 
-use crate::bridge::N_TABLES;
+use crate::bridge_config::N_TABLES;
 use crate::error::Error;
 use crate::group::Groups;
 use crate::meter::Meters;

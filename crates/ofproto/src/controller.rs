@@ -1,6 +1,7 @@
 //! Packets from and to controllers: packet-out and resume requests are translated; packet-ins get their metadata.
 
-use crate::bridge::{BridgeId, SwitchState};
+use crate::bridge::SwitchState;
+use crate::bridge_config::BridgeId;
 use crate::check::{check_actions, check_groups, check_meters};
 use crate::error::Error;
 use crate::metadata;

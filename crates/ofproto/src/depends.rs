@@ -10,24 +10,24 @@
 //! wrote before the search are also equal for all its packets, because everything the actions read is in the mask. If a
 //! rule wants another value in a known bit, it cannot match; otherwise it may.
 
-use crate::bridge::{Bridge, BridgeId};
+use crate::bridge::Bridge;
+use crate::bridge_config::BridgeId;
 use crate::group::Groups;
 use crate::mac::Mac;
 use crate::port::{Attach, PortConfig};
+use crate::search_key::{
+    IN_PORT_BITS, IN_PORT_PLACE, INITIAL, PACKET_WORDS, SearchKey, WORDS, WordBits, in_port_word, mask_word, span_bits,
+    word,
+};
 use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
-use sluice_flow::layout::{self, FLOW_KEY_SIZE, Span};
-use sluice_flow::{FlowKey, LINE_SIZE, Line, Match, OfPort, PacketKey};
+use sluice_flow::layout;
+use sluice_flow::{Match, PacketKey};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Changed rules of a table that are compared one by one. If there are more, all megaflows that searched it are
 /// affected.
 const RULES_MAX: usize = 64;
-
-/// Words of a key, and of its part that packets have.
-const WORDS: usize = FLOW_KEY_SIZE / 8;
-const PACKET_WORDS: usize = 32;
-const LINE_WORDS: usize = LINE_SIZE / 8;
 
 /// What has changed.
 #[derive(Debug, Default)]
@@ -54,22 +54,6 @@ struct TableChanges {
 /// A rule's match, as the words of a key in which it has bits.
 #[derive(Debug)]
 struct RuleBits(Vec<WordBits>);
-
-/// Bits of word `place` of a key: `value` where `mask` has ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WordBits {
-    place: u8,
-    mask: u64,
-    value: u64,
-}
-
-/// The key of a search, as its difference from the packet's key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SearchKey {
-    in_port: OfPort,
-    /// The words that differ, each with the bits that differ.
-    altered: Box<[WordBits]>,
-}
 
 impl Changes {
     /// Anything may have changed.
@@ -211,76 +195,9 @@ impl RuleBits {
     }
 }
 
-impl SearchKey {
-    /// The key of a search for a packet that came with key `original`. Both have an OpenFlow port.
-    pub fn new(original: &FlowKey, key: &FlowKey) -> Self {
-        let mut altered = Vec::new();
-        for (line, (now, initial)) in key.lines.iter().zip(&INITIAL_LINES).enumerate() {
-            let was = if line < PACKET_WORDS / LINE_WORDS { &original.lines[line] } else { initial };
-            // Most lines are unchanged.
-            if was == now {
-                continue;
-            }
-            for place in LINE_WORDS * line..LINE_WORDS * (line + 1) {
-                let (was, value) = (line_word(was, place), line_word(now, place));
-                let mask = (was ^ value) & !(if place == IN_PORT_PLACE { IN_PORT_BITS } else { 0 });
-                if mask != 0 {
-                    altered.push(WordBits { place: place as u8, mask, value });
-                }
-            }
-        }
-        SearchKey { in_port: OfPort(key.number(layout::IN_PORT) as u16), altered: altered.into() }
-    }
-}
-
-/// The word of the input port, and the port's bits in it.
-const IN_PORT_PLACE: usize = layout::IN_PORT.offset / 8;
-const IN_PORT_BITS: u64 = span_bits(layout::IN_PORT);
-
 /// The bits of each word that the classifier sets during a search: a rule may match any value of them.
 const CONJUNCTION: [u64; WORDS] = {
     let mut bits = [0; WORDS];
     bits[layout::CONJ_ID.offset / 8] = span_bits(layout::CONJ_ID);
     bits
 };
-
-/// The initial values of registers and metadata.
-const INITIAL: [u64; WORDS] = {
-    let mut words = [0; WORDS];
-    let unset = (OfPort::UNSET.0 as u32).swap_bytes() as u64;
-    words[layout::ACTSET_OUTPUT.offset / 8] = unset << (layout::ACTSET_OUTPUT.offset % 8 * 8);
-    words
-};
-
-/// The same, as lines.
-const INITIAL_LINES: [Line; WORDS / LINE_WORDS] = {
-    let mut lines = [Line::ZERO; WORDS / LINE_WORDS];
-    let mut byte = 0;
-    while byte < WORDS * 8 {
-        lines[byte / LINE_SIZE].0[byte % LINE_SIZE] = INITIAL[byte / 8].to_le_bytes()[byte % 8];
-        byte += 1;
-    }
-    lines
-};
-
-/// A field's bits in its word, as a little-endian number.
-const fn span_bits(span: Span) -> u64 {
-    (u64::MAX >> (64 - span.size * 8)) << (span.offset % 8 * 8)
-}
-
-fn in_port_word(port: OfPort) -> u64 {
-    u64::from(u32::from(port.0).swap_bytes()) << (layout::IN_PORT.offset % 8 * 8)
-}
-
-fn word(key: &FlowKey, place: usize) -> u64 {
-    line_word(&key.lines[place / 8], place)
-}
-
-fn mask_word(mask: &PacketKey, place: usize) -> u64 {
-    line_word(mask.line(place / 8), place)
-}
-
-fn line_word(line: &Line, place: usize) -> u64 {
-    let (chunks, _) = line.0.as_chunks::<8>();
-    u64::from_le_bytes(chunks[place % 8])
-}

@@ -3,7 +3,7 @@
 //! A PMD must not wait, so a translation puts its effects into a bounded queue. An effect that does not fit is lost and
 //! counted. The next packet, or the revalidator when it credits the megaflow's packets, causes the same effect again.
 
-use crate::bridge::BridgeId;
+use crate::bridge_config::BridgeId;
 use crate::mac::Mac;
 use crate::rule::Rule;
 use parking_lot::Mutex;

@@ -5,7 +5,9 @@
 //! removed and the hidden ones unhidden. The lock that translations share is released every [`CHUNK`] changes, so that
 //! a bundle of a million flows does not stop the PMDs' upcalls.
 
-use crate::bridge::{Bridge, LearnedCookie, N_TABLES, Rules};
+use crate::action_refs::uses_meter;
+use crate::bridge::{Bridge, LearnedCookie};
+use crate::bridge_config::N_TABLES;
 use crate::check::{check_actions, check_bucket, check_groups, check_match, check_meters, check_table};
 use crate::controller::PacketOutRequest;
 use crate::depends::Changes;
@@ -13,10 +15,10 @@ use crate::error::Error;
 use crate::group::{self, Groups};
 use crate::rule::{Rule, RuleCounts};
 use crate::rule_monitor::{PendingUpdate, Requester, RuleUpdateEvent};
+use crate::rule_select::{has_at_least, is_learned, rules_of, select};
 use sluice_classifier::{Conjunction, Criteria, LATEST, NEVER, RuleId};
-use sluice_flow::{Match, OfPort};
-use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GROUP_ANY, GroupMod, OfAction};
-use std::collections::BTreeSet;
+use sluice_flow::Match;
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, GroupMod, OfAction};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
@@ -354,65 +356,6 @@ impl PendingTransaction {
     }
 }
 
-/// The rules of a table, if it has any.
-pub(crate) fn rules_of(bridge: &Bridge, table: u8) -> Option<&Rules> {
-    bridge.tables[usize::from(table)].rules.as_deref()
-}
-
-/// The rules that a modification or deletion selects, table by table.
-pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: bool) -> Vec<(u8, RuleId)> {
-    let tables = match fm.table.filter(|&t| t != 255) {
-        Some(table) => table..=table,
-        None => 0..=(N_TABLES as u8 - 1),
-    };
-    let criteria = Criteria::new(&fm.matches);
-    let wanted = |rule: &Arc<Rule>| {
-        (rule.cookie ^ fm.cookie) & fm.cookie_mask == 0
-            && (!by_output || fm.out_port.is_none_or(|port| port == OfPort::NONE || outputs_to(&rule.actions, port)))
-            && (!by_output || fm.out_group.is_none_or(|group| sends_to_group(&rule.actions, group)))
-    };
-    let mut out = Vec::new();
-    for table in tables {
-        let Some(rules) = rules_of(bridge, table) else { continue };
-        if strict {
-            let found = rules.find_exact(&fm.matches, fm.priority.into(), LATEST);
-            out.extend(found.filter(|r| wanted(r.payload())).map(|r| (table, r.id())));
-        } else {
-            out.extend(rules.covered(&criteria, LATEST).filter(|r| wanted(r.payload())).map(|r| (table, r.id())));
-        }
-    }
-    out
-}
-
-/// Whether an action outputs to that port, also in a clone or an action set.
-pub(crate) fn outputs_to(actions: &[OfAction], port: OfPort) -> bool {
-    OfAction::flattened(actions).any(|action| match action {
-        OfAction::Output { port: to, .. }
-        | OfAction::OutputTrunc { port: to, .. }
-        | OfAction::Enqueue { port: to, .. } => *to == port,
-        OfAction::Controller(_) => port == OfPort::CONTROLLER,
-        _ => false,
-    })
-}
-
-pub(crate) fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
-    group == GROUP_ANY || OfAction::flattened(actions).any(|action| *action == OfAction::Group(group))
-}
-
-/// The groups that actions send to, each once.
-pub(crate) fn groups_of(actions: &[OfAction]) -> BTreeSet<u32> {
-    let group = |action: &OfAction| match action {
-        OfAction::Group(to) => Some(*to),
-        _ => None,
-    };
-    OfAction::flattened(actions).filter_map(group).collect()
-}
-
-/// Whether an action uses that meter.
-pub(crate) fn uses_meter(actions: &[OfAction], meter: u32) -> bool {
-    OfAction::flattened(actions).any(|action| *action == OfAction::Meter(meter))
-}
-
 fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {
     let parts = actions.iter().filter_map(|action| match *action {
         OfAction::Conjunction { id, clause, n_clauses } => Some(Conjunction { id, clause, n_clauses }),
@@ -429,32 +372,4 @@ fn learned_cookies(actions: &[OfAction]) -> impl Iterator<Item = LearnedCookie> 
         }
         _ => None,
     })
-}
-
-/// Whether `replace-flows` leaves a rule as it is, with its counters.
-pub(crate) fn is_same(rule: &Rule, fm: &FlowMod) -> bool {
-    rule.cookie == fm.new_cookie.unwrap_or(0)
-        && rule.idle_timeout() == fm.idle_timeout
-        && rule.hard_timeout() == fm.hard_timeout
-        && rule.importance == fm.importance
-        && *rule.actions == *fm.actions
-}
-
-/// The rule that a `learn` would add, if an identical one exists. Its timeouts may differ: a modification keeps them,
-/// and `fin_timeout` may have lowered them. Where a limit is checked, such a rule counts as another one, as in OVS.
-pub(crate) fn is_learned<'b>(bridge: &'b Bridge, fm: &FlowMod, limit: u32, version: u64) -> Option<&'b Arc<Rule>> {
-    let found = rules_of(bridge, fm.table?)?.find_exact(&fm.matches, fm.priority.into(), version)?;
-    let same = |rule: &Rule| {
-        let timeouts = (rule.idle_timeout(), rule.hard_timeout());
-        rule.cookie == fm.new_cookie.unwrap_or(0)
-            && rule.flags == fm.flags
-            && *rule.actions == *fm.actions
-            && (limit == 0 || timeouts == (fm.idle_timeout, fm.hard_timeout))
-    };
-    Some(found.payload()).filter(|rule| same(rule))
-}
-
-/// Whether a table has at least `limit` rules with a cookie.
-pub(crate) fn has_at_least(rules: &Rules, cookie: u64, limit: u32) -> bool {
-    rules.iter(LATEST).filter(|r| r.payload().cookie == cookie).take(limit as usize).count() == limit as usize
 }

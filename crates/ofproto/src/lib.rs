@@ -56,22 +56,25 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`ofproto`] | the switch: adds, changes and removes bridges and ports |
-//! | [`bridge`], [`port`], [`rule`], [`mac`] | the parts of a bridge |
+//! | [`bridge`], [`bridge_config`], [`port`], [`rule`], [`mac`] | the parts of a bridge |
 //! | [`rules`], [`flow_mod`], [`transaction`], [`check`], [`removed`] | atomic changes of rules and groups |
-//! | [`table_capacity`] | limits of tables, eviction, vacancy events |
-//! | [`rule_monitor`] | tells one subscriber of every changed rule |
+//! | [`rule_select`], [`action_refs`] | finding rules; the ports, groups and meters of actions |
+//! | [`table_capacity`], [`table_mod`], [`table_counts`] | limits of tables, eviction, vacancy events |
+//! | [`rule_monitor`], [`rule_updates`] | tells one subscriber of every changed rule |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
-//! | [`meter`] | meters; each one is a meter of the datapath |
+//! | [`meter`], [`meter_mod`] | meters; each one is a meter of the datapath |
 //! | [`xlate`] | translation |
 //! | [`recirc`] | frozen translations, which wait for their packet to recirculate |
 //! | [`upcall`], [`xlate_cache`], [`effects`], [`tick`] | upcalls, what they have used, and their effects |
-//! | [`depends`], [`revalidate`] | which megaflows a change affects; whether a megaflow is still right |
+//! | [`depends`], [`search_key`], [`revalidate`] | which megaflows a change affects; whether a megaflow is still right |
 //! | [`controller`], [`metadata`] | packets from and to controllers |
 //! | [`trace`], [`trace_command`], [`trace_passes`] | `ofproto/trace`: a translation as text |
 //! | [`fdb`] | the commands `fdb/*` on MAC entries |
 #![forbid(unsafe_code)]
 
+mod action_refs;
 mod bridge;
+mod bridge_config;
 mod check;
 mod controller;
 mod depends;
@@ -83,6 +86,7 @@ mod group;
 mod mac;
 mod metadata;
 mod meter;
+mod meter_mod;
 mod ofproto;
 mod port;
 mod recirc;
@@ -90,8 +94,13 @@ mod removed;
 mod revalidate;
 mod rule;
 mod rule_monitor;
+mod rule_select;
+mod rule_updates;
 mod rules;
+mod search_key;
 mod table_capacity;
+mod table_counts;
+mod table_mod;
 mod tick;
 mod trace;
 mod trace_command;
@@ -102,7 +111,7 @@ mod upcall;
 mod xlate;
 mod xlate_cache;
 
-pub use bridge::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES};
+pub use bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, TableLimit};
 pub use controller::{ExecuteRequest, PacketInMetadata, PacketOutRequest, ResumeRequest};
 pub use effects::EffectStats;
 pub use error::Error;
@@ -118,7 +127,7 @@ pub use rule::{Rule, RuleCounts, RuleStats};
 pub use rule_monitor::{Requester, RuleFilter, RuleMonitor, RuleUpdate, RuleUpdateEvent, Transaction};
 pub use rules::{RuleEntry, TableStats};
 pub use sluice_classifier::TrieField;
-pub use table_capacity::{TableDesc, TableLimit, TableSettings, VacancyEvent, VacancyReason, VacancyThresholds};
+pub use table_capacity::{TableDesc, TableSettings, VacancyEvent, VacancyReason, VacancyThresholds};
 pub use tick::TickStats;
 pub use upcall::UpcallHandle;
 pub use xlate_cache::packet_of;

@@ -8,7 +8,8 @@
 //! the current one. Then, before the change returns, the megaflows that depend on it (see `depends`) are suspended:
 //! from there on no packet follows the old state. The crate's essay has the whole story.
 
-use crate::bridge::{Bridge, BridgeConfig, BridgeId, FailMode, FragmentMode, SwitchState};
+use crate::bridge::{Bridge, SwitchState};
+use crate::bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode};
 use crate::depends::Changes;
 use crate::effects::{EffectQueue, EffectStats};
 use crate::error::Error;

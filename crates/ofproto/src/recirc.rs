@@ -6,7 +6,7 @@
 //!
 //! An id lives as long as an xlate cache holds it, and [`KEEP_MS`] longer for packets under way.
 
-use crate::bridge::BridgeId;
+use crate::bridge_config::BridgeId;
 use crate::tunnel::Tunnel;
 use parking_lot::Mutex;
 use sluice_flow::{Line, OfPort};

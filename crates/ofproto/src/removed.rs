@@ -1,6 +1,6 @@
 //! Removed rules, for controllers that asked to be told (`send_flow_rem`), and counters of removals by reason.
 
-use crate::bridge::BridgeId;
+use crate::bridge_config::BridgeId;
 use crate::rule::{Rule, RuleStats};
 use sluice_flow::Match;
 use sluice_ofp::FlowRemovedReason;

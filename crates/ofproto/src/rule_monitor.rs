@@ -1,12 +1,10 @@
 //! Flow monitoring: one subscriber is told of every rule that is added, modified or removed, in order.
 //!
-//! A transaction notes its changes as [`PendingUpdate`]s. [`Ofproto::publish_updates`] reads their rules from the
-//! tables and hands them over after the commit, but before removed rules leave the tables.
+//! A transaction notes its changes as [`PendingUpdate`]s. `rule_updates` reads their rules from the tables and hands
+//! them over after the commit, but before removed rules leave the tables.
 
-use crate::flow_mod::{CHUNK, PendingTransaction, outputs_to, rules_of, sends_to_group};
-use crate::ofproto::{Ofproto, Writer};
+use crate::action_refs::{outputs_to, sends_to_group};
 use crate::rule::Rule;
-use crate::{bridge::BridgeId, bridge::SwitchState};
 use sluice_classifier::RuleId;
 use sluice_flow::{Match, OfPort};
 use sluice_ofp::{FlowRemovedReason, OfAction};
@@ -94,48 +92,4 @@ pub(crate) struct PendingUpdate {
     pub table: u8,
     pub id: RuleId,
     pub old_actions: Option<Arc<[OfAction]>>,
-}
-
-impl PendingUpdate {
-    fn resolve(self, state: &SwitchState, bridge: BridgeId) -> Option<RuleUpdate> {
-        let rules = rules_of(state.bridge(bridge)?, self.table)?;
-        let found = rules.rule(self.id)?;
-        let (matches, rule) = (rules.match_of(found), Arc::clone(found.payload()));
-        Some(RuleUpdate { event: self.event, matches, rule, old_actions: self.old_actions })
-    }
-}
-
-impl Ofproto {
-    /// Subscribes the monitor. Only the first call has an effect.
-    pub fn set_monitor(&self, monitor: Arc<dyn RuleMonitor>) {
-        self.0.monitor.get_or_init(|| monitor);
-    }
-
-    /// Calls `f` while the tables cannot change.
-    pub fn with_changes_blocked<T>(&self, f: impl FnOnce() -> T) -> T {
-        let _writer = self.writer();
-        f()
-    }
-
-    /// Begins a transaction on a bridge.
-    pub(crate) fn begin(&self, _: &mut Writer, id: BridgeId, now_ms: u64) -> PendingTransaction {
-        let state = self.state();
-        let name = state.bridge(id).map(|bridge| bridge.name());
-        let is_monitored = self.0.monitor.get().zip(name).is_some_and(|(monitor, name)| monitor.monitors(name));
-        PendingTransaction::new(state.tables_version + 1, now_ms, is_monitored)
-    }
-
-    /// Tells the monitor of a transaction's changes, before removed rules leave the tables.
-    pub(crate) fn publish_updates(&self, id: BridgeId, pending: &mut PendingTransaction) {
-        let (Some(updates), Some(monitor)) = (pending.updates.take(), self.0.monitor.get()) else { return };
-        let Some(bridge) = self.bridge_name(id) else { return };
-        let transaction = Transaction { version: pending.version, by: pending.by };
-        let mut updates = updates.into_iter().peekable();
-        while updates.peek().is_some() {
-            let state = self.state();
-            let chunk = updates.by_ref().take(CHUNK).filter_map(|update| update.resolve(&state, id)).collect();
-            drop(state);
-            monitor.updated(&bridge, transaction, chunk);
-        }
-    }
 }

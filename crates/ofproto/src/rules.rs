@@ -1,13 +1,16 @@
 //! Requests about rules and groups: changes and listings.
 
-use crate::bridge::{Bridge, BridgeId, SwitchState};
+use crate::action_refs::groups_of;
+use crate::bridge::{Bridge, SwitchState};
+use crate::bridge_config::BridgeId;
 use crate::controller::ExecuteRequest;
 use crate::error::Error;
-use crate::flow_mod::{BundleChange, FlowModCounts, PendingTransaction, groups_of, is_same, rules_of, select};
+use crate::flow_mod::{BundleChange, FlowModCounts, PendingTransaction};
 use crate::group::GroupEntry;
 use crate::ofproto::{Ofproto, position};
 use crate::rule::Rule;
 use crate::rule_monitor::Requester;
+use crate::rule_select::{is_same, rules_of, select};
 use crate::transaction::STAYS;
 use sluice_classifier::LATEST;
 use sluice_flow::Match;

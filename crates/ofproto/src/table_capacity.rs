@@ -1,26 +1,10 @@
 //! A table's limit on rules, what it evicts when it is full, and its vacancy events. Source: OpenFlow 1.4,
 //! `OFPTC_EVICTION`.
 
-use crate::bridge::{Bridge, BridgeId, OfTable};
-use crate::error::Error;
-use crate::ofproto::{Ofproto, position};
+use crate::bridge_config::{BridgeId, TableLimit};
 use sluice_classifier::RuleId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// Maximum age of the order of evictions, milliseconds. Packets extend the life of rules meanwhile.
-const ORDER_MAX_AGE_MS: u64 = 1000;
-
-/// A limit of a table, from the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableLimit {
-    /// Number of the table.
-    pub table: u8,
-    /// Rules at most.
-    pub rules: usize,
-    /// Whether it evicts when it is full, even if no controller enabled that.
-    pub evicts: bool,
-}
 
 /// The thresholds of vacancy events. Vacancy is the part of a table's limit that is free, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,8 +71,8 @@ pub(crate) struct TableCapacity {
     /// Number of rules, without those that the next version hides.
     rules: usize,
     /// The order of evictions: by importance, then by expiry. Some of the rules may have been removed.
-    order: BinaryHeap<Reverse<(u16, u64, RuleId)>>,
-    ordered_ms: Option<u64>,
+    pub order: BinaryHeap<Reverse<(u16, u64, RuleId)>>,
+    pub ordered_ms: Option<u64>,
 }
 
 impl TableCapacity {
@@ -124,7 +108,7 @@ impl TableCapacity {
         self.ordered_ms = None;
     }
 
-    fn does_evict(&self) -> bool {
+    pub fn does_evict(&self) -> bool {
         self.evicts || self.evicts_always
     }
 
@@ -134,7 +118,7 @@ impl TableCapacity {
         (limit.saturating_sub(self.rules) * 100).checked_div(limit).unwrap_or(0) as u8
     }
 
-    fn set(&mut self, settings: &TableSettings) {
+    pub fn set(&mut self, settings: &TableSettings) {
         self.evicts = settings.evicts.unwrap_or(self.evicts);
         let Some((says, thresholds)) = settings.vacancy else { return };
         self.thresholds = thresholds;
@@ -143,13 +127,13 @@ impl TableCapacity {
         self.next = says.then(|| self.next.unwrap_or(first));
     }
 
-    fn desc(&self, table: u8) -> TableDesc {
+    pub fn desc(&self, table: u8) -> TableDesc {
         let thresholds = self.next.map(|_| self.thresholds);
         TableDesc { table, limit: self.limit, evicts: self.evicts, thresholds, vacancy: self.vacancy() }
     }
 
     /// The threshold that has been crossed, if it is the expected one. Then the other one is expected.
-    fn crossed(&mut self) -> Option<VacancyReason> {
+    pub fn crossed(&mut self) -> Option<VacancyReason> {
         let next = self.next?;
         let vacancy = self.vacancy();
         let has_crossed = match next {
@@ -161,72 +145,5 @@ impl TableCapacity {
         }
         self.next = Some(if next == VacancyReason::Down { VacancyReason::Up } else { VacancyReason::Down });
         Some(next)
-    }
-}
-
-impl Bridge {
-    /// The rule that a full table evicts; `None` if the table does not evict, or if none of its rules has a timeout.
-    pub fn victim(&mut self, table: u8, now_ms: u64) -> Option<RuleId> {
-        let OfTable { rules, capacity, .. } = &mut self.tables[usize::from(table)];
-        if !capacity.does_evict() {
-            return None;
-        }
-        if capacity.ordered_ms.is_none_or(|at| now_ms >= at + ORDER_MAX_AGE_MS) {
-            let ending = self.expirable.range((table, RuleId(0))..=(table, RuleId(u32::MAX)));
-            let order = ending.filter_map(|&(_, id)| {
-                let rule = rules.as_ref()?.rule(id)?.payload();
-                Some(Reverse((rule.importance, rule.expiry_ms()?, id)))
-            });
-            (capacity.order, capacity.ordered_ms) = (order.collect(), Some(now_ms));
-        }
-        std::iter::from_fn(|| capacity.order.pop())
-            .map(|Reverse((.., id))| id)
-            .find(|id| self.expirable.contains(&(table, *id)))
-    }
-
-    /// The vacancy events since the last call.
-    pub fn vacancy_events(&mut self) -> impl Iterator<Item = VacancyEvent> {
-        let bridge = self.id;
-        (0u8..=u8::MAX).zip(&mut self.tables).filter_map(move |(number, table)| {
-            let reason = table.capacity.crossed()?;
-            Some(VacancyEvent { bridge, reason, table: table.capacity.desc(number) })
-        })
-    }
-}
-
-impl Ofproto {
-    /// Changes the settings of a table, or of all.
-    ///
-    /// # Errors
-    /// If there is no such bridge or table.
-    pub fn set_table(&self, bridge: &str, table: Option<u8>, settings: &TableSettings) -> Result<(), Error> {
-        let mut writer = self.writer();
-        self.change(&mut writer, |state| {
-            let at = position(state, bridge)?;
-            let tables = &mut state.bridges[at].tables;
-            match table {
-                Some(table) => {
-                    let chosen = tables.get_mut(usize::from(table)).ok_or(Error::BadTable(table))?;
-                    chosen.capacity.set(settings);
-                }
-                None => tables.iter_mut().for_each(|table| table.capacity.set(settings)),
-            }
-            Ok(())
-        })
-    }
-
-    /// The descriptions of a bridge's tables, by number.
-    ///
-    /// # Errors
-    /// If there is no such bridge.
-    pub fn table_descs(&self, bridge: &str) -> Result<Vec<TableDesc>, Error> {
-        let state = self.state();
-        let tables = &state.bridges[position(&state, bridge)?].tables;
-        Ok((0u8..=u8::MAX).zip(tables).map(|(number, table)| table.capacity.desc(number)).collect())
-    }
-
-    /// The vacancy events since the last call.
-    pub fn take_vacancy_events(&self) -> Vec<VacancyEvent> {
-        std::mem::take(&mut self.writer().vacancy_events)
     }
 }

@@ -1,11 +1,11 @@
 //! Periodic work of the control thread: effects of translations, timeouts of rules, ageing of MAC entries.
 
-use crate::bridge::BridgeId;
+use crate::bridge_config::BridgeId;
 use crate::depends::Changes;
 use crate::effects::Effect;
-use crate::flow_mod::is_learned;
 use crate::ofproto::{Ofproto, Writer};
 use crate::removed::{RemovalCounts, RuleRemoved};
+use crate::rule_select::is_learned;
 
 /// What a tick did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

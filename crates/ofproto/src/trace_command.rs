@@ -4,7 +4,8 @@
 //! section of our own: for each bit of the megaflow, what looked at it. A packet in hex, or a generated one, has
 //! effects as if it had come: MAC entries and rules are learned. Nothing is sent and nothing is credited.
 
-use crate::bridge::{Bridge, BridgeId, SwitchState};
+use crate::bridge::{Bridge, SwitchState};
+use crate::bridge_config::BridgeId;
 use crate::ofproto::Ofproto;
 use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};

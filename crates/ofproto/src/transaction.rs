@@ -1,6 +1,7 @@
 //! Transactions: changes of a bridge's rules and groups that lookups see all at once, or not at all.
 
-use crate::bridge::{BridgeId, Rules, SwitchState};
+use crate::bridge::{Rules, SwitchState};
+use crate::bridge_config::BridgeId;
 use crate::error::Error;
 use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction};
 use crate::ofproto::{Ofproto, Writer, position};
@@ -52,6 +53,14 @@ impl PendingTransaction {
 }
 
 impl Ofproto {
+    /// Begins a transaction on a bridge.
+    pub(crate) fn begin(&self, _: &mut Writer, id: BridgeId, now_ms: u64) -> PendingTransaction {
+        let state = self.state();
+        let name = state.bridge(id).map(|bridge| bridge.name());
+        let is_monitored = self.0.monitor.get().zip(name).is_some_and(|(monitor, name)| monitor.monitors(name));
+        PendingTransaction::new(state.tables_version + 1, now_ms, is_monitored)
+    }
+
     /// Makes all changes or none. An error comes with the index of the refused change.
     pub(crate) fn transact<C>(
         &self,

@@ -5,13 +5,14 @@
 //! rules young, and close TCP connections. The datapath keeps the cache with the megaflow and hands it back with the
 //! megaflow's counters. The cache also names everything the translation depends on, for `depends`.
 
-use crate::bridge::{BridgeId, TableCounts};
-use crate::depends::SearchKey;
+use crate::bridge_config::BridgeId;
 use crate::effects::Effect;
 use crate::group::Group;
 use crate::mac::Mac;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
+use crate::search_key::SearchKey;
+use crate::table_counts::TableCounts;
 use parking_lot::{Mutex, MutexGuard};
 use sluice_action::FlowStats;
 use sluice_flow::{CompactKey, OfPort, PacketKey};

@@ -1,7 +1,7 @@
 //! Actions that change tables: `learn` and `fin_timeout`.
 
 use super::Translator;
-use crate::flow_mod::{has_at_least, is_learned};
+use crate::rule_select::{has_at_least, is_learned};
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::{FieldId, FlowKey, Match, OfPort, SubField, field::Prereq, layout};
 use sluice_ofp::ofpact::{Learn, LearnSource, LearnTarget};

@@ -2,7 +2,8 @@
 
 use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
 use super::{ActionList, Failure, Translator, tags};
-use crate::bridge::{BridgeId, SwitchState};
+use crate::bridge::SwitchState;
+use crate::bridge_config::BridgeId;
 use crate::ofproto::Shared;
 use crate::recirc::{Frozen, FrozenActions};
 use crate::trace::{TraceKind, Tracer};

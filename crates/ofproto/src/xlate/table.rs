@@ -1,9 +1,10 @@
 //! Searching tables.
 
 use super::{ActionList, Failure, MAX_BYTES, MAX_DEPTH, MAX_RESUBMITS, RunMode, Translator};
-use crate::bridge::{FragmentMode, TableCounts};
-use crate::depends::SearchKey;
+use crate::bridge_config::FragmentMode;
 use crate::rule::Rule;
+use crate::search_key::SearchKey;
+use crate::table_counts::TableCounts;
 use crate::trace::TraceKind;
 use crate::trace_command::port_names;
 use crate::xlate_cache::XcEntry;

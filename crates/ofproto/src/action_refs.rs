@@ -1,0 +1,34 @@
+//! The ports, groups and meters that actions use, also in clones and action sets.
+
+use sluice_flow::OfPort;
+use sluice_ofp::{GROUP_ANY, OfAction};
+use std::collections::BTreeSet;
+
+/// Whether an action outputs to that port, also in a clone or an action set.
+pub(crate) fn outputs_to(actions: &[OfAction], port: OfPort) -> bool {
+    OfAction::flattened(actions).any(|action| match action {
+        OfAction::Output { port: to, .. }
+        | OfAction::OutputTrunc { port: to, .. }
+        | OfAction::Enqueue { port: to, .. } => *to == port,
+        OfAction::Controller(_) => port == OfPort::CONTROLLER,
+        _ => false,
+    })
+}
+
+pub(crate) fn sends_to_group(actions: &[OfAction], group: u32) -> bool {
+    group == GROUP_ANY || OfAction::flattened(actions).any(|action| *action == OfAction::Group(group))
+}
+
+/// The groups that actions send to, each once.
+pub(crate) fn groups_of(actions: &[OfAction]) -> BTreeSet<u32> {
+    let group = |action: &OfAction| match action {
+        OfAction::Group(to) => Some(*to),
+        _ => None,
+    };
+    OfAction::flattened(actions).filter_map(group).collect()
+}
+
+/// Whether an action uses that meter.
+pub(crate) fn uses_meter(actions: &[OfAction], meter: u32) -> bool {
+    OfAction::flattened(actions).any(|action| *action == OfAction::Meter(meter))
+}
