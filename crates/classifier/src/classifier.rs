@@ -1,7 +1,7 @@
 //! Changing a table: rules are inserted, hidden and removed.
 
+use crate::field_trie::{FieldTrie, MAX_TRIES, TrieField, trie_lens};
 use crate::hash::spread;
-use crate::lookup::{FieldTrie, MAX_TRIES, TrieField, trie_lens};
 use crate::mask::{MaskWords, hash_mask, mask_words};
 use crate::order::VisitOrder;
 use crate::rule::{Conjunction, NEVER, Rule, RuleId, RuleLink, Slab};

@@ -17,9 +17,9 @@
 //! visits the subtables by falling maximum priority (`order.rs`) and stops when no remaining one can beat the best
 //! match. It searches each subtable in stages: metadata, L2, L3, L4 (`stage.rs`). If no rule has the packet's values in
 //! a stage, the search of the subtable ends there, and fields of later stages stay out of the mask. Before the L3
-//! stage, a prefix trie over all rules (`trie.rs`) tells which prefix lengths can match and how many address bits prove
-//! it. After the last stage, a trie over the subtable's ports does the same for ports. Conjunctions (`conjunction.rs`)
-//! combine rules that match only together.
+//! stage, a prefix trie over all rules (`field_trie.rs`, `trie.rs`) tells which prefix lengths can match and how many
+//! address bits prove it. After the last stage, a trie over the subtable's ports does the same for ports. Conjunctions
+//! (`conjunction.rs`) combine rules that match only together.
 //!
 //! **Versions.** A rule is visible at version `v` when `add ≤ v < remove`. A writer inserts and hides rules at the next
 //! version while readers use the current one; then it publishes the next version's number, and all changes become
@@ -39,6 +39,7 @@ mod buckets;
 mod chain;
 mod classifier;
 mod conjunction;
+mod field_trie;
 mod hash;
 #[cfg(test)]
 mod invariants;
@@ -52,6 +53,6 @@ mod subtable;
 mod trie;
 
 pub use classifier::{Classifier, Displaced};
+pub use field_trie::TrieField;
 pub use iter::Criteria;
-pub use lookup::TrieField;
 pub use rule::{Conjunction, LATEST, NEVER, Rule, RuleId};

@@ -1,8 +1,8 @@
 //! The rules of one mask: an array of masked keys, a hash map to find them, and for each earlier stage an index of
 //! hashes.
 
+use crate::field_trie::{MAX_TRIES, TrieLookups};
 use crate::hash::{MaskedHash, spread};
-use crate::lookup::{MAX_TRIES, TrieLookups};
 use crate::mask::{MaskWord, StagedMask};
 use crate::rule::{RuleId, RuleLink};
 use crate::stage::{KeyWords, TRIE_STAGE, or_word};
