@@ -5,6 +5,7 @@
 //! SSE 4.2, as Debian builds it), `lib/flow.c`.
 
 use crate::{PacketKey, layout};
+use sluice_packet::headers::{ethertype, has_ports, ip_proto};
 
 /// One word into a MurmurHash3.
 pub fn murmur_add(hash: u32, data: u32) -> u32 {
@@ -37,14 +38,14 @@ pub fn symmetric_l3l4(key: &PacketKey, basis: u32, udp: bool) -> u32 {
         let word = |chunk: &[u8]| u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
         a.chunks_exact(4).zip(b.chunks_exact(4)).fold(hash, |h, (a, b)| murmur_add(h, word(a) ^ word(b)))
     };
-    let mut hash = match key.number(layout::DL_TYPE) {
-        0x0800 => add_xor(basis, key.get(layout::NW_SRC), key.get(layout::NW_DST)),
-        0x86dd => add_xor(basis, key.get(layout::IPV6_SRC), key.get(layout::IPV6_DST)),
+    let mut hash = match key.number(layout::DL_TYPE) as u16 {
+        ethertype::IPV4 => add_xor(basis, key.get(layout::NW_SRC), key.get(layout::NW_DST)),
+        ethertype::IPV6 => add_xor(basis, key.get(layout::IPV6_SRC), key.get(layout::IPV6_DST)),
         _ => return symmetric_l2(key, basis),
     };
-    let proto = key.number(layout::NW_PROTO);
-    hash = murmur_add(hash, proto as u32);
-    let has_ports = matches!(proto, 6 | 132) || udp && proto == 17;
+    let proto = key.number(layout::NW_PROTO) as u8;
+    hash = murmur_add(hash, proto.into());
+    let has_ports = matches!(proto, ip_proto::TCP | ip_proto::SCTP) || udp && proto == ip_proto::UDP;
     if has_ports && key.number(layout::NW_FRAG) == 0 {
         let ports = (key.number(layout::TP_SRC) ^ key.number(layout::TP_DST)) as u16;
         hash = murmur_add(hash, ports.swap_bytes().into());
@@ -68,15 +69,15 @@ fn symmetric_l2(key: &PacketKey, basis: u32) -> u32 {
 pub fn five_tuple(key: &PacketKey, basis: u32) -> u32 {
     let word = |chunk: &[u8]| u32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
     let add = |hash, bytes: &[u8]| bytes.chunks_exact(4).map(word).fold(hash, murmur_add);
-    let spans = match key.number(layout::DL_TYPE) {
-        0x0800 | 0x0806 => [layout::NW_SRC, layout::NW_DST],
-        0x86dd => [layout::IPV6_SRC, layout::IPV6_DST],
+    let spans = match key.number(layout::DL_TYPE) as u16 {
+        ethertype::IPV4 | ethertype::ARP => [layout::NW_SRC, layout::NW_DST],
+        ethertype::IPV6 => [layout::IPV6_SRC, layout::IPV6_DST],
         _ => return murmur_finish(basis, FIVE_TUPLE),
     };
     let mut hash = spans.into_iter().fold(basis, |hash, span| add(hash, key.get(span)));
-    let proto = key.number(layout::NW_PROTO);
-    hash = murmur_add(hash, proto as u32);
-    if matches!(proto, 1 | 6 | 17 | 58 | 132) {
+    let proto = key.number(layout::NW_PROTO) as u8;
+    hash = murmur_add(hash, proto.into());
+    if has_ports(proto) {
         hash = murmur_add(hash, (key.number(layout::TP_SRC) << 16 | key.number(layout::TP_DST)) as u32);
     }
     murmur_finish(hash, FIVE_TUPLE)

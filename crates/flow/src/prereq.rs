@@ -4,23 +4,7 @@ use crate::ct_state;
 use crate::field::{FIELDS, Field, FieldId, Prereq};
 use crate::layout::{self, Span};
 use crate::{FlowKey, Match};
-
-const ETH_TYPE_IP: u64 = 0x0800;
-const ETH_TYPE_ARP: u64 = 0x0806;
-const ETH_TYPE_RARP: u64 = 0x8035;
-const ETH_TYPE_IPV6: u64 = 0x86dd;
-const ETH_TYPE_MPLS: u64 = 0x8847;
-const ETH_TYPE_MPLS_MCAST: u64 = 0x8848;
-const ETH_TYPE_NSH: u64 = 0x894f;
-
-const PROTO_ICMP: u64 = 1;
-const PROTO_TCP: u64 = 6;
-const PROTO_UDP: u64 = 17;
-const PROTO_ICMPV6: u64 = 58;
-const PROTO_SCTP: u64 = 132;
-
-const ND_SOLICIT: u64 = 135;
-const ND_ADVERT: u64 = 136;
+use sluice_packet::headers::{ethertype, ip_proto, nd};
 
 const CT_TRACKED: u64 = ct_state::TRACKED as u64;
 const CT_INVALID: u64 = ct_state::INVALID as u64;
@@ -35,28 +19,32 @@ impl Match {
             (self.mask.number(span) == mask).then(|| self.key.number(span))
         };
         let dl_type = self.dl_type();
-        let ip_any = || matches!(dl_type, Some(ETH_TYPE_IP | ETH_TYPE_IPV6));
-        let proto = |p| ip_any() && exact(layout::NW_PROTO) == Some(p) && self.key.number(layout::NW_FRAG) & 2 == 0;
-        let icmpv6 = || dl_type == Some(ETH_TYPE_IPV6) && exact(layout::NW_PROTO) == Some(PROTO_ICMPV6);
-        let nd = |kind| icmpv6() && exact(layout::TP_SRC) == Some(kind) && self.key.number(layout::TP_DST) == 0;
+        let ip_any = || matches!(dl_type, Some(ethertype::IPV4 | ethertype::IPV6));
+        let proto =
+            |p: u8| ip_any() && exact(layout::NW_PROTO) == Some(p.into()) && self.key.number(layout::NW_FRAG) & 2 == 0;
+        let icmpv6 = || dl_type == Some(ethertype::IPV6) && exact(layout::NW_PROTO) == Some(ip_proto::ICMPV6.into());
+        let nd =
+            |kind: u8| icmpv6() && exact(layout::TP_SRC) == Some(kind.into()) && self.key.number(layout::TP_DST) == 0;
         match prereq {
             Prereq::None => true,
             Prereq::Ethernet => self.is_ethernet(),
-            Prereq::Arp => matches!(dl_type, Some(ETH_TYPE_ARP | ETH_TYPE_RARP)),
+            Prereq::Arp => matches!(dl_type, Some(ethertype::ARP | ethertype::RARP)),
             Prereq::VlanVid => self.key.number(layout::VLAN0_TCI) & 0x1000 != 0,
-            Prereq::Ipv4 => dl_type == Some(ETH_TYPE_IP),
-            Prereq::Ipv6 => dl_type == Some(ETH_TYPE_IPV6),
+            Prereq::Ipv4 => dl_type == Some(ethertype::IPV4),
+            Prereq::Ipv6 => dl_type == Some(ethertype::IPV6),
             Prereq::IpAny => ip_any(),
-            Prereq::Nsh => dl_type == Some(ETH_TYPE_NSH),
-            Prereq::Mpls => matches!(dl_type, Some(ETH_TYPE_MPLS | ETH_TYPE_MPLS_MCAST)),
-            Prereq::Tcp => proto(PROTO_TCP),
-            Prereq::Udp => proto(PROTO_UDP),
-            Prereq::Sctp => proto(PROTO_SCTP),
-            Prereq::Icmpv4 => dl_type == Some(ETH_TYPE_IP) && exact(layout::NW_PROTO) == Some(PROTO_ICMP),
+            Prereq::Nsh => dl_type == Some(ethertype::NSH),
+            Prereq::Mpls => dl_type.is_some_and(ethertype::is_mpls),
+            Prereq::Tcp => proto(ip_proto::TCP),
+            Prereq::Udp => proto(ip_proto::UDP),
+            Prereq::Sctp => proto(ip_proto::SCTP),
+            Prereq::Icmpv4 => {
+                dl_type == Some(ethertype::IPV4) && exact(layout::NW_PROTO) == Some(ip_proto::ICMP.into())
+            }
             Prereq::Icmpv6 => icmpv6(),
-            Prereq::Nd => nd(ND_SOLICIT) || nd(ND_ADVERT),
-            Prereq::NdSolicit => nd(ND_SOLICIT),
-            Prereq::NdAdvert => nd(ND_ADVERT),
+            Prereq::Nd => nd(nd::SOLICIT) || nd(nd::ADVERT),
+            Prereq::NdSolicit => nd(nd::SOLICIT),
+            Prereq::NdAdvert => nd(nd::ADVERT),
             Prereq::CtValid => {
                 let state = self.key.number(layout::CT_STATE);
                 let not_invalid = self.mask.number(layout::CT_STATE) & CT_INVALID != 0 && state & CT_INVALID == 0;
@@ -73,12 +61,12 @@ impl Match {
     }
 
     /// The Ethernet type that the match asks for, be it by the field or by the packet type.
-    pub fn dl_type(&self) -> Option<u64> {
+    pub fn dl_type(&self) -> Option<u16> {
         let packet_type = self.key.number(layout::PACKET_TYPE);
         if packet_type >> 16 == 1 {
-            return Some(packet_type & 0xffff);
+            return Some(packet_type as u16);
         }
-        (self.mask.number(layout::DL_TYPE) == 0xffff).then(|| self.key.number(layout::DL_TYPE))
+        (self.mask.number(layout::DL_TYPE) == 0xffff).then(|| self.key.number(layout::DL_TYPE) as u16)
     }
 
     /// Whether the match looks at a field that has a prerequisite, which no packet has before its headers are read.
@@ -127,28 +115,28 @@ impl Prereq {
 
 /// Ethernet type and IP protocol of the words that stand for them: `tcp`, `arp` …
 /// Source: `ovs-fields(7)`, "Shorthands".
-pub(crate) const SHORTHANDS: [(&str, u64, u64); 17] = [
-    ("ip", ETH_TYPE_IP, 0),
-    ("ipv4", ETH_TYPE_IP, 0),
-    ("ip4", ETH_TYPE_IP, 0),
-    ("arp", ETH_TYPE_ARP, 0),
-    ("icmp", ETH_TYPE_IP, PROTO_ICMP),
-    ("tcp", ETH_TYPE_IP, PROTO_TCP),
-    ("udp", ETH_TYPE_IP, PROTO_UDP),
-    ("sctp", ETH_TYPE_IP, PROTO_SCTP),
-    ("ipv6", ETH_TYPE_IPV6, 0),
-    ("ip6", ETH_TYPE_IPV6, 0),
-    ("icmp6", ETH_TYPE_IPV6, PROTO_ICMPV6),
-    ("tcp6", ETH_TYPE_IPV6, PROTO_TCP),
-    ("udp6", ETH_TYPE_IPV6, PROTO_UDP),
-    ("sctp6", ETH_TYPE_IPV6, PROTO_SCTP),
-    ("rarp", ETH_TYPE_RARP, 0),
-    ("mpls", ETH_TYPE_MPLS, 0),
-    ("mplsm", ETH_TYPE_MPLS_MCAST, 0),
+pub(crate) const SHORTHANDS: [(&str, u16, u8); 17] = [
+    ("ip", ethertype::IPV4, 0),
+    ("ipv4", ethertype::IPV4, 0),
+    ("ip4", ethertype::IPV4, 0),
+    ("arp", ethertype::ARP, 0),
+    ("icmp", ethertype::IPV4, ip_proto::ICMP),
+    ("tcp", ethertype::IPV4, ip_proto::TCP),
+    ("udp", ethertype::IPV4, ip_proto::UDP),
+    ("sctp", ethertype::IPV4, ip_proto::SCTP),
+    ("ipv6", ethertype::IPV6, 0),
+    ("ip6", ethertype::IPV6, 0),
+    ("icmp6", ethertype::IPV6, ip_proto::ICMPV6),
+    ("tcp6", ethertype::IPV6, ip_proto::TCP),
+    ("udp6", ethertype::IPV6, ip_proto::UDP),
+    ("sctp6", ethertype::IPV6, ip_proto::SCTP),
+    ("rarp", ethertype::RARP, 0),
+    ("mpls", ethertype::MPLS, 0),
+    ("mplsm", ethertype::MPLS_MULTICAST, 0),
 ];
 
 /// The word for an Ethernet type and, if the match gives one, an IP protocol; and whether it says both.
-pub(crate) fn shorthand(dl_type: u64, proto: Option<u64>) -> Option<(&'static str, bool)> {
+pub(crate) fn shorthand(dl_type: u16, proto: Option<u8>) -> Option<(&'static str, bool)> {
     let word = |proto| SHORTHANDS.iter().find(|(_, t, p)| *t == dl_type && *p == proto).map(|(word, ..)| *word);
     match proto.filter(|p| *p != 0).and_then(word) {
         Some(name) => Some((name, true)),

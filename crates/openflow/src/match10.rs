@@ -4,6 +4,7 @@ use crate::Error;
 use crate::wire::{Reader, Writer};
 use sluice_flow::field::{FieldId, Place, ones};
 use sluice_flow::{Match, OfPort, layout};
+use sluice_packet::headers::{ethertype, has_ports};
 
 const IN_PORT: u32 = 1;
 const DL_VLAN: u32 = 1 << 1;
@@ -53,18 +54,20 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<Match, Error> {
     r.skip(2)?;
     let (src, dst, tp_src, tp_dst) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
     let l3 = if said(DL_TYPE) { dl_type } else { 0 };
-    if matches!(l3, 0x0800 | 0x86dd) && said(NW_TOS) {
+    let is_ip = matches!(l3, ethertype::IPV4 | ethertype::IPV6);
+    let is_arp = matches!(l3, ethertype::ARP | ethertype::RARP);
+    if is_ip && said(NW_TOS) {
         m.set(FieldId::IpDscp, u128::from(tos & 0xfc));
     }
-    if matches!(l3, 0x0800 | 0x0806 | 0x8035 | 0x86dd) && said(NW_PROTO) {
+    if (is_ip || is_arp) && said(NW_PROTO) {
         m.set(FieldId::IpProto, proto.into());
     }
-    if matches!(l3, 0x0800 | 0x0806 | 0x8035) {
+    if l3 == ethertype::IPV4 || is_arp {
         for (field, address, shift) in [(FieldId::Ipv4Src, src, NW_SRC_SHIFT), (FieldId::Ipv4Dst, dst, NW_DST_SHIFT)] {
             m.set_masked(field, address.into(), prefix(wildcards, shift));
         }
     }
-    if matches!(l3, 0x0800 | 0x86dd) && said(NW_PROTO) && matches!(proto, 1 | 6 | 17 | 58 | 132) {
+    if is_ip && said(NW_PROTO) && has_ports(proto) {
         for (bit, field, port) in [(TP_SRC, FieldId::TcpSrc, tp_src), (TP_DST, FieldId::TcpDst, tp_dst)] {
             if said(bit) {
                 m.set(field, port.into());

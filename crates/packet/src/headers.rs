@@ -39,6 +39,7 @@ pub mod ethertype {
     pub const IPV6: u16 = 0x86dd;
     pub const MPLS: u16 = 0x8847;
     pub const MPLS_MULTICAST: u16 = 0x8848;
+    pub const NSH: u16 = 0x894f;
 
     /// Whether it announces a VLAN tag.
     #[inline]
@@ -67,6 +68,13 @@ pub mod ip_proto {
     pub const ICMPV6: u8 = 58;
     pub const DESTINATION: u8 = 60;
     pub const SCTP: u8 = 132;
+}
+
+/// Whether the protocol has ports, or as ICMP a type and a code in their place.
+#[inline]
+pub const fn has_ports(proto: u8) -> bool {
+    use ip_proto::{ICMP, ICMPV6, SCTP, TCP, UDP};
+    matches!(proto, ICMP | TCP | UDP | ICMPV6 | SCTP)
 }
 
 /// ICMPv6 types of neighbour discovery.

@@ -17,6 +17,7 @@
 //! | `cut=40` | only so many bytes of the frame |
 //! | `hex=HEX` | the whole frame as it is |
 
+use sluice_flow::Mac;
 use sluice_testkit::frame::{self, FrameBuilder};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -99,8 +100,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 fn mac(text: &str) -> Option<[u8; 6]> {
-    let parts: Option<Vec<u8>> = text.split(':').map(|p| u8::from_str_radix(p, 16).ok()).collect();
-    parts?.try_into().ok()
+    text.parse::<Mac>().ok().map(|mac| mac.0)
 }
 
 fn ipv4(text: &str) -> Option<[u8; 4]> {

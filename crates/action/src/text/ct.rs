@@ -1,7 +1,8 @@
 //! `ct(…)`, as OVS's lib/odp-util.c writes it.
 
-use super::fields::{hex, ipv6, wide_hex};
+use super::fields::{hex, ipv6};
 use crate::ct::{Ct, Helper, NatSpec, NatTarget, PortChoice};
+use sluice_flow::text::number::show_hex;
 use std::fmt::{self, Formatter};
 use std::net::Ipv4Addr;
 
@@ -20,8 +21,8 @@ pub(super) fn show(f: &mut Formatter<'_>, ct: &Ct) -> fmt::Result {
         parts.push(format!("mark={}/{}", hex(mark.value.into()), hex(mark.mask.into())));
     }
     if let Some(label) = ct.label {
-        let mask = if label.mask == u128::MAX { String::new() } else { format!("/{}", wide_hex(label.mask)) };
-        parts.push(format!("label={}{mask}", wide_hex(label.value)));
+        let mask = if label.mask == u128::MAX { String::new() } else { format!("/{}", show_hex(label.mask)) };
+        parts.push(format!("label={}{mask}", show_hex(label.value)));
     }
     match ct.helper {
         Some(Helper::Ftp) => parts.push("helper=ftp".to_owned()),

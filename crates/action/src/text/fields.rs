@@ -1,7 +1,8 @@
 //! The values of a key under its mask, each in its field's notation.
 
-use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
+use sluice_flow::text::number::{Ip6, show_hex};
+use sluice_flow::{Mac, PacketKey};
 use std::fmt::{self, Formatter, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -62,11 +63,10 @@ impl Fields {
     }
 
     pub fn bare_wide_hex(&mut self, span: Span) {
-        let number = |bytes: &[u8]| bytes.iter().fold(0u128, |n, b| n << 8 | u128::from(*b));
-        let (value, mask) = (number(self.key.get(span)), number(self.mask.get(span)));
-        let _ = write!(self.text, "{}", wide_hex(value));
+        let (value, mask) = (big_endian(self.key.get(span)), big_endian(self.mask.get(span)));
+        let _ = write!(self.text, "{}", show_hex(value));
         if mask != u128::MAX {
-            let _ = write!(self.text, "/{}", wide_hex(mask));
+            let _ = write!(self.text, "/{}", show_hex(mask));
         }
     }
 
@@ -246,55 +246,20 @@ impl fmt::Display for Lse {
     }
 }
 
-pub(super) const TCP_FLAGS: [&str; 12] =
-    ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"];
-
-/// Bits by name: `a|b` where all matter, `+a-b` where some do.
-pub(super) struct Flags {
-    pub value: u64,
-    pub mask: u64,
-    /// All bits there are.
-    pub all: u64,
-    pub names: &'static [&'static str],
-}
-
-impl fmt::Display for Flags {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let has = |bits: u64, i: usize| bits >> i & 1 != 0;
-        if self.mask == self.all {
-            let set: Vec<_> =
-                self.names.iter().enumerate().filter(|(i, _)| has(self.value, *i)).map(|(_, n)| *n).collect();
-            return if set.is_empty() { f.write_str("0") } else { f.write_str(&set.join("|")) };
-        }
-        if self.mask == 0 {
-            return f.write_str("0/0");
-        }
-        let mut masked = self.names.iter().enumerate().filter(|(i, _)| has(self.mask, *i));
-        masked.try_for_each(|(i, name)| write!(f, "{}{name}", if has(self.value, i) { '+' } else { '-' }))
-    }
-}
-
-/// C's `%#x`: zero without the `0x`.
+/// A number in hexadecimal, zero as `0`.
 pub(super) fn hex(value: u64) -> impl fmt::Display {
-    wide_hex(value.into())
+    show_hex(value.into())
 }
 
-pub(super) fn wide_hex(value: u128) -> impl fmt::Display {
-    fmt::from_fn(move |f| if value == 0 { f.write_str("0") } else { write!(f, "{value:#x}") })
+fn mac(bytes: &[u8]) -> Mac {
+    Mac::from_number(big_endian(bytes))
 }
 
-fn mac(bytes: &[u8]) -> impl fmt::Display + use<> {
-    let bytes: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
-    bytes.join(":")
+/// An IPv6 address as the C library writes it.
+pub(super) fn ipv6(bytes: &[u8]) -> Ip6 {
+    Ip6(Ipv6Addr::from(big_endian(bytes)))
 }
 
-/// An IPv6 address as the C library writes it, which shows the last 32 bits of `::a.b.c.d` as an IPv4 address.
-pub(super) fn ipv6(bytes: &[u8]) -> impl fmt::Display + use<> {
-    let address = Ipv6Addr::from(bytes.iter().fold(0u128, |n, b| n << 8 | u128::from(*b)));
-    fmt::from_fn(move |f| match address.segments() {
-        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => {
-            write!(f, "::{}", Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
-        }
-        _ => write!(f, "{address}"),
-    })
+fn big_endian(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |n, b| n << 8 | u128::from(*b))
 }

@@ -1,12 +1,12 @@
 //! Keys under masks.
 
 use super::DatapathPortNames;
-use super::fields::{ARP_FIELDS, Fields, Flags, IPV4_FIELDS, IPV6_FIELDS, MPLS_FIELDS, ND_FIELDS, TCP_FLAGS, hex};
+use super::fields::{ARP_FIELDS, Fields, IPV4_FIELDS, IPV6_FIELDS, MPLS_FIELDS, ND_FIELDS, hex};
 use crate::PortNo;
 use sluice_flow::PacketKey;
-use sluice_flow::ct_state;
 use sluice_flow::layout::{self as at, Span};
-use sluice_packet::headers::{ETHERTYPE_MIN, ethertype, ip_proto};
+use sluice_flow::text::flags;
+use sluice_packet::headers::{ETHERTYPE_MIN, ethertype, ip_proto, nd};
 use std::fmt::{self, Write as _};
 
 /// A megaflow: `key` under `mask`. Values show as `key` has them, so a packet's own key shows what the packet was;
@@ -76,12 +76,9 @@ impl Attributes<'_> {
         self.attribute("ct_state", &[at::CT_STATE], |f| match verbose {
             // OVS has 32 bits for these eight, so the mask is never all there is.
             true => f.push(format_args!("{}/{}", hex(f.k(at::CT_STATE)), hex(f.m(at::CT_STATE)))),
-            false => f.push(Flags {
-                value: f.k(at::CT_STATE),
-                mask: f.m(at::CT_STATE),
-                all: u64::MAX,
-                names: &ct_state::NAMES,
-            }),
+            false => {
+                f.push(flags::CT_STATE.show(f.k(at::CT_STATE).into(), f.m(at::CT_STATE).into(), u128::MAX));
+            }
         });
         self.attribute("ct_zone", &[at::CT_ZONE], |f| f.bare_hex(at::CT_ZONE));
         self.attribute("ct_mark", &[at::CT_MARK], |f| f.bare_hex(at::CT_MARK));
@@ -195,8 +192,8 @@ impl Attributes<'_> {
                 let said = self.k(at::TCP_FLAGS) != 0 || self.m(at::TCP_FLAGS) != 0;
                 if said {
                     self.attribute("tcp_flags", &[at::TCP_FLAGS], |f| {
-                        let (value, mask) = (f.k(at::TCP_FLAGS), f.m(at::TCP_FLAGS) & 0xfff);
-                        f.push(Flags { value, mask, all: 0xfff, names: &TCP_FLAGS });
+                        let (value, mask) = (f.k(at::TCP_FLAGS).into(), f.m(at::TCP_FLAGS).into());
+                        f.push(flags::TCP.show(value, mask, flags::TCP.all()));
                     });
                 }
             }
@@ -205,7 +202,7 @@ impl Attributes<'_> {
             (ip_proto::ICMP, ethertype::IPV4) => self.attribute("icmp", &PORTS, Fields::type_and_code),
             (ip_proto::ICMPV6, ethertype::IPV6) => {
                 self.attribute("icmpv6", &PORTS, Fields::type_and_code);
-                if matches!(self.k(at::TP_SRC), 135 | 136) && self.k(at::TP_DST) == 0 {
+                if [nd::SOLICIT, nd::ADVERT].map(u64::from).contains(&self.k(at::TP_SRC)) && self.k(at::TP_DST) == 0 {
                     self.neighbour_discovery();
                 }
             }

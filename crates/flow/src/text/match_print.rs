@@ -7,6 +7,7 @@ use crate::field::{FieldId, Place, ones};
 use crate::layout::{self, Span};
 use crate::prereq::shorthand;
 use crate::{DEFAULT_PRIORITY, Match, OfPort, PortNames};
+use sluice_packet::headers::{ethertype, ip_proto};
 use std::fmt::{self, Write};
 
 /// A match as text, `priority=…` first unless it is the default.
@@ -181,8 +182,8 @@ impl Items<'_, '_> {
         }
         let mut said = Said { ethertype: false, proto: false };
         if self.mask(layout::DL_TYPE) != 0 {
-            let proto = self.value(layout::NW_PROTO).map(|p| p as u64);
-            let ip = matches!(self.matches.dl_type(), Some(0x0800 | 0x86dd));
+            let proto = self.value(layout::NW_PROTO).map(|p| p as u8);
+            let ip = matches!(self.matches.dl_type(), Some(ethertype::IPV4 | ethertype::IPV6));
             let word = self.matches.dl_type().and_then(|t| shorthand(t, proto.filter(|_| ip)));
             if let Some((word, says_proto)) = word {
                 self.item(format_args!("{word}"))?;
@@ -258,14 +259,14 @@ impl Items<'_, '_> {
     /// The network header.
     fn network(&mut self, proto_said: bool) -> fmt::Result {
         let dl_type = self.matches.dl_type();
-        let is_arp = matches!(dl_type, Some(0x0806 | 0x8035));
+        let is_arp = matches!(dl_type, Some(ethertype::ARP | ethertype::RARP));
         match dl_type {
-            Some(0x86dd) => {
+            Some(ethertype::IPV6) => {
                 self.ipv6("ipv6_src", layout::IPV6_SRC)?;
                 self.ipv6("ipv6_dst", layout::IPV6_DST)?;
                 self.ipv6_label()?;
             }
-            Some(0x894f) => self.nsh()?,
+            Some(ethertype::NSH) => self.nsh()?,
             _ => {
                 let (src, dst) = if is_arp { ("arp_spa", "arp_tpa") } else { ("nw_src", "nw_dst") };
                 self.ipv4(src, Place::whole(layout::NW_SRC))?;
@@ -348,15 +349,17 @@ impl Items<'_, '_> {
 
     /// The transport header.
     fn transport(&mut self) -> fmt::Result {
-        let proto = self.key(layout::NW_PROTO);
+        let proto = self.key(layout::NW_PROTO) as u8;
         let dl_type = self.matches.dl_type();
+        let is_icmpv6 = (dl_type, proto) == (Some(ethertype::IPV6), ip_proto::ICMPV6);
         let (src, dst) = match (dl_type, proto) {
-            (Some(0x0800), 1) | (Some(0x86dd), 58) => ("icmp_type", "icmp_code"),
+            _ if is_icmpv6 => ("icmp_type", "icmp_code"),
+            (Some(ethertype::IPV4), ip_proto::ICMP) => ("icmp_type", "icmp_code"),
             _ => ("tp_src", "tp_dst"),
         };
         self.decimal(src, layout::TP_SRC, 1)?;
         self.decimal(dst, layout::TP_DST, 1)?;
-        if (dl_type, proto) == (Some(0x86dd), 58) {
+        if is_icmpv6 {
             self.ipv6("nd_target", layout::ND_TARGET)?;
             self.ethernet("nd_sll", layout::ARP_SHA)?;
             self.ethernet("nd_tll", layout::ARP_THA)?;
@@ -365,7 +368,7 @@ impl Items<'_, '_> {
         }
         match self.mask(layout::TCP_FLAGS) & flags::TCP.all() {
             0 => Ok(()),
-            mask if proto == 6 && matches!(dl_type, Some(0x0800 | 0x86dd)) => {
+            mask if proto == ip_proto::TCP && matches!(dl_type, Some(ethertype::IPV4 | ethertype::IPV6)) => {
                 let shown = flags::TCP.show(self.key(layout::TCP_FLAGS), mask, flags::TCP.all());
                 self.item(format_args!("tcp_flags={shown}"))
             }

@@ -2,6 +2,7 @@
 
 use crate::layout::{self, Span};
 use crate::{FlowKey, Match};
+use sluice_packet::headers::{ethertype, has_ports, ip_proto, nd};
 
 /// Context that is shown only where it is not zero.
 const CONTEXT: [Span; 9] = [
@@ -83,16 +84,17 @@ impl Match {
             }
             key.number(layout::DL_TYPE)
         } else {
-            packet_type & 0xffff
+            packet_type
         };
+        let dl_type = dl_type as u16;
         match dl_type {
-            0x0800 => [layout::NW_SRC, layout::NW_DST].into_iter().for_each(show),
-            0x86dd => [layout::IPV6_SRC, layout::IPV6_DST, layout::IPV6_LABEL].into_iter().for_each(show),
-            0x0806 | 0x8035 => {
+            ethertype::IPV4 => [layout::NW_SRC, layout::NW_DST].into_iter().for_each(show),
+            ethertype::IPV6 => [layout::IPV6_SRC, layout::IPV6_DST, layout::IPV6_LABEL].into_iter().for_each(show),
+            ethertype::ARP | ethertype::RARP => {
                 let spans = [layout::NW_SRC, layout::NW_DST, layout::NW_PROTO, layout::ARP_SHA, layout::ARP_THA];
                 return spans.into_iter().for_each(show);
             }
-            0x8847 | 0x8848 => {
+            ethertype::MPLS | ethertype::MPLS_MULTICAST => {
                 for span in [layout::MPLS0, layout::MPLS1, layout::MPLS2] {
                     show(span);
                     if key.number(span) & 0x100 != 0 {
@@ -101,7 +103,7 @@ impl Match {
                 }
                 return;
             }
-            0x894f => {
+            ethertype::NSH => {
                 let spans = [
                     layout::NSH_FLAGS,
                     layout::NSH_TTL,
@@ -117,19 +119,21 @@ impl Match {
         self.show_ip(dl_type);
     }
 
-    fn show_ip(&mut self, dl_type: u64) {
+    fn show_ip(&mut self, dl_type: u16) {
         let key = self.key;
-        let proto = key.number(layout::NW_PROTO);
+        let proto = key.number(layout::NW_PROTO) as u8;
         let mut show = |span: Span| self.mask.get_mut(span).fill(0xff);
         [layout::NW_TOS, layout::NW_TTL, layout::NW_PROTO].into_iter().for_each(&mut show);
         let later = key.number(layout::NW_FRAG) & 2 != 0;
-        if !later && matches!(proto, 1 | 2 | 6 | 17 | 58 | 132) {
+        if !later && (has_ports(proto) || proto == ip_proto::IGMP) {
             show(layout::TP_SRC);
             show(layout::TP_DST);
-            if proto == 6 {
+            if proto == ip_proto::TCP {
                 show(layout::TCP_FLAGS);
             }
-            let is_nd = dl_type == 0x86dd && proto == 58 && matches!(key.number(layout::TP_SRC), 135 | 136);
+            let is_nd = dl_type == ethertype::IPV6
+                && proto == ip_proto::ICMPV6
+                && [nd::SOLICIT, nd::ADVERT].map(u64::from).contains(&key.number(layout::TP_SRC));
             if is_nd && key.number(layout::TP_DST) == 0 {
                 [layout::ND_TARGET, layout::ARP_SHA, layout::ARP_THA].into_iter().for_each(&mut show);
             }
@@ -139,9 +143,9 @@ impl Match {
     }
 
     /// The connection's original tuple, if it has one.
-    fn show_original_tuple(&mut self, dl_type: u64) {
+    fn show_original_tuple(&mut self, dl_type: u16) {
         let has_tuple = self.satisfies(crate::field::Prereq::CtValid) && !is_zero(&self.key, layout::CT_NW_PROTO);
-        if !has_tuple || !matches!(dl_type, 0x0800 | 0x86dd) {
+        if !has_tuple || !matches!(dl_type, ethertype::IPV4 | ethertype::IPV6) {
             return;
         }
         let spans = [

@@ -148,7 +148,7 @@ impl Prerequisites {
             }
             OfAction::Decap { .. } => {
                 let dl_type = self.state.dl_type().filter(|_| self.state.is_ethernet()).unwrap_or(0xffff);
-                self.state.set(FieldId::PacketType, u128::from(0x1_0000 | dl_type));
+                self.state.set(FieldId::PacketType, 0x1_0000 | u128::from(dl_type));
             }
             _ => {}
         }

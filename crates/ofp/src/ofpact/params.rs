@@ -41,8 +41,6 @@ pub struct ControllerAction {
     pub pause: bool,
     /// Meter that limits these packets.
     pub meter_id: Option<u32>,
-    /// Meter given by the rule that sent it here (filled in by translation, never by text).
-    pub provider_meter_id: Option<u32>,
 }
 
 impl Default for ControllerAction {
@@ -54,7 +52,6 @@ impl Default for ControllerAction {
             userdata: Vec::new(),
             pause: false,
             meter_id: None,
-            provider_meter_id: None,
         }
     }
 }

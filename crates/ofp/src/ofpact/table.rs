@@ -9,6 +9,7 @@ use super::{OfAction, Values};
 use crate::Version::{self, V10, V13, V14, V15};
 use sluice_flow::field::Prereq;
 use sluice_flow::{FieldId, Mac};
+use sluice_packet::headers::ethertype;
 use std::net::Ipv4Addr;
 
 /// An action of OpenFlow or of Nicira's extensions to it.
@@ -149,8 +150,8 @@ impl ActionType {
 }
 
 const PORTS: &[Prereq] = &[Prereq::Tcp, Prereq::Udp, Prereq::Sctp];
-const VLAN_TYPES: &[u16] = &[0x8100, 0x88a8];
-const MPLS_TYPES: &[u16] = &[0x8847, 0x8848];
+const VLAN_TYPES: &[u16] = &[ethertype::VLAN, ethertype::QINQ];
+const MPLS_TYPES: &[u16] = &[ethertype::MPLS, ethertype::MPLS_MULTICAST];
 const ETHERTYPE: Arg = Arg::Number(Number { n_bits: 16, n_bytes: 2, show: Show::HexadecimalWord, is_cut: false });
 /// The key of a tunnel, of which `set_tunnel` has 32 bits on the wire.
 const NARROW_TUNNEL_ID: Arg = Arg::Number(Number { n_bits: 64, n_bytes: 4, show: Show::Hexadecimal, is_cut: false });

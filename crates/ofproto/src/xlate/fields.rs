@@ -4,6 +4,7 @@ use super::{Translator, protocol, tags};
 use crate::recirc::StackValue;
 use sluice_flow::field::Prereq;
 use sluice_flow::layout;
+use sluice_flow::text::number::show_hex;
 use sluice_flow::{FieldId, SubField};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::{ethertype, ip_proto};
@@ -114,7 +115,7 @@ impl Translator<'_> {
         let original = self.original.number(layout::SKB_PRIORITY);
         if self.number(layout::SKB_PRIORITY) != original {
             self.flow.set_number(layout::SKB_PRIORITY, original);
-            self.detail(&format!("queue = {}", hex(original.into())));
+            self.detail(&format!("queue = {}", show_hex(original.into())));
         }
     }
 
@@ -190,7 +191,11 @@ impl Translator<'_> {
     pub(super) fn report_value(&mut self, field: SubField) {
         if self.tracer.is_some() {
             let value = field.get(&self.flow);
-            let text = if field.is_whole() { field.field.field().display(value).to_string() } else { hex(value) };
+            let text = if field.is_whole() {
+                field.field.field().display(value).to_string()
+            } else {
+                show_hex(value).to_string()
+            };
             self.detail(&format!("{field} is now {text}"));
         }
     }
@@ -247,11 +252,6 @@ impl Translator<'_> {
         self.look_at(layout::TP_SRC, 0xffff);
         matches!(self.number(layout::TP_SRC), 135 | 136)
     }
-}
-
-/// As C's `%#x`: zero has no prefix.
-pub(super) fn hex(value: u128) -> String {
-    if value == 0 { "0".to_owned() } else { format!("{value:#x}") }
 }
 
 /// Whether a field belongs to IPv4, IPv6 or ARP.

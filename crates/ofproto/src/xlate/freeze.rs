@@ -3,13 +3,13 @@
 //! A freeze sets `freezing` and `exit`. Every action list in progress then adds its remaining actions to `frozen`, the
 //! innermost first, and ends. The code that started the pipeline finishes the freeze.
 
-use super::fields::hex;
 use super::{ActionList, Failure, Translator};
 use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore};
 use crate::trace::TraceKind;
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::XcEntry;
 use sluice_action::Action;
+use sluice_flow::text::number::show_hex;
 use sluice_flow::{FieldId, OfPort, layout};
 use sluice_ofp::OfAction;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ impl Translator<'_> {
         self.table = restore.table;
         self.cookie = restore.cookie;
         self.say(TraceKind::Thaw, || {
-            format!("restored state: table={}, cookie={}", restore.table, hex(restore.cookie.into()))
+            format!("restored state: table={}, cookie={}", restore.table, show_hex(restore.cookie.into()))
         });
     }
 }
