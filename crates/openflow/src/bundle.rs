@@ -1,7 +1,7 @@
-//! A connection's bundles: messages kept until they are to be done together.
+//! A connection's bundles: messages that are kept until they are carried out together.
 //!
-//! What is kept are the messages' bytes, which are a tenth of what they are once read. Each is read when it comes, so that
-//! what is wrong with it is said then, and again when the bundle is done.
+//! The messages' bytes are kept, which take a tenth of the memory of messages that have been read. Each is read when it
+//! comes, so that its error is sent then, and again when the bundle is carried out.
 
 use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
 use crate::session::BundleCommit;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// Bundles of a connection at most.
 const BUNDLES_MAX: usize = 16;
 
-/// Bytes of all messages in a connection's bundles at most: some two million flow-mods.
+/// Bytes of all messages in a connection's bundles at most: about two million flow-mods.
 const BYTES_MAX: usize = 512 << 20;
 
 /// A connection's bundles.
@@ -26,14 +26,14 @@ pub(crate) struct Bundles {
 struct Bundle {
     flags: u16,
     is_closed: bool,
-    /// Messages, one behind the other.
+    /// Its messages, one after the other.
     messages: Vec<u8>,
     /// Whether all of them change flows and groups.
     only_tables: bool,
 }
 
 impl Bundle {
-    /// What is wrong with adding to it or closing it.
+    /// The error of adding a message to it or closing it, if it cannot be done.
     fn wrong(&self, flags: u16) -> Option<Error> {
         match self {
             Bundle { is_closed: true, .. } => Some(Error::BundleBundleClosed),
@@ -44,7 +44,7 @@ impl Bundle {
 }
 
 impl Bundles {
-    /// Takes a step; what is to be done if that is what it is.
+    /// Carries out a control message. Returns the bundle if it is to be carried out.
     pub fn control(&mut self, m: &BundleControl) -> Result<Option<BundleCommit>, Error> {
         if m.is_reply {
             return Err(Error::BundleBadType);
@@ -61,7 +61,7 @@ impl Bundles {
                 let wrong = bundle.wrong(m.flags);
                 bundle.is_closed = true;
                 match wrong {
-                    // Whatever is wrong with a bundle, it is gone then.
+                    // The bundle is removed even if the commit fails.
                     Some(error) => {
                         self.remove(m.id);
                         Err(error)
@@ -94,7 +94,7 @@ impl Bundles {
         Some(bundle)
     }
 
-    /// Keeps a message, opening its bundle if need be.
+    /// Adds a message to a bundle, which is opened if there is none.
     pub fn add(&mut self, m: &BundleAdd, xid: u32, version: Version, table_in_command: bool) -> Result<(), Error> {
         let header = Header::read(&m.message)?;
         if header.xid != xid {

@@ -1,4 +1,4 @@
-//! Whether actions make sense where they stand: the rules of crate `flow`, the errors of OpenFlow.
+//! Whether actions are consistent with each other and with a match, with OpenFlow's errors.
 
 use crate::{Error, Version};
 use sluice_flow::Match;
@@ -10,7 +10,7 @@ pub(crate) fn order(actions: &[OfAction], within: Within) -> Result<(), Error> {
     consistency::order(actions.iter(), within).map_err(|(_, clash)| error(clash))
 }
 
-/// Checks what stands beside `conjunction`, in a list whose order is right.
+/// Checks the actions beside `conjunction`, in a list whose order is right.
 pub(crate) fn conjunctions(actions: &[OfAction]) -> Result<(), Error> {
     consistency::conjunctions(actions.iter()).map_err(|(_, clash)| error(clash))
 }

@@ -1,8 +1,9 @@
-//! Continuations: what a paused packet takes along to its controller, so that it goes on when that comes back.
+//! Continuations: the state from which a paused packet is resumed. Its controller gets it with the packet and sends it
+//! back.
 //!
-//! To controllers it is opaque. Open vSwitch's own clients show it, so it is written as Open vSwitch writes it, in the
-//! version that the connection speaks. What that version has no words for would be lost, and the packet would go on
-//! without it: such actions stand in a property of our own, as OpenFlow 1.5's instructions.
+//! To controllers it is opaque. Open vSwitch's own clients show it, so its format is Open vSwitch's, in the
+//! version of the connection. Actions that this version lacks would be lost, and the packet would be resumed
+//! without them: they are in a property of Sluice's own, as OpenFlow 1.5's instructions.
 //! Source of the numbers: Open vSwitch, `lib/ofp-packet.c`.
 
 use crate::action::{self, can_say, put_list};
@@ -20,20 +21,20 @@ const COOKIE: u16 = 0x8005;
 const ACTIONS: u16 = 0x8006;
 const ACTION_SET: u16 = 0x8007;
 const DATAPATH_PORT: u16 = 0x8008;
-/// Our own.
+/// Sluice's own.
 const INSTRUCTIONS: u16 = 0xa000;
 const ACTION_SET_INSTRUCTIONS: u16 = 0xa001;
 
-/// Bytes of a value on the stack: as many as ours have, and as Open vSwitch takes.
+/// Bytes of a value on the stack, here and in Open vSwitch.
 const STACK_VALUE: usize = 16;
 const STACK_VALUE_MAX: usize = 128;
 
 /// A continuation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Continuation {
-    /// The bridge that can resume it, by a number that no other bridge ever has.
+    /// The bridge that can resume it, by an id that no other bridge ever has.
     pub bridge: u128,
-    /// What the packet still has before it.
+    /// The rest of the packet's translation.
     pub paused: Paused,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn put(c: &Continuation, version: Version, w: &mut Writer) {
     }
 }
 
-/// Writes actions that the version has words for as a property of the first kind, and others one by one as the second.
+/// Writes actions that the version has as a property of the first kind, and the others one by one as the second.
 fn put_actions(kinds: (u16, u16), actions: &[OfAction], version: Version, w: &mut Writer) {
     for run in actions.chunk_by(|a, b| can_say(a, version) && can_say(b, version)) {
         let says_it = run.iter().all(|action| can_say(action, version));

@@ -279,7 +279,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// An error as it stands in a message.
+/// An error's numbers in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ErrorCode {
     /// Whose numbers they are; 0: the standard's.
@@ -291,7 +291,7 @@ pub struct ErrorCode {
 }
 
 impl Error {
-    /// Its numbers in a version; an error that the version lacks is one that says so.
+    /// Its numbers in a version. An error that the version lacks becomes `OFPERR_NXBRC_UNENCODABLE_ERROR`.
     pub fn code(self, version: Version) -> ErrorCode {
         let found = |error: Error| error.numbers().iter().find(|n| n.from <= version && version <= n.to);
         let numbers = found(self).or_else(|| found(Error::RequestUnencodableError));
@@ -308,7 +308,7 @@ impl Error {
 }
 
 impl ErrorCode {
-    /// Type, code and what stands before the offending message.
+    /// Type, code and the data in front of the offending message.
     pub(crate) fn to_wire(self, version: Version) -> (u16, u16, Vec<u8>) {
         let ErrorCode { vendor, class, code } = self;
         match vendor {

@@ -1,16 +1,16 @@
-//! Flows that went, as controllers are told of them.
+//! Flow-removed messages.
 
 use crate::message::flow_stats::{put_duration, put_oxs_stats, read_duration, read_oxs_stats};
-use crate::oxm::{self, Rigour};
+use crate::oxm::{self, Strictness};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Format, Version, match10};
 use sluice_flow::Match;
 use sluice_ofp::FlowRemovedReason;
 
-/// A flow that went.
+/// A flow that was removed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowRemoved {
-    /// How it is written; for OpenFlow 1.0.
+    /// Its format; for OpenFlow 1.0.
     pub format: Format,
     /// What it matched.
     pub matches: Match,
@@ -18,17 +18,17 @@ pub struct FlowRemoved {
     pub cookie: u64,
     /// Its priority.
     pub priority: u16,
-    /// Why it went.
+    /// Why it was removed.
     pub reason: FlowRemovedReason,
-    /// Its table; OpenFlow 1.0's own form does not say it.
+    /// Its table; not in OpenFlow 1.0's own format.
     pub table: u8,
     /// Nanoseconds since it was added.
     pub duration_ns: u64,
     /// Its idle timeout.
     pub idle_timeout: u16,
-    /// Its hard timeout; only OpenFlow 1.2 and later say it.
+    /// Its hard timeout; from OpenFlow 1.2 on.
     pub hard_timeout: u16,
-    /// Packets it carried.
+    /// Packets that it matched.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -62,7 +62,7 @@ pub(crate) fn put(f: &FlowRemoved, version: Version, w: &mut Writer) {
     w.u8(f.reason as u8);
     w.u8(match (version, f.format) {
         (Version::V10, Format::Standard) => 0,
-        // Nicira counts from 1 here, so that 0 can say nothing.
+        // Nicira adds 1 here, so that 0 means none.
         (Version::V10, Format::Nicira) => f.table.wrapping_add(1),
         _ => f.table,
     });
@@ -92,7 +92,7 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: Format) -> Resu
     if version == Version::V15 {
         let (table, reason, priority) = (r.u8()?, read_reason(r.u8()?)?, r.u16()?);
         let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
-        let matches = oxm::read_match(r, Rigour::Strict)?;
+        let matches = oxm::read_match(r, Strictness::Strict)?;
         let (duration_ns, packets, bytes) = read_oxs_stats(r)?;
         return Ok(FlowRemoved {
             format,
@@ -119,10 +119,10 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: Format) -> Resu
     let mut hard_timeout = 0;
     match (version, format) {
         (Version::V10, Format::Standard) => {}
-        (Version::V10, Format::Nicira) => matches = oxm::read_nxm_match(r, second.into(), Rigour::Strict)?,
+        (Version::V10, Format::Nicira) => matches = oxm::read_nxm_match(r, second.into(), Strictness::Strict)?,
         _ => {
             hard_timeout = second;
-            matches = oxm::read_match(r, Rigour::Strict)?;
+            matches = oxm::read_match(r, Strictness::Strict)?;
         }
     }
     Ok(FlowRemoved {

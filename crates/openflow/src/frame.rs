@@ -8,7 +8,7 @@ pub const HEADER_SIZE: usize = 8;
 /// Longest message, bytes: its length has 16 bits.
 pub const MESSAGE_MAX: usize = 0xffff;
 
-/// What every message begins with.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version, by number.
@@ -17,12 +17,12 @@ pub struct Header {
     pub kind: u8,
     /// Bytes, these eight included.
     pub length: u16,
-    /// Transaction: a reply has its request's.
+    /// Transaction id: a reply has that of its request.
     pub xid: u32,
 }
 
 impl Header {
-    /// The header that bytes begin with.
+    /// Reads the header at the beginning of `bytes`.
     ///
     /// # Errors
     /// If there are too few of them.
@@ -43,27 +43,27 @@ impl Header {
 #[derive(Debug, Default)]
 pub struct Framer {
     bytes: Vec<u8>,
-    /// What has been handed out already.
+    /// Bytes that have been returned already.
     done: usize,
 }
 
 impl Framer {
-    /// How many bytes it will take now; zero only while a whole message waits.
+    /// Bytes that [`Framer::push`] takes now: zero only while a whole message waits.
     pub fn free_space(&self) -> usize {
         (2 * MESSAGE_MAX).saturating_sub(self.bytes.len() - self.done)
     }
 
-    /// Adds bytes that came; more than [`Framer::free_space`] are not to be given.
+    /// Adds bytes, [`Framer::free_space`] at most.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.done);
         self.done = 0;
         self.bytes.extend(bytes);
     }
 
-    /// The next whole message, if it is all there.
+    /// The next message, once all of it has come.
     ///
     /// # Errors
-    /// If its length is shorter than its header. Where the next message begins is not known then.
+    /// If its length is shorter than a header: then the beginning of the next message is unknown.
     pub fn next_message(&mut self) -> Result<Option<&[u8]>, Error> {
         let waiting = &self.bytes[self.done..];
         if waiting.len() < HEADER_SIZE {

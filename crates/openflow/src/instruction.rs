@@ -1,4 +1,4 @@
-//! Instructions: what OpenFlow 1.1 and later wrap actions in.
+//! Instructions, which hold actions from OpenFlow 1.1 on.
 
 use crate::action::{self, is_instruction, put_list};
 use crate::wire::{Reader, Writer};
@@ -14,7 +14,7 @@ const CLEAR_ACTIONS: u16 = 5;
 const METER: u16 = 6;
 const EXPERIMENTER: u16 = 0xffff;
 
-/// Reads instructions to the end of `r`, as one list of actions in the order in which they are done.
+/// Reads instructions to the end of `r`, as one list of actions in the order of their execution.
 pub(crate) fn read(r: &mut Reader<'_>, version: Version) -> Result<Vec<OfAction>, Error> {
     let mut all = r.or(Error::InstructionBadLen);
     r.skip(r.len())?;

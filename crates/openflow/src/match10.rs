@@ -19,16 +19,16 @@ const NW_DST_SHIFT: u32 = 14;
 const DL_VLAN_PCP: u32 = 1 << 20;
 const NW_TOS: u32 = 1 << 21;
 
-/// Said of frames without a tag.
+/// The VLAN id that stands for frames without a tag.
 const VLAN_NONE: u16 = 0xffff;
 
-/// How much of an address the wildcards leave: bits from the left.
+/// The mask that the wildcards leave of an address: a prefix.
 fn prefix(wildcards: u32, shift: u32) -> u128 {
     let ignored = (wildcards >> shift & 0x3f).min(32);
     ones(32) & !ones(ignored)
 }
 
-/// Reads a match. Fields that mean nothing beside the others are left out, as Open vSwitch does.
+/// Reads a match. Fields whose prerequisites are missing are left out, as in Open vSwitch.
 pub(crate) fn read(r: &mut Reader<'_>) -> Result<Match, Error> {
     let wildcards = r.u32()?;
     let said = |bit| wildcards & bit == 0;
@@ -80,7 +80,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<Match, Error> {
 fn read_vlan(m: &mut Match, vlan: Option<u16>, pcp: Option<u8>) {
     let tci = Place::whole(layout::VLAN0_TCI);
     if vlan == Some(VLAN_NONE) {
-        // With a priority as well it contradicts itself; then, too, there is no tag.
+        // A priority as well would contradict that; it is ignored.
         tci.write(&mut m.mask, 0xffff);
         return;
     }
@@ -95,7 +95,7 @@ fn read_vlan(m: &mut Match, vlan: Option<u16>, pcp: Option<u8>) {
     tci.write(&mut m.mask, mask.into());
 }
 
-/// Writes a match; what the structure has no place for is left out.
+/// Writes a match. Fields that the structure lacks are left out.
 pub(crate) fn put(m: &Match, w: &mut Writer) {
     let mut wildcards = 0;
     let mut field = |bit: u32, id: FieldId, all: u128| {
@@ -116,7 +116,7 @@ pub(crate) fn put(m: &Match, w: &mut Writer) {
     let mut address = |id: FieldId, shift: u32| {
         let (value, mask) = m.field(id);
         let ignored = (!(mask as u32)).count_ones();
-        // Only prefixes can be said.
+        // The structure has only prefixes.
         let is_prefix = mask == ones(32) & !ones(ignored);
         wildcards |= if is_prefix { ignored } else { 32 } << shift;
         if is_prefix { value as u32 } else { 0 }
@@ -154,7 +154,7 @@ fn vlan(m: &Match, wildcards: &mut u32) -> (u16, u8) {
     (tci & 0xfff, (tci >> 13) as u8)
 }
 
-/// A 16-bit port number of OpenFlow 1.0, where `0xffff` says none.
+/// A 16-bit port number of OpenFlow 1.0, where `0xffff` means none.
 pub(crate) fn some_port(number: u16) -> Option<OfPort> {
     Some(OfPort(number)).filter(|port| *port != OfPort::NONE)
 }

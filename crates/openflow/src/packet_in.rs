@@ -1,8 +1,8 @@
-//! Packets on their way to controllers and back: packet-in, packet-out.
+//! Packet-in and packet-out messages.
 
 use crate::action::{self, put_list};
 use crate::continuation::{self, Continuation};
-use crate::oxm::{self, Numbering, Rigour};
+use crate::oxm::{self, Numbering, Strictness};
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
@@ -18,7 +18,7 @@ pub(crate) fn reason(number: u8) -> Option<PacketInReason> {
     known.into_iter().find(|r| *r as u8 == number)
 }
 
-/// What a version calls a reason that it has no name for. Source: Open vSwitch, `encode_packet_in_reason`.
+/// The reason that stands for one which a version lacks. Source: Open vSwitch, `encode_packet_in_reason`.
 pub(crate) fn reason_in(reason: PacketInReason, version: Version) -> PacketInReason {
     match reason {
         PacketInReason::ActionSet | PacketInReason::Group | PacketInReason::PacketOut if version < Version::V14 => {
@@ -30,7 +30,7 @@ pub(crate) fn reason_in(reason: PacketInReason, version: Version) -> PacketInRea
     }
 }
 
-/// How packet-ins are written.
+/// The format of packet-ins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum PacketInFormat {
@@ -53,9 +53,9 @@ impl PacketInFormat {
 /// A packet for a controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketIn {
-    /// How it is written.
+    /// Its format.
     pub format: PacketInFormat,
-    /// Why it comes.
+    /// Why it is sent.
     pub reason: PacketInReason,
     /// The table that sent it.
     pub table: u8,
@@ -63,13 +63,13 @@ pub struct PacketIn {
     pub cookie: u64,
     /// Bytes of the whole packet.
     pub total_len: u32,
-    /// In-port, registers, metadata …: what the packet's bytes do not say.
+    /// In-port, registers, metadata and the like: fields that are not in the packet's bytes.
     pub metadata: Match,
-    /// The packet, or its beginning.
+    /// The packet, or its first bytes.
     pub data: Vec<u8>,
-    /// Bytes that the rule passes on; only Nicira's second format has them.
+    /// User data of the rule's action; only in Nicira's second format.
     pub userdata: Vec<u8>,
-    /// What the packet takes along if it waits for the controller; only Nicira's second format has it.
+    /// The state from which a paused packet is resumed; only in Nicira's second format.
     pub continuation: Option<Box<Continuation>>,
 }
 
@@ -88,7 +88,7 @@ impl PacketIn {
         }
     }
 
-    /// The port it came in by.
+    /// The port that received it.
     pub fn in_port(&self) -> OfPort {
         OfPort(self.metadata.field(FieldId::InPort).0 as u16)
     }
@@ -153,7 +153,7 @@ fn put_head(p: &PacketIn, reason: u8, w: &mut Writer) {
     w.u8(p.table);
 }
 
-/// Writes what Nicira's second format and the answer to it have in common.
+/// Writes the properties that NXT_PACKET_IN2 and NXT_RESUME share.
 fn put2(p: &PacketIn, version: Version, w: &mut Writer) {
     property::put(packet_in2::PACKET, &p.data, w);
     if p.total_len as usize != p.data.len() {
@@ -172,7 +172,7 @@ fn put2(p: &PacketIn, version: Version, w: &mut Writer) {
     }
 }
 
-/// Writes the answer to a packet-in of a packet that waits.
+/// Writes NXT_RESUME, which resumes a paused packet.
 pub(crate) fn put_resume(p: &PacketIn, version: Version, w: &mut Writer) {
     put2(p, version, w);
 }
@@ -182,7 +182,7 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat)
     let mut p = PacketIn::empty(format);
     let wrong = Error::RequestBadReason;
     if format == PacketInFormat::Nxt2 {
-        read2(r, &mut p, version, Rigour::Loose)?;
+        read2(r, &mut p, version, Strictness::Loose)?;
         return Ok(p);
     }
     r.skip(4)?;
@@ -196,9 +196,9 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat)
         if format == PacketInFormat::Nxt {
             let length = r.u16()?;
             r.skip(6)?;
-            p.metadata = oxm::read_nxm_match(r, length.into(), Rigour::Loose)?;
+            p.metadata = oxm::read_nxm_match(r, length.into(), Strictness::Loose)?;
         } else {
-            p.metadata = oxm::read_match(r, Rigour::Loose)?;
+            p.metadata = oxm::read_match(r, Strictness::Loose)?;
         }
         r.skip(2)?;
     }
@@ -206,14 +206,14 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat)
     Ok(p)
 }
 
-/// Reads the answer to a packet-in of a packet that waits: nothing in it may be unknown.
+/// Reads NXT_RESUME: unlike in a packet-in, nothing in it may be unknown.
 pub(crate) fn read_resume(r: &mut Reader<'_>, version: Version) -> Result<PacketIn, Error> {
     let mut p = PacketIn::empty(PacketInFormat::Nxt2);
-    read2(r, &mut p, version, Rigour::Strict)?;
+    read2(r, &mut p, version, Strictness::Strict)?;
     Ok(p)
 }
 
-fn read2(r: &mut Reader<'_>, p: &mut PacketIn, version: Version, rigour: Rigour) -> Result<(), Error> {
+fn read2(r: &mut Reader<'_>, p: &mut PacketIn, version: Version, strictness: Strictness) -> Result<(), Error> {
     if !r.len().is_multiple_of(8) {
         return Err(Error::RequestBadLen);
     }
@@ -226,7 +226,7 @@ fn read2(r: &mut Reader<'_>, p: &mut PacketIn, version: Version, rigour: Rigour)
             packet_in2::COOKIE => p.cookie = property::u64(body)?,
             packet_in2::REASON => p.reason = reason(property::u8(body)?).unwrap_or(PacketInReason::NoMatch),
             packet_in2::METADATA => {
-                p.metadata = oxm::read_fields(*body, rigour)?;
+                p.metadata = oxm::read_fields(*body, strictness)?;
                 body.skip(body.len())?;
             }
             packet_in2::USERDATA => p.userdata = body.take(body.len())?.to_vec(),
@@ -234,9 +234,9 @@ fn read2(r: &mut Reader<'_>, p: &mut PacketIn, version: Version, rigour: Rigour)
                 body.skip(4)?;
                 p.continuation = Some(Box::new(continuation::read(body.part(body.len())?, version)?));
             }
-            // This switch keeps no packets.
+            // This switch buffers no packets.
             packet_in2::BUFFER_ID => _ = property::u32(body)?,
-            _ if rigour == Rigour::Strict => return Err(property::unknown(kind, body)),
+            _ if strictness == Strictness::Strict => return Err(property::unknown(kind, body)),
             _ => {}
         }
         Ok(())
@@ -248,9 +248,9 @@ fn read2(r: &mut Reader<'_>, p: &mut PacketIn, version: Version, rigour: Rigour)
 /// A packet from a controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketOut {
-    /// A packet that waits in the switch. This switch keeps none.
+    /// A packet that the switch has buffered. This switch buffers none.
     pub buffer_id: Option<u32>,
-    /// What it is to be taken for: its in-port, and in OpenFlow 1.5 registers, metadata and the like.
+    /// Fields that are not in its bytes: its in-port, and in OpenFlow 1.5 registers, metadata and the like.
     pub metadata: Match,
     /// What to do with it.
     pub actions: Vec<OfAction>,
@@ -259,7 +259,7 @@ pub struct PacketOut {
 }
 
 impl PacketOut {
-    /// The port that it is said to have come in by.
+    /// The in-port that the controller states.
     pub fn in_port(&self) -> OfPort {
         OfPort(self.metadata.field(FieldId::InPort).0 as u16)
     }
@@ -272,7 +272,7 @@ pub(crate) fn read_out(r: &mut Reader<'_>, version: Version) -> Result<PacketOut
         Version::V15 => {
             let n = r.u16()?;
             r.skip(2)?;
-            (oxm::read_match(r, Rigour::Pipeline)?, n)
+            (oxm::read_match(r, Strictness::Pipeline)?, n)
         }
         _ => {
             let port = OfPort::from_of11(r.u32()?).ok_or(Error::RequestBadPort)?;

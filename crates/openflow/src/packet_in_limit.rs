@@ -1,14 +1,14 @@
-//! How many packets a controller gets: so many a second and so many at once. What comes faster waits, by the port it came in
-//! by, and the ports take turns, so that one that floods leaves the others their share. When too many wait, the oldest of the
-//! port with most of them is lost. Source: Open vSwitch, `pinsched.c`.
+//! A token bucket for the packets of a controller. Packets beyond its rate wait in a queue for each in-port. The queues are
+//! served in turn, so that a flooding port leaves the others their share. When too many packets wait, the oldest of the
+//! longest queue is lost. Source: Open vSwitch, `pinsched.c`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// What a packet costs, and a packet a second earns in a second: tokens are counted in thousandths of a packet.
+/// The cost of a packet. Tokens are thousandths of a packet, so packets a second are tokens a millisecond.
 const PACKET: u64 = 1000;
 
-/// A limit, and what waits because of it. Time is in milliseconds since any moment.
+/// A limit, and the packets that wait because of it. Time is in milliseconds since any moment.
 #[derive(Debug)]
 pub struct PacketInLimit<T> {
     rate: u64,
@@ -17,13 +17,13 @@ pub struct PacketInLimit<T> {
     filled_ms: u64,
     ports: BTreeMap<u16, VecDeque<T>>,
     waiting: usize,
-    /// The port whose turn was last.
+    /// The port that was served last.
     last: u16,
     lost: u64,
 }
 
 impl<T> PacketInLimit<T> {
-    /// `rate` packets a second, `burst` at once, which is also how many wait at most.
+    /// A limit of `rate` packets a second and `burst` packets at once. At most `burst` packets wait.
     pub fn new(rate: u32, burst: u32, now_ms: u64) -> Self {
         let burst = burst.max(1) as usize;
         let (tokens, ports) = (burst as u64 * PACKET, BTreeMap::new());
@@ -39,7 +39,7 @@ impl<T> PacketInLimit<T> {
         }
     }
 
-    /// A packet that came in by a port: back if it may go now, else it waits.
+    /// Takes a packet of a port. Returns it if it may be sent now; else it waits.
     pub fn offer(&mut self, port: u16, packet: T, now_ms: u64) -> Option<T> {
         if self.waiting == 0 && self.take_token(now_ms) {
             return Some(packet);
@@ -52,7 +52,7 @@ impl<T> PacketInLimit<T> {
         None
     }
 
-    /// The next that may go now.
+    /// The next waiting packet, if it may be sent now.
     pub fn next(&mut self, now_ms: u64) -> Option<T> {
         if self.waiting == 0 || !self.take_token(now_ms) {
             return None;
@@ -63,12 +63,12 @@ impl<T> PacketInLimit<T> {
         self.pop(port)
     }
 
-    /// In how many milliseconds the next may go; `None` if none waits.
+    /// Milliseconds until the next waiting packet may be sent; `None` if none waits.
     pub fn wait_ms(&self) -> Option<u64> {
         (self.waiting != 0).then(|| PACKET.saturating_sub(self.tokens).div_ceil(self.rate))
     }
 
-    /// Packets that are lost because too many waited.
+    /// Packets that were lost because too many waited.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -91,7 +91,7 @@ impl<T> PacketInLimit<T> {
         self.lost += u64::from(longest.and_then(|port| self.pop(port)).is_some());
     }
 
-    /// Takes the oldest of a port.
+    /// Takes the oldest packet of a port.
     fn pop(&mut self, port: u16) -> Option<T> {
         let waiting = self.ports.get_mut(&port)?;
         let packet = waiting.pop_front();
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((at_once, limit.wait_ms()), (vec![0, 1, 2], Some(10)));
         assert_eq!((limit.next(9), limit.next(10), limit.next(10), limit.next(20)), (None, Some(3), None, Some(4)));
         assert_eq!((limit.next(1000), limit.wait_ms()), (None, None));
-        // It earns no more than a burst, however long it is quiet.
+        // However long it is idle, it has no more tokens than a burst.
         assert_eq!((0..9).filter_map(|n| limit.offer(1, n, 1_000_000)).count(), 3);
     }
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every packet goes once, waits or is lost; no more wait than may, and no more go than tokens allow.
+        /// Every packet is sent once, waits or is lost; no more wait than may, and no more are sent than tokens allow.
         #[test]
         fn packets_are_conserved(
             rate in 1u32..2000, burst in 1u32..20,

@@ -18,7 +18,7 @@ pub(crate) fn each(r: Reader<'_>, mut f: impl FnMut(u16, &mut Reader<'_>) -> Res
     Ok(())
 }
 
-/// What is wrong with a property that nobody here knows. Source: Open vSwitch, `ofpprop_unknown`.
+/// The error of an unknown property. Source: Open vSwitch, `ofpprop_unknown`.
 pub(crate) fn unknown(kind: u16, body: &mut Reader<'_>) -> Error {
     if kind != EXPERIMENTER {
         return Error::PropertyBadType;
@@ -39,7 +39,7 @@ pub(crate) fn put(kind: u16, value: &[u8], w: &mut Writer) {
     w.pad8(start);
 }
 
-/// Writes a property that holds others, or whatever else must begin at a multiple of 8 bytes.
+/// Writes a property whose value must begin at a multiple of 8 bytes, such as other properties.
 pub(crate) fn put_nested(kind: u16, value: impl FnOnce(&mut Writer), w: &mut Writer) {
     let start = w.len();
     w.u16(kind);
@@ -49,28 +49,28 @@ pub(crate) fn put_nested(kind: u16, value: impl FnOnce(&mut Writer), w: &mut Wri
     w.pad8(start);
 }
 
-/// The value of a property that is one byte. Some leave a gap of three behind it and some do not, so any length will do.
+/// The value of a property of one byte. Some have padding of three bytes behind it, so any length is accepted.
 pub(crate) fn u8(body: &mut Reader<'_>) -> Result<u8, Error> {
     let value = body.u8()?;
     body.skip(body.len())?;
     Ok(value)
 }
 
-/// The value of a property that is two bytes; the same holds of the gap behind it.
+/// The value of a property of two bytes, perhaps with padding.
 pub(crate) fn u16(body: &mut Reader<'_>) -> Result<u16, Error> {
     let value = body.u16()?;
     body.skip(body.len())?;
     Ok(value)
 }
 
-/// The value of a property that is four bytes.
+/// The value of a property of four bytes.
 pub(crate) fn u32(body: &mut Reader<'_>) -> Result<u32, Error> {
     let value = body.u32()?;
     body.end()?;
     Ok(value)
 }
 
-/// The value of a property that is eight bytes, which stand behind four of gap.
+/// The value of a property of eight bytes, behind padding of four.
 pub(crate) fn u64(body: &mut Reader<'_>) -> Result<u64, Error> {
     body.skip(4)?;
     let value = body.u64()?;

@@ -1,5 +1,5 @@
-//! The switch's end of one connection: versions, roles, formats, bundles. Bytes go in, requests come out; answers go in,
-//! bytes come out. Time and sockets are others' business.
+//! The switch's end of one connection: versions, roles, formats, bundles. Bytes go in and requests come out; replies go
+//! in and bytes come out. It knows neither time nor sockets.
 
 mod rights;
 
@@ -11,35 +11,35 @@ use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, Pa
 use rights::{changes_switch, is_from_switch};
 use sluice_ofp::ofpact::PacketInReason;
 
-/// Bytes of an offending message that go back with the error: all that an error has room for behind its numbers, as Open
-/// vSwitch does.
+/// Bytes of an offending message that its error carries: as many as fit behind the error's type and code, as in Open
+/// vSwitch.
 const OFFENDING_MAX: usize = MESSAGE_MAX - HEADER_SIZE - 12;
 
-/// Bytes of a packet that a controller gets of table misses unless it says otherwise.
+/// Bytes of a table miss's packet that a controller gets by default.
 /// Source: OpenFlow 1.0, `OFP_DEFAULT_MISS_SEND_LEN`.
 const MISS_SEND_LEN: u16 = 128;
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A controller that the switch connects to.
     Controller,
-    /// Whoever connects to the switch: gets asynchronous messages only after it has asked for packets.
+    /// A client that connects to the switch. It gets asynchronous messages only after it has asked for packets.
     Client,
 }
 
-/// Where a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionState {
-    /// The other side's hello has not come.
+    /// The peer's hello has not come.
     Greeting,
-    /// This version is spoken.
+    /// A version has been negotiated.
     Open(Version),
-    /// Nothing is read any more.
+    /// No more messages are read.
     Closed,
 }
 
-/// A message, to be sent back if something is wrong with it.
+/// A message that may be refused: its first bytes go back with the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its transaction.
@@ -54,29 +54,29 @@ impl Request {
     }
 }
 
-/// What the switch is to do.
+/// Something for the switch to do or to know.
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// The versions are settled.
+    /// A version has been negotiated.
     Ready(Version),
-    /// A request that concerns the switch.
+    /// A request to carry out.
     Request(Request, Message),
-    /// A controller wants a role.
+    /// A controller requests a role.
     Role(Request, RoleMessage),
-    /// A bundle's messages are to be done, all or none; [`crate::bundled`] reads them.
+    /// A bundle's messages are to be carried out, all or none; [`crate::bundled`] reads them.
     Commit(Request, BundleCommit),
-    /// Another message's bytes were wrong; the error has been sent.
+    /// A message could not be read; the error has been sent.
     Refused(Error),
 }
 
-/// A bundle that is to be done.
+/// A bundle to carry out.
 #[derive(Debug, PartialEq)]
 pub struct BundleCommit {
     /// Its messages' bytes.
     pub messages: Vec<u8>,
     /// Whether all of them change flows and groups.
     pub only_tables: bool,
-    /// Its control message, for the answer.
+    /// Its control message, for the reply.
     pub control: BundleControl,
 }
 
@@ -87,7 +87,7 @@ pub struct Session {
     state: SessionState,
     framer: Framer,
     out: Vec<u8>,
-    /// All that is said in either direction, if somebody wants to hear it.
+    /// Copies of the messages in both directions, if they are wanted.
     copies: Option<Vec<u8>>,
     bundles: Bundles,
     table_in_command: bool,
@@ -100,7 +100,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new connection; the first bytes out are a hello.
+    /// A new connection. Its first output is a hello.
     pub fn new(peer: Peer) -> Self {
         let mut session = Session {
             peer,
@@ -121,22 +121,22 @@ impl Session {
         session
     }
 
-    /// How many bytes it will take now.
+    /// Bytes that [`Session::push`] takes now.
     pub fn free_space(&self) -> usize {
         self.framer.free_space()
     }
 
-    /// Takes bytes that came, [`Session::free_space`] at most.
+    /// Takes bytes that the peer has sent, [`Session::free_space`] at most.
     pub fn push(&mut self, bytes: &[u8]) {
         self.framer.push(bytes);
     }
 
-    /// Whether nothing is read any more: the connection is to be closed once what is written has gone.
+    /// Whether no more messages are read: the connection is to be closed once its output has been sent.
     pub fn is_closed(&self) -> bool {
         self.state == SessionState::Closed
     }
 
-    /// The version spoken, once it is settled.
+    /// The negotiated version, if there is one.
     pub fn version(&self) -> Option<Version> {
         match self.state {
             SessionState::Open(version) => Some(version),
@@ -149,7 +149,7 @@ impl Session {
         &mut self.out
     }
 
-    /// Reads on: the next thing that the switch is to do, if a whole message has come.
+    /// Reads messages until one of them is for the switch; `None` if none is.
     pub fn next_event(&mut self) -> Option<Event> {
         while self.state != SessionState::Closed {
             let mut framer = std::mem::take(&mut self.framer);
@@ -159,7 +159,7 @@ impl Session {
                     self.framer = framer;
                     return None;
                 }
-                // Where the next message begins is not known.
+                // The beginning of the next message is unknown.
                 Err(error) => {
                     self.state = SessionState::Closed;
                     Some(Event::Refused(error))
@@ -177,7 +177,7 @@ impl Session {
         let header = Header::read(bytes).ok()?;
         let request = Request::new(header.xid, bytes);
         let SessionState::Open(version) = self.state else { return self.greet(&header, bytes) };
-        // A second hello changes nothing.
+        // A second hello has no effect.
         if header.kind == 0 {
             return None;
         }
@@ -196,9 +196,9 @@ impl Session {
         let done = read.and_then(|(.., m)| self.handle(&request, m, version));
         match done {
             Ok(None) => None,
-            Ok(Some(Handled::Request(message))) => Some(Event::Request(request, message)),
-            Ok(Some(Handled::Role(m))) => Some(Event::Role(request, m)),
-            Ok(Some(Handled::Commit(commit))) => Some(Event::Commit(request, commit)),
+            Ok(Some(Handover::Request(message))) => Some(Event::Request(request, message)),
+            Ok(Some(Handover::Role(m))) => Some(Event::Role(request, m)),
+            Ok(Some(Handover::Commit(commit))) => Some(Event::Commit(request, commit)),
             Err(error) => {
                 self.refuse(&request, error);
                 Some(Event::Refused(error))
@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// The first message must be a hello; the versions are settled by it.
+    /// The first message must be a hello. It settles the version.
     fn greet(&mut self, header: &Header, bytes: &[u8]) -> Option<Event> {
         let Ok((_, _, Message::Hello(bitmap))) = Message::read(bytes, false) else {
             self.state = SessionState::Closed;
@@ -230,8 +230,8 @@ impl Session {
         Some(Event::Ready(version))
     }
 
-    /// Does what concerns the connection alone; hands on the rest.
-    fn handle(&mut self, request: &Request, message: Message, version: Version) -> Result<Option<Handled>, Error> {
+    /// Carries out messages that concern the connection alone; the others are for the switch.
+    fn handle(&mut self, request: &Request, message: Message, version: Version) -> Result<Option<Handover>, Error> {
         if self.role == Role::Secondary && changes_switch(&message) {
             return Err(Error::RequestIsSecondary);
         }
@@ -246,23 +246,23 @@ impl Session {
                 self.reply(request, &Message::GetAsyncReply(masks));
             }
             Message::SetAsync(masks) => self.set_masks(&masks, version),
-            Message::RoleRequest(m) => return Ok(Some(Handled::Role(m))),
+            Message::RoleRequest(m) => return Ok(Some(Handover::Role(m))),
             Message::BundleAdd(m) => self.bundles.add(&m, request.xid, version, self.table_in_command)?,
             Message::BundleControl(control) => match self.bundles.control(&control)? {
-                Some(commit) => return Ok(Some(Handled::Commit(commit))),
+                Some(commit) => return Ok(Some(Handover::Commit(commit))),
                 None => self.bundle_done(request, &control),
             },
             Message::GetConfigRequest | Message::SetConfig(_) => {
-                return Ok(Some(Handled::Request(self.config(message))));
+                return Ok(Some(Handover::Request(self.config(message))));
             }
             Message::EchoReply(_) | Message::FlowAge => {}
             _ if is_from_switch(&message) => return Err(Error::RequestBadType),
-            _ => return Ok(Some(Handled::Request(message))),
+            _ => return Ok(Some(Handover::Request(message))),
         }
         Ok(None)
     }
 
-    /// Notes how much of a packet this controller wants, and whether it wants those whose time to live is over.
+    /// Notes how many bytes of a packet the controller wants, and whether it wants packets with an invalid TTL.
     fn config(&mut self, message: Message) -> Message {
         if let Message::SetConfig(config) = message {
             self.config.miss_send_len = config.miss_send_len;
@@ -275,13 +275,13 @@ impl Session {
         message
     }
 
-    /// What this connection has set of the configuration.
+    /// The part of the configuration that each connection has for itself.
     pub fn connection_config(&self) -> SwitchConfig {
         self.config
     }
 
-    /// Whoever wants packets that no flow matches wants those that a flow of priority 0 sends for that reason, too; before
-    /// OpenFlow 1.3 there are no such flows. Source: Open vSwitch, `decode_async_mask`.
+    /// A controller that wants packets which no flow matches also wants those that the table-miss flow sends; before
+    /// OpenFlow 1.3 there is no such flow. Source: Open vSwitch, `decode_async_mask`.
     fn set_masks(&mut self, masks: &AsyncMasks, version: Version) {
         for (own, new) in self.masks.iter_mut().flatten().zip(masks.0.iter().flatten()) {
             *own = new.unwrap_or(*own);
@@ -294,14 +294,14 @@ impl Session {
         }
     }
 
-    /// Copies what is said in either direction from now on, messages one after the other, or no more.
+    /// Begins or ends copying the messages in both directions.
     pub fn copy(&mut self, wanted: bool) {
         if wanted != self.copies.is_some() {
             self.copies = wanted.then(Vec::new);
         }
     }
 
-    /// What has been copied.
+    /// The copies since the last call: messages, one after the other.
     pub fn take_copies(&mut self) -> Vec<u8> {
         self.copies.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -315,7 +315,7 @@ impl Session {
         self.out.extend(bytes);
     }
 
-    /// Sends an answer.
+    /// Sends a reply.
     pub fn reply(&mut self, request: &Request, message: &Message) {
         self.put(message, request.xid);
     }
@@ -326,7 +326,7 @@ impl Session {
         self.put(&Message::Error(error.code(version), request.message.clone()), request.xid);
     }
 
-    /// Sends an error about a message of a bundle: about the message that it came in.
+    /// Sends an error about a message of a bundle: the error refers to the bundle-add message that carried it.
     pub fn refuse_bundled(&mut self, control: &BundleControl, message: &[u8], error: Error) {
         if let (Ok(header), Some(version)) = (Header::read(message), self.version()) {
             let add = BundleAdd { id: control.id, flags: control.flags, message: message.to_vec() };
@@ -335,13 +335,13 @@ impl Session {
         }
     }
 
-    /// Says that a bundle's step was taken.
+    /// Confirms a bundle's control message.
     pub fn bundle_done(&mut self, request: &Request, control: &BundleControl) {
         let reply = BundleControl { is_reply: true, ..*control };
         self.reply(request, &Message::BundleControl(reply));
     }
 
-    /// Sends a message that nobody asked for.
+    /// Sends an asynchronous message.
     pub fn send(&mut self, message: &Message) {
         self.put(message, 0);
     }
@@ -353,17 +353,17 @@ impl Session {
         self.version().is_some() && !silent && reason < 32 && mask >> reason & 1 != 0
     }
 
-    /// The connection's number, for `controller(id=…)`.
+    /// The connection's controller id, for `controller(id=…)`.
     pub fn controller_id(&self) -> u16 {
         self.controller_id
     }
 
-    /// How packet-ins are to be written.
+    /// The format of packet-ins.
     pub fn packet_in_format(&self) -> PacketInFormat {
         self.packet_in_format
     }
 
-    /// How flows are to be written, in OpenFlow 1.0.
+    /// The format of flows in OpenFlow 1.0.
     pub fn flow_format(&self) -> Format {
         self.flow_format
     }
@@ -373,25 +373,25 @@ impl Session {
         self.table_in_command
     }
 
-    /// What the controller may do.
+    /// The controller's role.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Gives it a role.
+    /// Sets the controller's role.
     pub fn set_role(&mut self, role: Role) {
         self.role = role;
     }
 }
 
-/// What is handed on.
-enum Handled {
+/// A message that the connection alone cannot handle.
+enum Handover {
     Request(Message),
     Role(RoleMessage),
     Commit(BundleCommit),
 }
 
-/// What a controller gets unless it says otherwise. Source: Open vSwitch, `ofputil_async_cfg_default`.
+/// The asynchronous messages that a controller gets by default. Source: Open vSwitch, `ofputil_async_cfg_default`.
 fn default_masks(version: Version) -> [[u32; 2]; ASYNC_KINDS] {
     let mut masks = [[0; 2]; ASYNC_KINDS];
     let mut packet_in = 0x3f & !(1 << PacketInReason::InvalidTtl as u32) | 1 << PacketInReason::ExplicitMiss as u32;

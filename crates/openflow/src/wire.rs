@@ -1,5 +1,5 @@
-//! Reading and writing big-endian bytes. Reading is bounded: what is not there is an error, of a kind that whoever
-//! made the reader chose.
+//! Reading and writing big-endian bytes. Reading is bounded: reading beyond the end is an error, which the maker of the
+//! reader chooses.
 
 use crate::Error;
 
@@ -7,7 +7,7 @@ use crate::Error;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
-    /// What is wrong when they end too early.
+    /// The error when they end too early.
     short: Error,
 }
 
@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
         self.bytes.is_empty()
     }
 
-    /// What is left, without taking it.
+    /// The rest, which stays to be read.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { bytes: self.take(n)?, short: self.short })
     }
 
-    /// The same bytes, with another error when they end.
+    /// The same bytes, with another error when they end too early.
     pub fn or(self, short: Error) -> Self {
         Reader { short, ..self }
     }
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
-    /// Nothing must be left.
+    /// Checks that nothing is left.
     pub fn end(&self) -> Result<(), Error> {
         if self.is_empty() { Ok(()) } else { Err(self.short) }
     }
@@ -144,12 +144,12 @@ impl Writer {
         self.zeros(n - end);
     }
 
-    /// Fills up with zeros until what began at `start` is a multiple of 8 bytes.
+    /// Adds zeros until the bytes from `start` on are a multiple of 8.
     pub fn pad8(&mut self, start: usize) {
         self.zeros((self.len() - start).next_multiple_of(8) - (self.len() - start));
     }
 
-    /// Writes a 16-bit number over what stands at `at`. Lengths beyond 16 bits are cut; the framing refuses such
+    /// Overwrites the two bytes at `at` with a number. Lengths beyond 16 bits are cut; framing refuses such
     /// messages.
     pub fn patch_u16(&mut self, at: usize, n: usize) {
         self.bytes[at..at + 2].copy_from_slice(&(n as u16).to_be_bytes());

@@ -339,7 +339,7 @@ pub(super) fn read_sample(format: u8, r: &mut Reader<'_>) -> Result<OfAction, Er
     Ok(OfAction::Sample(Box::new(sample)))
 }
 
-/// The shortest format of `sample` that says it all.
+/// The shortest format of `sample` that has all its arguments.
 pub(super) fn sample_format(s: &Sample) -> u8 {
     match (s.direction, s.sampling_port) {
         (SampleDirection::Unsaid, OfPort::NONE) => 0,
@@ -364,7 +364,7 @@ pub(super) fn put_sample(s: &Sample, w: &mut Writer) {
     }
 }
 
-/// What a field's header in `output_reg` cannot say without an experimenter's id.
+/// Whether `output_reg` needs the format with an experimenter's id for a field.
 pub(super) fn needs_long_header(field: FieldId) -> bool {
     let mut w = Writer::default();
     put_field_header(field, Numbering::Nxm, &mut w);

@@ -17,7 +17,7 @@ use sluice_ofp::ofpact::{ACTIONS, ActionId, ActionType, vendor};
 
 pub(crate) use write::{can_say, is_instruction, put_list};
 
-/// Actions within actions within actions: so deep at most.
+/// Levels of nested actions at most.
 const DEPTH_MAX: usize = 32;
 
 /// Reads actions to the end of `r`.

@@ -10,7 +10,7 @@ use sluice_ofp::consistency::Within;
 use sluice_ofp::ofpact::{Conntrack, ConntrackZone, Nat, NatAddresses, NatKind, NshProperty};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The packet type that says: whatever the header says. Source: Open vSwitch, `PT_USE_NEXT_PROTO`.
+/// The packet type that leaves it to the header. Source: Open vSwitch, `PT_USE_NEXT_PROTO`.
 pub(super) const NEXT_PROTOCOL: u32 = 0x0000_fffe;
 
 const CT_COMMIT: u16 = 1;
@@ -47,7 +47,7 @@ pub(super) fn read_ct(r: &mut Reader<'_>, version: Version, depth: usize) -> Res
     Ok(OfAction::Conntrack(Box::new(Conntrack { commit, force, zone, table, alg, actions })))
 }
 
-/// Writes what stands before the nested actions.
+/// Writes the arguments in front of the nested actions.
 pub(super) fn put_ct(ct: &Conntrack, w: &mut Writer) {
     w.u16(if ct.commit { CT_COMMIT } else { 0 } | if ct.force { CT_FORCE } else { 0 });
     match ct.zone {

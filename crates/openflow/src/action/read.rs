@@ -1,7 +1,7 @@
 //! Reading actions.
 
 use super::{DEPTH_MAX, EXPERIMENTER, Format, declared, destination, large, nested, read_bits, source};
-use crate::oxm::{Entry, expect_settable, field_header, read_entry, read_nxm_field, valid_value};
+use crate::oxm::{OxmEntry, expect_settable, field_header, read_entry, read_nxm_field, valid_value};
 use crate::wire::Reader;
 use crate::{Error, Version, consistency};
 use sluice_flow::field::{Field, FieldId, ones};
@@ -10,12 +10,12 @@ use sluice_ofp::OfAction;
 use sluice_ofp::consistency::Within;
 use sluice_ofp::ofpact::{ActionId, vendor};
 
-/// Reads actions to the end of `r`, which stand within something, so many levels deep.
+/// Reads actions to the end of `r`, which are nested `depth` levels deep.
 pub(crate) fn read_list(r: Reader<'_>, version: Version, within: Within, depth: usize) -> Result<Vec<OfAction>, Error> {
     if depth > DEPTH_MAX {
         return Err(Error::ActionTooMany);
     }
-    // Source: Open vSwitch calls the list's own length the message's affair.
+    // Open vSwitch reports a wrong length of the list as an error of the message.
     if !r.len().is_multiple_of(8) {
         return Err(Error::RequestBadLen);
     }
@@ -51,7 +51,7 @@ pub(crate) fn read_list(r: Reader<'_>, version: Version, within: Within, depth: 
     Ok(actions)
 }
 
-/// Bytes of an action at least, where its content might be found wrong before it is found too short.
+/// The least bytes of an action, for actions whose content would else be checked before their length.
 fn size_min(format: Format) -> usize {
     match (format.action, format.format) {
         (ActionId::Load | ActionId::StackPush | ActionId::StackPop | ActionId::Conntrack, _)
@@ -164,7 +164,7 @@ fn enqueue(r: &mut Reader<'_>) -> Result<OfAction, Error> {
 fn set_field(r: &mut Reader<'_>, version: Version) -> Result<OfAction, Error> {
     expect_settable(*r)?;
     let mut body = r.part(r.len())?.or(Error::MatchBadLen);
-    let Entry::Field { field, value, mask, has_mask } = read_entry(&mut body)? else {
+    let OxmEntry::Field { field, value, mask, has_mask } = read_entry(&mut body)? else {
         return Err(Error::ActionBadSetType);
     };
     if has_mask && version < Version::V15 {

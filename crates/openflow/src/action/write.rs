@@ -1,6 +1,6 @@
-//! Writing actions, in the form that a version has for them.
+//! Writing actions, in the format that a version has for them.
 //!
-//! What a version cannot say at all (a meter in OpenFlow 1.0) is left out, as Open vSwitch does.
+//! Actions that a version lacks (a meter in OpenFlow 1.0) are left out, as in Open vSwitch.
 
 use super::{EXPERIMENTER, declared, large, nested, put_bits_and_field};
 use crate::Version::{self, V10, V15};
@@ -361,7 +361,7 @@ pub(crate) fn is_instruction(action: &OfAction, version: Version) -> bool {
     action.action_type().instruction.is_in(version)
 }
 
-/// Whether a version has words for an action, with all that is in it, among actions.
+/// Whether a version has an action, and all actions in it, in lists of actions.
 pub(crate) fn can_say(action: &OfAction, version: Version) -> bool {
     let mut w = Writer::default();
     put(action, version, &mut w);

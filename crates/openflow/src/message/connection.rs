@@ -1,14 +1,14 @@
-//! What is between a switch and one controller: hello, roles, asynchronous messages, bundles.
+//! Messages about the connection itself: hello, roles, asynchronous messages, bundles.
 
 use super::Format;
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
 
-/// The element of a hello that has the versions, as bits.
+/// The element of a hello that has the bitmap of versions.
 const VERSION_BITMAP: u16 = 1;
 
-/// The versions of a hello, if it says more than its header.
+/// The bitmap of versions in a hello, if there is one.
 pub(super) fn read_hello(r: &mut Reader<'_>) -> Option<u32> {
     let mut versions = None;
     while let (Ok(kind), Ok(length)) = (r.u16(), r.u16()) {
@@ -29,26 +29,26 @@ pub(super) fn put_hello(versions: Option<u32>, w: &mut Writer) {
     }
 }
 
-/// What a controller may do.
+/// The role of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Everything, beside others.
+    /// It may do everything, as may others.
     #[default]
     Equal,
-    /// Everything, and it is the only one.
+    /// It may do everything, and there is only one.
     Primary,
-    /// Ask, and be told of little.
+    /// It may only read, and gets few asynchronous messages.
     Secondary,
 }
 
-/// A controller's wish for a role, or what it has.
+/// A role request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleMessage {
-    /// Whose form it has.
+    /// Its format.
     pub format: Format,
-    /// The role; `None`: as it is.
+    /// The role; `None`: no change.
     pub role: Option<Role>,
-    /// How recent the wish is. `None`: Nicira's form, or all ones in an answer.
+    /// The generation of the request. `None`: Nicira's format, or all ones in a reply.
     pub generation: Option<u64>,
 }
 
@@ -96,22 +96,22 @@ pub(super) fn put_role(m: &RoleMessage, w: &mut Writer) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RoleReason {
-    /// Another one became primary.
+    /// Another controller became primary.
     PrimaryRequest = 0,
     /// The configuration changed.
     Config = 1,
-    /// An experimenter's own.
+    /// An experimenter's reason.
     Experimenter = 2,
 }
 
-/// News of a controller's role.
+/// A role status message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleStatus {
-    /// The role it has now.
+    /// The controller's role now.
     pub role: Role,
     /// Why.
     pub reason: RoleReason,
-    /// The generation that brought it.
+    /// The generation of the request that changed it.
     pub generation: Option<u64>,
 }
 
@@ -130,7 +130,7 @@ pub(super) fn read_role_status(r: &mut Reader<'_>) -> Result<RoleStatus, Error> 
     };
     r.skip(3)?;
     let generation = Some(r.u64()?).filter(|g| *g != UNKNOWN_GENERATION);
-    // Properties are experimenters' only, and nobody here knows one.
+    // All properties are experimenters', and none of them is known.
     r.skip(r.len())?;
     Ok(RoleStatus { role, reason, generation })
 }
@@ -146,7 +146,7 @@ pub(super) fn put_role_status(s: &RoleStatus, w: &mut Writer) {
     w.u64(s.generation.unwrap_or(UNKNOWN_GENERATION));
 }
 
-/// Kinds of messages that nobody asked for.
+/// Kinds of asynchronous messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are the messages'")]
@@ -163,7 +163,7 @@ pub enum AsyncKind {
 pub(crate) const ASYNC_KINDS: usize = 6;
 
 /// Which asynchronous messages a controller gets, by kind: bits of reasons, first those for a primary or equal one, then
-/// those for a secondary one. `None`: not said.
+/// those for a secondary one. `None`: unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncMasks(pub [[Option<u32>; 2]; ASYNC_KINDS]);
 
@@ -172,14 +172,14 @@ pub struct AsyncMasks(pub [[Option<u32>; 2]; ASYNC_KINDS]);
 const REASONS: [[u32; 2]; ASYNC_KINDS] = [[0x7, 0x3f], [0x7; 2], [0x3f; 2], [0x7; 2], [0x18; 2], [0x3; 2]];
 
 impl AsyncMasks {
-    /// Masks as far as a version can say them.
+    /// The masks that a version has.
     pub(crate) fn within(masks: &[[u32; 2]; ASYNC_KINDS], version: Version) -> Self {
         let column = usize::from(version >= Version::V14);
         AsyncMasks(std::array::from_fn(|kind| masks[kind].map(|mask| Some(mask & REASONS[kind][column]))))
     }
 }
 
-/// Reads the masks of Nicira's and OpenFlow 1.3's form: those of three kinds. Reasons that there are not do not matter.
+/// Reads the masks in Nicira's and OpenFlow 1.3's format: those of three kinds. Unknown reasons are ignored.
 pub(super) fn read_async13(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
     let mut masks = AsyncMasks::default();
     for (kind, [reasons, _]) in masks.0[..3].iter_mut().zip(REASONS) {
@@ -192,7 +192,7 @@ pub(super) fn put_async13(masks: &AsyncMasks, w: &mut Writer) {
     masks.0[..3].iter().flatten().for_each(|mask| w.u32(mask.unwrap_or(0)));
 }
 
-/// Reads the masks of OpenFlow 1.4's form, properties: even numbers are a secondary controller's.
+/// Reads the masks in OpenFlow 1.4's format, properties: even numbers are for secondary controllers.
 pub(super) fn read_async14(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
     let mut masks = AsyncMasks::default();
     property::each(r.part(r.len())?, |kind, body| {
@@ -223,33 +223,33 @@ pub(super) fn put_async14(masks: &AsyncMasks, w: &mut Writer) {
     }
 }
 
-/// A step in the life of a bundle. Numbers are OpenFlow 1.4's; answers are one higher.
+/// The type of a bundle control message. Numbers are OpenFlow 1.4's; replies have the next number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum BundleStep {
-    /// Begin it.
+    /// Open the bundle.
     Open = 0,
-    /// No more messages for it.
+    /// Close it: no more messages can be added.
     Close = 2,
-    /// Do it.
+    /// Carry it out.
     Commit = 4,
-    /// Forget it.
+    /// Discard it.
     Discard = 6,
 }
 
-/// All or nothing, and nobody sees it half done; a flag of bundles.
+/// A flag of bundles: packets see all of the bundle's changes or none.
 pub const BUNDLE_ATOMIC: u16 = 1;
-/// In this order.
+/// A flag of bundles: the messages are carried out in order.
 pub const BUNDLE_ORDERED: u16 = 2;
 
-/// A bundle's next step, or the answer that it was taken.
+/// A bundle control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleControl {
     /// Which bundle.
     pub id: u32,
-    /// Which step.
+    /// Its type.
     pub step: BundleStep,
-    /// Whether it is an answer.
+    /// Whether it is a reply.
     pub is_reply: bool,
     /// `BUNDLE_*`.
     pub flags: u16,
@@ -259,7 +259,7 @@ pub(super) fn read_bundle_control(r: &mut Reader<'_>) -> Result<BundleControl, E
     use BundleStep::{Close, Commit, Discard, Open};
     let (id, number, flags) = (r.u32()?, r.u16()?, r.u16()?);
     let step = [Open, Close, Commit, Discard].into_iter().find(|s| *s as u16 == number & !1);
-    // Properties are experimenters' only, and nobody here knows one.
+    // All properties are experimenters', and none of them is known.
     r.skip(r.len())?;
     let step = step.ok_or(Error::BundleBadType)?;
     Ok(BundleControl { id, step, is_reply: number & 1 != 0, flags })
@@ -278,7 +278,7 @@ pub struct BundleAdd {
     pub id: u32,
     /// `BUNDLE_*`.
     pub flags: u16,
-    /// The message, header and all.
+    /// The message, with its header.
     pub message: Vec<u8>,
 }
 
@@ -302,10 +302,10 @@ pub(super) fn put_bundle_add(m: &BundleAdd, w: &mut Writer) {
     w.put(&m.message);
 }
 
-/// How full a table is. OpenFlow 1.4.
+/// A table status message. OpenFlow 1.4.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableStatus {
-    /// Numbers are OpenFlow's: 3 below the lower mark, 4 above the upper one.
+    /// Why it is sent: 3, vacancy fell below the lower threshold; 4, it rose above the upper one.
     pub reason: u8,
     /// The table.
     pub table: super::switch::TableMod,

@@ -1,4 +1,4 @@
-//! Counters of a port that have names instead of places: an experimenter's property of port statistics.
+//! Named counters of a port: an experimenter's property of port statistics.
 //!
 //! Source: Open vSwitch, include/openflow/intel-ext.h, `intel_port_custom_stats`.
 
@@ -27,7 +27,7 @@ pub(super) fn put(counters: &[(String, u64)], w: &mut Writer) {
         body.put(name);
         body.u64(*value);
     }
-    // Zeros up to a whole word: Open vSwitch reads what was counted, and os-ken words of four bytes up to the end.
+    // Padded to a multiple of four bytes: Open vSwitch reads the stated number, os-ken reads words up to the end.
     body.zeros(body.bytes.len().next_multiple_of(4) - body.bytes.len());
     property::put(EXPERIMENTER, &body.bytes, w);
 }

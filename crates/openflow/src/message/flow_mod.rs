@@ -4,23 +4,23 @@ use super::Format;
 use crate::action::{self, put_list};
 use crate::consistency::check_prerequisites;
 use crate::instruction;
-use crate::oxm::{self, Rigour};
+use crate::oxm::{self, Strictness};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, match10};
 use sluice_flow::OfPort;
 use sluice_ofp::consistency::Within;
 use sluice_ofp::{FlowCommand, FlowFlags, FlowMod};
 
-/// A flow-mod and what it says besides.
+/// A flow-mod message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowModMessage {
     /// The change.
     pub flow: FlowMod,
-    /// A packet that waits in the switch and is to meet the flow. This switch keeps none.
+    /// A buffered packet to which the flow is to be applied. This switch buffers none.
     pub buffer_id: Option<u32>,
-    /// How it is written; for OpenFlow 1.0.
+    /// Its format; for OpenFlow 1.0.
     pub format: Format,
-    /// Whether the command has the table's number in it; for OpenFlow 1.0.
+    /// Whether the command includes the table's number; for OpenFlow 1.0.
     pub table_in_command: bool,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     let (cookie, cookie_mask, table, command_number) = (r.u64()?, r.u64()?, r.u8()?, r.u8()?);
     let (idle, hard, priority, buffer_id) = (r.u16()?, r.u16()?, r.u16()?, r.u32()?);
     let (out_port, out_group, flag_bits, importance) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
-    let matches = oxm::read_match(r, Rigour::Strict)?;
+    let matches = oxm::read_match(r, Strictness::Strict)?;
     let deletes = command_number >= 3;
     if table == 255 && !deletes {
         return Err(Error::FlowModBadTableId);
@@ -116,7 +116,7 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     Ok(FlowModMessage { flow, buffer_id: buffer(buffer_id), format: Format::Standard, table_in_command: false })
 }
 
-/// Reads a flow-mod of OpenFlow 1.0, of the standard's form or Nicira's.
+/// Reads a flow-mod of OpenFlow 1.0, in the standard's format or Nicira's.
 pub(super) fn read10(r: &mut Reader<'_>, format: Format, table_in_command: bool) -> Result<FlowModMessage, Error> {
     in_eights(r)?;
     let (mut flow, bits, buffer_id) = match format {

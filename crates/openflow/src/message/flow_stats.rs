@@ -1,9 +1,9 @@
-//! Flows with their counters, one by one and together.
+//! Statistics of flows, one by one and aggregated.
 
 use super::Format;
 use super::flow_mod::{flag_bits, flags};
 use crate::action::{self, put_list};
-use crate::oxm::{self, Rigour};
+use crate::oxm::{self, Strictness};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, instruction, match10};
 use sluice_flow::{Match, OfPort};
@@ -11,10 +11,10 @@ use sluice_ofp::consistency::Within;
 use sluice_ofp::{FlowFlags, GROUP_ANY, OfAction};
 use std::sync::Arc;
 
-/// Which flows are asked about.
+/// A request for statistics of flows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowRequest {
-    /// How question and answer are written; for OpenFlow 1.0.
+    /// The format of request and reply; for OpenFlow 1.0.
     pub format: Format,
     /// Flows within this match.
     pub matches: Match,
@@ -45,13 +45,13 @@ pub struct FlowStats {
     pub hard_timeout: u16,
     /// Which flows to evict first.
     pub importance: u16,
-    /// How it is treated.
+    /// Its flags.
     pub flags: FlowFlags,
     /// Nanoseconds since it was added.
     pub duration_ns: u64,
-    /// Seconds since a packet last followed it; only Nicira's format and OpenFlow 1.5 say it.
+    /// Seconds since a packet last matched it; only in Nicira's format and OpenFlow 1.5.
     pub idle_age: Option<u32>,
-    /// Seconds since it was last changed; only Nicira's format says it.
+    /// Seconds since it was last changed; only in Nicira's format.
     pub hard_age: Option<u32>,
     /// Packets.
     pub packets: u64,
@@ -59,11 +59,11 @@ pub struct FlowStats {
     pub bytes: u64,
     /// What it matches.
     pub matches: Match,
-    /// What it does.
+    /// Its actions.
     pub actions: Arc<[OfAction]>,
 }
 
-/// Flows together.
+/// Aggregated statistics of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
     /// Packets.
@@ -117,7 +117,7 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version, format: Format)
         let (cookie, cookie_mask) = (r.u64()?, r.u64()?);
         return Ok(FlowRequest {
             format: Format::Standard,
-            matches: oxm::read_match(r, Rigour::Strict)?,
+            matches: oxm::read_match(r, Strictness::Strict)?,
             table: any_table(table),
             out_port,
             out_group,
@@ -302,11 +302,11 @@ impl FlowStats {
         let actions = match (version, format) {
             (Version::V10, Format::Standard) => action::read(r, version, Within::Flow)?,
             (Version::V10, Format::Nicira) => {
-                matches = oxm::read_nxm_match(&mut r, match_len.into(), Rigour::Strict)?;
+                matches = oxm::read_nxm_match(&mut r, match_len.into(), Strictness::Strict)?;
                 action::read(r, version, Within::Flow)?
             }
             _ => {
-                matches = oxm::read_match(&mut r, Rigour::Strict)?;
+                matches = oxm::read_match(&mut r, Strictness::Strict)?;
                 instruction::read(&mut r, version)?
             }
         };
@@ -335,7 +335,7 @@ fn read15(r: &mut Reader<'_>) -> Result<FlowStats, Error> {
     r.skip(1)?;
     let (priority, idle_timeout, hard_timeout) = (r.u16()?, r.u16()?, r.u16()?);
     let (bits, importance, cookie) = (r.u16()?, r.u16()?, r.u64()?);
-    let matches = oxm::read_match(r, Rigour::Strict)?;
+    let matches = oxm::read_match(r, Strictness::Strict)?;
     let (mut duration_ns, mut idle_age, mut counts) = (0, None, Aggregate::default());
     each_oxs(r, |kind, r| {
         match kind {
@@ -363,7 +363,7 @@ fn read15(r: &mut Reader<'_>) -> Result<FlowStats, Error> {
     })
 }
 
-/// Writes statistics fields of OpenFlow 1.5 with what stands around them.
+/// Writes statistics fields of OpenFlow 1.5 with their header and padding.
 pub(super) fn put_oxs(w: &mut Writer, fields: impl FnOnce(&mut Writer)) {
     let start = w.len();
     w.zeros(4);
@@ -385,7 +385,7 @@ pub(super) fn put_oxs_counts(packets: u64, bytes: u64, w: &mut Writer) {
     w.u64(bytes);
 }
 
-/// Writes how long something has lasted and what it carried.
+/// Writes duration, packets and bytes as statistics fields.
 pub(crate) fn put_oxs_stats(duration_ns: u64, packets: u64, bytes: u64, w: &mut Writer) {
     put_oxs(w, |w| {
         put_oxs_field(OXS_DURATION, 8, w);
@@ -394,9 +394,9 @@ pub(crate) fn put_oxs_stats(duration_ns: u64, packets: u64, bytes: u64, w: &mut 
     });
 }
 
-/// Reads how long something has lasted and what it carried.
+/// Reads duration, packets and bytes from statistics fields.
 pub(crate) fn read_oxs_stats(r: &mut Reader<'_>) -> Result<(u64, u64, u64), Error> {
-    // Counters that are not said are all ones.
+    // Missing counters are all ones.
     let (mut duration_ns, mut counts) = (0, Aggregate { packets: u64::MAX, bytes: u64::MAX, flows: 0 });
     each_oxs(r, |kind, r| match kind {
         OXS_DURATION => read_duration(r).map(|ns| duration_ns = ns),

@@ -1,4 +1,4 @@
-//! Groups: their changes, what they are, what they carried.
+//! Groups: modifications, descriptions, statistics, features.
 
 use super::flow_stats::{put_duration, read_duration};
 use crate::action::{self, put_list};
@@ -10,7 +10,7 @@ use sluice_flow::OfPort;
 use sluice_ofp::consistency::Within;
 use sluice_ofp::{BUCKET_ALL, Bucket, GROUP_ANY, GROUP_MAX, GroupCommand, GroupConfig, GroupKind, GroupMod, Selection};
 
-/// Netronome's experimenter id, whose property says how a group selects.
+/// Netronome's experimenter id, whose property has a group's selection method.
 const NETRONOME: u32 = 0x0000_154d;
 const SELECTION_METHOD: u32 = 1;
 const METHOD_SIZE: usize = 16;
@@ -64,7 +64,7 @@ pub(super) fn read_mod(r: &mut Reader<'_>, version: Version) -> Result<GroupMod,
     Ok(change)
 }
 
-/// What can be said of a change without knowing the groups that there are.
+/// The errors of a group-mod that do not depend on the groups that exist.
 fn check(change: &GroupMod) -> Result<(), Error> {
     let GroupMod { command, group, config, .. } = change;
     let mut ids: Vec<u32> = config.buckets.iter().map(|b| b.id).collect();
@@ -251,7 +251,7 @@ fn put_selection(s: &Selection, version: Version, w: &mut Writer) {
     property::put(property::EXPERIMENTER, &body.bytes, w);
 }
 
-/// A group with its number.
+/// The description of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupDesc {
     /// Number.
@@ -299,12 +299,12 @@ impl GroupDesc {
     }
 }
 
-/// What a group has carried.
+/// The statistics of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStats {
     /// Number.
     pub group: u32,
-    /// Flows and groups that send to it.
+    /// Flows and groups that refer to it.
     pub ref_count: u32,
     /// Packets.
     pub packets: u64,
@@ -348,16 +348,16 @@ impl GroupStats {
     }
 }
 
-/// What groups can be here.
+/// Features of groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupFeatures {
-    /// Kinds, by bits of their numbers.
+    /// Supported types, a bit for each.
     pub kinds: u32,
     /// `OFPGFC_*`.
     pub capabilities: u32,
-    /// How many there can be, by kind.
+    /// The most groups of each type.
     pub max_groups: [u32; 4],
-    /// Which actions their buckets can have, by kind: bits.
+    /// The actions that buckets of each type can have: a bit for each.
     pub actions: [u32; 4],
 }
 

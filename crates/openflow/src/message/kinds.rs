@@ -25,7 +25,7 @@ const PORT_STATUS: u8 = 12;
 const PACKET_OUT: u8 = 13;
 const FLOW_MOD: u8 = 14;
 
-/// Numbers of OpenFlow 1.0 where later versions have others.
+/// Numbers that only OpenFlow 1.0 has.
 mod v10 {
     pub const PORT_MOD: u8 = 15;
     pub const STATS_REQUEST: u8 = 16;
@@ -109,7 +109,7 @@ pub(super) fn read(kind: u8, r: &mut Reader<'_>, version: Version, table_in_comm
         GET_CONFIG_REPLY => Message::GetConfigReply(read_config(r)?),
         SET_CONFIG => {
             let config = read_config(r)?;
-            // OpenFlow 1.3 did away with the flag about time to live.
+            // OpenFlow 1.3 removed the flag about invalid TTLs.
             let ttl = if version < Version::V13 { switch::INVALID_TTL_TO_CONTROLLER } else { 0 };
             if config.flags & !(switch::FRAG_MASK | ttl) != 0 {
                 return Err(Error::ConfigBadFlags);
@@ -307,7 +307,7 @@ fn monitor(nicira: u32, onf: u32, version: Version) -> Number {
     Number { message: EXPERIMENTER, experimenter: Some(experimenter) }
 }
 
-/// The number of statistics' answers.
+/// The number of multipart replies.
 pub(super) fn stats_reply(version: Version) -> u8 {
     if version == Version::V10 { v10::STATS_REPLY } else { later::STATS_REPLY }
 }
@@ -373,7 +373,7 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
     }
 }
 
-/// Writes what stands behind the header.
+/// Writes the body of a message.
 pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
     match message {
         Message::Hello(versions) => connection::put_hello(*versions, w),

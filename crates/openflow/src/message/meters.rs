@@ -1,4 +1,4 @@
-//! Meters and queues: their changes, what they are, what they carried.
+//! Meters and queues: modifications, descriptions, statistics, features.
 
 use super::flow_stats::{put_duration, read_duration};
 use super::ports::{put_port, read_port};
@@ -25,7 +25,7 @@ pub(super) fn read_mod(r: &mut Reader<'_>) -> Result<MeterMod, Error> {
         _ => return Err(Error::MeterModBadCommand),
     };
     if command == MeterCommand::Delete {
-        // Whatever else it says does not matter.
+        // The rest of the message is ignored.
         r.skip(r.len())?;
         return Ok(MeterMod { command, meter, config: MeterConfig::default() });
     }
@@ -92,7 +92,7 @@ pub(super) fn put_mod(m: &MeterMod, w: &mut Writer) {
     put_bands(&m.config.bands, w);
 }
 
-/// A meter with its number.
+/// The description of a meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterDesc {
     /// Number.
@@ -119,7 +119,7 @@ impl MeterDesc {
     }
 }
 
-/// What a meter has seen.
+/// The statistics of a meter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MeterStats {
     /// Number.
@@ -166,18 +166,18 @@ impl MeterStats {
     }
 }
 
-/// What meters can be here.
+/// Features of meters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeterFeatures {
-    /// How many there can be.
+    /// The most meters.
     pub max_meters: u32,
-    /// Kinds of bands, by bits of their numbers.
+    /// Supported band types, a bit for each.
     pub band_types: u32,
     /// `OFPMF_*`.
     pub capabilities: u32,
-    /// Bands of a meter.
+    /// The most bands of a meter.
     pub max_bands: u8,
-    /// Highest colour.
+    /// The highest colour.
     pub max_color: u8,
 }
 
@@ -200,7 +200,7 @@ pub(super) fn read_features(r: &mut Reader<'_>) -> Result<MeterFeatures, Error> 
 /// Every queue of a port, in requests.
 pub const QUEUE_ALL: u32 = 0xffff_ffff;
 
-/// What a queue has carried.
+/// The statistics of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStats {
     /// Its port.
@@ -213,7 +213,7 @@ pub struct QueueStats {
     pub packets: u64,
     /// Packets dropped.
     pub errors: u64,
-    /// Nanoseconds since it was added; OpenFlow 1.0 does not say it.
+    /// Nanoseconds since it was added; not in OpenFlow 1.0.
     pub duration_ns: u64,
 }
 
@@ -244,16 +244,16 @@ impl QueueStats {
     }
 }
 
-/// A queue, as configured.
+/// The configuration of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     /// Its port.
     pub port: OfPort,
     /// Its number there.
     pub queue: u32,
-    /// Rate it is promised, thousandths of the port's.
+    /// Its guaranteed rate, in thousandths of the port's.
     pub min_rate: Option<u16>,
-    /// Rate it may have.
+    /// Its highest rate, likewise.
     pub max_rate: Option<u16>,
 }
 

@@ -1,4 +1,4 @@
-//! Messages: what they say, and how they are read and written.
+//! Messages, and how they are read and written.
 //!
 //! | module | messages |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`flow_mod`], [`flow_stats`] | flows |
 //! | [`ports`], [`groups`], [`meters`] | ports, groups, meters and queues |
 //! | [`monitor`] | flow monitors |
-//! | [`stats`] | questions and answers that may take many messages |
+//! | [`stats`] | multipart requests and replies |
 
 pub mod connection;
 mod custom_stats;
@@ -40,7 +40,7 @@ use switch::{Features, SwitchConfig, TableMod};
 
 pub(crate) use kinds::only_switches_send;
 
-/// Whose form a message has, where there are two.
+/// The format of a message, where there are two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
     /// The standard's.
@@ -54,9 +54,9 @@ pub enum Format {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names are the specification's")]
 pub enum Message {
-    /// Versions that the sender speaks, as bits, if it says so; its header has the highest.
+    /// The bitmap of the sender's versions, if there is one. The header has the highest.
     Hello(Option<u32>),
-    /// What was wrong, and the beginning of the message it was wrong with.
+    /// The error, and the first bytes of the offending message.
     Error(ErrorCode, Vec<u8>),
     EchoRequest(Vec<u8>),
     EchoReply(Vec<u8>),
@@ -69,7 +69,7 @@ pub enum Message {
     FlowRemoved(Box<FlowRemoved>),
     PortStatus(Box<PortStatus>),
     PacketOut(Box<PacketOut>),
-    /// Nicira: a packet that waited for the controller goes on: its packet-in, with what the controller has changed.
+    /// NXT_RESUME resumes a paused packet: its packet-in, with the controller's changes.
     Resume(Box<PacketIn>),
     FlowMod(Box<FlowModMessage>),
     GroupMod(Box<GroupMod>),
@@ -87,37 +87,37 @@ pub enum Message {
     GetAsyncReply(AsyncMasks),
     SetAsync(AsyncMasks),
     MeterMod(MeterMod),
-    /// A change of a group or meter that another controller made: that message.
+    /// A group-mod or meter-mod that another controller has sent.
     RequestForward(Vec<u8>),
     BundleControl(BundleControl),
     BundleAdd(BundleAdd),
-    /// A question; whether more of it follows.
+    /// A multipart request, and whether more of it follows.
     StatsRequest(StatsRequest, bool),
-    /// An answer, or part of it; whether more of it follows.
+    /// A multipart reply or part of one, and whether more of it follows.
     StatsReply(StatsReply, bool),
-    /// Nicira, OpenFlow 1.0: how flows are to be written.
+    /// Nicira, OpenFlow 1.0: the format of flows.
     SetFlowFormat(Format),
-    /// Nicira, OpenFlow 1.0: whether flow-mods have the table's number in their command.
+    /// Nicira, OpenFlow 1.0: whether a flow-mod's command includes the table's number.
     FlowModTableId(bool),
-    /// Nicira: how packet-ins are to be written.
+    /// Nicira: the format of packet-ins.
     SetPacketInFormat(crate::PacketInFormat),
-    /// Nicira: flows are to be shown with their ages.
+    /// Nicira: flow statistics are to include ages.
     FlowAge,
-    /// Nicira: the connection's number, for `controller(id=…)`.
+    /// Nicira: the connection's controller id, for `controller(id=…)`.
     SetControllerId(u16),
-    /// Nicira: forget the connections of a zone.
+    /// Nicira: delete the tracked connections of a zone.
     CtFlushZone(u16),
-    /// Nicira and ONF, before OpenFlow 1.4: the monitor of that number ends.
+    /// Nicira and ONF, before OpenFlow 1.4: removes the monitor of that id.
     MonitorCancel(u32),
-    /// Likewise: too much news wait for the controller; some are left out from here.
+    /// Likewise: too many updates wait for the controller, so the monitors pause.
     MonitorPaused,
-    /// Likewise: what was left out has been told.
+    /// Likewise: the pause is over, and the controller knows all changes.
     MonitorResumed,
 }
 
 impl Message {
-    /// Reads a whole message, as [`crate::Framer`] cuts them. `table_in_command` is what [`Message::FlowModTableId`] last
-    /// said on this connection.
+    /// Reads a whole message, as [`crate::Framer`] returns it. `table_in_command` is the value of the last
+    /// [`Message::FlowModTableId`] on this connection.
     ///
     /// # Errors
     /// With what is wrong.
@@ -126,7 +126,7 @@ impl Message {
         let mut r = Reader::new(bytes, Error::RequestBadLen).part(header.length.into())?;
         r.skip(HEADER_SIZE)?;
         if header.kind == kinds::HELLO {
-            // A hello may be of any version; what it says about versions is all that matters.
+            // A hello may have any version in its header.
             let version = Version::from_wire(header.version).unwrap_or(Version::V15);
             return Ok((version, header.xid, Message::Hello(connection::read_hello(&mut r))));
         }
@@ -136,7 +136,7 @@ impl Message {
         Ok((version, header.xid, message))
     }
 
-    /// Writes the message; statistics that do not fit into one make several.
+    /// Writes the message. A multipart reply that does not fit into one message becomes several.
     pub fn write(&self, version: Version, xid: u32) -> Vec<u8> {
         let begin = |kind: u8| {
             let mut w = Writer::default();

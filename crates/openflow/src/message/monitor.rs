@@ -1,43 +1,43 @@
-//! Flow monitors: a controller hears of every change of the flows it is interested in.
+//! Flow monitors, which tell a controller of every change of certain flows.
 //!
-//! Nicira's in OpenFlow 1.0, the ONF's extension in 1.3, the standard's from 1.4 on; they differ in layout only.
+//! OpenFlow 1.0 has Nicira's, 1.3 the ONF's extension, 1.4 and later the standard's. Only their layouts differ.
 
 use super::flow_stats::{any_group, any_port, any_table};
 use crate::action::{self, put_list};
 use crate::flow_removed::read_reason;
-use crate::oxm::{self, Rigour};
+use crate::oxm::{self, Strictness};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version, instruction, match10};
 use sluice_flow::{Match, OfPort};
 use sluice_ofp::{FlowRemovedReason, GROUP_ANY, OfAction};
 use std::sync::Arc;
 
-/// What is to happen to a monitor.
+/// The command of a monitor request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MonitorCommand {
-    /// It begins.
+    /// Add a monitor.
     Add = 0,
-    /// It becomes another.
+    /// Replace it.
     Modify = 1,
-    /// It ends.
+    /// Remove it.
     Delete = 2,
 }
 
-/// Of what a monitor tells, and how.
+/// The events that a monitor tells of, and the contents of its updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MonitorFlags {
-    /// Of the flows that are there when it begins.
+    /// Flows that exist when it is added.
     pub initial: bool,
-    /// Of flows that come.
+    /// Flows that are added.
     pub added: bool,
-    /// Of flows that go.
+    /// Flows that are removed.
     pub removed: bool,
-    /// Of flows that change.
+    /// Flows that are modified.
     pub modified: bool,
-    /// With what they do.
+    /// Updates include actions.
     pub actions: bool,
-    /// In full, also of what this controller has asked for itself.
+    /// Updates about the controller's own changes are full, not abbreviated.
     pub own: bool,
 }
 
@@ -84,22 +84,22 @@ impl MonitorFlags {
     }
 }
 
-/// A wish for a monitor.
+/// A monitor request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonitorRequest {
-    /// The controller's number for it.
+    /// Its id, chosen by the controller.
     pub id: u32,
-    /// What is to happen to it; before OpenFlow 1.4 it can only be added here.
+    /// The command. Before OpenFlow 1.4 a request can only add.
     pub command: MonitorCommand,
-    /// Of what it tells; nothing if it ends.
+    /// Its flags; none if it is removed.
     pub flags: MonitorFlags,
-    /// Of flows that output there.
+    /// Only flows that output to this port.
     pub out_port: Option<OfPort>,
-    /// Of flows that send to this group; from OpenFlow 1.4 on.
+    /// Only flows that refer to this group; from OpenFlow 1.4 on.
     pub out_group: Option<u32>,
-    /// Of flows of this table.
+    /// Only flows of this table.
     pub table: Option<u8>,
-    /// Of flows within this match.
+    /// Only flows within this match.
     pub matches: Match,
 }
 
@@ -122,7 +122,7 @@ fn read_request10(r: &mut Reader<'_>) -> Result<MonitorRequest, Error> {
         out_port: match10::some_port(out_port),
         out_group: None,
         table: any_table(table),
-        matches: oxm::read_nxm_match(r, match_len.into(), Rigour::Strict)?,
+        matches: oxm::read_nxm_match(r, match_len.into(), Strictness::Strict)?,
     })
 }
 
@@ -131,7 +131,7 @@ fn read_request13(r: &mut Reader<'_>) -> Result<MonitorRequest, Error> {
     let flags = MonitorFlags::read(bits, Version::V13)?;
     r.zeros(3)?;
     let (command, out_port) = (MonitorCommand::Add, any_port(out_port)?);
-    let matches = oxm::read_match(r, Rigour::Strict)?;
+    let matches = oxm::read_match(r, Strictness::Strict)?;
     Ok(MonitorRequest { id, command, flags, out_port, out_group: None, table: any_table(table), matches })
 }
 
@@ -145,13 +145,21 @@ fn read_request14(r: &mut Reader<'_>, version: Version) -> Result<MonitorRequest
         _ => return Err(Error::MonitorBadCommand),
     };
     if command == MonitorCommand::Delete {
-        // Whatever else it says does not matter.
-        let (flags, matches) = (MonitorFlags::default(), oxm::read_match(r, Rigour::Strict)?);
+        // The rest of the message is ignored.
+        let (flags, matches) = (MonitorFlags::default(), oxm::read_match(r, Strictness::Strict)?);
         return Ok(MonitorRequest { id, command, flags, out_port: None, out_group: None, table: None, matches });
     }
     let flags = MonitorFlags::read(bits, version)?;
     let (out_port, out_group) = (any_port(out_port)?, any_group(out_group));
-    Ok(MonitorRequest { id, command, flags, out_port, out_group, table, matches: oxm::read_match(r, Rigour::Strict)? })
+    Ok(MonitorRequest {
+        id,
+        command,
+        flags,
+        out_port,
+        out_group,
+        table,
+        matches: oxm::read_match(r, Strictness::Strict)?,
+    })
 }
 
 pub(super) fn put_request(q: &MonitorRequest, version: Version, w: &mut Writer) {
@@ -189,7 +197,7 @@ pub(super) fn put_request(q: &MonitorRequest, version: Version, w: &mut Writer) 
     oxm::put_match(&q.matches, version, w);
 }
 
-/// Writes a match; its length without what fills it up.
+/// Writes a match; returns its length without padding.
 fn put_counted_match(matches: &Match, version: Version, w: &mut Writer) -> usize {
     let start = w.len();
     oxm::put_match(matches, version, w);
@@ -199,17 +207,17 @@ fn put_counted_match(matches: &Match, version: Version, w: &mut Writer) -> usize
 /// What happened to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEvent {
-    /// It was there when the monitor began. Before OpenFlow 1.4 it is said to have come.
+    /// It existed when the monitor was added. Before OpenFlow 1.4 this is written as [`FlowEvent::Added`].
     Initial,
-    /// It came.
+    /// It was added.
     Added,
-    /// It went, and why.
+    /// It was removed, and why.
     Removed(FlowRemovedReason),
-    /// What it does has changed, or its cookie.
+    /// Its actions or its cookie have changed.
     Modified,
 }
 
-/// News of a flow.
+/// A full update about a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowUpdateFull {
     /// What happened.
@@ -226,20 +234,20 @@ pub struct FlowUpdateFull {
     pub hard_timeout: u16,
     /// What it matches.
     pub matches: Match,
-    /// What it does, if the monitor is to tell.
+    /// Its actions, if the monitor wants them.
     pub actions: Arc<[OfAction]>,
 }
 
-/// An item of a monitor's news.
+/// An update of a monitor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowUpdate {
-    /// News of a flow.
+    /// A full update about a flow.
     Full(Box<FlowUpdateFull>),
-    /// What this controller asked for in that transaction has been done.
+    /// The controller's own transaction of that id has been carried out.
     Abbreviated(u32),
-    /// From OpenFlow 1.4 on: too much news wait; some are left out from here. Earlier versions have messages for it.
+    /// From OpenFlow 1.4 on: too many updates wait, so the monitors pause. Earlier versions have a message for it.
     Paused,
-    /// Likewise: what was left out has been told.
+    /// Likewise: the pause is over, and the controller knows all changes.
     Resumed,
 }
 
@@ -356,11 +364,11 @@ impl FlowUpdateFull {
         };
         let (matches, actions) = if version == Version::V10 {
             (
-                oxm::read_nxm_match(r, match_len.into(), Rigour::Strict)?,
+                oxm::read_nxm_match(r, match_len.into(), Strictness::Strict)?,
                 action::read(*r, version, sluice_ofp::consistency::Within::Flow)?,
             )
         } else {
-            (oxm::read_match(r, Rigour::Strict)?, instruction::read(r, version)?)
+            (oxm::read_match(r, Strictness::Strict)?, instruction::read(r, version)?)
         };
         let actions = actions.into();
         Ok(FlowUpdateFull { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
@@ -378,7 +386,7 @@ impl FlowUpdateFull {
             new::MODIFIED => FlowEvent::Modified,
             _ => return Err(Error::RequestFmBadEvent),
         };
-        let (matches, actions) = (oxm::read_match(r, Rigour::Strict)?, instruction::read(r, version)?.into());
+        let (matches, actions) = (oxm::read_match(r, Strictness::Strict)?, instruction::read(r, version)?.into());
         Ok(FlowUpdateFull { event, table, priority, cookie, idle_timeout, hard_timeout, matches, actions })
     }
 }

@@ -1,4 +1,4 @@
-//! Ports: what they are, what they carried, how they change.
+//! Ports: descriptions, statistics, status, modifications.
 
 use super::custom_stats;
 use super::flow_stats::{put_duration, read_duration};
@@ -10,19 +10,19 @@ use sluice_flow::{Mac, OfPort};
 /// Longest name, with the zero behind it.
 const NAME_SIZE: usize = 16;
 
-/// How a port is configured; bits as OpenFlow 1.0 has them.
+/// The configuration of a port: bits as in OpenFlow 1.0.
 pub mod config {
-    /// It is down.
+    /// It is administratively down.
     pub const PORT_DOWN: u32 = 1;
-    /// OpenFlow 1.0: no spanning tree here.
+    /// OpenFlow 1.0: no spanning tree.
     pub const NO_STP: u32 = 1 << 1;
-    /// Nothing is taken from it.
+    /// Packets received by it are dropped.
     pub const NO_RECV: u32 = 1 << 2;
-    /// OpenFlow 1.0: nothing of the spanning tree is taken from it.
+    /// OpenFlow 1.0: spanning tree packets received by it are dropped.
     pub const NO_RECV_STP: u32 = 1 << 3;
-    /// OpenFlow 1.0: not part of floods.
+    /// OpenFlow 1.0: it is left out of flooding.
     pub const NO_FLOOD: u32 = 1 << 4;
-    /// Nothing is sent to it.
+    /// Packets to be sent by it are dropped.
     pub const NO_FWD: u32 = 1 << 5;
     /// Its table misses are not reported.
     pub const NO_PACKET_IN: u32 = 1 << 6;
@@ -32,7 +32,7 @@ pub mod config {
     pub const ALL10: u32 = ALL11 | NO_STP | NO_RECV_STP | NO_FLOOD;
 }
 
-/// The state of a port; bits as OpenFlow 1.1 has them.
+/// The state of a port: bits as in OpenFlow 1.1.
 pub mod state {
     /// No link.
     pub const LINK_DOWN: u32 = 1;
@@ -55,13 +55,13 @@ pub struct PortDesc {
     pub config: u32,
     /// Bits of [`state`].
     pub state: u32,
-    /// What the link does now: bits of `OFPPF_*` as OpenFlow 1.1 has them.
+    /// Features of the link now: bits of `OFPPF_*` as in OpenFlow 1.1.
     pub current: u32,
-    /// What is offered to the peer.
+    /// Features that are advertised to the peer.
     pub advertised: u32,
-    /// What it could do.
+    /// Features that it supports.
     pub supported: u32,
-    /// What the peer offers.
+    /// Features that the peer advertises.
     pub peer: u32,
     /// Speed now, kilobits a second.
     pub current_speed: u32,
@@ -72,7 +72,7 @@ pub struct PortDesc {
 /// Speeds have the same bits in all versions.
 const SPEEDS: u32 = 0x7f;
 
-/// OpenFlow 1.0's bits of what a link does, from those of OpenFlow 1.1, which has three speeds and `other` between.
+/// OpenFlow 1.0's feature bits, from those of OpenFlow 1.1, which has three more speeds and `other` in between.
 fn features10(bits: u32) -> u32 {
     bits & SPEEDS | bits >> 11 << 7 & 0xf80
 }
@@ -197,7 +197,7 @@ pub(super) fn put_port(port: OfPort, version: Version, w: &mut Writer) {
     if version == Version::V10 { w.u16(port.0) } else { w.u32(port.to_of11()) }
 }
 
-/// What a port has carried. Counters that are not known are all ones.
+/// The statistics of a port. Unknown counters are all ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the specification's")]
 pub struct PortStats {
@@ -214,14 +214,14 @@ pub struct PortStats {
     pub rx_over_err: u64,
     pub rx_crc_err: u64,
     pub collisions: u64,
-    /// Nanoseconds since it was added; OpenFlow 1.0 does not say it.
+    /// Nanoseconds since it was added; not in OpenFlow 1.0.
     pub duration_ns: u64,
-    /// Counters of names that the switch gives; told from OpenFlow 1.4 on.
+    /// Counters that the switch names itself; from OpenFlow 1.4 on.
     pub custom: Vec<(String, u64)>,
 }
 
 impl PortStats {
-    /// A port of which nothing is known.
+    /// A port without known counters.
     pub fn unknown(port: OfPort) -> Self {
         const NO: u64 = u64::MAX;
         PortStats {
@@ -338,15 +338,15 @@ impl PortStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PortReason {
-    /// It came.
+    /// It was added.
     Add = 0,
-    /// It went.
+    /// It was removed.
     Delete = 1,
-    /// Something about it changed.
+    /// It has changed.
     Modify = 2,
 }
 
-/// News of a port.
+/// A port status message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
     /// What happened.
@@ -372,18 +372,18 @@ pub(super) fn put_status(s: &PortStatus, version: Version, w: &mut Writer) {
     s.desc.put(version, w);
 }
 
-/// A change of a port.
+/// A port-mod message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMod {
     /// Which port.
     pub port: OfPort,
-    /// Its address, to be sure.
+    /// Its address, which must be right.
     pub hw_addr: Mac,
-    /// Bits of [`config`] as they are to be.
+    /// New values of bits of [`config`].
     pub config: u32,
     /// Bits that change.
     pub mask: u32,
-    /// What to offer to the peer; zero leaves it as it is.
+    /// Features to advertise; zero: no change.
     pub advertise: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Statistics: questions, and answers that may take many messages.
+//! Multipart messages: requests, and replies that may take many messages.
 
 use super::Format;
 use super::flow_stats::{self, Aggregate, FlowRequest, FlowStats};
@@ -15,14 +15,14 @@ use crate::wire::{Reader, Writer};
 use crate::{Error, MESSAGE_MAX, Version};
 use sluice_flow::OfPort;
 
-/// A question.
+/// A multipart request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatsRequest {
-    /// What switch is it?
+    /// The description of the switch.
     Description,
-    /// Flows, one by one.
+    /// Statistics of flows, one by one.
     Flows(Box<FlowRequest>),
-    /// Flows together.
+    /// Aggregated statistics of flows.
     Aggregate(Box<FlowRequest>),
     /// Tables.
     Tables,
@@ -30,31 +30,31 @@ pub enum StatsRequest {
     Ports(Option<OfPort>),
     /// Queues of a port or of all, one or [`meters::QUEUE_ALL`].
     Queues(Option<OfPort>, u32),
-    /// What groups carried; [`sluice_ofp::GROUP_ALL`]: all.
+    /// Statistics of a group; [`sluice_ofp::GROUP_ALL`]: all.
     Groups(u32),
-    /// What groups are.
+    /// Descriptions of groups.
     GroupDescs(u32),
-    /// What groups can be.
+    /// Features of groups.
     GroupFeatures,
-    /// What meters saw; [`sluice_ofp::METER_ALL`]: all.
+    /// Statistics of a meter; [`sluice_ofp::METER_ALL`]: all.
     Meters(u32),
-    /// What meters are.
+    /// Descriptions of meters.
     MeterConfigs(u32),
-    /// What meters can be.
+    /// Features of meters.
     MeterFeatures,
-    /// What tables can do; with tables in it, what they are to do.
+    /// Features of tables; with tables in it, the features that they are to have.
     TableFeatures(Vec<TableFeatures>),
-    /// What ports are; `None`: all.
+    /// The description of a port; `None`: of all.
     PortDescs(Option<OfPort>),
-    /// How tables are configured.
+    /// The configuration of tables.
     TableDescs,
-    /// How queues are configured.
+    /// The configuration of queues.
     QueueDescs(Option<OfPort>, u32),
-    /// Monitors of flows, to begin, change or end.
+    /// Requests for flow monitors.
     Monitors(Vec<MonitorRequest>),
 }
 
-/// An answer, or one part of it.
+/// A multipart reply, or a part of it.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "they answer the questions of the same names")]
 pub enum StatsReply {
@@ -74,13 +74,13 @@ pub enum StatsReply {
     PortDescs(Vec<PortDesc>),
     TableDescs(Vec<TableMod>),
     QueueDescs(Vec<QueueConfig>),
-    /// What monitors tell.
+    /// Updates of flow monitors.
     Updates(Vec<FlowUpdate>),
 }
 
 /// A port in a request, where none means all.
 fn read_any_port(r: &mut Reader<'_>, version: Version) -> Result<Option<OfPort>, Error> {
-    // OpenFlow 1.0's queues say all ports by another number.
+    // OpenFlow 1.0's queue requests have another number for all ports.
     read_port(r, version).map(|port| Some(port).filter(|p| ![OfPort::NONE, OfPort::ALL].contains(p)))
 }
 
@@ -252,7 +252,7 @@ impl StatsReply {
         }
     }
 
-    /// Hands every item to `item`, as bytes; an answer that is no list is one item.
+    /// Calls `item` with the bytes of every item. A reply that is no list is one item.
     fn each_item(&self, version: Version, item: &mut dyn FnMut(&Put<'_>)) {
         match self {
             StatsReply::Description(d) => item(&|w| put_description(d, w)),
@@ -275,8 +275,8 @@ impl StatsReply {
         }
     }
 
-    /// Writes it behind a header, in as many messages as it takes; an item that fits into none is left out. `begin`
-    /// makes a header, `more` says whether still more follows what is here.
+    /// Writes it in as many messages as are needed; an item that fits into none is left out. `begin`
+    /// writes a header, `more` says whether another reply follows this one.
     pub(super) fn put_parts(&self, more: bool, version: Version, mut begin: impl FnMut() -> Writer) -> Vec<Writer> {
         let (kind, format) = self.kind();
         let mut fresh = || {

@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Monitors,
 }
 
-/// Kind, number, and the first version that has it.
+/// A kind, its number, and the first version that has it.
 const KINDS: [(Kind, u16, Version); 17] = [
     (Kind::Description, 0, Version::V10),
     (Kind::Flows, 1, Version::V10),
@@ -62,10 +62,10 @@ const EXPERIMENTER_KINDS: [(Kind, Version, u32, u32); 7] = [
 /// A kind of its own by an experimenter's number.
 const EXPERIMENTER: u16 = 0xffff;
 
-/// More messages of this answer follow; a flag.
+/// A flag: more messages of this reply follow.
 const MORE: u16 = 1;
 
-/// Reads what stands before the body: kind, format, whether more follows.
+/// Reads the header of a multipart message: kind, format, whether more follows.
 pub(super) fn read_head(r: &mut Reader<'_>, version: Version) -> Result<(Kind, Format, bool), Error> {
     let (number, flags) = (r.u16()?, r.u16()?);
     if version > Version::V10 {
@@ -83,12 +83,12 @@ pub(super) fn read_head(r: &mut Reader<'_>, version: Version) -> Result<(Kind, F
     let number = r.u32()?;
     r.skip(if version == Version::V10 { 4 } else { 0 })?;
     let known = EXPERIMENTER_KINDS.iter().find(|(_, v, whose, n)| (*v, *whose, *n) == (version, vendor, number));
-    // Only flows have a form of the standard's in OpenFlow 1.0 as well.
+    // In OpenFlow 1.0 only flows have both formats.
     let format = |kind| if matches!(kind, Kind::Flows | Kind::Aggregate) { Format::Nicira } else { Format::Standard };
     known.map(|(kind, ..)| (*kind, format(*kind), more)).ok_or(Error::RequestBadSubtype)
 }
 
-/// Writes it; whether more follows is written over it later.
+/// Writes that header. The flag that more follows is set later.
 pub(super) fn put_head(kind: Kind, format: Format, version: Version, w: &mut Writer) {
     let own = EXPERIMENTER_KINDS.iter().find(|(k, v, ..)| *k == kind && *v == version);
     // OpenFlow 1.0 has groups from Nicira only.

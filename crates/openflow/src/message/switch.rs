@@ -1,11 +1,11 @@
-//! What a switch is and how it behaves: features, configuration, description, tables.
+//! Features, configuration, description and tables of a switch.
 
 use super::ports::PortDesc;
 use crate::property;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
 
-/// What a switch can do; bits of [`Features::capabilities`], as OpenFlow 1.4 has them.
+/// Capabilities of a switch: bits of [`Features::capabilities`], as in OpenFlow 1.4.
 pub mod capability {
     /// Statistics of flows.
     pub const FLOW_STATS: u32 = 1;
@@ -15,7 +15,7 @@ pub mod capability {
     pub const PORT_STATS: u32 = 1 << 2;
     /// Of groups; in OpenFlow 1.0 the bit says spanning tree.
     pub const GROUP_STATS: u32 = 1 << 3;
-    /// Fragments are put together.
+    /// Fragments are reassembled.
     pub const IP_REASM: u32 = 1 << 5;
     /// Statistics of queues.
     pub const QUEUE_STATS: u32 = 1 << 6;
@@ -29,20 +29,20 @@ pub mod capability {
     pub const FLOW_MONITORING: u32 = 1 << 10;
 }
 
-/// What a switch is.
+/// The features of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Datapath id.
     pub datapath_id: u64,
-    /// Packets it can keep for controllers.
+    /// Packets that it can buffer for controllers.
     pub n_buffers: u32,
     /// Tables.
     pub n_tables: u8,
-    /// Number of the connection, 0 for the main one.
+    /// The auxiliary id of the connection, 0 for the main one.
     pub auxiliary_id: u8,
     /// Bits of [`capability`].
     pub capabilities: u32,
-    /// OpenFlow 1.0: the actions it has, by bits.
+    /// OpenFlow 1.0: the supported actions, a bit for each.
     pub actions: u32,
     /// OpenFlow 1.0: its ports.
     pub ports: Vec<PortDesc>,
@@ -70,7 +70,7 @@ pub(super) fn put_features(f: &Features, version: Version, w: &mut Writer) {
         return w.zeros(4);
     }
     w.u32(f.actions);
-    // Ports that do not fit are asked for in another way.
+    // Controllers request ports that do not fit by port descriptions.
     f.ports.iter().take((usize::from(u16::MAX) - 32) / 48).for_each(|port| port.put(version, w));
 }
 
@@ -80,10 +80,10 @@ pub const FRAG_DROP: u16 = 1;
 pub const FRAG_NX_MATCH: u16 = 3;
 /// All bits about fragments.
 pub const FRAG_MASK: u16 = 3;
-/// Packets whose time to live is over go to controllers. Before OpenFlow 1.3.
+/// Packets with an invalid TTL go to controllers. Before OpenFlow 1.3.
 pub const INVALID_TTL_TO_CONTROLLER: u16 = 4;
 
-/// How a switch behaves.
+/// The configuration of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchConfig {
     /// `FRAG_*` and others.
@@ -92,18 +92,18 @@ pub struct SwitchConfig {
     pub miss_send_len: u16,
 }
 
-/// A description for people.
+/// The description of a switch, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Who made it.
+    /// Manufacturer.
     pub manufacturer: String,
-    /// What of.
+    /// Hardware.
     pub hardware: String,
-    /// Of which program.
+    /// Software.
     pub software: String,
-    /// Its number.
+    /// Serial number.
     pub serial: String,
-    /// Its name.
+    /// The datapath, for people.
     pub datapath: String,
 }
 
@@ -132,7 +132,7 @@ pub(super) fn put_description(d: &Description, w: &mut Writer) {
 /// Longest name of a table, with the zero behind it.
 const TABLE_NAME_SIZE: usize = 32;
 
-/// A table, as far as its statistics say.
+/// The statistics of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableStats {
     /// Number.
@@ -141,13 +141,13 @@ pub struct TableStats {
     pub name: String,
     /// OpenFlow 1.0: which fields can be wildcards.
     pub wildcards: u32,
-    /// OpenFlow 1.0: flows it can hold.
+    /// OpenFlow 1.0: the most flows that it can hold.
     pub max_entries: u32,
-    /// Flows it holds.
+    /// Flows that it holds.
     pub active: u32,
-    /// Searches.
+    /// Lookups.
     pub lookups: u64,
-    /// Searches that found a flow.
+    /// Lookups that found a flow.
     pub matched: u64,
 }
 
@@ -178,30 +178,30 @@ impl TableStats {
 
 /// A table may evict flows when it is full; a bit of [`TableMod::config`].
 pub const TABLE_EVICTION: u32 = 1 << 2;
-/// It tells controllers how full it is.
+/// It sends vacancy events.
 pub const TABLE_VACANCY_EVENTS: u32 = 1 << 3;
 
-/// A change of a table, or what it is.
+/// A table-mod, or the description of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableMod {
     /// Which; 255: all.
     pub table: u8,
     /// `TABLE_*`; before OpenFlow 1.4 what to do with packets that no flow matches.
     pub config: u32,
-    /// OpenFlow 1.4: by what to evict, bits of `OFPTMPEF14_*`.
+    /// OpenFlow 1.4: the criteria of eviction, bits of `OFPTMPEF14_*`.
     pub eviction_flags: Option<u32>,
-    /// OpenFlow 1.4: when to tell how full it is.
+    /// OpenFlow 1.4: the thresholds of vacancy events.
     pub vacancy: Option<Vacancy>,
 }
 
-/// When a table tells how full it is: percent of room left.
+/// The thresholds of vacancy events: percent of a table that is vacant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vacancy {
-    /// Below this.
+    /// An event is sent when vacancy falls below this.
     pub down: u8,
-    /// Above this.
+    /// An event is sent when vacancy rises above this.
     pub up: u8,
-    /// Now.
+    /// Vacancy now.
     pub now: u8,
 }
 
@@ -277,7 +277,7 @@ pub(super) fn read_table_desc(r: &mut Reader<'_>) -> Result<TableMod, Error> {
     Ok(m)
 }
 
-/// What a table can do.
+/// The features of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableFeatures {
     /// Number.
@@ -292,7 +292,7 @@ pub struct TableFeatures {
     pub metadata_write: u64,
     /// OpenFlow 1.5: `OFPTFF_*`; before, nothing.
     pub capabilities: u32,
-    /// Flows it can hold.
+    /// The most flows that it can hold.
     pub max_entries: u32,
     /// Properties by number, as they stand in the message: lists of instructions, tables, actions and fields.
     pub properties: Vec<(u16, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! What a table and a group of this switch can do, in the protocol's terms: everything that this codec knows.
+//! The features of this switch's tables and groups: everything that this crate can read and write.
 
 use super::groups::GroupFeatures;
 use super::switch::TableFeatures;

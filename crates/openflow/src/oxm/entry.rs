@@ -11,13 +11,13 @@ use std::sync::OnceLock;
 /// Class of fields whose experimenter's id follows their header.
 const EXPERIMENTER_CLASS: u16 = 0xffff;
 
-/// What stands in front of a field's value.
+/// The header of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OxmHeader {
     class: OxmClass,
     number: u8,
     has_mask: bool,
-    /// Bytes that follow, an experimenter's id left out.
+    /// Bytes that follow, without an experimenter's id.
     length: usize,
 }
 
@@ -31,13 +31,13 @@ impl OxmHeader {
             0x1000 => (OxmClass::Ericsson, length),
             0x8001 => (OxmClass::PacketRegs, length),
             0x8000 => (OxmClass::Basic, length),
-            // No field of ours; the number is none of Basic's either.
+            // Not a field of this build, and not a number of the class Basic.
             _ => return Ok(OxmHeader { class: OxmClass::Basic, number: 0xff, has_mask: field & 1 != 0, length }),
         };
         Ok(OxmHeader { class, number: field >> 1, has_mask: field & 1 != 0, length })
     }
 
-    /// The field it names, if its size is the field's.
+    /// The field that it names, if the size agrees.
     fn field(&self) -> Option<&'static Field> {
         let field = lookup(self.class, self.number)?;
         (self.length == field.n_bytes * (1 + usize::from(self.has_mask))).then_some(field)
@@ -84,12 +84,12 @@ pub(crate) fn numbered(field: &Field, numbering: Numbering) -> Option<Oxm> {
 
 /// A field as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    /// One that the table has. Without a mask on the wire, the mask is all ones.
+pub(crate) enum OxmEntry {
+    /// A known field. Without a mask on the wire, the mask is all ones.
     Field { field: &'static Field, value: u128, mask: u128, has_mask: bool },
-    /// Nicira's field for cookies, which only some messages may have.
+    /// Nicira's cookie field, which only some messages may have.
     Cookie { value: u64, mask: u64 },
-    /// One that nobody here knows.
+    /// An unknown field.
     Unknown,
 }
 
@@ -99,14 +99,14 @@ const COOKIE: u8 = 30;
 /// Numbers of `tun_metadata0` to `tun_metadata63` in Nicira's second class.
 const TUNNEL_OPTIONS: RangeInclusive<u8> = 40..=103;
 
-/// What is wrong with a field that nobody knows: of tunnel options none is mapped, of others there are none.
+/// The error of an unknown field: tunnel options exist but are not mapped.
 fn unknown(header: &OxmHeader, otherwise: Error) -> Error {
     let is_option = header.class == OxmClass::Nxm1 && TUNNEL_OPTIONS.contains(&header.number);
     if is_option { Error::FlowModInvalidTlvField } else { otherwise }
 }
 
 /// Reads a field with value and mask.
-pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<Entry, Error> {
+pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<OxmEntry, Error> {
     let header = OxmHeader::read(r)?;
     let mut payload = r.part(header.length)?;
     let is_cookie = (header.class, header.number) == (OxmClass::Nxm1, COOKIE)
@@ -123,13 +123,13 @@ pub(crate) fn read_entry(r: &mut Reader<'_>) -> Result<Entry, Error> {
         return Err(Error::MatchBadWildcards);
     }
     Ok(match field {
-        Some(field) => Entry::Field { field, value, mask, has_mask: header.has_mask },
-        None => Entry::Cookie { value: value as u64, mask: mask as u64 },
+        Some(field) => OxmEntry::Field { field, value, mask, has_mask: header.has_mask },
+        None => OxmEntry::Cookie { value: value as u64, mask: mask as u64 },
     })
 }
 
-/// A field that nobody knows must at least be one: no value bits outside its mask.
-fn consistent_unknown(header: &OxmHeader, payload: &[u8]) -> Result<Entry, Error> {
+/// Checks that an unknown field has no value bits outside its mask.
+fn consistent_unknown(header: &OxmHeader, payload: &[u8]) -> Result<OxmEntry, Error> {
     if header.has_mask {
         let (value, mask) = payload.split_at(payload.len() / 2);
         if value.iter().zip(mask).any(|(v, m)| v & !m != 0) {
@@ -137,7 +137,7 @@ fn consistent_unknown(header: &OxmHeader, payload: &[u8]) -> Result<Entry, Error
         }
     }
     match unknown(header, Error::MatchBadField) {
-        Error::MatchBadField => Ok(Entry::Unknown),
+        Error::MatchBadField => Ok(OxmEntry::Unknown),
         error => Err(error),
     }
 }
@@ -152,7 +152,7 @@ pub(crate) fn field_header(r: &mut Reader<'_>) -> Result<&'static Field, Error> 
     }
 }
 
-/// Looks at the header of a field that an action is about to set: whether there is such a field, of that size.
+/// Checks the header of a field that an action sets: the field must be known and have that size.
 pub(crate) fn expect_settable(r: Reader<'_>) -> Result<(), Error> {
     let header = OxmHeader::read(&mut r.or(Error::MatchBadLen))?;
     match (header.field(), lookup(header.class, header.number)) {
@@ -162,7 +162,7 @@ pub(crate) fn expect_settable(r: Reader<'_>) -> Result<(), Error> {
     }
 }
 
-/// Reads the 32 bits that name a field in Nicira's older actions, where what is not known is the action's fault.
+/// Reads the 32 bits that name a field in Nicira's older actions, where an unknown field is an error of the action.
 pub(crate) fn read_nxm_field(r: &mut Reader<'_>) -> Result<&'static Field, Error> {
     let header = OxmHeader::read(&mut r.part(4)?.or(Error::ActionBadSetType))?;
     match (header.field(), lookup(header.class, header.number)) {
@@ -174,7 +174,7 @@ pub(crate) fn read_nxm_field(r: &mut Reader<'_>) -> Result<&'static Field, Error
     }
 }
 
-/// Writes the header of a field without value. A field that has no number gets one that nobody has.
+/// Writes the header of a field without value. A field that has no number gets an unused one.
 pub(crate) fn put_field_header(field: FieldId, numbering: Numbering, w: &mut Writer) {
     let field = field.field();
     match numbered(field, numbering) {

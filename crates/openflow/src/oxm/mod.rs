@@ -1,19 +1,21 @@
 //! Fields on the wire: NXM, as Nicira's messages have them, and OXM, as OpenFlow 1.2 and later have them.
 //!
-//! Names, numbers and sizes come from the table of fields in crate `flow`; nothing is declared a second time here.
+//! Names, numbers and sizes come from the table of fields in crate `flow`.
 
 mod entry;
 mod read;
 mod write;
 
 pub(crate) use entry::{
-    Entry, expect_settable, field_header, put_entry, put_field_header, put_header, read_entry, read_nxm_field,
+    OxmEntry, expect_settable, field_header, put_entry, put_field_header, put_header, read_entry, read_nxm_field,
     valid_value,
 };
-pub(crate) use read::{Rigour, read_field_masks, read_fields, read_match, read_nxm_match, read_nxm_match_and_cookie};
+pub(crate) use read::{
+    Strictness, read_field_masks, read_fields, read_match, read_nxm_match, read_nxm_match_and_cookie,
+};
 pub(crate) use write::{put_field_masks, put_fields, put_match, put_nxm_match, put_nxm_match_and_cookie};
 
-/// Which numbers a field gets.
+/// The numbers that are written for fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbering {
     /// Nicira's first.

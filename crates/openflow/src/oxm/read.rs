@@ -1,6 +1,6 @@
 //! Matches from fields.
 
-use super::entry::{Entry, read_entry, valid_value};
+use super::entry::{OxmEntry, read_entry, valid_value};
 use crate::Error;
 use crate::wire::Reader;
 use sluice_flow::field::{Field, FieldId, Place, ones};
@@ -13,19 +13,19 @@ const MATCH_OXM: u16 = 1;
 const MATCH_STANDARD: u16 = 0;
 const MATCH_STANDARD_SIZE: usize = 88;
 
-/// What a list of fields must be like.
+/// How strictly a list of fields is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rigour {
+pub(crate) enum Strictness {
     /// Every field must be known and have its prerequisites before it.
     Strict,
-    /// What is unknown is skipped.
+    /// Unknown fields are skipped.
     Loose,
-    /// Likewise, and what a packet's own bytes say must not be said.
+    /// Unknown fields are skipped, and fields of the packet's headers are errors.
     Pipeline,
 }
 
-/// Reads a match of OpenFlow 1.2 or later, with the bytes that fill it up.
-pub(crate) fn read_match(r: &mut Reader<'_>, rigour: Rigour) -> Result<Match, Error> {
+/// Reads a match of OpenFlow 1.2 or later, with its padding.
+pub(crate) fn read_match(r: &mut Reader<'_>, strictness: Strictness) -> Result<Match, Error> {
     let mut r2 = r.or(Error::MatchBadLen);
     let (kind, length) = (r2.u16()?, usize::from(r2.u16()?));
     match (kind, length) {
@@ -36,47 +36,58 @@ pub(crate) fn read_match(r: &mut Reader<'_>, rigour: Rigour) -> Result<Match, Er
     let fields = r2.part(length.checked_sub(4).ok_or(Error::MatchBadLen)?)?;
     r2.skip(length.next_multiple_of(8) - length)?;
     r.skip(length.next_multiple_of(8))?;
-    read_all(fields, rigour, false).map(|(matches, ..)| matches)
+    read_all(fields, strictness, false).map(|(matches, ..)| matches)
 }
 
-/// Reads Nicira's form of a match: so many bytes of fields, filled up to a multiple of 8.
-pub(crate) fn read_nxm_match(r: &mut Reader<'_>, length: usize, rigour: Rigour) -> Result<Match, Error> {
-    read_padded(r, length, rigour, false).map(|(matches, ..)| matches)
+/// Reads a match in Nicira's format: fields of `length` bytes, padded to a multiple of 8.
+pub(crate) fn read_nxm_match(r: &mut Reader<'_>, length: usize, strictness: Strictness) -> Result<Match, Error> {
+    read_padded(r, length, strictness, false).map(|(matches, ..)| matches)
 }
 
 /// The same where a cookie with its mask may be among the fields.
 pub(crate) fn read_nxm_match_and_cookie(r: &mut Reader<'_>, length: usize) -> Result<(Match, u64, u64), Error> {
-    read_padded(r, length, Rigour::Strict, true)
+    read_padded(r, length, Strictness::Strict, true)
 }
 
-fn read_padded(r: &mut Reader<'_>, length: usize, rigour: Rigour, cookies: bool) -> Result<(Match, u64, u64), Error> {
+fn read_padded(
+    r: &mut Reader<'_>,
+    length: usize,
+    strictness: Strictness,
+    cookies: bool,
+) -> Result<(Match, u64, u64), Error> {
     let mut padded = r.or(Error::MatchBadLen).part(length.next_multiple_of(8))?;
     r.skip(padded.len())?;
-    read_all(padded.part(length)?, rigour, cookies)
+    read_all(padded.part(length)?, strictness, cookies)
 }
 
 /// Reads fields with nothing around them.
-pub(crate) fn read_fields(r: Reader<'_>, rigour: Rigour) -> Result<Match, Error> {
-    read_all(r.or(Error::MatchBadLen), rigour, false).map(|(matches, ..)| matches)
+pub(crate) fn read_fields(r: Reader<'_>, strictness: Strictness) -> Result<Match, Error> {
+    read_all(r.or(Error::MatchBadLen), strictness, false).map(|(matches, ..)| matches)
 }
 
-fn read_all(mut r: Reader<'_>, rigour: Rigour, cookies: bool) -> Result<(Match, u64, u64), Error> {
+fn read_all(mut r: Reader<'_>, strictness: Strictness, cookies: bool) -> Result<(Match, u64, u64), Error> {
     let mut matches = Match::ANY;
     let (mut cookie, mut cookie_mask) = (0, 0);
     while !r.is_empty() {
         match read_entry(&mut r)? {
-            Entry::Field { field, value, mask, .. } => add(&mut matches, field, value, mask, rigour)?,
-            Entry::Cookie { .. } if !cookies => return Err(Error::MatchBadField),
-            Entry::Cookie { .. } if cookie_mask != 0 => return Err(Error::MatchDupField),
-            Entry::Cookie { value, mask } => (cookie, cookie_mask) = (value, mask),
-            Entry::Unknown if rigour == Rigour::Strict => return Err(Error::MatchBadField),
-            Entry::Unknown => {}
+            OxmEntry::Field { field, value, mask, .. } => add(&mut matches, field, value, mask, strictness)?,
+            OxmEntry::Cookie { .. } if !cookies => return Err(Error::MatchBadField),
+            OxmEntry::Cookie { .. } if cookie_mask != 0 => return Err(Error::MatchDupField),
+            OxmEntry::Cookie { value, mask } => (cookie, cookie_mask) = (value, mask),
+            OxmEntry::Unknown if strictness == Strictness::Strict => return Err(Error::MatchBadField),
+            OxmEntry::Unknown => {}
         }
     }
     Ok((matches, cookie, cookie_mask))
 }
 
-fn add(matches: &mut Match, field: &'static Field, value: u128, mask: u128, rigour: Rigour) -> Result<(), Error> {
+fn add(
+    matches: &mut Match,
+    field: &'static Field,
+    value: u128,
+    mask: u128,
+    strictness: Strictness,
+) -> Result<(), Error> {
     let all = ones(8 * field.n_bytes as u32);
     if !field.maskable && mask != 0 && mask != all {
         return Err(Error::MatchBadMask);
@@ -85,13 +96,13 @@ fn add(matches: &mut Match, field: &'static Field, value: u128, mask: u128, rigo
         return Err(Error::MatchBadValue);
     }
     let tagged = field.id != FieldId::VlanPcp || matches.key.number(layout::VLAN0_TCI) & 0x1000 != 0;
-    if rigour == Rigour::Strict && !(matches.satisfies(field.prereq) && tagged) {
+    if strictness == Strictness::Strict && !(matches.satisfies(field.prereq) && tagged) {
         return Err(Error::MatchBadPrereq);
     }
     if place_of_its_own(field).read(&matches.mask) != 0 {
         return Err(Error::MatchDupField);
     }
-    if rigour == Rigour::Pipeline && !is_of_pipeline(field.id) {
+    if strictness == Strictness::Pipeline && !is_of_pipeline(field.id) {
         return Err(Error::RequestPipelineFieldsOnly);
     }
     matches.set_masked(field.id, value, mask);
@@ -119,17 +130,17 @@ fn place_of_its_own(field: &Field) -> Place {
     }
 }
 
-/// Reads what [`super::put_field_masks`] writes: fields whose value says which of their bits matter, in the order of
+/// Reads what [`super::put_field_masks`] writes: fields whose value is a mask of their bits, in the order of
 /// their ids.
 pub(crate) fn read_field_masks(mut r: Reader<'_>) -> Result<Vec<(FieldId, u128)>, Error> {
     let mut masks: Vec<(FieldId, u128)> = Vec::new();
     while !r.is_empty() {
         match read_entry(&mut r)? {
-            Entry::Field { field, .. } if masks.iter().any(|(id, _)| *id == field.id) => {
+            OxmEntry::Field { field, .. } if masks.iter().any(|(id, _)| *id == field.id) => {
                 return Err(Error::MatchDupField);
             }
-            Entry::Field { field, value, .. } => masks.push((field.id, value)),
-            Entry::Cookie { .. } | Entry::Unknown => return Err(Error::MatchBadField),
+            OxmEntry::Field { field, value, .. } => masks.push((field.id, value)),
+            OxmEntry::Cookie { .. } | OxmEntry::Unknown => return Err(Error::MatchBadField),
         }
     }
     masks.sort_by_key(|(id, _)| *id as usize);

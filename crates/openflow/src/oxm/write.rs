@@ -55,12 +55,12 @@ pub(crate) fn put_match(matches: &Match, version: Version, w: &mut Writer) {
     w.pad8(start);
 }
 
-/// Writes Nicira's form of a match, filled up to a multiple of 8 bytes; how long it is without that.
+/// Writes a match in Nicira's format, padded to a multiple of 8 bytes; returns its length without padding.
 pub(crate) fn put_nxm_match(matches: &Match, w: &mut Writer) -> usize {
     put_nxm_match_and_cookie(matches, 0, 0, w)
 }
 
-/// The same with a cookie, if its mask says so.
+/// The same with a cookie, if its mask is not 0.
 pub(crate) fn put_nxm_match_and_cookie(matches: &Match, cookie: u64, mask: u64, w: &mut Writer) -> usize {
     let start = w.len();
     put_fields(matches, Numbering::Nxm, w);
@@ -78,7 +78,7 @@ pub(crate) fn put_nxm_match_and_cookie(matches: &Match, cookie: u64, mask: u64, 
     length
 }
 
-/// Writes the fields that a match looks at, with nothing around them.
+/// Writes the fields of a match, with nothing around them.
 pub(crate) fn put_fields(matches: &Match, numbering: Numbering, w: &mut Writer) {
     let is_oxm = numbering != Numbering::Nxm;
     for id in ORDER {
@@ -119,7 +119,7 @@ fn put_field(matches: &Match, field: &'static Field, numbering: Numbering, w: &m
     put_entry(field, value, mask, numbering, w);
 }
 
-/// Whether a field, and not another that shares its bits, is what the match says.
+/// Whether the match is about this field, and not about another that shares its bits.
 fn is_meant(matches: &Match, field: &Field) -> bool {
     let is_ipv6 = |span| matches.key.number(span) != 0;
     let tag = matches.key.number(layout::VLAN0_TCI) & 0x1000 != 0;
@@ -143,7 +143,7 @@ fn is_meant(matches: &Match, field: &Field) -> bool {
     }
 }
 
-/// Writes, for every field, the bits that matter as its value.
+/// Writes every field with its mask as the value.
 pub(crate) fn put_field_masks(masks: &[(FieldId, u128)], numbering: Numbering, w: &mut Writer) {
     masks.iter().for_each(|(id, mask)| put_entry(id.field(), *mask, None, numbering, w));
 }

@@ -1,9 +1,9 @@
-//! Who may say what.
+//! Messages that the role of a peer forbids.
 
 use crate::Message;
 use crate::message::stats::StatsRequest;
 
-/// Whether a secondary controller may not do it.
+/// Whether a message changes the switch, which a secondary controller may not.
 pub(super) fn changes_switch(message: &Message) -> bool {
     match message {
         Message::PacketOut(_)
@@ -20,7 +20,7 @@ pub(super) fn changes_switch(message: &Message) -> bool {
     }
 }
 
-/// Whether only switches send it.
+/// Whether only switches send a message.
 pub(super) fn is_from_switch(message: &Message) -> bool {
     matches!(
         message,
