@@ -13,7 +13,6 @@
 use crate::bridge::Bridge;
 use crate::bridge_config::BridgeId;
 use crate::group::Groups;
-use crate::mac::Mac;
 use crate::port::{Attach, PortConfig};
 use crate::search_key::{
     IN_PORT_BITS, IN_PORT_PLACE, INITIAL, PACKET_WORDS, SearchKey, WORDS, WordBits, in_port_word, mask_word, span_bits,
@@ -21,7 +20,7 @@ use crate::search_key::{
 };
 use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
 use sluice_flow::layout;
-use sluice_flow::{Match, PacketKey};
+use sluice_flow::{Mac, Match, PacketKey};
 use std::collections::HashSet;
 use std::sync::Arc;
 

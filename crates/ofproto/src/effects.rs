@@ -4,10 +4,9 @@
 //! counted. The next packet, or the revalidator when it credits the megaflow's packets, causes the same effect again.
 
 use crate::bridge_config::BridgeId;
-use crate::mac::Mac;
 use crate::rule::Rule;
 use parking_lot::Mutex;
-use sluice_flow::OfPort;
+use sluice_flow::{Mac, OfPort};
 use sluice_ofp::FlowMod;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

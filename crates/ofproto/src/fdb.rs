@@ -2,10 +2,11 @@
 
 use crate::bridge::{Bridge, SwitchState};
 use crate::depends::Changes;
-use crate::mac::{Mac, MacTable};
+use crate::mac::MacTable;
 use crate::ofproto::Ofproto;
 use crate::trace_command::port_text;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use sluice_flow::Mac;
 
 const NO_BRIDGE: &str = "no such bridge";
 
@@ -21,7 +22,7 @@ impl Ofproto {
         let macs = table(find(&state, bridge)?);
         let mut out = " port  VLAN  MAC                Age\n".to_owned();
         for row in macs.rows(now_ms / 1000) {
-            let mac = sluice_flow::Mac(row.mac);
+            let mac = row.mac;
             out += &format!("{:>5}  {:4}  {mac}  ", port_text(row.port), row.vlan);
             out += &row.age_s.map_or("static\n".to_owned(), |age| format!("{age:3}\n"));
         }
@@ -122,5 +123,5 @@ fn parse_vlan(text: &str) -> u16 {
 }
 
 fn parse_mac(text: &str) -> Result<Mac, String> {
-    text.parse::<sluice_flow::Mac>().map(|mac| mac.0).map_err(|_| "bad MAC address".to_owned())
+    text.parse().map_err(|_| "bad MAC address".to_owned())
 }

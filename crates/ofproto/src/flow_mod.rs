@@ -364,7 +364,7 @@ fn conjunctions(actions: &[OfAction]) -> Vec<Conjunction> {
     parts.collect()
 }
 
-/// Where rules with these actions learn, as far as what they learn goes when they go.
+/// The `learn` actions with `delete_learned`: their rules are deleted with the rule that has these actions.
 fn learned_cookies(actions: &[OfAction]) -> impl Iterator<Item = LearnedCookie> {
     OfAction::flattened(actions).filter_map(|action| match action {
         OfAction::Learn(learn) if learn.delete_learned => {

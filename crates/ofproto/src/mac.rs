@@ -5,11 +5,8 @@
 //! port cannot evict the entries of others. A change costs a few operations on ordered maps, a lookup one hash. The
 //! control thread is the only writer.
 
-use sluice_flow::OfPort;
+use sluice_flow::{Mac, OfPort};
 use std::collections::{BTreeMap, HashMap};
-
-/// An Ethernet address.
-pub type Mac = [u8; 6];
 
 /// Seconds until an unused entry expires, by default.
 /// Source: OVS lib/mac-learning.h.
@@ -70,7 +67,7 @@ pub struct MacRow {
 
 /// Whether an address is a multicast or broadcast address.
 pub fn is_multicast(mac: Mac) -> bool {
-    mac[0] & 1 != 0
+    mac.0[0] & 1 != 0
 }
 
 impl MacTable {
@@ -264,8 +261,8 @@ impl MacTable {
 mod tests {
     use super::*;
 
-    const A: Mac = [2, 0, 0, 0, 0, 1];
-    const B: Mac = [2, 0, 0, 0, 0, 2];
+    const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
+    const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
     #[test]
     fn entries_move_and_age() {
@@ -307,6 +304,6 @@ mod tests {
     #[test]
     fn multicast_addresses_are_not_learned() {
         let mut table = MacTable::new(300, 8);
-        assert!(!table.learn(0, [1, 0, 0, 0, 0, 1], OfPort(1), 0));
+        assert!(!table.learn(0, Mac([1, 0, 0, 0, 0, 1]), OfPort(1), 0));
     }
 }

@@ -8,14 +8,13 @@
 use crate::bridge_config::BridgeId;
 use crate::effects::Effect;
 use crate::group::Group;
-use crate::mac::Mac;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
 use crate::search_key::SearchKey;
 use crate::table_counts::TableCounts;
 use parking_lot::{Mutex, MutexGuard};
 use sluice_action::FlowStats;
-use sluice_flow::{CompactKey, OfPort, PacketKey};
+use sluice_flow::{CompactKey, Mac, OfPort, PacketKey};
 use sluice_ofp::FlowMod;
 use std::sync::Arc;
 

@@ -25,8 +25,8 @@ enum AfterAction {
 
 impl Translator<'_> {
     /// Runs the actions of a list. `last`: nothing comes after it.
-    pub(super) fn actions(&mut self, steps: ActionList<'_>, last: bool) {
-        if steps.actions.is_empty() {
+    pub(super) fn actions(&mut self, list: ActionList<'_>, last: bool) {
+        if list.actions.is_empty() {
             return self.say(TraceKind::Action, || "drop".to_owned());
         }
         if self.nesting >= MAX_NESTING {
@@ -34,30 +34,30 @@ impl Translator<'_> {
             return self.fail(Failure::TooDeep);
         }
         self.nesting += 1;
-        self.each_action(steps, last);
+        self.each_action(list, last);
         self.nesting -= 1;
     }
 
-    fn each_action(&mut self, steps: ActionList<'_>, last: bool) {
+    fn each_action(&mut self, list: ActionList<'_>, last: bool) {
         let mut done = false;
-        for (i, action) in steps.actions.iter().enumerate() {
-            let last = last && i + 1 == steps.actions.len() && self.action_set.is_empty();
+        for (i, action) in list.actions.iter().enumerate() {
+            let last = last && i + 1 == list.actions.len() && self.action_set.is_empty();
             if self.failure.is_some() {
                 break;
             }
             self.recirculate_for_labels(action);
             if self.exit || done {
                 if self.freezing {
-                    self.freeze_rest(steps.from(i));
+                    self.freeze_rest(list.from(i));
                 }
                 break;
             }
-            if let Some(restore) = steps.restore(i) {
+            if let Some(restore) = list.restore(i) {
                 self.restore(restore);
             }
             self.say(TraceKind::Action, || action.to_string());
             let outer = self.set_actor(|t| t.actor(action));
-            let next = self.action(action, steps.from(i + 1), last);
+            let next = self.action(action, list.from(i + 1), last);
             self.attribute_to_actor();
             self.set_actor(|_| outer);
             match next {
@@ -67,7 +67,7 @@ impl Translator<'_> {
                 AfterAction::Branched => done = true,
             }
             if self.failure.is_none() && self.exit && self.freezing && self.frozen.actions.is_empty() {
-                self.freeze_rest(steps.from(i));
+                self.freeze_rest(list.from(i));
                 break;
             }
         }

@@ -4,11 +4,12 @@
 //! destination in that VLAN, otherwise to all ports of the VLAN. The output port decides how it is tagged.
 
 use super::{Translator, tags};
-use crate::mac::{Mac, MacTable, is_multicast};
+use crate::mac::{MacTable, is_multicast};
 use crate::port::{PortConfig, PriorityTags, VlanMode};
 use crate::xlate_cache::{Dependency, XcEntry};
 use parking_lot::RwLockReadGuard;
-use sluice_flow::{FlowKey, OfPort, layout};
+use sluice_flow::layout::Span;
+use sluice_flow::{FlowKey, Mac, OfPort, layout};
 use sluice_packet::headers::ethertype;
 use tags::{CFI, PCP, Tag, VID};
 
@@ -174,12 +175,12 @@ impl Translator<'_> {
         }
     }
 
-    fn source(&self) -> Mac {
-        self.flow.get(layout::DL_SRC).try_into().expect("invariant: an Ethernet address has six bytes")
+    fn mac(&self, span: Span) -> Mac {
+        Mac(self.flow.get(span).try_into().expect("invariant: an Ethernet address has six bytes"))
     }
 
     fn learn_mac(&mut self, port: OfPort, vlan: u16) {
-        let mac = self.source();
+        let mac = self.mac(layout::DL_SRC);
         let bridge = self.bridge;
         let is_new = self.side_effects && self.tracer.is_some() && !is_multicast(mac) && {
             let is_static = self.macs().is_static(vlan, mac) == Some(true);
@@ -187,7 +188,7 @@ impl Translator<'_> {
         };
         self.xcache.push(XcEntry::MacLearn { bridge: bridge.id, vlan, mac, port });
         if let (true, Some(config)) = (is_new, bridge.ports.get(&port)) {
-            self.detail(&format!("learned that {} is on port {} in VLAN {vlan}", sluice_flow::Mac(mac), config.name));
+            self.detail(&format!("learned that {} is on port {} in VLAN {vlan}", mac, config.name));
         }
     }
 
@@ -212,7 +213,7 @@ impl Translator<'_> {
 
     fn forward(&mut self, in_port: OfPort, vlans: Vlans) {
         let bridge = self.bridge;
-        let dst: Mac = self.flow.get(layout::DL_DST).try_into().expect("invariant: an Ethernet address has six bytes");
+        let dst = self.mac(layout::DL_DST);
         self.xcache.push(XcEntry::MacLookup { bridge: bridge.id, vlan: vlans.0[0].vid, mac: dst });
         match self.lookup_mac(vlans.0[0].vid, dst) {
             Some(port) if port == in_port => self.detail("learned port is input port, dropping"),

@@ -168,12 +168,12 @@ impl<'a> Translator<'a> {
         }
         // A translation that paused after its last action searches no table again.
         let left = frozen.map(|frozen| &frozen.actions).filter(|left| is_paused || !left.actions.is_empty());
-        let steps = match (left, xin.actions) {
+        let list = match (left, xin.actions) {
             (Some(left), _) => Some(ActionList::frozen(left)),
             (None, Some(actions)) => Some(ActionList::of(actions)),
             (None, None) => None,
         };
-        if steps.is_none() {
+        if list.is_none() {
             self.search_first_table();
         }
         let rule = self.rule;
@@ -181,7 +181,7 @@ impl<'a> Translator<'a> {
             self.no_output = DropReason::PortNoReceive;
             return;
         }
-        if steps.is_none() && self.missed && self.bridge.misses_to_controllers {
+        if list.is_none() && self.missed && self.bridge.misses_to_controllers {
             self.cookie = 0;
             if !in_port.is_some_and(|port| port.no_packet_in) {
                 let reason = PacketInReason::ImplicitMiss;
@@ -189,11 +189,11 @@ impl<'a> Translator<'a> {
             }
             return;
         }
-        if let (None, Some(rule)) = (&steps, rule) {
+        if let (None, Some(rule)) = (&list, rule) {
             self.cookie = rule.cookie;
         }
         let of_rule = rule.map_or(&[][..], |rule| &rule.actions[..]);
-        self.actions(steps.unwrap_or(ActionList::of(of_rule)), true);
+        self.actions(list.unwrap_or(ActionList::of(of_rule)), true);
         if self.failure.is_some() {
             return;
         }
