@@ -106,10 +106,10 @@ impl Translator<'_> {
     }
 
     /// Adds the remaining actions of a list to the frozen ones.
-    pub(super) fn freeze_rest(&mut self, steps: ActionList<'_>) {
+    pub(super) fn freeze_rest(&mut self, rest: ActionList<'_>) {
         let mut here = Restore { table: self.table, cookie: self.cookie };
-        for (i, action) in steps.actions.iter().enumerate() {
-            if let Some(restore) = steps.restore(i) {
+        for (i, action) in rest.actions.iter().enumerate() {
+            if let Some(restore) = rest.restore(i) {
                 here = restore;
                 self.put_restore(restore);
             }
