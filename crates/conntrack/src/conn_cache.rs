@@ -1,9 +1,10 @@
 //! A PMD's cache of recently used connections, which needs no lock of the table.
 //!
 //! Shape:  buckets of four hashes and connections, a cache line each; owned by one PMD.
-//! Cost:   a hit reads the bucket and the connection; no lock, no reference count. Errors: an entry is a hint. It is
-//!         valid if its connection is not over and has the packet's tuple; no two live connections share a tuple. A
-//!         connection that was removed from the table stays in memory until its entry is replaced or swept.
+//! Cost:   a hit reads the bucket and the connection; no lock, no reference count.
+//! Errors: an entry is a hint. It is valid if its connection is not over and has the packet's tuple; no two live
+//!         connections share a tuple. A connection that was removed from the table stays in memory until its entry is
+//!         replaced or swept.
 
 use crate::connection::Connection;
 use crate::tuple::Tuple;

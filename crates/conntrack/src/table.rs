@@ -4,7 +4,8 @@
 //!         and its reverse have the same hash, so a connection without NAT has one entry; one with NAT has two, under
 //!         its original and its reply tuple, mostly in different shards.
 //! Cost:   a lookup locks one shard for one probe and one comparison. Inserting or removing a connection locks one or
-//!         two shards, in the order of their numbers. Errors: a tuple that is in use is refused (see [`TupleInUse`]).
+//!         two shards, in the order of their numbers.
+//! Errors: a tuple that is in use is refused (see [`TupleInUse`]).
 
 use crate::connection::Connection;
 use crate::tuple::Tuple;

@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 const SLOTS: usize = 256;
 /// The node of the first eight bits.
 const ROOT: u32 = 0;
-/// In [`Slot::below`]: there is no child, and the other bits count the prefixes that would be below.
+/// In [`NodeSlot::below`]: there is no child, and the other bits count the prefixes that would be below.
 const OPEN: u32 = 1 << 31;
 
 /// The nodes that may still be made by all tries of a PMD together.
@@ -22,7 +22,7 @@ const OPEN: u32 = 1 << 31;
 pub(crate) struct NodeQuota(pub usize);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct NodeSlot {
     /// 0 for nothing, a child's number, or [`OPEN`] and a count.
     below: u32,
     /// Bit `n`: a prefix ends after `n + 1` more bits.
@@ -33,7 +33,7 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Prefixes {
     /// The nodes' slots; none before the first prefix.
-    slots: Vec<Slot>,
+    slots: Vec<NodeSlot>,
     /// For each node: prefixes that end in it plus slots with something below.
     used: Vec<u32>,
     free: Vec<u32>,
@@ -162,7 +162,7 @@ impl Prefixes {
     /// An empty node. A freed node is empty already.
     fn add_node(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.slots.resize(self.slots.len() + SLOTS, Slot::default());
+            self.slots.resize(self.slots.len() + SLOTS, NodeSlot::default());
             self.used.push(0);
             self.used.len() as u32 - 1
         })

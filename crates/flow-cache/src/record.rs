@@ -44,8 +44,9 @@ pub(crate) struct NewFlow<'a> {
 /// A record of the arena: mask, masked key and actions.
 ///
 /// Shape:  three cache lines, with the arena's state word in front: what a hit needs, line 0 of the key, and what a
-///         match does not read. A match reads the first two lines, and the mask, which megaflows share. Memory: 192
-///         bytes with the state, and 208 more if the key has further lines. Actions are shared with the translation.
+///         match does not read. A match reads the first two lines, and the mask, which megaflows share.
+/// Memory: 192 bytes with the state, and 208 more if the key has further lines. Actions are shared with the
+///         translation.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Megaflow {

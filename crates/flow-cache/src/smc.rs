@@ -41,8 +41,9 @@ const _: () = assert!(size_of::<SmcBucket>() == 64);
 /// One PMD's signature match cache.
 ///
 /// Shape:  2^k buckets of ten ways, of which as many are used as the flows need ([`Fill`]). The hash's low bits select
-///         the bucket, its high 16 are the signature. Errors: none. A full bucket overwrites its ways in turn. Memory:
-///         none while it is off; 8 MiB at first, and more when flows need it and it has been made resident
+///         the bucket, its high 16 are the signature.
+/// Errors: none. A full bucket overwrites its ways in turn.
+/// Memory: none while it is off; 8 MiB at first, and more when flows need it and it has been made resident
 ///         ([`Smc::memory`]).
 #[derive(Debug)]
 pub struct Smc {

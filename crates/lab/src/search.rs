@@ -7,7 +7,7 @@ use crate::text::number;
 use crate::{command, noise, report, switch};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use sluice_trafficgen::search::{self, Config, Kind, Search};
+use sluice_trafficgen::search::{self, Config, Search, TrialKind};
 use sluice_trafficgen::{External, Generator, LaneFigures, OverPorts, Plan, Trial, TrialFigures};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -228,7 +228,7 @@ fn warm_up(generator: &mut dyn Generator, args: &SearchArgs, stop: &AtomicBool, 
 
 fn take(state: &mut State, trial: &search::Trial, figures: TrialFigures) {
     state.search.record(figures.outcome());
-    if let (Kind::Validation, Some(latencies)) = (trial.kind, &figures.latencies) {
+    if let (TrialKind::Validation, Some(latencies)) = (trial.kind, &figures.latencies) {
         state.latencies = latencies.bins();
     }
     state.lanes.push(figures.lanes);
@@ -279,7 +279,7 @@ fn answers(state: &State) -> Table {
 }
 
 fn lanes_table(state: &State) -> Option<Table> {
-    let at = state.search.records().iter().rposition(|r| r.trial.kind == Kind::Validation && r.passed)?;
+    let at = state.search.records().iter().rposition(|r| r.trial.kind == TrialKind::Validation && r.passed)?;
     let row = |lane: &LaneFigures| {
         let us = |pick: fn(&sluice_trafficgen::Latency) -> u64| {
             lane.latency.as_ref().map_or("-".to_owned(), |l| number(pick(l) as f64 / 1e3))

@@ -7,9 +7,10 @@ use std::ptr::NonNull;
 /// One packet's buffer: unique, not `Clone`, contiguous.
 ///
 /// Shape:  `headroom` free bytes, then `len` bytes of packet. Bytes behind the packet belong to the pool.
-/// Units:  bytes. Errors: pushing more than the headroom gives [`NoHeadroom`]; nothing here panics on packet contents.
-///         Layout: data, length, headroom, pool and token in this order, without gaps (asserted below): a port's
-///         foreign code may write handles in place.
+/// Units:  bytes.
+/// Errors: pushing more than the headroom gives [`NoHeadroom`]; nothing here panics on packet contents.
+/// Layout: data, length, headroom, pool and token in this order, without gaps (asserted below): a port's foreign code
+///         may write handles in place.
 ///
 /// Dropping a frame instead of giving it back to its pool leaks its buffer, which is safe, but the pool runs dry.
 #[derive(Debug)]

@@ -14,7 +14,8 @@ use zerocopy::FromZeros;
 /// Shape:  one range of memory. The first [`HugeArray::ready`] elements are resident. The others take only address
 ///         space, and cost a page fault at their first use. A PMD must not wait for the kernel, so it uses the resident
 ///         elements only and requests more by [`HugeArray::ask_for`]; a control thread makes them resident by
-///         [`ArrayMemory::grow`]. Errors: the process ends if there is no address space, as it does for a vector.
+///         [`ArrayMemory::grow`].
+/// Errors: the process ends if there is no address space, as it does for a vector.
 pub struct HugeArray<T> {
     base: NonNull<T>,
     len: usize,

@@ -35,7 +35,7 @@ pub struct Arena<T> {
 }
 
 #[repr(C, align(64))]
-struct Slot<T> {
+struct ArenaSlot<T> {
     state: AtomicU32,
     /// Initialised unless the state is `FREE`.
     value: UnsafeCell<MaybeUninit<T>>,
@@ -68,7 +68,7 @@ pub struct ArenaFull {
 
 /// An arena read under a guard.
 pub struct Slots<'g, T> {
-    slots: &'g [Slot<T>],
+    slots: &'g [ArenaSlot<T>],
 }
 
 impl<T> Clone for Slots<'_, T> {
@@ -242,11 +242,11 @@ impl<T> Drop for Arena<T> {
 
 // SAFETY: zeros are a slot in state FREE, whose record is not initialised; the arena drops records itself.
 #[cfg(not(test))]
-unsafe impl<T> crate::lazy::Zeroed for Slot<T> {}
+unsafe impl<T> crate::lazy::Zeroed for ArenaSlot<T> {}
 const _: () = assert!(FREE == 0);
 
 #[cfg(not(test))]
-type SlotArray<T> = crate::LazyArray<Slot<T>>;
+type SlotArray<T> = crate::LazyArray<ArenaSlot<T>>;
 
 #[cfg(not(test))]
 fn free_slots<T>(n: usize) -> io::Result<SlotArray<T>> {
@@ -255,11 +255,11 @@ fn free_slots<T>(n: usize) -> io::Result<SlotArray<T>> {
 
 /// Loom's atomics must be made one by one.
 #[cfg(test)]
-type SlotArray<T> = Box<[Slot<T>]>;
+type SlotArray<T> = Box<[ArenaSlot<T>]>;
 
 #[cfg(test)]
 fn free_slots<T>(n: usize) -> io::Result<SlotArray<T>> {
-    let free = || Slot { state: AtomicU32::new(FREE), value: UnsafeCell::new(MaybeUninit::uninit()) };
+    let free = || ArenaSlot { state: AtomicU32::new(FREE), value: UnsafeCell::new(MaybeUninit::uninit()) };
     Ok((0..n).map(|_| free()).collect())
 }
 

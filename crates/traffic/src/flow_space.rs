@@ -2,7 +2,7 @@
 
 use crate::Range;
 use crate::divider::Divider;
-use crate::frame_template::Step;
+use crate::frame_template::FlowDelta;
 
 /// A flow: the fields that distinguish its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,9 +119,9 @@ impl Numbering {
 
     /// A flow's distance from the first flow of its class.
     #[inline]
-    pub(crate) fn step(&self, rest: u32) -> Step {
+    pub(crate) fn step(&self, rest: u32) -> FlowDelta {
         let (rest, src) = self.by_src.divide(rest);
         let (sport, dport) = self.by_dport.divide(rest);
-        Step { src, sport: sport as u16, dport: dport as u16 }
+        FlowDelta { src, sport: sport as u16, dport: dport as u16 }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct FrameTemplate {
 
 /// The difference to a class's first flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct FlowDelta {
     pub(crate) src: u32,
     pub(crate) sport: u16,
     pub(crate) dport: u16,
@@ -102,7 +102,7 @@ impl FrameTemplate {
     }
 
     /// This template for another flow of its class.
-    pub(crate) fn stepped(&self, step: Step) -> FrameTemplate {
+    pub(crate) fn stepped(&self, step: FlowDelta) -> FrameTemplate {
         let mut out = self.clone();
         let (old_src, old_ports) = ((self.words[3] >> 16) as u32, (self.words[4] >> 16) as u32);
         let src = old_src.to_be().wrapping_add(step.src).to_be();

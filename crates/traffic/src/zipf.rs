@@ -2,16 +2,16 @@
 
 /// An alias table: draws a number from a fixed distribution with one lookup.
 ///
-/// Shape:  one slot for each number, 8 bytes: keep the slot's own number below `keep`, else take `alias`. Errors:
-///         probabilities are rounded to 2^-32 of a slot. Source: Vose, "A linear algorithm for generating random
-///         numbers with a given distribution", 1991.
+/// Shape:  one slot for each number, 8 bytes: keep the slot's own number below `keep`, else take `alias`.
+/// Errors: probabilities are rounded to 2^-32 of a slot.
+/// Source: Vose, "A linear algorithm for generating random numbers with a given distribution", 1991.
 #[derive(Clone, Debug)]
 pub(crate) struct AliasTable {
-    slots: Vec<Slot>,
+    slots: Vec<AliasSlot>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct AliasSlot {
     keep: u32,
     alias: u32,
 }
@@ -21,11 +21,12 @@ impl AliasTable {
     pub(crate) fn new(weights: &[f64]) -> Self {
         let mean = weights.iter().sum::<f64>() / weights.len() as f64;
         let mut share: Vec<f64> = weights.iter().map(|w| w / mean).collect();
-        let mut slots: Vec<Slot> = (0..weights.len() as u32).map(|i| Slot { keep: u32::MAX, alias: i }).collect();
+        let mut slots: Vec<AliasSlot> =
+            (0..weights.len() as u32).map(|i| AliasSlot { keep: u32::MAX, alias: i }).collect();
         let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..share.len()).partition(|&i| share[i] < 1.0);
         while let (Some(&lack), Some(&plenty)) = (small.last(), large.last()) {
             small.pop();
-            slots[lack] = Slot { keep: (share[lack] * 4_294_967_296.0) as u32, alias: plenty as u32 };
+            slots[lack] = AliasSlot { keep: (share[lack] * 4_294_967_296.0) as u32, alias: plenty as u32 };
             share[plenty] -= 1.0 - share[lack];
             if share[plenty] < 1.0 {
                 large.pop();

@@ -1,7 +1,7 @@
 //! The interface of generators.
 
 use crate::latency::{Histogram, Latency};
-use crate::search::Outcome;
+use crate::search::TrialResult;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -54,9 +54,9 @@ pub struct LaneFigures {
 
 impl TrialFigures {
     /// Packets sent and received, over all lanes.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> TrialResult {
         let sum = |count: fn(&LaneFigures) -> u64| self.lanes.iter().map(count).sum();
-        Outcome { sent: sum(|lane| lane.sent), received: sum(|lane| lane.received) }
+        TrialResult { sent: sum(|lane| lane.sent), received: sum(|lane| lane.received) }
     }
 }
 

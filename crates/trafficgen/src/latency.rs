@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Counts of times, nanoseconds.
 ///
 /// Shape:  below 64 one bin a nanosecond, above 32 bins for each doubling.
-/// Errors: a percentile is at most 1/32 above the true one, never below. Source: the idea of HdrHistogram (Tene).
+/// Errors: a percentile is at most 1/32 above the true one, never below.
+/// Source: the idea of HdrHistogram (Tene).
 #[derive(Clone, Debug)]
 pub struct Histogram {
     bins: Vec<u64>,

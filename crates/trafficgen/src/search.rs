@@ -82,7 +82,7 @@ pub enum ConfigError {
 /// The purpose of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum TrialKind {
     /// Short: finds out whether a longer trial is worthwhile.
     Sniff,
     /// Decides whether the rate passes.
@@ -95,7 +95,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Its purpose.
-    pub kind: Kind,
+    pub kind: TrialKind,
     /// The limit being searched for.
     pub loss_limit: f64,
     /// Packets a second.
@@ -106,14 +106,14 @@ pub struct Trial {
 
 /// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct TrialResult {
     /// Packets sent.
     pub sent: u64,
     /// Of those, packets that arrived.
     pub received: u64,
 }
 
-impl Outcome {
+impl TrialResult {
     /// The share that was lost; a trial that sent nothing lost everything.
     pub fn loss(&self) -> f64 {
         match self.sent {
@@ -125,11 +125,11 @@ impl Outcome {
 
 /// A finished trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct TrialRecord {
     /// The trial.
     pub trial: Trial,
     /// Its result.
-    pub outcome: Outcome,
+    pub outcome: TrialResult,
     /// Whether the loss was within the limit searched for.
     pub passed: bool,
 }
@@ -167,7 +167,7 @@ pub struct Search {
     bounds: Vec<Bounds>,
     /// The rate that has passed its sniff and is to be searched.
     sniffed_pps: Option<f64>,
-    records: Vec<Record>,
+    records: Vec<TrialRecord>,
 }
 
 impl Search {
@@ -199,36 +199,36 @@ impl Search {
         let trial =
             |kind, rate_pps, duration_s| Some(Trial { kind, loss_limit: bounds.loss_limit, rate_pps, duration_s });
         if bounds.is_narrow(&self.config) {
-            return trial(Kind::Validation, bounds.passed_pps, self.config.validation_s);
+            return trial(TrialKind::Validation, bounds.passed_pps, self.config.validation_s);
         }
         let rate_pps = match bounds.failed_pps {
             None => self.config.max_rate_pps,
             Some(failed) => (bounds.passed_pps.max(self.config.min_rate_pps) + failed) / 2.0,
         };
         if self.config.sniff_s > 0.0 && self.sniffed_pps != Some(rate_pps) {
-            return trial(Kind::Sniff, rate_pps, self.config.sniff_s);
+            return trial(TrialKind::Sniff, rate_pps, self.config.sniff_s);
         }
-        trial(Kind::Search, rate_pps, self.config.search_s)
+        trial(TrialKind::Search, rate_pps, self.config.search_s)
     }
 
     /// Records the result of the next trial. Does nothing if there is none.
-    pub fn record(&mut self, outcome: Outcome) {
+    pub fn record(&mut self, outcome: TrialResult) {
         let Some(trial) = self.next_trial() else { return };
         let loss = outcome.loss();
-        self.records.push(Record { trial, outcome, passed: loss <= trial.loss_limit });
-        self.sniffed_pps = (trial.kind == Kind::Sniff && loss <= trial.loss_limit).then_some(trial.rate_pps);
+        self.records.push(TrialRecord { trial, outcome, passed: loss <= trial.loss_limit });
+        self.sniffed_pps = (trial.kind == TrialKind::Sniff && loss <= trial.loss_limit).then_some(trial.rate_pps);
         for bounds in &mut self.bounds {
             let passes = loss <= bounds.loss_limit;
             match (trial.kind, passes) {
                 // A short trial proves only failure.
-                (Kind::Sniff, true) => {}
-                (Kind::Validation, true) => {
+                (TrialKind::Sniff, true) => {}
+                (TrialKind::Validation, true) => {
                     bounds.pass(trial.rate_pps);
                     if bounds.loss_limit == trial.loss_limit {
                         bounds.validated_pps = Some(trial.rate_pps);
                     }
                 }
-                (Kind::Search, true) => bounds.pass(trial.rate_pps),
+                (TrialKind::Search, true) => bounds.pass(trial.rate_pps),
                 (_, false) => bounds.fail(trial.rate_pps),
             }
             bounds.hopeless |= bounds.failed_pps.is_some_and(|f| f <= self.config.min_rate_pps)
@@ -242,7 +242,7 @@ impl Search {
     }
 
     /// Every trial so far.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[TrialRecord] {
         &self.records
     }
 

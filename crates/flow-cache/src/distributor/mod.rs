@@ -69,7 +69,9 @@ pub struct DistributorAnswers {
 /// One PMD's distributor.
 ///
 /// Shape:  see [`DistributorTable`]. Hints of one (in_port, recirc_id) mean nothing for another, but the hash covers
-///         both. Errors: none; a full bucket overwrites. Memory: none while it is off.
+///         both.
+/// Errors: none; a full bucket overwrites.
+/// Memory: none while it is off.
 #[derive(Debug)]
 pub struct Distributor {
     table: Option<HintTable>,

@@ -11,8 +11,8 @@ use sluice_simd::hints::{self, Hints, SLOTS};
 use sluice_simd::{Isa, prefetch, signature};
 
 /// Shape:  2^k lines of 16 slots, of which as many are used as the flows need ([`Fill`]). The hash's low bits select
-///         the line, its high 16 are the signature; 0 is an empty slot. Errors: none. If both lines are full, the slots
-///         of the first are overwritten in turn.
+///         the line, its high 16 are the signature; 0 is an empty slot.
+/// Errors: none. If both lines are full, the slots of the first are overwritten in turn.
 #[derive(Debug)]
 pub(super) struct OwnTable {
     pub lines: HugeArray<Hints>,

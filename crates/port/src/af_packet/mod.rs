@@ -38,7 +38,7 @@ const TX_TRIES: usize = 2;
 
 /// A socket that is replaced when its device has come back. The lock is uncontended: the control thread takes it only
 /// then.
-type Slot<T> = Arc<Mutex<Option<T>>>;
+type Shared<T> = Arc<Mutex<Option<T>>>;
 
 /// A port on a kernel device.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ struct PacketPort {
     /// The index that the sockets are bound to; a different index means a different device of the same name.
     index: u32,
     pool: Arc<dyn FramePool>,
-    rings: Vec<Slot<sys::RxRing>>,
-    senders: Vec<Slot<OwnedFd>>,
+    rings: Vec<Shared<sys::RxRing>>,
+    senders: Vec<Shared<OwnedFd>>,
     /// Packets that rings had no room for.
     lost: AtomicU64,
     rx: Vec<Arc<QueueStats>>,
@@ -160,7 +160,7 @@ impl Port for PacketPort {
 
 #[derive(Debug)]
 struct PacketRx {
-    ring: Slot<sys::RxRing>,
+    ring: Shared<sys::RxRing>,
     /// How much of the current large frame has been split.
     position: Position,
     mtu: Mtu,
@@ -169,7 +169,7 @@ struct PacketRx {
 }
 
 /// The result for the current frame.
-enum Step {
+enum FrameResult {
     /// It is finished.
     Done,
     /// It had to be dropped.
@@ -188,14 +188,14 @@ impl RxQueue for PacketRx {
             let Some(packet) = ring.current() else { break };
             let header = VnetHeader::read(packet.vnet).unwrap_or_default();
             let step = match header.is_large() {
-                _ if packet.is_cut => Step::Dropped(DropReason::RxError),
+                _ if packet.is_cut => FrameResult::Dropped(DropReason::RxError),
                 true => self.cut(header, &packet, batch, buffers),
                 false => self.receive(header, &packet, batch, buffers),
             };
             match step {
-                Step::Done => {}
-                Step::Wait => break,
-                Step::Dropped(why) => self.stats.drop_received(why, 1, tally),
+                FrameResult::Done => {}
+                FrameResult::Wait => break,
+                FrameResult::Dropped(why) => self.stats.drop_received(why, 1, tally),
             }
             self.position = Position::default();
             ring.advance();
@@ -213,21 +213,21 @@ impl PacketRx {
         packet: &sys::RingPacket<'_>,
         batch: &mut PacketBatch,
         buffers: &mut Buffers,
-    ) -> Step {
+    ) -> FrameResult {
         if packet.bytes.len() > self.mtu.longest_frame() {
-            return Step::Dropped(DropReason::RxOversize);
+            return FrameResult::Dropped(DropReason::RxOversize);
         }
         // Without a buffer, packets wait in the ring.
-        let Some(mut frame) = buffers.take(&self.pool) else { return Step::Wait };
+        let Some(mut frame) = buffers.take(&self.pool) else { return FrameResult::Wait };
         frame.truncate(packet.bytes.len());
         frame.bytes_mut().copy_from_slice(packet.bytes);
         let finished = header.complete(frame.bytes_mut()).is_ok() && put_tag(&mut frame, packet.tag);
         if finished && self.mtu.admits(frame.bytes()) {
             batch.push(Packet { rss_hash: packet.rx_hash, ..Packet::new(frame) });
-            return Step::Done;
+            return FrameResult::Done;
         }
         buffers.give_frame(frame);
-        Step::Dropped(if finished { DropReason::RxOversize } else { DropReason::RxError })
+        FrameResult::Dropped(if finished { DropReason::RxOversize } else { DropReason::RxError })
     }
 
     /// Splits a large frame into segments, as many as there is room for.
@@ -237,15 +237,15 @@ impl PacketRx {
         packet: &sys::RingPacket<'_>,
         batch: &mut PacketBatch,
         buffers: &mut Buffers,
-    ) -> Step {
-        let Ok(mut segments) = header.segments(packet.bytes) else { return Step::Dropped(DropReason::RxError) };
+    ) -> FrameResult {
+        let Ok(mut segments) = header.segments(packet.bytes) else { return FrameResult::Dropped(DropReason::RxError) };
         if segments.longest() > self.mtu.longest_frame() {
-            return Step::Dropped(DropReason::RxOversize);
+            return FrameResult::Dropped(DropReason::RxOversize);
         }
         segments.seek(self.position);
         while !segments.is_done() {
             let buffer = if batch.is_full() { None } else { buffers.take(&self.pool) };
-            let Some(mut frame) = buffer else { return Step::Wait };
+            let Some(mut frame) = buffer else { return FrameResult::Wait };
             let Some(len) = segments.next_into(frame.bytes_mut()) else {
                 buffers.give_frame(frame);
                 break;
@@ -253,12 +253,12 @@ impl PacketRx {
             frame.truncate(len);
             if !put_tag(&mut frame, packet.tag) {
                 buffers.give_frame(frame);
-                return Step::Dropped(DropReason::RxError);
+                return FrameResult::Dropped(DropReason::RxError);
             }
             self.position = segments.position();
             batch.push(Packet { rss_hash: packet.rx_hash, ..Packet::new(frame) });
         }
-        Step::Done
+        FrameResult::Done
     }
 }
 
@@ -277,7 +277,7 @@ fn put_tag(frame: &mut Frame, tag: Option<(u16, u16)>) -> bool {
 
 #[derive(Debug)]
 struct PacketTx {
-    sender: Slot<OwnedFd>,
+    sender: Shared<OwnedFd>,
     mtu: Mtu,
     stats: Arc<QueueStats>,
 }

@@ -69,7 +69,7 @@ struct XdpPort {
     /// The program on the device, while the device exists, and its index.
     live: Option<(u32, Attached, SocketMap)>,
     /// By queue.
-    slots: Vec<Arc<Slot>>,
+    slots: Vec<Arc<SocketSlot>>,
     notes: Vec<String>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
@@ -77,7 +77,7 @@ struct XdpPort {
 
 /// The place of a queue's socket, which may be replaced.
 #[derive(Debug, Default)]
-struct Slot {
+struct SocketSlot {
     socket: Mutex<Option<Arc<sys::Socket>>>,
     /// Increases when the socket is replaced.
     version: AtomicU32,
@@ -86,7 +86,7 @@ struct Slot {
 /// The socket that a queue last found in its slot.
 #[derive(Debug)]
 struct Found {
-    slot: Arc<Slot>,
+    slot: Arc<SocketSlot>,
     socket: Option<Arc<sys::Socket>>,
     version: u32,
 }
@@ -159,7 +159,7 @@ fn open_beside(all: &[Weak<sys::Socket>], pool: &Arc<HeapPool>, binding: sys::Bi
 }
 
 impl Found {
-    fn new(slot: &Arc<Slot>) -> Self {
+    fn new(slot: &Arc<SocketSlot>) -> Self {
         // An impossible version, so that the first check finds the socket.
         Found { slot: Arc::clone(slot), socket: None, version: u32::MAX }
     }
@@ -260,7 +260,7 @@ impl XdpPort {
     }
 }
 
-impl Slot {
+impl SocketSlot {
     fn replace(&self, socket: Option<Arc<sys::Socket>>) {
         *self.socket.lock() = socket;
         self.version.fetch_add(1, Release);

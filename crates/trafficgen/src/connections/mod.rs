@@ -26,10 +26,10 @@ pub struct Transactions {
 
 /// The open connections.
 #[derive(Clone, Debug)]
-pub struct Connections(Arc<Mutex<State>>);
+pub struct Connections(Arc<Mutex<ClosedLoop>>);
 
 #[derive(Debug)]
-struct State {
+struct ClosedLoop {
     /// For each place: its connection, and the next segment to arrive.
     open: Vec<(u64, usize)>,
     /// Segments that the client and the server are to send: place and step.
@@ -42,7 +42,7 @@ struct State {
 impl Connections {
     /// `at_once` connections at a time, and the ports to give to the switch: the client's, then the server's.
     pub fn new(at_once: usize, pool: &Arc<dyn FramePool>) -> (Connections, [Box<dyn Port>; 2]) {
-        let state = State {
+        let state = ClosedLoop {
             open: (0..at_once as u64).map(|number| (number, 0)).collect(),
             due: [(0..at_once).map(|place| (place, 0)).collect(), VecDeque::new()],
             sent: [0; 2],
@@ -62,7 +62,7 @@ impl Connections {
     }
 }
 
-impl State {
+impl ClosedLoop {
     /// Begins the next connection of a place, which is the connection's number modulo the number of places.
     fn begin(&mut self, place: usize) {
         self.open[place] = (self.open[place].0 + self.open.len() as u64, 0);
@@ -129,7 +129,7 @@ struct EndRx {
 impl RxQueue for EndRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, _tally: &mut Tally) {
         let mut state = self.connections.0.lock();
-        let State { open, due, sent, .. } = &mut *state;
+        let ClosedLoop { open, due, sent, .. } = &mut *state;
         let due = &mut due[self.side as usize];
         let first = batch.len();
         // Without a free buffer, a segment waits.

@@ -4,12 +4,12 @@ use super::*;
 use proptest::prelude::*;
 
 /// A switch that carries `limit_pps` and loses the rest.
-fn carry(limit_pps: f64, trial: &Trial) -> Outcome {
+fn carry(limit_pps: f64, trial: &Trial) -> TrialResult {
     let sent = (trial.rate_pps * trial.duration_s) as u64;
-    Outcome { sent, received: sent.min((limit_pps * trial.duration_s) as u64) }
+    TrialResult { sent, received: sent.min((limit_pps * trial.duration_s) as u64) }
 }
 
-fn run(search: &mut Search, mut switch: impl FnMut(&Trial) -> Outcome) {
+fn run(search: &mut Search, mut switch: impl FnMut(&Trial) -> TrialResult) {
     while let Some(trial) = search.next_trial() {
         search.record(switch(&trial));
     }
@@ -86,18 +86,18 @@ fn a_switch_faster_than_the_generator_takes_three_trials() {
     let mut search = Search::new(config(&[0.0])).unwrap();
     run(&mut search, |trial| carry(1e9, trial));
     let kinds: Vec<_> = search.records().iter().map(|r| r.trial.kind).collect();
-    assert_eq!(kinds, [Kind::Sniff, Kind::Search, Kind::Validation]);
+    assert_eq!(kinds, [TrialKind::Sniff, TrialKind::Search, TrialKind::Validation]);
     assert_eq!(search.answers()[0].rate_pps, Some(20e6));
 }
 
 #[test]
 fn a_dead_switch_has_no_rate() {
     let mut search = Search::new(config(&[0.0, 0.005])).unwrap();
-    run(&mut search, |trial| Outcome { sent: (trial.rate_pps * trial.duration_s) as u64, received: 0 });
+    run(&mut search, |trial| TrialResult { sent: (trial.rate_pps * trial.duration_s) as u64, received: 0 });
     assert!(search.answers().iter().all(|a| a.rate_pps.is_none()));
-    assert!(search.records().iter().all(|r| r.trial.kind == Kind::Sniff), "nothing passed a sniff");
+    assert!(search.records().iter().all(|r| r.trial.kind == TrialKind::Sniff), "nothing passed a sniff");
     let mut search = Search::new(config(&[0.0])).unwrap();
-    run(&mut search, |_| Outcome { sent: 0, received: 0 });
+    run(&mut search, |_| TrialResult { sent: 0, received: 0 });
     assert_eq!(search.answers()[0].rate_pps, None, "a generator that sends nothing shows nothing");
 }
 
@@ -109,7 +109,7 @@ fn a_rate_that_fails_its_validation_is_given_up() {
     // Each failed validation halves the remaining range, so the answer is correct, but tight from one side only.
     let rate = search.answers()[0].rate_pps;
     assert!(rate.is_none_or(|r| r <= 8e6), "{rate:?}");
-    assert!(search.records().iter().filter(|r| r.trial.kind == Kind::Validation).count() > 1);
+    assert!(search.records().iter().filter(|r| r.trial.kind == TrialKind::Validation).count() > 1);
 }
 
 #[test]
