@@ -39,7 +39,7 @@ impl Bench {
         bytes[24..26].copy_from_slice(&[0, 0]);
         let sum = sluice_packet::checksum::internet(&bytes[14..34]);
         bytes[24..26].copy_from_slice(&sum.to_be_bytes());
-        // UDP over IPv4 may say that it has no checksum.
+        // UDP over IPv4 needs no checksum.
         bytes[40..42].copy_from_slice(&[0, 0]);
         let mut key = PacketKey::ZERO;
         extract(self.packet.bytes(), &Metadata::of_port(1), &mut key).expect("a frame");

@@ -173,7 +173,7 @@ fn is_sound(l4: &[u8], tuple: &Tuple, verify: bool) -> bool {
     }
 }
 
-/// As Open vSwitch, it does not look for the final destination in a routing header.
+/// Like Open vSwitch, ignores the final destination in a routing header.
 fn sum_is_right(l4: &[u8], tuple: &Tuple) -> bool {
     let (src, dst) = (tuple.src.addr, tuple.dst.addr);
     let v4 = |addr: [u8; 16]| [addr[0], addr[1], addr[2], addr[3]];
@@ -185,7 +185,7 @@ fn sum_is_right(l4: &[u8], tuple: &Tuple) -> bool {
     checksum::finish(covered + checksum::sum(l4)) == 0
 }
 
-/// Names the ends by what the L4 header says, and tells whether it is an ICMP error.
+/// Fills in the ends from the L4 header. Returns whether the packet is an ICMP error.
 fn name_ends(tuple: &mut Tuple, l4: &[u8]) -> Option<bool> {
     match tuple.proto {
         ip_proto::TCP | ip_proto::UDP => ports(tuple, l4)?,
@@ -196,14 +196,14 @@ fn name_ends(tuple: &mut Tuple, l4: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// Takes the ports, which must not be zero.
+/// Reads the ports, which must not be zero.
 pub(crate) fn ports(tuple: &mut Tuple, l4: &[u8]) -> Option<()> {
     tuple.src.port = be16(l4, 0).filter(|port| *port != 0)?;
     tuple.dst.port = be16(l4, 2).filter(|port| *port != 0)?;
     Some(())
 }
 
-/// Takes identifier and types of a question or answer; `None` if it is neither.
+/// Reads identifier and types of a request or reply; `None` if it is neither.
 pub(crate) fn question(tuple: &mut Tuple, l4: &[u8]) -> Option<()> {
     let &[kind, code, _, _, id_high, id_low, ..] = l4.first_chunk::<ICMP_SIZE>()?;
     let answer = answer_type(tuple.v6, kind).filter(|_| code == 0)?;
@@ -219,7 +219,7 @@ fn icmp_ends(tuple: &mut Tuple, l4: &[u8]) -> Option<bool> {
         return question(tuple, l4).map(|()| false);
     }
     let inside = inner::of(&l4[ICMP_SIZE..], tuple.v6, tuple.zone)?;
-    // The packet inside must have come from whoever the error goes to.
+    // The error's receiver must be the sender of the packet inside.
     if inside.tuple.src.addr != tuple.dst.addr {
         return None;
     }

@@ -48,7 +48,7 @@ impl TagIndex {
         prefetch::read(&self.buckets[self.home(tag)]);
     }
 
-    /// Whether the tag may be in the index, as far as its first bucket says. No branch depends on the answer.
+    /// Whether the tag may be in the index, judged by its first bucket. No branch depends on the answer.
     #[inline(always)]
     pub fn may_hold(&self, tag: u32) -> bool {
         let bucket = &self.buckets[self.home(tag)];

@@ -90,7 +90,7 @@ fn limits_hold_to_the_connection_and_count_off() {
     assert_eq!(scene.ct.zone_limit(4).map(|limit| (limit.limit, limit.count)), Some((3, 3)));
     assert_eq!(scene.ct.flush(&Filter::zone(Some(1))), 2);
     assert_eq!(scene.pass(&nth(2), &zone(1)).outcome, CtOutcome::Committed);
-    // A limit set anew counts anew; connections of the old one do not count it down.
+    // A limit that is set again counts from zero; connections of the old one do not reduce it.
     assert!(scene.ct.delete_zone_limit(1) && !scene.ct.delete_zone_limit(1));
     scene.ct.set_zone_limit(Some(1), 1);
     assert_eq!(scene.ct.flush(&Filter::zone(Some(1))), 1);

@@ -34,7 +34,7 @@ fn pool(frames: usize, frame_size: usize) -> Arc<dyn FramePool> {
 enum Fate {
     Held,
     Refused,
-    /// The numbers of the fragments offered, in the order in which they go on.
+    /// The numbers of the offered fragments, in the order in which they continue.
     Whole(Vec<u32>),
 }
 

@@ -48,7 +48,7 @@ fn control_connection(last: u8) -> Scene {
 
 #[test]
 fn active_mode_through_source_nat() {
-    // The new text is longer, as long, and shorter than `10,0,0,1`: the last by a client that says it with zeros.
+    // The new text is longer than, as long as, and shorter than `10,0,0,1`, the last for a client that writes zeros.
     for (last, grown) in [(222, 3), (9, 1)] {
         let mut scene = control_connection(last);
         let to = [192, 0, 2, last];

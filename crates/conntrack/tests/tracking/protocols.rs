@@ -97,7 +97,7 @@ fn what_has_no_connection_is_invalid() {
         assert_eq!(seen.number(layout::CT_NW_PROTO), 0);
     }
     assert_eq!(scene.ct.connections(), 0);
-    // A checksum that is vouched for is not looked at; one that is said to be wrong is believed.
+    // A checksum known to be good is not verified; one reported as bad is believed.
     let mut pool = TestPool::new();
     for (checksums, outcome) in [(Checksums::Good, CtOutcome::Committed), (Checksums::Bad, CtOutcome::Invalid)] {
         let (mut packet, mut key) = (pool.packet(&broken_sum), PacketKey::ZERO);

@@ -55,8 +55,8 @@ impl Scene {
         self.passes(bytes, std::slice::from_ref(request))
     }
 
-    /// One packet through several, recirculated in between. Its key must say what its bytes say, and its checksums
-    /// must be right if they were.
+    /// One packet through several `ct` actions, recirculated in between. Its key must agree with its bytes, and its
+    /// checksums must be correct if they were.
     pub fn passes(&mut self, bytes: &[u8], requests: &[Ct]) -> Seen {
         let mut key = PacketKey::ZERO;
         extract(bytes, &Metadata::of_port(1), &mut key).expect("a frame");

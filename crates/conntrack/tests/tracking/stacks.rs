@@ -146,7 +146,7 @@ impl Conversation {
         let (troubled, disorder) = (one_of(&[0, 5, 15, 30]), one_of(&[1, 2, 4]));
         let mtu = one_of(&[576, 1280, 1500]) as usize;
         let sizes = [0; 2].map(|_| one_of(&[1, 100, 3000, 20_000, 60_000]) as usize);
-        // The last one is more than a window without scaling can say.
+        // The last one exceeds the largest window without scaling.
         let buffers = [0; 2].map(|_| one_of(&[600, 4096, 40_000, 200_000]) as usize);
         let expected = [sizes[1], sizes[0]].map(|n| (0..n).map(|i| (i / 7) as u8).collect::<Vec<_>>());
         let mut host = |i: usize| Host::new(ADDRESSES[i], random.next(), buffers[i], mtu, expected[1 - i].clone());

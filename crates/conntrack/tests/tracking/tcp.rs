@@ -78,7 +78,7 @@ fn established() -> Scene {
     scene
 }
 
-/// What `dump -m` says of the states.
+/// The states in `dump -m`.
 fn states(scene: &Scene) -> String {
     let lines = scene.dump(true);
     let line = lines.first().map_or("", String::as_str);

@@ -48,13 +48,13 @@ const BUSY_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets(Arc<Mutex<Vec<Weak<sys::Socket>>>>);
 
-/// The note that says that there is no zero-copy.
+/// The note for the lack of zero-copy.
 const COPIES: &str = "the kernel copies each packet once on receive and once on send";
 /// Why zero-copy is not used where a driver offers it. A device accesses frames by its own addresses; the kernel does
 /// not use a frame that lies across two pages which are not adjacent there. Our frames lie across pages, since strides
 /// of whole pages would put the headers of a batch into two sets of the first-level cache.
 const FRAMES_CROSS_PAGES: &str = "packet buffers here lie across pages, which the device need not see side by side";
-/// The note that says what generic mode means.
+/// The note for generic mode.
 const GENERIC: &str = "generic mode: the kernel copies each packet and makes a buffer of its own first, which is slower, \
                        and large segments of local senders are lost or cut short (`ethtool -K PEER tso off gso off`)";
 

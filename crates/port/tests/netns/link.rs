@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Makes veth pairs v0-v1, …, with so many queues each way; up, without IPv6 and its chatter.
+/// Makes veth pairs v0-v1, …, with that many queues each way; up, without IPv6 and its background packets.
 fn veth(pairs: usize, queues: usize) {
     for n in 0..pairs {
         let (ours, theirs) = (2 * n, 2 * n + 1);
@@ -270,7 +270,7 @@ pub fn generic_mode_works_and_says_what_it_means() {
     answer(&mut rig, ping("-c 10 -s 8972 10.9.0.2"));
 }
 
-/// Two programs cannot have a device's queues; the first goes on.
+/// Two programs cannot use a device's queues; the first continues to work.
 pub fn a_device_that_is_busy_is_said() {
     veth(1, 1);
     sh("ip addr add 10.9.0.1/24 dev v1");
