@@ -2,11 +2,13 @@
 //!
 //! `2026-01-31T12:00:00.000Z|00001|switch|INFO|text`. A module is a crate of the switch, or a part of this one.
 
+use crate::clock::date_and_time;
 use parking_lot::Mutex;
 use std::fmt::{self, Write as _};
 use std::iter::repeat;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use time::OffsetDateTime;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -30,9 +32,9 @@ struct LogModule {
 const MODULES: &[LogModule] = &[
     LogModule { name: "command", targets: &["sluice::command"], aliases: &[] },
     LogModule { name: "connmgr", targets: &["sluice_connmgr"], aliases: &["openflow"] },
-    LogModule { name: "ctl", targets: &["sluice::ctl"], aliases: &[] },
+    LogModule { name: "ctl", targets: &["sluice_unixctl"], aliases: &[] },
     LogModule { name: "sluice", targets: &["sluice"], aliases: &[] },
-    LogModule { name: "switch", targets: &["sluice::switch", "sluice_vswitch"], aliases: &["vswitch"] },
+    LogModule { name: "switch", targets: &["sluice_vswitch"], aliases: &["vswitch"] },
 ];
 
 /// Modules that were listed once but log nothing: `vlog/set` still takes their names.
@@ -174,7 +176,7 @@ where
         };
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let module = module_of(event.metadata().target());
-        write!(writer, "{}|{sequence:05}|{module}|{level}|", crate::clock::WallTime::now())?;
+        write!(writer, "{}|{sequence:05}|{module}|{level}|", date_and_time(OffsetDateTime::now_utc()))?;
         ctx.field_format().format_fields(writer.by_ref(), event)?;
         writeln!(writer)
     }
@@ -214,7 +216,7 @@ mod tests {
     fn messages_belong_to_a_module() {
         assert_eq!(module_of("sluice_connmgr::connection"), "connmgr");
         assert_eq!(module_of("sluice_vswitch::ports"), "switch");
-        assert_eq!(module_of("sluice::ctl::server"), "ctl");
+        assert_eq!(module_of("sluice_unixctl::server"), "ctl");
         assert_eq!(module_of("sluice::run"), "sluice");
         assert_eq!(module_of("elsewhere"), "sluice");
     }

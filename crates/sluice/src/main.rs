@@ -8,7 +8,6 @@
 mod clock;
 mod command;
 mod config;
-mod ctl;
 mod log;
 mod metrics;
 mod overview;
@@ -18,7 +17,6 @@ mod replay;
 mod run;
 mod rundir;
 mod text;
-mod top;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -47,7 +45,7 @@ enum CliCommand {
     },
     Replay(replay::ReplayArgs),
     Lab(sluice_lab::LabArgs),
-    Top(top::TopArgs),
+    Top(sluice_top::TopArgs),
     /// Send a command to a running switch, as ovs-appctl does
     Ctl {
         /// The switch's control socket [default: sluice.ctl in the default rundir]
@@ -78,7 +76,7 @@ fn main() -> ExitCode {
         CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => Ok(show(&config::help())),
         CliCommand::Run { config: Some(config), .. } => run::run(&config).map(|()| ExitCode::SUCCESS),
         CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
-        CliCommand::Top(args) => top::run(&args).map(|()| ExitCode::SUCCESS),
+        CliCommand::Top(args) => sluice_top::run(&args, rundir::default_control_socket()).map(|()| ExitCode::SUCCESS),
         CliCommand::Lab(args) => sluice_lab::run(&args).map(|()| ExitCode::SUCCESS),
         CliCommand::Ctl { target, timeout, command, args } => ctl(target, timeout, &command, &args),
     };
@@ -106,9 +104,9 @@ fn show(text: &str) -> ExitCode {
 
 /// Asks a running switch and shows the answer, with `ovs-appctl`'s exit codes.
 fn ctl(target: Option<PathBuf>, timeout: Option<u32>, command: &str, args: &[String]) -> anyhow::Result<ExitCode> {
-    let target = target.unwrap_or_else(|| rundir::default_rundir().join(rundir::CONTROL_SOCKET));
+    let target = target.unwrap_or_else(rundir::default_control_socket);
     let timeout = timeout.filter(|s| *s != 0).map(|s| Duration::from_secs(s.into()));
-    match ctl::client::transact(&target, timeout, command, args)? {
+    match sluice_unixctl::transact(&target, timeout, command, args)? {
         Ok(text) => Ok(show(&text)),
         Err(text) => {
             eprintln!("{text}sluice: {}: server returned an error", target.display());

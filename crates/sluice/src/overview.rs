@@ -1,153 +1,69 @@
-//! The switch at a glance, as `sluice/overview` answers in JSON and `sluice top` shows it. Counters count from the start.
+//! `sluice/overview`: the switch at a glance, as `sluice top` shows it.
 
 use crate::text::megaflows::dpctl_line;
-use serde::{Deserialize, Serialize};
 use sluice_datapath::PortReport;
 use sluice_fate::Counter;
+use sluice_top::{FlowRow, Overview, PmdRow, PortRow, QueueRow, Totals};
 use sluice_vswitch::Switch;
-
-/// Everything at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Overview {
-    /// Over all PMDs.
-    pub totals: Totals,
-    /// By datapath number.
-    pub ports: Vec<PortRow>,
-    /// By number.
-    pub pmds: Vec<PmdRow>,
-    /// What the autopilots have chosen, by receive queue.
-    pub queues: Vec<QueueRow>,
-    /// Megaflows there are.
-    pub megaflows: usize,
-    /// Those that have carried the most packets; none if there are too many to look at every second.
-    pub busiest: Vec<FlowRow>,
-}
-
-/// The counters of sluice-fate, by their names.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Totals {
-    pub received: u64,
-    pub sent: u64,
-    pub dropped: u64,
-    pub passes: u64,
-    pub emc_hits: u64,
-    pub smc_hits: u64,
-    pub distributor_hits: u64,
-    pub megaflow_hits: u64,
-    pub upcalls: u64,
-    pub busy_cycles: u64,
-}
-
-/// A port and what it has counted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PortRow {
-    pub name: String,
-    pub kind: String,
-    pub is_up: bool,
-    pub rx_packets: u64,
-    pub rx_bytes: u64,
-    pub tx_packets: u64,
-    pub tx_bytes: u64,
-    pub dropped: u64,
-}
-
-/// A PMD.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PmdRow {
-    pub pmd: usize,
-    pub core: usize,
-    /// Since the statistics were cleared.
-    pub busy_cycles: u64,
-    /// The same.
-    pub idle_cycles: u64,
-    pub emc_used: usize,
-    pub emc_entries: usize,
-    pub subtables: usize,
-    pub megaflows: usize,
-}
-
-/// A receive queue and the levels of the lookup it uses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct QueueRow {
-    pub port: String,
-    pub queue: usize,
-    /// The levels in charge, in words.
-    pub levels: String,
-    /// Cycles a packet with them, when last measured.
-    pub cycles: Option<f64>,
-    pub changes: u64,
-}
-
-/// A megaflow.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FlowRow {
-    pub packets: u64,
-    /// As `dpctl/dump-flows` prints it.
-    pub text: String,
-}
 
 /// Flows shown.
 const BUSIEST: usize = 20;
 /// Megaflows beyond which looking at each of them every second would cost too much.
 const LOOKED_AT_MAX: usize = 200_000;
 
-impl Overview {
-    /// Now.
-    pub fn of(switch: &Switch) -> Overview {
-        let totals = switch.totals();
-        let names = switch.datapath_names();
-        let pmds = switch.datapath().pmds();
-        let megaflows = pmds.iter().map(|pmd| pmd.megaflows).max().unwrap_or(0);
-        let ports =
-            switch.datapath().ports().into_iter().map(|PortReport { number, info, stats, is_up, .. }| PortRow {
-                name: names.display(number).to_string(),
-                kind: info.kind.to_owned(),
-                is_up,
-                rx_packets: stats.rx_packets,
-                rx_bytes: stats.rx_bytes,
-                tx_packets: stats.tx_packets,
-                tx_bytes: stats.tx_bytes,
-                dropped: stats.rx_dropped + stats.tx_dropped,
-            });
-        let queues =
-            switch.datapath().autopilots().into_iter().flat_map(|(_, reports)| reports).map(|report| QueueRow {
-                port: names.display(report.port).to_string(),
-                queue: report.queue,
-                levels: report.arms[report.in_charge].arm.to_string(),
-                cycles: report.arms[report.in_charge].cost,
-                changes: report.changes,
-            });
-        Overview {
-            totals: Totals {
-                received: totals[Counter::Received],
-                sent: totals[Counter::Sent],
-                dropped: totals.dropped_in_all(),
-                passes: totals[Counter::Passes],
-                emc_hits: totals[Counter::EmcHits],
-                smc_hits: totals[Counter::SmcHits],
-                distributor_hits: totals[Counter::DistributorHits],
-                megaflow_hits: totals[Counter::MegaflowHits],
-                upcalls: totals[Counter::Upcalls],
-                busy_cycles: totals[Counter::BusyCycles],
-            },
-            ports: ports.collect(),
-            queues: queues.collect(),
-            pmds: pmds
-                .iter()
-                .map(|pmd| PmdRow {
-                    pmd: pmd.pmd,
-                    core: pmd.core,
-                    busy_cycles: pmd.counters[Counter::BusyCycles],
-                    idle_cycles: pmd.counters[Counter::IdleCycles],
-                    emc_used: pmd.emc.used,
-                    emc_entries: pmd.emc.entries,
-                    subtables: pmd.subtables,
-                    megaflows: pmd.megaflows,
-                })
-                .collect(),
-            megaflows,
-            busiest: if megaflows > LOOKED_AT_MAX { Vec::new() } else { busiest(switch) },
-        }
+/// The switch now.
+pub fn overview(switch: &Switch) -> Overview {
+    let totals = switch.totals();
+    let names = switch.datapath_names();
+    let pmds = switch.datapath().pmds();
+    let megaflows = pmds.iter().map(|pmd| pmd.megaflows).max().unwrap_or(0);
+    let ports = switch.datapath().ports().into_iter().map(|PortReport { number, info, stats, is_up, .. }| PortRow {
+        name: names.display(number).to_string(),
+        kind: info.kind.to_owned(),
+        is_up,
+        rx_packets: stats.rx_packets,
+        rx_bytes: stats.rx_bytes,
+        tx_packets: stats.tx_packets,
+        tx_bytes: stats.tx_bytes,
+        dropped: stats.rx_dropped + stats.tx_dropped,
+    });
+    let queues = switch.datapath().autopilots().into_iter().flat_map(|(_, reports)| reports).map(|report| QueueRow {
+        port: names.display(report.port).to_string(),
+        queue: report.queue,
+        levels: report.arms[report.in_charge].arm.to_string(),
+        cycles: report.arms[report.in_charge].cost,
+        changes: report.changes,
+    });
+    Overview {
+        totals: Totals {
+            received: totals[Counter::Received],
+            sent: totals[Counter::Sent],
+            dropped: totals.dropped_in_all(),
+            passes: totals[Counter::Passes],
+            emc_hits: totals[Counter::EmcHits],
+            smc_hits: totals[Counter::SmcHits],
+            distributor_hits: totals[Counter::DistributorHits],
+            megaflow_hits: totals[Counter::MegaflowHits],
+            upcalls: totals[Counter::Upcalls],
+            busy_cycles: totals[Counter::BusyCycles],
+        },
+        ports: ports.collect(),
+        queues: queues.collect(),
+        pmds: pmds
+            .iter()
+            .map(|pmd| PmdRow {
+                pmd: pmd.pmd,
+                core: pmd.core,
+                busy_cycles: pmd.counters[Counter::BusyCycles],
+                idle_cycles: pmd.counters[Counter::IdleCycles],
+                emc_used: pmd.emc.used,
+                emc_entries: pmd.emc.entries,
+                subtables: pmd.subtables,
+                megaflows: pmd.megaflows,
+            })
+            .collect(),
+        megaflows,
+        busiest: if megaflows > LOOKED_AT_MAX { Vec::new() } else { busiest(switch) },
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::command::CommandTable;
 use crate::command::options::PmdOptions;
 use crate::config::Config;
-use crate::ctl::server::Server;
 use crate::metrics::Endpoint;
 use crate::process::{Process, explain};
 use crate::text::coverage::SAMPLE_SECS;
@@ -12,9 +11,10 @@ use crate::text::{live, rules};
 use crate::{command, log, privileges, rundir};
 use anyhow::{Context, Result};
 use sluice_action::DatapathPortNames;
-use sluice_connmgr::unix_socket::remove_stale;
+use sluice_connmgr::unix_socket::{listen_private, remove_stale};
 use sluice_datapath::FlowReport;
 use sluice_fate::Snapshot;
+use sluice_unixctl::Server;
 use sluice_vswitch::Switch;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -86,7 +86,9 @@ fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Serv
     if let Some(endpoint) = &endpoint {
         tracing::info!("metrics at http://{}/metrics", endpoint.address());
     }
-    let server = Server::listen(control, Box::new(CommandTable(Arc::clone(process))))?;
+    let listener = listen_private(control, "control socket").map_err(rundir::socket_error)?;
+    let server = Server::start(listener, control, Box::new(CommandTable(Arc::clone(process))));
+    let server = server.context("control thread")?;
     Ok((server, endpoint))
 }
 

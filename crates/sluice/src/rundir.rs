@@ -15,6 +15,11 @@ pub fn default_rundir() -> PathBuf {
     choose(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from), uid.as_raw())
 }
 
+/// The control socket in it.
+pub fn default_control_socket() -> PathBuf {
+    default_rundir().join(CONTROL_SOCKET)
+}
+
 fn choose(xdg_runtime_dir: Option<PathBuf>, uid: u32) -> PathBuf {
     match xdg_runtime_dir {
         // The XDG specification has relative paths ignored.

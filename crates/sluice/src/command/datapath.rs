@@ -2,7 +2,6 @@
 
 use super::Reply;
 use super::options::{PmdOptions, names_datapath};
-use crate::clock::WallTime;
 use crate::text::datapath::{
     DATAPATH, PortLine, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
 };
@@ -11,6 +10,7 @@ use crate::text::port;
 use sluice_datapath::PmdReport;
 use sluice_vswitch::Switch;
 use std::collections::BTreeMap;
+use time::OffsetDateTime;
 
 /// The length of the measurement that `pmd-rxq-show` shows, seconds. Source: OVS, PMD_INTERVAL_LEN times
 /// PMD_INTERVAL_MAX.
@@ -49,7 +49,8 @@ pub fn pmd_perf_show(switch: &Switch, args: &[&str]) -> Reply {
 
 /// `pmd-perf-show` of the PMDs asked for.
 pub fn perf_show(switch: &Switch, options: &PmdOptions) -> String {
-    let show = |report: PmdReport| pmd::perf_show(&figures(&report), sluice_datapath::tsc_hz(), WallTime::now());
+    let show =
+        |report: PmdReport| pmd::perf_show(&figures(&report), sluice_datapath::tsc_hz(), OffsetDateTime::now_utc());
     pmds(switch, options).into_iter().map(show).collect()
 }
 

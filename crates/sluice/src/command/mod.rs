@@ -12,9 +12,9 @@ pub mod options;
 mod process;
 mod settings;
 
-use crate::ctl::server::Commands;
 use crate::process::Process;
 use serde_json::Value;
+use sluice_unixctl::Commands;
 use sluice_vswitch::Switch;
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -67,5 +67,5 @@ pub fn reload(process: &Process, _: &[&str]) -> Reply {
 
 /// The switch at a glance, as JSON: what `sluice top` shows.
 pub fn overview(switch: &Switch, _: &[&str]) -> Reply {
-    serde_json::to_string(&crate::overview::Overview::of(switch)).map_err(|error| error.to_string())
+    serde_json::to_string(&crate::overview::overview(switch)).map_err(|error| error.to_string())
 }

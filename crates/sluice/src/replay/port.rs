@@ -1,12 +1,13 @@
 //! Ports of a replay: they receive what they are handed and keep what they are sent, with the time.
 
 use super::capture::Record;
+use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue, rss_hash, rss_queue};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Frames are at least so long, so that rules can push headers onto short packets, bytes.
 pub const FRAME_SIZE_MIN: usize = 2048;
@@ -33,13 +34,9 @@ impl Wire {
         Wire { ofport, state: Mutex::new(State { waiting, sent: Vec::new(), time_ns: 0, received: 0 }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Hands a packet to the port.
     pub fn receive(&self, packet: Record) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // As a NIC does it: all packets of a flow go to one queue.
         let queue = rss_queue(rss_hash(&packet.bytes), state.waiting.len());
         state.waiting[queue].push_back(packet);
@@ -48,23 +45,23 @@ impl Wire {
 
     /// What is sent from now on is sent at that time.
     pub fn set_time(&self, time_ns: u64) {
-        self.state().time_ns = time_ns;
+        self.state.lock().time_ns = time_ns;
     }
 
     /// Whether the port has taken everything.
     pub fn is_empty(&self) -> bool {
-        self.state().waiting.iter().all(VecDeque::is_empty)
+        self.state.lock().waiting.iter().all(VecDeque::is_empty)
     }
 
     /// Packets handed to the port, and packets it sent.
     pub fn counts(&self) -> (u64, u64) {
-        let state = self.state();
+        let state = self.state.lock();
         (state.received, state.sent.len() as u64)
     }
 
     /// What the port sent, in order.
     pub fn sent(&self) -> Vec<Record> {
-        self.state().sent.clone()
+        self.state.lock().sent.clone()
     }
 }
 
@@ -83,7 +80,7 @@ impl WirePort {
 
 impl Port for WirePort {
     fn info(&self) -> PortInfo {
-        let n_rxq = self.wire.state().waiting.len();
+        let n_rxq = self.wire.state.lock().waiting.len();
         PortInfo { kind: "replay", n_rxq, n_txq: n_rxq, mtu: u32::from(u16::MAX), mac: [0; 6] }
     }
 
@@ -109,7 +106,7 @@ struct WireRx {
 
 impl RxQueue for WireRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let mut state = self.wire.state();
+        let mut state = self.wire.state.lock();
         while batch.len() < BATCH_MAX
             && let Some(record) = state.waiting[self.queue].pop_front()
         {
@@ -125,7 +122,7 @@ impl RxQueue for WireRx {
     }
 
     fn exhausted(&self) -> bool {
-        self.wire.state().waiting[self.queue].is_empty()
+        self.wire.state.lock().waiting[self.queue].is_empty()
     }
 }
 
@@ -135,7 +132,7 @@ struct WireTx {
 
 impl TxQueue for WireTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let mut state = self.wire.state();
+        let mut state = self.wire.state.lock();
         let time_ns = state.time_ns;
         state.sent.extend(batch.iter().map(|packet| Record { time_ns, bytes: packet.bytes().to_vec(), is_cut: false }));
         tally[Counter::Sent] += batch.len() as u64;

@@ -4,10 +4,11 @@
 //! match are things this datapath does not have; their lines stay, as zeros, for those who parse them. Our own lines
 //! come after OVS's.
 
-use crate::clock::WallTime;
+use crate::clock::time_of_day;
 use sluice_fate::{Counter, Snapshot};
 use std::fmt::Write as _;
 use std::time::Duration;
+use time::OffsetDateTime;
 
 /// A PMD thread's figures, as measured since its statistics were cleared.
 pub struct PmdFigures {
@@ -48,11 +49,11 @@ fn ratio(n: u64, total: u64) -> f64 {
 }
 
 /// `pmd-perf-show` of one thread. The first line is empty.
-pub fn perf_show(pmd: &PmdFigures, tsc_hz: u64, now: WallTime) -> String {
+pub fn perf_show(pmd: &PmdFigures, tsc_hz: u64, now: OffsetDateTime) -> String {
     let seconds = pmd.measured.as_secs_f64();
     let mut out = format!(
         "\nTime: {}\nMeasurement duration: {seconds:.3} s\n\n{}\n",
-        now.time_of_day(),
+        time_of_day(now),
         header(pmd.numa, pmd.core)
     );
     if seconds > 0.0 {
@@ -263,7 +264,8 @@ mod tests {
 
     #[test]
     fn perf_show_is_ovs_text() {
-        let text = perf_show(&busy(), 2_402_000_000, WallTime { ms: 55_495_270 });
+        let text =
+            perf_show(&busy(), 2_402_000_000, OffsetDateTime::UNIX_EPOCH + time::Duration::milliseconds(55_495_270));
         let expected = "
 Time: 15:24:55.270
 Measurement duration: 1.008 s
@@ -295,7 +297,7 @@ pmd thread numa_id 0 core_id 1:
     #[test]
     fn what_is_our_own_has_lines_behind_those_of_ovs() {
         let mut pmd = busy();
-        let before = perf_show(&pmd, 2_402_000_000, WallTime { ms: 0 });
+        let before = perf_show(&pmd, 2_402_000_000, OffsetDateTime::UNIX_EPOCH);
         pmd.counters[Counter::DistributorHits] = 1_700_000;
         pmd.counters[Counter::DistributorMisses] = 99_000;
         pmd.counters[Counter::DistributorWrong] = 1_000;
@@ -306,7 +308,7 @@ pmd thread numa_id 0 core_id 1:
   - wrong answers:            1000  (  0.1 %)
   Composed hits:            900000  ( 25.0 % of passes)
 ";
-        assert_eq!(perf_show(&pmd, 2_402_000_000, WallTime { ms: 0 }).strip_prefix(&before), Some(expected));
+        assert_eq!(perf_show(&pmd, 2_402_000_000, OffsetDateTime::UNIX_EPOCH).strip_prefix(&before), Some(expected));
     }
 
     #[test]
@@ -314,7 +316,7 @@ pmd thread numa_id 0 core_id 1:
         let mut pmd = busy();
         pmd.counters = Snapshot::default();
         pmd.emc = Some((12, 8192));
-        let text = perf_show(&pmd, 2_400_000_000, WallTime { ms: 0 });
+        let text = perf_show(&pmd, 2_400_000_000, OffsetDateTime::UNIX_EPOCH);
         assert!(text.ends_with("  Rx packets:                    0\n  Tx packets:                    0\n\n  EMC entries:                  12  (  0.1 % full)\n"), "{text}");
         assert!(!text.contains("NaN"));
     }

@@ -3,13 +3,15 @@
 //! It asks `sluice/overview` over the control socket once a second. `rates.rs` makes rates of two overviews, `screen.rs`
 //! draws them, in tables of `section.rs`.
 
+#![forbid(unsafe_code)]
+
+mod overview;
 mod rates;
 mod screen;
 mod section;
 
-use crate::ctl::client;
-use crate::overview::Overview;
-use crate::rundir;
+pub use overview::{FlowRow, Overview, PmdRow, PortRow, QueueRow, Totals};
+
 use anyhow::{Context, Result, anyhow, bail};
 use ratatui::DefaultTerminal;
 use ratatui::buffer::Buffer;
@@ -41,12 +43,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What a screen measures when it is no terminal: width and height.
 const PLAIN: (u16, u16) = (120, 60);
 
-/// Shows the switch until told to end.
+/// Shows the switch until told to end: the one whose control socket is `default`, if the arguments name none.
 ///
 /// # Errors
 /// If there is no switch, or no terminal.
-pub fn run(args: &TopArgs) -> Result<()> {
-    let target = args.target.clone().unwrap_or_else(|| rundir::default_rundir().join(rundir::CONTROL_SOCKET));
+pub fn run(args: &TopArgs, default: PathBuf) -> Result<()> {
+    let target = args.target.clone().unwrap_or(default);
     if !(0.1..=3600.0).contains(&args.interval) {
         bail!("--interval {}: expected 0.1 to 3600 seconds", args.interval);
     }
@@ -90,7 +92,7 @@ fn watch(
 }
 
 fn ask(target: &Path) -> Result<Overview> {
-    let answer = client::transact(target, Some(PATIENCE), "sluice/overview", &[])?;
+    let answer = sluice_unixctl::transact(target, Some(PATIENCE), "sluice/overview", &[])?;
     let json = answer.map_err(|error| anyhow!("{}", error.trim()))?;
     serde_json::from_str(&json).context("the switch's overview is of another version")
 }

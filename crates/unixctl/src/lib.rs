@@ -1,9 +1,13 @@
-//! The control socket: `ovs-appctl`'s protocol, JSON-RPC 1.0 over a Unix stream socket.
+//! The control socket: the protocol of `ovs-appctl`, which is JSON-RPC 1.0 over a Unix stream socket.
 //!
 //! A request is `{"id": …, "method": "name", "params": ["arg", …]}`, the reply `{"id": …, "result": "text",
 //! "error": null}` or the other way round. What comes from the socket is bounded in length, in time and in
 //! connections; whatever it is, it costs its own connection at most.
+#![forbid(unsafe_code)]
 
-pub mod client;
+mod client;
 mod request;
-pub mod server;
+mod server;
+
+pub use client::{ClientError, transact};
+pub use server::{Commands, Server};

@@ -1,5 +1,6 @@
 use super::*;
-use crate::ctl::client;
+use crate::client;
+use sluice_connmgr::unix_socket::{SocketError, listen_private};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 
@@ -33,8 +34,15 @@ fn listening() -> Bench {
 fn listening_for(time_max: Duration) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.ctl");
-    let server = Server::listen_with(&path, Box::new(Echo), time_max).unwrap();
+    let listener = listen_private(&path, "control socket").unwrap();
+    let server = Server::start_with(listener, &path, Box::new(Echo), time_max).unwrap();
     Bench { _dir: dir, path, server }
+}
+
+/// As the switch does it.
+fn listen(path: &Path) -> Result<Server, SocketError> {
+    let listener = listen_private(path, "control socket")?;
+    Ok(Server::start(listener, path, Box::new(Echo)).unwrap())
 }
 
 fn ask(path: &Path, command: &str, args: &[&str]) -> Result<String, String> {
@@ -150,16 +158,16 @@ fn the_socket_is_private_and_goes_with_the_server() {
 #[test]
 fn a_stale_socket_is_replaced_and_a_live_one_respected() {
     let bench = listening();
-    let error = Server::listen(&bench.path, Box::new(Echo)).err().unwrap().to_string();
+    let error = listen(&bench.path).err().unwrap().to_string();
     assert!(error.contains("another switch listens on it"), "{error}");
 
     let stale = bench.path.with_extension("stale");
     drop(UnixListener::bind(&stale).unwrap());
-    let server = Server::listen(&stale, Box::new(Echo)).unwrap();
+    let server = listen(&stale).unwrap();
     assert_eq!(ask(&stale, "echo", &["new"]), Ok("new\n".into()));
     drop(server);
 
     std::fs::write(&stale, "a file").unwrap();
-    let error = Server::listen(&stale, Box::new(Echo)).err().unwrap().to_string();
+    let error = listen(&stale).err().unwrap().to_string();
     assert!(error.contains("something else of that name"), "{error}");
 }

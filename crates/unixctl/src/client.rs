@@ -1,4 +1,4 @@
-//! The client: `sluice ctl`, which does what `ovs-appctl -t SOCKET` does.
+//! The client, which does what `ovs-appctl -t SOCKET` does.
 
 use serde_json::{Value, json};
 use std::io::{self, BufReader, Write};

@@ -1,11 +1,8 @@
 //! The server: a thread that accepts, a thread for each connection.
 
-use super::request::{REQUEST_TIME_MAX, Requests, reply};
-use crate::rundir;
-use anyhow::{Context, Result};
+use crate::request::{REQUEST_TIME_MAX, Requests, reply};
 use serde_json::Value;
-use sluice_connmgr::unix_socket::listen_private;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -49,16 +46,20 @@ struct State {
 }
 
 impl Server {
-    /// Listens on `path`, replacing a socket that nobody listens on any more. Only the owner may connect.
+    /// Serves a socket that listens at `path`.
     ///
     /// # Errors
-    /// If something else is there, or another switch answers on it.
-    pub fn listen(path: &Path, commands: Box<dyn Commands>) -> Result<Self> {
-        Self::listen_with(path, commands, REQUEST_TIME_MAX)
+    /// If there can be no thread.
+    pub fn start(listener: UnixListener, path: &Path, commands: Box<dyn Commands>) -> io::Result<Self> {
+        Self::start_with(listener, path, commands, REQUEST_TIME_MAX)
     }
 
-    fn listen_with(path: &Path, commands: Box<dyn Commands>, request_time_max: Duration) -> Result<Self> {
-        let listener = listen_private(path, "control socket").map_err(rundir::socket_error)?;
+    fn start_with(
+        listener: UnixListener,
+        path: &Path,
+        commands: Box<dyn Commands>,
+        request_time_max: Duration,
+    ) -> io::Result<Self> {
         let state = Arc::new(State {
             commands,
             ending: AtomicBool::new(false),
@@ -67,10 +68,7 @@ impl Server {
             request_time_max,
         });
         let shared = Arc::clone(&state);
-        let acceptor = std::thread::Builder::new()
-            .name("ctl".into())
-            .spawn(move || accept(&listener, &shared))
-            .context("control thread")?;
+        let acceptor = std::thread::Builder::new().name("ctl".into()).spawn(move || accept(&listener, &shared))?;
         Ok(Server { path: path.into(), state, acceptor: Some(acceptor) })
     }
 }
