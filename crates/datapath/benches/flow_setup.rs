@@ -1,9 +1,9 @@
 //! What a miss costs: every packet begins a flow, whose megaflow is translated, installed, idles out and is removed.
 //!
-//! The tables are one rule that reads addresses and ports, so that a flow is a megaflow. Flows come once, half of them
-//! a round; then the clock goes on by a round and the revalidator, in the same thread, removes those of the last but
-//! one. Shown is what a miss took, as the switch itself counts it (translation and installation), and the whole of a
-//! packet with generator and null port, the revalidator left out: cycles, the fastest round and the median.
+//! The tables are one rule that reads addresses and ports, so that each flow is a megaflow. Every flow comes once.
+//! After each round the clock advances, and the revalidator, in the same thread, removes the flows of the round before.
+//! The output is the cycles of a miss, as the switch counts them (translation and installation), and of a whole packet
+//! with generator and null port, without the revalidator: the fastest round and the median.
 //!
 //! `cargo bench -p sluice-datapath --bench flow_setup`. As a test it checks: every packet is sent, and credited to the
 //! rule. Instructions: `valgrind --tool=callgrind --toggle-collect='*ask_tables*'` of the
@@ -21,11 +21,11 @@ const BRIDGE: &str = "br0";
 const RULE: &str = "in_port=1,tcp,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],move:NXM_OF_IP_DST[]->NXM_NX_REG1[],\
     move:NXM_OF_TCP_SRC[]->NXM_NX_REG2[0..15],move:NXM_OF_TCP_DST[]->NXM_NX_REG3[0..15],output:2\n";
 
-/// Turns of the PMD in a round, of up to 32 packets each.
+/// Iterations of the PMD in a round, of up to 32 packets each.
 const TURNS: usize = 1 << 10;
 const ROUND_MS: u64 = 1000;
 
-/// A switch to which nothing but new flows come.
+/// A switch that receives nothing but new flows.
 struct World {
     ofproto: Ofproto,
     datapath: Datapath,
@@ -61,7 +61,7 @@ impl World {
         World { ofproto, datapath, now_ms: 0 }
     }
 
-    /// A round; what was counted in it.
+    /// Runs a round. Returns what was counted in it.
     fn round(&mut self) -> Snapshot {
         let before = self.datapath.totals();
         self.datapath.run_turns(TURNS, self.now_ms);
@@ -87,7 +87,7 @@ fn main() {
     let is_test = !std::env::args().any(|arg| arg == "--bench");
     let mut world = World::new();
     let rounds = if is_test { 6 } else { 60 };
-    // The first rounds fill memory that later ones use again.
+    // The first rounds fill memory that later rounds reuse.
     let counted: Vec<Snapshot> = (0..rounds).map(|_| world.round()).skip(3).collect();
     world.check();
     let cycles = |cycles: &dyn Fn(&Snapshot) -> u64| {

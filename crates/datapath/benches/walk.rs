@@ -2,9 +2,9 @@
 //!
 //! The traffic is the cuckoo distributor's (20 rules `nw_src=i.0.0.0/(7+i)`, flows spread evenly over them); the tables
 //! are a function that answers with those megaflows. Each case checks its answers first: every packet comes out, every
-//! rule's counter is right, and the level that is to answer does. Then it times slices of a few thousand packets and
-//! shows the fastest, the median and the 90th percentile: on a shared machine the fastest is the program, the rest
-//! the neighbours.
+//! rule's counter is right, and the expected level answers. Then it times slices of a few thousand packets and shows
+//! the fastest, the median and the 90th percentile: on a shared machine the fastest slice shows the program, and the
+//! others show the neighbours.
 //!
 //! `cargo bench -p sluice-datapath --bench walk [-- FILTER]`; as a test (`cargo test --bench walk`) it only checks.
 
@@ -107,7 +107,7 @@ fn datapath(case: &Case) -> Datapath {
     datapath
 }
 
-/// Turns of the loop in a slice.
+/// Iterations of the loop in a slice.
 const TURNS: usize = 64;
 
 /// Checks that the case does what it says. Returns what was counted while it did.
@@ -184,7 +184,7 @@ fn main() {
         let smc = 100.0 * steady[Counter::SmcHits] as f64 / passes;
         let probes = steady[Counter::SubtableProbes] as f64 / steady[Counter::MegaflowHits].max(1) as f64;
         let all = datapath.totals();
-        // Of a few upcalls the mean is one page fault or one neighbour.
+        // With few upcalls, one page fault or one neighbour decides the mean.
         let upcall = match all[Counter::Upcalls] {
             0..1000 => String::new(),
             n => format!(", {} cycles an upcall", all[Counter::UpcallCycles] / n),

@@ -20,8 +20,8 @@ pub enum EmcRecirc {
     Threshold,
     /// Each with a probability, which adapts.
     Random,
-    /// Packets of flows with a hash below a threshold, which adapts: the same flows each time. The hash is the receiving
-    /// device's, if it made one, and else that of the key.
+    /// Packets of flows with a hash below a threshold, which adapts: the same flows each time. The hash is the
+    /// receiving device's, if it made one, and else that of the key.
     Rss,
 }
 

@@ -1,7 +1,7 @@
 //! Composed entries beside the plain passes: two switches with the same rules get the same packets, one with composed
-//! entries and one without. Meanwhile rules come and go, connections die, are flushed and marked, time passes. What
-//! leaves, in which order, what every rule has counted, every connection's state and every counter of drops must be the
-//! same.
+//! entries and one without. Meanwhile rules are added and deleted, connections end, are flushed and marked, and time
+//! passes. The packets sent and their order, the counters of every rule, the state of every connection and the counters
+//! of drops must be the same.
 
 #[path = "harness/ports.rs"]
 mod ports;
@@ -15,6 +15,7 @@ use sluice_fate::{Counter, DropReason};
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_packet::headers::ip_proto;
 
 const BRIDGE: &str = "br0";
 const PORTS: u32 = 4;
@@ -24,7 +25,7 @@ const CONNECTIONS: u8 = 5;
 /// Times that a packet may recirculate, unless a test says otherwise.
 const RECIRCULATIONS: u8 = 8;
 
-/// Rules, of which some are there at first, and which come and go.
+/// The rules that the test adds and deletes; some are there at first.
 const RULES: &[&str] = &[
     "table=0,priority=10,ct_state=-trk,ip,actions=ct(table=1)",
     "table=0,priority=20,ct_state=-trk,udp,actions=ct(table=1,zone=5)",
@@ -70,13 +71,13 @@ const RULES: &[&str] = &[
 enum Step {
     /// Packets come, in bursts.
     Packets(Vec<Offered>),
-    /// A rule comes if it is not there, else it goes.
+    /// A rule is added if it is not there, and deleted otherwise.
     Toggle(usize),
     /// Milliseconds pass; the revalidator runs and connections expire.
     Wait(u64),
     /// Connections of a zone are flushed.
     Flush(Option<u16>),
-    /// Sequence numbers are judged, or not.
+    /// Sequence numbers are checked, or not.
     Judge(bool),
 }
 
@@ -84,18 +85,18 @@ enum Step {
 struct Offered {
     connection: u8,
     reply: bool,
-    /// TCP flags; UDP if there are none.
+    /// TCP flags; `None` for UDP.
     tcp: Option<u8>,
-    /// Far off the window.
+    /// The sequence number is far outside the window.
     wild: bool,
     /// What else may be wrong or different about it.
     twist: u8,
-    /// A reply to connection 3, to the address that its client is given.
+    /// A reply to connection 3, to its client's translated address.
     translated: bool,
 }
 
 impl Offered {
-    /// Its port and bytes. `tag` tells packets apart.
+    /// Its port and bytes. `tag` identifies the packet.
     fn frame(&self, tag: u16) -> (usize, Vec<u8>) {
         let is_translated = self.translated && self.reply && self.connection == 3;
         let client = if is_translated { [10, 9, 9, 9] } else { [10, 0, 0, self.connection] };
@@ -107,7 +108,7 @@ impl Offered {
         if self.twist == 1 {
             bytes.extend([0x81, 0, 0, 5]);
         }
-        let (l4_size, proto) = if self.tcp.is_some() { (20, 6) } else { (8, 17) };
+        let (l4_size, proto) = if self.tcp.is_some() { (20, ip_proto::TCP) } else { (8, ip_proto::UDP) };
         let (total, tos) = ((20 + l4_size + 2) as u16, if self.twist == 2 { 32 } else { 0 });
         let mut ip = vec![0x45, tos, 0, total as u8];
         ip.extend(tag.to_be_bytes());
@@ -141,7 +142,7 @@ impl Offered {
 }
 
 fn offered() -> impl Strategy<Value = Offered> {
-    // Mostly segments of connections that are on.
+    // Mostly segments of live connections.
     let flags = prop_oneof![8 => Just(0x10u8), 3 => Just(0x18), 2 => Just(0x02), 1 => Just(0x12), 1 => Just(0x11), 1 => Just(0x14)];
     let tcp = prop_oneof![2 => Just(None), 1 => flags.prop_map(Some)];
     let twist = prop_oneof![12 => Just(0u8), 1 => 1..7u8];
@@ -231,7 +232,7 @@ impl Switch {
         }
     }
 
-    /// All that must not depend on how packets are looked up.
+    /// Everything that must not depend on the lookup.
     fn outcome(&self) -> Outcome {
         self.ofproto.revalidate(&*self.datapath.store(), self.now_ms, u64::MAX);
         let all = FlowMod::new(FlowCommand::Delete);
@@ -303,7 +304,7 @@ fn packet(connection: u8, reply: bool, tcp: Option<u8>) -> Offered {
     Offered { connection, reply, tcp, wild: false, twist: 0, translated: false }
 }
 
-/// So many passes of so many packets are composed ones, once both directions have had two packets.
+/// The passes that composed entries answer of this many packets, after two packets in both directions.
 fn composed_hits(rules: &[&str], tcp: Option<u8>, packets: usize) -> u64 {
     let mut switch = Switch::new((Level::On, Level::Off), 32, RECIRCULATIONS, &only(rules));
     let (mut tag, both) = (0, |n| [packet(n, false, tcp), packet(n, true, tcp)]);
@@ -318,7 +319,7 @@ fn composed_hits(rules: &[&str], tcp: Option<u8>, packets: usize) -> u64 {
     since[Counter::ComposedHits]
 }
 
-/// What the random test compares is what it should be about: the way through one, two and three `ct` is composed.
+/// The random test covers what it should: paths with one, two and three `ct` are composed.
 #[test]
 fn every_pass_of_a_known_connection_is_composed() {
     let one = ["table=0,priority=10,", "table=1,priority=10,"];
@@ -348,8 +349,8 @@ impl Both {
         Both { plain: switch(Level::Off), composed: switch(Level::On), tag: 0 }
     }
 
-    /// Does it to both; what they did must be the same. What each port sent, and how many lookups composed entries
-    /// answered.
+    /// Applies a step to both switches, whose results must be the same. Returns what each port sent, and how many
+    /// lookups composed entries answered.
     fn step(&mut self, step: &Step) -> (Vec<Vec<Vec<u8>>>, u64) {
         let (before, mut again) = (self.composed.datapath.totals(), self.tag);
         self.plain.step(step, &mut self.tag);
@@ -359,7 +360,7 @@ impl Both {
         (outcome.sent, self.composed.datapath.totals().since(&before)[Counter::ComposedHits])
     }
 
-    /// Lets these packets come, each alone and all of them twice; as [`Self::step`].
+    /// Receives these packets, each alone and all of them twice; as [`Self::step`].
     fn packets(&mut self, packets: &[Offered]) -> (Vec<Vec<Vec<u8>>>, u64) {
         for packet in packets.iter().chain(packets) {
             self.step(&Step::Packets(vec![packet.clone()]));
@@ -368,8 +369,8 @@ impl Both {
     }
 }
 
-/// Whichever rule comes or goes while two `ct` are composed into one lookup, and be it one between them: the next
-/// packet follows it.
+/// If a rule is added or deleted while two `ct` are composed into one lookup, even between them, the next packet
+/// follows the rules.
 #[test]
 fn every_change_of_a_rule_is_followed_at_once() {
     let two = [
@@ -394,7 +395,7 @@ fn every_change_of_a_rule_is_followed_at_once() {
     }
 }
 
-/// What one direction writes into a connection's mark, the composed way of the other asks for.
+/// One direction writes the connection's mark, and the composed path of the other direction matches on it.
 #[test]
 fn a_mark_that_changes_is_seen() {
     let rules = ["table=0,priority=20,", "table=1,priority=12,", "table=1,priority=10,", "table=1,priority=20,"];
@@ -409,8 +410,7 @@ fn a_mark_that_changes_is_seen() {
     assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 0, 0], "its mark is 9 now");
 }
 
-/// A translated connection is not composed: each of its packets gets its new address, while others of the same rules
-/// are.
+/// A connection with NAT is not composed: each of its packets is translated. Other connections of the same rules are.
 #[test]
 fn translated_packets_stay_translated() {
     let rules = ["table=0,priority=10,", "table=0,priority=30,", "table=1,priority=13,", "table=1,priority=10,"];
@@ -428,7 +428,7 @@ fn translated_packets_stay_translated() {
     assert_eq!(both.packets(&others).1, 4);
 }
 
-/// So is one that is translated to the address it has: the state says so.
+/// The same holds for a connection that is translated to its own address: its state says so.
 #[test]
 fn packets_translated_to_what_they_were_are_known_as_translated() {
     let rules =
@@ -440,7 +440,7 @@ fn packets_translated_to_what_they_were_are_known_as_translated() {
     assert_eq!((sent.iter().map(Vec::len).collect::<Vec<_>>(), hits), (vec![0, 0, 1, 0], 0));
 }
 
-/// A mark, a label and a direction that each packet of a connection writes anew is written by each.
+/// Marks, labels and directions that every packet of a connection writes are written by every packet.
 #[test]
 fn what_a_ct_writes_every_packet_writes() {
     for writers in
@@ -455,7 +455,7 @@ fn what_a_ct_writes_every_packet_writes() {
     }
 }
 
-/// A packet that leaves its composed way has recirculated as often as the plain one: it ends at the same limit.
+/// A packet that diverges from its path has recirculated as often as a plain one: it is dropped at the same limit.
 #[test]
 fn a_diverged_packet_may_not_recirculate_more_often() {
     let rules = ["table=0,priority=10,", "table=1,priority=10,", "table=1,priority=61,"];

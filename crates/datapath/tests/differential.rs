@@ -1,7 +1,7 @@
-//! The same packets through the same tables, whatever is cached, however they are batched, on one PMD or two: the same
-//! packets out, in the same order, and the same counters.
+//! The same packets through the same tables: whatever is cached, however packets are batched, on one PMD or two, the
+//! same packets leave in the same order, with the same counters.
 //!
-//! The reference takes packets one at a time with the exact match cache off, so each has left before the next comes.
+//! The reference takes packets one at a time with the exact match cache off, so each has left before the next arrives.
 
 mod harness;
 
@@ -14,7 +14,7 @@ use sluice_flow::{PacketKey, layout};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Ports 1 to 4 exist; a rule may send to 5, too.
+/// Ports 1 to 4 exist; rules may also send to port 5.
 const PORTS: u32 = 4;
 /// Source ports, and so flows.
 const FLOWS: u16 = 12;
@@ -25,7 +25,7 @@ const RECIRCS: u32 = 3;
 #[derive(Clone, Debug)]
 struct Class {
     actions: Vec<Action>,
-    /// Bits of the destination address that the megaflow asks for, though nothing depends on them.
+    /// Bits of the destination address that the megaflow matches on, though nothing depends on them.
     dst_bits: u8,
     kind: Kind,
 }
@@ -95,8 +95,8 @@ type Tables = HashMap<(u32, u64), Class>;
 fn tables(classes: Vec<Class>) -> Tables {
     let places = (0..RECIRCS).flat_map(|recirc| (0..u64::from(FLOWS)).map(move |flow| (recirc, flow)));
     let bounded = |((recirc, flow), class): ((u32, u64), Class)| {
-        // Loops stay, but a packet that has come round comes round once more at most: were it to multiply with each
-        // pass, how many of its copies find a buffer would depend on how many packets are under way.
+        // A packet may loop, but only once: if it multiplied with each pass, the number of copies that find a buffer
+        // would depend on the number of packets under way.
         let mut left = if recirc == 0 { 2 } else { 1 };
         ((recirc, flow), Class { actions: with_few_recircs(&class.actions, &mut left), ..class })
     };
@@ -145,7 +145,7 @@ fn translate(tables: &Tables, key: &PacketKey) -> Fate {
     }
 }
 
-/// A packet of the input: when two queues are there, a flow stays on one.
+/// A packet of the input. With two queues, a flow stays on one.
 #[derive(Clone, Debug)]
 struct Offered {
     port: u32,
@@ -225,8 +225,8 @@ struct Outcome {
     counted: (u64, u64),
 }
 
-/// Runs packets through the tables. All megaflows are removed after every so many packets, so that their ids are used
-/// again while caches name them, and in the middle between two removals the settings change to the next of `settings`.
+/// Runs packets through the tables. All megaflows are removed from time to time, so that their ids are reused while
+/// caches still name them, and in the middle between two removals the settings change to the next of `settings`.
 fn run(setup: Setup, settings: &[Settings], tables: &Tables, packets: &[Offered], remove_every: usize) -> Outcome {
     let pool = pool(8192);
     let datapath = Datapath::new(setup.config()).unwrap();
@@ -386,7 +386,7 @@ proptest! {
     }
 }
 
-/// Any settings, with caches so small that flows fight for them.
+/// Any settings, with caches so small that flows evict each other.
 fn settings() -> impl Strategy<Value = Settings> {
     let level = || prop::sample::select(vec![Level::Auto, Level::On, Level::Off]);
     let inv_prob = prop_oneof![Just(InsertInvProb::Auto), (0..4u32).prop_map(InsertInvProb::OneIn)];

@@ -1,4 +1,4 @@
-//! Fragments through `ct`: held, tracked as one packet, let go each with its own actions, never lost.
+//! Fragments through `ct`: held, tracked as one datagram, released each with its own actions, never lost.
 
 mod harness;
 
@@ -10,11 +10,12 @@ use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_packet::checksum;
+use sluice_packet::headers::ip_proto;
 use std::sync::Arc;
 
 /// Bytes of data in a fragment that is not the last.
 const PIECE: usize = 1200;
-/// Where datapath time begins, so that nothing is at zero.
+/// The datapath's first time, so that nothing happens at zero.
 const BEGIN_MS: u64 = 1_000_000;
 
 struct Bench {
@@ -55,7 +56,7 @@ impl Bench {
         Bench { datapath, pool, feeds, sents, now_ms: BEGIN_MS }
     }
 
-    /// Lets packets come in by a queue of port 1, and takes them to their ends.
+    /// Receives packets from a queue of port 1, and takes them to their ends.
     fn receive(&mut self, queue: usize, packets: impl IntoIterator<Item = Vec<u8>>) {
         self.feeds[queue].lock().unwrap().extend(packets);
         self.datapath.run_turns(4, self.now_ms);
@@ -80,7 +81,7 @@ fn fragments(id: u8, len: usize) -> Vec<Vec<u8>> {
     data.extend((0..len).map(|i| (i / 3) as u8));
     let n = data.len().div_ceil(PIECE);
     let piece = |(i, data): (usize, &[u8])| {
-        let mut header = [0x45, 0, 0, 0, 0, id, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut header = [0x45, 0, 0, 0, 0, id, 0, 0, 64, ip_proto::UDP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         header[2..4].copy_from_slice(&(data.len() as u16 + 20).to_be_bytes());
         let more = if i + 1 < n { 0x2000 } else { 0 };
         header[6..8].copy_from_slice(&((i * PIECE / 8) as u16 | more).to_be_bytes());
@@ -119,7 +120,7 @@ fn nat() -> Action {
     Action::Ct(Box::new(Ct { commit: true, nat: Some(spec), ..Ct::default() }))
 }
 
-/// Tracks and translates, then sends first fragments to port 2 and later ones to port 3; what is invalid to port 4.
+/// Tracks and translates, then sends first fragments to port 2, later ones to port 3, and invalid ones to port 4.
 fn by_state(key: &PacketKey) -> Vec<Action> {
     if key.number(layout::RECIRC_ID) == 0 {
         return vec![nat(), Action::Recirc(1)];
@@ -158,7 +159,7 @@ fn packets_around_them_stay_in_order_and_all_go_on_together() {
     let (a, b) = (fragments(1, 3000), [fragments(2, 100), vec![udp([10, 0, 0, 9], [10, 0, 0, 2], 5, 6, 7)]].concat());
     bench.receive(0, a.iter().chain(&b).cloned());
     assert_eq!(bench.sent(2), [&a[..], &b[..]].concat());
-    // Other packets are sent before the fragments that wait for their last.
+    // Other packets are sent before fragments that wait for their last one.
     bench.receive(0, a[..2].iter().chain(&b).cloned());
     assert_eq!(bench.sent(2), b);
     bench.receive(0, a[2..].iter().cloned());
@@ -177,7 +178,7 @@ fn actions_around_a_ct_are_done_once() {
     assert_eq!(bench.held(), 0);
     let totals = bench.datapath.totals();
     assert_eq!(totals[Counter::ConntrackCommits], 1);
-    // What met the last `ct` were copies, which ended there.
+    // Copies met the last `ct`, and ended there.
     assert_eq!(totals.dropped(DropReason::Rules), 3);
 }
 
@@ -193,7 +194,7 @@ fn those_that_wait_in_vain_go_on_as_invalid() {
     bench.receive(0, []);
     assert_eq!((bench.held(), bench.sent(4)), (0, a[..2].to_vec()));
     assert_eq!(bench.datapath.fragments().status().families[0].counts.expired, 2);
-    // One that comes too late waits for itself.
+    // A fragment that comes too late waits alone.
     bench.receive(0, a[2..].iter().cloned());
     assert_eq!(bench.held(), 1);
 }
@@ -235,7 +236,7 @@ fn fragments_do_not_take_what_is_for_receiving() {
     let pool = HeapPool::new(PoolConfig { frames: 1024, frame_size: 2048, reserve: 300 }).expect("memory for a test");
     let mut bench = Bench::with_pool(Arc::new(pool), by_state);
     bench.datapath.fragments().set_held_max(5000).expect("within bounds");
-    // More packets than there are frames, none whole.
+    // More packets than there are frames, and no complete datagram.
     for id in 0..=255 {
         bench.receive(0, (0..8).map(|_| fragments(id, 3000).remove(0)));
     }

@@ -1,5 +1,5 @@
-//! What misses may cost, by counters: a port of new flows beside a port of known ones, and flows that are counted
-//! first.
+//! The miss budget and the governor, by counters: a port of new flows beside a port of known ones, and flows that are
+//! counted first.
 
 mod harness;
 
@@ -46,7 +46,7 @@ fn packet(flow: u16, tag: u32) -> Vec<u8> {
 
 #[test]
 fn over_the_budget_misses_are_dropped_by_name_and_hits_are_not() {
-    // The least there is: after the first misses nothing is left for a long time.
+    // The smallest budget: after the first misses the bucket is empty for a long time.
     let (datapath, [attacker, victim], sent, _) =
         datapath(Config { miss_budget: MissBudget::PerMille(1), ..Config::default() });
     victim.lock().unwrap().push_back(packet(1, 0));
@@ -68,7 +68,7 @@ fn over_the_budget_misses_are_dropped_by_name_and_hits_are_not() {
     assert_eq!(totals[Counter::UpcallsLost], lost, "a lost upcall each");
     assert_eq!(totals[Counter::Sent] + lost, totals[Counter::Received]);
     let of_victim = sent.lock().unwrap().iter().filter(|p| p[34..36] == [0, 1]).count();
-    // The attacker's flow of that number comes in by another port.
+    // The attacker's flow of that number arrives at another port.
     assert!(of_victim >= 20_000, "every packet of the victim: {of_victim}");
 }
 
@@ -83,7 +83,7 @@ fn without_a_budget_nothing_is_dropped() {
 #[test]
 fn counted_flows_are_forwarded_in_order_and_installed_at_the_fifth_packet() {
     let (datapath, [feed, _], sent, tables) = datapath(Config { governor: GovernorMode::Classic, ..Config::default() });
-    // 20 flows of 20 packets and 20 of 3, taking turns, one packet a turn.
+    // 20 flows of 20 packets and 20 flows of 3, one packet of each flow in turn.
     let mut tag = 0;
     for round in 0..20 {
         for flow in 0..40u16 {
@@ -101,7 +101,7 @@ fn counted_flows_are_forwarded_in_order_and_installed_at_the_fifth_packet() {
     assert!(tags.is_sorted(), "none overtook another");
     let flows = datapath.flows();
     assert_eq!(flows.len(), 20, "those of twenty packets");
-    // The seed is one with which no two flows share a counter.
+    // With this seed no two flows share a counter.
     assert_eq!(totals[Counter::GovernedSetups], 20);
     assert_eq!(totals[Counter::GovernedFlows], 40);
     assert_eq!(totals[Counter::GovernedPackets], 20 * 4 + 20 * 3);

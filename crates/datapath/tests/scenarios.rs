@@ -10,7 +10,7 @@ use sluice_flow::{PacketKey, layout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Every megaflow enters the exact match cache, and there is no other.
+/// Every megaflow is inserted into the exact match cache, and there is no other cache.
 const EMC: Arm = Arm { emc: Some(1), ..Arm::BARE };
 
 /// A translation that may be cached.
@@ -158,7 +158,7 @@ fn recirculation_ends_by_name() {
     }
 }
 
-/// So do packets that are tracked each time, which stay in their batch.
+/// The same holds for packets that are tracked each time, which stay in their batch.
 #[test]
 fn tracking_and_recirculating_ends_by_name() {
     for (recirculations, passes) in [(Config::default().recirculations, 45), (0, 5)] {
@@ -375,7 +375,7 @@ fn the_exact_match_cache_can_be_turned_off_and_on() {
     let tables = FakeTables::new(|_, _| follow(mask(&[]), [output(2)]));
     let (datapath, feeds, _) = datapath(2, Config { settings: EMC.into(), ..Config::default() }, &tables);
     let mut hits = 0;
-    // The first batch's upcall brings one entry, the others come with the next batch.
+    // The first batch's upcall inserts one entry, the next batch the others.
     for (arm, used, gained) in [(EMC, 10, 81), (Arm::BARE, 0, 0), (EMC, 10, 90)] {
         datapath.set_settings(arm.into()).unwrap();
         for _ in 0..10 {

@@ -1,16 +1,15 @@
-//! The autopilot in simulated worlds: what an arm costs is a function of the arm and of what was active before, with
-//! noise.
+//! The autopilot in simulated worlds: the cost of an arm depends on the arm and on what was active before, with noise.
 
 use super::*;
 
-/// The clock's frequency: a slow machine, so that seconds are quickly simulated.
+/// The clock's frequency: a slow machine, so that seconds are simulated quickly.
 const HZ: u64 = 200_000_000;
 const SECOND: u64 = HZ;
 
 /// A cache that fills while an arm that uses it is active.
 #[derive(Clone, Copy, Debug)]
 struct Arm {
-    /// Cycles a packet that its cache answers, and one that it does not.
+    /// Cycles of a packet that its cache answers, and of a packet that it does not.
     hit: f64,
     miss: f64,
     /// Flows; the cache holds them all.
@@ -71,7 +70,7 @@ impl World {
         (sluice_simd::hash::splitmix64(&mut self.random) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Roughly normal, of that deviation around 1; now and then an interrupt.
+    /// Roughly normal around 1, with that deviation, and now and then an interrupt.
     fn noise(&mut self) -> f64 {
         let sum: f64 = (0..12).map(|_| self.random()).sum::<f64>() - 6.0;
         let interrupt = if self.random() < 0.0003 { 20.0 } else { 0.0 };
@@ -157,11 +156,11 @@ fn probing_costs_less_than_a_hundredth() {
         for seconds in [10, 50] {
             world.run(seconds * SECOND);
             let regret = world.cycles / (100.0 * world.packets as f64 * 1.02) - 1.0;
-            // The noise's interrupts are 0.6 % of their own.
+            // The interrupts alone are 0.6 %.
             assert!(regret < 0.01, "{regret} with {others:?}");
             assert!(world.autopilot.ledger.regret_share() < 0.01, "{others:?}");
         }
-        // Once all is known, it costs next to nothing.
+        // Once every arm is known, trials cost next to nothing.
         let before = world.autopilot.ledger.regret_share();
         assert!(before < 0.003, "{before} with {others:?}");
     }
@@ -199,7 +198,7 @@ fn after_a_sudden_change_it_has_settled_within_100_ms_or_20000_packets() {
 
 #[test]
 fn under_steady_load_it_changes_at_most_once_a_second() {
-    // Equal arms, and as much noise as there may be: whatever it does, it is not to flutter.
+    // Equal arms and the most noise: it must not flutter.
     for noise in [0.05, 0.5, 1.0] {
         let mut world = World::new(&[plain(100.0); 6]);
         world.noise = noise;
@@ -212,11 +211,11 @@ fn under_steady_load_it_changes_at_most_once_a_second() {
 
 #[test]
 fn a_cache_gets_the_time_that_it_takes_to_warm() {
-    // The safe arm has none; the other takes a tenth of a second, and so several trials, to be of use.
+    // The safe arm has no cache. The other's cache takes a tenth of a second, and so several trials, to be of use.
     let mut world = World::new(&[plain(200.0), cache(80.0, 230.0, 100_000.0), plain(190.0)]);
     world.run(30 * SECOND);
     assert_eq!(world.in_charge(), 1);
-    // A cache that never answers is not worth the asking.
+    // A cache that never answers is not worth asking.
     let mut world = World::new(&[cache(80.0, 230.0, 1e12), plain(200.0)]);
     world.run(2 * SECOND);
     assert_eq!(world.in_charge(), 1);
@@ -224,7 +223,7 @@ fn a_cache_gets_the_time_that_it_takes_to_warm() {
 
 #[test]
 fn a_safe_arm_whose_cache_fills_slowly_is_given_time() {
-    // Half a second until it is full; with it empty, the others are cheaper.
+    // It takes half a second to fill; while it is empty, the others are cheaper.
     let mut world = World::new(&[cache(80.0, 230.0, 300_000.0), plain(200.0)]);
     world.run(30 * SECOND);
     assert_eq!((world.in_charge(), world.changes.len()), (0, 0));
@@ -236,7 +235,7 @@ fn a_safe_arm_whose_cache_fills_slowly_is_given_time() {
 #[test]
 fn a_safe_arm_gets_the_seconds_that_millions_of_flows_take() {
     for (seed, noise) in [(1, 0.05), (2, 0.1), (3, 0.1), (4, 0.2), (5, 0.2)] {
-        // Seconds until it is full, and the other is cheaper until it has come to a tenth of that.
+        // It takes seconds to fill, and the other arm is cheaper until a tenth of it is full.
         let mut world = World::new(&[cache(80.0, 230.0, 1e6), plain(216.0), plain(300.0)]);
         (world.random, world.noise) = (seed, noise);
         world.run(8 * SECOND);
@@ -246,11 +245,11 @@ fn a_safe_arm_gets_the_seconds_that_millions_of_flows_take() {
         let cost = (world.cycles - cycles) / (world.packets - packets) as f64;
         assert!(cost < 110.0, "{cost} with noise {noise}");
     }
-    // It is not given them where it costs much meanwhile.
+    // It does not get that time if it costs much meanwhile.
     let mut world = World::new(&[cache(95.0, 130.0, 1e6), plain(80.0)]);
     world.run(SECOND / 5);
     assert_eq!(world.in_charge(), 1);
-    // Nor if nothing comes twice.
+    // Nor if no flow comes twice.
     let mut world = World::new(&[cache(80.0, 230.0, 1e12), plain(216.0)]);
     world.run(SECOND);
     assert_eq!(world.in_charge(), 1);
@@ -258,7 +257,7 @@ fn a_safe_arm_gets_the_seconds_that_millions_of_flows_take() {
 
 #[test]
 fn nothing_is_compared_while_flows_are_set_up() {
-    // The rules change: for a while nobody knows any flow, and then all is as it was.
+    // The rules change: for a while every flow is new, and then all is as before.
     let usual = [100.0, 80.0, 90.0].map(plain);
     let mut world = World::new(&usual);
     world.run(5 * SECOND);

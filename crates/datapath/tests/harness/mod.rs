@@ -5,12 +5,13 @@ mod ports;
 pub use ports::*;
 use sluice_action::{Fate, Miss, Upcall, XcacheHandle};
 use sluice_flow::PacketKey;
+use sluice_packet::headers::ip_proto;
 use std::sync::{Arc, Mutex};
 
 /// A rule of the fake tables.
 pub type Rule = Arc<dyn Fn(&PacketKey, &[u8]) -> Fate + Send + Sync>;
 
-/// Tables that are a function.
+/// Tables made of a function.
 #[derive(Clone)]
 pub struct FakeTables {
     pub rule: Rule,
@@ -40,7 +41,7 @@ impl Upcall for FakeTables {
 /// Ethernet, IPv4 and UDP, whose payload is `tag`.
 pub fn udp(src: [u8; 4], dst: [u8; 4], src_port: u16, dst_port: u16, tag: u32) -> Vec<u8> {
     let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    packet.extend([0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0]);
+    packet.extend([0x45, 0, 0, 32, 0, 0, 0, 0, 64, ip_proto::UDP, 0, 0]);
     packet.extend(src);
     packet.extend(dst);
     packet.extend(src_port.to_be_bytes());

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 
 /// Packets sent by a port, in order.
 pub type Sent = Arc<Mutex<Vec<Vec<u8>>>>;
-/// Packets a queue is going to receive.
+/// Packets that a queue will receive.
 pub type Feed = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
-/// A port that receives what is put into its feeds, one a queue, and keeps what it sends.
+/// A port that receives what its feeds contain, one feed per queue, and keeps what it sends.
 pub struct TestPort {
     pub feeds: Vec<Feed>,
     pub sent: Sent,
