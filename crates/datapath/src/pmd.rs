@@ -111,8 +111,8 @@ impl Pmd {
         let mut context =
             Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, clock };
         let mut batch = batch.batch();
-        for out in packet_outs.drain(..) {
-            walk.send_own(out, &mut batch, &mut context);
+        if !packet_outs.is_empty() {
+            walk.send_own(packet_outs, &mut batch, &mut context);
         }
         walk.release_expired(&mut batch, &mut context);
         scheduler.begin_round(rxqs.iter().map(|rxq| &rxq.deficit));

@@ -83,8 +83,22 @@ impl Walk {
         again
     }
 
-    /// Sends a packet that the switch made itself.
-    pub fn send_own<'g>(&mut self, out: PacketOut, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
+    /// Sends packets that the switch made itself.
+    #[cold]
+    pub fn send_own<'g>(
+        &mut self,
+        packets: &mut Vec<PacketOut>,
+        batch: &mut Batch<'_, 'g>,
+        context: &mut Context<'_, 'g>,
+    ) {
+        for out in packets.drain(..) {
+            self.execute(out, context);
+            self.finish_passes(batch, context);
+            self.executor.end_burst(context);
+        }
+    }
+
+    fn execute(&mut self, out: PacketOut, context: &mut Context<'_, '_>) {
         context.tally[Counter::Originated] += 1;
         let packet = match context.buffers.write(&out.pool, &out.bytes) {
             Ok(packet) => packet,
@@ -97,8 +111,6 @@ impl Walk {
         let (origin, conn) = (Origin::default(), CachedConn::default());
         let action_context = ActionContext::new(packet, &mut key, origin, conn, DropReason::Rules);
         self.executor.execute(&out.actions, action_context, context);
-        self.finish_passes(batch, context);
-        self.executor.end_burst(context);
     }
 
     /// Lets fragments whose datagram did not become complete in time go on as invalid. To be called between two
