@@ -6,14 +6,15 @@
 
 use crate::switch::Ports;
 use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 use sluice_fate::{Counter, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
 use sluice_port::{Pools, Port, PortInfo, PortStats, RxQueue, TxQueue};
 use sluice_traffic::{FlowStream, Profile};
 use sluice_trafficgen::Histogram;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Iterations that took longer are asked whether the PMD was running all the time.
@@ -83,8 +84,7 @@ impl Probe {
     }
 
     fn iterations(&self) -> MutexGuard<'_, Iterations> {
-        // Whoever panicked with it held left counts that are still counts.
-        self.iterations.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.iterations.lock()
     }
 }
 

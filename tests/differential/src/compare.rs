@@ -2,6 +2,7 @@
 
 use crate::canonical::without_tags;
 use crate::trace::Tail;
+use crate::values::hex;
 use crate::{Outcome, Sent};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -173,10 +174,6 @@ fn lacks_some_of(left: &(u64, u64), right: &(u64, u64), parts: &[(u64, u64)]) ->
         sums.extend(more.into_iter().filter(|sum| sum.0 <= packets && sum.1 <= bytes));
     }
     sums.contains(&(packets, bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

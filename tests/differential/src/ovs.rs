@@ -6,7 +6,7 @@ use crate::flows::{Counters, counters};
 use crate::sluice::comma_list;
 use crate::table::{PortVlans, Tables};
 use crate::unixctl::Unixctl;
-use crate::values::{ALL_PORTS, LOCAL, PORTS, device, port_text};
+use crate::values::{ALL_PORTS, LOCAL, PORTS, device, hex, port_text};
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -223,10 +223,6 @@ fn spawn(command: &mut Command, folder: &Path, name: &str) -> Result<Child> {
         .stderr(log)
         .spawn()
         .with_context(|| format!("starting {name} (Debian package openvswitch-switch)"))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn run(command: &mut Command) -> Result<String> {

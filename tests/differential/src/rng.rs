@@ -1,5 +1,7 @@
 //! SplitMix64: the same numbers for a seed for ever, whatever crate is upgraded.
 
+use sluice_simd::hash::splitmix64;
+
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -10,12 +12,7 @@ impl Rng {
     }
 
     pub fn next(&mut self) -> u64 {
-        // Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix64(&mut self.0)
     }
 
     pub fn wide(&mut self) -> u128 {

@@ -99,3 +99,8 @@ pub fn ipv4_text(address: u32) -> String {
 pub fn ipv6_text(address: u128) -> String {
     std::net::Ipv6Addr::from(address).to_string()
 }
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,11 +1,12 @@
 //! A port whose other end is the test: queues to receive from, and a record of what was sent.
 
+use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// The test's end of a port.
 #[derive(Clone)]
@@ -28,17 +29,17 @@ impl Wire {
     /// Lets a frame come in. Frames of one flow meet one queue, as a NIC would have it.
     pub fn send(&self, frame: &[u8]) {
         let queue = flow_of(frame) as usize % self.0.to_switch.len();
-        lock(&self.0.to_switch[queue]).push_back(frame.to_vec());
+        self.0.to_switch[queue].lock().push_back(frame.to_vec());
     }
 
     /// Whether the switch has taken everything.
     pub fn is_empty(&self) -> bool {
-        self.0.to_switch.iter().all(|queue| lock(queue).is_empty())
+        self.0.to_switch.iter().all(|queue| queue.lock().is_empty())
     }
 
     /// What the switch has sent since this was last asked.
     pub fn take_sent(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut lock(&self.0.from_switch))
+        std::mem::take(&mut self.0.from_switch.lock())
     }
 
     /// The switch's end.
@@ -54,10 +55,6 @@ pub fn flow_of(frame: &[u8]) -> u32 {
     // Without the fields of IPv4 that change from packet to packet: length, identification, TTL, checksum.
     let steady = header.iter().enumerate().filter(|(i, _)| !(16..20).contains(i) && !(22..26).contains(i));
     steady.fold(0x811c_9dc5, |hash, (_, b)| (hash ^ u32::from(*b)).wrapping_mul(0x0100_0193)) >> 8
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 struct WirePort(Wire);
@@ -88,7 +85,7 @@ struct WireRx {
 
 impl RxQueue for WireRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let mut frames = lock(&self.wire.0.to_switch[self.queue]);
+        let mut frames = self.wire.0.to_switch[self.queue].lock();
         while batch.remaining_capacity() > 0 {
             let Some(frame) = frames.pop_front() else { return };
             match buffers.write(&self.wire.0.pool, &frame) {
@@ -108,7 +105,7 @@ struct WireTx {
 
 impl TxQueue for WireTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let mut sent = lock(&self.wire.0.from_switch);
+        let mut sent = self.wire.0.from_switch.lock();
         for packet in batch.iter() {
             if packet.bytes().len() > 1518 + 8 {
                 tally.drop(DropReason::TxOversize, 1);
