@@ -236,7 +236,9 @@ impl FlowKey {
     }
 
     /// Sets a field of at most eight bytes to a number, whose high bits that do not fit are cut.
-    #[inline]
+    ///
+    /// Always inlined: nearly every span is a constant, which decides the match.
+    #[inline(always)]
     pub fn set_number(&mut self, span: Span, value: u64) {
         let (bytes, to) = (value.to_be_bytes(), self.get_mut(span));
         match to.len() {
