@@ -122,7 +122,7 @@ pub enum Action {
         reason: u8,
         /// Which controller connection, 0 by default.
         controller_id: u16,
-        /// At most so many bytes of it.
+        /// Bytes of the packet at most.
         max_len: u16,
         /// Cookie of the rule that asked.
         cookie: u64,

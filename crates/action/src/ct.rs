@@ -81,6 +81,6 @@ pub struct NatSpec {
     pub ports: Option<(u16, u16)>,
     /// For the ports.
     pub choice: PortChoice,
-    /// Choose the address by the sender's alone, so that a client keeps it whomever it talks to.
+    /// Choose the address by the client's address alone, so that a client keeps it for all destinations.
     pub persistent: bool,
 }

@@ -1,4 +1,4 @@
-//! Actions that change a packet's bytes, applied.
+//! Applying the actions that change a packet's bytes.
 
 use crate::{Action, Header, MaskedField};
 use sluice_flow::layout::{self as key, Span};
@@ -27,7 +27,7 @@ pub fn edit(action: &Action, packet: &mut Packet) -> Result<(), EditError> {
 fn set(header: Header, fields: &[MaskedField], bytes: &mut [u8]) -> Result<(), EditError> {
     let layers = Layers::of(bytes).ok_or(EditError::NoHeader)?;
     for field in fields {
-        // Metadata is not in the bytes; a field that is not the header's is a bug of whoever made the action.
+        // Metadata is not in the bytes; a field that does not belong to the header is a bug in the translation.
         let Some(name) = field_of(header, field.span) else {
             debug_assert!(is_metadata(header), "{header:?} has no field at {:?}", field.span);
             continue;
@@ -42,7 +42,7 @@ fn set(header: Header, fields: &[MaskedField], bytes: &mut [u8]) -> Result<(), E
     Ok(())
 }
 
-/// Whether the header is none of the packet's.
+/// Whether the "header" is metadata, which the packet does not carry.
 const fn is_metadata(header: Header) -> bool {
     matches!(header, Header::PktMark | Header::SkbPriority | Header::Tunnel)
 }

@@ -1,4 +1,4 @@
-//! What the datapath is told to do: actions as plain data, megaflow records, and the [`Upcall`] trait behind which the
+//! The instructions of the datapath: actions as plain data, megaflow records, and the [`Upcall`] trait behind which the
 //! OpenFlow tables stand.
 //!
 //! The datapath knows keys, masks and actions; it never learns about rules. The tables know rules and produce

@@ -1,4 +1,4 @@
-//! What a megaflow is, as seen from both sides.
+//! Megaflows as both the datapath and the tables see them.
 
 use crate::Actions;
 use sluice_fate::DropReason;
@@ -54,7 +54,7 @@ pub fn agree_under(mask: &PacketKey, a: &PacketKey, b: &PacketKey) -> bool {
         && (1..4).all(|i| mask.line(i).is_zero() || a.line(i).and(mask.line(i)) == b.line(i).and(mask.line(i)))
 }
 
-/// What a megaflow has carried, over all PMDs.
+/// The traffic of a megaflow, over all PMDs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowStats {
     /// Packets.
@@ -101,11 +101,11 @@ pub struct FlowDump<'a> {
 pub trait MegaflowStore: Send + Sync {
     /// Calls `visit` for every megaflow, suspended ones too.
     ///
-    /// The packet whose miss installed it is not among those it has carried: that one is credited by `Upcall::credit`, as every packet
+    /// Its statistics leave out the packet whose miss installed it: `Upcall::credit` credits that one, as every packet
     /// is that follows a translation instead of a megaflow.
     fn for_each(&self, visit: &mut dyn FnMut(&FlowDump<'_>));
 
-    /// Suspends every live megaflow of whose mask and xlate cache `affected` says so: lookups miss it from now on, until
+    /// Suspends every live megaflow for whose mask and xlate cache `affected` returns true. Lookups then miss it until
     /// it is resumed here or by a packet that asks the tables again and hears the same. Returns how many.
     ///
     /// A megaflow being installed is either visited, or its installation asks afterwards whether it is current.
@@ -118,7 +118,7 @@ pub trait MegaflowStore: Send + Sync {
     /// The most megaflows there can be.
     fn capacity(&self) -> usize;
 
-    /// Takes a megaflow away and returns what it had carried until now; `None` if it had gone already.
+    /// Removes a megaflow and returns its statistics so far; `None` if it is gone already.
     ///
     /// Packets of a batch under way may still follow its actions: `settle` tells about those.
     fn remove(&self, id: FlowId) -> Option<FlowStats>;

@@ -1,4 +1,4 @@
-//! Meters of the datapath, as those see them who make and read them.
+//! The interface to the datapath's meters for the control threads that make and read them.
 
 use sluice_ofp::MeterConfig;
 
@@ -7,7 +7,7 @@ pub trait MeterStore: Send + Sync {
     /// Makes a meter with full buckets, in place of one of that number.
     fn set(&self, meter: u32, config: &MeterConfig, now_ms: u64);
 
-    /// Takes it away; packets that still come to it pass.
+    /// Removes it. Packets that still refer to it pass.
     fn remove(&self, meter: u32);
 
     /// What it has counted since it was made.

@@ -1,4 +1,4 @@
-//! A packet's key in the room it needs.
+//! A packet's key without its absent lines.
 
 use crate::{Line, PacketKey};
 

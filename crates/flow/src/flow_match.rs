@@ -3,11 +3,11 @@
 use crate::FlowKey;
 use crate::field::{Field, FieldId};
 
-/// Priority of a flow that does not say.
+/// Priority of a flow whose text gives none.
 /// Source: OpenFlow 1.0, `OFP_DEFAULT_PRIORITY`.
 pub const DEFAULT_PRIORITY: u16 = 0x8000;
 
-/// A mask and what a packet's key must be under it. Bits of `key` outside `mask` are zero.
+/// A mask, and the value that a packet's key must have under it. Bits of `key` outside `mask` are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Match {
     /// The values.

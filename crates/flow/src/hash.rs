@@ -1,8 +1,8 @@
 //! Hashes of packets that choose among links and buckets.
 //!
-//! MurmurHash3 over the fields, as Open vSwitch has it, so that the same bucket is chosen. They spread, and protect
-//! against nobody: what must not be guessed (the caches) has a keyed hash of its own. Source: OVS, `lib/hash.h` (without
-//! SSE 4.2, as Debian builds it), `lib/flow.c`.
+//! MurmurHash3 over the fields, as Open vSwitch has it, so that the same bucket is chosen. They are not keyed, so an
+//! attacker can predict them; the caches use a keyed hash of their own. Source: OVS, `lib/hash.h` (without SSE 4.2, as
+//! Debian builds it), `lib/flow.c`.
 
 use crate::{PacketKey, layout};
 use sluice_packet::headers::{ethertype, has_ports, ip_proto};

@@ -10,7 +10,7 @@ pub const LINE_SIZE: usize = 64;
 #[repr(C, align(64))]
 pub struct Line(pub [u8; LINE_SIZE]);
 
-/// What the datapath knows of a packet: line 0 always, lines 1 to 3 where byte [`layout::PRESENCE`] says so.
+/// The datapath's key of a packet: line 0 always, lines 1 to 3 if byte [`layout::PRESENCE`] says so.
 ///
 /// A line that is not present holds anything; read it through [`PacketKey::line`], which gives zeros then.
 /// A mask is a `PacketKey` too: its presence byte says which of its lines have bits, and is itself no part of the mask.
@@ -21,7 +21,8 @@ pub struct PacketKey {
     pub lines: [Line; 4],
 }
 
-/// What OpenFlow tables match on: a [`PacketKey`] with every line present (absent ones zeroed), and two lines more.
+/// The key that OpenFlow tables match on: a [`PacketKey`] with every line present (absent lines are zero), and two more
+/// lines.
 ///
 /// The presence byte is zero here: tables never look at it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,7 +141,7 @@ impl PacketKey {
     }
 }
 
-/// Two keys are equal when what they hold is: absent lines and lines of zeros are the same.
+/// Two keys are equal if all their fields are. An absent line equals a line of zeros.
 impl PartialEq for PacketKey {
     fn eq(&self, other: &Self) -> bool {
         let mut a = self.lines[0];

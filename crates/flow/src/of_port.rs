@@ -74,7 +74,7 @@ impl fmt::Debug for OfPort {
     }
 }
 
-/// Which names ports have: names ↔ OpenFlow port numbers. Reserved ports have theirs anyway.
+/// The configured names of ports, in both directions. Reserved ports always have their names.
 #[derive(Clone, Debug, Default)]
 pub struct PortNames {
     by_name: Option<HashMap<String, OfPort>>,
@@ -91,12 +91,12 @@ impl PortNames {
         self.by_port.get_or_insert_default().entry(port).or_insert_with(|| name.to_owned());
     }
 
-    /// The port of that name, if somebody named one so.
+    /// The port with a configured name.
     pub fn port(&self, name: &str) -> Option<OfPort> {
         self.by_name.as_ref()?.get(name).copied()
     }
 
-    /// The name somebody gave to a port.
+    /// The configured name of a port.
     pub fn name(&self, port: OfPort) -> Option<&str> {
         self.by_port.as_ref()?.get(&port).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! What a match must say before a field has a meaning.
+//! Prerequisites: what a match must say before it may name a field.
 
 use crate::ct_state;
 use crate::field::{FIELDS, Field, FieldId, Prereq};
@@ -12,7 +12,7 @@ const CT_INVALID: u64 = ct_state::INVALID as u64;
 const CT_VALID_BITS: u64 = !(CT_TRACKED | CT_INVALID) & 0xff;
 
 impl Match {
-    /// Whether the match says what a field's prerequisite wants.
+    /// Whether the match fulfils a prerequisite.
     pub fn satisfies(&self, prereq: Prereq) -> bool {
         let exact = |span: Span| {
             let mask = (1u64 << (8 * span.size)) - 1;
@@ -88,7 +88,7 @@ impl Field {
 }
 
 impl Prereq {
-    /// What to write into a match so that it is met.
+    /// What to write into a match to fulfil it.
     pub fn remedy(self) -> &'static str {
         match self {
             Prereq::None => "nothing",
@@ -145,7 +145,7 @@ pub(crate) fn shorthand(dl_type: u16, proto: Option<u8>) -> Option<(&'static str
 }
 
 impl Match {
-    /// Adds what a word such as `tcp` stands for; `false` if it is none.
+    /// Adds what a word such as `tcp` stands for; `false` if the word is not a shorthand.
     pub(crate) fn set_shorthand(&mut self, word: &str) -> bool {
         let Some((_, dl_type, proto)) = SHORTHANDS.iter().find(|(name, ..)| *name == word) else {
             return false;

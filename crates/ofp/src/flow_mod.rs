@@ -1,4 +1,4 @@
-//! What one line of flow text means.
+//! Flow-mods: changes of the flow tables, one line of flow text each.
 
 use crate::OfAction;
 use sluice_flow::{DEFAULT_PRIORITY, Match, OfPort};
@@ -18,9 +18,9 @@ pub struct FlowMod {
     pub cookie: u64,
     /// Bits of `cookie` that matter; 0: any.
     pub cookie_mask: u64,
-    /// Removed when unused for so many seconds; 0: never.
+    /// Removed when unused for this time, seconds; 0: never.
     pub idle_timeout: u16,
-    /// Removed after so many seconds; 0: never.
+    /// Removed after this time, seconds; 0: never.
     pub hard_timeout: u16,
     /// Which flows to evict first when a table is full.
     pub importance: u16,

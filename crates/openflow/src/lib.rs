@@ -1,8 +1,8 @@
 //! OpenFlow: messages and session state, bytes in, bytes out; no sockets.
 //!
-//! OpenFlow 1.0, 1.3, 1.4 and 1.5 with Nicira's extensions, as Open vSwitch 3.1 speaks them. [`Framer`] cuts a stream into
-//! messages, [`Message`] reads and writes them. Fields and actions are declared in crate `flow`, once for wire, text and
-//! classifier.
+//! OpenFlow 1.0, 1.3, 1.4 and 1.5 with Nicira's extensions, as Open vSwitch 3.1 speaks them. [`Framer`] cuts a stream
+//! into messages, [`Message`] reads and writes them. Fields are declared in the crate `flow`, actions in the crate
+//! `ofp`, each once for wire and text.
 #![forbid(unsafe_code)]
 
 mod action;

@@ -6,7 +6,7 @@ use sluice_flow::text::number::show_hex;
 use std::fmt::{self, Formatter};
 use std::net::Ipv4Addr;
 
-/// Writes the action. Zone 0 goes without saying.
+/// Writes the action. Zone 0 is left out.
 pub(super) fn show(f: &mut Formatter<'_>, ct: &Ct) -> fmt::Result {
     let mut parts: Vec<String> = Vec::new();
     match (ct.commit, ct.force) {
@@ -65,7 +65,7 @@ fn nat(spec: &NatSpec) -> String {
     text + ")"
 }
 
-/// In brackets if a port follows that its colons would swallow.
+/// In brackets if a port follows, which would otherwise look like a part of the address.
 fn address(spec: &NatSpec, addr: &[u8; 16]) -> String {
     if !spec.v6 {
         let [a, b, c, d, ..] = *addr;

@@ -1,4 +1,4 @@
-//! The values of a key under its mask, each in its field's notation.
+//! Values and masks of a key's fields, each in the notation of its field.
 
 use sluice_flow::layout::{self as at, Span};
 use sluice_flow::text::number::{Ip6, show_hex};

@@ -1,4 +1,4 @@
-//! From bytes to a key: what OpenFlow can match of a packet.
+//! Extraction: from the bytes of a packet to its key.
 //!
 //! The reading is Open vSwitch's (3.1): a header counts when all of it is there and its lengths make sense; otherwise
 //! the fields are those of the headers in front of it. The one error is a packet too short for an Ethernet header.

@@ -13,7 +13,7 @@ struct Ethernet<'a> {
     word3: u64,
     /// The rest of the source, and the outer tag.
     word4: u64,
-    /// The inner tag and the Ethernet type; room for TCP flags.
+    /// The inner tag and the Ethernet type. The last two bytes are for the TCP flags.
     word5: u64,
     ethertype: u16,
     payload: &'a [u8],

@@ -65,7 +65,7 @@ impl fmt::Display for DisplayMatch<'_> {
     }
 }
 
-/// What the word of a protocol has said already.
+/// What the word for the protocol (`tcp`, `ip`) has already printed.
 struct Said {
     ethertype: bool,
     proto: bool,

@@ -1,4 +1,4 @@
-//! The text of fields and matches as `ovs-ofctl` reads and writes it, and what other texts are read with.
+//! The text of fields and matches as `ovs-ofctl` reads and writes it, and the tools that read other texts.
 //!
 //! Reading never panics, whatever the text, and its depth is bounded; an error says where it is, what stands there and
 //! what was expected. What is written is what Open vSwitch 3.1 writes, byte for byte.

@@ -1,4 +1,4 @@
-//! What the lines of a trace show of a packet and of a megaflow.
+//! Packets and megaflows as the lines of a trace show them.
 
 use crate::layout::{self, Span};
 use crate::{FlowKey, Match};

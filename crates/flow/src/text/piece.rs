@@ -1,4 +1,4 @@
-//! Pieces of a line that remember where they stand, and how a line falls apart into keys and values.
+//! Pieces of a text that remember their place in it, and splitting a line into keys and values.
 
 use super::SyntaxError;
 
@@ -98,12 +98,12 @@ impl<'a> Piece<'a> {
         words
     }
 
-    /// The error that this piece stands where something else was expected.
+    /// The error that something else was expected in place of this piece.
     pub fn error(self, expected: impl Into<String>) -> SyntaxError {
         SyntaxError { at: self.at, found: quoted(self.text), expected: expected.into() }
     }
 
-    /// An error here whose cause is not the text itself.
+    /// An error at this place whose cause is not the text itself.
     pub fn conflict(self, found: impl Into<String>, expected: impl Into<String>) -> SyntaxError {
         SyntaxError { at: self.at, found: found.into(), expected: expected.into() }
     }

@@ -8,8 +8,8 @@ use crate::field::{Field, FieldId, Format, ones};
 use crate::{OfPort, PortNames, SubField};
 use std::fmt;
 
-/// Reads a field's `VALUE` or `VALUE/MASK`; `*` or nothing says nothing about it. Without a mask, the mask is all that
-/// a match can look at.
+/// Reads a field's `VALUE` or `VALUE/MASK`. `*` matches anything. Without a mask, every bit that a match can examine is
+/// matched.
 pub fn parse(field: &Field, text: Piece<'_>, ports: &PortNames) -> Result<(u128, u128), SyntaxError> {
     if text.text == "*" {
         return Ok((0, 0));
@@ -66,7 +66,7 @@ fn numbers(field: &Field, text: Piece<'_>) -> Result<(u128, u128), SyntaxError> 
     }
 }
 
-/// What would be right, where a number is none of the field's values.
+/// The values that are allowed, if `number` is not one of them.
 pub fn wrong_value(field: &Field, number: u128) -> Option<String> {
     let range_of = |bits| (number > ones(bits)).then(|| format!("a number of at most {bits} bits"));
     match field.id {
@@ -164,7 +164,7 @@ pub fn parse_field_name(name: Piece<'_>) -> Result<&'static Field, SyntaxError> 
 }
 
 impl PortNames {
-    /// Reads a port: a number, a reserved name, or a name somebody gave, quoted or not.
+    /// Reads a port: a number, a reserved name, or a configured name, quoted or not.
     pub fn parse_piece(&self, text: Piece<'_>) -> Result<OfPort, SyntaxError> {
         self.parse(text.text).ok_or_else(|| text.error("a port number or name"))
     }

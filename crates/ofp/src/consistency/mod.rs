@@ -1,6 +1,6 @@
 //! Which actions may stand together, in which order, within which others, and behind which match.
 //!
-//! The flow language and OpenFlow's messages ask the same here, and say what is wrong each in its own words.
+//! Flow text and OpenFlow messages share these checks; each reports a [`Clash`] in its own words.
 //! Source: Open vSwitch, `ofpacts_verify` and `ofpacts_check`.
 
 mod order;

@@ -1,4 +1,4 @@
-//! What is declared of an action, and how a declaration is found.
+//! What the table declares of an action, and finding its row.
 
 use super::table::{ACTIONS, ActionId};
 use super::{OfAction, Values};
@@ -39,8 +39,8 @@ pub struct ActionType {
     pub instruction: Instruction,
     /// Whether an action set can hold it.
     pub in_action_set: bool,
-    /// What the match must say, one of these. OpenFlow 1.0 passes over packets of which it does not hold. The fields
-    /// among the arguments have prerequisites of their own, which hold in every version.
+    /// The match must fulfil one of these. In OpenFlow 1.0 the action leaves packets alone that fulfil none. The fields
+    /// among the arguments have prerequisites of their own, in every version.
     pub prereqs: &'static [Prereq],
 }
 
@@ -203,19 +203,19 @@ impl OfAction {
 }
 
 impl Arg {
-    /// A number of so many bits.
+    /// A number of `n_bits` bits.
     pub const fn number(n_bits: u32) -> Arg {
         let n_bytes = n_bits.div_ceil(8).next_power_of_two();
         Arg::Number(Number { n_bits, n_bytes, show: Show::Decimal, is_cut: false })
     }
 
-    /// A number of so many bits, printed in hexadecimal.
+    /// A number of `n_bits` bits, printed in hexadecimal.
     pub const fn hexadecimal(n_bits: u32) -> Arg {
         let n_bytes = n_bits.div_ceil(8).next_power_of_two();
         Arg::Number(Number { n_bits, n_bytes, show: Show::Hexadecimal, is_cut: false })
     }
 
-    /// A number of so many bits, of which the wire may have more.
+    /// A number of `n_bits` bits, of which the wire may have more.
     pub const fn cut(n_bits: u32, n_bytes: u32) -> Arg {
         Arg::Number(Number { n_bits, n_bytes, show: Show::Decimal, is_cut: true })
     }

@@ -30,7 +30,7 @@ pub enum OfAction {
         /// Bytes for a controller; 0 for other ports.
         max_len: u16,
     },
-    /// `output(port=PORT,max_len=N)`: send at most so many bytes of it.
+    /// `output(port=PORT,max_len=N)`: send at most N bytes of it.
     OutputTrunc {
         /// Where to.
         port: OfPort,
@@ -44,7 +44,7 @@ pub enum OfAction {
         /// Bytes for a controller.
         max_len: u16,
     },
-    /// `controller(…)`: hand it to a controller, with more to say than `Output` can.
+    /// `controller(…)`: send it to a controller, with more options than `Output` has.
     Controller(Box<ControllerAction>),
     /// `enqueue:PORT:QUEUE`.
     Enqueue {

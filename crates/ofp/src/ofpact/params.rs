@@ -29,7 +29,7 @@ pub enum PacketInReason {
 /// `controller(…)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ControllerAction {
-    /// At most so many bytes.
+    /// Bytes of the packet at most.
     pub max_len: u16,
     /// Which connection.
     pub controller_id: u16,
@@ -153,7 +153,7 @@ pub struct Learn {
     pub send_flow_rem: bool,
     /// When the learning flow goes, what it learned goes too.
     pub delete_learned: bool,
-    /// At most so many; 0: any number.
+    /// Flows to learn at most; 0: any number.
     pub limit: u32,
     /// Bit that says whether the limit allowed it.
     pub result_dst: Option<SubField>,

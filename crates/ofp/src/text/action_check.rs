@@ -1,4 +1,4 @@
-//! What is wrong with actions where they stand, in words.
+//! Consistency errors of actions, in words and with their place in the text.
 
 use crate::OfAction;
 use crate::consistency::{Clash, Prerequisites, Within, order as check_order};

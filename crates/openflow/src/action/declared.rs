@@ -37,7 +37,7 @@ pub(super) fn read(format: Format, r: &mut Reader<'_>) -> Result<OfAction, Error
     Ok(make(&values))
 }
 
-/// Zeros before a number of so many bytes.
+/// Zeros before a number of `n_bytes` bytes.
 fn gap(at: usize, n_bytes: usize) -> usize {
     // Only numbers are aligned: an Ethernet address is bytes.
     if n_bytes.is_power_of_two() { at.next_multiple_of(n_bytes) - at } else { 0 }
