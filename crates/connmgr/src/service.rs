@@ -68,14 +68,15 @@ impl OpenFlowService {
         }
         let conn_mgr = Arc::new(conn_mgr);
         conn_mgr.update_ports(ports::descriptions(&self.switch, bridge));
+        // Before there are connections, so that none of them misses a message.
+        self.switch.conn_mgrs.lock().insert(bridge.to_owned(), Arc::clone(&conn_mgr));
         let mut served = Served { conn_mgr, sockets: Vec::new(), threads: Vec::new() };
-        if let Err(error) = self.begin(&mut served, settings, &directory) {
-            served.end();
-            return Err(error);
-        }
-        self.switch.conn_mgrs.lock().insert(bridge.to_owned(), Arc::clone(&served.conn_mgr));
+        let begun = self.begin(&mut served, settings, &directory);
         self.served.lock().insert(bridge.to_owned(), served);
-        Ok(())
+        if begun.is_err() {
+            self.remove_bridge(bridge);
+        }
+        begun
     }
 
     /// Makes a bridge's sockets and starts its threads. On an error, `served` has those that exist already.
