@@ -31,7 +31,7 @@ TOML
 start
 host() { # namespace device address
     ip -n "$s" link set "$2" netns "$1"
-    # Without IPv6 nobody talks but who is told to.
+    # Without IPv6 hosts send only what the test asks for.
     ip netns exec "$1" sysctl -qw "net.ipv6.conf.$2.disable_ipv6=1" 2>/dev/null || true
     ip -n "$1" addr add "$3/24" dev "$2"
     ip -n "$1" link set "$2" up
@@ -61,7 +61,7 @@ ctl fdb/show lan0 | grep -q "^LOCAL .*$(mac_of "$s" lan0)" || fail "LOCAL was no
 ctl fdb/show lan0 | grep -q "^ *3 .*$(mac_of "$b" t2)" || fail "the host behind the patch port was not learned"
 trace=$(ctl ofproto/trace lan0 "in_port=t1,dl_src=$(mac_of "$a" t1),dl_dst=$(mac_of "$b" t2),ip")
 grep -q '^bridge("lan1")' <<< "$trace" || fail "the trace does not go through the patch: $trace"
-grep -q 'dl_dst=.*: NORMAL in table 0, priority 0, bridge "lan0"' <<< "$trace" || fail "the trace does not say who looked: $trace"
+grep -q 'dl_dst=.*: NORMAL in table 0, priority 0, bridge "lan0"' <<< "$trace" || fail "the trace does not name the bridge: $trace"
 ctl ofproto/list | grep -qx lan1 || fail "ofproto/list: $(ctl ofproto/list)"
 
 # The other bridge has no LOCAL device.
@@ -85,7 +85,7 @@ is_lost "$a" 10.9.2.2
 reaches "$a" 10.9.2.3
 of mod-port lan1 t2 forward
 reaches "$a" 10.9.2.2
-# Nobody knows where t2's host is, and a flood leaves it out.
+# The port of t2's host is not learned, and a flood leaves it out.
 of mod-port lan1 t2 no-flood
 ip -n "$c" neigh flush dev t3
 ctl fdb/flush >/dev/null
@@ -100,25 +100,25 @@ reaches "$c" 10.9.2.2
 echo "port flags: no-receive, no-forward, no-flood, down"
 
 OVS_RUNDIR=$dir ovs-ofctl -O OpenFlow13 monitor "unix:$dir/run/lan0.mgmt" 65535 > "$dir/news" 2>&1 &
-# Whoever monitors says nothing at first: a packet shows that it listens.
+# A monitor prints nothing at first: a packet shows that it listens.
 listens() {
     of packet-out lan0 "in_port=controller,packet=$(printf '%0120d' 0),actions=controller"
     sleep 0.05
     grep -q PACKET_IN "$dir/news"
 }
-until_true listens || fail "nobody listens"
+until_true listens || fail "the monitor does not listen"
 of add-flow lan0 'table=7,cookie=0x1,idle_timeout=1,send_flow_rem,udp,actions=drop'
 of add-flow lan0 'table=7,cookie=0x2,hard_timeout=1,send_flow_rem,tcp,actions=drop'
 of add-flow lan0 'table=7,cookie=0x3,send_flow_rem,sctp,actions=drop'
 of add-flow lan0 'table=7,cookie=0x4,hard_timeout=1,icmp,actions=drop'
 of del-flows lan0 'table=7,sctp'
 for told in 'cookie:0x1.*reason=idle' 'reason=idle' 'reason=hard' 'reason=delete'; do
-    until_true grep -q "reason=${told##*=}" "$dir/news" || fail "nobody said $told: $(cat "$dir/news")"
+    until_true grep -q "reason=${told##*=}" "$dir/news" || fail "no message $told: $(cat "$dir/news")"
 done
 flows_of_7() { ctl bridge/dump-flows lan0 | grep -c 'table=7' || true; }
 none_of_7() { [ "$(flows_of_7)" = 0 ]; }
 until_true none_of_7 || fail "flows outlive their time: $(ctl bridge/dump-flows lan0)"
-grep -q 'cookie:0x4\|cookie=0x4' "$dir/news" && fail "news that nobody asked for: $(cat "$dir/news")"
+grep -q 'cookie:0x4\|cookie=0x4' "$dir/news" && fail "messages that were not requested: $(cat "$dir/news")"
 echo "timeouts: idle, hard and delete are told with their reasons"
 
 # Between ports of 9000 bytes; not out of one of 1500; and not in, where a device takes more than its port.

@@ -19,7 +19,7 @@ ip netns add "$s"
 ip -n "$s" link set lo up
 start_ovs "$s"
 
-# Three pairs $1-1 to $1-3, of which tester bridge $1-tester, whose controller listens at port $2, has one end.
+# Three pairs $1-1 to $1-3; the tester bridge $1-tester has one end of each. Its controller listens at port $2.
 pairs() {
     local n end
     vsctl add-br "$1-tester" -- set bridge "$1-tester" datapath-type=netdev fail-mode=secure other-config:datapath-id=0000000000000002 \

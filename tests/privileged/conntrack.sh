@@ -16,7 +16,7 @@ for host in "$a t1 1" "$b t2 2"; do
     ip -n "$ns" addr add "10.9.0.$n/24" dev "$device"
     ip -n "$ns" -6 addr add "fd09::$n/64" dev "$device" nodad
 done
-# Whom nobody answers for: the addresses that NAT gives.
+# The addresses that NAT gives; no host answers for them.
 ip -n "$b" neigh add 10.9.0.200 lladdr 02:00:00:00:00:01 dev t2
 ip -n "$a" neigh add 10.9.0.99 lladdr 02:00:00:00:00:02 dev t1
 ip -n "$a" neigh add 10.9.0.98 lladdr 02:00:00:00:00:98 dev t1
@@ -65,8 +65,7 @@ except (socket.timeout, ConnectionRefusedError) as error:
 PY
 }
 
-# A server in namespace $1 that sends every datagram to port $2 back, of either family; and what comes back to a client in
-# namespace $1 that sends so many bytes to $3, port $4, in fragments: whether it is the same.
+# A server in namespace $1 that sends each datagram to port $2 back, of either family.
 echo_datagrams() {
     ip netns exec "$1" python3 -u - "$2" <<'PY' &
 import socket, sys
@@ -75,6 +74,7 @@ while True: s.sendto(*s.recvfrom(65535))
 PY
     until_true sh -c "ip netns exec $1 ss -lunH 'sport = :$2' | grep -q ." || fail "no echo on port $2"
 }
+# Whether $2 bytes that a client in namespace $1 sends to $3, port $4, in fragments, come back unchanged.
 echoed() {
     ip netns exec "$1" timeout 10 python3 - "$2" "$3" "$4" <<'PY'
 import os, socket, sys
@@ -128,7 +128,7 @@ done
 ctl dpctl/ipf-get-status | grep -q ' num frag: 0$' || fail "some are held: $(ctl dpctl/ipf-get-status -m)"
 # Not held, they are invalid.
 ctl dpctl/ipf-set-disabled v4
-echoed "$a" 8000 10.9.0.2 7100 2> /dev/null && fail "fragments pass that nobody tracks"
+echoed "$a" 8000 10.9.0.2 7100 2> /dev/null && fail "untracked fragments pass"
 ctl dpctl/ipf-set-enabled v4
 connections > "$dir/dump"
 grep -q '^tcp,orig=(src=10.9.0.1,dst=10.9.0.2,.*dport=5201),.*protoinfo=(state=' "$dir/dump" || fail "$(cat "$dir/dump")"

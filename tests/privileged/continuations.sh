@@ -32,7 +32,7 @@ both=(ovs run)
 icmp=505400000007505400000005080045000054000000008001b755c0a80001c0a800020800f7ff00000000
 icmp+=$(printf '%0112d' 0)
 monitors=()
-watch() { # version: somebody who resumes what pauses, in each bridge of each switch
+watch() { # version: a controller that resumes paused packets, in each bridge of each switch
     local which bridge
     for which in "${both[@]}"; do
         for bridge in br0 br1; do
@@ -43,7 +43,7 @@ watch() { # version: somebody who resumes what pauses, in each bridge of each sw
     done
 }
 end_watch() { kill "${monitors[@]}" 2> /dev/null || true; wait "${monitors[@]}" 2> /dev/null || true; monitors=(); }
-# What was said to and by who watches, in both bridges.
+# The messages to and from the controllers that watch, in both bridges.
 said() {
     sed -E '/OFPT_ECHO_REQUEST/d; s/\(xid=0x[0-9a-f]+\)//; s/^[0-9T:.-]+Z\|[0-9]+\|//; s/bridge=[0-9a-f-]{36}/bridge=B/; s/odp_port=[0-9]+/odp_port=N/' \
         "$dir/$1.br0" "$dir/$1.br1"
@@ -81,8 +81,8 @@ case_of() {
             for bridge in br0 br1; do
                 ovs-ofctl -O OpenFlow13 del-flows "unix:$dir/$which/$bridge.mgmt"
                 ovs-ofctl -O OpenFlow13 add-flows "unix:$dir/$which/$bridge.mgmt" "$dir/flows.$bridge"
-                # A packet that does not pause shows that somebody listens.
-                until_true heard "$which" "$bridge" || fail "$title: nobody listens to $bridge"
+                # A packet that does not pause shows that a controller listens.
+                until_true heard "$which" "$bridge" || fail "$title: no controller listens to $bridge"
                 : > "$dir/$which.$bridge"
             done
         done
@@ -156,5 +156,5 @@ echo "continuations: $cases cases"
 
 python3 tests/privileged/common/continuations.py "$dir/ovs" "$dir/run" "$icmp" || fail "a controller that changes things is answered otherwise"
 
-# Nobody goes on in a bridge that has gone.
+# No packet resumes in a bridge that was removed.
 stop

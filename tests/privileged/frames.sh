@@ -55,7 +55,7 @@ while sent < count if count else time.monotonic() - start < 1.5:
 print(sent, time.monotonic() - start)
 PYTHON
 
-# Datagrams that have come to host b, where nobody listens.
+# Datagrams that have come to host b, where no program listens.
 came() { ip netns exec "$b" awk '/^Udp: [0-9]/ { print $3 }' /proc/net/snmp; }
 # Sends and waits until nothing more comes, or all has. Sets sent, seconds and arrived.
 stream() {

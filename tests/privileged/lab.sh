@@ -42,7 +42,7 @@ in_order xdp
 # of a half and above one of a tenth.
 ctl bridge/add-flow br0 'priority=10,ip,nw_dst=8.0.0.2/31,actions=drop'
 search fifth 0.5,0.1 --ports af_packet:g1,af_packet:g2
-grep -q 'loss of at most 10 %:  none' "$dir/fifth.txt" || fail "a fifth is lost and nobody sees it: $(cat "$dir/fifth.txt")"
+grep -q 'loss of at most 10 %:  none' "$dir/fifth.txt" || fail "a fifth is lost, but the report does not say so: $(cat "$dir/fifth.txt")"
 in_order fifth
 ctl bridge/del-flows br0 'ip,nw_dst=8.0.0.2/31'
 search trafgen 0.5 -- examples/trafgen.sh g1 g2 '{rate}' '{seconds}'

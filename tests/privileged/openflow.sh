@@ -291,7 +291,7 @@ for version in OpenFlow10 OpenFlow13 OpenFlow14 OpenFlow15; do
     both "${o[@]}" del-groups @
 done
 
-# Who snoops hears the same of a controller of each version, which says the same to both.
+# A snooper sees the same messages from both switches, for a controller of each version that sends both the same.
 snoop() { # version's number, target, controller's socket, where it is written
     local snooper controller
     : >"$4"

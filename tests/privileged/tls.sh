@@ -43,10 +43,10 @@ for version in tls1_2 tls1_3; do
     grep -q 'Verify return code: 0' "$dir/client" || fail "$version: $(cat "$dir/client")"
 done
 
-# Who has no certificate, or another authority's, learns nothing; who speaks no TLS neither.
+# A peer without a certificate, with one of another authority, or without TLS learns nothing.
 ! tls sc switchca show ssl:127.0.0.1:6653 > "$dir/refused" 2>&1 || fail "another authority's certificate was taken: $(cat "$dir/refused")"
 ! inside timeout 60 ovs-ofctl show tcp:127.0.0.1:6653 > "$dir/refused" 2>&1 || fail "no TLS, and served: $(cat "$dir/refused")"
-tls ctl switchca probe ssl:127.0.0.1:6653 || fail "nobody is served after a bad peer"
+tls ctl switchca probe ssl:127.0.0.1:6653 || fail "no peer is served after a bad one"
 
 # A controller with a certificate of the wrong authority, then one with the right.
 controller() {

@@ -15,7 +15,8 @@ pub enum Attack {
     TupleSpace,
     /// Few flows and many in turn, to provoke the autopilot.
     Alternating,
-    /// TCP SYNs, a new connection each, at a firewall that also tracks the victim's connections, in a zone of their own.
+    /// TCP SYNs, a new connection each, at a firewall that also tracks the victim's connections, in a zone of their
+    /// own.
     SynFlood,
 }
 
@@ -73,7 +74,7 @@ impl Attack {
                  priority=10,in_port=3,udp,tp_src={SOURCE_PORT},actions=output:4\n",
                 Ipv4Addr::from(SOURCE)
             ),
-            // Who begins at the victim's first port is answered at its second.
+            // A client at the victim's first port is answered at its second.
             Attack::SynFlood => {
                 return format!(
                     "table=0,in_port=1,ip,actions=ct(zone=1,table=1)\n\

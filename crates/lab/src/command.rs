@@ -92,8 +92,8 @@ pub fn run(args: &LabArgs) -> Result<()> {
     say_report(&args.out)
 }
 
-/// The time of a quick look at all experiments, less what first points may take beyond it; and the share of what is left
-/// that one experiment may take.
+/// The time of a quick look at all experiments, less what first points may take beyond it; and the share of what is
+/// left that one experiment may take.
 const QUICK_LOOK: Duration = Duration::from_secs(85);
 const QUICK_SHARE: f64 = 0.25;
 

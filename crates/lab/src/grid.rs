@@ -61,8 +61,8 @@ impl Grid<'_> {
     /// The usual length of a measurement.
     pub const SPAN: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(30)];
 
-    /// Measures every point; ends early, with what it has, when the lab is told to stop, an arm's answers are wrong, or it
-    /// fails: the lab knows.
+    /// Measures every point; ends early, with what it has, when the lab is told to stop, an arm's answers are wrong, or
+    /// it fails: the lab knows.
     pub fn run(&self, lab: &mut Lab) -> Vec<Point> {
         lab.expect_steps(self.places.len());
         let mut points = Vec::new();

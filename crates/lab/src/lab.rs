@@ -62,7 +62,7 @@ impl Lab {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Notes that so many points were not measured for want of time.
+    /// Notes the number of points that were not measured for lack of time.
     pub fn leave_out(&mut self, points: usize) {
         self.left_out = points;
     }

@@ -1,5 +1,5 @@
-//! Where Sluice loses: each experiment says at which of its points an aim is missed or a forced setting is better than the
-//! switch left to itself. The list stands in every report, and that of all committed runs in their README.
+//! Where Sluice loses: each experiment says at which of its points an aim is missed or a forced setting is better than
+//! the switch left to itself. The list stands in every report, and that of all committed runs in their README.
 
 use crate::experiment;
 use crate::grid;
@@ -17,7 +17,7 @@ pub struct Loss {
     pub what: String,
 }
 
-/// Differences below which nobody has lost, beyond those of a setting measured twice.
+/// Smaller differences are no loss; nor are those as small as between two measurements of one setting.
 const TIE: f64 = 0.03;
 
 /// Points at which a setting costs more than the best of the others, by a figure of which less is better.

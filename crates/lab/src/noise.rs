@@ -4,7 +4,7 @@ use crate::record::Point;
 
 /// Stolen time beyond which a point is not trusted, percent. Source: refs/research, rule 6 of a fair comparison.
 const STEAL_MAX_PERCENT: f64 = 0.5;
-/// How far the same arm measured twice may differ in the median.
+/// The most that two measurements of the same arm may differ, in the median.
 const SAME_TWICE_MAX: f64 = 0.03;
 
 /// Processor time since the machine started, in ticks: all, and what the host took.

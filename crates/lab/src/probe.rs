@@ -1,8 +1,8 @@
 //! Ports that tell how long the PMD's iterations take, and when a packet last left by which of them.
 //!
-//! The PMD polls the one receive queue once an iteration, so from poll to poll is an iteration. One that took longer than
-//! [`SUSPECT_NS`] while the thread waited for its core, or the host took the core, says nothing of the switch and is
-//! left out.
+//! The PMD polls the one receive queue once an iteration, so from poll to poll is an iteration. One that took longer
+//! than [`SUSPECT_NS`] while the thread waited for its core, or the host took the core, says nothing of the switch and
+//! is left out.
 
 use crate::switch::Ports;
 use anyhow::{Context, Result};
@@ -135,7 +135,7 @@ impl RxQueue for ProbeRx {
             let mut iterations = self.probe.iterations();
             if is_interrupted { iterations.interrupted += 1 } else { iterations.times.record(took) }
         }
-        // What the question took is nobody's.
+        // The time that the question took belongs to no iteration.
         self.polled_ns = if took > SUSPECT_NS { self.probe.now_ns() } else { now_ns };
         let first = batch.len();
         let n = buffers.fill(&self.pool, BATCH_MAX - first, stream.frame_size(), batch);

@@ -46,7 +46,8 @@ pub fn put(path: &Path, text: &str) -> Result<()> {
     written.with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-/// Writes a record, or the state of one under way, as JSON on one line: records are kept in git, and programs read them.
+/// Writes a record, or the state of one under way, as JSON on one line: records are kept in git, and programs read
+/// them.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -54,7 +55,8 @@ pub fn put_json(path: &Path, record: &impl Serialize) -> Result<()> {
     put(path, &serde_json::to_string(record)?)
 }
 
-/// Makes a directory for results, if there is none, and sees that files can be written there: before hours of measuring.
+/// Makes a directory for results, if there is none, and sees that files can be written there: before hours of
+/// measuring.
 ///
 /// # Errors
 /// If not.

@@ -20,7 +20,7 @@ pub struct Workload {
     pub rules: String,
     /// The megaflow subtables that they come to.
     pub subtables: usize,
-    /// What tells apart whose rule a flow is.
+    /// The field that tells which rule a flow belongs to.
     pub rule_of: fn(&Flow) -> u32,
 }
 
@@ -104,8 +104,9 @@ impl Rig {
         Ok(Rig { assembly, twin, subtables: *subtables, rule_of: *rule_of, is_profiled })
     }
 
-    /// Warms the caches with so many packets and checks the answers: every packet is sent, every rule has carried exactly
-    /// the packets that are its, there are as many subtables as there should be, the level that is off answers nothing.
+    /// Warms the caches with `packets` packets and checks the answers: every packet is sent, every rule has carried
+    /// exactly the packets that are its, there are as many subtables as there should be, the level that is off answers
+    /// nothing.
     ///
     /// # Errors
     /// If an answer is wrong.
@@ -158,7 +159,7 @@ impl Rig {
         time(self.assembly.datapath(), self.is_profiled, span)
     }
 
-    /// Measures for about `span`: all its cycles by all its packets, whatever came between. As in `time`,
+    /// Measures for about `span`: all its cycles divided by all its packets. As in `time`,
     /// the first part only warms.
     pub fn mean(&self, span: Duration) -> Sample {
         let began = Instant::now();

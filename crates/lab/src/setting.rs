@@ -89,7 +89,7 @@ impl Setting {
 
 /// Packets of each flow that warm the caches.
 const PACKETS_A_FLOW: u64 = 4;
-/// At least so many, for one in a hundred misses to fill a cache; at most so many, for time.
+/// The least number, so that an insertion probability of 1/100 fills a cache; and the most, to bound the time.
 const WARM_PACKETS: std::ops::RangeInclusive<u64> = 1_000_000..=160_000_000;
 
 #[cfg(test)]

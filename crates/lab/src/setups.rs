@@ -1,8 +1,8 @@
 //! A switch in the process whose flows come and go: for what it costs to set them up.
 //!
-//! Its clock is the traffic's: so many packets are a second, whatever they took. So megaflows come, idle out and are
-//! removed at the same places in every run, the revalidator taking its turn between the PMD's; its cycles are not counted,
-//! as it has a core of its own.
+//! Its clock is the traffic's: a second is a fixed number of packets, however long they took. So megaflows come, idle
+//! out and are removed at the same places in every run, the revalidator taking its turn between the PMD's; its cycles
+//! are not counted, as it has a core of its own.
 
 use crate::grid::Subject;
 use crate::rig::{CYCLES, Sample, rules_from};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// What comes and goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Flows of so many packets each, from one port to another.
+    /// Flows of this many packets each, from one port to another.
     Flows(u32),
     /// TCP connections: connect, request, response, close; between two ports.
     Connections,
@@ -116,8 +116,8 @@ impl Setups {
 }
 
 impl Subject for Setups {
-    /// Whole rounds of the revalidator, until the time is over. As many as a megaflow lives go before, uncounted: another
-    /// switch has had the processor's caches, or, if it is measured twice in a row, this one.
+    /// Whole rounds of the revalidator, until the time is over. As many as a megaflow lives go before, uncounted:
+    /// another switch has had the processor's caches, or, if it is measured twice in a row, this one.
     fn measure(&mut self, span: Duration) -> Result<Sample> {
         (0..IDLE_MS / ROUND_MS).for_each(|_| self.round());
         let (before, done) = (self.assembly.datapath().totals(), self.done());

@@ -9,7 +9,7 @@ use std::process::Command;
 pub struct Sheet(pub Vec<(String, String)>);
 
 impl Sheet {
-    /// This machine's, of whose time the host took so many percent during the run.
+    /// The sheet of this machine; the host took `stolen_percent` of its time during the run.
     pub fn of_this_machine(stolen_percent: f64) -> Sheet {
         let facts = [
             (

@@ -28,8 +28,8 @@ pub struct Running {
     ends: Arc<AtomicBool>,
 }
 
-/// How often the revalidator takes its turn, how often it looks whether to end, and how long an unused megaflow stays: as
-/// the switch does it.
+/// How often the revalidator takes its turn, how often it looks whether to end, and how long an unused megaflow stays:
+/// as the switch does it.
 const ROUND_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const MAX_IDLE_MS: u64 = 10_000;
@@ -46,7 +46,8 @@ pub fn start(plan: &Plan, rules: &str) -> Result<(InProcess, Running)> {
     Ok((generator, run(ports, rules)?))
 }
 
-/// Starts a switch with `rules` and those ports, numbered from 1, that does what `sluice run` does unless told otherwise.
+/// Starts a switch with `rules` and those ports, numbered from 1, that does what `sluice run` does unless told
+/// otherwise.
 ///
 /// # Errors
 /// As [`start`].

@@ -1,6 +1,6 @@
-//! What the tree promises about itself, checked from its text: who imports whom, where `unsafe` lives, how long files
-//! and functions are, which files import each other in a circle. The promises are tests (`tests/`), sizes and circles reports
-//! (`src/bin`).
+//! What the tree promises about itself, checked from its text: which crate imports which, where `unsafe` is, how long
+//! files and functions are, which files import each other in a circle. The promises are tests (`tests/`), sizes and
+//! circles reports (`src/bin`).
 #![forbid(unsafe_code)]
 
 mod circles;

@@ -1,7 +1,8 @@
-//! Which files of a crate import which: `use` and paths that begin with `crate`, `super`, `self` or a module's own child.
+//! Which files of a crate import which: `use` and paths that begin with `crate`, `super`, `self` or a module's own
+//! child.
 //!
-//! A name that a module re-exports counts for the file that defines it, so a `lib.rs` that only re-exports imports nothing
-//! and nobody imports it. Code under `#[cfg(test)]` is left out. Macros are read as they stand, not expanded.
+//! A name that a module re-exports counts for the file that defines it, so a `lib.rs` that only re-exports imports
+//! nothing and nobody imports it. Code under `#[cfg(test)]` is left out. Macros are read as they stand, not expanded.
 
 use crate::code::{blank, is_word};
 use std::collections::{BTreeMap, BTreeSet};

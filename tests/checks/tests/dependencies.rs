@@ -1,8 +1,8 @@
 //! No crate lists a dependency that its code does not name, and the workspace lists none that no crate has.
 //!
-//! A dependency is found by its name in the code: in `src` for an ordinary one, in `build.rs` for one of the build script,
-//! anywhere in the crate for one of its tests. So one that only a crate's tests use is to be a dev-dependency, unless
-//! these tests stand in `src`.
+//! A dependency is found by its name in the code: in `src` for an ordinary one, in `build.rs` for one of the build
+//! script, anywhere in the crate for one of its tests. So one that only a crate's tests use is to be a dev-dependency,
+//! unless these tests stand in `src`.
 
 use serde_json::Value;
 use sluice_checks::{Source, blank, metadata, root, sources, words};

@@ -1,9 +1,9 @@
 //! Megaflow text without what a megaflow does not match on.
 //!
-//! Open vSwitch keeps the whole key of the packet that made a megaflow and prints it (`src=10.0.0.1/255.0.0.0`, `ttl=64/0`,
-//! a `udp(…)` with no bit of it matched); Sluice keeps the masked key only. Both match the same packets, so the bits
-//! outside the mask, and fields and groups without a bit in it, are left out of the comparison. Actions likewise lose
-//! what cannot be seen from outside.
+//! Open vSwitch keeps the whole key of the packet that made a megaflow and prints it (`src=10.0.0.1/255.0.0.0`,
+//! `ttl=64/0`, a `udp(…)` with no bit of it matched); Sluice keeps the masked key only. Both match the same packets, so
+//! the bits outside the mask, and fields and groups without a bit in it, are left out of the comparison. Actions
+//! likewise lose what cannot be seen from outside.
 
 use crate::values::{LOCAL, device};
 use std::net::{Ipv4Addr, Ipv6Addr};

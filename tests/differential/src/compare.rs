@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// `output`, `flow`, `final`, `mask`, `trace`, `megaflow`, `actions`, `counter`; `uncounted` and `wider`, of which `known` tells; `run` if a side could not be asked, `ended` if OVS was gone.
+    /// `output`, `flow`, `final`, `mask`, `trace`, `megaflow`, `actions`, `counter`; `uncounted` and `wider`, of which
+    /// `known` tells; `run` if a side could not be asked, `ended` if OVS was gone.
     pub kind: &'static str,
     /// What it is about: a packet, a megaflow, a rule.
     pub what: String,

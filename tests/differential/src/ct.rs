@@ -160,7 +160,7 @@ fn react(rng: &mut Rng, zones: &[usize], table: usize, v6: bool, may_commit: boo
 struct Talk {
     v6: bool,
     protocol: u8,
-    /// Who began, and who answers: host and port.
+    /// The client and the server: host and port.
     ends: [(u8, u16); 2],
     /// What each sends next.
     next: [u32; 2],

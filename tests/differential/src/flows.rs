@@ -23,9 +23,9 @@ pub fn megaflows(text: &str) -> Megaflows {
     flows.into_iter().collect()
 }
 
-/// Packets and bytes of each megaflow of Open vSwitch whose key it cannot read itself: where a packet ends in front of its
-/// first label, the key has no label. When such a megaflow goes, what later packets it carried is counted nowhere. Source: OVS
-/// 3.1 `push_dp_ops`, `xlate_key`.
+/// Packets and bytes of each megaflow of Open vSwitch whose key it cannot read itself: where a packet ends in front of
+/// its first label, the key has no label. When such a megaflow goes, what later packets it carried is counted nowhere.
+/// Source: OVS 3.1 `push_dp_ops`, `xlate_key`.
 pub fn uncounted(text: &str) -> Vec<(u64, u64)> {
     let number = |line: &str, name: &str| line.split_once(name)?.1.split(',').next()?.parse().ok();
     let lost = text.lines().filter(|line| line.contains("mpls((bad key length 0)"));
@@ -46,8 +46,8 @@ fn recirculation(key: &str, id: &str) -> Recirculation {
 }
 
 /// Calls each recirculation by the megaflow that leads to it, as the numbers mean nothing: pass by pass, from those of
-/// packets that have just come. Each port's have names of their own: where actions wrote the port, Open vSwitch has another
-/// number for each, and Sluice one for all.
+/// packets that have just come. Each port's have names of their own: where actions wrote the port, Open vSwitch has
+/// another number for each, and Sluice one for all.
 fn name_recirculations(flows: &mut [(String, String)]) {
     let mut names: BTreeMap<Recirculation, String> = BTreeMap::new();
     let beginning = |key: &str| Some("0".to_owned()).filter(|zero| number_in(key, "recirc_id(") == Some(zero));

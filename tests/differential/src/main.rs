@@ -265,8 +265,8 @@ fn run_peer(ovs: &mut ovs::Ovs, case: &Case, caches: bool) -> Result<Outcome> {
     let (megaflows, uncounted) = (flows::megaflows(&dump), flows::uncounted(&dump));
     let counters = ovs.counters(case.tables.version)?;
     if theme == table::Theme::Stateless {
-        // Not before: a trace does what the actions say, and if they recirculate within others, the pass that follows makes
-        // megaflows and counts.
+        // Not before: a trace does what the actions say, and if they recirculate within others, the pass that follows
+        // makes megaflows and counts.
         traces = case.inputs.iter().map(|input| ovs.trace(input.port, &input.bytes)).collect::<Result<_>>()?;
     }
     Ok(Outcome { sent, traces, megaflows, counters, uncounted })

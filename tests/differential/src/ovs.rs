@@ -23,7 +23,7 @@ pub struct Ovs {
     ctl: Unixctl,
     /// What each port has sent, and how much of it was read.
     sent: Vec<(File, u64)>,
-    /// Rules that are there without anyone's asking.
+    /// Rules that Open vSwitch adds by itself.
     hidden_rules: u64,
     /// Packets received since the start.
     packets: u64,
@@ -188,7 +188,7 @@ impl Ovs {
 impl Drop for Ovs {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // Already gone is what we want; there is nobody left to tell otherwise.
+            // It may have ended already; nothing can be done about other errors.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

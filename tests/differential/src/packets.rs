@@ -261,7 +261,7 @@ fn icmpv6(rng: &mut Rng, values: &Values, packet: &mut Vec<u8>) {
     if kind == 135 || kind == 136 {
         packet.extend(values.ipv6(rng).to_be_bytes());
         for _ in 0..rng.weighted(&[25, 55, 15, 5]) {
-            // Source or target link-layer address, or an option nobody knows; sometimes with a broken length.
+            // Source or target link-layer address, or an unknown option; sometimes with a broken length.
             let option = *rng.pick(&[1_u8, 1, 2, 2, 14]);
             let length = if rng.chance(4) { rng.below(4) as u8 } else { 1 };
             packet.extend([option, length]);

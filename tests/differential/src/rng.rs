@@ -1,4 +1,4 @@
-//! SplitMix64: the same numbers for a seed for ever, whatever crate is upgraded.
+//! SplitMix64: a seed gives the same numbers in every version.
 
 use sluice_simd::hash::splitmix64;
 

@@ -108,7 +108,7 @@ fn port_vlans(rng: &mut Rng, values: &Values, theme: Theme) -> PortVlans {
     }
 }
 
-/// A conjunction of two or three clauses, each of some rules of one priority that nobody else has, and what follows
+/// A conjunction of two or three clauses, each of some rules of a priority that no other rule has, and what follows
 /// from it.
 fn conjunction(rng: &mut Rng, values: &Values, version: Version, table: u8, lines: &mut Vec<String>) {
     let (id, priority) = (1 + rng.below(100), 200 + rng.below(20) as u16);

@@ -18,7 +18,7 @@ pub struct Unixctl {
 
 impl Unixctl {
     pub fn connect(path: &Path) -> Result<Self> {
-        // The path appears before somebody listens.
+        // The path appears before the process listens.
         for _ in 0..1000 {
             if let Ok(stream) = UnixStream::connect(path) {
                 stream.set_read_timeout(Some(PATIENCE))?;
@@ -26,7 +26,7 @@ impl Unixctl {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!("nobody listens on {}", path.display())
+        bail!("no process listens on {}", path.display())
     }
 
     /// Runs a command and returns what it printed.

@@ -24,7 +24,7 @@ const FIELDS: [Span; 12] = [
 ];
 const RULES_MAX: usize = 64;
 
-/// After any inserts and removals a lookup finds what the list of rules says, and whatever agrees with the key on the
+/// After any inserts and removals a lookup finds what the list of rules says, and every key that agrees with it on the
 /// bits it says it looked at finds the same.
 pub fn classifier(data: &[u8]) {
     let mut input = Input(data);

@@ -1,5 +1,5 @@
-//! Target `tables`: packets through tables. The input is rules as `ovs-ofctl` writes them, a line each, up to a zero byte;
-//! then packets, each behind a byte for its port and one for its length.
+//! Target `tables`: packets through tables. The input is rules as `ovs-ofctl` writes them, a line each, up to a zero
+//! byte; then packets, each behind a byte for its port and one for its length.
 
 use crate::input::Input;
 use sluice_action::PortNo;
@@ -19,7 +19,7 @@ const PACKETS_MAX: usize = 64;
 /// Buffers, so few that packets which multiply use them up.
 const FRAMES: usize = 512;
 
-/// Whatever the rules do to the packets, each packet has one fate, and each lookup one answer.
+/// The rules may do anything to the packets: each packet has one fate, and each lookup one answer.
 pub fn tables(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let Ok(text) = std::str::from_utf8(&data[..end]) else { return };

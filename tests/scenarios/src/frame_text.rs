@@ -14,7 +14,7 @@
 //! | `icmp=8,0`, `icmp6=128,0` | type and code |
 //! | `ns=TARGET`, `na=TARGET`, `sll=MAC`, `tll=MAC` | neighbour discovery |
 //! | `data=HEX`, `pad=60` | payload; zeroes up to a length |
-//! | `cut=40` | only so many bytes of the frame |
+//! | `cut=40` | only the first 40 bytes of the frame |
 //! | `hex=HEX` | the whole frame as it is |
 
 use sluice_flow::Mac;

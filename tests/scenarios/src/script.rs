@@ -9,10 +9,10 @@
 //! | `1 < FRAME` | a packet comes in on port 1 ([`frame_text`](crate::frame_text) says how frames are written) |
 //! | `2 > FRAME` | because of it, this one leaves port 2; without any, nothing leaves |
 //! | `2 > same` | the packet leaves as it came |
-//! | `rule PACKETS TEXT` | by now, the rule of this table, priority and match has seen so many packets |
-//! | `drop N REASON` | by now, so many packets were dropped for that reason |
-//! | `delivered N` | by now, so many packets went to a controller |
-//! | `megaflows N` | by now, there are so many megaflows (checked where the setting has one PMD that caches) |
+//! | `rule PACKETS TEXT` | so far, the rule of this table, priority and match has counted PACKETS packets |
+//! | `drop N REASON` | so far, N packets were dropped for that reason |
+//! | `delivered N` | so far, N packets went to a controller |
+//! | `megaflows N` | now, there are N megaflows (checked where the setting has one PMD that caches) |
 
 use crate::frame_text;
 
@@ -41,13 +41,13 @@ pub enum Step {
         /// What leaves because of it, in order.
         out: Vec<Expected>,
     },
-    /// A rule has seen so many packets.
+    /// A rule has counted this many packets.
     Rule(u64, String),
-    /// So many packets were dropped for a reason.
+    /// This many packets were dropped for a reason.
     Drop(u64, String),
-    /// So many packets went to a controller.
+    /// This many packets went to a controller.
     Delivered(u64),
-    /// There are so many megaflows.
+    /// There are this many megaflows.
     Megaflows(usize),
 }
 

@@ -30,7 +30,7 @@ pub struct Setting {
     pub batch: usize,
     /// Entries of the exact match cache.
     pub emc_entries: usize,
-    /// One in so many flows enters it; 0 turns it off.
+    /// Inverse probability that a flow enters it; 0 turns it off.
     pub emc_insert_inv_prob: u32,
     /// Which recirculated packets use it.
     pub emc_recirc: EmcRecirc,

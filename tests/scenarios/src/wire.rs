@@ -20,7 +20,7 @@ struct Shared {
 }
 
 impl Wire {
-    /// The end of a port with so many receive queues, whose frames are of that pool.
+    /// The end of a port with `n_rxq` receive queues and frames of `pool`.
     pub fn new(pool: &Arc<dyn FramePool>, n_rxq: usize) -> Self {
         let to_switch = (0..n_rxq).map(|_| Mutex::default()).collect();
         Wire(Arc::new(Shared { pool: pool.clone(), to_switch, from_switch: Mutex::default() }))

@@ -1,5 +1,5 @@
-//! Megaflows come and go, rules change, room is short: every rule has counted exactly its packets, no packet is lost or
-//! overtaken, and what is evicted is what was used least lately.
+//! Megaflows come and go, rules change, limits are reached: every rule has counted exactly its packets, no packet is
+//! lost or overtaken, and what is evicted is what was used least lately.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -175,7 +175,7 @@ fn frame(to: u8, tag: u32) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever comes, expires, is deleted, replaced, evicted, counted first, or over a quota.
+    /// Megaflows are installed, expire, are deleted, replaced, evicted, counted first, or over a quota.
     #[test]
     fn rules_count_exactly_and_order_is_kept(
         steps in prop::collection::vec(Step::any(), 1..80),

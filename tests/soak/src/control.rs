@@ -14,7 +14,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Connects; `None` if nobody listens yet.
+    /// Connects; `None` if no process listens yet.
     pub fn connect(path: &Path) -> Result<Option<Self>> {
         let Ok(stream) = UnixStream::connect(path) else { return Ok(None) };
         let reader = BufReader::new(stream.try_clone()?);

@@ -1,8 +1,9 @@
-//! Instructions a packet from receive to send, by lookup level: the same number each time (to 0.3 %), also on a busy machine.
+//! Instructions a packet from receive to send, by lookup level: the same number each time (to 0.3 %), also on a busy
+//! machine.
 //!
-//! Each case is a switch with one PMD in this thread, whose ports are memory and whose lookup levels are forced, so that
-//! no choice depends on measured time. Memory ports and the PMD's loop are included. valgrind's callgrind counts what
-//! runs inside [`counted`] and nothing else.
+//! Each case is a switch with one PMD in this thread, whose ports are memory and whose lookup levels are forced, so
+//! that no choice depends on measured time. Memory ports and the PMD's loop are included. valgrind's callgrind counts
+//! what runs inside [`counted`] and nothing else.
 //!
 //! ```text
 //! cargo bench -p sluice-datapath --bench instructions                      counts every case

@@ -1,4 +1,5 @@
-//! The autopilot beside the best forced arm, over flows and subtables; what the reviewers of seed 000 could not be shown.
+//! The autopilot beside the best forced arm, over flows and subtables; what the reviewers of seed 000 could not be
+//! shown.
 
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
@@ -30,7 +31,7 @@ const PACKETS_A_FLOW: u64 = 4;
 const WARM_PACKETS: std::ops::RangeInclusive<u64> = 500_000..=4_000_000;
 /// How long an arm is measured in the earlier run.
 const EARLIER: Duration = Duration::from_millis(30);
-/// How long the autopilot flies before it is judged; what it does from then on counts, trials and all.
+/// The autopilot runs this long before it is judged; from then on everything counts, its trials included.
 const FLOWN: Duration = Duration::from_millis(1000);
 
 impl Experiment for Autopilot {

@@ -18,7 +18,8 @@ pub struct Caches;
 const SETTINGS: &[Setting] =
     &[setting::SEARCH, setting::EMC, setting::EMC_ALWAYS, setting::SMC, setting::BOTH, setting::AUTO];
 
-/// One rule as in the seed, but over IP fields: a rule over ports and types alone would let a peer leave out its caches.
+/// One rule as in the seed, but over IP fields: a rule over ports and types alone would let a peer leave out its
+/// caches.
 const IP_RULE: &str = "ip,nw_dst=10.0.0.0/8,actions=output:2\n";
 /// The seed's own rule, which is such a shortcut.
 const PORT_RULE: &str = "in_port=1,actions=output:2\n";

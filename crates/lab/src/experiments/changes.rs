@@ -33,7 +33,7 @@ const REPLY: &str = "reply_ms";
 const OLD: &str = "old_rule_ms";
 /// From the reply until the rate is back, milliseconds: the longest; until the next change if it did not come back.
 const BACK: &str = "rate_back_ms";
-/// Iteration times that so many of a thousand did not exceed, microseconds.
+/// Iteration times by the share of iterations, in thousandths, that did not exceed them; microseconds.
 const P99_9: &str = "p99_9_us";
 const P50: &str = "p50_us";
 /// Iterations left out because the PMD was kept from running.
@@ -48,7 +48,7 @@ const P99_9_MAX_US: f64 = 100.0;
 
 /// From one change to the next: the rate must be back by then.
 const EVERY: Duration = Duration::from_millis(1500);
-/// How often the rate is looked at, for so many looks on end, and what share of the one before is enough.
+/// The rate is sampled at this interval; it is back when this many samples in a row have this share of the rate before.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOKS: usize = 5;
 const BACK_SHARE: f64 = 0.9;

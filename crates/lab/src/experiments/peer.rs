@@ -26,7 +26,7 @@ const PROGRAMS: [&str; 3] =
     ["/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/usr/sbin/ovsdb-server", "/usr/bin/dpdk-testpmd"];
 const SUBTABLES: u16 = 20;
 
-/// Up to so many flows, at least so many times the peer's best rate. Source: the issue on the lookup.
+/// Up to this many flows, at least this multiple of the peer's best rate.
 const AIMS: [(f64, f64); 3] = [(1e3, 2.0), (10e3, 2.3), (f64::INFINITY, 2.5)];
 
 fn aim(point: &Point) -> f64 {

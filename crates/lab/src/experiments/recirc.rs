@@ -71,7 +71,8 @@ const DEFAULT: Setting = Setting {
 const SETTINGS: [Setting; 7] =
     [POLICIES[0], POLICIES[1], POLICIES[2], POLICIES[3], crate::setting::SEARCH, AUTO, DEFAULT];
 
-/// The patch's own table: streams, and for the original and with the patch the rate at each side, Mpps, and EMC entries.
+/// The patch's own table: streams, and for the original and with the patch the rate at each side, Mpps, and EMC
+/// entries.
 const PATCH: [(f64, [&str; 4]); 7] = [
     (100.0, ["2.43, 2.49", "200", "2.55, 2.57", "201"]),
     (1e3, ["2.01, 2.02", "2007", "2.12, 2.12", "2006"]),
@@ -84,10 +85,11 @@ const PATCH: [(f64, [&str; 4]); 7] = [
 /// Entries of the exact match cache.
 const EMC_ENTRIES: f64 = 8192.0;
 
-/// Packets of each connection, both ways, that warm the caches; for one in a hundred to fill them, at least so many in all.
+/// Packets of each connection, both ways, that warm the caches; and the least in all, so that an insertion probability
+/// of 1/100 fills them.
 const PACKETS_A_CONNECTION: u64 = 8;
 const WARM_PACKETS: std::ops::RangeInclusive<u64> = 2_000_000..=20_000_000;
-/// How long the autopilot flies before it is judged.
+/// The autopilot runs this long before it is judged.
 const FLOWN: Duration = Duration::from_millis(500);
 
 impl Experiment for Recirc {

@@ -17,7 +17,7 @@ pub struct Rules;
 /// What `sluice run` does unless told otherwise.
 const SETTING: Setting = setting::AUTO;
 
-/// So many times as many packets as usual warm the caches.
+/// Factor on the usual number of packets that warm the caches.
 const WARMER: u64 = 10;
 
 /// Rules to begin with, and what part of the rate there the rate with the most may be.

@@ -17,13 +17,13 @@ pub struct Scale;
 /// What `sluice run` does unless told otherwise.
 const SETTINGS: &[Setting] = &[setting::AUTO];
 
-/// So many times as many packets as usual warm the caches.
+/// Factor on the usual number of packets that warm the caches.
 const WARMER: u64 = 4;
 /// Where everything is compared with.
 const HOME: (f64, f64) = (1e3, 20.0);
-/// How far the costs of 1 to 8192 flows in one subtable may lie apart.
+/// Most that the costs of 1 to 8192 flows in one subtable may differ.
 const EVEN: f64 = 1.15;
-/// No point may cost more than so many times what it costs there.
+/// No point may cost more than this multiple of that.
 const CLIFF: f64 = 2.5;
 
 impl Experiment for Scale {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub struct OvsConfig {
     /// Its name.
     pub name: &'static str,
-    /// One in so many flows enters the exact match cache; 0: it is off.
+    /// Inverse probability that a flow enters the exact match cache; 0: it is off.
     emc_insert_inv_prob: u32,
     /// Whether the signature match cache is on.
     smc: bool,

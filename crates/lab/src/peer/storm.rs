@@ -72,7 +72,7 @@ impl OvsStorm {
     }
 }
 
-/// The frames of so many flows.
+/// The frames of `n` flows.
 fn flows(n: u32) -> Result<Vec<Vec<u8>>> {
     let profile = Profile { flows: Some(n), ..Profile::default() };
     let stream = profile.streams(1)?.pop().context("a profile without a stream")?;

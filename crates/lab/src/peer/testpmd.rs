@@ -48,7 +48,8 @@ impl Subject for Testpmd {
     }
 }
 
-/// The rates that it prints, one a second, after it has forwarded for `settle`, over `span`. How long it takes to start is its own.
+/// The rates that it prints, one a second, after it has forwarded for `settle`, over `span`. How long it takes to start
+/// is its own.
 fn rates(child: &mut Child, settle: Duration, span: Duration) -> Result<Vec<f64>> {
     let stdout = child.stdout.take().context("dpdk-testpmd has no output")?;
     let [unsettled, wanted] = [settle, span].map(|time| time.as_secs_f64().ceil() as usize);

@@ -6,7 +6,7 @@ use crate::text::number;
 
 /// The share of a bar's place that it fills.
 const FILL: f64 = 0.7;
-/// How far above a bar its value stands, and the room that it takes above the highest.
+/// Distance of a value's text above its bar, and the space that the highest one takes.
 const VALUE_ABOVE: f64 = 5.0;
 const VALUE_ROOM: f64 = 8.0;
 

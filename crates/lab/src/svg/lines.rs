@@ -6,7 +6,7 @@ use crate::record::{Axis, Series};
 /// Half the width of an error bar's ends.
 const CAP: f64 = 3.0;
 
-/// How far above the highest point the picture follows an error bar.
+/// An error bar is drawn up to this factor above the highest point.
 const BAR_MAX: f64 = 1.2;
 
 pub fn draw(canvas: &mut Canvas, x: &Axis, y: &Axis, series: &[Series]) {

@@ -65,8 +65,8 @@ pub fn reasons(difference: &Difference) -> Vec<&'static str> {
     if added.is_empty() { names } else { Vec::new() }
 }
 
-/// Behind a hash that Sluice has taken over the Ethernet header, and Open vSwitch without matching it, a set action sets all bits
-/// of an address, where Open vSwitch's sets those that had been looked at, to the same.
+/// Behind a hash that Sluice has taken over the Ethernet header, and Open vSwitch without matching it, a set action
+/// sets all bits of an address, where Open vSwitch's sets those that had been looked at, to the same.
 pub fn is_address_set_whole(difference: &Difference) -> bool {
     let Difference { kind: "actions", peer, ours, trace, .. } = difference else { return false };
     let (peer, ours) = (split(peer), split(ours));
@@ -176,7 +176,7 @@ mod tests {
         assert!(names(wide, "recirc_id=0,eth,udp,in_port=1,nw_dst=10.0.0.0/9", "").is_empty(), "more than that");
         let tags = "recirc_id=0,eth,ip,in_port=1,dl_vlan=5,nw_dst=10.0.0.0/8";
         assert_eq!(names(wide, tags, "pop_vlan"), ["tags-that-decide"]);
-        assert!(names(wide, tags, "output:1").is_empty(), "nobody touched a tag");
+        assert!(names(wide, tags, "output:1").is_empty(), "no action touched a tag");
         assert_eq!(names("eth,vlan_tci=0x1000/0x1000", "eth,dl_vlan_pcp=3", "pop_vlan"), ["tags-that-decide"]);
         let both = "recirc_id=0,eth,udp,in_port=1,dl_vlan=5,nw_dst=10.0.0.0/8";
         assert_eq!(names(wide, both, "pop_vlan"), ["protocol-decides", "tags-that-decide"]);

@@ -114,9 +114,9 @@ pub fn is_rerouted_checksum(a: &[u8], b: &[u8]) -> bool {
     is_rerouted && checksum.is_some_and(|bytes| differ_only_in(a, b, bytes))
 }
 
-/// An ICMPv6 error about a TCP packet, which Open vSwitch has translated as though it had a TCP header itself: what is in
-/// place of that header's checksum (the beginning of the address inside) differs, the checksum inside, and that of the
-/// error. Ours must be right.
+/// An ICMPv6 error about a TCP packet, which Open vSwitch has translated as though it had a TCP header itself: what is
+/// in place of that header's checksum (the beginning of the address inside) differs, the checksum inside, and that of
+/// the error. Ours must be right.
 pub fn is_error_taken_for_tcp(peer: &[u8], ours: &[u8]) -> bool {
     const INNER: usize = 8;
     let Some((0x86dd, l3)) = behind_labels(ours) else { return false };
@@ -153,8 +153,8 @@ pub fn is_cut_arp(difference: &Difference) -> bool {
         && difference.peer.split_whitespace().map(bytes).all(is_cut)
 }
 
-/// Open vSwitch writes the type where an 802.3 frame has its length, Sluice where its SNAP header has the type. Then Open
-/// vSwitch takes the frame for one without a SNAP header, and puts further labels in front of that.
+/// Open vSwitch writes the type where an 802.3 frame has its length, Sluice where its SNAP header has the type. Then
+/// Open vSwitch takes the frame for one without a SNAP header, and puts further labels in front of that.
 pub fn is_type_in_place_of_length(peer: &[u8], ours: &[u8]) -> bool {
     const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
     let Some((length, at)) = network(ours) else { return false };
@@ -199,8 +199,8 @@ pub fn are_copies_in_other_order(difference: &Difference) -> bool {
     difference.kind == "output" && sorted(&difference.peer) == sorted(&difference.ours)
 }
 
-/// A truncated packet is a tag longer on one side: the tag was put on behind the truncation there, since a flood of NORMAL had taken it
-/// off for the last of its ports.
+/// A truncated packet is a tag longer on one side: the tag was put on behind the truncation there, since a flood of
+/// NORMAL had taken it off for the last of its ports.
 pub fn is_cut_before_tag(difference: &Difference) -> bool {
     let Difference { kind: "output", peer, ours, trace, .. } = difference else { return false };
     let packets = |text: &str| text.split_whitespace().map(bytes).collect::<Vec<_>>();
@@ -214,8 +214,8 @@ pub fn is_cut_before_tag(difference: &Difference) -> bool {
         && peer.iter().zip(&ours).all(|(p, o)| p == o || is_cut(p, o))
 }
 
-/// Behind the outer tag Sluice has a tag of VLAN and priority 0, which Open vSwitch takes off: in packets, or in what a trace
-/// says of outputs.
+/// Behind the outer tag Sluice has a tag of VLAN and priority 0, which Open vSwitch takes off: in packets, or in what a
+/// trace says of outputs.
 pub fn is_inner_tag_of_zero(difference: &Difference) -> bool {
     let Difference { kind, peer, ours, trace, .. } = difference;
     let is_without = |peer: &Vec<u8>, ours: &Vec<u8>| match ours.get(12..20) {
