@@ -1,7 +1,7 @@
 //! The sluice command: `run` a switch, `replay` captures through its tables, `lab` what it
 //! can do, `ctl` one that runs.
 //!
-//! Wiring only: what the parts do is in their own crates. Exit codes: 0, 1 for an error (one line on standard error),
+//! Wiring only: the crates below do the work. Exit codes: 0, 1 for an error (one line on standard error),
 //! and for `ctl` 2 if the switch answered with an error, as `ovs-appctl` has it.
 #![forbid(unsafe_code)]
 
@@ -51,10 +51,10 @@ enum CliCommand {
         /// The switch's control socket [default: sluice.ctl in the default rundir]
         #[arg(short, long, value_name = "SOCKET")]
         target: Option<PathBuf>,
-        /// Wait at most so many seconds for the answer
+        /// Wait at most this many seconds for the answer
         #[arg(short = 'T', long, value_name = "SECS")]
         timeout: Option<u32>,
-        /// The command; list-commands lists them
+        /// The command; list-commands shows all
         command: String,
         /// Its arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

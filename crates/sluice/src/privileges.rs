@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// The user to become if nobody else asks for the switch. Source: Linux's overflow user, "nobody".
+/// The user to become if sudo names none. Source: Linux's overflow user, "nobody".
 const NOBODY: u32 = 65534;
 
 /// What was done, for the log.
@@ -34,11 +34,11 @@ fn user() -> (u32, u32) {
     (variable("SUDO_UID").unwrap_or(NOBODY), variable("SUDO_GID").unwrap_or(NOBODY))
 }
 
-/// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed. Nothing to do
-/// for anybody but root.
+/// Gives `rundir` to the user that [`leave_root`] will become, so that sockets in it can be made and removed. Only root
+/// does so.
 ///
 /// # Errors
-/// If the directory is not the switch's own: neither private to root nor free of all but sockets.
+/// If the directory is neither private to root nor holds only sockets.
 pub fn give_rundir(rundir: &Path) -> Result<()> {
     let (uid, gid) = user();
     if rustix::process::geteuid().is_root() { give(rundir, uid, gid) } else { Ok(()) }
@@ -60,7 +60,7 @@ pub fn leave_root<'a>(kinds: impl Iterator<Item = &'a str>) -> Result<Option<Lef
     let kept = own.intersection(wanted);
 
     rustix::thread::set_keep_capabilities(true).context("keeping capabilities")?;
-    // Every thread's; only this one has asked to keep its capabilities.
+    // This changes the user of every thread; only this thread keeps its capabilities.
     sluice_port::become_user(uid, gid).with_context(|| format!("becoming user {uid}"))?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets).context("dropping capabilities")?;
@@ -68,12 +68,12 @@ pub fn leave_root<'a>(kinds: impl Iterator<Item = &'a str>) -> Result<Option<Lef
     Ok(Some(Left { uid, kept }))
 }
 
-/// Why a file cannot be read; that root's files cannot once root was left, too.
+/// Why a file cannot be read. Files of root cannot be read once root was left.
 pub fn cannot_read(error: &std::io::Error) -> String {
-    let user = rustix::process::geteuid();
+    let uid = rustix::process::geteuid().as_raw();
     let advice = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            format!("; this runs as user {}: let that user read it (chmod, chgrp), or start again", user.as_raw())
+            format!("; the switch runs as user {uid}: let that user read it (chmod, chgrp), or restart the switch")
         }
         std::io::ErrorKind::InvalidData => return "cannot be read: expected text in UTF-8".into(),
         _ => String::new(),
@@ -81,14 +81,14 @@ pub fn cannot_read(error: &std::io::Error) -> String {
     format!("cannot be read: {error}{advice}")
 }
 
-/// What a port type takes to be opened again.
+/// The capabilities that it takes to open a port of a type again.
 fn of_port_type(kind: &str) -> CapabilitySet {
     let kind = sluice_port::PORT_TYPES.iter().find(|known| known.name == kind);
     let names = kind.map_or(&[][..], |kind| kind.capabilities);
     names.iter().filter_map(|name| CapabilitySet::from_name(name)).collect()
 }
 
-/// Gives the directory to the user, unless the user may make files in it already: an earlier run has given it.
+/// Gives the directory to the user, unless the user may make files in it already, as after an earlier run.
 fn give(rundir: &Path, uid: u32, gid: u32) -> Result<()> {
     let context = || format!("rundir {}", rundir.display());
     let dir = rundir.canonicalize().with_context(context)?;
@@ -100,8 +100,8 @@ fn give(rundir: &Path, uid: u32, gid: u32) -> Result<()> {
     let is_private = found.mode() & 0o777 == 0o700;
     anyhow::ensure!(
         found.uid() == 0 && !is_home && (is_private || holds_only_sockets(&dir).with_context(context)?),
-        "rundir {}: expected a directory of the switch's own, to be given to user {uid}: one that is missing, or root's and \
-         either of mode 0700 or without anything but sockets; set switch.rundir to one such as /run/sluice",
+        "rundir {}: expected a directory that can be given to user {uid}: one that does not exist yet, or one of \
+         root's that has mode 0700 or holds only sockets; set switch.rundir to such a directory, for example /run/sluice",
         rundir.display()
     );
     std::os::unix::fs::chown(&dir, Some(uid), Some(gid)).with_context(context)

@@ -52,12 +52,12 @@ impl Process {
         self.coverage.lock()
     }
 
-    /// Ends by itself after so long, if the configuration says so.
+    /// The time after which the switch ends by itself, if the configuration has one.
     pub fn stop_after(&self) -> Option<Duration> {
         self.settings.lock().stop_after.map(|after| after.0)
     }
 
-    /// Where Prometheus may ask, if the configuration says so.
+    /// The address at which Prometheus reads metrics, if the configuration has one.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.settings.lock().metrics
     }
@@ -77,8 +77,8 @@ impl Process {
         why.clone()
     }
 
-    /// `sluice/reload`: reads the configuration file again and applies what changed in it: a line for each step, or a line
-    /// that says that there was none.
+    /// `sluice/reload`: reads the configuration file again and applies what changed in it: a line for each step, or a
+    /// line that says that there was none.
     ///
     /// # Errors
     /// If the file is wrong (nothing has changed then), or steps failed (the others have been taken).

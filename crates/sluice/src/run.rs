@@ -46,7 +46,7 @@ pub fn run(file: &Path) -> Result<()> {
     let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
     rundir::prepare(&rundir)?;
     let control = rundir.join(rundir::CONTROL_SOCKET);
-    // Before ports are opened, which may be those of the switch that is there already.
+    // Before ports are opened: another switch that runs may have the same ones.
     remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
     privileges::give_rundir(&rundir)?;
     let process = Process::prepare(file, config)?;
@@ -55,12 +55,12 @@ pub fn run(file: &Path) -> Result<()> {
     match privileges::leave_root(kinds.iter().map(String::as_str)) {
         Ok(Some(left)) => tracing::info!("{left}"),
         Ok(None) => {}
-        // A container may not let us; the switch works all the same.
-        Err(error) => tracing::warn!("root could not be left: {error:#}"),
+        // A container may forbid it; the switch works nevertheless.
+        Err(error) => tracing::warn!("still running as root: {error:#}"),
     }
     watch_signals(&process)?;
     switch.start()?;
-    // What listens already is not left behind.
+    // An error leaves no socket behind.
     let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| switch.stop())?;
     tracing::info!("running, control socket {}", control.display());
     let why = attend(&process);
@@ -72,12 +72,13 @@ pub fn run(file: &Path) -> Result<()> {
     drop(endpoint);
     switch.stop();
     let mut out = std::io::stdout().lock();
-    // Nobody may be reading any more.
+    // The reader of standard output may be gone.
     let _ = write!(out, "{}", summary(switch)).and_then(|()| out.flush());
     why.map(drop)
 }
 
-/// Lets controllers, commands and Prometheus in. The control socket comes last: whoever sees it may ask for anything.
+/// Opens the sockets of controllers, Prometheus and commands. The control socket comes last: once it is there, all
+/// commands work.
 fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
     let switch = process.switch();
     switch.start_openflow(rundir).map_err(explain)?;
@@ -92,8 +93,8 @@ fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Serv
     Ok((server, endpoint))
 }
 
-/// SIGTERM, SIGINT and SIGHUP (the terminal has gone) ask for the end; a second one does not wait for it. SIGINT does so in a
-/// shell's background, too, where it is ignored by nobody's wish.
+/// SIGTERM, SIGINT and SIGHUP (the terminal is gone) end the switch in order; a second signal ends it at once. SIGINT
+/// counts even if it was ignored at the start: shells ignore it in background jobs.
 fn watch_signals(process: &Arc<Process>) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
@@ -117,17 +118,17 @@ fn watch_signals(process: &Arc<Process>) -> Result<()> {
     Ok(())
 }
 
-/// Whether whoever started the switch has it ignore a signal, as `nohup` does. Source: proc(5), `SigIgn`.
+/// Whether the switch was started with a signal ignored, as `nohup` does. Source: proc(5), `SigIgn`.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
 }
 
-/// Does what is due, until the end; returns why it is.
+/// Runs what is due until the switch is to end, and returns why it ends.
 ///
 /// # Errors
-/// If a PMD thread has panicked: whoever started the switch should start it again.
+/// If a PMD thread has panicked: the switch should be started again.
 fn attend(process: &Process) -> Result<String> {
     let switch = process.switch();
     let began = Instant::now();
@@ -153,7 +154,7 @@ fn attend(process: &Process) -> Result<String> {
             let lost = switch.datapath().lost_pmds();
             anyhow::ensure!(
                 lost.is_empty(),
-                "PMD threads {lost:?} have panicked, a bug in sluice; see the lines above"
+                "PMD threads {lost:?} have panicked; this is a bug in sluice, see the lines above"
             );
             next_watch = now + WATCH_PORTS_EVERY;
         }
@@ -165,7 +166,7 @@ fn attend(process: &Process) -> Result<String> {
     }
 }
 
-/// What the live line needs of its last showing.
+/// The live line, and what was shown last.
 struct LiveLine {
     began: Instant,
     last: Instant,

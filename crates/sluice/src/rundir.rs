@@ -1,4 +1,4 @@
-//! The directory of the sockets: which one, and that it is ours alone.
+//! The directory of the sockets, which belongs to the switch alone.
 
 use anyhow::{Context, Result, bail};
 use sluice_connmgr::SocketError;
@@ -39,7 +39,7 @@ pub fn socket_error(error: SocketError) -> anyhow::Error {
     anyhow::anyhow!("{error}; {advice}")
 }
 
-/// Makes `dir` (mode 0700) if it is missing; a directory of somebody else in its place is an error.
+/// Makes `dir` with mode 0700 if it is missing. A directory of another user in its place is an error.
 ///
 /// # Errors
 /// If it cannot be made, or is not a directory of this user.
@@ -53,7 +53,7 @@ pub fn prepare(dir: &Path) -> Result<()> {
         }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
-            "rundir {}: cannot be made, for the directory it is to lie in is not there; make that, or set switch.rundir",
+            "rundir {}: cannot be made: its parent directory does not exist; make that, or set switch.rundir",
             dir.display()
         ),
         Err(e) => {
@@ -62,11 +62,11 @@ pub fn prepare(dir: &Path) -> Result<()> {
             });
         }
     }
-    // A configured rundir may be a link; one under /tmp that somebody else made must not be followed into trouble,
-    // and the owner check below sees through the link.
+    // A configured rundir may be a link. The check of the owner below follows it, so that a link which another user
+    // made under /tmp does no harm.
     let meta = std::fs::metadata(dir).with_context(|| format!("rundir {}", dir.display()))?;
     if !meta.is_dir() {
-        bail!("rundir {}: is no directory", dir.display());
+        bail!("rundir {}: is not a directory", dir.display());
     }
     let uid = rustix::process::geteuid().as_raw();
     if meta.uid() != uid && uid != 0 {
@@ -100,8 +100,8 @@ mod tests {
         prepare(&run).unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
         let error = prepare(&dir.path().join("file")).unwrap_err().to_string();
-        assert!(error.ends_with("is no directory"), "{error}");
+        assert!(error.ends_with("is not a directory"), "{error}");
         let error = prepare(&dir.path().join("none/run")).unwrap_err().to_string();
-        assert!(error.contains("the directory it is to lie in is not there"), "{error}");
+        assert!(error.contains("its parent directory does not exist"), "{error}");
     }
 }

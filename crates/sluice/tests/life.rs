@@ -225,7 +225,7 @@ fn queues_are_dealt_in_turn_and_pinned_ones_stay() {
     for (affinity, expected) in [
         ("4:0", "queue 4; the port has 1, counted from 0 (n-rxq)"),
         ("0:7", "core 7 has no PMD; expected one of switch.pmd-cores = [0, 1]"),
-        ("0", "\"0\" pins no queue; expected QUEUE:CORE"),
+        ("0", "\"0\" does not pin queues; expected QUEUE:CORE"),
     ] {
         let affinity = format!("pmd-rxq-affinity={affinity}");
         let error = daemon.refused(&["bridge/add-port", "br0", "b", "ofport=2", "type=null", &affinity]);

@@ -1,7 +1,7 @@
 //! `sluice top`: a running switch, live: ports, PMDs, levels, what the autopilots chose, the busiest megaflows.
 //!
-//! It asks `sluice/overview` over the control socket once a second. `rates.rs` makes rates of two overviews, `screen.rs`
-//! draws them, in tables of `section.rs`.
+//! It asks `sluice/overview` over the control socket once a second. `rates.rs` makes rates of two overviews,
+//! `screen.rs` draws them, in tables of `section.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ pub struct TopArgs {
 
 /// How long the switch may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a screen measures when it is no terminal: width and height.
+/// Width and height of a screen that is not a terminal.
 const PLAIN: (u16, u16) = (120, 60);
 
 /// Shows the switch until told to end: the one whose control socket is `default`, if the arguments name none.
@@ -61,7 +61,7 @@ pub fn run(args: &TopArgs, default: PathBuf) -> Result<()> {
         return Ok(());
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        bail!("top: expected a terminal; --once prints one screen");
+        bail!("top: expected a terminal; --once prints one screen without one");
     }
     let mut terminal = ratatui::try_init().context("terminal")?;
     let done = watch(&mut terminal, &target, interval, before);

@@ -165,7 +165,7 @@ fn pack(items: Vec<Span<'static>>, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// Divides lines among those that want some: nobody gets more than he wants, nor less than another unless he wants less.
+/// Divides lines among sections: none gets more than it wants, and none gets less than another unless it wants less.
 fn shares<const N: usize>(room: usize, wanted: [usize; N]) -> [usize; N] {
     let mut given = [0; N];
     let mut left = room;

@@ -1,6 +1,5 @@
-//! A table of the screen. Columns stand in the order of their worth: those that do not fit the width are left out from
-//! the right. Rows that do not fit the height are told of in the last line, if
-//! there is more than one.
+//! A table of the screen. Columns stand in order of importance: those that do not fit the width are left out from the
+//! right. If several rows do not fit the height, the last line says how many.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Rect};

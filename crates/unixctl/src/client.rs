@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens there.
+    /// The socket is not there, or no process listens on it.
     #[error("cannot connect to \"{path}\": {cause}; is the switch running?")]
     Connect {
         /// The socket.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Connections served at the same time; the next one is told so and closed.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A client that does not read its reply loses the connection after this long.
+/// The connection of a client that does not read its reply ends after this time.
 const REPLY_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How long the end waits for replies under way.
@@ -76,7 +76,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.state.ending.store(true, Ordering::SeqCst);
-        // Wakes the acceptor. The file goes first, so that nobody else connects meanwhile.
+        // This connection wakes the acceptor.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = std::fs::remove_file(&self.path);
         if let Some(acceptor) = self.acceptor.take()
@@ -147,7 +147,7 @@ fn serve(stream: &UnixStream, state: &State) {
         };
         state.in_flight.fetch_add(1, Ordering::SeqCst);
         tracing::debug!("received request {} {:?}", request.method, request.params);
-        // A panic is our bug; it must not take the switch along.
+        // A panic is our bug; it must not end the switch.
         let answer = catch_unwind(AssertUnwindSafe(|| state.commands.call(&request.method, &request.params)))
             .unwrap_or_else(|_| {
                 Err(format!("\"{}\" failed by a bug of the switch; its log has the details", request.method))

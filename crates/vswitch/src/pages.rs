@@ -3,7 +3,7 @@
 use sluice_datapath::CachePages;
 use sluice_mem::Pages;
 
-/// The pages of so many bytes of packet buffers.
+/// The pages of `bytes` bytes of packet buffers.
 pub fn of_packets(pages: Pages, bytes: usize) -> String {
     match pages {
         Pages::Huge => pages.name().to_owned(),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// From one round to the next if nothing changes. Source: OVS's max-revalidator.
+/// The time from one round to the next if nothing changes. Source: OVS's max-revalidator.
 const ROUND_EVERY: Duration = Duration::from_millis(500);
 
-/// Rounds that are asked for begin this long after the one before at the soonest. What has changed is suspended already.
+/// The shortest time from one round to the next. What a change concerns is suspended until then.
 const HURRIED_EVERY: Duration = Duration::from_millis(10);
 
-/// Weight of a round in the average number of megaflows: one in so many. Source: OVS ofproto-dpif-upcall.c.
+/// The average number of megaflows is over this many rounds. Source: OVS ofproto-dpif-upcall.c.
 const AVERAGE_OVER: usize = 2;
 
 /// What the revalidator knows of the megaflows.
@@ -82,7 +82,7 @@ impl Revalidator {
     /// Asks for a round soon.
     pub fn hurry(&self) {
         let mut state = self.shared.state.lock();
-        // Woken once for many wishes: a wake-up costs more than a flow-mod.
+        // Many requests wake the thread once: a wake-up costs more than a flow-mod.
         if !std::mem::replace(&mut state.hurry, true) {
             self.shared.changed.notify_all();
         }
@@ -138,7 +138,7 @@ impl Drop for Revalidator {
 impl Shared {
     fn make_room(&self) {
         if let Err(error) = self.store.make_room() {
-            tracing::warn!("megaflows: memory is short: {error}; lower flow-memory");
+            tracing::warn!("no memory for more megaflows: {error}; lower flow-memory");
         }
     }
 

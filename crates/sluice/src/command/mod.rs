@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// What a command answers: text, or the text of an error.
 pub type Reply = Result<String, String>;
 
-/// A command.
+/// A command of the control socket.
 struct Command {
     /// Its name.
     name: &'static str,
@@ -42,7 +42,7 @@ enum Run {
     Process(fn(&Process, &[&str]) -> Reply),
 }
 
-/// As many arguments as anybody likes. Source: INT_MAX, which OVS prints nowhere.
+/// Any number of arguments. Source: OVS takes INT_MAX for it.
 const ANY: usize = i32::MAX as usize;
 
 const fn command(

@@ -12,7 +12,7 @@ pub fn version(_: &Switch, _: &[&str]) -> Reply {
     Ok(format!("sluice {}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Answers first; the end comes after.
+/// Answers at once; the switch ends afterwards.
 pub fn exit(process: &Process, args: &[&str]) -> Reply {
     match args {
         [] | ["--cleanup"] => {
@@ -43,7 +43,7 @@ pub fn coverage_read_counter(switch: &Switch, args: &[&str]) -> Reply {
     read.map(|n| n.to_string()).ok_or_else(|| "No such counter".into())
 }
 
-/// Every reason that dropped a packet, with what it means; then the other side of the sum.
+/// Every drop reason that has been counted, with its meaning, then the sum.
 pub fn drops(switch: &Switch, _: &[&str]) -> Reply {
     let totals = switch.totals();
     let mut out = String::new();

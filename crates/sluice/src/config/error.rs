@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: file, line, key, what was expected. One line each.
+//! What is wrong with a configuration, in one line: file, line, key, what was expected.
 
 use std::fmt;
 use std::ops::Range;

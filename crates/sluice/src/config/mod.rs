@@ -1,8 +1,8 @@
-//! The configuration file: what it may say, and what this build does with it.
+//! The configuration file: a front end that produces a desired state.
 //!
-//! Three steps, each with its own errors: TOML, the shape (types and known keys, by serde), and what this build
-//! supports ([`desired`]). A key that belongs to a feature this build lacks is accepted only with the value that says
-//! so; nothing is parsed and then ignored. Every error names file, line and key, and is one line.
+//! It is read in three steps, each with its own errors: TOML, the shape (types and known keys, by serde), and the state
+//! that it asks for ([`desired`]), which must be one that this build supports. Nothing is parsed and then ignored.
+//! Every error is one line and names file, line and key.
 
 mod bridge;
 mod desired;
@@ -24,7 +24,7 @@ const REFERENCE: &str = include_str!("reference.toml");
 /// What `sluice run --help-config` prints: the whole configuration, every key explained, and every port type's options.
 pub fn help() -> String {
     let mut out = String::from(REFERENCE);
-    out += "\n# The options of each port type. Text, numbers and booleans all do: flows = \"1M\", seed = 7, promiscuous = true.\n";
+    out += "\n# The options of each port type, as text, number or boolean: flows = \"1M\", seed = 7, promiscuous = true.\n";
     out += "#\n# type = \"patch\": joins two bridges; packets sent to one end come in by the other\n";
     out += "#   peer         name of the other end, a patch port whose peer is this one\n";
     for kind in sluice_port::PORT_TYPES {
@@ -59,9 +59,9 @@ pub struct Switch {
     pub rundir: Option<PathBuf>,
     /// One PMD thread for each, pinned to it.
     pub pmd_cores: Vec<u32>,
-    /// End by itself after so long.
+    /// End after this time.
     pub stop_after: Option<Duration>,
-    /// Where Prometheus may ask.
+    /// The address at which Prometheus reads metrics.
     pub metrics: Option<std::net::SocketAddr>,
     /// `[switch.tls]`.
     pub tls: Option<Tls>,
@@ -106,7 +106,7 @@ pub struct Datapath {
     pub distributor: Level,
     /// Entries of the exact match cache.
     pub emc_entries: u32,
-    /// One insertion in so many.
+    /// How many misses it takes, on average, until one is inserted.
     pub emc_insert_inv_prob: AutoOr<u32>,
     /// Which recirculated packets use the exact match cache.
     pub emc_recirc: String,
@@ -119,7 +119,7 @@ pub struct Datapath {
     pub vector: String,
     /// Flow-setup governor.
     pub governor: String,
-    /// A megaflow unused for so long goes.
+    /// A megaflow that is unused for this long is deleted.
     pub max_idle: Duration,
     /// Memory for megaflow records.
     pub flow_memory: Size,

@@ -74,16 +74,16 @@ const PORT: &str = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\n
 /// A line of `[datapath]`, and what is wrong with it.
 const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("emcc = \"on\"", "emcc: unknown field `emcc`, expected one of "),
-    ("emc = \"yes\"", "emc: \"yes\" is no level; expected \"auto\", \"on\" or \"off\""),
+    ("emc = \"yes\"", "emc: \"yes\" is not a level; expected \"auto\", \"on\" or \"off\""),
     ("emc = true", "emc: invalid type: boolean `true`, expected a string"),
-    ("smc = \"yes\"", "smc: \"yes\" is no level; expected \"auto\", \"on\" or \"off\""),
-    ("distributor = \"own\"", "distributor: \"own\" is no level; expected \"auto\", \"on\" or \"off\""),
+    ("smc = \"yes\"", "smc: \"yes\" is not a level; expected \"auto\", \"on\" or \"off\""),
+    ("distributor = \"own\"", "distributor: \"own\" is not a level; expected \"auto\", \"on\" or \"off\""),
     ("distributor-table = \"bloom\"", "distributor-table: \"bloom\"; expected \"auto\", \"own\", \"ht\" or \"vbf\""),
     ("vector = \"mmx\"", "vector: \"mmx\" is unknown; this CPU has \"scalar\""),
     ("emc-entries = 0", "emc-entries: \"0\"; expected a number from 1 to 268435456"),
     ("emc-insert-inv-prob = -1", "emc-insert-inv-prob: invalid value"),
-    ("max-idle = \"10\"", "max-idle: \"10\" is no duration; expected a number and us, ms, s, m or h"),
-    ("flow-memory = \"lots\"", "flow-memory: \"lots\" is no size"),
+    ("max-idle = \"10\"", "max-idle: \"10\" is not a duration; expected a number and us, ms, s, m or h"),
+    ("flow-memory = \"lots\"", "flow-memory: \"lots\" is not a size"),
     ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\" or \"off\" or \"classic\" or \"shortcut\""),
     ("pmd-sleep-max = \"1s\"", "pmd-sleep-max: expected at most \"10ms\""),
 ];
@@ -93,7 +93,7 @@ const SWITCH_ERRORS: &[(&str, &str)] = &[
     ("pmd-cores = []", "pmd-cores: expected 1 to 128 core numbers"),
     ("pmd-cores = [1, 1]", "pmd-cores: a core is listed twice"),
     ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a sequence"),
-    ("stop-after = \"soon\"", "stop-after: \"soon\" is no duration"),
+    ("stop-after = \"soon\"", "stop-after: \"soon\" is not a duration"),
 ];
 
 /// A line of `[[bridge]]`, likewise.

@@ -30,9 +30,9 @@ pub enum AutoOr<T> {
     Is(T),
 }
 
-/// A value that can be written as something other than `"auto"`, and the sentence that says how.
+/// A value that can be given instead of `"auto"`.
 pub trait Adaptive: Sized {
-    /// For errors: what is expected besides `"auto"`.
+    /// What errors say is expected besides `"auto"`.
     const EXPECTED: &'static str;
 
     /// From a string that is not `"auto"`.
@@ -43,7 +43,7 @@ pub trait Adaptive: Sized {
 }
 
 impl Duration {
-    /// So many seconds.
+    /// A span of whole seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Duration(std::time::Duration::from_secs(secs))
     }
@@ -59,7 +59,7 @@ impl Duration {
             _ => return None,
         };
         let nanos = number * nanos_in_unit;
-        // A century is as good as never, and leaves room for adding to a clock.
+        // A century is as good as for ever, and can be added to a clock.
         (nanos <= 3.2e18).then(|| Duration(std::time::Duration::from_nanos(nanos as u64)))
     }
 }
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Duration {
         let text = String::deserialize(deserializer)?;
         Duration::of_text(&text).ok_or_else(|| {
             de::Error::custom(format_args!(
-                "\"{text}\" is no duration; expected a number and us, ms, s, m or h, as in \"10s\""
+                "\"{text}\" is not a duration; expected a number and us, ms, s, m or h, as in \"10s\""
             ))
         })
     }
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Size {
         });
         bytes.map(Size).ok_or_else(|| {
             de::Error::custom(format_args!(
-                "\"{text}\" is no size; expected a number and KiB, MiB or GiB, as in \"256MiB\""
+                "\"{text}\" is not a size; expected a number and KiB, MiB or GiB, as in \"256MiB\""
             ))
         })
     }
@@ -113,7 +113,7 @@ impl std::str::FromStr for Affinity {
             Some((queue.trim().parse().ok()?, core.trim().parse().ok()?))
         });
         pairs.collect::<Option<_>>().map(Affinity).ok_or_else(|| {
-            format!("\"{text}\" pins no queue; expected QUEUE:CORE, with commas between, as in \"0:1,1:3\"")
+            format!("\"{text}\" does not pin queues; expected QUEUE:CORE, separated by commas, as in \"0:1,1:3\"")
         })
     }
 }
@@ -124,14 +124,15 @@ impl<'de> Deserialize<'de> for Affinity {
     }
 }
 
-/// Reads whether a level of the lookup is used.
+/// Reads a level of the lookup.
 ///
 /// # Errors
-/// If it is not one of the words.
+/// If it is neither of "auto", "on" and "off".
 pub fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Level, D::Error> {
     let text = String::deserialize(deserializer)?;
-    text.parse()
-        .map_err(|()| de::Error::custom(format_args!("\"{text}\" is no level; expected \"auto\", \"on\" or \"off\"")))
+    text.parse().map_err(|()| {
+        de::Error::custom(format_args!("\"{text}\" is not a level; expected \"auto\", \"on\" or \"off\""))
+    })
 }
 
 impl Adaptive for u32 {

@@ -98,7 +98,7 @@ fn ports(out: &mut Families<'_>, switch: &Switch) -> fmt::Result {
     let drops: [Drops; 2] = [
         (
             "port_received_and_dropped_packets_total",
-            "Packets a port received and any room dropped, by reason.",
+            "Packets a port received that were dropped later, by reason.",
             |port, why| port.fates.dropped(why),
         ),
         ("port_unsent_packets_total", "Packets a port was to send and dropped, by reason.", |port, why| {

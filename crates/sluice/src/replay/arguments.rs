@@ -1,4 +1,4 @@
-//! What the command line says.
+//! The command line of `sluice replay`.
 
 use super::capture::{self, Record};
 use crate::config::read_source;
@@ -19,25 +19,25 @@ pub struct ReplayArgs {
     /// Groups that the rules send to, in the syntax of ovs-ofctl add-groups
     #[arg(long, value_name = "FILE")]
     pub groups: Option<PathBuf>,
-    /// Meters that the rules use, in the syntax of ovs-ofctl add-meter, one a line
+    /// Meters that the rules use, one a line, in the syntax of ovs-ofctl add-meter
     #[arg(long, value_name = "FILE")]
     pub meters: Option<PathBuf>,
-    /// A port, by number or LOCAL, and the capture it receives, which may be empty; every port must be declared so
+    /// A port, by number or LOCAL, and the capture that it receives, which may be empty; give one for every port
     #[arg(long = "in", value_name = "PORT=FILE.pcap", required = true)]
     inputs: Vec<PortCapture>,
-    /// Where PORT.pcap is written for every port
+    /// Directory in which PORT.pcap is written for every port
     #[arg(long, value_name = "DIR")]
     pub out_dir: PathBuf,
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
-    /// Write the megaflows there, as dpctl/dump-flows -m prints them
+    /// Write the megaflows to this file, as dpctl/dump-flows -m prints them
     #[arg(long, value_name = "FILE")]
     pub megaflows: Option<PathBuf>,
-    /// Write what ofproto/trace says of each packet before it comes; it learns from the packet as ofproto/trace does
+    /// Write what ofproto/trace says of each packet before the packet comes; like ofproto/trace it learns addresses
     #[arg(long, value_name = "FILE")]
     pub traces: Option<PathBuf>,
-    /// An access port and its VLAN; ports are trunks of all VLANs otherwise
+    /// An access port and its VLAN; other ports are trunks of all VLANs
     #[arg(long = "access", value_name = "PORT=VLAN")]
     access: Vec<PortVlans>,
     /// A trunk port and the VLANs it carries
@@ -49,13 +49,13 @@ pub struct ReplayArgs {
     /// PMDs that share the receive queues
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=64))]
     pub pmds: usize,
-    /// Receive queues of each port, over which flows are spread
+    /// Receive queues of each port; flows are spread over them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1..=64))]
     pub queues: usize,
     /// How often a packet may be recirculated: Open vSwitch 3.1 allows 6, later ones 8
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(0..=64))]
     pub recirculations: u8,
-    /// Do without the exact match cache
+    /// Turn the exact match cache off
     #[arg(long)]
     pub no_emc: bool,
 }

@@ -1,9 +1,9 @@
 //! `sluice replay`: captures through rules, without threads, privileges or a clock of its own.
 //!
-//! Packets go in by time stamp over all captures, ties by port, then by their order in the file. The time stamps are the
-//! only clock: they age rules and megaflows. Every packet sees what the ones before it brought about, so with batches
-//! of one packet (the default) the outcome is that of a switch with all the time in the world; the same captures give
-//! the same result on every machine.
+//! Packets come in the order of their time stamps over all captures; of equal ones the lower port comes first, then the
+//! order of the file. The time stamps are the only clock: they age rules and megaflows. With batches of one packet, the
+//! default, every packet sees all effects of the packets before it. The same captures give the same result on every
+//! machine.
 
 mod arguments;
 mod capture;
@@ -37,7 +37,7 @@ const SEED: u64 = 0;
 /// max-revalidator.
 const REVALIDATE_EVERY_MS: u64 = 500;
 
-/// A megaflow unused for so long goes, milliseconds of the captures' clock.
+/// A megaflow that is unused for this long is deleted, milliseconds of the captures' clock.
 const MAX_IDLE_MS: u64 = sluice_ofproto::DEFAULT_MAX_IDLE_MS;
 
 /// A capture and the port it is received on.
@@ -46,7 +46,7 @@ struct Input {
     records: Vec<Record>,
 }
 
-/// Everything that a packet meets.
+/// The switch and its inputs.
 struct Bench {
     assembly: Assembly,
     inputs: Vec<Input>,
@@ -123,7 +123,7 @@ impl Bench {
         Ok(Bench { assembly, inputs, revalidated_ms: began_ms, revalidated_epoch, traces })
     }
 
-    /// Which packet of which input comes when.
+    /// The order in which packets come, as pairs of input and packet.
     fn order(&self) -> Vec<(usize, usize)> {
         let all = self.inputs.iter().enumerate().flat_map(|(i, input)| (0..input.records.len()).map(move |r| (i, r)));
         let mut order: Vec<(usize, usize)> = all.collect();
@@ -143,7 +143,7 @@ impl Bench {
             let time_ns = self.inputs[input].records[first].time_ns;
             // A batch comes from one port, and at one time: that of its first packet.
             let n = order[at..].iter().take(batch_max).take_while(|(i, _)| *i == input).count();
-            // A capture whose clock goes back does not take the switch's with it.
+            // The switch's clock does not go back if that of a capture does.
             now_ms = now_ms.max(time_ns / 1_000_000);
             self.keep_house(now_ms);
             if self.traces.is_some() {
@@ -167,7 +167,7 @@ impl Bench {
         Ok(now_ms)
     }
 
-    /// Writes down what becomes of a packet, and why.
+    /// Writes down the trace of a packet.
     fn trace(&mut self, input: usize, record: usize, now_ms: u64) {
         let (ofport, record) = (self.inputs[input].wire.ofport, &self.inputs[input].records[record]);
         let hex: String = record.bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -178,10 +178,10 @@ impl Bench {
         }
     }
 
-    /// Ages connections and rules, and looks at the megaflows if rules have changed or it is time.
+    /// Ages connections and rules, and revalidates megaflows if rules have changed or it is time.
     fn keep_house(&mut self, now_ms: u64) {
         self.assembly.datapath().expire_connections(now_ms);
-        // Rules are credited with what their megaflows carried before their idleness is judged.
+        // First: what megaflows have carried counts for the idle timeouts of rules.
         if now_ms >= self.revalidated_ms + REVALIDATE_EVERY_MS {
             self.revalidate(now_ms);
         }

@@ -9,10 +9,10 @@ use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue, rss_hash, rss_que
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Frames are at least so long, so that rules can push headers onto short packets, bytes.
+/// The least size of a frame, bytes: rules may push headers onto short packets.
 pub const FRAME_SIZE_MIN: usize = 2048;
 
-/// What is on the wire of a port.
+/// The wire of a port.
 pub struct Wire {
     /// The port's OpenFlow number.
     pub ofport: u16,
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl Wire {
-    /// Nothing on it, for `queues` receive queues.
+    /// An empty wire of a port with `queues` receive queues.
     pub fn new(ofport: u16, queues: usize) -> Self {
         let waiting = vec![VecDeque::new(); queues];
         Wire { ofport, state: Mutex::new(State { waiting, sent: Vec::new(), time_ns: 0, received: 0 }) }
@@ -43,7 +43,7 @@ impl Wire {
         state.received += 1;
     }
 
-    /// What is sent from now on is sent at that time.
+    /// Sets the time of what is sent from now on.
     pub fn set_time(&self, time_ns: u64) {
         self.state.lock().time_ns = time_ns;
     }

@@ -1,4 +1,4 @@
-//! What a replay came to, for people and for programs.
+//! The summary of a replay, for people and for programs.
 
 use super::{BRIDGE, Bench};
 use crate::text::rules;
@@ -9,7 +9,7 @@ use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod};
 use std::fmt::Write as _;
 
-/// What a replay came to.
+/// The summary of a replay.
 pub struct Summary {
     /// Packets received and sent, by port.
     ports: Vec<(u16, u64, u64)>,
@@ -44,7 +44,7 @@ const SHOWN: &[Counter] = &[
 ];
 
 impl Summary {
-    /// Reads it off.
+    /// The summary of a replay that has ended.
     pub(super) fn of(bench: &Bench, now_ms: u64) -> Result<Summary> {
         let totals = bench.assembly.datapath().totals();
         totals.conserved()?;

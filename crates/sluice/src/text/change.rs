@@ -1,4 +1,4 @@
-//! `sluice/reload`: the steps that were taken, in the words of the configuration file.
+//! `sluice/reload`: the steps that were taken, by the keys of the configuration file.
 
 use sluice_vswitch::{Change, Outcome, SourceKind, StartSetting};
 

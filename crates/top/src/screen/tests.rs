@@ -128,7 +128,7 @@ fn any_size_can_be_drawn_and_become_another() {
 }
 
 #[test]
-fn nobody_gets_more_lines_than_he_wants() {
+fn no_section_gets_more_lines_than_it_wants() {
     assert_eq!(shares(10, [5, 1, 9]), [5, 1, 4]);
     assert_eq!(shares(100, [5, 1, 9]), [5, 1, 9]);
     assert_eq!(shares(2, [5, 1, 9]), [1, 1, 0]);
