@@ -108,7 +108,7 @@ impl Attack {
                     .map(|(a, b, c)| one(SOURCE ^ 1 << a, SOURCE_PORT ^ 1 << b, DESTINATION_PORT ^ 1 << c))
                     .collect::<Result<Vec<_>>>()?;
                 let mut random = sluice_traffic::SplitMix64::new(1);
-                (1..frames.len()).rev().for_each(|i| frames.swap(i, (random.next() % (i as u64 + 1)) as usize));
+                (1..frames.len()).rev().for_each(|i| frames.swap(i, (random.next_u64() % (i as u64 + 1)) as usize));
                 Ok(Some(frames))
             }
             Attack::Alternating => {

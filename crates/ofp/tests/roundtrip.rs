@@ -171,7 +171,6 @@ fn output() -> impl Strategy<Value = OfAction> {
                 userdata,
                 pause,
                 meter_id,
-                ..ControllerAction::default()
             })
             .prop_filter("plain ones are outputs", |c| c.pause || c.controller_id != 0)
             .prop_map(|c| OfAction::Controller(Box::new(c))),

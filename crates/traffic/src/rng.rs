@@ -17,7 +17,7 @@ impl SplitMix64 {
 
     /// The next number.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         splitmix64(&mut self.0)
     }
 }
@@ -45,7 +45,7 @@ impl Wyrand {
 
     /// The next number.
     #[inline]
-    pub(crate) const fn next(&mut self) -> u64 {
+    pub(crate) const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x2d35_8dcc_aa6c_78a5);
         let product = self.0 as u128 * (self.0 ^ 0x8bb8_4b93_962e_acc9) as u128;
         (product >> 64) as u64 ^ product as u64
@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn the_sequence_is_the_published_one() {
         let mut rng = SplitMix64::new(0);
-        let first: [u64; 3] = std::array::from_fn(|_| rng.next());
+        let first: [u64; 3] = std::array::from_fn(|_| rng.next_u64());
         assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
         let mut rng = SplitMix64::new(1_234_567);
-        assert_eq!(rng.next(), 6_457_827_717_110_365_317);
+        assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
     }
 
     #[test]

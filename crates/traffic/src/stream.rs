@@ -195,7 +195,7 @@ impl Picker {
         let flows = own.map_or(space.len(), |own| own.len() as u32);
         // Each queue has its own seed, by its position in the seed's sequence.
         let mut seeds = SplitMix64::new(profile.seed);
-        let seed = (0..=queue).fold(0, |_, _| seeds.next());
+        let seed = (0..=queue).fold(0, |_, _| seeds.next_u64());
         let rng = Wyrand::new(seed);
         match profile.choice {
             _ if flows == 0 => Picker::Nothing,
@@ -219,7 +219,9 @@ impl Picker {
     #[inline]
     fn pick(&mut self, out: &mut [u32]) -> usize {
         match self {
-            Picker::Uniform { flows, rng } => out.iter_mut().for_each(|flow| *flow = rng::below(*flows, rng.next())),
+            Picker::Uniform { flows, rng } => {
+                out.iter_mut().for_each(|flow| *flow = rng::below(*flows, rng.next_u64()))
+            }
             Picker::Sequential { flows, next } => {
                 for flow in &mut *out {
                     *flow = *next;
@@ -239,7 +241,7 @@ impl Picker {
                     }
                 }
             }
-            Picker::Zipf { table, rng } => out.iter_mut().for_each(|flow| *flow = table.draw(rng.next())),
+            Picker::Zipf { table, rng } => out.iter_mut().for_each(|flow| *flow = table.draw(rng.next_u64())),
             Picker::Nothing => return 0,
         }
         out.len()

@@ -121,7 +121,7 @@ mod tests {
         let table = AliasTable::new(&weights);
         let mut rng = SplitMix64::new(7);
         let mut counts = [0u32; 100];
-        (0..100_000).for_each(|_| counts[table.draw(rng.next()) as usize] += 1);
+        (0..100_000).for_each(|_| counts[table.draw(rng.next_u64()) as usize] += 1);
         let ratio = f64::from(counts[0]) / f64::from(counts[9]);
         assert!((8.0..12.5).contains(&ratio), "rank 1 came {ratio} times as often as rank 10");
     }

@@ -201,7 +201,7 @@ impl Reader {
         re_exports: &mut Vec<(String, Vec<String>)>,
     ) {
         for (name, path) in named {
-            let Some(path) = self.from_file(path) else { continue };
+            let Some(path) = self.outside_inline(path) else { continue };
             if name != "_" && name != "*" && self.inline.is_empty() {
                 self.aliases.insert(name.clone(), path.clone());
             }
@@ -214,11 +214,11 @@ impl Reader {
 
     /// Notes a path in an expression or a type.
     fn note_path(&mut self, path: Vec<String>) {
-        self.paths.extend(self.from_file(path));
+        self.paths.extend(self.outside_inline(path));
     }
 
     /// A path as it reads outside of inline modules; `None` if it stays inside them.
-    fn from_file(&self, mut path: Vec<String>) -> Option<Vec<String>> {
+    fn outside_inline(&self, mut path: Vec<String>) -> Option<Vec<String>> {
         for _ in &self.inline {
             match path[0].as_str() {
                 "super" => path[0] = "self".to_owned(),

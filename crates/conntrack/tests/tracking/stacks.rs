@@ -142,14 +142,14 @@ impl Conversation {
     /// The client's port is given; it connects at once.
     pub fn new(seed: u64, client_port: u16) -> Self {
         let mut random = SplitMix64::new(seed);
-        let mut one_of = |choices: &[u64]| choices[random.next() as usize % choices.len()];
+        let mut one_of = |choices: &[u64]| choices[random.next_u64() as usize % choices.len()];
         let (troubled, disorder) = (one_of(&[0, 5, 15, 30]), one_of(&[1, 2, 4]));
         let mtu = one_of(&[576, 1280, 1500]) as usize;
         let sizes = [0; 2].map(|_| one_of(&[1, 100, 3000, 20_000, 60_000]) as usize);
         // The last one exceeds the largest window without scaling.
         let buffers = [0; 2].map(|_| one_of(&[600, 4096, 40_000, 200_000]) as usize);
         let expected = [sizes[1], sizes[0]].map(|n| (0..n).map(|i| (i / 7) as u8).collect::<Vec<_>>());
-        let mut host = |i: usize| Host::new(ADDRESSES[i], random.next(), buffers[i], mtu, expected[1 - i].clone());
+        let mut host = |i: usize| Host::new(ADDRESSES[i], random.next_u64(), buffers[i], mtu, expected[1 - i].clone());
         let mut hosts = [host(0), host(1)];
         hosts[1].socket().listen(SERVER_PORT).expect("a port to listen on");
         let Host { interface, sockets, handle, .. } = &mut hosts[0];
@@ -187,11 +187,11 @@ impl Conversation {
     }
 
     fn is_troubled(&mut self) -> bool {
-        self.random.next() % 256 < self.troubled
+        self.random.next_u64() % 256 < self.troubled
     }
 
     fn next_from(&mut self, host: usize) -> Option<Vec<u8>> {
-        let which = (self.random.next() % self.disorder) as usize;
+        let which = (self.random.next_u64() % self.disorder) as usize;
         let sent = &mut self.hosts[host].wire.sent;
         sent.remove(which.min(sent.len().checked_sub(1)?))
     }

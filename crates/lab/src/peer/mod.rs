@@ -59,7 +59,7 @@ impl Workload {
         let stream = profile.streams(1)?.pop().context("a profile without a stream")?;
         let mut order: Vec<u32> = (0..u32::try_from(flows)?).collect();
         let mut random = SplitMix64::new(1);
-        (1..order.len()).rev().for_each(|i| order.swap(i, (random.next() % (i as u64 + 1)) as usize));
+        (1..order.len()).rev().for_each(|i| order.swap(i, (random.next_u64() % (i as u64 + 1)) as usize));
         let frame = |flow| {
             let mut frame = vec![0; stream.frame_size()];
             stream.writer().write(flow, &mut frame);
