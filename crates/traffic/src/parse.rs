@@ -2,6 +2,7 @@
 
 use crate::Range;
 use crate::frame_template::{TCP, UDP};
+use sluice_flow::Mac;
 use std::net::Ipv4Addr;
 
 /// A whole number, with `k`, `M` or `G` for thousands, and `_` between digits.
@@ -63,13 +64,7 @@ pub(crate) fn tcp_flags(text: &str) -> Option<u8> {
 
 /// `02:00:00:00:00:01`.
 pub(crate) fn mac(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next().filter(|part| part.len() <= 2 && !part.starts_with('+'))?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
+    text.parse().ok().map(|Mac(bytes)| bytes)
 }
 
 #[cfg(test)]

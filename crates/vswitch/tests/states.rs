@@ -65,7 +65,8 @@ fn a_port_whose_mtu_changes_stays_what_it_is() {
 
 #[test]
 fn a_port_that_cannot_be_opened_says_why() {
-    let capture = |file: &str| Port { options: [("rx".to_owned(), file.to_owned())].into(), ..Port::new("cap", "pcap") };
+    let capture =
+        |file: &str| Port { options: [("rx".to_owned(), file.to_owned())].into(), ..Port::new("cap", "pcap") };
     let switch = prepare(&[capture("/no/such.pcap")]);
     let closed = status(&switch, "cap");
     assert!(closed.error.as_ref().unwrap().contains("/no/such.pcap: cannot be read"), "{closed:?}");
