@@ -1,6 +1,8 @@
 //! `sluice lab`: which experiments, how large, and where the report goes.
 
-use crate::experiment::{EXPERIMENTS, Experiment, named};
+use crate::experiment::Experiment;
+use crate::experiment_list::{EXPERIMENTS, named};
+use crate::files;
 use crate::lab::Lab;
 use crate::losses;
 use crate::noise::{self, CpuTime};
@@ -66,7 +68,7 @@ pub fn run(args: &LabArgs) -> Result<()> {
         }
     };
     let is_quick_look = size == Size::Quick && wanted.len() > 1;
-    report::make_dir(&args.out)?;
+    files::make_dir(&args.out)?;
     let stop = stop_on_signals()?;
     let deadline = is_quick_look.then(|| Instant::now() + QUICK_LOOK);
     for experiment in wanted {
@@ -75,7 +77,7 @@ pub fn run(args: &LabArgs) -> Result<()> {
             continue;
         }
         let (record, failure) = run_one(experiment, size, args, &stop, deadline)?;
-        report::put_json(&args.out.join(format!("{}.json", experiment.name())), &record)?;
+        files::put_json(&args.out.join(format!("{}.json", experiment.name())), &record)?;
         record.noise.iter().for_each(|why| eprintln!("{}: {why}", experiment.name()));
         if args.json {
             println!("{}", serde_json::to_string_pretty(&record)?);
@@ -125,7 +127,7 @@ fn run_one(
 ) -> Result<(Record, Option<anyhow::Error>)> {
     eprintln!("== {}: {}", experiment.name(), experiment.about());
     let path = args.out.join(format!("{}.json", experiment.name()));
-    let earlier = if args.resume { report::read(&path)? } else { None };
+    let earlier = if args.resume { files::read(&path)? } else { None };
     let earlier = earlier.filter(|record| record.size == size);
     if let Some(whole) = earlier.as_ref().filter(|record| !record.interrupted) {
         eprintln!("{}: is whole; without --resume it is measured anew", experiment.name());
@@ -204,7 +206,7 @@ pub fn utc() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::losses::Loss;
+    use crate::loss::Loss;
     use crate::record::Point;
     use std::sync::atomic::AtomicUsize;
 
@@ -248,7 +250,7 @@ mod tests {
         let counted = Counted(AtomicUsize::new(0));
         let run = || {
             let (record, failure) = run_one(&counted, Size::Quick, &args, &Arc::default(), None).unwrap();
-            report::put_json(&dir.path().join("counted.json"), &record).unwrap();
+            files::put_json(&dir.path().join("counted.json"), &record).unwrap();
             (record, failure.map(|error| error.to_string()), counted.0.load(Relaxed))
         };
         let (record, failure, runs) = run();

@@ -1,8 +1,8 @@
 //! What an experiment is given: its size, a word when to stop, points already measured, a place for progress.
 
+use crate::files;
 use crate::progress::Progress;
 use crate::record::{Point, Record, Size};
-use crate::report;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Lab {
         // Those of an earlier run lie there until there are more.
         let Some((path, record)) = self.kept.as_mut().filter(|_| points.len() > self.done.len()) else { return };
         record.findings.points = points.to_vec();
-        if let Err(error) = report::put_json(path, record) {
+        if let Err(error) = files::put_json(path, record) {
             self.fail(error);
         }
     }

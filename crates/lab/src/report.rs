@@ -1,11 +1,13 @@
 //! The report: one HTML page that needs nothing from the network, Markdown beside it, and the pictures as files.
 
+use crate::experiment_list::read_all;
+use crate::files::put;
 use crate::losses;
+use crate::markdown::markdown;
 use crate::record::{Figure, Record, Table};
 use crate::svg::{self, escape};
 use crate::text;
-use anyhow::{Context, Result, ensure};
-use serde::Serialize;
+use anyhow::{Result, ensure};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -26,72 +28,10 @@ pub fn write(dir: &Path) -> Result<PathBuf> {
             put(&dir.join(format!("{}-{}.svg", record.experiment, i + 1)), &svg::document(figure))?;
         }
     }
-    put(&dir.join("report.md"), &text::markdown(&records))?;
+    put(&dir.join("report.md"), &markdown(&records))?;
     let path = dir.join("report.html");
     put(&path, &page(&records))?;
     Ok(path)
-}
-
-/// Writes a file whole or not at all: an interrupted run, or a full disk, leaves the one before.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn put(path: &Path, text: &str) -> Result<()> {
-    let fresh = path.with_extension("new");
-    let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
-    if written.is_err() {
-        // What there is of it only takes room.
-        let _ = std::fs::remove_file(&fresh);
-    }
-    written.with_context(|| format!("{}: cannot be written", path.display()))
-}
-
-/// Writes a record, or the state of one under way, as JSON on one line: records are kept in git, and programs read
-/// them.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn put_json(path: &Path, record: &impl Serialize) -> Result<()> {
-    put(path, &serde_json::to_string(record)?)
-}
-
-/// Makes a directory for results, if there is none, and sees that files can be written there: before hours of
-/// measuring.
-///
-/// # Errors
-/// If not.
-pub fn make_dir(dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("{}: cannot be made", dir.display()))?;
-    let probe = dir.join("probe");
-    put(&probe, "can this directory be written to?\n")?;
-    std::fs::remove_file(&probe).with_context(|| format!("{}: cannot be removed", probe.display()))
-}
-
-/// The records in a directory, in the order of the experiments.
-///
-/// # Errors
-/// If one cannot be read, or is none.
-pub fn read_all(dir: &Path) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
-    for experiment in crate::experiment::EXPERIMENTS {
-        records.extend(read(&dir.join(format!("{}.json", experiment.name())))?);
-    }
-    records.extend(read(&dir.join("search.json"))?);
-    Ok(records)
-}
-
-/// The record in a file; `None` if there is no such file.
-///
-/// # Errors
-/// If it cannot be read, or is no record.
-pub fn read(path: &Path) -> Result<Option<Record>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", path.display())),
-    };
-    let record = serde_json::from_str(&text);
-    record.map(Some).with_context(|| format!("{}: expected a record of this version; remove it", path.display()))
 }
 
 /// The whole page.

@@ -4,7 +4,7 @@ use crate::progress::Progress;
 use crate::record::{Axis, Chart, FORMAT, Figure, Findings, Record, Series, Size, Table};
 use crate::sheet::Sheet;
 use crate::text::number;
-use crate::{command, noise, report, switch};
+use crate::{command, files, noise, report, switch};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sluice_trafficgen::search::{self, Config, Search, TrialKind};
@@ -100,7 +100,7 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         ..Config::default()
     };
     ensure!(search::is_length(args.warmup), "warmup = {}: expected seconds up to a week, 0 for none", args.warmup);
-    report::make_dir(&args.out)?;
+    files::make_dir(&args.out)?;
     let kept = args.out.join("search-state.json");
     let mut state = State { profile: text, search: Search::new(config)?, lanes: Vec::new(), latencies: Vec::new() };
     if args.resume {
@@ -128,7 +128,7 @@ pub fn run(args: &SearchArgs) -> Result<()> {
         noise: noise::steal(stolen),
     };
     record.findings.notes.push(plan.to_string());
-    report::put_json(&args.out.join("search.json"), &record)?;
+    files::put_json(&args.out.join("search.json"), &record)?;
     answers(&state).rows.iter().for_each(|row| println!("{}", row.join("  ")));
     println!("report: {}", report::write(&args.out)?.display());
     done
@@ -202,7 +202,7 @@ fn trials(
         ensure!(!stop.load(Relaxed), STOPPED);
         let figures = figures.context("the trials so far are kept; --resume goes on from there")?;
         take(state, &next, figures);
-        report::put_json(kept, state)?;
+        files::put_json(kept, state)?;
         progress.say(&line(state));
         progress.show(state.search.progress());
     }

@@ -1,9 +1,7 @@
 //! Numbers as people read them, and tables as Markdown.
 
-use crate::losses;
 use crate::record::{Record, Size, Table};
 use crate::stat::Stat;
-use std::fmt::Write;
 
 /// A count, short where it is round: 1000 is `1k`, 1500 is `1500`.
 pub fn count(n: f64) -> String {
@@ -30,37 +28,6 @@ pub fn stat(stat: Option<&Stat>) -> String {
         None => "n/a".to_owned(),
         Some(s) => format!("{} ({}–{})", number(s.median), number(s.min), number(s.max)),
     }
-}
-
-/// Records as Markdown.
-pub fn markdown(records: &[Record]) -> String {
-    let mut out = String::from("# Lab report\n");
-    for record in records {
-        let _ = write!(out, "\n## {}\n\n{}\n\n", record.experiment, record.about);
-        let _ = writeln!(
-            out,
-            "`{}`, {} UTC, {:.0} s, {}{}\n",
-            record.command,
-            record.began,
-            record.seconds,
-            size(record),
-            repetitions(record)
-        );
-        record.noise.iter().for_each(|why| out += &format!("**{why}**\n\n"));
-        record.findings.notes.iter().for_each(|note| out += &format!("- {note}\n"));
-        for t in &record.findings.tables {
-            let _ = write!(out, "\n### {}\n\n{}", t.title, table(t));
-        }
-    }
-    let lost = losses::table(records);
-    let _ = write!(out, "\n## {}\n\n", lost.title);
-    out += &if lost.rows.is_empty() { format!("{}\n", losses::none(records)) } else { table(&lost) };
-    if let Some(record) = records.first() {
-        let rows = record.sheet.0.iter().map(|(name, fact)| vec![name.clone(), fact.clone()]).collect();
-        let sheet = Table { title: String::new(), columns: vec!["machine".into(), String::new()], rows };
-        let _ = write!(out, "\n## The machine\n\n{}", table(&sheet));
-    }
-    out
 }
 
 /// How much of the experiment this is.

@@ -4,7 +4,7 @@
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
-use crate::losses::{Loss, denied};
+use crate::loss::{Loss, denied};
 use crate::record::{Findings, Point, Table};
 use crate::rig::{CYCLES, Rig, Sample, Workload};
 use crate::stat::Stat;

@@ -6,7 +6,7 @@ use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
-use crate::losses::{Loss, denied};
+use crate::loss::{Loss, denied};
 use crate::probe::Probe;
 use crate::record::{Findings, Point, Table};
 use crate::rig::Sample;

@@ -5,7 +5,7 @@ use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
-use crate::losses::{Loss, denied};
+use crate::loss::{Loss, denied};
 use crate::record::{Findings, Point, Table};
 use crate::rig::Sample;
 use crate::switch;

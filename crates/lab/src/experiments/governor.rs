@@ -5,7 +5,7 @@ use super::table_of;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
-use crate::losses::{Loss, denied};
+use crate::loss::{Loss, denied};
 use crate::record::{Axis, Chart, Figure, Findings, Point, Table};
 use crate::rig::CYCLES;
 use crate::setups::{KTPS, Load, SET_UP, Setups};

@@ -1,4 +1,4 @@
-//! The experiments, a file each. `experiment.rs` lists them.
+//! The experiments, a file each. `experiment_list.rs` lists them.
 
 pub mod autopilot;
 pub mod caches;

@@ -9,7 +9,7 @@ use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
-use crate::losses::Loss;
+use crate::loss::Loss;
 use crate::peer::{OVS_CONFIGS, Workload, ours::Ours, ovs::Ovs, testpmd::Testpmd};
 use crate::record::{Axis, Findings, Point, Table};
 use crate::rig::{CYCLES, MPPS};

@@ -4,7 +4,7 @@ use super::METHOD;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
-use crate::losses::Loss;
+use crate::loss::Loss;
 use crate::record::{Axis, Chart, Figure, Findings, Point, Table};
 use crate::rig::{CYCLES, Workload, stage_figure};
 use crate::setting::{self, Setting};

@@ -5,7 +5,7 @@ use super::{lines_over_flows, table_of};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
-use crate::losses::{Loss, behind};
+use crate::loss::{Loss, behind};
 use crate::record::{Axis, Figure, Findings, Point, Table};
 use crate::rig::{self, CYCLES, EMC_SHARE, EMC_USED, MPPS, Sample, TURNS};
 use crate::setting::Setting;

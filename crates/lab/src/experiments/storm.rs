@@ -6,7 +6,7 @@ use crate::cores::Bound;
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, Subject, place};
 use crate::lab::Lab;
-use crate::losses::{Loss, denied};
+use crate::loss::{Loss, denied};
 use crate::peer::storm::{self as peer_storm, OvsStorm};
 use crate::record::{Axis, Chart, Figure, Findings, Point, Series, Table};
 use crate::rig::Sample;

@@ -4,7 +4,7 @@ use super::{METHOD, lines_over_flows, table_of};
 use crate::experiment::Experiment;
 use crate::grid::{Grid, Place, Ready, place};
 use crate::lab::Lab;
-use crate::losses::{Loss, behind};
+use crate::loss::{Loss, behind};
 use crate::record::{Axis, Figure, Findings, Point, Table};
 use crate::rig::{CYCLES, Workload};
 use crate::setting::{self, Setting};

@@ -1,0 +1,57 @@
+//! All experiments. A new one is a file in `experiments` and a line in [`EXPERIMENTS`].
+
+use crate::experiment::Experiment;
+use crate::experiments::{
+    autopilot, caches, changes, cold, governor, peer, profile, recirc, rules, scale, storm, subtables,
+};
+use crate::files;
+use crate::record::Record;
+use anyhow::Result;
+use std::path::Path;
+
+/// All experiments, in the order of the report.
+pub const EXPERIMENTS: &[&dyn Experiment] = &[
+    &subtables::Subtables,
+    &autopilot::Autopilot,
+    &caches::Caches,
+    &recirc::Recirc,
+    &scale::Scale,
+    &rules::Rules,
+    &governor::Governor,
+    &storm::STORM,
+    &storm::SYN_FLOOD,
+    &changes::Changes,
+    &cold::Cold,
+    &profile::Profile,
+    &peer::Peer,
+];
+
+/// The experiment of that name.
+pub fn named(name: &str) -> Option<&'static dyn Experiment> {
+    EXPERIMENTS.iter().copied().find(|experiment| experiment.name() == name)
+}
+
+/// The records in a directory, in the order of the experiments.
+///
+/// # Errors
+/// If one cannot be read, or is none.
+pub fn read_all(dir: &Path) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for experiment in EXPERIMENTS {
+        records.extend(files::read(&dir.join(format!("{}.json", experiment.name())))?);
+    }
+    records.extend(files::read(&dir.join("search.json"))?);
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::BTreeSet<_> = EXPERIMENTS.iter().map(|e| e.name()).collect();
+        assert_eq!(names.len(), EXPERIMENTS.len());
+        assert!(names.iter().all(|name| named(name).is_some()));
+    }
+}
