@@ -2,9 +2,7 @@
 //! the changes are those that a naive comparison finds. The server's side is computed here with sets and maps of the
 //! standard library.
 
-mod peer;
-
-use peer::{Peer, ZERO_ID, config, uuid};
+use crate::peer::{self, Peer, ZERO_ID, config, uuid};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use sluice_ovsdb::{AtomKind, ChangeKind, Column, ColumnType, Message, Table, Uuid};

@@ -1,5 +1,4 @@
 //! The other side of a session: plays the server message by message, in virtual time.
-#![allow(dead_code)] // Each test file uses its part.
 
 use serde_json::{Value, json};
 use sluice_ovsdb::{Action, Config, DisconnectReason, Event, Message, Remote, Session, Table, Uuid};

@@ -1,0 +1,9 @@
+//! Sessions against a server that the test plays message by message, in virtual time.
+
+mod differences;
+mod golden;
+mod messages;
+mod monitoring;
+mod peer;
+mod transactions;
+mod upkeep;
