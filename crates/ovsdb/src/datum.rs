@@ -110,7 +110,8 @@ impl Datum {
                 _ => json!(["set", atoms.iter().map(|atom| atom.to_json(name_of)).collect::<Vec<_>>()]),
             },
             Elements::Map(pairs) => {
-                let pairs: Vec<_> = pairs.iter().map(|(k, v)| json!([k.to_json(name_of), v.to_json(name_of)])).collect();
+                let pairs: Vec<_> =
+                    pairs.iter().map(|(k, v)| json!([k.to_json(name_of), v.to_json(name_of)])).collect();
                 json!(["map", pairs])
             }
         }

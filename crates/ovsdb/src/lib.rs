@@ -17,12 +17,12 @@
 //! config.lock = Some("ovs_vswitchd".into());
 //! let mut client = Client::new(config, None)?;
 //! client.run(0);
-//! if client.session().take_changes().alert() {
+//! if client.session_mut().take_changes().alert() {
 //!     let mut txn = Txn::new();
 //!     if let Some(row) = client.session().replica().first("Open_vSwitch") {
 //!         txn.set("Open_vSwitch", row.uuid(), "cur_cfg", row.get::<i64>("next_cfg"));
 //!     }
-//!     client.session().commit(&txn)?;
+//!     client.session_mut().commit(&txn)?;
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -68,4 +68,3 @@ pub use schema::Schema;
 pub use session::{Action, Config, DisconnectReason, Event, LockState, Session};
 pub use txn::{Commit, Mutation, Outcome, Txn, TxnId};
 pub use uuid::{BadUuid, Uuid};
-

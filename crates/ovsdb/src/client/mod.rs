@@ -65,8 +65,13 @@ impl Client {
         Ok(Client { session: Session::new(config)?, tls, connection: None, is_behind: false })
     }
 
-    /// The session.
-    pub fn session(&mut self) -> &mut Session {
+    /// The session, to read from.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The session, to take events and changes from and to commit to. A commit is sent by the next [`Client::run`].
+    pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
 

@@ -164,12 +164,13 @@ impl<'a> Compiler<'a> {
             let declared = column.declared.column_type;
             let checked = check_argument(mutation, &declared);
             checked.map_err(|problem| TxnError::Value { table: edit.table, column: column.declared.name, problem })?;
-            let is_being_written = (self.context.is_being_written)((table, edit.uuid, index))
-                || edit.columns.contains_key(name);
-            let has_effect = |old| is_being_written || has_effect(mutation, old);
-            if column.server.is_some() && old.get(index).is_some_and(has_effect) {
+            let cell = (table, edit.uuid, index);
+            // The replica's value is not the one that is mutated if something is written before.
+            let is_being_written = self.writes.contains(&cell) || (self.context.is_being_written)(cell);
+            let value = old.get(index).filter(|_| !is_being_written);
+            if column.server.is_some() && has_effect(mutation, value) {
                 mutations.push(self.mutation(name, mutation));
-                self.writes.insert((table, edit.uuid, index));
+                self.writes.insert(cell);
             }
         }
         if !mutations.is_empty() {
@@ -247,8 +248,9 @@ fn value_for(value: &Datum, column_type: &ColumnType) -> Datum {
 fn check_argument(mutation: &Mutation, column_type: &ColumnType) -> Result<(), &'static str> {
     let keys = ColumnType { value: None, ..*column_type };
     match mutation {
+        Mutation::Insert(none) | Mutation::Delete(none) if none.is_empty() => Ok(()),
         Mutation::Delete(elements) if elements.pairs().is_empty() => elements.check(&keys),
-        Mutation::Insert(elements) | Mutation::Delete(elements) => value_for(elements, column_type).check(column_type),
+        Mutation::Insert(elements) | Mutation::Delete(elements) => elements.check(column_type),
         Mutation::Add(number)
         | Mutation::Subtract(number)
         | Mutation::Multiply(number)
@@ -260,21 +262,23 @@ fn check_argument(mutation: &Mutation, column_type: &ColumnType) -> Result<(), &
     }
 }
 
-/// Whether a mutation changes `old`; arithmetic is left to the server, save for adding nothing.
-fn has_effect(mutation: &Mutation, old: &Datum) -> bool {
-    let has_element = |atom: &Atom| old.elements().binary_search(atom).is_ok();
+/// Whether a mutation may change a value; `None` is a value that is not known. Arithmetic is left to the server, save for
+/// adding nothing.
+fn has_effect(mutation: &Mutation, value: Option<&Datum>) -> bool {
+    let has_element = |atom: &Atom| value.is_none_or(|value| value.elements().binary_search(atom).is_ok());
+    let lacks_element = |atom: &Atom| value.is_none_or(|value| value.elements().binary_search(atom).is_err());
+    let has_key = |key: &Atom| value.is_none_or(|value| value.value_of(key).is_some());
+    let lacks_key = |key: &Atom| value.is_none_or(|value| value.value_of(key).is_none());
+    let is_empty = value.is_some_and(Datum::is_empty);
     match mutation {
         Mutation::Insert(new) => {
-            new.elements().iter().any(|atom| !has_element(atom))
-                || new.pairs().iter().any(|(key, _)| old.value_of(key).is_none())
+            new.elements().iter().any(lacks_element) || new.pairs().iter().any(|(key, _)| lacks_key(key))
         }
         Mutation::Delete(gone) => {
-            gone.elements().iter().any(|atom| has_element(atom) || old.value_of(atom).is_some())
-                || gone.pairs().iter().any(|(key, value)| old.value_of(key) == Some(value))
+            let has_pair = |pair: &(Atom, Atom)| value.is_none_or(|value| value.value_of(&pair.0) == Some(&pair.1));
+            gone.elements().iter().any(|atom| has_element(atom) || has_key(atom)) || gone.pairs().iter().any(has_pair)
         }
-        Mutation::Add(number) | Mutation::Subtract(number) => {
-            !old.is_empty() && *number != number.kind().default_atom()
-        }
-        Mutation::Multiply(_) | Mutation::Divide(_) | Mutation::Modulo(_) => !old.is_empty(),
+        Mutation::Add(number) | Mutation::Subtract(number) => !is_empty && *number != number.kind().default_atom(),
+        Mutation::Multiply(_) | Mutation::Divide(_) | Mutation::Modulo(_) => !is_empty,
     }
 }

@@ -7,8 +7,8 @@
 //! them, too; inserted columns that get their default; mutations without effect; tables and columns that the server's
 //! schema lacks; changes of rows that are not, or no longer, there.
 //!
-//! **Order** of operations: `wait`s of verified columns, then rows as they were first touched, mutations, comment,
-//! abort, and the assertion of the session's lock. Later calls override earlier ones for a column.
+//! **Order** of operations: `wait`s of verified columns, then rows as they were first touched, each with its values before
+//! its mutations, then comment, abort, and the assertion of the session's lock.
 //!
 //! **Ends** ([`Outcome`]): a transaction that was under way when the connection broke may have been committed; it is
 //! reported as [`Outcome::TryAgain`], and the replica tells after reconnection. Since what is left out depends on the
@@ -128,9 +128,11 @@ impl Txn {
         uuid
     }
 
-    /// Gives a column a value.
+    /// Gives a column a value, whatever earlier calls did to it.
     pub fn set(&mut self, table: &'static str, row: Uuid, column: &'static str, value: impl Into<Datum>) {
-        self.edit(table, row).columns.insert(column, value.into());
+        let edit = self.edit(table, row);
+        edit.mutations.retain(|(mutated, _)| *mutated != column);
+        edit.columns.insert(column, value.into());
     }
 
     /// Changes a column relative to the value that the database has then: for sets and maps that others write, too. Of a

@@ -8,9 +8,10 @@
 use crate::peer::{Peer, config};
 use serde_json::Value;
 use sluice_ovsdb::{
-    Atom, Column, ColumnType, Commit, Datum, Event, LockState, Message, Outcome, Schema, Table, Txn, TxnId, Uuid,
+    Atom, Column, ColumnType, Commit, Datum, Event, LockState, Message, Mutation, Outcome, Schema, Table, Txn, TxnId,
+    Uuid,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// A line: whether ovs-vswitchd sent it, and the message.
 type Line = (bool, Message);
@@ -76,7 +77,11 @@ impl Replay {
         peer.accept();
         let mut replay = Replay { peer, tables, ids: HashMap::new(), outcomes: Vec::new(), transactions: 0 };
         for (is_sent, message) in lines {
-            if is_sent { replay.sent(message) } else { replay.received(message) }
+            if is_sent {
+                replay.sent(message)
+            } else {
+                replay.received(message)
+            }
             assert!(replay.peer.session.is_connected(), "{:?}", replay.peer.events());
         }
         replay
@@ -114,12 +119,18 @@ impl Replay {
             if operation["op"] == "assert" {
                 continue;
             }
-            assert_eq!(operation["op"], "update");
             let table = self.tables.iter().find(|table| operation["table"] == table.name).unwrap();
             let row = uuid_of(&operation["where"][0][2]);
-            for (name, value) in operation["row"].as_object().unwrap() {
-                let column = table.columns.iter().find(|column| column.name == name).unwrap();
+            let column = |name: &str| table.columns.iter().find(|column| column.name == name).unwrap();
+            for (name, value) in operation.get("row").and_then(Value::as_object).into_iter().flatten() {
+                let column = column(name);
                 txn.set(table.name, row, column.name, datum(value, &column.column_type));
+            }
+            for mutation in operation.get("mutations").and_then(Value::as_array).into_iter().flatten() {
+                assert_eq!(mutation[1], "insert");
+                let column = column(mutation[0].as_str().unwrap());
+                let elements = datum(&mutation[2], &column.column_type);
+                txn.mutate(table.name, row, column.name, Mutation::Insert(elements));
             }
         }
         assert!(matches!(self.peer.session.commit(&txn), Ok(Commit::Sent(_))), "{params}");
@@ -131,13 +142,29 @@ impl Replay {
     }
 }
 
-/// Operations in any order: OVS's is that of a hash table.
+/// Operations, and the elements of values, in one order: OVS's is that of hash tables.
 fn sorted(params: &Value) -> Vec<Value> {
     let mut params = params.clone();
     params.sort_all_objects();
+    sort_elements(&mut params);
     let mut operations = params.as_array().unwrap().clone();
     operations.sort_by_key(Value::to_string);
     operations
+}
+
+fn sort_elements(json: &mut Value) {
+    match json {
+        Value::Array(list) => {
+            list.iter_mut().for_each(sort_elements);
+            if let [Value::String(tag), Value::Array(elements)] = list.as_mut_slice()
+                && (tag == "set" || tag == "map")
+            {
+                elements.sort_by_key(Value::to_string);
+            }
+        }
+        Value::Object(members) => members.values_mut().for_each(sort_elements),
+        _ => {}
+    }
 }
 
 fn uuid_of(json: &Value) -> Uuid {
@@ -185,7 +212,8 @@ fn ovs_with_a_dummy_port() {
     });
     interfaces.sort();
     assert_eq!(interfaces, [(Some(1), "p1".to_owned(), 10), (Some(65534), "br0".to_owned(), 10)]);
-    let mac = replay.column("Interface", "mac_in_use", |row, column| row.get::<Option<&str>>(column).map(str::to_owned));
+    let mac =
+        replay.column("Interface", "mac_in_use", |row, column| row.get::<Option<&str>>(column).map(str::to_owned));
     assert!(mac.contains(&Some("aa:55:aa:55:00:00".into())), "{mac:?}");
 }
 
@@ -196,6 +224,19 @@ fn ovs_under_ovn() {
     assert!(replay.outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Committed { inserted: vec![] }));
     let root = replay.peer.session.replica().first("Open_vSwitch").unwrap();
     assert_eq!(root.get::<i64>("next_cfg"), root.get::<i64>("cur_cfg"));
+    assert_eq!(refer(&replay, "Open_vSwitch", "bridges"), rows(&replay, "Bridge"));
+    assert_eq!(refer(&replay, "Bridge", "ports"), rows(&replay, "Port"));
+    assert_eq!(refer(&replay, "Port", "interfaces"), rows(&replay, "Interface"));
     let types = replay.column("Interface", "type", |row, column| row.get::<&str>(column).to_owned());
-    assert!(types.iter().any(|t| t == "geneve"), "{types:?}");
+    let types: BTreeSet<String> = types.into_iter().collect();
+    assert_eq!(types, BTreeSet::from(["dummy", "gre", "internal", "patch"].map(str::to_owned)));
+}
+
+/// The rows that some column of a table refers to.
+fn refer(replay: &Replay, table: &str, column: &str) -> BTreeSet<Uuid> {
+    replay.column(table, column, |row, column| row.get::<Vec<Uuid>>(column)).concat().into_iter().collect()
+}
+
+fn rows(replay: &Replay, table: &str) -> BTreeSet<Uuid> {
+    replay.peer.session.replica().rows(table).map(|row| row.uuid()).collect()
 }

@@ -49,7 +49,8 @@ fn synced() -> Peer {
 fn schema_and_lock_are_asked_for_without_waiting() {
     let mut peer = Peer::new(Config { lock: Some("ovs_vswitchd".into()), ..config(tables()) });
     peer.accept();
-    let request = |method: &str, params: Value, id: u64| Message::Request { method: method.into(), params, id: json!(id) };
+    let request =
+        |method: &str, params: Value, id: u64| Message::Request { method: method.into(), params, id: json!(id) };
     assert_eq!(
         peer.sent(),
         [request("get_schema", json!(["_Server"]), 0), request("lock", json!(["ovs_vswitchd"]), 1)]
@@ -66,10 +67,7 @@ fn only_what_the_schema_has_is_asked_for() {
     let (params, id) = peer.introduce(standalone(&older));
     assert_eq!(params, json!(["db", ["monid", "db"], {"Bridge": [{"columns": ["name"]}]}, ZERO_ID]));
     peer.reply(id, json!([false, ZERO_ID, bridge("initial", json!({"name": "br0"}))]));
-    let lacking = vec![
-        Lacking { table: "Bridge", column: Some("fail_mode") },
-        Lacking { table: "Port", column: None },
-    ];
+    let lacking = vec![Lacking { table: "Bridge", column: Some("fail_mode") }, Lacking { table: "Port", column: None }];
     let events = peer.events();
     assert_eq!(events[2..], [Event::Lacking(lacking), Event::Synced]);
     assert_eq!(events[2].to_string(), "the database schema lacks Bridge.fail_mode, Port");

@@ -257,7 +257,10 @@ fn errors_of_the_program_are_told() {
     assert_eq!(error(|txn| txn.set("Bridge", BRIDGE, "nmae", "x")), "column nmae of table Bridge is not declared");
     assert_eq!(error(|txn| txn.set("Bridge", uuid(99), "nmae", "x")), "column nmae of table Bridge is not declared");
     let name = "column name of table Bridge: ";
-    assert_eq!(error(|txn| txn.set("Bridge", BRIDGE, "name", 5)), format!("{name}an element's kind is not the column's"));
+    assert_eq!(
+        error(|txn| txn.set("Bridge", BRIDGE, "name", 5)),
+        format!("{name}an element's kind is not the column's")
+    );
     assert_eq!(error(|txn| txn.set("Bridge", BRIDGE, "name", Datum::EMPTY)), format!("{name}too few elements"));
     let two = |txn: &mut Txn| txn.set("Bridge", BRIDGE, "name", vec!["a", "b"]);
     assert_eq!(error(two), format!("{name}too many elements"));
