@@ -120,7 +120,7 @@ impl Reconnect {
     pub(crate) fn disconnected(&mut self, now_ms: u64) -> u64 {
         let lasted_ms = match self.phase {
             Phase::Active { connected_ms, activity_ms } | Phase::Idle { connected_ms, activity_ms, .. } => {
-                Some(activity_ms - connected_ms)
+                Some(activity_ms.saturating_sub(connected_ms))
             }
             Phase::Backoff { .. } | Phase::Connecting { .. } => None,
         };

@@ -57,7 +57,7 @@ fn a_silent_server_is_probed_and_then_given_up() {
     assert_eq!(peer.sent(), []);
     peer.pass(1);
     let probe = Message::Request { method: "echo".into(), params: json!([]), id: json!("echo") };
-    assert_eq!(peer.sent(), [probe.clone()]);
+    assert_eq!(peer.sent(), std::slice::from_ref(&probe));
     peer.pass(4000);
     peer.reply(json!("echo"), json!([]));
     peer.pass(5000);

@@ -2,7 +2,7 @@
 
 use crate::server::{Server, run};
 use serde_json::json;
-use sluice_ovsdb::{ChangeKind, Datum, Mutation, Outcome, Session, Uuid};
+use sluice_ovsdb::{ChangeKind, Datum, Mutation, Outcome, Session, Txn, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn what_one_client_writes_another_sees() {
@@ -23,7 +23,7 @@ pub fn what_one_client_writes_another_sees() {
     let root = root.uuid();
 
     // What asks for attention, and what does not.
-    assert!(matches!(writer.commit(|txn| txn.set("Root", root, "cur_cfg", 1)), Outcome::Committed { .. }));
+    writer.committed(|txn| txn.set("Root", root, "cur_cfg", 1));
     watcher.until("cur_cfg", |client| client.session().replica().first("Root").unwrap().get::<i64>("cur_cfg") == 1);
     let changes = watcher.changes();
     assert_eq!((changes.alert(), changes.iter().count()), (false, 1));
@@ -109,16 +109,16 @@ pub fn a_committed_transaction_is_in_the_replica() {
         let name = format!("r{number}");
         let row = client.insert(&name);
         assert_eq!(client.replica().row("Row", row).map(|row| row.get::<&str>("name")), Some(name.as_str()));
-        let set = |txn: &mut sluice_ovsdb::Txn| txn.set("Row", row, "number", number);
-        assert!(matches!(client.commit(set), Outcome::Committed { .. }));
+        let set = |txn: &mut Txn| txn.set("Row", row, "number", number);
+        client.committed(set);
         assert_eq!(client.commit(set), Outcome::Unchanged);
-        let mutate = |txn: &mut sluice_ovsdb::Txn| {
+        let mutate = |txn: &mut Txn| {
             txn.mutate("Row", row, "number", Mutation::Add(1.into()));
             txn.mutate("Row", row, "numbers", Mutation::Insert(Datum::set([1, 2, 3])));
             txn.mutate("Row", row, "numbers", Mutation::Delete(2.into()));
             txn.mutate("Row", row, "options", Mutation::Insert(Datum::map([("a", "b")])));
         };
-        assert!(matches!(client.commit(mutate), Outcome::Committed { .. }));
+        client.committed(mutate);
         let row = client.replica().row("Row", row).unwrap();
         assert_eq!((row.get::<i64>("number"), row.get::<Vec<i64>>("numbers")), (number + 1, vec![1, 3]));
         assert_eq!(row.key("options", "a"), Some("b"));
@@ -147,11 +147,11 @@ pub fn refused_transactions_say_why() {
     assert_eq!(client.replica().row("Row", row).unwrap().get::<Option<i64>>("number"), None);
 
     // Another client was faster.
-    let mut txn = sluice_ovsdb::Txn::new();
+    let mut txn = Txn::new();
     txn.verify(&client.replica().row("Row", row).unwrap(), "number");
     txn.set("Row", row, "flag", true);
     other.until("the row", |client| client.session().replica().row("Row", row).is_some());
-    assert!(matches!(other.commit(|txn| txn.set("Row", row, "number", 7)), Outcome::Committed { .. }));
+    other.committed(|txn| txn.set("Row", row, "number", 7));
     assert_eq!(client.commit(|empty| *empty = txn), Outcome::TryAgain);
     assert_eq!(client.replica().row("Row", row).unwrap().get::<i64>("number"), 7);
     assert!(!client.replica().row("Row", row).unwrap().get::<bool>("flag"));

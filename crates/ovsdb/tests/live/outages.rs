@@ -35,7 +35,7 @@ pub fn a_killed_server_is_found_again() {
     let changes = client.changes();
     let changes: Vec<_> = changes.iter().map(|change| (change.uuid, change.kind, change.columns.clone())).collect();
     assert_eq!(changes, want);
-    assert!(matches!(client.commit(|txn| txn.set("Row", rows[0], "number", 1)), Outcome::Committed { .. }));
+    client.committed(|txn| txn.set("Row", rows[0], "number", 1));
 }
 
 pub fn a_server_dies_with_a_transaction_under_way() {
@@ -53,7 +53,7 @@ pub fn a_server_dies_with_a_transaction_under_way() {
     assert_eq!(end, Event::Finished(id, Outcome::TryAgain));
     server.restart();
     client.until("the contents", |client| client.session().is_synced());
-    assert!(matches!(client.commit(|again| *again = txn), Outcome::Committed { .. }));
+    client.committed(|again| *again = txn);
     assert_eq!(client.replica().row("Row", row).unwrap().get::<i64>("number"), 1);
 }
 
@@ -80,7 +80,7 @@ pub fn a_cluster_tells_what_happened_since() {
     server.appctl(&["ovsdb-server/reconnect"]);
     writer.until("the end", |client| !client.session().is_connected());
     writer.until("the contents", |client| client.session().is_synced());
-    assert!(matches!(writer.commit(|txn| txn.set("Row", row, "number", 3)), Outcome::Committed { .. }));
+    writer.committed(|txn| txn.set("Row", row, "number", 3));
     writer.insert("r2");
     until_lost(&mut client);
     client.until("the contents", |client| client.session().is_synced());

@@ -239,6 +239,12 @@ impl Tester {
         }
     }
 
+    /// Commits a transaction that must be sent and taken.
+    pub fn committed(&mut self, build: impl FnOnce(&mut Txn)) {
+        let outcome = self.commit(build);
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    }
+
     /// Inserts a row; its UUID.
     pub fn insert(&mut self, name: &str) -> Uuid {
         let outcome = self.commit(|txn| {
