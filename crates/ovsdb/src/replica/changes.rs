@@ -86,10 +86,6 @@ pub(super) struct ChangedColumns(u128);
 const _: () = assert!(crate::Table::COLUMNS_MAX == u128::BITS as usize);
 
 impl ChangedColumns {
-    pub(super) fn one(index: usize) -> Self {
-        ChangedColumns(1 << index)
-    }
-
     pub(super) fn insert(&mut self, index: usize) {
         self.0 |= 1 << index;
     }

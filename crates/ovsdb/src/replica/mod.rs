@@ -21,7 +21,7 @@ pub use row::{FromDatum, Row};
 pub(crate) use update::UpdateFormat;
 
 use crate::{Column, ColumnType, ConfigError, Datum, Schema, Table, Uuid};
-use changes::{ChangedColumns, RowChange};
+use changes::RowChange;
 use std::collections::{BTreeMap, HashMap};
 
 /// A copy of the declared tables.
@@ -110,7 +110,8 @@ impl Replica {
         Changes::collect(self.tables.iter_mut())
     }
 
-    /// Takes over the server's types. Returns what is declared and lacking there, and whether that differs from before.
+    /// Takes over the server's types; the rows stay as they are until contents come that have these types. Returns what
+    /// is declared and lacking there, and whether anything differs from before.
     pub(crate) fn adopt_schema(&mut self, schema: &Schema) -> (Vec<Lacking>, bool) {
         let mut lacking = Vec::new();
         let mut differs = false;
@@ -185,31 +186,16 @@ impl TableReplica {
         if !self.is_present {
             lacking.push(Lacking { table: self.name, column: None });
         }
-        for index in 0..self.columns.len() {
-            let column = &mut self.columns[index];
+        for column in &mut self.columns {
             let known = schema.column(self.name, column.declared.name);
             let usable = known.copied().filter(|known| known.has_kinds_of(&column.declared.column_type));
             differs |= column.server != usable;
             column.server = usable;
-            if usable.is_none() {
-                if self.is_present {
-                    lacking.push(Lacking { table: self.name, column: Some(column.declared.name) });
-                }
-                self.reset_column(index);
+            if self.is_present && usable.is_none() {
+                lacking.push(Lacking { table: self.name, column: Some(column.declared.name) });
             }
         }
         differs
-    }
-
-    /// Gives a column that the server lacks its default in every row.
-    fn reset_column(&mut self, index: usize) {
-        let value = Datum::default_of(&self.columns[index].declared.column_type);
-        for (&uuid, values) in &mut self.rows {
-            if values[index] != value {
-                values[index] = value.clone();
-                self.changes.entry(uuid).or_default().modified(ChangedColumns::one(index));
-            }
-        }
     }
 }
 

@@ -102,6 +102,7 @@ mod tests {
         assert_eq!(outcome_of(&in_flight(), Err(&json!("canceled"))), Outcome::TryAgain);
         assert_eq!(outcome_of(&in_flight(), Err(&json!({"error": "no"}))), Outcome::Error("no".into()));
         assert!(matches!(outcome(json!("what")), Outcome::Error(_)));
+        assert_eq!(outcome(json!([{"count": 1}, null])), Outcome::TryAgain, "something was not done");
     }
 
     #[test]

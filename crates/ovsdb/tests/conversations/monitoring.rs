@@ -118,6 +118,20 @@ fn a_server_without_server_database_gets_the_older_requests() {
     assert_eq!(peer.sent(), []);
 }
 
+/// What one server can do says nothing about the next.
+#[test]
+fn an_older_server_may_follow_a_newer_one() {
+    let mut peer = synced();
+    peer.hang_up();
+    peer.accept();
+    let (_, id) = peer.request("get_schema");
+    peer.refuse(id);
+    let (_, id) = peer.request("get_schema");
+    peer.reply(id, schema());
+    peer.request("monitor_cond");
+    assert_eq!(peer.sent(), []);
+}
+
 #[test]
 fn a_server_that_refuses_every_request_is_left() {
     let mut peer = Peer::new(config(tables()));
@@ -212,6 +226,7 @@ fn a_converted_database_is_read_anew() {
 #[test]
 fn two_conversions_in_a_row_are_survived() {
     let mut peer = synced();
+    peer.update3(ID_1, json!({}));
     let canceled = json!([["monid", "db"]]);
     peer.notify("monitor_canceled", canceled.clone());
     let (_, first) = peer.request("get_schema");
@@ -220,7 +235,8 @@ fn two_conversions_in_a_row_are_survived() {
     peer.reply(first, schema());
     assert_eq!(peer.sent(), []);
     peer.reply(second, schema());
-    let (_, id) = peer.request("monitor_cond_since");
+    let (params, id) = peer.request("monitor_cond_since");
+    assert_eq!(params[3], ZERO_ID, "the schema is the same, but the transactions are not");
     peer.reply(id, json!([false, ID_2, {}]));
     assert_eq!((peer.session.is_synced(), names(&peer).len()), (true, 0));
 }

@@ -1,6 +1,6 @@
 //! Connections in virtual time: attempts, probes, ends.
 
-use crate::peer::{Peer, config};
+use crate::peer::{Peer, ZERO_ID, config, standalone};
 use serde_json::json;
 use sluice_ovsdb::{Action, Config, ConfigError, DisconnectReason, Event, Message, Remote, Session, Table};
 
@@ -37,6 +37,20 @@ fn all_servers_of_a_cluster_are_tried_before_a_pause() {
     let [one, two] = ["tcp:10.0.0.1:6641".to_owned(), "tcp:10.0.0.2:6641".to_owned()];
     let want = [(0, one.clone()), (0, two.clone()), (1000, one), (3000, two)];
     assert_eq!(attempts(&mut peer, 4), want);
+}
+
+#[test]
+fn once_a_server_served_all_are_tried_again_before_a_pause() {
+    let mut peer = Peer::new(with_remotes("tcp:10.0.0.1:6641,tcp:10.0.0.2:6641"));
+    attempts(&mut peer, 2);
+    peer.accept();
+    assert_eq!(peer.now_ms, 1000);
+    let (_, id) = peer.introduce(standalone(&json!({"tables": {}})));
+    peer.reply(id, json!([false, ZERO_ID, {}]));
+    assert!(peer.session.is_synced());
+    peer.hang_up();
+    let times: Vec<_> = attempts(&mut peer, 3).into_iter().map(|(ms, _)| ms).collect();
+    assert_eq!(times, [1000, 2000, 4000]);
 }
 
 #[test]
@@ -107,6 +121,19 @@ fn messages_after_the_end_are_ignored() {
     peer.hang_up();
     peer.reply(json!(0), json!({}));
     assert_eq!(peer.next_action(), None);
+}
+
+#[test]
+fn a_connection_inherits_nothing_from_the_one_before() {
+    let mut peer = Peer::new(config(vec![]));
+    peer.accept();
+    peer.session.disconnected(peer.now_ms, DisconnectReason::ClosedByPeer);
+    assert_eq!(peer.next_action(), None, "what was to be sent is not sent to the next server");
+    peer.accept();
+    let (_, id) = peer.request("get_schema");
+    assert_eq!(id, json!(1));
+    peer.reply(json!(0), json!({"tables": {}}));
+    assert_eq!(peer.next_action(), None, "a reply to the first connection's request");
 }
 
 #[test]
