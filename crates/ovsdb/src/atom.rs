@@ -7,7 +7,7 @@ use std::fmt;
 
 /// The kind of an atom. Source: RFC 7047 section 3.1, `<atomic-type>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AtomKind {
+pub enum AtomicType {
     /// A signed 64-bit integer.
     Integer,
     /// A double-precision number.
@@ -20,21 +20,21 @@ pub enum AtomKind {
     Uuid,
 }
 
-impl AtomKind {
+impl AtomicType {
     /// The kind's name in a schema.
     pub const fn name(self) -> &'static str {
         match self {
-            AtomKind::Integer => "integer",
-            AtomKind::Real => "real",
-            AtomKind::Boolean => "boolean",
-            AtomKind::String => "string",
-            AtomKind::Uuid => "uuid",
+            AtomicType::Integer => "integer",
+            AtomicType::Real => "real",
+            AtomicType::Boolean => "boolean",
+            AtomicType::String => "string",
+            AtomicType::Uuid => "uuid",
         }
     }
 
     /// The kind of that name.
-    pub(crate) fn from_name(name: &str) -> Option<AtomKind> {
-        [AtomKind::Integer, AtomKind::Real, AtomKind::Boolean, AtomKind::String, AtomKind::Uuid]
+    pub(crate) fn from_name(name: &str) -> Option<AtomicType> {
+        [AtomicType::Integer, AtomicType::Real, AtomicType::Boolean, AtomicType::String, AtomicType::Uuid]
             .into_iter()
             .find(|kind| kind.name() == name)
     }
@@ -42,16 +42,16 @@ impl AtomKind {
     /// The value that a new row's column of this kind has: 0, 0.0, false, "" or all zeros.
     pub(crate) fn default_atom(self) -> Atom {
         match self {
-            AtomKind::Integer => Atom::Integer(0),
-            AtomKind::Real => Atom::Real(Real::new(0.0)),
-            AtomKind::Boolean => Atom::Boolean(false),
-            AtomKind::String => Atom::String(String::new()),
-            AtomKind::Uuid => Atom::Uuid(Uuid::ZERO),
+            AtomicType::Integer => Atom::Integer(0),
+            AtomicType::Real => Atom::Real(Real::new(0.0)),
+            AtomicType::Boolean => Atom::Boolean(false),
+            AtomicType::String => Atom::String(String::new()),
+            AtomicType::Uuid => Atom::Uuid(Uuid::ZERO),
         }
     }
 }
 
-impl fmt::Display for AtomKind {
+impl fmt::Display for AtomicType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -111,24 +111,24 @@ pub enum Atom {
 
 impl Atom {
     /// The atom's kind.
-    pub fn kind(&self) -> AtomKind {
+    pub fn kind(&self) -> AtomicType {
         match self {
-            Atom::Integer(_) => AtomKind::Integer,
-            Atom::Real(_) => AtomKind::Real,
-            Atom::Boolean(_) => AtomKind::Boolean,
-            Atom::String(_) => AtomKind::String,
-            Atom::Uuid(_) => AtomKind::Uuid,
+            Atom::Integer(_) => AtomicType::Integer,
+            Atom::Real(_) => AtomicType::Real,
+            Atom::Boolean(_) => AtomicType::Boolean,
+            Atom::String(_) => AtomicType::String,
+            Atom::Uuid(_) => AtomicType::Uuid,
         }
     }
 
     /// Reads an atom of a known kind.
-    pub(crate) fn from_json(json: &Value, kind: AtomKind) -> Result<Atom, DatumError> {
+    pub(crate) fn from_json(json: &Value, kind: AtomicType) -> Result<Atom, DatumError> {
         let atom = match kind {
-            AtomKind::Integer => integer(json).map(Atom::Integer),
-            AtomKind::Real => json.as_f64().map(|number| Atom::Real(Real::new(number))),
-            AtomKind::Boolean => json.as_bool().map(Atom::Boolean),
-            AtomKind::String => json.as_str().map(|text| Atom::String(text.to_owned())),
-            AtomKind::Uuid => uuid(json).map(Atom::Uuid),
+            AtomicType::Integer => integer(json).map(Atom::Integer),
+            AtomicType::Real => json.as_f64().map(|number| Atom::Real(Real::new(number))),
+            AtomicType::Boolean => json.as_bool().map(Atom::Boolean),
+            AtomicType::String => json.as_str().map(|text| Atom::String(text.to_owned())),
+            AtomicType::Uuid => uuid(json).map(Atom::Uuid),
         };
         atom.ok_or(DatumError::Atom { expected: kind })
     }
@@ -207,16 +207,16 @@ mod tests {
 
     #[test]
     fn whole_numbers_with_a_point_are_integers() {
-        assert_eq!(Atom::from_json(&json!(5.0), AtomKind::Integer), Ok(Atom::Integer(5)));
-        assert_eq!(Atom::from_json(&json!(5), AtomKind::Real), Ok(Atom::from(5.0)));
-        assert_eq!(Atom::from_json(&json!(i64::MIN), AtomKind::Integer), Ok(Atom::Integer(i64::MIN)));
+        assert_eq!(Atom::from_json(&json!(5.0), AtomicType::Integer), Ok(Atom::Integer(5)));
+        assert_eq!(Atom::from_json(&json!(5), AtomicType::Real), Ok(Atom::from(5.0)));
+        assert_eq!(Atom::from_json(&json!(i64::MIN), AtomicType::Integer), Ok(Atom::Integer(i64::MIN)));
     }
 
     #[test]
     fn other_numbers_are_no_integers() {
         for json in [json!(5.5), json!(u64::MAX), json!(1e300), json!("5"), json!(null)] {
-            let expected = Err(DatumError::Atom { expected: AtomKind::Integer });
-            assert_eq!(Atom::from_json(&json, AtomKind::Integer), expected, "{json}");
+            let expected = Err(DatumError::Atom { expected: AtomicType::Integer });
+            assert_eq!(Atom::from_json(&json, AtomicType::Integer), expected, "{json}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the user of this crate declares: the tables and columns of interest, and their types.
 
-use crate::AtomKind;
+use crate::AtomicType;
 
 /// The type of a column.
 ///
@@ -9,9 +9,9 @@ use crate::AtomKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnType {
     /// Kind of the elements, or of a map's keys.
-    pub key: AtomKind,
+    pub key: AtomicType,
     /// Kind of a map's values; sets have none.
-    pub value: Option<AtomKind>,
+    pub value: Option<AtomicType>,
     /// Least number of elements: 0 or 1.
     pub min: u32,
     /// Greatest number of elements; [`ColumnType::UNLIMITED`] if there is no limit.
@@ -23,22 +23,22 @@ impl ColumnType {
     pub const UNLIMITED: u32 = u32::MAX;
 
     /// Exactly one atom.
-    pub const fn scalar(key: AtomKind) -> Self {
+    pub const fn scalar(key: AtomicType) -> Self {
         ColumnType { key, value: None, min: 1, max: 1 }
     }
 
     /// No atom or one.
-    pub const fn optional(key: AtomKind) -> Self {
+    pub const fn optional(key: AtomicType) -> Self {
         ColumnType { key, value: None, min: 0, max: 1 }
     }
 
     /// Any number of different atoms.
-    pub const fn set(key: AtomKind) -> Self {
+    pub const fn set(key: AtomicType) -> Self {
         ColumnType { key, value: None, min: 0, max: Self::UNLIMITED }
     }
 
     /// Any number of pairs with different keys.
-    pub const fn map(key: AtomKind, value: AtomKind) -> Self {
+    pub const fn map(key: AtomicType, value: AtomicType) -> Self {
         ColumnType { key, value: Some(value), min: 0, max: Self::UNLIMITED }
     }
 
@@ -74,23 +74,23 @@ impl Column {
     }
 
     /// Exactly one atom; see [`ColumnType::scalar`].
-    pub const fn scalar(name: &'static str, key: AtomKind) -> Self {
+    pub const fn scalar(name: &'static str, key: AtomicType) -> Self {
         Column::new(name, ColumnType::scalar(key))
     }
 
     /// No atom or one; see [`ColumnType::optional`].
-    pub const fn optional(name: &'static str, key: AtomKind) -> Self {
+    pub const fn optional(name: &'static str, key: AtomicType) -> Self {
         Column::new(name, ColumnType::optional(key))
     }
 
     /// Any number of atoms; see [`ColumnType::set`].
-    pub const fn set(name: &'static str, key: AtomKind) -> Self {
+    pub const fn set(name: &'static str, key: AtomicType) -> Self {
         Column::new(name, ColumnType::set(key))
     }
 
     /// A map of strings to strings, such as `other_config` and `external_ids`: Open vSwitch's "smap".
     pub const fn string_map(name: &'static str) -> Self {
-        Column::new(name, ColumnType::map(AtomKind::String, AtomKind::String))
+        Column::new(name, ColumnType::map(AtomicType::String, AtomicType::String))
     }
 
     /// The same column, but changes of it ask for no attention: for columns that the client itself writes. Source: OVS

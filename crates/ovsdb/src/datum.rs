@@ -4,7 +4,7 @@
 //! allocation or one; bond members, trunks and `other_config` hold tens. Comparison, and with it the search for changes,
 //! is one linear pass.
 
-use crate::{Atom, AtomKind, ColumnType, DatumError, Uuid};
+use crate::{Atom, AtomicType, ColumnType, DatumError, Uuid};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -156,7 +156,7 @@ impl Datum {
     }
 }
 
-fn set_from_json(list: &[Value], kind: AtomKind) -> Result<Datum, DatumError> {
+fn set_from_json(list: &[Value], kind: AtomicType) -> Result<Datum, DatumError> {
     let mut atoms = list.iter().map(|json| Atom::from_json(json, kind)).collect::<Result<Vec<_>, _>>()?;
     atoms.sort();
     if atoms.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -165,7 +165,7 @@ fn set_from_json(list: &[Value], kind: AtomKind) -> Result<Datum, DatumError> {
     Ok(Datum(Elements::Set(atoms)))
 }
 
-fn map_from_json(list: &[Value], key: AtomKind, value: AtomKind) -> Result<Datum, DatumError> {
+fn map_from_json(list: &[Value], key: AtomicType, value: AtomicType) -> Result<Datum, DatumError> {
     let pair = |json: &Value| match json.as_array().map(Vec::as_slice) {
         Some([k, v]) => Ok((Atom::from_json(k, key)?, Atom::from_json(v, value)?)),
         _ => Err(DatumError::Shape("a pair of atoms")),

@@ -1,6 +1,6 @@
 //! What can be wrong: with bytes, messages, values, declarations and requests.
 
-use crate::AtomKind;
+use crate::AtomicType;
 use thiserror::Error;
 
 /// A stream that is not JSON-RPC. Nothing after it can be read.
@@ -36,7 +36,7 @@ pub enum DatumError {
     #[error("expected an atom of type {expected}")]
     Atom {
         /// The kind that the column has.
-        expected: AtomKind,
+        expected: AtomicType,
     },
     /// Neither an atom, nor a set, nor a map as the column's type has it.
     #[error("expected {0}")]

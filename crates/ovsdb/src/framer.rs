@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Levels of nesting that a message may have. The protocol's own need ten; `serde_json` refuses more than 127.
 pub const NESTING_MAX: usize = 100;
 
-/// Bytes that a message may have by default. A whole database comes as one message; that of a switch with ten thousand
-/// ports has about ten megabytes.
+/// Bytes that a message may have by default. A whole database comes as one message, in which a port with its interface and
+/// statistics takes about a kilobyte (`tests/data`).
 pub const MESSAGE_MAX_BYTES: usize = 256 << 20;
 
 /// Once the consumed bytes at the buffer's front are this many, and most of it, they are dropped.
@@ -19,7 +19,7 @@ const COMPACT_BYTES: usize = 64 << 10;
 
 /// Finds messages in a stream.
 ///
-/// Errors: the first error is the last answer: where a broken message ends, nobody knows.
+/// Errors: after an error every call returns that error, because the end of a broken message cannot be found.
 #[derive(Debug)]
 pub struct Framer {
     buffer: Vec<u8>,

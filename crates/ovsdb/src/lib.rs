@@ -6,11 +6,11 @@
 //! ([`Session::commit`]): only what differs is sent.
 //!
 //! ```
-//! use sluice_ovsdb::{AtomKind, Client, Column, Config, Remote, Table, Txn};
+//! use sluice_ovsdb::{AtomicType, Client, Column, Config, Remote, Table, Txn};
 //!
 //! let open_vswitch = Table::new("Open_vSwitch", [
-//!     Column::scalar("next_cfg", AtomKind::Integer),
-//!     Column::scalar("cur_cfg", AtomKind::Integer).omit_alert(),
+//!     Column::scalar("next_cfg", AtomicType::Integer),
+//!     Column::scalar("cur_cfg", AtomicType::Integer).omit_alert(),
 //! ]);
 //! let remotes = Remote::parse_list("unix:/run/openvswitch/db.sock")?;
 //! let mut config = Config::new("Open_vSwitch", vec![open_vswitch], remotes);
@@ -54,7 +54,7 @@ mod session;
 mod txn;
 mod uuid;
 
-pub use atom::{Atom, AtomKind, Real};
+pub use atom::{Atom, AtomicType, Real};
 pub use client::{Client, Interest};
 pub use column::{Column, ColumnType, Table};
 pub use datum::Datum;
@@ -66,5 +66,5 @@ pub use remote::{OVSDB_PORT, Remote};
 pub use replica::{Change, ChangeKind, Changes, FromDatum, Lacking, Replica, Row};
 pub use schema::Schema;
 pub use session::{Action, Config, DisconnectReason, Event, LockState, Session};
-pub use txn::{Commit, Mutation, Outcome, Txn, TxnId};
+pub use txn::{Commit, Mutation, Txn, TxnId, TxnStatus};
 pub use uuid::{BadUuid, Uuid};

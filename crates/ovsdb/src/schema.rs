@@ -3,7 +3,7 @@
 //! A client is older or newer than its server. What the schema lacks is neither monitored nor written, and the schema's
 //! numbers of elements decide how a difference is read.
 
-use crate::{AtomKind, ColumnType, ProtocolError};
+use crate::{AtomicType, ColumnType, ProtocolError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -73,8 +73,8 @@ fn column_type(json: &Value) -> Option<ColumnType> {
 }
 
 /// A kind's name, or an object that restrains the kind further; the server watches over those limits.
-fn atom_kind(json: &Value) -> Option<AtomKind> {
-    AtomKind::from_name(json.as_str().or_else(|| json.get("type")?.as_str())?)
+fn atom_kind(json: &Value) -> Option<AtomicType> {
+    AtomicType::from_name(json.as_str().or_else(|| json.get("type")?.as_str())?)
 }
 
 #[cfg(test)]
@@ -92,10 +92,10 @@ mod tests {
         }}}});
         let schema = Schema::from_json(&schema).unwrap();
         assert_eq!((schema.name.as_str(), schema.version.as_str()), ("D", "1.2.3"));
-        assert_eq!(schema.column("T", "scalar"), Some(&ColumnType::scalar(AtomKind::String)));
-        assert_eq!(schema.column("T", "optional"), Some(&ColumnType::optional(AtomKind::Integer)));
+        assert_eq!(schema.column("T", "scalar"), Some(&ColumnType::scalar(AtomicType::String)));
+        assert_eq!(schema.column("T", "optional"), Some(&ColumnType::optional(AtomicType::Integer)));
         assert_eq!(schema.column("T", "prefixes").unwrap().max, 3);
-        assert_eq!(schema.column("T", "map"), Some(&ColumnType::map(AtomKind::String, AtomKind::Uuid)));
+        assert_eq!(schema.column("T", "map"), Some(&ColumnType::map(AtomicType::String, AtomicType::Uuid)));
         assert!(schema.column("T", "none").is_none() && schema.column("none", "map").is_none());
     }
 

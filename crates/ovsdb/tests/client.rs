@@ -86,7 +86,7 @@ fn a_peer_that_reads_slowly_gets_everything_in_order() {
     for number in 0..20 {
         let mut txn = Txn::new();
         txn.set("T", ROW, "map", Datum::map([(format!("{number}"), text.as_str())]));
-        assert!(matches!(pair.client.session_mut().commit(&txn), Ok(Commit::Sent(_))));
+        assert!(matches!(pair.client.session_mut().commit(&txn), Ok(Commit::Incomplete(_))));
         pair.client.run(0);
     }
     assert!(pair.client.interest().unwrap().write, "more than a socket holds");

@@ -2,7 +2,7 @@
 
 use crate::jsonrpc::Message;
 use crate::replica::Lacking;
-use crate::{FrameError, Outcome, ProtocolError, Remote, TxnId};
+use crate::{FrameError, ProtocolError, Remote, TxnId, TxnStatus};
 use std::fmt;
 
 /// What the driver is to do.
@@ -76,7 +76,7 @@ pub enum Event {
     /// The lock's state changed.
     Lock(LockState),
     /// A transaction came to its end.
-    Finished(TxnId, Outcome),
+    Finished(TxnId, TxnStatus),
 }
 
 impl fmt::Display for DisconnectReason {
@@ -111,7 +111,7 @@ impl fmt::Display for Event {
             Event::Lock(LockState::Unknown) => f.write_str("lock state unknown"),
             Event::Lock(LockState::Held) => f.write_str("lock acquired"),
             Event::Lock(LockState::Contended) => f.write_str("lock held by another client"),
-            Event::Finished(TxnId(id), outcome) => write!(f, "transaction {id}: {outcome:?}"),
+            Event::Finished(TxnId(id), status) => write!(f, "transaction {id}: {status:?}"),
         }
     }
 }

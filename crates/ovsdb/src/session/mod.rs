@@ -14,7 +14,7 @@
 //! leader (`server_db.rs`). The lock is asked for without waiting; writes assert it (`transact.rs`).
 //!
 //! **Loss of the connection** leaves the replica readable as it was, ends transactions under way with
-//! [`Outcome::TryAgain`] and forgets the lock. Reconnection asks for what happened since the last transaction known. A
+//! [`TxnStatus::TryAgain`] and forgets the lock. Reconnection asks for what happened since the last transaction known. A
 //! server that does not know that transaction sends everything, which is compared with the replica, so that only what
 //! differs counts as changed. After an error in an update, or a conversion, everything is asked for.
 //!
@@ -32,7 +32,7 @@ pub use event::{Action, DisconnectReason, Event, LockState};
 use crate::jsonrpc::Message;
 use crate::reconnect::{PROBE_INTERVAL_MS, Reconnect, Step, Timeout};
 use crate::txn::InFlight;
-use crate::{Changes, ConfigError, Outcome, Remote, Replica, Table, TxnId, Uuid};
+use crate::{Changes, ConfigError, Remote, Replica, Table, TxnId, TxnStatus, Uuid};
 use monitor::{MonitorMethod, MonitorState};
 use serde_json::{Value, json};
 use server_db::ServerDb;
@@ -213,7 +213,7 @@ impl Session {
         self.requests.clear();
         self.actions.clear();
         for id in std::mem::take(&mut self.in_flight).into_keys() {
-            self.events.push_back(Event::Finished(TxnId(id), Outcome::TryAgain));
+            self.events.push_back(Event::Finished(TxnId(id), TxnStatus::TryAgain));
         }
         self.events.push_back(Event::Disconnected { remote: self.remote().clone(), reason, retry_ms });
     }

@@ -5,7 +5,7 @@
 use super::Config;
 use super::monitor::monitor_id;
 use crate::replica::UpdateFormat;
-use crate::{AtomKind, Column, ProtocolError, Replica, Schema, Table};
+use crate::{AtomicType, Column, ProtocolError, Replica, Schema, Table};
 use serde_json::{Value, json};
 
 /// The database's name.
@@ -97,13 +97,13 @@ fn database_table() -> Table {
     Table::new(
         DATABASE,
         [
-            Column::scalar("name", AtomKind::String),
-            Column::scalar("model", AtomKind::String),
-            Column::scalar("connected", AtomKind::Boolean),
-            Column::scalar("leader", AtomKind::Boolean),
-            Column::optional("schema", AtomKind::String),
-            Column::optional("cid", AtomKind::Uuid),
-            Column::optional("index", AtomKind::Integer),
+            Column::scalar("name", AtomicType::String),
+            Column::scalar("model", AtomicType::String),
+            Column::scalar("connected", AtomicType::Boolean),
+            Column::scalar("leader", AtomicType::Boolean),
+            Column::optional("schema", AtomicType::String),
+            Column::optional("cid", AtomicType::Uuid),
+            Column::optional("index", AtomicType::Integer),
         ],
     )
 }

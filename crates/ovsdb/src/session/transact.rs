@@ -1,8 +1,8 @@
 //! The lock, and what may be written under it.
 
 use super::{DisconnectReason, Event, LockState, Request, Session};
-use crate::txn::{CompileContext, InFlight, outcome_of};
-use crate::{Commit, Outcome, ProtocolError, Txn, TxnError, TxnId};
+use crate::txn::{CompileContext, InFlight, status_of};
+use crate::{Commit, ProtocolError, Txn, TxnError, TxnId, TxnStatus};
 use serde_json::Value;
 
 impl Session {
@@ -21,14 +21,14 @@ impl Session {
             lock: self.config.lock.as_deref(),
         })?;
         let refusal = match compiled {
-            None => Outcome::Unchanged,
-            Some(_) if !self.is_synced() => Outcome::TryAgain,
-            Some(_) if self.config.lock.is_some() && self.lock != LockState::Held => Outcome::NotOwner,
+            None => TxnStatus::Unchanged,
+            Some(_) if !self.is_synced() => TxnStatus::TryAgain,
+            Some(_) if self.config.lock.is_some() && self.lock != LockState::Held => TxnStatus::NotLocked,
             Some(compiled) => {
                 let (txn, params) = InFlight::new(compiled);
                 let id = self.request(Request::Transact, "transact", params);
                 self.in_flight.insert(id, txn);
-                return Ok(Commit::Sent(TxnId(id)));
+                return Ok(Commit::Incomplete(TxnId(id)));
             }
         };
         Ok(Commit::Finished(refusal))
@@ -36,7 +36,7 @@ impl Session {
 
     pub(super) fn transact_reply(&mut self, id: u64, reply: Result<&Value, &Value>) {
         if let Some(txn) = self.in_flight.remove(&id) {
-            self.events.push_back(Event::Finished(TxnId(id), outcome_of(&txn, reply)));
+            self.events.push_back(Event::Finished(TxnId(id), status_of(&txn, reply)));
         }
     }
 

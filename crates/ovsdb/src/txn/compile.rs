@@ -2,7 +2,7 @@
 
 use super::{Mutation, RowEdit, Txn, Wait};
 use crate::replica::{ColumnReplica, TableReplica};
-use crate::{Atom, AtomKind, ColumnType, Datum, Replica, TxnError, Uuid};
+use crate::{Atom, AtomicType, ColumnType, Datum, Replica, TxnError, Uuid};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashSet};
 
@@ -256,7 +256,7 @@ fn check_argument(mutation: &Mutation, column_type: &ColumnType) -> Result<(), &
         | Mutation::Multiply(number)
         | Mutation::Divide(number)
         | Mutation::Modulo(number) => match number.kind() {
-            AtomKind::Integer | AtomKind::Real if number.kind() == column_type.key => Ok(()),
+            AtomicType::Integer | AtomicType::Real if number.kind() == column_type.key => Ok(()),
             _ => Err("the mutation needs a number of the column's kind"),
         },
     }

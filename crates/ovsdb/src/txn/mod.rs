@@ -1,7 +1,7 @@
 //! Transactions: what a client wants changed, all of it or nothing.
 //!
 //! A [`Txn`] only collects. [`crate::Session::commit`] compares it with the replica and sends what differs; if nothing
-//! does, nothing is sent ([`Outcome::Unchanged`]). So a client writes the state that it wants as often as it likes.
+//! does, nothing is sent ([`TxnStatus::Unchanged`]). So a client writes the state that it wants as often as it likes.
 //!
 //! **What is left out as changing nothing:** columns that already have the value, unless a transaction under way writes
 //! them, too; inserted columns that get their default; mutations without effect; tables and columns that the server's
@@ -10,8 +10,8 @@
 //! **Order** of operations: `wait`s of verified columns, then rows as they were first touched, each with its values before
 //! its mutations, then comment, abort, and the assertion of the session's lock.
 //!
-//! **Ends** ([`Outcome`]): a transaction that was under way when the connection broke may have been committed; it is
-//! reported as [`Outcome::TryAgain`], and the replica tells after reconnection. Since what is left out depends on the
+//! **Ends** ([`TxnStatus`]): a transaction that was under way when the connection broke may have been committed; it is
+//! reported as [`TxnStatus::TryAgain`], and the replica tells after reconnection. Since what is left out depends on the
 //! replica, trying again is always right.
 //!
 //! Source: RFC 7047 section 5.2; OVS lib/ovsdb-idl.c, `ovsdb_idl_txn_commit`.
@@ -20,7 +20,7 @@ mod compile;
 mod reply;
 
 pub(crate) use compile::CompileContext;
-pub(crate) use reply::{InFlight, outcome_of};
+pub(crate) use reply::{InFlight, status_of};
 
 use crate::{Atom, Datum, Row, Uuid};
 use std::collections::{BTreeMap, HashMap};
@@ -35,11 +35,11 @@ pub struct TxnId(pub(crate) u64);
 
 /// What a transaction came to. Source: OVS lib/ovsdb-idl.h, `enum ovsdb_idl_txn_status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TxnStatus {
     /// Nothing differs from the replica; nothing was sent.
     Unchanged,
     /// The database has it. The replica had it before this was reported.
-    Committed {
+    Success {
         /// The real UUID for each provisional one that [`Txn::insert`] gave.
         inserted: Vec<(Uuid, Uuid)>,
     },
@@ -49,7 +49,7 @@ pub enum Outcome {
     /// again from the replica as it is then.
     TryAgain,
     /// The session's lock is not held.
-    NotOwner,
+    NotLocked,
     /// The server refuses it: a constraint, a reference, a permission.
     Error(String),
 }
@@ -58,9 +58,9 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// The transaction is under way; an event will say what it came to.
-    Sent(TxnId),
+    Incomplete(TxnId),
     /// It has ended without being sent.
-    Finished(Outcome),
+    Finished(TxnStatus),
 }
 
 /// A change of a column relative to the value that the database has then. Source: RFC 7047 section 5.1, `<mutation>`.
@@ -120,7 +120,7 @@ impl Txn {
     }
 
     /// Inserts a row with defaults. Its UUID is provisional: good for this transaction's other calls and as a value in
-    /// other rows; [`Outcome::Committed`] has the real one.
+    /// other rows; [`TxnStatus::Success`] has the real one.
     pub fn insert(&mut self, table: &'static str) -> Uuid {
         self.inserted += 1;
         let uuid = Uuid::from_u128(PROVISIONAL | u128::from(self.inserted));
@@ -146,7 +146,7 @@ impl Txn {
         self.edit(table, row).is_delete = true;
     }
 
-    /// Lets the transaction end with [`Outcome::TryAgain`] unless the column still has the value that it has in `row`.
+    /// Lets the transaction end with [`TxnStatus::TryAgain`] unless the column still has the value that it has in `row`.
     ///
     /// # Panics
     /// If the column is not declared.
@@ -166,7 +166,7 @@ impl Txn {
         }
     }
 
-    /// Lets the server try the transaction and then undo it: [`Outcome::Aborted`].
+    /// Lets the server try the transaction and then undo it: [`TxnStatus::Aborted`].
     pub fn abort(&mut self) {
         self.aborts = true;
     }

@@ -1,6 +1,6 @@
 //! From a `transact` request's reply to what the transaction came to.
 
-use super::Outcome;
+use super::TxnStatus;
 use super::compile::{Cell, Compiled};
 use crate::Uuid;
 use serde_json::Value;
@@ -30,35 +30,35 @@ impl InFlight {
 ///
 /// Operations behind one that failed have `null`; an error that shows only when everything is done, such as a constraint,
 /// stands behind the results. Source: RFC 7047 section 4.1.3; OVS lib/ovsdb-idl.c, `ovsdb_idl_txn_process_reply`.
-pub(crate) fn outcome_of(txn: &InFlight, reply: Result<&Value, &Value>) -> Outcome {
+pub(crate) fn status_of(txn: &InFlight, reply: Result<&Value, &Value>) -> TxnStatus {
     let results = match reply {
         Ok(Value::Array(results)) => results,
-        Ok(_) => return Outcome::Error("result is not an array".into()),
-        Err(error) => return outcome_of_error(txn, error).unwrap_or(Outcome::TryAgain),
+        Ok(_) => return TxnStatus::Error("result is not an array".into()),
+        Err(error) => return status_of_error(txn, error).unwrap_or(TxnStatus::TryAgain),
     };
-    if let Some(outcome) = results.iter().find_map(|result| outcome_of_error(txn, result)) {
-        return outcome;
+    if let Some(status) = results.iter().find_map(|result| status_of_error(txn, result)) {
+        return status;
     }
     if results.iter().any(Value::is_null) {
-        return Outcome::TryAgain;
+        return TxnStatus::TryAgain;
     }
     let real = |&(index, provisional): &(usize, Uuid)| Some((provisional, uuid_of(results.get(index)?)?));
     match txn.inserted.iter().map(real).collect() {
-        Some(inserted) => Outcome::Committed { inserted },
-        None => Outcome::Error("an insertion's result has no UUID".into()),
+        Some(inserted) => TxnStatus::Success { inserted },
+        None => TxnStatus::Error("an insertion's result has no UUID".into()),
     }
 }
 
 /// What an error means; `None` if there is none.
-fn outcome_of_error(txn: &InFlight, result: &Value) -> Option<Outcome> {
+fn status_of_error(txn: &InFlight, result: &Value) -> Option<TxnStatus> {
     let error = result.get("error").unwrap_or(result).as_str()?;
     Some(match error {
-        "timed out" | "unknown database" | "canceled" => Outcome::TryAgain,
-        "not owner" => Outcome::NotOwner,
-        "aborted" if txn.aborts => Outcome::Aborted,
+        "timed out" | "unknown database" | "canceled" => TxnStatus::TryAgain,
+        "not owner" => TxnStatus::NotLocked,
+        "aborted" if txn.aborts => TxnStatus::Aborted,
         _ => match result.get("details").and_then(Value::as_str) {
-            Some(details) => Outcome::Error(format!("{error}: {details}")),
-            None => Outcome::Error(error.to_owned()),
+            Some(details) => TxnStatus::Error(format!("{error}: {details}")),
+            None => TxnStatus::Error(error.to_owned()),
         },
     })
 }
@@ -79,35 +79,35 @@ mod tests {
         InFlight { inserted: vec![(0, Uuid::from_u128(1))], writes: HashSet::new(), aborts: true }
     }
 
-    fn outcome(results: Value) -> Outcome {
-        outcome_of(&in_flight(), Ok(&results))
+    fn status(results: Value) -> TxnStatus {
+        status_of(&in_flight(), Ok(&results))
     }
 
     #[test]
     fn inserted_rows_get_their_real_uuids() {
         let real = Uuid::from_u128(0x02099acb_838a_4bb4_8f5c_eb1416e54a99);
         let results = json!([{"uuid": ["uuid", real.to_string()]}, {}]);
-        assert_eq!(outcome(results), Outcome::Committed { inserted: vec![(Uuid::from_u128(1), real)] });
-        assert!(matches!(outcome(json!([{}, {}])), Outcome::Error(_)));
-        assert!(matches!(outcome(json!([])), Outcome::Error(_)));
+        assert_eq!(status(results), TxnStatus::Success { inserted: vec![(Uuid::from_u128(1), real)] });
+        assert!(matches!(status(json!([{}, {}])), TxnStatus::Error(_)));
+        assert!(matches!(status(json!([])), TxnStatus::Error(_)));
     }
 
     #[test]
     fn errors_have_their_meaning() {
-        assert_eq!(outcome(json!([{"error": "timed out"}, null])), Outcome::TryAgain);
-        assert_eq!(outcome(json!([{"error": "not owner"}, null])), Outcome::NotOwner);
-        assert_eq!(outcome(json!([{}, {"error": "aborted"}])), Outcome::Aborted);
+        assert_eq!(status(json!([{"error": "timed out"}, null])), TxnStatus::TryAgain);
+        assert_eq!(status(json!([{"error": "not owner"}, null])), TxnStatus::NotLocked);
+        assert_eq!(status(json!([{}, {"error": "aborted"}])), TxnStatus::Aborted);
         let late = json!([{}, {}, {"error": "constraint violation", "details": "two rows"}]);
-        assert_eq!(outcome(late), Outcome::Error("constraint violation: two rows".into()));
-        assert_eq!(outcome_of(&in_flight(), Err(&json!("canceled"))), Outcome::TryAgain);
-        assert_eq!(outcome_of(&in_flight(), Err(&json!({"error": "no"}))), Outcome::Error("no".into()));
-        assert!(matches!(outcome(json!("what")), Outcome::Error(_)));
-        assert_eq!(outcome(json!([{"count": 1}, null])), Outcome::TryAgain, "something was not done");
+        assert_eq!(status(late), TxnStatus::Error("constraint violation: two rows".into()));
+        assert_eq!(status_of(&in_flight(), Err(&json!("canceled"))), TxnStatus::TryAgain);
+        assert_eq!(status_of(&in_flight(), Err(&json!({"error": "no"}))), TxnStatus::Error("no".into()));
+        assert!(matches!(status(json!("what")), TxnStatus::Error(_)));
+        assert_eq!(status(json!([{"count": 1}, null])), TxnStatus::TryAgain, "something was not done");
     }
 
     #[test]
     fn an_abort_that_was_not_asked_for_is_an_error() {
         let txn = InFlight { aborts: false, ..in_flight() };
-        assert_eq!(outcome_of(&txn, Ok(&json!([{"error": "aborted"}]))), Outcome::Error("aborted".into()));
+        assert_eq!(status_of(&txn, Ok(&json!([{"error": "aborted"}]))), TxnStatus::Error("aborted".into()));
     }
 }

@@ -5,7 +5,7 @@
 use crate::peer::{self, Peer, ZERO_ID, config, uuid};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use sluice_ovsdb::{AtomKind, ChangeKind, Column, ColumnType, Message, Table, Uuid};
+use sluice_ovsdb::{AtomicType, ChangeKind, Column, ColumnType, Message, Table, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A row as naive Rust types: one column of each kind of type.
@@ -39,17 +39,17 @@ fn schema() -> Value {
 }
 
 fn table() -> Table {
-    let pair = ColumnType { max: 1, ..ColumnType::map(AtomKind::String, AtomKind::Integer) };
+    let pair = ColumnType { max: 1, ..ColumnType::map(AtomicType::String, AtomicType::Integer) };
     Table::new(
         "T",
         [
-            Column::scalar("number", AtomKind::Integer),
-            Column::scalar("flag", AtomKind::Boolean),
-            Column::optional("tag", AtomKind::Integer),
-            Column::set("trunks", AtomKind::Integer),
-            Column::set("members", AtomKind::Uuid),
+            Column::scalar("number", AtomicType::Integer),
+            Column::scalar("flag", AtomicType::Boolean),
+            Column::optional("tag", AtomicType::Integer),
+            Column::set("trunks", AtomicType::Integer),
+            Column::set("members", AtomicType::Uuid),
             Column::string_map("other_config"),
-            Column::new("queues", ColumnType::map(AtomKind::Integer, AtomKind::Uuid)),
+            Column::new("queues", ColumnType::map(AtomicType::Integer, AtomicType::Uuid)),
             Column::new("pair", pair),
         ],
     )

@@ -4,15 +4,15 @@
 use crate::peer::{Peer, ZERO_ID, config, uuid};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_ovsdb::{AtomKind, Column, Commit, Datum, Mutation, Table, Txn, Uuid};
+use sluice_ovsdb::{AtomicType, Column, Commit, Datum, Mutation, Table, Txn, Uuid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const ROW: Uuid = Uuid::from_u128(1);
 
 fn table() -> Table {
     let columns = [
-        Column::optional("number", AtomKind::Integer),
-        Column::set("numbers", AtomKind::Integer),
+        Column::optional("number", AtomicType::Integer),
+        Column::set("numbers", AtomicType::Integer),
         Column::string_map("options"),
     ];
     Table::new("T", columns)
@@ -184,7 +184,7 @@ proptest! {
                         call.write(&mut txn);
                         call.apply(&mut wanted);
                     }
-                    if let Commit::Sent(_) = peer.session.commit(&txn).unwrap() {
+                    if let Commit::Incomplete(_) = peer.session.commit(&txn).unwrap() {
                         let (params, id) = peer.request("transact");
                         calls(&params).iter().for_each(|call| call.apply(&mut server));
                         under_way.push_back((server.clone(), id));

@@ -8,7 +8,7 @@
 use crate::peer::{Peer, config};
 use serde_json::Value;
 use sluice_ovsdb::{
-    Atom, Column, ColumnType, Commit, Datum, Event, LockState, Message, Mutation, Outcome, Schema, Table, Txn, TxnId,
+    Atom, Column, ColumnType, Commit, Datum, Event, LockState, Message, Mutation, Schema, Table, Txn, TxnId, TxnStatus,
     Uuid,
 };
 use std::collections::{BTreeSet, HashMap};
@@ -62,7 +62,7 @@ struct Replay {
     tables: Vec<Table>,
     /// Recorded ids of requests, and ours.
     ids: HashMap<String, Value>,
-    outcomes: Vec<(TxnId, Outcome)>,
+    statuses: Vec<(TxnId, TxnStatus)>,
     transactions: usize,
 }
 
@@ -75,7 +75,7 @@ impl Replay {
         config.lock = Some("ovs_vswitchd".into());
         let mut peer = Peer::new(config);
         peer.accept();
-        let mut replay = Replay { peer, tables, ids: HashMap::new(), outcomes: Vec::new(), transactions: 0 };
+        let mut replay = Replay { peer, tables, ids: HashMap::new(), statuses: Vec::new(), transactions: 0 };
         for (is_sent, message) in lines {
             if is_sent {
                 replay.sent(message)
@@ -105,7 +105,7 @@ impl Replay {
         self.peer.receive(recorded);
         for event in self.peer.events() {
             match event {
-                Event::Finished(id, outcome) => self.outcomes.push((id, outcome)),
+                Event::Finished(id, status) => self.statuses.push((id, status)),
                 Event::Disconnected { .. } | Event::Lacking(_) => panic!("{event}"),
                 _ => {}
             }
@@ -133,7 +133,7 @@ impl Replay {
                 txn.mutate(table.name, row, column.name, Mutation::Insert(elements));
             }
         }
-        assert!(matches!(self.peer.session.commit(&txn), Ok(Commit::Sent(_))), "{params}");
+        assert!(matches!(self.peer.session.commit(&txn), Ok(Commit::Incomplete(_))), "{params}");
         self.transactions += 1;
     }
 
@@ -193,8 +193,8 @@ fn datum(json: &Value, column_type: &ColumnType) -> Datum {
 fn ovs_with_a_dummy_port() {
     let replay = Replay::run(include_str!("../data/ovs-3.1.0-dummy.jsonrpc"));
     assert_eq!(replay.peer.session.lock(), LockState::Held);
-    assert_eq!(replay.outcomes.len(), replay.transactions);
-    assert!(replay.outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Committed { inserted: vec![] }));
+    assert_eq!(replay.statuses.len(), replay.transactions);
+    assert!(replay.statuses.iter().all(|(_, status)| *status == TxnStatus::Success { inserted: vec![] }));
 
     let replica = replay.peer.session.replica();
     let root = replica.first("Open_vSwitch").unwrap();
@@ -220,8 +220,8 @@ fn ovs_with_a_dummy_port() {
 #[test]
 fn ovs_under_ovn() {
     let replay = Replay::run(include_str!("../data/ovn-23.03.1.jsonrpc"));
-    assert_eq!(replay.outcomes.len(), replay.transactions);
-    assert!(replay.outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Committed { inserted: vec![] }));
+    assert_eq!(replay.statuses.len(), replay.transactions);
+    assert!(replay.statuses.iter().all(|(_, status)| *status == TxnStatus::Success { inserted: vec![] }));
     let root = replay.peer.session.replica().first("Open_vSwitch").unwrap();
     assert_eq!(root.get::<i64>("next_cfg"), root.get::<i64>("cur_cfg"));
     assert_eq!(refer(&replay, "Open_vSwitch", "bridges"), rows(&replay, "Bridge"));

@@ -3,7 +3,7 @@
 use crate::peer::{Peer, ZERO_ID, config, server_schema, standalone, uuid};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sluice_ovsdb::{Action, AtomKind, Column, Config, DisconnectReason, LockState, Message, Table, Txn};
+use sluice_ovsdb::{Action, AtomicType, Column, Config, DisconnectReason, LockState, Message, Table, Txn};
 
 fn schema() -> Value {
     json!({"name": "db", "tables": {"T": {"columns": {
@@ -89,7 +89,7 @@ fn answer(method: &str, params: &Value) -> Value {
 proptest! {
     #[test]
     fn a_session_survives_any_server(steps in prop::collection::vec(step(), 1..60)) {
-        let column = [Column::scalar("n", AtomKind::Integer), Column::set("s", AtomKind::String)];
+        let column = [Column::scalar("n", AtomicType::Integer), Column::set("s", AtomicType::String)];
         let config = Config { lock: Some("lock".into()), ..config(vec![Table::new("T", column)]) };
         let mut peer = Peer::new(config);
         let mut waiting: Vec<(String, Value, Value)> = Vec::new();

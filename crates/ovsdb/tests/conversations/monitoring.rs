@@ -3,7 +3,7 @@
 use crate::peer::{Peer, ZERO_ID, config, server_schema, standalone, uuid};
 use serde_json::{Value, json};
 use sluice_ovsdb::{
-    AtomKind, Column, Config, DisconnectReason, Event, Lacking, LockState, Message, ProtocolError, Remote, Table,
+    AtomicType, Column, Config, DisconnectReason, Event, Lacking, LockState, Message, ProtocolError, Remote, Table,
 };
 
 const ID_1: &str = "11111111-1111-4111-8111-111111111111";
@@ -13,9 +13,12 @@ fn tables() -> Vec<Table> {
     vec![
         Table::new(
             "Bridge",
-            [Column::scalar("name", AtomKind::String), Column::optional("fail_mode", AtomKind::String).omit_alert()],
+            [
+                Column::scalar("name", AtomicType::String),
+                Column::optional("fail_mode", AtomicType::String).omit_alert(),
+            ],
         ),
-        Table::new("Port", [Column::set("trunks", AtomKind::Integer), Column::string_map("other_config")]),
+        Table::new("Port", [Column::set("trunks", AtomicType::Integer), Column::string_map("other_config")]),
     ]
 }
 

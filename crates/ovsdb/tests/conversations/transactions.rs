@@ -3,7 +3,7 @@
 use crate::peer::{Peer, ZERO_ID, config, uuid};
 use serde_json::{Value, json};
 use sluice_ovsdb::{
-    AtomKind, Column, ColumnType, Commit, Config, Datum, Event, Mutation, Outcome, Table, Txn, TxnError, Uuid,
+    AtomicType, Column, ColumnType, Commit, Config, Datum, Event, Mutation, Table, Txn, TxnError, TxnStatus, Uuid,
 };
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ fn tables() -> Vec<Table> {
         Table::new(
             "Bridge",
             [
-                Column::scalar("name", AtomKind::String),
-                Column::set("ports", AtomKind::Uuid),
+                Column::scalar("name", AtomicType::String),
+                Column::set("ports", AtomicType::Uuid),
                 Column::string_map("other_config"),
-                Column::new("stats", ColumnType::map(AtomKind::String, AtomKind::Integer)),
-                Column::optional("tag", AtomKind::Integer),
-                Column::scalar("lacking", AtomKind::String),
+                Column::new("stats", ColumnType::map(AtomicType::String, AtomicType::Integer)),
+                Column::optional("tag", AtomicType::Integer),
+                Column::scalar("lacking", AtomicType::String),
             ],
         ),
-        Table::new("Port", [Column::scalar("name", AtomKind::String), Column::set("trunks", AtomKind::Integer)]),
-        Table::new("Lacking", [Column::scalar("name", AtomKind::String)]),
+        Table::new("Port", [Column::scalar("name", AtomicType::String), Column::set("trunks", AtomicType::Integer)]),
+        Table::new("Lacking", [Column::scalar("name", AtomicType::String)]),
     ]
 }
 
@@ -65,29 +65,29 @@ fn txn(build: impl FnOnce(&mut Txn)) -> Txn {
 /// Commits what must be sent; the operations, and the request's id.
 fn operations(peer: &mut Peer, txn: &Txn) -> (Vec<Value>, Value) {
     let commit = peer.session.commit(txn);
-    assert!(matches!(commit, Ok(Commit::Sent(_))), "{commit:?}");
+    assert!(matches!(commit, Ok(Commit::Incomplete(_))), "{commit:?}");
     let (params, id) = peer.request("transact");
     assert_eq!(params[0], "db");
     (params.as_array().unwrap()[1..].to_vec(), id)
 }
 
 /// Commits what must not be sent.
-fn finished(peer: &mut Peer, txn: &Txn) -> Outcome {
+fn finished(peer: &mut Peer, txn: &Txn) -> TxnStatus {
     let commit = peer.session.commit(txn);
     assert_eq!(peer.sent(), []);
     match commit {
-        Ok(Commit::Finished(outcome)) => outcome,
+        Ok(Commit::Finished(status)) => status,
         other => panic!("{other:?}"),
     }
 }
 
 /// What transactions came to since this was last asked.
-fn outcomes(peer: &mut Peer) -> Vec<Outcome> {
-    let outcome = |event| match event {
-        Event::Finished(_, outcome) => Some(outcome),
+fn statuses(peer: &mut Peer) -> Vec<TxnStatus> {
+    let status = |event| match event {
+        Event::Finished(_, status) => Some(status),
         _ => None,
     };
-    peer.events().into_iter().filter_map(outcome).collect()
+    peer.events().into_iter().filter_map(status).collect()
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_the_database_has_is_not_sent() {
         txn.delete("Port", row);
         txn.insert("Lacking");
     });
-    assert_eq!(finished(&mut peer, &same), Outcome::Unchanged);
+    assert_eq!(finished(&mut peer, &same), TxnStatus::Unchanged);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn only_what_differs_is_sent_and_the_lock_is_asserted() {
     ];
     assert_eq!(operations, want);
     peer.reply(id, json!([{"count": 1}, {}, {"error": "aborted"}, null]));
-    assert_eq!(outcomes(&mut peer), [Outcome::Aborted]);
+    assert_eq!(statuses(&mut peer), [TxnStatus::Aborted]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn rows_that_are_inserted_refer_to_each_other() {
     assert_eq!(operations.len(), 2);
     peer.reply(id, json!([{"uuid": ["uuid", REAL]}, {"uuid": ["uuid", uuid(9).to_string()]}]));
     let inserted = vec![(rows[0], REAL.parse().unwrap()), (rows[1], uuid(9))];
-    assert_eq!(outcomes(&mut peer), [Outcome::Committed { inserted }]);
+    assert_eq!(statuses(&mut peer), [TxnStatus::Success { inserted }]);
 }
 
 /// The update that a transaction causes comes before its reply; until then the replica has the old value.
@@ -172,8 +172,8 @@ fn a_column_under_way_is_written_again() {
     assert_eq!(peer.session.replica().row("Bridge", BRIDGE).unwrap().get::<i64>("tag"), 5);
     peer.update3(ZERO_ID, modify(json!(["set", []])));
     peer.reply(second_id, json!([{"count": 1}]));
-    assert_eq!(finished(&mut peer, &set(None)), Outcome::Unchanged);
-    assert_eq!(outcomes(&mut peer).len(), 2);
+    assert_eq!(finished(&mut peer, &set(None)), TxnStatus::Unchanged);
+    assert_eq!(statuses(&mut peer).len(), 2);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn mutations_without_effect_are_not_sent() {
         mutate("other_config", Mutation::Delete(Datum::set(["b"])));
         mutate("tag", Mutation::Add(1.into()));
     });
-    assert_eq!(finished(&mut peer, &without), Outcome::Unchanged);
+    assert_eq!(finished(&mut peer, &without), TxnStatus::Unchanged);
     let with = txn(|txn| {
         let mut mutate = |column, mutation| txn.mutate("Bridge", BRIDGE, column, mutation);
         mutate("ports", Mutation::Insert(Datum::set([uuid(7), uuid(8)])));
@@ -224,7 +224,7 @@ fn verified_columns_are_waited_for() {
         })
     };
     let only_verified = verified(&peer, false);
-    assert_eq!(finished(&mut peer, &only_verified), Outcome::Unchanged);
+    assert_eq!(finished(&mut peer, &only_verified), TxnStatus::Unchanged);
     let deleted = verified(&peer, true);
     let (operations, id) = operations(&mut peer, &deleted);
     let wait = json!({
@@ -233,7 +233,7 @@ fn verified_columns_are_waited_for() {
     });
     assert_eq!(operations, [wait, json!({"op": "delete", "table": "Bridge", "where": where_bridge()})]);
     peer.reply(id, json!([{"error": "timed out"}, null]));
-    assert_eq!(outcomes(&mut peer), [Outcome::TryAgain]);
+    assert_eq!(statuses(&mut peer), [TxnStatus::TryAgain]);
 }
 
 #[test]
@@ -241,12 +241,12 @@ fn nothing_is_sent_without_lock_or_contents() {
     let set = txn(|txn| txn.set("Bridge", BRIDGE, "tag", 5));
     let mut peer = synced(Some("l"));
     peer.notify("stolen", json!(["l"]));
-    assert_eq!(finished(&mut peer, &set), Outcome::NotOwner);
+    assert_eq!(finished(&mut peer, &set), TxnStatus::NotLocked);
     peer.notify("locked", json!(["l"]));
     operations(&mut peer, &set);
     peer.hang_up();
-    assert_eq!(outcomes(&mut peer), [Outcome::TryAgain]);
-    assert_eq!(finished(&mut peer, &set), Outcome::TryAgain);
+    assert_eq!(statuses(&mut peer), [TxnStatus::TryAgain]);
+    assert_eq!(finished(&mut peer, &set), TxnStatus::TryAgain);
 }
 
 #[test]

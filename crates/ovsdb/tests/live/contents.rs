@@ -2,19 +2,19 @@
 
 use crate::server::{Server, run};
 use serde_json::json;
-use sluice_ovsdb::{ChangeKind, Datum, Mutation, Outcome, Session, Txn, Uuid};
+use sluice_ovsdb::{ChangeKind, Datum, Mutation, Session, Txn, TxnStatus, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub fn what_one_client_writes_another_sees() {
     let server = Server::start();
     let (mut writer, mut watcher) = (server.client(), server.client());
-    let outcome = writer.commit(|txn| {
+    let status = writer.commit(|txn| {
         let [root, row] = ["Root", "Row"].map(|table| txn.insert(table));
         txn.set("Row", row, "name", "r1");
         txn.set("Root", root, "rows", vec![row]);
         txn.comment("first");
     });
-    let Outcome::Committed { inserted } = outcome else { panic!("{outcome:?}") };
+    let TxnStatus::Success { inserted } = status else { panic!("{status:?}") };
     watcher.until("the rows", |client| client.session().replica().first("Root").is_some());
     let changes = watcher.changes();
     assert!(changes.alert() && changes.iter().all(|change| change.kind == ChangeKind::Inserted));
@@ -27,7 +27,7 @@ pub fn what_one_client_writes_another_sees() {
     watcher.until("cur_cfg", |client| client.session().replica().first("Root").unwrap().get::<i64>("cur_cfg") == 1);
     let changes = watcher.changes();
     assert_eq!((changes.alert(), changes.iter().count()), (false, 1));
-    assert_eq!(writer.commit(|txn| txn.set("Root", root, "cur_cfg", 1)), Outcome::Unchanged);
+    assert_eq!(writer.commit(|txn| txn.set("Root", root, "cur_cfg", 1)), TxnStatus::Unchanged);
     writer.commit(|txn| txn.set("Root", root, "next_cfg", 2));
     watcher.until("next_cfg", |client| client.session_mut().take_changes().alert());
 }
@@ -86,12 +86,12 @@ pub fn random_values_arrive_by_differences() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for round in 0..200 {
         let values = Values::random(&mut random);
-        let outcome = writer.commit(|txn| {
+        let status = writer.commit(|txn| {
             txn.set("Row", row, "numbers", values.numbers.iter().copied().collect::<Vec<_>>());
             txn.set("Row", row, "options", Datum::map(values.options.clone()));
             txn.set("Row", row, "number", values.number);
         });
-        assert!(matches!(outcome, Outcome::Committed { .. } | Outcome::Unchanged), "{outcome:?}");
+        assert!(matches!(status, TxnStatus::Success { .. } | TxnStatus::Unchanged), "{status:?}");
         let values = Some(values);
         assert_eq!(Values::read(writer.client.session(), row), values, "round {round}");
         watcher.until("the same values", |client| Values::read(client.session(), row) == values);
@@ -111,7 +111,7 @@ pub fn a_committed_transaction_is_in_the_replica() {
         assert_eq!(client.replica().row("Row", row).map(|row| row.get::<&str>("name")), Some(name.as_str()));
         let set = |txn: &mut Txn| txn.set("Row", row, "number", number);
         client.committed(set);
-        assert_eq!(client.commit(set), Outcome::Unchanged);
+        assert_eq!(client.commit(set), TxnStatus::Unchanged);
         let mutate = |txn: &mut Txn| {
             txn.mutate("Row", row, "number", Mutation::Add(1.into()));
             txn.mutate("Row", row, "numbers", Mutation::Insert(Datum::set([1, 2, 3])));
@@ -136,14 +136,14 @@ pub fn refused_transactions_say_why() {
         let row = txn.insert("Row");
         txn.set("Row", row, "name", "r1");
     });
-    assert!(matches!(&twice, Outcome::Error(why) if why.starts_with("constraint violation: ")), "{twice:?}");
+    assert!(matches!(&twice, TxnStatus::Error(why) if why.starts_with("constraint violation: ")), "{twice:?}");
     let too_large = client.commit(|txn| txn.set("Row", row, "number", 1001));
-    assert!(matches!(&too_large, Outcome::Error(why) if why.contains("1001")), "{too_large:?}");
+    assert!(matches!(&too_large, TxnStatus::Error(why) if why.contains("1001")), "{too_large:?}");
     let nothing = client.commit(|txn| {
         txn.set("Row", row, "number", 5);
         txn.abort();
     });
-    assert_eq!(nothing, Outcome::Aborted);
+    assert_eq!(nothing, TxnStatus::Aborted);
     assert_eq!(client.replica().row("Row", row).unwrap().get::<Option<i64>>("number"), None);
 
     // Another client was faster.
@@ -152,7 +152,7 @@ pub fn refused_transactions_say_why() {
     txn.set("Row", row, "flag", true);
     other.until("the row", |client| client.session().replica().row("Row", row).is_some());
     other.committed(|txn| txn.set("Row", row, "number", 7));
-    assert_eq!(client.commit(|empty| *empty = txn), Outcome::TryAgain);
+    assert_eq!(client.commit(|empty| *empty = txn), TxnStatus::TryAgain);
     assert_eq!(client.replica().row("Row", row).unwrap().get::<i64>("number"), 7);
     assert!(!client.replica().row("Row", row).unwrap().get::<bool>("flag"));
 }

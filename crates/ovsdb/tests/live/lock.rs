@@ -1,7 +1,7 @@
 //! Locks between clients.
 
 use crate::server::{Server, Tester};
-use sluice_ovsdb::{Config, Event, LockState, Outcome};
+use sluice_ovsdb::{Config, Event, LockState, TxnStatus};
 use std::process::{Command, Stdio};
 
 fn with_lock(server: &Server) -> Tester {
@@ -20,7 +20,7 @@ pub fn a_lock_passes_between_clients() {
     holds(&mut second, LockState::Contended);
     let row = first.insert("r1");
     second.until("the row", |client| client.session().replica().row("Row", row).is_some());
-    assert_eq!(second.commit(|txn| txn.set("Row", row, "number", 1)), Outcome::NotOwner);
+    assert_eq!(second.commit(|txn| txn.set("Row", row, "number", 1)), TxnStatus::NotLocked);
     drop(first);
     holds(&mut second, LockState::Held);
     second.committed(|txn| txn.set("Row", row, "number", 1));
@@ -38,7 +38,7 @@ pub fn a_stolen_lock_stops_writing() {
         .spawn()
         .unwrap();
     client.until_event("the theft", |event| *event == Event::Lock(LockState::Contended));
-    assert_eq!(client.commit(|txn| txn.set("Row", row, "number", 1)), Outcome::NotOwner);
+    assert_eq!(client.commit(|txn| txn.set("Row", row, "number", 1)), TxnStatus::NotLocked);
     // When the thief goes, the lock comes back.
     thief.kill().unwrap();
     thief.wait().unwrap();

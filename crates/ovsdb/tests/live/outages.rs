@@ -2,7 +2,7 @@
 
 use crate::server::{DATABASE, Server, Tester, run, schema};
 use serde_json::json;
-use sluice_ovsdb::{ChangeKind, Commit, Event, Outcome, Remote, Txn, Uuid};
+use sluice_ovsdb::{ChangeKind, Commit, Event, Remote, Txn, TxnStatus, Uuid};
 
 /// Waits until the connection is lost.
 fn until_lost(tester: &mut Tester) {
@@ -18,7 +18,7 @@ pub fn a_killed_server_is_found_again() {
     server.kill();
     until_lost(&mut client);
     assert_eq!(client.names().len(), 5, "the contents stay readable");
-    assert_eq!(client.commit(|txn| txn.set("Row", rows[0], "number", 1)), Outcome::TryAgain);
+    assert_eq!(client.commit(|txn| txn.set("Row", rows[0], "number", 1)), TxnStatus::TryAgain);
 
     // While nobody serves it, one row of the database changes and one goes.
     let of = |row: Uuid| json!([["_uuid", "==", ["uuid", row.to_string()]]]);
@@ -46,11 +46,11 @@ pub fn a_server_dies_with_a_transaction_under_way() {
     let mut txn = Txn::new();
     txn.set("Row", row, "number", 1);
     let commit = client.client.session_mut().commit(&txn).unwrap();
-    let Commit::Sent(id) = commit else { panic!("{commit:?}") };
+    let Commit::Incomplete(id) = commit else { panic!("{commit:?}") };
     client.step();
     server.kill();
     let end = client.until_event("the end", |event| matches!(event, Event::Finished(..)));
-    assert_eq!(end, Event::Finished(id, Outcome::TryAgain));
+    assert_eq!(end, Event::Finished(id, TxnStatus::TryAgain));
     server.restart();
     client.until("the contents", |client| client.session().is_synced());
     client.committed(|again| *again = txn);

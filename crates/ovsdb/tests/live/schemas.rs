@@ -2,7 +2,7 @@
 
 use crate::server::{Server, Tester, schema, tables};
 use serde_json::{Value, json};
-use sluice_ovsdb::{AtomKind, Column, Config, Datum, Event, Lacking, Outcome, Txn};
+use sluice_ovsdb::{AtomicType, Column, Config, Datum, Event, Lacking, Txn, TxnStatus};
 
 /// A schema with a column `newer`, in which `number` may hold two elements.
 fn newer() -> Value {
@@ -25,7 +25,7 @@ fn older() -> Value {
 /// What the cases declare, and the newer column, too.
 fn config(server: &Server) -> Config {
     let mut tables = tables();
-    tables[1].columns.push(Column::scalar("newer", AtomKind::String));
+    tables[1].columns.push(Column::scalar("newer", AtomicType::String));
     Config { tables, ..server.config() }
 }
 
@@ -39,7 +39,7 @@ pub fn a_database_is_converted_underneath() {
         txn.set("Row", row, "number", 1);
     };
     client.committed(set);
-    assert_eq!(client.commit(set), Outcome::Unchanged, "the server lacks the newer column");
+    assert_eq!(client.commit(set), TxnStatus::Unchanged, "the server lacks the newer column");
     client.changes();
     client.events.clear();
 

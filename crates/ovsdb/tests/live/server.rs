@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use sluice_ovsdb::{
-    AtomKind, Changes, Client, Column, Commit, Config, Event, Outcome, Remote, Replica, Table, Txn, Uuid,
+    AtomicType, Changes, Client, Column, Commit, Config, Event, Remote, Replica, Table, Txn, TxnStatus, Uuid,
 };
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -36,15 +36,15 @@ pub fn schema() -> Value {
 /// What clients declare of it.
 pub fn tables() -> Vec<Table> {
     let root = [
-        Column::scalar("next_cfg", AtomKind::Integer),
-        Column::scalar("cur_cfg", AtomKind::Integer).omit_alert(),
-        Column::set("rows", AtomKind::Uuid),
+        Column::scalar("next_cfg", AtomicType::Integer),
+        Column::scalar("cur_cfg", AtomicType::Integer).omit_alert(),
+        Column::set("rows", AtomicType::Uuid),
     ];
     let row = [
-        Column::scalar("name", AtomKind::String),
-        Column::scalar("flag", AtomKind::Boolean),
-        Column::optional("number", AtomKind::Integer),
-        Column::set("numbers", AtomKind::Integer),
+        Column::scalar("name", AtomicType::String),
+        Column::scalar("flag", AtomicType::Boolean),
+        Column::optional("number", AtomicType::Integer),
+        Column::set("numbers", AtomicType::Integer),
         Column::string_map("options"),
     ];
     vec![Table::new("Root", root), Table::new("Row", row)]
@@ -225,34 +225,34 @@ impl Tester {
     }
 
     /// Commits a transaction; what it came to.
-    pub fn commit(&mut self, build: impl FnOnce(&mut Txn)) -> Outcome {
+    pub fn commit(&mut self, build: impl FnOnce(&mut Txn)) -> TxnStatus {
         let mut txn = Txn::new();
         build(&mut txn);
         match self.client.session_mut().commit(&txn).unwrap() {
-            Commit::Finished(outcome) => outcome,
-            Commit::Sent(id) => {
+            Commit::Finished(status) => status,
+            Commit::Incomplete(id) => {
                 self.step();
                 let end = self.until_event("the end", |event| matches!(event, Event::Finished(of, _) if *of == id));
-                let Event::Finished(_, outcome) = end else { unreachable!() };
-                outcome
+                let Event::Finished(_, status) = end else { unreachable!() };
+                status
             }
         }
     }
 
     /// Commits a transaction that must be sent and taken.
     pub fn committed(&mut self, build: impl FnOnce(&mut Txn)) {
-        let outcome = self.commit(build);
-        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+        let status = self.commit(build);
+        assert!(matches!(status, TxnStatus::Success { .. }), "{status:?}");
     }
 
     /// Inserts a row; its UUID.
     pub fn insert(&mut self, name: &str) -> Uuid {
-        let outcome = self.commit(|txn| {
+        let status = self.commit(|txn| {
             let row = txn.insert("Row");
             txn.set("Row", row, "name", name);
         });
-        match outcome {
-            Outcome::Committed { inserted } => inserted[0].1,
+        match status {
+            TxnStatus::Success { inserted } => inserted[0].1,
             other => panic!("{other:?}"),
         }
     }
