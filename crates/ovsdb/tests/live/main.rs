@@ -7,12 +7,13 @@ mod outages;
 mod schemas;
 mod server;
 mod transports;
+mod vsctl;
 
 use std::process::{Command, ExitCode};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     ("what_one_client_writes_another_sees", contents::what_one_client_writes_another_sees),
     ("random_values_arrive_by_differences", contents::random_values_arrive_by_differences),
     ("a_committed_transaction_is_in_the_replica", contents::a_committed_transaction_is_in_the_replica),
@@ -29,6 +30,7 @@ const CASES: [Case; 16] = [
     ("tcp_serves_and_is_probed", transports::tcp_serves_and_is_probed),
     ("tls_serves_with_certificates_of_one_authority", transports::tls_serves_with_certificates_of_one_authority),
     ("a_socket_may_have_a_long_path", transports::a_socket_may_have_a_long_path),
+    ("ovs_vsctl_waits_for_the_daemon", vsctl::ovs_vsctl_waits_for_the_daemon),
 ];
 
 fn main() -> ExitCode {
@@ -58,8 +60,10 @@ fn main() -> ExitCode {
 /// The program that a case needs and that is not installed.
 fn obstacle(case: &str) -> Option<&'static str> {
     let mut needed = vec!["ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-appctl"];
-    if case.starts_with("tls") {
-        needed.push("openssl");
+    match case {
+        "tls_serves_with_certificates_of_one_authority" => needed.push("openssl"),
+        "ovs_vsctl_waits_for_the_daemon" => needed.push("ovs-vsctl"),
+        _ => {}
     }
     needed.into_iter().find(|program| Command::new(program).arg("--version").output().is_err())
 }
