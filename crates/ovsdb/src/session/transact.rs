@@ -45,9 +45,7 @@ impl Session {
         let result = reply.map_err(|error| DisconnectReason::Protocol(refused(error)))?;
         match result.get("locked") {
             Some(Value::Bool(true)) => self.set_lock(LockState::Held),
-            // "locked" may have come before the reply, if both were under way at once.
-            Some(Value::Bool(false)) if self.lock != LockState::Held => self.set_lock(LockState::Contended),
-            Some(Value::Bool(false)) => {}
+            Some(Value::Bool(false)) => self.set_lock(LockState::Contended),
             _ => {
                 let malformed = ProtocolError::Malformed { message: "lock", problem: result.to_string() };
                 return Err(DisconnectReason::Protocol(malformed));

@@ -181,6 +181,19 @@ fn a_server_that_forgot_tells_everything() {
     assert!(peer.session.is_synced());
 }
 
+/// What happened since would not tell a column that is new to the client.
+#[test]
+fn another_schema_after_a_reconnection_asks_for_everything() {
+    let mut older = schema();
+    older["tables"]["Bridge"]["columns"].as_object_mut().unwrap().remove("fail_mode");
+    let mut peer = Peer::synced(config(tables()), &older, bridge("initial", json!({"name": "br0"})));
+    peer.update3(ID_1, json!({}));
+    peer.hang_up();
+    peer.accept();
+    let (params, _) = peer.introduce(standalone(&schema()));
+    assert_eq!(params[3], ZERO_ID);
+}
+
 #[test]
 fn updates_that_do_not_fit_lead_to_everything_anew() {
     let other_row = json!({"Bridge": {uuid(2).to_string(): {"modify": {"name": "x"}}}});
