@@ -123,8 +123,8 @@ pub trait MegaflowStore: Send + Sync {
     /// Packets of a batch under way may still follow its actions: `settle` tells about those.
     fn remove(&self, id: FlowId) -> Option<FlowStats>;
 
-    /// As [`MegaflowStore::remove`], if the megaflow of that name is still the one of this xlate cache: packets may have
-    /// replaced one that was suspended, and its name may be another's by now.
+    /// As [`MegaflowStore::remove`], if the megaflow of that name is still the one of this xlate cache: packets may
+    /// have replaced one that was suspended, and its name may be another's by now.
     fn remove_same(&self, id: FlowId, xcache: &XcacheHandle) -> Option<FlowStats>;
 
     /// Reclaims the records of removed megaflows that no PMD can see any more, and calls `visit` for each that carried

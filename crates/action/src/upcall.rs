@@ -51,8 +51,8 @@ pub trait Upcall: Send {
     fn is_current(&self, version: u64) -> bool;
 
     /// A suspended megaflow's packets have asked again, and `new` is the xlate cache of the answer. Credits what it has
-    /// `carried` to its own xlate cache, `old`; which goes on with what `new` says if the megaflow `is_kept`. Asked with the
-    /// megaflow store locked.
+    /// `carried` to its own xlate cache, `old`; which goes on with what `new` says if the megaflow `is_kept`. Asked
+    /// with the megaflow store locked.
     fn renew(&self, old: &XcacheHandle, new: &XcacheHandle, carried: FlowStats, is_kept: bool) {
         let _ = (old, new, carried, is_kept);
     }

@@ -22,6 +22,7 @@ use crate::tx::TxPorts;
 use crate::upcall::Upcalls;
 use crate::walk::Walk;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIn, PacketOut, PmdReport, PortReport, thread};
+use parking_lot::{Mutex, MutexGuard};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::{DATAGRAM_MAX, Fragments};
@@ -32,9 +33,9 @@ use sluice_port::Port;
 use sluice_simd::{HashKey, hash::splitmix64, tsc};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 /// PMDs, their ports, and the megaflows they share.
@@ -157,7 +158,7 @@ impl Datapath {
 
     /// The receiving end of the messages to controllers. `None` after the first call.
     pub fn take_packet_ins(&self) -> Option<Receiver<PacketIn>> {
-        self.packet_ins.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+        self.packet_ins.lock().take()
     }
 
     /// Starts a thread for every resting PMD, on its core. PMDs whose core cannot be used run on any core; they are
@@ -378,8 +379,7 @@ impl Datapath {
     }
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
-        // A thread that panicked while it held the lock left consistent lists.
-        self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.control.lock()
     }
 }
 

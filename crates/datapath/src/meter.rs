@@ -9,10 +9,11 @@
 //! A bucket that was found empty is asked again when the clock has moved on. Time is the iteration's coarse clock.
 //! Source: OVS lib/dpif-netdev.c, `dp_netdev_run_meter`.
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use sluice_action::{MeterStats, MeterStore};
 use sluice_ofp::MeterConfig;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A PMD takes tokens for this many packets at once.
 const GRANT_PACKETS: u64 = 32;
@@ -60,7 +61,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     /// Tokens in a full bucket.
@@ -95,7 +96,7 @@ impl Meter {
 
 impl MeterStore for Meters {
     fn set(&self, meter: u32, config: &MeterConfig, now_ms: u64) {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         let at = meter as usize;
         if table.len() <= at {
             table.resize(at + 1, None);
@@ -105,7 +106,7 @@ impl MeterStore for Meters {
     }
 
     fn remove(&self, meter: u32) {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.write();
         if let Some(slot) = table.get_mut(meter as usize) {
             *slot = None;
             self.version.fetch_add(1, Release);
@@ -119,7 +120,7 @@ impl MeterStore for Meters {
 
 impl Meters {
     fn get(&self, meter: u32) -> Option<Arc<Meter>> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).get(meter as usize)?.clone()
+        self.table.read().get(meter as usize)?.clone()
     }
 }
 

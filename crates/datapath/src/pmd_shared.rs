@@ -5,11 +5,12 @@ use crate::command::PmdCommand;
 use crate::load::{Load, RxqLoad};
 use crate::report::{PmdReport, RxqReport};
 use crate::stage_cycles::Stage;
+use parking_lot::{Mutex, MutexGuard};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
 use sluice_sync::MessageQueue;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What a PMD and its control threads share.
@@ -60,12 +61,12 @@ impl PmdShared {
     }
 
     pub fn rxqs(&self) -> MutexGuard<'_, Vec<Arc<RxqLoad>>> {
-        self.rxqs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rxqs.lock()
     }
 
     /// The memory of its caches.
     pub fn cache_memory(&self) -> MutexGuard<'_, CacheMemory> {
-        self.cache_memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache_memory.lock()
     }
 
     /// The report, whose counters are those since `baseline`.

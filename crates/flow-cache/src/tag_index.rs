@@ -169,7 +169,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Tags from few values whose low bits are nearly all the same: full buckets, overflow and duplicates are common.
+        /// Tags from few values whose low bits are nearly all the same: full buckets, overflow and duplicates are
+        /// common.
         #[test]
         fn it_is_a_set_of_pairs(steps in prop::collection::vec((any::<bool>(), 0..6u32, 0..4u32, 0..12u32), 0..300)) {
             let (mut index, mut twin) = (TagIndex::default(), BTreeSet::new());

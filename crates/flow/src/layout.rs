@@ -15,8 +15,8 @@
 //!
 //! An OpenFlow port number in `IN_PORT` and `ACTSET_OUTPUT` is a 16-bit one ([`crate::OfPort`]), zero-extended.
 //! Addresses of an IPv4 tuple share bytes with those of an IPv6 one; `CT_IS_IPV6` tells them apart, and a match on such
-//! an address covers that byte too. A tunnel has addresses of both families in tables, where rules may set and match any
-//! of them; the datapath knows those of IPv6 only, as no port is a tunnel yet.
+//! an address covers that byte too. A tunnel has addresses of both families in tables, where rules may set and match
+//! any of them; the datapath knows those of IPv6 only, as no port is a tunnel yet.
 
 /// A field's place: `offset` from the start of the key and `size`, both in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

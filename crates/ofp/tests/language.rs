@@ -103,8 +103,8 @@ fn action_name(row: &ActionType) -> &'static str {
     }
 }
 
-/// Every name of the page: those of all actions, and `drop`, which is none. `delete_field` is explained, but nothing that
-/// it could delete is there.
+/// Every name of the page: those of all actions, and `drop`, which is none. `delete_field` is explained, but nothing
+/// that it could delete is there.
 fn page_names() -> BTreeSet<&'static str> {
     let known = ACTIONS.iter().filter(|row| row.id != ActionId::DeleteField);
     known.map(action_name).chain(["drop"]).collect()

@@ -1,5 +1,6 @@
-//! Reads OpenFlow messages and writes them again: `reencode DIRECTORY FILE…` reads one message from each file and writes
-//! `DIRECTORY/<file's name>` with what the crate makes of it; where it refuses the message, a line `FILE: ERROR` says why.
+//! Reads OpenFlow messages and writes them again: `reencode DIRECTORY FILE…` reads one message from each file and
+//! writes `DIRECTORY/<file's name>` with what the crate makes of it; where it refuses the message, a line `FILE: ERROR`
+//! says why.
 
 use sluice_openflow::Message;
 use std::path::Path;

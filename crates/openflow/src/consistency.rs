@@ -15,8 +15,8 @@ pub(crate) fn conjunctions(actions: &[OfAction]) -> Result<(), Error> {
     consistency::conjunctions(actions.iter()).map_err(|(_, clash)| error(clash))
 }
 
-/// Checks that the headers which actions read and change are there in every packet that matches. OpenFlow 1.0 allows more:
-/// there, some actions pass over packets that lack their header.
+/// Checks that the headers which actions read and change are there in every packet that matches. OpenFlow 1.0 allows
+/// more: there, some actions pass over packets that lack their header.
 ///
 /// # Errors
 /// With what is wrong with the first action that does not fit.

@@ -1,6 +1,6 @@
-//! A token bucket for the packets of a controller. Packets beyond its rate wait in a queue for each in-port. The queues are
-//! served in turn, so that a flooding port leaves the others their share. When too many packets wait, the oldest of the
-//! longest queue is lost. Source: Open vSwitch, `pinsched.c`.
+//! A token bucket for the packets of a controller. Packets beyond its rate wait in a queue for each in-port. The queues
+//! are served in turn, so that a flooding port leaves the others their share. When too many packets wait, the oldest of
+//! the longest queue is lost. Source: Open vSwitch, `pinsched.c`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};

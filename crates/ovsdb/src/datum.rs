@@ -1,8 +1,8 @@
 //! Values of columns: sets and maps, and the differences between them that a monitor sends.
 //!
 //! Both are sorted vectors without duplicates. Nearly every column holds no element or one, where a vector costs no
-//! allocation or one; bond members, trunks and `other_config` hold tens. Comparison, and with it the search for changes,
-//! is one linear pass.
+//! allocation or one; bond members, trunks and `other_config` hold tens. Comparison, and with it the search for
+//! changes, is one linear pass.
 
 use crate::{Atom, AtomicType, ColumnType, DatumError, Uuid};
 use serde_json::{Value, json};
@@ -11,9 +11,8 @@ use std::collections::BTreeMap;
 /// The value of a column.
 ///
 /// Shape:  a set or a map; a scalar is a set of one element. Elements and keys are different and ascend.
-/// Errors: reading reports what does not fit the type's kinds. The number of elements is not limited: a newer schema may
-///         allow more than the client declares.
-/// Source: RFC 7047 section 5.1, `<value>`.
+/// Errors: reading reports what does not fit the type's kinds. The number of elements is not limited: a newer schema
+/// may allow more than the client declares. Source: RFC 7047 section 5.1, `<value>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datum(Elements);
 
@@ -102,7 +101,8 @@ impl Datum {
         }
     }
 
-    /// The value as the protocol writes it. `name_of` gives the `named-uuid` of a row that the same transaction inserts.
+    /// The value as the protocol writes it. `name_of` gives the `named-uuid` of a row that the same transaction
+    /// inserts.
     pub(crate) fn to_json(&self, name_of: &dyn Fn(Uuid) -> Option<String>) -> Value {
         match &self.0 {
             Elements::Set(atoms) => match atoms.as_slice() {
@@ -117,8 +117,8 @@ impl Datum {
         }
     }
 
-    /// The value after a `modify` that carries `difference`: of a set, its elements change sides; of a map, an equal pair
-    /// goes, another value replaces and a new key comes. A column of at most one element carries its new value.
+    /// The value after a `modify` that carries `difference`: of a set, its elements change sides; of a map, an equal
+    /// pair goes, another value replaces and a new key comes. A column of at most one element carries its new value.
     ///
     /// `server_type` must be the server's, for it decides which of the two a message carries.
     /// Source: ovsdb-server(7), "Monitor Conditional"; OVS lib/ovsdb-data.c, `ovsdb_datum_apply_diff`.

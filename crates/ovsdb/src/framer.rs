@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Levels of nesting that a message may have. The protocol's own need ten; `serde_json` refuses more than 127.
 pub const NESTING_MAX: usize = 100;
 
-/// Bytes that a message may have by default. A whole database comes as one message, in which a port with its interface and
-/// statistics takes about a kilobyte (`tests/data`).
+/// Bytes that a message may have by default. A whole database comes as one message, in which a port with its interface
+/// and statistics takes about a kilobyte (`tests/data`).
 pub const MESSAGE_MAX_BYTES: usize = 256 << 20;
 
 /// Once the consumed bytes at the buffer's front are this many, and most of it, they are dropped.

@@ -1,7 +1,7 @@
 //! A client of OVSDB servers: RFC 7047 with Open vSwitch's extensions.
 //!
-//! **Use.** Declare tables and columns ([`Table`], [`Column`]), make a [`Client`] for them, and give it time whenever its
-//! socket is ready or its deadline has come ([`Client::run`]). Then read events ([`Session::next_event`]), changes
+//! **Use.** Declare tables and columns ([`Table`], [`Column`]), make a [`Client`] for them, and give it time whenever
+//! its socket is ready or its deadline has come ([`Client::run`]). Then read events ([`Session::next_event`]), changes
 //! ([`Session::take_changes`]) and rows ([`Session::replica`]), and write the state that is wanted
 //! ([`Session::commit`]): only what differs is sent.
 //!
@@ -27,9 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Layers**, each a test's size: [`Framer`] cuts the stream into JSON, [`Message`] reads JSON-RPC, [`Session`] holds the
-//! conversation without I/O or clock, [`Client`] joins it to a socket. Beneath the session are the [`Replica`] and its
-//! changes, and the [`Txn`] that is compared with it.
+//! **Layers**, each a test's size: [`Framer`] cuts the stream into JSON, [`Message`] reads JSON-RPC, [`Session`] holds
+//! the conversation without I/O or clock, [`Client`] joins it to a socket. Beneath the session are the [`Replica`] and
+//! its changes, and the [`Txn`] that is compared with it.
 //!
 //! **Limits.** A message has at most [`MESSAGE_MAX_BYTES`] and [`NESTING_MAX`] levels; bytes from a server never panic.
 //! Every row of a declared table is monitored; conditions are not offered. Host names are not resolved.

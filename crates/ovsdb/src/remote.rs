@@ -11,9 +11,8 @@ pub const OVSDB_PORT: u16 = 6640;
 
 /// A server's address.
 ///
-/// Shape:  `unix:PATH`, `tcp:IP[:PORT]` or `ssl:IP[:PORT]`, IPv6 addresses in brackets. Host names are refused: resolving
-///         them blocks.
-/// Source: ovsdb(7), "Active OVSDB Connections".
+/// Shape:  `unix:PATH`, `tcp:IP[:PORT]` or `ssl:IP[:PORT]`, IPv6 addresses in brackets. Host names are refused:
+/// resolving them blocks. Source: ovsdb(7), "Active OVSDB Connections".
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Remote {
     /// A socket in the file system.

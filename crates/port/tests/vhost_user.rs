@@ -1,7 +1,7 @@
 //! vhost-user ports against DPDK's virtio-user in testpmd, which needs no privileges and no huge pages.
 //!
-//! Not a libtest harness: without `dpdk-testpmd` (Debian: dpdk-dev) each case is skipped by name, and the last line counts
-//! passed, failed and skipped.
+//! Not a libtest harness: without `dpdk-testpmd` (Debian: dpdk-dev) each case is skipped by name, and the last line
+//! counts passed, failed and skipped.
 
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;

@@ -12,8 +12,8 @@ fn number(text: &str, name: &str) -> u64 {
     rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// Three ports that receive and two that send, all on two PMDs: 3000 packets leave twice, 2000 are too long for where they are to
-/// go, and 1000 are dropped by a rule.
+/// Three ports that receive and two that send, all on two PMDs: 3000 packets leave twice, 2000 are too long for where
+/// they are to go, and 1000 are dropped by a rule.
 fn switch() -> Daemon {
     let generator = |n: u32, more: &str| {
         port(&format!("g{n}"), n, "generator", &format!("n-rxq = 2\noptions = {{ {more}, choice = \"sequential\" }}"))

@@ -122,8 +122,8 @@ impl Assembly {
         Ok(self.ofproto.add_bridge(bridge.tables_config(), now_ms)?)
     }
 
-    /// Adds a bridge's own port: a tap device named like the bridge, or nothing that packets could go to. The error is that
-    /// of a device which cannot be opened.
+    /// Adds a bridge's own port: a tap device named like the bridge, or nothing that packets could go to. The error is
+    /// that of a device which cannot be opened.
     ///
     /// # Errors
     /// If the bridge has one already.
@@ -137,8 +137,8 @@ impl Assembly {
         Ok(None)
     }
 
-    /// Adds all ports of a bridge, LOCAL first. One that cannot be opened is there and down. The errors are those of all ports
-    /// that could not be opened or added.
+    /// Adds all ports of a bridge, LOCAL first. One that cannot be opened is there and down. The errors are those of
+    /// all ports that could not be opened or added.
     pub fn add_ports(&mut self, bridge: &Bridge) -> Vec<Error> {
         let mut errors = Vec::new();
         let mut note = |added: Result<Option<Error>, Error>| errors.extend(added.unwrap_or_else(Some));
@@ -162,8 +162,8 @@ impl Assembly {
         Ok(self.ofproto.remove_bridge(bridge)?)
     }
 
-    /// Reads what the tables of a bridge are to hold. Its ports may be named, those included that are yet to come: their
-    /// numbers are settled with this.
+    /// Reads what the tables of a bridge are to hold. Its ports may be named, those included that are yet to come:
+    /// their numbers are settled with this.
     ///
     /// # Errors
     /// If something is written wrongly: with its place.
@@ -217,8 +217,8 @@ impl Assembly {
     }
 
     /// Makes the tables of a bridge hold what `sources` say, each kind if its text is another than the one loaded last;
-    /// which kinds those were. What commands and controllers have added stays, save that rules are replaced as a whole. A
-    /// meter or group that is no longer listed is deleted with the rules that use it.
+    /// which kinds those were. What commands and controllers have added stays, save that rules are replaced as a whole.
+    /// A meter or group that is no longer listed is deleted with the rules that use it.
     ///
     /// # Errors
     /// If the tables refuse something: with its place.

@@ -6,8 +6,8 @@ use sluice_datapath::{GovernorMode, MissBudget, Settings};
 use sluice_port::DpdkConfig;
 use std::time::Duration;
 
-/// A step. [`changes`] lists them in the order in which they are to be taken: what goes, what changes, what comes, and at
-/// last what the tables hold, which may name any of it.
+/// A step. [`changes`] lists them in the order in which they are to be taken: what goes, what changes, what comes, and
+/// at last what the tables hold, which may name any of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A port goes.
@@ -40,8 +40,8 @@ pub enum Change {
         /// The port as it is to be.
         port: Box<Port>,
     },
-    /// A port's device is closed and opened anew: its MTU, queues or options change. The port keeps its number, and what
-    /// controllers have set of it.
+    /// A port's device is closed and opened anew: its MTU, queues or options change. The port keeps its number, and
+    /// what controllers have set of it.
     ReopenPort {
         /// Its bridge.
         bridge: String,

@@ -10,11 +10,11 @@
 //! | [`switch`], [`revalidator`] | a switch that runs, and is taken from one state to the next |
 //!
 //! An [`Assembly`] has no thread and no clock of its own: PMDs rest until `Datapath::start`, and take turns in the
-//! caller's thread until then, at times that the caller names. So a test, an experiment, a replay and a switch that runs
-//! are assembled in the same way.
+//! caller's thread until then, at times that the caller names. So a test, an experiment, a replay and a switch that
+//! runs are assembled in the same way.
 //!
-//! **A port that cannot be opened** is there all the same: rules can name it, it is down, [`PortEntry::error`] says why,
-//! and it is tried again with growing pauses unless only another configuration helps.
+//! **A port that cannot be opened** is there all the same: rules can name it, it is down, [`PortEntry::error`] says
+//! why, and it is tried again with growing pauses unless only another configuration helps.
 #![forbid(unsafe_code)]
 
 mod assembly;

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Numbers = BTreeMap<String, OfPort>;
 
 /// Numbers for the ports of a bridge. A port gets the number that it requests; else the one it has in `kept`, unless
-/// another port requests that one; else the lowest free one. Numbers in `taken` are not free. A port for which no number
-/// is left is not in the result.
+/// another port requests that one; else the lowest free one. Numbers in `taken` are not free. A port for which no
+/// number is left is not in the result.
 pub fn assign<'a>(ports: impl Iterator<Item = &'a Port> + Clone, kept: &Numbers, taken: &BTreeSet<OfPort>) -> Numbers {
     let requested = ports.clone().filter_map(|port| Some((port.name.clone(), port.ofport_request?)));
     let mut numbers: Numbers = requested.collect();

@@ -93,8 +93,8 @@ impl Assembly {
         }
     }
 
-    /// The same for a port that is to be there for rules to name even if it cannot be opened now, which the error in the
-    /// result says: it is down until it can.
+    /// The same for a port that is to be there for rules to name even if it cannot be opened now, which the error in
+    /// the result says: it is down until it can.
     ///
     /// # Errors
     /// If its name or number is taken.
@@ -212,8 +212,8 @@ impl Assembly {
         changed
     }
 
-    /// Makes of a port another one of its type: what only the tables know is changed in place; if anything else differs,
-    /// its device is closed and opened anew. It keeps its numbers.
+    /// Makes of a port another one of its type: what only the tables know is changed in place; if anything else
+    /// differs, its device is closed and opened anew. It keeps its numbers.
     ///
     /// # Errors
     /// If there is no such port. The error in the result is that of a device that could not be opened.

@@ -1,5 +1,5 @@
-//! What the tables of a bridge hold, from text: meters, groups and rules. Text is read whole before anything changes, and
-//! loaded where it is another than what was loaded last.
+//! What the tables of a bridge hold, from text: meters, groups and rules. Text is read whole before anything changes,
+//! and loaded where it is another than what was loaded last.
 
 mod groups;
 mod meters;
@@ -72,8 +72,8 @@ impl ParsedSources {
         }
     }
 
-    /// Loads what is another text than in `last`, and deletes meters and groups that `last` lists and these sources do not.
-    /// Rules are added the first time, and replaced as a whole after that.
+    /// Loads what is another text than in `last`, and deletes meters and groups that `last` lists and these sources do
+    /// not. Rules are added the first time, and replaced as a whole after that.
     pub(crate) fn load(
         &self,
         ofproto: &Ofproto,

@@ -71,8 +71,8 @@ pub struct Usage {
 }
 
 impl Switch {
-    /// Opens ports and loads rules. No thread runs yet, so that root can be left in between. A port that cannot be opened
-    /// is logged and tried again.
+    /// Opens ports and loads rules. No thread runs yet, so that root can be left in between. A port that cannot be
+    /// opened is logged and tried again.
     ///
     /// # Errors
     /// If the state cannot be, rules are wrong or refused, or memory is short.
@@ -223,7 +223,8 @@ impl Switch {
         self.revalidator.purge();
     }
 
-    /// Whether megaflows leave open what did not decide; those there are go, so that the next packet of each is asked about.
+    /// Whether megaflows leave open what did not decide; those there are go, so that the next packet of each is asked
+    /// about.
     pub fn enable_megaflows(&self, enabled: bool) {
         self.ofproto.enable_megaflows(enabled);
         self.purge();

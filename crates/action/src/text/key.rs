@@ -210,8 +210,8 @@ impl Attributes<'_> {
         }
     }
 
-    /// OVS prints which bits of these fields are matched only if type and code are matched whole. The text of a megaflow
-    /// does not have the reserved field and the option type.
+    /// OVS prints which bits of these fields are matched only if type and code are matched whole. The text of a
+    /// megaflow does not have the reserved field and the option type.
     fn neighbour_discovery(&mut self) {
         let is_told = [at::TP_SRC, at::TP_DST].iter().all(|span| self.m(*span) & 0xff == 0xff);
         let mask = if is_told { *self.mask } else { PacketKey::default() };

@@ -1,8 +1,8 @@
 //! The shortest path: doing to a packet what `ct` did to an earlier packet of the same tuple.
 //!
-//! The caller remembers the connection ([`ConnRef`]) and what was written into the earlier packet's key ([`CtMetadata`]).
-//! A replay moves the connection's state on as always; it saves the lookup, and writing a key whose content the caller
-//! knows already.
+//! The caller remembers the connection ([`ConnRef`]) and what was written into the earlier packet's key
+//! ([`CtMetadata`]). A replay moves the connection's state on as always; it saves the lookup, and writing a key whose
+//! content the caller knows already.
 
 use super::Conntrack;
 use super::fast_path::control;

@@ -1,4 +1,5 @@
-//! Conversations of real TCP stacks: nothing they send is ever invalid, and each connection is seen to begin and to end.
+//! Conversations of real TCP stacks: nothing they send is ever invalid, and each connection is seen to begin and to
+//! end.
 
 use crate::scene::*;
 use crate::stacks::{Conversation, Sight};

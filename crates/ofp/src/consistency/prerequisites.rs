@@ -31,8 +31,8 @@ impl Prerequisites {
         actions.iter().try_for_each(|action| self.check(action))
     }
 
-    /// Whether an action changes headers that the match leaves open: done to the packets that have them in OpenFlow 1.0,
-    /// forbidden later.
+    /// Whether an action changes headers that the match leaves open: done to the packets that have them in OpenFlow
+    /// 1.0, forbidden later.
     pub fn only_in_10(&self) -> bool {
         self.only_in_10
     }

@@ -18,8 +18,8 @@ pub(crate) fn put_list(actions: &[OfAction], version: Version, w: &mut Writer) {
     actions.iter().for_each(|action| put(action, version, w));
 }
 
-/// Writes one action in one of its formats: header, what `body` writes, zeros up to a multiple of 8 bytes. Nothing if the
-/// version lacks it.
+/// Writes one action in one of its formats: header, what `body` writes, zeros up to a multiple of 8 bytes. Nothing if
+/// the version lacks it.
 fn put_format(action: ActionId, format: u8, version: Version, w: &mut Writer, body: impl FnOnce(&mut Writer, usize)) {
     let Some(code) = action.row().code(format, version) else { return };
     let start = w.len();
@@ -42,8 +42,8 @@ fn put_first(action: ActionId, version: Version, w: &mut Writer, body: impl FnOn
     put_format(action, 0, version, w, |w, _| body(w));
 }
 
-/// Writes an action whose row declares its arguments. Where the version has no number for it, or a deprecated one, that is
-/// a `set_field` if it sets a field, else nothing.
+/// Writes an action whose row declares its arguments. Where the version has no number for it, or a deprecated one, that
+/// is a `set_field` if it sets a field, else nothing.
 fn put_declared(action: &OfAction, version: Version, w: &mut Writer) {
     let (id, values) = action.parts();
     let row: &ActionType = id.row();
@@ -222,8 +222,8 @@ fn put_vlan_pcp(pcp: u8, push: bool, version: Version, w: &mut Writer) {
     set(FieldId::VlanPcp, pcp.into(), version, w);
 }
 
-/// OpenFlow 1.5 has `set_field` with masks; before, a part of a field is Nicira's `load`, and OpenFlow 1.0 has actions of
-/// its own for some fields.
+/// OpenFlow 1.5 has `set_field` with masks; before, a part of a field is Nicira's `load`, and OpenFlow 1.0 has actions
+/// of its own for some fields.
 fn put_set_field(field: &'static Field, value: u128, mask: u128, version: Version, w: &mut Writer) {
     let exact = mask & field.all_ones() == field.all_ones();
     match version {

@@ -162,8 +162,8 @@ pub enum AsyncKind {
 /// Number of kinds.
 pub(crate) const ASYNC_KINDS: usize = 6;
 
-/// Which asynchronous messages a controller gets, by kind: bits of reasons, first those for a primary or equal one, then
-/// those for a secondary one. `None`: unchanged.
+/// Which asynchronous messages a controller gets, by kind: bits of reasons, first those for a primary or equal one,
+/// then those for a secondary one. `None`: unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncMasks(pub [[Option<u32>; 2]; ASYNC_KINDS]);
 

@@ -1,8 +1,8 @@
 //! Joins a session to sockets: no thread, no runtime, nothing that blocks save [`Client::wait`].
 //!
-//! The owner calls [`Client::run`] when the socket of [`Client::interest`] is ready, when [`Client::deadline_ms`] has come,
-//! and after [`crate::Session::commit`]. One call reads at most [`READ_MAX_BYTES`], so that a server that tells much does
-//! not keep its owner from other work.
+//! The owner calls [`Client::run`] when the socket of [`Client::interest`] is ready, when [`Client::deadline_ms`] has
+//! come, and after [`crate::Session::commit`]. One call reads at most [`READ_MAX_BYTES`], so that a server that tells
+//! much does not keep its owner from other work.
 
 mod stream;
 mod tls;

@@ -98,8 +98,8 @@ fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     Ok(socket.into())
 }
 
-/// A socket's address has room for 107 bytes. A longer path is reached through a descriptor of its directory. Source: OVS
-/// lib/socket-util-unix.c, `make_sockaddr_un`.
+/// A socket's address has room for 107 bytes. A longer path is reached through a descriptor of its directory. Source:
+/// OVS lib/socket-util-unix.c, `make_sockaddr_un`.
 fn connect_long_path(socket: &OwnedFd, path: &Path) -> io::Result<()> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::NAMETOOLONG.into());

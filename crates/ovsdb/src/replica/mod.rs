@@ -1,7 +1,7 @@
 //! The replica: the declared part of a database, as the server last told it.
 //!
-//! **Contents.** Each declared table has its rows by UUID; each row has a value for every declared column, at the index of
-//! its declaration. A column that the server lacks holds its default in every row.
+//! **Contents.** Each declared table has its rows by UUID; each row has a value for every declared column, at the index
+//! of its declaration. A column that the server lacks holds its default in every row.
 //!
 //! **Updates** change rows in place (`update.rs`). The first contents after a connection, or after a conversion of the
 //! database, replace the replica by comparison: rows and columns that are as they were count as unchanged. So a
@@ -9,8 +9,8 @@
 //!
 //! **Changes** (`changes.rs`) accumulate, a bit a column and a record a row, until they are taken.
 //!
-//! Wrong answers: between an error in an update and the contents that the session then asks for, a replica may hold part
-//! of that update. [`crate::Session::is_synced`] is false then.
+//! Wrong answers: between an error in an update and the contents that the session then asks for, a replica may hold
+//! part of that update. [`crate::Session::is_synced`] is false then.
 
 mod changes;
 mod row;

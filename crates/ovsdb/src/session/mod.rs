@@ -14,13 +14,13 @@
 //! leader (`server_db.rs`). The lock is asked for without waiting; writes assert it (`transact.rs`).
 //!
 //! **Loss of the connection** leaves the replica readable as it was, ends transactions under way with
-//! [`TxnStatus::TryAgain`] and forgets the lock. Reconnection asks for what happened since the last transaction known. A
-//! server that does not know that transaction sends everything, which is compared with the replica, so that only what
+//! [`TxnStatus::TryAgain`] and forgets the lock. Reconnection asks for what happened since the last transaction known.
+//! A server that does not know that transaction sends everything, which is compared with the replica, so that only what
 //! differs counts as changed. After an error in an update, or a conversion, everything is asked for.
 //!
-//! **A driver** (such as [`crate::Client`]) does the [`Action`]s of [`Session::next_action`], reports what came of them, and
-//! calls [`Session::run`] when [`Session::deadline_ms`] has come. `now_ms` counts from any fixed point and never
-//! decreases.
+//! **A driver** (such as [`crate::Client`]) does the [`Action`]s of [`Session::next_action`], reports what came of
+//! them, and calls [`Session::run`] when [`Session::deadline_ms`] has come. `now_ms` counts from any fixed point and
+//! never decreases.
 
 mod event;
 mod monitor;
@@ -272,8 +272,8 @@ impl Session {
         id
     }
 
-    /// A reply's result, or an error reply's error. Replies to what was given up meanwhile are ignored, and so are those
-    /// to probes.
+    /// A reply's result, or an error reply's error. Replies to what was given up meanwhile are ignored, and so are
+    /// those to probes.
     fn reply(&mut self, id: &Value, reply: Result<Value, Value>) -> Result<(), DisconnectReason> {
         let Some(id) = id.as_u64() else { return Ok(()) };
         match self.requests.remove(&id) {

@@ -262,8 +262,8 @@ fn check_argument(mutation: &Mutation, column_type: &ColumnType) -> Result<(), &
     }
 }
 
-/// Whether a mutation may change a value; `None` is a value that is not known. Arithmetic is left to the server, save for
-/// adding nothing.
+/// Whether a mutation may change a value; `None` is a value that is not known. Arithmetic is left to the server, save
+/// for adding nothing.
 fn has_effect(mutation: &Mutation, value: Option<&Datum>) -> bool {
     let has_element = |atom: &Atom| value.is_none_or(|value| value.elements().binary_search(atom).is_ok());
     let lacks_element = |atom: &Atom| value.is_none_or(|value| value.elements().binary_search(atom).is_err());

@@ -7,8 +7,8 @@
 //! them, too; inserted columns that get their default; mutations without effect; tables and columns that the server's
 //! schema lacks; changes of rows that are not, or no longer, there.
 //!
-//! **Order** of operations: `wait`s of verified columns, then rows as they were first touched, each with its values before
-//! its mutations, then comment, abort, and the assertion of the session's lock.
+//! **Order** of operations: `wait`s of verified columns, then rows as they were first touched, each with its values
+//! before its mutations, then comment, abort, and the assertion of the session's lock.
 //!
 //! **Ends** ([`TxnStatus`]): a transaction that was under way when the connection broke may have been committed; it is
 //! reported as [`TxnStatus::TryAgain`], and the replica tells after reconnection. Since what is left out depends on the
@@ -135,8 +135,8 @@ impl Txn {
         edit.columns.insert(column, value.into());
     }
 
-    /// Changes a column relative to the value that the database has then: for sets and maps that others write, too. Of a
-    /// row that this transaction inserts, columns can only be set.
+    /// Changes a column relative to the value that the database has then: for sets and maps that others write, too. Of
+    /// a row that this transaction inserts, columns can only be set.
     pub fn mutate(&mut self, table: &'static str, row: Uuid, column: &'static str, mutation: Mutation) {
         self.edit(table, row).mutations.push((column, mutation));
     }
@@ -146,7 +146,8 @@ impl Txn {
         self.edit(table, row).is_delete = true;
     }
 
-    /// Lets the transaction end with [`TxnStatus::TryAgain`] unless the column still has the value that it has in `row`.
+    /// Lets the transaction end with [`TxnStatus::TryAgain`] unless the column still has the value that it has in
+    /// `row`.
     ///
     /// # Panics
     /// If the column is not declared.

@@ -28,8 +28,9 @@ impl InFlight {
 
 /// What a transaction came to. `reply` is a reply's result, or an error reply's error.
 ///
-/// Operations behind one that failed have `null`; an error that shows only when everything is done, such as a constraint,
-/// stands behind the results. Source: RFC 7047 section 4.1.3; OVS lib/ovsdb-idl.c, `ovsdb_idl_txn_process_reply`.
+/// Operations behind one that failed have `null`; an error that shows only when everything is done, such as a
+/// constraint, stands behind the results. Source: RFC 7047 section 4.1.3; OVS lib/ovsdb-idl.c,
+/// `ovsdb_idl_txn_process_reply`.
 pub(crate) fn status_of(txn: &InFlight, reply: Result<&Value, &Value>) -> TxnStatus {
     let results = match reply {
         Ok(Value::Array(results)) => results,

@@ -1,5 +1,5 @@
-//! What a transaction leaves out changes nothing: whatever is sent, applied by a naive server, leads to the values that all
-//! of it would have led to; even while replies and updates are late.
+//! What a transaction leaves out changes nothing: whatever is sent, applied by a naive server, leads to the values that
+//! all of it would have led to; even while replies and updates are late.
 
 use crate::peer::{Peer, ZERO_ID, config, uuid};
 use proptest::prelude::*;

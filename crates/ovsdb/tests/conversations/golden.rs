@@ -1,9 +1,9 @@
 //! Conversations that Open vSwitch 3.1.0 had with its database server, replayed: the session sends what ovs-vswitchd
 //! sent, and understands what it was told.
 //!
-//! The files in `tests/data` are from the debug log of module jsonrpc of ovs-vswitchd: `>` before what it sent, `<` before
-//! what it received, without the rest of each log line. In one, `ovs-vsctl` adds a bridge with a dummy port; in the other,
-//! OVN's controller makes tunnels and ports for two machines.
+//! The files in `tests/data` are from the debug log of module jsonrpc of ovs-vswitchd: `>` before what it sent, `<`
+//! before what it received, without the rest of each log line. In one, `ovs-vsctl` adds a bridge with a dummy port; in
+//! the other, OVN's controller makes tunnels and ports for two machines.
 
 use crate::peer::{Peer, config};
 use serde_json::Value;

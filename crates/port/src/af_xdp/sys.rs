@@ -325,8 +325,8 @@ fn chunk(pool: &HeapPool) -> usize {
 
 fn set<T: Copy>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     let size = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is plain data of that size, which the kernel reads. The one address in it is that of a region, whose
-    // pages the kernel keeps for itself until the socket is closed.
+    // SAFETY: `value` is plain data of that size, which the kernel reads. The one address in it is that of a region,
+    // whose pages the kernel keeps for itself until the socket is closed.
     match unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, std::ptr::from_ref(value).cast(), size) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

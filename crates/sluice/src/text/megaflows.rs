@@ -5,7 +5,8 @@ use sluice_datapath::FlowReport;
 use sluice_ofproto::packet_of;
 use std::fmt::Write as _;
 
-/// A megaflow's fields. As in OVS, values are those of the packet that it was made for, whatever the mask leaves of them.
+/// A megaflow's fields. As in OVS, values are those of the packet that it was made for, whatever the mask leaves of
+/// them.
 fn show_match<'a>(flow: &'a FlowReport, verbose: bool, names: &'a DatapathPortNames) -> impl std::fmt::Display + 'a {
     let key = packet_of(&flow.flow.translation.xcache).unwrap_or(flow.flow.matched.key);
     std::fmt::from_fn(move |f| write!(f, "{}", show_flow(&key, &flow.flow.matched.mask, verbose, names)))

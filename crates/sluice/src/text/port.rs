@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 /// A port: what it received and what became of that, what it sent, and its drops by reason with what each means.
 ///
-/// What was received and copied was sent (by any port), delivered, is held, or was dropped; PMDs tell of it some batches
-/// late.
+/// What was received and copied was sent (by any port), delivered, is held, or was dropped; PMDs tell of it some
+/// batches late.
 pub fn show(name: &str, port: &PortReport) -> String {
     let PortReport { info, stats, fates, .. } = port;
     let state = if port.is_up { "up" } else { "down" };

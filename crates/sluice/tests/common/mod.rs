@@ -25,8 +25,8 @@ pub fn bridge(name: &str, flows: &str) -> String {
 /// One PMD.
 pub const PMD: &str = "[switch]\npmd-cores = [0]\n";
 
-/// One PMD, a bridge with the rules of `flows.txt`, and from port 1 to port 2 what a generator with these options makes:
-/// 60-byte UDP frames from 1.0.0.1.
+/// One PMD, a bridge with the rules of `flows.txt`, and from port 1 to port 2 what a generator with these options
+/// makes: 60-byte UDP frames from 1.0.0.1.
 pub fn from_generator_to_sink(options: &str) -> String {
     let generator = port("gen", 1, "generator", &format!("options = {{ {options} }}"));
     PMD.to_owned() + &bridge("br0", "flows.txt") + &generator + &port("sink", 2, "null", "")

@@ -1,8 +1,8 @@
 //! From the state that the switch is in to another one, without stopping the rest.
 //!
 //! Compared are the state that was asked for last and the one that is asked for now: what commands did meanwhile stays,
-//! unless the new state says otherwise about the same thing. A step that fails is not taken over into the state that the
-//! next reconfiguration starts from, so that one tries it again.
+//! unless the new state says otherwise about the same thing. A step that fails is not taken over into the state that
+//! the next reconfiguration starts from, so that one tries it again.
 
 use super::{Setup, Switch};
 use crate::change::{Change, changes};
