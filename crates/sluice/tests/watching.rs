@@ -70,7 +70,7 @@ fn top_shows_a_screen() {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
     let line = one_line_failure(&sluice(&["top", "-t", socket.to_str().unwrap()]));
-    assert_eq!(line, "sluice: top: expected a terminal; --once prints one screen");
+    assert_eq!(line, "sluice: top: expected a terminal; --once prints one screen without one");
     let line = one_line_failure(&sluice(&["top", "--once", "-t", "/nowhere/sluice.ctl"]));
     assert!(line.ends_with("No such file or directory (os error 2); is the switch running?"), "{line}");
 }
