@@ -1,6 +1,5 @@
 //! PMDs as threads, pinned to their cores.
 
-use crate::clock::now_ms;
 use crate::pmd::Pmd;
 use rustix::thread::CpuSet;
 use sluice_simd::tsc;
@@ -57,7 +56,7 @@ fn run(pmd: &mut Pmd, sleep_max_us: u32) {
     pmd.wake();
     let mut sleep_us = 0;
     while !pmd.shared.stop.load(Relaxed) {
-        let fullest = pmd.run_once(now_ms());
+        let fullest = pmd.run_once(sluice_clock::now_ms());
         if fullest >= SLEEP_BELOW {
             sleep_us = 0;
         } else if !pmd.has_rxqs() {

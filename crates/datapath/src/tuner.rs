@@ -1,7 +1,7 @@
 //! The autopilot of one receive queue: from counters to samples, from numbers to arms.
 
 use crate::autopilot::{Autopilot, Doing, Sample, Why};
-use crate::clock::tsc_hz;
+use crate::frequency::tsc_hz;
 use crate::{Arm, Settings};
 use sluice_action::PortNo;
 use sluice_fate::{Counter, Tally};

@@ -63,7 +63,7 @@ pub fn run(ports: Ports, rules: &str) -> Result<Running> {
         ..Config::default()
     };
     let mut assembly = Assembly::new(config, Pools::default())?;
-    let now_ms = sluice_datapath::now_ms();
+    let now_ms = sluice_clock::now_ms();
     assembly.create_bridge(&Bridge::new(BRIDGE), now_ms)?;
     for (number, port) in (1..).zip(ports) {
         let desired = Port::new(&format!("p{number}"), port.info().kind).numbered(number);
@@ -89,11 +89,11 @@ fn revalidate(datapath: &Datapath, ofproto: &Ofproto, ends: &AtomicBool) {
     while !ends.load(Relaxed) {
         if Instant::now() >= next {
             next = Instant::now() + ROUND_EVERY;
-            ofproto.revalidate(&*store, sluice_datapath::now_ms(), MAX_IDLE_MS);
+            ofproto.revalidate(&*store, sluice_clock::now_ms(), MAX_IDLE_MS);
             // Without memory ahead a megaflow takes a little longer.
             let _ = store.make_room();
         }
-        datapath.expire_connections(sluice_datapath::now_ms());
+        datapath.expire_connections(sluice_clock::now_ms());
         std::thread::sleep(LOOK_EVERY);
     }
 }
@@ -125,7 +125,7 @@ impl Running {
     /// If the text is wrong.
     pub fn change(&self, command: FlowCommand, text: &str) -> Result<()> {
         let change = FlowMod::parse(text, command, &PortNames::NONE).map_err(|error| anyhow!("{text}: {error}"))?;
-        self.assembly.ofproto().flow_mod(BRIDGE, &change, sluice_datapath::now_ms())?;
+        self.assembly.ofproto().flow_mod(BRIDGE, &change, sluice_clock::now_ms())?;
         Ok(())
     }
 }

@@ -147,7 +147,7 @@ impl Shared {
         while let Some(max_idle_ms) = self.wait_for_round(next, soonest) {
             let began = Instant::now();
             (next, soonest) = (began + ROUND_EVERY, began + HURRIED_EVERY);
-            let done = self.ofproto.revalidate(&*self.store, sluice_datapath::now_ms(), max_idle_ms);
+            let done = self.ofproto.revalidate(&*self.store, sluice_clock::now_ms(), max_idle_ms);
             self.make_room();
             let mut state = self.state.lock();
             state.done = state.begun;

@@ -163,7 +163,7 @@ impl Switch {
 
     /// The switch's time, milliseconds.
     pub fn now_ms(&self) -> u64 {
-        sluice_datapath::now_ms()
+        sluice_clock::now_ms()
     }
 
     /// The state that the front end asked for last, as far as it has been carried out.

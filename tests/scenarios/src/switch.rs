@@ -190,7 +190,7 @@ impl Switch {
     }
 
     fn now_ms(&self) -> u64 {
-        sluice_datapath::now_ms() + self.skew_ms
+        sluice_clock::now_ms() + self.skew_ms
     }
 
     /// Lets packets in that come without anything between them, and checks what leaves.

@@ -33,7 +33,7 @@ impl AroundOpenFlow {
 
 impl Backend for AroundOpenFlow {
     fn now_ms(&self) -> u64 {
-        sluice_datapath::now_ms()
+        sluice_clock::now_ms()
     }
 
     fn devices(&self) -> BTreeMap<PortNo, Device> {

@@ -1,16 +1,8 @@
-//! The switch's clock and the processor's frequency.
+//! The processor's frequency.
 
-use rustix::time::{ClockId, clock_gettime};
 use sluice_simd::tsc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-/// Milliseconds since the machine started, a few milliseconds coarse: the clock of `used` times and upcalls.
-#[inline]
-pub fn now_ms() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
-}
 
 /// TSC cycles a second, measured once.
 pub fn tsc_hz() -> u64 {
@@ -32,6 +24,5 @@ mod tests {
     #[test]
     fn the_frequency_is_sane() {
         assert!((100_000_000..20_000_000_000).contains(&tsc_hz()), "{} Hz", tsc_hz());
-        assert!(now_ms() > 0);
     }
 }
