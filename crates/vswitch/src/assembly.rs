@@ -122,27 +122,21 @@ impl Assembly {
         Ok(self.ofproto.add_bridge(bridge.tables_config(), now_ms)?)
     }
 
-    /// Adds a bridge's own port: a tap device named like the bridge, or nothing that packets could go to. The error is
-    /// that of a device which cannot be opened.
+    /// Adds a LOCAL port without a device: what is sent to it is dropped.
     ///
     /// # Errors
     /// If the bridge has one already.
-    pub fn add_local_port(&mut self, bridge: &Bridge) -> Result<Option<Error>, Error> {
-        let name = bridge.name.as_str();
-        if bridge.has_local_tap {
-            return self.add_port_open_or_not(name, &Port::new(name, "tap").numbered(OfPort::LOCAL.0));
-        }
-        let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::patch(name, OfPort::LOCAL.0, "") };
-        self.ofproto.add_port(name, nothing)?;
-        Ok(None)
+    pub fn add_bare_local_port(&mut self, bridge: &str) -> Result<(), Error> {
+        let nothing = PortConfig { attach: Attach::Nothing, ..PortConfig::patch(bridge, OfPort::LOCAL.0, "") };
+        Ok(self.ofproto.add_port(bridge, nothing)?)
     }
 
-    /// Adds all ports of a bridge, LOCAL first. One that cannot be opened is there and down. The errors are those of
-    /// all ports that could not be opened or added.
+    /// Adds all ports of a bridge; it has a LOCAL port in any case. One that cannot be opened is there and down. The
+    /// errors are those of all ports that could not be opened or added.
     pub fn add_ports(&mut self, bridge: &Bridge) -> Vec<Error> {
         let mut errors = Vec::new();
         let mut note = |added: Result<Option<Error>, Error>| errors.extend(added.unwrap_or_else(Some));
-        note(self.add_local_port(bridge));
+        note(self.add_bare_local_port(&bridge.name).map(|()| None));
         bridge.ports.iter().for_each(|port| note(self.add_port_open_or_not(&bridge.name, port)));
         errors
     }

@@ -115,8 +115,8 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
 
 /// What cannot change while the bridge stays: a bridge of the same name that differs in it takes its place.
 fn identity(bridge: &Bridge) -> impl PartialEq + use<> {
-    let Bridge { datapath_id, fail_mode, has_local_tap, prefixes, table_limits, .. } = bridge.clone();
-    (datapath_id, fail_mode, has_local_tap, prefixes, table_limits)
+    let Bridge { datapath_type, datapath_id, fail_mode, prefixes, table_limits, .. } = bridge.clone();
+    (datapath_type, datapath_id, fail_mode, prefixes, table_limits)
 }
 
 /// What cannot change while the port stays, likewise.

@@ -126,6 +126,10 @@ impl Assembly {
             (None, number) => PortConfig::new(&port.name, ofport.0, number.unwrap_or(PortNo(0))),
         };
         let mtu = table_mtu(port);
+        if port.is_local() {
+            // It takes the place of the one without a device, if there is one.
+            let _ = self.ofproto().remove_port(bridge, &port.name);
+        }
         self.ofproto().add_port(bridge, PortConfig { vlan: port.vlan.clone(), mtu, ..config })?;
         let desired = port.clone();
         let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
@@ -262,7 +266,9 @@ impl Assembly {
 
     fn forget_port(&mut self, bridge: &str, name: &str) -> Result<(), Error> {
         self.ofproto().remove_port(bridge, name)?;
-        self.ports.remove(name);
+        if self.ports.remove(name).is_some_and(|entry| entry.desired.is_local()) {
+            self.add_bare_local_port(bridge)?;
+        }
         Ok(())
     }
 

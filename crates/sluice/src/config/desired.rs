@@ -141,6 +141,7 @@ impl Bridge {
             let port = port.desired();
             port.map_err(|invalid| invalid.within(&format!("port[{i}]")))
         });
+        let local = self.local.then(|| sluice_vswitch::Port::local(&self.name, "tap"));
         Ok(sluice_vswitch::Bridge {
             datapath_id: self.datapath_id.as_deref().map(datapath_id).transpose()?,
             fail_mode: match self.fail_mode {
@@ -150,10 +151,9 @@ impl Bridge {
             mac_age: self.mac_age.0,
             prefixes: self.prefixes.iter().map(|name| prefix(name)).collect::<Result<_, _>>()?,
             table_limits: self.table.iter().map(Table::desired).collect(),
-            has_local_tap: self.local,
             controllers: controllers.collect::<Result<_, _>>()?,
             listeners: listeners.collect::<Result<_, _>>()?,
-            ports: ports.collect::<Result<_, _>>()?,
+            ports: ports.chain(local.map(Ok)).collect::<Result<_, _>>()?,
             ..sluice_vswitch::Bridge::new(&self.name)
         })
     }

@@ -106,7 +106,7 @@ impl Bench {
         let bridge = Bridge::new(BRIDGE);
         assembly.create_bridge(&bridge, began_ms)?;
         if captures.iter().all(|(ofport, _)| *ofport != OfPort::LOCAL.0) {
-            assembly.add_local_port(&bridge)?;
+            assembly.add_bare_local_port(BRIDGE)?;
         }
         let pool = assembly.pool(longest.max(port::FRAME_SIZE_MIN))?;
         let mut inputs = Vec::new();

@@ -109,12 +109,13 @@ fn any_bridge() -> impl Strategy<Value = Bridge> {
     let sources = sources.prop_map(|(meters, groups, rules)| Sources { meters, groups, rules });
     let controllers = vec("unix:/[cd]", 0..3);
     ("br[0-2]", any::<bool>(), 1..3u64, controllers, sources, vec(any_port(), 0..4)).prop_map(
-        |(name, has_local_tap, age, controllers, sources, mut ports)| {
+        |(name, has_local, age, controllers, sources, mut ports)| {
             unique_by(&mut ports, |port| port.name.clone());
             let mac_age = Duration::from_secs(age);
             let controller = |target: String| ControllerSettings::new(target.parse().unwrap());
             let controllers = controllers.into_iter().map(controller).collect();
-            Bridge { has_local_tap, mac_age, controllers, sources, ports, ..Bridge::new(&name) }
+            ports.extend(has_local.then(|| Port::local(&name, "null")));
+            Bridge { mac_age, controllers, sources, ports, ..Bridge::new(&name) }
         },
     )
 }

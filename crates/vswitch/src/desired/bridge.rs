@@ -6,11 +6,17 @@ use sluice_ofproto::{BridgeConfig, FailMode, TableLimit, TrieField};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The userspace datapath's type. Source: OVS lib/dpif-netdev.c.
+const NETDEV: &str = "netdev";
+
 /// A bridge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bridge {
     /// Its name, unique in the switch.
     pub name: String,
+    /// The type of its datapath by Open vSwitch's name: `system`, `netdev` or `dummy`. One datapath serves all bridges; the
+    /// type decides which numbers its ports get there, and what texts call it.
+    pub datapath_type: String,
     /// OpenFlow datapath id; `None`: the switch chooses it.
     pub datapath_id: Option<u64>,
     /// What it does without rules or controller.
@@ -21,15 +27,14 @@ pub struct Bridge {
     pub prefixes: Vec<TrieField>,
     /// Tables with a limit.
     pub table_limits: Vec<TableLimit>,
-    /// Whether LOCAL is a tap device named like the bridge; otherwise packets sent to it are dropped.
-    pub has_local_tap: bool,
     /// Controllers to connect to.
     pub controllers: Vec<ControllerSettings>,
     /// Where to listen for controllers, besides its Unix socket.
     pub listeners: Vec<PassiveTarget>,
     /// What its tables hold.
     pub sources: Sources,
-    /// Its ports, by names that are unique in the switch.
+    /// Its ports, by names that are unique in the switch. One that is named like the bridge is its LOCAL port
+    /// ([`Port::local`]); without it, packets sent to LOCAL are dropped.
     pub ports: Vec<Port>,
 }
 
@@ -62,12 +67,12 @@ impl Bridge {
         let usual = BridgeConfig::new(name);
         Bridge {
             name: usual.name,
+            datapath_type: NETDEV.to_owned(),
             datapath_id: None,
             fail_mode: usual.fail_mode,
             mac_age: Duration::from_secs(usual.mac_age_s),
             prefixes: usual.prefixes,
             table_limits: usual.limits,
-            has_local_tap: false,
             controllers: Vec::new(),
             listeners: Vec::new(),
             sources: Sources::default(),

@@ -68,7 +68,10 @@ impl DesiredState {
             for (p, port) in bridge.ports.iter().enumerate() {
                 let path = format!("{path}.port[{p}]");
                 port.check(&self.pmd_cores).map_err(|invalid| invalid.within(&path))?;
-                names.add_port(&port.name).map_err(|invalid| invalid.within(&path))?;
+                port.check_local(&bridge.name).map_err(|invalid| invalid.within(&path))?;
+                if !port.is_local() {
+                    names.add_port(&port.name).map_err(|invalid| invalid.within(&path))?;
+                }
                 if let Some(number) = port.ofport_request.filter(|number| !numbers.insert(*number)) {
                     let message = format!("another port of this bridge is number {}", number.0);
                     return wrong(&format!("{path}.ofport"), message);
@@ -148,7 +151,7 @@ impl Port {
     /// With the first value that cannot stand; its key is the port's own, such as `mtu`.
     pub fn check(&self, pmd_cores: &[usize]) -> Result<(), Invalid> {
         check_name(&self.name)?;
-        if let Some(number) = self.ofport_request {
+        if let Some(number) = self.ofport_request.filter(|_| !self.is_local()) {
             Port::ofport(number.0.into())?;
         }
         self.check_kind()?;
@@ -160,6 +163,15 @@ impl Port {
         }
         self.check_vlans()?;
         self.check_affinity(pmd_cores)
+    }
+
+    /// LOCAL is the port that is named like the bridge, and no other.
+    fn check_local(&self, bridge: &str) -> Checked {
+        match (self.name == bridge, self.is_local()) {
+            (true, false) => wrong("name", format!("another port is named \"{bridge}\"; names are unique")),
+            (false, true) => wrong("ofport", format!("port number 65534 is that of port \"{bridge}\"")),
+            _ => Ok(()),
+        }
     }
 
     /// An OpenFlow number that a port may request.

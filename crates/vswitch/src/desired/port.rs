@@ -18,7 +18,8 @@ pub struct Port {
     /// The OpenFlow number it requests, which it gets or it cannot be added; `None`: any number. A number that it got
     /// is kept as long as there is a port of its name in the bridge.
     pub ofport_request: Option<OfPort>,
-    /// What it is: [`PATCH`], or one of `sluice_port::PORT_TYPES`.
+    /// What it is, by the name that Open vSwitch's database has for it (`system`, `internal`, `dummy`…) or Sluice's own:
+    /// [`PATCH`], or one of `sluice_port::PORT_TYPES`.
     pub kind: String,
     /// Longest packet without its Ethernet header and tags, bytes.
     pub mtu: u32,
@@ -45,6 +46,16 @@ impl Port {
             rxq_affinity: BTreeMap::new(),
             options: BTreeMap::new(),
         }
+    }
+
+    /// The LOCAL port of a bridge: named like the bridge, with the number 65534.
+    pub fn local(bridge: &str, kind: &str) -> Self {
+        Port::new(bridge, kind).numbered(OfPort::LOCAL.0)
+    }
+
+    /// Whether it is the LOCAL port of its bridge.
+    pub fn is_local(&self) -> bool {
+        self.ofport_request == Some(OfPort::LOCAL)
     }
 
     /// The same port with a number that it requests.
