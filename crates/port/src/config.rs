@@ -1,7 +1,7 @@
-//! A port's configuration, and the table of port types.
+//! A port's configuration, and how a port is opened by it.
 
 use crate::netdev::is_device_name;
-use crate::{Mtu, OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
+use crate::{Mtu, OpenError, OptionKey, PORT_TYPES, Pools, Port};
 use sluice_flow::Mac;
 use sluice_mem::HeapPool;
 use std::collections::BTreeMap;
@@ -38,115 +38,6 @@ impl Default for PortConfig {
     }
 }
 
-/// An option of a port type, as `sluice run --help-config` prints it.
-#[derive(Clone, Copy, Debug)]
-pub struct OptionKey {
-    /// Its name.
-    pub key: &'static str,
-    /// Its effect, values and default.
-    pub help: &'static str,
-}
-
-impl OptionKey {
-    /// The address of a port without a kernel device.
-    pub(crate) const MAC: OptionKey =
-        OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" };
-    /// The kernel device of a port.
-    pub(crate) const DEVICE: OptionKey =
-        OptionKey { key: "device", help: "the network device; default: the port's name" };
-}
-
-/// A port type.
-#[derive(Debug)]
-pub struct PortType {
-    /// Its name in the configuration.
-    pub name: &'static str,
-    /// A description in one sentence.
-    pub help: &'static str,
-    /// Its options.
-    pub options: &'static [OptionKey],
-    /// The Linux capabilities that opening a port of this type needs, by name. The test `netns` shows that these are
-    /// exactly what is needed. Source: capabilities(7), packet(7), bpf(2), Linux's AF_XDP sockets.
-    pub capabilities: &'static [&'static str],
-    open: Opener,
-}
-
-/// How a type opens a port.
-type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
-
-/// All port types.
-pub const PORT_TYPES: &[PortType] = &[
-    PortType {
-        name: "generator",
-        help: "receives made-up traffic, swallows what is sent to it",
-        options: generator::OPTIONS,
-        capabilities: &[],
-        open: generator::open,
-    },
-    PortType {
-        name: "null",
-        help: "receives nothing, swallows what is sent to it",
-        options: null::OPTIONS,
-        capabilities: &[],
-        open: null::open,
-    },
-    PortType {
-        name: "pcap",
-        help: "receives what a capture holds, writes what is sent to it into another",
-        options: pcap::OPTIONS,
-        capabilities: &[],
-        open: pcap::open,
-    },
-    PortType {
-        name: "af_packet",
-        help: "any Ethernet device of the kernel, by packet sockets",
-        options: af_packet::OPTIONS,
-        capabilities: &["NET_ADMIN", "NET_RAW"],
-        open: af_packet::open,
-    },
-    PortType {
-        name: "af_xdp",
-        help: "any Ethernet device of the kernel, by AF_XDP sockets, without a copy between such ports",
-        options: af_xdp::OPTIONS,
-        capabilities: &["NET_ADMIN", "NET_RAW", "BPF", "IPC_LOCK"],
-        open: af_xdp::open,
-    },
-    PortType {
-        name: "vhost-user",
-        help: "a virtual machine's network device (split rings, merged buffers, several queues)",
-        options: vhost_user::OPTIONS,
-        capabilities: &[],
-        open: vhost_user::open,
-    },
-    PortType {
-        name: "tap",
-        help: "an Ethernet device of the kernel, made for the purpose",
-        options: tap::OPTIONS,
-        capabilities: &["NET_ADMIN"],
-        open: tap::open,
-    },
-    PortType {
-        name: "dpdk",
-        help: "any device DPDK knows (needs a build with the feature dpdk)",
-        options: DPDK_OPTIONS,
-        // Needed by its drivers over kernel devices; hardware drivers differ.
-        capabilities: &["NET_ADMIN", "NET_RAW", "IPC_LOCK"],
-        #[cfg(feature = "dpdk")]
-        open: crate::dpdk::open,
-        #[cfg(not(feature = "dpdk"))]
-        open: crate::no_dpdk::open,
-    },
-];
-
-/// The options of DPDK ports, also in programs built without DPDK.
-const DPDK_OPTIONS: &[OptionKey] = &[
-    OptionKey {
-        key: "devargs",
-        help: "the device as DPDK names it: a PCI address, or a virtual device with its arguments",
-    },
-    OptionKey { key: "n-txq", help: "transmit queues to ask for; PMDs beyond share them; default 4" },
-];
-
 /// Opens a port. Its packets are frames of one of `pools`; a pool is added if none has frames that are long enough.
 pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let Some(kind) = PORT_TYPES.iter().find(|kind| kind.name == config.kind) else {
@@ -156,7 +47,8 @@ pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, Ope
             known: PORT_TYPES.iter().map(|kind| kind.name).collect(),
         });
     };
-    if let Some(key) = config.options.keys().find(|key| !kind.options.iter().any(|known| known.key == *key)) {
+    let is_unknown = |key: &&String| !kind.options.iter().any(|known| known.key == *key);
+    if let Some(key) = config.options.keys().find(is_unknown).filter(|_| !kind.ignores_other_options) {
         return Err(OpenError::UnknownOption {
             port: config.name.clone(),
             kind: kind.name,
@@ -164,6 +56,7 @@ pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, Ope
             known: kind.options.iter().map(|known| known.key).collect(),
         });
     }
+    let config = &with_n_rxq(config);
     if !(1..=MAX_QUEUES).contains(&config.n_rxq) {
         return Err(OpenError::BadOption {
             port: config.name.clone(),
@@ -180,7 +73,14 @@ pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, Ope
             expected: format!("{MIN_MTU} to {MAX_MTU} bytes"),
         });
     }
-    (kind.open)(&Options { config }, pools)
+    (kind.open)(&Options { kind: kind.name, config }, pools)
+}
+
+/// The configuration with as many receive queues as the option [`OptionKey::N_RXQ`] says. As in OVS, a value that is
+/// not a number says 1.
+fn with_n_rxq(config: &PortConfig) -> PortConfig {
+    let given = config.options.get(OptionKey::N_RXQ.key).map(|n| n.parse().map_or(1, |n: usize| n.max(1)));
+    PortConfig { n_rxq: given.unwrap_or(config.n_rxq), ..config.clone() }
 }
 
 /// The most receive queues, and the most transmit queues, of a port. Our choice: as many PMDs as a large socket has
@@ -193,6 +93,8 @@ const MAX_MTU: u32 = 9216;
 
 /// A port's configuration, and reading its options with precise errors.
 pub(crate) struct Options<'a> {
+    /// The name of the type.
+    pub(crate) kind: &'static str,
     pub(crate) config: &'a PortConfig,
 }
 

@@ -4,7 +4,8 @@
 //! measured; the example `generator_cost` prints it. Nothing is allocated or locked for a packet; the clock is read
 //! once a poll, and only if there is a rate.
 
-use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::OptionKey;
+use crate::config::{MAX_QUEUES, Options};
 use crate::mtu::ETHERNET_HEADER;
 use crate::null::NullTxq;
 use crate::pace::Pace;

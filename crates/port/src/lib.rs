@@ -20,6 +20,12 @@
 //! | `vhost-user` | `vhost_user` | from a virtual machine's rings, one copy | likewise |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | likewise |
 //!
+//! Open vSwitch's names stand for the same implementations: `system` (`af_packet`), `internal` (`tap`), `afxdp`,
+//! `dpdkvhostuser`, `dpdkvhostuserclient` (`vhost-user`).
+//!
+//! A PMD must poll most queues again and again. A queue on a descriptor of the kernel names it
+//! ([`RxQueue::readiness`]), so that a thread can sleep until there is a packet.
+//!
 //! `unsafe` is allowed in the `sys` modules only, which wrap the kernel's, the C library's and DPDK's interfaces.
 #![deny(unsafe_code)]
 
@@ -39,6 +45,7 @@ pub mod offload;
 mod pace;
 pub mod pcap;
 mod pools;
+mod port_type;
 mod queue;
 mod rss;
 mod stats;
@@ -46,10 +53,11 @@ mod tap;
 mod user;
 mod vhost_user;
 
-pub use config::{OptionKey, PORT_TYPES, PortConfig, PortType, open};
+pub use config::{PortConfig, open};
 pub use error::OpenError;
 pub use mtu::Mtu;
 pub use pools::{DpdkConfig, Pools};
+pub use port_type::{OptionKey, PORT_TYPES, PortType};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 pub use rss::{rss_hash, rss_queue};
 pub use user::become_user;

@@ -2,7 +2,8 @@
 //!
 //! With a generator on the other side it shows the cost of the switch itself.
 
-use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::OptionKey;
+use crate::config::{MAX_QUEUES, Options};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};

@@ -2,6 +2,7 @@
 
 use sluice_fate::{DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
+use std::os::fd::BorrowedFd;
 
 /// A receive queue, polled by one PMD.
 pub trait RxQueue: Send {
@@ -10,6 +11,14 @@ pub trait RxQueue: Send {
     /// The caller counts the appended packets as received. The queue counts a frame that it must drop itself
     /// (truncated, oversize) as received and as dropped with a reason, so that the counters add up.
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally);
+
+    /// A descriptor that poll(2) reports as readable while the queue has packets. `None`: the queue has no such thing,
+    /// so a PMD must poll it again and again.
+    ///
+    /// The descriptor keeps its number as long as the queue lives, also if its device goes and comes back.
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Whether no packet will ever come again (a capture at its end).
     fn exhausted(&self) -> bool {

@@ -23,6 +23,9 @@ const CASES: &[Case] = &[
     ("af_packet::a_flood_leaks_nothing", || link::a_flood_leaks_nothing("af_packet")),
     ("af_packet::queues_share_the_flows", || link::queues_share_the_flows("af_packet")),
     ("af_packet::it_comes_back_with_its_device", || link::it_comes_back_with_its_device("af_packet")),
+    ("af_packet::a_thread_can_sleep_until_there_are_packets", || {
+        link::a_thread_can_sleep_until_there_are_packets("system")
+    }),
     ("af_packet::what_cannot_be_opened_is_said", || link::what_cannot_be_opened_is_said("af_packet")),
     ("af_xdp::pings_of_all_sizes", || link::pings_of_all_sizes("af_xdp")),
     ("af_xdp::vlan_tags_stay", || link::vlan_tags_stay("af_xdp")),
@@ -47,6 +50,7 @@ const CASES: &[Case] = &[
     ("af_xdp::capabilities_are_exact", || link::capabilities_are_exact("af_xdp")),
     ("tap::the_kernel_pings_through_it", tap::the_kernel_pings_through_it),
     ("tap::queues_share_one_device", tap::queues_share_one_device),
+    ("tap::an_internal_port_waits_to_be_set_up", tap::an_internal_port_waits_to_be_set_up),
     ("tap::what_cannot_be_opened_is_said", tap::what_cannot_be_opened_is_said),
     ("tap::it_is_made_anew_when_it_was_deleted", tap::it_is_made_anew_when_it_was_deleted),
     ("tap::a_device_that_is_down_takes_nothing", tap::a_device_that_is_down_takes_nothing),

@@ -16,8 +16,9 @@
 #[allow(unsafe_code)]
 mod sys;
 
-use crate::config::{MAX_QUEUES, OptionKey, Options};
-use crate::netdev::{NetDevice, failed};
+use crate::OptionKey;
+use crate::config::{MAX_QUEUES, Options};
+use crate::netdev::{self, NetDevice, failed};
 use crate::offload::{Position, VnetHeader};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
@@ -26,7 +27,7 @@ use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::{Frame, FramePool};
 use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -49,6 +50,8 @@ struct PacketPort {
     index: u32,
     pool: Arc<dyn FramePool>,
     rings: Vec<Shared<sys::RxRing>>,
+    /// By ring, another descriptor of its socket, under a number that stays.
+    sockets: Vec<Arc<OwnedFd>>,
     senders: Vec<Shared<OwnedFd>>,
     /// Packets that rings had no room for.
     lost: AtomicU64,
@@ -66,12 +69,15 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     let mac = device.mac().map_err(|e| failed("read its address", e))?;
     prepare(&device, mtu).map_err(|e| failed("set it up with the port's MTU", e))?;
     let rings = open_rings(index, n_rxq).map_err(|e| failed("open packet sockets", e))?;
+    let sockets = rings.iter().map(|ring| Ok(Arc::new(ring.socket().try_clone()?)));
+    let sockets = sockets.collect::<io::Result<_>>().map_err(|e| failed("open packet sockets", e))?;
     Ok(Box::new(PacketPort {
-        info: PortInfo { kind: "af_packet", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
+        info: PortInfo { kind: options.kind, n_rxq, n_txq: MAX_QUEUES, mtu, mac },
         device,
         index,
         pool,
         rings: rings.into_iter().map(|ring| Arc::new(Mutex::new(Some(ring)))).collect(),
+        sockets,
         senders: Vec::new(),
         lost: AtomicU64::new(0),
         rx: (0..n_rxq).map(|_| Arc::default()).collect(),
@@ -100,7 +106,9 @@ impl PacketPort {
     /// Opens the sockets again, on a device that has come back.
     fn reopen(&mut self, index: u32) -> io::Result<()> {
         prepare(&self.device, self.info.mtu)?;
-        for (slot, ring) in self.rings.iter().zip(open_rings(index, self.rings.len())?) {
+        let rings = open_rings(index, self.rings.len())?;
+        for ((slot, socket), ring) in self.rings.iter().zip(&self.sockets).zip(rings) {
+            netdev::sys::replace(socket, ring.socket())?;
             *slot.lock() = Some(ring);
         }
         for slot in &self.senders {
@@ -119,6 +127,7 @@ impl Port for PacketPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         Box::new(PacketRx {
             ring: Arc::clone(&self.rings[queue]),
+            socket: Arc::clone(&self.sockets[queue]),
             position: Position::default(),
             mtu: Mtu(self.info.mtu),
             pool: Arc::clone(&self.pool),
@@ -161,6 +170,7 @@ impl Port for PacketPort {
 #[derive(Debug)]
 struct PacketRx {
     ring: Shared<sys::RxRing>,
+    socket: Arc<OwnedFd>,
     /// How much of the current large frame has been split.
     position: Position,
     mtu: Mtu,
@@ -179,6 +189,10 @@ enum FrameResult {
 }
 
 impl RxQueue for PacketRx {
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let slot = Arc::clone(&self.ring);
         let mut guard = slot.lock();

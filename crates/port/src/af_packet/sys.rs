@@ -92,6 +92,11 @@ impl RxRing {
         Ok(ring)
     }
 
+    /// Its socket.
+    pub(super) fn socket(&self) -> &OwnedFd {
+        &self.fd
+    }
+
     /// Starts receiving.
     pub(super) fn let_in(&self) -> io::Result<()> {
         set_at(&self.fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)

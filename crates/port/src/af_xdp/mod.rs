@@ -17,7 +17,8 @@ mod ring;
 #[allow(unsafe_code)]
 mod sys;
 
-use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::OptionKey;
+use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
@@ -34,6 +35,12 @@ use std::time::Duration;
 pub(crate) const OPTIONS: &[OptionKey] = &[
     OptionKey::DEVICE,
     OptionKey { key: "mode", help: "where its program runs: native (in the driver), generic, or auto (default)" },
+];
+
+/// The options of the same type by OVS's name.
+pub(crate) const OVS_OPTIONS: &[OptionKey] = &[
+    OptionKey { key: "xdp-mode", help: "native, generic, or best-effort (default); native-with-zerocopy is not there" },
+    OptionKey::N_RXQ,
 ];
 
 /// The most slots of a ring.
@@ -92,23 +99,38 @@ struct Found {
 }
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let name = options.device()?;
     let mode = options.parse("mode", "native, generic or auto", |text| match text {
         "native" => Some(Some(Mode::Native)),
         "generic" => Some(Some(Mode::Generic)),
         "auto" => Some(None),
         _ => None,
     })?;
+    open_device(options, pools, mode.flatten())
+}
+
+/// Opens a port by OVS's options.
+pub(crate) fn open_ovs(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let mode = options.parse("xdp-mode", "native, generic or best-effort", |text| match text {
+        "native" => Some(Some(Mode::Native)),
+        "generic" => Some(Some(Mode::Generic)),
+        "best-effort" => Some(None),
+        _ => None,
+    })?;
+    open_device(options, pools, mode.flatten())
+}
+
+fn open_device(options: &Options<'_>, pools: &mut Pools, mode: Option<Mode>) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
+    let name = options.device()?;
     let failed = |what: &str, e| failed(options.port(), format!("device {name}: {what}"), e);
     let pool = options.pool(pools)?;
     let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
     let index = device.index().map_err(|e| failed("find it", e))?;
     let mac = device.mac().map_err(|e| failed("read its address", e))?;
     let mut port = XdpPort {
-        info: PortInfo { kind: "af_xdp", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
+        info: PortInfo { kind: options.kind, n_rxq, n_txq: MAX_QUEUES, mtu, mac },
         device,
-        mode: mode.flatten(),
+        mode,
         pool,
         sockets: pools.xdp_sockets.clone(),
         live: None,

@@ -138,7 +138,7 @@ impl Dpdk {
 /// Opens a port of type `dpdk`, starting DPDK with the first one.
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let devargs = options.text("devargs").ok_or(OpenError::MissingOption {
+    let devargs = options.text("devargs").or_else(|| options.text("dpdk-devargs")).ok_or(OpenError::MissingOption {
         port: options.port(),
         kind: "dpdk",
         key: "devargs",

@@ -11,7 +11,8 @@ mod writer;
 pub use reader::{CaptureError, Reader, Record};
 pub use writer::Writer;
 
-use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::OptionKey;
+use crate::config::{MAX_QUEUES, Options};
 use crate::pace::Pace;
 use crate::rss::{rss_hash, rss_queue};
 use crate::stats::{self, QueueStats};

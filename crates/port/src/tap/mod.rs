@@ -7,7 +7,8 @@
 //! When the device, or the network namespace that it was moved to, is deleted, the port is down; [`Port::service`]
 //! makes the device again in the switch's namespace.
 
-use crate::config::{MAX_QUEUES, OptionKey, Options};
+use crate::OptionKey;
+use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{self, NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
@@ -18,7 +19,7 @@ use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, Packet, PacketBatch};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// The options of this type.
@@ -27,11 +28,15 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
     OptionKey { key: "mac", help: "Ethernet address of the device; default: what the kernel chose" },
 ];
 
+/// The options of OVS's internal ports.
+pub(crate) const INTERNAL_OPTIONS: &[OptionKey] = &[OptionKey { key: "mac", help: OPTIONS[1].help }];
+
 /// A tap device.
 #[derive(Debug)]
 struct TapPort {
     info: PortInfo,
     name: String,
+    state: AdminState,
     /// Whether the device was missing at the last check.
     is_gone: bool,
     pool: Arc<dyn FramePool>,
@@ -45,16 +50,35 @@ struct TapPort {
 /// process has the core for one time slice.
 const WAITING: u32 = 4096;
 
+/// Whether a device is set up when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AdminState {
+    Up,
+    /// As it is: a new device is down.
+    Untouched,
+}
+
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    open_device(options, pools, AdminState::Up)
+}
+
+/// Opens an internal port of OVS, which its user sets up.
+pub(crate) fn open_internal(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    open_device(options, pools, AdminState::Untouched)
+}
+
+fn open_device(options: &Options<'_>, pools: &mut Pools, state: AdminState) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let name = options.device()?;
     let failed = |what: &str, e| failed(options.port(), format!("tap device {name}: {what}"), e);
     let pool = options.pool(pools)?;
     let wanted = options.text("mac").map(|_| options.mac()).transpose()?;
-    let (queues, mac) = make(name, n_rxq, mtu, wanted).map_err(|(step, e)| failed(step, e))?;
+    let wanted = Wanted { n_rxq, mtu, mac: wanted, state };
+    let (queues, mac) = make(name, wanted).map_err(|(step, e)| failed(step, e))?;
     Ok(Box::new(TapPort {
-        info: PortInfo { kind: "tap", n_rxq, n_txq: MAX_QUEUES, mtu, mac },
+        info: PortInfo { kind: options.kind, n_rxq, n_txq: MAX_QUEUES, mtu, mac },
         name: name.to_owned(),
+        state,
         is_gone: false,
         pool,
         rx: queues.iter().map(|_| Arc::default()).collect(),
@@ -66,8 +90,19 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
 /// A tap device's queues and its address.
 type Made = (Vec<OwnedFd>, [u8; 6]);
 
-/// Makes or opens a tap device with that many queues, and sets it up. An error names the failed step.
-fn make(name: &str, n_rxq: usize, mtu: u32, mac: Option<[u8; 6]>) -> Result<Made, (&'static str, io::Error)> {
+/// What a tap device is to be.
+#[derive(Clone, Copy)]
+struct Wanted {
+    n_rxq: usize,
+    mtu: u32,
+    /// `None`: what the kernel chooses.
+    mac: Option<[u8; 6]>,
+    state: AdminState,
+}
+
+/// Makes or opens a tap device. An error names the failed step.
+fn make(name: &str, wanted: Wanted) -> Result<Made, (&'static str, io::Error)> {
+    let Wanted { n_rxq, mtu, mac, state } = wanted;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut queues = Vec::with_capacity(n_rxq);
     for _ in 0..n_rxq {
@@ -81,7 +116,9 @@ fn make(name: &str, n_rxq: usize, mtu: u32, mac: Option<[u8; 6]>) -> Result<Made
     if let Some(mac) = mac {
         device.set_mac(mac).map_err(|e| ("set its address", e))?;
     }
-    device.set_up().map_err(|e| ("set it up", e))?;
+    if state == AdminState::Up {
+        device.set_up().map_err(|e| ("set it up", e))?;
+    }
     let mac = device.mac().map_err(|e| ("read its address", e))?;
     Ok((queues, mac))
 }
@@ -137,7 +174,7 @@ impl Port for TapPort {
         // try is soon.
         if was_gone
             && self.is_gone
-            && let Ok((fresh, _)) = make(&self.name, n_rxq, mtu, Some(mac))
+            && let Ok((fresh, _)) = make(&self.name, Wanted { n_rxq, mtu, mac: Some(mac), state: self.state })
         {
             self.is_gone = false;
             for (old, fresh) in self.queues.iter().zip(&fresh) {
@@ -160,6 +197,10 @@ struct TapRx {
 }
 
 impl RxQueue for TapRx {
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let (first, mut bytes, mut oversize) = (batch.len(), 0, 0);
         for _ in first..BATCH_MAX {

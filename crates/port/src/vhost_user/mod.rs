@@ -14,13 +14,15 @@ mod link;
 mod queue;
 mod ring;
 
-use crate::config::{OptionKey, Options};
+use crate::OptionKey;
+use crate::config::Options;
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use device::RingSlot;
 use link::{Link, Side};
 use queue::{GuestReceive, GuestTransmit, Rings};
 use sluice_mem::FramePool;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The options of this type.
@@ -29,6 +31,10 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
     OptionKey { key: "mode", help: "client (default): the frontend listens, we connect; server: we listen" },
     OptionKey::MAC,
 ];
+
+/// The options of OVS's type that connects.
+pub(crate) const CLIENT_OPTIONS: &[OptionKey] =
+    &[OptionKey { key: "vhost-server-path", help: "the Unix socket" }, OptionKey::N_RXQ, OptionKey::MAC];
 
 /// A virtual machine's network device.
 #[derive(Debug)]
@@ -42,28 +48,45 @@ struct VhostUserPort {
 }
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let path = options.path("path").ok_or(OpenError::MissingOption {
-        port: options.port(),
-        kind: "vhost-user",
-        key: "path",
-        expected: "the Unix socket to meet the frontend at, such as /run/vm1.sock",
-    })?;
+    let path = required_path(options, "path")?;
     let side = options.parse("mode", "client or server", |text| match text {
         "client" => Some(Side::Client),
         "server" => Some(Side::Server),
         _ => None,
     })?;
+    meet(options, pools, path, side.unwrap_or(Side::Client))
+}
+
+/// Opens a port of OVS that connects to the frontend.
+pub(crate) fn open_client(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    meet(options, pools, required_path(options, "vhost-server-path")?, Side::Client)
+}
+
+/// Opens a port of OVS that listens, at a socket named like the port.
+pub(crate) fn open_server(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { base_dir, name, .. } = options.config;
+    meet(options, pools, base_dir.join(name), Side::Server)
+}
+
+fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, OpenError> {
+    let (port, kind) = (options.port(), options.kind);
+    let expected = "the Unix socket to meet the frontend at, such as /run/vm1.sock";
+    options.path(key).ok_or(OpenError::MissingOption { port, kind, key, expected })
+}
+
+/// A port that meets its frontend at `path`.
+fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> Result<Box<dyn Port>, OpenError> {
+    let PortConfig { n_rxq, mtu, .. } = *options.config;
     let pool = options.pool(pools)?;
     let rings: Rings = (0..n_rxq * 2).map(|_| RingSlot::default()).collect();
-    let link = Link::start(&options.config.name, path.clone(), side.unwrap_or(Side::Client), rings.clone());
+    let link = Link::start(&options.config.name, path.clone(), side, rings.clone());
     let link = link.map_err(|cause| OpenError::Device {
         port: options.port(),
         what: format!("cannot listen at {}", path.display()),
         cause,
         remedy: "choose a path in a directory you may write to, where no other process listens",
     })?;
-    let info = PortInfo { kind: "vhost-user", n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
+    let info = PortInfo { kind: options.kind, n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
     Ok(Box::new(VhostUserPort { info, rings, pool, rx: Vec::new(), tx: Vec::new(), link }))
 }
 

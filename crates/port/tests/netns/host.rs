@@ -1,6 +1,7 @@
 //! Shared by the cases: commands, a port under test, and a host that answers ARP and ping.
 
-use sluice_fate::{Counter, Tally};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{OpenError, Pools, Port, PortConfig, RxQueue, TxQueue};
@@ -49,6 +50,24 @@ impl Rig {
             let before = self.batch.len();
             rx.poll(&mut self.batch, &mut self.buffers, &mut self.tally);
             self.tally[Counter::Received] += (self.batch.len() - before) as u64;
+        }
+    }
+
+    /// Whether the first queue has packets within that time, as poll(2) says.
+    pub fn is_readable_within(&self, span: Duration) -> bool {
+        let mut queue = [PollFd::from_borrowed_fd(self.rx[0].readiness().expect("a descriptor"), PollFlags::IN)];
+        let span = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: span.subsec_nanos().into() };
+        rustix::event::poll(&mut queue, Some(&span)).unwrap();
+        queue[0].revents().contains(PollFlags::IN)
+    }
+
+    /// Takes all packets that wait.
+    pub fn drain(&mut self) {
+        while self.is_readable_within(Duration::from_millis(20)) {
+            self.poll();
+            let n = self.batch.len();
+            self.tally.drop(DropReason::Rules, n);
+            self.buffers.give_batch(&mut self.batch);
         }
     }
 

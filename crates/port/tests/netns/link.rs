@@ -4,6 +4,7 @@ use crate::host::{Namespace, Rig, config, opened_with, sh};
 use sluice_fate::{Counter, DropReason};
 use sluice_mem::FramePool;
 use sluice_port::{Pools, PortConfig};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -245,6 +246,33 @@ pub fn it_comes_back_with_its_device(kind: &str) {
     // The packet without a port was never received.
     rig.tally[Counter::Originated] += 1;
     answer(&mut rig, ping("-c 3 10.9.0.2"));
+}
+
+/// A descriptor is readable as long as packets wait, and stays the same when its device is replaced.
+pub fn a_thread_can_sleep_until_there_are_packets(kind: &str) {
+    let mut pools = Pools::new(1024);
+    veth(1, 1);
+    let mut near = Rig::open(&config(kind, "v0", &[]), &mut pools).unwrap();
+    let mut far = Rig::open(&config("af_packet", "v1", &[]), &mut pools).unwrap();
+    let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
+    let number = near.rx[0].readiness().unwrap().as_raw_fd();
+    for is_first in [true, false] {
+        near.drain();
+        assert!(!near.is_readable_within(Duration::from_millis(30)));
+        far.batch.push(far.buffers.write(&pool, &[0; 60]).unwrap());
+        far.tally[Counter::Originated] += 1;
+        far.send();
+        assert!(near.is_readable_within(Duration::from_secs(5)));
+        near.drain();
+        assert_eq!(near.port.stats().rx_packets, if is_first { 1 } else { 2 });
+        if is_first {
+            sh("ip link del v0");
+            veth(1, 1);
+            far.port.service();
+            near.port.service();
+            assert_eq!(near.rx[0].readiness().unwrap().as_raw_fd(), number);
+        }
+    }
 }
 
 pub fn what_cannot_be_opened_is_said(kind: &str) {

@@ -6,6 +6,7 @@ use sluice_mem::FramePool;
 use sluice_port::{Pools, PortConfig};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub fn the_kernel_pings_through_it() {
     let mut pools = Pools::new(256);
@@ -46,6 +47,21 @@ pub fn queues_share_one_device() {
         rig.buffers.give_batch(&mut rig.batch);
     }
     assert!(rig.port.stats().rx_packets >= 90);
+}
+
+/// An internal port of OVS is down until its user sets it up.
+pub fn an_internal_port_waits_to_be_set_up() {
+    let mut rig = Rig::open(&config("internal", "br0", &[]), &mut Pools::new(256)).unwrap();
+    assert!(!rig.port.is_up() && sh("ip link show br0").contains("state DOWN"));
+    sh("sysctl -qw net.ipv6.conf.br0.disable_ipv6=1; ip addr add 10.9.0.1/24 dev br0; ip link set br0 up");
+    sh("ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev br0");
+    assert!(rig.port.is_up());
+    rig.drain();
+    let socket = std::net::UdpSocket::bind("10.9.0.1:0").unwrap();
+    socket.send_to(&[1; 30], ("10.9.0.2", 9)).unwrap();
+    assert!(rig.is_readable_within(Duration::from_secs(5)));
+    rig.drain();
+    assert!(!rig.is_readable_within(Duration::ZERO));
 }
 
 pub fn what_cannot_be_opened_is_said() {

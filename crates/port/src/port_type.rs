@@ -1,0 +1,213 @@
+//! The port types: Sluice's own names, and those of Open vSwitch for the same implementations.
+
+use crate::config::Options;
+use crate::{OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
+
+/// An option of a port type, as `sluice run --help-config` prints it.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionKey {
+    /// Its name.
+    pub key: &'static str,
+    /// Its effect, values and default.
+    pub help: &'static str,
+}
+
+impl OptionKey {
+    /// The address of a port without a kernel device.
+    pub(crate) const MAC: OptionKey =
+        OptionKey { key: "mac", help: "Ethernet address; default: made from the port's name" };
+    /// Receive queues, by OVS's name.
+    pub(crate) const N_RXQ: OptionKey = OptionKey { key: "n_rxq", help: "receive queues; default 1" };
+    /// The kernel device of a port.
+    pub(crate) const DEVICE: OptionKey =
+        OptionKey { key: "device", help: "the network device; default: the port's name" };
+}
+
+/// A port type.
+#[derive(Debug)]
+pub struct PortType {
+    /// Its name in the configuration.
+    pub name: &'static str,
+    /// A description in one sentence.
+    pub help: &'static str,
+    /// Its options.
+    pub options: &'static [OptionKey],
+    /// Whether options that it does not know are ignored, as Open vSwitch does; otherwise they are errors.
+    pub ignores_other_options: bool,
+    /// The Linux capabilities that opening a port of this type needs, by name. The test `netns` shows that these are
+    /// exactly what is needed. Source: capabilities(7), packet(7), bpf(2), Linux's AF_XDP sockets.
+    pub capabilities: &'static [&'static str],
+    pub(crate) open: Opener,
+}
+
+/// How a type opens a port.
+type Opener = fn(&Options<'_>, &mut Pools) -> Result<Box<dyn Port>, OpenError>;
+
+/// A port type of Open vSwitch under its name there.
+const fn ovs(name: &'static str, help: &'static str, options: &'static [OptionKey], open: Opener) -> PortType {
+    PortType { name, help, options, ignores_other_options: true, capabilities: &[], open }
+}
+
+impl PortType {
+    const fn needing(self, capabilities: &'static [&'static str]) -> Self {
+        PortType { capabilities, ..self }
+    }
+}
+
+/// All port types. Those of Open vSwitch come last; `tap` and `dpdk` are called the same there.
+pub const PORT_TYPES: &[PortType] = &[
+    PortType {
+        name: "generator",
+        help: "receives made-up traffic, swallows what is sent to it",
+        options: generator::OPTIONS,
+        ignores_other_options: false,
+        capabilities: &[],
+        open: generator::open,
+    },
+    PortType {
+        name: "null",
+        help: "receives nothing, swallows what is sent to it",
+        options: null::OPTIONS,
+        ignores_other_options: false,
+        capabilities: &[],
+        open: null::open,
+    },
+    PortType {
+        name: "pcap",
+        help: "receives what a capture holds, writes what is sent to it into another",
+        options: pcap::OPTIONS,
+        ignores_other_options: false,
+        capabilities: &[],
+        open: pcap::open,
+    },
+    PortType {
+        name: "af_packet",
+        help: "any Ethernet device of the kernel, by packet sockets",
+        options: af_packet::OPTIONS,
+        ignores_other_options: false,
+        capabilities: &["NET_ADMIN", "NET_RAW"],
+        open: af_packet::open,
+    },
+    PortType {
+        name: "af_xdp",
+        help: "any Ethernet device of the kernel, by AF_XDP sockets, without a copy between such ports",
+        options: af_xdp::OPTIONS,
+        ignores_other_options: false,
+        capabilities: &["NET_ADMIN", "NET_RAW", "BPF", "IPC_LOCK"],
+        open: af_xdp::open,
+    },
+    PortType {
+        name: "vhost-user",
+        help: "a virtual machine's network device (split rings, merged buffers, several queues)",
+        options: vhost_user::OPTIONS,
+        ignores_other_options: false,
+        capabilities: &[],
+        open: vhost_user::open,
+    },
+    PortType {
+        name: "tap",
+        help: "an Ethernet device of the kernel, made for the purpose",
+        options: tap::OPTIONS,
+        ignores_other_options: false,
+        capabilities: &["NET_ADMIN"],
+        open: tap::open,
+    },
+    PortType {
+        name: "dpdk",
+        help: "any device DPDK knows (needs a build with the feature dpdk)",
+        options: DPDK_OPTIONS,
+        ignores_other_options: false,
+        // Needed by its drivers over kernel devices; hardware drivers differ.
+        capabilities: &["NET_ADMIN", "NET_RAW", "IPC_LOCK"],
+        #[cfg(feature = "dpdk")]
+        open: crate::dpdk::open,
+        #[cfg(not(feature = "dpdk"))]
+        open: crate::no_dpdk::open,
+    },
+    ovs("system", "as af_packet: an Ethernet device of the kernel, named like the port", &[], af_packet::open)
+        .needing(&["NET_ADMIN", "NET_RAW"]),
+    ovs(
+        "internal",
+        "as tap, named like the port; down until somebody sets it up",
+        tap::INTERNAL_OPTIONS,
+        tap::open_internal,
+    )
+    .needing(&["NET_ADMIN"]),
+    ovs("afxdp", "as af_xdp", af_xdp::OVS_OPTIONS, af_xdp::open_ovs).needing(&[
+        "NET_ADMIN",
+        "NET_RAW",
+        "BPF",
+        "IPC_LOCK",
+    ]),
+    ovs(
+        "dpdkvhostuser",
+        "as vhost-user: listens at a socket named like the port",
+        &[OptionKey::N_RXQ, OptionKey::MAC],
+        vhost_user::open_server,
+    ),
+    ovs(
+        "dpdkvhostuserclient",
+        "as vhost-user: connects to the frontend's socket",
+        vhost_user::CLIENT_OPTIONS,
+        vhost_user::open_client,
+    ),
+];
+
+/// The options of DPDK ports, also in programs built without DPDK.
+const DPDK_OPTIONS: &[OptionKey] = &[
+    OptionKey {
+        key: "devargs",
+        help: "the device as DPDK names it: a PCI address, or a virtual device with its arguments",
+    },
+    OptionKey { key: "dpdk-devargs", help: "the same by OVS's name" },
+    OptionKey::N_RXQ,
+    OptionKey { key: "n-txq", help: "transmit queues to ask for; PMDs beyond share them; default 4" },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PortConfig;
+
+    fn config(kind: &str, options: &[(&str, &str)]) -> PortConfig {
+        let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        PortConfig { name: "vhost1".into(), kind: kind.into(), options, ..PortConfig::default() }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::BTreeSet<_> = PORT_TYPES.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), PORT_TYPES.len());
+    }
+
+    #[test]
+    fn types_of_ovs_take_its_options_and_ignore_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("vm1.sock");
+        let options = [("vhost-server-path", path.to_str().unwrap()), ("n_rxq", "3"), ("tx-retries-max", "8")];
+        let port = crate::open(&config("dpdkvhostuserclient", &options), &mut Pools::new(64)).unwrap();
+        assert_eq!((port.info().kind, port.info().n_rxq), ("dpdkvhostuserclient", 3));
+        let error = crate::open(&config("dpdkvhostuserclient", &[]), &mut Pools::new(64)).map(drop).unwrap_err();
+        assert!(error.to_string().starts_with("port vhost1: type dpdkvhostuserclient needs option vhost-server-path"));
+    }
+
+    #[test]
+    fn an_old_vhost_port_listens_under_its_own_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = PortConfig { base_dir: directory.path().to_owned(), ..config("dpdkvhostuser", &[]) };
+        let _port = crate::open(&config, &mut Pools::new(64)).unwrap();
+        std::os::unix::net::UnixStream::connect(directory.path().join("vhost1")).unwrap();
+    }
+
+    #[test]
+    fn a_number_of_queues_that_is_none_is_one() {
+        let open = |n_rxq: &str| {
+            let config = config("dpdkvhostuser", &[("n_rxq", n_rxq)]);
+            let directory = tempfile::tempdir().unwrap();
+            let config = PortConfig { base_dir: directory.path().to_owned(), ..config };
+            crate::open(&config, &mut Pools::new(64)).map(|port| port.info().n_rxq)
+        };
+        assert_eq!(["0", "x", "-1"].map(|n| open(n).unwrap()), [1, 1, 1]);
+        assert!(open("65").is_err());
+    }
+}
