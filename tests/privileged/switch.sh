@@ -7,7 +7,7 @@ set -euo pipefail
 # A directory of others is not given away: it is refused, in one line.
 printf '[switch]\nrundir = "/usr"\n[[bridge]]\nname = "br0"\n' > "$dir/refused.toml"
 "$sluice" run "$dir/refused.toml" 2> "$dir/refused" && fail "a rundir full of other things was taken"
-grep -q 'rundir /usr: expected a directory of the switch.s own, to be given to user 65534' "$dir/refused" ||
+grep -q 'rundir /usr: expected a directory that can be given to user 65534: ' "$dir/refused" ||
     fail "the refusal does not help: $(cat "$dir/refused")"
 # One of its own need not be private.
 mkdir -m 755 "$dir/run"
@@ -67,7 +67,7 @@ grep -q ' 0% packet loss' "$dir/ping" || fail "pings were lost while ports came 
 # What the new user may read can be read; what is root's cannot, and is told so.
 (umask 077; echo 'priority=5,actions=NORMAL' > "$dir/rules")
 ctl bridge/replace-flows br0 "$dir/rules" 2> "$dir/refused" && fail "a file private to root was read"
-grep -q "rules: cannot be read: Permission denied (os error 13); this runs as user 65534: let that user read it" "$dir/refused" ||
+grep -q "rules: cannot be read: Permission denied (os error 13); the switch runs as user 65534: let that user read it" "$dir/refused" ||
     fail "the refusal does not help: $(cat "$dir/refused")"
 chmod 644 "$dir/rules"
 ctl bridge/replace-flows br0 "$dir/rules" || fail "rules were not read"
