@@ -2,14 +2,16 @@
 //!
 //! It is the machine's monotonic clock until a test stops it ([`stop`]) or moves it on ([`warp`]). Every timeout in
 //! control code is measured with [`now_ms`], so a stopped clock stops all of them, and a warp makes all of them due that
-//! lie within it. A thread that sleeps until a time of this clock has a [`Timer`]: a warp wakes it, and
-//! [`wait_for_due_timers`] returns when every timer that was due has been served.
+//! lie within it. A thread that sleeps until a time of this clock has a [`Timer`]: or, if
+//! it sleeps in poll(2), a [`PollTimer`]: a warp wakes it, and [`wait_for_due_timers`] returns when every timer that was due has been served.
 //!
 //! The clock is one for the process, as in Open vSwitch: the real one is too.
 #![forbid(unsafe_code)]
 
+mod poll_timer;
 mod timer;
 
+pub use poll_timer::PollTimer;
 pub use timer::{Timer, wait_for_due_timers};
 
 use rustix::time::{ClockId, clock_gettime};

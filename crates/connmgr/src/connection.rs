@@ -15,13 +15,14 @@ use crate::snoop::ControllerTraffic;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_clock::{PollTimer, now_ms};
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
 use sluice_openflow::message::ports::PortStatus;
 use sluice_openflow::{Event, Message, Peer, Session, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes that are read at once.
 const READ_SIZE: usize = 64 << 10;
@@ -32,11 +33,14 @@ const OUTPUT_MAX: usize = 1 << 20;
 /// While more than this waits to be sent, asynchronous messages are lost.
 const OUTPUT_MAX_WITH_ASYNC: usize = 4 << 20;
 
-/// A peer that reads nothing for this long is disconnected.
-const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// A peer that reads nothing for this long is disconnected, milliseconds.
+const SEND_TIMEOUT_MS: u64 = 30_000;
 
-/// A peer must say hello within this.
-pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// A peer must say hello within this, milliseconds.
+pub(crate) const HELLO_TIMEOUT_MS: u64 = 10_000;
+
+/// The longest sleep of a connection.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A connection.
 pub struct Connection {
@@ -55,15 +59,17 @@ pub struct Connection {
     pub(crate) limits: Option<PacketInLimits>,
     /// Bytes of the session's output that have been sent.
     sent: usize,
-    last_progress: Instant,
-    last_heard: Instant,
+    last_progress_ms: u64,
+    last_heard_ms: u64,
     /// A peer that has said nothing for this long is asked for an echo; after as long again the connection ends.
-    inactivity_probe: Duration,
+    probe_ms: u64,
     is_probed: bool,
     was_ready: bool,
     /// Whether `conn_mgr` counts it among those that want packets which no rule matches.
     wants_misses: bool,
-    began: Instant,
+    began_ms: u64,
+    /// Wakes it when one of these times has come.
+    timer: PollTimer,
 }
 
 impl Connection {
@@ -94,7 +100,12 @@ impl Connection {
         let peer = if controller.is_some() { Peer::Controller } else { Peer::Client };
         let limit = controller.and_then(|controller| controller.settings.rate_limit);
         let Some(handle) = conn_mgr.add_connection() else { return (CloseReason::TooManyConnections, false) };
-        let now = Instant::now();
+        let Ok(timer) = PollTimer::new() else {
+            conn_mgr.remove_connection(&handle);
+            return (CloseReason::PollFailed, false);
+        };
+        let now_ms = now_ms();
+        let probe = controller.map_or(INACTIVITY_PROBE, |controller| controller.settings.inactivity_probe);
         let mut connection = Connection {
             switch: Arc::clone(switch),
             conn_mgr: Arc::clone(conn_mgr),
@@ -106,14 +117,15 @@ impl Connection {
             peer,
             traffic: controller.map(|controller| Arc::clone(&controller.traffic)),
             limits: limit.map(|limit| PacketInLimits::new(limit, switch.now_ms())),
-            inactivity_probe: controller.map_or(INACTIVITY_PROBE, |controller| controller.settings.inactivity_probe),
+            probe_ms: u64::try_from(probe.as_millis()).unwrap_or(u64::MAX),
             sent: 0,
-            last_progress: now,
-            last_heard: now,
+            last_progress_ms: now_ms,
+            last_heard_ms: now_ms,
             is_probed: false,
             was_ready: false,
             wants_misses: false,
-            began: now,
+            began_ms: now_ms,
+            timer,
         };
         let reason = connection.run();
         connection.want_misses(false);
@@ -233,7 +245,7 @@ impl Connection {
             Ok(Some(0)) => Err(CloseReason::PeerClosed),
             Ok(Some(n)) => {
                 self.session.push(&buffer[..n]);
-                (self.last_heard, self.is_probed) = (Instant::now(), false);
+                (self.last_heard_ms, self.is_probed) = (now_ms(), false);
                 Ok(())
             }
             Err(_) => Err(CloseReason::Broken),
@@ -264,7 +276,7 @@ impl Connection {
                 Ok(None) => break,
                 Ok(Some(n)) => {
                     self.sent += n;
-                    self.last_progress = Instant::now();
+                    self.last_progress_ms = now_ms();
                 }
                 Err(_) => return Err(CloseReason::Broken),
             }
@@ -305,13 +317,16 @@ impl Connection {
             wanted |= PollFlags::IN;
         }
         let handle = if between_replies && self.async_msgs.is_empty() { PollFlags::IN } else { PollFlags::empty() };
+        let due_ms = self.due_ms();
         let mut fds = [
             PollFd::new(&self.stream, wanted),
             PollFd::from_borrowed_fd(self.conn_mgr.end_fd(), PollFlags::IN),
             PollFd::new(&*self.handle, handle),
+            PollFd::new(&self.timer, PollFlags::IN),
         ];
         let can_read = wanted.contains(PollFlags::IN) && self.stream.has_buffered();
-        let at_most = if can_read { Duration::ZERO } else { self.until_due() };
+        let due = self.timer.set(Some(due_ms));
+        let at_most = if can_read { Duration::ZERO } else { due.min(SLEEP_MAX) };
         let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
         match poll(&mut fds, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -319,30 +334,35 @@ impl Connection {
         }
     }
 
-    /// The time until a packet may be sent or the peer's silence is to be noticed; a second at most.
-    fn until_due(&self) -> Duration {
-        let silence_max = if self.is_probed { 2 * self.inactivity_probe } else { self.inactivity_probe };
-        let silence = silence_max.saturating_sub(self.last_heard.elapsed()) + Duration::from_millis(1);
-        let silence = self.session.version().map(|_| silence);
-        let packet = self.limits.as_ref().and_then(PacketInLimits::wait_ms).map(Duration::from_millis);
-        silence.into_iter().chain(packet).fold(Duration::from_secs(1), Duration::min)
+    /// When a packet may be sent, or what the peer has not done is to be noticed.
+    fn due_ms(&mut self) -> u64 {
+        let silence = match self.session.version() {
+            None => self.began_ms + HELLO_TIMEOUT_MS,
+            Some(_) if self.is_probed => self.last_heard_ms.saturating_add(self.probe_ms.saturating_mul(2)),
+            Some(_) => self.last_heard_ms.saturating_add(self.probe_ms),
+        };
+        let silence = silence.saturating_add(1);
+        let stuck = (self.unsent() != 0).then_some(self.last_progress_ms + SEND_TIMEOUT_MS + 1);
+        let packet = self.limits.as_ref().and_then(PacketInLimits::wait_ms).map(|wait| now_ms() + wait);
+        stuck.into_iter().chain(packet).fold(silence, u64::min)
     }
 
     /// Ends the connection if its peer is silent or does not read.
     fn check_time(&mut self) -> Result<(), CloseReason> {
-        let now = Instant::now();
+        let now_ms = now_ms();
         if self.unsent() == 0 {
-            self.last_progress = now;
-        } else if now - self.last_progress > SEND_TIMEOUT {
+            self.last_progress_ms = now_ms;
+        } else if now_ms - self.last_progress_ms > SEND_TIMEOUT_MS {
             return Err(CloseReason::SendTimeout);
         }
         if self.session.version().is_none() {
-            return if now - self.began > HELLO_TIMEOUT { Err(CloseReason::NoHello) } else { Ok(()) };
+            return if now_ms - self.began_ms > HELLO_TIMEOUT_MS { Err(CloseReason::NoHello) } else { Ok(()) };
         }
-        if now - self.last_heard > 2 * self.inactivity_probe {
+        let silence_ms = now_ms - self.last_heard_ms;
+        if silence_ms > self.probe_ms.saturating_mul(2) {
             return Err(CloseReason::Inactive);
         }
-        if now - self.last_heard > self.inactivity_probe && !self.is_probed {
+        if silence_ms > self.probe_ms && !self.is_probed {
             self.is_probed = true;
             self.session.send(&Message::EchoRequest(Vec::new()));
         }

@@ -8,6 +8,7 @@ use crate::stream::Stream;
 use crate::switch::Switch;
 use crate::target::ActiveTarget;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_clock::{PollTimer, now_ms};
 use std::io;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -40,17 +41,20 @@ pub fn start(
 ) -> io::Result<JoinHandle<()>> {
     let controller = Controller { settings, traffic: conn_mgr.add_controller() };
     let (conn_mgr, switch) = (Arc::clone(conn_mgr), Arc::clone(switch));
-    let keep = move || keep_connected(&controller, &conn_mgr, &switch);
+    let timer = PollTimer::new()?;
+    let keep = move || keep_connected(&controller, &conn_mgr, &switch, &timer);
     std::thread::Builder::new().name("controller".into()).spawn(keep)
 }
 
-fn keep_connected(controller: &Controller, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>) {
+fn keep_connected(controller: &Controller, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, timer: &PollTimer) {
     let ControllerSettings { target, max_backoff, .. } = &controller.settings;
     let backoff_min = BACKOFF_MIN.min(*max_backoff);
     let mut backoff = backoff_min;
     let mut last_problem = String::new();
     while !conn_mgr.is_ending() {
-        let problem = match connect(target, switch) {
+        let connected = connect(target, switch);
+        timer.set(None);
+        let problem = match connected {
             Ok(stream) => {
                 let (reason, was_ready) = Connection::serve_controller(stream, controller, conn_mgr, switch);
                 if was_ready {
@@ -68,7 +72,7 @@ fn keep_connected(controller: &Controller, conn_mgr: &Arc<ConnMgr>, switch: &Arc
             tracing::warn!("bridge {}: controller {target}: {problem}; trying again", conn_mgr.bridge);
             last_problem = problem;
         }
-        wait(conn_mgr, backoff);
+        wait(conn_mgr, timer, backoff);
         backoff = (2 * backoff).min(*max_backoff);
     }
 }
@@ -85,8 +89,15 @@ fn connect(target: &ActiveTarget, switch: &Switch) -> io::Result<Stream> {
 }
 
 /// Waits; not longer than until the bridge ends.
-fn wait(conn_mgr: &ConnMgr, time: Duration) {
-    let mut fds = [PollFd::from_borrowed_fd(conn_mgr.end_fd(), PollFlags::IN)];
-    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-    let _ = poll(&mut fds, Some(&timeout));
+fn wait(conn_mgr: &ConnMgr, timer: &PollTimer, time: Duration) {
+    let until_ms = now_ms() + u64::try_from(time.as_millis()).unwrap_or(u64::MAX / 2);
+    loop {
+        let left = timer.set(Some(until_ms));
+        if left.is_zero() || conn_mgr.is_ending() {
+            return;
+        }
+        let mut fds = [PollFd::from_borrowed_fd(conn_mgr.end_fd(), PollFlags::IN), PollFd::new(timer, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let _ = poll(&mut fds, Some(&timeout));
+    }
 }

@@ -3,13 +3,13 @@
 
 use crate::switch::Switch;
 use parking_lot::Mutex;
+use sluice_clock::now_ms;
 use sluice_flow::OfPort;
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
-use std::time::{Duration, Instant};
 
-/// A standalone bridge forwards by itself once no controller has been connected for this long. Source: Open vSwitch: three
-/// times the probe interval.
-const FAIL_OPEN_AFTER: Duration = Duration::from_secs(15);
+/// A standalone bridge forwards by itself once no controller has been connected for this long, seconds. Source: Open vSwitch:
+/// three times the probe interval.
+const FAIL_OPEN_AFTER_SECS: u64 = 15;
 
 /// Priority of the rule that forwards: above every other.
 const FAIL_OPEN_PRIORITY: u16 = u16::MAX;
@@ -23,7 +23,7 @@ struct FailOpenState {
     /// Controllers that are connected.
     connected: usize,
     /// When the last one was disconnected.
-    disconnected_since: Instant,
+    disconnected_since_ms: u64,
     /// Whether the bridge forwards by itself.
     forwards: bool,
 }
@@ -31,7 +31,7 @@ struct FailOpenState {
 impl FailOpen {
     /// For a bridge whose controllers are not connected yet.
     pub fn new() -> Self {
-        FailOpen(Mutex::new(FailOpenState { connected: 0, disconnected_since: Instant::now(), forwards: false }))
+        FailOpen(Mutex::new(FailOpenState { connected: 0, disconnected_since_ms: now_ms(), forwards: false }))
     }
 
     /// A controller has connected: it decides now.
@@ -50,16 +50,17 @@ impl FailOpen {
     pub fn controller_disconnected(&self) {
         let mut state = self.0.lock();
         state.connected = state.connected.saturating_sub(1);
-        state.disconnected_since = Instant::now();
+        state.disconnected_since_ms = now_ms();
     }
 
     /// Lets the bridge forward if it has been without a controller for too long. Called once a second.
     pub fn run(&self, switch: &Switch, bridge: &str) {
         let mut state = self.0.lock();
-        if state.connected == 0 && !state.forwards && state.disconnected_since.elapsed() >= FAIL_OPEN_AFTER {
+        let is_due = now_ms() >= state.disconnected_since_ms + FAIL_OPEN_AFTER_SECS * 1000;
+        if state.connected == 0 && !state.forwards && is_due {
             state.forwards = true;
             change_normal_rule(switch, bridge, FlowCommand::Add, FAIL_OPEN_PRIORITY);
-            tracing::warn!("bridge {bridge}: no controller for {} s, it forwards by itself", FAIL_OPEN_AFTER.as_secs());
+            tracing::warn!("bridge {bridge}: no controller for {} s, it forwards by itself", FAIL_OPEN_AFTER_SECS);
         }
     }
 }

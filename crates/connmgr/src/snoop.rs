@@ -2,17 +2,17 @@
 
 use crate::close_reason::CloseReason;
 use crate::conn_mgr::ConnMgr;
-use crate::connection::HELLO_TIMEOUT;
+use crate::connection::HELLO_TIMEOUT_MS;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use sluice_clock::now_ms;
 use sluice_openflow::message::connection::Role;
 use sluice_openflow::{Peer, Session};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::time::Instant;
 
 /// Bytes that wait for a snooper at most. Messages that do not fit are lost to it.
 const WAITING_MAX: usize = 1 << 20;
@@ -103,7 +103,7 @@ pub fn serve(stream: Stream, conn_mgr: &Arc<ConnMgr>, _: &Arc<Switch>) -> CloseR
     let Some(traffic) = conn_mgr.traffic_to_snoop() else { return CloseReason::NothingToSnoop };
     let Some(queue) = traffic.attach() else { return CloseReason::TooManySnoopers };
     let session = Session::new(Peer::Client);
-    let reason = Snooper { stream, session, queue: &queue, conn_mgr, began: Instant::now() }.run();
+    let reason = Snooper { stream, session, queue: &queue, conn_mgr, began_ms: now_ms() }.run();
     traffic.detach(&queue);
     reason
 }
@@ -115,7 +115,7 @@ struct Snooper<'a> {
     session: Session,
     queue: &'a SnoopQueue,
     conn_mgr: &'a ConnMgr,
-    began: Instant,
+    began_ms: u64,
 }
 
 impl Snooper<'_> {
@@ -125,7 +125,7 @@ impl Snooper<'_> {
                 return CloseReason::BridgeEnded;
             }
             let is_greeted = self.session.version().is_some();
-            if !is_greeted && self.began.elapsed() > HELLO_TIMEOUT {
+            if !is_greeted && now_ms() - self.began_ms > HELLO_TIMEOUT_MS {
                 return CloseReason::NoHello;
             }
             if is_greeted && self.session.output().is_empty() {

@@ -5,11 +5,11 @@ use crate::desired::Port;
 use crate::error::Error;
 use crate::pages;
 use sluice_action::PortNo;
+use sluice_clock::now_ms;
 use sluice_mem::FramePool;
 use sluice_ofproto::PortConfig;
 use sluice_port::Pools;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 /// A port of a bridge.
 #[derive(Clone, Debug)]
@@ -38,13 +38,13 @@ struct Closed {
 
 #[derive(Clone, Copy, Debug)]
 struct Retry {
-    at: Instant,
-    pause: Duration,
+    at_ms: u64,
+    pause_ms: u64,
 }
 
-/// From one try to open a port to the next, at first and at most.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Milliseconds from one try to open a port to the next, at first and at most.
+const RETRY_FIRST_MS: u64 = 1000;
+const RETRY_MAX_MS: u64 = 30_000;
 
 impl PortEntry {
     /// Why it is not open, if it is not.
@@ -59,16 +59,16 @@ impl PortEntry {
 
     fn is_due(&self) -> bool {
         let retry = self.closed.as_ref().and_then(|closed| closed.retry);
-        retry.is_some_and(|retry| retry.at <= Instant::now())
+        retry.is_some_and(|retry| retry.at_ms <= now_ms())
     }
 
     /// It could not be opened, for the first time or again.
     fn failed(&mut self, error: &Error) {
-        let pause = match self.closed.as_ref().and_then(|closed| closed.retry) {
-            Some(before) => (before.pause * 2).min(RETRY_MAX),
-            None => RETRY_FIRST,
+        let pause_ms = match self.closed.as_ref().and_then(|closed| closed.retry) {
+            Some(before) => (before.pause_ms * 2).min(RETRY_MAX_MS),
+            None => RETRY_FIRST_MS,
         };
-        let retry = (!error.is_of_configuration()).then(|| Retry { at: Instant::now() + pause, pause });
+        let retry = (!error.is_of_configuration()).then(|| Retry { at_ms: now_ms() + pause_ms, pause_ms });
         self.closed = Some(Closed { error: error.to_string(), retry });
     }
 }

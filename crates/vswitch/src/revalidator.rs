@@ -2,16 +2,17 @@
 
 use parking_lot::{Condvar, Mutex};
 use sluice_action::MegaflowStore;
+use sluice_clock::{Timer, now_ms};
 use sluice_ofproto::Ofproto;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The time from one round to the next if nothing changes. Source: OVS's max-revalidator.
-const ROUND_EVERY: Duration = Duration::from_millis(500);
+/// The time from one round to the next if nothing changes, milliseconds. Source: OVS's max-revalidator.
+const ROUND_EVERY_MS: u64 = 500;
 
-/// The shortest time from one round to the next. What a change concerns is suspended until then.
-const HURRIED_EVERY: Duration = Duration::from_millis(10);
+/// The shortest time from one round to the next, milliseconds. What a change concerns is suspended until then.
+const HURRIED_EVERY_MS: u64 = 10;
 
 /// The average number of megaflows is over this many rounds. Source: OVS ofproto-dpif-upcall.c.
 const AVERAGE_OVER: usize = 2;
@@ -73,8 +74,9 @@ impl Revalidator {
     /// If there can be no thread.
     pub fn start(&self) -> std::io::Result<()> {
         self.shared.make_room();
-        let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("revalidator".into()).spawn(move || shared.run())?;
+        let (shared, sleeper) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
+        let timer = Timer::new(move || sleeper.wake());
+        let thread = std::thread::Builder::new().name("revalidator".into()).spawn(move || shared.run(&timer))?;
         *self.thread.lock() = Some(thread);
         Ok(())
     }
@@ -142,32 +144,38 @@ impl Shared {
         }
     }
 
-    fn run(&self) {
-        let (mut next, mut soonest) = (Instant::now(), Instant::now());
-        while let Some(max_idle_ms) = self.wait_for_round(next, soonest) {
-            let began = Instant::now();
-            (next, soonest) = (began + ROUND_EVERY, began + HURRIED_EVERY);
-            let done = self.ofproto.revalidate(&*self.store, sluice_clock::now_ms(), max_idle_ms);
+    /// Wakes the thread, also one that is about to sleep.
+    fn wake(&self) {
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    fn run(&self, timer: &Timer) {
+        let (mut next, mut soonest) = (now_ms(), now_ms());
+        while let Some(max_idle_ms) = self.wait_for_round(timer, next, soonest) {
+            let began = now_ms();
+            (next, soonest) = (began + ROUND_EVERY_MS, began + HURRIED_EVERY_MS);
+            let done = self.ofproto.revalidate(&*self.store, began, max_idle_ms);
             self.make_room();
             let mut state = self.state.lock();
             state.done = state.begun;
             let figures = &mut state.figures;
             figures.average = (figures.average * (AVERAGE_OVER - 1) + done.dumped) / AVERAGE_OVER;
             figures.max = figures.max.max(done.dumped);
-            figures.dump_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            figures.dump_ms = now_ms() - began;
             self.changed.notify_all();
         }
     }
 
     /// Waits until a round is due or wanted, or asked for and `soonest` has come; `None` at the end.
-    fn wait_for_round(&self, due: Instant, soonest: Instant) -> Option<u64> {
+    fn wait_for_round(&self, timer: &Timer, due: u64, soonest: u64) -> Option<u64> {
         let mut state = self.state.lock();
         loop {
             if state.ending {
                 return None;
             }
             let until = if state.hurry { due.min(soonest) } else { due };
-            let left = until.saturating_duration_since(Instant::now());
+            let left = timer.set(Some(until));
             if left.is_zero() || state.wanted > state.begun {
                 state.hurry = false;
                 state.begun += 1;
