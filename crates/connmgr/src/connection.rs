@@ -109,7 +109,7 @@ impl Connection {
         let mut connection = Connection {
             switch: Arc::clone(switch),
             conn_mgr: Arc::clone(conn_mgr),
-            session: Session::new(peer),
+            session: Session::new(peer, Version::all()),
             handle: Arc::clone(&handle),
             pending: PendingFlowMods::default(),
             async_msgs: VecDeque::new(),

@@ -11,8 +11,9 @@ use sluice_openflow::message::groups::GroupFeatures;
 use sluice_openflow::message::meters::QUEUE_ALL;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::{
-    Description, FRAG_DROP, FRAG_MASK, FRAG_NX_MATCH, Features, SwitchConfig, TableFeatures, TableStats, capability,
+    Description, FRAG_DROP, FRAG_MASK, FRAG_NX_MATCH, Features, SwitchConfig, TableFeatures, capability,
 };
+use sluice_openflow::message::table_stats::{TableBitmaps, TableStats};
 use sluice_openflow::{Error, Format, Message, Request, Version};
 use std::sync::Arc;
 
@@ -21,9 +22,6 @@ pub(crate) const N_TABLES: u8 = 254;
 
 /// OpenFlow 1.0's actions, a bit for each number: all but the vendor action. Source: Open vSwitch, `show`.
 const ACTIONS10: u32 = 0xfff;
-
-/// OpenFlow 1.0's wildcards: all. Source: `OFPFW_ALL`.
-const WILDCARDS10: u32 = 0x3f_ffff;
 
 /// The limit that is reported for tables without one. Source: Open vSwitch.
 const TABLE_ENTRIES: u32 = 1_000_000;
@@ -97,13 +95,12 @@ impl Connection {
             capability::FLOW_STATS | capability::TABLE_STATS | capability::PORT_STATS | capability::QUEUE_STATS;
         let capabilities = match version {
             Version::V10 => common | capability::ARP_MATCH_IP,
-            Version::V13 => common | capability::GROUP_STATS,
+            Version::V11 => common | capability::ARP_MATCH_IP | capability::GROUP_STATS,
+            Version::V12 | Version::V13 => common | capability::GROUP_STATS,
             _ => common | capability::GROUP_STATS | capability::BUNDLES,
         };
-        let ports = match version {
-            Version::V10 => ports::descriptions(&self.switch, &self.conn_mgr.bridge),
-            _ => Vec::new(),
-        };
+        let ports =
+            if version < Version::V13 { ports::descriptions(&self.switch, &self.conn_mgr.bridge) } else { Vec::new() };
         let (n_tables, actions) = (N_TABLES, ACTIONS10);
         Ok(Message::FeaturesReply(Features {
             datapath_id,
@@ -217,7 +214,8 @@ impl Connection {
             TableStats {
                 table,
                 name: String::new(),
-                wildcards: WILDCARDS10,
+                bitmaps: TableBitmaps::of_everything(self.version(), table + 1 == N_TABLES),
+                config: 0,
                 max_entries,
                 active: stats.rules as u32,
                 lookups: stats.matched + stats.missed,

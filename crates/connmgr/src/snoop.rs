@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use sluice_clock::now_ms;
 use sluice_openflow::message::connection::Role;
-use sluice_openflow::{Peer, Session};
+use sluice_openflow::{Peer, Session, Version};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -102,7 +102,7 @@ impl AsFd for SnoopQueue {
 pub fn serve(stream: Stream, conn_mgr: &Arc<ConnMgr>, _: &Arc<Switch>) -> CloseReason {
     let Some(traffic) = conn_mgr.traffic_to_snoop() else { return CloseReason::NothingToSnoop };
     let Some(queue) = traffic.attach() else { return CloseReason::TooManySnoopers };
-    let session = Session::new(Peer::Client);
+    let session = Session::new(Peer::Client, Version::all());
     let reason = Snooper { stream, session, queue: &queue, conn_mgr, began_ms: now_ms() }.run();
     traffic.detach(&queue);
     reason

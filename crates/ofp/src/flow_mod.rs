@@ -12,8 +12,10 @@ pub struct FlowMod {
     pub table: Option<u8>,
     /// Priority.
     pub priority: u16,
-    /// Cookie of the new flow; `None` leaves a changed flow's cookie alone.
+    /// Cookie of the new flow. `None`: a change that finds no flow adds none.
     pub new_cookie: Option<u64>,
+    /// For changes: flows that are changed get the new cookie.
+    pub modify_cookie: bool,
     /// Cookies that flows to be changed or deleted must have.
     pub cookie: u64,
     /// Bits of `cookie` that matter; 0: any.
@@ -103,6 +105,7 @@ impl FlowMod {
             table: None,
             priority: DEFAULT_PRIORITY,
             new_cookie: None,
+            modify_cookie: false,
             cookie: 0,
             cookie_mask: 0,
             idle_timeout: 0,

@@ -24,4 +24,4 @@ pub use meter::{
 };
 pub use ofpact::OfAction;
 pub use paused::{Paused, Stretch};
-pub use version::Version;
+pub use version::{Version, VersionBitmap};

@@ -206,7 +206,8 @@ impl PendingTransaction {
 
     fn modify(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         let selected = select(bridge, fm, fm.command == FlowCommand::ModifyStrict, false);
-        if selected.is_empty() && fm.cookie_mask == 0 {
+        // OpenFlow 1.2 and later never add a flow here: they say no new cookie.
+        if selected.is_empty() && fm.cookie_mask == 0 && fm.new_cookie.is_some() {
             return self.add(bridge, fm);
         }
         for &(table, _) in &selected {
@@ -226,7 +227,7 @@ impl PendingTransaction {
             let rule = Rule {
                 table,
                 priority: old.priority,
-                cookie: fm.new_cookie.unwrap_or(old.cookie),
+                cookie: fm.new_cookie.filter(|_| fm.modify_cookie).unwrap_or(old.cookie),
                 actions: Arc::clone(&actions),
                 flags: old.flags,
                 importance: old.importance,

@@ -367,7 +367,7 @@ mod tests {
                 let (class, number, mut data) = code.to_wire(version);
                 data.push(9);
                 assert_eq!(ErrorCode::from_wire(class, number, &data, version), (code, &[9][..]), "{error}");
-                // OpenFlow 1.0 has one number for two of them.
+                // OpenFlow 1.0 and 1.1 have one number for two of them.
                 let back = Error::from_code(code, version).map(|e| e.code(version));
                 assert_eq!(back, Some(code), "{error} in {version}");
             }

@@ -30,7 +30,8 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version) -> Result<Vec<OfAction>
         }
         let mut body = all.part(length)?;
         body.skip(4)?;
-        let known = (GOTO_TABLE..=CLEAR_ACTIONS).contains(&kind) || kind == METER && version < Version::V15;
+        let known = (GOTO_TABLE..=CLEAR_ACTIONS).contains(&kind)
+            || kind == METER && (Version::V13..Version::V15).contains(&version);
         if kind == EXPERIMENTER {
             return Err(Error::InstructionBadExperimenter);
         }

@@ -1,6 +1,6 @@
 //! OpenFlow: messages and session state, bytes in, bytes out; no sockets.
 //!
-//! OpenFlow 1.0, 1.3, 1.4 and 1.5 with Nicira's extensions, as Open vSwitch 3.1 speaks them. [`Framer`] cuts a stream
+//! OpenFlow 1.0 to 1.5 with Nicira's extensions, as Open vSwitch 3.1 speaks them. [`Framer`] cuts a stream
 //! into messages, [`Message`] reads and writes them. Fields are declared in the crate `flow`, actions in the crate
 //! `ofp`, each once for wire and text.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod flow_removed;
 mod frame;
 mod instruction;
 mod match10;
+mod match11;
 pub mod message;
 mod oxm;
 mod packet_in;
@@ -32,4 +33,4 @@ pub use message::{Format, Message};
 pub use packet_in::{PacketIn, PacketInFormat, PacketOut};
 pub use packet_in_limit::PacketInLimit;
 pub use session::{BundleCommit, Event, Peer, Request, Session};
-pub use sluice_ofp::Version;
+pub use sluice_ofp::{Version, VersionBitmap};

@@ -136,9 +136,21 @@ pub(crate) fn put(p: &PacketIn, version: Version, w: &mut Writer) {
             w.zeros(1);
             w.put(&p.data);
         }
+        PacketInFormat::Standard if version == Version::V11 => {
+            w.u32(NO_BUFFER);
+            w.u32(p.in_port().to_of11());
+            // The physical port.
+            w.u32(p.in_port().to_of11());
+            w.u16(p.total_len as u16);
+            w.u8(reason);
+            w.u8(p.table);
+            w.put(&p.data);
+        }
         PacketInFormat::Standard => {
             put_head(p, reason, w);
-            w.u64(p.cookie);
+            if version > Version::V12 {
+                w.u64(p.cookie);
+            }
             oxm::put_match(&p.metadata, version, w);
             w.zeros(2);
             w.put(&p.data);
@@ -186,21 +198,29 @@ pub(crate) fn read(r: &mut Reader<'_>, version: Version, format: PacketInFormat)
         return Ok(p);
     }
     r.skip(4)?;
+    if (version, format) == (Version::V11, PacketInFormat::Standard) {
+        let port = OfPort::from_of11(r.u32()?).ok_or(Error::RequestBadPort)?;
+        p.metadata = Match::ANY.with(FieldId::InPort, port.0.into());
+        r.skip(4)?;
+    }
     p.total_len = r.u16()?.into();
     if (version, format) == (Version::V10, PacketInFormat::Standard) {
         p.metadata = Match::ANY.with(FieldId::InPort, r.u16()?.into());
         p.reason = reason(r.u8()?).ok_or(wrong)?;
         r.skip(1)?;
     } else {
-        (p.reason, p.table, p.cookie) = (reason(r.u8()?).ok_or(wrong)?, r.u8()?, r.u64()?);
+        (p.reason, p.table) = (reason(r.u8()?).ok_or(wrong)?, r.u8()?);
+        if format == PacketInFormat::Nxt || version > Version::V12 {
+            p.cookie = r.u64()?;
+        }
         if format == PacketInFormat::Nxt {
             let length = r.u16()?;
             r.skip(6)?;
             p.metadata = oxm::read_nxm_match(r, length.into(), Strictness::Loose)?;
-        } else {
+        } else if version > Version::V11 {
             p.metadata = oxm::read_match(r, Strictness::Loose)?;
         }
-        r.skip(2)?;
+        r.skip(if format == PacketInFormat::Nxt || version > Version::V11 { 2 } else { 0 })?;
     }
     p.data = r.take(r.len())?.to_vec();
     Ok(p)

@@ -7,7 +7,7 @@ use crate::bundle::Bundles;
 use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, BundleControl, Role, RoleMessage};
 use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
-use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, PacketInFormat, Version};
+use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, PacketInFormat, Version, VersionBitmap};
 use rights::{changes_switch, is_from_switch};
 use sluice_ofp::ofpact::PacketInReason;
 
@@ -84,6 +84,8 @@ pub struct BundleCommit {
 #[derive(Debug)]
 pub struct Session {
     peer: Peer,
+    /// The versions that may be spoken, and those that the peer speaks, once that is known.
+    versions: [VersionBitmap; 2],
     state: SessionState,
     framer: Framer,
     out: Vec<u8>,
@@ -100,10 +102,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// A new connection. Its first output is a hello.
-    pub fn new(peer: Peer) -> Self {
+    /// A new connection that may speak some versions, [`Version::all`] for example. Its first output is a hello.
+    pub fn new(peer: Peer, versions: u32) -> Self {
+        let versions = versions & Version::all();
         let mut session = Session {
             peer,
+            versions: [VersionBitmap(versions), VersionBitmap(0)],
             state: SessionState::Greeting,
             framer: Framer::default(),
             out: Vec::new(),
@@ -117,7 +121,7 @@ impl Session {
             masks: default_masks(Version::V10),
             config: SwitchConfig { flags: 0, miss_send_len: if peer == Peer::Controller { MISS_SEND_LEN } else { 0 } },
         };
-        session.out = Message::Hello(Some(Version::all())).write(Version::V15, 0);
+        session.out = Message::Hello(Some(versions)).write(Version::highest(versions).unwrap_or(Version::V10), 0);
         session
     }
 
@@ -142,6 +146,11 @@ impl Session {
             SessionState::Open(version) => Some(version),
             _ => None,
         }
+    }
+
+    /// The versions that may be spoken, and those that the peer speaks: none before its hello.
+    pub fn versions(&self) -> [VersionBitmap; 2] {
+        self.versions
     }
 
     /// Bytes that wait to be sent.
@@ -212,16 +221,15 @@ impl Session {
             self.state = SessionState::Closed;
             return Some(Event::Refused(Error::RequestBadType));
         };
-        let common = match bitmap {
-            Some(theirs) => Version::highest(theirs & Version::all()),
-            // Without a bitmap: the lower of the two highest, if it is one of ours.
-            None => Version::from_wire(header.version.min(Version::V15 as u8)),
-        };
-        let Some(version) = common else {
-            let lowest = Version::from_wire(header.version).unwrap_or(Version::V10);
-            let text = format!("versions spoken: {:#x}", Version::all()).into_bytes();
-            let error = Message::Error(Error::HelloIncompatible.code(lowest), text);
-            self.out.extend(error.write(lowest, header.xid));
+        let theirs = bitmap.map_or(VersionBitmap::up_to(header.version), VersionBitmap);
+        self.versions[1] = theirs;
+        let [ours, _] = self.versions;
+        let Some(version) = Version::highest(ours.0 & theirs.0) else {
+            // The error is in the peer's version.
+            let version = Version::highest(theirs.0).unwrap_or(Version::V10);
+            let text = format!("We support {ours}, you support {theirs}, no common versions.").into_bytes();
+            let error = Message::Error(Error::HelloIncompatible.code(version), text);
+            self.out.extend(error.write(version, header.xid));
             self.state = SessionState::Closed;
             return Some(Event::Refused(Error::HelloIncompatible));
         };
@@ -395,7 +403,7 @@ enum Handover {
 fn default_masks(version: Version) -> [[u32; 2]; ASYNC_KINDS] {
     let mut masks = [[0; 2]; ASYNC_KINDS];
     let mut packet_in = 0x3f & !(1 << PacketInReason::InvalidTtl as u32) | 1 << PacketInReason::ExplicitMiss as u32;
-    if version == Version::V10 {
+    if version < Version::V13 {
         packet_in |= 1 << PacketInReason::ImplicitMiss as u32;
     }
     masks[AsyncKind::PacketIn as usize][0] = packet_in;

@@ -89,7 +89,7 @@ proptest! {
 
 #[test]
 fn before_openflow_1_4_there_are_messages_for_the_rest() {
-    for version in [Version::V10, Version::V13] {
+    for version in [Version::V10, Version::V11, Version::V12, Version::V13] {
         for message in [Message::MonitorCancel(7), Message::MonitorPaused, Message::MonitorResumed] {
             assert_eq!(trip(&message, version), Ok(message), "{version}");
         }

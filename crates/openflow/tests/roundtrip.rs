@@ -16,6 +16,7 @@ use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats, Que
 use sluice_openflow::message::ports::*;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::*;
+use sluice_openflow::message::table_stats::{TableBitmaps, TableStats};
 use sluice_openflow::{
     Continuation, Error, FlowRemoved, Format, Framer, Header, Message, PacketIn, PacketInFormat, PacketOut, Version,
     check_prerequisites,
@@ -43,6 +44,21 @@ const MATCHES: &[&str] = &[
     "vlan_tci=0x1000/0x1000",
 ];
 
+/// What OpenFlow 1.1's match can say.
+const MATCHES11: &[&str] = &[
+    "",
+    "in_port=1",
+    "in_port=LOCAL,dl_vlan=5,dl_vlan_pcp=3",
+    "dl_src=00:00:00:00:00:01/01:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff",
+    "tcp,nw_src=10.0.0.0/255.0.255.0,nw_dst=1.2.3.4,tp_src=16,tp_dst=80",
+    "arp,arp_op=1,arp_spa=10.0.0.1,arp_tpa=10.0.0.0/24",
+    "icmp,icmp_type=8,icmp_code=0,nw_tos=4",
+    "mpls,mpls_label=5,mpls_tc=3",
+    "metadata=0x7/0xff",
+    "vlan_tci=0x0000",
+    "vlan_tci=0x1000/0x1000",
+];
+
 /// Lists of actions that every version says as they are.
 const ACTIONS: &[&str] = &[
     "drop",
@@ -61,8 +77,14 @@ fn parse(text: &str) -> Match {
     Match::parse(text, &PortNames::NONE).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-fn a_match() -> impl Strategy<Value = Match> {
-    prop::sample::select(MATCHES).prop_map(parse)
+/// What a version can match.
+fn a_match(version: Version) -> impl Strategy<Value = Match> {
+    prop::sample::select(if version == Version::V11 { MATCHES11 } else { MATCHES }).prop_map(parse)
+}
+
+/// A version, and what it can match.
+fn version_and_match() -> impl Strategy<Value = (Version, Match)> {
+    version().prop_flat_map(|version| (Just(version), a_match(version)))
 }
 
 fn actions() -> impl Strategy<Value = Vec<OfAction>> {
@@ -74,8 +96,8 @@ fn version() -> impl Strategy<Value = Version> {
     prop::sample::select(&Version::SPOKEN[..])
 }
 
-fn later() -> impl Strategy<Value = Version> {
-    prop::sample::select(&Version::SPOKEN[1..])
+fn since13() -> impl Strategy<Value = Version> {
+    prop::sample::select(&Version::SPOKEN[3..])
 }
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -95,6 +117,17 @@ fn flags() -> impl Strategy<Value = FlowFlags> {
         no_packet_counts: b[3],
         no_byte_counts: b[4],
     })
+}
+
+/// Those that a version has.
+fn flags_in(flags: FlowFlags, version: Version) -> FlowFlags {
+    let FlowFlags { reset_counts, no_packet_counts, no_byte_counts, .. } = flags;
+    FlowFlags {
+        reset_counts: reset_counts && version > Version::V11,
+        no_packet_counts: no_packet_counts && version > Version::V12,
+        no_byte_counts: no_byte_counts && version > Version::V12,
+        ..flags
+    }
 }
 
 /// Lists that some versions have no words for.
@@ -135,8 +168,8 @@ fn flow_mod() -> impl Strategy<Value = (Version, FlowModMessage)> {
     use FlowCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
     let command = prop::sample::select(vec![Add, Modify, ModifyStrict, Delete, DeleteStrict]);
     let numbers = (any::<[u16; 4]>(), any::<[u64; 3]>(), prop::option::of(0u8..255), any::<[bool; 3]>());
-    (version(), command, a_match(), actions(), flags(), numbers).prop_map(
-        |(version, command, matches, actions, flags, n)| {
+    (version_and_match(), command, actions(), flags(), numbers).prop_map(
+        |((version, matches), command, actions, flags, n)| {
             let ([priority, idle, hard, importance], [new, cookie, mask], table, [nicira, tid, out]) = n;
             let (adds, deletes) = (command == Add, matches!(command, Delete | DeleteStrict));
             let is10 = version == Version::V10;
@@ -145,16 +178,17 @@ fn flow_mod() -> impl Strategy<Value = (Version, FlowModMessage)> {
             (flow.matches, flow.actions) = (matches, actions);
             flow.table = if is10 && !tid { None } else { Some(table.unwrap_or(3)) };
             flow.new_cookie = (adds || is10).then_some(new >> 1);
+            flow.modify_cookie = is10;
             if !adds && (!is10 || nicira) {
                 (flow.cookie, flow.cookie_mask) = (cookie & mask, mask);
             }
+            // OpenFlow 1.1 has one cookie for both.
+            if version == Version::V11 && !adds && !deletes && nicira {
+                (flow.new_cookie, flow.cookie, flow.cookie_mask) = (Some(new), 0, 0);
+            }
             flow.importance = if adds && version >= Version::V14 { importance } else { 0 };
-            flow.flags = if is10 {
-                FlowFlags { reset_counts: false, no_packet_counts: false, no_byte_counts: false, ..flags }
-            } else {
-                flags
-            };
-            flow.keep_counts = adds && !is10 && !flow.flags.reset_counts;
+            flow.flags = flags_in(flags, version);
+            flow.keep_counts = adds && version > Version::V11 && !flow.flags.reset_counts;
             flow.out_port = (deletes && out).then_some(OfPort(9));
             flow.out_group = (deletes && out && !is10).then_some(8);
             // What OpenFlow 1.0's own form cannot match stays out of it.
@@ -192,7 +226,7 @@ proptest! {
         // Actions that do not fit the match are refused.
         let flow = &message.flow;
         let deletes = matches!(flow.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
-        let table = flow.table.or((version == Version::V10 || !deletes).then_some(0));
+        let table = flow.table.or((version < Version::V12 || !deletes).then_some(0));
         let fits = check_prerequisites(&flow.actions, &flow.matches, table, version);
         let message = Message::FlowMod(Box::new(message));
         prop_assert_eq!(trip(&message, version), fits.map(|()| message));
@@ -217,7 +251,7 @@ proptest! {
     }
 
     #[test]
-    fn roles_and_bundles(version in later(), n in any::<[u32; 4]>(), generation in any::<u64>(), which in 0usize..8) {
+    fn roles_and_bundles(version in since13(), n in any::<[u32; 4]>(), generation in any::<u64>(), which in 0usize..8) {
         let masks13 = AsyncMasks([[Some(n[0] & 7), Some(n[1] & 7)], [Some(n[2] & 7), Some(n[3] & 7)], [Some(1), Some(2)], [None; 2], [None; 2], [None; 2]]);
         let step = [BundleStep::Open, BundleStep::Close, BundleStep::Commit, BundleStep::Discard][n[1] as usize % 4];
         let role = RoleMessage { format: Format::Standard, role: Some(Role::Secondary), generation: Some(generation) };
@@ -267,7 +301,7 @@ proptest! {
             format: PacketInFormat::Standard,
             reason: PacketInReason::Action,
             table: if is10 { 0 } else { n[0] as u8 },
-            cookie: if is10 { u64::MAX } else { n[1] },
+            cookie: if version < Version::V13 { u64::MAX } else { n[1] },
             total_len: 1000,
             metadata,
             data: data.clone(),
@@ -287,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn flows(version in version(), matches in a_match(), actions in actions(), n in any::<[u64; 3]>(), small in any::<[u16; 4]>(), ns in ns(), which in 0usize..4) {
+    fn flows((version, matches) in version_and_match(), actions in actions(), n in any::<[u64; 3]>(), small in any::<[u16; 4]>(), ns in ns(), which in 0usize..4) {
         let is10 = version == Version::V10;
         let format = if is10 { Format::Nicira } else { Format::Standard };
         let stats = FlowStats {
@@ -297,7 +331,7 @@ proptest! {
             idle_timeout: small[1],
             hard_timeout: small[2],
             importance: if version >= Version::V14 { small[3] } else { 0 },
-            flags: FlowFlags { send_flow_rem: !is10, ..FlowFlags::default() },
+            flags: FlowFlags { send_flow_rem: version >= Version::V13, ..FlowFlags::default() },
             duration_ns: ns,
             idle_age: matches!(version, Version::V10 | Version::V15).then_some(7),
             hard_age: is10.then_some(9),
@@ -330,7 +364,7 @@ proptest! {
     }
 
     #[test]
-    fn meters(version in later(), meter in any::<u32>(), bits in any::<[bool; 3]>(), bands in vec((any::<bool>(), any::<[u32; 2]>()), 0..4)) {
+    fn meters(version in since13(), meter in any::<u32>(), bits in any::<[bool; 3]>(), bands in vec((any::<bool>(), any::<[u32; 2]>()), 0..4)) {
         let bands = bands.into_iter().map(|(drop, [rate, burst])| Band { kind: if drop { BandKind::Drop } else { BandKind::DscpRemark(3) }, rate, burst });
         let config = MeterConfig { packets: bits[0], burst: bits[1], stats: bits[2], bands: bands.collect() };
         for message in [
@@ -374,13 +408,17 @@ proptest! {
 fn statistics() {
     for version in Version::SPOKEN {
         let is10 = version == Version::V10;
-        let duration_ns = if is10 { 0 } else { 5_000_000_006 };
+        let (since12, since13) = (version >= Version::V12, version >= Version::V13);
+        let duration_ns = if since13 { 5_000_000_006 } else { 0 };
         let table = TableStats {
             table: 3,
             active: 1,
             lookups: 2,
             matched: 3,
-            name: if is10 { "t".into() } else { String::new() },
+            name: if since13 { String::new() } else { "t".into() },
+            bitmaps: if since13 { TableBitmaps::default() } else { TableBitmaps::of_everything(version, false) },
+            config: if since13 || is10 { 0 } else { 2 },
+            max_entries: if since13 { 0 } else { 1000 },
             ..TableStats::default()
         };
         let queue = QueueConfig { port: OfPort(1), queue: 2, min_rate: Some(3), max_rate: None };
@@ -391,6 +429,7 @@ fn statistics() {
                 datapath_id: 7,
                 n_tables: 254,
                 capabilities: 0x47,
+                ports: if since13 { Vec::new() } else { vec![PortDesc { port: 5, ..PortDesc::default() }; 2] },
                 ..Features::default()
             }),
             Message::GetConfigRequest,
@@ -444,29 +483,37 @@ fn statistics() {
             messages.push(Message::QueueGetConfigRequest(OfPort(1)));
             messages.push(Message::QueueGetConfigReply(OfPort(1), vec![queue, queue]));
         }
+        let duration_of_group = if is10 { 7_000_000_000 } else { duration_ns };
+        let group = GroupStats {
+            group: 1,
+            ref_count: 2,
+            packets: 3,
+            bytes: 4,
+            duration_ns: duration_of_group,
+            buckets: vec![(5, 6), (7, 8)],
+        };
+        let features = GroupFeatures { kinds: 15, capabilities: 7, max_groups: [1, 2, 3, 4], actions: [5, 6, 7, 8] };
+        messages.extend([
+            Message::StatsRequest(StatsRequest::Groups(5), false),
+            Message::StatsReply(StatsReply::Groups(vec![group.clone(), group]), false),
+            Message::StatsRequest(StatsRequest::GroupFeatures, false),
+            Message::StatsReply(StatsReply::GroupFeatures(features), false),
+        ]);
         if !is10 {
-            let group =
-                GroupStats { group: 1, ref_count: 2, packets: 3, bytes: 4, duration_ns, buckets: vec![(5, 6), (7, 8)] };
+            messages.push(Message::TableMod(TableMod { table: 1, config: 3, ..TableMod::default() }));
+        }
+        if since12 {
+            let role = RoleMessage { format: Format::Standard, role: Some(Role::Primary), generation: Some(7) };
+            messages.extend([Message::RoleRequest(role), Message::RoleReply(role)]);
+        }
+        if since13 {
             let meter = MeterStats { meter: 1, flows: 2, packets: 3, bytes: 4, duration_ns, bands: vec![(5, 6)] };
             let features = TableFeatures::of_everything(3, 254, 1000, version);
             messages.extend([
-                Message::TableMod(TableMod { table: 1, config: 3, ..TableMod::default() }),
-                Message::StatsRequest(StatsRequest::Groups(5), false),
-                Message::StatsRequest(StatsRequest::GroupFeatures, false),
                 Message::StatsRequest(StatsRequest::Meters(5), false),
                 Message::StatsRequest(StatsRequest::MeterConfigs(5), false),
                 Message::StatsRequest(StatsRequest::MeterFeatures, false),
                 Message::StatsRequest(StatsRequest::TableFeatures(Vec::new()), false),
-                Message::StatsReply(StatsReply::Groups(vec![group.clone(), group]), false),
-                Message::StatsReply(
-                    StatsReply::GroupFeatures(GroupFeatures {
-                        kinds: 15,
-                        capabilities: 7,
-                        max_groups: [1, 2, 3, 4],
-                        actions: [5, 6, 7, 8],
-                    }),
-                    false,
-                ),
                 Message::StatsReply(StatsReply::Meters(vec![meter.clone(), meter]), false),
                 Message::StatsReply(
                     StatsReply::MeterFeatures(MeterFeatures {

@@ -11,7 +11,7 @@ pub fn openflow(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let version = Version::SPOKEN[usize::from(choice) % Version::SPOKEN.len()];
     let piece = 1 + usize::from(choice) * 16;
-    let mut session = Session::new(Peer::Controller);
+    let mut session = Session::new(Peer::Controller, Version::all());
     session.push(&Message::Hello(Some(version.bit())).write(version, 1));
     assert_eq!(session.next_event(), Some(Event::Ready(version)));
     for bytes in data.chunks(piece) {

@@ -142,7 +142,7 @@ impl Instruction {
             Instruction::Apply => false,
             // OpenFlow 1.5 made it an action.
             Instruction::Meter => (Version::V13..Version::V15).contains(&version),
-            _ => version >= Version::V13,
+            _ => version >= Version::V11,
         }
     }
 }

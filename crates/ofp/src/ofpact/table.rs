@@ -6,7 +6,7 @@
 
 use super::action_type::{ActionType, Arg, Code, Instruction, Number, Show, Text, vendor};
 use super::{OfAction, Values};
-use crate::Version::{self, V10, V13, V14, V15};
+use crate::Version::{self, V10, V11, V12, V13, V14, V15};
 use sluice_flow::field::Prereq;
 use sluice_flow::{FieldId, Mac};
 use sluice_packet::headers::ethertype;
@@ -158,44 +158,44 @@ const NARROW_TUNNEL_ID: Arg = Arg::Number(Number { n_bits: 64, n_bytes: 4, show:
 
 /// The table, in the order of [`ActionId`].
 pub static ACTIONS: [ActionType; ActionId::GotoTable as usize + 1] = [
-    action(Id::Output, &["output", "in_port"], &[of(V10, V10, 0), of(V13, V15, 0).format(1)]),
+    action(Id::Output, &["output", "in_port"], &[of(V10, V10, 0), of(V11, V15, 0).format(1)]),
     action(Id::ModVlanVid, &["mod_vlan_vid"], &[of(V10, V10, 1)])
         .args(Text::Colon, &[Arg::number(12)], |v| OfAction::SetVlanVid { vid: v.u16(0), push_if_needed: true }),
-    action(Id::SetVlanVid, &["set_vlan_vid"], &[of(V13, V15, 1).read_only()])
+    action(Id::SetVlanVid, &["set_vlan_vid"], &[of(V11, V11, 1), of(V12, V15, 1).read_only()])
         .args(Text::Colon, &[Arg::number(12)], |v| OfAction::SetVlanVid { vid: v.u16(0), push_if_needed: false })
         .needs(&[Prereq::VlanVid]),
     action(Id::ModVlanPcp, &["mod_vlan_pcp"], &[of(V10, V10, 2)])
         .args(Text::Colon, &[Arg::number(3)], |v| OfAction::SetVlanPcp { pcp: v.u8(0), push_if_needed: true }),
-    action(Id::SetVlanPcp, &["set_vlan_pcp"], &[of(V13, V15, 2).read_only()])
+    action(Id::SetVlanPcp, &["set_vlan_pcp"], &[of(V11, V11, 2), of(V12, V15, 2).read_only()])
         .args(Text::Colon, &[Arg::number(3)], |v| OfAction::SetVlanPcp { pcp: v.u8(0), push_if_needed: false })
         .needs(&[Prereq::VlanVid]),
-    action(Id::PushVlan, &["push_vlan"], &[of(V13, V15, 17)])
+    action(Id::PushVlan, &["push_vlan"], &[of(V11, V15, 17)])
         .args(Text::Colon, &[Arg::EtherType(VLAN_TYPES)], |v| OfAction::PushVlan { tpid: v.u16(0) }),
     action(Id::StripVlan, &["strip_vlan"], &[of(V10, V10, 3)])
         .args(Text::Word, &[], |_| OfAction::StripVlan)
         .needs(&[Prereq::VlanVid]),
-    action(Id::PopVlan, &["pop_vlan"], &[of(V13, V15, 18)])
+    action(Id::PopVlan, &["pop_vlan"], &[of(V11, V15, 18)])
         .args(Text::Word, &[], |_| OfAction::PopVlan)
         .needs(&[Prereq::VlanVid]),
-    action(Id::ModDlSrc, &["mod_dl_src"], &[of(V10, V10, 4), of(V13, V15, 3).read_only()])
+    action(Id::ModDlSrc, &["mod_dl_src"], &[of(V10, V10, 4), of(V11, V11, 3), of(V12, V15, 3).read_only()])
         .args(Text::Colon, &[Arg::Mac], |v| OfAction::ModDlSrc(Mac::from_number(v.u64(0).into())))
         .sets(FieldId::EthSrc),
-    action(Id::ModDlDst, &["mod_dl_dst"], &[of(V10, V10, 5), of(V13, V15, 4).read_only()])
+    action(Id::ModDlDst, &["mod_dl_dst"], &[of(V10, V10, 5), of(V11, V11, 4), of(V12, V15, 4).read_only()])
         .args(Text::Colon, &[Arg::Mac], |v| OfAction::ModDlDst(Mac::from_number(v.u64(0).into())))
         .sets(FieldId::EthDst),
-    action(Id::ModNwSrc, &["mod_nw_src"], &[of(V10, V10, 6), of(V13, V15, 5).read_only()])
+    action(Id::ModNwSrc, &["mod_nw_src"], &[of(V10, V10, 6), of(V11, V11, 5), of(V12, V15, 5).read_only()])
         .args(Text::Colon, &[Arg::Ipv4], |v| OfAction::ModNwSrc(Ipv4Addr::from_bits(v.u32(0))))
         .sets(FieldId::Ipv4Src)
         .needs(&[Prereq::Ipv4]),
-    action(Id::ModNwDst, &["mod_nw_dst"], &[of(V10, V10, 7), of(V13, V15, 6).read_only()])
+    action(Id::ModNwDst, &["mod_nw_dst"], &[of(V10, V10, 7), of(V11, V11, 6), of(V12, V15, 6).read_only()])
         .args(Text::Colon, &[Arg::Ipv4], |v| OfAction::ModNwDst(Ipv4Addr::from_bits(v.u32(0))))
         .sets(FieldId::Ipv4Dst)
         .needs(&[Prereq::Ipv4]),
-    action(Id::ModNwTos, &["mod_nw_tos"], &[of(V10, V10, 8), of(V13, V15, 7).read_only()])
+    action(Id::ModNwTos, &["mod_nw_tos"], &[of(V10, V10, 8), of(V11, V11, 7), of(V12, V15, 7).read_only()])
         .args(Text::Colon, &[Arg::Tos], |v| OfAction::ModNwTos(v.u8(0)))
         .sets(FieldId::IpDscpShifted)
         .needs(&[Prereq::IpAny]),
-    action(Id::ModNwEcn, &["mod_nw_ecn"], &[of(V13, V15, 8).read_only()])
+    action(Id::ModNwEcn, &["mod_nw_ecn"], &[of(V11, V11, 8), of(V12, V15, 8).read_only()])
         .args(Text::Colon, &[Arg::number(2)], |v| OfAction::ModNwEcn(v.u8(0)))
         .sets(FieldId::IpEcn)
         .needs(&[Prereq::IpAny]),
@@ -207,53 +207,53 @@ pub static ACTIONS: [ActionType; ActionId::GotoTable as usize + 1] = [
         .args(Text::Colon, &[Arg::number(16)], |v| OfAction::ModTpDst(v.u16(0)))
         .needs(PORTS),
     action(Id::Enqueue, &["enqueue"], &[of(V10, V10, 11)]).not_in_action_set(),
-    action(Id::SetMplsLabel, &["set_mpls_label"], &[nx(V10, V10, 30), of(V13, V15, 13).read_only()])
+    action(Id::SetMplsLabel, &["set_mpls_label"], &[nx(V10, V10, 30), of(V11, V11, 13), of(V12, V15, 13).read_only()])
         .args(Text::Parentheses, &[Arg::cut(20, 4)], |v| OfAction::SetMplsLabel(v.u32(0)))
         .sets(FieldId::MplsLabel)
         .needs(&[Prereq::Mpls]),
-    action(Id::SetMplsTc, &["set_mpls_tc"], &[nx(V10, V10, 31), of(V13, V15, 14).read_only()])
+    action(Id::SetMplsTc, &["set_mpls_tc"], &[nx(V10, V10, 31), of(V11, V11, 14), of(V12, V15, 14).read_only()])
         .args(Text::Parentheses, &[Arg::cut(3, 1)], |v| OfAction::SetMplsTc(v.u8(0)))
         .sets(FieldId::MplsTc)
         .needs(&[Prereq::Mpls]),
-    action(Id::SetMplsTtl, &["set_mpls_ttl"], &[nx(V10, V10, 25), of(V13, V15, 15)])
+    action(Id::SetMplsTtl, &["set_mpls_ttl"], &[nx(V10, V10, 25), of(V11, V15, 15)])
         .args(Text::Parentheses, &[Arg::number(8)], |v| OfAction::SetMplsTtl(v.u8(0)))
         .needs(&[Prereq::Mpls]),
-    action(Id::DecMplsTtl, &["dec_mpls_ttl"], &[nx(V10, V10, 26), of(V13, V15, 16)])
+    action(Id::DecMplsTtl, &["dec_mpls_ttl"], &[nx(V10, V10, 26), of(V11, V15, 16)])
         .args(Text::Word, &[], |_| OfAction::DecMplsTtl)
         .needs(&[Prereq::Mpls]),
-    action(Id::PushMpls, &["push_mpls"], &[nx(V10, V10, 23), of(V13, V15, 19)])
+    action(Id::PushMpls, &["push_mpls"], &[nx(V10, V10, 23), of(V11, V15, 19)])
         .args(Text::Colon, &[Arg::EtherType(MPLS_TYPES)], |v| OfAction::PushMpls { ethertype: v.u16(0) })
         .needs(&[Prereq::Ethernet]),
-    action(Id::PopMpls, &["pop_mpls"], &[nx(V10, V10, 24), of(V13, V15, 20)])
+    action(Id::PopMpls, &["pop_mpls"], &[nx(V10, V10, 24), of(V11, V15, 20)])
         .args(Text::Colon, &[ETHERTYPE], |v| OfAction::PopMpls { ethertype: v.u16(0) })
         .needs(&[Prereq::Mpls]),
-    action(Id::SetQueue, &["set_queue"], &[nx(V10, V10, 4), of(V13, V15, 21)]).args(
+    action(Id::SetQueue, &["set_queue"], &[nx(V10, V10, 4), of(V11, V15, 21)]).args(
         Text::Colon,
         &[Arg::number(32)],
         |v| OfAction::SetQueue(v.u32(0)),
     ),
-    action(Id::Group, &["group"], &[nx(V10, V10, 40), of(V13, V15, 22)])
+    action(Id::Group, &["group"], &[nx(V10, V10, 40), of(V11, V15, 22)])
         .args(Text::Colon, &[Arg::number(32)], |v| OfAction::Group(v.u32(0))),
-    action(Id::ModNwTtl, &["mod_nw_ttl", "set_nw_ttl"], &[of(V13, V15, 23)])
+    action(Id::ModNwTtl, &["mod_nw_ttl", "set_nw_ttl"], &[of(V11, V15, 23)])
         .args(Text::Colon, &[Arg::number(8)], |v| OfAction::ModNwTtl(v.u8(0)))
         .sets(FieldId::IpTtl)
         .needs(&[Prereq::IpAny]),
-    action(Id::DecTtl, &["dec_ttl"], &[nx(V10, V10, 18), of(V13, V15, 24), nx(V10, V15, 21).format(1)])
+    action(Id::DecTtl, &["dec_ttl"], &[nx(V10, V10, 18), of(V11, V15, 24), nx(V10, V15, 21).format(1)])
         .needs(&[Prereq::IpAny]),
-    action(Id::SetField, &["set_field"], &[of(V13, V15, 25), nx(V10, V14, 33).format(1)]),
+    action(Id::SetField, &["set_field"], &[of(V12, V15, 25), nx(V10, V14, 33).format(1)]),
     action(Id::Load, &["load"], &[nx(V10, V14, 7)]),
     action(Id::Move, &["move"], &[of(V15, V15, 28).format(2), onf(V13, V14, 3200).format(1), nx(V10, V14, 6)]),
     action(Id::Meter, &["meter"], &[of(V15, V15, 29)])
         .args(Text::Colon, &[Arg::number(32)], |v| OfAction::Meter(v.u32(0)))
         .instruction(Instruction::Meter),
     action(Id::Resubmit, &["resubmit"], &[nx(V10, V15, 1), nx(V10, V15, 14).format(1), nx(V10, V15, 44).format(2)]),
-    action(Id::SetTunnel, &["set_tunnel"], &[nx(V10, V10, 2), nx(V13, V15, 2).read_only()])
+    action(Id::SetTunnel, &["set_tunnel"], &[nx(V10, V11, 2), nx(V12, V15, 2).read_only()])
         .args(Text::Colon, &[NARROW_TUNNEL_ID], |v| OfAction::SetTunnel {
             id: v.u64(0),
             wide: v.u64(0) > u64::from(u32::MAX),
         })
         .sets(FieldId::TunId),
-    action(Id::SetTunnel64, &["set_tunnel64"], &[nx(V10, V10, 9), nx(V13, V15, 9).read_only()])
+    action(Id::SetTunnel64, &["set_tunnel64"], &[nx(V10, V11, 9), nx(V12, V15, 9).read_only()])
         .args(Text::Colon, &[Arg::hexadecimal(64)], |v| OfAction::SetTunnel { id: v.u64(0), wide: true })
         .sets(FieldId::TunId),
     action(Id::PopQueue, &["pop_queue"], &[nx(V10, V15, 5)])
@@ -269,7 +269,7 @@ pub static ACTIONS: [ActionType; ActionId::GotoTable as usize + 1] = [
     action(Id::FinTimeout, &["fin_timeout"], &[nx(V10, V15, 19)]).not_in_action_set(),
     action(Id::Controller, &["controller"], &[nx(V10, V15, 20), nx(V10, V15, 37).format(1)]).not_in_action_set(),
     // From OpenFlow 1.1 on an instruction; the number is read all the same.
-    action(Id::WriteMetadata, &["write_metadata"], &[nx(V10, V10, 22), nx(V13, V15, 22).read_only()])
+    action(Id::WriteMetadata, &["write_metadata"], &[nx(V10, V10, 22), nx(V11, V15, 22).read_only()])
         .instruction(Instruction::Metadata),
     action(Id::StackPush, &["push"], &[nx(V10, V15, 27)])
         .args(Text::Colon, &[Arg::Source], |v| OfAction::StackPush(v.subfield(0)))

@@ -3,7 +3,7 @@
 //! Actions that a version lacks (a meter in OpenFlow 1.0) are left out, as in Open vSwitch.
 
 use super::{EXPERIMENTER, declared, large, nested, put_bits_and_field};
-use crate::Version::{self, V10, V15};
+use crate::Version::{self, V10, V11, V15};
 use crate::oxm::{Numbering, put_entry, put_field_header};
 use crate::wire::Writer;
 use sluice_flow::field::{Field, FieldId, ones};
@@ -81,7 +81,7 @@ fn put(action: &OfAction, version: Version, w: &mut Writer) {
         OfAction::SetVlanPcp { pcp, push_if_needed } => put_vlan_pcp(*pcp, *push_if_needed, version, w),
         OfAction::StripVlan | OfAction::PopVlan => put_pop_vlan(version, w),
         OfAction::DecTtl { controllers, .. } => put_dec_ttl(controllers, version, w),
-        OfAction::SetTunnel { id, wide: false } if version == V10 && *id > u64::from(u32::MAX) => {
+        OfAction::SetTunnel { id, wide: false } if version < Version::V12 && *id > u64::from(u32::MAX) => {
             put_declared(&OfAction::SetTunnel { id: *id, wide: true }, version, w);
         }
         OfAction::FinTimeout { idle, hard } => first(ActionId::FinTimeout, w, &mut |w| {
@@ -190,24 +190,28 @@ fn put_enqueue(port: OfPort, queue: u32, version: Version, w: &mut Writer) {
         });
     }
     put_declared(&OfAction::SetQueue(queue), version, w);
-    put_output(port, 0, version, w);
+    put_output(port, u16::MAX, version, w);
     put_declared(&OfAction::PopQueue, version, w);
 }
 
-/// `set_field` of a whole field, before OpenFlow 1.3 a `load`.
+/// `set_field` of a whole field, before OpenFlow 1.2 a `load`.
 fn set(field: FieldId, value: u128, version: Version, w: &mut Writer) {
-    if version == V10 {
+    if version < Version::V12 {
         return put_load(SubField::whole(field), value, version, w);
     }
     put_first(ActionId::SetField, version, w, |w| put_entry(field.field(), value, None, Numbering::Oxm(version), w));
 }
 
+/// OpenFlow 1.0's action adds a tag where there is none; later that takes an action of its own.
 fn put_vlan_vid(vid: u16, push: bool, version: Version, w: &mut Writer) {
     if version == V10 {
         return put_declared(&OfAction::SetVlanVid { vid, push_if_needed: true }, version, w);
     }
     if push {
         put_declared(&OfAction::PushVlan { tpid: ethertype::VLAN }, version, w);
+    }
+    if version == V11 {
+        return put_declared(&OfAction::SetVlanVid { vid, push_if_needed: false }, version, w);
     }
     set(FieldId::VlanVid, u128::from(vid | 0x1000), version, w);
 }
@@ -219,11 +223,14 @@ fn put_vlan_pcp(pcp: u8, push: bool, version: Version, w: &mut Writer) {
     if push {
         put_declared(&OfAction::PushVlan { tpid: ethertype::VLAN }, version, w);
     }
+    if version == V11 {
+        return put_declared(&OfAction::SetVlanPcp { pcp, push_if_needed: false }, version, w);
+    }
     set(FieldId::VlanPcp, pcp.into(), version, w);
 }
 
-/// OpenFlow 1.5 has `set_field` with masks; before, a part of a field is Nicira's `load`, and OpenFlow 1.0 has actions
-/// of its own for some fields.
+/// OpenFlow 1.5 has `set_field` with masks; before, a part of a field is Nicira's `load`, and OpenFlow 1.0 and 1.1 have
+/// actions of their own for some fields.
 fn put_set_field(field: &'static Field, value: u128, mask: u128, version: Version, w: &mut Writer) {
     let exact = mask & field.all_ones() == field.all_ones();
     match version {
@@ -231,7 +238,7 @@ fn put_set_field(field: &'static Field, value: u128, mask: u128, version: Versio
             let mask = (!exact).then_some(mask);
             put_first(ActionId::SetField, version, w, |w| put_entry(field, value, mask, Numbering::Oxm(version), w));
         }
-        V10 => put_set_field10(field, value, mask, w),
+        V10 | V11 => put_set_field_legacy(field, value, mask, version, w),
         _ if exact => {
             put_first(ActionId::SetField, version, w, |w| put_entry(field, value, None, Numbering::Oxm(version), w));
         }
@@ -239,15 +246,20 @@ fn put_set_field(field: &'static Field, value: u128, mask: u128, version: Versio
     }
 }
 
-fn put_set_field10(field: &'static Field, value: u128, mask: u128, w: &mut Writer) {
-    let vid = OfAction::SetVlanVid { vid: value as u16 & 0xfff, push_if_needed: true };
-    let pcp = |pcp| OfAction::SetVlanPcp { pcp, push_if_needed: true };
+fn put_set_field_legacy(field: &'static Field, value: u128, mask: u128, version: Version, w: &mut Writer) {
+    let is10 = version == V10;
+    let vid = OfAction::SetVlanVid { vid: value as u16 & 0xfff, push_if_needed: is10 };
+    let pcp = |pcp| OfAction::SetVlanPcp { pcp, push_if_needed: is10 };
     let action = match field.id {
         FieldId::VlanTci if value & 0x1000 != 0 => {
-            put_declared(&vid, V10, w);
+            // OpenFlow 1.1's actions leave a packet without a tag alone.
+            if !is10 {
+                put_declared(&OfAction::PushVlan { tpid: ethertype::VLAN }, version, w);
+            }
+            put_declared(&vid, version, w);
             pcp((value >> 13) as u8 & 7)
         }
-        FieldId::VlanTci => OfAction::StripVlan,
+        FieldId::VlanTci => return put_pop_vlan(version, w),
         FieldId::VlanVid | FieldId::DlVlan => vid,
         FieldId::VlanPcp | FieldId::DlVlanPcp => pcp(value as u8),
         FieldId::EthSrc => OfAction::ModDlSrc(Mac::from_number(value)),
@@ -259,9 +271,9 @@ fn put_set_field10(field: &'static Field, value: u128, mask: u128, w: &mut Write
         FieldId::IpEcn => OfAction::ModNwEcn(value as u8),
         FieldId::TcpSrc | FieldId::UdpSrc => OfAction::ModTpSrc(value as u16),
         FieldId::TcpDst | FieldId::UdpDst => OfAction::ModTpDst(value as u16),
-        _ => return put_loads(field, value, mask, V10, w),
+        _ => return put_loads(field, value, mask, version, w),
     };
-    put_declared(&action, V10, w);
+    put_declared(&action, version, w);
 }
 
 /// A load for every run of ones of the mask, 64 bits at most each; what has only an experimenter's number takes the

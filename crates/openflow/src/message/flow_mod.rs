@@ -42,13 +42,19 @@ pub(super) fn buffer(id: u32) -> Option<u32> {
     Some(id).filter(|id| *id != NO_BUFFER)
 }
 
+/// The bits of flags that a version has.
+fn known_flags(version: Version) -> u16 {
+    let first = SEND_FLOW_REM | CHECK_OVERLAP;
+    match version {
+        Version::V10 | Version::V11 => first,
+        Version::V12 => first | RESET_COUNTS,
+        _ => first | RESET_COUNTS | NO_PACKET_COUNTS | NO_BYTE_COUNTS,
+    }
+}
+
 /// The flags of a flow.
 pub(crate) fn flags(bits: u16, version: Version) -> Result<FlowFlags, Error> {
-    let known = match version {
-        Version::V10 => SEND_FLOW_REM | CHECK_OVERLAP,
-        _ => SEND_FLOW_REM | CHECK_OVERLAP | RESET_COUNTS | NO_PACKET_COUNTS | NO_BYTE_COUNTS,
-    };
-    if bits & !known != 0 {
+    if bits & !known_flags(version) != 0 {
         return Err(Error::FlowModBadFlags);
     }
     Ok(FlowFlags {
@@ -65,11 +71,11 @@ pub(crate) fn flag_bits(flags: FlowFlags, version: Version) -> u16 {
     let all = [
         (flags.send_flow_rem, SEND_FLOW_REM),
         (flags.check_overlap, CHECK_OVERLAP),
-        (flags.reset_counts && version > Version::V10, RESET_COUNTS),
-        (flags.no_packet_counts && version > Version::V10, NO_PACKET_COUNTS),
-        (flags.no_byte_counts && version > Version::V10, NO_BYTE_COUNTS),
+        (flags.reset_counts, RESET_COUNTS),
+        (flags.no_packet_counts, NO_PACKET_COUNTS),
+        (flags.no_byte_counts, NO_BYTE_COUNTS),
     ];
-    all.into_iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit)
+    all.into_iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit) & known_flags(version)
 }
 
 fn command(number: u8) -> Result<FlowCommand, Error> {
@@ -90,7 +96,7 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     let (out_port, out_group, flag_bits, importance) = (r.u32()?, r.u32()?, r.u16()?, r.u16()?);
     let matches = oxm::read_match(r, Strictness::Strict)?;
     let deletes = command_number >= 3;
-    if table == 255 && !deletes {
+    if table == 255 && (!deletes || version == Version::V11) {
         return Err(Error::FlowModBadTableId);
     }
     let out_port = OfPort::from_of11(out_port).ok_or(Error::ActionBadOutPort)?;
@@ -103,6 +109,10 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     } else {
         (flow.cookie, flow.cookie_mask) = (cookie, cookie_mask);
     }
+    // In OpenFlow 1.1 only, a change that does not match on the cookie adds the flow if there is none to change.
+    if version == Version::V11 && !deletes && cookie_mask == 0 {
+        (flow.cookie, flow.new_cookie) = (0, Some(cookie));
+    }
     (flow.idle_timeout, flow.hard_timeout, flow.priority) = (idle, hard, priority);
     flow.matches = matches;
     if deletes {
@@ -112,7 +122,8 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     flow.actions = instruction::read(r, version)?;
     flow.flags = flags(flag_bits, version)?;
     check_prerequisites(&flow.actions, &flow.matches, flow.table, version)?;
-    flow.keep_counts = command == FlowCommand::Add && !flow.flags.reset_counts;
+    // Before OpenFlow 1.2 an addition always resets the counters.
+    flow.keep_counts = command == FlowCommand::Add && version > Version::V11 && !flow.flags.reset_counts;
     Ok(FlowModMessage { flow, buffer_id: buffer(buffer_id), format: Format::Standard, table_in_command: false })
 }
 
@@ -155,6 +166,7 @@ fn read_standard10(r: &mut Reader<'_>, table_in_command: bool) -> Result<(FlowMo
     let mut flow = begin10(r.u16()?, table_in_command)?;
     flow.matches = matches;
     flow.new_cookie = Some(cookie).filter(|c| flow.command == FlowCommand::Add || *c != SAME_COOKIE);
+    flow.modify_cookie = flow.new_cookie.is_some();
     (flow.idle_timeout, flow.hard_timeout, flow.priority) = (r.u16()?, r.u16()?, r.u16()?);
     if exact {
         // OpenFlow 1.0: a rule without wildcards has the highest priority there is.
@@ -180,6 +192,7 @@ fn read_nicira(r: &mut Reader<'_>, table_in_command: bool) -> Result<(FlowMod, u
     flow.matches = matches;
     (flow.cookie, flow.cookie_mask) = (old_cookie, cookie_mask);
     flow.new_cookie = Some(cookie).filter(|c| flow.command == FlowCommand::Add || *c != SAME_COOKIE);
+    flow.modify_cookie = flow.new_cookie.is_some();
     (flow.idle_timeout, flow.hard_timeout, flow.priority) = (idle, hard, priority);
     flow.out_port = match10::some_port(out_port).filter(|_| is_delete(flow.command));
     Ok((flow, bits, buffer_id))
@@ -202,9 +215,12 @@ pub(super) fn put(m: &FlowModMessage, version: Version, w: &mut Writer) {
         return put10(m, w);
     }
     let adds = flow.command == FlowCommand::Add;
-    w.u64(if adds { flow.new_cookie.unwrap_or(0) } else { flow.cookie });
+    let may_add = adds || version == Version::V11 && !is_delete(flow.command) && flow.cookie_mask == 0;
+    w.u64(if may_add { flow.new_cookie.unwrap_or(0) } else { flow.cookie });
     w.u64(if adds { 0 } else { flow.cookie_mask });
-    w.u8(flow.table.unwrap_or(if is_delete(flow.command) { 255 } else { 0 }));
+    // OpenFlow 1.1 has no number for all tables.
+    let all = if is_delete(flow.command) && version > Version::V11 { 255 } else { 0 };
+    w.u8(flow.table.unwrap_or(all));
     w.u8(command_number(flow.command));
     w.u16(flow.idle_timeout);
     w.u16(flow.hard_timeout);

@@ -183,7 +183,7 @@ impl FlowStats {
             (Version::V10, Format::Standard) => self.put10(w),
             (Version::V10, Format::Nicira) => self.put_nicira(w),
             (Version::V15, _) => self.put15(w),
-            _ => self.put13(version, w),
+            _ => self.put11(version, w),
         }
         w.patch_u16(start, w.len() - start);
     }
@@ -225,7 +225,7 @@ impl FlowStats {
         put_list(&self.actions, Version::V10, w);
     }
 
-    fn put13(&self, version: Version, w: &mut Writer) {
+    fn put11(&self, version: Version, w: &mut Writer) {
         w.u16(0);
         w.u8(self.table);
         w.zeros(1);
@@ -233,7 +233,7 @@ impl FlowStats {
         w.u16(self.priority);
         w.u16(self.idle_timeout);
         w.u16(self.hard_timeout);
-        w.u16(flag_bits(self.flags, version));
+        w.u16(if version >= Version::V13 { flag_bits(self.flags, version) } else { 0 });
         w.u16(if version >= Version::V14 { self.importance } else { 0 });
         w.zeros(2);
         w.u64(self.cookie);
@@ -294,7 +294,9 @@ impl FlowStats {
                 hard_age = r.u16()?.checked_sub(1).map(u32::from);
             }
             _ => {
-                (bits, importance) = (r.u16()?, r.u16()?);
+                let fields = (r.u16()?, r.u16()?);
+                bits = if version >= Version::V13 { fields.0 } else { 0 };
+                importance = if version >= Version::V14 { fields.1 } else { 0 };
                 r.skip(2)?;
             }
         }

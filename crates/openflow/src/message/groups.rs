@@ -29,6 +29,11 @@ fn has_bucket_ids(version: Version) -> bool {
     version == Version::V10 || version == Version::V15
 }
 
+/// Whether a version's group statistics have a duration. Source: Open vSwitch, `ofputil_append_group_stats`.
+fn has_group_duration(version: Version) -> bool {
+    version >= Version::V13 || version == Version::V10
+}
+
 fn kind(number: u8) -> Result<GroupKind, Error> {
     let known = [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
     known.get(usize::from(number)).copied().ok_or(Error::GroupModBadType)
@@ -55,7 +60,7 @@ pub(super) fn read_mod(r: &mut Reader<'_>, version: Version) -> Result<GroupMod,
         }
         config.buckets = read_buckets11(r.part(r.len())?, version)?;
     }
-    let refused = matches!(version, Version::V13 | Version::V14);
+    let refused = !has_bucket_ids(version);
     if refused && command == GroupCommand::Delete && !config.buckets.is_empty() {
         return Err(Error::GroupModInvalidGroup);
     }
@@ -317,7 +322,7 @@ pub struct GroupStats {
 }
 
 impl GroupStats {
-    pub(super) fn put(&self, w: &mut Writer) {
+    pub(super) fn put(&self, version: Version, w: &mut Writer) {
         let start = w.len();
         w.zeros(4);
         w.u32(self.group);
@@ -325,7 +330,9 @@ impl GroupStats {
         w.zeros(4);
         w.u64(self.packets);
         w.u64(self.bytes);
-        put_duration(self.duration_ns, w);
+        if has_group_duration(version) {
+            put_duration(self.duration_ns, w);
+        }
         for (packets, bytes) in &self.buckets {
             w.u64(*packets);
             w.u64(*bytes);
@@ -333,13 +340,14 @@ impl GroupStats {
         w.patch_u16(start, w.len() - start);
     }
 
-    pub(super) fn read(r: &mut Reader<'_>) -> Result<GroupStats, Error> {
+    pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<GroupStats, Error> {
         let length = usize::from(r.u16()?);
         let mut r = r.part(length.checked_sub(2).ok_or(Error::RequestBadLen)?)?;
         r.skip(2)?;
         let (group, ref_count) = (r.u32()?, r.u32()?);
         r.skip(4)?;
-        let (packets, bytes, duration_ns) = (r.u64()?, r.u64()?, read_duration(&mut r)?);
+        let (packets, bytes) = (r.u64()?, r.u64()?);
+        let duration_ns = if has_group_duration(version) { read_duration(&mut r)? } else { 0 };
         let mut buckets = Vec::new();
         while !r.is_empty() {
             buckets.push((r.u64()?, r.u64()?));

@@ -81,6 +81,7 @@ mod experimenter {
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
     pub const GROUP_MOD: u32 = 31;
+    pub const NX_REQUEST_FORWARD: u32 = 132;
     pub const ROLE_STATUS: u32 = 1911;
     pub const ONF_MONITOR_CANCEL: u32 = 1870;
     pub const ONF_MONITOR_PAUSED: u32 = 1871;
@@ -181,7 +182,7 @@ fn read_queue_configs(r: &mut Reader<'_>, version: Version) -> Result<Message, E
 }
 
 fn read_later(kind: u8, r: &mut Reader<'_>, version: Version) -> Result<Message, Error> {
-    let since14 = version >= Version::V14;
+    let [since12, since13, since14] = [Version::V12, Version::V13, Version::V14].map(|since| version >= since);
     Ok(match kind {
         later::GROUP_MOD => Message::GroupMod(Box::new(groups::read_mod(r, version)?)),
         later::PORT_MOD => Message::PortMod(ports::read_mod(r, version)?),
@@ -196,14 +197,14 @@ fn read_later(kind: u8, r: &mut Reader<'_>, version: Version) -> Result<Message,
             Message::QueueGetConfigRequest(port)
         }
         later::QUEUE_GET_CONFIG_REPLY if !since14 => read_queue_configs(r, version)?,
-        later::ROLE_REQUEST => Message::RoleRequest(connection::read_role(r, Format::Standard)?),
-        later::ROLE_REPLY => Message::RoleReply(connection::read_role(r, Format::Standard)?),
-        later::GET_ASYNC_REQUEST => Message::GetAsyncRequest,
+        later::ROLE_REQUEST if since12 => Message::RoleRequest(connection::read_role(r, Format::Standard)?),
+        later::ROLE_REPLY if since12 => Message::RoleReply(connection::read_role(r, Format::Standard)?),
+        later::GET_ASYNC_REQUEST if since13 => Message::GetAsyncRequest,
         later::GET_ASYNC_REPLY if since14 => Message::GetAsyncReply(connection::read_async14(r)?),
-        later::GET_ASYNC_REPLY => Message::GetAsyncReply(connection::read_async13(r)?),
+        later::GET_ASYNC_REPLY if since13 => Message::GetAsyncReply(connection::read_async13(r)?),
         later::SET_ASYNC if since14 => Message::SetAsync(connection::read_async14(r)?),
-        later::SET_ASYNC => Message::SetAsync(connection::read_async13(r)?),
-        later::METER_MOD => Message::MeterMod(meters::read_mod(r)?),
+        later::SET_ASYNC if since13 => Message::SetAsync(connection::read_async13(r)?),
+        later::METER_MOD if since13 => Message::MeterMod(meters::read_mod(r)?),
         later::ROLE_STATUS if since14 => Message::RoleStatus(connection::read_role_status(r)?),
         later::TABLE_STATUS if since14 => Message::TableStatus(connection::read_table_status(r)?),
         later::REQUEST_FORWARD if since14 => Message::RequestForward(r.take(r.len())?.to_vec()),
@@ -234,7 +235,7 @@ fn read_experimenter(r: &mut Reader<'_>, version: Version, table_in_command: boo
 }
 
 fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_command: bool) -> Result<Message, Error> {
-    let is10 = version == Version::V10;
+    let (is10, before13) = (version == Version::V10, version < Version::V13);
     Ok(match subtype {
         experimenter::ROLE_REQUEST => Message::RoleRequest(connection::read_role(r, Format::Nicira)?),
         experimenter::ROLE_REPLY => Message::RoleReply(connection::read_role(r, Format::Nicira)?),
@@ -271,9 +272,10 @@ fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_comm
             r.zeros(6).map_err(|_| Error::RequestMustBeZero)?;
             Message::CtFlushZone(r.u16()?)
         }
-        experimenter::MONITOR_CANCEL if is10 => Message::MonitorCancel(r.u32()?),
-        experimenter::MONITOR_PAUSED if is10 => Message::MonitorPaused,
-        experimenter::MONITOR_RESUMED if is10 => Message::MonitorResumed,
+        experimenter::MONITOR_CANCEL if before13 => Message::MonitorCancel(r.u32()?),
+        experimenter::MONITOR_PAUSED if before13 => Message::MonitorPaused,
+        experimenter::MONITOR_RESUMED if before13 => Message::MonitorResumed,
+        experimenter::NX_REQUEST_FORWARD if before13 => Message::RequestForward(r.take(r.len())?.to_vec()),
         experimenter::GROUP_MOD if is10 => Message::GroupMod(Box::new(groups::read_mod(r, version)?)),
         _ => return Err(Error::RequestBadSubtype),
     })
@@ -301,9 +303,9 @@ fn since14(message: u8, subtype: u32, version: Version) -> Number {
     Number { message: EXPERIMENTER, experimenter: Some((ONF, subtype)) }
 }
 
-/// Nicira's number in OpenFlow 1.0, the ONF's later.
-fn monitor(nicira: u32, onf: u32, version: Version) -> Number {
-    let experimenter = if version == Version::V10 { (NICIRA, nicira) } else { (ONF, onf) };
+/// Nicira's number before OpenFlow 1.3, the ONF's there.
+fn experimenter13(nicira: u32, onf: u32, version: Version) -> Number {
+    let experimenter = if version < Version::V13 { (NICIRA, nicira) } else { (ONF, onf) };
     Number { message: EXPERIMENTER, experimenter: Some(experimenter) }
 }
 
@@ -352,10 +354,13 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
         Message::TableStatus(_) => standard(later::TABLE_STATUS),
         Message::GetAsyncRequest => standard(later::GET_ASYNC_REQUEST),
         Message::GetAsyncReply(_) => standard(later::GET_ASYNC_REPLY),
-        Message::SetAsync(_) if is10 => nicira(experimenter::SET_ASYNC),
+        Message::SetAsync(_) if version < Version::V13 => nicira(experimenter::SET_ASYNC),
         Message::SetAsync(_) => standard(later::SET_ASYNC),
         Message::MeterMod(_) => standard(later::METER_MOD),
-        Message::RequestForward(_) => since14(later::REQUEST_FORWARD, experimenter::REQUEST_FORWARD, version),
+        Message::RequestForward(_) if version < Version::V14 => {
+            experimenter13(experimenter::NX_REQUEST_FORWARD, experimenter::REQUEST_FORWARD, version)
+        }
+        Message::RequestForward(_) => standard(later::REQUEST_FORWARD),
         Message::BundleControl(_) => since14(later::BUNDLE_CONTROL, experimenter::BUNDLE_CONTROL, version),
         Message::BundleAdd(_) => since14(later::BUNDLE_ADD, experimenter::BUNDLE_ADD, version),
         Message::StatsRequest(..) => either(v10::STATS_REQUEST, later::STATS_REQUEST),
@@ -367,9 +372,15 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
         Message::FlowAge => nicira(experimenter::FLOW_AGE),
         Message::SetControllerId(_) => nicira(experimenter::SET_CONTROLLER_ID),
         Message::CtFlushZone(_) => nicira(experimenter::CT_FLUSH_ZONE),
-        Message::MonitorCancel(_) => monitor(experimenter::MONITOR_CANCEL, experimenter::ONF_MONITOR_CANCEL, version),
-        Message::MonitorPaused => monitor(experimenter::MONITOR_PAUSED, experimenter::ONF_MONITOR_PAUSED, version),
-        Message::MonitorResumed => monitor(experimenter::MONITOR_RESUMED, experimenter::ONF_MONITOR_RESUMED, version),
+        Message::MonitorCancel(_) => {
+            experimenter13(experimenter::MONITOR_CANCEL, experimenter::ONF_MONITOR_CANCEL, version)
+        }
+        Message::MonitorPaused => {
+            experimenter13(experimenter::MONITOR_PAUSED, experimenter::ONF_MONITOR_PAUSED, version)
+        }
+        Message::MonitorResumed => {
+            experimenter13(experimenter::MONITOR_RESUMED, experimenter::ONF_MONITOR_RESUMED, version)
+        }
     }
 }
 

@@ -213,7 +213,7 @@ pub struct QueueStats {
     pub packets: u64,
     /// Packets dropped.
     pub errors: u64,
-    /// Nanoseconds since it was added; not in OpenFlow 1.0.
+    /// Nanoseconds since it was added; from OpenFlow 1.3 on.
     pub duration_ns: u64,
 }
 
@@ -229,7 +229,7 @@ impl QueueStats {
         w.u64(self.bytes);
         w.u64(self.packets);
         w.u64(self.errors);
-        if version > Version::V10 {
+        if version >= Version::V13 {
             put_duration(self.duration_ns, w);
         }
     }
@@ -239,7 +239,7 @@ impl QueueStats {
         let port = read_port(r, version)?;
         r.skip(if version == Version::V10 { 2 } else { 0 })?;
         let (queue, bytes, packets, errors) = (r.u32()?, r.u64()?, r.u64()?, r.u64()?);
-        let duration_ns = if version > Version::V10 { read_duration(r)? } else { 0 };
+        let duration_ns = if version >= Version::V13 { read_duration(r)? } else { 0 };
         Ok(QueueStats { port, queue, bytes, packets, errors, duration_ns })
     }
 }
@@ -261,7 +261,7 @@ const MIN_RATE: u16 = 1;
 const MAX_RATE: u16 = 2;
 
 impl QueueConfig {
-    /// Writes the queue as an item of OpenFlow 1.0's and 1.3's own message.
+    /// Writes the queue as an item of the message that versions before OpenFlow 1.4 have of its own.
     pub(super) fn put_old(&self, version: Version, w: &mut Writer) {
         let start = w.len();
         w.u32(self.queue);

@@ -3,7 +3,7 @@
 //! | module | messages |
 //! |---|---|
 //! | [`connection`] | hello, roles, asynchronous messages, bundles |
-//! | [`switch`] | features, configuration, description, tables |
+//! | [`switch`], [`table_stats`] | features, configuration, description, tables |
 //! | [`flow_mod`], [`flow_stats`] | flows |
 //! | [`ports`], [`groups`], [`meters`] | ports, groups, meters and queues |
 //! | [`monitor`] | flow monitors |
@@ -22,6 +22,7 @@ pub mod stats;
 mod stats_kind;
 pub mod switch;
 mod table_features;
+pub mod table_stats;
 
 use crate::error::ErrorCode;
 use crate::flow_removed::FlowRemoved;

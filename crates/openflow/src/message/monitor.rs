@@ -105,7 +105,7 @@ pub struct MonitorRequest {
 
 pub(super) fn read_request(r: &mut Reader<'_>, version: Version) -> Result<MonitorRequest, Error> {
     match version {
-        Version::V10 => read_request10(r),
+        Version::V10 | Version::V11 | Version::V12 => read_request10(r),
         Version::V13 => read_request13(r),
         _ => read_request14(r, version),
     }
@@ -166,7 +166,7 @@ pub(super) fn put_request(q: &MonitorRequest, version: Version, w: &mut Writer) 
     let (out_port, table) = (q.out_port.unwrap_or(OfPort::NONE), q.table.unwrap_or(255));
     w.u32(q.id);
     match version {
-        Version::V10 => {
+        Version::V10 | Version::V11 | Version::V12 => {
             w.u16(q.flags.bits(version));
             w.u16(out_port.0);
             let at = w.len();
@@ -329,7 +329,7 @@ impl FlowUpdateFull {
         w.u8(self.table);
         w.zeros(1);
         w.u64(self.cookie);
-        let length = if version == Version::V10 {
+        let length = if version < Version::V13 {
             let length = oxm::put_nxm_match(&self.matches, w);
             put_list(&self.actions, version, w);
             length
@@ -362,7 +362,7 @@ impl FlowUpdateFull {
             old::MODIFIED => FlowEvent::Modified,
             _ => return Err(Error::RequestFmBadEvent),
         };
-        let (matches, actions) = if version == Version::V10 {
+        let (matches, actions) = if version < Version::V13 {
             (
                 oxm::read_nxm_match(r, match_len.into(), Strictness::Strict)?,
                 action::read(*r, version, sluice_ofp::consistency::Within::Flow)?,

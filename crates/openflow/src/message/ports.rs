@@ -85,8 +85,8 @@ impl PortDesc {
     pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<PortDesc, Error> {
         match version {
             Version::V10 => Self::read10(r),
-            Version::V13 => Self::read13(r),
-            _ => Self::read14(r),
+            Version::V11 | Version::V12 | Version::V13 => Self::read11(r),
+            Version::V14 | Version::V15 => Self::read14(r),
         }
     }
 
@@ -108,7 +108,7 @@ impl PortDesc {
         })
     }
 
-    fn read13(r: &mut Reader<'_>) -> Result<PortDesc, Error> {
+    fn read11(r: &mut Reader<'_>) -> Result<PortDesc, Error> {
         let port = port11(r)?;
         r.skip(4)?;
         let hw_addr = Mac(r.array()?);
@@ -158,12 +158,11 @@ impl PortDesc {
             return features.into_iter().for_each(|bits| w.u32(features10(bits)));
         }
         w.u32(port.to_of11());
-        match version {
-            Version::V13 => w.zeros(4),
-            _ => {
-                w.u16(40 + 32);
-                w.zeros(2);
-            }
+        if version < Version::V14 {
+            w.zeros(4);
+        } else {
+            w.u16(40 + 32);
+            w.zeros(2);
         }
         w.put(&self.hw_addr.0);
         w.zeros(2);
@@ -214,7 +213,7 @@ pub struct PortStats {
     pub rx_over_err: u64,
     pub rx_crc_err: u64,
     pub collisions: u64,
-    /// Nanoseconds since it was added; not in OpenFlow 1.0.
+    /// Nanoseconds since it was added; from OpenFlow 1.3 on.
     pub duration_ns: u64,
     /// Counters that the switch names itself; from OpenFlow 1.4 on.
     pub custom: Vec<(String, u64)>,
@@ -271,13 +270,15 @@ impl PortStats {
                 w.zeros(6);
                 counters.iter().for_each(|n| w.u64(*n));
             }
-            Version::V13 => {
+            Version::V11 | Version::V12 | Version::V13 => {
                 w.u32(port.to_of11());
                 w.zeros(4);
                 counters.iter().for_each(|n| w.u64(*n));
-                put_duration(duration_ns, w);
+                if version == Version::V13 {
+                    put_duration(duration_ns, w);
+                }
             }
-            _ => {
+            Version::V14 | Version::V15 => {
                 w.zeros(4);
                 w.u32(port.to_of11());
                 put_duration(duration_ns, w);
@@ -300,7 +301,7 @@ impl PortStats {
             for counter in stats.counters() {
                 *counter = r.u64()?;
             }
-            if version > Version::V10 {
+            if version == Version::V13 {
                 stats.duration_ns = read_duration(r)?;
             }
             return Ok(stats);
@@ -400,7 +401,7 @@ pub(super) fn read_mod(r: &mut Reader<'_>, version: Version) -> Result<PortMod, 
     r.skip(2)?;
     let (config, mask) = (r.u32()? & config::ALL11, r.u32()? & config::ALL11);
     let mut advertise = 0;
-    if version == Version::V13 {
+    if version < Version::V14 {
         advertise = r.u32()?;
         r.skip(4)?;
     } else {
@@ -427,7 +428,7 @@ pub(super) fn put_mod(m: &PortMod, version: Version, w: &mut Writer) {
     w.zeros(2);
     w.u32(m.config & config::ALL11);
     w.u32(m.mask & config::ALL11);
-    if version == Version::V13 {
+    if version < Version::V14 {
         w.u32(m.advertise);
         return w.zeros(4);
     }

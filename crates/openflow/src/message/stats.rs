@@ -8,9 +8,9 @@ use super::monitor::{self, FlowUpdate, MonitorRequest};
 use super::ports::{PortDesc, PortStats, put_port, read_port};
 use super::stats_kind::{Kind, put_head, read_head};
 use super::switch::{
-    Description, TableFeatures, TableMod, TableStats, put_description, put_table_desc, read_description,
-    read_table_desc,
+    Description, TableFeatures, TableMod, put_description, put_table_desc, read_description, read_table_desc,
 };
+use super::table_stats::TableStats;
 use crate::wire::{Reader, Writer};
 use crate::{Error, MESSAGE_MAX, Version};
 use sluice_flow::OfPort;
@@ -102,7 +102,7 @@ pub(super) fn read_request(r: &mut Reader<'_>, version: Version) -> Result<(Stat
             StatsRequest::Queues(port, r.u32()?)
         }
         Kind::Groups => StatsRequest::Groups(read_number(r)?),
-        Kind::GroupDescs if matches!(version, Version::V13 | Version::V14) => {
+        Kind::GroupDescs if (Version::V11..Version::V15).contains(&version) => {
             StatsRequest::GroupDescs(sluice_ofp::GROUP_ALL)
         }
         Kind::GroupDescs => StatsRequest::GroupDescs(read_number(r)?),
@@ -173,7 +173,7 @@ pub(super) fn put_request(q: &StatsRequest, more: bool, version: Version, w: &mu
             w.zeros(if version == Version::V10 { 2 } else { 0 });
             w.u32(*queue);
         }
-        StatsRequest::GroupDescs(_) if matches!(version, Version::V13 | Version::V14) => {}
+        StatsRequest::GroupDescs(_) if (Version::V11..Version::V15).contains(&version) => {}
         StatsRequest::Groups(n)
         | StatsRequest::GroupDescs(n)
         | StatsRequest::Meters(n)
@@ -210,7 +210,7 @@ pub(super) fn read_reply(r: &mut Reader<'_>, version: Version) -> Result<(StatsR
         Kind::Tables => StatsReply::Tables(items(r, |r| TableStats::read(r, version))?),
         Kind::Ports => StatsReply::Ports(items(r, |r| PortStats::read(r, version))?),
         Kind::Queues => StatsReply::Queues(items(r, |r| QueueStats::read(r, version))?),
-        Kind::Groups => StatsReply::Groups(items(r, GroupStats::read)?),
+        Kind::Groups => StatsReply::Groups(items(r, |r| GroupStats::read(r, version))?),
         Kind::GroupDescs => StatsReply::GroupDescs(items(r, |r| GroupDesc::read(r, version))?),
         Kind::GroupFeatures => StatsReply::GroupFeatures(groups::read_features(r)?),
         Kind::Meters => StatsReply::Meters(items(r, MeterStats::read)?),
@@ -261,7 +261,7 @@ impl StatsReply {
             StatsReply::Tables(all) => all.iter().for_each(|t| item(&|w| t.put(version, w))),
             StatsReply::Ports(all) => all.iter().for_each(|p| item(&|w| p.put(version, w))),
             StatsReply::Queues(all) => all.iter().for_each(|q| item(&|w| q.put(version, w))),
-            StatsReply::Groups(all) => all.iter().for_each(|g| item(&|w| g.put(w))),
+            StatsReply::Groups(all) => all.iter().for_each(|g| item(&|w| g.put(version, w))),
             StatsReply::GroupDescs(all) => all.iter().for_each(|g| item(&|w| g.put(version, w))),
             StatsReply::GroupFeatures(f) => item(&|w| groups::put_features(f, w)),
             StatsReply::Meters(all) => all.iter().for_each(|m| item(&|w| m.put(w))),

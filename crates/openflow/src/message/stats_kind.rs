@@ -35,9 +35,9 @@ const KINDS: [(Kind, u16, Version); 17] = [
     (Kind::Tables, 3, Version::V10),
     (Kind::Ports, 4, Version::V10),
     (Kind::Queues, 5, Version::V10),
-    (Kind::Groups, 6, Version::V13),
-    (Kind::GroupDescs, 7, Version::V13),
-    (Kind::GroupFeatures, 8, Version::V13),
+    (Kind::Groups, 6, Version::V11),
+    (Kind::GroupDescs, 7, Version::V11),
+    (Kind::GroupFeatures, 8, Version::V12),
     (Kind::Meters, 9, Version::V13),
     (Kind::MeterConfigs, 10, Version::V13),
     (Kind::MeterFeatures, 11, Version::V13),
@@ -48,16 +48,36 @@ const KINDS: [(Kind, u16, Version); 17] = [
     (Kind::Monitors, 16, Version::V14),
 ];
 
-/// Experimenters' numbers: the one version that has them, whose they are.
-const EXPERIMENTER_KINDS: [(Kind, Version, u32, u32); 7] = [
-    (Kind::Flows, Version::V10, NICIRA, 0),
-    (Kind::Aggregate, Version::V10, NICIRA, 1),
-    (Kind::Monitors, Version::V10, NICIRA, 2),
-    (Kind::Groups, Version::V10, NICIRA, 7),
-    (Kind::GroupDescs, Version::V10, NICIRA, 8),
-    (Kind::GroupFeatures, Version::V10, NICIRA, 9),
-    (Kind::Monitors, Version::V13, ONF, 1870),
+/// An experimenter's number for a kind.
+struct ExperimenterKind {
+    kind: Kind,
+    /// The last version that has it.
+    last: Version,
+    vendor: u32,
+    number: u32,
+}
+
+/// Nicira's number; versions from OpenFlow 1.0 on have it.
+const fn nicira(kind: Kind, last: Version, number: u32) -> ExperimenterKind {
+    ExperimenterKind { kind, last, vendor: NICIRA, number }
+}
+
+const EXPERIMENTER_KINDS: [ExperimenterKind; 7] = [
+    nicira(Kind::Flows, Version::V10, 0),
+    nicira(Kind::Aggregate, Version::V10, 1),
+    nicira(Kind::Monitors, Version::V12, 2),
+    nicira(Kind::Groups, Version::V10, 7),
+    nicira(Kind::GroupDescs, Version::V10, 8),
+    nicira(Kind::GroupFeatures, Version::V11, 9),
+    ExperimenterKind { kind: Kind::Monitors, last: Version::V13, vendor: ONF, number: 1870 },
 ];
+
+impl ExperimenterKind {
+    fn is_in(&self, version: Version) -> bool {
+        // The ONF's extensions are to OpenFlow 1.3 alone.
+        version <= self.last && (self.vendor == NICIRA || version == self.last)
+    }
+}
 
 /// A kind of its own by an experimenter's number.
 const EXPERIMENTER: u16 = 0xffff;
@@ -82,16 +102,17 @@ pub(super) fn read_head(r: &mut Reader<'_>, version: Version) -> Result<(Kind, F
     }
     let number = r.u32()?;
     r.skip(if version == Version::V10 { 4 } else { 0 })?;
-    let known = EXPERIMENTER_KINDS.iter().find(|(_, v, whose, n)| (*v, *whose, *n) == (version, vendor, number));
+    let mut kinds = EXPERIMENTER_KINDS.iter();
+    let known = kinds.find(|k| (k.vendor, k.number) == (vendor, number) && k.is_in(version));
     // In OpenFlow 1.0 only flows have both formats.
     let format = |kind| if matches!(kind, Kind::Flows | Kind::Aggregate) { Format::Nicira } else { Format::Standard };
-    known.map(|(kind, ..)| (*kind, format(*kind), more)).ok_or(Error::RequestBadSubtype)
+    known.map(|k| (k.kind, format(k.kind), more)).ok_or(Error::RequestBadSubtype)
 }
 
 /// Writes that header. The flag that more follows is set later.
 pub(super) fn put_head(kind: Kind, format: Format, version: Version, w: &mut Writer) {
-    let own = EXPERIMENTER_KINDS.iter().find(|(k, v, ..)| *k == kind && *v == version);
-    // OpenFlow 1.0 has groups from Nicira only.
+    let own = EXPERIMENTER_KINDS.iter().find(|k| k.kind == kind && k.is_in(version));
+    // OpenFlow 1.0 has groups from Nicira only, OpenFlow 1.1 their features.
     let standard = KINDS.iter().find(|(k, _, since)| *k == kind && version >= *since).map(|(_, n, _)| *n);
     match (standard, own) {
         (Some(number), _) if format == Format::Standard => {
@@ -99,7 +120,7 @@ pub(super) fn put_head(kind: Kind, format: Format, version: Version, w: &mut Wri
             w.u16(0);
             w.zeros(if version > Version::V10 { 4 } else { 0 });
         }
-        (_, Some((_, _, vendor, number))) => {
+        (_, Some(ExperimenterKind { vendor, number, .. })) => {
             w.u16(EXPERIMENTER);
             w.u16(0);
             w.zeros(if version > Version::V10 { 4 } else { 0 });

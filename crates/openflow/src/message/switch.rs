@@ -44,7 +44,7 @@ pub struct Features {
     pub capabilities: u32,
     /// OpenFlow 1.0: the supported actions, a bit for each.
     pub actions: u32,
-    /// OpenFlow 1.0: its ports.
+    /// Its ports; before OpenFlow 1.3.
     pub ports: Vec<PortDesc>,
 }
 
@@ -53,25 +53,25 @@ pub(super) fn read_features(r: &mut Reader<'_>, version: Version) -> Result<Feat
     r.skip(2)?;
     let (capabilities, actions) = (r.u32()?, r.u32()?);
     let mut ports = Vec::new();
-    while version == Version::V10 && !r.is_empty() {
+    while version < Version::V13 && !r.is_empty() {
         ports.push(PortDesc::read(r, version)?);
     }
     Ok(Features { datapath_id, n_buffers, n_tables, auxiliary_id, capabilities, actions, ports })
 }
 
 pub(super) fn put_features(f: &Features, version: Version, w: &mut Writer) {
+    let port_size = if version == Version::V10 { 48 } else { 64 };
     w.u64(f.datapath_id);
     w.u32(f.n_buffers);
     w.u8(f.n_tables);
-    w.u8(if version == Version::V10 { 0 } else { f.auxiliary_id });
+    w.u8(if version < Version::V13 { 0 } else { f.auxiliary_id });
     w.zeros(2);
     w.u32(f.capabilities);
-    if version > Version::V10 {
-        return w.zeros(4);
+    w.u32(if version == Version::V10 { f.actions } else { 0 });
+    if version < Version::V13 {
+        // Controllers request ports that do not fit by port descriptions.
+        f.ports.iter().take((usize::from(u16::MAX) - 32) / port_size).for_each(|port| port.put(version, w));
     }
-    w.u32(f.actions);
-    // Controllers request ports that do not fit by port descriptions.
-    f.ports.iter().take((usize::from(u16::MAX) - 32) / 48).for_each(|port| port.put(version, w));
 }
 
 /// Fragments are dropped; bits of [`SwitchConfig::flags`].
@@ -131,50 +131,6 @@ pub(super) fn put_description(d: &Description, w: &mut Writer) {
 
 /// Longest name of a table, with the zero behind it.
 const TABLE_NAME_SIZE: usize = 32;
-
-/// The statistics of a table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TableStats {
-    /// Number.
-    pub table: u8,
-    /// OpenFlow 1.0: name.
-    pub name: String,
-    /// OpenFlow 1.0: which fields can be wildcards.
-    pub wildcards: u32,
-    /// OpenFlow 1.0: the most flows that it can hold.
-    pub max_entries: u32,
-    /// Flows that it holds.
-    pub active: u32,
-    /// Lookups.
-    pub lookups: u64,
-    /// Lookups that found a flow.
-    pub matched: u64,
-}
-
-impl TableStats {
-    pub(super) fn put(&self, version: Version, w: &mut Writer) {
-        w.u8(self.table);
-        w.zeros(3);
-        if version == Version::V10 {
-            w.text(&self.name, TABLE_NAME_SIZE);
-            w.u32(self.wildcards);
-            w.u32(self.max_entries);
-        }
-        w.u32(self.active);
-        w.u64(self.lookups);
-        w.u64(self.matched);
-    }
-
-    pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<TableStats, Error> {
-        let mut stats = TableStats { table: r.u8()?, ..TableStats::default() };
-        r.skip(3)?;
-        if version == Version::V10 {
-            (stats.name, stats.wildcards, stats.max_entries) = (r.text(TABLE_NAME_SIZE)?, r.u32()?, r.u32()?);
-        }
-        (stats.active, stats.lookups, stats.matched) = (r.u32()?, r.u64()?, r.u64()?);
-        Ok(stats)
-    }
-}
 
 /// A table may evict flows when it is full; a bit of [`TableMod::config`].
 pub const TABLE_EVICTION: u32 = 1 << 2;

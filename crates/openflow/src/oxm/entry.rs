@@ -1,8 +1,8 @@
 //! One field: header, value, mask.
 
 use super::Numbering;
-use crate::Error;
 use crate::wire::{Reader, Writer};
+use crate::{Error, Version};
 use sluice_flow::OfPort;
 use sluice_flow::field::{FIELDS, Field, FieldId, Oxm, OxmClass, ones};
 use std::ops::RangeInclusive;
@@ -80,6 +80,12 @@ pub(crate) fn numbered(field: &Field, numbering: Numbering) -> Option<Oxm> {
     let mut known = field.oxm.iter().flatten();
     let first = *known.next()?;
     Some(known.fold(first, |best, oxm| if oxm.since <= numbering.since() { *oxm } else { best }))
+}
+
+/// A field's number in the class of OpenFlow's own fields, if a version has one.
+pub(crate) fn basic_number(field: &Field, version: Version) -> Option<u8> {
+    let oxm = numbered(field, Numbering::Oxm(version))?;
+    (oxm.class == OxmClass::Basic && oxm.since <= version as u8).then_some(oxm.number)
 }
 
 /// A field as it was read.

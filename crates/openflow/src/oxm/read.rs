@@ -1,17 +1,14 @@
 //! Matches from fields.
 
 use super::entry::{OxmEntry, read_entry, valid_value};
-use crate::Error;
 use crate::wire::Reader;
+use crate::{Error, match11};
 use sluice_flow::field::{Field, FieldId, Place, ones};
 use sluice_flow::{Match, layout};
 
-/// `OFPMT_OXM`: the only kind of match that OpenFlow 1.3 and later have.
+/// `OFPMT_OXM`: the type of match that OpenFlow 1.2 and later have. Like Open vSwitch, this reads both types in each
+/// version that has a type of match at all.
 const MATCH_OXM: u16 = 1;
-
-/// `OFPMT_STANDARD`, OpenFlow 1.1's, and its size.
-const MATCH_STANDARD: u16 = 0;
-const MATCH_STANDARD_SIZE: usize = 88;
 
 /// How strictly a list of fields is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +21,19 @@ pub(crate) enum Strictness {
     Pipeline,
 }
 
-/// Reads a match of OpenFlow 1.2 or later, with its padding.
+/// Reads a match of OpenFlow 1.1 or later, with its padding.
 pub(crate) fn read_match(r: &mut Reader<'_>, strictness: Strictness) -> Result<Match, Error> {
     let mut r2 = r.or(Error::MatchBadLen);
     let (kind, length) = (r2.u16()?, usize::from(r2.u16()?));
     match (kind, length) {
         (MATCH_OXM, _) => {}
-        (MATCH_STANDARD, MATCH_STANDARD_SIZE) | (2.., _) => return Err(Error::MatchBadType),
-        (MATCH_STANDARD, _) => return Err(Error::MatchBadLen),
+        (match11::MATCH_STANDARD, match11::MATCH_STANDARD_SIZE) => {
+            let matches = match11::read(&mut r2.part(length - 4)?)?;
+            r.skip(length)?;
+            return Ok(matches);
+        }
+        (match11::MATCH_STANDARD, _) => return Err(Error::MatchBadLen),
+        _ => return Err(Error::MatchBadType),
     }
     let fields = r2.part(length.checked_sub(4).ok_or(Error::MatchBadLen)?)?;
     r2.skip(length.next_multiple_of(8) - length)?;

@@ -2,8 +2,8 @@
 
 use super::Numbering;
 use super::entry::put_entry;
-use crate::Version;
 use crate::wire::Writer;
+use crate::{Version, match11};
 use sluice_flow::field::{Field, FieldId, Place, ones};
 use sluice_flow::{Match, layout};
 
@@ -45,8 +45,11 @@ const BEHIND_REGISTERS: &[FieldId] = &[
     FieldId::Metadata,
 ];
 
-/// Writes a match of OpenFlow 1.2 or later.
+/// Writes a match of OpenFlow 1.1 or later.
 pub(crate) fn put_match(matches: &Match, version: Version, w: &mut Writer) {
+    if version < Version::V12 {
+        return match11::put(matches, w);
+    }
     let start = w.len();
     w.u16(MATCH_OXM);
     w.u16(0);

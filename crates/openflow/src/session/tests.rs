@@ -4,7 +4,7 @@ use crate::message::flow_mod::FlowModMessage;
 use sluice_ofp::{FlowCommand, FlowMod};
 
 fn open(version: Version) -> Session {
-    let mut session = Session::new(Peer::Client);
+    let mut session = Session::new(Peer::Client, Version::all());
     session.push(&Message::Hello(Some(version.bit())).write(version, 1));
     assert_eq!(session.next_event(), Some(Event::Ready(version)));
     session.output().clear();
@@ -30,12 +30,13 @@ fn the_highest_common_version_is_spoken() {
         (4, None, Some(Version::V13)),
         (1, None, Some(Version::V10)),
         (9, None, Some(Version::V15)),
-        (2, None, None),
-        (3, Some(0xc), None),
+        (2, None, Some(Version::V11)),
+        (3, Some(0xc), Some(Version::V12)),
+        (9, Some(0x201), None),
     ] {
         let mut hello = Message::Hello(bitmap).write(Version::V10, 1);
         hello[0] = header;
-        let mut session = Session::new(Peer::Client);
+        let mut session = Session::new(Peer::Client, Version::all());
         session.output().clear();
         session.push(&hello);
         match want {
@@ -43,11 +44,25 @@ fn the_highest_common_version_is_spoken() {
             None => {
                 assert_eq!(session.next_event(), Some(Event::Refused(Error::HelloIncompatible)));
                 assert!(session.is_closed());
-                let Message::Error(code, _) = &sent(&mut session)[0] else { panic!("no error was sent") };
+                let Message::Error(code, text) = &sent(&mut session)[0] else { panic!("no error was sent") };
                 assert_eq!((code.class, code.code), (0, 0));
+                let want = "We support version 0x06 and earlier, you support versions 0x00, 0x09, no common versions.";
+                assert_eq!(std::str::from_utf8(text), Ok(want));
             }
         }
     }
+}
+
+#[test]
+fn a_bridge_may_speak_fewer_versions() {
+    let versions = Version::V10.bit() | Version::V13.bit();
+    let mut session = Session::new(Peer::Client, versions);
+    assert_eq!(sent(&mut session), [Message::Hello(Some(versions))]);
+    session.push(&Message::Hello(Some(Version::all())).write(Version::V15, 1));
+    assert_eq!(session.next_event(), Some(Event::Ready(Version::V13)));
+    let mut session = Session::new(Peer::Client, versions);
+    session.push(&Message::Hello(Some(Version::V14.bit())).write(Version::V14, 1));
+    assert_eq!(session.next_event(), Some(Event::Refused(Error::HelloIncompatible)));
 }
 
 #[test]
