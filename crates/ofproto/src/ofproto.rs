@@ -195,6 +195,16 @@ impl Ofproto {
         Ok(())
     }
 
+    /// Sets a bridge's OpenFlow datapath id. Packets do not depend on it.
+    pub fn set_datapath_id(&self, name: &str, datapath_id: u64) -> Result<(), Error> {
+        let mut writer = self.writer();
+        self.change(&mut writer, |state| {
+            let at = position(state, name)?;
+            state.bridges[at].config.datapath_id = datapath_id;
+            Ok(())
+        })
+    }
+
     /// Sets whether table misses in table 0 go to controllers, as before OpenFlow 1.3.
     pub fn send_misses_to_controllers(&self, name: &str, send: bool) -> Result<(), Error> {
         let mut writer = self.writer();

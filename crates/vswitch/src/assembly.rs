@@ -1,7 +1,7 @@
 //! Pools, PMDs, tables, bridges and ports, joined to a switch.
 
 use crate::desired::{Bridge, DesiredState, Port, Sources};
-use crate::error::Error;
+use crate::error::{Error, PortFailure};
 use crate::numbers::{self, Numbers};
 use crate::pages;
 use crate::ports::PortEntry;
@@ -132,13 +132,15 @@ impl Assembly {
     }
 
     /// Adds all ports of a bridge; it has a LOCAL port in any case. One that cannot be opened is there and down. The
-    /// errors are those of all ports that could not be opened or added.
-    pub fn add_ports(&mut self, bridge: &Bridge) -> Vec<Error> {
-        let mut errors = Vec::new();
-        let mut note = |added: Result<Option<Error>, Error>| errors.extend(added.unwrap_or_else(Some));
-        note(self.add_bare_local_port(&bridge.name).map(|()| None));
-        bridge.ports.iter().for_each(|port| note(self.add_port_open_or_not(&bridge.name, port)));
-        errors
+    /// result lists all ports that could not be opened or added.
+    pub fn add_ports(&mut self, bridge: &Bridge) -> Vec<PortFailure> {
+        let mut failures = Vec::new();
+        let mut note = |port: &str, added: Result<Option<Error>, Error>| {
+            failures.extend(added.unwrap_or_else(Some).map(|error| PortFailure { port: port.to_owned(), error }));
+        };
+        note(&bridge.name, self.add_bare_local_port(&bridge.name).map(|()| None));
+        bridge.ports.iter().for_each(|port| note(&port.name, self.add_port_open_or_not(&bridge.name, port)));
+        failures
     }
 
     /// Takes a bridge away, its ports first.

@@ -160,9 +160,9 @@ impl Steps {
 
     fn compare_ports(&mut self, bridge: &Bridge, old: &Port, new: &Port) {
         let (bridge, port) = (bridge.name.clone(), Box::new(new.clone()));
-        if (Port { vlan: new.vlan.clone(), ..old.clone() }) != *new {
+        if !old.has_same_device(new) {
             self.changing.push(Change::ReopenPort { bridge, port });
-        } else if old.vlan != new.vlan {
+        } else if old != new {
             self.changing.push(Change::SetPort { bridge, port });
         }
     }

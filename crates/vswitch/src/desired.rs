@@ -32,6 +32,18 @@ pub struct DesiredState {
     pub bridges: Vec<Bridge>,
     /// Where relative paths in options of ports start.
     pub base_dir: PathBuf,
+    /// What becomes of a port that cannot be opened.
+    pub failed_ports: FailedPorts,
+}
+
+/// What becomes of ports that cannot be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailedPorts {
+    /// They are there for rules to name, down, and are tried again with growing pauses.
+    #[default]
+    Stay,
+    /// They are left out, so that the next reconfiguration tries them again. Source: Open vSwitch.
+    LeaveOut,
 }
 
 /// Settings of the datapath.
@@ -61,6 +73,7 @@ impl Default for DesiredState {
             tls: None,
             bridges: Vec::new(),
             base_dir: PathBuf::new(),
+            failed_ports: FailedPorts::Stay,
         }
     }
 }

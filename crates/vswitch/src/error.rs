@@ -75,6 +75,15 @@ pub enum Error {
     },
 }
 
+/// A port that could not be opened or added.
+#[derive(Debug)]
+pub struct PortFailure {
+    /// Its name.
+    pub port: String,
+    /// Why.
+    pub error: Error,
+}
+
 impl Error {
     /// Whether nothing but another configuration helps: a second try would fail in the same way.
     pub fn is_of_configuration(&self) -> bool {

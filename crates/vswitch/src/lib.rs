@@ -30,8 +30,10 @@ mod switch;
 
 pub use assembly::Assembly;
 pub use change::{Change, StartSetting, changes};
-pub use desired::{Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, Invalid, PATCH, Port, Source, Sources};
-pub use error::Error;
+pub use desired::{
+    Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, PATCH, Port, Source, Sources,
+};
+pub use error::{Error, PortFailure};
 pub use ports::PortEntry;
 pub use revalidator::RevalidatorFigures;
 pub use sources::{ParsedSources, SourceKind};

@@ -130,7 +130,10 @@ impl Assembly {
             // It takes the place of the one without a device, if there is one.
             let _ = self.ofproto().remove_port(bridge, &port.name);
         }
-        self.ofproto().add_port(bridge, PortConfig { vlan: port.vlan.clone(), mtu, ..config })?;
+        self.ofproto().add_port(
+            bridge,
+            PortConfig { vlan: port.vlan.clone(), priority_tags: port.priority_tags, mtu, ..config },
+        )?;
         let desired = port.clone();
         let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
         self.ports.insert(port.name.clone(), entry);
@@ -227,10 +230,11 @@ impl Assembly {
         let entry = entry.ok_or_else(no_port)?;
         let before = std::mem::replace(&mut entry.desired, port.clone());
         let (number, open) = (entry.number, entry.open_number());
-        let (vlan, mtu) = (port.vlan.clone(), table_mtu(port));
-        self.ofproto().set_port(bridge, &port.name, |p| (p.vlan, p.mtu) = (vlan, mtu))?;
-        let is_same_device = Port { vlan: port.vlan.clone(), ..before } == *port;
-        let Some(number) = number.filter(|_| !is_same_device) else { return Ok(None) };
+        let (vlan, priority_tags, mtu) = (port.vlan.clone(), port.priority_tags, table_mtu(port));
+        self.ofproto().set_port(bridge, &port.name, |p| {
+            (p.vlan, p.priority_tags, p.mtu) = (vlan, priority_tags, mtu);
+        })?;
+        let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
         if let Some(open) = open {
             self.datapath().stop_receiving(open)?;
             self.datapath().del_port(open)?;
@@ -261,6 +265,15 @@ impl Assembly {
             self.datapath().del_port(number).map_err(refused)?;
         }
         tracing::info!("bridge {bridge}: removed port {name}");
+        Ok(())
+    }
+
+    /// Forgets a port that could not be opened, and its number. One that could not even be added is not there.
+    pub(crate) fn leave_out(&mut self, bridge: &str, name: &str) -> Result<(), Error> {
+        if self.ports.get(name).is_some_and(|entry| entry.bridge == bridge) {
+            self.forget_port(bridge, name)?;
+        }
+        self.release_number(bridge, name);
         Ok(())
     }
 

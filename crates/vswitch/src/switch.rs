@@ -98,7 +98,7 @@ impl Switch {
         let Setup { assembly, state } = &mut *setup;
         let sources = assembly.parse_sources(bridge)?;
         assembly.create_bridge(bridge, self.now_ms())?;
-        assembly.add_ports(bridge).iter().for_each(|error| tracing::error!("{error}"));
+        assembly.add_ports(bridge).iter().for_each(|failure| tracing::error!("{}", failure.error));
         assembly.load(&bridge.name, &sources, self.now_ms())?;
         state.bridges.push(bridge.clone());
         Ok(())
@@ -169,6 +169,14 @@ impl Switch {
     /// The state that the front end asked for last, as far as it has been carried out.
     pub fn state(&self) -> DesiredState {
         self.setup().state.clone()
+    }
+
+    /// Sets a bridge's OpenFlow datapath id.
+    ///
+    /// # Errors
+    /// If there is no such bridge.
+    pub fn set_datapath_id(&self, bridge: &str, datapath_id: u64) -> Result<(), Error> {
+        Ok(self.ofproto.set_datapath_id(bridge, datapath_id)?)
     }
 
     /// Whether there is a bridge of that name.

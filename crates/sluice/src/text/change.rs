@@ -61,7 +61,7 @@ mod tests {
     use sluice_vswitch::{Port, Sources};
 
     fn outcome(change: Change, loaded: &[SourceKind]) -> Outcome {
-        Outcome { change, loaded: loaded.to_vec(), error: None }
+        Outcome { change, loaded: loaded.to_vec(), error: None, port_failures: Vec::new() }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A port of a bridge.
 
 use sluice_flow::OfPort;
-use sluice_ofproto::VlanMode;
+use sluice_ofproto::{PriorityTags, VlanMode};
 use std::collections::BTreeMap;
 
 /// The type of ports that join two bridges and have nothing to do with the datapath.
@@ -25,6 +25,8 @@ pub struct Port {
     pub mtu: u32,
     /// Which VLANs it carries, and how.
     pub vlan: VlanMode,
+    /// Whether it sends frames of VLAN 0 with a tag.
+    pub priority_tags: PriorityTags,
     /// Receive queues.
     pub n_rxq: usize,
     /// The cores that poll certain receive queues, by queue; the other queues are spread.
@@ -42,6 +44,7 @@ impl Port {
             kind: kind.to_owned(),
             mtu: ETHERNET_MTU,
             vlan: VlanMode::Trunk(None),
+            priority_tags: PriorityTags::Never,
             n_rxq: 1,
             rxq_affinity: BTreeMap::new(),
             options: BTreeMap::new(),
@@ -51,6 +54,11 @@ impl Port {
     /// The LOCAL port of a bridge: named like the bridge, with the number 65534.
     pub fn local(bridge: &str, kind: &str) -> Self {
         Port::new(bridge, kind).numbered(OfPort::LOCAL.0)
+    }
+
+    /// Whether `other` differs only in what the tables know of a port, so that its device stays open.
+    pub(crate) fn has_same_device(&self, other: &Port) -> bool {
+        Port { vlan: self.vlan.clone(), priority_tags: self.priority_tags, ..other.clone() } == *self
     }
 
     /// Whether it is the LOCAL port of its bridge.

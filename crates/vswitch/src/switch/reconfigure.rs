@@ -6,8 +6,8 @@
 
 use super::{Setup, Switch};
 use crate::change::{Change, changes};
-use crate::desired::{Bridge, DesiredState, Sources};
-use crate::error::Error;
+use crate::desired::{Bridge, DesiredState, FailedPorts, Port, Sources};
+use crate::error::{Error, PortFailure};
 use crate::sources::{ParsedSources, SourceKind};
 use sluice_datapath::Settings;
 use std::collections::BTreeMap;
@@ -19,8 +19,10 @@ pub struct Outcome {
     pub change: Change,
     /// Of a step that sets what tables hold: what was loaded.
     pub loaded: Vec<SourceKind>,
-    /// Why it could not be taken, if so. A port that cannot be opened is there nevertheless, and is tried again.
+    /// Why it could not be taken, if so. Of a port that cannot be opened, [`DesiredState::failed_ports`] says what becomes.
     pub error: Option<Error>,
+    /// Of a bridge that came: its ports that could not be opened or added.
+    pub port_failures: Vec<PortFailure>,
 }
 
 /// What each bridge's tables are to hold, by its name.
@@ -32,12 +34,13 @@ struct Step {
     /// Whether the state takes it over.
     counts: bool,
     error: Option<Error>,
+    port_failures: Vec<PortFailure>,
 }
 
 impl Step {
     /// Taken; an error that does not undo it.
     fn taken(error: Option<Error>) -> Self {
-        Step { loaded: Vec::new(), counts: true, error }
+        Step { loaded: Vec::new(), counts: true, error, port_failures: Vec::new() }
     }
 }
 
@@ -56,16 +59,18 @@ impl Switch {
         let sources: AllSources = sources.collect::<Result<_, Error>>()?;
         setup.assembly.set_base_dir(desired.base_dir.clone());
         setup.state.base_dir.clone_from(&desired.base_dir);
+        setup.state.failed_ports = desired.failed_ports;
         let mut outcomes = Vec::new();
         for change in changes(&setup.state, desired) {
             let step = match self.take(&mut setup, &change, &sources) {
                 Ok(step) => step,
-                Err(error) => Step { loaded: Vec::new(), counts: false, error: Some(error) },
+                Err(error) => Step { counts: false, ..Step::taken(Some(error)) },
             };
             if step.counts {
                 setup.state.apply(&change);
             }
-            outcomes.push(Outcome { change, loaded: step.loaded, error: step.error });
+            let Step { loaded, error, port_failures, .. } = step;
+            outcomes.push(Outcome { change, loaded, error, port_failures });
         }
         drop(setup);
         self.reread_tls(desired, &mut outcomes);
@@ -82,7 +87,7 @@ impl Switch {
         }
         if let Err(error) = self.openflow.set_tls(desired.tls.as_ref()) {
             let (change, error) = (Change::SetTls(desired.tls.clone()), Some(error.into()));
-            outcomes.push(Outcome { change, loaded: Vec::new(), error });
+            outcomes.push(Outcome { change, loaded: Vec::new(), error, port_failures: Vec::new() });
         }
     }
 
@@ -103,10 +108,12 @@ impl Switch {
             }
             Change::SetOpenFlow { bridge, settings } => self.openflow.serve_bridge(bridge, settings)?,
             Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
-                return Ok(Step::taken(assembly.change_port(bridge, port)?));
+                let error = assembly.change_port(bridge, port)?;
+                return settle_port(setup, bridge, port, error);
             }
             Change::AddPort { bridge, port } => {
-                return Ok(Step::taken(assembly.add_port_open_or_not(bridge, port)?));
+                let error = assembly.add_port_open_or_not(bridge, port)?;
+                return settle_port(setup, bridge, port, error);
             }
             Change::SetSources { bridge, .. } => {
                 let loaded = assembly.load(bridge, &sources[bridge], self.now_ms())?;
@@ -127,9 +134,17 @@ impl Switch {
     fn take_add_bridge(&self, setup: &mut Setup, bridge: &Bridge, sources: &ParsedSources) -> Result<Step, Error> {
         let Setup { assembly, state } = setup;
         assembly.create_bridge(bridge, self.now_ms())?;
-        assembly.add_ports(bridge).iter().for_each(|error| tracing::error!("{error}"));
+        let port_failures = assembly.add_ports(bridge);
         // What does not work is not taken over, so that it is tried again.
         let mut there = bridge.clone();
+        if state.failed_ports == FailedPorts::Stay {
+            port_failures.iter().for_each(|failure| tracing::error!("{}", failure.error));
+        } else {
+            for PortFailure { port, .. } in &port_failures {
+                assembly.leave_out(&bridge.name, port)?;
+                there.ports.retain(|other| other.name != *port);
+            }
+        }
         let loaded = assembly.load(&bridge.name, sources, self.now_ms()).map(drop);
         if loaded.is_err() {
             there.sources = Sources::default();
@@ -139,8 +154,19 @@ impl Switch {
             (there.controllers, there.listeners) = Default::default();
         }
         state.bridges.push(there);
-        Ok(Step { counts: false, ..Step::taken(loaded.and(served).err()) })
+        Ok(Step { counts: false, port_failures, ..Step::taken(loaded.and(served).err()) })
     }
+}
+
+/// Leaves a port out that could not be opened, if that is what becomes of such ports.
+fn settle_port(setup: &mut Setup, bridge: &str, port: &Port, error: Option<Error>) -> Result<Step, Error> {
+    if error.is_none() || setup.state.failed_ports == FailedPorts::Stay {
+        return Ok(Step::taken(error));
+    }
+    setup.assembly.leave_out(bridge, &port.name)?;
+    let gone = Change::RemovePort { bridge: bridge.to_owned(), port: port.name.clone() };
+    setup.state.apply(&gone);
+    Ok(Step { counts: false, ..Step::taken(error) })
 }
 
 /// The settings in force, with those changed in which `new` differs from `old`: what was set by command stays.

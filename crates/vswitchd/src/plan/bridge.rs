@@ -1,0 +1,170 @@
+//! A bridge's records as a bridge: its ports, numbers and settings.
+
+use super::kind::{is_reserved_name, normalize};
+use super::vlan::{priority_tags, vlan_mode};
+use super::{Plan, PlanContext, PlannedBridge, PlannedInterface};
+use crate::numbers::{BridgeNumbers, NumberRequest};
+use crate::records::{BridgeRecord, InterfaceRecord, PortRecord};
+use sluice_ofproto::FailMode;
+use sluice_ovsdb::Uuid;
+use sluice_port::PORT_TYPES;
+use sluice_vswitch::{Bridge, ETHERNET_MTU, PATCH, Port};
+use std::collections::{BTreeMap, HashSet};
+
+/// Largest OpenFlow number that a port may request, exclusive. Source: OpenFlow 1.0, `OFPP_MAX`.
+const OFPORT_MAX: i64 = 0xff00;
+
+/// A port with its row, on the way to a number.
+struct Candidate {
+    uuid: Uuid,
+    port: Port,
+    request: NumberRequest,
+}
+
+impl Plan {
+    /// Plans a bridge.
+    pub(super) fn add_bridge(&mut self, record: &BridgeRecord, context: &PlanContext<'_>, numbers: &mut BridgeNumbers) {
+        let datapath_type = normalize(&record.datapath_type);
+        let mut names = HashSet::new();
+        let mut candidates = Vec::new();
+        for port in &record.ports {
+            let (vlan, note) = vlan_mode(port);
+            self.notes.extend(note);
+            let vlans = Port { vlan, priority_tags: priority_tags(port), ..Port::new("", "") };
+            for interface in self.members(port) {
+                if !names.insert(interface.name.as_str()) {
+                    continue;
+                }
+                candidates.extend(self.candidate(record, interface, &vlans, context));
+            }
+        }
+        let requests: Vec<_> = candidates.iter().filter(|c| !c.port.is_local()).map(|c| c.request.clone()).collect();
+        let settled = numbers.settle(&requests, context.now_ms);
+        let mut interfaces = Vec::new();
+        let mut ports = Vec::new();
+        for Candidate { uuid, port, .. } in candidates {
+            let number = settled.get(&port.name).copied();
+            interfaces.push(PlannedInterface { uuid: Some(uuid), name: port.name.clone() });
+            ports.push(match number {
+                Some(number) if !port.is_local() => port.numbered(number),
+                _ => port,
+            });
+        }
+        let name = record.name.clone();
+        let datapath_id = record.other_config.text("datapath-id").and_then(parse_datapath_id);
+        self.state.bridges.push(Bridge {
+            datapath_type: datapath_type.to_owned(),
+            fail_mode: fail_mode(record),
+            ports,
+            ..Bridge::new(&name)
+        });
+        self.bridges.push(PlannedBridge { uuid: record.uuid, name, datapath_id, interfaces });
+    }
+
+    /// The interfaces of a port that are to be: of a bond the first, because nothing chooses among several yet.
+    fn members<'a>(&mut self, port: &'a PortRecord) -> &'a [InterfaceRecord] {
+        let Some((first, others)) = port.interfaces.split_first() else { return &[] };
+        if !others.is_empty() {
+            let text = "bonds are not supported, only the first interface is used";
+            self.warn(format!("port {}: {text}", port.name));
+        }
+        for other in others {
+            let error = format!("bonds are not supported: {} alone serves port {}", first.name, port.name);
+            self.refuse(other.uuid, Some(error));
+        }
+        std::slice::from_ref(first)
+    }
+
+    /// An interface as a port, unless it cannot be one.
+    fn candidate(
+        &mut self,
+        bridge: &BridgeRecord,
+        interface: &InterfaceRecord,
+        vlans: &Port,
+        context: &PlanContext<'_>,
+    ) -> Option<Candidate> {
+        let name = &interface.name;
+        if is_reserved_name(name) {
+            self.warn(format!("could not create interface {name}, name is reserved"));
+            self.refuse(interface.uuid, None);
+            return None;
+        }
+        let is_local = *name == bridge.name;
+        let kind = match interface.kind.as_str() {
+            _ if is_local => "internal",
+            "" => "system",
+            kind => kind,
+        };
+        let kind = context.dummies.device_kind(normalize(&bridge.datapath_type), kind);
+        let port = if is_local { Port::local(name, kind) } else { Port::new(name, kind) };
+        let port = Port {
+            vlan: vlans.vlan.clone(),
+            priority_tags: vlans.priority_tags,
+            mtu: interface.mtu_request.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(ETHERNET_MTU),
+            options: known_options(kind, &interface.options.0),
+            ..port
+        };
+        if let Some(error) = refusal(&port) {
+            self.warn(error.clone());
+            self.refuse(interface.uuid, Some(error));
+            return None;
+        }
+        let valid = |number: Option<i64>| number.filter(|n| (1..OFPORT_MAX).contains(n)).map(|n| n as u16);
+        let (requested, last) = (valid(interface.ofport_request), valid(interface.ofport));
+        let request = NumberRequest { name: name.clone(), requested, last };
+        Some(Candidate { uuid: interface.uuid, port, request })
+    }
+}
+
+/// The options that the port's type knows; Open vSwitch ignores others.
+fn known_options(kind: &str, options: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let known = PORT_TYPES.iter().find(|known| known.name == kind).map_or(&[][..], |known| known.options);
+    let is_known = |key: &str| kind == PATCH || known.iter().any(|option| option.key == key);
+    options.iter().filter(|(key, _)| is_known(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Why a port cannot be, in Open vSwitch's words, if so.
+fn refusal(port: &Port) -> Option<String> {
+    let name = &port.name;
+    if port.kind == PATCH {
+        // Source: lib/netdev-vport.c, `set_patch_config`.
+        return match port.options.get("peer") {
+            None => Some(format!("{name}: patch type requires valid 'peer' argument")),
+            Some(_) if port.options.len() > 1 => Some(format!("{name}: patch type takes only a 'peer' argument")),
+            Some(peer) if peer == name => Some(format!("{name}: patch peer must not be self")),
+            Some(_) => None,
+        };
+    }
+    if !PORT_TYPES.iter().any(|known| known.name == port.kind) {
+        // Source: lib/netdev.c, `netdev_open`, with the text of EAFNOSUPPORT.
+        return Some(format!("could not open network device {name} (Address family not supported by protocol)"));
+    }
+    port.check(&[]).err().map(|invalid| format!("{name}: could not set configuration ({invalid})"))
+}
+
+/// Source: vswitchd/bridge.c, `bridge_configure_remotes`.
+fn fail_mode(record: &BridgeRecord) -> FailMode {
+    if record.fail_mode.as_deref() == Some("secure") { FailMode::Secure } else { FailMode::Standalone }
+}
+
+/// A datapath id: 16 hexadecimal digits, or up to that behind `0x`; not 0. Source: lib/ofp-util.c, `dpid_from_string`.
+fn parse_datapath_id(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").filter(|digits| digits.len() <= 16);
+    let digits = digits.or_else(|| (text.len() == 16).then_some(text))?;
+    let is_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u64::from_str_radix(digits, 16).ok().filter(|id| is_hex && *id != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datapath_ids_have_16_digits_or_a_prefix() {
+        assert_eq!(parse_datapath_id("fedcba9876543210"), Some(0xfedc_ba98_7654_3210));
+        assert_eq!(parse_datapath_id("0x1f"), Some(0x1f));
+        assert!(
+            ["1f", "0000000000000000", "0x", "+123456789abcdef", ""].iter().all(|t| parse_datapath_id(t).is_none())
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What the records make of the switch.
+//!
+//! Functions here read and decide; they do nothing. What they find wrong is a [`Note`], logged by the caller, or a
+//! [`Refused`] interface, whose row gets the error. What is refused does not keep the rest from being planned.
+
+mod bridge;
+mod kind;
+mod note;
+mod vlan;
+
+pub use kind::DummyOverride;
+pub use note::{Level, Note};
+
+use crate::numbers::BridgeNumbers;
+use crate::records::Records;
+use sluice_ovsdb::Uuid;
+use sluice_vswitch::{DesiredState, FailedPorts};
+use std::collections::{BTreeMap, HashSet};
+
+/// What the switch is to be, and which rows that is about.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What the switch is to be.
+    pub state: DesiredState,
+    /// The bridges that are to be, with their interfaces.
+    pub bridges: Vec<PlannedBridge>,
+    /// Interfaces that cannot be.
+    pub refused: Vec<Refused>,
+    /// What is to be logged.
+    pub notes: Vec<Note>,
+}
+
+/// A bridge, and its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedBridge {
+    /// Its row.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
+    /// The datapath id that it is to have; `None`: its MAC address.
+    pub datapath_id: Option<u64>,
+    /// Its interfaces.
+    pub interfaces: Vec<PlannedInterface>,
+}
+
+/// An interface, and its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedInterface {
+    /// Its row; `None` if it was made up.
+    pub uuid: Option<Uuid>,
+    /// Its name.
+    pub name: String,
+}
+
+/// An interface that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its row.
+    pub interface: Uuid,
+    /// The error; Open vSwitch gives none for some, only a log line.
+    pub error: Option<String>,
+}
+
+/// What plans depend on besides the records.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanContext<'a> {
+    /// The state that is to be replaced: what the database does not say stays.
+    pub before: &'a DesiredState,
+    /// Which types are dummies.
+    pub dummies: DummyOverride,
+    /// Milliseconds since any fixed point.
+    pub now_ms: u64,
+}
+
+/// The numbers of each bridge's ports, by bridge.
+pub type Numbers = BTreeMap<String, BridgeNumbers>;
+
+impl Plan {
+    /// Makes a plan, and gives its ports numbers.
+    pub fn make(records: &Records, context: &PlanContext<'_>, numbers: &mut Numbers) -> Plan {
+        let state = DesiredState { bridges: Vec::new(), failed_ports: FailedPorts::LeaveOut, ..context.before.clone() };
+        let mut plan = Plan { state, ..Plan::default() };
+        let mut names = HashSet::new();
+        for record in &records.bridges {
+            if record.name.contains(['/', '\\']) {
+                plan.warn(format!("ignoring bridge with invalid name \"{}\"", record.name));
+            } else if !names.insert(record.name.as_str()) {
+                plan.warn(format!("bridge {} specified twice", record.name));
+            } else {
+                plan.add_bridge(record, context, numbers.entry(record.name.clone()).or_default());
+            }
+        }
+        numbers.retain(|bridge, _| names.contains(bridge.as_str()));
+        plan
+    }
+
+    fn warn(&mut self, text: String) {
+        self.notes.push(Note::new(Level::Warn, text));
+    }
+
+    fn refuse(&mut self, interface: Uuid, error: Option<String>) {
+        self.refused.push(Refused { interface, error });
+    }
+}

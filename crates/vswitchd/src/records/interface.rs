@@ -1,0 +1,47 @@
+//! Rows of table `Interface`.
+
+use super::Smap;
+use crate::schema::INTERFACE;
+use sluice_ovsdb::{Replica, Row, Uuid};
+
+/// An interface: a network device of a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterfaceRecord {
+    /// Its row.
+    pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Its type; empty: `system`.
+    pub kind: String,
+    /// What its type wants to know.
+    pub options: Smap,
+    /// The OpenFlow number that it requests.
+    pub ofport_request: Option<i64>,
+    /// The OpenFlow number that it had last.
+    pub ofport: Option<i64>,
+    /// The MTU that it is to have.
+    pub mtu_request: Option<i64>,
+}
+
+impl InterfaceRecord {
+    /// The interfaces that a port refers to, by name.
+    pub(super) fn read_all(replica: &Replica, port: &Row<'_>) -> Vec<Self> {
+        let uuids: Vec<Uuid> = port.get("interfaces");
+        let rows = uuids.into_iter().filter_map(|uuid| replica.row(INTERFACE, uuid));
+        let mut interfaces: Vec<Self> = rows.map(|row| Self::read(&row)).collect();
+        interfaces.sort_by(|a, b| a.name.cmp(&b.name));
+        interfaces
+    }
+
+    fn read(row: &Row<'_>) -> Self {
+        InterfaceRecord {
+            uuid: row.uuid(),
+            name: row.get::<&str>("name").to_owned(),
+            kind: row.get::<&str>("type").to_owned(),
+            options: Smap::read(row, "options"),
+            ofport_request: row.get("ofport_request"),
+            ofport: row.get("ofport"),
+            mtu_request: row.get("mtu_request"),
+        }
+    }
+}

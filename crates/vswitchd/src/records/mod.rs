@@ -1,0 +1,34 @@
+//! Rows as plain types, each with the rows that it refers to.
+
+mod bridge;
+mod global;
+mod interface;
+mod port;
+mod smap;
+
+pub use bridge::BridgeRecord;
+pub use global::OpenVswitchRecord;
+pub use interface::InterfaceRecord;
+pub use port::PortRecord;
+pub use smap::Smap;
+
+use crate::schema::OPEN_VSWITCH;
+use sluice_ovsdb::Replica;
+
+/// What the database says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records {
+    /// The row of table `Open_vSwitch`; a database may have none, which means no bridges.
+    pub open_vswitch: Option<OpenVswitchRecord>,
+    /// The bridges that it refers to, by UUID.
+    pub bridges: Vec<BridgeRecord>,
+}
+
+impl Records {
+    /// Reads a replica.
+    pub fn read(replica: &Replica) -> Self {
+        let row = replica.first(OPEN_VSWITCH);
+        let bridges = row.iter().flat_map(|row| BridgeRecord::read_all(replica, row)).collect();
+        Records { open_vswitch: row.as_ref().map(OpenVswitchRecord::read), bridges }
+    }
+}

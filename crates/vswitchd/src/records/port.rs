@@ -1,0 +1,46 @@
+//! Rows of table `Port`.
+
+use super::{InterfaceRecord, Smap};
+use crate::schema::PORT;
+use sluice_ovsdb::{Replica, Row, Uuid};
+use std::collections::BTreeSet;
+
+/// A port.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortRecord {
+    /// Its name.
+    pub name: String,
+    /// The VLAN of an access port, or the native one.
+    pub tag: Option<i64>,
+    /// The VLANs of a trunk; empty: all.
+    pub trunks: BTreeSet<i64>,
+    /// The customers' VLANs of a tunnel; empty: all.
+    pub cvlans: BTreeSet<i64>,
+    /// How it carries VLANs.
+    pub vlan_mode: Option<String>,
+    /// Settings by key.
+    pub other_config: Smap,
+    /// Its interfaces, by name.
+    pub interfaces: Vec<InterfaceRecord>,
+}
+
+impl PortRecord {
+    /// The ports that a bridge refers to.
+    pub(super) fn read_all(replica: &Replica, bridge: &Row<'_>) -> Vec<Self> {
+        let ports: Vec<Uuid> = bridge.get("ports");
+        ports.into_iter().filter_map(|uuid| replica.row(PORT, uuid)).map(|row| Self::read(replica, &row)).collect()
+    }
+
+    fn read(replica: &Replica, row: &Row<'_>) -> Self {
+        let vlans = |column| row.get::<Vec<i64>>(column).into_iter().collect();
+        PortRecord {
+            name: row.get::<&str>("name").to_owned(),
+            tag: row.get("tag"),
+            trunks: vlans("trunks"),
+            cvlans: vlans("cvlans"),
+            vlan_mode: row.get::<Option<&str>>("vlan_mode").map(str::to_owned),
+            other_config: Smap::read(row, "other_config"),
+            interfaces: InterfaceRecord::read_all(replica, row),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The tables and columns of interest. A column that the server lacks reads as its default, and is not written.
+//!
+//! A change of a column that this program writes itself asks for no reconfiguration: `omit_alert`.
+//! Source: Open vSwitch vswitchd/bridge.c, `bridge_init`.
+
+use sluice_ovsdb::AtomicType::{Integer, String, Uuid};
+use sluice_ovsdb::{Column, Table};
+
+/// The database.
+pub const DATABASE: &str = "Open_vSwitch";
+
+/// The lock that the one process that serves a database holds.
+pub const LOCK: &str = "ovs_vswitchd";
+
+/// Table names.
+pub const OPEN_VSWITCH: &str = "Open_vSwitch";
+pub const BRIDGE: &str = "Bridge";
+pub const PORT: &str = "Port";
+pub const INTERFACE: &str = "Interface";
+
+/// All tables.
+pub fn tables() -> Vec<Table> {
+    vec![open_vswitch(), bridge(), port(), interface()]
+}
+
+fn open_vswitch() -> Table {
+    Table::new(
+        OPEN_VSWITCH,
+        [
+            Column::scalar("next_cfg", Integer),
+            Column::set("bridges", Uuid),
+            Column::string_map("other_config"),
+            Column::scalar("cur_cfg", Integer).omit_alert(),
+            Column::set("datapath_types", String).omit_alert(),
+            Column::set("iface_types", String).omit_alert(),
+        ],
+    )
+}
+
+fn bridge() -> Table {
+    Table::new(
+        BRIDGE,
+        [
+            Column::scalar("name", String),
+            Column::scalar("datapath_type", String),
+            Column::set("ports", Uuid),
+            Column::optional("fail_mode", String),
+            Column::string_map("other_config"),
+            Column::optional("datapath_id", String).omit_alert(),
+        ],
+    )
+}
+
+fn port() -> Table {
+    Table::new(
+        PORT,
+        [
+            Column::scalar("name", String),
+            Column::set("interfaces", Uuid),
+            Column::optional("tag", Integer),
+            Column::set("trunks", Integer),
+            Column::set("cvlans", Integer),
+            Column::optional("vlan_mode", String),
+            Column::string_map("other_config"),
+        ],
+    )
+}
+
+fn interface() -> Table {
+    Table::new(
+        INTERFACE,
+        [
+            Column::scalar("name", String),
+            Column::scalar("type", String),
+            Column::string_map("options"),
+            Column::optional("ofport_request", Integer),
+            Column::optional("mtu_request", Integer),
+            Column::optional("ofport", Integer).omit_alert(),
+            Column::optional("error", String).omit_alert(),
+        ],
+    )
+}

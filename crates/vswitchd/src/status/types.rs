@@ -1,0 +1,27 @@
+//! The interface types that this build has.
+
+use crate::plan::DummyOverride;
+use sluice_port::PORT_TYPES;
+use sluice_vswitch::PATCH;
+
+/// Types that Open vSwitch has, too, and so tools may ask for.
+const OVS_TYPES: [&str; 11] = [
+    "afxdp",
+    "dpdk",
+    "dpdkvhostuser",
+    "dpdkvhostuserclient",
+    "dummy",
+    "dummy-internal",
+    "dummy-pmd",
+    "internal",
+    "system",
+    "tap",
+    PATCH,
+];
+
+/// The types of Open vSwitch that interfaces can be of.
+pub fn interface_types(dummies: DummyOverride) -> impl Iterator<Item = &'static str> {
+    let is_built = |kind: &str| kind == PATCH || PORT_TYPES.iter().any(|known| known.name == kind);
+    let is_offered = move |kind: &str| !kind.starts_with("dummy") || dummies != DummyOverride::Unavailable;
+    OVS_TYPES.into_iter().filter(move |kind| is_built(kind) && is_offered(kind))
+}

@@ -1,0 +1,154 @@
+//! The loop: the database's events, the lock, reconfiguration, and the transactions that tell what came of it.
+//!
+//! Nothing is configured before the lock is held and the first contents are there. Writing is repeated until it
+//! succeeds: what is written depends on the switch, what is sent on the replica. Source: Open vSwitch vswitchd/bridge.c,
+//! `bridge_run`.
+
+mod apply;
+mod events;
+
+use crate::plan::{DummyOverride, Numbers, Plan, PlanContext};
+use crate::records::Records;
+use crate::schema::{DATABASE, LOCK, tables};
+use crate::status::Applied;
+use sluice_ovsdb::{Client, Commit, Config, ConfigError, Interest, LockState, Remote, Txn, TxnId, TxnStatus};
+use sluice_vswitch::Switch;
+use std::sync::Arc;
+
+/// What a [`Vswitchd`] is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The database servers; several are a cluster's.
+    pub remotes: Vec<Remote>,
+    /// Which types are dummies, for tests.
+    pub dummies: DummyOverride,
+}
+
+/// Makes a switch what a database says.
+pub struct Vswitchd {
+    switch: Arc<Switch>,
+    dummies: DummyOverride,
+    client: Client,
+    numbers: Numbers,
+    /// The database's contents have been received, once at least.
+    was_synced: bool,
+    /// The switch is configured as the contents say, once at least.
+    was_reconfigured: bool,
+    /// What came of the last reconfiguration.
+    applied: Applied,
+    /// The transaction that says so.
+    writing: Writing,
+    is_configured: bool,
+}
+
+/// How far the database knows what came of the last reconfiguration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
+    /// It is to be told.
+    Due,
+    /// It is being told.
+    UnderWay(TxnId),
+    /// It knows.
+    Done,
+}
+
+impl Vswitchd {
+    /// For a switch whose threads and OpenFlow service run; it connects when it is first run.
+    ///
+    /// # Errors
+    /// If a remote needs TLS.
+    pub fn new(switch: Arc<Switch>, options: Options) -> Result<Self, ConfigError> {
+        let config = Config { lock: Some(LOCK.into()), ..Config::new(DATABASE, tables(), options.remotes) };
+        Ok(Vswitchd {
+            switch,
+            dummies: options.dummies,
+            client: Client::new(config, None)?,
+            numbers: Numbers::new(),
+            was_synced: false,
+            was_reconfigured: false,
+            applied: Applied::default(),
+            writing: Writing::Done,
+            is_configured: false,
+        })
+    }
+
+    /// Takes a turn, without waiting for the database: what came from there is carried out, and what came of it written.
+    pub fn run(&mut self, now_ms: u64) {
+        self.client.run(now_ms);
+        self.handle_events();
+        if self.client.session().lock() != LockState::Held || !self.was_synced {
+            return;
+        }
+        let changes = self.client.session_mut().take_changes();
+        if changes.alert() || !self.was_reconfigured {
+            self.was_reconfigured = true;
+            self.reconfigure(now_ms);
+        }
+        if self.writing == Writing::Due {
+            self.write();
+        }
+        // What was committed is sent now.
+        self.client.run(now_ms);
+        self.handle_events();
+    }
+
+    /// When to run next, if the socket of [`Vswitchd::interest`] does not become ready before; 0 for at once.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.client.deadline_ms()
+    }
+
+    /// The database's socket, while there is one.
+    pub fn interest(&self) -> Option<Interest<'_>> {
+        self.client.interest()
+    }
+
+    /// Waits until there is something to do, but for `limit_ms` at most: for programs that wait for nothing else.
+    ///
+    /// # Errors
+    /// If the system cannot wait.
+    pub fn wait(&self, now_ms: u64, limit_ms: u64) -> std::io::Result<()> {
+        self.client.wait(now_ms, limit_ms)
+    }
+
+    /// Whether the first configuration is in force and the database knows.
+    pub fn is_configured(&self) -> bool {
+        self.is_configured
+    }
+
+    fn reconfigure(&mut self, now_ms: u64) {
+        let records = Records::read(self.client.session().replica());
+        let before = self.switch.state();
+        let context = PlanContext { before: &before, dummies: self.dummies, now_ms };
+        let plan = Plan::make(&records, &context, &mut self.numbers);
+        plan.notes.iter().for_each(crate::plan::Note::log);
+        self.applied = apply::apply(&self.switch, &plan, &mut self.numbers);
+        self.applied.configuration = records.open_vswitch.map(|row| (row.uuid, row.next_cfg));
+        self.writing = Writing::Due;
+    }
+
+    fn write(&mut self) {
+        let mut txn = Txn::new();
+        self.applied.write(&mut txn, self.dummies);
+        match self.client.session_mut().commit(&txn) {
+            Ok(Commit::Incomplete(id)) => self.writing = Writing::UnderWay(id),
+            Ok(Commit::Finished(status)) => self.written(&status),
+            Err(error) => {
+                tracing::error!("transaction: {error}");
+                self.writing = Writing::Done;
+            }
+        }
+    }
+
+    /// A transaction that told of a configuration has ended.
+    fn written(&mut self, status: &TxnStatus) {
+        self.writing = match status {
+            TxnStatus::TryAgain | TxnStatus::NotLocked => Writing::Due,
+            TxnStatus::Unchanged | TxnStatus::Success { .. } | TxnStatus::Aborted => Writing::Done,
+            TxnStatus::Error(error) => {
+                tracing::warn!("transaction error: {error}");
+                Writing::Done
+            }
+        };
+        self.is_configured |= self.writing == Writing::Done;
+    }
+}

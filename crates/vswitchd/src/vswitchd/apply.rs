@@ -1,0 +1,99 @@
+//! A plan carried out: the switch is reconfigured, and what came of each interface is found out.
+
+use crate::plan::{Numbers, Plan, PlannedBridge};
+use crate::status::{Applied, AppliedBridge, AppliedInterface, mac};
+use sluice_flow::Mac;
+use sluice_vswitch::{Change, Outcome, PortStatus, Switch};
+use std::collections::{BTreeMap, HashMap};
+
+/// Makes the switch what the plan says.
+pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
+    let errors = match switch.reconfigure(&plan.state) {
+        Ok(outcomes) => log_outcomes(switch, outcomes),
+        Err(error) => {
+            tracing::error!(target: "bridge", "the database's configuration cannot be carried out: {error}");
+            HashMap::new()
+        }
+    };
+    let status = switch.port_status();
+    let refused = plan.refused.iter().map(|r| AppliedInterface { uuid: r.interface, ofport: Err(r.error.clone()) });
+    let mut applied = Applied { interfaces: refused.collect(), ..Applied::default() };
+    for bridge in &plan.bridges {
+        let Some(ports) = status.get(&bridge.name) else { continue };
+        let datapath_id = bridge.datapath_id.unwrap_or_else(|| bridge_mac(bridge, ports).number() as u64);
+        set_datapath_id(switch, bridge, datapath_id);
+        applied.bridges.push(AppliedBridge { uuid: bridge.uuid, datapath_id });
+        let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
+        for interface in &bridge.interfaces {
+            let ofport = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {
+                (None, Some(port)) => Ok(port.ofport),
+                (error, _) => Err(error.cloned()),
+            };
+            if ofport.is_err() {
+                numbers.entry(bridge.name.clone()).or_default().give_back(&interface.name);
+            }
+            applied.interfaces.extend(interface.uuid.map(|uuid| AppliedInterface { uuid, ofport }));
+        }
+    }
+    applied
+}
+
+/// Logs what changed in Open vSwitch's words; the errors of ports, by name.
+fn log_outcomes(switch: &Switch, outcomes: Vec<Outcome>) -> HashMap<String, String> {
+    let mut errors = HashMap::new();
+    let mut failed = |port: &str, error: &sluice_vswitch::Error| {
+        let text = error_text(port, error);
+        tracing::warn!(target: "bridge", "{text}");
+        errors.insert(port.to_owned(), text);
+    };
+    for Outcome { change, error, port_failures, .. } in &outcomes {
+        port_failures.iter().for_each(|failure| failed(&failure.port, &failure.error));
+        match (change, error) {
+            (Change::AddPort { port, .. } | Change::ReopenPort { port, .. }, Some(error)) => failed(&port.name, error),
+            (_, Some(error)) => tracing::warn!(target: "bridge", "{error}"),
+            _ => {}
+        }
+    }
+    let status = switch.port_status();
+    for outcome in &outcomes {
+        match &outcome.change {
+            Change::AddBridge(bridge) => {
+                bridge.ports.iter().for_each(|port| log_added(&status, &bridge.name, &port.name, &errors));
+            }
+            Change::AddPort { bridge, port } => log_added(&status, bridge, &port.name, &errors),
+            _ => {}
+        }
+    }
+    errors
+}
+
+fn log_added(status: &BTreeMap<String, Vec<PortStatus>>, bridge: &str, port: &str, errors: &HashMap<String, String>) {
+    let added = status.get(bridge).and_then(|ports| ports.iter().find(|other| other.name == port));
+    if let Some(added) = added.filter(|_| !errors.contains_key(port)) {
+        tracing::info!(target: "bridge", "bridge {bridge}: added interface {port} on port {}", added.ofport.0);
+    }
+}
+
+/// Why a port could not be opened, in Open vSwitch's words.
+fn error_text(port: &str, error: &sluice_vswitch::Error) -> String {
+    format!("could not open network device {port} ({error})")
+}
+
+fn set_datapath_id(switch: &Switch, bridge: &PlannedBridge, datapath_id: u64) {
+    let name = &bridge.name;
+    let before = switch.ofproto().bridges().into_iter().find(|other| other.name == *name);
+    if before.is_some_and(|before| before.datapath_id == datapath_id) {
+        return;
+    }
+    match switch.set_datapath_id(name, datapath_id) {
+        Ok(()) => tracing::info!(target: "bridge", "bridge {name}: using datapath ID {datapath_id:016x}"),
+        Err(error) => tracing::warn!(target: "bridge", "bridge {name}: {error}"),
+    }
+}
+
+/// The Ethernet address that stands for a bridge: the smallest of its ports that is usable, or one made from its row.
+fn bridge_mac(bridge: &PlannedBridge, ports: &[PortStatus]) -> Mac {
+    let others = ports.iter().filter(|port| port.ofport != sluice_flow::OfPort::LOCAL);
+    let macs = others.filter_map(|port| port.report.as_ref()).map(|report| Mac(report.info.mac));
+    mac::smallest_usable(macs).unwrap_or_else(|| mac::from_row(bridge.uuid))
+}

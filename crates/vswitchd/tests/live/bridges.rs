@@ -1,0 +1,55 @@
+//! Bridges and ports: they come, go, fail, and have numbers.
+
+use super::rig::Server;
+
+pub fn bridges_and_ports_come_and_go() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server
+        .vsctl("--no-wait add-br br0 -- set bridge br0 datapath_type=netdev other_config:datapath-id=0000000000000abc");
+    server.vsctl("add-port br0 p1 -- set interface p1 type=null");
+    assert_eq!(server.vsctl("get interface p1 ofport error"), "1\n[]");
+    assert_eq!(server.vsctl("get bridge br0 datapath_id"), "\"0000000000000abc\"");
+    let ports = daemon.switch.port_status().remove("br0").unwrap();
+    assert!(ports.iter().any(|port| port.name == "p1" && port.kind.as_deref() == Some("null")));
+    server.vsctl("del-port p1 -- add-br br1");
+    assert_eq!(daemon.switch.port_status().keys().collect::<Vec<_>>(), ["br0", "br1"]);
+    server.vsctl("del-br br0");
+    assert_eq!(daemon.switch.port_status().keys().collect::<Vec<_>>(), ["br1"]);
+}
+
+pub fn what_cannot_be_is_told_and_does_not_block_the_rest() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server.vsctl("--no-wait add-br br0 -- set bridge br0 datapath_type=netdev");
+    let refused = |command: &str| {
+        let output = server.try_vsctl(command);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let error =
+        refused("add-port br0 p1 -- set interface p1 type=nonsense -- add-port br0 p2 -- set interface p2 type=null");
+    assert!(error.contains("could not open network device p1 (Address family not supported by protocol)"), "{error}");
+    assert_eq!(server.vsctl("get interface p1 ofport"), "-1");
+    assert_eq!(server.vsctl("get interface p2 ofport"), "1");
+    assert!(refused("add-port br0 vxlan_sys_4789").contains("Error detected while setting up 'vxlan_sys_4789'"));
+    server.vsctl("set interface p1 type=null");
+    assert_eq!(server.vsctl("get interface p1 ofport error"), "2\n[]");
+}
+
+pub fn numbers_are_requested_kept_and_given_out() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server.vsctl("--no-wait add-br br0 -- set bridge br0 datapath_type=netdev");
+    server.vsctl("add-port br0 p1 -- set interface p1 type=null ofport_request=7");
+    server.vsctl("add-port br0 p2 -- set interface p2 type=null");
+    server.vsctl("add-port br0 p3 -- set interface p3 type=null ofport_request=7");
+    let ofports = |names: [&str; 3]| names.map(|name| server.vsctl(&format!("get interface {name} ofport")));
+    assert_eq!(ofports(["p1", "p2", "p3"]), ["7", "1", "2"]);
+    drop(daemon);
+    let daemon = server.daemon();
+    daemon.await_configured();
+    assert_eq!(ofports(["p1", "p2", "p3"]), ["7", "1", "2"]);
+}
