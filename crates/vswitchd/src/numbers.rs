@@ -68,7 +68,7 @@ impl BridgeNumbers {
         let had_it = |port: &NumberRequest| port.requested == port.last;
         lacking.sort_by_key(|port| (port.requested.is_none(), failed.contains(&port.name), !had_it(port)));
         for port in lacking {
-            let wanted = port.requested.or(port.last).filter(|number| !taken.contains(number));
+            let wanted = [port.requested, port.last].into_iter().flatten().find(|number| !taken.contains(number));
             if let Some(number) = wanted.or_else(|| self.next_free(&taken, now_ms)) {
                 taken.insert(number);
                 self.freed_ms.remove(&number);

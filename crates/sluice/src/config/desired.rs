@@ -66,6 +66,7 @@ impl Config {
             }),
             bridges: bridges.collect::<Result<_, _>>()?,
             base_dir: self.directory.clone(),
+            ..DesiredState::default()
         })
     }
 }
