@@ -53,7 +53,8 @@ impl ControllerSettings {
 }
 
 impl RateLimit {
-    /// So many packets a second; a burst of 0 is a quarter of a second's. `None` if the rate is 0: no limit.
+    /// A limit of `packets_per_s`. A `burst` of 0 stands for a quarter of a second's packets. A rate of 0 means no
+    /// limit: `None`.
     pub fn new(packets_per_s: u32, burst: u32) -> Option<Self> {
         let burst = if burst == 0 { (packets_per_s / 4).max(1) } else { burst };
         (packets_per_s != 0).then_some(RateLimit { packets_per_s, burst })

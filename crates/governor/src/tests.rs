@@ -68,7 +68,7 @@ fn auto_installs_everything_while_there_is_little() {
 #[test]
 fn a_lasting_flow_is_sampled_for_a_generation_only() {
     let mut governor = Governor::new(Mode::Classic, 0, IDLE_MS);
-    // So many that half of them are enough, too.
+    // Enough flows that a sample of half of them still fills a generation.
     (0..400).for_each(|flow| assert!(governor.decide(unsampled(flow), || 5, 0).installs()));
     governor.set_mode(Mode::Shortcut);
     let hash = 0;

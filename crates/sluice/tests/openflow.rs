@@ -167,8 +167,8 @@ fn hostile_clients_disturb_nobody() {
     assert_eq!(daemon.signal("TERM").code, Some(0), "it ends with a stuck client");
 }
 
-/// So much more memory, in KiB, may the switch have after the hostile crowd has come: ten times what all its bounds
-/// come to, and a small part of the answers that were asked for.
+/// The memory, in KiB, that the hostile crowd may add to the switch: ten times the sum of the switch's limits, and a
+/// small part of the replies that the crowd asks for.
 const CROWD_MEMORY_MAX: u64 = 1 << 20;
 
 #[test]

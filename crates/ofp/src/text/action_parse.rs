@@ -10,8 +10,7 @@ use sluice_flow::field::{FieldId, ones};
 use sluice_flow::text::{Delimiter, Pair, Piece, SyntaxError, number, value};
 use sluice_flow::{OfPort, PortNames, SubField};
 
-/// Actions may stand within actions so deep, no deeper.
-/// Source: the bound of Open vSwitch's parser is of the same order (100).
+/// The greatest depth of actions within actions. Open vSwitch's parser has a limit of 100.
 const MAX_DEPTH: usize = 64;
 
 /// Reads lists of actions.

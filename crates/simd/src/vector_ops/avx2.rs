@@ -21,14 +21,15 @@ impl Avx2 {
     #[inline(always)]
     fn half<T>(self, line: &[T], at: usize) -> __m256i {
         assert!(size_of_val(line) == 64 && at < 2);
-        // SAFETY: `self` says that AVX2 is here; an unaligned load of 32 of the 64 bytes that were asserted.
+        // SAFETY: a `self` exists only if the processor has AVX2. The unaligned load reads 32 of the 64 bytes that were
+        // asserted.
         unsafe { _mm256_loadu_si256(line.as_ptr().cast::<__m256i>().add(at)) }
     }
 
     /// The terms of half a line's sum.
     #[inline(always)]
     fn terms(self, line: &[u8; 64], addends: &[u64; 8], at: usize) -> __m256i {
-        // SAFETY: `self` says that AVX2 is here.
+        // SAFETY: a `self` exists only if the processor has AVX2.
         unsafe {
             let both = _mm256_add_epi32(self.half(line, at), self.half(addends, at));
             _mm256_mul_epu32(both, _mm256_srli_epi64::<32>(both))
@@ -38,7 +39,7 @@ impl Avx2 {
     /// The terms of two lines, with halves and neighbours added up. The two lines' terms alternate.
     #[inline(always)]
     fn terms_of_two(self, lines: [&[u8; 64]; 2], addends: &[u64; 8]) -> __m256i {
-        // SAFETY: `self` says that AVX2 is here.
+        // SAFETY: a `self` exists only if the processor has AVX2.
         unsafe {
             let a = _mm256_add_epi64(self.terms(lines[0], addends, 0), self.terms(lines[0], addends, 1));
             let b = _mm256_add_epi64(self.terms(lines[1], addends, 0), self.terms(lines[1], addends, 1));
@@ -51,7 +52,7 @@ impl Avx2 {
     fn sums_of_four(self, addends: &[u64; 8], lines: [&[u8; 64]; 4]) -> __m256i {
         let [a, b, c, d] = lines;
         let (ab, cd) = (self.terms_of_two([a, b], addends), self.terms_of_two([c, d], addends));
-        // SAFETY: `self` says that AVX2 is here.
+        // SAFETY: a `self` exists only if the processor has AVX2.
         unsafe {
             _mm256_add_epi64(_mm256_permute2x128_si256::<0x20>(ab, cd), _mm256_permute2x128_si256::<0x31>(ab, cd))
         }
@@ -104,7 +105,7 @@ impl VectorOps for Avx2 {
 
     #[inline(always)]
     fn masked_eq(self, key: &[u8; 64], mask: &[u64; 8], want: &[u64; 8]) -> bool {
-        // SAFETY: `self` says that AVX2 is here.
+        // SAFETY: a `self` exists only if the processor has AVX2.
         unsafe {
             let low = _mm256_xor_si256(_mm256_and_si256(self.half(key, 0), self.half(mask, 0)), self.half(want, 0));
             let high = _mm256_xor_si256(_mm256_and_si256(self.half(key, 1), self.half(mask, 1)), self.half(want, 1));
@@ -115,7 +116,7 @@ impl VectorOps for Avx2 {
 
     #[inline(always)]
     fn signatures(self, signatures: &[u16; 16], wanted: u16) -> u16 {
-        // SAFETY: `self` says that AVX2 is here; the load is of the array's 32 bytes.
+        // SAFETY: a `self` exists only if the processor has AVX2; the load reads the array's 32 bytes.
         unsafe {
             let have = _mm256_loadu_si256(signatures.as_ptr().cast());
             let equal = _mm256_cmpeq_epi16(have, _mm256_set1_epi16(wanted as i16));
@@ -127,7 +128,7 @@ impl VectorOps for Avx2 {
 
     #[inline(always)]
     fn tags(self, tags: &[u32; 8], wanted: u32) -> u32 {
-        // SAFETY: `self` says that AVX2 is here; the load is of the array's 32 bytes.
+        // SAFETY: a `self` exists only if the processor has AVX2; the load reads the array's 32 bytes.
         unsafe {
             let have = _mm256_loadu_si256(tags.as_ptr().cast());
             let equal = _mm256_cmpeq_epi32(have, _mm256_set1_epi32(wanted as i32));
@@ -139,7 +140,7 @@ impl VectorOps for Avx2 {
     fn sums(self, addends: &[u64; 8], lines: [&[u8; 64]; TOGETHER]) -> [u64; TOGETHER] {
         let [a, b, c, d, e, f, g, h] = lines;
         let mut sums = [0; TOGETHER];
-        // SAFETY: `self` says that AVX2 is here; both stores lie in the 64 bytes of `sums`.
+        // SAFETY: a `self` exists only if the processor has AVX2; both stores lie in the 64 bytes of `sums`.
         unsafe {
             let at = sums.as_mut_ptr().cast::<__m256i>();
             _mm256_storeu_si256(at, self.sums_of_four(addends, [a, b, c, d]));
@@ -151,7 +152,8 @@ impl VectorOps for Avx2 {
     #[inline(always)]
     fn permute<P: Permutation>(self, from: &[u8; SOURCE], keep: &[u64; 8], base: &[u64; 8], to: &mut [u8; 64]) {
         for at in 0..2 {
-            // SAFETY: `self` says that AVX2 is here; a third of the source is 16 bytes, half of the line is 32.
+            // SAFETY: a `self` exists only if the processor has AVX2. A third of the source is 16
+            // bytes, half of the line is 32.
             unsafe {
                 let mut drawn = _mm256_setzero_si256();
                 for third in 0..SOURCE / 16 {

@@ -20,14 +20,15 @@ impl Avx512 {
     #[inline(always)]
     fn whole<T>(self, line: &[T]) -> __m512i {
         assert!(size_of_val(line) == 64);
-        // SAFETY: `self` says that AVX-512 is here; an unaligned load of the 64 bytes that were asserted.
+        // SAFETY: a `self` exists only if the processor has AVX-512. The unaligned load reads the 64 bytes that were
+        // asserted.
         unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
     }
 
     /// The terms of a line's sum.
     #[inline(always)]
     fn terms(self, line: &[u8; 64], addends: __m512i) -> __m512i {
-        // SAFETY: `self` says that AVX-512 is here.
+        // SAFETY: a `self` exists only if the processor has AVX-512.
         unsafe {
             let both = _mm512_add_epi32(self.whole(line), addends);
             _mm512_mul_epu32(both, _mm512_srli_epi64::<32>(both))
@@ -38,14 +39,14 @@ impl Avx512 {
     #[inline(always)]
     fn terms_of_two(self, lines: [&[u8; 64]; 2], addends: __m512i) -> __m512i {
         let (a, b) = (self.terms(lines[0], addends), self.terms(lines[1], addends));
-        // SAFETY: `self` says that AVX-512 is here.
+        // SAFETY: a `self` exists only if the processor has AVX-512.
         unsafe { _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)) }
     }
 
     /// Adds up the quarters of two registers: the even ones and the odd ones.
     #[inline(always)]
     fn add_quarters(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` says that AVX-512 is here.
+        // SAFETY: a `self` exists only if the processor has AVX-512.
         unsafe { _mm512_add_epi64(_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b)) }
     }
 }
@@ -60,13 +61,13 @@ impl VectorOps for Avx512 {
 
     #[inline(always)]
     fn masked_eq(self, key: &[u8; 64], mask: &[u64; 8], want: &[u64; 8]) -> bool {
-        // SAFETY: `self` says that AVX-512 is here.
+        // SAFETY: a `self` exists only if the processor has AVX-512.
         unsafe { _mm512_cmpneq_epi64_mask(_mm512_and_si512(self.whole(key), self.whole(mask)), self.whole(want)) == 0 }
     }
 
     #[inline(always)]
     fn signatures(self, signatures: &[u16; 16], wanted: u16) -> u16 {
-        // SAFETY: `self` says that AVX-512 is here; the load is of the array's 32 bytes.
+        // SAFETY: a `self` exists only if the processor has AVX-512; the load reads the array's 32 bytes.
         unsafe {
             let have = _mm256_loadu_si256(signatures.as_ptr().cast());
             _mm256_cmpeq_epi16_mask(have, _mm256_set1_epi16(wanted as i16))
@@ -75,7 +76,7 @@ impl VectorOps for Avx512 {
 
     #[inline(always)]
     fn tags(self, tags: &[u32; 8], wanted: u32) -> u32 {
-        // SAFETY: `self` says that AVX-512 is here; the load is of the array's 32 bytes.
+        // SAFETY: a `self` exists only if the processor has AVX-512; the load reads the array's 32 bytes.
         unsafe {
             let have = _mm256_loadu_si256(tags.as_ptr().cast());
             u32::from(_mm256_cmpeq_epi32_mask(have, _mm256_set1_epi32(wanted as i32)))
@@ -90,16 +91,16 @@ impl VectorOps for Avx512 {
         let first = self.add_quarters(self.terms_of_two([a, b], addends), self.terms_of_two([c, d], addends));
         let second = self.add_quarters(self.terms_of_two([e, f], addends), self.terms_of_two([g, h], addends));
         let mut sums = [0; TOGETHER];
-        // SAFETY: `self` says that AVX-512 is here; the store is of the 64 bytes of `sums`.
+        // SAFETY: a `self` exists only if the processor has AVX-512; the store writes the 64 bytes of `sums`.
         unsafe { _mm512_storeu_si512(sums.as_mut_ptr().cast(), self.add_quarters(first, second)) };
         sums
     }
 
     #[inline(always)]
     fn permute<P: Permutation>(self, from: &[u8; SOURCE], keep: &[u64; 8], base: &[u64; 8], to: &mut [u8; 64]) {
-        // SAFETY: `self` says that AVX-512 with VBMI is here. The masked load reads only the source's bytes; the rest
-        // is zero. `NOWHERE` selects the last of those (only its low six bits count), hence zero. The store is of the
-        // line's 64 bytes.
+        // SAFETY: a `self` exists only if the processor has AVX-512 with VBMI. The masked load reads only the source's
+        // bytes; the rest is zero. `NOWHERE` selects the last byte (only its low six bits count), which is zero. The
+        // store writes the line's 64 bytes.
         unsafe {
             let bytes = _mm512_maskz_loadu_epi64((1 << (SOURCE / 8)) - 1, from.as_ptr().cast());
             let drawn = _mm512_permutexvar_epi8(self.whole(&P::FROM), bytes);

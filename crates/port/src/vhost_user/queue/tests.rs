@@ -12,7 +12,7 @@ const APART: u64 = 0x400;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 
-/// A guest's ring of eight entries, some of whose buffers are chained to the next.
+/// A guest's ring of eight entries. Some buffers are chained to the next one.
 struct Guest {
     memory: Arc<GuestMemoryMmap>,
     rings: Rings,
