@@ -1,0 +1,184 @@
+//! A main loop that sleeps until a descriptor is ready, a deadline has come or another thread wakes it.
+//!
+//! Other threads can wait for it: [`MainLoop::wait_for_turn`] returns when a whole turn that began after the call is
+//! done, so that whatever was there to do at the time of the call has been done.
+
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// A main loop's turns and its end.
+#[derive(Debug)]
+pub struct MainLoop {
+    state: Mutex<LoopState>,
+    /// Notified when a turn is done and when the end is asked for.
+    changed: Condvar,
+    /// An eventfd; written to wake the loop.
+    wake: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct LoopState {
+    /// Turns that have begun.
+    begun: u64,
+    /// Turns that are done.
+    done: u64,
+    /// Why the end was asked for, if it was.
+    end: Option<String>,
+    /// The loop takes no more turns.
+    is_over: bool,
+}
+
+/// A turn under way; dropping it ends the turn.
+#[must_use = "the turn ends when this is dropped"]
+pub struct Turn<'a>(&'a MainLoop);
+
+/// The loop's life; dropping it releases all that wait for a turn.
+#[must_use = "the loop is over when this is dropped"]
+pub struct Running<'a>(&'a MainLoop);
+
+impl MainLoop {
+    /// A loop that has not taken a turn.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(MainLoop { state: Mutex::default(), changed: Condvar::new(), wake })
+    }
+
+    /// Marks the loop's life: keep what this returns until the last turn is done.
+    pub fn running(&self) -> Running<'_> {
+        Running(self)
+    }
+
+    /// Begins a turn.
+    pub fn turn(&self) -> Turn<'_> {
+        self.state.lock().begun += 1;
+        Turn(self)
+    }
+
+    /// Ends the loop's present or next sleep.
+    pub fn wake(&self) {
+        // A counter that is full has woken the loop already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Returns when the loop has done one whole turn that began after the call, or is over. Must not be called from the
+    /// loop.
+    pub fn wait_for_turn(&self) {
+        let mut state = self.state.lock();
+        let wanted = state.begun + 1;
+        while state.done < wanted && !state.is_over {
+            self.wake();
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Asks for the end. The first reason counts.
+    pub fn end(&self, why: &str) {
+        self.state.lock().end.get_or_insert_with(|| why.to_owned());
+        self.wake();
+    }
+
+    /// Why the end was asked for, if it was.
+    pub fn why_end(&self) -> Option<String> {
+        self.state.lock().end.clone()
+    }
+
+    /// Sleeps until one of `descriptors` is ready, `timeout` is over or somebody wakes the loop; it never sleeps once the
+    /// end was asked for. `None`: without a limit of time.
+    pub fn sleep<'fd>(&'fd self, descriptors: impl IntoIterator<Item = PollFd<'fd>>, timeout: Option<Duration>) {
+        let wake = PollFd::new(&self.wake, PollFlags::IN);
+        let mut polled: Vec<PollFd<'_>> = std::iter::once(wake).chain(descriptors).collect();
+        let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => {
+                tracing::warn!(target: "poll_loop", "poll: {error}");
+                // The loop must not spin on an error that stays.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        // Empties the counter; there is nothing to read if nobody woke the loop.
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+        if self.state.lock().end.is_some() {
+            self.wake();
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.done = state.begun;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Instant;
+
+    const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+    #[test]
+    fn a_turn_that_is_waited_for_begins_after_the_call() {
+        let main_loop = MainLoop::new().unwrap();
+        let (asked, seen) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _running = main_loop.running();
+                while main_loop.why_end().is_none() {
+                    let turn = main_loop.turn();
+                    let at_start = asked.load(Ordering::SeqCst);
+                    std::thread::yield_now();
+                    seen.store(at_start, Ordering::SeqCst);
+                    drop(turn);
+                    main_loop.sleep([], LONG);
+                }
+            });
+            for i in 1..=1000 {
+                asked.store(i, Ordering::SeqCst);
+                main_loop.wait_for_turn();
+                assert_eq!(seen.load(Ordering::SeqCst), i);
+            }
+            main_loop.end("the test is over");
+        });
+        main_loop.wait_for_turn();
+    }
+
+    #[test]
+    fn the_first_reason_of_the_end_counts_and_ends_every_sleep() {
+        let main_loop = MainLoop::new().unwrap();
+        main_loop.end("first");
+        main_loop.end("second");
+        let began = Instant::now();
+        (0..3).for_each(|_| main_loop.sleep([], LONG));
+        assert!(began.elapsed() < Duration::from_secs(30));
+        assert_eq!(main_loop.why_end().as_deref(), Some("first"));
+    }
+
+    #[test]
+    fn a_descriptor_or_a_deadline_ends_a_sleep() {
+        let main_loop = MainLoop::new().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        drop(writer);
+        let began = Instant::now();
+        main_loop.sleep([PollFd::new(&reader, PollFlags::IN)], LONG);
+        assert!(began.elapsed() < Duration::from_secs(30));
+        main_loop.sleep([], Some(Duration::from_millis(1)));
+    }
+}
