@@ -1,23 +1,30 @@
 //! A main loop that sleeps until a descriptor is ready, a deadline has come or another thread wakes it.
 //!
 //! Other threads can wait for it: [`MainLoop::wait_for_turn`] returns when a whole turn that began after the call is
-//! done, so that whatever was there to do at the time of the call has been done.
+//! done, so that whatever was there to do at the time of the call has been done. Deadlines are times of the control
+//! clock ([`sluice_clock`]): a warp of that clock wakes the loop.
 
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use sluice_clock::Timer;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
+/// The longest sleep while the control clock is stopped: what happens without a timer is seen all the same.
+const SLEEP_MAX_STOPPED: Duration = Duration::from_millis(50);
+
 /// A main loop's turns and its end.
-#[derive(Debug)]
 pub struct MainLoop {
     state: Mutex<LoopState>,
-    /// Notified when a turn is done and when the end is asked for.
+    /// Notified when a turn is done and when the loop is over.
     changed: Condvar,
     /// An eventfd; written to wake the loop.
-    wake: OwnedFd,
+    wake: Arc<OwnedFd>,
+    /// The loop's deadline.
+    timer: Timer,
 }
 
 #[derive(Debug, Default)]
@@ -46,8 +53,10 @@ impl MainLoop {
     /// # Errors
     /// If there are no descriptors left.
     pub fn new() -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(MainLoop { state: Mutex::default(), changed: Condvar::new(), wake })
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let to_wake = Arc::clone(&wake);
+        let timer = Timer::new(move || write_one(&to_wake));
+        Ok(MainLoop { state: Mutex::default(), changed: Condvar::new(), wake, timer })
     }
 
     /// Marks the loop's life: keep what this returns until the last turn is done.
@@ -63,8 +72,7 @@ impl MainLoop {
 
     /// Ends the loop's present or next sleep.
     pub fn wake(&self) {
-        // A counter that is full has woken the loop already.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        write_one(&self.wake);
     }
 
     /// Returns when the loop has done one whole turn that began after the call, or is over. Must not be called from the
@@ -89,12 +97,14 @@ impl MainLoop {
         self.state.lock().end.clone()
     }
 
-    /// Sleeps until one of `descriptors` is ready, `timeout` is over or somebody wakes the loop; it never sleeps once the
-    /// end was asked for. `None`: without a limit of time.
-    pub fn sleep<'fd>(&'fd self, descriptors: impl IntoIterator<Item = PollFd<'fd>>, timeout: Option<Duration>) {
+    /// Sleeps until one of `descriptors` is ready, the control clock shows `deadline_ms` or somebody wakes the loop; it
+    /// never sleeps once the end was asked for. `None`: without a deadline.
+    pub fn sleep<'fd>(&'fd self, descriptors: impl IntoIterator<Item = PollFd<'fd>>, deadline_ms: Option<u64>) {
         let wake = PollFd::new(&self.wake, PollFlags::IN);
         let mut polled: Vec<PollFd<'_>> = std::iter::once(wake).chain(descriptors).collect();
-        let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
+        let allowed = self.timer.set(deadline_ms);
+        let timeout = if sluice_clock::is_stopped() { allowed.min(SLEEP_MAX_STOPPED) } else { allowed };
+        let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
@@ -109,6 +119,11 @@ impl MainLoop {
             self.wake();
         }
     }
+}
+
+fn write_one(eventfd: &OwnedFd) {
+    // A counter that is full has woken the loop already.
+    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
 }
 
 impl Drop for Turn<'_> {
@@ -132,7 +147,10 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Instant;
 
-    const LONG: Option<Duration> = Some(Duration::from_secs(60));
+    /// A minute from now.
+    fn late() -> Option<u64> {
+        Some(sluice_clock::now_ms() + 60_000)
+    }
 
     #[test]
     fn a_turn_that_is_waited_for_begins_after_the_call() {
@@ -147,7 +165,7 @@ mod tests {
                     std::thread::yield_now();
                     seen.store(at_start, Ordering::SeqCst);
                     drop(turn);
-                    main_loop.sleep([], LONG);
+                    main_loop.sleep([], late());
                 }
             });
             for i in 1..=1000 {
@@ -166,7 +184,7 @@ mod tests {
         main_loop.end("first");
         main_loop.end("second");
         let began = Instant::now();
-        (0..3).for_each(|_| main_loop.sleep([], LONG));
+        (0..3).for_each(|_| main_loop.sleep([], late()));
         assert!(began.elapsed() < Duration::from_secs(30));
         assert_eq!(main_loop.why_end().as_deref(), Some("first"));
     }
@@ -177,8 +195,8 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         drop(writer);
         let began = Instant::now();
-        main_loop.sleep([PollFd::new(&reader, PollFlags::IN)], LONG);
+        main_loop.sleep([PollFd::new(&reader, PollFlags::IN)], late());
         assert!(began.elapsed() < Duration::from_secs(30));
-        main_loop.sleep([], Some(Duration::from_millis(1)));
+        main_loop.sleep([], Some(sluice_clock::now_ms()));
     }
 }

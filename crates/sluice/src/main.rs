@@ -1,5 +1,5 @@
-//! The sluice command: `run` a switch, `replay` captures through its tables, `lab` what it
-//! can do, `ctl` one that runs.
+//! The sluice command: `run` a switch, `replay` captures through its tables, `lab` what it can do, `ctl` one that runs;
+//! `vswitchd` is Open vSwitch's daemon, as which the program also runs under the name `ovs-vswitchd`.
 //!
 //! Wiring only: the crates below do the work. Exit codes: 0, 1 for an error (one line on standard error),
 //! and for `ctl` 2 if the switch answered with an error, as `ovs-appctl` has it.
@@ -8,7 +8,8 @@
 mod clock;
 mod command;
 mod config;
-mod log;
+mod config_file;
+mod housekeeping;
 mod metrics;
 mod overview;
 mod privileges;
@@ -16,9 +17,13 @@ mod process;
 mod replay;
 mod run;
 mod rundir;
+mod signals;
 mod text;
+mod vswitchd;
 
 use clap::{Parser, Subcommand};
+use sluice_daemon::detach::is_run_as;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +48,13 @@ enum CliCommand {
         #[arg(long)]
         help_config: bool,
     },
+    /// Run in the place of ovs-vswitchd; a program of that name that links to sluice does the same
+    #[command(disable_help_flag = true)]
+    Vswitchd {
+        /// The options and the database of ovs-vswitchd(8); --help lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     Replay(replay::ReplayArgs),
     Lab(sluice_lab::LabArgs),
     Top(sluice_top::TopArgs),
@@ -65,6 +77,10 @@ enum CliCommand {
 fn main() -> ExitCode {
     // Before there are threads.
     sluice_mem::grow_heaps_in_large_steps();
+    let name = std::env::args_os().next().unwrap_or_default();
+    if is_run_as(&name, vswitchd::PROGRAM) {
+        return vswitchd::main(std::env::args_os().skip(1));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
@@ -75,6 +91,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         CliCommand::Run { help_config: true, .. } | CliCommand::Run { config: None, .. } => Ok(show(&config::help())),
         CliCommand::Run { config: Some(config), .. } => run::run(&config).map(|()| ExitCode::SUCCESS),
+        CliCommand::Vswitchd { args } => Ok(vswitchd::main(args)),
         CliCommand::Replay(args) => replay::replay(&args).map(|summary| show(&summary)),
         CliCommand::Top(args) => sluice_top::run(&args, rundir::default_control_socket()).map(|()| ExitCode::SUCCESS),
         CliCommand::Lab(args) => sluice_lab::run(&args).map(|()| ExitCode::SUCCESS),

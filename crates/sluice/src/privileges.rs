@@ -5,6 +5,7 @@
 
 use anyhow::{Context, Result};
 use rustix::thread::{CapabilitySet, CapabilitySets};
+use sluice_daemon::account::Account;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -55,17 +56,32 @@ pub fn leave_root<'a>(kinds: impl Iterator<Item = &'a str>) -> Result<Option<Lef
         return Ok(None);
     }
     let (uid, gid) = user();
-    let own = rustix::thread::capabilities(None).context("capabilities")?.permitted;
     let wanted = kinds.fold(CapabilitySet::empty(), |set, kind| set.union(of_port_type(kind)));
-    let kept = own.intersection(wanted);
+    become_user(uid, gid, wanted).map(Some)
+}
 
+/// Becomes the user of `--user` and keeps what ports need that the database may ask for at any time: those of every
+/// type, and low TCP ports. `raw_io` is for drivers that access devices directly.
+///
+/// # Errors
+/// If the system refuses a step; what was done until then stays done.
+pub fn become_account(account: Account, raw_io: bool) -> Result<Left> {
+    let ports = sluice_port::PORT_TYPES.iter().fold(CapabilitySet::empty(), |set, kind| set | of_port_type(kind.name));
+    let raw_io = if raw_io { CapabilitySet::SYS_RAWIO } else { CapabilitySet::empty() };
+    let wanted = ports | raw_io | CapabilitySet::NET_BIND_SERVICE | CapabilitySet::IPC_LOCK;
+    become_user(account.uid, account.gid, wanted)
+}
+
+fn become_user(uid: u32, gid: u32, wanted: CapabilitySet) -> Result<Left> {
+    let own = rustix::thread::capabilities(None).context("capabilities")?.permitted;
+    let kept = own.intersection(wanted);
     rustix::thread::set_keep_capabilities(true).context("keeping capabilities")?;
     // This changes the user of every thread; only this thread keeps its capabilities.
     sluice_port::become_user(uid, gid).with_context(|| format!("becoming user {uid}"))?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets).context("dropping capabilities")?;
     rustix::thread::set_no_new_privs(true).context("giving up new privileges")?;
-    Ok(Some(Left { uid, kept }))
+    Ok(Left { uid, kept })
 }
 
 /// Why a file cannot be read. Files of root cannot be read once root was left.

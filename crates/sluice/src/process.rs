@@ -1,28 +1,27 @@
-//! The process that runs a switch: its configuration file, its event rates, and its end.
+//! The process that runs a switch: its log, its event rates, its main loop and its end.
 
-use crate::config::{self, Config};
+use crate::config::Config;
+use crate::config_file::ConfigFile;
 use crate::rundir;
-use crate::text::change;
 use crate::text::coverage::Coverage;
-use anyhow::Result;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 use sluice_connmgr::{TlsError, TlsFile};
+use sluice_daemon::main_loop::MainLoop;
+use sluice_vlog::Log;
 use sluice_vswitch::{Error, Switch};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A process that runs a switch.
 pub struct Process {
     switch: Arc<Switch>,
-    file: PathBuf,
-    /// What the file said of the process when it was read last.
-    settings: Mutex<config::Switch>,
+    log: Log,
+    main_loop: MainLoop,
     coverage: Mutex<Coverage>,
-    /// Why the end was asked for, if it was.
-    end: Mutex<Option<String>>,
-    end_asked: Condvar,
+    /// The file that describes the switch, if that is not a database.
+    config_file: Option<ConfigFile>,
+    version: String,
 }
 
 impl Process {
@@ -30,16 +29,23 @@ impl Process {
     ///
     /// # Errors
     /// As [`Switch::prepare`], or if a file of rules cannot be read.
-    pub fn prepare(file: &Path, config: Config) -> Result<Arc<Process>> {
+    pub fn of_config(file: &Path, config: Config, log: Log) -> Result<Arc<Process>> {
         let switch = Switch::prepare(&config.desired()?).map_err(explain)?;
-        Ok(Arc::new(Process {
-            switch,
-            file: file.into(),
-            settings: Mutex::new(config.switch),
-            coverage: Mutex::default(),
-            end: Mutex::default(),
-            end_asked: Condvar::new(),
-        }))
+        let version = format!("sluice {}", env!("CARGO_PKG_VERSION"));
+        Self::new(switch, log, Some(ConfigFile::new(file, config.switch)), version)
+    }
+
+    /// A process whose switch is described by a database. `version` is what the command of that name tells.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn of_database(switch: Arc<Switch>, log: Log, version: String) -> Result<Arc<Process>> {
+        Self::new(switch, log, None, version)
+    }
+
+    fn new(switch: Arc<Switch>, log: Log, config_file: Option<ConfigFile>, version: String) -> Result<Arc<Process>> {
+        let main_loop = MainLoop::new().context("main loop")?;
+        Ok(Arc::new(Process { switch, log, main_loop, coverage: Mutex::default(), config_file, version }))
     }
 
     /// The switch.
@@ -47,74 +53,40 @@ impl Process {
         &self.switch
     }
 
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// The main loop: its end is the process's.
+    pub fn main_loop(&self) -> &MainLoop {
+        &self.main_loop
+    }
+
     /// Event rates.
     pub fn coverage(&self) -> MutexGuard<'_, Coverage> {
         self.coverage.lock()
     }
 
-    /// The time after which the switch ends by itself, if the configuration has one.
-    pub fn stop_after(&self) -> Option<Duration> {
-        self.settings.lock().stop_after.map(|after| after.0)
+    /// The file that describes the switch, if that is not a database.
+    pub fn config_file(&self) -> Option<&ConfigFile> {
+        self.config_file.as_ref()
     }
 
-    /// The address at which Prometheus reads metrics, if the configuration has one.
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.settings.lock().metrics
+    /// The program and its version, as a user is told.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// Asks for the end.
     pub fn end(&self, why: &str) {
-        self.end.lock().get_or_insert_with(|| why.to_owned());
-        self.end_asked.notify_all();
+        self.main_loop.end(why);
     }
 
-    /// Waits until `until` at most; why it is to end, if it is.
-    pub fn wait_for_end(&self, until: Instant) -> Option<String> {
-        let mut why = self.end.lock();
-        if why.is_none() {
-            self.end_asked.wait_until(&mut why, until);
-        }
-        why.clone()
-    }
-
-    /// `sluice/reload`: reads the configuration file again and applies what changed in it: a line for each step, or a
-    /// line that says that there was none.
-    ///
-    /// # Errors
-    /// If the file is wrong (nothing has changed then), or steps failed (the others have been taken).
-    pub fn reload(&self) -> Result<String, String> {
-        let new = Config::load(&self.file).map_err(|error| error.to_string())?;
-        let desired = new.desired().map_err(|error| error.to_string())?;
-        let outcomes = self.switch.reconfigure(&desired).map_err(|error| explain(error).to_string())?;
-        let mut done = self.set(new.switch);
-        let mut failed = Vec::new();
-        for outcome in outcomes {
-            let lines = change::lines(&outcome);
-            match outcome.error {
-                Some(error) => failed.push(change::failure(&outcome.change, &explain(error).to_string())),
-                None => done.extend(lines),
-            }
-        }
-        done.dedup();
-        if !failed.is_empty() {
-            failed.extend(done);
-            return Err(failed.join("\n"));
-        }
-        let nothing = || "nothing changed".to_owned();
-        tracing::info!("configuration read again: {}", if done.is_empty() { nothing() } else { done.join("; ") });
-        Ok(if done.is_empty() { nothing() } else { done.join("\n") })
-    }
-
-    /// Takes over what the file says of the process; a line for each change.
-    fn set(&self, new: config::Switch) -> Vec<String> {
-        let mut settings = self.settings.lock();
-        let changes = [
-            (settings.stop_after != new.stop_after).then(|| "switch.stop-after: changed".to_owned()),
-            (settings.rundir != new.rundir).then(|| change::at_next_start("switch.rundir")),
-            (settings.metrics != new.metrics).then(|| change::at_next_start("switch.metrics")),
-        ];
-        *settings = new;
-        changes.into_iter().flatten().collect()
+    /// Returns when the main loop has done one whole turn that began after the call, or is over. Must not be called from
+    /// the main loop.
+    pub fn wait_for_turn(&self) {
+        self.main_loop.wait_for_turn();
     }
 }
 

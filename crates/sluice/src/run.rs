@@ -3,29 +3,25 @@
 use crate::command::CommandTable;
 use crate::command::options::PmdOptions;
 use crate::config::Config;
+use crate::config_file::ConfigFile;
+use crate::housekeeping::Housekeeping;
 use crate::metrics::Endpoint;
 use crate::process::{Process, explain};
-use crate::text::coverage::SAMPLE_SECS;
 use crate::text::megaflows::dpctl_line;
 use crate::text::{live, rules};
-use crate::{command, log, privileges, rundir};
+use crate::{command, privileges, rundir, signals};
 use anyhow::{Context, Result};
 use sluice_action::DatapathPortNames;
 use sluice_connmgr::unix_socket::{listen_private, remove_stale};
 use sluice_datapath::FlowReport;
 use sluice_fate::Snapshot;
 use sluice_unixctl::Server;
+use sluice_vlog::Log;
 use sluice_vswitch::Switch;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How often side effects of packets are done and timeouts looked at.
-const TICK: Duration = Duration::from_millis(20);
-
-/// How often ports are looked after.
-const WATCH_PORTS_EVERY: Duration = Duration::from_secs(1);
 
 /// From one live line to the next, on a terminal or in a run of limited length.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
@@ -41,7 +37,8 @@ const MEGAFLOWS_SHOWN: usize = 100;
 /// # Errors
 /// If it cannot start.
 pub fn run(file: &Path) -> Result<()> {
-    log::start();
+    let log = Log::to_console("sluice");
+    log.install();
     let config = Config::load(file)?;
     let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
     rundir::prepare(&rundir)?;
@@ -49,7 +46,7 @@ pub fn run(file: &Path) -> Result<()> {
     // Before ports are opened: another switch that runs may have the same ones.
     remove_stale(&control, "control socket").map_err(rundir::socket_error)?;
     privileges::give_rundir(&rundir)?;
-    let process = Process::prepare(file, config)?;
+    let process = Process::of_config(file, config, log)?;
     let switch = process.switch();
     let kinds = switch.port_kinds();
     match privileges::leave_root(kinds.iter().map(String::as_str)) {
@@ -58,7 +55,7 @@ pub fn run(file: &Path) -> Result<()> {
         // A container may forbid it; the switch works nevertheless.
         Err(error) => tracing::warn!("still running as root: {error:#}"),
     }
-    watch_signals(&process)?;
+    signals::watch(&process)?;
     switch.start()?;
     // An error leaves no socket behind.
     let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| switch.stop())?;
@@ -82,8 +79,8 @@ pub fn run(file: &Path) -> Result<()> {
 fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Server, Option<Endpoint>)> {
     let switch = process.switch();
     switch.start_openflow(rundir).map_err(explain)?;
-    let endpoint =
-        process.metrics_address().map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
+    let address = process.config_file().and_then(ConfigFile::metrics_address);
+    let endpoint = address.map(|address| Endpoint::listen(address, Arc::clone(switch))).transpose()?;
     if let Some(endpoint) = &endpoint {
         tracing::info!("metrics at http://{}/metrics", endpoint.address());
     }
@@ -93,76 +90,34 @@ fn listen(process: &Arc<Process>, rundir: &Path, control: &Path) -> Result<(Serv
     Ok((server, endpoint))
 }
 
-/// SIGTERM, SIGINT and SIGHUP (the terminal is gone) end the switch in order; a second signal ends it at once. SIGINT
-/// counts even if it was ignored at the start: shells ignore it in background jobs.
-fn watch_signals(process: &Arc<Process>) -> Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-    let wanted = [SIGTERM, SIGINT].into_iter().chain(hangup);
-    let mut signals = signal_hook::iterator::Signals::new(wanted).context("signals")?;
-    let process = Arc::downgrade(process);
-    let watch = move || {
-        for (i, signal) in signals.forever().enumerate() {
-            let name = match signal {
-                SIGTERM => "SIGTERM",
-                SIGINT => "SIGINT",
-                _ => "SIGHUP",
-            };
-            match process.upgrade() {
-                Some(process) if i == 0 => process.end(name),
-                _ => std::process::exit(1),
-            }
-        }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(watch).context("signal thread")?;
-    Ok(())
-}
-
-/// Whether the switch was started with a signal ignored, as `nohup` does. Source: proc(5), `SigIgn`.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
-}
-
 /// Runs what is due until the switch is to end, and returns why it ends.
 ///
 /// # Errors
 /// If a PMD thread has panicked: the switch should be started again.
 fn attend(process: &Process) -> Result<String> {
-    let switch = process.switch();
+    let (switch, main_loop) = (process.switch(), process.main_loop());
     let began = Instant::now();
     let mut live = LiveLine::new(switch, began);
-    let mut next_sample = began + Duration::from_secs(SAMPLE_SECS);
-    let mut next_watch = began;
+    let mut housekeeping = Housekeeping::new(sluice_clock::now_ms());
+    let _running = main_loop.running();
     loop {
-        let stop_after = process.stop_after();
-        let now = Instant::now();
-        if let Some(after) = stop_after.filter(|after| now - began >= *after) {
+        let turn = main_loop.turn();
+        let stop_after = process.config_file().and_then(ConfigFile::stop_after);
+        if let Some(after) = stop_after.filter(|after| began.elapsed() >= *after) {
             live.finish();
             return Ok(format!("{} s have passed", after.as_secs_f64()));
         }
-        let until = stop_after.map_or(now + TICK, |after| (now + TICK).min(began + after));
-        if let Some(why) = process.wait_for_end(until) {
+        housekeeping.run(process, sluice_clock::now_ms())?;
+        live.show_if_due(switch, stop_after.is_some());
+        drop(turn);
+        if let Some(why) = main_loop.why_end() {
             live.finish();
             return Ok(why);
         }
-        switch.tick();
-        let now = Instant::now();
-        if now >= next_watch {
-            switch.watch_ports();
-            let lost = switch.datapath().lost_pmds();
-            anyhow::ensure!(
-                lost.is_empty(),
-                "PMD threads {lost:?} have panicked; this is a bug in sluice, see the lines above"
-            );
-            next_watch = now + WATCH_PORTS_EVERY;
-        }
-        if now >= next_sample {
-            process.coverage().sample(&switch.totals());
-            next_sample += Duration::from_secs(SAMPLE_SECS);
-        }
-        live.show_if_due(switch, stop_after.is_some());
+        let left = stop_after.map(|after| after.saturating_sub(began.elapsed()).as_millis());
+        let left_ms = left.map_or(u64::MAX, |left| u64::try_from(left).unwrap_or(u64::MAX));
+        let deadline_ms = housekeeping.deadline_ms().min(sluice_clock::now_ms().saturating_add(left_ms));
+        main_loop.sleep([], Some(deadline_ms));
     }
 }
 

@@ -16,7 +16,6 @@ use std::io::{self, Write as _};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 use tracing::callsite::Identifier;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -293,9 +292,9 @@ impl Log {
         let module = modules::of_target(target);
         let mut state = self.0.lock();
         if state.modules[module].honours_rate_limits {
-            let now = Instant::now();
-            let bucket = state.limits.entry(place.clone()).or_insert_with(|| RateLimit::new(limit, now));
-            match bucket.decide(now) {
+            let now_ms = sluice_clock::now_ms();
+            let bucket = state.limits.entry(place.clone()).or_insert_with(|| RateLimit::new(limit, now_ms));
+            match bucket.decide(now_ms) {
                 Decision::Drop => return,
                 Decision::Write { summary: None } => {}
                 Decision::Write { summary: Some(summary) } => state.write(module, level, &summary),

@@ -1,9 +1,7 @@
 //! A limit on messages that repeat: a token bucket for each place in the source.
 
-use std::time::{Duration, Instant};
-
-/// A minute of tokens, in which buckets are counted.
-const MINUTE: Duration = Duration::from_secs(60);
+/// A minute, in which limits are counted.
+const MINUTE_MS: u64 = 60_000;
 
 /// The limit of one place in the source.
 #[derive(Debug)]
@@ -12,7 +10,7 @@ pub(crate) struct RateLimit {
     limit: u32,
     /// What may be written now, in messages.
     tokens: f64,
-    filled: Instant,
+    filled_ms: u64,
     left_out: Option<LeftOut>,
 }
 
@@ -20,8 +18,8 @@ pub(crate) struct RateLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LeftOut {
     count: u32,
-    first: Instant,
-    last: Instant,
+    first_ms: u64,
+    last_ms: u64,
 }
 
 /// Whether a message is written.
@@ -35,35 +33,35 @@ pub(crate) enum Decision {
 
 impl RateLimit {
     /// A limit of that many messages a minute.
-    pub(crate) fn new(limit: u32, now: Instant) -> Self {
-        RateLimit { limit, tokens: f64::from(limit.max(1)), filled: now, left_out: None }
+    pub(crate) fn new(limit: u32, now_ms: u64) -> Self {
+        RateLimit { limit, tokens: f64::from(limit.max(1)), filled_ms: now_ms, left_out: None }
     }
 
     /// Decides about a message.
-    pub(crate) fn decide(&mut self, now: Instant) -> Decision {
+    pub(crate) fn decide(&mut self, now_ms: u64) -> Decision {
         let limit = f64::from(self.limit.max(1));
-        let earned = now.saturating_duration_since(self.filled).as_secs_f64() / MINUTE.as_secs_f64() * limit;
+        let earned = now_ms.saturating_sub(self.filled_ms) as f64 / MINUTE_MS as f64 * limit;
         self.tokens = (self.tokens + earned).min(limit);
-        self.filled = now;
+        self.filled_ms = now_ms;
         if self.tokens < 1.0 {
-            let left_out = self.left_out.get_or_insert(LeftOut { count: 0, first: now, last: now });
+            let left_out = self.left_out.get_or_insert(LeftOut { count: 0, first_ms: now_ms, last_ms: now_ms });
             left_out.count += 1;
-            left_out.last = now;
+            left_out.last_ms = now_ms;
             return Decision::Drop;
         }
         self.tokens -= 1.0;
-        Decision::Write { summary: self.left_out.take().map(|left_out| left_out.text(now)) }
+        Decision::Write { summary: self.left_out.take().map(|left_out| left_out.text(now_ms)) }
     }
 }
 
 impl LeftOut {
-    fn text(self, now: Instant) -> String {
-        let since = |then: Instant| now.saturating_duration_since(then).as_secs();
+    fn text(self, now_ms: u64) -> String {
+        let since = |then_ms: u64| now_ms.saturating_sub(then_ms) / 1000;
         format!(
             "Dropped {} log messages in last {} seconds (most recently, {} seconds ago) due to excessive rate",
             self.count,
-            since(self.first),
-            since(self.last)
+            since(self.first_ms),
+            since(self.last_ms)
         )
     }
 }
@@ -74,9 +72,8 @@ mod tests {
 
     #[test]
     fn what_was_left_out_is_told() {
-        let start = Instant::now();
-        let at = |seconds: u64| start + Duration::from_secs(seconds);
-        let mut limit = RateLimit::new(2, start);
+        let at = |seconds: u64| 5_000_000 + seconds * 1000;
+        let mut limit = RateLimit::new(2, at(0));
         let written = Decision::Write { summary: None };
         assert_eq!(limit.decide(at(0)), written);
         assert_eq!(limit.decide(at(0)), written);

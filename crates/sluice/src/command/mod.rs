@@ -156,9 +156,14 @@ const COMMANDS: &[Command] = &[
     command("upcall/disable-megaflows", "", 0..=0, datapath::upcall_disable_megaflows),
     command("upcall/enable-megaflows", "", 0..=0, datapath::upcall_enable_megaflows),
     command("upcall/show", "", 0..=0, datapath::upcall_show),
-    command("version", "", 0..=0, process::version),
-    command("vlog/list", "", 0..=0, process::vlog_list),
-    command("vlog/set", "{spec | PATTERN:destination:pattern}", 0..=ANY, process::vlog_set),
+    process_command("version", "", 0..=0, process::version),
+    process_command("vlog/close", "", 0..=0, process::vlog_close),
+    process_command("vlog/disable-rate-limit", "[module]...", 0..=ANY, process::vlog_disable_rate_limit),
+    process_command("vlog/enable-rate-limit", "[module]...", 0..=ANY, process::vlog_enable_rate_limit),
+    process_command("vlog/list", "", 0..=0, process::vlog_list),
+    process_command("vlog/list-pattern", "", 0..=0, process::vlog_list_pattern),
+    process_command("vlog/reopen", "", 0..=0, process::vlog_reopen),
+    process_command("vlog/set", "{spec | PATTERN:destination:pattern}", 0..=ANY, process::vlog_set),
 ];
 
 /// The commands on one switch.

@@ -1,15 +1,14 @@
 //! Commands about the process: its end, its log, its counters, its configuration.
 
 use super::Reply;
-use crate::log;
 use crate::process::Process;
 use crate::text::coverage;
 use sluice_fate::DropReason;
 use sluice_vswitch::{Switch, Usage};
 use std::fmt::Write as _;
 
-pub fn version(_: &Switch, _: &[&str]) -> Reply {
-    Ok(format!("sluice {}", env!("CARGO_PKG_VERSION")))
+pub fn version(process: &Process, _: &[&str]) -> Reply {
+    Ok(process.version().to_owned())
 }
 
 /// Answers at once; the switch ends afterwards.
@@ -23,15 +22,36 @@ pub fn exit(process: &Process, args: &[&str]) -> Reply {
     }
 }
 
-pub fn vlog_set(_: &Switch, args: &[&str]) -> Reply {
+pub fn vlog_set(process: &Process, args: &[&str]) -> Reply {
     // Without a specification, everything is logged.
     let specs = if args.is_empty() { &["dbg"] } else { args };
-    specs.iter().try_for_each(|spec| log::set(spec))?;
+    specs.iter().try_for_each(|spec| process.log().set(spec))?;
     Ok(String::new())
 }
 
-pub fn vlog_list(_: &Switch, _: &[&str]) -> Reply {
-    Ok(log::list())
+pub fn vlog_list(process: &Process, _: &[&str]) -> Reply {
+    Ok(process.log().list())
+}
+
+pub fn vlog_list_pattern(process: &Process, _: &[&str]) -> Reply {
+    Ok(process.log().list_pattern())
+}
+
+pub fn vlog_close(process: &Process, _: &[&str]) -> Reply {
+    process.log().close_file();
+    Ok(String::new())
+}
+
+pub fn vlog_reopen(process: &Process, _: &[&str]) -> Reply {
+    process.log().reopen_file().map(|()| String::new()).map_err(|error| error.to_string())
+}
+
+pub fn vlog_enable_rate_limit(process: &Process, modules: &[&str]) -> Reply {
+    process.log().honour_rate_limits(modules, true).map(|()| String::new())
+}
+
+pub fn vlog_disable_rate_limit(process: &Process, modules: &[&str]) -> Reply {
+    process.log().honour_rate_limits(modules, false).map(|()| String::new())
 }
 
 pub fn coverage_show(process: &Process, _: &[&str]) -> Reply {
@@ -62,7 +82,8 @@ pub fn memory_show(switch: &Switch, _: &[&str]) -> Reply {
 }
 
 pub fn reload(process: &Process, _: &[&str]) -> Reply {
-    process.reload()
+    let file = process.config_file().ok_or("this switch has no configuration file: a database describes it")?;
+    file.reload(process.switch())
 }
 
 /// The switch at a glance, as JSON: what `sluice top` shows.

@@ -1,0 +1,40 @@
+//! Signals that end the switch.
+
+use crate::process::Process;
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+
+/// SIGTERM, SIGINT and SIGHUP (the terminal is gone) end the switch in order; a second signal ends it at once. SIGINT
+/// counts even if it was ignored at the start: shells ignore it in background jobs.
+///
+/// # Errors
+/// If there can be no thread for them.
+pub fn watch(process: &Arc<Process>) -> Result<()> {
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    let wanted = [SIGTERM, SIGINT].into_iter().chain(hangup);
+    let mut signals = signal_hook::iterator::Signals::new(wanted).context("signals")?;
+    let process = Arc::downgrade(process);
+    let watch = move || {
+        for (i, signal) in signals.forever().enumerate() {
+            let name = match signal {
+                SIGTERM => "SIGTERM",
+                SIGINT => "SIGINT",
+                _ => "SIGHUP",
+            };
+            match process.upgrade() {
+                Some(process) if i == 0 => process.end(name),
+                _ => std::process::exit(1),
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).context("signal thread")?;
+    Ok(())
+}
+
+/// Whether the switch was started with a signal ignored, as `nohup` does. Source: proc(5), `SigIgn`.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
+}
