@@ -29,7 +29,7 @@ use sluice_conntrack::fragments::{DATAGRAM_MAX, Fragments};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
-use sluice_port::Port;
+use sluice_port::{DeviceStatus, Port};
 use sluice_simd::{HashKey, hash::splitmix64, tsc};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -324,6 +324,22 @@ impl Datapath {
     /// Lets every port reopen devices that have gone and come back. To be called about once a second.
     pub fn service_ports(&self) {
         self.control().ports.values_mut().for_each(|port| port.service());
+    }
+
+    /// What the devices of these ports say of themselves, in the same order; `None` for a number without a port.
+    pub fn device_status(&self, ports: &[PortNo]) -> Vec<Option<DeviceStatus>> {
+        let control = self.control();
+        ports.iter().map(|number| Some(control.ports.get(number)?.device_status())).collect()
+    }
+
+    /// Changes a port's Ethernet address.
+    ///
+    /// # Errors
+    /// If there is no such port, or its device refuses.
+    pub fn set_mac(&self, number: PortNo, mac: [u8; 6]) -> std::io::Result<()> {
+        let mut control = self.control();
+        let port = control.ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
+        port.set_mac(mac)
     }
 
     /// Every port with what it is and what it has counted, by number.

@@ -32,6 +32,7 @@
 mod af_packet;
 mod af_xdp;
 mod config;
+mod device_status;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod error;
@@ -54,6 +55,7 @@ mod user;
 mod vhost_user;
 
 pub use config::{PortConfig, open};
+pub use device_status::DeviceStatus;
 pub use error::OpenError;
 pub use mtu::Mtu;
 pub use pools::{DpdkConfig, Pools};

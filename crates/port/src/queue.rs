@@ -1,7 +1,9 @@
 //! The traits that every port type implements.
 
+use crate::DeviceStatus;
 use sluice_fate::{DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
+use std::io;
 use std::os::fd::BorrowedFd;
 
 /// A receive queue, polled by one PMD.
@@ -88,6 +90,19 @@ pub trait Port: Send {
     /// Whether the link is up.
     fn is_up(&self) -> bool {
         true
+    }
+
+    /// What its device says of itself now.
+    fn device_status(&self) -> DeviceStatus {
+        DeviceStatus::of_info(&self.info(), self.is_up())
+    }
+
+    /// Changes its Ethernet address.
+    ///
+    /// # Errors
+    /// If the device refuses, or its address cannot be changed.
+    fn set_mac(&mut self, _mac: [u8; 6]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Requests that could not be met when the port was opened, for the log.

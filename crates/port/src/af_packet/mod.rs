@@ -21,7 +21,7 @@ use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{self, NetDevice, failed};
 use crate::offload::{Position, VnetHeader};
 use crate::stats::{self, QueueStats};
-use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use parking_lot::Mutex;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::{Frame, FramePool};
@@ -146,6 +146,16 @@ impl Port for PacketPort {
 
     fn is_up(&self) -> bool {
         self.device.index().is_ok_and(|index| index == self.index) && self.device.is_running()
+    }
+
+    fn device_status(&self) -> DeviceStatus {
+        self.device.status(&self.info)
+    }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
+        self.device.set_mac(mac)?;
+        self.info.mac = mac;
+        Ok(())
     }
 
     fn service(&mut self) {

@@ -3,7 +3,7 @@
 #[allow(unsafe_code)]
 pub(crate) mod sys;
 
-use crate::OpenError;
+use crate::{DeviceStatus, OpenError, PortInfo};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -64,6 +64,29 @@ impl NetDevice {
     pub(crate) fn is_running(&self) -> bool {
         let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as u16;
         sys::flags(&self.socket, &self.name).is_ok_and(|flags| flags & wanted == wanted)
+    }
+
+    /// What it says of itself; what it does not say is as in `info`.
+    pub(crate) fn status(&self, info: &PortInfo) -> DeviceStatus {
+        let flags = sys::flags(&self.socket, &self.name).unwrap_or(0);
+        let has = |flag: libc::c_int| flags & flag as u16 != 0;
+        let megabits = self.attribute("speed").and_then(|speed| speed.parse::<u64>().ok());
+        DeviceStatus {
+            mac: self.mac().unwrap_or(info.mac),
+            mtu: self.mtu().unwrap_or(info.mtu),
+            is_admin_up: has(libc::IFF_UP),
+            has_carrier: has(libc::IFF_RUNNING),
+            ifindex: self.index().unwrap_or(0),
+            link_resets: self.attribute("carrier_changes").and_then(|changes| changes.parse().ok()).unwrap_or(0),
+            speed_bps: megabits.filter(|speed| *speed != 0).map(|speed| speed * 1_000_000),
+            is_full_duplex: self.attribute("duplex").is_some_and(|duplex| duplex == "full"),
+        }
+    }
+
+    /// One of its files in sysfs. Source: Linux, Documentation/ABI/testing/sysfs-class-net.
+    fn attribute(&self, name: &str) -> Option<String> {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/{name}", self.name)).ok()?;
+        Some(text.trim_end().to_owned())
     }
 
     /// Sets it up.

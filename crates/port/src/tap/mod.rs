@@ -11,7 +11,7 @@ use crate::OptionKey;
 use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{self, NetDevice, failed};
 use crate::stats::{self, QueueStats};
-use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -164,6 +164,19 @@ impl Port for TapPort {
 
     fn is_up(&self) -> bool {
         self.state() == Some(PollFlags::OUT)
+    }
+
+    fn device_status(&self) -> DeviceStatus {
+        match NetDevice::new(&self.name) {
+            Ok(device) => device.status(&self.info),
+            Err(_) => DeviceStatus::of_info(&self.info, self.is_up()),
+        }
+    }
+
+    fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
+        NetDevice::new(&self.name)?.set_mac(mac)?;
+        self.info.mac = mac;
+        Ok(())
     }
 
     fn service(&mut self) {
