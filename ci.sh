@@ -94,8 +94,15 @@ step_differential() {
     local code=0 limit=$((${TABLES:-200} * 4))
     guarded "$limit" target/release/differential --flows tests/captures/rules.txt --in 1=tests/captures/a.pcap \
         --in 2=tests/captures/b.pcap || code=1
-    guarded "$limit" target/release/differential --tables "${TABLES:-200}" --packets "${PACKETS:-100}" --seed "${SEED:-1}" || code=1
-    guarded "$limit" target/release/differential --ct --tables "${CT_TABLES:-60}" --packets 60 --seed "${SEED:-1}" || code=1
+    # Half of the tables with each number of VLAN tags that packets are read with.
+    local vlans
+    for vlans in 1 2; do
+        local half=(--vlan-limit $vlans --seed "$((${SEED:-1} + (vlans - 1) * 100000))")
+        guarded "$limit" target/release/differential "${half[@]}" --tables $((${TABLES:-200} / 2)) \
+            --packets "${PACKETS:-100}" || code=1
+        guarded "$limit" target/release/differential "${half[@]}" --ct --tables $((${CT_TABLES:-60} / 2)) \
+            --packets 60 || code=1
+    done
     return $code
 }
 

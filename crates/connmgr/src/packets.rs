@@ -3,16 +3,16 @@
 use crate::async_msg::PacketInMsg;
 use crate::backend;
 use crate::connection::Connection;
-use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, extract};
+use sluice_flow::{FieldId, FlowKey, Match, Metadata, PacketKey, VlanLimit, extract};
 use sluice_ofproto::{ExecuteRequest, PacketOutRequest, ResumeRequest};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::{Continuation, Error, Message, PacketIn, PacketInFormat, PacketOut, check_prerequisites};
 use std::sync::Arc;
 
 /// Extracts a packet's fields; `None` if it has too few bytes.
-fn read_packet(bytes: &[u8]) -> Option<PacketKey> {
+fn read_packet(bytes: &[u8], vlan_limit: VlanLimit) -> Option<PacketKey> {
     let mut key = PacketKey::ZERO;
-    extract(bytes, &Metadata::of_port(0), &mut key).ok().map(|()| key)
+    extract(bytes, &Metadata::of_port(0).with_vlan_limit(vlan_limit), &mut key).ok().map(|()| key)
 }
 
 impl Connection {
@@ -35,7 +35,7 @@ impl Connection {
     pub(crate) fn resume(&mut self, m: PacketIn) -> Result<(), Error> {
         // It may have no continuation, or that of an earlier bridge of this name.
         let continuation = m.continuation.filter(|c| c.bridge == self.conn_mgr.id).ok_or(Error::ResumeStale)?;
-        let Some(key) = read_packet(&m.data) else { return Ok(()) };
+        let Some(key) = read_packet(&m.data, self.switch.ofproto.vlan_limit()) else { return Ok(()) };
         let packet = ResumeRequest::new(&key, &m.metadata, continuation.paused, m.data.len() as u64);
         let translated = self.switch.ofproto.resume(&self.conn_mgr.bridge, &packet, self.switch.now_ms());
         let translated = translated.map_err(|error| crate::flows::refusal(&error))?;
@@ -48,7 +48,7 @@ impl Connection {
             return Err(Error::RequestBufferUnknown);
         }
         // OpenFlow allows packets that are too short, even empty ones: there is nothing to send.
-        let Some(key) = read_packet(&m.data) else { return Ok(None) };
+        let Some(key) = read_packet(&m.data, self.switch.ofproto.vlan_limit()) else { return Ok(None) };
         let packet = PacketOutRequest::new(&key, &m.metadata, m.actions.clone(), m.data.len() as u64);
         let exactly = Match::new(FlowKey::ONES, &packet.key);
         check_prerequisites(&m.actions, &exactly, None, self.version())?;

@@ -4,7 +4,7 @@ use crate::batch::Origin;
 use sluice_conntrack::CachedConn;
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, ParseError, extract_again};
-use sluice_packet::Packet;
+use sluice_packet::{Packet, VlanLimit};
 
 /// A packet, and what its actions know of it.
 pub(crate) struct ActionContext<'k> {
@@ -41,18 +41,18 @@ impl<'k> ActionContext<'k> {
     }
 
     /// Extracts the key again if the bytes have changed since.
-    pub fn renew_key(&mut self) -> Result<(), DropReason> {
+    pub fn renew_key(&mut self, vlan_limit: VlanLimit) -> Result<(), DropReason> {
         if self.is_dirty {
-            extract_again(self.packet.bytes(), self.key)?;
+            extract_again(self.packet.bytes(), vlan_limit, self.key)?;
             self.is_dirty = false;
         }
-        debug_assert_eq!(Ok(*self.key), extracted_again(&self.packet, self.key), "a key patched, and the bytes");
+        debug_assert_eq!(Ok(*self.key), self.extracted_again(vlan_limit), "a key patched, and the bytes");
         Ok(())
     }
-}
 
-/// The plain twin of patching a key.
-fn extracted_again(packet: &Packet, key: &PacketKey) -> Result<PacketKey, ParseError> {
-    let mut again = *key;
-    extract_again(packet.bytes(), &mut again).map(|()| again)
+    /// The plain twin of patching a key.
+    fn extracted_again(&self, vlan_limit: VlanLimit) -> Result<PacketKey, ParseError> {
+        let mut again = *self.key;
+        extract_again(self.packet.bytes(), vlan_limit, &mut again).map(|()| again)
+    }
 }

@@ -7,6 +7,7 @@ use crate::{AutopilotReport, Settings};
 use sluice_action::{Actions, PortNo, Upcall};
 use sluice_flow::PacketKey;
 use sluice_mem::FramePool;
+use sluice_packet::VlanLimit;
 use sluice_port::{RxQueue, TxQueue};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -27,6 +28,8 @@ pub(crate) enum PmdCommand {
     SetUpcall(Box<dyn Upcall>),
     /// Use these settings and caches; the replaced caches are returned.
     SetSettings { settings: Settings, caches: Box<Caches>, tuner: Tuner, into: Sender<Caches> },
+    /// Read no more tags of packets than this.
+    SetVlanLimit { vlan_limit: VlanLimit, into: Sender<()> },
     /// Report what the autopilots have chosen.
     ReportAutopilots(Sender<Vec<AutopilotReport>>),
     /// Send a packet that the switch made.

@@ -3,7 +3,7 @@
 use crate::settings::{EMC_ENTRIES_ALLOWED, EMC_ENTRIES_EXPECTED};
 use crate::{GovernorMode, MissBudget, Settings};
 use sluice_action::PortNo;
-use sluice_packet::BATCH_MAX;
+use sluice_packet::{BATCH_MAX, VlanLimit};
 
 /// How a datapath is set up.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Config {
     pub max_megaflows: u32,
     /// The most masks of a port's megaflows. Beyond it, megaflows get coarser masks.
     pub masks_a_port: usize,
+    /// How many VLAN tags are read of a packet.
+    pub vlan_limit: VlanLimit,
     /// How often a packet may be recirculated.
     pub recirculations: u8,
     /// The seed of all secrets (hash, eviction, samples); `None`: drawn from the system.
@@ -54,6 +56,7 @@ impl Default for Config {
             max_idle_ms: 10_000,
             max_megaflows: 1 << 21,
             masks_a_port: MASKS_A_PORT,
+            vlan_limit: VlanLimit::default(),
             recirculations: RECIRCULATIONS,
             seed: None,
             sleep_max_us: 0,

@@ -6,7 +6,7 @@ use sluice_fate::{DropReason, Tally};
 use sluice_flow::{PacketKey, layout};
 use sluice_flow_cache::{FlowCounters, Megaflow, MegaflowTable};
 use sluice_packet::headers::ip_proto;
-use sluice_packet::{Buffers, Packet};
+use sluice_packet::{Buffers, Packet, VlanLimit};
 use sluice_simd::compare;
 use sluice_sync::Slots;
 
@@ -19,6 +19,8 @@ pub(crate) struct Context<'a, 'g> {
     pub tally: &'a mut Tally,
     pub clock: &'a mut StageClock,
     pub now_ms: u64,
+    /// How many tags are read of a packet whose key is extracted again.
+    pub vlan_limit: VlanLimit,
 }
 
 impl<'g> Context<'_, 'g> {
@@ -33,6 +35,7 @@ impl<'g> Context<'_, 'g> {
             tally,
             clock: self.clock,
             now_ms: self.now_ms,
+            vlan_limit: self.vlan_limit,
         }
     }
 

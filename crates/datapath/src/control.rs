@@ -5,6 +5,7 @@ use crate::pmd::Pmd;
 use crate::pmd_shared::PmdShared;
 use sluice_action::PortNo;
 use sluice_fate::Snapshot;
+use sluice_packet::VlanLimit;
 use sluice_port::Port;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct Control {
     pub baselines: Vec<(Snapshot, Instant)>,
     /// How packets are looked up now.
     pub settings: Settings,
+    /// How many VLAN tags are read of a packet.
+    pub vlan_limit: VlanLimit,
     /// The seed of further secrets.
     pub seed: u64,
 }

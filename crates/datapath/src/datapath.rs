@@ -117,8 +117,9 @@ impl Datapath {
             pmds.push(shared);
         }
         let baselines = vec![(Snapshot::default(), Instant::now()); pmds.len()];
-        let settings = config.settings;
-        let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, settings, seed };
+        let (settings, vlan_limit) = (config.settings, config.vlan_limit);
+        let control =
+            Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, settings, vlan_limit, seed };
         let packet_ins = Mutex::new(Some(receiver));
         Ok(Datapath { config, table, conntrack, fragments, meters, pmds, control: Mutex::new(control), packet_ins })
     }

@@ -17,6 +17,7 @@ use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
 use sluice_flow::{PacketKey, layout};
+use sluice_packet::VlanLimit;
 use sluice_packet::headers::ETHERNET_SIZE;
 use sluice_simd::hash::splitmix64;
 
@@ -154,7 +155,7 @@ impl Executor {
         context.tally[Counter::Cloned] += 1;
         // A controller gets bytes of its own, which are no copy in a buffer of ours.
         if let Action::Controller { .. } = action {
-            return self.punts.punt(action, action_context, context.tally);
+            return self.punts.punt(action, action_context, context);
         }
         let mut key = *action_context.key;
         match context.buffers.copy(&action_context.packet) {
@@ -192,7 +193,7 @@ impl Executor {
                 self.execute(if is_greater { greater } else { less_or_equal }, action_context, context);
             }
             _ => {
-                self.punts.punt(action, &action_context, context.tally);
+                self.punts.punt(action, &action_context, context);
                 context.buffers.give_frame(action_context.packet.frame);
             }
         }
@@ -220,7 +221,7 @@ impl Executor {
                     return Err(DropReason::Meter);
                 }
             }
-            Action::Hash { algorithm, basis } => hash(*algorithm, *basis, action_context)?,
+            Action::Hash { algorithm, basis } => hash(*algorithm, *basis, action_context, context.vlan_limit)?,
             Action::Set { header: Header::PktMark | Header::SkbPriority | Header::Tunnel, fields } => {
                 fields.iter().for_each(|field| set_in_key(field, action_context.key));
             }
@@ -266,7 +267,7 @@ impl Executor {
         if !self.recirc.admits(&action_context.origin) {
             return context.discard(action_context.packet, DropReason::RecircDepth);
         }
-        if let Err(reason) = action_context.renew_key() {
+        if let Err(reason) = action_context.renew_key(context.vlan_limit) {
             return context.discard(action_context.packet, reason);
         }
         let ActionContext { packet, key, origin, conn, .. } = action_context;
@@ -286,8 +287,13 @@ fn tracks(action: &Action) -> bool {
 }
 
 /// Hashes a packet into its key. Never to zero, which means that it was not hashed.
-fn hash(algorithm: HashAlgorithm, basis: u32, action_context: &mut ActionContext<'_>) -> Result<(), DropReason> {
-    action_context.renew_key()?;
+fn hash(
+    algorithm: HashAlgorithm,
+    basis: u32,
+    action_context: &mut ActionContext<'_>,
+    vlan_limit: VlanLimit,
+) -> Result<(), DropReason> {
+    action_context.renew_key(vlan_limit)?;
     let hash = match algorithm {
         HashAlgorithm::L4 => five_tuple(action_context.key, basis),
         HashAlgorithm::SymmetricL4 => symmetric_l3l4(action_context.key, basis, false),

@@ -16,7 +16,7 @@ use crate::walk::Walk;
 use sluice_action::PortNo;
 use sluice_fate::{Counter, Tally};
 use sluice_flow_cache::{FlowDeleted, MegaflowTable, PmdSide};
-use sluice_packet::Buffers;
+use sluice_packet::{Buffers, VlanLimit};
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::sync::Arc;
@@ -38,6 +38,7 @@ pub(crate) struct Pmd {
     scheduler: RxqScheduler,
     buffers: Buffers,
     tally: Tally,
+    vlan_limit: VlanLimit,
     clock: StageClock,
     batch: BatchMemory,
     commands: Vec<PmdCommand>,
@@ -58,6 +59,7 @@ impl Pmd {
             scheduler: RxqScheduler::default(),
             buffers: Buffers::new(),
             tally: Tally::default(),
+            vlan_limit: config.vlan_limit,
             clock: StageClock::new(config.profile),
             batch: BatchMemory::new(config.batch),
             commands: Vec::new(),
@@ -108,8 +110,8 @@ impl Pmd {
     fn poll_all(&mut self, now_ms: u64) -> usize {
         let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, .. } = self;
         let guard = side.reader.pin();
-        let mut context =
-            Context { flows: table.read(&guard), table, counters: &side.counters, buffers, tally, now_ms, clock };
+        let (flows, counters, vlan_limit) = (table.read(&guard), &side.counters, self.vlan_limit);
+        let mut context = Context { flows, table, counters, buffers, tally, now_ms, clock, vlan_limit };
         let mut batch = batch.batch();
         if !packet_outs.is_empty() {
             walk.send_own(packet_outs, &mut batch, &mut context);
@@ -207,7 +209,9 @@ impl Pmd {
         self.shared.mailbox.take(&mut commands);
         for command in commands.drain(..) {
             match command {
-                PmdCommand::AddRxq { queue, load, tuner } => self.rxqs.push(Rxq::new(queue, load, tuner)),
+                PmdCommand::AddRxq { queue, load, tuner } => {
+                    self.rxqs.push(Rxq::new(queue, load, tuner, self.vlan_limit));
+                }
                 PmdCommand::TakeRxq { port, queue, into } => {
                     let mut taken = self.rxqs.extract_if(.., |rxq| rxq.load.port == port && rxq.load.queue == queue);
                     if let Some(mut rxq) = taken.next() {
@@ -230,6 +234,11 @@ impl Pmd {
                     let replaced = self.walk.levels.set(&settings, *caches);
                     self.rxqs.iter_mut().for_each(|rxq| rxq.tuner = tuner.clone());
                     let _ = into.send(replaced);
+                }
+                PmdCommand::SetVlanLimit { vlan_limit, into } => {
+                    self.vlan_limit = vlan_limit;
+                    self.rxqs.iter_mut().for_each(|rxq| rxq.set_vlan_limit(vlan_limit));
+                    let _ = into.send(());
                 }
                 PmdCommand::ReportAutopilots(into) => {
                     let now = tsc::now();

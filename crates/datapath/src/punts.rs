@@ -2,8 +2,10 @@
 
 use crate::action_context::ActionContext;
 use sluice_action::Action;
-use sluice_fate::{Counter, DropReason, Tally};
+use crate::context::Context;
+use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, extract_again};
+use sluice_packet::VlanLimit;
 use std::sync::mpsc::SyncSender;
 
 /// A message for a controller.
@@ -38,21 +40,26 @@ impl Punts {
     }
 
     /// Sends the packet's bytes to a controller, as the action says, and counts that as its fate.
-    pub fn punt(&self, action: &Action, action_context: &ActionContext<'_>, tally: &mut Tally) {
-        match self.send(action, action_context) {
-            Ok(()) => tally[Counter::Delivered] += 1,
-            Err(reason) => tally.drop(reason, 1),
+    pub fn punt(&self, action: &Action, action_context: &ActionContext<'_>, context: &mut Context<'_, '_>) {
+        match self.send(action, action_context, context.vlan_limit) {
+            Ok(()) => context.tally[Counter::Delivered] += 1,
+            Err(reason) => context.tally.drop(reason, 1),
         }
     }
 
-    fn send(&self, action: &Action, action_context: &ActionContext<'_>) -> Result<(), DropReason> {
+    fn send(
+        &self,
+        action: &Action,
+        action_context: &ActionContext<'_>,
+        vlan_limit: VlanLimit,
+    ) -> Result<(), DropReason> {
         let Action::Controller { reason, controller_id, max_len, cookie, recirc_id, continuation } = *action else {
             return Ok(());
         };
         let mut key = *action_context.key;
         let bytes = action_context.packet.bytes();
         if action_context.is_dirty {
-            extract_again(bytes, &mut key).map_err(DropReason::from)?;
+            extract_again(bytes, vlan_limit, &mut key).map_err(DropReason::from)?;
         }
         // A packet that the controller is to continue goes whole.
         let length = if continuation { bytes.len() } else { bytes.len().min(usize::from(max_len)) };

@@ -6,6 +6,7 @@ use crate::command::PmdCommand;
 use crate::config::check_settings;
 use crate::tuner::Tuner;
 use crate::{AutopilotReport, Datapath, DatapathError, Settings};
+use sluice_packet::VlanLimit;
 use sluice_simd::tsc;
 use std::sync::mpsc;
 
@@ -37,6 +38,24 @@ impl Datapath {
         control.deliver();
         control.wait_for(&replaced, self.shared().len());
         Ok(())
+    }
+
+    /// How many VLAN tags are read of a packet.
+    pub fn vlan_limit(&self) -> VlanLimit {
+        self.control().vlan_limit
+    }
+
+    /// Changes how many VLAN tags are read of a packet. Returns when every PMD does so.
+    pub fn set_vlan_limit(&self, vlan_limit: VlanLimit) {
+        let mut control = self.control();
+        control.vlan_limit = vlan_limit;
+        let (into, done) = mpsc::channel();
+        for pmd in self.shared() {
+            pmd.mailbox.post(PmdCommand::SetVlanLimit { vlan_limit, into: into.clone() });
+        }
+        drop(into);
+        control.deliver();
+        control.wait_for(&done, self.shared().len());
     }
 
     /// What the autopilots have chosen: the PMDs in order, each with its core and its queues.

@@ -10,7 +10,7 @@ use crate::tuner::{Mark, Tuner};
 use crate::walk::Walk;
 use sluice_fate::{Counter, Tally};
 use sluice_flow::Metadata;
-use sluice_packet::BATCH_MAX;
+use sluice_packet::{BATCH_MAX, VlanLimit};
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::sync::Arc;
@@ -28,10 +28,15 @@ pub(crate) struct Rxq {
 }
 
 impl Rxq {
-    pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner) -> Self {
-        let port = Metadata::of_port(load.port.0);
+    pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner, vlan_limit: VlanLimit) -> Self {
+        let port = Metadata::of_port(load.port.0).with_vlan_limit(vlan_limit);
         let (deficit, misses, tally) = (Deficit::default(), MissBucket::default(), Tally::default());
         Rxq { queue, load, port, tuner, deficit, misses, tally }
+    }
+
+    /// Reads no more tags of its packets from now on.
+    pub fn set_vlan_limit(&mut self, vlan_limit: VlanLimit) {
+        self.port = self.port.with_vlan_limit(vlan_limit);
     }
 
     /// Polls it and takes the packets to their ends, again while its quantum lasts. Returns how many packets the

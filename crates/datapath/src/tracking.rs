@@ -55,7 +55,7 @@ impl Tracking {
         context: &mut Context<'_, '_>,
     ) -> Result<(), DropReason> {
         let input = self.input(context.now_ms);
-        action_context.renew_key()?;
+        action_context.renew_key(context.vlan_limit)?;
         let ActionContext { packet, key, conn, .. } = action_context;
         let packet = CtPacket { packet, key, cached: conn };
         count_outcome(self.conntrack.execute(&mut self.conn_cache, packet, ct, &input), context.tally);
@@ -102,7 +102,7 @@ impl Tracking {
         mut action_context: ActionContext<'k>,
         context: &mut Context<'_, '_>,
     ) -> Gathered<'k> {
-        if action_context.renew_key().is_err() || !is_fragment(action_context.key) {
+        if action_context.renew_key(context.vlan_limit).is_err() || !is_fragment(action_context.key) {
             return Gathered::Alone(action_context);
         }
         // Hold nothing once only the receive reserve is left.

@@ -105,7 +105,7 @@ impl Walk {
             Err(reason) => return context.tally.drop(reason, 1),
         };
         let mut key = out.known;
-        if let Err(error) = extract_again(packet.bytes(), &mut key) {
+        if let Err(error) = extract_again(packet.bytes(), context.vlan_limit, &mut key) {
             return context.discard(packet, error.into());
         }
         let (origin, conn) = (Origin::default(), CachedConn::default());

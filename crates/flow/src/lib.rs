@@ -29,5 +29,6 @@ pub use flow_match::{DEFAULT_PRIORITY, Match};
 pub use key::{FlowKey, LINE_SIZE, Line, PacketKey};
 pub use mac::Mac;
 pub use of_port::{OfPort, PortNames};
+pub use sluice_packet::VlanLimit;
 pub use subfield::SubField;
 pub use text::FlowTextError;

@@ -10,7 +10,7 @@ use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
 use parking_lot::RwLock;
 use sluice_classifier::{Classifier, RuleId};
-use sluice_flow::OfPort;
+use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::FlowRemovedReason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -131,6 +131,8 @@ pub(crate) struct SwitchState {
     pub by_name: HashMap<String, (BridgeId, OfPort)>,
     /// The version of the tables at which lookups search.
     pub tables_version: u64,
+    /// How many VLAN tags are read of a packet.
+    pub vlan_limit: VlanLimit,
 }
 
 impl SwitchState {

@@ -22,7 +22,7 @@ use crate::table_capacity::VacancyEvent;
 use crate::xlate_cache::XlateCache;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use sluice_action::MegaflowStore;
-use sluice_flow::OfPort;
+use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -117,6 +117,17 @@ impl Ofproto {
                 record.is_some_and(|record| changes.affect(mask, record))
             });
         }
+    }
+
+    /// How many VLAN tags are read of a packet.
+    pub fn vlan_limit(&self) -> VlanLimit {
+        self.state().vlan_limit
+    }
+
+    /// Changes how many VLAN tags are read of a packet that a trace or a controller brings. The datapath has the same
+    /// limit; no megaflow depends on it, since all match the Ethernet type behind the tags that were read.
+    pub fn set_vlan_limit(&self, vlan_limit: VlanLimit) {
+        self.change(&mut self.writer(), |state| state.vlan_limit = vlan_limit);
     }
 
     /// The epoch, which increases with every change that translations depend on.

@@ -9,11 +9,12 @@ use crate::bridge_config::BridgeId;
 use crate::ofproto::Ofproto;
 use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};
+use crate::xlate::tags;
 use crate::xlate::{Translator, XlateIn, XlateOut, XlateStart};
 use crate::xlate_cache::Push;
 use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
-use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, extract, layout};
+use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, VlanLimit, extract, layout};
 use sluice_ofp::OfAction;
 use sluice_packet::headers::ethertype;
 use std::collections::VecDeque;
@@ -78,7 +79,7 @@ impl Ofproto {
         };
         let ports = port_names(bridge);
         if let Some(bytes) = &packet {
-            key = packet_flow(&key, bytes)?;
+            key = packet_flow(&key, bytes, state.vlan_limit)?;
         }
         let actions = actions.map(|text| OfAction::parse_list(text, &ports).map_err(|e| e.to_string())).transpose()?;
         if let Some(actions) = &actions {
@@ -203,6 +204,7 @@ fn datapath_flow<'s>(state: &'s SwitchState, text: &str) -> Result<(&'s Bridge, 
     let (id, port) = state.by_datapath.get(&flow.key.in_port()).ok_or("no OpenFlow port for datapath port")?;
     let bridge = state.bridge(*id).ok_or("the bridge has gone")?;
     let mut key = FlowKey::of_packet(&flow.key);
+    tags::limit(&mut key, state.vlan_limit);
     key.set_number(layout::IN_PORT, port.0.into());
     Ok((bridge, key))
 }
@@ -220,9 +222,9 @@ fn exact_flow(text: &str, ports: &PortNames) -> Result<FlowKey, String> {
 }
 
 /// The key of a packet, with the metadata of the flow text.
-fn packet_flow(flow: &FlowKey, bytes: &[u8]) -> Result<FlowKey, String> {
+fn packet_flow(flow: &FlowKey, bytes: &[u8], vlan_limit: VlanLimit) -> Result<FlowKey, String> {
     let mut key = PacketKey::ZERO;
-    extract(bytes, &Metadata::of_port(0), &mut key).map_err(|e| e.to_string())?;
+    extract(bytes, &Metadata::of_port(0).with_vlan_limit(vlan_limit), &mut key).map_err(|e| e.to_string())?;
     let mut out = FlowKey::of_packet(&key);
     for span in [layout::IN_PORT, layout::RECIRC_ID, layout::DP_HASH, layout::PKT_MARK, layout::TUN_ID] {
         out.set(span, flow.get(span));

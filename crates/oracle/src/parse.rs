@@ -12,7 +12,7 @@ use sluice_packet::headers::ethertype;
 pub struct Fields {
     pub dl_dst: [u8; 6],
     pub dl_src: [u8; 6],
-    /// TPID and TCI of each tag, as on the wire; at most two.
+    /// TPID and TCI of each tag that is read, as on the wire.
     pub vlans: Vec<(u16, u16)>,
     pub dl_type: u16,
     /// Label stack entries, at most three.
@@ -37,11 +37,11 @@ pub struct Fields {
     pub nd_reserved: u32,
 }
 
-/// Reads a packet's fields; `None` if it is shorter than an Ethernet header.
-pub fn fields(packet: &[u8]) -> Option<Fields> {
+/// Reads a packet's fields, of at most `vlan_limit` tags; `None` if it is shorter than an Ethernet header.
+pub fn fields(packet: &[u8], vlan_limit: usize) -> Option<Fields> {
     let mut fields = Fields::default();
     let mut reader = Reader { left: packet.to_vec() };
-    ethernet(&mut reader, &mut fields)?;
+    ethernet(&mut reader, vlan_limit, &mut fields)?;
     // The rest may end anywhere; fields are stored only when their header is complete.
     let _ = match fields.dl_type {
         ethertype::IPV4 => ipv4(&mut reader, &mut fields),
@@ -54,8 +54,8 @@ pub fn fields(packet: &[u8]) -> Option<Fields> {
 }
 
 /// The key of a packet received on a port, as tables see it.
-pub fn key(packet: &[u8], in_port: u32) -> Option<FlowKey> {
-    let fields = fields(packet)?;
+pub fn key(packet: &[u8], in_port: u32, vlan_limit: usize) -> Option<FlowKey> {
+    let fields = fields(packet, vlan_limit)?;
     let mut key = FlowKey::ZERO;
     key.set_number(layout::IN_PORT, u64::from(in_port));
     key.set(layout::DL_DST, &fields.dl_dst);
@@ -133,11 +133,11 @@ impl Reader {
     }
 }
 
-/// Addresses, up to two tags, the Ethernet type or an 802.2 header.
-fn ethernet(reader: &mut Reader, fields: &mut Fields) -> Option<()> {
+/// Addresses, up to `vlan_limit` tags, the Ethernet type or an 802.2 header.
+fn ethernet(reader: &mut Reader, vlan_limit: usize, fields: &mut Fields) -> Option<()> {
     let (dst, src, mut word) = (reader.array()?, reader.array()?, reader.u16()?);
     (fields.dl_dst, fields.dl_src) = (dst, src);
-    while (word == 0x8100 || word == 0x88a8) && fields.vlans.len() < 2 {
+    while (word == 0x8100 || word == 0x88a8) && fields.vlans.len() < vlan_limit {
         let mut ahead = reader.clone();
         // A truncated tag is no tag: its TPID is then the Ethernet type.
         let (Some(tci), Some(next)) = (ahead.u16(), ahead.u16()) else { break };

@@ -7,17 +7,16 @@
 //! The result is not stored with the packet. Most packets are forwarded without being read after lookup, and parsing
 //! again for an edit costs about twenty cycles, since the packet's lines are in the cache.
 
+use crate::VlanLimit;
 use crate::headers::*;
 
-/// The VLAN tags that a key can hold; further tags are payload.
-pub const VLANS_MAX: usize = 2;
 /// The MPLS label stack entries that a key can hold.
 pub const LABELS_MAX: usize = 3;
 
 /// Where a packet's headers are. Offsets are bytes from the start of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layers {
-    /// VLAN tags in front of the Ethernet type, at most [`VLANS_MAX`].
+    /// VLAN tags in front of the Ethernet type, at most [`crate::VLANS_MAX`].
     pub vlans: usize,
     /// Ethernet type behind the tags, or [`ETHERTYPE_NONE`].
     pub ethertype: u16,
@@ -57,9 +56,18 @@ pub struct Payload {
 
 impl Layers {
     /// Parses the headers; `None` if the packet is shorter than an Ethernet header.
+    ///
+    /// It reads as many tags as a key holds. An edit finds the header that its action names behind a tag that was pushed
+    /// before, whatever the limit on tags of received packets.
     #[inline(always)]
     pub fn of(bytes: &[u8]) -> Option<Layers> {
-        let (vlans, type_at) = vlan_tags(bytes)?;
+        Layers::with_vlan_limit(bytes, VlanLimit::MAX)
+    }
+
+    /// [`Layers::of`], which reads no more tags than `limit` allows.
+    #[inline(always)]
+    pub fn with_vlan_limit(bytes: &[u8], limit: VlanLimit) -> Option<Layers> {
+        let (vlans, type_at) = vlan_tags(bytes, limit)?;
         let (ethertype, l2_end) = ethertype_at(bytes, type_at)?;
         let mut layers = Layers { vlans, ethertype, l2_end, labels: 0, l3: l2_end, ip: None };
         match ethertype {
@@ -84,11 +92,11 @@ impl Layers {
 
 /// The number of tags, and where the Ethernet type behind them is. A tag counts if an Ethernet type follows it.
 #[inline(always)]
-fn vlan_tags(bytes: &[u8]) -> Option<(usize, usize)> {
+fn vlan_tags(bytes: &[u8], limit: VlanLimit) -> Option<(usize, usize)> {
     let mut at = ETHERNET_SIZE - 2;
     let mut vlans = 0;
     let mut ethertype = be16(bytes, at)?;
-    while vlans < VLANS_MAX && ethertype::is_vlan(ethertype) {
+    while vlans < limit.tags() && ethertype::is_vlan(ethertype) {
         let Some(next) = be16(bytes, at + VLAN_SIZE) else { break };
         ethertype = next;
         at += VLAN_SIZE;

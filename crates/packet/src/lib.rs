@@ -13,8 +13,10 @@ pub mod edit;
 pub mod headers;
 mod layers;
 mod packet;
+mod vlan_limit;
 
 pub use batch::{BATCH_MAX, BatchMask, PacketBatch};
 pub use buffers::Buffers;
-pub use layers::{Ip, LABELS_MAX, Layers, Payload, VLANS_MAX};
+pub use layers::{Ip, LABELS_MAX, Layers, Payload};
 pub use packet::Packet;
+pub use vlan_limit::{VLANS_MAX, VlanLimit};

@@ -8,7 +8,7 @@ use crate::ports::PortEntry;
 use crate::sources::{Loaded, ParsedSources, SourceKind};
 use parking_lot::Mutex;
 use sluice_datapath::{Config, Datapath};
-use sluice_flow::{OfPort, PortNames};
+use sluice_flow::{OfPort, PortNames, VlanLimit};
 use sluice_mem::{FramePool, HeapPool};
 use sluice_ofproto::{Attach, Ofproto, PortConfig};
 use sluice_port::Pools;
@@ -40,9 +40,10 @@ impl Assembly {
     /// # Errors
     /// If there can be no such datapath, or memory is short.
     pub fn new(config: Config, pools: Pools) -> Result<Self, Error> {
-        let cores = config.cores.clone();
+        let (cores, vlan_limit) = (config.cores.clone(), config.vlan_limit);
         let datapath = Arc::new(Datapath::new(config)?);
         let ofproto = Ofproto::new();
+        ofproto.set_vlan_limit(vlan_limit);
         ofproto.set_meters(datapath.meters());
         datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
         ofproto.set_store(datapath.store());
@@ -74,6 +75,12 @@ impl Assembly {
             tracing::info!("{caches}");
         }
         Ok(Assembly { base_dir: state.base_dir.clone(), ..assembly })
+    }
+
+    /// Changes how many VLAN tags are read of a packet.
+    pub fn set_vlan_limit(&self, vlan_limit: VlanLimit) {
+        self.ofproto.set_vlan_limit(vlan_limit);
+        self.datapath.set_vlan_limit(vlan_limit);
     }
 
     /// The PMDs.

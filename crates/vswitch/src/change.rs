@@ -3,6 +3,7 @@
 use crate::desired::{Bridge, DesiredState, Port, Sources};
 use sluice_connmgr::{BridgeSettings, TlsFiles};
 use sluice_datapath::{GovernorMode, MissBudget, Settings};
+use sluice_flow::VlanLimit;
 use sluice_port::DpdkConfig;
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub enum Change {
     },
     /// How packets are looked up changes.
     SetLookup(Box<Settings>),
+    /// How many VLAN tags are read of a packet changes.
+    SetVlanLimit(VlanLimit),
     /// How long unused megaflows stay changes.
     SetMaxIdle(Duration),
     /// A setting changes that is read at the start only.
@@ -178,6 +181,9 @@ impl Steps {
             (a.pmd_sleep_max != b.pmd_sleep_max).then_some(StartSetting::PmdSleepMax(b.pmd_sleep_max)),
         ];
         self.changing.extend(at_start.into_iter().flatten().map(Change::AtNextStart));
+        if a.vlan_limit != b.vlan_limit {
+            self.changing.push(Change::SetVlanLimit(b.vlan_limit));
+        }
         if a.max_idle != b.max_idle {
             self.changing.push(Change::SetMaxIdle(b.max_idle));
         }
@@ -209,6 +215,7 @@ impl DesiredState {
                 })
             }
             Change::SetLookup(lookup) => self.datapath.lookup = **lookup,
+            Change::SetVlanLimit(vlan_limit) => self.datapath.vlan_limit = *vlan_limit,
             Change::SetMaxIdle(max_idle) => self.datapath.max_idle = *max_idle,
             Change::AtNextStart(setting) => self.apply_at_start(setting),
             Change::AddBridge(bridge) => self.bridges.push((**bridge).clone()),

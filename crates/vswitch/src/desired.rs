@@ -10,6 +10,7 @@ pub use port::{ETHERNET_MTU, PATCH, Port};
 
 use sluice_connmgr::TlsFiles;
 use sluice_datapath::{GovernorMode, MissBudget, Settings};
+use sluice_flow::VlanLimit;
 use sluice_port::DpdkConfig;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub struct DatapathSettings {
     pub governor: GovernorMode,
     /// What a receive queue's misses may cost.
     pub miss_budget: MissBudget,
+    /// How many VLAN tags are read of a packet.
+    pub vlan_limit: VlanLimit,
     /// A megaflow that no packet has used for so long is deleted.
     pub max_idle: Duration,
     /// Memory for megaflows, bytes.
@@ -84,6 +87,7 @@ impl Default for DatapathSettings {
             lookup: Settings::default(),
             governor: GovernorMode::Auto,
             miss_budget: MissBudget::Auto,
+            vlan_limit: VlanLimit::default(),
             max_idle: Duration::from_secs(10),
             flow_memory_bytes: 256 << 20,
             pmd_sleep_max: Duration::ZERO,
@@ -106,6 +110,7 @@ impl DesiredState {
             governor: settings.governor,
             miss_budget: settings.miss_budget,
             max_idle_ms: u64::try_from(settings.max_idle.as_millis()).unwrap_or(u64::MAX),
+            vlan_limit: settings.vlan_limit,
             max_megaflows: settings.max_megaflows(),
             sleep_max_us: u32::try_from(settings.pmd_sleep_max.as_micros()).unwrap_or(u32::MAX),
             ..sluice_datapath::Config::default()

@@ -24,6 +24,7 @@ use clap::Parser;
 use compare::{Difference, differences};
 use known::Known;
 use rng::Rng;
+use sluice::Replay;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use table::Tables;
@@ -44,6 +45,9 @@ struct Options {
     /// Tables that track connections, and packets that talk to each other.
     #[arg(long)]
     ct: bool,
+    /// How many VLAN tags both read, 1 or 2.
+    #[arg(long, default_value_t = 1)]
+    vlan_limit: u32,
     /// Compare these rules instead of random ones, with the captures of --in.
     #[arg(long, value_name = "FILE", requires = "input")]
     flows: Option<PathBuf>,
@@ -102,20 +106,20 @@ struct Case {
 fn main() -> Result<()> {
     let options = Options::parse();
     let beside = std::env::current_exe()?.with_file_name("sluice");
-    let binary = options.sluice.clone().unwrap_or(beside);
+    let replay = Replay { binary: options.sluice.clone().unwrap_or(beside), vlan_limit: options.vlan_limit };
     let known = Known::load(&options.known)?;
-    let mut ovs = ovs::Ovs::start()?;
+    let mut ovs = ovs::Ovs::start(options.vlan_limit)?;
     let mut report = Report::default();
     for case in cases(&options)? {
         let case = case?;
         let folder = options.keep.join(&case.name);
         std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let mut compared = compare(&mut ovs, &binary, &folder, &case, &known, &mut report);
+        let mut compared = compare(&mut ovs, &replay, &folder, &case, &known, &mut report);
         if compared.as_ref().is_err_and(is_stuck) {
             // An abort (`ovs-ends`) may get stuck halfway, once in thousands of tables.
             println!("{}: OVS gave no answer; asked another", case.name);
-            ovs = ovs::Ovs::start()?;
-            compared = compare(&mut ovs, &binary, &folder, &case, &known, &mut report);
+            ovs = ovs::Ovs::start(options.vlan_limit)?;
+            compared = compare(&mut ovs, &replay, &folder, &case, &known, &mut report);
         }
         let (peer, found) = match compared {
             Ok(compared) => compared,
@@ -124,7 +128,7 @@ fn main() -> Result<()> {
                 std::thread::sleep(std::time::Duration::from_millis(300));
                 let kind = if ovs.is_alive() { "run" } else { "ended" };
                 if kind == "ended" {
-                    ovs = ovs::Ovs::start()?;
+                    ovs = ovs::Ovs::start(options.vlan_limit)?;
                 }
                 (Outcome::default(), vec![Difference::new(kind, &format!("{e:#}"), "", "")])
             }
@@ -154,13 +158,13 @@ fn is_stuck(error: &anyhow::Error) -> bool {
 /// Runs a case through both; what OVS made of it, and what differs.
 fn compare(
     ovs: &mut ovs::Ovs,
-    binary: &Path,
+    replay: &Replay,
     folder: &Path,
     case: &Case,
     known: &[Known],
     report: &mut Report,
 ) -> Result<(Outcome, Vec<Difference>)> {
-    let ours = sluice::replay(binary, folder, &case.tables, &case.inputs)?;
+    let ours = replay.run(folder, &case.tables, &case.inputs)?;
     let caches = !case.tables.theme.learns();
     let mut peer = run_peer(ovs, case, caches).context("OVS")?;
     let mut found = differences(&peer, &ours);
@@ -328,7 +332,10 @@ impl Report {
     fn print(&self, options: &Options, known: &[Known]) {
         let what = match &options.flows {
             Some(flows) => flows.display().to_string(),
-            None => format!("{} tables from seed {}, {} packets each", options.tables, options.seed, options.packets),
+            None => {
+                let Options { tables, seed, packets, vlan_limit, .. } = options;
+                format!("{tables} tables from seed {seed}, {packets} packets each, VLAN limit {vlan_limit}")
+            }
         };
         println!(
             "{what}: {} rules of which {} were hit, {} packets out, {} megaflows",

@@ -32,8 +32,8 @@ pub struct Ovs {
 }
 
 impl Ovs {
-    /// Starts database and switch, and adds bridge `br0` with ports `p1` and so on.
-    pub fn start() -> Result<Self> {
+    /// Starts database and switch, which reads `vlan_limit` tags of packets, and adds bridge `br0` with ports `p1` and so on.
+    pub fn start(vlan_limit: u32) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("sluice-ovs-").tempdir()?;
         let at = |name: &str| folder.path().join(name);
         let database = format!("unix:{}", at("db.sock").display());
@@ -47,7 +47,7 @@ impl Ovs {
         switch.arg(&database).args(["--enable-dummy=override", "--disable-system"]);
         daemons.push(spawn(&mut switch, folder.path(), "ovs-vswitchd")?);
         await_path(&at("ovs-vswitchd.ctl"))?;
-        run(Command::new("ovs-vsctl").arg(format!("--db={database}")).args(configuration(folder.path())))?;
+        run(Command::new("ovs-vsctl").arg(format!("--db={database}")).args(configuration(folder.path(), vlan_limit)))?;
         let ctl = Unixctl::connect(&at("ovs-vswitchd.ctl"))?;
         let sent = ALL_PORTS
             .into_iter()
@@ -195,10 +195,11 @@ impl Drop for Ovs {
     }
 }
 
-fn configuration(folder: &Path) -> Vec<String> {
-    let mut words = "set Open_vSwitch . other_config:max-idle=100000000 other_config:vlan-limit=2 \
+fn configuration(folder: &Path, vlan_limit: u32) -> Vec<String> {
+    let mut words = format!(
+        "set Open_vSwitch . other_config:max-idle=100000000 other_config:vlan-limit={vlan_limit} \
                      -- add-br br0 -- set bridge br0 datapath-type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15"
-        .to_owned();
+    );
     words += &format!(" -- set Interface br0 options:tx_pcap={}", folder.join(device(LOCAL) + ".pcap").display());
     for port in 1..=PORTS {
         let capture = folder.join(device(port) + ".pcap");

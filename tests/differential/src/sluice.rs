@@ -13,39 +13,49 @@ use std::process::Command;
 /// How often Open vSwitch 3.1 lets a packet recirculate. Source: MAX_RECIRC_DEPTH there.
 const RECIRCULATIONS: &str = "6";
 
-/// Runs one table and its packets.
-pub fn replay(binary: &Path, folder: &Path, tables: &Tables, inputs: &[Input]) -> Result<Outcome> {
-    let at = |name: &str| folder.join(name);
-    std::fs::write(at("flows.txt"), tables.lines.join("\n") + "\n")?;
-    let mut command = Command::new(binary);
-    command.args(["replay", "--recirculations", RECIRCULATIONS, "--json", "--flows"]).arg(at("flows.txt"));
-    for port in ALL_PORTS {
-        let name = port_text(port);
-        let path = at(&format!("in{name}.pcap"));
-        std::fs::write(&path, capture::write(&received_on(port, inputs)))?;
-        command.arg("--in").arg(format!("{name}={}", path.display()));
+/// How Sluice is run.
+pub struct Replay {
+    pub binary: PathBuf,
+    /// How many VLAN tags are read of a packet.
+    pub vlan_limit: u32,
+}
+
+impl Replay {
+    /// Runs one table and its packets.
+    pub fn run(&self, folder: &Path, tables: &Tables, inputs: &[Input]) -> Result<Outcome> {
+        let at = |name: &str| folder.join(name);
+        std::fs::write(at("flows.txt"), tables.lines.join("\n") + "\n")?;
+        let mut command = Command::new(&self.binary);
+        command.args(["replay", "--recirculations", RECIRCULATIONS, "--json", "--flows"]).arg(at("flows.txt"));
+        command.arg("--vlan-limit").arg(self.vlan_limit.to_string());
+        for port in ALL_PORTS {
+            let name = port_text(port);
+            let path = at(&format!("in{name}.pcap"));
+            std::fs::write(&path, capture::write(&received_on(port, inputs)))?;
+            command.arg("--in").arg(format!("{name}={}", path.display()));
+        }
+        for (port, vlans) in (1..).zip(&tables.vlans) {
+            match vlans {
+                PortVlans::All => continue,
+                PortVlans::Access(vlan) => command.arg("--access").arg(format!("{port}={vlan}")),
+                PortVlans::Trunk(vlans) => command.arg("--trunks").arg(format!("{port}={}", comma_list(vlans))),
+            };
+        }
+        command.arg("--out-dir").arg(at("out")).arg("--megaflows").arg(at("megaflows.txt"));
+        if tables.theme.traces() {
+            command.arg("--traces").arg(at("traces.txt"));
+        }
+        let out = command.output().with_context(|| format!("running {}", self.binary.display()))?;
+        ensure!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+        let summary: Value = serde_json::from_slice(&out.stdout).context("the summary of `sluice replay --json`")?;
+        Ok(Outcome {
+            sent: sent(&at("out"))?,
+            traces: if tables.theme.traces() { read_traces(&at("traces.txt"))? } else { Vec::new() },
+            megaflows: read_megaflows(&at("megaflows.txt"))?,
+            counters: read_counters(&summary)?,
+            uncounted: Vec::new(),
+        })
     }
-    for (port, vlans) in (1..).zip(&tables.vlans) {
-        match vlans {
-            PortVlans::All => continue,
-            PortVlans::Access(vlan) => command.arg("--access").arg(format!("{port}={vlan}")),
-            PortVlans::Trunk(vlans) => command.arg("--trunks").arg(format!("{port}={}", comma_list(vlans))),
-        };
-    }
-    command.arg("--out-dir").arg(at("out")).arg("--megaflows").arg(at("megaflows.txt"));
-    if tables.theme.traces() {
-        command.arg("--traces").arg(at("traces.txt"));
-    }
-    let out = command.output().with_context(|| format!("running {}", binary.display()))?;
-    ensure!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
-    let summary: Value = serde_json::from_slice(&out.stdout).context("the summary of `sluice replay --json`")?;
-    Ok(Outcome {
-        sent: sent(&at("out"))?,
-        traces: if tables.theme.traces() { read_traces(&at("traces.txt"))? } else { Vec::new() },
-        megaflows: read_megaflows(&at("megaflows.txt"))?,
-        counters: read_counters(&summary)?,
-        uncounted: Vec::new(),
-    })
 }
 
 fn received_on(port: u16, inputs: &[Input]) -> Vec<Captured> {

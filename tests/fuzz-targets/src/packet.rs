@@ -4,7 +4,7 @@
 //! that stretches to a mask; the rest is the packet.
 
 use crate::input::Input;
-use sluice_flow::{Metadata, PacketKey, extract, extract_again};
+use sluice_flow::{Metadata, PacketKey, VlanLimit, extract, extract_again};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_packet::edit::{self, Field};
 use sluice_packet::{Buffers, Layers, Packet};
@@ -74,10 +74,12 @@ pub fn packet(data: &[u8]) {
 /// The packet's key, read in every way there is.
 fn key_of(bytes: &[u8]) -> Option<PacketKey> {
     let mut key = PacketKey::default();
-    extract(bytes, &Metadata::of_port(7), &mut key).ok()?;
-    let mut again = key;
-    extract_again(bytes, &mut again).expect("it was no runt a moment ago");
-    assert_eq!(key, again, "extract and extract_again differ");
+    for limit in [1, 2].map(VlanLimit::from_setting) {
+        extract(bytes, &Metadata::of_port(7).with_vlan_limit(limit), &mut key).ok()?;
+        let mut again = key;
+        extract_again(bytes, limit, &mut again).expect("it was no runt a moment ago");
+        assert_eq!(key, again, "extract and extract_again differ");
+    }
     assert_eq!(key.in_port(), 7);
     Some(key)
 }

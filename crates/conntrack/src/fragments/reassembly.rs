@@ -2,7 +2,7 @@
 
 use super::HeldFragment;
 use crate::key_fields;
-use sluice_flow::{PacketKey, extract_again};
+use sluice_flow::{PacketKey, VlanLimit, extract_again};
 use sluice_mem::Frame;
 use sluice_packet::checksum;
 use sluice_packet::headers::{IPV4_SIZE, IPV6_SIZE};
@@ -65,8 +65,9 @@ pub fn distribute<T>(whole: &[u8], key: &PacketKey, fragments: &mut [HeldFragmen
         let addresses = if is_v6 { 8..IPV6_SIZE } else { 12..IPV4_SIZE };
         readdress(&mut bytes[span.l3..], &whole[l3..][addresses.clone()], addresses.start, is_v6);
         key_fields::copy(&mut fragment.key, key);
-        // Which fields of the original tuple a key keeps depends on the fragment's headers.
-        let read = extract_again(fragment.packet.bytes(), &mut fragment.key);
+        // Which fields of the original tuple a key keeps depends on the fragment's headers. It has no further tag behind
+        // those in its key: an IP header follows them.
+        let read = extract_again(fragment.packet.bytes(), VlanLimit::MAX, &mut fragment.key);
         debug_assert_eq!(read, Ok(()), "a fragment that was read before");
     }
     true

@@ -6,7 +6,7 @@ use sluice_conntrack::fragments::{
     DATAGRAM_MAX, Fragments, HeldFragment, OfferResult, TIMEOUT_MS, distribute, reassemble, text,
 };
 use sluice_conntrack::{NatTarget, fragments};
-use sluice_flow::{Metadata, PacketKey, extract, layout};
+use sluice_flow::{Metadata, PacketKey, VlanLimit, extract, layout};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_packet::{Buffers, Packet};
 use sluice_testkit::frame::FrameBuilder;
@@ -165,7 +165,7 @@ fn a_packet_in_fragments_is_tracked_and_translated_as_one() {
             assert_eq!(part.packet.bytes().len(), piece.len(), "sent as they came");
             assert_eq!(part.key.get(layout::CT_STATE), [0x61]);
             let mut read = part.key;
-            sluice_flow::extract_again(part.packet.bytes(), &mut read).expect("a frame");
+            sluice_flow::extract_again(part.packet.bytes(), VlanLimit::MAX, &mut read).expect("a frame");
             assert_eq!(read, part.key, "the key says what the packet says");
         }
         bench.buffers.give_frame(packet.frame);

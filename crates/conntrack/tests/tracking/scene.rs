@@ -4,7 +4,7 @@ use sluice_conntrack::{
     CachedConn, Config, ConnCache, Conntrack, Ct, CtInput, CtOutcome, CtPacket, clear, ct_state, text,
 };
 use sluice_conntrack::{Filter, NatSpec, NatTarget};
-use sluice_flow::{Metadata, PacketKey, extract, extract_again, layout};
+use sluice_flow::{Metadata, PacketKey, VlanLimit, extract, extract_again, layout};
 use sluice_packet::{Layers, Packet};
 use sluice_simd::HashKey;
 use sluice_testkit::frame::{self, FrameBuilder};
@@ -77,7 +77,7 @@ impl Scene {
                 &input,
             );
             let mut again = key;
-            extract_again(packet.bytes(), &mut again).expect("a frame");
+            extract_again(packet.bytes(), VlanLimit::MAX, &mut again).expect("a frame");
             assert_eq!(untracked(&key), untracked(&again), "the key does not say what the packet says");
         }
         let bytes = self.pool.take_bytes(packet);

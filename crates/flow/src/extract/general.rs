@@ -9,7 +9,7 @@ use sluice_packet::{Ip, LABELS_MAX, Layers, Payload};
 /// The general path of [`super::extract`]; never inlined, to keep the ordinary one small.
 #[inline(never)]
 pub(super) fn extract(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> Result<(), ParseError> {
-    let layers = Layers::of(bytes).ok_or(ParseError::Runt)?;
+    let layers = Layers::with_vlan_limit(bytes, metadata.vlan_limit).ok_or(ParseError::Runt)?;
     read(bytes, &layers, metadata, key);
     Ok(())
 }

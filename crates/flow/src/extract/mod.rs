@@ -17,7 +17,7 @@ mod ordinary;
 
 use crate::{PacketKey, layout};
 use sluice_fate::DropReason;
-use sluice_packet::Layers;
+use sluice_packet::{Layers, VlanLimit};
 use sluice_simd::VectorOps;
 use sluice_simd::vector_ops::Scalar;
 
@@ -44,6 +44,7 @@ impl From<ParseError> for DropReason {
 pub struct Metadata {
     /// The words of line 0, little-endian, presence byte zero; all but the first three are zero.
     words: [u64; 8],
+    vlan_limit: VlanLimit,
 }
 
 /// Bytes of line 0 that [`Metadata`] fills: everything in front of the Ethernet header.
@@ -53,10 +54,16 @@ const TAG_PRESENT: u32 = u32::from_le_bytes([0, 0, 0x10, 0]);
 const _: () = assert!(layout::PRESENCE.offset == METADATA_SIZE - 1 && layout::DL_DST.offset == METADATA_SIZE);
 
 impl Metadata {
-    /// A packet just received by a port.
+    /// A packet just received by a port, of which as many tags are read as a key holds.
     #[inline]
     pub const fn of_port(in_port: u32) -> Self {
-        Metadata { words: [in_port.swap_bytes() as u64, 0, 0, 0, 0, 0, 0, 0] }
+        Metadata { words: [in_port.swap_bytes() as u64, 0, 0, 0, 0, 0, 0, 0], vlan_limit: VlanLimit::MAX }
+    }
+
+    /// The same of a packet of which no more tags are read than `vlan_limit` allows.
+    #[inline]
+    pub const fn with_vlan_limit(self, vlan_limit: VlanLimit) -> Self {
+        Metadata { vlan_limit, ..self }
     }
 
     /// What a key says besides the packet's bytes: port, recirculation id, hash, mark and connection.
@@ -64,7 +71,8 @@ impl Metadata {
     pub fn of_key(key: &PacketKey) -> Self {
         let words = key.lines[0].words();
         // The presence byte is the last one of word 2.
-        Metadata { words: [words[0], words[1], words[2] & (u64::MAX >> 8), 0, 0, 0, 0, 0] }
+        let words = [words[0], words[1], words[2] & (u64::MAX >> 8), 0, 0, 0, 0, 0];
+        Metadata { words, vlan_limit: VlanLimit::MAX }
     }
 }
 
@@ -98,8 +106,8 @@ fn half(bytes: &[u8], at: usize) -> u32 {
 ///
 /// As in OVS, the original tuple stays only if the packet is still of its kind (IPv4 or IPv6), and its ports only if
 /// the packet has an L4 header.
-pub fn extract_again(bytes: &[u8], key: &mut PacketKey) -> Result<(), ParseError> {
-    let layers = Layers::of(bytes).ok_or(ParseError::Runt)?;
+pub fn extract_again(bytes: &[u8], vlan_limit: VlanLimit, key: &mut PacketKey) -> Result<(), ParseError> {
+    let layers = Layers::with_vlan_limit(bytes, vlan_limit).ok_or(ParseError::Runt)?;
     let before = *key;
     let has_l4 = general::read(bytes, &layers, &Metadata::of_key(&before), key);
     general::keep_connection(&before, &layers, has_l4, key);

@@ -5,6 +5,7 @@
 
 use super::{Metadata, TAG_PRESENT, half};
 use crate::{Line, PacketKey};
+use sluice_packet::VlanLimit;
 use sluice_packet::headers::*;
 
 /// What L2 puts into line 0, and what follows it.
@@ -30,7 +31,7 @@ struct L4 {
 /// Writes the key of an ordinary packet; `false` if the packet is not one, and then the key is as it was.
 #[inline(always)]
 pub(super) fn read(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> bool {
-    let Some(ethernet) = ethernet(bytes) else { return false };
+    let Some(ethernet) = ethernet(bytes, metadata.vlan_limit) else { return false };
     match ethernet.ethertype {
         ethertype::IPV4 => ipv4(&ethernet, metadata, key).is_some(),
         ethertype::IPV6 => ipv6(&ethernet, metadata, key).is_some(),
@@ -40,7 +41,7 @@ pub(super) fn read(bytes: &[u8], metadata: &Metadata, key: &mut PacketKey) -> bo
 
 /// Addresses, tags and type of a frame long enough for what its types announce.
 #[inline(always)]
-fn ethernet(bytes: &[u8]) -> Option<Ethernet<'_>> {
+fn ethernet(bytes: &[u8], vlan_limit: VlanLimit) -> Option<Ethernet<'_>> {
     let frame = bytes.first_chunk::<ETHERNET_SIZE>()?;
     let (mut word4, mut word5) = (u64::from(half(frame, 8)), 0);
     let mut ethertype = u16::from_be_bytes([frame[12], frame[13]]);
@@ -50,7 +51,7 @@ fn ethernet(bytes: &[u8]) -> Option<Ethernet<'_>> {
         word4 |= u64::from(half(frame, 12) | TAG_PRESENT) << 32;
         ethertype = u16::from_be_bytes([frame[16], frame[17]]);
         payload = &bytes[ETHERNET_SIZE + VLAN_SIZE..];
-        if ethertype::is_vlan(ethertype) {
+        if ethertype::is_vlan(ethertype) && vlan_limit == VlanLimit::MAX {
             let frame = bytes.first_chunk::<{ ETHERNET_SIZE + 2 * VLAN_SIZE }>()?;
             word5 = u64::from(half(frame, 16) | TAG_PRESENT);
             ethertype = u16::from_be_bytes([frame[20], frame[21]]);

@@ -4,8 +4,8 @@
 //! the bottom-of-stack bit where the labels end.
 
 use super::protocol::{ethertype_of, is_ip, is_mpls};
-use sluice_flow::FlowKey;
 use sluice_flow::layout::{self, Span};
+use sluice_flow::{FlowKey, VlanLimit};
 use sluice_packet::headers::ethertype;
 
 /// The bit of a TCI that is set if there is a tag.
@@ -59,6 +59,18 @@ pub fn look_at_tag(wc: &mut FlowKey, i: usize) {
 /// The number of tags.
 pub fn tag_count(key: &FlowKey) -> usize {
     (0..MAX_TAGS).take_while(|&i| key.number(TCI[i]) & CFI != 0).count()
+}
+
+/// What a packet's key is if no more tags are read than `limit` allows.
+pub fn limit(key: &mut FlowKey, limit: VlanLimit) {
+    if tag_count(key) <= limit.tags() {
+        return;
+    }
+    let beyond = tag(key, limit.tags());
+    (limit.tags()..MAX_TAGS).for_each(|i| set_tag(key, i, Tag::default()));
+    (0..MAX_LABELS).for_each(|i| set_label(key, i, 0));
+    forget_behind_ethernet(key);
+    key.set_number(layout::DL_TYPE, beyond.tpid.into());
 }
 
 /// Pops the outer tag, if there is one.

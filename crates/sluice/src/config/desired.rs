@@ -3,6 +3,7 @@
 use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, OverflowPolicy, Port, Table};
 use sluice_connmgr::{ActiveTarget, ControllerSettings, PassiveTarget, RateLimit, TargetError, TlsFiles};
 use sluice_datapath::{MissBudget, Settings};
+use sluice_flow::VlanLimit;
 use sluice_ofproto::{TableLimit, TrieField, VlanMode};
 use sluice_port::DpdkConfig;
 use sluice_vswitch::{DatapathSettings, DesiredState, Invalid, PATCH, Source, Sources};
@@ -90,6 +91,7 @@ impl Datapath {
                 AutoOr::Auto => MissBudget::Auto,
                 AutoOr::Is(share) => MissBudget::PerMille((share.0 * 1000.0).ceil() as u32),
             },
+            vlan_limit: VlanLimit::from_setting(self.vlan_limit.into()),
             max_idle: self.max_idle.0,
             flow_memory_bytes: self.flow_memory.0,
             pmd_sleep_max: self.pmd_sleep_max.0,

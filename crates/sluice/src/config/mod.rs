@@ -119,6 +119,8 @@ pub struct Datapath {
     pub vector: String,
     /// Flow-setup governor.
     pub governor: String,
+    /// How many VLAN tags are read of a packet; 0: as many as can be.
+    pub vlan_limit: u32,
     /// A megaflow that is unused for this long is deleted.
     pub max_idle: Duration,
     /// Memory for megaflow records.
@@ -154,6 +156,7 @@ impl Default for Datapath {
             distributor_table: "auto".into(),
             vector: "auto".into(),
             governor: "auto".into(),
+            vlan_limit: 1,
             max_idle: Duration::from_secs(10),
             flow_memory: Size(256 << 20),
             miss_budget: AutoOr::Auto,

@@ -55,6 +55,9 @@ pub struct ReplayArgs {
     /// How often a packet may be recirculated: Open vSwitch 3.1 allows 6, later ones 8
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(0..=64))]
     pub recirculations: u8,
+    /// How many VLAN tags of a packet are read, 1 or 2; 0: as many as can be
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub vlan_limit: u32,
     /// Turn the exact match cache off
     #[arg(long)]
     pub no_emc: bool,

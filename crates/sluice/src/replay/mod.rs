@@ -18,7 +18,7 @@ use capture::Record;
 use port::Wire;
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::{Arm, Config};
-use sluice_flow::{OfPort, PortNames};
+use sluice_flow::{OfPort, PortNames, VlanLimit};
 use sluice_port::Pools;
 use sluice_vswitch::{Assembly, Bridge, Port};
 use std::sync::Arc;
@@ -96,6 +96,7 @@ impl Bench {
             cores: (0..args.pmds).collect(),
             batch: args.batch,
             settings: Arm { emc: (!args.no_emc).then_some(1), ..Arm::BARE }.into(),
+            vlan_limit: VlanLimit::from_setting(args.vlan_limit.into()),
             recirculations: args.recirculations,
             seed: Some(SEED),
             ..Config::default()

@@ -17,7 +17,9 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         Change::ReopenPort { bridge, port } => format!("{bridge}: port {} reopened", port.name),
         Change::AddBridge(bridge) => format!("{}: added", bridge.name),
         Change::AddPort { bridge, port } => format!("{bridge}: port {} added", port.name),
-        Change::SetLookup(_) | Change::SetMaxIdle(_) => "datapath: settings changed".to_owned(),
+        Change::SetLookup(_) | Change::SetMaxIdle(_) | Change::SetVlanLimit(_) => {
+            "datapath: settings changed".to_owned()
+        }
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
         Change::SetTls(_) => "switch.tls: in force for new connections".to_owned(),
         Change::SetSources { bridge, .. } => {

@@ -125,6 +125,7 @@ fn any_state() -> impl Strategy<Value = DesiredState> {
     (numbers, vec(any_bridge(), 0..4)).prop_map(|((core, idle, memory, off, budget), mut bridges)| {
         unique_by(&mut bridges, |bridge| bridge.name.clone());
         let mut datapath = DatapathSettings {
+            vlan_limit: sluice_flow::VlanLimit::from_setting(idle),
             max_idle: Duration::from_secs(idle),
             flow_memory_bytes: memory << 20,
             pmd_sleep_max: Duration::from_micros(memory),

@@ -119,6 +119,7 @@ impl Switch {
                 let loaded = assembly.load(bridge, &sources[bridge], self.now_ms())?;
                 return Ok(Step { loaded, ..Step::taken(None) });
             }
+            Change::SetVlanLimit(vlan_limit) => assembly.set_vlan_limit(*vlan_limit),
             Change::SetMaxIdle(max_idle) => self.revalidator.set_max_idle(*max_idle),
             Change::SetLookup(lookup) => {
                 let settings = changed_settings(self.datapath.settings(), &state.datapath.lookup, lookup);
