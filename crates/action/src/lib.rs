@@ -18,5 +18,5 @@ pub use ct::Ct;
 pub use edit::edit;
 pub use megaflow::{FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, XcacheHandle, agree_under};
 pub use meter::{MeterStats, MeterStore};
-pub use text::{DatapathFlow, DatapathPortNames, show_actions, show_flow, show_stats, show_ufid};
+pub use text::{DatapathFlow, DatapathPortNames, show_actions, show_flow, show_packet_key, show_stats, show_ufid};
 pub use upcall::{Fate, Miss, Translation, Upcall};

@@ -118,8 +118,7 @@ impl Datapath {
         }
         let baselines = vec![(Snapshot::default(), Instant::now()); pmds.len()];
         let (settings, vlan_limit) = (config.settings, config.vlan_limit);
-        let control =
-            Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, settings, vlan_limit, seed };
+        let control = Control { engines, ports: BTreeMap::new(), next_pmd: 0, baselines, settings, vlan_limit, seed };
         let packet_ins = Mutex::new(Some(receiver));
         Ok(Datapath { config, table, conntrack, fragments, meters, pmds, control: Mutex::new(control), packet_ins })
     }

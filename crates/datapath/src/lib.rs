@@ -24,6 +24,7 @@ mod control;
 mod datapath;
 mod emc_recirc;
 mod execute;
+mod flow_log;
 mod frequency;
 mod load;
 mod lookup;

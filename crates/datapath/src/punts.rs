@@ -1,8 +1,8 @@
 //! Messages for controllers.
 
 use crate::action_context::ActionContext;
-use sluice_action::Action;
 use crate::context::Context;
+use sluice_action::Action;
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, extract_again};
 use sluice_packet::VlanLimit;

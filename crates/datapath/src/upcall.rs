@@ -7,6 +7,7 @@
 use crate::answers::{Answer, Followed};
 use crate::batch::Batch;
 use crate::context::{Context, tcp_flags};
+use crate::flow_log;
 use crate::lookup::Levels;
 use crate::misses::Misses;
 use arrayvec::ArrayVec;
@@ -144,6 +145,7 @@ impl Upcalls {
         if matches!(installed, Installed::New(_)) {
             context.tally[Counter::MegaflowsInstalled] += 1;
             context.tally[Counter::QuotaNarrowed] += u64::from(flow.mask().whole != translation.mask);
+            flow_log::flow_add(flow, key);
         }
         Some(flow)
     }

@@ -91,6 +91,13 @@ impl PacketKey {
     /// No bit set, no line but line 0 present.
     pub const ZERO: PacketKey = PacketKey { lines: [Line::ZERO; 4] };
 
+    /// Every bit set, every line present: the mask that matches every field.
+    pub const ONES: PacketKey = {
+        let mut lines = [Line([0xff; LINE_SIZE]); 4];
+        lines[0].0[layout::PRESENCE.offset] = 0x0e;
+        PacketKey { lines }
+    };
+
     /// Line `i`, zeros if the key does not have it.
     #[inline]
     pub fn line(&self, i: usize) -> &Line {

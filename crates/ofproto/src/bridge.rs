@@ -1,6 +1,7 @@
 //! A bridge: its ports, tables, groups, meters and MAC table. One writer and many translations share it behind a lock.
 
 use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES};
+use crate::features::DpFeatures;
 use crate::group::Groups;
 use crate::mac::{DEFAULT_MAX, MacTable};
 use crate::meter::Meters;
@@ -133,6 +134,8 @@ pub(crate) struct SwitchState {
     pub tables_version: u64,
     /// How many VLAN tags are read of a packet.
     pub vlan_limit: VlanLimit,
+    /// What translation may use of the datapath.
+    pub features: DpFeatures,
 }
 
 impl SwitchState {

@@ -3,6 +3,9 @@
 use crate::mac::DEFAULT_AGE_S;
 use sluice_classifier::TrieField;
 
+/// The type of the userspace datapath. Source: OVS lib/dpif-netdev.c.
+const NETDEV: &str = "netdev";
+
 /// Tables of a bridge: 0 to 254. In requests, 255 means all tables or the current one.
 pub const N_TABLES: usize = 255;
 
@@ -33,6 +36,8 @@ pub enum FragmentMode {
 pub struct BridgeConfig {
     /// Name, unique in the switch.
     pub name: String,
+    /// The type of its datapath, by OVS's name: `system`, `netdev` or `dummy`.
+    pub datapath_type: String,
     /// OpenFlow datapath id.
     pub datapath_id: u64,
     /// Fail mode.
@@ -53,6 +58,7 @@ impl BridgeConfig {
         let prefixes = TrieField::DEFAULT.to_vec();
         BridgeConfig {
             name,
+            datapath_type: NETDEV.to_owned(),
             datapath_id: 1,
             fail_mode: FailMode::Secure,
             mac_age_s: DEFAULT_AGE_S,

@@ -113,8 +113,8 @@ impl PacketOutRequest {
         check_meters(&found.meters, actions)?;
         let in_port = OfPort(key.number(layout::IN_PORT) as u16);
         let port = found.ports.get(&in_port).and_then(|p| p.datapath()).unwrap_or(NO_PORT);
-        let xin =
-            XlateIn { start: XlateStart::Bridge(bridge, key), now_ms, side_effects: true, actions: Some(actions) };
+        let (start, packet_len) = (XlateStart::Bridge(bridge, key), Some(self.length as usize));
+        let xin = XlateIn { start, now_ms, side_effects: true, packet_len, actions: Some(actions) };
         prepare(state, shared, &xin, key, port, self.length)
     }
 }
@@ -157,7 +157,8 @@ impl Ofproto {
         packet.paused.lists().try_for_each(|actions| check_actions(0, actions))?;
         let frozen = Frozen::of_paused(found.id, &packet.key, &packet.paused);
         let start = XlateStart::Paused(&frozen, &packet.key);
-        let xin = XlateIn { start, now_ms, side_effects: true, actions: None };
+        let packet_len = Some(packet.length as usize);
+        let xin = XlateIn { start, now_ms, side_effects: true, packet_len, actions: None };
         let port = PortNo(packet.paused.datapath_port);
         let prepared = prepare(&state, &self.0, &xin, &packet.key, port, packet.length)?;
         drop(state);

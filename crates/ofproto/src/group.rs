@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const HASHES_MIN: u64 = 16;
 const HASHES_MAX: u64 = 256;
 
+/// OVS's name of the module that tells how groups are made.
+const LOG: &str = "ofproto_dpif";
+
 /// Groups by number.
 pub(crate) type Groups = BTreeMap<u32, Arc<Group>>;
 
@@ -86,7 +89,7 @@ pub struct GroupEntry {
 
 impl Group {
     fn new(id: u32, config: GroupConfig, created_ms: u64) -> Self {
-        let method = method(&config);
+        let method = method(id, &config);
         let buckets = config.buckets.iter().map(|_| BucketCounts::default()).collect();
         Group { id, config, created_ms, method, counts: BucketCounts::default(), buckets }
     }
@@ -114,33 +117,75 @@ impl Group {
     }
 }
 
-fn method(config: &GroupConfig) -> SelectionMethod {
+fn method(id: u32, config: &GroupConfig) -> SelectionMethod {
     let selection = &config.selection;
-    let symmetric = |algorithm, basis| {
-        let map = hash_map(&config.buckets).map(|map| SelectionMethod::DpHash { algorithm, basis, map });
-        map.unwrap_or(SelectionMethod::Symmetric)
-    };
-    match selection.method.as_str() {
-        _ if config.kind != GroupKind::Select => SelectionMethod::Symmetric,
-        "" => symmetric(HashAlgorithm::SymmetricL4, 0),
-        "dp_hash" => {
-            // The upper half selects the algorithm. An unknown one means the first.
-            let is_symmetric = selection.parameter >> 32 == 1;
-            let algorithm = if is_symmetric { HashAlgorithm::SymmetricL4 } else { HashAlgorithm::L4 };
-            symmetric(algorithm, selection.parameter as u32)
-        }
-        _ if selection.fields.is_empty() => SelectionMethod::Symmetric,
-        _ => SelectionMethod::Fields,
+    if config.kind != GroupKind::Select {
+        return SelectionMethod::Symmetric;
     }
+    tracing::debug!(target: LOG, "Constructing select group {id}");
+    match selection.method.as_str() {
+        "" => {
+            tracing::debug!(target: LOG, "No selection method specified. Trying dp_hash.");
+            by_dp_hash(&config.buckets, HashAlgorithm::SymmetricL4, 0)
+        }
+        "dp_hash" => {
+            tracing::debug!(target: LOG, "Selection method specified: dp_hash.");
+            // The upper half selects the algorithm. An unknown one means the first.
+            let algorithm = match selection.parameter >> 32 {
+                0 => HashAlgorithm::L4,
+                1 => HashAlgorithm::SymmetricL4,
+                other => {
+                    tracing::debug!(
+                        target: LOG,
+                        "Invalid dp_hash algorithm {other}. Defaulting to OVS_HASH_ALG_L4"
+                    );
+                    HashAlgorithm::L4
+                }
+            };
+            by_dp_hash(&config.buckets, algorithm, selection.parameter as u32)
+        }
+        _ => {
+            tracing::debug!(target: LOG, "Selection method specified: hash.");
+            if selection.fields.is_empty() {
+                tracing::debug!(target: LOG, "No hash fields. Falling back to default hash method.");
+                return SelectionMethod::Symmetric;
+            }
+            SelectionMethod::Fields
+        }
+    }
+}
+
+/// The datapath's hash, or that of translation if the buckets' weights need too many hash values.
+fn by_dp_hash(buckets: &[Bucket], algorithm: HashAlgorithm, basis: u32) -> SelectionMethod {
+    let Some(map) = hash_map(buckets) else {
+        tracing::debug!(target: LOG, "Falling back to default hash method.");
+        return SelectionMethod::Symmetric;
+    };
+    let number = match algorithm {
+        HashAlgorithm::L4 => 0,
+        HashAlgorithm::SymmetricL4 => 1,
+    };
+    tracing::debug!(target: LOG, "Use dp_hash with {} hash values using algorithm {number}.", map.len());
+    SelectionMethod::DpHash { algorithm, basis, map }
 }
 
 /// The bucket of each hash value, by Webster's method: the next value goes to the bucket with the highest
 /// weight / (2 × values + 1). `None` if that would need too many values, or if no bucket has a weight.
 fn hash_map(buckets: &[Bucket]) -> Option<Box<[usize]>> {
     let total: u64 = buckets.iter().map(|b| u64::from(b.weight)).sum();
-    let least = buckets.iter().map(|b| u64::from(b.weight)).filter(|w| *w > 0).min()?;
+    if buckets.is_empty() {
+        tracing::debug!(target: LOG, "  Don't apply dp_hash method without buckets.");
+    }
+    let Some(least) = buckets.iter().map(|b| u64::from(b.weight)).filter(|w| *w > 0).min() else {
+        if !buckets.is_empty() {
+            tracing::debug!(target: LOG, "  Total weight is zero. No active buckets.");
+        }
+        return None;
+    };
+    tracing::debug!(target: LOG, "  Minimum weight: {least}, total weight: {total}");
     let values = total.div_ceil(least).next_power_of_two().max(HASHES_MIN);
     if values > HASHES_MAX {
+        tracing::debug!(target: LOG, "  Too many hash values required: {values}");
         return None;
     }
     let mut divisors = vec![1u64; buckets.len()];
@@ -152,7 +197,14 @@ fn hash_map(buckets: &[Bucket]) -> Option<Box<[usize]>> {
         divisors[winner] += 2;
         winner
     });
-    Some(map.collect())
+    let map = map.collect();
+    tracing::debug!(target: LOG, "  Using {values} hash values:");
+    for (bucket, divisor) in buckets.iter().zip(divisors) {
+        let (id, weight, hits) = (bucket.id, bucket.weight, (divisor - 1) / 2);
+        let target = (values * u64::from(weight)) as f64 / total as f64;
+        tracing::debug!(target: LOG, "  Bucket {id}: weight={weight}, target={target:.2} hits={hits}");
+    }
+    Some(map)
 }
 
 /// Makes one change to `groups`; returns the numbers of the deleted groups.

@@ -81,8 +81,10 @@ mod depends;
 mod effects;
 mod error;
 mod fdb;
+mod features;
 mod flow_mod;
 mod group;
+mod log_limit;
 mod mac;
 mod metadata;
 mod meter;
@@ -115,6 +117,7 @@ pub use bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES
 pub use controller::{ExecuteRequest, PacketInMetadata, PacketOutRequest, ResumeRequest};
 pub use effects::EffectStats;
 pub use error::Error;
+pub use features::{DpFeatures, Feature};
 pub use flow_mod::{BundleChange, FlowModCounts};
 pub use group::GroupEntry;
 pub use mac::{DEFAULT_AGE_S, MacCounts, MacRow};

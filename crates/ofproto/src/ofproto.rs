@@ -13,6 +13,8 @@ use crate::bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode};
 use crate::depends::Changes;
 use crate::effects::{EffectQueue, EffectStats};
 use crate::error::Error;
+use crate::features::DpFeatures;
+use crate::log_limit::LogLimit;
 use crate::meter::DatapathMeters;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
@@ -40,6 +42,8 @@ pub(crate) struct Shared {
     /// The megaflows that depend on the tables.
     store: OnceLock<Arc<dyn MegaflowStore>>,
     pub recirculations: Recirculations,
+    /// Of what goes wrong with packets.
+    pub xlate_errors: LogLimit,
     pub effects: EffectQueue,
     /// Whether megaflows match only the bits that were looked at. If not, they match every field.
     pub megaflows: AtomicBool,
@@ -80,6 +84,7 @@ impl Ofproto {
             epoch: AtomicU64::new(1),
             store: OnceLock::new(),
             recirculations: Recirculations::default(),
+            xlate_errors: LogLimit::default(),
             effects: EffectQueue::default(),
             megaflows: AtomicBool::new(true),
             monitor: OnceLock::new(),
@@ -127,7 +132,30 @@ impl Ofproto {
     /// Changes how many VLAN tags are read of a packet that a trace or a controller brings. The datapath has the same
     /// limit; no megaflow depends on it, since all match the Ethernet type behind the tags that were read.
     pub fn set_vlan_limit(&self, vlan_limit: VlanLimit) {
-        self.change(&mut self.writer(), |state| state.vlan_limit = vlan_limit);
+        self.change(&mut self.writer(), |state| {
+            state.vlan_limit = vlan_limit;
+            state.features = DpFeatures::new(vlan_limit);
+        });
+    }
+
+    /// Whether there is a bridge of that name.
+    pub fn has_bridge(&self, name: &str) -> bool {
+        self.state().bridge_named(name).is_some()
+    }
+
+    /// What translation may use of the datapath.
+    pub fn features(&self) -> DpFeatures {
+        self.state().features.clone()
+    }
+
+    /// Changes what translation may use of the datapath.
+    ///
+    /// # Errors
+    /// With OVS's text, if there is no such feature or value.
+    pub fn set_feature(&self, name: &str, value: &str) -> Result<(), &'static str> {
+        self.change(&mut self.writer(), |state| state.features.set(name, value))?;
+        self.announce(&Changes::everything());
+        Ok(())
     }
 
     /// The epoch, which increases with every change that translations depend on.

@@ -116,7 +116,9 @@ impl Ofproto {
     /// Translates a megaflow's packet again and compares.
     fn revalidate_flow(&self, xcache: &XlateCache, flow: &FlowDump<'_>, now_ms: u64) -> RevalResult {
         let epoch = self.epoch();
-        let xin = XlateIn { start: XlateStart::Datapath(&xcache.key()), now_ms, side_effects: false, actions: None };
+        let key = xcache.key();
+        let start = XlateStart::Datapath(&key);
+        let xin = XlateIn { start, now_ms, side_effects: false, packet_len: None, actions: None };
         let state = self.state();
         let Some(xout) = Translator::run(&state, &self.0, &xin, None) else { return RevalResult::Changed };
         drop(state);

@@ -28,6 +28,7 @@ struct TraceRequest {
     flow: FlowKey,
     /// Whether there is a packet, which has effects.
     packet: bool,
+    packet_len: Option<usize>,
     names: bool,
     actions: Option<Vec<OfAction>>,
     next_states: NextStates,
@@ -91,6 +92,7 @@ impl Ofproto {
             bridge: bridge.id,
             flow: key,
             packet: has_packet,
+            packet_len: packet.map(|bytes| bytes.len()),
             names: arguments.names,
             actions,
             next_states,
@@ -121,8 +123,9 @@ impl Ofproto {
         now_ms: u64,
     ) -> Result<(String, Vec<Forked>), String> {
         let mut tracer = Tracer::new(request.names);
+        let &TraceRequest { packet: side_effects, packet_len, .. } = request;
         let xin =
-            XlateIn { start: XlateStart::Bridge(request.bridge, flow), now_ms, side_effects: request.packet, actions };
+            XlateIn { start: XlateStart::Bridge(request.bridge, flow), now_ms, side_effects, packet_len, actions };
         let state = self.state();
         let xout = Translator::run(&state, &self.0, &xin, Some(&mut tracer)).ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;
@@ -163,6 +166,9 @@ fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathP
     out += &format!("Datapath actions: {}", show_actions(&xout.actions, names));
     if let Some(failure) = xout.failure {
         out += &format!("\nTranslation failed ({}), packet is dropped.\n", failure.text());
+    } else if xout.is_slow {
+        out += "\nThis flow is handled by the userspace slow path because it:\n";
+        out += "  - Uses action(s) not supported by datapath.\n";
     }
     out
 }

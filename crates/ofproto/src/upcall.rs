@@ -1,13 +1,13 @@
 //! Upcalls: the handle with which a PMD translates packets.
 
+use crate::bridge::SwitchState;
 use crate::ofproto::Ofproto;
 use crate::xlate::{Translator, XlateIn, XlateStart};
 use crate::xlate_cache::{Push, XlateCache, push};
 use arrayvec::ArrayVec;
-use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Translation, Upcall, XcacheHandle};
+use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Translation, Upcall, XcacheHandle, show_packet_key};
 use sluice_fate::DropReason;
-use sluice_flow::layout::PRESENCE;
-use sluice_flow::{LINE_SIZE, Line, PacketKey};
+use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, PacketKey, PortNames};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -53,30 +53,38 @@ impl Ofproto {
     }
 }
 
-/// The mask that matches every field of a packet.
-fn everything(key: &PacketKey) -> PacketKey {
-    let mut mask = PacketKey::ZERO;
-    mask.lines[0] = Line([0xff; LINE_SIZE]);
-    mask.lines[0].0[PRESENCE.offset] = 0;
-    for i in (1..4).filter(|&i| !key.line(i).is_zero()) {
-        *mask.make_present(i) = Line([0xff; LINE_SIZE]);
+/// Tells of an upcall as OVS's module `dpif_netdev` does.
+#[inline]
+fn log_miss(state: &SwitchState, key: &PacketKey) {
+    if tracing::enabled!(target: "dpif_netdev", tracing::Level::DEBUG) {
+        let bridge = state.by_datapath.get(&key.in_port()).and_then(|(id, _)| state.bridge(*id));
+        let datapath = bridge.map_or("", |bridge| &bridge.config.datapath_type);
+        let packet = Match::of_packet(&FlowKey::of_packet(key));
+        let packet = packet.display(&PortNames::NONE, DEFAULT_PRIORITY);
+        let key = show_packet_key(key);
+        tracing::debug!(target: "dpif_netdev", "ovs-{datapath}: miss upcall:\n{key}\n{packet}");
     }
-    mask
 }
 
 impl Upcall for UpcallHandle {
     fn translate(&mut self, miss: &Miss<'_>) -> Fate {
         let shared = &*self.ofproto.0;
-        let xin =
-            XlateIn { start: XlateStart::Datapath(miss.key), now_ms: miss.now_ms, side_effects: true, actions: None };
+        let xin = XlateIn {
+            start: XlateStart::Datapath(miss.key),
+            now_ms: miss.now_ms,
+            side_effects: true,
+            packet_len: Some(miss.bytes.len()),
+            actions: None,
+        };
         // The epoch is read first. A change in between makes the translation look older than it is, never newer.
         let version = self.ofproto.epoch();
         let state = self.ofproto.state();
+        log_miss(&state, miss.key);
         let Some(xout) = Translator::run(&state, shared, &xin, None) else {
             return Fate::Failed(DropReason::UpcallLost);
         };
         drop(state);
-        let mask = if shared.megaflows.load(Relaxed) { xout.mask } else { everything(miss.key) };
+        let mask = if shared.megaflows.load(Relaxed) { xout.mask } else { PacketKey::ONES };
         let record = XlateCache::new(miss.key, xout.xcache);
         Fate::Translated(Translation {
             mask,

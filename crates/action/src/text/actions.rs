@@ -2,7 +2,7 @@
 
 use super::DatapathPortNames;
 use super::fields::{ARP_FIELDS, Fields, IPV4_FIELDS, IPV6_FIELDS, Lse, MPLS_FIELDS, ND_EXTENSIONS, ND_FIELDS, hex};
-use super::key::Attributes;
+use super::key::{Attributes, Shown};
 use crate::{Action, HashAlgorithm, Header, MaskedField};
 use sluice_flow::PacketKey;
 use sluice_flow::layout::{self as at, Span};
@@ -102,6 +102,6 @@ fn set(header: Header, fields: &[MaskedField]) -> String {
         Header::Tunnel => ("tunnel", &[at::TUN_ID], |f| f.hexadecimal("tun_id", at::TUN_ID)),
     };
     let mut text = String::new();
-    Attributes { text: &mut text, key: &key, mask: &mask, verbose: false }.attribute(name, spans, body);
+    Attributes { text: &mut text, key: &key, mask: &mask, shown: Shown::Matched }.attribute(name, spans, body);
     text
 }

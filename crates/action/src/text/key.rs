@@ -8,6 +8,7 @@ use sluice_flow::layout::{self as at, Span};
 use sluice_flow::text::flags;
 use sluice_packet::headers::{ETHERTYPE_MIN, ethertype, ip_proto, nd};
 use std::fmt::{self, Write as _};
+use std::sync::LazyLock;
 
 /// A megaflow: `key` under `mask`. Values show as `key` has them, so a packet's own key shows what the packet was;
 /// `verbose` shows fields no bit of which matters, too.
@@ -17,13 +18,40 @@ pub fn show_flow<'a>(
     verbose: bool,
     names: &'a DatapathPortNames,
 ) -> impl fmt::Display + 'a {
+    let shown = if verbose { Shown::Everything } else { Shown::Matched };
+    attributes(key, mask, shown, names)
+}
+
+/// A packet's key by itself, as OVS logs that of an upcall: every attribute that the packet has, without masks.
+pub fn show_packet_key(key: &PacketKey) -> impl fmt::Display + '_ {
+    static NO_NAMES: LazyLock<DatapathPortNames> = LazyLock::new(DatapathPortNames::default);
+    attributes(key, &PacketKey::ONES, Shown::WithoutMask, &NO_NAMES)
+}
+
+fn attributes<'a>(
+    key: &'a PacketKey,
+    mask: &'a PacketKey,
+    shown: Shown,
+    names: &'a DatapathPortNames,
+) -> impl fmt::Display + 'a {
     fmt::from_fn(move |f| {
         let mut text = String::new();
-        let mut out = Attributes { text: &mut text, key, mask, verbose };
+        let mut out = Attributes { text: &mut text, key, mask, shown };
         out.metadata(names);
         out.link_layer();
         f.write_str(&text)
     })
+}
+
+/// Which attributes of a key are shown, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Those of which the mask has a bit.
+    Matched,
+    /// All that the packet has, with their masks.
+    Everything,
+    /// All that the packet has; there is no mask.
+    WithoutMask,
 }
 
 /// Text of attributes, each with what separates it from the one before.
@@ -31,8 +59,7 @@ pub(super) struct Attributes<'a> {
     pub text: &'a mut String,
     pub key: &'a PacketKey,
     pub mask: &'a PacketKey,
-    /// Shows what no bit of the mask asks for.
-    pub verbose: bool,
+    pub shown: Shown,
 }
 
 impl Attributes<'_> {
@@ -50,7 +77,7 @@ impl Attributes<'_> {
 
     /// Whether any of these fields has a bit in the mask, or everything is shown.
     fn wanted(&self, spans: &[Span]) -> bool {
-        self.verbose || spans.iter().any(|span| self.mask.get(*span).iter().any(|b| *b != 0))
+        self.shown != Shown::Matched || spans.iter().any(|span| self.mask.get(*span).iter().any(|b| *b != 0))
     }
 
     /// Writes `name(…)` if one of the fields is wanted.
@@ -62,21 +89,26 @@ impl Attributes<'_> {
             self.text.push(',');
         }
         let _ = write!(self.text, "{name}(");
-        let mut fields = Fields::new(self.key, self.mask, self.verbose);
+        let mut fields = Fields::new(self.key, self.mask, self.shown != Shown::Matched);
         body(&mut fields);
         let _ = write!(self.text, "{})", fields.text);
     }
 
     fn metadata(&mut self, names: &DatapathPortNames) {
-        if self.verbose {
-            self.text.push_str("skb_priority(0/0)");
+        // No rule matches it: its mask has bits only if that of every field has.
+        let is_exact = self.mask.get(at::DP_HASH) == [0xff; 4] && self.mask.get(at::CT_LABEL) == [0xff; 16];
+        match self.shown {
+            _ if is_exact => self.text.push_str("skb_priority(0)"),
+            Shown::Matched => {}
+            _ => self.text.push_str("skb_priority(0/0)"),
         }
         self.attribute("skb_mark", &[at::PKT_MARK], |f| f.bare_hex(at::PKT_MARK));
-        let verbose = self.verbose;
-        self.attribute("ct_state", &[at::CT_STATE], |f| match verbose {
+        let shown = self.shown;
+        self.attribute("ct_state", &[at::CT_STATE], |f| match shown {
+            Shown::WithoutMask => f.push(hex(f.k(at::CT_STATE))),
             // OVS has 32 bits for these eight, so the mask is never all there is.
-            true => f.push(format_args!("{}/{}", hex(f.k(at::CT_STATE)), hex(f.m(at::CT_STATE)))),
-            false => {
+            Shown::Everything => f.push(format_args!("{}/{}", hex(f.k(at::CT_STATE)), hex(f.m(at::CT_STATE)))),
+            Shown::Matched => {
                 f.push(flags::CT_STATE.show(f.k(at::CT_STATE).into(), f.m(at::CT_STATE).into(), u128::MAX));
             }
         });

@@ -12,7 +12,7 @@ mod key;
 
 pub use actions::show_actions;
 pub use datapath_parse::DatapathFlow;
-pub use key::show_flow;
+pub use key::{show_flow, show_packet_key};
 
 use crate::{FlowStats, PortNo};
 use std::collections::HashMap;

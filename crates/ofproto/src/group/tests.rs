@@ -35,7 +35,7 @@ fn the_method_is_what_the_group_allows() {
         method_of(GroupConfig { kind: GroupKind::Select, buckets: buckets(weights), selection })
     };
     fn method_of(config: GroupConfig) -> (Option<HashAlgorithm>, u32) {
-        match method(&config) {
+        match method(1, &config) {
             SelectionMethod::DpHash { algorithm, basis, .. } => (Some(algorithm), basis),
             _ => (None, 0),
         }

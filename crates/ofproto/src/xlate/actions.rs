@@ -2,6 +2,7 @@
 
 use super::table::SearchBy;
 use super::{ActionList, Failure, MAX_NESTING, RunMode, Translator, hash, tags};
+use crate::features::Feature;
 use crate::trace::TraceKind;
 use crate::xlate_cache::Dependency;
 use sluice_action::Action;
@@ -108,6 +109,9 @@ impl Translator<'_> {
             }
             OfAction::Conntrack(ct) => self.conntrack(ct, last),
             OfAction::Clone(actions) => self.cloned(actions, last),
+            OfAction::CheckPktLarger { dst, pkt_len } if !self.can(Feature::CheckPktLen) => {
+                self.check_packet_length_here(*dst, *pkt_len);
+            }
             OfAction::CheckPktLarger { dst, pkt_len } => {
                 self.check_packet_length(*dst, *pkt_len, rest);
                 return AfterAction::Branched;

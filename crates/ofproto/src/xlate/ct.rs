@@ -4,6 +4,7 @@
 //! the datapath's packet still has them.
 
 use super::{ActionList, Translator};
+use crate::features::Feature;
 use crate::recirc::FrozenActions;
 use crate::trace_passes::Forked;
 use sluice_action::Action;
@@ -124,7 +125,9 @@ impl Translator<'_> {
     pub(super) fn conntrack_clear(&mut self) {
         if self.conntracked {
             self.forget_connection();
-            self.emit(Action::CtClear);
+            if self.can(Feature::CtClear) {
+                self.emit(Action::CtClear);
+            }
         }
     }
 

@@ -4,11 +4,12 @@
 //! innermost first, and ends. The code that started the pipeline finishes the freeze.
 
 use super::{ActionList, Failure, Translator};
+use crate::features::Feature;
 use crate::recirc::{Frozen, FrozenActions, Recirculation, Restore};
 use crate::trace::TraceKind;
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::XcEntry;
-use sluice_action::Action;
+use sluice_action::{Action, HashAlgorithm};
 use sluice_flow::text::number::show_hex;
 use sluice_flow::{FieldId, OfPort, layout};
 use sluice_ofp::OfAction;
@@ -43,6 +44,8 @@ impl Translator<'_> {
             }
         } else if let Some(recirculation) = self.freeze(frozen) {
             if let Some((algorithm, basis)) = hash {
+                let most = self.state.features.number(Feature::MaxHashAlg);
+                let algorithm = if most == 0 { HashAlgorithm::L4 } else { algorithm };
                 self.emit(Action::Hash { algorithm, basis });
             }
             self.emit(Action::Recirc(recirculation.id));

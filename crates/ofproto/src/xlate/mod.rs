@@ -49,6 +49,7 @@ pub(crate) mod tags;
 pub(crate) use start::{XlateIn, XlateOut, XlateStart};
 
 use crate::bridge::{Bridge, SwitchState};
+use crate::features::Feature;
 use crate::ofproto::Shared;
 use crate::recirc::{FrozenActions, StackValue};
 use crate::rule::Rule;
@@ -56,7 +57,7 @@ use crate::trace::{TraceKind, Tracer};
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, HashAlgorithm};
 use sluice_fate::DropReason;
-use sluice_flow::FlowKey;
+use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, PortNames};
 use sluice_ofp::OfAction;
 use sluice_ofp::ofpact::ControllerAction;
 use std::sync::Arc;
@@ -105,6 +106,8 @@ pub(crate) struct Translator<'a> {
     now_ms: u64,
     /// Whether a packet caused it, so that it has effects.
     side_effects: bool,
+    /// The length of the packet that caused it.
+    packet_len: Option<usize>,
 
     /// The key as the packet came, with an OpenFlow port.
     original: FlowKey,
@@ -159,6 +162,8 @@ pub(crate) struct Translator<'a> {
 
     failure: Option<Failure>,
     cacheable: bool,
+    /// An action is not one that the datapath can do.
+    is_slow: bool,
     /// The drop reason if the packet is sent nowhere.
     no_output: DropReason,
     tracer: Option<&'a mut Tracer>,
@@ -217,8 +222,27 @@ impl Translator<'_> {
         self.say(TraceKind::Warning, || text.to_owned());
     }
 
+    /// Reports what is wrong with the rules: in the trace, or, if a packet met it, in the log.
     fn error(&mut self, text: impl FnOnce() -> String) {
-        self.say(TraceKind::Error, text);
+        if self.tracer.is_some() {
+            self.say(TraceKind::Error, text);
+        } else if self.side_effects && self.shared.xlate_errors.admits(self.now_ms) {
+            let packet = Match::of_packet(&self.base);
+            let packet = packet.display(&PortNames::NONE, DEFAULT_PRIORITY);
+            let (text, bridge) = (text(), self.bridge.name());
+            tracing::warn!(target: "ofproto_dpif_xlate", "{text} on bridge {bridge} while processing {packet}");
+        }
+    }
+
+    /// Whether the datapath has a feature that actions may use.
+    fn can(&self, feature: Feature) -> bool {
+        self.state.features.has(feature)
+    }
+
+    /// Notes an action that the datapath cannot do by itself: each packet is translated.
+    fn take_slow_path(&mut self) {
+        self.is_slow = true;
+        self.cacheable = false;
     }
 
     /// Begins a section of the trace; `close` ends it.

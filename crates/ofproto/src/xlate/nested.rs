@@ -1,12 +1,16 @@
 //! Nested actions: `clone`, the action set, the two branches of `check_pkt_larger`.
 
 use super::{ActionList, Translator, freeze};
+use crate::features::Feature;
 use crate::recirc::StackValue;
 use crate::trace::TraceKind;
 use sluice_action::Action;
 use sluice_flow::{FlowKey, OfPort, SubField, layout};
 use sluice_ofp::OfAction;
 use std::sync::Arc;
+
+/// Samples that must be able to nest for a clone to be made of one. Source: OVS ofproto-dpif-xlate.c, `compose_clone`.
+const SAMPLE_NESTING: u64 = 3;
 
 /// What is known of the datapath's packet.
 #[derive(Clone, Copy)]
@@ -36,17 +40,36 @@ impl Translator<'_> {
         } else {
             self.commit();
             before.datapath = self.datapath();
-            let inner = self.nested(|t| {
-                t.actions(ActionList::of(actions), true);
-                t.end_of_pipeline();
-            });
-            if !inner.is_empty() {
-                self.out_bytes += 4;
-                self.out.push(Action::Clone(inner));
-            }
+            self.clone_in_datapath(actions);
             self.restore_datapath(&before);
         }
         self.restore_context(&before);
+    }
+
+    /// Emits actions on a copy that the datapath makes: by `clone`, or by a `sample` of all packets.
+    fn clone_in_datapath(&mut self, actions: &[OfAction]) {
+        if !self.can(Feature::Clone) && self.state.features.number(Feature::SampleNesting) <= SAMPLE_NESTING {
+            return self.error(|| "Failed to compose clone action".to_owned());
+        }
+        let actions = self.nested(|t| {
+            t.actions(ActionList::of(actions), true);
+            t.end_of_pipeline();
+        });
+        if !actions.is_empty() {
+            self.out_bytes += 4;
+            let by_clone = self.can(Feature::Clone);
+            self.out.push(match by_clone {
+                true => Action::Clone(actions),
+                false => Action::Sample { probability: u32::MAX, actions },
+            });
+        }
+    }
+
+    /// `check_pkt_larger` without the datapath's help: by the packet that is translated.
+    pub(super) fn check_packet_length_here(&mut self, dst: SubField, len: u16) {
+        let is_larger = self.packet_len.is_some_and(|packet_len| packet_len > usize::from(len));
+        dst.set(&mut self.flow, is_larger.into());
+        self.take_slow_path();
     }
 
     /// `check_pkt_larger`: runs the rest of the list twice, with the bit set and with the bit clear.

@@ -1,6 +1,7 @@
 //! Outputs: ports, floods, patch ports, controllers.
 
 use super::{RunMode, Translator};
+use crate::features::Feature;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::FrozenActions;
 use crate::trace::TraceKind;
@@ -75,6 +76,9 @@ impl<'a> Translator<'a> {
                 self.error(|| format!("output_trunc does not support patch port {name}"));
             }
             _ => {
+                if !self.can(Feature::Trunc) {
+                    self.take_slow_path();
+                }
                 self.emit(Action::Trunc(max_len));
                 self.output_to(port, last, true);
             }

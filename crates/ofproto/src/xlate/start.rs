@@ -34,6 +34,8 @@ pub(crate) struct XlateIn<'a> {
     pub now_ms: u64,
     /// Whether a packet caused it, so that it has effects.
     pub side_effects: bool,
+    /// The length of that packet.
+    pub packet_len: Option<usize>,
     /// Actions to run instead of the tables.
     pub actions: Option<&'a [OfAction]>,
 }
@@ -48,6 +50,8 @@ pub(crate) struct XlateOut {
     pub xcache: Vec<XcEntry>,
     pub failure: Option<Failure>,
     pub cacheable: bool,
+    /// An action is not one that the datapath can do.
+    pub is_slow: bool,
     pub no_output: DropReason,
 }
 
@@ -103,6 +107,7 @@ impl<'a> Translator<'a> {
             bridge,
             now_ms: xin.now_ms,
             side_effects: xin.side_effects,
+            packet_len: xin.packet_len,
             original: flow,
             flow,
             base,
@@ -133,6 +138,7 @@ impl<'a> Translator<'a> {
             ct_nat: None,
             failure: None,
             cacheable: true,
+            is_slow: false,
             no_output: DropReason::Rules,
             tracer,
         };
@@ -260,6 +266,7 @@ impl<'a> Translator<'a> {
             xcache: std::mem::take(&mut self.xcache),
             failure: self.failure,
             cacheable: self.cacheable,
+            is_slow: self.is_slow,
             no_output: self.no_output,
         }
     }

@@ -4,6 +4,7 @@
 mod bridge;
 mod conntrack;
 pub mod datapath;
+mod features;
 mod fragments;
 mod group;
 mod megaflows;
@@ -124,7 +125,9 @@ const COMMANDS: &[Command] = &[
     command("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0..=3, datapath::pmd_stats_show),
     command("dpif/dump-dps", "", 0..=0, datapath::dpif_dump_dps),
     command("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1..=ANY, megaflows::dpif_dump_flows),
+    command("dpif/set-dp-features", "bridge", 1..=3, features::set),
     command("dpif/show", "", 0..=0, datapath::dpif_show),
+    command("dpif/show-dp-features", "bridge", 1..=1, features::show),
     process_command("exit", "[--cleanup]", 0..=1, process::exit),
     command("fdb/add", "bridge port vlan mac", 4..=4, bridge::fdb_add),
     command("fdb/del", "bridge vlan mac", 3..=3, bridge::fdb_del),

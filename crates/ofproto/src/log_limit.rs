@@ -1,0 +1,55 @@
+//! A limit on how often a message is logged, so that packets cannot fill the log.
+
+use parking_lot::Mutex;
+
+/// A token bucket. Source: OVS lib/vlog.h, `VLOG_RATE_LIMIT_INIT(1, 5)`: one message a second, five at once.
+#[derive(Debug)]
+pub(crate) struct LogLimit(Mutex<Bucket>);
+
+#[derive(Debug)]
+struct Bucket {
+    /// Thousandths of messages.
+    tokens: u64,
+    filled_ms: u64,
+}
+
+/// What a message costs.
+const MESSAGE: u64 = 1000;
+/// As much as a bucket holds.
+const BURST: u64 = 5 * MESSAGE;
+
+impl Default for LogLimit {
+    fn default() -> Self {
+        LogLimit(Mutex::new(Bucket { tokens: BURST, filled_ms: 0 }))
+    }
+}
+
+impl LogLimit {
+    /// Whether a message may be logged now. If so, it counts.
+    pub fn admits(&self, now_ms: u64) -> bool {
+        let mut bucket = self.0.lock();
+        let earned = now_ms.saturating_sub(bucket.filled_ms);
+        bucket.tokens = bucket.tokens.saturating_add(earned).min(BURST);
+        bucket.filled_ms = now_ms;
+        let admits = bucket.tokens >= MESSAGE;
+        if admits {
+            bucket.tokens -= MESSAGE;
+        }
+        admits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_at_once_then_one_a_second() {
+        let limit = LogLimit::default();
+        let admitted = |now_ms, times: usize| (0..times).filter(|_| limit.admits(now_ms)).count();
+        assert_eq!(admitted(1_000_000, 10), 5);
+        assert_eq!(admitted(1_000_999, 10), 0);
+        assert_eq!(admitted(1_001_000, 10), 1);
+        assert_eq!(admitted(1_100_000, 10), 5);
+    }
+}
