@@ -125,11 +125,11 @@ impl Program<'_> {
 
 impl Startup {
     /// Tells the process that waits that the daemon has started; a daemon in the background leaves the directory and the
-    /// standard descriptors that it was started with.
+    /// standard descriptors that it was started with. Whether it has left them.
     ///
     /// # Errors
     /// If the system refuses a step.
-    pub fn complete(self) -> Result<(), DetachError> {
+    pub fn complete(self) -> Result<bool, DetachError> {
         if self.change_directory {
             rustix::process::chdir("/").map_err(|error| failed("chdir")(error.into()))?;
         }
@@ -143,7 +143,7 @@ impl Startup {
             Some(pipe) => drop(File::from(pipe).write_all(&[0])),
             None => {}
         }
-        Ok(())
+        Ok(self.detached)
     }
 }
 

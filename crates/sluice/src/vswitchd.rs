@@ -11,7 +11,8 @@ use crate::process::Process;
 use crate::{privileges, signals};
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
-use options::VswitchdOptions;
+use options::{Dummy, VswitchdOptions};
+use rustix::event::{PollFd, PollFlags};
 use sluice_connmgr::unix_socket::listen_private;
 use sluice_daemon::account::Account;
 use sluice_daemon::detach::{Program, Role, Startup};
@@ -21,6 +22,7 @@ use sluice_daemon::pidfile::Pidfile;
 use sluice_unixctl::Server;
 use sluice_vlog::{Level, Log};
 use sluice_vswitch::{DesiredState, Switch};
+use sluice_vswitchd::{self as vswitchd, DummyOverride, Interest, Remote, Vswitchd};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -149,7 +151,21 @@ impl Daemon<'_> {
     fn serve(&self, process: &Arc<Process>, startup: Startup) -> Result<()> {
         let _server = self.control_socket().map(|path| serve_commands(process, &path)).transpose()?;
         process.switch().start_openflow(&self.dirs.rundir)?;
-        attend(process, startup)
+        let mut vswitchd = Vswitchd::new(Arc::clone(process.switch()), self.database()?)?;
+        attend(process, &mut vswitchd, startup)
+    }
+
+    /// How the database is reached, and what it may name.
+    fn database(&self) -> Result<vswitchd::Options> {
+        let default = || format!("unix:{}", self.dirs.rundir.join("db.sock").display());
+        let remotes = self.options.database.clone().unwrap_or_else(default);
+        let dummies = match self.options.datapath.enable_dummy {
+            None => DummyOverride::Unavailable,
+            Some(Dummy::Types) => DummyOverride::None,
+            Some(Dummy::System) => DummyOverride::System,
+            Some(Dummy::Override) => DummyOverride::All,
+        };
+        Ok(vswitchd::Options { remotes: Remote::parse_list(&remotes)?, dummies })
     }
 
     /// The path of the control socket, unless there is to be none.
@@ -177,8 +193,8 @@ fn serve_commands(process: &Arc<Process>, path: &Path) -> Result<Server> {
     server.context("control thread")
 }
 
-/// Takes turns until the switch is to end.
-fn attend(process: &Process, startup: Startup) -> Result<()> {
+/// Takes turns until the switch is to end. The start is complete when the first configuration is in force.
+fn attend(process: &Process, vswitchd: &mut Vswitchd, startup: Startup) -> Result<()> {
     let main_loop = process.main_loop();
     let mut startup = Some(startup);
     let mut housekeeping = Housekeeping::new(sluice_clock::now_ms());
@@ -186,15 +202,27 @@ fn attend(process: &Process, startup: Startup) -> Result<()> {
     loop {
         let turn = main_loop.turn();
         housekeeping.run(process, sluice_clock::now_ms())?;
-        if let Some(startup) = startup.take() {
-            tracing::info!(target: "vswitchd", "{}", version());
-            startup.complete()?;
-            process.log().leave_console();
+        vswitchd.run(sluice_clock::now_ms());
+        if vswitchd.is_configured()
+            && let Some(startup) = startup.take()
+        {
+            if startup.complete()? {
+                process.log().leave_console();
+            }
+            tracing::info!(target: "bridge", "{}", version());
         }
         drop(turn);
         if main_loop.why_end().is_some() {
             return Ok(());
         }
-        main_loop.sleep([], Some(housekeeping.deadline_ms()));
+        let deadline_ms = vswitchd.deadline_ms().unwrap_or(u64::MAX).min(housekeeping.deadline_ms());
+        main_loop.sleep(vswitchd.interest().map(|interest| poll_fd(&interest)), Some(deadline_ms));
     }
+}
+
+/// What to wait for on the database's socket.
+fn poll_fd<'fd>(interest: &Interest<'fd>) -> PollFd<'fd> {
+    let read = if interest.read { PollFlags::IN } else { PollFlags::empty() };
+    let write = if interest.write { PollFlags::OUT } else { PollFlags::empty() };
+    PollFd::from_borrowed_fd(interest.fd, read | write)
 }
