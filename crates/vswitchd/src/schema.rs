@@ -3,8 +3,8 @@
 //! A change of a column that this program writes itself asks for no reconfiguration: `omit_alert`.
 //! Source: Open vSwitch vswitchd/bridge.c, `bridge_init`.
 
-use sluice_ovsdb::AtomicType::{Integer, String, Uuid};
-use sluice_ovsdb::{Column, Table};
+use sluice_ovsdb::AtomicType::{Boolean, Integer, String, Uuid};
+use sluice_ovsdb::{Column, ColumnType, Table};
 
 /// The database.
 pub const DATABASE: &str = "Open_vSwitch";
@@ -33,6 +33,8 @@ fn open_vswitch() -> Table {
             Column::scalar("cur_cfg", Integer).omit_alert(),
             Column::set("datapath_types", String).omit_alert(),
             Column::set("iface_types", String).omit_alert(),
+            Column::scalar("dpdk_initialized", Boolean).omit_alert(),
+            Column::optional("dpdk_version", String).omit_alert(),
         ],
     )
 }
@@ -47,6 +49,7 @@ fn bridge() -> Table {
             Column::optional("fail_mode", String),
             Column::string_map("other_config"),
             Column::optional("datapath_id", String).omit_alert(),
+            Column::scalar("datapath_version", String).omit_alert(),
         ],
     )
 }
@@ -77,6 +80,16 @@ fn interface() -> Table {
             Column::optional("mtu_request", Integer),
             Column::optional("ofport", Integer).omit_alert(),
             Column::optional("error", String).omit_alert(),
+            Column::optional("admin_state", String).omit_alert(),
+            Column::optional("link_state", String).omit_alert(),
+            Column::optional("link_resets", Integer).omit_alert(),
+            Column::optional("duplex", String).omit_alert(),
+            Column::optional("link_speed", Integer).omit_alert(),
+            Column::optional("mtu", Integer).omit_alert(),
+            Column::optional("mac_in_use", String).omit_alert(),
+            Column::optional("ifindex", Integer).omit_alert(),
+            Column::string_map("status").omit_alert(),
+            Column::new("statistics", ColumnType::map(String, Integer)).omit_alert(),
         ],
     )
 }

@@ -6,13 +6,17 @@
 
 mod apply;
 mod events;
+mod refresh;
 
+use crate::links::LinkWatch;
 use crate::plan::{DummyOverride, Numbers, Plan, PlanContext};
 use crate::records::Records;
 use crate::schema::{DATABASE, LOCK, tables};
 use crate::status::Applied;
-use sluice_ovsdb::{Client, Commit, Config, ConfigError, Interest, LockState, Remote, Txn, TxnId, TxnStatus};
+use refresh::Periodic;
+use sluice_ovsdb::{Client, Commit, Config, ConfigError, Interest, LockState, Remote, Txn, TxnId, TxnStatus, Uuid};
 use sluice_vswitch::Switch;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a [`Vswitchd`] is told at its start.
@@ -38,6 +42,15 @@ pub struct Vswitchd {
     applied: Applied,
     /// The transaction that says so.
     writing: Writing,
+    /// Hears of devices of the kernel, unless the kernel does not tell.
+    links: Option<LinkWatch>,
+    /// A device came, went or changed: what could not be opened is tried again.
+    links_changed: bool,
+    status: Periodic,
+    statistics: Periodic,
+    statistics_interval_ms: u64,
+    /// What is written next has the counters of new interfaces.
+    tells_statistics: bool,
     is_configured: bool,
 }
 
@@ -68,6 +81,12 @@ impl Vswitchd {
             was_reconfigured: false,
             applied: Applied::default(),
             writing: Writing::Done,
+            links: LinkWatch::new().inspect_err(|error| tracing::info!("links are not watched: {error}")).ok(),
+            links_changed: false,
+            status: Periodic::default(),
+            statistics: Periodic::default(),
+            statistics_interval_ms: 0,
+            tells_statistics: false,
             is_configured: false,
         })
     }
@@ -75,26 +94,29 @@ impl Vswitchd {
     /// Takes a turn, without waiting for the database: what came from there is carried out, and what came of it written.
     pub fn run(&mut self, now_ms: u64) {
         self.client.run(now_ms);
-        self.handle_events();
+        self.handle_events(now_ms);
         if self.client.session().lock() != LockState::Held || !self.was_synced {
             return;
         }
         let changes = self.client.session_mut().take_changes();
-        if changes.alert() || !self.was_reconfigured {
+        let again = std::mem::take(&mut self.links_changed) && self.applied.lacks_interfaces();
+        if changes.alert() || again || !self.was_reconfigured {
             self.was_reconfigured = true;
             self.reconfigure(now_ms);
         }
         if self.writing == Writing::Due {
             self.write();
         }
+        self.refresh(now_ms);
         // What was committed is sent now.
         self.client.run(now_ms);
-        self.handle_events();
+        self.handle_events(now_ms);
     }
 
     /// When to run next, if the socket of [`Vswitchd::interest`] does not become ready before; 0 for at once.
     pub fn deadline_ms(&self) -> Option<u64> {
-        self.client.deadline_ms()
+        let refresh = if self.was_reconfigured { self.refresh_deadline_ms() } else { None };
+        self.client.deadline_ms().into_iter().chain(refresh).min()
     }
 
     /// The database's socket, while there is one.
@@ -121,14 +143,25 @@ impl Vswitchd {
         let context = PlanContext { before: &before, dummies: self.dummies, now_ms };
         let plan = Plan::make(&records, &context, &mut self.numbers);
         plan.notes.iter().for_each(crate::plan::Note::log);
+        let interval = records.open_vswitch.as_ref().and_then(|row| row.other_config.number("stats-update-interval"));
+        self.statistics_interval_ms = interval.unwrap_or(0);
+        let known: HashSet<Uuid> = self.applied.devices().map(|(interface, ..)| interface.uuid).collect();
         self.applied = apply::apply(&self.switch, &plan, &mut self.numbers);
         self.applied.configuration = records.open_vswitch.map(|row| (row.uuid, row.next_cfg));
+        // A new interface's counters come with its number.
+        if self.applied.devices().any(|(interface, ..)| !known.contains(&interface.uuid)) {
+            self.tells_statistics = true;
+        }
         self.writing = Writing::Due;
     }
 
     fn write(&mut self) {
         let mut txn = Txn::new();
         self.applied.write(&mut txn, self.dummies);
+        refresh::write_devices(&self.switch, &self.applied, &mut txn);
+        if self.tells_statistics {
+            refresh::write_statistics(&self.switch, &self.applied, &mut txn);
+        }
         match self.client.session_mut().commit(&txn) {
             Ok(Commit::Incomplete(id)) => self.writing = Writing::UnderWay(id),
             Ok(Commit::Finished(status)) => self.written(&status),
@@ -149,6 +182,9 @@ impl Vswitchd {
                 Writing::Done
             }
         };
-        self.is_configured |= self.writing == Writing::Done;
+        if self.writing == Writing::Done {
+            self.is_configured = true;
+            self.tells_statistics = false;
+        }
     }
 }

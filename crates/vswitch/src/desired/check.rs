@@ -18,8 +18,11 @@ pub struct Invalid {
 
 type Checked = Result<(), Invalid>;
 
-/// Longest bridge or port name. Source: IFNAMSIZ, so that a name can become a network device's.
-const NAME_MAX: usize = 15;
+/// Longest name of a network device. Source: IFNAMSIZ, without its NUL.
+const DEVICE_NAME_MAX: usize = 15;
+
+/// Longest name of what is no network device.
+const NAME_MAX: usize = 255;
 
 /// Largest MTU of a port, bytes: jumbo frames as common NICs have them.
 const MTU_MAX: u32 = 9216;
@@ -129,8 +132,11 @@ impl<'a> Names<'a> {
 
 impl Bridge {
     /// Checks what it is by itself, without its ports.
-    fn check(&self) -> Checked {
-        check_name(&self.name)?;
+    ///
+    /// # Errors
+    /// With the first value that cannot stand.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_name(&self.name, DEVICE_NAME_MAX)?;
         for (i, limit) in self.table_limits.iter().enumerate() {
             let key = format!("table[{i}].number");
             if limit.table > 253 {
@@ -150,7 +156,8 @@ impl Port {
     /// # Errors
     /// With the first value that cannot stand; its key is the port's own, such as `mtu`.
     pub fn check(&self, pmd_cores: &[usize]) -> Result<(), Invalid> {
-        check_name(&self.name)?;
+        let is_device = self.kind != PATCH && !self.kind.starts_with("dummy");
+        check_name(&self.name, if is_device { DEVICE_NAME_MAX } else { NAME_MAX })?;
         if let Some(number) = self.ofport_request.filter(|_| !self.is_local()) {
             Port::ofport(number.0.into())?;
         }
@@ -239,10 +246,10 @@ impl Port {
     }
 }
 
-fn check_name(name: &str) -> Checked {
+fn check_name(name: &str, max: usize) -> Checked {
     let good = |c: char| c.is_ascii_graphic() && c != '/' && c != ',' && c != '"';
-    if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(good) {
-        let expected = format!("expected 1 to {NAME_MAX} visible characters without / , \"");
+    if name.is_empty() || name.len() > max || !name.chars().all(good) {
+        let expected = format!("expected 1 to {max} visible characters without / , \"");
         return wrong("name", format!("\"{}\"; {expected}", name.escape_default()));
     }
     Ok(())

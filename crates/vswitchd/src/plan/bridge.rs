@@ -2,9 +2,10 @@
 
 use super::kind::{is_reserved_name, normalize};
 use super::vlan::{priority_tags, vlan_mode};
-use super::{Plan, PlanContext, PlannedBridge, PlannedInterface};
+use super::{Level, Note, Plan, PlanContext, PlannedBridge, PlannedInterface};
 use crate::numbers::{BridgeNumbers, NumberRequest};
 use crate::records::{BridgeRecord, InterfaceRecord, PortRecord};
+use sluice_flow::Mac;
 use sluice_ofproto::FailMode;
 use sluice_ovsdb::Uuid;
 use sluice_port::PORT_TYPES;
@@ -23,7 +24,13 @@ struct Candidate {
 
 impl Plan {
     /// Plans a bridge.
-    pub(super) fn add_bridge(&mut self, record: &BridgeRecord, context: &PlanContext<'_>, numbers: &mut BridgeNumbers) {
+    pub(super) fn add_bridge(
+        &mut self,
+        record: &BridgeRecord,
+        context: &PlanContext<'_>,
+        numbers: &mut BridgeNumbers,
+        taken: &mut HashSet<String>,
+    ) {
         let datapath_type = normalize(&record.datapath_type);
         let mut names = HashSet::new();
         let mut candidates = Vec::new();
@@ -33,6 +40,10 @@ impl Plan {
             let vlans = Port { vlan, priority_tags: priority_tags(port), ..Port::new("", "") };
             for interface in self.members(port) {
                 if !names.insert(interface.name.as_str()) {
+                    continue;
+                }
+                if interface.name != record.name && !taken.insert(interface.name.clone()) {
+                    self.refuse_taken(interface);
                     continue;
                 }
                 candidates.extend(self.candidate(record, interface, &vlans, context));
@@ -52,13 +63,34 @@ impl Plan {
         }
         let name = record.name.clone();
         let datapath_id = record.other_config.text("datapath-id").and_then(parse_datapath_id);
+        let hwaddr = self.hwaddr(record);
         self.state.bridges.push(Bridge {
             datapath_type: datapath_type.to_owned(),
             fail_mode: fail_mode(record),
             ports,
             ..Bridge::new(&name)
         });
-        self.bridges.push(PlannedBridge { uuid: record.uuid, name, datapath_id, interfaces });
+        self.bridges.push(PlannedBridge { uuid: record.uuid, name, datapath_id, hwaddr, interfaces });
+    }
+
+    /// Another bridge has the interface. Source: vswitchd/bridge.c, `iface_do_create`, with the text of EEXIST.
+    fn refuse_taken(&mut self, interface: &InterfaceRecord) {
+        let error = format!("could not add network device {} to ofproto (File exists)", interface.name);
+        self.warn(error.clone());
+        self.refuse(interface.uuid, Some(error));
+    }
+
+    /// The Ethernet address that a bridge is to have, if it says so.
+    fn hwaddr(&mut self, record: &BridgeRecord) -> Option<Mac> {
+        let mac: Mac = record.other_config.text("hwaddr")?.parse().ok()?;
+        let name = &record.name;
+        let wrong = match mac {
+            Mac([first, ..]) if first & 1 != 0 => format!("cannot set MAC address to multicast address {mac}"),
+            Mac([0, 0, 0, 0, 0, 0]) => "cannot set MAC address to zero".to_owned(),
+            mac => return Some(mac),
+        };
+        self.notes.push(Note::new(Level::Error, format!("bridge {name}: {wrong}")));
+        None
     }
 
     /// The interfaces of a port that are to be: of a bond the first, because nothing chooses among several yet.

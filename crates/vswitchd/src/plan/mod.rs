@@ -13,6 +13,7 @@ pub use note::{Level, Note};
 
 use crate::numbers::BridgeNumbers;
 use crate::records::Records;
+use sluice_flow::Mac;
 use sluice_ovsdb::Uuid;
 use sluice_vswitch::{DesiredState, FailedPorts};
 use std::collections::{BTreeMap, HashSet};
@@ -39,6 +40,8 @@ pub struct PlannedBridge {
     pub name: String,
     /// The datapath id that it is to have; `None`: its MAC address.
     pub datapath_id: Option<u64>,
+    /// The Ethernet address that it is to have; `None`: the smallest of its ports.
+    pub hwaddr: Option<Mac>,
     /// Its interfaces.
     pub interfaces: Vec<PlannedInterface>,
 }
@@ -81,13 +84,17 @@ impl Plan {
         let state = DesiredState { bridges: Vec::new(), failed_ports: FailedPorts::LeaveOut, ..context.before.clone() };
         let mut plan = Plan { state, ..Plan::default() };
         let mut names = HashSet::new();
+        let mut taken: HashSet<String> = records.bridges.iter().map(|record| record.name.clone()).collect();
         for record in &records.bridges {
             if record.name.contains(['/', '\\']) {
                 plan.warn(format!("ignoring bridge with invalid name \"{}\"", record.name));
             } else if !names.insert(record.name.as_str()) {
                 plan.warn(format!("bridge {} specified twice", record.name));
+            } else if let Err(invalid) = sluice_vswitch::Bridge::new(&record.name).check() {
+                let text = format!("failed to create bridge {}: {invalid}", record.name);
+                plan.notes.push(Note::new(Level::Error, text));
             } else {
-                plan.add_bridge(record, context, numbers.entry(record.name.clone()).or_default());
+                plan.add_bridge(record, context, numbers.entry(record.name.clone()).or_default(), &mut taken);
             }
         }
         numbers.retain(|bridge, _| names.contains(bridge.as_str()));

@@ -5,6 +5,8 @@
 pub enum Level {
     /// Something is not as it should be.
     Warn,
+    /// Something cannot be.
+    Error,
 }
 
 /// A line of Open vSwitch's module `bridge`.
@@ -26,6 +28,7 @@ impl Note {
     pub fn log(&self) {
         match self.level {
             Level::Warn => tracing::warn!(target: "bridge", "{}", self.text),
+            Level::Error => tracing::error!(target: "bridge", "{}", self.text),
         }
     }
 }

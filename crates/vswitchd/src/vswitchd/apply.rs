@@ -1,9 +1,10 @@
 //! A plan carried out: the switch is reconfigured, and what came of each interface is found out.
 
 use crate::plan::{Numbers, Plan, PlannedBridge};
-use crate::status::{Applied, AppliedBridge, AppliedInterface, mac};
-use sluice_flow::Mac;
-use sluice_vswitch::{Change, Outcome, PortStatus, Switch};
+use crate::status::{Applied, AppliedBridge, AppliedInterface, LiveInterface, mac};
+use sluice_flow::{Mac, OfPort};
+use sluice_port::OpenError;
+use sluice_vswitch::{Change, Error, Outcome, PortStatus, Switch};
 use std::collections::{BTreeMap, HashMap};
 
 /// Makes the switch what the plan says.
@@ -16,32 +17,38 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
         }
     };
     let status = switch.port_status();
-    let refused = plan.refused.iter().map(|r| AppliedInterface { uuid: r.interface, ofport: Err(r.error.clone()) });
+    let refused = plan.refused.iter().map(|r| AppliedInterface { uuid: r.interface, live: Err(r.error.clone()) });
     let mut applied = Applied { interfaces: refused.collect(), ..Applied::default() };
     for bridge in &plan.bridges {
         let Some(ports) = status.get(&bridge.name) else { continue };
-        let datapath_id = bridge.datapath_id.unwrap_or_else(|| bridge_mac(bridge, ports).number() as u64);
+        let mac = bridge.hwaddr.unwrap_or_else(|| bridge_mac(bridge, ports));
+        set_local_mac(switch, bridge, ports, mac);
+        let datapath_id = bridge.datapath_id.unwrap_or(mac.number() as u64);
         set_datapath_id(switch, bridge, datapath_id);
         applied.bridges.push(AppliedBridge { uuid: bridge.uuid, datapath_id });
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
-            let ofport = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {
-                (None, Some(port)) => Ok(port.ofport),
+            let live = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {
+                (None, Some(port)) => Ok(live(port)),
                 (error, _) => Err(error.cloned()),
             };
-            if ofport.is_err() {
+            if live.is_err() {
                 numbers.entry(bridge.name.clone()).or_default().give_back(&interface.name);
             }
-            applied.interfaces.extend(interface.uuid.map(|uuid| AppliedInterface { uuid, ofport }));
+            applied.interfaces.extend(interface.uuid.map(|uuid| AppliedInterface { uuid, live }));
         }
     }
     applied
 }
 
+fn live(port: &PortStatus) -> LiveInterface {
+    LiveInterface { ofport: port.ofport, number: port.number, kind: port.kind.clone().unwrap_or_default() }
+}
+
 /// Logs what changed in Open vSwitch's words; the errors of ports, by name.
 fn log_outcomes(switch: &Switch, outcomes: Vec<Outcome>) -> HashMap<String, String> {
     let mut errors = HashMap::new();
-    let mut failed = |port: &str, error: &sluice_vswitch::Error| {
+    let mut failed = |port: &str, error: &Error| {
         let text = error_text(port, error);
         tracing::warn!(target: "bridge", "{text}");
         errors.insert(port.to_owned(), text);
@@ -74,9 +81,29 @@ fn log_added(status: &BTreeMap<String, Vec<PortStatus>>, bridge: &str, port: &st
     }
 }
 
-/// Why a port could not be opened, in Open vSwitch's words.
-fn error_text(port: &str, error: &sluice_vswitch::Error) -> String {
-    format!("could not open network device {port} ({error})")
+/// Why a port could not be opened, in Open vSwitch's words. Source: vswitchd/bridge.c, `iface_do_create`; lib/netdev.c.
+fn error_text(port: &str, error: &Error) -> String {
+    match error {
+        Error::Open(OpenError::Device { cause, .. }) => {
+            format!("could not open network device {port} ({})", system_text(cause))
+        }
+        Error::Open(
+            OpenError::BadOption { .. } | OpenError::MissingOption { .. } | OpenError::UnknownOption { .. },
+        ) => {
+            format!("{port}: could not set configuration ({error})")
+        }
+        Error::Open(_) => format!("could not open network device {port} ({error})"),
+        _ => format!("could not add network device {port} to ofproto ({error})"),
+    }
+}
+
+/// The system's sentence, without the number that Rust adds.
+fn system_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        None => text,
+    }
 }
 
 fn set_datapath_id(switch: &Switch, bridge: &PlannedBridge, datapath_id: u64) {
@@ -91,9 +118,18 @@ fn set_datapath_id(switch: &Switch, bridge: &PlannedBridge, datapath_id: u64) {
     }
 }
 
+/// The bridge's own device gets the bridge's address.
+fn set_local_mac(switch: &Switch, bridge: &PlannedBridge, ports: &[PortStatus], mac: Mac) {
+    let local = ports.iter().find(|port| port.ofport == OfPort::LOCAL).and_then(|port| port.report.as_ref());
+    let Some(local) = local.filter(|local| local.info.mac != mac.0) else { return };
+    if let Err(error) = switch.datapath().set_mac(local.number, mac.0) {
+        tracing::error!(target: "bridge", "bridge {}: failed to set bridge Ethernet address: {error}", bridge.name);
+    }
+}
+
 /// The Ethernet address that stands for a bridge: the smallest of its ports that is usable, or one made from its row.
 fn bridge_mac(bridge: &PlannedBridge, ports: &[PortStatus]) -> Mac {
-    let others = ports.iter().filter(|port| port.ofport != sluice_flow::OfPort::LOCAL);
+    let others = ports.iter().filter(|port| port.ofport != OfPort::LOCAL);
     let macs = others.filter_map(|port| port.report.as_ref()).map(|report| Mac(report.info.mac));
     mac::smallest_usable(macs).unwrap_or_else(|| mac::from_row(bridge.uuid))
 }

@@ -4,12 +4,18 @@ use super::{Vswitchd, Writing};
 use sluice_ovsdb::{DisconnectReason, Event, LockState};
 
 impl Vswitchd {
-    pub(super) fn handle_events(&mut self) {
+    pub(super) fn handle_events(&mut self, now_ms: u64) {
         while let Some(event) = self.client.session_mut().next_event() {
             log(&event);
             match event {
                 Event::Synced => self.was_synced = true,
-                Event::Finished(id, status) if self.writing == Writing::UnderWay(id) => self.written(&status),
+                Event::Finished(id, status) => {
+                    if self.writing == Writing::UnderWay(id) {
+                        self.written(&status);
+                    }
+                    self.status.finished(id, &status, now_ms);
+                    self.statistics.finished(id, &status, now_ms);
+                }
                 _ => {}
             }
         }

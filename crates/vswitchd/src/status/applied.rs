@@ -1,0 +1,100 @@
+//! What came of a configuration.
+
+use super::{interface, types};
+use crate::plan::DummyOverride;
+use crate::schema::{BRIDGE, INTERFACE, OPEN_VSWITCH};
+use sluice_action::PortNo;
+use sluice_flow::OfPort;
+use sluice_ovsdb::{Datum, Txn, Uuid};
+
+/// The version of the datapath, which is part of this program. Source: Open vSwitch lib/dpif-netdev.c.
+const DATAPATH_VERSION: &str = "<built-in>";
+
+/// What came of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The row of table `Open_vSwitch`, and the configuration's number.
+    pub configuration: Option<(Uuid, i64)>,
+    /// The bridges there are.
+    pub bridges: Vec<AppliedBridge>,
+    /// Every interface, whether or not it could be opened.
+    pub interfaces: Vec<AppliedInterface>,
+}
+
+/// A bridge that there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedBridge {
+    /// Its row.
+    pub uuid: Uuid,
+    /// Its OpenFlow datapath id.
+    pub datapath_id: u64,
+}
+
+/// What came of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedInterface {
+    /// Its row.
+    pub uuid: Uuid,
+    /// What there is, or why it could not be opened; Open vSwitch gives no reason for some.
+    pub live: Result<LiveInterface, Option<String>>,
+}
+
+/// An interface that there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveInterface {
+    /// Its OpenFlow number.
+    pub ofport: OfPort,
+    /// Its number in the datapath; a patch port has none.
+    pub number: Option<PortNo>,
+    /// The type of its device.
+    pub kind: String,
+}
+
+impl Applied {
+    /// What tools wait for, and look at then.
+    pub fn write(&self, txn: &mut Txn, dummies: DummyOverride) {
+        if let Some((row, number)) = self.configuration {
+            txn.set(OPEN_VSWITCH, row, "cur_cfg", number);
+            txn.set(OPEN_VSWITCH, row, "datapath_types", Datum::set(dummies.datapath_types().iter().copied()));
+            txn.set(OPEN_VSWITCH, row, "iface_types", Datum::set(types::interface_types(dummies)));
+            txn.set(OPEN_VSWITCH, row, "dpdk_initialized", false);
+            txn.set(OPEN_VSWITCH, row, "dpdk_version", Datum::set(["none"]));
+        }
+        for bridge in &self.bridges {
+            txn.set(BRIDGE, bridge.uuid, "datapath_id", Datum::set([format!("{:016x}", bridge.datapath_id)]));
+            txn.set(BRIDGE, bridge.uuid, "datapath_version", DATAPATH_VERSION);
+        }
+        for interface in &self.interfaces {
+            interface.write(txn);
+        }
+    }
+
+    /// The interfaces that have a device, with its number in the datapath.
+    pub fn devices(&self) -> impl Iterator<Item = (&AppliedInterface, &LiveInterface, PortNo)> {
+        self.interfaces.iter().filter_map(|interface| {
+            let live = interface.live.as_ref().ok()?;
+            Some((interface, live, live.number?))
+        })
+    }
+
+    /// Whether an interface could not be opened.
+    pub fn lacks_interfaces(&self) -> bool {
+        self.interfaces.iter().any(|interface| interface.live.is_err())
+    }
+}
+
+impl AppliedInterface {
+    fn write(&self, txn: &mut Txn) {
+        let (ofport, error) = match &self.live {
+            Ok(live) => (i64::from(live.ofport.0), None),
+            Err(error) => (-1, error.clone()),
+        };
+        txn.set(INTERFACE, self.uuid, "ofport", Datum::set([ofport]));
+        txn.set(INTERFACE, self.uuid, "error", Datum::from(error));
+        match &self.live {
+            Err(_) => interface::clear(txn, self.uuid),
+            Ok(live) if live.number.is_none() => interface::write_patch(txn, self.uuid),
+            Ok(_) => {}
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Statuses and statistics, written at their rates. Source: Open vSwitch vswitchd/bridge.c, `run_status_update`,
+//! `run_stats_update`.
+
+use super::Vswitchd;
+use crate::status::{Applied, interface, statistics};
+use sluice_ovsdb::{Commit, Txn, TxnId, TxnStatus};
+use sluice_vswitch::Switch;
+
+/// How often statistics are written at most.
+const STATISTICS_MIN_MS: u64 = 5000;
+
+/// How often devices that the kernel does not know are looked at.
+const LOOK_MS: u64 = 1000;
+
+/// After a transaction that failed, statuses are written again.
+const AGAIN_MS: u64 = 100;
+
+/// Something that is written again and again, one transaction at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Periodic {
+    due_ms: u64,
+    under_way: Option<TxnId>,
+}
+
+impl Periodic {
+    /// Whether it is to be written now.
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.under_way.is_none() && now_ms >= self.due_ms
+    }
+
+    /// It is due at once.
+    pub(super) fn hurry(&mut self) {
+        self.due_ms = 0;
+    }
+
+    /// Its transaction has ended.
+    pub(super) fn finished(&mut self, id: TxnId, status: &TxnStatus, now_ms: u64) {
+        if self.under_way == Some(id) {
+            self.under_way = None;
+            if !matches!(status, TxnStatus::Success { .. } | TxnStatus::Unchanged) {
+                self.due_ms = now_ms + AGAIN_MS;
+            }
+        }
+    }
+}
+
+impl Vswitchd {
+    /// Writes what is due.
+    pub(super) fn refresh(&mut self, now_ms: u64) {
+        if self.links.as_mut().is_some_and(crate::links::LinkWatch::changed) {
+            self.status.hurry();
+            self.links_changed = true;
+        }
+        if self.status.is_due(now_ms) {
+            let mut txn = Txn::new();
+            write_devices(&self.switch, &self.applied, &mut txn);
+            self.status.due_ms = now_ms + LOOK_MS;
+            self.status.under_way = self.commit(&txn);
+        }
+        if self.statistics.is_due(now_ms) {
+            let mut txn = Txn::new();
+            write_statistics(&self.switch, &self.applied, &mut txn);
+            self.statistics.due_ms = now_ms + self.statistics_interval_ms.max(STATISTICS_MIN_MS);
+            self.statistics.under_way = self.commit(&txn);
+        }
+    }
+
+    /// When something is to be written next, if nothing is under way.
+    pub(super) fn refresh_deadline_ms(&self) -> Option<u64> {
+        let all = [&self.status, &self.statistics].into_iter();
+        all.filter(|periodic| periodic.under_way.is_none()).map(|periodic| periodic.due_ms).min()
+    }
+
+    fn commit(&mut self, txn: &Txn) -> Option<TxnId> {
+        match self.client.session_mut().commit(txn) {
+            Ok(Commit::Incomplete(id)) => Some(id),
+            Ok(Commit::Finished(_)) => None,
+            Err(error) => {
+                tracing::debug!("statuses are not written: {error}");
+                None
+            }
+        }
+    }
+}
+
+/// What the devices of all interfaces say of themselves.
+pub(super) fn write_devices(switch: &Switch, applied: &Applied, txn: &mut Txn) {
+    let numbers: Vec<_> = applied.devices().map(|(_, _, number)| number).collect();
+    let devices = switch.datapath().device_status(&numbers);
+    for ((interface, ..), device) in applied.devices().zip(devices) {
+        if let Some(device) = device {
+            interface::write(txn, interface.uuid, &device);
+        }
+    }
+}
+
+/// The counters of all interfaces.
+pub(super) fn write_statistics(switch: &Switch, applied: &Applied, txn: &mut Txn) {
+    let reports = switch.datapath().ports();
+    for (interface, live, number) in applied.devices() {
+        if let Ok(at) = reports.binary_search_by_key(&number, |report| report.number) {
+            statistics::write(txn, interface.uuid, &live.kind, &reports[at].stats);
+        }
+    }
+}
