@@ -138,10 +138,9 @@ impl Startup {
             let replaced = dup2_stdin(&null).and_then(|()| dup2_stdout(&null)).and_then(|()| dup2_stderr(&null));
             replaced.map_err(|error| failed("replacing the standard descriptors")(error.into()))?;
         }
-        match self.notify {
+        if let Some(pipe) = self.notify {
             // A launcher that is gone waits no longer.
-            Some(pipe) => drop(File::from(pipe).write_all(&[0])),
-            None => {}
+            let _ = File::from(pipe).write_all(&[0]);
         }
         Ok(self.detached)
     }

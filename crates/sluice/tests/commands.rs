@@ -26,9 +26,9 @@ fn the_process_tells_about_itself() {
     assert!(commands.contains("\n  dpctl/dump-flows        [-m] [--names] [dp] [filter=..] [type=..] [pmd=..]\n"));
     assert!(commands.contains("\n  version                 \n"));
     assert_eq!(daemon.ctl(&["vlog/set", "ctl:dbg"]), "");
-    assert!(daemon.ctl(&["vlog/list"]).contains("\nctl                DBG        OFF        OFF\n"));
+    assert!(daemon.ctl(&["vlog/list"]).contains("\nunixctl            DBG        DBG        DBG\n"));
     assert_eq!(daemon.ctl(&["vlog/set", "info"]), "");
-    assert!(daemon.log().contains("|ctl|DBG|received request vlog/list []\n"), "{}", daemon.log());
+    assert!(daemon.log().contains("|unixctl|DBG|received request vlog/list[], id=0\n"), "{}", daemon.log());
     assert!(daemon.ctl(&["memory/show"]).contains("bridges:1 megaflows:"));
 }
 

@@ -146,12 +146,17 @@ fn serve(stream: &UnixStream, state: &State) {
             }
         };
         state.in_flight.fetch_add(1, Ordering::SeqCst);
-        tracing::debug!("received request {} {:?}", request.method, request.params);
+        let params = Value::Array(request.params);
+        tracing::debug!("received request {}{params}, id={}", request.method, request.id);
+        let params = params.as_array().map_or(&[][..], Vec::as_slice);
         // A panic is our bug; it must not end the switch.
-        let answer = catch_unwind(AssertUnwindSafe(|| state.commands.call(&request.method, &request.params)))
-            .unwrap_or_else(|_| {
+        let answer =
+            catch_unwind(AssertUnwindSafe(|| state.commands.call(&request.method, params))).unwrap_or_else(|_| {
                 Err(format!("\"{}\" failed by a bug of the switch; its log has the details", request.method))
             });
+        let (kind, text) = answer.as_ref().map_or_else(|error| ("error", error), |text| ("success", text));
+        let text = Value::from(text.as_str());
+        tracing::debug!("replying with {kind}, id={}: {text}", request.id);
         let sent = (&*stream).write_all(reply(&request.id, &answer).as_bytes());
         state.in_flight.fetch_sub(1, Ordering::SeqCst);
         if let Err(e) = sent {

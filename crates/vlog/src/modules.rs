@@ -3,9 +3,10 @@
 //! Every name that a build of Open vSwitch's daemon may know is known here, so that scripts and tests which set levels
 //! need no change.
 
-/// The crates of the switch that log under a name of their own, by the targets of their messages. The module of a
-/// target is the one that names the longest part of its path.
+/// The modules of crates of the switch, by the targets of their messages. The module of a target is the one that names
+/// the longest part of its path.
 const CRATES: &[CrateModule] = &[
+    CrateModule { name: "bridge", targets: &["sluice_vswitchd"], aliases: &[] },
     CrateModule { name: "command", targets: &["sluice::command"], aliases: &[] },
     CrateModule { name: "connmgr", targets: &["sluice_connmgr"], aliases: &["openflow"] },
     CrateModule { name: "sluice", targets: &["sluice"], aliases: &[] },
