@@ -57,8 +57,9 @@ fn is_virtual() -> bool {
     IS_VIRTUAL.load(Ordering::Acquire)
 }
 
+/// Milliseconds since the machine started, a few milliseconds coarse: for pauses that tests must not stop.
 #[inline]
-fn real_ms() -> u64 {
+pub fn real_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }

@@ -37,7 +37,8 @@ impl World {
         let config = Config { settings: Arm::BARE.into(), seed: Some(1), ..Config::default() };
         let datapath = Datapath::new(config).expect("a datapath");
         let ofproto = Ofproto::new();
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        let tables = ofproto.clone();
+        datapath.set_upcalls(move |_| Box::new(tables.upcall()));
         ofproto.set_store(datapath.store());
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).expect("a bridge");
         let mut pools = Pools::default();

@@ -94,7 +94,8 @@ fn datapath(case: &Case) -> Datapath {
     let arm = Arm { emc: Some(case.emc).filter(|n| *n != 0), smc: case.smc, ..Arm::BARE };
     let config = Config { settings: arm.into(), seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath");
-    datapath.set_upcalls(|_| Box::new(Rules(case.megaflows)));
+    let megaflows = case.megaflows;
+    datapath.set_upcalls(move |_| Box::new(Rules(megaflows)));
     let mut pools = Pools::default();
     let subtables = case.subtables.to_string();
     let options = [("flows", case.flows), ("subtables", &subtables), ("seed", "0")];

@@ -3,7 +3,7 @@
 use crate::caches::Caches;
 use crate::load::RxqLoad;
 use crate::tuner::Tuner;
-use crate::{AutopilotReport, Settings};
+use crate::{AutopilotReport, MissBudget, Settings};
 use sluice_action::{Actions, PortNo, Upcall};
 use sluice_flow::PacketKey;
 use sluice_mem::FramePool;
@@ -34,6 +34,10 @@ pub(crate) enum PmdCommand {
     ReportAutopilots(Sender<Vec<AutopilotReport>>),
     /// Send a packet that the switch made.
     Execute(PacketOut),
+    /// Let misses cost this much.
+    SetMissBudget(MissBudget),
+    /// Answer once all queues were found empty.
+    Quiesce(Sender<()>),
 }
 
 /// Queues that a PMD does not use any more.

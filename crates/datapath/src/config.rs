@@ -8,8 +8,10 @@ use sluice_packet::{BATCH_MAX, VlanLimit};
 /// How a datapath is set up.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// One PMD for each core named, pinned to it when it runs as a thread. At least one.
+    /// One PMD for each core named, pinned to it when it runs as a thread. At least one without a main worker.
     pub cores: Vec<usize>,
+    /// Whether a main worker serves the queues that a thread can wait for. PMDs exist then only while there are others.
+    pub main_worker: bool,
     /// The most packets that go through the stages together, 1 to 32.
     pub batch: usize,
     /// How packets are looked up.
@@ -49,6 +51,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             cores: vec![0],
+            main_worker: false,
             batch: 32,
             settings: Settings::default(),
             governor: GovernorMode::Off,
@@ -70,7 +73,7 @@ impl Config {
     /// Whether this configuration is valid.
     pub(crate) fn check(&self) -> Result<(), DatapathError> {
         let wrong = |what, value, expected| Err(DatapathError::Config { what, value, expected });
-        if self.cores.is_empty() {
+        if self.cores.is_empty() && !self.main_worker {
             return wrong("the number of PMD cores", 0, "at least one");
         }
         if !(1..=BATCH_MAX).contains(&self.batch) {
@@ -125,7 +128,10 @@ pub enum DatapathError {
     /// The port number is too large.
     #[error("datapath port {}: expected a number below {}", .0.0, crate::PORTS_MAX)]
     PortNumber(PortNo),
-    /// A PMD thread could not be started.
+    /// The main worker could not get a descriptor.
+    #[error("no descriptor for the main worker: {0}")]
+    Descriptor(std::io::Error),
+    /// A worker's thread could not be started.
     #[error("PMD {pmd} could not be started: {cause}")]
     Thread {
         /// Which one.

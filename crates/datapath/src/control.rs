@@ -1,9 +1,12 @@
-//! What control threads share under one lock: the state of each PMD, the ports, and the settings.
+//! What control threads share under one lock: the workers, the ports, and the settings.
 
-use crate::Settings;
+use crate::command::PmdCommand;
+use crate::load::RxqLoad;
 use crate::pmd::Pmd;
 use crate::pmd_shared::PmdShared;
-use sluice_action::PortNo;
+use crate::workers::Unpinned;
+use crate::{MissBudget, Settings};
+use sluice_action::{PortNo, Upcall};
 use sluice_fate::Snapshot;
 use sluice_packet::VlanLimit;
 use sluice_port::Port;
@@ -16,21 +19,45 @@ use std::time::{Duration, Instant};
 
 /// What control threads share.
 pub(crate) struct Control {
-    pub engines: Vec<Engine>,
+    /// The main worker first, if there is one; then the PMDs in the order in which they came.
+    pub workers: Vec<Worker>,
     pub ports: BTreeMap<PortNo, Box<dyn Port>>,
-    /// The PMD that gets the next receive queue.
-    pub next_pmd: usize,
-    /// What each PMD had counted when its statistics were cleared, and when that was.
-    pub baselines: Vec<(Snapshot, Instant)>,
+    /// The cores that PMDs run on while there are any.
+    pub cores: Vec<usize>,
+    /// Whether queues on descriptors belong to a main worker.
+    pub has_main_worker: bool,
+    /// Whether workers run as threads.
+    pub is_started: bool,
+    /// PMDs that are not bound to their core, until somebody asks.
+    pub unpinned: Vec<Unpinned>,
+    /// Makes a worker's way to the tables.
+    pub upcalls: Box<dyn FnMut(usize) -> Box<dyn Upcall> + Send>,
+    /// What workers had counted that are gone.
+    pub ended: Snapshot,
+    /// The turn of the PMD that gets the next receive queue.
+    pub turn: usize,
     /// How packets are looked up now.
     pub settings: Settings,
     /// How many VLAN tags are read of a packet.
     pub vlan_limit: VlanLimit,
+    /// What a receive queue's misses may cost now.
+    pub miss_budget: MissBudget,
+    /// The longest sleep of an idle PMD now, microseconds.
+    pub sleep_max_us: u32,
     /// The seed of further secrets.
     pub seed: u64,
 }
 
-/// The state of a PMD.
+/// A PMD or the main worker, as control threads hold it.
+pub(crate) struct Worker {
+    pub shared: Arc<PmdShared>,
+    pub engine: Engine,
+    /// What it had counted when its statistics were cleared, and when that was.
+    pub baseline: Snapshot,
+    pub cleared: Instant,
+}
+
+/// The state of a worker.
 pub(crate) enum Engine {
     Resting(Box<Pmd>),
     Running(JoinHandle<Box<Pmd>>),
@@ -38,48 +65,74 @@ pub(crate) enum Engine {
     Lost,
 }
 
+impl Worker {
+    pub fn new(pmd: Box<Pmd>) -> Self {
+        let shared = Arc::clone(&pmd.shared);
+        Worker { shared, engine: Engine::Resting(pmd), baseline: Snapshot::default(), cleared: Instant::now() }
+    }
+
+    /// Makes its report count from now.
+    pub fn clear_stats(&mut self) {
+        (self.baseline, self.cleared) = (self.shared.stats.snapshot(), Instant::now());
+    }
+
+    /// Whether its thread has panicked.
+    pub fn is_lost(&self) -> bool {
+        match &self.engine {
+            Engine::Resting(_) => false,
+            Engine::Running(thread) => thread.is_finished(),
+            Engine::Lost => true,
+        }
+    }
+
+    /// Ends its thread; it rests.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        self.shared.wake();
+        if let Engine::Running(_) = self.engine
+            && let Engine::Running(thread) = std::mem::replace(&mut self.engine, Engine::Lost)
+            && let Ok(pmd) = thread.join()
+        {
+            self.engine = Engine::Resting(pmd);
+        }
+    }
+}
+
 impl Control {
-    /// Lets resting PMDs run their commands.
+    /// Posts a command to each worker, and lets resting ones run it.
+    pub fn post_all(&mut self, mut command: impl FnMut(&PmdShared) -> PmdCommand) {
+        self.workers.iter().for_each(|worker| worker.shared.post(command(&worker.shared)));
+        self.deliver();
+    }
+
+    /// Lets resting workers run their commands.
     pub fn deliver(&mut self) {
-        for engine in &mut self.engines {
-            if let Engine::Resting(pmd) = engine {
+        for worker in &mut self.workers {
+            if let Engine::Resting(pmd) = &mut worker.engine {
                 pmd.service_commands();
             }
         }
     }
 
-    /// Waits for one answer from each of `pmds` PMDs that have a command, and returns the answers.
-    pub fn wait_for<T>(&self, answers: &Receiver<T>, pmds: usize) -> Vec<T> {
-        let mut all = Vec::with_capacity(pmds);
-        while all.len() != pmds {
+    /// Waits for one answer from each of `n` workers that have a command, and returns the answers.
+    pub fn wait_for<T>(&self, answers: &Receiver<T>, n: usize) -> Vec<T> {
+        let mut all = Vec::with_capacity(n);
+        while all.len() != n {
             match answers.recv_timeout(Duration::from_millis(50)) {
                 Ok(answer) => all.push(answer),
                 // A thread that has panicked does not answer; the others do.
-                Err(RecvTimeoutError::Timeout) if self.all_alive() => {}
+                Err(RecvTimeoutError::Timeout) if !self.workers.iter().any(Worker::is_lost) => {}
                 Err(_) => break,
             }
         }
         all
     }
 
-    fn all_alive(&self) -> bool {
-        self.engines.iter().all(|engine| match engine {
-            Engine::Resting(_) => true,
-            Engine::Running(thread) => !thread.is_finished(),
-            Engine::Lost => false,
-        })
-    }
-
-    /// Stops every thread; its PMD rests.
-    pub fn stop(&mut self, pmds: &[Arc<PmdShared>]) {
-        pmds.iter().for_each(|pmd| pmd.stop.store(true, Relaxed));
-        for engine in &mut self.engines {
-            if let Engine::Running(_) = engine
-                && let Engine::Running(thread) = std::mem::replace(engine, Engine::Lost)
-                && let Ok(pmd) = thread.join()
-            {
-                *engine = Engine::Resting(pmd);
-            }
-        }
+    /// Every receive queue, with the place of its worker.
+    pub fn rxqs(&self) -> Vec<(usize, Arc<RxqLoad>)> {
+        let of_worker = |(at, worker): (usize, &Worker)| {
+            worker.shared.rxqs().iter().map(|rxq| (at, Arc::clone(rxq))).collect::<Vec<_>>()
+        };
+        self.workers.iter().enumerate().flat_map(of_worker).collect()
     }
 }

@@ -23,8 +23,10 @@ pub(crate) struct Load {
 pub(crate) struct RxqLoad {
     pub port: PortNo,
     pub queue: usize,
-    /// Whether the user assigned it to its PMD, where it stays.
-    pub pinned: bool,
+    /// The core whose PMD the user assigned it to, where it stays if there is such a PMD.
+    pub core: Option<usize>,
+    /// Whether a thread can sleep until it has packets.
+    pub can_be_waited_for: bool,
     pub load: Load,
     /// The fates of the packets that it received.
     pub fates: PmdStats,

@@ -49,6 +49,11 @@ impl Misses {
         Misses { governor: Governor::new(mode, 0, idle_ms), budget, tokens: i64::MAX }
     }
 
+    /// Changes what misses may cost.
+    pub fn set_budget(&mut self, budget: MissBudget) {
+        self.budget = budget;
+    }
+
     /// Fills a queue's bucket up to `now` and uses it for the packets that follow. `contended`: other queues have
     /// packets.
     #[inline]

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::load::INTERVAL_MS;
 use crate::pmd_shared::PmdShared;
-use crate::rxq::Rxq;
+use crate::rxq::{QueueWait, Rxq};
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::StageClock;
 use crate::walk::Walk;
@@ -21,6 +21,7 @@ use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
 
 /// Busy iterations between two publications of the counters. An idle iteration publishes at once.
 const PUBLISH_EVERY: u32 = 32;
@@ -28,7 +29,10 @@ const PUBLISH_EVERY: u32 = 32;
 /// The most deleted megaflows that one iteration removes from the indexes. The others can wait: they are harmless.
 const DELETED_AT_ONCE: usize = 64;
 
-/// One PMD.
+/// Iterations after which a queue that always has packets is not waited for.
+const IDLE_WITHIN: usize = 1 << 12;
+
+/// One PMD, or the main worker.
 pub(crate) struct Pmd {
     pub shared: Arc<PmdShared>,
     table: Arc<MegaflowTable>,
@@ -43,6 +47,8 @@ pub(crate) struct Pmd {
     batch: BatchMemory,
     commands: Vec<PmdCommand>,
     packet_outs: Vec<PacketOut>,
+    /// Threads that wait until all queues are found empty.
+    quiescing: Vec<Sender<()>>,
     deleted: Vec<FlowDeleted>,
     interval_ends_ms: u64,
     iterations_to_publish: u32,
@@ -64,6 +70,7 @@ impl Pmd {
             batch: BatchMemory::new(config.batch),
             commands: Vec::new(),
             packet_outs: Vec::new(),
+            quiescing: Vec::new(),
             deleted: Vec::new(),
             interval_ends_ms: 0,
             iterations_to_publish: 0,
@@ -73,10 +80,28 @@ impl Pmd {
     /// One iteration of the loop. Returns how many packets the fullest queue gave.
     #[inline]
     pub fn run_once(&mut self, now_ms: u64) -> usize {
+        self.iterate::<false>(now_ms)
+    }
+
+    /// One iteration over the queues that may have packets, as [`QueueWait`] says.
+    pub fn run_ready(&mut self, now_ms: u64) -> usize {
+        self.iterate::<true>(now_ms)
+    }
+
+    /// Takes all packets that its queues have to their ends, unless they never end.
+    pub fn run_until_idle(&mut self, now_ms: u64) {
+        self.wake();
+        let _ = (0..IDLE_WITHIN).find(|_| self.run_once(now_ms) == 0);
+        self.answer_quiescing();
+        self.publish();
+    }
+
+    #[inline]
+    fn iterate<const ONLY_READY: bool>(&mut self, now_ms: u64) -> usize {
         self.service_commands();
         self.read_notices();
         let began = self.clock.began;
-        let fullest = self.poll_all(now_ms);
+        let fullest = self.poll_all::<ONLY_READY>(now_ms);
         debug_assert_eq!(self.tally.conserved(), Ok(()), "in one iteration of PMD {}", self.shared.pmd);
         debug_assert!(self.rxqs.iter().all(|rxq| rxq.tally.conserved().is_ok()), "PMD {}, by queue", self.shared.pmd);
         // A busy iteration ends with the last read of the clock; what follows counts for the next one.
@@ -99,15 +124,16 @@ impl Pmd {
         }
         if self.iterations_to_publish == 0 || fullest == 0 {
             self.publish();
+            self.answer_quiescing();
         } else {
             self.iterations_to_publish -= 1;
         }
         fullest
     }
 
-    /// Polls every queue and takes its packets to their ends, under one guard.
+    /// Polls every queue, or those that may have packets, and takes the packets to their ends, under one guard.
     #[inline]
-    fn poll_all(&mut self, now_ms: u64) -> usize {
+    fn poll_all<const ONLY_READY: bool>(&mut self, now_ms: u64) -> usize {
         let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, .. } = self;
         let guard = side.reader.pin();
         let (flows, counters, vlan_limit) = (table.read(&guard), &side.counters, self.vlan_limit);
@@ -124,12 +150,31 @@ impl Pmd {
                 break;
             }
             for rxq in rxqs.iter_mut().filter(|rxq| scheduler.is_ahead(&rxq.deficit) == late) {
+                if ONLY_READY && !rxq.wait.is_ready() {
+                    continue;
+                }
                 let n = rxq.serve(walk, scheduler, &mut batch, &mut context);
+                if ONLY_READY {
+                    rxq.wait = rxq.wait.after(n);
+                }
                 fullest = fullest.max(n);
             }
         }
         walk.levels.maintain(&context);
         fullest
+    }
+
+    /// Its queues.
+    pub fn rxqs_mut(&mut self) -> &mut [Rxq] {
+        &mut self.rxqs
+    }
+
+    /// Answers those who wait until all queues are found empty, or for so many iterations that this is hopeless.
+    #[inline]
+    fn answer_quiescing(&mut self) {
+        if !self.quiescing.is_empty() {
+            self.quiescing.drain(..).for_each(|waiting| _ = waiting.send(()));
+        }
     }
 
     /// Counts cycles from now, after the PMD has slept or rested.
@@ -198,7 +243,7 @@ impl Pmd {
     /// Runs the commands of control threads.
     #[inline]
     pub fn service_commands(&mut self) {
-        if self.shared.mailbox.has_messages() {
+        if self.shared.has_commands() {
             self.run_commands();
         }
     }
@@ -206,7 +251,7 @@ impl Pmd {
     #[cold]
     fn run_commands(&mut self) {
         let mut commands = std::mem::take(&mut self.commands);
-        self.shared.mailbox.take(&mut commands);
+        self.shared.take_commands(&mut commands);
         for command in commands.drain(..) {
             match command {
                 PmdCommand::AddRxq { queue, load, tuner } => {
@@ -246,6 +291,11 @@ impl Pmd {
                     let _ = into.send(reports.collect());
                 }
                 PmdCommand::Execute(out) => self.packet_outs.push(out),
+                PmdCommand::SetMissBudget(budget) => self.walk.upcalls.misses.set_budget(budget),
+                PmdCommand::Quiesce(into) => {
+                    self.rxqs.iter_mut().for_each(|rxq| rxq.wait = QueueWait::Ready);
+                    self.quiescing.push(into);
+                }
             }
         }
         self.commands = commands;

@@ -6,19 +6,25 @@ use crate::load::{Load, RxqLoad};
 use crate::report::{PmdReport, RxqReport};
 use crate::stage_cycles::Stage;
 use parking_lot::{Mutex, MutexGuard};
+use rustix::event::EventfdFlags;
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::EmcUsage;
 use sluice_sync::MessageQueue;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What a PMD and its control threads share.
 pub(crate) struct PmdShared {
     pub pmd: usize,
-    pub core: usize,
+    /// `None`: it is the main worker, which is bound to no core.
+    pub core: Option<usize>,
     pub stats: PmdStats,
-    pub mailbox: MessageQueue<PmdCommand>,
+    mailbox: MessageQueue<PmdCommand>,
+    /// Wakes the main worker. PMDs poll their mailboxes.
+    bell: Option<OwnedFd>,
     pub gauges: Gauges,
     /// Cycles of all its iterations, by interval.
     pub cycles: Load,
@@ -28,6 +34,8 @@ pub(crate) struct PmdShared {
     /// The queues it polls: changed by control threads only.
     rxqs: Mutex<Vec<Arc<RxqLoad>>>,
     pub stop: AtomicBool,
+    /// The longest sleep of an idle PMD in one iteration, microseconds; 0: it never sleeps.
+    pub sleep_max_us: AtomicU32,
     /// Set when no queue that it polls will ever give a packet again.
     pub exhausted: AtomicBool,
 }
@@ -44,10 +52,13 @@ pub(crate) struct Gauges {
 }
 
 impl PmdShared {
-    pub fn new(pmd: usize, core: usize) -> Self {
-        PmdShared {
+    pub fn new(pmd: usize, core: Option<usize>, sleep_max_us: u32) -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = if core.is_none() { Some(rustix::event::eventfd(0, flags)?) } else { None };
+        Ok(PmdShared {
             pmd,
             core,
+            bell,
             stats: PmdStats::default(),
             mailbox: MessageQueue::default(),
             gauges: Gauges::default(),
@@ -56,7 +67,51 @@ impl PmdShared {
             cache_memory: Mutex::default(),
             rxqs: Mutex::default(),
             stop: AtomicBool::new(false),
+            sleep_max_us: AtomicU32::new(sleep_max_us),
             exhausted: AtomicBool::new(false),
+        })
+    }
+
+    /// Gives it a command, which it runs between two iterations.
+    pub fn post(&self, command: PmdCommand) {
+        self.mailbox.post(command);
+        self.wake();
+    }
+
+    /// Whether there are commands.
+    #[inline]
+    pub fn has_commands(&self) -> bool {
+        self.mailbox.has_messages()
+    }
+
+    /// Moves all commands to the end of `into`.
+    pub fn take_commands(&self, into: &mut Vec<PmdCommand>) {
+        self.mailbox.take(into);
+    }
+
+    /// Asks its thread to end, without waiting for it.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Relaxed);
+        self.wake();
+    }
+
+    /// Wakes its thread if that sleeps in poll(2).
+    pub fn wake(&self) {
+        if let Some(bell) = &self.bell {
+            // It fails only if it was rung very often and not heard; then it is ringing.
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The descriptor that is readable after [`PmdShared::wake`], of the main worker.
+    pub fn bell(&self) -> Option<&OwnedFd> {
+        self.bell.as_ref()
+    }
+
+    /// Makes the bell's descriptor unreadable until it is rung again.
+    pub fn silence_bell(&self) {
+        if let Some(bell) = &self.bell {
+            let _ = rustix::io::read(bell, &mut [0; 8]);
         }
     }
 

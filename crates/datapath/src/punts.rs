@@ -6,7 +6,8 @@ use sluice_action::Action;
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, extract_again};
 use sluice_packet::VlanLimit;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
+use std::time::Duration;
 
 /// A message for a controller.
 #[derive(Clone, Debug)]
@@ -30,13 +31,77 @@ pub struct PacketIn {
 }
 
 /// The bounded queue of packet-ins to their owner.
+#[derive(Clone)]
 pub(crate) struct Punts {
-    queue: SyncSender<PacketIn>,
+    queue: SyncSender<Punted>,
+}
+
+/// What is in the queue.
+enum Punted {
+    Packet(Box<PacketIn>),
+    /// A thread waits until the owner is done with all that came before.
+    Barrier(Sender<()>),
+}
+
+/// The messages for controllers, as their owner gets them.
+pub struct PacketIns(Receiver<Punted>);
+
+impl PacketIns {
+    /// The next message, when there is one within that time. To ask for it is to be done with the ones before.
+    ///
+    /// # Errors
+    /// If there is none, or there will never be one again.
+    pub fn recv_timeout(&self, span: Duration) -> Result<PacketIn, RecvTimeoutError> {
+        loop {
+            if let Some(packet) = pass_barrier(self.0.recv_timeout(span)?) {
+                return Ok(packet);
+            }
+        }
+    }
+
+    /// The next message, if there is one.
+    ///
+    /// # Errors
+    /// If there is none, or there will never be one again.
+    pub fn try_recv(&self) -> Result<PacketIn, TryRecvError> {
+        loop {
+            if let Some(packet) = pass_barrier(self.0.try_recv()?) {
+                return Ok(packet);
+            }
+        }
+    }
+
+    /// All messages that there are now.
+    pub fn try_iter(&self) -> impl Iterator<Item = PacketIn> {
+        std::iter::from_fn(|| self.try_recv().ok())
+    }
+}
+
+/// The message, unless it is a barrier: whatever came before that is done.
+fn pass_barrier(punted: Punted) -> Option<PacketIn> {
+    match punted {
+        Punted::Packet(packet) => Some(*packet),
+        Punted::Barrier(waiting) => {
+            let _ = waiting.send(());
+            None
+        }
+    }
 }
 
 impl Punts {
-    pub fn new(queue: SyncSender<PacketIn>) -> Self {
-        Punts { queue }
+    /// A queue of at most `length` messages, and its other end.
+    pub fn new(length: usize) -> (Self, PacketIns) {
+        let (queue, receiver) = mpsc::sync_channel(length);
+        (Punts { queue }, PacketIns(receiver))
+    }
+
+    /// Waits until the owner is done with all messages that are in the queue now; at most that long.
+    pub fn wait_until_handled(&self, patience: Duration) {
+        let (waiting, done) = mpsc::channel();
+        // A queue that is full has an owner who is far behind, and cannot be told to hurry.
+        if self.queue.try_send(Punted::Barrier(waiting)).is_ok() {
+            let _ = done.recv_timeout(patience);
+        }
     }
 
     /// Sends the packet's bytes to a controller, as the action says, and counts that as its fate.
@@ -73,6 +138,6 @@ impl Punts {
             recirc_id,
             continuation,
         };
-        self.queue.try_send(message).map_err(|_| DropReason::ControllerQueue)
+        self.queue.try_send(Punted::Packet(Box::new(message))).map_err(|_| DropReason::ControllerQueue)
     }
 }

@@ -4,11 +4,13 @@ use crate::cache_memory::CachePages;
 use crate::caches::Caches;
 use crate::command::PmdCommand;
 use crate::config::check_settings;
+use crate::control::Control;
 use crate::tuner::Tuner;
-use crate::{AutopilotReport, Datapath, DatapathError, Settings};
+use crate::{AutopilotReport, Datapath, DatapathError, MissBudget, Settings};
 use sluice_packet::VlanLimit;
 use sluice_simd::tsc;
-use std::sync::mpsc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, mpsc};
 
 impl Datapath {
     /// How packets are looked up now.
@@ -28,15 +30,16 @@ impl Datapath {
         let mut control = self.control();
         let old = std::mem::replace(&mut control.settings, settings);
         let (into, replaced) = mpsc::channel();
-        for pmd in self.shared() {
-            let caches = Caches::between(&old, &settings, &mut control.seed);
+        let Control { workers, seed, .. } = &mut *control;
+        for pmd in workers.iter().map(|worker| &worker.shared) {
+            let caches = Caches::between(&old, &settings, seed);
             pmd.cache_memory().replace(&caches);
             let (caches, tuner) = (Box::new(caches), Tuner::new(&settings, tsc::now()));
-            pmd.mailbox.post(PmdCommand::SetSettings { settings, caches, tuner, into: into.clone() });
+            pmd.post(PmdCommand::SetSettings { settings, caches, tuner, into: into.clone() });
         }
         drop(into);
         control.deliver();
-        control.wait_for(&replaced, self.shared().len());
+        control.wait_for(&replaced, control.workers.len());
         Ok(())
     }
 
@@ -45,27 +48,39 @@ impl Datapath {
         self.control().vlan_limit
     }
 
-    /// Changes how many VLAN tags are read of a packet. Returns when every PMD does so.
+    /// Changes how many VLAN tags are read of a packet. Returns when every worker does so.
     pub fn set_vlan_limit(&self, vlan_limit: VlanLimit) {
         let mut control = self.control();
         control.vlan_limit = vlan_limit;
         let (into, done) = mpsc::channel();
-        for pmd in self.shared() {
-            pmd.mailbox.post(PmdCommand::SetVlanLimit { vlan_limit, into: into.clone() });
-        }
+        control.post_all(|_| PmdCommand::SetVlanLimit { vlan_limit, into: into.clone() });
         drop(into);
-        control.deliver();
-        control.wait_for(&done, self.shared().len());
+        control.wait_for(&done, control.workers.len());
     }
 
-    /// What the autopilots have chosen: the PMDs in order, each with its core and its queues.
-    pub fn autopilots(&self) -> Vec<(usize, Vec<AutopilotReport>)> {
+    /// Changes what a receive queue's misses may cost.
+    pub fn set_miss_budget(&self, budget: MissBudget) {
         let mut control = self.control();
-        let told = self.shared().iter().map(|pmd| {
+        control.miss_budget = budget;
+        control.post_all(|_| PmdCommand::SetMissBudget(budget));
+    }
+
+    /// Changes the longest sleep of an idle PMD in one iteration, microseconds; 0: it never sleeps.
+    pub fn set_sleep_max(&self, sleep_max_us: u32) {
+        let mut control = self.control();
+        control.sleep_max_us = sleep_max_us;
+        control.workers.iter().for_each(|worker| worker.shared.sleep_max_us.store(sleep_max_us, Relaxed));
+    }
+
+    /// What the autopilots have chosen: the workers in order, each with its core and its queues.
+    pub fn autopilots(&self) -> Vec<(Option<usize>, Vec<AutopilotReport>)> {
+        let mut control = self.control();
+        let workers: Vec<_> = control.workers.iter().map(|worker| Arc::clone(&worker.shared)).collect();
+        let told = workers.iter().map(|worker| {
             let (into, told) = mpsc::channel();
-            pmd.mailbox.post(PmdCommand::ReportAutopilots(into));
+            worker.post(PmdCommand::ReportAutopilots(into));
             control.deliver();
-            (pmd.core, control.wait_for(&told, 1).pop().unwrap_or_default())
+            (worker.core, control.wait_for(&told, 1).pop().unwrap_or_default())
         });
         told.collect()
     }
@@ -73,15 +88,15 @@ impl Datapath {
     /// Makes memory for caches that have asked for more. To be called often, because they evict flows until it is
     /// there.
     pub fn service_caches(&self) {
-        for pmd in self.shared() {
-            pmd.cache_memory().named().for_each(|(_, memory)| memory.grow());
+        for worker in &self.control().workers {
+            worker.shared.cache_memory().named().for_each(|(_, memory)| memory.grow());
         }
     }
 
     /// The memory of every cache that is on.
     pub fn cache_pages(&self) -> Vec<CachePages> {
         let mut all = Vec::new();
-        for pmd in self.shared() {
+        for pmd in self.control().workers.iter().map(|worker| &worker.shared) {
             all.extend(pmd.cache_memory().named().map(|(cache, memory)| {
                 let (resident, pages) = (memory.resident(), memory.pages());
                 CachePages { pmd: pmd.pmd, cache, resident, pages }

@@ -13,8 +13,8 @@ use std::time::Duration;
 pub struct PmdReport {
     /// Its number, from 0.
     pub pmd: usize,
-    /// The core it is pinned to.
-    pub core: usize,
+    /// The core it is pinned to; `None`: it is the main worker.
+    pub core: Option<usize>,
     /// What it has counted since the statistics were cleared.
     pub counters: Snapshot,
     /// How long ago that was.

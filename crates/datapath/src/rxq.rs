@@ -23,15 +23,33 @@ pub(crate) struct Rxq {
     pub tuner: Tuner,
     pub deficit: Deficit,
     misses: MissBucket,
+    /// What the main worker knows of it; a PMD polls it in any case.
+    pub wait: QueueWait,
     /// The fates of its packets since the last publication.
     pub tally: Tally,
+}
+
+/// What the main worker knows of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueWait {
+    /// It gave packets when it was last polled, or is new.
+    Ready,
+    /// poll(2) says that it has packets.
+    Woken,
+    /// It had none.
+    Empty,
+    /// It had none although poll(2) said so.
+    Muted {
+        /// When it is asked about again, milliseconds of the real clock.
+        until_ms: u64,
+    },
 }
 
 impl Rxq {
     pub fn new(queue: Box<dyn RxQueue>, load: Arc<RxqLoad>, tuner: Tuner, vlan_limit: VlanLimit) -> Self {
         let port = Metadata::of_port(load.port.0).with_vlan_limit(vlan_limit);
         let (deficit, misses, tally) = (Deficit::default(), MissBucket::default(), Tally::default());
-        Rxq { queue, load, port, tuner, deficit, misses, tally }
+        Rxq { queue, load, port, tuner, deficit, misses, wait: QueueWait::Ready, tally }
     }
 
     /// Reads no more tags of its packets from now on.

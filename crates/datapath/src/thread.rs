@@ -1,5 +1,6 @@
-//! PMDs as threads, pinned to their cores.
+//! Workers as threads: PMDs pinned to their cores, the main worker on any.
 
+use crate::main_worker;
 use crate::pmd::Pmd;
 use rustix::thread::CpuSet;
 use sluice_simd::tsc;
@@ -15,23 +16,31 @@ const SLEEP_BELOW: usize = 16;
 /// How long a PMD without queues rests between two looks at its commands.
 const NOTHING_TO_POLL: Duration = Duration::from_millis(1);
 
-/// A PMD's thread, and whether it is bound to its core.
-type Started = (JoinHandle<Box<Pmd>>, io::Result<()>);
+/// A worker's thread.
+pub(crate) struct Started {
+    pub handle: JoinHandle<Box<Pmd>>,
+    /// Whether a PMD is bound to its core.
+    pub pinned: io::Result<()>,
+}
 
-/// Starts a PMD on its core, or unbound if there is no such core. Returns when it runs.
-pub(crate) fn start(mut pmd: Box<Pmd>, sleep_max_us: u32) -> io::Result<Started> {
+/// Starts a worker, a PMD on its core, or unbound if there is no such core. Returns when it runs.
+pub(crate) fn start(mut pmd: Box<Pmd>) -> io::Result<Started> {
     pmd.shared.stop.store(false, Relaxed);
     let (started, has_started) = mpsc::channel();
     let core = pmd.shared.core;
-    let thread = Builder::new().name(format!("pmd-c{core:02}")).spawn(move || {
-        if started.send(pin(core)).is_ok() {
-            run(&mut pmd, sleep_max_us);
+    let name = core.map_or_else(|| "main-worker".to_owned(), |core| format!("pmd-c{core:02}"));
+    let handle = Builder::new().name(name).spawn(move || {
+        if started.send(core.map_or(Ok(()), pin)).is_ok() {
+            match core {
+                Some(_) => run(&mut pmd),
+                None => main_worker::run(&mut pmd),
+            }
             pmd.rest();
         }
         pmd
     })?;
     let pinned = has_started.recv().map_err(|_| io::Error::other("the thread ended at once"))?;
-    Ok((thread, pinned))
+    Ok(Started { handle, pinned })
 }
 
 fn pin(core: usize) -> io::Result<()> {
@@ -52,10 +61,11 @@ fn list(cores: &CpuSet) -> String {
     (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core)).map(|core| core.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn run(pmd: &mut Pmd, sleep_max_us: u32) {
+fn run(pmd: &mut Pmd) {
     pmd.wake();
     let mut sleep_us = 0;
     while !pmd.shared.stop.load(Relaxed) {
+        let sleep_max_us = pmd.shared.sleep_max_us.load(Relaxed);
         let fullest = pmd.run_once(sluice_clock::now_ms());
         if fullest >= SLEEP_BELOW {
             sleep_us = 0;

@@ -179,7 +179,8 @@ impl Switch {
             Config { settings, batch, recirculations, max_megaflows: 4096, seed: Some(1), ..Config::default() };
         let datapath = Datapath::new(config).unwrap();
         let ofproto = Ofproto::new();
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        let tables = ofproto.clone();
+        datapath.set_upcalls(move |_| Box::new(tables.upcall()));
         ofproto.set_store(datapath.store());
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).unwrap();
         let pool = pool(4096);

@@ -234,7 +234,8 @@ fn run(setup: Setup, settings: &[Settings], tables: &Tables, packets: &[Offered]
         let tables = tables.clone();
         move |key, _| translate(&tables, key)
     });
-    datapath.set_upcalls(|_| Box::new(fakes.clone()));
+    let upcalls = fakes.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let packet_ins = datapath.take_packet_ins().unwrap();
     let mut ports = Vec::new();
     for number in 1..=PORTS {

@@ -45,7 +45,8 @@ impl Bench {
         });
         let config = Config { cores: vec![0, 1], max_megaflows: 1 << 10, seed: Some(1), ..Config::default() };
         let datapath = Datapath::new(config).unwrap();
-        datapath.set_upcalls(|_| Box::new(tables.clone()));
+        let upcalls = tables.clone();
+        datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
         let (mut feeds, mut sents) = (Vec::new(), Vec::new());
         for number in 1..=4 {
             let port = TestPort::new(2, 32, &pool);

@@ -30,7 +30,8 @@ fn by_source_port(_: &PacketKey, _: &[u8]) -> Fate {
 fn datapath(config: Config) -> (Datapath, [harness::Feed; 2], harness::Sent, FakeTables) {
     let datapath = Datapath::new(Config { seed: Some(1), ..config }).unwrap();
     let tables = FakeTables::new(by_source_port);
-    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let upcalls = tables.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let pool = pool(16_384);
     let ports: Vec<_> = (1..=3).map(|_| TestPort::new(1, 32, &pool)).collect();
     let (feeds, sent) = ([ports[0].feeds[0].clone(), ports[1].feeds[0].clone()], ports[2].sent.clone());

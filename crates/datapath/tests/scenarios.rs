@@ -33,7 +33,8 @@ fn output(port: u32) -> Action {
 fn datapath(n: u32, config: Config, tables: &FakeTables) -> (Datapath, Vec<Feed>, Vec<Sent>) {
     let pool = pool(4096);
     let datapath = Datapath::new(Config { max_megaflows: 1 << 16, seed: Some(1), ..config }).unwrap();
-    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let upcalls = tables.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let (mut feeds, mut sents) = (Vec::new(), Vec::new());
     for number in 1..=n {
         let port = TestPort::new(1, 32, &pool);
@@ -334,13 +335,13 @@ fn what_may_not_be_cached_is_asked_for_each_packet_and_what_just_cannot_be_once_
 #[test]
 fn queues_are_dealt_in_turn_unless_they_are_pinned() {
     let pool = pool(64);
-    let datapath = Datapath::new(Config { cores: vec![0, 0], max_megaflows: 16, ..Config::default() }).unwrap();
+    let datapath = Datapath::new(Config { cores: vec![0, 1], max_megaflows: 16, ..Config::default() }).unwrap();
     let port = |n_rxq| Box::new(TestPort::new(n_rxq, 32, &pool));
     datapath.add_port(PortNo(1), port(3)).unwrap();
     datapath.add_port_pinned(PortNo(2), port(3), &[(0, 1), (2, 1), (1, 77)].into()).unwrap();
     let queues = |pmd: usize| -> Vec<_> { datapath.pmds()[pmd].rxqs.iter().map(|q| (q.port.0, q.queue)).collect() };
     assert_eq!(queues(0), [(1, 0), (1, 2)]);
-    assert_eq!(queues(1), [(1, 1), (2, 0), (2, 1), (2, 2)], "PMD 77 is not there, so that queue is dealt");
+    assert_eq!(queues(1), [(1, 1), (2, 0), (2, 1), (2, 2)], "core 77 has no PMD, so that queue is dealt");
     datapath.del_port(PortNo(1)).unwrap();
     assert_eq!((queues(0), queues(1).len()), (vec![], 3));
 }

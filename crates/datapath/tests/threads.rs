@@ -56,7 +56,8 @@ fn two_pmds_with_three_queues_lose_nothing_while_megaflows_and_ports_come_and_go
     };
     let datapath = Datapath::new(config).unwrap();
     let tables = FakeTables::new(by_source_port);
-    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let upcalls = tables.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let ports: Vec<_> = (1..=2).map(|_| TestPort::new(3, 32, &pool)).collect();
     let (feeds, sent) = (ports[0].feeds.clone(), ports[1].sent.clone());
     for (number, port) in (1..).zip(ports) {
@@ -110,7 +111,8 @@ fn threads_stop_and_start_again_where_they_were() {
     let pool = pool(256);
     let datapath = Datapath::new(Config { cores: vec![0], max_megaflows: 16, ..Config::default() }).unwrap();
     let tables = FakeTables::new(by_source_port);
-    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let upcalls = tables.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let port = TestPort::new(1, 32, &pool);
     let feed = port.feeds[0].clone();
     datapath.add_port(PortNo(2), Box::new(port)).unwrap();
@@ -135,7 +137,8 @@ fn a_pmd_that_panics_is_named_and_the_other_goes_on() {
         666 => panic!("a bug that this test made"),
         _ => by_source_port(key, bytes),
     });
-    datapath.set_upcalls(|_| Box::new(tables.clone()));
+    let upcalls = tables.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
     let port = TestPort::new(2, 32, &pool);
     let feeds = port.feeds.clone();
     datapath.add_port(PortNo(2), Box::new(port)).unwrap();

@@ -54,6 +54,13 @@ impl FlowCounters {
         }
     }
 
+    /// Forgets that this PMD's subtables have the megaflow. Only while the PMD does not run.
+    pub(crate) fn unset_indexed(&self, id: FlowId) {
+        if let Some([.., flags]) = self.cells.get(id.0 as usize) {
+            flags.store(flags.load(Relaxed) & !INDEXED, Relaxed);
+        }
+    }
+
     /// Whether this PMD has, or had, the megaflow in its subtables.
     pub fn is_indexed(&self, id: FlowId) -> bool {
         self.cells.get(id.0 as usize).is_some_and(|[.., flags]| flags.load(Relaxed) & INDEXED != 0)

@@ -77,7 +77,8 @@ const PAGE: usize = 4096;
 
 struct PmdRecord {
     counters: Arc<FlowCounters>,
-    notices: Arc<MessageQueue<FlowDeleted>>,
+    /// `None` once the PMD has gone: what it counted still counts.
+    notices: Option<Arc<MessageQueue<FlowDeleted>>>,
 }
 
 /// The notice that a megaflow was deleted.
@@ -165,19 +166,31 @@ impl MegaflowTable {
         self.arena.capacity()
     }
 
-    /// Adds PMD number `pmd`.
+    /// Adds PMD number `pmd`. It goes on with the counters of the one that had the number before.
     pub fn attach(&self, pmd: usize) -> io::Result<PmdSide> {
         let mut index = self.index.lock();
         while index.pmds.len() <= pmd {
             let counters = Arc::new(FlowCounters::new(self.capacity())?);
-            index.pmds.push(PmdRecord { counters, notices: Arc::default() });
+            match self.ready.load(Relaxed) {
+                0 => {}
+                ready => counters.populate(0..ready)?,
+            }
+            index.pmds.push(PmdRecord { counters, notices: None });
         }
-        let entry = &index.pmds[pmd];
-        Ok(PmdSide {
-            reader: Epochs::register(&self.epochs),
-            counters: entry.counters.clone(),
-            notices: entry.notices.clone(),
-        })
+        let notices = Arc::<MessageQueue<FlowDeleted>>::default();
+        let entry = &mut index.pmds[pmd];
+        entry.notices = Some(notices.clone());
+        let reader = Epochs::register(&self.epochs);
+        Ok(PmdSide { reader, counters: entry.counters.clone(), notices })
+    }
+
+    /// Removes PMD number `pmd`, which must not run any more: it is told of no further deletion, and its subtables are
+    /// gone. What it has counted remains.
+    pub fn detach(&self, pmd: usize) {
+        let mut index = self.index.lock();
+        let Some(entry) = index.pmds.get_mut(pmd) else { return };
+        entry.notices = None;
+        (0..self.arena.used()).for_each(|id| entry.counters.unset_indexed(FlowId(id)));
     }
 
     /// The records, read under a guard.
@@ -318,8 +331,8 @@ impl MegaflowTable {
         index.quotas.remove(port, &mask);
         let told = index.total(id, created_ms);
         index.removed.insert(id.0, told);
-        for pmd in &index.pmds {
-            pmd.notices.post(FlowDeleted { id, matched: matched.clone(), mask: mask.clone() });
+        for notices in index.pmds.iter().filter_map(|pmd| pmd.notices.as_ref()) {
+            notices.post(FlowDeleted { id, matched: matched.clone(), mask: mask.clone() });
         }
         Some(told)
     }

@@ -70,8 +70,8 @@ pub struct PortRow {
 pub struct PmdRow {
     /// Its number.
     pub pmd: usize,
-    /// Its core.
-    pub core: usize,
+    /// Its core; `None`: it is the main worker.
+    pub core: Option<usize>,
     /// Since the statistics were cleared.
     pub busy_cycles: u64,
     /// The same.

@@ -103,7 +103,7 @@ impl Screen<'_> {
             let style = if busy >= NEARLY_FULL { Style::from(Color::Yellow) } else { Style::new() };
             vec![
                 plain(pmd.pmd),
-                plain(pmd.core),
+                pmd.core.map_or_else(|| plain("main"), plain),
                 (format!("{:.0} %", 100.0 * busy), style),
                 plain(pmd.megaflows),
                 plain(pmd.subtables),

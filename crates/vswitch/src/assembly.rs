@@ -22,8 +22,6 @@ pub struct Assembly {
     ofproto: Ofproto,
     /// Where ports take their packet buffers from.
     pools: Arc<Mutex<Pools>>,
-    /// The cores of the PMDs, in the order of the PMDs' numbers.
-    pub(crate) cores: Vec<usize>,
     /// Where relative paths in options of ports start.
     pub(crate) base_dir: PathBuf,
     /// Every port but the bridges' own that have no device, by name.
@@ -40,18 +38,18 @@ impl Assembly {
     /// # Errors
     /// If there can be no such datapath, or memory is short.
     pub fn new(config: Config, pools: Pools) -> Result<Self, Error> {
-        let (cores, vlan_limit) = (config.cores.clone(), config.vlan_limit);
+        let vlan_limit = config.vlan_limit;
         let datapath = Arc::new(Datapath::new(config)?);
         let ofproto = Ofproto::new();
         ofproto.set_vlan_limit(vlan_limit);
         ofproto.set_meters(datapath.meters());
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        let tables = ofproto.clone();
+        datapath.set_upcalls(move |_| Box::new(tables.upcall()));
         ofproto.set_store(datapath.store());
         Ok(Assembly {
             datapath,
             ofproto,
             pools: Arc::new(Mutex::new(pools)),
-            cores,
             base_dir: PathBuf::new(),
             ports: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -91,11 +89,6 @@ impl Assembly {
     /// The tables.
     pub fn ofproto(&self) -> &Ofproto {
         &self.ofproto
-    }
-
-    /// The cores of the PMDs.
-    pub fn cores(&self) -> &[usize] {
-        &self.cores
     }
 
     /// Where relative paths in options of ports start from now on.

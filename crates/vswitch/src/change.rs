@@ -49,6 +49,17 @@ pub enum Change {
         /// The port as it is to be.
         port: Box<Port>,
     },
+    /// Which threads carry packets changes.
+    SetWorkers {
+        /// The cores of the PMDs.
+        pmd_cores: Vec<usize>,
+        /// Whether there is a main worker.
+        main_worker: bool,
+    },
+    /// What a receive queue's misses may cost changes.
+    SetMissBudget(MissBudget),
+    /// The longest sleep of an idle PMD changes.
+    SetPmdSleepMax(Duration),
     /// How packets are looked up changes.
     SetLookup(Box<Settings>),
     /// How many VLAN tags are read of a packet changes.
@@ -80,18 +91,12 @@ pub enum Change {
 /// A setting that is read at the start only.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartSetting {
-    /// The cores of the PMDs.
-    PmdCores(Vec<usize>),
     /// How DPDK is started.
     Dpdk(Option<DpdkConfig>),
     /// Memory for megaflows, bytes.
     FlowMemory(u64),
     /// Which misses install a megaflow.
     Governor(GovernorMode),
-    /// What a receive queue's misses may cost.
-    MissBudget(MissBudget),
-    /// The longest sleep of an idle PMD.
-    PmdSleepMax(Duration),
 }
 
 /// The steps from `old` to `new`, in order. Where relative paths start is no step: it concerns only ports yet to come.
@@ -173,14 +178,21 @@ impl Steps {
     fn compare_datapaths(&mut self, old: &DesiredState, new: &DesiredState) {
         let (a, b) = (&old.datapath, &new.datapath);
         let at_start = [
-            (old.pmd_cores != new.pmd_cores).then(|| StartSetting::PmdCores(new.pmd_cores.clone())),
             (old.dpdk != new.dpdk).then(|| StartSetting::Dpdk(new.dpdk.clone())),
             (a.flow_memory_bytes != b.flow_memory_bytes).then_some(StartSetting::FlowMemory(b.flow_memory_bytes)),
             (a.governor != b.governor).then_some(StartSetting::Governor(b.governor)),
-            (a.miss_budget != b.miss_budget).then_some(StartSetting::MissBudget(b.miss_budget)),
-            (a.pmd_sleep_max != b.pmd_sleep_max).then_some(StartSetting::PmdSleepMax(b.pmd_sleep_max)),
         ];
         self.changing.extend(at_start.into_iter().flatten().map(Change::AtNextStart));
+        if (&old.pmd_cores, old.main_worker) != (&new.pmd_cores, new.main_worker) {
+            let (pmd_cores, main_worker) = (new.pmd_cores.clone(), new.main_worker);
+            self.changing.push(Change::SetWorkers { pmd_cores, main_worker });
+        }
+        if a.miss_budget != b.miss_budget {
+            self.changing.push(Change::SetMissBudget(b.miss_budget));
+        }
+        if a.pmd_sleep_max != b.pmd_sleep_max {
+            self.changing.push(Change::SetPmdSleepMax(b.pmd_sleep_max));
+        }
         if a.vlan_limit != b.vlan_limit {
             self.changing.push(Change::SetVlanLimit(b.vlan_limit));
         }
@@ -214,6 +226,12 @@ impl DesiredState {
                     }
                 })
             }
+            Change::SetWorkers { pmd_cores, main_worker } => {
+                self.pmd_cores.clone_from(pmd_cores);
+                self.main_worker = *main_worker;
+            }
+            Change::SetMissBudget(budget) => self.datapath.miss_budget = *budget,
+            Change::SetPmdSleepMax(longest) => self.datapath.pmd_sleep_max = *longest,
             Change::SetLookup(lookup) => self.datapath.lookup = **lookup,
             Change::SetVlanLimit(vlan_limit) => self.datapath.vlan_limit = *vlan_limit,
             Change::SetMaxIdle(max_idle) => self.datapath.max_idle = *max_idle,
@@ -229,12 +247,9 @@ impl DesiredState {
 
     fn apply_at_start(&mut self, setting: &StartSetting) {
         match setting {
-            StartSetting::PmdCores(cores) => self.pmd_cores.clone_from(cores),
             StartSetting::Dpdk(dpdk) => self.dpdk.clone_from(dpdk),
             StartSetting::FlowMemory(bytes) => self.datapath.flow_memory_bytes = *bytes,
             StartSetting::Governor(mode) => self.datapath.governor = *mode,
-            StartSetting::MissBudget(budget) => self.datapath.miss_budget = *budget,
-            StartSetting::PmdSleepMax(longest) => self.datapath.pmd_sleep_max = *longest,
         }
     }
 

@@ -8,6 +8,7 @@ pub use bridge::{Bridge, Source, Sources};
 pub use check::Invalid;
 pub use port::{ETHERNET_MTU, PATCH, Port};
 
+use crate::numa;
 use sluice_connmgr::TlsFiles;
 use sluice_datapath::{GovernorMode, MissBudget, Settings};
 use sluice_flow::VlanLimit;
@@ -21,8 +22,11 @@ const MEGAFLOW_BYTES: u64 = 512;
 /// What a switch is to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredState {
-    /// One PMD thread for each of these cores, pinned to it.
+    /// One PMD thread for each of these cores, pinned to it; none named: the lowest core of each NUMA node.
     pub pmd_cores: Vec<usize>,
+    /// Whether ports that a thread can wait for belong to a main worker, which sleeps until there are packets, and PMDs
+    /// exist only while there is another port. So it is in any case if no core is named.
+    pub main_worker: bool,
     /// The lookup hierarchy and its limits.
     pub datapath: DatapathSettings,
     /// How DPDK is started, should there be a port that needs it; `None`: as usual.
@@ -71,6 +75,7 @@ impl Default for DesiredState {
     fn default() -> Self {
         DesiredState {
             pmd_cores: vec![1],
+            main_worker: false,
             datapath: DatapathSettings::default(),
             dpdk: None,
             tls: None,
@@ -95,6 +100,23 @@ impl Default for DatapathSettings {
     }
 }
 
+/// The threads that carry packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Workers {
+    /// The cores that PMDs run on while there are any.
+    pub cores: Vec<usize>,
+    /// Whether there is a main worker.
+    pub has_main: bool,
+}
+
+impl Workers {
+    /// Those of a state with these [`DesiredState::pmd_cores`] and [`DesiredState::main_worker`].
+    pub(crate) fn of(pmd_cores: &[usize], main_worker: bool) -> Self {
+        let cores = if pmd_cores.is_empty() { numa::lowest_core_of_each_node() } else { pmd_cores.to_vec() };
+        Workers { cores, has_main: main_worker || pmd_cores.is_empty() }
+    }
+}
+
 impl DesiredState {
     /// The bridge of that name.
     pub fn bridge(&self, name: &str) -> Option<&Bridge> {
@@ -104,8 +126,10 @@ impl DesiredState {
     /// The datapath that these settings describe.
     pub fn datapath_config(&self) -> sluice_datapath::Config {
         let settings = &self.datapath;
+        let workers = Workers::of(&self.pmd_cores, self.main_worker);
         sluice_datapath::Config {
-            cores: self.pmd_cores.clone(),
+            cores: workers.cores,
+            main_worker: workers.has_main,
             settings: settings.lookup,
             governor: settings.governor,
             miss_budget: settings.miss_budget,

@@ -21,6 +21,7 @@ mod assembly;
 mod change;
 mod desired;
 mod error;
+mod numa;
 mod numbers;
 mod pages;
 mod ports;

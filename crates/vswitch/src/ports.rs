@@ -164,9 +164,7 @@ impl Assembly {
     }
 
     fn join_port(&self, number: PortNo, port: &Port, opened: Box<dyn sluice_port::Port>) -> Result<(), Error> {
-        let pmd_of = |core| self.cores.iter().position(|c| c == core);
-        let affinity = port.rxq_affinity.iter().filter_map(|(queue, core)| Some((*queue, pmd_of(core)?))).collect();
-        let joined = self.datapath().add_port_pinned(number, opened, &affinity);
+        let joined = self.datapath().add_port_pinned(number, opened, &port.rxq_affinity);
         joined.map_err(|error| Error::Port { port: port.name.clone(), error })
     }
 

@@ -106,6 +106,11 @@ impl Revalidator {
         self.shared.ofproto.purge(&*self.shared.store)
     }
 
+    /// Credits rules with all that megaflows carried until now.
+    pub fn credit(&self, now_ms: u64) {
+        if self.thread.lock().is_some() { self.wait() } else { self.settle(now_ms) }
+    }
+
     /// Credits rules with all that megaflows carried, deleting none. For the end, when no thread runs.
     pub fn settle(&self, now_ms: u64) {
         self.shared.ofproto.revalidate(&*self.shared.store, now_ms, u64::MAX);

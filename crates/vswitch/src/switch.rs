@@ -18,11 +18,19 @@ use crate::sources;
 use openflow::AroundOpenFlow;
 use parking_lot::{Mutex, MutexGuard};
 use sluice_connmgr::OpenFlowService;
-use sluice_datapath::Datapath;
+use sluice_datapath::{Datapath, Unpinned};
 use sluice_fate::{Counter, Snapshot};
 use sluice_ofproto::Ofproto;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a command waits until packets are handed to controllers.
+const PACKET_INS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Megaflows up to which a command credits the rules with what they carried: a millisecond of work. What more of them
+/// carried is credited by the revalidator in its time.
+const CREDITED_AT_ONCE: usize = 4096;
 
 /// A switch.
 pub struct Switch {
@@ -109,9 +117,7 @@ impl Switch {
     /// # Errors
     /// If there can be none.
     pub fn start(&self) -> Result<(), Error> {
-        for unpinned in self.datapath.start()? {
-            tracing::warn!("PMD {} is not bound to its core: {}", unpinned.pmd, unpinned.source);
-        }
+        self.datapath.start()?.iter().for_each(log_unpinned);
         self.revalidator.start().map_err(|error| Error::Thread { thread: "revalidator", error })
     }
 
@@ -124,6 +130,19 @@ impl Switch {
         let bridges = self.setup().state.bridges.clone();
         bridges.iter().try_for_each(|bridge| self.openflow.serve_bridge(&bridge.name, &bridge.openflow()))?;
         openflow::start_packet_ins(self).map_err(|error| Error::Thread { thread: "packet-in", error })
+    }
+
+    /// Waits until all that the ports have received is processed, and its side effects are done: addresses are learned,
+    /// rules credited, packets handed to the connections of their controllers.
+    ///
+    /// A command calls it before it replies, so that what came before the command shows.
+    pub fn quiesce(&self) {
+        self.datapath.quiesce();
+        self.tick();
+        self.datapath.wait_for_packet_ins(PACKET_INS_WITHIN);
+        if self.datapath.store().len() <= CREDITED_AT_ONCE {
+            self.revalidator.credit(self.now_ms());
+        }
     }
 
     /// Ends connections and threads, and credits the rules with all that was carried.
@@ -210,7 +229,7 @@ impl Switch {
             bridges: bridges.len(),
             megaflows: self.datapath.store().len(),
             packet_buffers: setup.assembly.packet_buffers(),
-            pmds: setup.assembly.cores().len(),
+            pmds: self.datapath.pmds().iter().filter(|worker| worker.core.is_some()).count(),
             ports: setup.assembly.ports().len(),
             rules,
         }
@@ -252,4 +271,9 @@ impl Switch {
     pub fn revalidator_figures(&self) -> RevalidatorFigures {
         self.revalidator.figures()
     }
+}
+
+/// Says that a PMD has no core of its own.
+fn log_unpinned(unpinned: &Unpinned) {
+    tracing::warn!("PMD {} is not bound to its core: {}", unpinned.pmd, unpinned.source);
 }

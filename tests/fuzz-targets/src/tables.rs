@@ -50,7 +50,8 @@ fn run(ofproto: &Ofproto, packets: &[(u16, &[u8])]) {
     let settings = Settings { emc_entries: 8, ..arm.into() };
     let config = Config { cores: vec![0], settings, max_megaflows: 256, seed: Some(1), ..Config::default() };
     let datapath = Datapath::new(config).expect("a datapath without threads");
-    datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+    let tables = ofproto.clone();
+    datapath.set_upcalls(move |_| Box::new(tables.upcall()));
     ofproto.set_store(datapath.store());
     let pool = HeapPool::new(PoolConfig { frames: FRAMES, frame_size: 2048, reserve: 64 }).expect("a small pool");
     let pool: Arc<dyn FramePool> = Arc::new(pool);

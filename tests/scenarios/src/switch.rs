@@ -170,7 +170,8 @@ impl Switch {
         let datapath = Datapath::new(config).map_err(|e| e.to_string())?;
         let ofproto = Ofproto::new();
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).map_err(|e| e.to_string())?;
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        let tables = ofproto.clone();
+        datapath.set_upcalls(move |_| Box::new(tables.upcall()));
         ofproto.set_store(datapath.store());
         let pool = HeapPool::new(PoolConfig { frames: 4096, frame_size: 2048, reserve: 64 });
         let pool: Arc<dyn FramePool> = Arc::new(pool.map_err(|e| format!("{e:?}"))?);

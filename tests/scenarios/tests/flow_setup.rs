@@ -71,7 +71,8 @@ impl Scene {
         let datapath = Datapath::new(Config { seed: Some(1), ..config }).unwrap();
         let ofproto = Ofproto::new();
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).unwrap();
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        let tables = ofproto.clone();
+        datapath.set_upcalls(move |_| Box::new(tables.upcall()));
         ofproto.set_store(datapath.store());
         let pool = HeapPool::new(PoolConfig { frames: 1024, frame_size: 2048, reserve: 0 }).unwrap();
         let pool: Arc<dyn FramePool> = Arc::new(pool);

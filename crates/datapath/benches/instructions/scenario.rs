@@ -177,7 +177,8 @@ impl Case {
         let config = Config { settings, max_megaflows: 1 << 16, seed: Some(1), ..Config::default() };
         let datapath = Datapath::new(config).expect("a datapath");
         let ofproto = Ofproto::new();
-        datapath.set_upcalls(|_| Box::new(ofproto.upcall()));
+        let tables = ofproto.clone();
+        datapath.set_upcalls(move |_| Box::new(tables.upcall()));
         ofproto.set_store(datapath.store());
         ofproto.add_bridge(BridgeConfig::new(BRIDGE), 0).expect("a bridge");
         for number in [1, 2] {

@@ -5,7 +5,7 @@ use super::options::{PmdOptions, names_datapath};
 use crate::text::datapath::{
     DATAPATH, PortLine, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
 };
-use crate::text::pmd::{self, PmdFigures, RxqFigures};
+use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
 use sluice_datapath::PmdReport;
 use sluice_vswitch::Switch;
@@ -21,19 +21,26 @@ const REVALIDATOR: u32 = 1;
 
 /// The PMDs asked for.
 fn pmds(switch: &Switch, options: &PmdOptions) -> Vec<PmdReport> {
-    let wanted = |report: &PmdReport| options.core.is_none_or(|core| report.core == core as usize);
-    switch.datapath().pmds().into_iter().filter(wanted).collect()
+    let wanted = |report: &PmdReport| options.core.is_none_or(|core| report.core == Some(core as usize));
+    let mut reports: Vec<_> = switch.datapath().pmds().into_iter().filter(wanted).collect();
+    // As in OVS, the main thread comes last.
+    reports.sort_by_key(|report| report.core.unwrap_or(usize::MAX));
+    reports
 }
 
 /// A PMD's figures for the texts.
 pub fn figures(report: &PmdReport) -> PmdFigures {
     PmdFigures {
-        numa: switch_numa(report.core),
-        core: report.core as u32,
+        thread: thread(report.core),
         counters: report.counters.clone(),
         measured: report.measured,
         emc: Some((report.emc.used as u64, report.emc.entries as u64)),
     }
+}
+
+/// A worker as the texts name it.
+pub fn thread(core: Option<usize>) -> Thread {
+    core.map_or(Thread::Main, |core| Thread::Pmd { numa: switch_numa(core), core: core as u32 })
 }
 
 /// The NUMA node of a core, as the system tells; 0 where it does not.
@@ -51,7 +58,8 @@ pub fn pmd_perf_show(switch: &Switch, args: &[&str]) -> Reply {
 pub fn perf_show(switch: &Switch, options: &PmdOptions) -> String {
     let show =
         |report: PmdReport| pmd::perf_show(&figures(&report), sluice_datapath::tsc_hz(), OffsetDateTime::now_utc());
-    pmds(switch, options).into_iter().map(show).collect()
+    // As in OVS, there is nothing to measure of a thread that sleeps.
+    pmds(switch, options).into_iter().filter(|report| report.core.is_some()).map(show).collect()
 }
 
 pub fn pmd_stats_show(switch: &Switch, args: &[&str]) -> Reply {
@@ -65,7 +73,7 @@ pub fn pmd_stats_clear(switch: &Switch, args: &[&str]) -> Reply {
             .datapath()
             .pmds()
             .iter()
-            .filter(|p| p.core == core as usize)
+            .filter(|p| p.core == Some(core as usize))
             .for_each(|p| switch.datapath().clear_pmd_stats(p.pmd)),
         None => switch.datapath().clear_stats(),
     }
@@ -85,14 +93,14 @@ pub fn pmd_rxq_show(switch: &Switch, args: &[&str]) -> Reply {
     let options = PmdOptions::parse(args);
     let names = switch.datapath_names();
     let mut out = format!("Displaying last {USAGE_SECS} seconds pmd usage %\n");
-    for report in pmds(switch, &options) {
+    for report in pmds(switch, &options).into_iter().filter(|report| report.core.is_some()) {
         let queues = report.rxqs.iter().map(|rxq| RxqFigures {
             port: names.display(rxq.port).to_string(),
             queue: rxq.queue,
             usage: rxq.usage_percent.map(u64::from),
         });
         let overhead = report.overhead_percent.map(u64::from);
-        out += &pmd::rxq_show(switch_numa(report.core), report.core as u32, queues.collect(), overhead);
+        out += &pmd::rxq_show(thread(report.core), queues.collect(), overhead);
     }
     Ok(out)
 }

@@ -11,6 +11,9 @@ use sluice_vswitch::Switch;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+/// The "core" of the main worker, by which its megaflows can be asked for. Source: OVS lib/dpctl.c, `pmd=-1`.
+const MAIN_THREAD: i64 = -1;
+
 /// `dpctl/dump-flows`: PMD by PMD, what each has of the shared megaflows.
 pub fn dpctl_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
     let options = DumpOptions::parse(args)?;
@@ -29,14 +32,18 @@ pub fn dpctl_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
     let flows = switch.datapath().flows();
     let mut out = String::new();
     for pmd in switch.datapath().pmds() {
-        if options.pmd.is_some_and(|wanted| i64::try_from(pmd.core) != Ok(wanted)) {
+        let core = pmd.core.map_or(MAIN_THREAD, |core| i64::try_from(core).unwrap_or(i64::MAX));
+        if options.pmd.is_some_and(|wanted| wanted != core) {
             continue;
         }
         let mut header = options.pmd.is_none();
         for flow in flows.iter().filter(passes) {
             let Some(stats) = flow.on_pmd(pmd.pmd) else { continue };
             if std::mem::take(&mut header) {
-                let _ = writeln!(out, "flow-dump from pmd on cpu core: {}", pmd.core);
+                let _ = match pmd.core {
+                    Some(core) => writeln!(out, "flow-dump from pmd on cpu core: {core}"),
+                    None => writeln!(out, "flow-dump from the main thread:"),
+                };
             }
             out += &dpctl_line(flow, stats, options.verbose, &names, switch.now_ms());
             out.push('\n');

@@ -23,9 +23,8 @@ pub fn set(switch: &Switch, args: &[&str]) -> Reply {
 /// What the autopilots have chosen for what the settings leave open.
 pub fn autopilot_show(switch: &Switch, _: &[&str]) -> Reply {
     let names = switch.datapath_names();
-    let show = |(core, reports): (usize, Vec<AutopilotReport>)| {
-        let numa = super::datapath::switch_numa(core);
-        autopilot::show(numa, core, &reports, |report| names.display(report.port).to_string())
+    let show = |(core, reports): (Option<usize>, Vec<AutopilotReport>)| {
+        autopilot::show(super::datapath::thread(core), &reports, |report| names.display(report.port).to_string())
     };
     Ok(switch.datapath().autopilots().into_iter().map(show).collect())
 }

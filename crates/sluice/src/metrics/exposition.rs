@@ -71,7 +71,9 @@ fn pmds(out: &mut Families<'_>, pmds: &[PmdReport]) -> fmt::Result {
         ("megaflows", "Megaflows that a PMD has indexed.", |pmd| pmd.megaflows as u64),
     ];
     for (name, help, read) in gauges {
-        let labels = |pmd: &PmdReport| vec![("pmd", pmd.pmd.to_string()), ("core", pmd.core.to_string())];
+        let labels = |pmd: &PmdReport| {
+            vec![("pmd", pmd.pmd.to_string()), ("core", pmd.core.map_or("main".into(), |core| core.to_string()))]
+        };
         out.gauge(name, help, pmds.iter().map(|pmd| (labels(pmd), read(pmd))))?;
     }
     Ok(())

@@ -1,12 +1,13 @@
 //! `sluice/autopilot-show`: what the autopilot of each receive queue has chosen, and why.
 
+use super::pmd::Thread;
 use sluice_datapath::{ArmReport, AutopilotReport, Doing, Why};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// One PMD's queues; `name` gives a port's name.
-pub fn show(numa: u32, core: usize, reports: &[AutopilotReport], name: impl Fn(&AutopilotReport) -> String) -> String {
-    let mut out = format!("pmd thread numa_id {numa} core_id {core}:\n");
+pub fn show(thread: Thread, reports: &[AutopilotReport], name: impl Fn(&AutopilotReport) -> String) -> String {
+    let mut out = thread.header();
     for report in reports {
         let _ = writeln!(out, "  port: {:<16}  queue-id: {:>2}", name(report), report.queue);
         queue(&mut out, report);
@@ -119,7 +120,7 @@ pmd thread numa_id 0 core_id 3:
       subtables alone                      -  never        when it can be afforded
     2 changes, 1 comparisons of all; trying other arms has cost 0.12 % of all cycles
 ";
-        let shown = |report| show(0, 3, &[report], |report| format!("p{}", report.port.0));
+        let shown = |report| show(Thread::Pmd { numa: 0, core: 3 }, &[report], |report| format!("p{}", report.port.0));
         assert_eq!(shown(report.clone()), expected);
         report.arms.iter_mut().for_each(|arm| arm.cost = None);
         assert!(shown(report).ends_with("flies\n    too few packets so far\n"));

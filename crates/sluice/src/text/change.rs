@@ -17,9 +17,12 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         Change::ReopenPort { bridge, port } => format!("{bridge}: port {} reopened", port.name),
         Change::AddBridge(bridge) => format!("{}: added", bridge.name),
         Change::AddPort { bridge, port } => format!("{bridge}: port {} added", port.name),
-        Change::SetLookup(_) | Change::SetMaxIdle(_) | Change::SetVlanLimit(_) => {
-            "datapath: settings changed".to_owned()
-        }
+        Change::SetWorkers { .. } => "switch.pmd-cores: PMDs are as listed now".to_owned(),
+        Change::SetLookup(_)
+        | Change::SetMaxIdle(_)
+        | Change::SetVlanLimit(_)
+        | Change::SetMissBudget(_)
+        | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
         Change::SetTls(_) => "switch.tls: in force for new connections".to_owned(),
         Change::SetSources { bridge, .. } => {
@@ -48,12 +51,9 @@ fn source_name(kind: SourceKind) -> &'static str {
 
 fn start_key(setting: &StartSetting) -> &'static str {
     match setting {
-        StartSetting::PmdCores(_) => "switch.pmd-cores",
         StartSetting::Dpdk(_) => "switch.dpdk",
         StartSetting::FlowMemory(_) => "datapath.flow-memory",
         StartSetting::Governor(_) => "datapath.governor",
-        StartSetting::MissBudget(_) => "datapath.miss-budget",
-        StartSetting::PmdSleepMax(_) => "datapath.pmd-sleep-max",
     }
 }
 
@@ -70,8 +70,10 @@ mod tests {
     fn steps_are_told_in_the_words_of_the_file() {
         let reopened = Change::ReopenPort { bridge: "br0".into(), port: Port::new("p3", "null").into() };
         assert_eq!(lines(&outcome(reopened, &[])), ["br0: port p3 reopened"]);
-        let cores = Change::AtNextStart(StartSetting::PmdCores(vec![2]));
-        assert_eq!(lines(&outcome(cores, &[])), ["switch.pmd-cores: changed, takes effect at the next start"]);
+        let memory = Change::AtNextStart(StartSetting::FlowMemory(1));
+        assert_eq!(lines(&outcome(memory, &[])), ["datapath.flow-memory: changed, takes effect at the next start"]);
+        let cores = Change::SetWorkers { pmd_cores: vec![2], main_worker: false };
+        assert_eq!(lines(&outcome(cores, &[])), ["switch.pmd-cores: PMDs are as listed now"]);
         let sources = Change::SetSources { bridge: "br0".into(), sources: Sources::default() };
         assert_eq!(failure(&sources, "f: line 3: wrong"), "br0: f: line 3: wrong");
         let both = [SourceKind::Groups, SourceKind::Rules];

@@ -12,16 +12,43 @@ use time::OffsetDateTime;
 
 /// A PMD thread's figures, as measured since its statistics were cleared.
 pub struct PmdFigures {
-    /// NUMA node.
-    pub numa: u32,
-    /// Core it is meant for.
-    pub core: u32,
+    /// The thread.
+    pub thread: Thread,
     /// What it counted.
     pub counters: Snapshot,
     /// For how long.
     pub measured: Duration,
     /// Entries of its exact match cache in use, and how many there are.
     pub emc: Option<(u64, u64)>,
+}
+
+/// A thread that carries packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thread {
+    /// The main worker, on any core.
+    Main,
+    /// A PMD.
+    Pmd {
+        /// Its NUMA node.
+        numa: u32,
+        /// The core that it is meant for.
+        core: u32,
+    },
+}
+
+impl Thread {
+    /// Whether it is a PMD.
+    pub fn is_pmd(self) -> bool {
+        self != Thread::Main
+    }
+
+    /// The line that names it.
+    pub fn header(self) -> String {
+        match self {
+            Thread::Main => "main thread:\n".to_owned(),
+            Thread::Pmd { numa, core } => format!("pmd thread numa_id {numa} core_id {core}:\n"),
+        }
+    }
 }
 
 /// A receive queue, and its share of a PMD's time.
@@ -32,11 +59,6 @@ pub struct RxqFigures {
     pub queue: usize,
     /// Percent of the PMD's cycles; `None` before there is a measurement.
     pub usage: Option<u64>,
-}
-
-/// The line that names a thread.
-fn header(pmd_numa: u32, core: u32) -> String {
-    format!("pmd thread numa_id {pmd_numa} core_id {core}:\n")
 }
 
 /// `n` of `total` in percent; 0 of nothing.
@@ -51,11 +73,8 @@ fn ratio(n: u64, total: u64) -> f64 {
 /// `pmd-perf-show` of one thread. The first line is empty.
 pub fn perf_show(pmd: &PmdFigures, tsc_hz: u64, now: OffsetDateTime) -> String {
     let seconds = pmd.measured.as_secs_f64();
-    let mut out = format!(
-        "\nTime: {}\nMeasurement duration: {seconds:.3} s\n\n{}\n",
-        time_of_day(now),
-        header(pmd.numa, pmd.core)
-    );
+    let mut out =
+        format!("\nTime: {}\nMeasurement duration: {seconds:.3} s\n\n{}\n", time_of_day(now), pmd.thread.header());
     if seconds > 0.0 {
         iterations(&mut out, pmd, tsc_hz, seconds);
         received(&mut out, pmd, tsc_hz, seconds);
@@ -190,7 +209,7 @@ pub fn stats_show(pmd: &PmdFigures) -> String {
     let c = &pmd.counters;
     let rx = c[Counter::Received];
     let passes = c[Counter::Passes].max(rx);
-    let mut out = header(pmd.numa, pmd.core);
+    let mut out = pmd.thread.header();
     let _ = writeln!(out, "  packets received: {rx}\n  packet recirculations: {}", passes - rx);
     let _ = writeln!(out, "  avg. datapath passes per packet: {:.2}", ratio(passes, rx));
     out += "  phwol hits: 0\n  mfex opt hits: 0\n  simple match hits: 0\n";
@@ -203,7 +222,7 @@ pub fn stats_show(pmd: &PmdFigures) -> String {
     let _ = writeln!(out, "  avg. packets per output batch: {:.2}", ratio(c[Counter::Sent], c[Counter::TxBatches]));
     let (idle, busy) = (c[Counter::IdleCycles], c[Counter::BusyCycles]);
     let all = idle + busy;
-    if all != 0 {
+    if all != 0 && pmd.thread.is_pmd() {
         let _ = writeln!(out, "  idle cycles: {idle} ({:.2}%)", percent(idle, all));
         let _ = writeln!(out, "  processing cycles: {busy} ({:.2}%)", percent(busy, all));
         if rx != 0 {
@@ -218,10 +237,10 @@ pub fn stats_show(pmd: &PmdFigures) -> String {
 }
 
 /// `pmd-rxq-show` of one thread, whose queues are sorted by port and number here.
-pub fn rxq_show(numa: u32, core: u32, mut queues: Vec<RxqFigures>, overhead: Option<u64>) -> String {
+pub fn rxq_show(thread: Thread, mut queues: Vec<RxqFigures>, overhead: Option<u64>) -> String {
     let share = |share: Option<u64>| share.map_or("NOT AVAIL".into(), |percent| format!("{percent:2} %"));
     queues.sort_by(|a, b| (&a.port, a.queue).cmp(&(&b.port, b.queue)));
-    let mut out = header(numa, core) + "  isolated : false\n";
+    let mut out = thread.header() + "  isolated : false\n";
     for rxq in &queues {
         let _ = writeln!(
             out,
@@ -259,7 +278,12 @@ mod tests {
         ] {
             counters[counter] = n;
         }
-        PmdFigures { numa: 0, core: 1, counters, measured: Duration::from_millis(1008), emc: None }
+        PmdFigures {
+            thread: Thread::Pmd { numa: 0, core: 1 },
+            counters,
+            measured: Duration::from_millis(1008),
+            emc: None,
+        }
     }
 
     #[test]
@@ -362,8 +386,11 @@ pmd thread numa_id 0 core_id 1:
     #[test]
     fn rxq_show_is_ovs_text() {
         let queue = |port: &str, queue, usage| RxqFigures { port: port.into(), queue, usage };
-        let text =
-            rxq_show(0, 1, vec![queue("p1", 0, Some(7)), queue("p0", 1, None), queue("p0", 0, Some(0))], Some(0));
+        let text = rxq_show(
+            Thread::Pmd { numa: 0, core: 1 },
+            vec![queue("p1", 0, Some(7)), queue("p0", 1, None), queue("p0", 0, Some(0))],
+            Some(0),
+        );
         let expected = "pmd thread numa_id 0 core_id 1:
   isolated : false
   port: p0                queue-id:  0 (enabled)   pmd usage:  0 %
@@ -372,6 +399,9 @@ pmd thread numa_id 0 core_id 1:
   overhead:  0 %
 ";
         assert_eq!(text, expected);
-        assert_eq!(rxq_show(0, 2, Vec::new(), None), "pmd thread numa_id 0 core_id 2:\n  isolated : false\n");
+        assert_eq!(
+            rxq_show(Thread::Pmd { numa: 0, core: 2 }, Vec::new(), None),
+            "pmd thread numa_id 0 core_id 2:\n  isolated : false\n"
+        );
     }
 }

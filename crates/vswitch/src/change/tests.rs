@@ -74,12 +74,12 @@ fn tables_are_loaded_last() {
 
 #[test]
 fn settings_of_the_start_are_told_from_others() {
-    let mut new = DesiredState { pmd_cores: vec![2], ..DesiredState::default() };
+    let mut new = DesiredState { pmd_cores: vec![2], main_worker: true, ..DesiredState::default() };
     new.datapath.flow_memory_bytes = 1 << 30;
     new.datapath.lookup.emc_entries = 1024;
     let expected = [
-        Change::AtNextStart(StartSetting::PmdCores(vec![2])),
         Change::AtNextStart(StartSetting::FlowMemory(1 << 30)),
+        Change::SetWorkers { pmd_cores: vec![2], main_worker: true },
         Change::SetLookup(Box::new(new.datapath.lookup)),
     ];
     assert_eq!(changes(&DesiredState::default(), &new), expected);
@@ -136,7 +136,15 @@ fn any_state() -> impl Strategy<Value = DesiredState> {
         datapath.lookup.smc = if off { Level::Off } else { Level::Auto };
         let dpdk = budget.then(DpdkConfig::default);
         let tls = off.then(|| TlsFiles { private_key: "k".into(), certificate: "c".into(), ca_cert: "a".into() });
-        DesiredState { pmd_cores: vec![core], datapath, dpdk, tls, bridges, ..DesiredState::default() }
+        DesiredState {
+            pmd_cores: vec![core],
+            main_worker: off,
+            datapath,
+            dpdk,
+            tls,
+            bridges,
+            ..DesiredState::default()
+        }
     })
 }
 

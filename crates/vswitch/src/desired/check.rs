@@ -86,8 +86,8 @@ impl DesiredState {
 
     fn check_process(&self) -> Checked {
         let cores = &self.pmd_cores;
-        if cores.is_empty() || cores.len() > PMDS_MAX {
-            return wrong("switch.pmd-cores", format!("expected 1 to {PMDS_MAX} core numbers, such as [1]"));
+        if cores.len() > PMDS_MAX {
+            return wrong("switch.pmd-cores", format!("expected at most {PMDS_MAX} core numbers, such as [1]"));
         }
         if cores.iter().collect::<HashSet<_>>().len() != cores.len() {
             return wrong("switch.pmd-cores", "a core is listed twice; expected one PMD thread for each core");
@@ -151,7 +151,7 @@ impl Bridge {
 }
 
 impl Port {
-    /// Checks a port of a switch whose PMDs run on `pmd_cores`.
+    /// Checks a port of a switch whose PMDs run on `pmd_cores`; none: it is not known which cores those are.
     ///
     /// # Errors
     /// With the first value that cannot stand; its key is the port's own, such as `mtu`.
@@ -217,7 +217,7 @@ impl Port {
             if *queue >= self.n_rxq {
                 return wrong(key, format!("queue {queue}; the port has {}, counted from 0 (n-rxq)", self.n_rxq));
             }
-            if !pmd_cores.contains(core) {
+            if !pmd_cores.is_empty() && !pmd_cores.contains(core) {
                 return wrong(key, format!("core {core} has no PMD; expected one of switch.pmd-cores = {pmd_cores:?}"));
             }
         }

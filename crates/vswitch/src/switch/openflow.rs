@@ -6,12 +6,12 @@ use crate::revalidator::Revalidator;
 use parking_lot::Mutex;
 use sluice_action::PortNo;
 use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};
-use sluice_datapath::{Datapath, PacketIn, PortReport};
+use sluice_datapath::{Datapath, PacketIn, PacketIns, PortReport};
 use sluice_fate::DropReason;
 use sluice_flow::Mac;
 use sluice_port::Pools;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ pub(super) fn start_packet_ins(switch: &Arc<Switch>) -> std::io::Result<()> {
 }
 
 /// Hands packets from the datapath to the connections of their bridges.
-fn pass_on_packets(packets: &Receiver<PacketIn>, switch: &Weak<Switch>) {
+fn pass_on_packets(packets: &PacketIns, switch: &Weak<Switch>) {
     loop {
         let packet = match packets.recv_timeout(LOOK_EVERY) {
             Ok(packet) => Some(packet),

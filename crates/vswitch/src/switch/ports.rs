@@ -1,6 +1,6 @@
 //! Ports of a switch that runs: added and taken away by command, watched, and shown.
 
-use super::Switch;
+use super::{Switch, log_unpinned};
 use crate::desired::Port;
 use crate::error::Error;
 use sluice_action::{DatapathPortNames, PortNo};
@@ -35,7 +35,7 @@ impl Switch {
     /// If the port is not as it must be, cannot be opened, or its name or number is taken.
     pub fn add_port(&self, bridge: &str, port: &Port) -> Result<(), Error> {
         let mut setup = self.setup();
-        port.check(setup.assembly.cores()).map_err(|invalid| invalid.within("port"))?;
+        port.check(&setup.state.pmd_cores).map_err(|invalid| invalid.within("port"))?;
         setup.assembly.add_port(bridge, port)?;
         drop(setup);
         self.hurry();
@@ -60,6 +60,7 @@ impl Switch {
     /// Lets ports come back whose devices have, and tells the tables of links that went up or down. Once a second.
     pub fn watch_ports(&self) {
         self.datapath.service_ports();
+        self.datapath.take_unpinned().iter().for_each(log_unpinned);
         let mut setup = self.setup();
         setup.assembly.retry_ports();
         let changed = setup.assembly.watch_links();

@@ -6,7 +6,7 @@
 
 use super::{Setup, Switch};
 use crate::change::{Change, changes};
-use crate::desired::{Bridge, DesiredState, FailedPorts, Port, Sources};
+use crate::desired::{Bridge, DesiredState, FailedPorts, Port, Sources, Workers};
 use crate::error::{Error, PortFailure};
 use crate::sources::{ParsedSources, SourceKind};
 use sluice_datapath::Settings;
@@ -121,6 +121,14 @@ impl Switch {
             }
             Change::SetVlanLimit(vlan_limit) => assembly.set_vlan_limit(*vlan_limit),
             Change::SetMaxIdle(max_idle) => self.revalidator.set_max_idle(*max_idle),
+            Change::SetWorkers { pmd_cores, main_worker } => {
+                let workers = Workers::of(pmd_cores, *main_worker);
+                self.datapath.set_workers(&workers.cores, workers.has_main)?;
+            }
+            Change::SetMissBudget(budget) => self.datapath.set_miss_budget(*budget),
+            Change::SetPmdSleepMax(longest) => {
+                self.datapath.set_sleep_max(u32::try_from(longest.as_micros()).unwrap_or(u32::MAX));
+            }
             Change::SetLookup(lookup) => {
                 let settings = changed_settings(self.datapath.settings(), &state.datapath.lookup, lookup);
                 self.datapath.set_settings(settings)?;

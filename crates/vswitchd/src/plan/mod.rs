@@ -81,7 +81,8 @@ pub type Numbers = BTreeMap<String, BridgeNumbers>;
 impl Plan {
     /// Makes a plan, and gives its ports numbers.
     pub fn make(records: &Records, context: &PlanContext<'_>, numbers: &mut Numbers) -> Plan {
-        let state = DesiredState { bridges: Vec::new(), failed_ports: FailedPorts::LeaveOut, ..context.before.clone() };
+        let (bridges, failed_ports) = (Vec::new(), FailedPorts::LeaveOut);
+        let state = DesiredState { bridges, failed_ports, main_worker: true, ..context.before.clone() };
         let mut plan = Plan { state, ..Plan::default() };
         let mut names = HashSet::new();
         let mut taken: HashSet<String> = records.bridges.iter().map(|record| record.name.clone()).collect();

@@ -1,0 +1,70 @@
+//! How workers are made: all that PMDs of one datapath have in common.
+
+use crate::caches::Caches;
+use crate::compose::Composer;
+use crate::control::Control;
+use crate::execute::Executor;
+use crate::lookup::Levels;
+use crate::meter::{Meters, PmdMeters};
+use crate::misses::Misses;
+use crate::pmd::Pmd;
+use crate::pmd_shared::PmdShared;
+use crate::punts::Punts;
+use crate::reassembly::{Onward, Reassembly};
+use crate::recirc::RecircQueue;
+use crate::tracking::Tracking;
+use crate::tx::TxPorts;
+use crate::upcall::Upcalls;
+use crate::walk::Walk;
+use crate::{Config, DatapathError};
+use sluice_conntrack::Conntrack;
+use sluice_conntrack::fragments::{DATAGRAM_MAX, Fragments};
+use sluice_flow_cache::MegaflowTable;
+use sluice_mem::{FramePool, HeapPool, PoolConfig};
+use sluice_simd::{HashKey, hash::splitmix64};
+use std::sync::Arc;
+
+/// What PMDs of one datapath have in common.
+pub(crate) struct PmdFactory {
+    pub config: Config,
+    pub secret: HashKey,
+    pub table: Arc<MegaflowTable>,
+    pub conntrack: Arc<Conntrack>,
+    pub fragments: Arc<Fragments<Onward>>,
+    pub meters: Arc<Meters>,
+    pub punts: Punts,
+}
+
+impl PmdFactory {
+    /// A PMD of that number that rests, with a queue to every port; `core`: `None` for the main worker.
+    pub fn make(&self, control: &mut Control, number: usize, core: Option<usize>) -> Result<Box<Pmd>, DatapathError> {
+        let memory = |cause| DatapathError::Memory { megaflows: self.config.max_megaflows, cause };
+        let scratch = PoolConfig { frames: 1, frame_size: DATAGRAM_MAX, reserve: 0 };
+        let scratch: Arc<dyn FramePool> = Arc::new(HeapPool::new(scratch).map_err(DatapathError::Buffers)?);
+        let shared = Arc::new(PmdShared::new(number, core, control.sleep_max_us).map_err(DatapathError::Descriptor)?);
+        let caches = Caches::new(&control.settings, &mut control.seed);
+        shared.cache_memory().replace(&caches);
+        let levels = Levels::new(&self.secret, &control.settings, caches);
+        let composer = Composer::new(&self.secret, self.conntrack.clone(), control.settings.composed);
+        let reassembly = Reassembly::new(self.fragments.clone(), scratch);
+        let mut random = splitmix64(&mut control.seed);
+        let mut tx = TxPorts::default();
+        control.ports.iter_mut().for_each(|(port, queues)| tx.add(*port, queues.tx_queue(number)));
+        let executor = Executor {
+            tx,
+            tracking: Tracking::new(self.conntrack.clone(), reassembly, random),
+            recirc: RecircQueue::new(self.config.recirculations),
+            meters: PmdMeters::new(self.meters.clone()),
+            punts: self.punts.clone(),
+            random: splitmix64(&mut random),
+        };
+        let misses = Misses::new(self.config.governor, control.miss_budget, self.config.max_idle_ms);
+        let upcalls = Upcalls { tables: (control.upcalls)(number), misses };
+        let walk = Walk { levels, composer, upcalls, executor };
+        let side = self.table.attach(number).map_err(memory)?;
+        let config = Config { vlan_limit: control.vlan_limit, ..self.config.clone() };
+        let mut pmd = Pmd::new(shared, self.table.clone(), side, walk, &config);
+        pmd.publish();
+        Ok(Box::new(pmd))
+    }
+}

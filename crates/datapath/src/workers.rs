@@ -1,0 +1,245 @@
+//! The workers of a datapath, which come and go while it runs: PMDs and the main worker, and which queues are whose.
+//!
+//! With a main worker, a queue that a thread can wait for belongs to it, and PMDs exist only while there is a queue that
+//! must be polled, as in Open vSwitch. Without one, the PMDs poll all queues. A queue that moves is handed over by its
+//! old worker after all its packets have been sent, so that flows keep their order and nothing is lost.
+
+use crate::command::PmdCommand;
+use crate::control::{Control, Engine, Worker};
+use crate::load::RxqLoad;
+use crate::rebalance::deal;
+use crate::tuner::Tuner;
+use crate::{Datapath, DatapathError, thread};
+use sluice_port::RxQueue;
+use sluice_simd::tsc;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// The longest a worker takes to hand a queue over, unless its thread has ended.
+const HANDOVER_MAX: Duration = Duration::from_secs(2);
+
+/// A PMD thread that is not bound to its core.
+#[derive(Debug)]
+pub struct Unpinned {
+    /// Its number.
+    pub pmd: usize,
+    /// The reason.
+    pub source: std::io::Error,
+}
+
+impl Datapath {
+    /// Starts a thread for every resting worker, PMDs on their cores. PMDs whose core cannot be used run on any core;
+    /// they are returned.
+    pub fn start(&self) -> Result<Vec<Unpinned>, DatapathError> {
+        let mut control = self.control();
+        control.is_started = true;
+        control.start_resting()?;
+        Ok(std::mem::take(&mut control.unpinned))
+    }
+
+    /// The PMDs that have started since this was asked last and are not bound to their core.
+    pub fn take_unpinned(&self) -> Vec<Unpinned> {
+        std::mem::take(&mut self.control().unpinned)
+    }
+
+    /// Stops every thread. Its worker rests, and keeps its queues and caches.
+    pub fn stop(&self) {
+        let mut control = self.control();
+        control.is_started = false;
+        control.workers.iter().for_each(|worker| worker.shared.ask_to_stop());
+        control.workers.iter_mut().for_each(Worker::stop);
+    }
+
+    /// Changes which PMDs there are while the datapath runs: one on each of `cores`; and whether there is a main worker.
+    /// Queues move to the workers that there are then, and nothing is lost.
+    ///
+    /// # Errors
+    /// If there would be no worker at all, or a thread cannot be started.
+    pub fn set_workers(&self, cores: &[usize], has_main_worker: bool) -> Result<(), DatapathError> {
+        if cores.is_empty() && !has_main_worker {
+            return Err(DatapathError::Config { what: "the number of PMD cores", value: 0, expected: "at least one" });
+        }
+        let mut control = self.control();
+        control.cores = cores.to_vec();
+        control.has_main_worker = has_main_worker;
+        self.settle_workers(&mut control)
+    }
+
+    /// Makes PMDs if there are none, for queues to come that must be polled.
+    pub(crate) fn make_pmds_for(&self, control: &mut Control, must_be_polled: bool) -> Result<(), DatapathError> {
+        if must_be_polled {
+            let wanted = control.wanted(true);
+            self.settle_to(control, wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Makes and ends workers so that they are those that there should be, and gives each queue to its worker.
+    pub(crate) fn settle_workers(&self, control: &mut Control) -> Result<(), DatapathError> {
+        let wanted = control.wanted(false);
+        self.settle_to(control, wanted)
+    }
+
+    fn settle_to(&self, control: &mut Control, mut missing: Vec<Option<usize>>) -> Result<(), DatapathError> {
+        let mut is_leaving = Vec::with_capacity(control.workers.len());
+        for worker in &control.workers {
+            let kept = missing.iter().position(|core| *core == worker.shared.core);
+            kept.map(|at| missing.remove(at));
+            is_leaving.push(kept.is_none());
+        }
+        if missing.is_empty() && !is_leaving.contains(&true) {
+            return Ok(());
+        }
+        for core in missing {
+            let worker = self.make_worker(control, core)?;
+            let at = if core.is_none() { 0 } else { control.workers.len() };
+            control.workers.insert(at, worker);
+            is_leaving.insert(at, false);
+        }
+        if control.is_started {
+            control.start_resting()?;
+        }
+        control.reassign(&is_leaving);
+        let mut is_leaving = is_leaving.into_iter();
+        let (going, staying) =
+            std::mem::take(&mut control.workers).into_iter().partition(|_| is_leaving.next() == Some(true));
+        control.workers = staying;
+        let going: Vec<Worker> = going;
+        going.into_iter().for_each(|worker| self.end_worker(control, worker));
+        Ok(())
+    }
+
+    fn make_worker(&self, control: &mut Control, core: Option<usize>) -> Result<Worker, DatapathError> {
+        let is_free = |number: &usize| control.workers.iter().all(|worker| worker.shared.pmd != *number);
+        let number = (0..).find(is_free).expect("invariant: there are more numbers than workers");
+        Ok(Worker::new(self.factory().make(control, number, core)?))
+    }
+
+    /// Ends a worker that has no queue any more.
+    fn end_worker(&self, control: &mut Control, mut worker: Worker) {
+        worker.stop();
+        if let Engine::Resting(pmd) = &mut worker.engine {
+            // Packets that the switch made may wait.
+            pmd.run_once(sluice_clock::now_ms());
+            pmd.rest();
+        }
+        control.ended.add(&worker.shared.stats.snapshot());
+        self.factory().table.detach(worker.shared.pmd);
+    }
+
+    /// Distributes the receive queues over the PMDs by their load in the last minute; pinned queues stay. Returns how
+    /// many moved.
+    pub fn rebalance(&self) -> usize {
+        let mut control = self.control();
+        let is_leaving = vec![false; control.workers.len()];
+        control.reassign(&is_leaving)
+    }
+
+    /// Waits until every worker has found its queues empty. A worker whose queues never are answers after some
+    /// iterations.
+    ///
+    /// What a port had received before this was called has then been sent, dropped, or handed to controllers.
+    pub fn quiesce(&self) {
+        let mut control = self.control();
+        let (into, idle) = mpsc::channel();
+        control.post_all(|_| PmdCommand::Quiesce(into.clone()));
+        drop(into);
+        for worker in &mut control.workers {
+            if let Engine::Resting(pmd) = &mut worker.engine {
+                pmd.run_until_idle(sluice_clock::now_ms());
+            }
+        }
+        control.wait_for(&idle, control.workers.len());
+    }
+}
+
+impl Control {
+    /// The workers that there should be, by core; `None`: the main worker. `must_poll`: there is, or will be, a queue
+    /// that must be polled.
+    fn wanted(&self, must_poll: bool) -> Vec<Option<usize>> {
+        let mut wanted = Vec::with_capacity(self.cores.len() + 1);
+        if self.has_main_worker {
+            wanted.push(None);
+        }
+        if !self.has_main_worker || must_poll || self.rxqs().iter().any(|(_, rxq)| !rxq.can_be_waited_for) {
+            wanted.extend(self.cores.iter().copied().map(Some));
+        }
+        wanted
+    }
+
+    /// Starts a thread for every resting worker.
+    fn start_resting(&mut self) -> Result<(), DatapathError> {
+        for worker in &mut self.workers {
+            let pmd = worker.shared.pmd;
+            if let Engine::Resting(_) = worker.engine
+                && let Engine::Resting(resting) = std::mem::replace(&mut worker.engine, Engine::Lost)
+            {
+                let thread = thread::start(resting).map_err(|cause| DatapathError::Thread { pmd, cause })?;
+                worker.engine = Engine::Running(thread.handle);
+                self.unpinned.extend(thread.pinned.err().map(|source| Unpinned { pmd, source }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the worker for a new queue: the main worker if it can wait for it, the PMD of the core that the
+    /// queue is pinned to, or the next PMD.
+    pub fn place(&mut self, rxq: &RxqLoad) -> usize {
+        let pmds: Vec<usize> = (0..self.workers.len()).filter(|at| self.workers[*at].shared.core.is_some()).collect();
+        if (rxq.can_be_waited_for && self.has_main_worker) || pmds.is_empty() {
+            return 0;
+        }
+        if let Some(pinned) = pmds.iter().find(|at| rxq.core.is_some() && self.workers[**at].shared.core == rxq.core) {
+            return *pinned;
+        }
+        self.turn += 1;
+        pmds[(self.turn - 1) % pmds.len()]
+    }
+
+    /// Gives a queue to the worker at that place.
+    pub fn give(&mut self, at: usize, queue: Box<dyn RxQueue>, load: &Arc<RxqLoad>) {
+        let worker = &self.workers[at].shared;
+        worker.rxqs().push(Arc::clone(load));
+        worker.exhausted.store(false, std::sync::atomic::Ordering::Relaxed);
+        let tuner = Tuner::new(&self.settings, tsc::now());
+        worker.post(PmdCommand::AddRxq { queue, load: Arc::clone(load), tuner });
+        self.deliver();
+    }
+
+    /// Assigns the queues again, to workers that do not leave, and moves those whose worker changes; how many did.
+    fn reassign(&mut self, is_leaving: &[bool]) -> usize {
+        let is_pmd = |at: &usize| !is_leaving[*at] && self.workers[*at].shared.core.is_some();
+        let pmds: Vec<usize> = (0..self.workers.len()).filter(is_pmd).collect();
+        let (mut spread, mut moves) = (Vec::new(), Vec::new());
+        for (from, rxq) in self.rxqs() {
+            let pinned = rxq.core.and_then(|core| pmds.iter().find(|at| self.workers[**at].shared.core == Some(core)));
+            match pinned {
+                _ if (rxq.can_be_waited_for && self.has_main_worker) || pmds.is_empty() => moves.push((from, 0, rxq)),
+                Some(pmd) => moves.push((from, *pmd, rxq)),
+                None => spread.push((from, rxq)),
+            }
+        }
+        let cycles: Vec<u64> = spread.iter().map(|(_, rxq)| rxq.load.sum()).collect();
+        let dealt = deal(&cycles, pmds.len().max(1));
+        moves.extend(spread.into_iter().zip(dealt).map(|((from, rxq), to)| (from, pmds[to], rxq)));
+        moves.into_iter().filter(|(from, to, rxq)| from != to && self.move_rxq(*from, *to, rxq)).count()
+    }
+
+    /// Moves a queue from worker to worker; whether its old worker let go of it.
+    fn move_rxq(&mut self, from: usize, to: usize, rxq: &Arc<RxqLoad>) -> bool {
+        let (into, taken) = mpsc::channel();
+        let old = &self.workers[from].shared;
+        old.post(PmdCommand::TakeRxq { port: rxq.port, queue: rxq.queue, into });
+        self.deliver();
+        // Every packet the queue gave has been sent when the worker answers, so flows keep their order.
+        let queue = match taken.recv_timeout(HANDOVER_MAX) {
+            Ok(queue) => queue,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+        };
+        self.workers[from].shared.rxqs().retain(|other| !Arc::ptr_eq(other, rxq));
+        // Its new worker has other caches, so earlier measurements are void.
+        self.give(to, queue, rxq);
+        true
+    }
+}
