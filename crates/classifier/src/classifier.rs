@@ -44,20 +44,33 @@ impl<R> Default for Classifier<R> {
 impl<R> Classifier<R> {
     /// An empty table with prefix tries for these fields (at most four different ones) and a key for its hashes.
     pub fn new(trie_fields: &[TrieField], hash_key: u64) -> Self {
-        let mut tries = Vec::<FieldTrie>::new();
-        for &field in trie_fields {
-            if tries.len() < MAX_TRIES && tries.iter().all(|trie| trie.field != field) {
-                tries.push(FieldTrie::new(field));
-            }
-        }
         Classifier {
             rules: Slab::new(),
             order: VisitOrder::default(),
-            tries,
+            tries: tries_for(trie_fields),
             subtables: Vec::new(),
             free_subtables: Vec::new(),
             by_mask: HashTable::new(),
             hash_key,
+        }
+    }
+
+    /// Gives the table prefix tries for other fields. It visits every rule.
+    pub fn set_trie_fields(&mut self, fields: &[TrieField]) {
+        self.tries = tries_for(fields);
+        for subtable in self.subtables.iter_mut().flatten() {
+            subtable.trie_lens = trie_lens(&self.tries, &subtable.mask);
+        }
+        for rule in self.rules.iter() {
+            let subtable = self.subtables[rule.subtable as usize].as_deref().expect(SUBTABLE);
+            // Rules of one match share an entry.
+            if subtable.head(rule.entry).get() != Some(rule.id) {
+                continue;
+            }
+            let key = words_of(&subtable.mask.unpack_words(subtable.entry_words(rule.entry).iter().copied()));
+            for (trie, &len) in self.tries.iter_mut().zip(&subtable.trie_lens).filter(|(_, len)| **len != 0) {
+                trie.insert(&key, len);
+            }
         }
     }
 
@@ -250,6 +263,17 @@ impl<R> Classifier<R> {
         self.order.remove(id);
         self.free_subtables.push(id);
     }
+}
+
+/// An empty trie for each of the fields: at most four different ones.
+fn tries_for(fields: &[TrieField]) -> Vec<FieldTrie> {
+    let mut tries = Vec::<FieldTrie>::new();
+    for &field in fields {
+        if tries.len() < MAX_TRIES && tries.iter().all(|trie| trie.field != field) {
+            tries.push(FieldTrie::new(field));
+        }
+    }
+    tries
 }
 
 const HEAD: &str = "invariant: an entry has a rule";

@@ -111,6 +111,11 @@ impl<R> Slab<R> {
         self.slots.len() - self.free.len()
     }
 
+    /// The rules, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule<R>> {
+        self.slots.iter().flatten()
+    }
+
     /// Stores the rule that `make` returns for its new id.
     pub fn insert(&mut self, make: impl FnOnce(RuleId) -> Rule<R>) -> RuleId {
         let at = self.free.pop().unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Asynchronous messages that wait for a connection at most.
 pub const QUEUE_MAX: usize = 1024;
@@ -20,6 +20,9 @@ pub struct ConnHandle {
     wake: OwnedFd,
     number: u64,
     monitors: Mutex<FlowMonitors>,
+    /// Packets in the queue, and how many there may be.
+    packet_ins: AtomicUsize,
+    packet_ins_max: usize,
     lost: AtomicU64,
     is_primary: AtomicBool,
 }
@@ -29,13 +32,15 @@ impl ConnHandle {
     ///
     /// # Errors
     /// If the system is out of descriptors.
-    pub fn new(number: u64) -> rustix::io::Result<Self> {
+    pub fn new(number: u64, packet_ins_max: usize) -> rustix::io::Result<Self> {
         Ok(ConnHandle {
             queue: Mutex::default(),
             is_queued: false.into(),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             number,
             monitors: Mutex::default(),
+            packet_ins: 0.into(),
+            packet_ins_max,
             lost: 0.into(),
             is_primary: false.into(),
         })
@@ -55,10 +60,16 @@ impl ConnHandle {
     pub fn post(&self, msg: AsyncMsg) {
         let mut queue = self.queue.lock();
         // A lost demotion would leave two primary controllers, and there are few. Flow updates have a limit of their own.
-        if queue.len() >= QUEUE_MAX && !matches!(msg, AsyncMsg::Demoted(_) | AsyncMsg::FlowUpdates(_)) {
+        let is_full = match msg {
+            AsyncMsg::Demoted(_) | AsyncMsg::FlowUpdates(_) => false,
+            AsyncMsg::PacketIn(_) => queue.len() >= QUEUE_MAX || self.packet_ins.load(Relaxed) >= self.packet_ins_max,
+            _ => queue.len() >= QUEUE_MAX,
+        };
+        if is_full {
             self.lost.fetch_add(1, Relaxed);
             return;
         }
+        self.packet_ins.fetch_add(usize::from(matches!(msg, AsyncMsg::PacketIn(_))), Relaxed);
         queue.push_back(msg);
         drop(queue);
         // A full counter is readable already.
@@ -73,7 +84,9 @@ impl ConnHandle {
             return VecDeque::new();
         }
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        std::mem::take(&mut *self.queue.lock())
+        let mut queue = self.queue.lock();
+        self.packet_ins.store(0, Relaxed);
+        std::mem::take(&mut *queue)
     }
 
     /// Messages that were lost because the queue was full.

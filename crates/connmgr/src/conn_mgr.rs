@@ -2,17 +2,16 @@
 
 use crate::async_msg::AsyncMsg;
 use crate::conn_handle::ConnHandle;
+use crate::controller_status::ControllerStatus;
+use crate::controllers::Controller;
 use crate::fail_open::FailOpen;
-use crate::snoop::ControllerTraffic;
 use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, eventfd};
 use sluice_ofproto::{RuleUpdate, Transaction};
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Connections of a bridge at most.
 const CONNECTIONS_MAX: usize = 256;
@@ -34,21 +33,15 @@ pub struct ConnMgr {
     /// The ports as controllers know them.
     ports: Mutex<BTreeMap<u16, PortDesc>>,
     /// What a standalone bridge does while its controllers are away; `None` if it is secure or has no controllers.
-    pub fail_open: Option<FailOpen>,
-    /// The traffic of each controller that the bridge connects to.
-    controllers: Mutex<Vec<Arc<ControllerTraffic>>>,
-    is_ending: AtomicBool,
-    /// Readable once the connections are to end.
-    end: OwnedFd,
+    pub fail_open: Mutex<Option<Arc<FailOpen>>>,
+    /// The controllers that the bridge connects to.
+    controllers: Mutex<Vec<Arc<Controller>>>,
 }
 
 impl ConnMgr {
     /// No connections so far.
-    ///
-    /// # Errors
-    /// If the system is out of descriptors.
-    pub fn new(bridge: &str) -> rustix::io::Result<Self> {
-        Ok(ConnMgr {
+    pub fn new(bridge: &str) -> Self {
+        ConnMgr {
             bridge: bridge.to_owned(),
             id: random_id(),
             handles: Mutex::default(),
@@ -57,21 +50,19 @@ impl ConnMgr {
             want_misses: 0.into(),
             monitoring: 0.into(),
             ports: Mutex::default(),
-            fail_open: None,
+            fail_open: Mutex::default(),
             controllers: Mutex::default(),
-            is_ending: false.into(),
-            end: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-        })
+        }
     }
 
-    /// Adds a connection; `None` if there are too many.
-    pub fn add_connection(&self) -> Option<Arc<ConnHandle>> {
+    /// Adds a connection, for which `packet_ins_max` packets may wait; `None` if there are too many connections.
+    pub fn add_connection(&self, packet_ins_max: usize) -> Option<Arc<ConnHandle>> {
         let mut handles = self.handles.lock();
         if handles.len() >= CONNECTIONS_MAX {
             return None;
         }
         let number = self.next_number.fetch_add(1, Relaxed);
-        let handle = Arc::new(ConnHandle::new(number).ok()?);
+        let handle = Arc::new(ConnHandle::new(number, packet_ins_max).ok()?);
         handles.push(Arc::clone(&handle));
         Some(handle)
     }
@@ -87,15 +78,24 @@ impl ConnMgr {
     }
 
     /// Adds a controller that the bridge connects to.
-    pub fn add_controller(&self) -> Arc<ControllerTraffic> {
-        let traffic = Arc::new(ControllerTraffic::default());
-        self.controllers.lock().push(Arc::clone(&traffic));
-        traffic
+    pub fn add_controller(&self, controller: &Arc<Controller>) {
+        self.controllers.lock().push(Arc::clone(controller));
+    }
+
+    /// Removes a controller.
+    pub fn remove_controller(&self, controller: &Arc<Controller>) {
+        self.controllers.lock().retain(|other| !Arc::ptr_eq(other, controller));
+    }
+
+    /// What is known of the controllers that the bridge connects to.
+    pub fn controller_statuses(&self) -> Vec<ControllerStatus> {
+        self.controllers.lock().iter().map(|controller| controller.status()).collect()
     }
 
     /// The controller to snoop: the first of those with the highest preference. `None` if the bridge has none.
-    pub fn traffic_to_snoop(&self) -> Option<Arc<ControllerTraffic>> {
-        self.controllers.lock().iter().rev().max_by_key(|traffic| traffic.preference()).cloned()
+    pub fn controller_to_snoop(&self) -> Option<Arc<Controller>> {
+        let controllers = self.controllers.lock();
+        controllers.iter().rev().max_by_key(|controller| controller.traffic.preference()).cloned()
     }
 
     /// Queues a message for all connections.
@@ -195,22 +195,6 @@ impl ConnMgr {
     pub fn is_monitored(&self) -> bool {
         self.monitoring.load(SeqCst) != 0
     }
-
-    /// Asks all threads of the bridge to end.
-    pub fn end(&self) {
-        self.is_ending.store(true, SeqCst);
-        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
-    }
-
-    /// Whether [`ConnMgr::end`] was called.
-    pub fn is_ending(&self) -> bool {
-        self.is_ending.load(SeqCst)
-    }
-
-    /// Readable once [`ConnMgr::end`] was called.
-    pub fn end_fd(&self) -> BorrowedFd<'_> {
-        self.end.as_fd()
-    }
 }
 
 fn random_id() -> u128 {
@@ -225,19 +209,19 @@ mod tests {
 
     #[test]
     fn a_full_queue_loses_messages_but_no_demotion() {
-        let conn_mgr = ConnMgr::new("br0").unwrap();
-        let handle = conn_mgr.add_connection().unwrap();
+        let conn_mgr = ConnMgr::new("br0");
+        let handle = conn_mgr.add_connection(QUEUE_MAX).unwrap();
         handle.set_primary(true);
         let desc = Arc::new(PortDesc::default());
         (0..QUEUE_MAX + 5).for_each(|_| conn_mgr.post(&AsyncMsg::PortStatus(PortReason::Modify, Arc::clone(&desc))));
-        let other = conn_mgr.add_connection().unwrap();
+        let other = conn_mgr.add_connection(QUEUE_MAX).unwrap();
         conn_mgr.make_primary(&other);
         assert_eq!((handle.lost(), handle.take().len()), (5, QUEUE_MAX + 1));
     }
 
     #[test]
     fn generations_wrap_around() {
-        let conn_mgr = ConnMgr::new("br0").unwrap();
+        let conn_mgr = ConnMgr::new("br0");
         assert!(conn_mgr.check_generation(u64::MAX).is_ok() && conn_mgr.check_generation(3).is_ok());
         assert_eq!(conn_mgr.check_generation(u64::MAX), Err(sluice_openflow::Error::RoleStale));
         assert_eq!(conn_mgr.generation(), Some(3));
@@ -245,8 +229,8 @@ mod tests {
 
     #[test]
     fn port_changes_are_told_once() {
-        let conn_mgr = ConnMgr::new("br0").unwrap();
-        let handle = conn_mgr.add_connection().unwrap();
+        let conn_mgr = ConnMgr::new("br0");
+        let handle = conn_mgr.add_connection(QUEUE_MAX).unwrap();
         let port = |number, config| PortDesc { port: number, config, ..PortDesc::default() };
         conn_mgr.update_ports([port(1, 0), port(2, 0)]);
         conn_mgr.update_ports([port(1, 0), port(2, 0)]);
@@ -262,11 +246,11 @@ mod tests {
 
     #[test]
     fn connections_have_a_limit_and_unique_numbers() {
-        let conn_mgr = ConnMgr::new("br0").unwrap();
-        let handles: Vec<_> = (0..CONNECTIONS_MAX).map(|_| conn_mgr.add_connection().unwrap()).collect();
-        assert!(conn_mgr.add_connection().is_none());
+        let conn_mgr = ConnMgr::new("br0");
+        let handles: Vec<_> = (0..CONNECTIONS_MAX).map(|_| conn_mgr.add_connection(QUEUE_MAX).unwrap()).collect();
+        assert!(conn_mgr.add_connection(QUEUE_MAX).is_none());
         conn_mgr.remove_connection(&handles[0]);
-        let again = conn_mgr.add_connection().unwrap();
+        let again = conn_mgr.add_connection(QUEUE_MAX).unwrap();
         assert!(handles.iter().all(|handle| handle.number() != again.number()));
     }
 }

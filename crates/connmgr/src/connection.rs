@@ -6,12 +6,15 @@
 use crate::async_msg::AsyncMsg;
 use crate::close_reason::CloseReason;
 use crate::conn_handle::ConnHandle;
+use crate::conn_handle::QUEUE_MAX;
 use crate::conn_mgr::ConnMgr;
 use crate::controllers::Controller;
+use crate::end_signal::EndSignal;
+use crate::fail_open::FailOpen;
 use crate::flow_mods::PendingFlowMods;
 use crate::packet_in_limits::PacketInLimits;
+use crate::serve_context::ServeContext;
 use crate::settings::INACTIVITY_PROBE;
-use crate::snoop::ControllerTraffic;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +22,7 @@ use sluice_clock::{PollTimer, now_ms};
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
 use sluice_openflow::message::ports::PortStatus;
-use sluice_openflow::{Event, Message, Peer, Session, Version};
+use sluice_openflow::{Error, Event, Message, Peer, Session, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +56,9 @@ pub struct Connection {
     async_msgs: VecDeque<AsyncMsg>,
     stream: Stream,
     peer: Peer,
-    /// Where snoopers get the messages of a controller.
-    traffic: Option<Arc<ControllerTraffic>>,
+    /// The controller that the switch has connected to, if it is one.
+    controller: Option<Arc<Controller>>,
+    end: Arc<EndSignal>,
     /// Limits of the packet-ins to a controller.
     pub(crate) limits: Option<PacketInLimits>,
     /// Bytes of the session's output that have been sent.
@@ -74,32 +78,28 @@ pub struct Connection {
 
 impl Connection {
     /// Serves a client that has connected to the switch, until the connection ends.
-    pub fn serve_client(stream: Stream, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>) -> CloseReason {
-        Connection::serve(stream, None, conn_mgr, switch).0
+    pub fn serve_client(stream: Stream, context: &ServeContext) -> CloseReason {
+        Connection::serve(stream, None, context).0
     }
 
     /// Serves a controller that the switch has connected to, until the connection ends. Also returns whether a version had
     /// been negotiated.
     pub fn serve_controller(
         stream: Stream,
-        controller: &Controller,
-        conn_mgr: &Arc<ConnMgr>,
-        switch: &Arc<Switch>,
+        controller: &Arc<Controller>,
+        context: &ServeContext,
     ) -> (CloseReason, bool) {
-        let served = Connection::serve(stream, Some(controller), conn_mgr, switch);
-        controller.traffic.set_role(None);
-        served
+        Connection::serve(stream, Some(controller), context)
     }
 
-    fn serve(
-        stream: Stream,
-        controller: Option<&Controller>,
-        conn_mgr: &Arc<ConnMgr>,
-        switch: &Arc<Switch>,
-    ) -> (CloseReason, bool) {
+    fn serve(stream: Stream, controller: Option<&Arc<Controller>>, context: &ServeContext) -> (CloseReason, bool) {
+        let ServeContext { conn_mgr, switch, end, versions } = context;
         let peer = if controller.is_some() { Peer::Controller } else { Peer::Client };
         let limit = controller.and_then(|controller| controller.settings.rate_limit);
-        let Some(handle) = conn_mgr.add_connection() else { return (CloseReason::TooManyConnections, false) };
+        let packet_ins_max = controller.map_or(QUEUE_MAX, |controller| controller.settings.queue_size);
+        let Some(handle) = conn_mgr.add_connection(packet_ins_max) else {
+            return (CloseReason::TooManyConnections, false);
+        };
         let Ok(timer) = PollTimer::new() else {
             conn_mgr.remove_connection(&handle);
             return (CloseReason::PollFailed, false);
@@ -109,15 +109,16 @@ impl Connection {
         let mut connection = Connection {
             switch: Arc::clone(switch),
             conn_mgr: Arc::clone(conn_mgr),
-            session: Session::new(peer, Version::all()),
+            session: Session::new(peer, *versions),
             handle: Arc::clone(&handle),
             pending: PendingFlowMods::default(),
             async_msgs: VecDeque::new(),
             stream,
             peer,
-            traffic: controller.map(|controller| Arc::clone(&controller.traffic)),
+            controller: controller.cloned(),
+            end: Arc::clone(end),
             limits: limit.map(|limit| PacketInLimits::new(limit, switch.now_ms())),
-            probe_ms: u64::try_from(probe.as_millis()).unwrap_or(u64::MAX),
+            probe_ms: u64::try_from(probe.as_millis()).ok().filter(|ms| *ms != 0).unwrap_or(u64::MAX),
             sent: 0,
             last_progress_ms: now_ms,
             last_heard_ms: now_ms,
@@ -127,13 +128,16 @@ impl Connection {
             began_ms: now_ms,
             timer,
         };
+        if controller.is_some_and(|controller| !controller.settings.async_messages) {
+            connection.session.begin_silent();
+        }
         let reason = connection.run();
         connection.want_misses(false);
         connection.end_monitors();
         conn_mgr.remove_connection(&handle);
         let was_ready = connection.was_ready;
-        if let Some(fail_open) = conn_mgr.fail_open.as_ref().filter(|_| was_ready && peer == Peer::Controller) {
-            fail_open.controller_disconnected();
+        if was_ready {
+            connection.note_fail_open(|fail_open| fail_open.controller_disconnected());
         }
         match (connection.stream.tls_error(), peer) {
             (Some(error), Peer::Controller) => tracing::warn!("bridge {}: TLS: {error}", conn_mgr.bridge),
@@ -153,7 +157,7 @@ impl Connection {
     fn run(&mut self) -> CloseReason {
         let mut buffer = vec![0; READ_SIZE];
         loop {
-            if self.conn_mgr.is_ending() {
+            if self.end.is_given() {
                 return CloseReason::BridgeEnded;
             }
             if let Err(reason) = self.work().and_then(|()| self.write()) {
@@ -200,9 +204,7 @@ impl Connection {
             let Some(event) = event else { return Ok(()) };
             match event {
                 Event::Ready(version) => self.ready(version),
-                Event::Refused(error) => {
-                    tracing::debug!("bridge {}: a request was refused: {error}", self.conn_mgr.bridge)
-                }
+                Event::Refused(error) => self.log_refusal(error),
                 Event::Request(request, message) => self.request(&request, message)?,
                 Event::Role(request, wish) => self.role(&request, wish),
                 Event::Commit(request, commit) => self.commit(&request, &commit)?,
@@ -224,14 +226,45 @@ impl Connection {
     }
 
     fn ready(&mut self, version: Version) {
-        tracing::debug!("bridge {}: a peer speaks {version}", self.conn_mgr.bridge);
+        let ([ours, theirs], number) = (self.session.versions(), version as u8);
+        tracing::debug!(
+            target: "vconn",
+            "{}: negotiated OpenFlow version {number:#04x} (we support {ours}, peer supports {theirs})",
+            self.name()
+        );
         self.was_ready = true;
         if self.peer == Peer::Controller {
-            tracing::info!("bridge {}: connected to a controller, {version}", self.conn_mgr.bridge);
-            if let Some(fail_open) = &self.conn_mgr.fail_open {
-                fail_open.controller_connected(&self.switch, &self.conn_mgr.bridge);
-            }
+            tracing::info!(target: "rconn", "{}<->{}: connected", self.conn_mgr.bridge, self.name());
+            let (switch, bridge) = (Arc::clone(&self.switch), self.conn_mgr.bridge.clone());
+            self.note_fail_open(|fail_open| fail_open.controller_connected(&switch, &bridge));
         }
+    }
+
+    /// The peer's name in the log: of a controller its address, of a client its number.
+    fn name(&self) -> String {
+        match &self.controller {
+            Some(controller) => controller.settings.target.to_string(),
+            None => format!("{}#{}", self.stream.kind(), self.handle.number()),
+        }
+    }
+
+    /// Tells the bridge's fail-open mode of this connection, if it is one to a primary controller.
+    fn note_fail_open(&self, note: impl FnOnce(&FailOpen)) {
+        let is_primary = self.controller.as_ref().is_some_and(|controller| controller.settings.is_primary());
+        let fail_open = self.conn_mgr.fail_open.lock().clone();
+        if let Some(fail_open) = fail_open.filter(|_| is_primary) {
+            note(&fail_open);
+        }
+    }
+
+    /// Logs why the versions of both ends do not fit.
+    fn log_refusal(&self, error: Error) {
+        if error == Error::HelloIncompatible {
+            let [ours, theirs] = self.session.versions();
+            let text = format!("version negotiation failed (we support {ours}, peer supports {theirs})");
+            return tracing::warn!(target: "vconn", "{}: {text}", self.name());
+        }
+        tracing::debug!("bridge {}: a request was refused: {error}", self.conn_mgr.bridge);
     }
 
     /// Reads what the peer has sent, unless too much waits to be sent to it.
@@ -254,12 +287,13 @@ impl Connection {
 
     /// Gives snoopers the messages in both directions, and notes the controller's role.
     fn copy_to_snoopers(&mut self) {
-        let Some(traffic) = &self.traffic else { return };
-        traffic.set_role(self.session.version().map(|_| self.session.role()));
-        self.session.copy(traffic.is_snooped());
+        let Some(controller) = &self.controller else { return };
+        let role = self.session.version().map(|_| self.session.role());
+        controller.note(role, self.is_probed, self.limits.as_ref().map(PacketInLimits::counts));
+        self.session.copy(controller.traffic.is_snooped());
         let copies = self.session.take_copies();
         if !copies.is_empty() {
-            traffic.copy(&copies);
+            controller.traffic.copy(&copies);
         }
     }
 
@@ -293,7 +327,7 @@ impl Connection {
     pub(crate) fn drain_output(&mut self) -> Result<(), CloseReason> {
         self.copy_to_snoopers();
         while self.unsent() > OUTPUT_MAX {
-            if self.conn_mgr.is_ending() {
+            if self.end.is_given() {
                 return Err(CloseReason::BridgeEnded);
             }
             self.write()?;
@@ -320,7 +354,7 @@ impl Connection {
         let due_ms = self.due_ms();
         let mut fds = [
             PollFd::new(&self.stream, wanted),
-            PollFd::from_borrowed_fd(self.conn_mgr.end_fd(), PollFlags::IN),
+            PollFd::new(&*self.end, PollFlags::IN),
             PollFd::new(&*self.handle, handle),
             PollFd::new(&self.timer, PollFlags::IN),
         ];

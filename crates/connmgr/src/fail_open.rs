@@ -1,22 +1,27 @@
 //! Fail-open: a standalone bridge forwards by itself while none of its controllers is connected.
 //! Source: Open vSwitch, `fail-open.c`.
 
+use crate::settings::BridgeSettings;
 use crate::switch::Switch;
 use parking_lot::Mutex;
 use sluice_clock::now_ms;
 use sluice_flow::OfPort;
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 
-/// A standalone bridge forwards by itself once no controller has been connected for this long, seconds. Source: Open vSwitch:
-/// three times the probe interval.
-const FAIL_OPEN_AFTER_SECS: u64 = 15;
+/// A standalone bridge forwards by itself once no controller has been connected for this many probe intervals: one of
+/// silence, one to wait for an answer, one to connect again. Source: Open vSwitch, `trigger_duration`.
+const FAIL_OPEN_AFTER_PROBES: u32 = 3;
 
 /// Priority of the rule that forwards: above every other.
 const FAIL_OPEN_PRIORITY: u16 = u16::MAX;
 
 /// What a standalone bridge does while its controllers are away.
 #[derive(Debug)]
-pub struct FailOpen(Mutex<FailOpenState>);
+pub struct FailOpen {
+    state: Mutex<FailOpenState>,
+    /// How long it waits for a controller, seconds.
+    patience_secs: u64,
+}
 
 #[derive(Debug)]
 struct FailOpenState {
@@ -30,43 +35,56 @@ struct FailOpenState {
 
 impl FailOpen {
     /// For a bridge whose controllers are not connected yet.
-    pub fn new() -> Self {
-        FailOpen(Mutex::new(FailOpenState { connected: 0, disconnected_since_ms: now_ms(), forwards: false }))
+    pub fn new(settings: &BridgeSettings) -> Self {
+        let primary = settings.controllers.iter().filter(|controller| controller.is_primary());
+        let probe = primary.map(|controller| controller.inactivity_probe).max().unwrap_or_default();
+        let state = FailOpenState { connected: 0, disconnected_since_ms: now_ms(), forwards: false };
+        FailOpen { state: Mutex::new(state), patience_secs: (FAIL_OPEN_AFTER_PROBES * probe).as_secs() }
+    }
+
+    /// Ends it: the bridge no longer forwards by itself.
+    pub fn end(&self, switch: &Switch, bridge: &str) {
+        if std::mem::take(&mut self.state.lock().forwards) {
+            change_normal_rule(switch, bridge, FlowCommand::DeleteStrict, FAIL_OPEN_PRIORITY);
+        }
     }
 
     /// A controller has connected: it decides now.
     pub fn controller_connected(&self, switch: &Switch, bridge: &str) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.connected += 1;
-        // Also the rule that a standalone bridge has from the start.
-        change_normal_rule(switch, bridge, FlowCommand::DeleteStrict, 0);
         if std::mem::take(&mut state.forwards) {
             change_normal_rule(switch, bridge, FlowCommand::DeleteStrict, FAIL_OPEN_PRIORITY);
-            tracing::info!("bridge {bridge}: a controller is there, it decides");
+            tracing::warn!(target: "fail_open", "No longer in fail-open mode");
         }
     }
 
     /// A controller was disconnected.
     pub fn controller_disconnected(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.connected = state.connected.saturating_sub(1);
         state.disconnected_since_ms = now_ms();
     }
 
     /// Lets the bridge forward if it has been without a controller for too long. Called once a second.
     pub fn run(&self, switch: &Switch, bridge: &str) {
-        let mut state = self.0.lock();
-        let is_due = now_ms() >= state.disconnected_since_ms + FAIL_OPEN_AFTER_SECS * 1000;
+        let mut state = self.state.lock();
+        let away_secs = now_ms().saturating_sub(state.disconnected_since_ms) / 1000;
+        let is_due = away_secs > 0 && away_secs >= self.patience_secs;
         if state.connected == 0 && !state.forwards && is_due {
             state.forwards = true;
             change_normal_rule(switch, bridge, FlowCommand::Add, FAIL_OPEN_PRIORITY);
-            tracing::warn!("bridge {bridge}: no controller for {} s, it forwards by itself", FAIL_OPEN_AFTER_SECS);
+            tracing::warn!(
+                target: "fail_open",
+                "Could not connect to controller (or switch failed controller's post-connection admission control \
+                 policy) for {away_secs} seconds, failing open"
+            );
         }
     }
 }
 
 /// Adds or deletes the rule that forwards every packet as NORMAL does.
-fn change_normal_rule(switch: &Switch, bridge: &str, command: FlowCommand, priority: u16) {
+pub fn change_normal_rule(switch: &Switch, bridge: &str, command: FlowCommand, priority: u16) {
     let mut normal = FlowMod::new(command);
     (normal.table, normal.priority) = (Some(0), priority);
     if command == FlowCommand::Add {

@@ -10,7 +10,8 @@
 //! | [`async_msg`] | what connections are told without asking |
 //! | [`listener`], [`stream`], [`tls`], [`unix_socket`], [`target`] | sockets |
 //! | [`connection`], [`close_reason`] | one connection, a thread of its own |
-//! | [`controllers`], [`fail_open`] | controllers that the switch connects to, and a bridge without them |
+//! | [`served_bridge`], [`serve_context`], [`end_signal`] | the sockets and controllers of a bridge, which come and go |
+//! | [`controllers`], [`controller_status`], [`fail_open`] | controllers that the switch connects to, and a bridge without them |
 //! | [`snoop`] | clients that get a copy of a controller's messages |
 //! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`ports`], [`tables`] | requests carried out |
 //! | [`packets`], [`packet_in_limits`] | packet-outs and packet-ins |
@@ -26,7 +27,9 @@ mod close_reason;
 mod conn_handle;
 mod conn_mgr;
 mod connection;
+mod controller_status;
 mod controllers;
+mod end_signal;
 mod error;
 mod fail_open;
 mod flow_mods;
@@ -40,6 +43,8 @@ mod packet_in_limits;
 mod packets;
 mod ports;
 mod request;
+mod serve_context;
+mod served_bridge;
 mod service;
 mod settings;
 mod snoop;
@@ -51,9 +56,10 @@ mod tls;
 pub mod unix_socket;
 
 pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};
+pub use controller_status::{ControllerState, ControllerStatus};
 pub use error::Error;
 pub use service::OpenFlowService;
-pub use settings::{BridgeSettings, ControllerSettings, RateLimit};
+pub use settings::{BridgeSettings, ControllerKind, ControllerSettings, RateLimit};
 pub use target::{ActiveTarget, PassiveTarget, TargetError};
 pub use tls::{TlsError, TlsFile, TlsFiles};
 pub use unix_socket::SocketError;

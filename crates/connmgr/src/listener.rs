@@ -1,7 +1,7 @@
 //! Listeners: a thread for each, and one for each connection that it accepts.
 
 use crate::close_reason::CloseReason;
-use crate::conn_mgr::ConnMgr;
+use crate::serve_context::ServeContext;
 use crate::stream::Stream;
 use crate::switch::Switch;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -9,7 +9,6 @@ use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ pub enum Listener {
 }
 
 /// Serves an accepted connection until it ends.
-pub type Serve = fn(Stream, &Arc<ConnMgr>, &Arc<Switch>) -> CloseReason;
+pub type Serve = fn(Stream, &ServeContext) -> CloseReason;
 
 impl Listener {
     fn set_nonblocking(&self) -> io::Result<()> {
@@ -52,28 +51,25 @@ impl Listener {
         }
     }
 
-    /// Starts the thread that accepts connections until the bridge ends.
+    /// Starts the thread that accepts connections until it is asked to end.
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(self, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, serve: Serve) -> io::Result<JoinHandle<()>> {
+    pub fn start(self, context: ServeContext, serve: Serve) -> io::Result<JoinHandle<()>> {
         self.set_nonblocking()?;
-        let (conn_mgr, switch) = (Arc::clone(conn_mgr), Arc::clone(switch));
-        std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&conn_mgr, &switch, serve))
+        std::thread::Builder::new().name("openflow".into()).spawn(move || self.run(&context, serve))
     }
 
-    fn run(&self, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, serve: Serve) {
-        while !conn_mgr.is_ending() {
-            let mut fds = [
-                PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(conn_mgr.end_fd(), PollFlags::IN),
-            ];
+    fn run(&self, context: &ServeContext, serve: Serve) {
+        while !context.end.is_given() {
+            let mut fds =
+                [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN), PollFd::new(&*context.end, PollFlags::IN)];
             let _ = poll(&mut fds, None);
-            match self.accept(switch) {
-                Ok(stream) => spawn(stream, conn_mgr, switch, serve),
+            match self.accept(&context.switch) {
+                Ok(stream) => spawn(stream, context, serve),
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
-                    tracing::warn!("bridge {}: OpenFlow connection not accepted: {e}", conn_mgr.bridge);
+                    tracing::warn!("bridge {}: OpenFlow connection not accepted: {e}", context.bridge());
                     // The process is probably out of descriptors. Others will be closed.
                     std::thread::sleep(Duration::from_millis(100));
                 }
@@ -82,11 +78,11 @@ impl Listener {
     }
 }
 
-fn spawn(stream: Stream, conn_mgr: &Arc<ConnMgr>, switch: &Arc<Switch>, serve: Serve) {
-    let (conn_mgr, switch, bridge) = (Arc::clone(conn_mgr), Arc::clone(switch), conn_mgr.bridge.clone());
+fn spawn(stream: Stream, context: &ServeContext, serve: Serve) {
+    let (context, bridge) = (context.clone(), context.bridge().to_owned());
     let serve = move || {
-        let reason = serve(stream, &conn_mgr, &switch);
-        tracing::debug!("bridge {}: OpenFlow connection ended: {reason}", conn_mgr.bridge);
+        let reason = serve(stream, &context);
+        tracing::debug!("bridge {}: OpenFlow connection ended: {reason}", context.bridge());
     };
     if let Err(e) = std::thread::Builder::new().name("openflow-conn".into()).spawn(serve) {
         tracing::warn!("bridge {bridge}: no thread for an OpenFlow connection: {e}");

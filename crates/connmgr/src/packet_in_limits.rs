@@ -3,7 +3,7 @@
 
 use crate::async_msg::PacketInMsg;
 use crate::settings::RateLimit;
-use sluice_openflow::PacketInLimit;
+use sluice_openflow::{PacketInCounts, PacketInLimit};
 use std::sync::Arc;
 
 /// Both limits of a connection.
@@ -29,6 +29,11 @@ impl PacketInLimits {
     /// Milliseconds until the next waiting packet may be sent.
     pub fn wait_ms(&self) -> Option<u64> {
         self.0.iter().filter_map(PacketInLimit::wait_ms).min()
+    }
+
+    /// The counts of both: first of packets that a rule sent.
+    pub fn counts(&self) -> [PacketInCounts; 2] {
+        self.0.each_ref().map(PacketInLimit::counts)
     }
 
     /// Packets that were lost because too many waited.

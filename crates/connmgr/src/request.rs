@@ -3,9 +3,10 @@
 use crate::async_msg::{AsyncMsg, ForwardedRequest};
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
+use crate::tables::miss_number;
 use crate::{flows, meters, ports};
 use sluice_flow::OfPort;
-use sluice_ofproto::FragmentMode;
+use sluice_ofproto::{FragmentMode, TableDesc};
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleMessage};
 use sluice_openflow::message::groups::GroupFeatures;
 use sluice_openflow::message::meters::QUEUE_ALL;
@@ -188,8 +189,8 @@ impl Connection {
             StatsRequest::GroupDescs(group) => StatsReply::GroupDescs(self.group_descs(group)?),
             StatsRequest::GroupFeatures => StatsReply::GroupFeatures(GroupFeatures::of_everything(self.version())),
             StatsRequest::TableFeatures(wanted) if wanted.is_empty() => {
-                let of = |(t, limit)| TableFeatures::of_everything(t, N_TABLES, limit, self.version());
-                StatsReply::TableFeatures(self.table_limits()?.into_iter().map(of).collect())
+                let tables = self.shown_tables()?.into_iter();
+                StatsReply::TableFeatures(tables.map(|table| self.table_features(table)).collect())
             }
             // Table features cannot be changed.
             StatsRequest::TableFeatures(_) => return Err(Error::TableFeaturesEperm),
@@ -199,24 +200,29 @@ impl Connection {
         })
     }
 
-    /// The tables with the limit that is reported for each.
-    fn table_limits(&self) -> Result<Vec<(u8, u32)>, Error> {
-        let tables = self.switch.ofproto.table_descs(&self.conn_mgr.bridge).map_err(|_| Error::RequestEperm)?;
-        let limit = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
-        let shown = tables.iter().filter(|table| table.table < N_TABLES);
-        Ok(shown.map(|table| (table.table, table.limit.map_or(TABLE_ENTRIES, limit))).collect())
+    /// The tables that controllers see.
+    fn shown_tables(&self) -> Result<Vec<TableDesc>, Error> {
+        let mut tables = self.switch.ofproto.table_descs(&self.conn_mgr.bridge).map_err(|_| Error::RequestEperm)?;
+        tables.retain(|table| table.table < N_TABLES);
+        Ok(tables)
+    }
+
+    fn table_features(&self, table: TableDesc) -> TableFeatures {
+        let everything = TableFeatures::of_everything(table.table, N_TABLES, max_entries(&table), self.version());
+        TableFeatures { name: table.name, ..everything }
     }
 
     fn tables(&self) -> Result<Vec<TableStats>, Error> {
+        self.switch.backend.revalidate();
         let known = self.switch.ofproto.table_stats(&self.conn_mgr.bridge).map_err(|_| Error::RequestEperm)?;
-        let rows = self.table_limits()?.into_iter().map(|(table, max_entries)| {
-            let stats = known.iter().find(|t| t.table == table).copied().unwrap_or_default();
+        let rows = self.shown_tables()?.into_iter().map(|table| {
+            let stats = known.iter().find(|t| t.table == table.table).copied().unwrap_or_default();
             TableStats {
-                table,
-                name: String::new(),
-                bitmaps: TableBitmaps::of_everything(self.version(), table + 1 == N_TABLES),
-                config: 0,
-                max_entries,
+                table: table.table,
+                max_entries: max_entries(&table),
+                name: table.name,
+                bitmaps: TableBitmaps::of_everything(self.version(), table.table + 1 == N_TABLES),
+                config: miss_number(table.miss),
                 active: stats.rules as u32,
                 lookups: stats.matched + stats.missed,
                 matched: stats.matched,
@@ -224,6 +230,11 @@ impl Connection {
         });
         Ok(rows.collect())
     }
+}
+
+/// The limit that is reported for a table.
+fn max_entries(table: &TableDesc) -> u32 {
+    table.limit.map_or(TABLE_ENTRIES, |limit| u32::try_from(limit).unwrap_or(u32::MAX))
 }
 
 fn description(bridge: &str) -> Description {

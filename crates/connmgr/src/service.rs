@@ -3,40 +3,26 @@
 use crate::async_msg::{AsyncMsg, PacketInMsg};
 use crate::backend::{Backend, ControllerUpcall};
 use crate::conn_mgr::ConnMgr;
-use crate::connection::Connection;
-use crate::controllers;
+use crate::controller_status::ControllerStatus;
 use crate::error::Error;
-use crate::fail_open::FailOpen;
-use crate::listener::Listener;
+use crate::ports;
+use crate::served_bridge::ServedBridge;
 use crate::settings::BridgeSettings;
-use crate::snoop;
 use crate::switch::{FlowWatcher, Switch};
-use crate::target::PassiveTarget;
 use crate::tls::{Tls, TlsError, TlsFiles};
-use crate::{ports, unix_socket};
 use parking_lot::Mutex;
 use sluice_ofp::ofpact::PacketInReason;
-use sluice_ofproto::{FailMode, Ofproto};
+use sluice_ofproto::Ofproto;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// The OpenFlow service of a switch's bridges.
 pub struct OpenFlowService {
     switch: Arc<Switch>,
-    served: Mutex<BTreeMap<String, Served>>,
+    served: Mutex<BTreeMap<String, ServedBridge>>,
     /// The directory of the Unix sockets; `None` before the start.
     directory: Mutex<Option<PathBuf>>,
-}
-
-/// A bridge that is served.
-struct Served {
-    conn_mgr: Arc<ConnMgr>,
-    /// The Unix sockets it has made.
-    sockets: Vec<PathBuf>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl OpenFlowService {
@@ -53,61 +39,34 @@ impl OpenFlowService {
         *self.directory.lock() = Some(directory.to_owned());
     }
 
-    /// Serves a bridge. If it is served already, its connections end, and it is served with the new settings. Does nothing
-    /// before [`OpenFlowService::start`].
+    /// Serves a bridge. If it is served already, its settings change: what both have stays, with its connections. Does
+    /// nothing before [`OpenFlowService::start`].
     ///
     /// # Errors
-    /// If a socket or a thread cannot be made: then the bridge is not served.
+    /// With the first socket or thread that cannot be made; the others are there.
     pub fn serve_bridge(&self, bridge: &str, settings: &BridgeSettings) -> Result<(), Error> {
         let Some(directory) = self.directory.lock().clone() else { return Ok(()) };
-        self.remove_bridge(bridge);
-        let system = |source| Error::System { bridge: bridge.to_owned(), source };
-        let mut conn_mgr = ConnMgr::new(bridge).map_err(|error| system(error.into()))?;
-        if settings.fail_mode == FailMode::Standalone && !settings.controllers.is_empty() {
-            conn_mgr.fail_open = Some(FailOpen::new());
-        }
-        let conn_mgr = Arc::new(conn_mgr);
-        conn_mgr.update_ports(ports::descriptions(&self.switch, bridge));
-        // Before there are connections, so that none of them misses a message.
-        self.switch.conn_mgrs.lock().insert(bridge.to_owned(), Arc::clone(&conn_mgr));
-        let mut served = Served { conn_mgr, sockets: Vec::new(), threads: Vec::new() };
-        let begun = self.begin(&mut served, settings, &directory);
+        let served = self.served.lock().remove(bridge);
+        let mut served = match served {
+            Some(served) => served,
+            None => {
+                let conn_mgr = Arc::new(ConnMgr::new(bridge));
+                conn_mgr.update_ports(ports::descriptions(&self.switch, bridge));
+                let system = |source| Error::System { bridge: bridge.to_owned(), source };
+                let served = ServedBridge::new(&conn_mgr, &self.switch, &directory).map_err(system)?;
+                // Before there are connections, so that none of them misses a message.
+                self.switch.conn_mgrs.lock().insert(bridge.to_owned(), conn_mgr);
+                served
+            }
+        };
+        let set = served.set(settings);
         self.served.lock().insert(bridge.to_owned(), served);
-        if begun.is_err() {
-            self.remove_bridge(bridge);
-        }
-        begun
+        set
     }
 
-    /// Makes a bridge's sockets and starts its threads. On an error, `served` has those that exist already.
-    fn begin(&self, served: &mut Served, settings: &BridgeSettings, directory: &Path) -> Result<(), Error> {
-        let bridge = served.conn_mgr.bridge.clone();
-        let mut socket = |kind| {
-            let path = directory.join(format!("{bridge}.{kind}"));
-            let listener = unix_socket::listen_private(&path, "OpenFlow socket")?;
-            served.sockets.push(path);
-            Ok::<_, Error>(Listener::Unix(listener))
-        };
-        let (management, snooping) = (socket("mgmt")?, socket("snoop")?);
-        let mut listeners = vec![management];
-        for target in &settings.listeners {
-            let bound = TcpListener::bind(target.address());
-            let socket = bound.map_err(|source| Error::Listen { bridge: bridge.clone(), target: *target, source })?;
-            listeners.push(match target {
-                PassiveTarget::Tcp(_) => Listener::Tcp(socket),
-                PassiveTarget::Tls(_) => Listener::Tls(socket),
-            });
-        }
-        let system = |source| Error::System { bridge: bridge.clone(), source };
-        let conn_mgr = &served.conn_mgr;
-        for listener in listeners {
-            served.threads.push(listener.start(conn_mgr, &self.switch, Connection::serve_client).map_err(system)?);
-        }
-        served.threads.push(snooping.start(conn_mgr, &self.switch, snoop::serve).map_err(system)?);
-        for controller in &settings.controllers {
-            served.threads.push(controllers::start(controller.clone(), conn_mgr, &self.switch).map_err(system)?);
-        }
-        Ok(())
+    /// What is known of the controllers that a bridge connects to.
+    pub fn controllers(&self, bridge: &str) -> Vec<ControllerStatus> {
+        self.switch.conn_mgr(bridge).map(|conn_mgr| conn_mgr.controller_statuses()).unwrap_or_default()
     }
 
     /// Ends a bridge's connections.
@@ -115,8 +74,8 @@ impl OpenFlowService {
         // The locks are released first, because the threads that end may need them.
         self.switch.conn_mgrs.lock().remove(bridge);
         let served = self.served.lock().remove(bridge);
-        if let Some(served) = served {
-            served.end();
+        if let Some(mut served) = served {
+            served.end_all();
         }
     }
 
@@ -124,7 +83,7 @@ impl OpenFlowService {
     pub fn stop(&self) {
         self.switch.conn_mgrs.lock().clear();
         let all = std::mem::take(&mut *self.served.lock());
-        all.into_values().for_each(Served::end);
+        all.into_values().for_each(|mut served| served.end_all());
     }
 
     /// Reads the key and certificates for new connections.
@@ -140,7 +99,8 @@ impl OpenFlowService {
     pub fn run(&self) {
         self.switch.publish_ports();
         for conn_mgr in self.switch.all_conn_mgrs() {
-            if let Some(fail_open) = &conn_mgr.fail_open {
+            let fail_open = conn_mgr.fail_open.lock().clone();
+            if let Some(fail_open) = fail_open {
                 fail_open.run(&self.switch, &conn_mgr.bridge);
             }
         }
@@ -180,16 +140,6 @@ impl OpenFlowService {
 impl Drop for OpenFlowService {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Served {
-    fn end(self) {
-        for socket in &self.sockets {
-            let _ = std::fs::remove_file(socket);
-        }
-        self.conn_mgr.end();
-        self.threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 }
 

@@ -1,10 +1,10 @@
 //! Snooping: clients of `<bridge>.snoop` get a copy of all messages between the switch and a controller.
 
 use crate::close_reason::CloseReason;
-use crate::conn_mgr::ConnMgr;
 use crate::connection::HELLO_TIMEOUT_MS;
+use crate::end_signal::EndSignal;
+use crate::serve_context::ServeContext;
 use crate::stream::Stream;
-use crate::switch::Switch;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use sluice_clock::now_ms;
@@ -99,12 +99,12 @@ impl AsFd for SnoopQueue {
 }
 
 /// Serves a snooper until its connection ends.
-pub fn serve(stream: Stream, conn_mgr: &Arc<ConnMgr>, _: &Arc<Switch>) -> CloseReason {
-    let Some(traffic) = conn_mgr.traffic_to_snoop() else { return CloseReason::NothingToSnoop };
-    let Some(queue) = traffic.attach() else { return CloseReason::TooManySnoopers };
+pub fn serve(stream: Stream, context: &ServeContext) -> CloseReason {
+    let Some(controller) = context.conn_mgr.controller_to_snoop() else { return CloseReason::NothingToSnoop };
+    let Some(queue) = controller.traffic.attach() else { return CloseReason::TooManySnoopers };
     let session = Session::new(Peer::Client, Version::all());
-    let reason = Snooper { stream, session, queue: &queue, conn_mgr, began_ms: now_ms() }.run();
-    traffic.detach(&queue);
+    let reason = Snooper { stream, session, queue: &queue, end: &context.end, began_ms: now_ms() }.run();
+    controller.traffic.detach(&queue);
     reason
 }
 
@@ -114,14 +114,14 @@ struct Snooper<'a> {
     /// For the greeting. Its output also carries the copies.
     session: Session,
     queue: &'a SnoopQueue,
-    conn_mgr: &'a ConnMgr,
+    end: &'a EndSignal,
     began_ms: u64,
 }
 
 impl Snooper<'_> {
     fn run(&mut self) -> CloseReason {
         loop {
-            if self.conn_mgr.is_ending() {
+            if self.end.is_given() {
                 return CloseReason::BridgeEnded;
             }
             let is_greeted = self.session.version().is_some();
@@ -158,11 +158,8 @@ impl Snooper<'_> {
         } else if self.session.version().is_some() {
             queue |= PollFlags::IN;
         }
-        let mut fds = [
-            PollFd::new(&self.stream, stream),
-            PollFd::from_borrowed_fd(self.conn_mgr.end_fd(), PollFlags::IN),
-            PollFd::new(self.queue, queue),
-        ];
+        let mut fds =
+            [PollFd::new(&self.stream, stream), PollFd::new(self.end, PollFlags::IN), PollFd::new(self.queue, queue)];
         match poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(_) => Err(CloseReason::PollFailed),

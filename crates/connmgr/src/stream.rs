@@ -57,6 +57,15 @@ impl Stream {
         })
     }
 
+    /// The transport's name in connection methods.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Stream::Unix(_) => "unix",
+            Stream::Tcp(_) => "tcp",
+            Stream::Tls(_) => "ssl",
+        }
+    }
+
     /// Sends bytes that [`Stream::write`] took and TLS still holds.
     ///
     /// # Errors

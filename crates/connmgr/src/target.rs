@@ -26,6 +26,8 @@ pub enum ActiveTarget {
     Tls(SocketAddr),
     /// `unix:FILE`.
     Unix(PathBuf),
+    /// Something that cannot be connected to. A front end that must keep a wrong controller has it; every attempt fails.
+    Unresolved(String),
 }
 
 /// A text that is no connection method.
@@ -107,6 +109,7 @@ impl fmt::Display for ActiveTarget {
             ActiveTarget::Tcp(address) => write!(f, "tcp:{address}"),
             ActiveTarget::Tls(address) => write!(f, "ssl:{address}"),
             ActiveTarget::Unix(path) => write!(f, "unix:{}", path.display()),
+            ActiveTarget::Unresolved(text) => f.write_str(text),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Private sockets in the file system.
 
 use parking_lot::Mutex;
-use rustix::fs::{CWD, RenameFlags};
+use rustix::fs::{CWD, Mode, RenameFlags};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -59,12 +59,24 @@ pub enum SocketError {
 /// # Errors
 /// If something else is there, or another switch answers on it.
 pub fn listen_private(path: &Path, what: &str) -> Result<UnixListener, SocketError> {
+    listen(path, what, Mode::RUSR | Mode::WUSR)
+}
+
+/// The same where the group may look at the socket, with the mode that Open vSwitch's sockets have.
+///
+/// # Errors
+/// If something else is there, or another switch answers on it.
+pub fn listen_for_group(path: &Path, what: &str) -> Result<UnixListener, SocketError> {
+    listen(path, what, Mode::RWXU | Mode::RGRP | Mode::XGRP)
+}
+
+fn listen(path: &Path, what: &str, mode: Mode) -> Result<UnixListener, SocketError> {
     let size = path.as_os_str().len();
     if size > PATH_MAX {
         return Err(SocketError::PathTooLong { what: what.to_owned(), path: path.to_owned(), size });
     }
     remove_stale(path, what)?;
-    bind_and_rename(path).map_err(|source| io_error(path, what, "cannot listen", source))
+    bind_and_rename(path, mode).map_err(|source| io_error(path, what, "cannot listen", source))
 }
 
 fn io_error(path: &Path, what: &str, action: &'static str, source: io::Error) -> SocketError {
@@ -73,13 +85,13 @@ fn io_error(path: &Path, what: &str, action: &'static str, source: io::Error) ->
 
 /// Binds and listens under a name of this process, then takes the place at `path`: a client that sees the socket there can
 /// connect to it, which between `bind` and `listen` it could not.
-fn bind_and_rename(path: &Path) -> io::Result<UnixListener> {
+fn bind_and_rename(path: &Path, mode: Mode) -> io::Result<UnixListener> {
     // The mode of a socket comes from the umask alone; there must be no moment in which others may connect.
     static UMASK: Mutex<()> = Mutex::new(());
     let _one_at_a_time = UMASK.lock();
     // No longer than what it stands in for, whose length has been looked at.
     let unfinished = path.with_file_name(format!(".{:x}", std::process::id()));
-    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let before = rustix::process::umask(Mode::from_raw_mode(0o777) - mode);
     let listener = UnixListener::bind(&unfinished);
     rustix::process::umask(before);
     let listener = listener?;

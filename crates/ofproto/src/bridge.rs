@@ -1,6 +1,6 @@
 //! A bridge: its ports, tables, groups, meters and MAC table. One writer and many translations share it behind a lock.
 
-use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES};
+use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, TableConfig, TableMiss};
 use crate::features::DpFeatures;
 use crate::group::Groups;
 use crate::mac::{DEFAULT_MAX, MacTable};
@@ -10,7 +10,7 @@ use crate::rule::Rule;
 use crate::table_capacity::TableCapacity;
 use crate::table_counts::TableCounts;
 use parking_lot::RwLock;
-use sluice_classifier::{Classifier, RuleId};
+use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::FlowRemovedReason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -49,6 +49,12 @@ pub(crate) struct LearnedCookie {
 /// A table.
 #[derive(Default)]
 pub(crate) struct OfTable {
+    /// Its name; empty: none.
+    pub name: String,
+    /// What happens to packets that no rule matches.
+    pub miss: TableMiss,
+    /// Fields with a prefix trie; `None`: as the bridge says.
+    pub prefixes: Option<Vec<TrieField>>,
     /// `None` until it gets its first rule.
     pub rules: Option<Box<Rules>>,
     pub counts: Arc<TableCounts>,
@@ -56,6 +62,13 @@ pub(crate) struct OfTable {
 }
 
 impl OfTable {
+    /// Takes a configuration, before there are rules or once they are dealt with.
+    pub fn configure(&mut self, config: &TableConfig) {
+        self.name.clone_from(&config.name);
+        self.prefixes.clone_from(&config.prefixes);
+        self.capacity.configure(config);
+    }
+
     /// Removes a rule that is visible to no lookup.
     pub fn remove(&mut self, id: RuleId) {
         if let Some(rules) = &mut self.rules {
@@ -75,9 +88,9 @@ impl Bridge {
     pub fn new(id: BridgeId, config: BridgeConfig) -> Self {
         let macs = RwLock::new(MacTable::new(config.mac_age_s, DEFAULT_MAX));
         let mut tables: Box<[OfTable]> = std::iter::repeat_with(OfTable::default).take(N_TABLES).collect();
-        for limit in &config.limits {
-            if let Some(table) = tables.get_mut(usize::from(limit.table)) {
-                table.capacity = TableCapacity::limited(limit);
+        for table in &config.tables {
+            if let Some(found) = tables.get_mut(usize::from(table.table)) {
+                found.configure(table);
             }
         }
         Bridge {
@@ -98,8 +111,9 @@ impl Bridge {
 
     /// The rules of a table, for a change.
     pub fn rules_mut(&mut self, table: u8) -> &mut Rules {
-        let prefixes = &self.config.prefixes;
-        self.tables[usize::from(table)].rules.get_or_insert_with(|| Box::new(Classifier::new(prefixes, 0)))
+        let OfTable { rules, prefixes, .. } = &mut self.tables[usize::from(table)];
+        let prefixes = prefixes.as_ref().unwrap_or(&self.config.prefixes);
+        rules.get_or_insert_with(|| Box::new(Classifier::new(prefixes, 0)))
     }
 
     /// The name.

@@ -2,6 +2,7 @@
 
 use crate::mac::DEFAULT_AGE_S;
 use sluice_classifier::TrieField;
+use sluice_flow::SubField;
 
 /// The type of the userspace datapath. Source: OVS lib/dpif-netdev.c.
 const NETDEV: &str = "netdev";
@@ -44,11 +45,11 @@ pub struct BridgeConfig {
     pub fail_mode: FailMode,
     /// Seconds until an unused MAC entry expires.
     pub mac_age_s: u64,
-    /// Fields with a prefix trie, which makes the megaflows of rules that match prefixes wider. As `prefixes` of a
-    /// `Flow_Table` in Open vSwitch, but for all tables.
+    /// Fields with a prefix trie, which makes the megaflows of rules that match prefixes wider: of all tables whose own
+    /// configuration does not say otherwise.
     pub prefixes: Vec<TrieField>,
-    /// Tables with a limit on their number of rules.
-    pub limits: Vec<TableLimit>,
+    /// Tables that differ from the usual ones.
+    pub tables: Vec<TableConfig>,
 }
 
 impl BridgeConfig {
@@ -63,7 +64,7 @@ impl BridgeConfig {
             fail_mode: FailMode::Secure,
             mac_age_s: DEFAULT_AGE_S,
             prefixes,
-            limits: Vec::new(),
+            tables: Vec::new(),
         }
     }
 }
@@ -72,13 +73,40 @@ impl BridgeConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BridgeId(pub u32);
 
-/// A limit of a table, from the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableLimit {
+/// The configuration of a table. Source: `ovs-vswitchd.conf.db(5)`, `Flow_Table`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableConfig {
     /// Number of the table.
     pub table: u8,
-    /// Rules at most.
-    pub rules: usize,
+    /// Its name; empty: none.
+    pub name: String,
+    /// Rules at most; `None`: no limit.
+    pub flow_limit: Option<usize>,
     /// Whether it evicts when it is full, even if no controller enabled that.
     pub evicts: bool,
+    /// Rules that agree in these bits are a group. The largest group loses a rule first; without bits all rules are one.
+    pub groups: Vec<SubField>,
+    /// Fields with a prefix trie; `None`: as the bridge says.
+    pub prefixes: Option<Vec<TrieField>>,
+}
+
+impl TableConfig {
+    /// A table like all others.
+    pub fn new(table: u8) -> Self {
+        TableConfig { table, name: String::new(), flow_limit: None, evicts: false, groups: Vec::new(), prefixes: None }
+    }
+}
+
+/// What happens to packets that no rule of a table matches. Source: OpenFlow 1.1, `OFPTC_TABLE_MISS_*`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TableMiss {
+    /// They go to controllers if there is one whose version expects that, else they are dropped.
+    #[default]
+    Default,
+    /// They go to controllers.
+    Controller,
+    /// They go to the next table.
+    Continue,
+    /// They are dropped.
+    Drop,
 }

@@ -265,7 +265,7 @@ impl PendingTransaction {
         if rule.idle_timeout() != 0 || rule.hard_timeout() != 0 {
             bridge.expirable.insert((table, id));
         }
-        bridge.tables[usize::from(table)].capacity.add(id, rule.importance, rule.expiry_ms());
+        bridge.tables[usize::from(table)].capacity.add(id, matches, rule.importance, rule.expiry_ms());
         self.added.push((table, id));
         id
     }
@@ -281,7 +281,11 @@ impl PendingTransaction {
         let matches = (rule.flags.send_flow_rem && reason.is_some()).then(|| rules.match_of(found));
         rules.set_remove_version(id, self.version);
         bridge.expirable.remove(&(table, id));
-        bridge.tables[usize::from(table)].capacity.remove();
+        let capacity = &mut bridge.tables[usize::from(table)].capacity;
+        match reason {
+            Some(FlowRemovedReason::Eviction) => capacity.remove(),
+            _ => capacity.remove_unordered(),
+        }
         self.changed.deleted += usize::from(reason.is_some());
         if let Some(reason) = reason {
             self.note_update(RuleUpdateEvent::Removed(reason), table, id, None);

@@ -59,7 +59,7 @@
 //! | [`bridge`], [`bridge_config`], [`port`], [`rule`], [`mac`] | the parts of a bridge |
 //! | [`rules`], [`flow_mod`], [`transaction`], [`check`], [`removed`] | atomic changes of rules and groups |
 //! | [`rule_select`], [`action_refs`] | finding rules; the ports, groups and meters of actions |
-//! | [`table_capacity`], [`table_mod`], [`table_counts`] | limits of tables, eviction, vacancy events |
+//! | [`table_capacity`], [`eviction`], [`table_mod`], [`table_counts`] | limits of tables, eviction, vacancy events |
 //! | [`rule_monitor`], [`rule_updates`] | tells one subscriber of every changed rule |
 //! | [`group`] | groups, and how a select group maps hashes to buckets |
 //! | [`meter`], [`meter_mod`] | meters; each one is a meter of the datapath |
@@ -80,6 +80,7 @@ mod controller;
 mod depends;
 mod effects;
 mod error;
+mod eviction;
 mod fdb;
 mod features;
 mod flow_mod;
@@ -113,7 +114,7 @@ mod upcall;
 mod xlate;
 mod xlate_cache;
 
-pub use bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, TableLimit};
+pub use bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, TableConfig, TableMiss};
 pub use controller::{ExecuteRequest, PacketInMetadata, PacketOutRequest, ResumeRequest};
 pub use effects::EffectStats;
 pub use error::Error;

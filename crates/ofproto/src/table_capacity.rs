@@ -1,10 +1,10 @@
 //! A table's limit on rules, what it evicts when it is full, and its vacancy events. Source: OpenFlow 1.4,
 //! `OFPTC_EVICTION`.
 
-use crate::bridge_config::{BridgeId, TableLimit};
+use crate::bridge_config::{BridgeId, TableConfig, TableMiss};
+use crate::eviction::EvictionOrder;
 use sluice_classifier::RuleId;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use sluice_flow::{Match, SubField};
 
 /// The thresholds of vacancy events. Vacancy is the part of a table's limit that is free, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,8 +16,10 @@ pub struct VacancyThresholds {
 }
 
 /// The settings of a table that a controller changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableSettings {
+    /// What happens to packets that no rule matches; `None`: unchanged.
+    pub miss: Option<TableMiss>,
     /// Whether it evicts when it is full; `None`: unchanged.
     pub evicts: Option<bool>,
     /// Whether it has vacancy events, and their thresholds; `None`: unchanged.
@@ -25,10 +27,14 @@ pub struct TableSettings {
 }
 
 /// The description of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableDesc {
     /// Number of the table.
     pub table: u8,
+    /// Its name; empty: none.
+    pub name: String,
+    /// What happens to packets that no rule matches.
+    pub miss: TableMiss,
     /// Rules at most; `None`: no limit.
     pub limit: Option<usize>,
     /// Whether a controller enabled eviction.
@@ -49,7 +55,7 @@ pub enum VacancyReason {
 }
 
 /// A table whose vacancy has crossed a threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VacancyEvent {
     /// Bridge.
     pub bridge: BridgeId,
@@ -70,18 +76,27 @@ pub(crate) struct TableCapacity {
     next: Option<VacancyReason>,
     /// Number of rules, without those that the next version hides.
     rules: usize,
-    /// The order of evictions: by importance, then by expiry. Some of the rules may have been removed.
-    pub order: BinaryHeap<Reverse<(u16, u64, RuleId)>>,
-    pub ordered_ms: Option<u64>,
+    /// Bits of fields by which rules are grouped.
+    pub groups: Vec<SubField>,
+    /// The order of evictions, if it is known. Some of the rules may have been removed.
+    pub order: Option<EvictionOrder>,
 }
 
 impl TableCapacity {
-    pub fn limited(limit: &TableLimit) -> Self {
-        TableCapacity { limit: Some(limit.rules), evicts_always: limit.evicts, ..TableCapacity::default() }
+    /// Takes a configuration.
+    pub fn configure(&mut self, config: &TableConfig) {
+        (self.limit, self.evicts_always) = (config.flow_limit, config.evicts);
+        self.groups.clone_from(&config.groups);
+        self.order = None;
     }
 
     pub fn limit(&self) -> Option<usize> {
         self.limit
+    }
+
+    /// Whether it holds more rules than it may: its limit was lowered.
+    pub fn is_overfull(&self) -> bool {
+        self.limit.is_some_and(|limit| self.rules > limit)
     }
 
     pub fn is_full(&self) -> bool {
@@ -89,11 +104,11 @@ impl TableCapacity {
     }
 
     /// Counts an added rule. `expiry_ms`: when it expires unless packets come, if it has a timeout.
-    pub fn add(&mut self, id: RuleId, importance: u16, expiry_ms: Option<u64>) {
+    pub fn add(&mut self, id: RuleId, matches: &Match, importance: u16, expiry_ms: Option<u64>) {
         self.rules += 1;
         // If there is no order, the rule will be in the next one.
-        if let (Some(expiry_ms), Some(_)) = (expiry_ms, self.ordered_ms) {
-            self.order.push(Reverse((importance, expiry_ms, id)));
+        if let (Some(expiry_ms), Some(order)) = (expiry_ms, &mut self.order) {
+            order.add(&self.groups, matches, (importance, expiry_ms, id));
         }
     }
 
@@ -102,10 +117,18 @@ impl TableCapacity {
         self.rules -= 1;
     }
 
+    /// Counts a rule that was removed for another reason than eviction: its group is smaller now.
+    pub fn remove_unordered(&mut self) {
+        self.remove();
+        if !self.groups.is_empty() {
+            self.order = None;
+        }
+    }
+
     /// Counts a rule whose removal is undone.
     pub fn restore(&mut self) {
         self.rules += 1;
-        self.ordered_ms = None;
+        self.order = None;
     }
 
     pub fn does_evict(&self) -> bool {
@@ -113,7 +136,7 @@ impl TableCapacity {
     }
 
     /// The vacancy in percent.
-    fn vacancy(&self) -> u8 {
+    pub fn vacancy(&self) -> u8 {
         let Some(limit) = self.limit else { return 100 };
         (limit.saturating_sub(self.rules) * 100).checked_div(limit).unwrap_or(0) as u8
     }
@@ -127,9 +150,14 @@ impl TableCapacity {
         self.next = says.then(|| self.next.unwrap_or(first));
     }
 
-    pub fn desc(&self, table: u8) -> TableDesc {
-        let thresholds = self.next.map(|_| self.thresholds);
-        TableDesc { table, limit: self.limit, evicts: self.evicts, thresholds, vacancy: self.vacancy() }
+    /// The thresholds of vacancy events, if there are such events.
+    pub fn thresholds(&self) -> Option<VacancyThresholds> {
+        self.next.map(|_| self.thresholds)
+    }
+
+    /// Whether a controller enabled eviction.
+    pub fn evicts(&self) -> bool {
+        self.evicts
     }
 
     /// The threshold that has been crossed, if it is the expected one. Then the other one is expected.

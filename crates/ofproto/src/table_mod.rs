@@ -1,11 +1,14 @@
 //! Table settings, eviction and vacancy events of a bridge's tables.
 
 use crate::bridge::{Bridge, OfTable};
+use crate::bridge_config::{N_TABLES, TableConfig};
+use crate::depends::Changes;
 use crate::error::Error;
+use crate::eviction::EvictionOrder;
 use crate::ofproto::{Ofproto, position};
 use crate::table_capacity::{TableDesc, TableSettings, VacancyEvent};
-use sluice_classifier::RuleId;
-use std::cmp::Reverse;
+use sluice_classifier::{RuleId, TrieField};
+use sluice_ofp::FlowRemovedReason;
 
 /// Maximum age of the order of evictions, milliseconds. Packets extend the life of rules meanwhile.
 const ORDER_MAX_AGE_MS: u64 = 1000;
@@ -17,17 +20,33 @@ impl Bridge {
         if !capacity.does_evict() {
             return None;
         }
-        if capacity.ordered_ms.is_none_or(|at| now_ms >= at + ORDER_MAX_AGE_MS) {
-            let ending = self.expirable.range((table, RuleId(0))..=(table, RuleId(u32::MAX)));
-            let order = ending.filter_map(|&(_, id)| {
-                let rule = rules.as_ref()?.rule(id)?.payload();
-                Some(Reverse((rule.importance, rule.expiry_ms()?, id)))
-            });
-            (capacity.order, capacity.ordered_ms) = (order.collect(), Some(now_ms));
+        capacity.order = capacity.order.take().filter(|order| now_ms < order.made_ms + ORDER_MAX_AGE_MS);
+        let order = capacity.order.get_or_insert_with(|| {
+            let mut order = EvictionOrder::new(now_ms);
+            for &(_, id) in self.expirable.range((table, RuleId(0))..=(table, RuleId(u32::MAX))) {
+                let Some((rules, rule)) = rules.as_ref().and_then(|rules| Some((rules, rules.rule(id)?))) else {
+                    continue;
+                };
+                if let Some(expiry_ms) = rule.payload().expiry_ms() {
+                    let candidate = (rule.payload().importance, expiry_ms, id);
+                    order.add(&capacity.groups, &rules.match_of(rule), candidate);
+                }
+            }
+            order
+        });
+        order.pop(|id| self.expirable.contains(&(table, id)))
+    }
+
+    /// Gives a table another configuration.
+    fn configure_table(&mut self, config: &TableConfig) {
+        let table = &mut self.tables[usize::from(config.table)];
+        let fields =
+            |prefixes: &Option<Vec<TrieField>>| prefixes.clone().unwrap_or_else(|| self.config.prefixes.clone());
+        let (before, after) = (fields(&table.prefixes), fields(&config.prefixes));
+        table.configure(config);
+        if let Some(rules) = table.rules.as_deref_mut().filter(|_| before != after) {
+            rules.set_trie_fields(&after);
         }
-        std::iter::from_fn(|| capacity.order.pop())
-            .map(|Reverse((.., id))| id)
-            .find(|id| self.expirable.contains(&(table, *id)))
     }
 
     /// The vacancy events since the last call.
@@ -35,30 +54,81 @@ impl Bridge {
         let bridge = self.id;
         (0u8..=u8::MAX).zip(&mut self.tables).filter_map(move |(number, table)| {
             let reason = table.capacity.crossed()?;
-            Some(VacancyEvent { bridge, reason, table: table.capacity.desc(number) })
+            Some(VacancyEvent { bridge, reason, table: table.desc(number) })
         })
     }
 }
 
+impl OfTable {
+    /// The description of this table.
+    fn desc(&self, table: u8) -> TableDesc {
+        let OfTable { name, miss, capacity, .. } = self;
+        TableDesc {
+            table,
+            name: name.clone(),
+            miss: *miss,
+            limit: capacity.limit(),
+            evicts: capacity.evicts(),
+            thresholds: capacity.thresholds(),
+            vacancy: capacity.vacancy(),
+        }
+    }
+
+    fn set(&mut self, settings: &TableSettings) {
+        self.miss = settings.miss.unwrap_or(self.miss);
+        self.capacity.set(settings);
+    }
+}
+
 impl Ofproto {
+    /// Gives a bridge's tables another configuration; those that `configs` does not name become like all others. A
+    /// table with more rules than it may have now evicts some, if it evicts at all.
+    ///
+    /// # Errors
+    /// If there is no such bridge.
+    pub fn configure_tables(&self, bridge: &str, configs: &[TableConfig], now_ms: u64) -> Result<(), Error> {
+        let mut writer = self.writer();
+        let id = self.bridge_id(bridge)?;
+        let mut pending = self.begin(&mut writer, id, now_ms);
+        self.change(&mut writer, |state| {
+            let Some(bridge) = state.bridge_mut(id) else { return };
+            bridge.config.tables = configs.to_vec();
+            for table in 0..N_TABLES as u8 {
+                let config = configs.iter().find(|config| config.table == table);
+                bridge.configure_table(&config.cloned().unwrap_or_else(|| TableConfig::new(table)));
+                while bridge.tables[usize::from(table)].capacity.is_overfull() {
+                    let Some(victim) = bridge.victim(table, now_ms) else { break };
+                    pending.hide(bridge, table, victim, Some(FlowRemovedReason::Eviction));
+                }
+            }
+        });
+        self.commit(&mut writer, id, pending);
+        drop(writer);
+        // Tries decide how wide megaflows are.
+        self.announce(&Changes::of_bridge(id));
+        Ok(())
+    }
+
     /// Changes the settings of a table, or of all.
     ///
     /// # Errors
     /// If there is no such bridge or table.
     pub fn set_table(&self, bridge: &str, table: Option<u8>, settings: &TableSettings) -> Result<(), Error> {
         let mut writer = self.writer();
-        self.change(&mut writer, |state| {
+        let id = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             let tables = &mut state.bridges[at].tables;
             match table {
-                Some(table) => {
-                    let chosen = tables.get_mut(usize::from(table)).ok_or(Error::BadTable(table))?;
-                    chosen.capacity.set(settings);
-                }
-                None => tables.iter_mut().for_each(|table| table.capacity.set(settings)),
+                Some(table) => tables.get_mut(usize::from(table)).ok_or(Error::BadTable(table))?.set(settings),
+                None => tables.iter_mut().for_each(|table| table.set(settings)),
             }
-            Ok(())
-        })
+            Ok(state.bridges[at].id)
+        })?;
+        drop(writer);
+        if settings.miss.is_some() {
+            self.announce(&Changes::of_bridge(id));
+        }
+        Ok(())
     }
 
     /// The descriptions of a bridge's tables, by number.
@@ -68,7 +138,7 @@ impl Ofproto {
     pub fn table_descs(&self, bridge: &str) -> Result<Vec<TableDesc>, Error> {
         let state = self.state();
         let tables = &state.bridges[position(&state, bridge)?].tables;
-        Ok((0u8..=u8::MAX).zip(tables).map(|(number, table)| table.capacity.desc(number)).collect())
+        Ok((0u8..=u8::MAX).zip(tables).map(|(number, table)| table.desc(number)).collect())
     }
 
     /// The vacancy events since the last call.

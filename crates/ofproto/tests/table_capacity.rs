@@ -2,14 +2,14 @@
 
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason};
-use sluice_ofproto::{BridgeConfig, Error, Ofproto, TableLimit, TableSettings, VacancyReason, VacancyThresholds};
+use sluice_ofproto::{BridgeConfig, Error, Ofproto, TableConfig, TableSettings, VacancyReason, VacancyThresholds};
 
 const TABLE: u8 = 3;
 
 fn switch(rules: usize, evicts: bool) -> Ofproto {
     let ofproto = Ofproto::new();
-    let limits = vec![TableLimit { table: TABLE, rules, evicts }];
-    ofproto.add_bridge(BridgeConfig { limits, ..BridgeConfig::new("br0") }, 0).unwrap();
+    let tables = vec![TableConfig { flow_limit: Some(rules), evicts, ..TableConfig::new(TABLE) }];
+    ofproto.add_bridge(BridgeConfig { tables, ..BridgeConfig::new("br0") }, 0).unwrap();
     ofproto
 }
 
@@ -30,7 +30,7 @@ fn priorities(ofproto: &Ofproto) -> Vec<u16> {
 }
 
 fn let_it_evict(ofproto: &Ofproto) {
-    ofproto.set_table("br0", Some(TABLE), &TableSettings { evicts: Some(true), vacancy: None }).unwrap();
+    ofproto.set_table("br0", Some(TABLE), &TableSettings { evicts: Some(true), ..TableSettings::default() }).unwrap();
 }
 
 const FULL: Error = Error::TableFull { table: TABLE, limit: 2 };
@@ -107,7 +107,9 @@ fn a_bundle_that_fails_has_evicted_nothing() {
 fn marks_are_told_once_each_way() {
     let ofproto = switch(10, false);
     let thresholds = VacancyThresholds { down: 30, up: 60 };
-    ofproto.set_table("br0", Some(TABLE), &TableSettings { evicts: None, vacancy: Some((true, thresholds)) }).unwrap();
+    ofproto
+        .set_table("br0", Some(TABLE), &TableSettings { vacancy: Some((true, thresholds)), ..TableSettings::default() })
+        .unwrap();
     let told = |ofproto: &Ofproto| {
         ofproto.take_vacancy_events().iter().map(|event| (event.reason, event.table.vacancy)).collect::<Vec<_>>()
     };
@@ -121,4 +123,34 @@ fn marks_are_told_once_each_way() {
     (7..=10).for_each(|i| assert_eq!(gone(i).deleted, 1));
     assert_eq!(told(&ofproto), [(VacancyReason::Up, 70)]);
     assert!(ofproto.table_descs("br0").unwrap().iter().all(|table| table.vacancy == 100));
+}
+
+#[test]
+fn a_lower_limit_evicts_what_is_too_much() {
+    let ofproto = switch(4, true);
+    for priority in 1..=4 {
+        add(&ofproto, &format!("priority={priority},idle_timeout={}", 10 - priority), 0).unwrap();
+    }
+    let smaller = TableConfig { flow_limit: Some(2), evicts: true, ..TableConfig::new(TABLE) };
+    ofproto.configure_tables("br0", &[smaller], 0).unwrap();
+    assert_eq!(priorities(&ofproto), [1, 2], "those that expire first have gone");
+    let named = TableConfig { name: "main".into(), ..TableConfig::new(0) };
+    ofproto.configure_tables("br0", &[named], 0).unwrap();
+    let descs = ofproto.table_descs("br0").unwrap();
+    assert_eq!((descs[0].name.as_str(), descs[usize::from(TABLE)].limit), ("main", None));
+    (5..9).for_each(|priority| add(&ofproto, &format!("priority={priority}"), 0).unwrap());
+}
+
+#[test]
+fn the_largest_group_is_evicted_from() {
+    let ofproto = switch(4, true);
+    let groups = vec![sluice_flow::SubField::whole(sluice_flow::FieldId::InPort)];
+    let fair = TableConfig { flow_limit: Some(4), evicts: true, groups, ..TableConfig::new(TABLE) };
+    ofproto.configure_tables("br0", &[fair], 0).unwrap();
+    // Port 1 has one rule, the first to expire; port 2 has three.
+    for (priority, port, timeout) in [(1, 1, 1), (2, 2, 7), (3, 2, 8), (4, 2, 9)] {
+        add(&ofproto, &format!("priority={priority},in_port={port},idle_timeout={timeout}"), 0).unwrap();
+    }
+    add(&ofproto, "priority=5,in_port=1,idle_timeout=20", 0).unwrap();
+    assert_eq!(priorities(&ofproto), [1, 3, 4, 5]);
 }

@@ -3,7 +3,9 @@
 use sluice_action::PortNo;
 use sluice_flow::PortNames;
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod, MeterCommand, MeterMod};
-use sluice_ofproto::{BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, TrieField, VlanMode};
+use sluice_ofproto::{
+    BridgeConfig, FragmentMode, Ofproto, PortConfig, PriorityTags, TableMiss, TableSettings, TrieField, VlanMode,
+};
 use std::collections::BTreeSet;
 
 /// Traces with a narrower megaflow here, because that of OVS is too wide: the question, OVS's line, ours.
@@ -322,4 +324,32 @@ flow br0 priority=0 actions=drop";
     let want = ["Datapath actions: 1", "Megaflow: recirc_id=0,eth,ip,in_port=2,nw_dst=1.1.1.2,nw_frag=no"];
     assert_eq!(tail(packet), want);
     assert_eq!(tail(&padded), want);
+}
+
+#[test]
+fn a_table_says_what_happens_to_packets_that_no_rule_matches() {
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    for number in 1..=2 {
+        ofproto.add_port("br0", PortConfig::new(&format!("p{number}"), number, PortNo(number.into()))).unwrap();
+    }
+    for text in ["table=0,in_port=2,actions=goto_table:1", "table=2,actions=output:2"] {
+        let flow = FlowMod::parse(text, FlowCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.flow_mod("br0", &flow, 0).unwrap();
+    }
+    let set = |table, miss| {
+        ofproto.set_table("br0", Some(table), &TableSettings { miss: Some(miss), ..TableSettings::default() }).unwrap();
+    };
+    let last_line = |in_port: u16| {
+        let answer = ofproto.trace(&["br0", &format!("in_port={in_port}")], 0).unwrap();
+        answer.lines().last().unwrap().to_owned()
+    };
+    assert_eq!([last_line(1), last_line(2)].map(|line| line.ends_with("drop")), [true; 2]);
+    // Table 0 leads on to table 1, which is empty and leads on to table 2.
+    (0..2).for_each(|table| set(table, TableMiss::Continue));
+    assert_eq!(last_line(1), "Datapath actions: 2");
+    set(1, TableMiss::Drop);
+    assert_eq!(last_line(1), "Datapath actions: drop");
+    set(1, TableMiss::Controller);
+    assert!([last_line(1), last_line(2)].iter().all(|line| line.contains("controller(reason=")), "{}", last_line(2));
 }

@@ -31,6 +31,6 @@ pub use flow_removed::FlowRemoved;
 pub use frame::{Framer, HEADER_SIZE, Header, MESSAGE_MAX};
 pub use message::{Format, Message};
 pub use packet_in::{PacketIn, PacketInFormat, PacketOut};
-pub use packet_in_limit::PacketInLimit;
+pub use packet_in_limit::{PacketInCounts, PacketInLimit};
 pub use session::{BundleCommit, Event, Peer, Request, Session};
 pub use sluice_ofp::{Version, VersionBitmap};

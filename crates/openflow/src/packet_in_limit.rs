@@ -19,7 +19,22 @@ pub struct PacketInLimit<T> {
     waiting: usize,
     /// The port that was served last.
     last: u16,
+    bypassed: u64,
+    queued: u64,
     lost: u64,
+}
+
+/// What happened to the packets of a limit. Source: Open vSwitch, `pinsched_stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketInCounts {
+    /// Sent at once.
+    pub bypassed: u64,
+    /// Made to wait.
+    pub queued: u64,
+    /// Lost because too many waited.
+    pub dropped: u64,
+    /// Waiting now.
+    pub backlog: u64,
 }
 
 impl<T> PacketInLimit<T> {
@@ -35,6 +50,8 @@ impl<T> PacketInLimit<T> {
             ports,
             waiting: 0,
             last: 0,
+            bypassed: 0,
+            queued: 0,
             lost: 0,
         }
     }
@@ -42,8 +59,10 @@ impl<T> PacketInLimit<T> {
     /// Takes a packet of a port. Returns it if it may be sent now; else it waits.
     pub fn offer(&mut self, port: u16, packet: T, now_ms: u64) -> Option<T> {
         if self.waiting == 0 && self.take_token(now_ms) {
+            self.bypassed += 1;
             return Some(packet);
         }
+        self.queued += 1;
         if self.waiting >= self.burst {
             self.lose_one();
         }
@@ -66,6 +85,12 @@ impl<T> PacketInLimit<T> {
     /// Milliseconds until the next waiting packet may be sent; `None` if none waits.
     pub fn wait_ms(&self) -> Option<u64> {
         (self.waiting != 0).then(|| PACKET.saturating_sub(self.tokens).div_ceil(self.rate))
+    }
+
+    /// What happened to its packets.
+    pub fn counts(&self) -> PacketInCounts {
+        let PacketInLimit { bypassed, queued, lost: dropped, waiting, .. } = *self;
+        PacketInCounts { bypassed, queued, dropped, backlog: waiting as u64 }
     }
 
     /// Packets that were lost because too many waited.
@@ -135,6 +160,7 @@ mod tests {
         limit.offer(2, (2, 0), 0);
         (0..100).for_each(|n| _ = limit.offer(1, (1, n), 0));
         assert_eq!(limit.lost(), 97);
+        assert_eq!(limit.counts(), PacketInCounts { bypassed: 4, queued: 101, dropped: 97, backlog: 4 });
         let left: Vec<_> = (1..9).filter_map(|s| limit.next(s * 1000)).collect();
         assert_eq!(left, [(1, 97), (2, 0), (1, 98), (1, 99)]);
     }

@@ -99,6 +99,8 @@ pub struct Session {
     role: Role,
     masks: [[u32; 2]; ASYNC_KINDS],
     config: SwitchConfig,
+    /// Whether the controller gets no asynchronous messages before it asks for them.
+    is_silent: bool,
 }
 
 impl Session {
@@ -119,10 +121,16 @@ impl Session {
             controller_id: 0,
             role: Role::Equal,
             masks: default_masks(Version::V10),
+            is_silent: false,
             config: SwitchConfig { flags: 0, miss_send_len: if peer == Peer::Controller { MISS_SEND_LEN } else { 0 } },
         };
         session.out = Message::Hello(Some(versions)).write(Version::highest(versions).unwrap_or(Version::V10), 0);
         session
+    }
+
+    /// The controller gets no asynchronous messages before it asks for them. Called before its hello is read.
+    pub fn begin_silent(&mut self) {
+        self.is_silent = true;
     }
 
     /// Bytes that [`Session::push`] takes now.
@@ -234,7 +242,7 @@ impl Session {
             return Some(Event::Refused(Error::HelloIncompatible));
         };
         self.state = SessionState::Open(version);
-        self.masks = default_masks(version);
+        self.masks = if self.is_silent { [[0; 2]; ASYNC_KINDS] } else { default_masks(version) };
         Some(Event::Ready(version))
     }
 

@@ -4,6 +4,7 @@ use crate::desired::{Bridge, DesiredState, Port, Sources};
 use sluice_connmgr::{BridgeSettings, TlsFiles};
 use sluice_datapath::{GovernorMode, MissBudget, Settings};
 use sluice_flow::VlanLimit;
+use sluice_ofproto::TableConfig;
 use sluice_port::DpdkConfig;
 use std::time::Duration;
 
@@ -27,7 +28,14 @@ pub enum Change {
         /// How long it is to be.
         mac_age: Duration,
     },
-    /// How a bridge is served changes: its controllers and where it listens.
+    /// The configuration of a bridge's tables changes.
+    SetTables {
+        /// The bridge.
+        bridge: String,
+        /// Those that differ from the usual ones.
+        tables: Vec<TableConfig>,
+    },
+    /// How a bridge is served changes: its controllers, where it listens, and what it does without controllers.
     SetOpenFlow {
         /// The bridge.
         bridge: String,
@@ -123,8 +131,8 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
 
 /// What cannot change while the bridge stays: a bridge of the same name that differs in it takes its place.
 fn identity(bridge: &Bridge) -> impl PartialEq + use<> {
-    let Bridge { datapath_type, datapath_id, fail_mode, prefixes, table_limits, .. } = bridge.clone();
-    (datapath_type, datapath_id, fail_mode, prefixes, table_limits)
+    let Bridge { datapath_type, datapath_id, prefixes, .. } = bridge.clone();
+    (datapath_type, datapath_id, prefixes)
 }
 
 /// What cannot change while the port stays, likewise.
@@ -146,6 +154,9 @@ impl Steps {
         let name = || new.name.clone();
         if old.mac_age != new.mac_age {
             self.changing.push(Change::SetMacAge { bridge: name(), mac_age: new.mac_age });
+        }
+        if old.tables != new.tables {
+            self.changing.push(Change::SetTables { bridge: name(), tables: new.tables.clone() });
         }
         if old.openflow() != new.openflow() {
             self.changing.push(Change::SetOpenFlow { bridge: name(), settings: new.openflow() });
@@ -216,9 +227,12 @@ impl DesiredState {
             Change::RemoveBridge(bridge) => self.bridges.retain(|other| other.name != *bridge),
             Change::SetMacAge { bridge, mac_age } => self.with_bridge(bridge, |bridge| bridge.mac_age = *mac_age),
             Change::SetOpenFlow { bridge, settings } => self.with_bridge(bridge, |bridge| {
+                bridge.fail_mode = settings.fail_mode;
+                bridge.versions = settings.versions;
                 bridge.controllers.clone_from(&settings.controllers);
                 bridge.listeners.clone_from(&settings.listeners);
             }),
+            Change::SetTables { bridge, tables } => self.with_bridge(bridge, |bridge| bridge.tables.clone_from(tables)),
             Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
                 self.with_bridge(bridge, |bridge| {
                     if let Some(old) = bridge.ports.iter_mut().find(|old| old.name == port.name) {

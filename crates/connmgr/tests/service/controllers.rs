@@ -2,11 +2,12 @@
 
 use crate::bench::Bench;
 use crate::client::{Client, PATIENCE, Peer};
-use sluice_connmgr::{ActiveTarget, BridgeSettings, ControllerSettings, RateLimit};
+use sluice_connmgr::{ActiveTarget, BridgeSettings, ControllerKind, ControllerSettings, ControllerStatus, RateLimit};
 use sluice_ofp::FlowCommand;
 use sluice_ofproto::FailMode;
 use sluice_openflow::{Message, Version};
 use sluice_testkit::frame::udp4;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::Ordering::SeqCst;
@@ -107,14 +108,78 @@ fn a_standalone_bridge_leaves_it_to_its_controller() {
     let settings = BridgeSettings { fail_mode: FailMode::Standalone, ..settings(controller) };
     let bench = Bench::with_settings(&settings);
     let mut client = bench.client(Version::V13);
-    assert_eq!(client.flows().len(), 1, "the rule that a standalone bridge begins with");
+    assert!(client.flows().is_empty(), "the controller decides");
     let mut controller = accept(&listener);
     controller.barrier();
-    assert!(client.flows().is_empty(), "the controller decides");
     controller.change(FlowCommand::Add, "actions=drop");
     drop(controller);
     bench.service.run();
     assert_eq!(client.flows().len(), 1, "the controller has been away for a moment only");
+}
+
+#[test]
+fn new_settings_leave_other_connections_alone() {
+    let (listener, first) = controller();
+    let bench = Bench::with_settings(&settings(first.clone()));
+    let (mut controller, mut client) = (accept(&listener), bench.client(Version::V10));
+    client.add("in_port=1,actions=output:2");
+    let (other_listener, second) = self::controller();
+    let both = BridgeSettings { controllers: vec![first.clone(), second], ..BridgeSettings::default() };
+    bench.service.serve_bridge("br0", &both).unwrap();
+    let mut other = accept(&other_listener);
+    [&mut controller, &mut other].into_iter().for_each(|peer| peer.barrier());
+    let statuses = bench.service.controllers("br0");
+    assert!(statuses.len() == 2 && statuses.iter().all(ControllerStatus::is_connected), "{statuses:?}");
+    bench.service.serve_bridge("br0", &settings(first)).unwrap();
+    assert!(other.receive().is_none(), "the connection goes on");
+    controller.barrier();
+    assert_eq!(client.flows().len(), 1, "there was a controller all the time");
+}
+
+#[test]
+fn the_first_controller_and_the_last_take_the_rules_along() {
+    let bench = Bench::with_settings(&BridgeSettings { fail_mode: FailMode::Standalone, ..BridgeSettings::default() });
+    let mut client = bench.client(Version::V13);
+    assert_eq!(client.flows().len(), 1, "a standalone bridge begins with a rule");
+    let (_listener, controller) = controller();
+    let service = ControllerSettings { kind: ControllerKind::Service, ..controller.clone() };
+    let with = |controller| BridgeSettings { fail_mode: FailMode::Standalone, ..settings(controller) };
+    bench.service.serve_bridge("br0", &with(service)).unwrap();
+    assert_eq!(client.flows().len(), 1, "a service controller decides nothing");
+    bench.service.serve_bridge("br0", &with(controller)).unwrap();
+    assert!(client.flows().is_empty(), "it is the controller's to decide");
+    client.add("in_port=1,actions=output:2");
+    bench
+        .service
+        .serve_bridge("br0", &BridgeSettings { fail_mode: FailMode::Standalone, ..Default::default() })
+        .unwrap();
+    assert_eq!(client.flows(), [" NORMAL"]);
+}
+
+#[test]
+fn a_bridge_speaks_the_versions_it_may() {
+    let versions = Version::V13.bit();
+    let bench = Bench::with_settings(&BridgeSettings { versions, ..BridgeSettings::default() });
+    bench.client(Version::V13).barrier();
+    let mut stream = std::os::unix::net::UnixStream::connect(bench.socket("mgmt")).unwrap();
+    stream.write_all(&Message::Hello(Some(Version::V14.bit())).write(Version::V14, 1)).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    assert!(bytes.ends_with(b"We support version 0x04, you support version 0x05, no common versions."));
+}
+
+#[test]
+fn an_unreachable_controller_says_why() {
+    let target = ActiveTarget::Unresolved("tcp:nowhere".into());
+    let bench = Bench::with_settings(&settings(ControllerSettings::new(target)));
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let failed = || bench.service.controllers("br0")[0].last_error.is_some();
+    while !failed() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let status = &bench.service.controllers("br0")[0];
+    assert_eq!(status.last_error.as_deref(), Some("Address family not supported by protocol"));
+    assert!(!status.is_connected() && status.pairs()["state"] != "ACTIVE");
 }
 
 #[test]

@@ -14,11 +14,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 #[test]
-fn sockets_are_private_and_go_with_the_bridge() {
+fn sockets_have_open_vswitchs_mode_and_go_with_the_bridge() {
     let bench = Bench::new();
     let sockets = ["mgmt", "snoop"].map(|kind| bench.socket(kind));
     for socket in &sockets {
-        assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", socket.display());
+        assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o750, "{}", socket.display());
     }
     bench.service.remove_bridge("br0");
     assert!(sockets.iter().all(|socket| !socket.exists()));
@@ -57,7 +57,7 @@ fn a_bridge_listens_where_it_is_told() {
 }
 
 #[test]
-fn a_bridge_that_cannot_be_served_leaves_nothing_behind() {
+fn what_cannot_be_served_does_not_stop_the_rest() {
     let bench = Bench::not_served(FailMode::Secure);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = PassiveTarget::Tcp(taken.local_addr().unwrap());
@@ -65,7 +65,10 @@ fn a_bridge_that_cannot_be_served_leaves_nothing_behind() {
     let error = bench.service.serve_bridge("br0", &settings).unwrap_err();
     assert!(matches!(&error, Error::Listen { bridge, .. } if bridge == "br0"), "{error}");
     assert!(error.to_string().starts_with(&format!("bridge br0: {target}: ")), "{error}");
-    assert!(["mgmt", "snoop"].iter().all(|kind| !bench.socket(kind).exists()));
+    bench.client(Version::V13).barrier();
+    // It is tried again.
+    drop(taken);
+    bench.service.serve_bridge("br0", &settings).unwrap();
     bench.service.serve_bridge("br0", &BridgeSettings::default()).unwrap();
     bench.client(Version::V13).barrier();
 }

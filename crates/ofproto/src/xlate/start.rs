@@ -14,7 +14,6 @@ use sluice_fate::DropReason;
 use sluice_flow::{FlowKey, OfPort, PacketKey};
 use sluice_flow::{ct_state, layout};
 use sluice_ofp::OfAction;
-use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 use sluice_packet::headers::{ethertype, ip_proto};
 use std::sync::Arc;
 
@@ -187,13 +186,8 @@ impl<'a> Translator<'a> {
             self.no_output = DropReason::PortNoReceive;
             return;
         }
-        if list.is_none() && self.missed && self.bridge.misses_to_controllers {
-            self.cookie = 0;
-            if !in_port.is_some_and(|port| port.no_packet_in) {
-                let reason = PacketInReason::ImplicitMiss;
-                self.send_to_controller(&ControllerAction { reason, ..ControllerAction::default() });
-            }
-            return;
+        if list.is_none() && self.missed {
+            return self.report_miss();
         }
         if let (None, Some(rule)) = (&list, rule) {
             self.cookie = rule.cookie;

@@ -1,7 +1,7 @@
 //! Searching tables.
 
 use super::{ActionList, Failure, MAX_BYTES, MAX_DEPTH, MAX_RESUBMITS, RunMode, Translator};
-use crate::bridge_config::FragmentMode;
+use crate::bridge_config::{FragmentMode, N_TABLES, TableMiss};
 use crate::rule::Rule;
 use crate::search_key::SearchKey;
 use crate::table_counts::TableCounts;
@@ -9,6 +9,7 @@ use crate::trace::TraceKind;
 use crate::trace_command::port_names;
 use crate::xlate_cache::XcEntry;
 use sluice_flow::{DEFAULT_PRIORITY, FlowKey, Match, OfPort, PortNames, layout};
+use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
 use std::sync::Arc;
 
 /// The fields that a search uses.
@@ -19,9 +20,19 @@ pub(super) enum SearchBy {
     Connection,
 }
 
+/// What happens to packets that no rule matches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Misses {
+    /// What the table says.
+    Configured,
+    Dropped,
+}
+
 /// The result of a search.
 enum SearchResult<'a> {
     Rule(&'a Arc<Rule>),
+    /// No rule matches, and the packet goes to controllers for that reason.
+    Miss,
     Nothing,
     /// The bridge drops fragments.
     Fragment,
@@ -31,9 +42,9 @@ impl<'a> Translator<'a> {
     /// The first search of a translation, in the current table.
     pub(super) fn search_first_table(&mut self) {
         let in_port = OfPort(self.number(layout::IN_PORT) as u16);
-        let found = self.search(in_port);
+        let found = self.search_from(in_port);
         self.open_table(self.table, in_port, &found);
-        self.missed = matches!(found, SearchResult::Nothing);
+        self.missed = matches!(found, SearchResult::Miss);
         if let SearchResult::Rule(rule) = found {
             self.rule = Some(rule);
         }
@@ -41,10 +52,15 @@ impl<'a> Translator<'a> {
 
     /// Searches a table and runs the actions of the rule it finds, if any.
     pub(super) fn go_to_table(&mut self, in_port: OfPort, table: u8, last: bool, manner: RunMode) {
-        self.search_and_go(in_port, table, SearchBy::Packet, last, manner);
+        self.enter(in_port, table, SearchBy::Packet, Misses::Configured, last, manner);
     }
 
+    /// The same for `resubmit`, for which a table's configuration about misses does not count.
     pub(super) fn search_and_go(&mut self, in_port: OfPort, table: u8, by: SearchBy, last: bool, manner: RunMode) {
+        self.enter(in_port, table, by, Misses::Dropped, last, manner);
+    }
+
+    fn enter(&mut self, in_port: OfPort, table: u8, by: SearchBy, misses: Misses, last: bool, manner: RunMode) {
         if self.was_mpls {
             return self.trigger_freeze();
         }
@@ -56,16 +72,19 @@ impl<'a> Translator<'a> {
             self.table = old_table;
             return;
         }
-        let found = self.search(in_port);
+        let found = match misses {
+            Misses::Configured => self.search_from(in_port),
+            Misses::Dropped => self.search(in_port),
+        };
         if by == SearchBy::Connection {
             self.swap_tuple_back();
         }
-        let section = self.open_table(table, in_port, &found);
-        let rule = match found {
-            SearchResult::Rule(rule) => Some(rule),
-            _ => None,
-        };
-        self.recurse(rule, table <= old_table, last, manner);
+        let section = self.open_table(self.table, in_port, &found);
+        match found {
+            SearchResult::Rule(rule) => self.recurse(Some(rule), table <= old_table, last, manner),
+            SearchResult::Miss => self.report_miss(),
+            SearchResult::Nothing | SearchResult::Fragment => self.recurse(None, table <= old_table, last, manner),
+        }
         self.close(section);
         self.table = old_table;
     }
@@ -104,6 +123,38 @@ impl<'a> Translator<'a> {
             return true;
         }
         false
+    }
+
+    /// Hands the packet to controllers because no rule matches it.
+    pub(super) fn report_miss(&mut self) {
+        let (rule, cookie) = (self.rule.take(), std::mem::take(&mut self.cookie));
+        let reason = PacketInReason::ImplicitMiss;
+        self.send_to_controller(&ControllerAction { reason, ..ControllerAction::default() });
+        (self.rule, self.cookie) = (rule, cookie);
+    }
+
+    /// Searches the current table for a packet from `in_port`, and those behind it as long as they say so. The table in
+    /// which the search ends is the current one then.
+    fn search_from(&mut self, in_port: OfPort) -> SearchResult<'a> {
+        loop {
+            let found = self.search(in_port);
+            let SearchResult::Nothing = found else { return found };
+            let miss = self.bridge.tables.get(usize::from(self.table)).map_or(TableMiss::Drop, |table| table.miss);
+            let next = self.table.saturating_add(1);
+            let reports = match miss {
+                // The last table is the switch's own.
+                TableMiss::Continue if usize::from(next) + 1 < N_TABLES => {
+                    self.table = next;
+                    continue;
+                }
+                TableMiss::Continue | TableMiss::Controller => true,
+                TableMiss::Default => self.bridge.misses_to_controllers,
+                TableMiss::Drop => false,
+            };
+            let port = self.bridge.ports.get(&self.in_port());
+            let reports = reports && !port.is_some_and(|port| port.no_packet_in);
+            return if reports { SearchResult::Miss } else { SearchResult::Nothing };
+        }
     }
 
     /// Searches the current table for a packet from `in_port`.
@@ -159,7 +210,7 @@ impl<'a> Translator<'a> {
             _ => PortNames::NONE,
         };
         let text = match found {
-            SearchResult::Nothing => "No match.".to_owned(),
+            SearchResult::Miss | SearchResult::Nothing => "No match.".to_owned(),
             SearchResult::Fragment => "Packets are IP fragments and the fragment handling mode is \"drop\".".to_owned(),
             SearchResult::Rule(rule) => self.rule_text(rule, &names),
         };

@@ -4,7 +4,7 @@ use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, Overf
 use sluice_connmgr::{ActiveTarget, ControllerSettings, PassiveTarget, RateLimit, TargetError, TlsFiles};
 use sluice_datapath::{MissBudget, Settings};
 use sluice_flow::VlanLimit;
-use sluice_ofproto::{TableLimit, TrieField, VlanMode};
+use sluice_ofproto::{TableConfig, TrieField, VlanMode};
 use sluice_port::DpdkConfig;
 use sluice_vswitch::{DatapathSettings, DesiredState, Invalid, PATCH, Source, Sources};
 use std::collections::BTreeMap;
@@ -153,7 +153,7 @@ impl Bridge {
             },
             mac_age: self.mac_age.0,
             prefixes: self.prefixes.iter().map(|name| prefix(name)).collect::<Result<_, _>>()?,
-            table_limits: self.table.iter().map(Table::desired).collect(),
+            tables: self.table.iter().map(Table::desired).collect(),
             controllers: controllers.collect::<Result<_, _>>()?,
             listeners: listeners.collect::<Result<_, _>>()?,
             ports: ports.chain(local.map(Ok)).collect::<Result<_, _>>()?,
@@ -188,9 +188,9 @@ fn prefix(name: &str) -> Result<TrieField, Invalid> {
 }
 
 impl Table {
-    fn desired(&self) -> TableLimit {
+    fn desired(&self) -> TableConfig {
         let evicts = self.overflow_policy == OverflowPolicy::Evict;
-        TableLimit { table: self.number, rules: self.flow_limit as usize, evicts }
+        TableConfig { flow_limit: Some(self.flow_limit as usize), evicts, ..TableConfig::new(self.number) }
     }
 }
 

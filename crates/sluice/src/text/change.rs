@@ -12,7 +12,9 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
     let line = match &outcome.change {
         Change::RemovePort { bridge, port } => format!("{bridge}: port {port} removed"),
         Change::RemoveBridge(bridge) => format!("{bridge}: removed"),
-        Change::SetMacAge { bridge, .. } | Change::SetOpenFlow { bridge, .. } => format!("{bridge}: settings changed"),
+        Change::SetMacAge { bridge, .. } | Change::SetOpenFlow { bridge, .. } | Change::SetTables { bridge, .. } => {
+            format!("{bridge}: settings changed")
+        }
         Change::SetPort { bridge, port } => format!("{bridge}: port {} changed", port.name),
         Change::ReopenPort { bridge, port } => format!("{bridge}: port {} reopened", port.name),
         Change::AddBridge(bridge) => format!("{}: added", bridge.name),

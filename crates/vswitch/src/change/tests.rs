@@ -51,7 +51,7 @@ fn ports_come_go_change_and_are_replaced() {
 fn bridges_come_go_change_and_are_replaced() {
     let mac_age = Duration::from_secs(10);
     let aged = Bridge { mac_age, ..Bridge::new("br1") };
-    let other = Bridge { fail_mode: FailMode::Standalone, ..Bridge::new("br2") };
+    let other = Bridge { datapath_id: Some(7), ..Bridge::new("br2") };
     let old = state(["br0", "br1", "br2"].map(Bridge::new));
     let new = state([aged, other.clone(), Bridge::new("br3")]);
     let expected = [
@@ -62,6 +62,17 @@ fn bridges_come_go_change_and_are_replaced() {
         Change::AddBridge(Bridge::new("br3").into()),
     ];
     assert_eq!(changes(&old, &new), expected);
+}
+
+#[test]
+fn tables_and_fail_mode_change_while_the_bridge_stays() {
+    let tables = vec![TableConfig { name: "main".into(), ..TableConfig::new(0) }];
+    let new = Bridge { fail_mode: FailMode::Standalone, tables: tables.clone(), ..Bridge::new("br0") };
+    let expected = [
+        Change::SetTables { bridge: "br0".into(), tables },
+        Change::SetOpenFlow { bridge: "br0".into(), settings: new.openflow() },
+    ];
+    assert_eq!(changes(&state([Bridge::new("br0")]), &state([new])), expected);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Port;
 use sluice_connmgr::{BridgeSettings, ControllerSettings, PassiveTarget};
-use sluice_ofproto::{BridgeConfig, FailMode, TableLimit, TrieField};
+use sluice_ofproto::{BridgeConfig, FailMode, TableConfig, TrieField};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,8 +25,10 @@ pub struct Bridge {
     pub mac_age: Duration,
     /// Fields whose prefixes its tables keep in tries.
     pub prefixes: Vec<TrieField>,
-    /// Tables with a limit.
-    pub table_limits: Vec<TableLimit>,
+    /// Tables that differ from the usual ones.
+    pub tables: Vec<TableConfig>,
+    /// OpenFlow versions that it speaks, as bits.
+    pub versions: u32,
     /// Controllers to connect to.
     pub controllers: Vec<ControllerSettings>,
     /// Where to listen for controllers, besides its Unix socket.
@@ -64,7 +66,7 @@ pub struct Source {
 impl Bridge {
     /// A secure bridge without ports and rules.
     pub fn new(name: &str) -> Self {
-        let usual = BridgeConfig::new(name);
+        let (usual, served) = (BridgeConfig::new(name), BridgeSettings::default());
         Bridge {
             name: usual.name,
             datapath_type: NETDEV.to_owned(),
@@ -72,9 +74,10 @@ impl Bridge {
             fail_mode: usual.fail_mode,
             mac_age: Duration::from_secs(usual.mac_age_s),
             prefixes: usual.prefixes,
-            table_limits: usual.limits,
-            controllers: Vec::new(),
-            listeners: Vec::new(),
+            tables: usual.tables,
+            versions: served.versions,
+            controllers: served.controllers,
+            listeners: served.listeners,
             sources: Sources::default(),
             ports: Vec::new(),
         }
@@ -89,6 +92,7 @@ impl Bridge {
     pub fn openflow(&self) -> BridgeSettings {
         BridgeSettings {
             fail_mode: self.fail_mode,
+            versions: self.versions,
             listeners: self.listeners.clone(),
             controllers: self.controllers.clone(),
         }
@@ -102,7 +106,7 @@ impl Bridge {
             fail_mode: self.fail_mode,
             mac_age_s: self.mac_age.as_secs(),
             prefixes: self.prefixes.clone(),
-            limits: self.table_limits.clone(),
+            tables: self.tables.clone(),
             ..usual
         }
     }

@@ -137,13 +137,13 @@ impl Bridge {
     /// With the first value that cannot stand.
     pub fn check(&self) -> Result<(), Invalid> {
         check_name(&self.name, DEVICE_NAME_MAX)?;
-        for (i, limit) in self.table_limits.iter().enumerate() {
+        for (i, table) in self.tables.iter().enumerate() {
             let key = format!("table[{i}].number");
-            if limit.table > 253 {
-                return wrong(&key, format!("table {}; expected 0 to 253", limit.table));
+            if table.table > 253 {
+                return wrong(&key, format!("table {}; expected 0 to 253", table.table));
             }
-            if self.table_limits[..i].iter().any(|other| other.table == limit.table) {
-                return wrong(&key, format!("table {} has a limit already", limit.table));
+            if self.tables[..i].iter().any(|other| other.table == table.table) {
+                return wrong(&key, format!("table {} is configured already", table.table));
             }
         }
         Ok(())

@@ -106,6 +106,10 @@ impl Switch {
             Change::SetMacAge { bridge, mac_age } => {
                 self.ofproto.set_bridge(bridge, Some(mac_age.as_secs()), None)?;
             }
+            Change::SetTables { bridge, tables } => {
+                self.ofproto.configure_tables(bridge, tables, self.now_ms())?;
+                self.hurry();
+            }
             Change::SetOpenFlow { bridge, settings } => self.openflow.serve_bridge(bridge, settings)?,
             Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
                 let error = assembly.change_port(bridge, port)?;
