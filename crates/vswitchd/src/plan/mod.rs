@@ -13,7 +13,7 @@ pub use note::{Level, Note};
 
 use crate::numbers::BridgeNumbers;
 use crate::records::Records;
-use sluice_flow::Mac;
+use sluice_flow::{Mac, VlanLimit};
 use sluice_ovsdb::Uuid;
 use sluice_vswitch::{DesiredState, FailedPorts};
 use std::collections::{BTreeMap, HashSet};
@@ -78,12 +78,19 @@ pub struct PlanContext<'a> {
 /// The numbers of each bridge's ports, by bridge.
 pub type Numbers = BTreeMap<String, BridgeNumbers>;
 
+/// How many VLAN tags are read of a packet; a number below zero is zero.
+fn vlan_limit(records: &Records) -> VlanLimit {
+    let setting = records.open_vswitch.as_ref().and_then(|row| row.other_config.number::<i64>("vlan-limit"));
+    setting.map_or_else(VlanLimit::default, |n| VlanLimit::from_setting(u64::try_from(n).unwrap_or(0)))
+}
+
 impl Plan {
     /// Makes a plan, and gives its ports numbers.
     pub fn make(records: &Records, context: &PlanContext<'_>, numbers: &mut Numbers) -> Plan {
         let (bridges, failed_ports) = (Vec::new(), FailedPorts::LeaveOut);
         let state = DesiredState { bridges, failed_ports, main_worker: true, ..context.before.clone() };
         let mut plan = Plan { state, ..Plan::default() };
+        plan.state.datapath.vlan_limit = vlan_limit(records);
         let mut names = HashSet::new();
         let mut taken: HashSet<String> = records.bridges.iter().map(|record| record.name.clone()).collect();
         for record in &records.bridges {
