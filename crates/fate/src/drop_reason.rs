@@ -42,8 +42,16 @@ drop_reasons! {
     UpcallLost = "upcall-lost",
     /// The port's share of cycles for misses was used up.
     MissBudget = "miss-budget",
-    /// Translation went too deep or too long (resubmit depth, resubmit count, action size).
+    /// Translation met a limit or found nothing to go on with (a bridge that has gone, an expired recirculation id).
     TranslationLimit = "translation-limit",
+    /// Translation nested resubmits too deeply.
+    RecursionTooDeep = "recursion-too-deep",
+    /// Translation resubmitted too often, or its actions became too long.
+    TooManyResubmits = "too-many-resubmits",
+    /// Translation pushed too much onto its stack.
+    StackTooDeep = "stack-too-deep",
+    /// An action needs more MPLS labels than a key holds.
+    TooManyMplsLabels = "too-many-mpls-labels",
     /// Recirculated more often than the limit allows.
     RecircDepth = "recirc-depth",
     /// The port to send to does not exist, is down, or has left.

@@ -69,14 +69,14 @@ fn groups_within_groups_end_by_name() {
         (translation.actions.to_vec(), translation.no_output)
     };
     assert_eq!(deep(50).0, [Action::Output(PortNo(2))]);
-    assert_eq!(deep(80), (vec![], DropReason::TranslationLimit), "as deep as resubmits may go");
+    assert_eq!(deep(80), (vec![], DropReason::RecursionTooDeep), "as deep as resubmits may go");
 }
 
 #[test]
 fn buckets_count_as_resubmits_do() {
     let wide = |n| translate(&chain(n, 2, "set_field:1->reg0"), &udp(1)).no_output;
     assert_eq!(wide(10), DropReason::Rules, "1023 groups");
-    assert_eq!(wide(14), DropReason::TranslationLimit, "16383 groups");
+    assert_eq!(wide(14), DropReason::TooManyResubmits, "16383 groups");
 }
 
 #[test]

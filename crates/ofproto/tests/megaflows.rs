@@ -239,7 +239,7 @@ fn a_megaflow_whose_packets_end_for_another_reason_goes() {
     miss(&ofproto, &store, &packet(1, 1, 2), 0);
     change(&ofproto, FlowCommand::Modify, "table=1,actions=resubmit(,0)");
     let done = ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS);
-    assert_eq!((done.changed, translate(&ofproto, &packet(1, 1, 2), 0).no_output), (1, DropReason::TranslationLimit));
+    assert_eq!((done.changed, translate(&ofproto, &packet(1, 1, 2), 0).no_output), (1, DropReason::RecursionTooDeep));
 }
 
 #[test]

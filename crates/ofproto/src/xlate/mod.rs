@@ -95,6 +95,17 @@ impl Failure {
             Failure::TooManyLabels => "Too many MPLS labels",
         }
     }
+
+    /// Why its packets are dropped.
+    pub fn drop_reason(self) -> DropReason {
+        match self {
+            Failure::BridgeNotFound | Failure::NoRecirculation => DropReason::TranslationLimit,
+            Failure::TooDeep => DropReason::RecursionTooDeep,
+            Failure::TooManyResubmits => DropReason::TooManyResubmits,
+            Failure::StackTooDeep => DropReason::StackTooDeep,
+            Failure::TooManyLabels => DropReason::TooManyMplsLabels,
+        }
+    }
 }
 
 /// A translation in progress; `struct xlate_ctx` in Open vSwitch.

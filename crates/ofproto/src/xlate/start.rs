@@ -244,10 +244,10 @@ impl<'a> Translator<'a> {
         }
         let (wc, original, flow) = (&self.wc, &self.original, &self.flow);
         let trace = self.tracer.is_some().then(|| Box::new(XlateTrace { wc: *wc, original: *original, flow: *flow }));
-        if self.failure.is_some() {
+        if let Some(failure) = self.failure {
             self.tidy_mask();
             self.out.clear();
-            self.no_output = DropReason::TranslationLimit;
+            self.no_output = failure.drop_reason();
         } else if let Some(Action::Clone(actions)) = self.out.pop_if(|last| matches!(last, Action::Clone(_))) {
             // A clone at the end of the list needs no copy.
             self.out.extend_from_slice(&actions);

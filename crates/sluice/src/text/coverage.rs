@@ -37,6 +37,10 @@ fn drop_name(reason: DropReason) -> String {
         DropReason::TxNoPort => "datapath_drop_invalid_port".into(),
         DropReason::Meter => "datapath_drop_meter".into(),
         DropReason::Rules => "drop_action_of_pipeline".into(),
+        DropReason::RecursionTooDeep => "drop_action_recursion_too_deep".into(),
+        DropReason::TooManyResubmits => "drop_action_too_many_resubmit".into(),
+        DropReason::StackTooDeep => "drop_action_stack_too_deep".into(),
+        DropReason::TooManyMplsLabels => "drop_action_too_many_mpls_labels".into(),
         other => format!("drop_{}", other.name().replace('-', "_")),
     }
 }
