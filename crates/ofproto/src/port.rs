@@ -17,6 +17,8 @@ pub struct PortConfig {
     pub vlan: VlanMode,
     /// Whether `NORMAL` sends frames of VLAN 0 with a tag.
     pub priority_tags: PriorityTags,
+    /// Whether frames between it and another protected port are dropped.
+    pub is_protected: bool,
     /// `OFPPC_PORT_DOWN`: it neither receives nor sends.
     pub down: bool,
     /// `OFPPC_NO_FLOOD`: `FLOOD` and `NORMAL` flooding leave it out.
@@ -97,6 +99,7 @@ impl PortConfig {
             attach: Attach::Datapath(datapath),
             vlan: VlanMode::Trunk(None),
             priority_tags: PriorityTags::Never,
+            is_protected: false,
             down: false,
             no_flood: false,
             no_forward: false,

@@ -132,7 +132,13 @@ impl Assembly {
         }
         self.ofproto().add_port(
             bridge,
-            PortConfig { vlan: port.vlan.clone(), priority_tags: port.priority_tags, mtu, ..config },
+            PortConfig {
+                vlan: port.vlan.clone(),
+                priority_tags: port.priority_tags,
+                is_protected: port.is_protected,
+                mtu,
+                ..config
+            },
         )?;
         let desired = port.clone();
         let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
@@ -228,9 +234,9 @@ impl Assembly {
         let entry = entry.ok_or_else(no_port)?;
         let before = std::mem::replace(&mut entry.desired, port.clone());
         let (number, open) = (entry.number, entry.open_number());
-        let (vlan, priority_tags, mtu) = (port.vlan.clone(), port.priority_tags, table_mtu(port));
         self.ofproto().set_port(bridge, &port.name, |p| {
-            (p.vlan, p.priority_tags, p.mtu) = (vlan, priority_tags, mtu);
+            (p.vlan, p.priority_tags) = (port.vlan.clone(), port.priority_tags);
+            (p.is_protected, p.mtu) = (port.is_protected, table_mtu(port));
         })?;
         let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
         if let Some(open) = open {

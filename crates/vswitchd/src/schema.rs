@@ -64,6 +64,7 @@ fn port() -> Table {
             Column::set("trunks", Integer),
             Column::set("cvlans", Integer),
             Column::optional("vlan_mode", String),
+            Column::scalar("protected", Boolean),
             Column::string_map("other_config"),
         ],
     )

@@ -125,6 +125,9 @@ impl<'a> Translator<'a> {
         if config.no_forward {
             return self.detail("OFPPC_NO_FWD set, skipping output");
         }
+        if config.is_protected && self.is_from_protected() {
+            return self.warn("Flow is between protected ports, skipping output.");
+        }
         match &config.attach {
             Attach::Datapath(number) => {
                 let number = *number;
@@ -142,6 +145,13 @@ impl<'a> Translator<'a> {
             }
             Attach::Nothing => self.no_output = DropReason::NoLocalPort,
         }
+    }
+
+    /// Whether the packet came in by a protected port.
+    fn is_from_protected(&mut self) -> bool {
+        let in_port = self.in_port();
+        self.depend_on(Dependency::Port(in_port));
+        self.bridge.ports.get(&in_port).is_some_and(|port| port.is_protected)
     }
 
     /// Goes on in another bridge. Its changes of the packet do not affect this bridge.

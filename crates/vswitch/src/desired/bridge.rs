@@ -102,6 +102,7 @@ impl Bridge {
     pub(crate) fn tables_config(&self) -> BridgeConfig {
         let usual = BridgeConfig::new(&self.name);
         BridgeConfig {
+            datapath_type: self.datapath_type.clone(),
             datapath_id: self.datapath_id.unwrap_or(usual.datapath_id),
             fail_mode: self.fail_mode,
             mac_age_s: self.mac_age.as_secs(),

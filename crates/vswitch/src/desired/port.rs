@@ -27,6 +27,8 @@ pub struct Port {
     pub vlan: VlanMode,
     /// Whether it sends frames of VLAN 0 with a tag.
     pub priority_tags: PriorityTags,
+    /// Whether frames between it and another protected port of its bridge are dropped.
+    pub is_protected: bool,
     /// Receive queues.
     pub n_rxq: usize,
     /// The cores that poll certain receive queues, by queue; the other queues are spread.
@@ -45,6 +47,7 @@ impl Port {
             mtu: ETHERNET_MTU,
             vlan: VlanMode::Trunk(None),
             priority_tags: PriorityTags::Never,
+            is_protected: false,
             n_rxq: 1,
             rxq_affinity: BTreeMap::new(),
             options: BTreeMap::new(),
@@ -58,7 +61,8 @@ impl Port {
 
     /// Whether `other` differs only in what the tables know of a port, so that its device stays open.
     pub(crate) fn has_same_device(&self, other: &Port) -> bool {
-        Port { vlan: self.vlan.clone(), priority_tags: self.priority_tags, ..other.clone() } == *self
+        let &Port { priority_tags, is_protected, .. } = self;
+        Port { vlan: self.vlan.clone(), priority_tags, is_protected, ..other.clone() } == *self
     }
 
     /// Whether it is the LOCAL port of its bridge.

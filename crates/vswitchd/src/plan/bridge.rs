@@ -37,7 +37,8 @@ impl Plan {
         for port in &record.ports {
             let (vlan, note) = vlan_mode(port);
             self.notes.extend(note);
-            let vlans = Port { vlan, priority_tags: priority_tags(port), ..Port::new("", "") };
+            let (priority_tags, is_protected) = (priority_tags(port), port.protected);
+            let vlans = Port { vlan, priority_tags, is_protected, ..Port::new("", "") };
             for interface in self.members(port) {
                 if !names.insert(interface.name.as_str()) {
                     continue;
@@ -132,6 +133,7 @@ impl Plan {
         let port = Port {
             vlan: vlans.vlan.clone(),
             priority_tags: vlans.priority_tags,
+            is_protected: vlans.is_protected,
             mtu: interface.mtu_request.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(ETHERNET_MTU),
             options: known_options(kind, &interface.options.0),
             ..port

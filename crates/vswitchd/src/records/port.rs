@@ -18,6 +18,8 @@ pub struct PortRecord {
     pub cvlans: BTreeSet<i64>,
     /// How it carries VLANs.
     pub vlan_mode: Option<String>,
+    /// Whether it does not talk to other protected ports.
+    pub protected: bool,
     /// Settings by key.
     pub other_config: Smap,
     /// Its interfaces, by name.
@@ -39,6 +41,7 @@ impl PortRecord {
             trunks: vlans("trunks"),
             cvlans: vlans("cvlans"),
             vlan_mode: row.get::<Option<&str>>("vlan_mode").map(str::to_owned),
+            protected: row.get("protected"),
             other_config: Smap::read(row, "other_config"),
             interfaces: InterfaceRecord::read_all(replica, row),
         }
