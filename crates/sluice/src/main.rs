@@ -14,6 +14,7 @@ mod metrics;
 mod overview;
 mod privileges;
 mod process;
+mod program;
 mod replay;
 mod run;
 mod rundir;

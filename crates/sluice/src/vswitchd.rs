@@ -45,6 +45,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         println!("{}\nSluice {}", version(), env!("CARGO_PKG_VERSION"));
         return ExitCode::SUCCESS;
     }
+    crate::program::set_name(PROGRAM);
     // Scripts find the daemon's process by this name.
     let _ = rustix::thread::set_name(c"ovs-vswitchd");
     run(&options, &arguments).unwrap_or_else(|error| {

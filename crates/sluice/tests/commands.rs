@@ -46,6 +46,20 @@ fn wrong_requests_get_ovs_errors() {
         (&["dpctl/dump-flows", "type=bogus"], "sluice: Failed to parse type (bogus) (Invalid argument)"),
         (&["dpctl/show", "nodp"], "sluice: opening datapath nodp failed (No such device)"),
         (&["coverage/read-counter", "nonsense"], "No such counter"),
+        (&["dpctl/get-flow", "ufid:1"], "sluice: parsing flow ufid"),
+        (
+            &["dpctl/get-flow", "ufid:00000000-0000-0000-0000-000000000001"],
+            "sluice: getting flow (No such file or directory)",
+        ),
+        (
+            &["dpctl/cache-set-size", "ovs-netdev", "x", "5"],
+            "sluice: Setting caches not supported (Operation not supported)",
+        ),
+        (&["dpctl/offload-stats-show"], "sluice: retrieving offload statistics (Invalid argument)"),
+        (&["dpif/show-dp-features", "brx"], "no such bridge"),
+        (&["mdb/show", "br0"], "multicast snooping is disabled"),
+        (&["qos/show-types", "p9"], "no such interface"),
+        (&["bond/show", "b1"], "no such bond"),
         (&["vlog/set", "nonsense"], "no destination, level, or module \"nonsense\""),
         (&["bridge/del-port", "br0", "nonsense"], "bridge \"br0\" has no port named \"nonsense\""),
     ];
@@ -53,6 +67,28 @@ fn wrong_requests_get_ovs_errors() {
         assert_eq!(daemon.refused(args), *error, "{args:?}");
     }
     assert!(daemon.refused(&["dpctl/dump-flows", "filter=bogus"]).starts_with("sluice: Failed to parse filter ("));
+}
+
+#[test]
+fn features_of_the_datapath_are_shown_and_turned_off() {
+    let daemon = start();
+    let shown = daemon.ctl(&["dpif/show-dp-features", "br0"]);
+    assert!(shown.contains("\nClone action: Yes\n") && shown.contains("\nMax VLAN headers: 1\n"), "{shown}");
+    assert_eq!(daemon.ctl(&["dpif/set-dp-features", "br0", "clone", "false"]), "");
+    let clone = daemon.ctl(&["dpif/set-dp-features", "br0", "clone"]);
+    assert_eq!(clone, "clone (Clone action) : [run time]:false, [boot time]:true\n");
+    assert_eq!(daemon.ctl(&["dpif/set-dp-features", "br0", "wings", "true"]).trim(), "Unexpected support field");
+}
+
+#[test]
+fn what_this_switch_never_has_is_answered_as_if_none_were_configured() {
+    let daemon = start();
+    for command in ["stp/show", "rstp/show", "bond/show", "lacp/show", "bfd/show", "cfm/show"] {
+        assert_eq!(daemon.ctl(&[command]), "", "{command}");
+    }
+    assert_eq!(daemon.ctl(&["bond/list"]), "bond\ttype\trecircID\tmembers\n");
+    assert_eq!(daemon.ctl(&["qos/show", "br0"]), "QoS not configured on br0\n");
+    assert_eq!(daemon.ctl(&["dpctl/cache-get-size"]), "netdev@ovs-netdev:\n");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use super::Reply;
 use super::options::names_datapath;
+use crate::program;
 use sluice_conntrack::{Conntrack, Filter, Timeout, TimeoutPolicy, text};
 use sluice_vswitch::Switch;
 use std::fmt::Write;
 
 /// An error as dpctl words it.
 pub(super) fn invalid<T>(what: impl std::fmt::Display) -> Result<T, String> {
-    Err(format!("sluice: {what} (Invalid argument)"))
+    Err(program::error(format_args!("{what} (Invalid argument)")))
 }
 
 /// The leading options of a dpctl command, then its words without a datapath's name in front.
@@ -82,7 +83,7 @@ pub fn flush(switch: &Switch, args: &[&str]) -> Reply {
     let removed = tracker(switch).flush(&filter);
     match filter.names_one() && removed == 0 {
         false => Ok(String::new()),
-        true => Err("sluice: failed to flush conntrack (No such file or directory)".to_owned()),
+        true => Err(program::error("failed to flush conntrack (No such file or directory)")),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::Reply;
 use super::options::{PmdOptions, names_datapath};
+use crate::program;
 use crate::text::datapath::{
-    DATAPATH, PortLine, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
+    PortLine, datapath_name, dpctl_show as show_datapath, dpif_show as show_bridges, upcall_show as show_upcalls,
 };
 use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
@@ -105,17 +106,43 @@ pub fn pmd_rxq_show(switch: &Switch, args: &[&str]) -> Reply {
     Ok(out)
 }
 
-pub fn dpctl_dump_dps(_: &Switch, _: &[&str]) -> Reply {
-    Ok(format!("{DATAPATH}\n"))
+/// The bridges by the type by which they name the datapath.
+fn by_datapath_type(switch: &Switch) -> BTreeMap<String, Vec<String>> {
+    let mut types = BTreeMap::<String, Vec<String>>::new();
+    for bridge in switch.ofproto().bridges() {
+        types.entry(bridge.datapath_type).or_default().push(bridge.name);
+    }
+    types
+}
+
+pub fn dpctl_dump_dps(switch: &Switch, _: &[&str]) -> Reply {
+    Ok(by_datapath_type(switch).keys().map(|datapath_type| datapath_name(datapath_type) + "\n").collect())
 }
 
 pub fn dpctl_show(switch: &Switch, args: &[&str]) -> Reply {
     let with_statistics = args.contains(&"-s") || args.contains(&"--statistics");
-    if let Some(other) = args.iter().find(|arg| !arg.starts_with('-') && !names_datapath(arg)) {
-        return Err(format!("sluice: opening datapath {other} failed (No such device)"));
+    let wanted: Vec<&str> = args.iter().copied().filter(|arg| !arg.starts_with('-')).collect();
+    let types = by_datapath_type(switch);
+    let is_name_of = |name: &str, datapath_type: &str| {
+        let full = datapath_name(datapath_type);
+        name == full || full.split_once('@').is_some_and(|(_, short)| name == short)
+    };
+    let unknown = |name: &&&str| !names_datapath(name) || !types.keys().any(|own| is_name_of(name, own));
+    if let Some(other) = wanted.iter().find(unknown) {
+        return Err(program::error(format_args!("opening datapath {other} failed (No such device)")));
     }
-    let ports = port_lines(switch).into_values().flatten().filter(|port| port.number.is_some()).collect();
-    Ok(show_datapath(switch.lookups(), ports, with_statistics))
+    let mut lines = port_lines(switch);
+    let mut out = String::new();
+    for (datapath_type, bridges) in &types {
+        if !wanted.is_empty() && !wanted.iter().any(|name| is_name_of(name, datapath_type)) {
+            continue;
+        }
+        let mut ports: Vec<_> = bridges.iter().filter_map(|bridge| lines.remove(bridge)).flatten().collect();
+        ports.retain(|port| port.number.is_some());
+        ports.extend(PortLine::of_datapath(datapath_type));
+        out += &show_datapath(&datapath_name(datapath_type), switch.lookups(), ports, with_statistics);
+    }
+    Ok(out)
 }
 
 /// The ports of each bridge, for the texts.
@@ -141,14 +168,23 @@ pub fn port_show(switch: &Switch, args: &[&str]) -> Reply {
 }
 
 pub fn dpif_dump_dps(switch: &Switch, _: &[&str]) -> Reply {
-    let mut names: Vec<_> =
-        switch.ofproto().bridges().into_iter().map(|bridge| format!("netdev@{}\n", bridge.name)).collect();
+    let mut names: Vec<_> = switch
+        .ofproto()
+        .bridges()
+        .into_iter()
+        .map(|bridge| format!("{}@{}\n", bridge.datapath_type, bridge.name))
+        .collect();
     names.sort();
     Ok(names.concat())
 }
 
 pub fn dpif_show(switch: &Switch, _: &[&str]) -> Reply {
-    Ok(show_bridges(switch.lookups(), &port_lines(switch)))
+    let mut lines = port_lines(switch);
+    let show = |(datapath_type, bridges): (String, Vec<String>)| {
+        let bridges = bridges.into_iter().filter_map(|bridge| lines.remove_entry(&bridge)).collect();
+        show_bridges(&datapath_name(&datapath_type), switch.lookups(), &bridges)
+    };
+    Ok(by_datapath_type(switch).into_iter().map(show).collect())
 }
 
 pub fn upcall_disable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
@@ -162,7 +198,9 @@ pub fn upcall_enable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
 }
 
 pub fn upcall_show(switch: &Switch, _: &[&str]) -> Reply {
-    Ok(show_upcalls(switch.revalidator_figures(), REVALIDATOR))
+    let figures = switch.revalidator_figures();
+    let show = |datapath_type: &String| show_upcalls(&datapath_name(datapath_type), figures, REVALIDATOR);
+    Ok(by_datapath_type(switch).keys().map(show).collect())
 }
 
 pub fn revalidator_wait(switch: &Switch, _: &[&str]) -> Reply {

@@ -54,7 +54,7 @@ pub fn set_max_nfrags(switch: &Switch, args: &[&str]) -> Reply {
 
 /// As OVS words it when the tracker returns 1.
 fn refused(what: &str) -> Reply {
-    Err(format!("sluice: {what} (Operation not permitted)"))
+    Err(crate::program::error(format_args!("{what} (Operation not permitted)")))
 }
 
 pub fn get_status(switch: &Switch, args: &[&str]) -> Reply {

@@ -2,6 +2,7 @@
 
 use super::Reply;
 use super::options::{DumpOptions, names_datapath};
+use crate::program;
 use crate::text::megaflows::{dpctl_line, dpif_line};
 use sluice_action::{DatapathPortNames, PortNo};
 use sluice_datapath::FlowReport;
@@ -18,7 +19,7 @@ const MAIN_THREAD: i64 = -1;
 pub fn dpctl_dump_flows(switch: &Switch, args: &[&str]) -> Reply {
     let options = DumpOptions::parse(args)?;
     if options.rest.iter().any(|name| !names_datapath(name)) {
-        return Err("sluice: datapath not found (Invalid argument)".into());
+        return Err(program::error("datapath not found (Invalid argument)"));
     }
     let filter = options.filter.as_deref().map(|text| parse_filter(switch, text)).transpose()?;
     if !options.of_our_type {
@@ -81,5 +82,5 @@ fn parse_filter(switch: &Switch, text: &str) -> Result<Match, String> {
             names.insert(&port.name, OfPort(number));
         }
     }
-    Match::parse(text, &names).map_err(|error| format!("sluice: Failed to parse filter ({error})"))
+    Match::parse(text, &names).map_err(|error| program::error(format_args!("Failed to parse filter ({error})")))
 }

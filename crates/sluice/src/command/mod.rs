@@ -1,9 +1,11 @@
 //! The commands of the control socket: each declared once, with what it is called, how it is used, how many arguments
 //! it takes and what answers it.
 
+mod absent;
 mod bridge;
 mod conntrack;
 pub mod datapath;
+mod dpctl;
 mod features;
 mod fragments;
 mod group;
@@ -66,6 +68,9 @@ const fn process_command(
 
 /// Every command, by name.
 const COMMANDS: &[Command] = &[
+    command("bfd/show", "[interface]", 0..=1, absent::bfd_show),
+    command("bond/list", "", 0..=0, absent::bond_list),
+    command("bond/show", "[port]", 0..=1, absent::bond_show),
     command("bridge/add-flow", "bridge flow", 2..=2, bridge::add_flow),
     command("bridge/add-group", "bridge group", 2..=2, group::add),
     command("bridge/add-meter", "bridge meter", 2..=2, meter::add),
@@ -85,8 +90,11 @@ const COMMANDS: &[Command] = &[
     command("bridge/mod-meter", "bridge meter", 2..=2, meter::modify),
     command("bridge/remove-buckets", "bridge group", 2..=2, group::remove_buckets),
     command("bridge/replace-flows", "bridge file", 2..=2, bridge::replace_flows),
+    command("cfm/show", "[interface]", 0..=1, absent::cfm_show),
     command("coverage/read-counter", "COUNTER", 1..=1, process::coverage_read_counter),
     process_command("coverage/show", "", 0..=0, process::coverage_show),
+    command("dpctl/cache-get-size", "[dp]", 0..=1, dpctl::cache_get_size),
+    command("dpctl/cache-set-size", "dp cache <size>", 3..=3, dpctl::cache_set_size),
     command("dpctl/ct-bkts", "[dp] [gt=N]", 0..=2, conntrack::buckets),
     command("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1..=2, conntrack::del_limits),
     command("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0..=1, conntrack::disable_tcp_seq_chk),
@@ -107,11 +115,13 @@ const COMMANDS: &[Command] = &[
         megaflows::dpctl_dump_flows,
     ),
     command("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0..=4, conntrack::flush),
+    command("dpctl/get-flow", "[dp] ufid", 1..=4, dpctl::get_flow),
     command("dpctl/ipf-get-status", "[dp]", 0..=2, fragments::get_status),
     command("dpctl/ipf-set-disabled", "[dp] v4|v6", 1..=2, fragments::disable),
     command("dpctl/ipf-set-enabled", "[dp] v4|v6", 1..=2, fragments::enable),
     command("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1..=2, fragments::set_max_nfrags),
     command("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2..=3, fragments::set_min_frag),
+    command("dpctl/offload-stats-show", "[dp]", 0..=1, dpctl::offload_stats_show),
     command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
     command(
         "dpif-netdev/pmd-perf-show",
@@ -135,18 +145,31 @@ const COMMANDS: &[Command] = &[
     command("fdb/show", "bridge", 1..=1, bridge::fdb_show),
     command("fdb/stats-clear", "[bridge]", 0..=1, bridge::fdb_stats_clear),
     command("fdb/stats-show", "bridge", 1..=1, bridge::fdb_stats_show),
+    command("lacp/show", "[port]", 0..=1, absent::lacp_show),
+    command("lacp/show-stats", "[port]", 0..=1, absent::lacp_show),
     command("list-commands", "", 0..=0, list_commands),
+    command("mdb/flush", "[bridge]", 0..=1, absent::mdb_flush),
+    command("mdb/show", "bridge", 1..=1, absent::mdb_show),
     command("memory/show", "", 0..=0, process::memory_show),
     command("ofproto/list", "", 0..=0, bridge::ofproto_list),
-    command("ofproto/trace", "bridge br_flow [OPTIONS...] [-generate|packet]", 1..=ANY, bridge::ofproto_trace),
+    command(
+        "ofproto/trace",
+        "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]",
+        1..=ANY,
+        bridge::ofproto_trace,
+    ),
     command(
         "ofproto/trace-packet-out",
-        "bridge br_flow [OPTIONS...] [-generate|packet] actions",
+        "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet] actions",
         2..=ANY,
         bridge::ofproto_trace_packet_out,
     ),
+    command("qos/show", "interface", 1..=1, absent::qos_show),
+    command("qos/show-types", "interface", 1..=1, absent::qos_show_types),
     command("revalidator/purge", "", 0..=0, datapath::revalidator_purge),
     command("revalidator/wait", "", 0..=0, datapath::revalidator_wait),
+    command("rstp/show", "[bridge]", 0..=1, absent::rstp_show),
+    command("rstp/tcn", "[bridge]", 0..=1, absent::rstp_tcn),
     command("sluice/autopilot-show", "", 0..=0, settings::autopilot_show),
     command("sluice/ct-del-timeouts", "ZONE", 1..=1, conntrack::del_timeouts),
     command("sluice/ct-get-timeouts", "", 0..=0, conntrack::get_timeouts),
@@ -156,6 +179,8 @@ const COMMANDS: &[Command] = &[
     command("sluice/port-show", "[port]", 0..=1, datapath::port_show),
     process_command("sluice/reload", "", 0..=0, process::reload),
     command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
+    command("stp/show", "[bridge]", 0..=1, absent::stp_show),
+    command("stp/tcn", "[bridge]", 0..=1, absent::stp_tcn),
     command("upcall/disable-megaflows", "", 0..=0, datapath::upcall_disable_megaflows),
     command("upcall/enable-megaflows", "", 0..=0, datapath::upcall_enable_megaflows),
     command("upcall/show", "", 0..=0, datapath::upcall_show),

@@ -1,14 +1,17 @@
 //! The options of commands, read as OVS reads them.
 
 use crate::config::Affinity;
-use crate::text::datapath::DATAPATH;
+use crate::program;
+use crate::text::datapath::TYPES;
 use sluice_flow::OfPort;
 use sluice_ofproto::VlanMode;
 use sluice_vswitch::Port;
 
-/// Whether `name` names this switch's datapath: `netdev@ovs-netdev`, or the part behind the type.
+/// Whether `name` names this switch's datapath: `netdev@ovs-netdev`, or the part behind the type. Bridges may name the
+/// one datapath by other types.
 pub fn names_datapath(name: &str) -> bool {
-    name == DATAPATH || DATAPATH.split_once('@').is_some_and(|(_, short)| name == short)
+    let (kind, short) = name.split_once('@').map_or((None, name), |(kind, short)| (Some(kind), short));
+    short.strip_prefix("ovs-").is_some_and(|own| TYPES.contains(&own) && kind.is_none_or(|kind| kind == own))
 }
 
 /// `[-pmd CORE] [DP]`, and what stands before it: the flags `pmd-perf-show` and `pmd-rxq-show` know.
@@ -76,9 +79,9 @@ impl DumpOptions {
                     } else if let Some(types) = arg.strip_prefix("type=") {
                         options.of_our_type = allows_our_type(types)?;
                     } else if let Some(pmd) = arg.strip_prefix("pmd=") {
-                        let pmd = pmd
-                            .parse()
-                            .map_err(|_| format!("sluice: pmd={pmd}; expected a core's number (Invalid argument)"))?;
+                        let pmd = pmd.parse().map_err(|_| {
+                            program::error(format_args!("pmd={pmd}; expected a core's number (Invalid argument)"))
+                        })?;
                         options.pmd = Some(pmd);
                     } else {
                         options.rest.push((*arg).into());
@@ -98,7 +101,7 @@ fn allows_our_type(types: &str) -> Result<bool, String> {
         match kind {
             "ovs" | "non-offloaded" | "all" => ours = true,
             "tc" | "dpdk" | "offloaded" | "partially-offloaded" => {}
-            _ => return Err(format!("sluice: Failed to parse type ({kind}) (Invalid argument)")),
+            _ => return Err(program::error(format_args!("Failed to parse type ({kind}) (Invalid argument)"))),
         }
     }
     Ok(ours)
@@ -194,8 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn the_datapath_has_two_names() {
+    fn the_datapath_has_a_name_for_each_type() {
         assert!(names_datapath("netdev@ovs-netdev") && names_datapath("ovs-netdev"));
-        assert!(!names_datapath("system@ovs-system"));
+        assert!(names_datapath("dummy@ovs-dummy") && !names_datapath("dummy@ovs-netdev"));
+        assert!(!names_datapath("netdev@br0") && !names_datapath("ovs-vhost"));
     }
 }

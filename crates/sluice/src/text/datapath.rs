@@ -2,13 +2,22 @@
 //!
 //! Source: OVS 3.1 lib/dpctl.c, ofproto/ofproto-dpif.c, ofproto/ofproto-dpif-upcall.c.
 
+use sluice_flow::OfPort;
 use sluice_port::PortStats;
 use sluice_vswitch::{Lookups, PortStatus, RevalidatorFigures};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The datapath's type and name, as OVS's userspace datapath has them.
-pub const DATAPATH: &str = "netdev@ovs-netdev";
+/// The types by which bridges name the datapath.
+pub const TYPES: [&str; 3] = ["dummy", "netdev", "system"];
+
+/// The datapath's type and name, for bridges that name it by this type.
+pub fn datapath_name(datapath_type: &str) -> String {
+    format!("{datapath_type}@ovs-{datapath_type}")
+}
+
+/// Port types behind which OVS shows no settings.
+const PLAIN_KINDS: [&str; 6] = ["dummy", "dummy-internal", "system", "internal", "tap", "patch"];
 
 /// A port as these commands show it.
 #[derive(Clone, Debug)]
@@ -34,7 +43,8 @@ impl PortLine {
         if let Some(error) = &port.error {
             config.insert("closed".into(), format!("\"{error}\""));
         }
-        if let Some(report) = &port.report {
+        let kind = port.kind.unwrap_or_else(|| "internal".into());
+        if let Some(report) = port.report.as_ref().filter(|_| !PLAIN_KINDS.contains(&kind.as_str())) {
             config.insert("n_rxq".into(), report.info.n_rxq.to_string());
             config.insert("n_txq".into(), report.info.n_txq.to_string());
             config.insert("mtu".into(), report.info.mtu.to_string());
@@ -46,10 +56,23 @@ impl PortLine {
             name: port.name,
             ofport: port.ofport.0.into(),
             number: port.number.map(|number| number.0),
-            kind: port.kind.unwrap_or_else(|| "internal".into()),
+            kind,
             config,
             stats: port.report.map(|report| report.stats).unwrap_or_default(),
         }
+    }
+
+    /// The port of the datapath itself, which belongs to no bridge. Only the dummy datapath shows one: tests of Open
+    /// vSwitch read it.
+    pub fn of_datapath(datapath_type: &str) -> Option<Self> {
+        (datapath_type == "dummy").then(|| PortLine {
+            name: format!("ovs-{datapath_type}"),
+            ofport: OfPort::NONE.0.into(),
+            number: Some(0),
+            kind: "dummy-internal".to_owned(),
+            config: BTreeMap::new(),
+            stats: PortStats::default(),
+        })
     }
 
     /// `(type: key=value, …)`.
@@ -63,10 +86,10 @@ impl PortLine {
 }
 
 /// `dpctl/show [-s]`: the ports that the datapath has, by number.
-pub fn dpctl_show(lookups: Lookups, mut ports: Vec<PortLine>, with_statistics: bool) -> String {
+pub fn dpctl_show(name: &str, lookups: Lookups, mut ports: Vec<PortLine>, with_statistics: bool) -> String {
     ports.sort_by_key(|port| port.number);
     let Lookups { hit, missed, lost, flows } = lookups;
-    let mut out = format!("{DATAPATH}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
+    let mut out = format!("{name}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n");
     for port in &ports {
         let Some(number) = port.number else { continue };
         let _ = writeln!(out, "  port {number}: {} {}", port.name, port.description());
@@ -102,9 +125,9 @@ fn human_size(bytes: u64) -> String {
     unit.map_or_else(String::new, |(shift, unit)| format!(" ({:.1} {unit})", bytes as f64 / (1u64 << shift) as f64))
 }
 
-/// `dpif/show`: bridges by name, their ports by name.
-pub fn dpif_show(lookups: Lookups, bridges: &BTreeMap<String, Vec<PortLine>>) -> String {
-    let mut out = format!("{DATAPATH}: hit:{} missed:{}\n", lookups.hit, lookups.missed);
+/// The part of `dpif/show` that is about the bridges of one datapath: bridges by name, their ports by name.
+pub fn dpif_show(name: &str, lookups: Lookups, bridges: &BTreeMap<String, Vec<PortLine>>) -> String {
+    let mut out = format!("{name}: hit:{} missed:{}\n", lookups.hit, lookups.missed);
     for (bridge, ports) in bridges {
         let _ = writeln!(out, "  {bridge}:");
         let mut ports: Vec<_> = ports.iter().collect();
@@ -118,10 +141,10 @@ pub fn dpif_show(lookups: Lookups, bridges: &BTreeMap<String, Vec<PortLine>>) ->
 }
 
 /// `upcall/show`; one revalidator thread.
-pub fn upcall_show(figures: RevalidatorFigures, revalidator: u32) -> String {
+pub fn upcall_show(name: &str, figures: RevalidatorFigures, revalidator: u32) -> String {
     let RevalidatorFigures { current, average, max, limit, dump_ms } = figures;
     format!(
-        "{DATAPATH}:\n  flows         : (current {current}) (avg {average}) (max {max}) (limit {limit})\n  \
+        "{name}:\n  flows         : (current {current}) (avg {average}) (max {max}) (limit {limit})\n  \
          dump duration : {dump_ms}ms\n  ufid enabled : true\n\n  {revalidator}: (keys {current})\n"
     )
 }
@@ -147,13 +170,13 @@ mod tests {
   port 0: br0 (internal)
   port 1: p1 (null: n_rxq=1, n_txq=1)
 ";
-        assert_eq!(dpctl_show(lookups, ports.clone(), false), expected);
+        assert_eq!(dpctl_show("netdev@ovs-netdev", lookups, ports.clone(), false), expected);
         let statistics = "    RX packets:3 errors:0 dropped:0 overruns:? frame:?
     TX packets:0 errors:0 dropped:0 aborted:? carrier:?
     collisions:?
     RX bytes:1536 (1.5 KiB)  TX bytes:0
 ";
-        assert!(dpctl_show(lookups, ports, true).ends_with(&format!("n_txq=1)\n{statistics}")));
+        assert!(dpctl_show("netdev@ovs-netdev", lookups, ports, true).ends_with(&format!("n_txq=1)\n{statistics}")));
     }
 
     #[test]
@@ -169,7 +192,7 @@ mod tests {
   br1:
     p3 3/none: (patch: peer=p4)
 ";
-        assert_eq!(dpif_show(Lookups::default(), &bridges), expected);
+        assert_eq!(dpif_show("netdev@ovs-netdev", Lookups::default(), &bridges), expected);
     }
 
     #[test]
@@ -182,6 +205,6 @@ mod tests {
 
   10: (keys 2)
 ";
-        assert_eq!(upcall_show(figures, 10), expected);
+        assert_eq!(upcall_show("netdev@ovs-netdev", figures, 10), expected);
     }
 }
