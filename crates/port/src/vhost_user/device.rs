@@ -1,148 +1,136 @@
 //! The device's state as the frontend (a hypervisor, or DPDK's virtio-user) sets it up: memory, features, rings.
 //!
-//! The `vhost` crate implements the protocol; this is the state that it acts on. Each ring is behind a lock that its
-//! PMD takes once a batch, and that is contended only while the frontend changes something.
+//! The `vhost` crate implements the protocol; this is the state that it acts on. It belongs to the protocol's thread.
+//! Each change that a ring depends on stops it, and starts another one in its place when its configuration is whole.
 
-use super::ring::{Ring, RingLayout, SIZE_MAX};
-use parking_lot::{Mutex, MutexGuard};
+use super::feature::Features;
+use super::memory::{DirtyLog, GuestMemory, RegionInfo};
+use super::ring::{Call, Ring, RingLayout, RingSetup, SIZE_MAX};
+use super::slot::RingSlot;
 use std::fs::File;
 use std::sync::Arc;
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
     VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig, VhostUserSharedMsg,
-    VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags, VhostUserVringState,
+    VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
-use vm_memory::{GuestAddress, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap};
-
-/// Virtio feature bits. Source: VIRTIO 1.2, sections 5.1.3 and 6.
-mod feature {
-    pub const CHECKSUM: u64 = 1 << 0;
-    pub const HOST_TSO4: u64 = 1 << 11;
-    pub const HOST_TSO6: u64 = 1 << 12;
-    pub const HOST_ECN: u64 = 1 << 13;
-    pub const MERGEABLE: u64 = 1 << 15;
-    pub const MULTIQUEUE: u64 = 1 << 22;
-    pub const VERSION_1: u64 = 1 << 32;
-}
-
-/// The features offered: guests may leave checksums and TCP segmentation to us; what we send them is complete.
-const OFFERED: u64 = feature::CHECKSUM
-    | feature::HOST_TSO4
-    | feature::HOST_TSO6
-    | feature::HOST_ECN
-    | feature::MERGEABLE
-    | feature::MULTIQUEUE
-    | feature::VERSION_1
-    | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
 /// The most memory regions of a frontend. Source: vhost-user protocol, VHOST_MEMORY_BASELINE_NREGIONS.
 const REGIONS_MAX: usize = 8;
 
-/// A ring, shared by a PMD and the protocol's thread.
-#[derive(Debug, Default)]
-pub struct RingSlot(Mutex<RingState>);
-
-/// A ring, and its configuration before it runs.
-#[derive(Debug, Default)]
-pub struct RingState {
-    size: u16,
-    layout: Option<RingLayout>,
-    base: u16,
-    call: Option<File>,
-    kicked: bool,
-    enabled: bool,
-    /// Whether a packet may use several chains.
-    pub mergeable: bool,
-    /// `Some` while the guest uses it; `None` before, after, and when the guest broke it.
-    pub ring: Option<Ring>,
-}
-
-impl RingSlot {
-    /// Locks the ring; waits while the frontend changes it.
-    pub fn lock(&self) -> MutexGuard<'_, RingState> {
-        self.0.lock()
-    }
-
-    /// Locks the ring unless it is locked.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, RingState>> {
-        self.0.try_lock()
-    }
-}
-
-impl RingState {
-    /// Starts or stops the ring according to its configuration.
-    fn settle(&mut self, memory: Option<&Arc<GuestMemoryMmap>>) {
-        let wanted = self.kicked && self.enabled && self.size.is_power_of_two();
-        match (wanted, self.layout, memory) {
-            (true, Some(layout), Some(memory)) => {
-                if self.ring.is_none() {
-                    let call = self.call.as_ref().and_then(|f| f.try_clone().ok());
-                    self.ring = Some(Ring::new(memory.clone(), self.size, layout, self.base, call));
-                }
-            }
-            _ => self.stop(),
-        }
-    }
-
-    fn stop(&mut self) {
-        if let Some(ring) = self.ring.take() {
-            self.base = ring.position();
-        }
-    }
-}
-
-/// A region of the frontend's memory, for translating the frontend's own addresses.
-#[derive(Clone, Copy, Debug)]
-struct Region {
-    user: u64,
-    guest: u64,
-    size: u64,
-}
-
 /// The device, as the frontend has set it up.
 #[derive(Debug)]
 pub struct Device {
-    rings: Arc<[RingSlot]>,
-    features: u64,
-    regions: Vec<Region>,
-    memory: Option<Arc<GuestMemoryMmap>>,
+    rings: Vec<RingConfig>,
+    features: Features,
+    memory: Option<Arc<GuestMemory>>,
+    log: Option<Arc<DirtyLog>>,
+}
+
+/// A ring's configuration, and the place where it runs.
+#[derive(Debug)]
+struct RingConfig {
+    slot: Arc<RingSlot>,
+    size: u16,
+    addresses: Option<RingAddresses>,
+    /// Where it was stopped. It continues where its used ring says: entries are used in order.
+    base: u32,
+    call: Option<Arc<Call>>,
+    kicked: bool,
+    enabled: bool,
+}
+
+/// A ring's addresses as the frontend names them: its own, but for the log's.
+#[derive(Clone, Copy, Debug)]
+struct RingAddresses {
+    descriptors: u64,
+    available: u64,
+    used: u64,
+    log: Option<u64>,
+}
+
+impl RingConfig {
+    fn new(slot: Arc<RingSlot>) -> Self {
+        RingConfig { slot, size: 0, addresses: None, base: 0, call: None, kicked: false, enabled: false }
+    }
+
+    /// Stops the ring, if it runs. Its position is where it will continue.
+    fn stop(&mut self) {
+        if let Some(ring) = self.slot.replace(None) {
+            self.base = ring.position();
+        }
+    }
+
+    /// What the ring starts with, if its configuration is whole.
+    fn setup(&self, features: Features, memory: Option<&Arc<GuestMemory>>) -> Option<RingSetup> {
+        let is_wanted = self.kicked && self.enabled && self.size.is_power_of_two();
+        let (addresses, memory) = (self.addresses.filter(|_| is_wanted)?, memory?);
+        let of = |user| memory.guest_address(user).ok();
+        let layout = RingLayout {
+            descriptors: of(addresses.descriptors)?,
+            available: of(addresses.available)?,
+            used: of(addresses.used)?,
+            log: addresses.log,
+        };
+        let (memory, call) = (memory.clone(), self.call.clone());
+        Some(RingSetup { memory, features, size: self.size, layout, call, log: None })
+    }
 }
 
 impl Device {
     /// A device with those rings, alternately for guest receive and transmit. Nothing is set up yet.
-    pub fn new(rings: Arc<[RingSlot]>) -> Self {
-        Device { rings, features: 0, regions: Vec::new(), memory: None }
+    pub fn new(slots: &[Arc<RingSlot>]) -> Self {
+        let rings = slots.iter().cloned().map(RingConfig::new).collect();
+        Device { rings, features: Features::default(), memory: None, log: None }
     }
 
-    fn slot(&self, index: u32) -> Result<MutexGuard<'_, RingState>> {
-        Ok(self.rings.get(index as usize).ok_or(Error::InvalidParam)?.lock())
+    fn ring(&mut self, index: u32) -> Result<&mut RingConfig> {
+        self.rings.get_mut(index as usize).ok_or(Error::InvalidParam)
     }
 
-    /// Changes a ring, then starts or stops it.
-    fn change(&mut self, index: u32, change: impl FnOnce(&mut RingState)) -> Result<()> {
-        let memory = self.memory.clone();
-        let mut slot = self.slot(index)?;
-        change(&mut slot);
-        slot.settle(memory.as_ref());
+    /// Stops a ring, changes its configuration, and starts it if that is whole.
+    fn change(&mut self, index: u32, change: impl FnOnce(&mut RingConfig)) -> Result<()> {
+        let ring = self.ring(index)?;
+        ring.stop();
+        change(ring);
+        self.start(index)
+    }
+
+    /// Starts a ring that is stopped, if its configuration is whole.
+    fn start(&mut self, index: u32) -> Result<()> {
+        let (features, memory) = (self.features, self.memory.clone());
+        let log = self.log.clone().filter(|_| features.logs());
+        let ring = self.ring(index)?;
+        let Some(setup) = ring.setup(features, memory.as_ref()) else { return Ok(()) };
+        let running = Ring::new(RingSetup { log, ..setup }).map_err(|_| Error::InvalidParam)?;
+        ring.slot.replace(Some(running));
         Ok(())
     }
 
-    /// Translates a frontend's address to a guest address.
-    fn guest_address(&self, user: u64) -> Result<u64> {
-        let region = self.regions.iter().find(|r| user.checked_sub(r.user).is_some_and(|at| at < r.size));
-        region.map(|r| user - r.user + r.guest).ok_or(Error::InvalidParam)
+    /// Changes all rings, which stop and start again.
+    fn change_all(&mut self, change: impl Fn(&mut RingConfig)) {
+        for index in 0..self.rings.len() as u32 {
+            // A ring that the new state has no place for stays stopped.
+            let _ = self.change(index, &change);
+        }
+    }
+
+    /// Hands the rings that run the log that applies now.
+    fn set_logs(&self) {
+        let log = self.log.clone().filter(|_| self.features.logs());
+        self.rings.iter().for_each(|ring| ring.slot.change(|ring| ring.view.set_log(log.clone())));
     }
 
     /// Resets everything, since the frontend is gone.
     pub fn reset(&mut self) {
-        for slot in self.rings.iter() {
-            *slot.lock() = RingState::default();
+        for ring in &mut self.rings {
+            ring.stop();
+            ring.slot.set_call(None);
+            *ring = RingConfig::new(ring.slot.clone());
         }
-        self.features = 0;
-        self.regions.clear();
-        self.memory = None;
+        (self.features, self.memory, self.log) = (Features::default(), None, None);
     }
 }
 
@@ -167,21 +155,20 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        Ok(OFFERED)
+        Ok(Features::OFFERED.0)
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !OFFERED != 0 {
+        let features = Features(features);
+        if !features.are_offered() {
             return Err(Error::FeatureMismatch);
         }
-        self.features = features;
-        // Without protocol features, rings are always enabled.
-        let enabled = features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
-        for index in 0..self.rings.len() as u32 {
-            self.change(index, |ring| {
-                ring.enabled |= enabled;
-                ring.mergeable = features & feature::MERGEABLE != 0;
-            })?;
+        let old = std::mem::replace(&mut self.features, features);
+        if old.of_rings() != features.of_rings() || !features.enables_rings() {
+            self.change_all(|ring| ring.enabled |= !features.enables_rings());
+        } else {
+            // A migration begins or ends while rings run.
+            self.set_logs();
         }
         Ok(())
     }
@@ -195,69 +182,48 @@ impl VhostUserBackendReqHandlerMut for Device {
         if table.len() != files.len() || table.len() > REGIONS_MAX {
             return Err(Error::InvalidParam);
         }
-        let (mut maps, mut regions) = (Vec::new(), Vec::new());
-        for (region, file) in table.iter().zip(files) {
-            // An access behind the file's end would kill this process.
-            let end = region.mmap_offset.checked_add(region.memory_size).ok_or(Error::InvalidParam)?;
-            if file.metadata().map_err(Error::ReqHandlerError)?.len() < end {
-                return Err(Error::InvalidParam);
-            }
-            let map = GuestRegionMmap::new(region.mmap_region(file)?, GuestAddress(region.guest_phys_addr));
-            maps.push(map.ok_or(Error::InvalidParam)?);
-            regions.push(Region { user: region.user_addr, guest: region.guest_phys_addr, size: region.memory_size });
-        }
-        maps.sort_by_key(GuestRegionMmap::start_addr);
-        let memory = GuestMemoryMmap::from_regions(maps).map_err(|_| Error::InvalidParam)?;
-        self.regions = regions;
-        self.memory = Some(Arc::new(memory));
+        let regions = table.iter().map(|region| RegionInfo {
+            guest: region.guest_phys_addr,
+            user: region.user_addr,
+            size: region.memory_size,
+            offset: region.mmap_offset,
+        });
+        let memory = GuestMemory::map(regions.zip(files)).map_err(Error::ReqHandlerError)?;
+        // The old one is unmapped here, by this thread: after the last ring that uses it.
+        let _old = self.memory.replace(Arc::new(memory));
         // A running ring continues in the new memory map.
-        for index in 0..self.rings.len() as u32 {
-            self.change(index, RingState::stop)?;
-        }
+        self.change_all(|_| ());
         Ok(None)
     }
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let size = u16::try_from(num).ok().filter(|n| n.is_power_of_two() && *n <= SIZE_MAX);
         let size = size.ok_or(Error::InvalidParam)?;
-        self.change(index, |ring| {
-            ring.stop();
-            ring.size = size;
-        })
+        self.change(index, |ring| ring.size = size)
     }
 
     fn set_vring_addr(
         &mut self,
         index: u32,
-        _flags: VhostUserVringAddrFlags,
-        descriptor: u64,
+        flags: VhostUserVringAddrFlags,
+        descriptors: u64,
         used: u64,
         available: u64,
-        _log: u64,
+        log: u64,
     ) -> Result<()> {
-        let layout = RingLayout {
-            descriptors: self.guest_address(descriptor)?,
-            available: self.guest_address(available)?,
-            used: self.guest_address(used)?,
-        };
-        self.change(index, |ring| {
-            ring.stop();
-            ring.layout = Some(layout);
-        })
+        let log = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG).then_some(log);
+        self.change(index, |ring| ring.addresses = Some(RingAddresses { descriptors, available, used, log }))
     }
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
-        self.change(index, |ring| {
-            ring.stop();
-            ring.base = base as u16;
-        })
+        self.change(index, |ring| ring.base = base)
     }
 
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
-        let mut slot = self.slot(index)?;
-        slot.stop();
-        slot.kicked = false;
-        Ok(VhostUserVringState::new(index, u32::from(slot.base)))
+        let ring = self.ring(index)?;
+        ring.stop();
+        ring.kicked = false;
+        Ok(VhostUserVringState::new(index, ring.base))
     }
 
     fn set_vring_kick(&mut self, index: u8, _kick: Option<File>) -> Result<()> {
@@ -266,12 +232,10 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn set_vring_call(&mut self, index: u8, call: Option<File>) -> Result<()> {
-        self.change(u32::from(index), |ring| {
-            if let Some(running) = &mut ring.ring {
-                running.set_call(call.as_ref().and_then(|f| f.try_clone().ok()));
-            }
-            ring.call = call;
-        })
+        let ring = self.ring(u32::from(index))?;
+        ring.call = call.map(Call::new).transpose().map_err(Error::ReqHandlerError)?.map(Arc::new);
+        ring.slot.set_call(ring.call.clone());
+        Ok(())
     }
 
     fn set_vring_err(&mut self, _index: u8, _err: Option<File>) -> Result<()> {
@@ -279,7 +243,7 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
-        Ok(VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::REPLY_ACK)
+        Ok(VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::REPLY_ACK | VhostUserProtocolFeatures::LOG_SHMFD)
     }
 
     fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
@@ -352,7 +316,10 @@ impl VhostUserBackendReqHandlerMut for Device {
         not_offered()
     }
 
-    fn set_log_base(&mut self, _log: &VhostUserLog, _file: File) -> Result<()> {
-        not_offered()
+    fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Result<()> {
+        let mapped = DirtyLog::map(file, log.mmap_size, log.mmap_offset).map_err(Error::ReqHandlerError)?;
+        let _old = self.log.replace(Arc::new(mapped));
+        self.set_logs();
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The connection to the frontend: opened, kept, and opened again.
 
 use super::device::Device;
-use super::queue::Rings;
+use super::slot::RingSlot;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -50,7 +50,7 @@ struct LinkState {
 
 impl Link {
     /// Starts serving frontends at `path`.
-    pub fn start(name: &str, path: PathBuf, side: Side, rings: Rings) -> io::Result<Self> {
+    pub fn start(name: &str, path: PathBuf, side: Side, rings: Vec<Arc<RingSlot>>) -> io::Result<Self> {
         let listener = (side == Side::Server).then(|| listen(&path)).transpose()?;
         let shared = Arc::new(Shared::default());
         let listening = listener.is_some().then(|| path.clone());
@@ -107,9 +107,9 @@ impl Shared {
     }
 
     /// Serves one frontend until it disconnects or violates the protocol.
-    fn serve(&self, stream: UnixStream, rings: &Rings) {
+    fn serve(&self, stream: UnixStream, rings: &[Arc<RingSlot>]) {
         // The request handler expects the standard library's mutex.
-        let device = Arc::new(std::sync::Mutex::new(Device::new(rings.clone())));
+        let device = Arc::new(std::sync::Mutex::new(Device::new(rings)));
         let mut handler = BackendReqHandler::from_stream(stream, device.clone());
         {
             let mut state = self.state.lock();

@@ -8,19 +8,37 @@
 //! The guest may change its memory at any time, so everything is copied before it is examined. One case has no defence:
 //! a frontend that truncates its memory file while it is shared kills every process that accesses the memory, including
 //! ours.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`link`] | the socket, and the thread that serves it |
+//! | [`device`] | what the frontend configured |
+//! | [`slot`] | a ring as that thread and a PMD share it |
+//! | [`memory`] | the guest's memory: mapped, resolved, copied, logged |
+//! | [`ring`] | rings, a burst at a time |
+//! | [`guest_transmit`], [`guest_receive`] | packets from and to the guest |
 
 mod device;
+mod feature;
+mod guest_receive;
+mod guest_transmit;
 mod link;
-mod queue;
+mod memory;
 mod ring;
+mod slot;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 use crate::OptionKey;
 use crate::config::Options;
 use crate::stats::{self, QueueStats};
 use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
-use device::RingSlot;
+use guest_receive::GuestReceive;
+use guest_transmit::GuestTransmit;
 use link::{Link, Side};
-use queue::{GuestReceive, GuestTransmit, Rings};
+use slot::RingSlot;
 use sluice_mem::FramePool;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,13 +57,20 @@ pub(crate) const CLIENT_OPTIONS: &[OptionKey] =
 /// A virtual machine's network device.
 #[derive(Debug)]
 struct VhostUserPort {
+    name: String,
     info: PortInfo,
-    rings: Rings,
+    /// Alternately for guest receive and transmit.
+    rings: Vec<Arc<RingSlot>>,
     pool: Arc<dyn FramePool>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
     link: Link,
+    /// Calls of `service` during which no further breach of the guest's is told.
+    silence: u32,
 }
+
+/// After a line about a guest's breach, this many calls of `service`, some seconds, pass before the next.
+const SILENCE: u32 = 60;
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let path = required_path(options, "path")?;
@@ -78,7 +103,7 @@ fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, Op
 fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let pool = options.pool(pools)?;
-    let rings: Rings = (0..n_rxq * 2).map(|_| RingSlot::default()).collect();
+    let rings: Vec<_> = (0..n_rxq * 2).map(|_| Arc::new(RingSlot::default())).collect();
     let link = Link::start(&options.config.name, path.clone(), side, rings.clone());
     let link = link.map_err(|cause| OpenError::Device {
         port: options.port(),
@@ -87,7 +112,8 @@ fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> 
         remedy: "choose a path in a directory you may write to, where no other process listens",
     })?;
     let info = PortInfo { kind: options.kind, n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
-    Ok(Box::new(VhostUserPort { info, rings, pool, rx: Vec::new(), tx: Vec::new(), link }))
+    let name = options.config.name.clone();
+    Ok(Box::new(VhostUserPort { name, info, rings, pool, rx: Vec::new(), tx: Vec::new(), link, silence: 0 }))
 }
 
 impl Port for VhostUserPort {
@@ -98,18 +124,41 @@ impl Port for VhostUserPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.rx.push(stats.clone());
-        Box::new(GuestTransmit::new(self.rings.clone(), queue * 2 + 1, self.pool.clone(), Mtu(self.info.mtu), stats))
+        Box::new(GuestTransmit::new(self.rings[queue * 2 + 1].clone(), self.pool.clone(), Mtu(self.info.mtu), stats))
     }
 
     fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(stats.clone());
         let queue = pmd % self.info.n_txq;
-        Box::new(GuestReceive::new(self.rings.clone(), queue * 2, Mtu(self.info.mtu), stats))
+        Box::new(GuestReceive::new(self.rings[queue * 2].clone(), Mtu(self.info.mtu), stats))
     }
 
     fn is_up(&self) -> bool {
-        self.link.is_connected() && self.rings.iter().take(2).all(|slot| slot.lock().ring.is_some())
+        self.link.is_connected() && self.rings.iter().take(2).all(|slot| slot.is_running())
+    }
+
+    fn service(&mut self) {
+        self.silence = self.silence.saturating_sub(1);
+        for (number, slot) in self.rings.iter().enumerate() {
+            let name = &self.name;
+            let broken = slot.take_broken();
+            let blocks = slot.call().is_some_and(|call| call.forbid_if_blocking());
+            if self.silence > 0 || broken.is_none() && !blocks {
+                continue;
+            }
+            self.silence = SILENCE;
+            if let Some(why) = broken {
+                tracing::warn!(
+                    "port {name}: the guest broke its ring {number}: {why}; it rests until it is set up again"
+                );
+            }
+            if blocks {
+                tracing::warn!(
+                    "port {name}: ring {number}: the guest let its call descriptor block; it gets no more calls"
+                );
+            }
+        }
     }
 
     fn stats(&self) -> PortStats {

@@ -1,0 +1,80 @@
+//! The virtio features that this device offers, and what they mean for its rings.
+
+use vhost::vhost_user::message::VhostUserVirtioFeatures;
+
+/// Feature bits. Source: VIRTIO 1.2, sections 5.1.3 and 6; vhost-user protocol, VHOST_F_LOG_ALL.
+const CHECKSUM: u64 = 1 << 0;
+const HOST_TSO4: u64 = 1 << 11;
+const HOST_TSO6: u64 = 1 << 12;
+const HOST_ECN: u64 = 1 << 13;
+const MERGEABLE: u64 = 1 << 15;
+const MULTIQUEUE: u64 = 1 << 22;
+const LOG_ALL: u64 = 1 << 26;
+const INDIRECT: u64 = 1 << 28;
+const EVENT_INDEX: u64 = 1 << 29;
+const VERSION_1: u64 = 1 << 32;
+const PROTOCOL: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
+
+/// Bytes of the virtio-net header of drivers that neither merge buffers nor know virtio 1.
+const SHORT_HEADER: usize = 10;
+
+/// A set of features.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features(pub u64);
+
+impl Features {
+    /// What is offered: guests may leave checksums and TCP segmentation to us; what we send them is complete.
+    pub const OFFERED: Features = Features(
+        CHECKSUM
+            | HOST_TSO4
+            | HOST_TSO6
+            | HOST_ECN
+            | MERGEABLE
+            | MULTIQUEUE
+            | LOG_ALL
+            | INDIRECT
+            | EVENT_INDEX
+            | VERSION_1
+            | PROTOCOL,
+    );
+
+    /// Whether all of them are offered.
+    pub fn are_offered(self) -> bool {
+        self.0 & !Features::OFFERED.0 == 0
+    }
+
+    /// Whether rings are enabled one by one; otherwise all are.
+    pub fn enables_rings(self) -> bool {
+        self.0 & PROTOCOL != 0
+    }
+
+    /// Whether a packet may use several chains.
+    pub fn merges(self) -> bool {
+        self.0 & MERGEABLE != 0
+    }
+
+    /// Whether a descriptor may refer to a table of descriptors.
+    pub fn has_indirect(self) -> bool {
+        self.0 & INDIRECT != 0
+    }
+
+    /// Whether each side says at which index it wants to be notified.
+    pub fn has_event_index(self) -> bool {
+        self.0 & EVENT_INDEX != 0
+    }
+
+    /// Whether the guest is migrating, so that written pages are noted.
+    pub fn logs(self) -> bool {
+        self.0 & LOG_ALL != 0
+    }
+
+    /// The features that a running ring cannot change.
+    pub fn of_rings(self) -> Features {
+        Features(self.0 & !(LOG_ALL | PROTOCOL))
+    }
+
+    /// Bytes of the virtio-net header in front of each packet. Source: VIRTIO 1.2, section 5.1.6.1.
+    pub fn header(self) -> usize {
+        if self.0 & (MERGEABLE | VERSION_1) != 0 { crate::offload::VNET_HEADER } else { SHORT_HEADER }
+    }
+}

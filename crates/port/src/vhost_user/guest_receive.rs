@@ -1,0 +1,145 @@
+//! The guest's receive ring, to which we send. Each packet is copied once.
+
+use super::ring::{Access, Broken, Burst, Ring};
+use super::slot::RingSlot;
+use crate::offload::VNET_HEADER;
+use crate::stats::QueueStats;
+use crate::{Mtu, TxQueue};
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_packet::{Buffers, PacketBatch};
+use std::sync::Arc;
+
+/// A transmit queue of the port: the guest's receive ring.
+#[derive(Debug)]
+pub struct GuestReceive {
+    slot: Arc<RingSlot>,
+    mtu: Mtu,
+    stats: Arc<QueueStats>,
+    burst: Burst,
+}
+
+/// The result for a packet to the guest.
+enum RxStep {
+    Sent,
+    /// The guest has no more buffers.
+    Full,
+    /// Its buffers are too short and it does not merge them.
+    TooLong,
+}
+
+impl GuestReceive {
+    pub fn new(slot: Arc<RingSlot>, mtu: Mtu, stats: Arc<QueueStats>) -> Self {
+        GuestReceive { slot, mtu, stats, burst: Burst::default() }
+    }
+}
+
+impl TxQueue for GuestReceive {
+    fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        match self.slot.lock().running() {
+            None => self.stats.drop_unsent(DropReason::TxNoPort, batch.len(), tally),
+            Some(ring) => {
+                let mut sender = Sender { ring, burst: &mut self.burst, next: 0, mtu: self.mtu };
+                if let Err(broken) = sender.send_all(batch, &self.stats, tally) {
+                    self.slot.break_off(ring, broken);
+                    self.stats.errors(1);
+                }
+            }
+        }
+        buffers.give_batch(batch);
+    }
+}
+
+/// Writes one batch into a ring.
+struct Sender<'a> {
+    ring: &'a mut Ring,
+    burst: &'a mut Burst,
+    /// The first chain of the burst that is not used.
+    next: usize,
+    mtu: Mtu,
+}
+
+impl Sender<'_> {
+    fn send_all(&mut self, batch: &PacketBatch, stats: &QueueStats, tally: &mut Tally) -> Result<(), Broken> {
+        self.burst.clear();
+        let mut outcome = self.ring.gather(batch.len(), Access::Write, self.burst).map(|_| ());
+        let (mut sent, mut bytes, mut full, mut long) = (0, 0, 0, 0);
+        for packet in batch.iter() {
+            match outcome.and_then(|()| self.send(packet.bytes())) {
+                Ok(RxStep::Sent) => {
+                    sent += 1;
+                    bytes += packet.frame.len();
+                }
+                Ok(RxStep::Full) => full += 1,
+                Ok(RxStep::TooLong) => long += 1,
+                Err(broken) => outcome = Err(broken),
+            }
+        }
+        stats.drop_unsent(DropReason::TxFull, full, tally);
+        stats.drop_unsent(DropReason::TxOversize, long, tally);
+        stats.drop_unsent(DropReason::TxNoPort, batch.len() - sent - full - long, tally);
+        tally[Counter::Sent] += sent as u64;
+        stats.carried(sent, bytes);
+        self.ring.publish();
+        outcome
+    }
+
+    /// Writes a packet into as many chains as it takes.
+    #[inline]
+    fn send(&mut self, packet: &[u8]) -> Result<RxStep, Broken> {
+        if !self.mtu.admits(packet) {
+            return Ok(RxStep::TooLong);
+        }
+        let header_size = self.ring.features.header();
+        let size = header_size + packet.len();
+        let Some(first) = self.chain(self.next)? else { return Ok(RxStep::Full) };
+        if (first as usize) < header_size {
+            return Err(Broken::Header);
+        }
+        let (mut n, mut room) = (1, first as usize);
+        while room < size {
+            if !self.ring.features.merges() {
+                return Ok(RxStep::TooLong);
+            }
+            let Some(more) = self.chain(self.next + n)? else { return Ok(RxStep::Full) };
+            n += 1;
+            room += more as usize;
+        }
+        let mut header = [0; VNET_HEADER];
+        header[10..].copy_from_slice(&(n as u16).to_le_bytes());
+        self.write(&header[..header_size], packet, n)?;
+        self.next += n;
+        Ok(RxStep::Sent)
+    }
+
+    /// Bytes of the burst's chain `at`, which is gathered now if it was not.
+    #[inline]
+    fn chain(&mut self, at: usize) -> Result<Option<u32>, Broken> {
+        if at >= self.burst.chains().len() && self.ring.gather(1, Access::Write, self.burst)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.burst.chains()[at].len))
+    }
+
+    /// Writes header and packet to the next `n` chains, which have room for them, and marks these as used.
+    #[inline]
+    fn write(&mut self, header: &[u8], packet: &[u8], n: usize) -> Result<(), Broken> {
+        let (mut header, mut packet) = (header, packet);
+        for chain in &self.burst.chains()[self.next..self.next + n] {
+            let mut written = 0;
+            for buffer in self.burst.buffers(chain) {
+                let (mut address, mut room) = (buffer.address, buffer.len as usize);
+                for bytes in [&mut header, &mut packet] {
+                    let now = bytes.split_off(..room.min(bytes.len())).expect("invariant: not beyond its end");
+                    if !now.is_empty() {
+                        self.ring.view.write(address, now)?;
+                    }
+                    address = address.wrapping_add(now.len() as u64);
+                    room -= now.len();
+                    written += now.len();
+                }
+            }
+            self.ring.put_used(chain, written as u32);
+        }
+        Ok(())
+    }
+}

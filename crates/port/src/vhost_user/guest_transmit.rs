@@ -1,0 +1,204 @@
+//! The guest's transmit ring, from which we receive. Each packet is copied once.
+
+use super::memory::View;
+use super::ring::{Access, Broken, Buffer, Burst, Chain, Ring};
+use super::slot::RingSlot;
+use crate::offload::{LARGEST_FRAME, Position, VNET_HEADER, VnetHeader};
+use crate::stats::QueueStats;
+use crate::{Mtu, RxQueue};
+use sluice_fate::{DropReason, Tally};
+use sluice_mem::{Frame, FramePool};
+use sluice_packet::{Buffers, PacketBatch};
+use std::sync::Arc;
+
+/// A receive queue of the port: the guest's transmit ring.
+#[derive(Debug)]
+pub struct GuestTransmit {
+    slot: Arc<RingSlot>,
+    receiver: Receiver,
+}
+
+impl GuestTransmit {
+    pub fn new(slot: Arc<RingSlot>, pool: Arc<dyn FramePool>, mtu: Mtu, stats: Arc<QueueStats>) -> Self {
+        let receiver = Receiver { pool, mtu, stats, burst: Burst::default(), large: None, large_frame: Vec::new() };
+        GuestTransmit { slot, receiver }
+    }
+}
+
+impl RxQueue for GuestTransmit {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let before = batch.len();
+        self.receiver.cut(batch, buffers, tally);
+        if let Some(mut ring) = self.slot.try_lock()
+            && let Some(ring) = ring.running()
+            && !batch.is_full()
+            && let Err(broken) = self.receiver.receive(ring, batch, buffers, tally)
+        {
+            self.slot.break_off(ring, broken);
+            self.receiver.stats.errors(1);
+        }
+        let bytes = batch[before..].iter().map(|packet| packet.frame.len()).sum();
+        self.receiver.stats.carried(batch.len() - before, bytes);
+    }
+}
+
+/// Makes packets of chains.
+#[derive(Debug)]
+struct Receiver {
+    pool: Arc<dyn FramePool>,
+    mtu: Mtu,
+    stats: Arc<QueueStats>,
+    burst: Burst,
+    large: Option<Large>,
+    /// The large frame's bytes; the buffer is reused.
+    large_frame: Vec<u8>,
+}
+
+/// A large frame that is being split into segments, over as many polls as necessary.
+#[derive(Clone, Copy, Debug)]
+struct Large {
+    header: VnetHeader,
+    /// As [`crate::offload::Segments::position`].
+    position: Position,
+}
+
+/// The result for a chain.
+enum TxStep {
+    /// The frame has the packet.
+    Packet,
+    /// Segments follow.
+    Large(Large),
+    /// It cannot be made a packet.
+    Dropped(DropReason),
+}
+
+impl Receiver {
+    /// Appends packets of waiting chains.
+    fn receive(
+        &mut self,
+        ring: &mut Ring,
+        batch: &mut PacketBatch,
+        buffers: &mut Buffers,
+        tally: &mut Tally,
+    ) -> Result<(), Broken> {
+        self.burst.clear();
+        let n = ring.gather(batch.remaining_capacity(), Access::Read, &mut self.burst)?;
+        if n == 0 {
+            return Ok(());
+        }
+        let first = batch.len();
+        let frames = buffers.fill(&self.pool, n, self.pool.frame_size(), batch);
+        let mut kept = first;
+        let mut outcome = Ok(());
+        for at in 0..n {
+            let chain = self.burst.chains()[at];
+            let step = match batch.get_mut(kept) {
+                Some(packet) => self.take(&chain, ring, &mut packet.frame),
+                None => Ok(TxStep::Dropped(DropReason::NoBuffer)),
+            };
+            match step {
+                Ok(TxStep::Packet) => kept += 1,
+                Ok(TxStep::Dropped(reason)) => self.stats.drop_received(reason, 1, tally),
+                Ok(TxStep::Large(large)) => self.large = Some(large),
+                Err(broken) => {
+                    outcome = Err(broken);
+                    break;
+                }
+            }
+            ring.put_used(&chain, 0);
+            if self.large.is_some() {
+                break;
+            }
+        }
+        if kept < first + frames {
+            buffers.give(batch.drain(kept..));
+        }
+        self.cut(batch, buffers, tally);
+        ring.publish();
+        outcome
+    }
+
+    /// Makes a packet of a chain in `frame`, which is of the pool's size.
+    #[inline]
+    fn take(&mut self, chain: &Chain, ring: &mut Ring, frame: &mut Frame) -> Result<TxStep, Broken> {
+        let header_size = ring.features.header();
+        let len = chain.len as usize;
+        if len < header_size || len - header_size > LARGEST_FRAME {
+            return Ok(TxStep::Dropped(DropReason::RxError));
+        }
+        let size = len - header_size;
+        let parts = self.burst.buffers(chain);
+        let mut header = [0; VNET_HEADER];
+        gather_bytes(&mut ring.view, parts, 0, &mut header[..header_size])?;
+        let header = VnetHeader::read(&header).expect("invariant: twelve bytes are a header");
+        if header.is_large() {
+            self.large_frame.resize(size, 0);
+            gather_bytes(&mut ring.view, parts, header_size, &mut self.large_frame)?;
+            return Ok(TxStep::Large(Large { header, position: Position::default() }));
+        }
+        if size > self.mtu.longest_frame() || size > frame.len() {
+            return Ok(TxStep::Dropped(DropReason::RxOversize));
+        }
+        let bytes = &mut frame.bytes_mut()[..size];
+        gather_bytes(&mut ring.view, parts, header_size, bytes)?;
+        if header.complete(bytes).is_err() {
+            return Ok(TxStep::Dropped(DropReason::RxError));
+        }
+        if !self.mtu.admits(bytes) {
+            return Ok(TxStep::Dropped(DropReason::RxOversize));
+        }
+        frame.truncate(size);
+        Ok(TxStep::Packet)
+    }
+
+    /// Appends segments of the current large frame, as many as there is room for.
+    fn cut(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        let Some(large) = &mut self.large else { return };
+        let mut drop = |reason| self.stats.drop_received(reason, 1, tally);
+        let Ok(mut segments) = large.header.segments(&self.large_frame) else {
+            drop(DropReason::RxError);
+            self.large = None;
+            return;
+        };
+        segments.seek(large.position);
+        if segments.longest() > self.mtu.longest_frame().min(self.pool.frame_size()) {
+            drop(DropReason::RxOversize);
+            self.large = None;
+            return;
+        }
+        while !segments.is_done() && !batch.is_full() {
+            if buffers.fill(&self.pool, 1, segments.longest(), batch) == 0 {
+                drop(DropReason::NoBuffer);
+                self.large = None;
+                return;
+            }
+            let packet = batch.last_mut().expect("invariant: one was appended");
+            let len = segments.next_into(packet.bytes_mut()).expect("invariant: a frame holds the longest segment");
+            packet.frame.truncate(len);
+        }
+        large.position = segments.position();
+        if segments.is_done() {
+            self.large = None;
+        }
+    }
+}
+
+/// Copies bytes of a chain's buffers from `skip` on, until `out` is full. The chain has as many.
+#[inline]
+fn gather_bytes(view: &mut View, parts: &[Buffer], skip: usize, out: &mut [u8]) -> Result<(), Broken> {
+    let (mut skip, mut out) = (skip, out);
+    for part in parts {
+        let len = part.len as usize;
+        if skip >= len {
+            skip -= len;
+            continue;
+        }
+        let (now, later) = out.split_at_mut((len - skip).min(out.len()));
+        view.read(part.address.wrapping_add(skip as u64), now)?;
+        if later.is_empty() {
+            break;
+        }
+        (skip, out) = (0, later);
+    }
+    Ok(())
+}

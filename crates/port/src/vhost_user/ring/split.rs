@@ -1,0 +1,189 @@
+//! The split format: a table of descriptors, a ring of available chains, a ring of used ones.
+//!
+//! Entries are used in the order in which they were made available. Source: VIRTIO 1.2, section 2.7.
+
+use super::super::memory::{Shared, View};
+use super::table::{ChainReader, TableOrder};
+use super::{Access, Broken, Burst, CHAIN_MAX, Descriptor, Result, RingSetup, has_passed};
+use sluice_packet::BATCH_MAX;
+use sluice_simd::prefetch;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+/// A flag of the available ring: the guest wants no notifications.
+const NO_INTERRUPT: u16 = 1;
+/// A flag of the used ring: we want no notifications, since we poll.
+const NO_NOTIFY: u16 = 1;
+
+/// Words of the available ring: flags, index, entries, and where the guest wants to be notified.
+const AVAILABLE_FLAGS: usize = 0;
+const AVAILABLE_INDEX: usize = 1;
+const AVAILABLE_ENTRIES: usize = 2;
+
+/// A split ring that runs.
+#[derive(Debug)]
+pub struct SplitRing {
+    size: u16,
+    /// Two words each.
+    descriptors: Shared<AtomicU64>,
+    available: Shared<AtomicU16>,
+    /// Flags and index in one word, then two words an entry.
+    used: Shared<AtomicU32>,
+    /// The guest notifies us when its index passes this one.
+    available_event: Option<Shared<AtomicU16>>,
+    /// Whether chains may be tables of descriptors.
+    tables: Option<TableOrder>,
+    flags: u16,
+    /// The next entry of both rings.
+    next: u16,
+    /// The guest's index when it was last read.
+    seen: u16,
+    /// Our index as the guest sees it.
+    published: u16,
+    /// Our index when the guest was last notified, or did not want to be.
+    considered: Option<u16>,
+    /// The address by which writes to the used ring are logged.
+    log: Option<u64>,
+}
+
+impl SplitRing {
+    /// A ring that continues behind its last used entry.
+    ///
+    /// A frontend that outlived us does not know our position, but its memory does.
+    pub fn new(setup: &RingSetup) -> Result<Self> {
+        let (memory, size, layout) = (&setup.memory, usize::from(setup.size), setup.layout);
+        let used: Shared<AtomicU32> = memory.shared(layout.used, 1 + 2 * size)?;
+        let has_event = setup.features.has_event_index();
+        let behind = layout.used.checked_add(4 + 8 * size as u64).ok_or(Broken::Address)?;
+        let available_event = has_event.then(|| memory.shared(behind, 1)).transpose()?;
+        let next = (used[0].load(Acquire) >> 16) as u16;
+        let ring = SplitRing {
+            size: setup.size,
+            descriptors: memory.shared(layout.descriptors, 2 * size)?,
+            available: memory.shared(layout.available, AVAILABLE_ENTRIES + size + usize::from(has_event))?,
+            used,
+            available_event,
+            tables: setup.features.has_indirect().then_some(TableOrder::Linked),
+            // With an event index the flag has no meaning.
+            flags: if has_event { 0 } else { NO_NOTIFY },
+            next,
+            seen: next,
+            published: next,
+            considered: None,
+            log: layout.log,
+        };
+        ring.used[0].store(u32::from(ring.flags) | u32::from(next) << 16, Release);
+        if let Some(event) = &ring.available_event {
+            // Passed just now, so not again for 65,535 entries.
+            event[0].store(next.wrapping_sub(1), Relaxed);
+        }
+        Ok(ring)
+    }
+
+    /// The next entry.
+    pub fn position(&self) -> u32 {
+        u32::from(self.next)
+    }
+
+    /// Adds up to `n` chains to those in `burst`.
+    #[inline]
+    pub fn gather(&mut self, n: usize, access: Access, view: &mut View, burst: &mut Burst) -> Result<()> {
+        let ahead = burst.chains.len();
+        let n = n.min(BATCH_MAX).min(self.waiting(ahead + n)?.saturating_sub(ahead));
+        let mut heads = [0; BATCH_MAX];
+        for (i, head) in heads[..n].iter_mut().enumerate() {
+            let entry = self.next.wrapping_add((ahead + i) as u16) & (self.size - 1);
+            *head = self.available[AVAILABLE_ENTRIES + usize::from(entry)].load(Relaxed);
+            if let Some(word) = self.descriptors.get(2 * usize::from(*head)) {
+                prefetch::read(word);
+            }
+        }
+        for head in &heads[..n] {
+            if burst.is_full() {
+                break;
+            }
+            let first = self.descriptor(*head)?;
+            if first.is_whole() {
+                burst.push_single(*head, first.buffer(access)?);
+            } else {
+                self.gather_chain(*head, first, ChainReader { access, tables: self.tables, view, burst })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Available chains that are not used yet; at least `wanted` if there are as many.
+    #[inline]
+    fn waiting(&mut self, wanted: usize) -> Result<usize> {
+        if usize::from(self.seen.wrapping_sub(self.next)) < wanted {
+            self.seen = self.available[AVAILABLE_INDEX].load(Acquire);
+            if self.seen.wrapping_sub(self.next) > self.size {
+                return Err(Broken::Index);
+            }
+        }
+        Ok(usize::from(self.seen.wrapping_sub(self.next)))
+    }
+
+    #[inline]
+    fn descriptor(&self, at: u16) -> Result<Descriptor> {
+        let at = 2 * usize::from(at);
+        let words = self.descriptors.get(at..at + 2).ok_or(Broken::Index)?;
+        Ok(Descriptor::of(words[0].load(Relaxed), words[1].load(Relaxed)))
+    }
+
+    /// Adds a chain of several buffers, or one that is described by a table.
+    #[cold]
+    fn gather_chain(&self, head: u16, mut descriptor: Descriptor, mut reader: ChainReader<'_>) -> Result<()> {
+        let first = reader.burst.buffers.len();
+        // A loop ends here, too.
+        for _ in 0..CHAIN_MAX {
+            reader.push(descriptor)?;
+            if !descriptor.has_next() {
+                reader.burst.push_chain(head, first);
+                return Ok(());
+            }
+            descriptor = self.descriptor(descriptor.next)?;
+        }
+        Err(Broken::Endless)
+    }
+
+    /// Marks the next entry as used by this chain.
+    #[inline]
+    pub fn put_used(&mut self, id: u16, written: u32, view: &View) {
+        let at = 1 + 2 * usize::from(self.next & (self.size - 1));
+        self.used[at].store(u32::from(id), Relaxed);
+        self.used[at + 1].store(written, Relaxed);
+        self.next = self.next.wrapping_add(1);
+        self.log(view, 4 * at, 8);
+    }
+
+    /// Shows the guest what was marked. Returns whether there was anything.
+    #[inline]
+    pub fn publish(&mut self, view: &View) -> bool {
+        if self.published == self.next {
+            return false;
+        }
+        self.published = self.next;
+        self.used[0].store(u32::from(self.flags) | u32::from(self.next) << 16, Release);
+        self.log(view, 0, 4);
+        true
+    }
+
+    /// Whether the guest wants to be notified of what was published since this was last asked.
+    pub fn wants_call(&mut self) -> bool {
+        let old = self.considered.replace(self.published);
+        if self.available_event.is_none() {
+            return self.available[AVAILABLE_FLAGS].load(Relaxed) & NO_INTERRUPT == 0;
+        }
+        let event = self.available[AVAILABLE_ENTRIES + usize::from(self.size)].load(Relaxed);
+        old.is_none_or(|old| has_passed(event, self.published, old))
+    }
+
+    /// Notes a write to the used ring if the guest migrates.
+    #[inline]
+    fn log(&self, view: &View, offset: usize, len: usize) {
+        if let (Some(address), Some(log)) = (self.log, view.log()) {
+            log.mark(address.wrapping_add(offset as u64), len);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Descriptors of a chain that takes the longer way: several buffers, or a table of its own.
+
+use super::{Access, Broken, Burst, CHAIN_MAX, DESC_SIZE, Descriptor, Result, View};
+
+/// How the descriptors of a table follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableOrder {
+    /// Each names the next, as in a split ring.
+    Linked,
+}
+
+/// Adds the buffers of descriptors to a burst.
+pub struct ChainReader<'a> {
+    pub access: Access,
+    /// `None` if tables were not negotiated.
+    pub tables: Option<TableOrder>,
+    pub view: &'a mut View,
+    pub burst: &'a mut Burst,
+}
+
+impl ChainReader<'_> {
+    /// Adds the buffer, or the buffers of the table, that a descriptor describes.
+    pub fn push(&mut self, descriptor: Descriptor) -> Result<()> {
+        if descriptor.is_table() {
+            return self.push_table(descriptor);
+        }
+        self.burst.buffers.push(descriptor.buffer(self.access)?);
+        Ok(())
+    }
+
+    fn push_table(&mut self, table: Descriptor) -> Result<()> {
+        let len = table.len / DESC_SIZE as u32;
+        let order = self.tables.ok_or(Broken::Table)?;
+        if len == 0 || table.has_next() || !table.len.is_multiple_of(DESC_SIZE as u32) {
+            return Err(Broken::Table);
+        }
+        let mut at = 0;
+        for _ in 0..CHAIN_MAX {
+            if at >= len {
+                return Err(Broken::Index);
+            }
+            let descriptor = self.read(table.address.wrapping_add(DESC_SIZE * u64::from(at)))?;
+            if descriptor.is_table() {
+                return Err(Broken::Table);
+            }
+            self.burst.buffers.push(descriptor.buffer(self.access)?);
+            at = match order {
+                TableOrder::Linked if descriptor.has_next() => u32::from(descriptor.next),
+                TableOrder::Linked => return Ok(()),
+            };
+        }
+        Err(Broken::Endless)
+    }
+
+    fn read(&mut self, address: u64) -> Result<Descriptor> {
+        let mut bytes = [0; DESC_SIZE as usize];
+        self.view.read(address, &mut bytes)?;
+        let [low, high] = [0, 8].map(|at| u64::from_le_bytes(*bytes[at..].first_chunk().expect("invariant: 16 bytes")));
+        Ok(Descriptor::of(low, high))
+    }
+}

@@ -1,0 +1,171 @@
+//! Packets to and from a guest whose rings and buffers are in the test's memory.
+
+use super::feature::Features;
+use super::guest_receive::GuestReceive;
+use super::guest_transmit::GuestTransmit;
+use super::slot::RingSlot;
+use super::testing::{LAYOUT, MERGING, TestGuest, VERSION_1};
+use crate::offload::VNET_HEADER;
+use crate::{Mtu, Pools, RxQueue, TxQueue};
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_mem::FramePool;
+use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use std::sync::Arc;
+
+/// The distance between the guest's buffers.
+const BUFFERS: u64 = 0x1000;
+const APART: u64 = 0x400;
+const NEXT: u16 = 1;
+const WRITE: u16 = 2;
+
+/// A guest's ring of eight entries. Some buffers are chained to the next one.
+struct Guest {
+    memory: TestGuest,
+    slot: Arc<RingSlot>,
+}
+
+impl Guest {
+    /// With buffers of these lengths and flags. Each buffer that is not chained to its predecessor begins a chain.
+    fn new(buffers: &[(u32, u16)], features: Features) -> Self {
+        let memory = TestGuest::new();
+        let (mut heads, mut is_chained) = (Vec::new(), false);
+        for ((len, flags), i) in buffers.iter().zip(0u16..) {
+            memory.describe(LAYOUT.descriptors, i, (BUFFERS + u64::from(i) * APART, *len, *flags, i + 1));
+            if !is_chained {
+                heads.push(i);
+            }
+            is_chained = flags & NEXT != 0;
+        }
+        memory.offer(0, &heads);
+        let slot = Arc::new(RingSlot::default());
+        slot.replace(Some(memory.ring(features)));
+        Guest { memory, slot }
+    }
+
+    fn buffer(&self, i: u64, len: usize) -> Vec<u8> {
+        self.memory.bytes(BUFFERS + i * APART, len)
+    }
+
+    fn used(&self) -> Vec<(u32, u32)> {
+        self.memory.used()
+    }
+
+    /// Sends it frames of these lengths.
+    fn send(&self, frames: &[usize]) -> Tally {
+        let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+        let pool: Arc<dyn FramePool> = Pools::new(64).of_size(1500).unwrap();
+        for len in frames {
+            batch.push(buffers.write(&pool, &frame(*len)).unwrap());
+        }
+        tally[Counter::Originated] += frames.len() as u64;
+        GuestReceive::new(self.slot.clone(), Mtu(1500), Arc::default()).send(&mut batch, &mut buffers, &mut tally);
+        assert_eq!(tally.conserved(), Ok(()));
+        tally
+    }
+
+    /// Polls it once. Returns the packets' bytes.
+    fn poll(&self) -> (Vec<Vec<u8>>, Tally) {
+        let pool: Arc<dyn FramePool> = Pools::new(64).of_size(1500).unwrap();
+        let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
+        let mut queue = GuestTransmit::new(self.slot.clone(), pool.clone(), Mtu(1500), Arc::default());
+        queue.poll(&mut batch, &mut buffers, &mut tally);
+        let bytes = batch.iter().map(|packet| packet.bytes().to_vec()).collect();
+        tally[Counter::Received] += batch.len() as u64;
+        batch.discard(DropReason::Rules, &mut buffers, &mut tally);
+        assert_eq!(tally.conserved(), Ok(()));
+        buffers.flush();
+        assert_eq!(pool.available(), pool.capacity(), "no frame is lost");
+        (bytes, tally)
+    }
+}
+
+fn frame(len: usize) -> Vec<u8> {
+    (0..len).map(|i| i as u8).collect()
+}
+
+#[test]
+fn a_packet_is_spread_over_merged_buffers() {
+    let guest = Guest::new(&[(100, WRITE); 4], MERGING);
+    let tally = guest.send(&[250, 200]);
+    assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxFull)), (1, 1), "the second wants three buffers");
+    assert_eq!(guest.used(), [(0, 100), (1, 100), (2, 62)]);
+    let first = guest.buffer(0, 100);
+    // The header has the number of buffers and nothing else, since sent packets are complete.
+    assert_eq!((&first[..10], &first[10..12]), (&[0; 10][..], &3u16.to_le_bytes()[..]));
+    let whole = [&first[VNET_HEADER..], &guest.buffer(1, 100), &guest.buffer(2, 62)].concat();
+    assert_eq!(whole, frame(250));
+}
+
+#[test]
+fn a_guest_that_does_not_merge_gets_what_fits_one_chain() {
+    let guest = Guest::new(&[(100, WRITE), (100, WRITE | NEXT), (100, WRITE)], VERSION_1);
+    let tally = guest.send(&[150, 88]);
+    assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxOversize)), (1, 1));
+    assert_eq!(guest.used(), [(0, 100)]);
+    // The next chain has two buffers, which hold more.
+    assert_eq!(guest.send(&[150])[Counter::Sent], 1);
+    assert_eq!(guest.used()[1..], [(1, 162)]);
+    assert_eq!([&guest.buffer(1, 100)[VNET_HEADER..], &guest.buffer(2, 62)].concat(), frame(150));
+}
+
+#[test]
+fn chained_buffers_become_one_packet_and_what_is_too_long_is_named() {
+    let guest = Guest::new(&[(12, NEXT), (100, NEXT), (50, 0), (1000, NEXT), (1000, 0), (11, 0), (62, 0)], VERSION_1);
+    guest.memory.write(BUFFERS + APART, &frame(100));
+    guest.memory.write(BUFFERS + 2 * APART, &[7; 50]);
+    guest.memory.write(BUFFERS + 6 * APART + 12, &[8; 50]);
+    let (packets, tally) = guest.poll();
+    assert_eq!(packets, [[frame(100), vec![7; 50]].concat(), vec![8; 50]]);
+    // Two kilobytes exceed the MTU, and eleven bytes are no header.
+    assert_eq!((tally.dropped(DropReason::RxOversize), tally.dropped(DropReason::RxError)), (1, 1));
+    assert_eq!(guest.used(), [(0, 0), (3, 0), (5, 0), (6, 0)], "all are the guest's again");
+}
+
+#[test]
+fn a_guest_of_an_old_version_has_a_shorter_header() {
+    let guest = Guest::new(&[(70, 0)], Features(0));
+    guest.memory.write(BUFFERS + 10, &frame(60));
+    assert_eq!(guest.poll().0, [frame(60)]);
+    let guest = Guest::new(&[(70, WRITE)], Features(0));
+    assert_eq!(guest.send(&[60])[Counter::Sent], 1);
+    assert_eq!((guest.used(), guest.buffer(0, 70)), (vec![(0, 70)], [vec![0; 10], frame(60)].concat()));
+}
+
+#[test]
+fn a_large_frame_is_cut_and_those_behind_it_wait() {
+    let guest = Guest::new(&[(12 + 54 + 300, 0), (72, 0)], VERSION_1);
+    // TCP over IPv4 in segments of 100 bytes.
+    let mut large = vec![0, 1, 100, 0];
+    large.splice(2..2, [54, 0]);
+    large.extend([0; 6]);
+    large[4] = 100;
+    large.extend([2; 12]);
+    large.extend([8, 0, 0x45, 0, 1, 84, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    large.extend([0, 80, 1, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0x50, 0x10, 2, 0, 0, 0, 0, 0]);
+    large.extend([9; 300]);
+    guest.memory.write(BUFFERS, &large);
+    guest.memory.write(BUFFERS + APART + 12, &[5; 60]);
+    let (packets, _) = guest.poll();
+    assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), [154; 3]);
+    assert_eq!(guest.used(), [(0, 0)]);
+    assert_eq!(guest.poll().0, [[5; 60]]);
+}
+
+#[test]
+fn a_broken_ring_rests_and_its_reason_is_told_once() {
+    let guest = Guest::new(&[(72, 0), (0, 0)], VERSION_1);
+    assert!(guest.slot.is_running());
+    guest.poll();
+    assert!(!guest.slot.is_running());
+    assert_eq!(guest.slot.take_broken().map(|why| why.to_string()).as_deref(), Some("a descriptor without bytes"));
+    assert_eq!(guest.slot.take_broken(), None);
+    assert_eq!(guest.send(&[60]).dropped(DropReason::TxNoPort), 1);
+    assert_eq!(guest.used(), []);
+}
+
+#[test]
+fn chains_of_single_bytes_cost_a_batch_no_more_than_the_bound() {
+    let guest = Guest::new(&[(12, WRITE), (1, WRITE), (1, WRITE), (1, WRITE)], MERGING);
+    let tally = guest.send(&[1500; BATCH_MAX]);
+    assert_eq!((tally.dropped(DropReason::TxFull), guest.used()), (BATCH_MAX as u64, vec![]));
+}
