@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod compact_key;
+mod compose;
 pub mod ct_state;
 mod extract;
 pub mod field;
@@ -23,6 +24,7 @@ mod subfield;
 pub mod text;
 
 pub use compact_key::CompactKey;
+pub use compose::{compose, compose_of_size};
 pub use extract::{Metadata, ParseError, extract, extract_again, extract_with};
 pub use field::{Field, FieldId};
 pub use flow_match::{DEFAULT_PRIORITY, Match};
