@@ -15,6 +15,7 @@ use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::Fragments;
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
+use sluice_port::dummy::DummyDevice;
 use sluice_port::{DeviceStatus, Port};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::BTreeMap;
@@ -255,6 +256,11 @@ impl Datapath {
         ports.iter().map(|number| Some(control.ports.get(number)?.device_status())).collect()
     }
 
+    /// The dummy devices among the ports, by number of the port.
+    pub fn dummies(&self) -> Vec<Arc<DummyDevice>> {
+        self.control().ports.values().filter_map(|port| port.dummy().cloned()).collect()
+    }
+
     /// Changes a port's Ethernet address.
     ///
     /// # Errors
@@ -273,7 +279,14 @@ impl Datapath {
         let ports = control.ports.iter().map(|(number, port)| {
             let mut fates = Snapshot::default();
             rxqs.iter().filter(|(_, rxq)| rxq.port == *number).for_each(|(_, rxq)| fates.add(&rxq.fates.snapshot()));
-            PortReport { number: *number, info: port.info(), stats: port.stats(), is_up: port.is_up(), fates }
+            PortReport {
+                number: *number,
+                info: port.info(),
+                stats: port.stats(),
+                custom_stats: port.custom_stats(),
+                is_up: port.is_up(),
+                fates,
+            }
         });
         ports.collect()
     }

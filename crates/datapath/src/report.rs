@@ -54,6 +54,8 @@ pub struct PortReport {
     pub info: PortInfo,
     /// What it has counted itself.
     pub stats: PortStats,
+    /// What its type counts besides, by name.
+    pub custom_stats: Vec<(String, u64)>,
     /// Whether its link is up.
     pub is_up: bool,
     /// The fates of the packets that it received, as of its PMDs' last publication: they and their copies were sent by

@@ -19,6 +19,7 @@
 //! | `af_xdp` | `af_xdp` | from a kernel device, into its frames | from the same frames, without a copy |
 //! | `vhost-user` | `vhost_user` | from a virtual machine's rings, one copy | likewise |
 //! | `dpdk` | `dpdk` (feature `dpdk`) | any DPDK device, in its mbufs | likewise |
+//! | `dummy`, `dummy-internal`, `dummy-pmd` | [`dummy`] | what commands and peers of its streams send | to peers and captures |
 //!
 //! Open vSwitch's names stand for the same implementations: `system` (`af_packet`), `internal` (`tap`), `afxdp`,
 //! `dpdkvhostuser`, `dpdkvhostuserclient` (`vhost-user`).
@@ -35,6 +36,7 @@ mod config;
 mod device_status;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+pub mod dummy;
 mod error;
 pub mod generator;
 mod mtu;

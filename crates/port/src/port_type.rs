@@ -1,7 +1,7 @@
 //! The port types: Sluice's own names, and those of Open vSwitch for the same implementations.
 
 use crate::config::Options;
-use crate::{OpenError, Pools, Port, af_packet, af_xdp, generator, null, pcap, tap, vhost_user};
+use crate::{OpenError, Pools, Port, af_packet, af_xdp, dummy, generator, null, pcap, tap, vhost_user};
 
 /// An option of a port type, as `sluice run --help-config` prints it.
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +151,9 @@ pub const PORT_TYPES: &[PortType] = &[
         vhost_user::CLIENT_OPTIONS,
         vhost_user::open_client,
     ),
+    ovs("dummy", "for tests: a device that control commands drive", dummy::OPTIONS, dummy::open),
+    ovs("dummy-internal", "as dummy: the LOCAL port of a bridge", dummy::OPTIONS, dummy::open),
+    ovs("dummy-pmd", "as dummy, with queues that PMDs poll", dummy::PMD_OPTIONS, dummy::open_pmd),
 ];
 
 /// The options of DPDK ports, also in programs built without DPDK.

@@ -1,10 +1,12 @@
 //! The traits that every port type implements.
 
 use crate::DeviceStatus;
+use crate::dummy::DummyDevice;
 use sluice_fate::{DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// A receive queue, polled by one PMD.
 pub trait RxQueue: Send {
@@ -115,4 +117,14 @@ pub trait Port: Send {
 
     /// The statistics of all its queues.
     fn stats(&self) -> PortStats;
+
+    /// Counters of its type, by name.
+    fn custom_stats(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// The device that control commands drive, if it is a dummy port.
+    fn dummy(&self) -> Option<&Arc<DummyDevice>> {
+        None
+    }
 }

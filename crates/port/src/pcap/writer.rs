@@ -18,6 +18,18 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Appends to the file. One that does not exist or is empty gets its header at once.
+    pub fn append(path: &Path) -> io::Result<Self> {
+        let file = File::options().append(true).create(true).open(path)?;
+        let is_empty = file.metadata()?.len() == 0;
+        let sink = BufWriter::with_capacity(1 << 16, file);
+        let mut writer = if is_empty { Writer::new(sink)? } else { Writer { sink } };
+        writer.flush()?;
+        Ok(writer)
+    }
+}
+
 impl<W: Write> Writer<W> {
     /// Writes a capture's header into `sink`.
     pub fn new(mut sink: W) -> io::Result<Self> {

@@ -62,7 +62,7 @@ mod tests {
             PortStats { rx_packets: 4, rx_bytes: 240, tx_packets: 1, tx_dropped: 2, ..PortStats::default() };
         stats.tx_drops[DropReason::TxFull as usize] = 2;
         let info = PortInfo { kind: "tap", n_rxq: 1, n_txq: 1, mtu: 1500, mac: [0; 6] };
-        let port = PortReport { number: PortNo(1), info, stats, is_up: false, fates };
+        let port = PortReport { number: PortNo(1), info, stats, custom_stats: Vec::new(), is_up: false, fates };
         let expected = "p1 (tap): down
   RX packets:4 bytes:240 errors:0 missed:0
     received:7 copied:0 released:0 = sent:4 delivered:0 held:0 dropped:3

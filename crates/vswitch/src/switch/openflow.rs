@@ -67,18 +67,20 @@ fn device(port: &PortReport) -> Device {
         tx_dropped: stats.tx_dropped,
         rx_errors: stats.rx_errors,
         tx_errors: stats.tx_errors,
-        custom: drops(port),
+        custom: custom(port),
     };
     Device { mac: Mac(port.info.mac), counters }
 }
 
-/// The drops there were, by reason: of what the port received, wherever that was dropped, and of what it was to send.
-fn drops(port: &PortReport) -> Vec<(String, u64)> {
+/// What its type counts, and the drops there were, by reason: of what the port received, wherever that was dropped, and
+/// of what it was to send.
+fn custom(port: &PortReport) -> Vec<(String, u64)> {
     let counted = |way: &str, reason: DropReason, n| (format!("{way}_drop_{}", reason.name().replace('-', "_")), n);
     let received = DropReason::ALL.iter().map(|reason| counted("rx", *reason, port.fates.dropped(*reason)));
     let missed = ("rx_missed".to_owned(), port.stats.rx_missed);
     let unsent = DropReason::ALL.iter().map(|reason| counted("tx", *reason, port.stats.tx_drops[*reason as usize]));
-    received.chain([missed]).chain(unsent).filter(|(_, n)| *n != 0).collect()
+    let drops = received.chain([missed]).chain(unsent).filter(|(_, n)| *n != 0);
+    port.custom_stats.iter().cloned().chain(drops).collect()
 }
 
 /// Starts the thread that hands packets to controllers, once.

@@ -1,0 +1,404 @@
+//! The device behind a dummy port.
+
+use crate::config::Options;
+use crate::pcap::Writer;
+use crate::{Mtu, PortInfo, PortStats};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::event::{EventfdFlags, eventfd};
+use sluice_fate::DropReason;
+use sluice_flow::{FlowKey, Metadata, PacketKey, compose, extract, layout};
+use sluice_packet::headers::ethertype;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Packets that wait in a receive queue, or for a peer, at most. Source: OVS netdev-dummy.c.
+pub(super) const WAITING_MAX: usize = 100;
+
+/// A device's queues and place.
+pub(super) struct Shape {
+    pub n_rxq: usize,
+    pub n_txq: usize,
+    pub numa_id: usize,
+    pub ifindex: u32,
+    /// Whether PMD threads poll it.
+    pub is_pmd: bool,
+}
+
+/// Whether a device that connects to a peer has reached it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnState {
+    /// It is connected.
+    Connected,
+    /// It is not.
+    Disconnected,
+    /// It does not connect to a peer.
+    Unknown,
+}
+
+/// The capture files of a device. One file may serve both directions.
+#[derive(Default)]
+pub(super) struct Captures {
+    rx: Option<Arc<Mutex<Writer>>>,
+    tx: Option<Arc<Mutex<Writer>>>,
+}
+
+/// A device without hardware.
+pub struct DummyDevice {
+    name: String,
+    /// As it was opened; the address is in the state.
+    info: PortInfo,
+    /// Its index, as the option of that name says; 0 without one.
+    pub(super) ifindex: u32,
+    numa_id: usize,
+    pub(super) is_pmd: bool,
+    is_up: AtomicBool,
+    conn_state: AtomicU8,
+    rxqs: Vec<Rxq>,
+    captures: Captures,
+    state: Mutex<State>,
+}
+
+/// A receive queue.
+struct Rxq {
+    waiting: AtomicUsize,
+    /// Readable while packets wait.
+    readiness: OwnedFd,
+}
+
+/// What is behind the device's lock.
+#[derive(Default)]
+struct State {
+    mac: [u8; 6],
+    waiting: Vec<VecDeque<Vec<u8>>>,
+    rx: Vec<Carried>,
+    tx: Vec<Carried>,
+    rx_missed: u64,
+    tx_oversize: u64,
+    rx_oversize: u64,
+    ipv4: Option<Ipv4Addr>,
+    ipv6: Option<Ipv6Addr>,
+    /// Frames for the peers of its streams; `None` without streams.
+    outbox: Option<Arc<Outbox>>,
+}
+
+/// What a queue has carried.
+#[derive(Clone, Copy, Default)]
+struct Carried {
+    bytes: u64,
+    packets: u64,
+}
+
+/// Frames that wait for the thread of a device's streams.
+pub(super) struct Outbox {
+    frames: Mutex<VecDeque<Vec<u8>>>,
+    wake: OwnedFd,
+}
+
+/// The address of the next device: aa:55 and a number that begins at aa:55:00:00. Source: OVS netdev-dummy.c.
+pub(super) fn next_mac() -> [u8; 6] {
+    static NEXT: AtomicU32 = AtomicU32::new(0xaa55_0000);
+    let [a, b, c, d] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    [0xaa, 0x55, a, b, c, d]
+}
+
+fn new_event() -> std::io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
+}
+
+/// Makes an event readable. A full counter is readable already.
+fn raise(event: &OwnedFd) {
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+}
+
+fn clear(event: &OwnedFd) {
+    let _ = rustix::io::read(event, &mut [0u8; 8]);
+}
+
+impl Captures {
+    /// The files that the options name. One that cannot be written is a note: the device works without it.
+    pub fn open(options: &Options<'_>, notes: &mut Vec<String>) -> Captures {
+        let mut open = |key: &'static str| {
+            let path = options.path(key)?;
+            let writer = Writer::append(&path).map_err(|error| notes.push(format!("{}: {error}", path.display())));
+            writer.ok().map(|writer| Arc::new(Mutex::new(writer)))
+        };
+        if options.text("pcap").is_some() {
+            let both = open("pcap");
+            return Captures { rx: both.clone(), tx: both };
+        }
+        Captures { rx: open("rxq_pcap"), tx: open("tx_pcap") }
+    }
+}
+
+/// Appends a packet to a capture file, at once.
+fn capture(file: Option<&Arc<Mutex<Writer<BufWriter<File>>>>>, packet: &[u8]) {
+    let Some(file) = file else { return };
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let mut file = file.lock();
+    // A full disk loses the capture, not the packet.
+    let _ = file.write(now_ns, packet).and_then(|()| file.flush());
+}
+
+impl DummyDevice {
+    pub(super) fn new(name: String, info: PortInfo, shape: &Shape, captures: Captures) -> std::io::Result<Self> {
+        let rxqs: std::io::Result<Vec<Rxq>> =
+            (0..shape.n_rxq).map(|_| Ok(Rxq { waiting: 0.into(), readiness: new_event()? })).collect();
+        let state = State {
+            mac: info.mac,
+            waiting: vec![VecDeque::new(); shape.n_rxq],
+            rx: vec![Carried::default(); shape.n_rxq],
+            tx: vec![Carried::default(); shape.n_txq],
+            ..State::default()
+        };
+        Ok(DummyDevice {
+            name,
+            info,
+            ifindex: shape.ifindex,
+            numa_id: shape.numa_id,
+            is_pmd: shape.is_pmd,
+            is_up: true.into(),
+            conn_state: (ConnState::Unknown as u8).into(),
+            rxqs: rxqs?,
+            captures,
+            state: Mutex::new(state),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its properties now.
+    pub(super) fn info(&self) -> PortInfo {
+        PortInfo { mac: self.state().mac, ..self.info.clone() }
+    }
+
+    pub(super) fn set_mac(&self, mac: [u8; 6]) {
+        self.state().mac = mac;
+    }
+
+    /// Its receive queues.
+    pub fn n_rxq(&self) -> usize {
+        self.rxqs.len()
+    }
+
+    /// Its NUMA node.
+    pub fn numa_id(&self) -> usize {
+        self.numa_id
+    }
+
+    /// Whether it is up.
+    pub fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Acquire)
+    }
+
+    /// Sets it up or down.
+    pub fn set_admin_state(&self, is_up: bool) {
+        self.is_up.store(is_up, Ordering::Release);
+    }
+
+    /// The state of its connection to a peer.
+    pub fn conn_state(&self) -> ConnState {
+        let state = self.conn_state.load(Ordering::Acquire);
+        let all = [ConnState::Connected, ConnState::Disconnected];
+        all.into_iter().find(|known| *known as u8 == state).unwrap_or(ConnState::Unknown)
+    }
+
+    pub(super) fn set_conn_state(&self, state: ConnState) {
+        self.conn_state.store(state as u8, Ordering::Release);
+    }
+
+    /// Gives it an IPv4 address: it answers ARP requests for it.
+    pub fn set_ipv4(&self, address: Ipv4Addr) {
+        self.state().ipv4 = Some(address).filter(|address| !address.is_unspecified());
+    }
+
+    /// Gives it an IPv6 address.
+    pub fn set_ipv6(&self, address: Ipv6Addr) {
+        self.state().ipv6 = Some(address).filter(|address| !address.is_unspecified());
+    }
+
+    /// Its IPv6 address, if it has one.
+    pub fn ipv6(&self) -> Option<Ipv6Addr> {
+        self.state().ipv6
+    }
+
+    /// Queues a packet for receive queue `queue` (below [`DummyDevice::n_rxq`]); a full queue loses it.
+    pub fn receive(&self, queue: usize, packet: Vec<u8>) {
+        self.enqueue(&mut self.state(), queue, packet);
+    }
+
+    fn enqueue(&self, state: &mut State, queue: usize, packet: Vec<u8>) {
+        capture(self.captures.rx.as_ref(), &packet);
+        let waiting = &mut state.waiting[queue];
+        if waiting.len() >= WAITING_MAX {
+            state.rx_missed += 1;
+            return;
+        }
+        waiting.push_back(packet);
+        self.rxqs[queue].waiting.store(waiting.len(), Ordering::Release);
+        raise(&self.rxqs[queue].readiness);
+    }
+
+    /// Whether packets wait in any receive queue.
+    pub fn has_packets(&self) -> bool {
+        (0..self.rxqs.len()).any(|queue| self.has_waiting(queue))
+    }
+
+    /// Whether packets wait in a receive queue.
+    pub(super) fn has_waiting(&self, queue: usize) -> bool {
+        self.rxqs[queue].waiting.load(Ordering::Acquire) != 0
+    }
+
+    /// The next packet of a receive queue, counted as received unless it is longer than `size_max`: `Err` then.
+    pub(super) fn take(&self, queue: usize, size_max: usize) -> Option<Result<Vec<u8>, ()>> {
+        let mut state = self.state();
+        let packet = state.waiting[queue].pop_front();
+        let left = state.waiting[queue].len();
+        self.rxqs[queue].waiting.store(left, Ordering::Release);
+        if left == 0 {
+            clear(&self.rxqs[queue].readiness);
+        }
+        let packet = packet?;
+        if packet.len() > size_max {
+            state.rx_oversize += 1;
+            return Some(Err(()));
+        }
+        let carried = &mut state.rx[queue];
+        carried.packets += 1;
+        carried.bytes += packet.len() as u64;
+        Some(Ok(packet))
+    }
+
+    pub(super) fn readiness(&self, queue: usize) -> BorrowedFd<'_> {
+        self.rxqs[queue].readiness.as_fd()
+    }
+
+    /// Sends a packet by transmit queue `queue`; whether it is short enough.
+    pub(super) fn send(&self, queue: usize, packet: &[u8]) -> bool {
+        let mut state = self.state();
+        if !Mtu(self.info.mtu).admits(packet) {
+            state.tx_oversize += 1;
+            return false;
+        }
+        let carried = &mut state.tx[queue];
+        carried.packets += 1;
+        carried.bytes += packet.len() as u64;
+        if let Some(outbox) = &state.outbox {
+            outbox.put(packet);
+        }
+        if let Some(reply) = state.ipv4.and_then(|address| arp_reply(state.mac, address, packet)) {
+            self.enqueue(&mut state, 0, reply);
+        }
+        capture(self.captures.tx.as_ref(), packet);
+        true
+    }
+
+    pub(super) fn stats(&self) -> PortStats {
+        let state = self.state();
+        let sum = |queues: &[Carried]| {
+            queues.iter().fold((0, 0), |(packets, bytes), queue| (packets + queue.packets, bytes + queue.bytes))
+        };
+        let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (sum(&state.rx), sum(&state.tx));
+        let (mut rx_drops, mut tx_drops) = ([0; DropReason::COUNT], [0; DropReason::COUNT]);
+        rx_drops[DropReason::RxOversize as usize] = state.rx_oversize;
+        tx_drops[DropReason::TxOversize as usize] = state.tx_oversize;
+        PortStats {
+            rx_packets,
+            rx_bytes,
+            rx_dropped: state.rx_oversize + state.rx_missed,
+            tx_packets,
+            tx_bytes,
+            tx_dropped: state.tx_oversize,
+            rx_drops,
+            tx_drops,
+            rx_missed: state.rx_missed,
+            ..PortStats::default()
+        }
+    }
+
+    /// Two counters for tests of custom statistics, and those of each queue. Source: OVS netdev-dummy.c.
+    pub(super) fn custom_stats(&self) -> Vec<(String, u64)> {
+        let state = self.state();
+        let received = state.rx.iter().map(|queue| queue.packets).sum();
+        let mut all: Vec<_> = (1..=2).map(|n| (format!("rx_custom_packets_{n}"), received)).collect();
+        for (way, queues) in [("rx", &state.rx), ("tx", &state.tx)] {
+            for (i, queue) in queues.iter().enumerate() {
+                all.push((format!("{way}_q{i}_bytes"), queue.bytes));
+                all.push((format!("{way}_q{i}_packets"), queue.packets));
+            }
+        }
+        all
+    }
+
+    /// From now on frames that it sends go to the outbox, too.
+    pub(super) fn set_outbox(&self, outbox: Arc<Outbox>) {
+        self.state().outbox = Some(outbox);
+    }
+}
+
+/// The reply to a packet that is an ARP request for the device's address.
+fn arp_reply(mac: [u8; 6], address: Ipv4Addr, packet: &[u8]) -> Option<Vec<u8>> {
+    const REQUEST: u64 = 1;
+    const REPLY: u8 = 2;
+    let mut key = PacketKey::ZERO;
+    extract(packet, &Metadata::of_port(0), &mut key).ok()?;
+    let is_request = key.number(layout::DL_TYPE) == u64::from(ethertype::ARP)
+        && key.number(layout::NW_PROTO) == REQUEST
+        && *key.get(layout::NW_DST) == address.octets();
+    if !is_request {
+        return None;
+    }
+    let mut reply = FlowKey::ZERO;
+    reply.set(layout::DL_SRC, &mac);
+    reply.set(layout::DL_DST, key.get(layout::DL_SRC));
+    reply.set_number(layout::DL_TYPE, ethertype::ARP.into());
+    reply.set(layout::NW_PROTO, &[REPLY]);
+    reply.set(layout::ARP_SHA, &mac);
+    reply.set(layout::ARP_THA, key.get(layout::DL_SRC));
+    reply.set(layout::NW_SRC, &address.octets());
+    reply.set(layout::NW_DST, key.get(layout::NW_SRC));
+    Some(compose(&reply, 0))
+}
+
+impl Outbox {
+    pub fn new() -> std::io::Result<Outbox> {
+        Ok(Outbox { frames: Mutex::default(), wake: new_event()? })
+    }
+
+    fn put(&self, frame: &[u8]) {
+        let mut frames = self.frames.lock();
+        if frames.len() < WAITING_MAX {
+            frames.push_back(frame.to_vec());
+            self.wake();
+        }
+    }
+
+    /// Wakes the thread that serves it.
+    pub fn wake(&self) {
+        raise(&self.wake);
+    }
+
+    /// All frames that wait; it is not readable any more.
+    pub fn take(&self) -> VecDeque<Vec<u8>> {
+        clear(&self.wake);
+        std::mem::take(&mut *self.frames.lock())
+    }
+}
+
+impl AsFd for Outbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
