@@ -251,11 +251,6 @@ impl DummyDevice {
         raise(&self.rxqs[queue].readiness);
     }
 
-    /// Whether packets wait in any receive queue.
-    pub fn has_packets(&self) -> bool {
-        (0..self.rxqs.len()).any(|queue| self.has_waiting(queue))
-    }
-
     /// Whether packets wait in a receive queue.
     pub(super) fn has_waiting(&self, queue: usize) -> bool {
         self.rxqs[queue].waiting.load(Ordering::Acquire) != 0

@@ -11,6 +11,7 @@ mod fragments;
 mod group;
 mod megaflows;
 mod meter;
+mod netdev_dummy;
 pub mod options;
 mod process;
 mod settings;
@@ -151,6 +152,16 @@ const COMMANDS: &[Command] = &[
     command("mdb/flush", "[bridge]", 0..=1, absent::mdb_flush),
     command("mdb/show", "bridge", 1..=1, absent::mdb_show),
     command("memory/show", "", 0..=0, process::memory_show),
+    command("netdev-dummy/conn-state", "[netdev]", 0..=1, netdev_dummy::conn_state),
+    command("netdev-dummy/ip4addr", "[netdev] ipaddr/mask-prefix-len", 2..=2, netdev_dummy::ip4addr),
+    command("netdev-dummy/ip6addr", "[netdev] ip6addr", 2..=2, netdev_dummy::ip6addr),
+    command(
+        "netdev-dummy/receive",
+        "name [--qid queue_id] packet|flow [--len packet_len]",
+        2..=ANY,
+        netdev_dummy::receive,
+    ),
+    command("netdev-dummy/set-admin-state", "[netdev] up|down", 1..=2, netdev_dummy::set_admin_state),
     command("ofproto/list", "", 0..=0, bridge::ofproto_list),
     command(
         "ofproto/trace",
