@@ -124,7 +124,10 @@ impl Daemon<'_> {
         if self.options.mlockall {
             lock_memory();
         }
-        let switch = Switch::prepare(&DesiredState { tls: self.options.tls.files(), ..DesiredState::default() })?;
+        // No PMD until the database has a port for one.
+        let (pmd_cores, main_worker) = (Vec::new(), true);
+        let empty = DesiredState { tls: self.options.tls.files(), pmd_cores, main_worker, ..DesiredState::default() };
+        let switch = Switch::prepare(&empty)?;
         let process = Process::of_database(switch, self.log.clone(), version())?;
         signals::watch(&process)?;
         process.switch().start()?;
