@@ -1,6 +1,6 @@
 //! Numbers of messages, and which module reads and writes each.
 
-use super::{Format, Message, connection, flow_mod, groups, meters, ports, stats, switch};
+use super::{Format, Message, connection, flow_mod, groups, meters, ports, stats, switch, tlv_table};
 use crate::error::{ErrorCode, NICIRA, ONF};
 use crate::flow_removed;
 use crate::packet_in::{self, PacketInFormat};
@@ -77,6 +77,9 @@ mod experimenter {
     pub const MONITOR_CANCEL: u32 = 21;
     pub const MONITOR_PAUSED: u32 = 22;
     pub const MONITOR_RESUMED: u32 = 23;
+    pub const TLV_TABLE_MOD: u32 = 24;
+    pub const TLV_TABLE_REQUEST: u32 = 25;
+    pub const TLV_TABLE_REPLY: u32 = 26;
     pub const RESUME: u32 = 28;
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
@@ -272,6 +275,9 @@ fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_comm
             r.zeros(6).map_err(|_| Error::RequestMustBeZero)?;
             Message::CtFlushZone(r.u16()?)
         }
+        experimenter::TLV_TABLE_MOD => Message::TlvTableMod(tlv_table::read_mod(r)?),
+        experimenter::TLV_TABLE_REQUEST => Message::TlvTableRequest,
+        experimenter::TLV_TABLE_REPLY => Message::TlvTableReply(tlv_table::read_reply(r)?),
         experimenter::MONITOR_CANCEL if before13 => Message::MonitorCancel(r.u32()?),
         experimenter::MONITOR_PAUSED if before13 => Message::MonitorPaused,
         experimenter::MONITOR_RESUMED if before13 => Message::MonitorResumed,
@@ -372,6 +378,9 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
         Message::FlowAge => nicira(experimenter::FLOW_AGE),
         Message::SetControllerId(_) => nicira(experimenter::SET_CONTROLLER_ID),
         Message::CtFlushZone(_) => nicira(experimenter::CT_FLUSH_ZONE),
+        Message::TlvTableMod(_) => nicira(experimenter::TLV_TABLE_MOD),
+        Message::TlvTableRequest => nicira(experimenter::TLV_TABLE_REQUEST),
+        Message::TlvTableReply(_) => nicira(experimenter::TLV_TABLE_REPLY),
         Message::MonitorCancel(_) => {
             experimenter13(experimenter::MONITOR_CANCEL, experimenter::ONF_MONITOR_CANCEL, version)
         }
@@ -430,6 +439,8 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         Message::BundleControl(m) => connection::put_bundle_control(m, w),
         Message::BundleAdd(m) => connection::put_bundle_add(m, w),
         Message::StatsRequest(q, more) => stats::put_request(q, *more, version, w),
+        Message::TlvTableMod(m) => tlv_table::put_mod(m, w),
+        Message::TlvTableReply(table) => tlv_table::put_reply(table, w),
         Message::MonitorCancel(id) => w.u32(*id),
         Message::SetFlowFormat(format) => w.u32(if *format == Format::Nicira { FLOW_FORMAT_NXM } else { 0 }),
         Message::FlowModTableId(set) => {
@@ -447,6 +458,7 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         | Message::BarrierReply
         | Message::GetAsyncRequest
         | Message::FlowAge
+        | Message::TlvTableRequest
         | Message::MonitorPaused
         | Message::MonitorResumed
         | Message::StatsReply(..) => {}

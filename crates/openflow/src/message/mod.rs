@@ -7,6 +7,7 @@
 //! | [`flow_mod`], [`flow_stats`] | flows |
 //! | [`ports`], [`groups`], [`meters`] | ports, groups, meters and queues |
 //! | [`monitor`] | flow monitors |
+//! | [`tlv_table`] | Geneve options as fields |
 //! | [`stats`] | multipart requests and replies |
 
 pub mod connection;
@@ -23,6 +24,7 @@ mod stats_kind;
 pub mod switch;
 mod table_features;
 pub mod table_stats;
+pub mod tlv_table;
 
 use crate::error::ErrorCode;
 use crate::flow_removed::FlowRemoved;
@@ -38,6 +40,7 @@ use sluice_flow::OfPort;
 use sluice_ofp::{GroupMod, MeterMod};
 use stats::{StatsReply, StatsRequest};
 use switch::{Features, SwitchConfig, TableMod};
+use tlv_table::{TlvTableMod, TlvTableReply};
 
 pub(crate) use kinds::only_switches_send;
 
@@ -108,6 +111,11 @@ pub enum Message {
     SetControllerId(u16),
     /// Nicira: delete the tracked connections of a zone.
     CtFlushZone(u16),
+    /// Nicira: changes which Geneve options are fields.
+    TlvTableMod(TlvTableMod),
+    /// Nicira: asks for them.
+    TlvTableRequest,
+    TlvTableReply(TlvTableReply),
     /// Nicira and ONF, before OpenFlow 1.4: removes the monitor of that id.
     MonitorCancel(u32),
     /// Likewise: too many updates wait for the controller, so the monitors pause.

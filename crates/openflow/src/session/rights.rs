@@ -14,7 +14,8 @@ pub(super) fn changes_switch(message: &Message) -> bool {
         | Message::MeterMod(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
-        | Message::CtFlushZone(_) => true,
+        | Message::CtFlushZone(_)
+        | Message::TlvTableMod(_) => true,
         Message::StatsRequest(StatsRequest::TableFeatures(tables), _) => !tables.is_empty(),
         _ => false,
     }
@@ -38,6 +39,7 @@ pub(super) fn is_from_switch(message: &Message) -> bool {
             | Message::GetAsyncReply(_)
             | Message::RequestForward(_)
             | Message::StatsReply(..)
+            | Message::TlvTableReply(_)
             | Message::MonitorPaused
             | Message::MonitorResumed
             | Message::Hello(_)
