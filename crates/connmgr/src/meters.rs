@@ -1,11 +1,13 @@
-//! Meters as controllers see them.
+//! Meters and queues as controllers see them.
 
 use crate::connection::Connection;
 use crate::flows::{nanoseconds, refusal};
+use crate::ports;
+use sluice_flow::OfPort;
 use sluice_ofp::{METER_ALL, MeterMod};
 use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry};
 use sluice_openflow::Error;
-use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats};
+use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats, QUEUE_ALL};
 
 /// The band types there are, a bit for each: only drop. Source: OpenFlow 1.3, `OFPMBT_DROP`.
 const BAND_TYPES: u32 = 1 << 1;
@@ -61,5 +63,14 @@ impl Connection {
             bands: meter.stats.bands,
         });
         Ok(stats.collect())
+    }
+
+    /// Ports have no queues, as in Open vSwitch's userspace datapath: a request for all queues is right, one for a certain
+    /// queue is wrong.
+    pub(crate) fn queues(&self, port: Option<OfPort>, queue: u32) -> Result<(), Error> {
+        if let Some(port) = port {
+            ports::check_port(&self.switch, &self.conn_mgr.bridge, port)?;
+        }
+        if queue == QUEUE_ALL { Ok(()) } else { Err(Error::QueueBadQueue) }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub effects: EffectQueue,
     /// Whether megaflows match only the bits that were looked at. If not, they match every field.
     pub megaflows: AtomicBool,
+    /// Whether no packet is answered, since the tables are being filled.
+    pub flow_restore_wait: AtomicBool,
     /// Receives every change of rules.
     pub monitor: OnceLock<Arc<dyn RuleMonitor>>,
 }
@@ -87,6 +89,7 @@ impl Ofproto {
             xlate_errors: LogLimit::default(),
             effects: EffectQueue::default(),
             megaflows: AtomicBool::new(true),
+            flow_restore_wait: AtomicBool::new(false),
             monitor: OnceLock::new(),
         }))
     }
@@ -168,6 +171,12 @@ impl Ofproto {
     pub fn enable_megaflows(&self, enabled: bool) {
         self.0.megaflows.store(enabled, SeqCst);
         self.announce(&Changes::everything());
+    }
+
+    /// Whether the tables are being filled after a restart: until that is done they answer no packet, since rules that are
+    /// missing yet would send it the wrong way.
+    pub fn set_flow_restore_wait(&self, wait: bool) {
+        self.0.flow_restore_wait.store(wait, SeqCst);
     }
 
     /// Counters of the effects of translations.

@@ -69,6 +69,9 @@ fn log_miss(state: &SwitchState, key: &PacketKey) {
 impl Upcall for UpcallHandle {
     fn translate(&mut self, miss: &Miss<'_>) -> Fate {
         let shared = &*self.ofproto.0;
+        if shared.flow_restore_wait.load(Relaxed) {
+            return Fate::Failed(DropReason::UpcallLost);
+        }
         let xin = XlateIn {
             start: XlateStart::Datapath(miss.key),
             now_ms: miss.now_ms,

@@ -424,6 +424,17 @@ fn without_megaflows_every_field_is_matched() {
 }
 
 #[test]
+fn tables_that_are_being_restored_answer_no_packet() {
+    let ofproto = switch(&["actions=output:2"]);
+    let (key, frame) = packet(1, 1, 2);
+    ofproto.set_flow_restore_wait(true);
+    let fate = ofproto.upcall().translate(&Miss { key: &key, bytes: &frame, now_ms: 0 });
+    assert!(matches!(fate, Fate::Failed(DropReason::UpcallLost)), "{fate:?}");
+    ofproto.set_flow_restore_wait(false);
+    assert_eq!(outputs(&translate(&ofproto, &(key, frame), 0)), [2]);
+}
+
+#[test]
 fn forty_choices_are_not_two_to_the_fortieth_translations() {
     let choices = ["check_pkt_larger(100)->NXM_NX_REG0[0]"; 40].join(",");
     let ofproto = switch(&[&format!("actions={choices},output:2")]);

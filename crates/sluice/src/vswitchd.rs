@@ -124,10 +124,7 @@ impl Daemon<'_> {
         if self.options.mlockall {
             lock_memory();
         }
-        // No PMD until the database has a port for one.
-        let (pmd_cores, main_worker) = (Vec::new(), true);
-        let empty = DesiredState { tls: self.options.tls.files(), pmd_cores, main_worker, ..DesiredState::default() };
-        let switch = Switch::prepare(&empty)?;
+        let switch = Switch::prepare(&self.empty_switch())?;
         let process = Process::of_database(switch, self.log.clone(), version())?;
         signals::watch(&process)?;
         process.switch().start()?;
@@ -157,6 +154,12 @@ impl Daemon<'_> {
         process.switch().start_openflow(&self.dirs.rundir)?;
         let mut vswitchd = Vswitchd::new(Arc::clone(process.switch()), self.database()?)?;
         attend(process, &mut vswitchd, startup)
+    }
+
+    /// A switch without bridges. Only ports that must be polled will bring PMDs.
+    fn empty_switch(&self) -> DesiredState {
+        let tls = self.options.tls.files();
+        DesiredState { pmd_cores: Vec::new(), main_worker: true, tls, ..DesiredState::default() }
     }
 
     /// How the database is reached, and what it may name.

@@ -257,6 +257,12 @@ impl Switch {
         self.purge();
     }
 
+    /// Whether the tables are being filled after a restart: until that is done, packets that no megaflow matches are
+    /// dropped.
+    pub fn set_flow_restore_wait(&self, wait: bool) {
+        self.ofproto.set_flow_restore_wait(wait);
+    }
+
     /// Makes a bridge's rules those of a text.
     ///
     /// # Errors
@@ -265,23 +271,6 @@ impl Switch {
         sources::replace_rules(&self.ofproto, bridge, rules, self.now_ms())?;
         self.hurry();
         Ok(())
-    }
-
-    /// Stops the revalidator between two rounds, or lets it go on.
-    pub fn pause_revalidator(&self, is_paused: bool) {
-        if is_paused { self.revalidator.pause() } else { self.revalidator.resume() }
-    }
-
-    /// Changes how many megaflows may live; no more than the switch was made for.
-    pub fn set_flow_limit(&self, limit: usize) {
-        self.datapath.set_flow_limit(limit);
-        self.revalidator.set_limit(limit);
-        self.hurry();
-    }
-
-    /// Whether dumps name megaflows by their identity alone.
-    pub fn use_ufid(&self, uses_ufid: bool) {
-        self.revalidator.use_ufid(uses_ufid);
     }
 
     /// What the revalidator knows of the megaflows.

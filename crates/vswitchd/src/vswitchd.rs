@@ -38,6 +38,8 @@ pub struct Vswitchd {
     was_synced: bool,
     /// The switch is configured as the contents say, once at least.
     was_reconfigured: bool,
+    /// The tables are being filled after a restart. Once that is over, the database is no longer asked.
+    flow_restore_wait: bool,
     /// What came of the last reconfiguration.
     applied: Applied,
     /// The transaction that says so.
@@ -79,6 +81,7 @@ impl Vswitchd {
             numbers: Numbers::new(),
             was_synced: false,
             was_reconfigured: false,
+            flow_restore_wait: true,
             applied: Applied::default(),
             writing: Writing::Done,
             links: LinkWatch::new().inspect_err(|error| tracing::info!("links are not watched: {error}")).ok(),
@@ -139,6 +142,7 @@ impl Vswitchd {
 
     fn reconfigure(&mut self, now_ms: u64) {
         let records = Records::read(self.client.session().replica());
+        self.update_flow_restore_wait(&records);
         let before = self.switch.state();
         let context = PlanContext { before: &before, dummies: self.dummies, now_ms };
         let plan = Plan::make(&records, &context, &mut self.numbers);
@@ -153,6 +157,15 @@ impl Vswitchd {
             self.tells_statistics = true;
         }
         self.writing = Writing::Due;
+    }
+
+    /// While `flow-restore-wait` is set, from the start on, no packet is answered from tables that are not filled yet.
+    fn update_flow_restore_wait(&mut self, records: &Records) {
+        if self.flow_restore_wait {
+            let row = records.open_vswitch.as_ref();
+            self.flow_restore_wait = row.is_some_and(|row| row.other_config.flag("flow-restore-wait", false));
+            self.switch.set_flow_restore_wait(self.flow_restore_wait);
+        }
     }
 
     fn write(&mut self) {

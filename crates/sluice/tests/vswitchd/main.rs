@@ -2,23 +2,25 @@
 //! directory. No root is needed. Without the programs every case is skipped by name.
 
 mod life;
+mod restart;
 mod rig;
 
 use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     ("it_detaches_when_it_is_configured", life::it_detaches_when_it_is_configured),
     ("a_second_one_is_refused", life::a_second_one_is_refused),
     ("a_monitor_starts_it_again_after_a_crash", life::a_monitor_starts_it_again_after_a_crash),
     ("it_waits_for_its_database_without_haste", life::it_waits_for_its_database_without_haste),
+    ("flows_survive_a_restart_by_ovs_ctl", restart::flows_survive_a_restart_by_ovs_ctl),
     ("its_log_is_open_vswitchs", life::its_log_is_open_vswitchs),
     ("what_the_command_line_cannot_say_is_told", life::what_the_command_line_cannot_say_is_told),
 ];
 
 /// Debian's programs that every case needs.
-const PROGRAMS: [&str; 4] = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl"];
+const PROGRAMS: [&str; 5] = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl", "ovs-ofctl"];
 
 fn main() -> ExitCode {
     let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
