@@ -32,9 +32,11 @@ pub struct Device {
     pub mac: Mac,
     /// What it has counted.
     pub counters: DeviceCounters,
+    /// The numbers of its queues.
+    pub queues: Vec<u32>,
 }
 
-/// What a port of the datapath has counted since it was opened.
+/// What a port of the datapath has counted since it was opened. What it does not count is all ones.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceCounters {
     /// Packets received.

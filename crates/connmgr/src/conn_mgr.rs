@@ -5,7 +5,7 @@ use crate::conn_handle::ConnHandle;
 use crate::controller_status::ControllerStatus;
 use crate::controllers::Controller;
 use crate::fail_open::FailOpen;
-use crate::tlv_map::TlvMap;
+use crate::tlv_table::TlvTable;
 use parking_lot::Mutex;
 use sluice_ofproto::{RuleUpdate, Transaction};
 use sluice_openflow::message::ports::{PortDesc, PortReason};
@@ -35,8 +35,8 @@ pub struct ConnMgr {
     ports: Mutex<BTreeMap<u16, PortDesc>>,
     /// What a standalone bridge does while its controllers are away; `None` if it is secure or has no controllers.
     pub fail_open: Mutex<Option<Arc<FailOpen>>>,
-    /// The bridge's table of tunnel options.
-    pub tlv_map: Mutex<TlvMap>,
+    /// The Geneve options that are fields.
+    pub tlv_table: Mutex<TlvTable>,
     /// The controllers that the bridge connects to.
     controllers: Mutex<Vec<Arc<Controller>>>,
 }
@@ -54,7 +54,7 @@ impl ConnMgr {
             monitoring: 0.into(),
             ports: Mutex::default(),
             fail_open: Mutex::default(),
-            tlv_map: Mutex::default(),
+            tlv_table: Mutex::default(),
             controllers: Mutex::default(),
         }
     }

@@ -13,7 +13,7 @@
 //! | [`served_bridge`], [`serve_context`], [`end_signal`] | the sockets and controllers of a bridge, which come and go |
 //! | [`controllers`], [`controller_status`], [`fail_open`] | controllers that the switch connects to, and a bridge without them |
 //! | [`snoop`] | clients that get a copy of a controller's messages |
-//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`ports`], [`tables`] | requests carried out |
+//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`ports`], [`queues`], [`tables`], [`tlv_table`] | requests carried out |
 //! | [`packets`], [`packet_in_limits`] | packet-outs and packet-ins |
 //! | [`flow_monitor`], [`flow_updates`] | flow monitors, and what they are told |
 //!
@@ -42,6 +42,7 @@ mod meters;
 mod packet_in_limits;
 mod packets;
 mod ports;
+mod queues;
 mod request;
 mod serve_context;
 mod served_bridge;
@@ -53,7 +54,7 @@ mod switch;
 mod tables;
 mod target;
 mod tls;
-mod tlv_map;
+mod tlv_table;
 pub mod unix_socket;
 
 pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};

@@ -1,13 +1,11 @@
-//! Meters and queues as controllers see them.
+//! Meters as controllers see them.
 
 use crate::connection::Connection;
 use crate::flows::{nanoseconds, refusal};
-use crate::ports;
-use sluice_flow::OfPort;
 use sluice_ofp::{METER_ALL, MeterMod};
 use sluice_ofproto::{BANDS_MAX, METERS_MAX, MeterEntry};
 use sluice_openflow::Error;
-use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats, QUEUE_ALL};
+use sluice_openflow::message::meters::{MeterDesc, MeterFeatures, MeterStats};
 
 /// The band types there are, a bit for each: only drop. Source: OpenFlow 1.3, `OFPMBT_DROP`.
 const BAND_TYPES: u32 = 1 << 1;
@@ -63,14 +61,5 @@ impl Connection {
             bands: meter.stats.bands,
         });
         Ok(stats.collect())
-    }
-
-    /// Ports have no queues, as in Open vSwitch's userspace datapath: a request for all queues is right, one for a certain
-    /// queue is wrong.
-    pub(crate) fn queues(&self, port: Option<OfPort>, queue: u32) -> Result<(), Error> {
-        if let Some(port) = port {
-            ports::check_port(&self.switch, &self.conn_mgr.bridge, port)?;
-        }
-        if queue == QUEUE_ALL { Ok(()) } else { Err(Error::QueueBadQueue) }
     }
 }

@@ -33,15 +33,6 @@ fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
     }
 }
 
-/// Checks that the bridge has a port.
-///
-/// # Errors
-/// If it has not.
-pub fn check_port(switch: &Switch, bridge: &str, port: OfPort) -> Result<(), Error> {
-    let ports = switch.ofproto.ports(bridge).unwrap_or_default();
-    if ports.iter().any(|p| p.number == port) { Ok(()) } else { Err(Error::QueueBadPort) }
-}
-
 /// The counters of one port, or of all.
 pub fn stats(switch: &Switch, bridge: &str, wanted: Option<OfPort>) -> Result<Vec<PortStats>, Error> {
     let devices = switch.backend.devices();

@@ -48,19 +48,18 @@ impl Connection {
                 None
             }),
             Message::QueueGetConfigRequest(port) => {
-                let known = self.queues(Some(port).filter(|port| *port != OfPort::NONE), QUEUE_ALL);
-                known.map(|()| Some(Message::QueueGetConfigReply(port, Vec::new())))
+                let wanted = Some(port).filter(|port| *port != OfPort::NONE);
+                let known = self.queue_configs(wanted, QUEUE_ALL);
+                known.map(|queues| Some(Message::QueueGetConfigReply(port, queues)))
             }
+            Message::TlvTableMod(m) => self.conn_mgr.tlv_table.lock().change(&m).map(|()| None),
+            Message::TlvTableRequest => Ok(Some(Message::TlvTableReply(self.conn_mgr.tlv_table.lock().reply()))),
             Message::StatsRequest(StatsRequest::Flows(wanted), false) => return self.flow_stats(request, &wanted),
             Message::StatsRequest(StatsRequest::Monitors(all), false) => return self.monitor(request, &all),
             Message::MonitorCancel(id) => self.cancel_monitor(id).map(|()| None),
             Message::StatsRequest(request, false) => self.stats(request).map(|r| Some(Message::StatsReply(r, false))),
             // Only table features may be requested in several messages, and they cannot be changed.
             Message::StatsRequest(_, true) => Err(Error::RequestMultipartBufferOverflow),
-            Message::TlvTableMod(change) => self.conn_mgr.tlv_map.lock().change(&change).map(|()| None),
-            Message::TlvTableRequest => {
-                Ok(Some(Message::TlvTableReply(self.conn_mgr.tlv_map.lock().mappings().to_vec())))
-            }
             Message::TableMod(m) => self.table_mod(&m).map(|()| None),
             _ => Err(Error::RequestBadType),
         };
@@ -182,10 +181,8 @@ impl Connection {
                 let all = ports::descriptions(switch, bridge).into_iter();
                 StatsReply::PortDescs(all.filter(|d| port.is_none_or(|p| p.0 == d.port)).collect())
             }
-            StatsRequest::Queues(port, queue) => self.queues(port, queue).map(|()| StatsReply::Queues(Vec::new()))?,
-            StatsRequest::QueueDescs(port, queue) => {
-                self.queues(port, queue).map(|()| StatsReply::QueueDescs(Vec::new()))?
-            }
+            StatsRequest::Queues(port, queue) => StatsReply::Queues(self.queue_stats(port, queue)?),
+            StatsRequest::QueueDescs(port, queue) => StatsReply::QueueDescs(self.queue_configs(port, queue)?),
             StatsRequest::Meters(meter) => StatsReply::Meters(self.meter_stats(meter)?),
             StatsRequest::MeterConfigs(meter) => StatsReply::MeterConfigs(self.meter_descs(meter)?),
             StatsRequest::MeterFeatures => StatsReply::MeterFeatures(meters::features()),

@@ -116,6 +116,11 @@ impl Datapath {
         self.factory.table.clone()
     }
 
+    /// Changes the most megaflows that there may be; no more than the configuration allows.
+    pub fn set_flow_limit(&self, limit: usize) {
+        self.factory.table.set_limit(limit);
+    }
+
     /// The receiving end of the messages to controllers. `None` after the first call.
     pub fn take_packet_ins(&self) -> Option<PacketIns> {
         self.packet_ins.lock().take()

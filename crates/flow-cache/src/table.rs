@@ -27,6 +27,8 @@ pub struct MegaflowTable {
     index: Mutex<Index>,
     /// The memory of megaflows below this id is resident.
     ready: AtomicUsize,
+    /// The most megaflows that there may be: the arena's capacity or less.
+    limit: AtomicUsize,
 }
 
 /// What the lock protects.
@@ -158,19 +160,26 @@ impl MegaflowTable {
             secret: secret.clone(),
             index: Mutex::new(index),
             ready: AtomicUsize::new(0),
+            limit: AtomicUsize::new(capacity as usize),
         })
     }
 
-    /// The most megaflows that it can hold.
+    /// The most megaflows that there may be.
     pub fn capacity(&self) -> usize {
-        self.arena.capacity()
+        self.limit.load(Relaxed)
+    }
+
+    /// Changes the most megaflows that there may be; no more than it was made for. Those beyond stay until they are
+    /// removed.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit.min(self.arena.capacity()), Relaxed);
     }
 
     /// Adds PMD number `pmd`. It goes on with the counters of the one that had the number before.
     pub fn attach(&self, pmd: usize) -> io::Result<PmdSide> {
         let mut index = self.index.lock();
         while index.pmds.len() <= pmd {
-            let counters = Arc::new(FlowCounters::new(self.capacity())?);
+            let counters = Arc::new(FlowCounters::new(self.arena.capacity())?);
             match self.ready.load(Relaxed) {
                 0 => {}
                 ready => counters.populate(0..ready)?,
@@ -408,7 +417,7 @@ impl MegaflowStore for MegaflowTable {
     }
 
     fn capacity(&self) -> usize {
-        self.arena.capacity()
+        MegaflowTable::capacity(self)
     }
 
     fn remove(&self, id: FlowId) -> Option<FlowStats> {
@@ -436,7 +445,7 @@ impl MegaflowStore for MegaflowTable {
     fn make_room(&self) -> io::Result<()> {
         let used = self.arena.used() as usize;
         let ready = self.ready.load(Relaxed);
-        if used + AHEAD / 2 < ready || ready >= self.capacity() {
+        if used + AHEAD / 2 < ready || ready >= self.arena.capacity() {
             return Ok(());
         }
         self.index.lock().touch();

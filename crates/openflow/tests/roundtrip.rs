@@ -17,6 +17,7 @@ use sluice_openflow::message::ports::*;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::message::switch::*;
 use sluice_openflow::message::table_stats::{TableBitmaps, TableStats};
+use sluice_openflow::message::tlv_table::{TlvCommand, TlvMap, TlvTableMod, TlvTableReply};
 use sluice_openflow::{
     Continuation, Error, FlowRemoved, Format, Framer, Header, Message, PacketIn, PacketInFormat, PacketOut, Version,
     check_prerequisites,
@@ -233,7 +234,8 @@ proptest! {
     }
 
     #[test]
-    fn connection_messages(version in version(), data in bytes(), n in any::<[u32; 4]>(), which in 0usize..10) {
+    fn connection_messages(version in version(), data in bytes(), n in any::<[u32; 4]>(), which in 0usize..13) {
+        let map = TlvMap { class: n[0] as u16, kind: n[1] as u8, length: n[2] as u8 % 32 * 4, index: n[3] as u16 % 64 };
         let vendor = Error::ALL[n[0] as usize % Error::ALL.len()].code(version);
         let message = match which {
             0 => Message::Hello(Some(n[0])),
@@ -245,6 +247,9 @@ proptest! {
             6 => Message::SetControllerId(n[1] as u16),
             7 => Message::FlowModTableId(n[2] & 1 != 0),
             8 => Message::CtFlushZone(n[3] as u16),
+            9 => Message::TlvTableRequest,
+            10 => Message::TlvTableMod(TlvTableMod { command: TlvCommand::Delete, maps: vec![map; 2] }),
+            11 => Message::TlvTableReply(TlvTableReply { max_space: n[0], max_fields: n[1] as u16, maps: vec![map] }),
             _ => Message::RoleRequest(RoleMessage { format: Format::Nicira, role: Some(Role::Primary), generation: None }),
         };
         prop_assert_eq!(trip(&message, version), Ok(message));

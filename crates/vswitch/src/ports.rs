@@ -7,9 +7,10 @@ use crate::pages;
 use sluice_action::PortNo;
 use sluice_clock::now_ms;
 use sluice_mem::FramePool;
-use sluice_ofproto::PortConfig;
+use sluice_ofproto::{Attach, PortConfig};
 use sluice_port::Pools;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A port of a bridge.
 #[derive(Clone, Debug)]
@@ -289,14 +290,46 @@ impl Assembly {
         Ok(())
     }
 
-    /// A datapath number: the OpenFlow number if it is free, else the lowest free one. Nothing depends on it, but
-    /// people read megaflows.
+    /// Gives a port another datapath number.
+    pub(crate) fn renumber_port(&mut self, name: &str, number: PortNo) -> Result<(), &'static str> {
+        let is_taken = self.ports.values().any(|entry| entry.number == Some(number));
+        let datapath = Arc::clone(self.datapath());
+        let entry = self.ports.get_mut(name);
+        let (entry, before) = entry.and_then(|e| e.open_number().map(|number| (e, number))).ok_or("unknown port")?;
+        if is_taken {
+            return Err("port number already in use");
+        }
+        let moved = datapath.stop_receiving(before).and_then(|()| datapath.del_port(before));
+        let moved = moved.and_then(|device| datapath.add_port(number, device));
+        moved.map_err(|_| "bad port number")?;
+        entry.number = Some(number);
+        let bridge = entry.bridge.clone();
+        let attach = Attach::Datapath(number);
+        self.ofproto().set_port(&bridge, name, |port| port.attach = attach).map_err(|_| "unknown port")
+    }
+
+    /// A datapath number: the wanted one if it is free, else the lowest free one. Nothing depends on it, but people
+    /// read megaflows.
+    ///
+    /// A port wants its OpenFlow number; a dummy port wants the number that is in its name.
     fn free_number(&self, ofport: u16, port: &Port) -> Result<PortNo, Error> {
         let taken: BTreeSet<u32> = self.ports.values().filter_map(|p| p.number).map(|n| n.0).collect();
-        let all = std::iter::once(u32::from(ofport)).chain(1..sluice_datapath::PORTS_MAX);
+        let is_dummy = port.kind.starts_with("dummy");
+        let wanted = if is_dummy { dummy_number(&port.name) } else { Some(u32::from(ofport)) };
+        let all = wanted.into_iter().chain(1..sluice_datapath::PORTS_MAX);
         let free = all.into_iter().find(|n| !taken.contains(n));
         free.map(PortNo).ok_or_else(|| Error::NoDatapathNumber(port.name.clone()))
     }
+}
+
+/// The datapath number that a dummy port's name asks for: the first number in it, 100 more if it begins as bridges are
+/// called. Source: OVS lib/dpif-netdev.c, `choose_port`.
+fn dummy_number(name: &str) -> Option<u32> {
+    let base = if name.starts_with("br") { 100 } else { 0 };
+    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let number = digits[..end].parse::<u32>().ok()?.checked_add(base)?;
+    (1..sluice_datapath::PORTS_MAX).contains(&number).then_some(number)
 }
 
 /// Says what memory packets live in.
@@ -311,4 +344,19 @@ fn log_pools(pools: &Pools) {
 /// The MTU as the tables know it.
 fn table_mtu(port: &Port) -> u16 {
     u16::try_from(port.mtu).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_dummy_port_is_in_its_name() {
+        for (name, number) in [("p1", Some(1)), ("br0", Some(100)), ("br12x3", Some(112)), ("vm-7", Some(7))] {
+            assert_eq!(dummy_number(name), number, "{name}");
+        }
+        for name in ["p0", "port", "", "p65536", "p99999999999"] {
+            assert_eq!(dummy_number(name), None, "{name}");
+        }
+    }
 }

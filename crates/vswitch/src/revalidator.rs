@@ -28,6 +28,8 @@ pub struct RevalidatorFigures {
     pub max: usize,
     /// As many as may live.
     pub limit: usize,
+    /// Whether dumps name megaflows by their identity alone.
+    pub uses_ufid: bool,
     /// How long the last round took, milliseconds.
     pub dump_ms: u64,
 }
@@ -54,6 +56,8 @@ struct Rounds {
     done: u64,
     /// A round is wanted before its time.
     hurry: bool,
+    /// No round begins.
+    is_paused: bool,
     ending: bool,
     figures: RevalidatorFigures,
 }
@@ -62,8 +66,17 @@ impl Revalidator {
     /// A revalidator that does not run yet; `limit` is what the store holds at most.
     pub fn new(ofproto: Ofproto, store: Arc<dyn MegaflowStore>, max_idle: Duration, limit: usize) -> Self {
         let max_idle_ms = u64::try_from(max_idle.as_millis()).unwrap_or(u64::MAX);
-        let figures = RevalidatorFigures { limit, ..RevalidatorFigures::default() };
-        let state = Rounds { max_idle_ms, wanted: 0, begun: 0, done: 0, hurry: false, ending: false, figures };
+        let figures = RevalidatorFigures { limit, uses_ufid: true, ..RevalidatorFigures::default() };
+        let state = Rounds {
+            max_idle_ms,
+            wanted: 0,
+            begun: 0,
+            done: 0,
+            hurry: false,
+            is_paused: false,
+            ending: false,
+            figures,
+        };
         let shared = Arc::new(Shared { ofproto, store, state: Mutex::new(state), changed: Condvar::new() });
         Revalidator { shared, thread: Mutex::new(None) }
     }
@@ -90,13 +103,39 @@ impl Revalidator {
         }
     }
 
-    /// Waits for a round that begins now or later.
+    /// Lets no round begin until [`Revalidator::resume`]; one that is under way is done when this returns.
+    pub fn pause(&self) {
+        let mut state = self.shared.state.lock();
+        state.is_paused = true;
+        self.shared.changed.notify_all();
+        while state.done < state.begun && !state.ending {
+            self.shared.changed.wait(&mut state);
+        }
+    }
+
+    /// Lets rounds begin again.
+    pub fn resume(&self) {
+        self.shared.state.lock().is_paused = false;
+        self.shared.changed.notify_all();
+    }
+
+    /// Notes whether dumps name megaflows by their identity alone.
+    pub fn use_ufid(&self, uses_ufid: bool) {
+        self.shared.state.lock().figures.uses_ufid = uses_ufid;
+    }
+
+    /// Notes how many megaflows may live.
+    pub fn set_limit(&self, limit: usize) {
+        self.shared.state.lock().figures.limit = limit;
+    }
+
+    /// Waits for a round that begins now or later; there is none while it is paused.
     pub fn wait(&self) {
         let mut state = self.shared.state.lock();
         let wanted = state.begun + 1;
         state.wanted = state.wanted.max(wanted);
         self.shared.changed.notify_all();
-        while state.done < wanted && !state.ending {
+        while state.done < wanted && !state.ending && !state.is_paused {
             self.shared.changed.wait(&mut state);
         }
     }
@@ -108,7 +147,8 @@ impl Revalidator {
 
     /// Credits rules with all that megaflows carried until now.
     pub fn credit(&self, now_ms: u64) {
-        if self.thread.lock().is_some() { self.wait() } else { self.settle(now_ms) }
+        let is_running = self.thread.lock().is_some() && !self.shared.state.lock().is_paused;
+        if is_running { self.wait() } else { self.settle(now_ms) }
     }
 
     /// Credits rules with all that megaflows carried, deleting none. For the end, when no thread runs.
@@ -180,8 +220,8 @@ impl Shared {
                 return None;
             }
             let until = if state.hurry { due.min(soonest) } else { due };
-            let left = timer.set(Some(until));
-            if left.is_zero() || state.wanted > state.begun {
+            let left = timer.set((!state.is_paused).then_some(until));
+            if !state.is_paused && (left.is_zero() || state.wanted > state.begun) {
                 state.hurry = false;
                 state.begun += 1;
                 return Some(state.max_idle_ms);

@@ -273,6 +273,23 @@ impl Switch {
         Ok(())
     }
 
+    /// Stops the revalidator between two rounds, or lets it go on.
+    pub fn pause_revalidator(&self, is_paused: bool) {
+        if is_paused { self.revalidator.pause() } else { self.revalidator.resume() }
+    }
+
+    /// Changes how many megaflows may live; no more than the switch was made for.
+    pub fn set_flow_limit(&self, limit: usize) {
+        self.datapath.set_flow_limit(limit);
+        self.revalidator.set_limit(limit);
+        self.hurry();
+    }
+
+    /// Whether dumps name megaflows by their identity alone.
+    pub fn use_ufid(&self, uses_ufid: bool) {
+        self.revalidator.use_ufid(uses_ufid);
+    }
+
     /// What the revalidator knows of the megaflows.
     pub fn revalidator_figures(&self) -> RevalidatorFigures {
         self.revalidator.figures()

@@ -101,7 +101,7 @@ impl Bench {
             custom: vec![("rx_missed".to_owned(), 7)],
             ..DeviceCounters::default()
         };
-        let device = Device { mac: mac(number), counters };
+        let device = Device { mac: mac(number), counters, queues: Vec::new() };
         self.switch.devices.lock().unwrap().insert(datapath, device);
         self.ofproto.add_port("br0", PortConfig::new(&format!("p{number}"), number, datapath)).unwrap();
     }

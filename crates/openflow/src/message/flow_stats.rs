@@ -98,14 +98,19 @@ const OXS_FLOW_COUNT: u8 = 3;
 const OXS_PACKET_COUNT: u8 = 4;
 const OXS_BYTE_COUNT: u8 = 5;
 
-/// Seconds and nanoseconds of a duration.
+/// Seconds and nanoseconds of a duration; all ones if it is unknown.
 pub(crate) fn put_duration(ns: u64, w: &mut Writer) {
+    if ns == u64::MAX {
+        return w.u64(u64::MAX);
+    }
     w.u32((ns / 1_000_000_000) as u32);
     w.u32((ns % 1_000_000_000) as u32);
 }
 
 pub(crate) fn read_duration(r: &mut Reader<'_>) -> Result<u64, Error> {
-    Ok(u64::from(r.u32()?) * 1_000_000_000 + u64::from(r.u32()?))
+    let (seconds, ns) = (r.u32()?, r.u32()?);
+    let is_known = (seconds, ns) != (u32::MAX, u32::MAX);
+    Ok(if is_known { u64::from(seconds) * 1_000_000_000 + u64::from(ns) } else { u64::MAX })
 }
 
 pub(super) fn read_request(r: &mut Reader<'_>, version: Version, format: Format) -> Result<FlowRequest, Error> {

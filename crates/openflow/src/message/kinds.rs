@@ -73,13 +73,13 @@ mod experimenter {
     pub const FLOW_AGE: u32 = 18;
     pub const SET_ASYNC: u32 = 19;
     pub const SET_CONTROLLER_ID: u32 = 20;
-    pub const TLV_TABLE_MOD: u32 = 24;
-    pub const TLV_TABLE_REQUEST: u32 = 25;
-    pub const TLV_TABLE_REPLY: u32 = 26;
     pub const SET_ASYNC2: u32 = 27;
     pub const MONITOR_CANCEL: u32 = 21;
     pub const MONITOR_PAUSED: u32 = 22;
     pub const MONITOR_RESUMED: u32 = 23;
+    pub const TLV_TABLE_MOD: u32 = 24;
+    pub const TLV_TABLE_REQUEST: u32 = 25;
+    pub const TLV_TABLE_REPLY: u32 = 26;
     pub const RESUME: u32 = 28;
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
@@ -439,6 +439,8 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         Message::BundleControl(m) => connection::put_bundle_control(m, w),
         Message::BundleAdd(m) => connection::put_bundle_add(m, w),
         Message::StatsRequest(q, more) => stats::put_request(q, *more, version, w),
+        Message::TlvTableMod(m) => tlv_table::put_mod(m, w),
+        Message::TlvTableReply(table) => tlv_table::put_reply(table, w),
         Message::MonitorCancel(id) => w.u32(*id),
         Message::SetFlowFormat(format) => w.u32(if *format == Format::Nicira { FLOW_FORMAT_NXM } else { 0 }),
         Message::FlowModTableId(set) => {
@@ -450,15 +452,13 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
             w.zeros(6);
             w.u16(*id);
         }
-        Message::TlvTableMod(m) => tlv_table::put_mod(m, w),
-        Message::TlvTableReply(mappings) => tlv_table::put_reply(mappings, w),
         Message::FeaturesRequest
-        | Message::TlvTableRequest
         | Message::GetConfigRequest
         | Message::BarrierRequest
         | Message::BarrierReply
         | Message::GetAsyncRequest
         | Message::FlowAge
+        | Message::TlvTableRequest
         | Message::MonitorPaused
         | Message::MonitorResumed
         | Message::StatsReply(..) => {}

@@ -7,6 +7,7 @@
 //! | [`flow_mod`], [`flow_stats`] | flows |
 //! | [`ports`], [`groups`], [`meters`] | ports, groups, meters and queues |
 //! | [`monitor`] | flow monitors |
+//! | [`tlv_table`] | Geneve options as fields |
 //! | [`stats`] | multipart requests and replies |
 
 pub mod connection;
@@ -39,6 +40,7 @@ use sluice_flow::OfPort;
 use sluice_ofp::{GroupMod, MeterMod};
 use stats::{StatsReply, StatsRequest};
 use switch::{Features, SwitchConfig, TableMod};
+use tlv_table::{TlvTableMod, TlvTableReply};
 
 pub(crate) use kinds::only_switches_send;
 
@@ -109,12 +111,11 @@ pub enum Message {
     SetControllerId(u16),
     /// Nicira: delete the tracked connections of a zone.
     CtFlushZone(u16),
-    /// Nicira: changes the table of tunnel options.
-    TlvTableMod(tlv_table::TlvTableMod),
-    /// Nicira: asks for the table of tunnel options.
+    /// Nicira: changes which Geneve options are fields.
+    TlvTableMod(TlvTableMod),
+    /// Nicira: asks for them.
     TlvTableRequest,
-    /// Nicira: the table of tunnel options.
-    TlvTableReply(Vec<tlv_table::TlvMapping>),
+    TlvTableReply(TlvTableReply),
     /// Nicira and ONF, before OpenFlow 1.4: removes the monitor of that id.
     MonitorCancel(u32),
     /// Likewise: too many updates wait for the controller, so the monitors pause.

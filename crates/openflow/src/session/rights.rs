@@ -14,8 +14,8 @@ pub(super) fn changes_switch(message: &Message) -> bool {
         | Message::MeterMod(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
-        | Message::TlvTableMod(_)
-        | Message::CtFlushZone(_) => true,
+        | Message::CtFlushZone(_)
+        | Message::TlvTableMod(_) => true,
         Message::StatsRequest(StatsRequest::TableFeatures(tables), _) => !tables.is_empty(),
         _ => false,
     }

@@ -8,6 +8,7 @@ use crate::text::datapath::{
 };
 use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
+use sluice_action::PortNo;
 use sluice_datapath::PmdReport;
 use sluice_vswitch::Switch;
 use std::collections::BTreeMap;
@@ -195,6 +196,44 @@ pub fn upcall_disable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
 pub fn upcall_enable_megaflows(switch: &Switch, _: &[&str]) -> Reply {
     switch.enable_megaflows(true);
     Ok("megaflows enabled".into())
+}
+
+pub fn upcall_disable_ufid(switch: &Switch, _: &[&str]) -> Reply {
+    switch.use_ufid(false);
+    Ok("Datapath dumping tersely using UFID disabled".into())
+}
+
+pub fn upcall_enable_ufid(switch: &Switch, _: &[&str]) -> Reply {
+    switch.use_ufid(true);
+    Ok("Datapath dumping tersely using UFID enabled for supported datapaths".into())
+}
+
+/// `upcall/set-flow-limit N`. As in OVS, what is no number counts as 0.
+pub fn upcall_set_flow_limit(switch: &Switch, args: &[&str]) -> Reply {
+    let limit = args[0].parse().unwrap_or(0);
+    switch.set_flow_limit(limit);
+    Ok(format!("set flow_limit to {limit}\n"))
+}
+
+pub fn revalidator_pause(switch: &Switch, _: &[&str]) -> Reply {
+    switch.pause_revalidator(true);
+    Ok(String::new())
+}
+
+pub fn revalidator_resume(switch: &Switch, _: &[&str]) -> Reply {
+    switch.pause_revalidator(false);
+    Ok(String::new())
+}
+
+/// `dpif-dummy/change-port-number DATAPATH PORT NUMBER`.
+pub fn change_port_number(switch: &Switch, args: &[&str]) -> Reply {
+    let is_dummy = |kind: &String| kind == "dummy" && args[0] == "ovs-dummy";
+    if !by_datapath_type(switch).keys().any(is_dummy) {
+        return Err("unknown datapath or not a dummy".into());
+    }
+    let number = args[2].parse().ok().filter(|number| *number != 0).ok_or("bad port number");
+    switch.renumber_port(args[1], PortNo(number?)).map_err(str::to_owned)?;
+    Ok(String::new())
 }
 
 pub fn upcall_show(switch: &Switch, _: &[&str]) -> Reply {

@@ -15,6 +15,7 @@ mod netdev_dummy;
 pub mod options;
 mod process;
 mod settings;
+mod time;
 
 use crate::process::Process;
 use serde_json::Value;
@@ -124,6 +125,7 @@ const COMMANDS: &[Command] = &[
     command("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2..=3, fragments::set_min_frag),
     command("dpctl/offload-stats-show", "[dp]", 0..=1, dpctl::offload_stats_show),
     command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
+    command("dpif-dummy/change-port-number", "dp port new-number", 3..=3, datapath::change_port_number),
     command(
         "dpif-netdev/pmd-perf-show",
         "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
@@ -177,7 +179,9 @@ const COMMANDS: &[Command] = &[
     ),
     command("qos/show", "interface", 1..=1, absent::qos_show),
     command("qos/show-types", "interface", 1..=1, absent::qos_show_types),
+    command("revalidator/pause", "", 0..=0, datapath::revalidator_pause),
     command("revalidator/purge", "", 0..=0, datapath::revalidator_purge),
+    command("revalidator/resume", "", 0..=0, datapath::revalidator_resume),
     command("revalidator/wait", "", 0..=0, datapath::revalidator_wait),
     command("rstp/show", "[bridge]", 0..=1, absent::rstp_show),
     command("rstp/tcn", "[bridge]", 0..=1, absent::rstp_tcn),
@@ -192,8 +196,13 @@ const COMMANDS: &[Command] = &[
     command("sluice/set", "[setting=value]...", 0..=ANY, settings::set),
     command("stp/show", "[bridge]", 0..=1, absent::stp_show),
     command("stp/tcn", "[bridge]", 0..=1, absent::stp_tcn),
+    process_command("time/stop", "", 0..=0, time::stop),
+    process_command("time/warp", "[large_msecs] msecs", 1..=2, time::warp),
     command("upcall/disable-megaflows", "", 0..=0, datapath::upcall_disable_megaflows),
+    command("upcall/disable-ufid", "", 0..=0, datapath::upcall_disable_ufid),
     command("upcall/enable-megaflows", "", 0..=0, datapath::upcall_enable_megaflows),
+    command("upcall/enable-ufid", "", 0..=0, datapath::upcall_enable_ufid),
+    command("upcall/set-flow-limit", "flow-limit-number", 1..=1, datapath::upcall_set_flow_limit),
     command("upcall/show", "", 0..=0, datapath::upcall_show),
     process_command("version", "", 0..=0, process::version),
     process_command("vlog/close", "", 0..=0, process::vlog_close),

@@ -142,10 +142,10 @@ pub fn dpif_show(name: &str, lookups: Lookups, bridges: &BTreeMap<String, Vec<Po
 
 /// `upcall/show`; one revalidator thread.
 pub fn upcall_show(name: &str, figures: RevalidatorFigures, revalidator: u32) -> String {
-    let RevalidatorFigures { current, average, max, limit, dump_ms } = figures;
+    let RevalidatorFigures { current, average, max, limit, uses_ufid, dump_ms } = figures;
     format!(
         "{name}:\n  flows         : (current {current}) (avg {average}) (max {max}) (limit {limit})\n  \
-         dump duration : {dump_ms}ms\n  ufid enabled : true\n\n  {revalidator}: (keys {current})\n"
+         dump duration : {dump_ms}ms\n  ufid enabled : {uses_ufid}\n\n  {revalidator}: (keys {current})\n"
     )
 }
 
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn upcall_show_is_ovs_text() {
-        let figures = RevalidatorFigures { current: 2, average: 1, max: 4, limit: 10_000, dump_ms: 1 };
+        let figures = RevalidatorFigures { current: 2, average: 1, max: 4, limit: 10_000, uses_ufid: true, dump_ms: 1 };
         let expected = "netdev@ovs-netdev:
   flows         : (current 2) (avg 1) (max 4) (limit 10000)
   dump duration : 1ms

@@ -69,7 +69,30 @@ fn device(port: &PortReport) -> Device {
         tx_errors: stats.tx_errors,
         custom: custom(port),
     };
-    Device { mac: Mac(port.info.mac), counters }
+    let plain = Device { mac: Mac(port.info.mac), counters, queues: Vec::new() };
+    if port.info.kind.starts_with("dummy") { dummy_device(port, plain) } else { plain }
+}
+
+/// Devices of Open vSwitch's tests count only packets and bytes, and have counters and a queue to be shown.
+/// Source: lib/netdev-dummy.c.
+fn dummy_device(port: &PortReport, plain: Device) -> Device {
+    const UNKNOWN: u64 = u64::MAX;
+    let (stats, name) = (&port.stats, |name: &str| name.to_owned());
+    let mut custom = ["rx_custom_packets_1", "rx_custom_packets_2"].map(|n| (name(n), stats.rx_packets)).to_vec();
+    // Which of several queues a packet took is not counted.
+    if port.info.n_rxq == 1 {
+        custom.extend([(name("rx_q0_bytes"), stats.rx_bytes), (name("rx_q0_packets"), stats.rx_packets)]);
+    }
+    custom.extend([(name("tx_q0_bytes"), stats.tx_bytes), (name("tx_q0_packets"), stats.tx_packets)]);
+    let counters = DeviceCounters {
+        rx_dropped: UNKNOWN,
+        tx_dropped: UNKNOWN,
+        rx_errors: UNKNOWN,
+        tx_errors: UNKNOWN,
+        custom,
+        ..plain.counters
+    };
+    Device { counters, queues: vec![0], ..plain }
 }
 
 /// What its type counts, and the drops there were, by reason: of what the port received, wherever that was dropped, and

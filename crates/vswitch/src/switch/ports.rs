@@ -71,6 +71,18 @@ impl Switch {
         self.openflow.run();
     }
 
+    /// Gives a dummy port another datapath number.
+    ///
+    /// # Errors
+    /// In OVS's words, if there is no such port or the number is in use.
+    pub fn renumber_port(&self, name: &str, number: PortNo) -> Result<(), &'static str> {
+        let mut setup = self.setup();
+        setup.assembly.renumber_port(name, number)?;
+        drop(setup);
+        self.hurry();
+        Ok(())
+    }
+
     /// The types of all ports.
     pub fn port_kinds(&self) -> Vec<String> {
         self.setup().assembly.ports().values().map(|entry| entry.desired.kind.clone()).collect()

@@ -1,0 +1,265 @@
+//! Workers that come and go: the main worker that sleeps, PMDs that exist while they are needed, and nothing lost.
+
+mod harness;
+
+use harness::*;
+use proptest::prelude::*;
+use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
+use sluice_datapath::{Config, Datapath};
+use sluice_fate::{Counter, DropReason};
+use sluice_flow::{PacketKey, layout};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Tables that send everything to port 9, or to a controller what comes from source port 5; a megaflow a source port.
+fn to_nine(key: &PacketKey, _bytes: &[u8]) -> Fate {
+    let mut mask = PacketKey::ZERO;
+    for span in [layout::IN_PORT, layout::RECIRC_ID, layout::TP_SRC] {
+        mask.set(span, &[0xff; 4][..span.size]);
+    }
+    let punt =
+        Action::Controller { reason: 1, controller_id: 0, max_len: 128, cookie: 0, recirc_id: 0, continuation: false };
+    let action = if key.number(layout::TP_SRC) == 5 { punt } else { Action::Output(PortNo(9)) };
+    Fate::Translated(Translation {
+        mask,
+        actions: Arc::new([action]),
+        no_output: DropReason::Rules,
+        version: 1,
+        cacheable: true,
+        xcache: XcacheHandle(Arc::new(())),
+    })
+}
+
+fn datapath(config: Config) -> (Datapath, FakeTables) {
+    let datapath = Datapath::new(Config { max_megaflows: 256, ..config }).unwrap();
+    let tables = FakeTables::new(to_nine);
+    let upcalls = tables.clone();
+    datapath.set_upcalls(move |_| Box::new(upcalls.clone()));
+    (datapath, tables)
+}
+
+fn with_main_worker(cores: &[usize]) -> Config {
+    Config { cores: cores.to_vec(), main_worker: true, ..Config::default() }
+}
+
+fn packet(flow: u16, tag: u32) -> Vec<u8> {
+    udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, tag)
+}
+
+/// The cores of the workers there are.
+fn cores(datapath: &Datapath) -> Vec<Option<usize>> {
+    datapath.pmds().iter().map(|worker| worker.core).collect()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn a_host_without_polled_ports_burns_no_core() {
+    let pool = pool(1024);
+    let (datapath, _) = datapath(with_main_worker(&[0]));
+    let ports = [TestPort::new(2, 32, &pool).waited_for(), TestPort::new(1, 32, &pool).waited_for()];
+    let (feeders, sent) = (ports[0].feeders(), ports[1].sent.clone());
+    for (number, port) in [1, 9].into_iter().zip(ports) {
+        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+    }
+    datapath.start().unwrap();
+    assert_eq!(cores(&datapath), [None]);
+    std::thread::sleep(Duration::from_millis(100));
+    let before = datapath.totals();
+    std::thread::sleep(Duration::from_secs(1));
+    let idle = datapath.totals().since(&before);
+    assert!(idle[Counter::IdleIterations] <= 12, "{} iterations in an idle second", idle[Counter::IdleIterations]);
+    // Packets wake it at once.
+    (0..300).for_each(|tag| feeders[tag as usize % 2].push(packet(tag as u16 % 7 + 10, tag)));
+    wait_until("all packets are sent", || sent.lock().unwrap().len() == 300);
+    datapath.stop();
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+}
+
+#[test]
+fn a_pmd_exists_while_there_is_a_queue_to_poll() {
+    let pool = pool(1024);
+    let (datapath, tables) = datapath(with_main_worker(&[0, 1]));
+    datapath.add_port(PortNo(1), Box::new(TestPort::new(1, 32, &pool).waited_for())).unwrap();
+    datapath.start().unwrap();
+    for round in 1..=3 {
+        assert_eq!(cores(&datapath), [None]);
+        let polled = TestPort::new(2, 32, &pool);
+        let (feeders, sent) = (polled.feeders(), polled.sent.clone());
+        datapath.add_port(PortNo(9), Box::new(polled)).unwrap();
+        assert_eq!(cores(&datapath), [None, Some(0), Some(1)]);
+        let queues: Vec<usize> = datapath.pmds().iter().map(|worker| worker.rxqs.len()).collect();
+        assert_eq!(queues, [1, 1, 1]);
+        (0..50).for_each(|tag| feeders[tag as usize % 2].push(packet(11, tag)));
+        wait_until("all packets are sent", || sent.lock().unwrap().len() == 50);
+        datapath.del_port(PortNo(9)).unwrap();
+        // What a PMD that is gone has counted stays.
+        assert_eq!(datapath.totals()[Counter::Received], round * 50);
+    }
+    datapath.stop();
+    assert_eq!(datapath.totals().conserved(), Ok(()));
+    let carried: u64 = datapath.flows().iter().map(|flow| flow.flow.stats.packets).sum();
+    assert_eq!(carried + tables.credited.lock().unwrap().0, 150);
+}
+
+#[test]
+fn a_pinned_queue_goes_to_its_core_when_that_has_a_pmd() {
+    let pool = pool(64);
+    let (datapath, _) = datapath(with_main_worker(&[0]));
+    let port = TestPort::new(1, 32, &pool);
+    datapath.add_port_pinned(PortNo(9), Box::new(port), &[(0, 3)].into()).unwrap();
+    let place = || datapath.pmds().into_iter().find(|worker| !worker.rxqs.is_empty()).map(|worker| worker.core);
+    assert_eq!(place(), Some(Some(0)));
+    datapath.set_workers(&[0, 3], true).unwrap();
+    assert_eq!(place(), Some(Some(3)));
+    datapath.set_workers(&[0], true).unwrap();
+    assert_eq!(place(), Some(Some(0)));
+    assert!(datapath.set_workers(&[], false).is_err());
+    datapath.set_workers(&[0], false).unwrap();
+    assert_eq!(cores(&datapath), [Some(0)]);
+}
+
+#[test]
+fn what_was_received_is_done_when_a_datapath_is_quiescent() {
+    let pool = pool(1024);
+    for is_started in [false, true] {
+        let (datapath, _) = datapath(with_main_worker(&[0]));
+        let ports = [TestPort::new(1, 4, &pool).waited_for(), TestPort::new(1, 4, &pool)];
+        let feeders = [ports[0].feeders(), ports[1].feeders()].concat();
+        let sent = ports[1].sent.clone();
+        for (number, port) in [1, 9].into_iter().zip(ports) {
+            datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+        }
+        if is_started {
+            datapath.start().unwrap();
+        }
+        for round in 1..=20 {
+            (0..50).for_each(|tag| feeders[tag as usize % 2].push(packet(11, tag)));
+            datapath.quiesce();
+            assert_eq!(sent.lock().unwrap().len(), round * 50);
+            assert_eq!(datapath.totals()[Counter::Sent], round as u64 * 50);
+        }
+        datapath.stop();
+    }
+}
+
+#[test]
+fn packets_for_controllers_are_waited_for_until_they_are_handled() {
+    let pool = pool(1024);
+    let (datapath, _) = datapath(with_main_worker(&[0]));
+    let port = TestPort::new(1, 32, &pool).waited_for();
+    let feeder = port.feeders().remove(0);
+    datapath.add_port(PortNo(1), Box::new(port)).unwrap();
+    datapath.start().unwrap();
+    let packets = datapath.take_packet_ins().unwrap();
+    let handled = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = handled.clone();
+    let owner = std::thread::spawn(move || {
+        while packets.recv_timeout(Duration::from_secs(2)).is_ok() {
+            std::thread::sleep(Duration::from_millis(2));
+            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+    });
+    (0..30).for_each(|tag| feeder.push(packet(5, tag)));
+    datapath.quiesce();
+    datapath.wait_for_packet_ins(Duration::from_secs(10));
+    assert_eq!(handled.load(std::sync::atomic::Ordering::SeqCst), 30);
+    datapath.stop();
+    owner.join().unwrap();
+}
+
+/// What happens while packets come.
+#[derive(Clone, Debug)]
+enum Event {
+    /// Packets of a flow come by a queue.
+    Packets { queue: usize, packets: u32 },
+    /// Other workers.
+    Workers { cores: Vec<usize>, has_main: bool },
+    /// A port comes, and one of that number goes.
+    AnotherPort { number: u32, is_polled: bool },
+    /// Queues are assigned by load.
+    Rebalance,
+    /// All threads end and begin again.
+    Restart,
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..4usize, 1..200u32).prop_map(|(queue, packets)| Event::Packets { queue, packets }),
+        3 => (proptest::collection::vec(0..2usize, 0..3), any::<bool>())
+            .prop_map(|(cores, has_main)| Event::Workers { has_main: has_main || cores.is_empty(), cores }),
+        2 => (20..23u32, any::<bool>()).prop_map(|(number, is_polled)| Event::AnotherPort { number, is_polled }),
+        1 => Just(Event::Rebalance),
+        1 => Just(Event::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever comes and goes, each packet is sent, in the order of its flow, and everything adds up.
+    #[test]
+    fn nothing_is_lost_while_workers_and_ports_come_and_go(
+        main in any::<bool>(),
+        events in proptest::collection::vec(any_event(), 1..30),
+    ) {
+        let pool = pool(16_384);
+        let (datapath, _) = datapath(Config { cores: vec![0], main_worker: main, ..Config::default() });
+        let ports = [TestPort::new(2, 32, &pool).waited_for(), TestPort::new(2, 32, &pool)];
+        let feeders = [ports[0].feeders(), ports[1].feeders()].concat();
+        let sent = ports[1].sent.clone();
+        for (number, port) in [1, 9].into_iter().zip(ports) {
+            datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+        }
+        datapath.start().unwrap();
+        let (mut tag, mut others) = (0u32, std::collections::BTreeSet::new());
+        for event in events {
+            match event {
+                Event::Packets { queue, packets } => {
+                    for _ in 0..packets {
+                        feeders[queue].push(packet(20 + queue as u16, tag));
+                        tag += 1;
+                    }
+                }
+                Event::Workers { cores, has_main } => datapath.set_workers(&cores, has_main).unwrap(),
+                Event::AnotherPort { number, is_polled } => {
+                    if others.remove(&number) {
+                        datapath.del_port(PortNo(number)).unwrap();
+                    } else {
+                        let port = TestPort::new(1, 32, &pool);
+                        let port = if is_polled { port } else { port.waited_for() };
+                        datapath.add_port(PortNo(number), Box::new(port)).unwrap();
+                        others.insert(number);
+                    }
+                }
+                Event::Rebalance => _ = datapath.rebalance(),
+                Event::Restart => {
+                    datapath.stop();
+                    datapath.start().unwrap();
+                }
+            }
+        }
+        datapath.quiesce();
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        prop_assert_eq!(sent.len(), tag as usize);
+        let mut last = HashMap::new();
+        for packet in &sent {
+            let tag = u32::from_be_bytes(*packet.last_chunk().unwrap());
+            let before = last.insert(packet[34..36].to_vec(), tag);
+            prop_assert!(before.is_none_or(|before| before < tag), "a packet overtook another of its flow");
+        }
+        datapath.stop();
+        let totals = datapath.totals();
+        prop_assert_eq!(totals.conserved(), Ok(()));
+        prop_assert_eq!((totals[Counter::Received], totals.dropped_in_all()), (u64::from(tag), 0));
+        drop(datapath);
+        prop_assert_eq!(pool.available(), pool.capacity(), "every buffer is back");
+    }
+}
