@@ -7,6 +7,8 @@ use crate::controllers::Controller;
 use crate::fail_open::FailOpen;
 use crate::tlv_table::TlvTable;
 use parking_lot::Mutex;
+use sluice_clock::now_ms;
+use sluice_flow::OfPort;
 use sluice_ofproto::{RuleUpdate, Transaction};
 use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::collections::BTreeMap;
@@ -32,13 +34,20 @@ pub struct ConnMgr {
     /// Connections with flow monitors.
     monitoring: AtomicUsize,
     /// The ports as controllers know them.
-    ports: Mutex<BTreeMap<u16, PortDesc>>,
+    ports: Mutex<BTreeMap<u16, KnownPort>>,
     /// What a standalone bridge does while its controllers are away; `None` if it is secure or has no controllers.
     pub fail_open: Mutex<Option<Arc<FailOpen>>>,
     /// The Geneve options that are fields.
     pub tlv_table: Mutex<TlvTable>,
     /// The controllers that the bridge connects to.
     controllers: Mutex<Vec<Arc<Controller>>>,
+}
+
+/// A port as controllers know it.
+#[derive(Clone)]
+struct KnownPort {
+    desc: PortDesc,
+    added_ms: u64,
 }
 
 impl ConnMgr {
@@ -158,21 +167,31 @@ impl ConnMgr {
 
     /// Takes the ports as they are now, and tells the connections what has changed since the last call.
     pub fn update_ports(&self, ports: impl IntoIterator<Item = PortDesc>) {
-        let new: BTreeMap<u16, PortDesc> = ports.into_iter().map(|p| (p.port, p)).collect();
-        let old = std::mem::replace(&mut *self.ports.lock(), new.clone());
-        for (number, desc) in &old {
+        let now_ms = now_ms();
+        let mut known = self.ports.lock();
+        let added_ms = |desc: &PortDesc| known.get(&desc.port).map_or(now_ms, |port| port.added_ms);
+        let new = ports.into_iter().map(|desc| (desc.port, KnownPort { added_ms: added_ms(&desc), desc }));
+        let new: BTreeMap<u16, KnownPort> = new.collect();
+        let old = std::mem::replace(&mut *known, new.clone());
+        drop(known);
+        for (number, port) in &old {
             if !new.contains_key(number) {
-                self.post(&AsyncMsg::PortStatus(PortReason::Delete, Arc::new(desc.clone())));
+                self.post(&AsyncMsg::PortStatus(PortReason::Delete, Arc::new(port.desc.clone())));
             }
         }
-        for (number, desc) in new {
+        for (number, KnownPort { desc, .. }) in new {
             let reason = match old.get(&number) {
-                Some(before) if *before == desc => continue,
+                Some(before) if before.desc == desc => continue,
                 Some(_) => PortReason::Modify,
                 None => PortReason::Add,
             };
             self.post(&AsyncMsg::PortStatus(reason, Arc::new(desc)));
         }
+    }
+
+    /// Milliseconds since controllers know of a port.
+    pub fn port_age_ms(&self, number: OfPort) -> u64 {
+        self.ports.lock().get(&number.0).map_or(0, |port| now_ms().saturating_sub(port.added_ms))
     }
 
     /// Notes that one more connection wants packets which no rule matches, or one fewer. Returns whether the bridge is to

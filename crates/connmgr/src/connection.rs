@@ -205,6 +205,11 @@ impl Connection {
             match event {
                 Event::Ready(version) => self.ready(version),
                 Event::Refused(error) => self.log_refusal(error),
+                Event::BadVersion(version) => {
+                    let expected = self.version() as u8;
+                    let text = format!("received OpenFlow version {version:#04x} != expected {expected:02x}");
+                    tracing::error!(target: "vconn", "{}: {text}", self.name());
+                }
                 Event::Request(request, message) => self.request(&request, message)?,
                 Event::Role(request, wish) => self.role(&request, wish),
                 Event::Commit(request, commit) => self.commit(&request, &commit)?,
@@ -233,6 +238,7 @@ impl Connection {
             self.name()
         );
         self.was_ready = true;
+        self.copy_to_snoopers();
         if self.peer == Peer::Controller {
             tracing::info!(target: "rconn", "{}<->{}: connected", self.conn_mgr.bridge, self.name());
             let (switch, bridge) = (Arc::clone(&self.switch), self.conn_mgr.bridge.clone());

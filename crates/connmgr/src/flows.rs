@@ -3,7 +3,7 @@
 use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::switch::Switch;
-use sluice_ofp::{FlowCommand, FlowFlags, FlowMod};
+use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{Rule, RuleEntry, RuleRemoved};
 use sluice_openflow::message::connection::AsyncKind;
 use sluice_openflow::message::flow_stats::{Aggregate, FlowRequest, FlowStats};
@@ -120,8 +120,7 @@ fn stats(entry: &RuleEntry, now_ms: u64) -> FlowStats {
         idle_timeout: rule.idle_timeout(),
         hard_timeout: rule.hard_timeout(),
         importance: rule.importance,
-        // Those are flags of the flow-mod, not of the rule.
-        flags: FlowFlags { check_overlap: false, reset_counts: false, ..rule.flags },
+        flags: rule.flags,
         duration_ns: nanoseconds(now_ms.saturating_sub(rule.created_ms)),
         idle_age: seconds(counts.used_ms),
         hard_age: seconds(rule.modified_ms()),

@@ -2,6 +2,7 @@
 
 use crate::backend::Device;
 use crate::conn_mgr::ConnMgr;
+use crate::flows::nanoseconds;
 use crate::switch::Switch;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::PortConfig;
@@ -28,17 +29,21 @@ fn description(port: &PortConfig, device: Option<&Device>) -> PortDesc {
         hw_addr: device.map_or(Mac([0; 6]), |device| device.mac),
         name: port.name.clone(),
         config: bits.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit),
-        state: if port.up { state::LIVE } else { state::LINK_DOWN },
+        state: if port.up && !port.down { state::LIVE } else { state::LINK_DOWN },
         ..PortDesc::default()
     }
 }
 
 /// The counters of one port, or of all.
-pub fn stats(switch: &Switch, bridge: &str, wanted: Option<OfPort>) -> Result<Vec<PortStats>, Error> {
+pub fn stats(switch: &Switch, conn_mgr: &ConnMgr, wanted: Option<OfPort>) -> Result<Vec<PortStats>, Error> {
     let devices = switch.backend.devices();
-    let ports = switch.ofproto.ports(bridge).unwrap_or_default().into_iter();
+    let ports = switch.ofproto.ports(&conn_mgr.bridge).unwrap_or_default().into_iter();
     let ports = ports.filter(|p| wanted.is_none_or(|number| p.number == number));
-    Ok(ports.map(|port| port_stats(&port, port.datapath().and_then(|no| devices.get(&no)))).collect())
+    let stats = ports.map(|port| PortStats {
+        duration_ns: nanoseconds(conn_mgr.port_age_ms(port.number)),
+        ..port_stats(&port, port.datapath().and_then(|no| devices.get(&no)))
+    });
+    Ok(stats.collect())
 }
 
 fn port_stats(port: &PortConfig, device: Option<&Device>) -> PortStats {

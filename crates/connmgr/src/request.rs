@@ -176,7 +176,7 @@ impl Connection {
                 StatsReply::Aggregate(wanted.format, flows::aggregate(switch, bridge, &wanted)?)
             }
             StatsRequest::Tables => StatsReply::Tables(self.tables()?),
-            StatsRequest::Ports(port) => StatsReply::Ports(ports::stats(switch, bridge, port)?),
+            StatsRequest::Ports(port) => StatsReply::Ports(ports::stats(switch, &self.conn_mgr, port)?),
             StatsRequest::PortDescs(port) => {
                 let all = ports::descriptions(switch, bridge).into_iter();
                 StatsReply::PortDescs(all.filter(|d| port.is_none_or(|p| p.0 == d.port)).collect())

@@ -233,7 +233,10 @@ pub(crate) fn apply(groups: &mut Groups, gm: &GroupMod, now_ms: u64) -> Result<V
         (_, None) => return Err(Error::NoGroup(gm.group)),
         (Delete, _) => unreachable!("invariant: handled above"),
     };
-    check(gm.group, &config)?;
+    // Open vSwitch does not look at a group again when buckets are inserted or removed.
+    if !matches!(gm.command, InsertBucket | RemoveBucket) {
+        check(gm.group, &config)?;
+    }
     let created_ms = old.map_or(now_ms, |old| old.created_ms);
     groups.insert(gm.group, Arc::new(Group::new(gm.group, config, created_ms)));
     Ok(Vec::new())

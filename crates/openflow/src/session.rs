@@ -15,6 +15,9 @@ use sluice_ofp::ofpact::PacketInReason;
 /// vSwitch.
 const OFFENDING_MAX: usize = MESSAGE_MAX - HEADER_SIZE - 12;
 
+/// The last of the types that are the same in all versions.
+const ECHO_REPLY: u8 = 3;
+
 /// Bytes of a table miss's packet that a controller gets by default.
 /// Source: OpenFlow 1.0, `OFP_DEFAULT_MISS_SEND_LEN`.
 const MISS_SEND_LEN: u16 = 128;
@@ -67,6 +70,8 @@ pub enum Event {
     Commit(Request, BundleCommit),
     /// A message could not be read; the error has been sent.
     Refused(Error),
+    /// A message was of this version, not of the negotiated one; the error has been sent.
+    BadVersion(u8),
 }
 
 /// A bundle to carry out.
@@ -201,10 +206,10 @@ impl Session {
         if let Some(copies) = &mut self.copies {
             copies.extend(bytes);
         }
-        if header.version != version as u8 {
-            self.refuse(&request, Error::RequestBadVersion);
-            self.state = SessionState::Closed;
-            return Some(Event::Refused(Error::RequestBadVersion));
+        // Hellos, errors and echoes are the same in all versions.
+        if header.version != version as u8 && header.kind > ECHO_REPLY {
+            self.refuse_version(&request, header.version);
+            return Some(Event::BadVersion(header.version));
         }
         let read = match only_switches_send(header.kind, version) {
             true => Err(Error::RequestBadType),
@@ -340,6 +345,17 @@ impl Session {
     pub fn refuse(&mut self, request: &Request, error: Error) {
         let Some(version) = self.version() else { return };
         self.put(&Message::Error(error.code(version), request.message.clone()), request.xid);
+    }
+
+    /// Sends an error about a message of another version, in that version if there is one.
+    fn refuse_version(&mut self, request: &Request, version: u8) {
+        let version = Version::from_wire(version).unwrap_or(Version::V15);
+        let code = Error::RequestBadVersion.code(version);
+        let bytes = Message::Error(code, request.message.clone()).write(version, request.xid);
+        if let Some(copies) = &mut self.copies {
+            copies.extend(&bytes);
+        }
+        self.out.extend(bytes);
     }
 
     /// Sends an error about a message of a bundle: the error refers to the bundle-add message that carried it.

@@ -189,7 +189,8 @@ fn flow_mod() -> impl Strategy<Value = (Version, FlowModMessage)> {
             }
             flow.importance = if adds && version >= Version::V14 { importance } else { 0 };
             flow.flags = flags_in(flags, version);
-            flow.keep_counts = adds && version > Version::V11 && !flow.flags.reset_counts;
+            flow.flags.reset_counts |= adds && version < Version::V12;
+            flow.keep_counts = adds && !flow.flags.reset_counts;
             flow.out_port = (deletes && out).then_some(OfPort(9));
             flow.out_group = (deletes && out && !is10).then_some(8);
             // What OpenFlow 1.0's own form cannot match stays out of it.

@@ -27,7 +27,7 @@ pub fn openflow(data: &[u8]) {
                     session.reply(&request, &message);
                 }
                 Event::Commit(_, commit) => drop(bundled(&commit.messages, session.table_in_command()).count()),
-                Event::Ready(_) | Event::Role(..) | Event::Refused(_) => {}
+                Event::Ready(_) | Event::Role(..) | Event::Refused(_) | Event::BadVersion(_) => {}
             }
             if session.output().len() > OUTPUT_MAX {
                 session.output().clear();

@@ -84,6 +84,11 @@ fn command(number: u8) -> Result<FlowCommand, Error> {
     known.get(usize::from(number)).copied().ok_or(Error::FlowModBadCommand)
 }
 
+/// Before OpenFlow 1.2 an addition always resets the counters.
+fn always_resets(command: FlowCommand, version: Version) -> bool {
+    command == FlowCommand::Add && version < Version::V12
+}
+
 fn is_delete(command: FlowCommand) -> bool {
     matches!(command, FlowCommand::Delete | FlowCommand::DeleteStrict)
 }
@@ -121,9 +126,9 @@ pub(super) fn read(r: &mut Reader<'_>, version: Version) -> Result<FlowModMessag
     }
     flow.actions = instruction::read(r, version)?;
     flow.flags = flags(flag_bits, version)?;
+    flow.flags.reset_counts |= always_resets(command, version);
     check_prerequisites(&flow.actions, &flow.matches, flow.table, version)?;
-    // Before OpenFlow 1.2 an addition always resets the counters.
-    flow.keep_counts = command == FlowCommand::Add && version > Version::V11 && !flow.flags.reset_counts;
+    flow.keep_counts = command == FlowCommand::Add && !flow.flags.reset_counts;
     Ok(FlowModMessage { flow, buffer_id: buffer(buffer_id), format: Format::Standard, table_in_command: false })
 }
 
@@ -141,6 +146,7 @@ pub(super) fn read10(r: &mut Reader<'_>, format: Format, table_in_command: bool)
         return Err(if timeouts { Error::FlowModBadEmergTimeout } else { Error::FlowModTableFull });
     }
     flow.flags = flags(bits, Version::V10)?;
+    flow.flags.reset_counts = always_resets(flow.command, Version::V10);
     check_prerequisites(&flow.actions, &flow.matches, flow.table.or(Some(0)), Version::V10)?;
     Ok(FlowModMessage { flow, buffer_id: buffer(buffer_id), format, table_in_command })
 }

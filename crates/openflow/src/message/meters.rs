@@ -265,12 +265,12 @@ impl QueueConfig {
     pub(super) fn put_old(&self, version: Version, w: &mut Writer) {
         let start = w.len();
         w.u32(self.queue);
-        if version > Version::V10 {
+        if version > Version::V11 {
             w.u32(self.port.to_of11());
         }
         let at = w.len();
         w.u16(0);
-        w.zeros(if version == Version::V10 { 2 } else { 6 });
+        w.zeros(if version < Version::V12 { 2 } else { 6 });
         for (kind, rate) in [(MIN_RATE, self.min_rate), (MAX_RATE, self.max_rate)] {
             if let Some(rate) = rate {
                 w.u16(kind);
@@ -285,10 +285,11 @@ impl QueueConfig {
 
     pub(super) fn read_old(r: &mut Reader<'_>, port: OfPort, version: Version) -> Result<QueueConfig, Error> {
         let queue = r.u32()?;
-        let head = if version == Version::V10 { 8 } else { 16 };
-        let port = if version == Version::V10 { port } else { read_port(r, version)? };
+        // OpenFlow 1.2 added the port.
+        let head = if version < Version::V12 { 8 } else { 16 };
+        let port = if version < Version::V12 { port } else { read_port(r, version)? };
         let length = usize::from(r.u16()?);
-        r.skip(if version == Version::V10 { 2 } else { 6 })?;
+        r.skip(if version < Version::V12 { 2 } else { 6 })?;
         let mut properties = r.part(length.checked_sub(head).ok_or(Error::RequestBadLen)?)?;
         let mut config = QueueConfig { port, queue, min_rate: None, max_rate: None };
         while !properties.is_empty() {

@@ -78,9 +78,12 @@ fn echoes_are_answered_here_and_barriers_handed_on() {
 fn another_version_ends_the_connection_with_an_error() {
     let mut session = open(Version::V13);
     session.push(&Message::BarrierRequest.write(Version::V14, 8));
-    assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestBadVersion)));
-    assert!(session.is_closed());
+    assert_eq!(session.next_event(), Some(Event::BadVersion(Version::V14 as u8)));
+    assert_eq!(session.output()[0], Version::V14 as u8, "the error is in the message's version");
     assert!(matches!(sent(&mut session)[..], [Message::Error(..)]));
+    session.push(&Message::EchoRequest(vec![1]).write(Version::V14, 9));
+    assert_eq!((session.next_event(), session.is_closed()), (None, false));
+    assert_eq!(sent(&mut session), [Message::EchoReply(vec![1])]);
 }
 
 #[test]
