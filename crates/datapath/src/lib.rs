@@ -32,6 +32,7 @@ mod main_worker;
 mod meter;
 mod misses;
 mod no_tables;
+pub mod numa;
 mod parse;
 mod pmd;
 mod pmd_factory;

@@ -1,6 +1,7 @@
 //! Workers as threads: PMDs pinned to their cores, the main worker on any.
 
 use crate::main_worker;
+use crate::numa;
 use crate::pmd::Pmd;
 use rustix::thread::CpuSet;
 use sluice_simd::tsc;
@@ -44,6 +45,9 @@ pub(crate) fn start(mut pmd: Box<Pmd>) -> io::Result<Started> {
 }
 
 fn pin(core: usize) -> io::Result<()> {
+    if numa::is_dummy() {
+        return Ok(());
+    }
     let mut cores = CpuSet::new();
     if core >= CpuSet::MAX_CPU {
         return Err(io::Error::other(format!("there is no core {core}")));

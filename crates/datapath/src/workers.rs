@@ -9,9 +9,10 @@ use crate::control::{Control, Engine, Worker};
 use crate::load::RxqLoad;
 use crate::rebalance::deal;
 use crate::tuner::Tuner;
-use crate::{Datapath, DatapathError, thread};
+use crate::{Datapath, DatapathError, numa, thread};
 use sluice_port::RxQueue;
 use sluice_simd::tsc;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -93,6 +94,7 @@ impl Datapath {
         }
         for core in missing {
             let worker = self.make_worker(control, core)?;
+            log_pmd(core, "created");
             let at = if core.is_none() { 0 } else { control.workers.len() };
             control.workers.insert(at, worker);
             is_leaving.insert(at, false);
@@ -106,7 +108,11 @@ impl Datapath {
             std::mem::take(&mut control.workers).into_iter().partition(|_| is_leaving.next() == Some(true));
         control.workers = staying;
         let going: Vec<Worker> = going;
-        going.into_iter().for_each(|worker| self.end_worker(control, worker));
+        for worker in going {
+            log_pmd(worker.shared.core, "destroyed");
+            self.end_worker(control, worker);
+        }
+        log_pmds(control);
         Ok(())
     }
 
@@ -151,6 +157,24 @@ impl Datapath {
             }
         }
         control.wait_for(&idle, control.workers.len());
+    }
+}
+
+/// Logs what became of a PMD, as Open vSwitch does; `core`: `None` for the main worker, which always is.
+fn log_pmd(core: Option<usize>, done: &str) {
+    if let Some(core) = core {
+        let node = numa::node_of(core);
+        tracing::info!(target: "dpif_netdev", "PMD thread on numa_id: {node}, core id: {core:2} {done}.");
+    }
+}
+
+/// Logs how many PMDs there are on each NUMA node.
+fn log_pmds(control: &Control) {
+    let mut nodes: BTreeMap<u32, usize> = BTreeMap::new();
+    let cores = control.workers.iter().filter_map(|worker| worker.shared.core);
+    cores.for_each(|core| *nodes.entry(numa::node_of(core)).or_default() += 1);
+    for (node, pmds) in nodes {
+        tracing::info!(target: "dpif_netdev", "There are {pmds} pmd threads on numa node {node}");
     }
 }
 

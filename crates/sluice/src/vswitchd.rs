@@ -19,6 +19,7 @@ use sluice_daemon::detach::{Program, Role, Startup};
 use sluice_daemon::dirs::Dirs;
 use sluice_daemon::options::with_long_verbose;
 use sluice_daemon::pidfile::Pidfile;
+use sluice_datapath::numa;
 use sluice_unixctl::Server;
 use sluice_vlog::{Level, Log};
 use sluice_vswitch::{DesiredState, Switch};
@@ -124,6 +125,10 @@ impl Daemon<'_> {
         if self.options.mlockall {
             lock_memory();
         }
+        if !self.options.datapath.dummy_numa.is_empty() {
+            numa::pretend(&self.options.datapath.dummy_numa);
+        }
+        numa::log();
         let switch = Switch::prepare(&self.empty_switch())?;
         let process = Process::of_database(switch, self.log.clone(), version())?;
         signals::watch(&process)?;

@@ -8,9 +8,8 @@ pub use bridge::{Bridge, Source, Sources};
 pub use check::Invalid;
 pub use port::{ETHERNET_MTU, PATCH, Port};
 
-use crate::numa;
 use sluice_connmgr::TlsFiles;
-use sluice_datapath::{GovernorMode, MissBudget, Settings};
+use sluice_datapath::{GovernorMode, MissBudget, Settings, numa};
 use sluice_flow::VlanLimit;
 use sluice_port::DpdkConfig;
 use std::path::PathBuf;

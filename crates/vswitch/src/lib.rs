@@ -21,7 +21,6 @@ mod assembly;
 mod change;
 mod desired;
 mod error;
-mod numa;
 mod numbers;
 mod pages;
 mod ports;

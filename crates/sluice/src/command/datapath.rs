@@ -9,7 +9,7 @@ use crate::text::datapath::{
 use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
 use sluice_action::PortNo;
-use sluice_datapath::PmdReport;
+use sluice_datapath::{PmdReport, numa};
 use sluice_vswitch::Switch;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
@@ -42,14 +42,7 @@ pub fn figures(report: &PmdReport) -> PmdFigures {
 
 /// A worker as the texts name it.
 pub fn thread(core: Option<usize>) -> Thread {
-    core.map_or(Thread::Main, |core| Thread::Pmd { numa: switch_numa(core), core: core as u32 })
-}
-
-/// The NUMA node of a core, as the system tells; 0 where it does not.
-pub fn switch_numa(core: usize) -> u32 {
-    let Ok(entries) = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}")) else { return 0 };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next().unwrap_or(0)
+    core.map_or(Thread::Main, |core| Thread::Pmd { numa: numa::node_of(core), core: core as u32 })
 }
 
 pub fn pmd_perf_show(switch: &Switch, args: &[&str]) -> Reply {

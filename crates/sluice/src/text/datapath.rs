@@ -3,7 +3,7 @@
 //! Source: OVS 3.1 lib/dpctl.c, ofproto/ofproto-dpif.c, ofproto/ofproto-dpif-upcall.c.
 
 use sluice_flow::OfPort;
-use sluice_port::PortStats;
+use sluice_port::{PortInfo, PortStats};
 use sluice_vswitch::{Lookups, PortStatus, RevalidatorFigures};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,6 +18,17 @@ pub fn datapath_name(datapath_type: &str) -> String {
 
 /// Port types behind which OVS shows no settings.
 const PLAIN_KINDS: [&str; 6] = ["dummy", "dummy-internal", "system", "internal", "tap", "patch"];
+
+/// The type that tests of Open vSwitch use where a port has several queues: what is shown of it is theirs.
+const DUMMY_PMD: &str = "dummy-pmd";
+
+/// A port's queues, as Open vSwitch shows them: as many as were asked for.
+fn queues_by_ovs_names(info: &PortInfo) -> BTreeMap<String, String> {
+    let of_way = |way: &'static str, n: usize| {
+        ["configured", "requested"].map(|state| (format!("{state}_{way}_queues"), n.to_string()))
+    };
+    of_way("rx", info.n_rxq).into_iter().chain(of_way("tx", info.n_txq)).collect()
+}
 
 /// A port as these commands show it.
 #[derive(Clone, Debug)]
@@ -45,9 +56,13 @@ impl PortLine {
         }
         let kind = port.kind.unwrap_or_else(|| "internal".into());
         if let Some(report) = port.report.as_ref().filter(|_| !PLAIN_KINDS.contains(&kind.as_str())) {
-            config.insert("n_rxq".into(), report.info.n_rxq.to_string());
-            config.insert("n_txq".into(), report.info.n_txq.to_string());
-            config.insert("mtu".into(), report.info.mtu.to_string());
+            if kind == DUMMY_PMD {
+                config = queues_by_ovs_names(&report.info);
+            } else {
+                config.insert("n_rxq".into(), report.info.n_rxq.to_string());
+                config.insert("n_txq".into(), report.info.n_txq.to_string());
+                config.insert("mtu".into(), report.info.mtu.to_string());
+            }
         }
         if let Some(peer) = &port.peer {
             config.insert("peer".into(), peer.clone());
