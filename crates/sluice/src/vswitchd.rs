@@ -177,7 +177,8 @@ impl Daemon<'_> {
             Some(Dummy::System) => DummyOverride::System,
             Some(Dummy::Override) => DummyOverride::All,
         };
-        Ok(vswitchd::Options { remotes: Remote::parse_list(&remotes)?, dummies })
+        let confinement = (!self.options.no_self_confinement).then(|| self.dirs.rundir.clone());
+        Ok(vswitchd::Options { remotes: Remote::parse_list(&remotes)?, dummies, confinement })
     }
 
     /// The path of the control socket, unless there is to be none.

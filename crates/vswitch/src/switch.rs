@@ -17,7 +17,7 @@ use crate::revalidator::{Revalidator, RevalidatorFigures};
 use crate::sources;
 use openflow::AroundOpenFlow;
 use parking_lot::{Mutex, MutexGuard};
-use sluice_connmgr::OpenFlowService;
+use sluice_connmgr::{ControllerStatus, OpenFlowService};
 use sluice_datapath::{Datapath, Unpinned};
 use sluice_fate::{Counter, Snapshot};
 use sluice_ofproto::Ofproto;
@@ -196,6 +196,11 @@ impl Switch {
     /// If there is no such bridge.
     pub fn set_datapath_id(&self, bridge: &str, datapath_id: u64) -> Result<(), Error> {
         Ok(self.ofproto.set_datapath_id(bridge, datapath_id)?)
+    }
+
+    /// What is known of the controllers that a bridge connects to.
+    pub fn controllers(&self, bridge: &str) -> Vec<ControllerStatus> {
+        self.openflow.controllers(bridge)
     }
 
     /// Whether there is a bridge of that name.

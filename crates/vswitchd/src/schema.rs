@@ -17,10 +17,13 @@ pub const OPEN_VSWITCH: &str = "Open_vSwitch";
 pub const BRIDGE: &str = "Bridge";
 pub const PORT: &str = "Port";
 pub const INTERFACE: &str = "Interface";
+pub const CONTROLLER: &str = "Controller";
+pub const SSL: &str = "SSL";
+pub const FLOW_TABLE: &str = "Flow_Table";
 
 /// All tables.
 pub fn tables() -> Vec<Table> {
-    vec![open_vswitch(), bridge(), port(), interface()]
+    vec![open_vswitch(), bridge(), port(), interface(), controller(), ssl(), flow_table()]
 }
 
 fn open_vswitch() -> Table {
@@ -29,6 +32,7 @@ fn open_vswitch() -> Table {
         [
             Column::scalar("next_cfg", Integer),
             Column::set("bridges", Uuid),
+            Column::optional("ssl", Uuid),
             Column::string_map("other_config"),
             Column::scalar("cur_cfg", Integer).omit_alert(),
             Column::set("datapath_types", String).omit_alert(),
@@ -47,6 +51,17 @@ fn bridge() -> Table {
             Column::scalar("datapath_type", String),
             Column::set("ports", Uuid),
             Column::optional("fail_mode", String),
+            Column::set("controller", Uuid),
+            Column::set("protocols", String),
+            Column::new("flow_tables", ColumnType::map(Integer, Uuid)),
+            Column::set("mirrors", Uuid),
+            Column::optional("netflow", Uuid),
+            Column::optional("sflow", Uuid),
+            Column::optional("ipfix", Uuid),
+            Column::scalar("stp_enable", Boolean),
+            Column::scalar("rstp_enable", Boolean),
+            Column::scalar("mcast_snooping_enable", Boolean),
+            Column::string_map("status").omit_alert(),
             Column::string_map("other_config"),
             Column::optional("datapath_id", String).omit_alert(),
             Column::scalar("datapath_version", String).omit_alert(),
@@ -91,6 +106,50 @@ fn interface() -> Table {
             Column::optional("ifindex", Integer).omit_alert(),
             Column::string_map("status").omit_alert(),
             Column::new("statistics", ColumnType::map(String, Integer)).omit_alert(),
+        ],
+    )
+}
+
+fn controller() -> Table {
+    Table::new(
+        CONTROLLER,
+        [
+            Column::scalar("target", String),
+            Column::optional("max_backoff", Integer),
+            Column::optional("inactivity_probe", Integer),
+            Column::optional("controller_rate_limit", Integer),
+            Column::optional("controller_burst_limit", Integer),
+            Column::optional("enable_async_messages", Boolean),
+            Column::optional("type", String),
+            Column::optional("controller_queue_size", Integer),
+            Column::scalar("is_connected", Boolean).omit_alert(),
+            Column::optional("role", String).omit_alert(),
+            Column::string_map("status").omit_alert(),
+        ],
+    )
+}
+
+fn ssl() -> Table {
+    Table::new(
+        SSL,
+        [
+            Column::scalar("private_key", String),
+            Column::scalar("certificate", String),
+            Column::scalar("ca_cert", String),
+            Column::scalar("bootstrap_ca_cert", Boolean),
+        ],
+    )
+}
+
+fn flow_table() -> Table {
+    Table::new(
+        FLOW_TABLE,
+        [
+            Column::optional("name", String),
+            Column::optional("flow_limit", Integer),
+            Column::optional("overflow_policy", String),
+            Column::set("groups", String),
+            Column::set("prefixes", String),
         ],
     )
 }

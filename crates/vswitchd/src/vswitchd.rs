@@ -17,6 +17,7 @@ use refresh::Periodic;
 use sluice_ovsdb::{Client, Commit, Config, ConfigError, Interest, LockState, Remote, Txn, TxnId, TxnStatus, Uuid};
 use sluice_vswitch::Switch;
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What a [`Vswitchd`] is told at its start.
@@ -26,12 +27,20 @@ pub struct Options {
     pub remotes: Vec<Remote>,
     /// Which types are dummies, for tests.
     pub dummies: DummyOverride,
+    /// The directory of sockets that the database may name; `None`: they may be anywhere.
+    pub confinement: Option<PathBuf>,
 }
 
 /// Makes a switch what a database says.
 pub struct Vswitchd {
     switch: Arc<Switch>,
     dummies: DummyOverride,
+    /// Where sockets may be that the database names.
+    confinement: Option<PathBuf>,
+    /// Flows are being restored: no controller is connected to.
+    waits_for_flows: bool,
+    /// Lines that are logged once.
+    noted: HashSet<String>,
     client: Client,
     numbers: Numbers,
     /// The database's contents have been received, once at least.
@@ -77,6 +86,9 @@ impl Vswitchd {
         Ok(Vswitchd {
             switch,
             dummies: options.dummies,
+            confinement: options.confinement,
+            waits_for_flows: true,
+            noted: HashSet::new(),
             client: Client::new(config, None)?,
             numbers: Numbers::new(),
             was_synced: false,
@@ -144,9 +156,18 @@ impl Vswitchd {
         let records = Records::read(self.client.session().replica());
         self.update_flow_restore_wait(&records);
         let before = self.switch.state();
-        let context = PlanContext { before: &before, dummies: self.dummies, now_ms };
+        // Once flows have been restored, they are not waited for again.
+        self.waits_for_flows &=
+            records.open_vswitch.as_ref().is_some_and(|row| row.other_config.flag("flow-restore-wait", false));
+        let context = PlanContext {
+            before: &before,
+            dummies: self.dummies,
+            confinement: self.confinement.as_deref(),
+            waits_for_flows: self.waits_for_flows,
+            now_ms,
+        };
         let plan = Plan::make(&records, &context, &mut self.numbers);
-        plan.notes.iter().for_each(crate::plan::Note::log);
+        plan.notes.iter().for_each(|note| note.log(&mut self.noted));
         let interval = records.open_vswitch.as_ref().and_then(|row| row.other_config.number("stats-update-interval"));
         self.statistics_interval_ms = interval.unwrap_or(0);
         let known: HashSet<Uuid> = self.applied.devices().map(|(interface, ..)| interface.uuid).collect();

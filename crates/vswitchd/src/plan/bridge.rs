@@ -1,16 +1,18 @@
 //! A bridge's records as a bridge: its ports, numbers and settings.
 
 use super::kind::{is_reserved_name, normalize};
+use super::openflow::{OpenFlowPlan, versions};
 use super::vlan::{priority_tags, vlan_mode};
 use super::{Level, Note, Plan, PlanContext, PlannedBridge, PlannedInterface};
 use crate::numbers::{BridgeNumbers, NumberRequest};
-use crate::records::{BridgeRecord, InterfaceRecord, PortRecord};
+use crate::records::{BridgeRecord, Feature, InterfaceRecord, PortRecord};
 use sluice_flow::Mac;
 use sluice_ofproto::FailMode;
 use sluice_ovsdb::Uuid;
 use sluice_port::PORT_TYPES;
 use sluice_vswitch::{Bridge, ETHERNET_MTU, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 /// Largest OpenFlow number that a port may request, exclusive. Source: OpenFlow 1.0, `OFPP_MAX`.
 const OFPORT_MAX: i64 = 0xff00;
@@ -65,13 +67,32 @@ impl Plan {
         let name = record.name.clone();
         let datapath_id = record.other_config.text("datapath-id").and_then(parse_datapath_id);
         let hwaddr = self.hwaddr(record);
+        let openflow = OpenFlowPlan::make(record, context.confinement);
+        self.notes.extend(openflow.notes);
+        self.synthesize_local(record, context, &mut ports, &mut interfaces);
+        self.note_lacking(record);
+        let mac_age = record.other_config.number("mac-aging-time").filter(|seconds| *seconds != 0);
+        let tables = self.tables(record);
         self.state.bridges.push(Bridge {
             datapath_type: datapath_type.to_owned(),
             fail_mode: fail_mode(record),
+            mac_age: mac_age.map_or(Bridge::new(&name).mac_age, |seconds: u32| Duration::from_secs(seconds.into())),
+            controllers: if context.waits_for_flows { Vec::new() } else { openflow.active },
+            listeners: if context.waits_for_flows { Vec::new() } else { openflow.passive },
+            versions: versions(record),
+            tables,
             ports,
             ..Bridge::new(&name)
         });
-        self.bridges.push(PlannedBridge { uuid: record.uuid, name, datapath_id, hwaddr, interfaces });
+        self.bridges.push(PlannedBridge {
+            uuid: record.uuid,
+            name,
+            datapath_id,
+            hwaddr,
+            interfaces,
+            controllers: openflow.rows,
+            lacking: record.lacking.clone(),
+        });
     }
 
     /// Another bridge has the interface. Source: vswitchd/bridge.c, `iface_do_create`, with the text of EEXIST.
@@ -92,6 +113,33 @@ impl Plan {
         };
         self.notes.push(Note::new(Level::Error, format!("bridge {name}: {wrong}")));
         None
+    }
+
+    /// A bridge with controllers has a LOCAL port in any case. Source: vswitchd/bridge.c, `bridge_collect_wanted_ports`.
+    fn synthesize_local(
+        &mut self,
+        record: &BridgeRecord,
+        context: &PlanContext<'_>,
+        ports: &mut Vec<Port>,
+        interfaces: &mut Vec<PlannedInterface>,
+    ) {
+        let name = &record.name;
+        if record.controllers.is_empty() || ports.iter().any(Port::is_local) {
+            return;
+        }
+        self.warn(format!("bridge {name}: no port named {name}, synthesizing one"));
+        let kind = context.dummies.device_kind(normalize(&record.datapath_type), "internal");
+        ports.push(Port::local(name, kind));
+        interfaces.push(PlannedInterface { uuid: None, name: name.clone() });
+    }
+
+    /// Says once what a bridge asks for in vain. Networks may rely on spanning trees and multicast snooping to be safe.
+    fn note_lacking(&mut self, record: &BridgeRecord) {
+        for feature in &record.lacking {
+            let level = if *feature <= Feature::McastSnooping { Level::Warn } else { Level::Info };
+            let text = format!("bridge {}: {} is not supported and ignored", record.name, feature.column());
+            self.notes.push(Note::once(level, text));
+        }
     }
 
     /// The interfaces of a port that are to be: of a bond the first, because nothing chooses among several yet.

@@ -4,15 +4,20 @@
 //! [`Refused`] interface, whose row gets the error. What is refused does not keep the rest from being planned.
 
 mod bridge;
+mod global;
 mod kind;
 mod note;
+mod openflow;
+mod tables;
 mod vlan;
 
 pub use kind::DummyOverride;
 pub use note::{Level, Note};
+pub use openflow::Confinement;
 
 use crate::numbers::BridgeNumbers;
-use crate::records::Records;
+use crate::records::{Feature, Records};
+use sluice_connmgr::ActiveTarget;
 use sluice_flow::{Mac, VlanLimit};
 use sluice_ovsdb::Uuid;
 use sluice_vswitch::{DesiredState, FailedPorts};
@@ -44,6 +49,19 @@ pub struct PlannedBridge {
     pub hwaddr: Option<Mac>,
     /// Its interfaces.
     pub interfaces: Vec<PlannedInterface>,
+    /// Its controllers.
+    pub controllers: Vec<PlannedController>,
+    /// What it asks for and this build lacks.
+    pub lacking: Vec<Feature>,
+}
+
+/// A controller, and its row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedController {
+    /// Its row.
+    pub uuid: Uuid,
+    /// Where it is connected to; `None`: it is listened for.
+    pub target: Option<ActiveTarget>,
 }
 
 /// An interface, and its row.
@@ -71,6 +89,10 @@ pub struct PlanContext<'a> {
     pub before: &'a DesiredState,
     /// Which types are dummies.
     pub dummies: DummyOverride,
+    /// Where sockets may be that the database names.
+    pub confinement: Confinement<'a>,
+    /// While true, no controller is connected to: flows are being restored.
+    pub waits_for_flows: bool,
     /// Milliseconds since any fixed point.
     pub now_ms: u64,
 }
@@ -91,6 +113,9 @@ impl Plan {
         let state = DesiredState { bridges, failed_ports, main_worker: true, ..context.before.clone() };
         let mut plan = Plan { state, ..Plan::default() };
         plan.state.datapath.vlan_limit = vlan_limit(records);
+        if let Some(row) = &records.open_vswitch {
+            plan.set_global(row);
+        }
         let mut names = HashSet::new();
         let mut taken: HashSet<String> = records.bridges.iter().map(|record| record.name.clone()).collect();
         for record in &records.bridges {

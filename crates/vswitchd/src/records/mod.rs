@@ -1,12 +1,16 @@
 //! Rows as plain types, each with the rows that it refers to.
 
 mod bridge;
+mod controller;
+mod flow_table;
 mod global;
 mod interface;
 mod port;
 mod smap;
 
-pub use bridge::BridgeRecord;
+pub use bridge::{BridgeRecord, Feature};
+pub use controller::ControllerRecord;
+pub use flow_table::FlowTableRecord;
 pub use global::OpenVswitchRecord;
 pub use interface::InterfaceRecord;
 pub use port::PortRecord;
@@ -29,6 +33,6 @@ impl Records {
     pub fn read(replica: &Replica) -> Self {
         let row = replica.first(OPEN_VSWITCH);
         let bridges = row.iter().flat_map(|row| BridgeRecord::read_all(replica, row)).collect();
-        Records { open_vswitch: row.as_ref().map(OpenVswitchRecord::read), bridges }
+        Records { open_vswitch: row.as_ref().map(|row| OpenVswitchRecord::read(replica, row)), bridges }
     }
 }

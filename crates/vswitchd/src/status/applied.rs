@@ -1,7 +1,8 @@
 //! What came of a configuration.
 
 use super::{interface, types};
-use crate::plan::DummyOverride;
+use crate::plan::{DummyOverride, PlannedController};
+use crate::records::Feature;
 use crate::schema::{BRIDGE, INTERFACE, OPEN_VSWITCH};
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
@@ -26,8 +27,14 @@ pub struct Applied {
 pub struct AppliedBridge {
     /// Its row.
     pub uuid: Uuid,
+    /// Its name.
+    pub name: String,
     /// Its OpenFlow datapath id.
     pub datapath_id: u64,
+    /// Its controllers.
+    pub controllers: Vec<PlannedController>,
+    /// What it asks for and this build lacks.
+    pub lacking: Vec<Feature>,
 }
 
 /// What came of an interface.
@@ -63,6 +70,8 @@ impl Applied {
         for bridge in &self.bridges {
             txn.set(BRIDGE, bridge.uuid, "datapath_id", Datum::set([format!("{:016x}", bridge.datapath_id)]));
             txn.set(BRIDGE, bridge.uuid, "datapath_version", DATAPATH_VERSION);
+            let lacking = bridge.lacking.iter().filter(|feature| **feature <= Feature::McastSnooping);
+            txn.set(BRIDGE, bridge.uuid, "status", Datum::map(lacking.map(|f| (f.column(), "unsupported"))));
         }
         for interface in &self.interfaces {
             interface.write(txn);

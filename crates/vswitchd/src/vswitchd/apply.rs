@@ -25,7 +25,13 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
         set_local_mac(switch, bridge, ports, mac);
         let datapath_id = bridge.datapath_id.unwrap_or(mac.number() as u64);
         set_datapath_id(switch, bridge, datapath_id);
-        applied.bridges.push(AppliedBridge { uuid: bridge.uuid, datapath_id });
+        applied.bridges.push(AppliedBridge {
+            uuid: bridge.uuid,
+            name: bridge.name.clone(),
+            datapath_id,
+            controllers: bridge.controllers.clone(),
+            lacking: bridge.lacking.clone(),
+        });
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
             let live = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {

@@ -2,7 +2,8 @@
 //! `run_stats_update`.
 
 use super::Vswitchd;
-use crate::status::{Applied, interface, statistics};
+use crate::schema::CONTROLLER;
+use crate::status::{Applied, controller, interface, statistics};
 use sluice_ovsdb::{Commit, Txn, TxnId, TxnStatus};
 use sluice_vswitch::Switch;
 
@@ -54,12 +55,14 @@ impl Vswitchd {
         if self.status.is_due(now_ms) {
             let mut txn = Txn::new();
             write_devices(&self.switch, &self.applied, &mut txn);
+            write_connected(&self.switch, &self.applied, &mut txn);
             self.status.due_ms = now_ms + LOOK_MS;
             self.status.under_way = self.commit(&txn);
         }
         if self.statistics.is_due(now_ms) {
             let mut txn = Txn::new();
             write_statistics(&self.switch, &self.applied, &mut txn);
+            write_controllers(&self.switch, &self.applied, &mut txn);
             self.statistics.due_ms = now_ms + self.statistics_interval_ms.max(STATISTICS_MIN_MS);
             self.statistics.under_way = self.commit(&txn);
         }
@@ -100,6 +103,29 @@ pub(super) fn write_statistics(switch: &Switch, applied: &Applied, txn: &mut Txn
     for (interface, live, number) in applied.devices() {
         if let Ok(at) = reports.binary_search_by_key(&number, |report| report.number) {
             statistics::write(txn, interface.uuid, &live.kind, &reports[at].stats);
+        }
+    }
+}
+
+/// The status of all controllers. Several bridges may share a row: it tells of the last of them.
+fn write_controllers(switch: &Switch, applied: &Applied, txn: &mut Txn) {
+    for bridge in applied.bridges.iter().filter(|bridge| !bridge.controllers.is_empty()) {
+        let all = switch.controllers(&bridge.name);
+        for row in &bridge.controllers {
+            let status = row.target.as_ref().and_then(|target| all.iter().find(|status| status.target == *target));
+            controller::write(txn, row.uuid, status);
+        }
+    }
+}
+
+/// Whether controllers are connected: tools wait for it.
+fn write_connected(switch: &Switch, applied: &Applied, txn: &mut Txn) {
+    for bridge in applied.bridges.iter().filter(|bridge| !bridge.controllers.is_empty()) {
+        let connected: Vec<_> =
+            switch.controllers(&bridge.name).into_iter().filter(|status| status.is_connected()).collect();
+        for row in &bridge.controllers {
+            let is_connected = connected.iter().any(|status| Some(&status.target) == row.target.as_ref());
+            txn.set(CONTROLLER, row.uuid, "is_connected", is_connected);
         }
     }
 }

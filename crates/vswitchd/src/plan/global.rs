@@ -1,0 +1,95 @@
+//! Settings of the whole switch, from `Open_vSwitch.other_config`. Source: Open vSwitch vswitchd/vswitch.xml.
+
+use super::{Level, Note, Plan};
+use crate::records::{OpenVswitchRecord, Smap};
+use sluice_connmgr::TlsFiles;
+use std::time::Duration;
+
+/// The usual `max-idle`.
+const MAX_IDLE_MS: u32 = 10_000;
+
+/// The least `max-idle`.
+const MAX_IDLE_MIN_MS: u32 = 500;
+
+/// Longest sleep of a PMD that the switch takes.
+const PMD_SLEEP_MAX_US: u32 = 10_000;
+
+/// Keys that have no effect here, because what they tune works in another way or is not there.
+const WITHOUT_EFFECT: [&str; 26] = [
+    "bundle-idle-timeout",
+    "dpdk-alloc-mem",
+    "dpdk-extra",
+    "dpdk-hugepage-dir",
+    "dpdk-init",
+    "dpdk-lcore-mask",
+    "dpdk-socket-limit",
+    "dpdk-socket-mem",
+    "emc-insert-inv-prob",
+    "enable-statistics",
+    "flow-limit",
+    "hw-offload",
+    "max-revalidator",
+    "min-revalidate-pps",
+    "n-handler-threads",
+    "n-offload-threads",
+    "n-revalidator-threads",
+    "per-port-memory",
+    "pmd-perf-metrics",
+    "pmd-rxq-assign",
+    "pmd-rxq-isolate",
+    "shared-mempool-config",
+    "smc-enable",
+    "tc-policy",
+    "tx-flush-interval",
+    "userspace-tso-enable",
+];
+
+impl Plan {
+    /// Takes over the settings of the whole switch.
+    pub(super) fn set_global(&mut self, row: &OpenVswitchRecord) {
+        if let Some(ssl) = &row.ssl {
+            let [private_key, certificate, ca_cert] =
+                [&ssl.private_key, &ssl.certificate, &ssl.ca_cert].map(|file| file.into());
+            self.state.tls = Some(TlsFiles { private_key, certificate, ca_cert });
+            if ssl.bootstrap_ca_cert {
+                self.notes
+                    .push(Note::once(Level::Info, "bootstrap_ca_cert is ignored: the file of ca_cert must exist"));
+            }
+        }
+        let config = &row.other_config;
+        let max_idle_ms = config.number("max-idle").unwrap_or(MAX_IDLE_MS).max(MAX_IDLE_MIN_MS);
+        self.state.datapath.max_idle = Duration::from_millis(max_idle_ms.into());
+        let sleep_us: Option<u32> = config.number("pmd-maxsleep").or_else(|| config.number("pmd-sleep-max"));
+        self.state.datapath.pmd_sleep_max = Duration::from_micros(sleep_us.unwrap_or(0).min(PMD_SLEEP_MAX_US).into());
+        if let Some(cores) = config.text("pmd-cpu-mask").and_then(cores_of_mask) {
+            self.state.pmd_cores = cores;
+        }
+        self.notes.extend(without_effect(config));
+    }
+}
+
+/// The cores of a mask: bit 0 of its last digit is core 0.
+fn cores_of_mask(mask: &str) -> Option<Vec<usize>> {
+    let digits = mask.trim_start_matches("0x").trim_start_matches("0X");
+    let digits: Vec<u32> = digits.chars().rev().map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
+    let cores: Vec<usize> = (0..4 * digits.len()).filter(|core| digits[core / 4] >> (core % 4) & 1 == 1).collect();
+    (!cores.is_empty()).then_some(cores)
+}
+
+fn without_effect(config: &Smap) -> Option<Note> {
+    let keys: Vec<&str> = WITHOUT_EFFECT.into_iter().filter(|key| config.text(key).is_some()).collect();
+    let text = format!("other_config: without effect in this switch: {}", keys.join(", "));
+    (!keys.is_empty()).then(|| Note::once(Level::Info, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_name_cores_from_the_right() {
+        assert_eq!(cores_of_mask("0x6"), Some(vec![1, 2]));
+        assert_eq!(cores_of_mask("10001"), Some(vec![0, 16]));
+        assert!(["", "0", "0xg"].iter().all(|mask| cores_of_mask(mask).is_none()));
+    }
+}
