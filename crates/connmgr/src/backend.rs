@@ -21,6 +21,9 @@ pub trait Backend: Send + Sync {
     /// Waits until every megaflow has credited its rules with the packets it has carried until now.
     fn revalidate(&self);
 
+    /// Forgets the connections of a zone.
+    fn flush_connections(&self, zone: u16);
+
     /// Asks for revalidation soon: something that megaflows depend on has changed.
     fn revalidate_soon(&self);
 }

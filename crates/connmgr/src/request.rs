@@ -61,6 +61,10 @@ impl Connection {
             // Only table features may be requested in several messages, and they cannot be changed.
             Message::StatsRequest(_, true) => Err(Error::RequestMultipartBufferOverflow),
             Message::TableMod(m) => self.table_mod(&m).map(|()| None),
+            Message::CtFlushZone(zone) => {
+                self.flush_connections(zone);
+                Ok(None)
+            }
             _ => Err(Error::RequestBadType),
         };
         match done {
@@ -69,6 +73,15 @@ impl Connection {
             Err(error) => self.session.refuse(request, error),
         }
         Ok(())
+    }
+
+    /// Forgets the connections of a zone, whichever bridge they were made by: all share one datapath.
+    fn flush_connections(&self, zone: u16) {
+        let bridge = &self.conn_mgr.bridge;
+        let datapath = self.switch.ofproto.bridges().into_iter().find(|other| other.name == *bridge);
+        let datapath = datapath.map(|bridge| bridge.datapath_type).unwrap_or_default();
+        tracing::debug!(target: "ct_dpif", "{datapath}@ovs-{datapath}: ct_flush: zone {zone}");
+        self.switch.backend.flush_connections(zone);
     }
 
     /// Tells the bridge's other controllers of a change of groups or meters.

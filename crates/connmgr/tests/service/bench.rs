@@ -29,6 +29,8 @@ pub struct FakeSwitch {
     pub revalidations: AtomicUsize,
     /// How often revalidation was asked for.
     pub revalidations_soon: AtomicUsize,
+    /// Zones whose connections were flushed.
+    pub flushed: Mutex<Vec<u16>>,
 }
 
 impl Backend for FakeSwitch {
@@ -50,6 +52,10 @@ impl Backend for FakeSwitch {
 
     fn revalidate(&self) {
         self.revalidations.fetch_add(1, SeqCst);
+    }
+
+    fn flush_connections(&self, zone: u16) {
+        self.flushed.lock().unwrap().push(zone);
     }
 
     fn revalidate_soon(&self) {

@@ -63,6 +63,15 @@ fn rules_are_added_changed_and_deleted() {
 }
 
 #[test]
+fn connections_of_a_zone_are_flushed() {
+    let bench = Bench::new();
+    let mut client = bench.client(Version::V15);
+    client.send(&Message::CtFlushZone(123));
+    assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
+    assert_eq!(*bench.switch.flushed.lock().unwrap(), [123]);
+}
+
+#[test]
 fn statistics_wait_for_revalidation() {
     let bench = Bench::new();
     let mut client = bench.client(Version::V13);

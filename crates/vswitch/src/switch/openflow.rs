@@ -51,6 +51,10 @@ impl Backend for AroundOpenFlow {
         self.revalidator.wait();
     }
 
+    fn flush_connections(&self, zone: u16) {
+        self.datapath.flush_connections(zone);
+    }
+
     fn revalidate_soon(&self) {
         self.revalidator.hurry();
     }
