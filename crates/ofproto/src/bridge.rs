@@ -161,6 +161,15 @@ impl SwitchState {
         self.bridges.iter_mut().find(|b| b.id == id)
     }
 
+    /// Whether a bridge names its datapath so: `ovs-dummy`, or `dummy@ovs-dummy`.
+    pub fn has_datapath(&self, name: &str) -> bool {
+        self.bridges.iter().any(|bridge| {
+            let own = &bridge.config.datapath_type;
+            let short = name.strip_prefix(own.as_str()).and_then(|rest| rest.strip_prefix('@')).unwrap_or(name);
+            short.strip_prefix("ovs-") == Some(own)
+        })
+    }
+
     pub fn bridge_named(&self, name: &str) -> Option<&Bridge> {
         self.bridges.iter().find(|b| b.name() == name)
     }

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-/// A token bucket. Source: OVS lib/vlog.h, `VLOG_RATE_LIMIT_INIT(1, 5)`: one message a second, five at once.
+/// A token bucket: one message a second, and some at once. Source: OVS lib/vlog.h, `VLOG_RATE_LIMIT_INIT`.
 #[derive(Debug)]
 pub(crate) struct LogLimit(Mutex<Bucket>);
 
@@ -11,25 +11,24 @@ struct Bucket {
     /// Thousandths of messages.
     tokens: u64,
     filled_ms: u64,
+    /// As much as it holds.
+    burst: u64,
 }
 
 /// What a message costs.
 const MESSAGE: u64 = 1000;
-/// As much as a bucket holds.
-const BURST: u64 = 5 * MESSAGE;
-
-impl Default for LogLimit {
-    fn default() -> Self {
-        LogLimit(Mutex::new(Bucket { tokens: BURST, filled_ms: 0 }))
-    }
-}
-
 impl LogLimit {
+    /// At most `messages` at once.
+    pub fn with_burst(messages: u64) -> Self {
+        let burst = messages * MESSAGE;
+        LogLimit(Mutex::new(Bucket { tokens: burst, filled_ms: 0, burst }))
+    }
+
     /// Whether a message may be logged now. If so, it counts.
     pub fn admits(&self, now_ms: u64) -> bool {
         let mut bucket = self.0.lock();
         let earned = now_ms.saturating_sub(bucket.filled_ms);
-        bucket.tokens = bucket.tokens.saturating_add(earned).min(BURST);
+        bucket.tokens = bucket.tokens.saturating_add(earned).min(bucket.burst);
         bucket.filled_ms = now_ms;
         let admits = bucket.tokens >= MESSAGE;
         if admits {
@@ -45,7 +44,7 @@ mod tests {
 
     #[test]
     fn five_at_once_then_one_a_second() {
-        let limit = LogLimit::default();
+        let limit = LogLimit::with_burst(5);
         let admitted = |now_ms, times: usize| (0..times).filter(|_| limit.admits(now_ms)).count();
         assert_eq!(admitted(1_000_000, 10), 5);
         assert_eq!(admitted(1_000_999, 10), 0);

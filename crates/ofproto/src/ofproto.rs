@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub recirculations: Recirculations,
     /// Of what goes wrong with packets.
     pub xlate_errors: LogLimit,
+    /// Of traces of packets whose rules recurse.
+    pub recursion_traces: LogLimit,
     pub effects: EffectQueue,
     /// Whether megaflows match only the bits that were looked at. If not, they match every field.
     pub megaflows: AtomicBool,
@@ -86,7 +88,8 @@ impl Ofproto {
             epoch: AtomicU64::new(1),
             store: OnceLock::new(),
             recirculations: Recirculations::default(),
-            xlate_errors: LogLimit::default(),
+            xlate_errors: LogLimit::with_burst(5),
+            recursion_traces: LogLimit::with_burst(1),
             effects: EffectQueue::default(),
             megaflows: AtomicBool::new(true),
             flow_restore_wait: AtomicBool::new(false),

@@ -115,6 +115,11 @@ impl PortConfig {
         PortConfig { attach: Attach::Patch(peer.to_owned()), ..Self::new(name, number, PortNo(0)) }
     }
 
+    /// Whether `bundle` and groups may choose it: its link is up, and no controller has taken it down.
+    pub fn is_live(&self) -> bool {
+        self.up && !self.down
+    }
+
     /// Its datapath port, if it has one.
     pub fn datapath(&self) -> Option<PortNo> {
         match self.attach {

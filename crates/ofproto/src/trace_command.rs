@@ -32,6 +32,8 @@ struct TraceRequest {
     names: bool,
     actions: Option<Vec<OfAction>>,
     next_states: NextStates,
+    /// Without what looked at which bits, as OVS.
+    plain: bool,
 }
 
 /// The arguments of the command.
@@ -40,13 +42,14 @@ struct TraceArguments<'a> {
     generate: bool,
     names: bool,
     next_states: NextStates,
+    plain: bool,
 }
 
 impl Ofproto {
     /// `ofproto/trace {BRIDGE FLOW | [DATAPATH] DATAPATH-FLOW} [OPTIONS] [-generate | PACKET]`.
     pub fn trace(&self, args: &[&str], now_ms: u64) -> Result<String, String> {
         let arguments = arguments(args)?;
-        let request = self.request(&arguments, None)?;
+        let request = self.request(&arguments, None, now_ms)?;
         self.run_trace(&request, now_ms)
     }
 
@@ -54,11 +57,34 @@ impl Ofproto {
     pub fn trace_packet_out(&self, args: &[&str], now_ms: u64) -> Result<String, String> {
         let (actions, args) = args.split_last().ok_or("Syntax error")?;
         let arguments = arguments(args)?;
-        let request = self.request(&arguments, Some(actions))?;
+        let request = self.request(&arguments, Some(actions), now_ms)?;
         self.run_trace(&request, now_ms)
     }
 
-    fn request(&self, arguments: &TraceArguments<'_>, actions: Option<&str>) -> Result<TraceRequest, String> {
+    /// Logs the trace of a packet whose rules recurse without end, as OVS does: seldom, because it is long.
+    #[cold]
+    pub(crate) fn log_recursion(&self, key: &PacketKey, now_ms: u64) {
+        if !self.0.recursion_traces.admits(now_ms) {
+            return;
+        }
+        let Some((bridge, port)) = self.state().by_datapath.get(&key.in_port()).copied() else { return };
+        let mut flow = FlowKey::of_packet(key);
+        flow.set_number(layout::IN_PORT, port.0.into());
+        let (packet, names) = (false, false);
+        let next_states = NextStates::new();
+        let request =
+            TraceRequest { bridge, flow, packet, packet_len: None, names, actions: None, next_states, plain: true };
+        if let Ok(text) = self.run_trace(&request, now_ms) {
+            tracing::warn!(target: "ofproto_dpif_upcall", "{text}");
+        }
+    }
+
+    fn request(
+        &self,
+        arguments: &TraceArguments<'_>,
+        actions: Option<&str>,
+        now_ms: u64,
+    ) -> Result<TraceRequest, String> {
         let (texts, packet) = match &arguments.texts[..] {
             // The last of two or three arguments is a packet if it is hexadecimal.
             [texts @ .., last] if !texts.is_empty() && !arguments.generate => match from_hex(last) {
@@ -70,8 +96,11 @@ impl Ofproto {
         };
         let state = self.state();
         let (bridge, mut key) = match texts {
-            [flow] | [_, flow] if DatapathFlow::looks_like(flow) => datapath_flow(&state, flow)?,
-            [_] => return Err("Syntax error (or the bridge name was omitted)".to_owned()),
+            [name, flow] if DatapathFlow::looks_like(flow) && !state.has_datapath(name) => {
+                return Err("Cannot find the datapath".to_owned());
+            }
+            [flow] | [_, flow] if DatapathFlow::looks_like(flow) => self.datapath_flow(&state, flow, now_ms)?,
+            [text] => return Err(format!("syntax error at {text} (or the bridge name was omitted)")),
             [bridge, flow] => {
                 let bridge = state.bridge_named(bridge).ok_or_else(|| format!("{bridge}: unknown bridge"))?;
                 (bridge, exact_flow(flow, &port_names(bridge))?)
@@ -96,6 +125,7 @@ impl Ofproto {
             names: arguments.names,
             actions,
             next_states,
+            plain: arguments.plain,
         })
     }
 
@@ -142,19 +172,19 @@ impl Ofproto {
             let effects: Vec<_> = xout.xcache.iter().filter_map(|event| event.effect(seen)).collect();
             self.apply(&mut self.writer(), effects);
         }
-        let text = report(&tracer, &xout, &of_names, &names);
+        let text = report(&tracer, &xout, &of_names, &names, request.plain);
         // Without a packet nothing is sent to a controller, and the trace says so.
         let text = if request.packet { text } else { text.replace("dont_send=0", "dont_send=1") };
         Ok((text, tracer.forked))
     }
 }
 
-fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathPortNames) -> String {
+fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathPortNames, plain: bool) -> String {
     let keys = xout.trace.as_deref().expect("invariant: a translation that is traced tells its keys");
     let show = |matches: Match| matches.display(ports, sluice_flow::DEFAULT_PRIORITY).to_string();
     let mut out = format!("Flow: {}\n{}", show(Match::of_packet(&keys.original)), tracer.text());
     let reasons = tracer.reasons(&keys.wc, &keys.original, ports);
-    if !reasons.is_empty() {
+    if !reasons.is_empty() && !plain {
         out += &format!("\nThe megaflow matches, because these looked at it:\n{reasons}");
     }
     let last = if keys.flow == keys.original { "unchanged".to_owned() } else { show(Match::of_packet(&keys.flow)) };
@@ -174,12 +204,19 @@ fn report(tracer: &Tracer, xout: &XlateOut, ports: &PortNames, names: &DatapathP
 }
 
 fn arguments<'a>(args: &[&'a str]) -> Result<TraceArguments<'a>, String> {
-    let mut out = TraceArguments { texts: Vec::new(), generate: false, names: false, next_states: NextStates::new() };
+    let mut out = TraceArguments {
+        texts: Vec::new(),
+        generate: false,
+        names: false,
+        next_states: NextStates::new(),
+        plain: false,
+    };
     let mut rest = args.iter();
     while let Some(&arg) = rest.next() {
         match arg {
             "-generate" | "--generate" => out.generate = true,
             "-names" | "--names" => out.names = true,
+            "--plain" => out.plain = true,
             "-consistent" | "--consistent" => {}
             // The payload of a generated packet does not matter: no field reads it.
             "--l7" | "--l7-len" => _ = rest.next().ok_or_else(|| format!("Missing argument for option {arg}"))?,
@@ -200,25 +237,40 @@ pub(crate) fn port_names(bridge: &Bridge) -> PortNames {
     bridge.ports.values().map(|p| (p.name.as_str(), p.number)).collect()
 }
 
-/// The bridge and the key of datapath flow text.
-fn datapath_flow<'s>(state: &'s SwitchState, text: &str) -> Result<(&'s Bridge, FlowKey), String> {
-    let port = |name: &str| {
-        let mut ports = state.bridges.iter().flat_map(|b| b.ports.values());
-        ports.find(|p| p.name == name).and_then(|p| Some(p.datapath()?.0))
-    };
-    let flow = DatapathFlow::parse(text, &port).map_err(|e| e.to_string())?;
-    let (id, port) = state.by_datapath.get(&flow.key.in_port()).ok_or("no OpenFlow port for datapath port")?;
-    let bridge = state.bridge(*id).ok_or("the bridge has gone")?;
-    let mut key = FlowKey::of_packet(&flow.key);
-    tags::limit(&mut key, state.vlan_limit);
-    key.set_number(layout::IN_PORT, port.0.into());
-    Ok((bridge, key))
+impl Ofproto {
+    /// The bridge and the key of datapath flow text.
+    fn datapath_flow<'s>(
+        &self,
+        state: &'s SwitchState,
+        text: &str,
+        now_ms: u64,
+    ) -> Result<(&'s Bridge, FlowKey), String> {
+        let port = |name: &str| {
+            let mut ports = state.bridges.iter().flat_map(|b| b.ports.values());
+            ports.find(|p| p.name == name).and_then(|p| Some(p.datapath()?.0))
+        };
+        let flow = DatapathFlow::parse(text, &port).map_err(|e| e.to_string())?;
+        let (in_port, recirc_id) = (flow.key.in_port(), flow.key.recirc_id());
+        if recirc_id != 0 && self.0.recirculations.thaw(recirc_id, now_ms).is_none() {
+            return Err(format!("no recirculation data for recirc_id {recirc_id:#x}"));
+        }
+        let known = state.by_datapath.get(&in_port);
+        let (id, port) = known.ok_or_else(|| format!("no OpenFlow port for datapath port {in_port}"))?;
+        let bridge = state.bridge(*id).ok_or("the bridge has gone")?;
+        let mut key = FlowKey::of_packet(&flow.key);
+        tags::limit(&mut key, state.vlan_limit);
+        key.set_number(layout::IN_PORT, port.0.into());
+        Ok((bridge, key))
+    }
 }
 
-/// The key of flow text; fields that it does not mention are zero.
+/// The key of flow text; fields that it does not mention are zero, but for the input port, which is none.
 fn exact_flow(text: &str, ports: &PortNames) -> Result<FlowKey, String> {
     let matches = Match::parse(text, ports).map_err(|e| format!("Bad openflow flow syntax: {e}"))?;
     let mut key = matches.key;
+    if matches.mask.number(layout::IN_PORT) == 0 {
+        key.set_number(layout::IN_PORT, OfPort::NONE.0.into());
+    }
     for (tpid, tci) in [(layout::VLAN0_TPID, layout::VLAN0_TCI), (layout::VLAN1_TPID, layout::VLAN1_TCI)] {
         if key.number(tci) != 0 && key.number(tpid) == 0 {
             key.set_number(tpid, ethertype::VLAN.into());

@@ -2,7 +2,7 @@
 
 use crate::bridge::SwitchState;
 use crate::ofproto::Ofproto;
-use crate::xlate::{Translator, XlateIn, XlateStart};
+use crate::xlate::{Failure, Translator, XlateIn, XlateStart};
 use crate::xlate_cache::{Push, XlateCache, push};
 use arrayvec::ArrayVec;
 use sluice_action::{Action, Actions, Fate, FlowStats, Miss, Translation, Upcall, XcacheHandle, show_packet_key};
@@ -87,6 +87,9 @@ impl Upcall for UpcallHandle {
             return Fate::Failed(DropReason::UpcallLost);
         };
         drop(state);
+        if xout.failure.is_some_and(Failure::is_recursion) {
+            self.ofproto.log_recursion(miss.key, miss.now_ms);
+        }
         let mask = if shared.megaflows.load(Relaxed) { xout.mask } else { PacketKey::ONES };
         let record = XlateCache::new(miss.key, xout.xcache);
         Fate::Translated(Translation {

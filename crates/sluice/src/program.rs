@@ -15,6 +15,11 @@ pub fn name() -> &'static str {
     NAME.get().copied().unwrap_or("sluice")
 }
 
+/// Whether it runs in the place of Open vSwitch's daemon.
+pub fn is_open_vswitch() -> bool {
+    name() != "sluice"
+}
+
 /// An error as OVS's `dpctl` prints it, behind the name of the program.
 pub fn error(what: impl Display) -> String {
     format!("{}: {what}", name())

@@ -222,6 +222,10 @@ pub enum OfAction {
     Conntrack(Box<Conntrack>),
     /// `ct_clear`: forget the connection.
     CtClear,
+    /// `debug_recirc`: recirculates, to test that.
+    DebugRecirc,
+    /// `debug_slow`: takes the slow path, to test that.
+    DebugSlow,
     /// `nat` or `nat(…)`, only within `ct`.
     Nat(Nat),
     /// `check_pkt_larger(N)->FIELD[BIT]`: set a bit if the packet is longer.
@@ -310,6 +314,8 @@ impl OfAction {
             OfAction::Clone(_) => (Id::Clone, Values::NONE),
             OfAction::Conntrack(_) => (Id::Conntrack, Values::NONE),
             OfAction::CtClear => (Id::CtClear, Values::NONE),
+            OfAction::DebugRecirc => (Id::DebugRecirc, Values::NONE),
+            OfAction::DebugSlow => (Id::DebugSlow, Values::NONE),
             OfAction::Nat(_) => (Id::Nat, Values::NONE),
             OfAction::CheckPktLarger { dst, pkt_len } => {
                 (Id::CheckPktLarger, Values([Value::Number((*pkt_len).into()), Value::Bits(*dst)]))

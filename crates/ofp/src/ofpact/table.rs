@@ -71,6 +71,8 @@ pub enum ActionId {
     OutputTrunc,
     Clone,
     CtClear,
+    DebugRecirc,
+    DebugSlow,
     Encap,
     Decap,
     DecNshTtl,
@@ -285,6 +287,12 @@ pub static ACTIONS: [ActionType; ActionId::GotoTable as usize + 1] = [
     action(Id::OutputTrunc, &[], &[nx(V10, V15, 39)]).not_in_action_set(),
     action(Id::Clone, &["clone"], &[nx(V10, V15, 42)]).not_in_action_set(),
     action(Id::CtClear, &["ct_clear"], &[nx(V10, V15, 43)]).args(Text::Word, &[], |_| OfAction::CtClear),
+    action(Id::DebugRecirc, &["debug_recirc"], &[nx(V10, V15, 255)])
+        .args(Text::Word, &[], |_| OfAction::DebugRecirc)
+        .not_in_action_set(),
+    action(Id::DebugSlow, &["debug_slow"], &[nx(V10, V15, 254)])
+        .args(Text::Word, &[], |_| OfAction::DebugSlow)
+        .not_in_action_set(),
     action(Id::Encap, &["encap"], &[nx(V13, V15, 46)]),
     action(Id::Decap, &["decap"], &[nx(V13, V15, 47)]),
     action(Id::DecNshTtl, &["dec_nsh_ttl"], &[nx(V13, V15, 48)])

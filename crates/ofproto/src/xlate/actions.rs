@@ -3,6 +3,7 @@
 use super::table::SearchBy;
 use super::{ActionList, Failure, MAX_NESTING, RunMode, Translator, hash, tags};
 use crate::features::Feature;
+use crate::port::PortConfig;
 use crate::trace::TraceKind;
 use crate::xlate_cache::Dependency;
 use sluice_action::Action;
@@ -144,6 +145,11 @@ impl Translator<'_> {
                 }
             }
             OfAction::Exit => self.exit = true,
+            OfAction::DebugRecirc => {
+                self.trigger_freeze();
+                return AfterAction::Continue;
+            }
+            OfAction::DebugSlow => self.take_slow_path(),
             OfAction::Controller(c) if c.pause => {
                 self.pause = Some(c.clone());
                 self.trigger_freeze();
@@ -283,7 +289,7 @@ impl Translator<'_> {
         match port {
             OfPort::IN_PORT | OfPort::TABLE | OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::NONE => true,
             OfPort::CONTROLLER => false,
-            _ => self.bridge.ports.get(&port).is_some_and(|p| p.up),
+            _ => self.bridge.ports.get(&port).is_some_and(PortConfig::is_live),
         }
     }
 

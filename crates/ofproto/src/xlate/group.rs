@@ -2,6 +2,7 @@
 
 use super::{ActionList, Failure, Translator, hash, nested};
 use crate::group::{Group, SelectionMethod};
+use crate::port::PortConfig;
 use crate::trace::TraceKind;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_flow::hash::{murmur, murmur_add, murmur_finish};
@@ -169,7 +170,7 @@ impl<'a> Translator<'a> {
         if let Some(id) = bucket.watch_group {
             self.depend_on(Dependency::Group(id));
         }
-        let port_is_up = |port: OfPort| self.bridge.ports.get(&port).is_some_and(|p| p.up);
+        let port_is_up = |port: OfPort| self.bridge.ports.get(&port).is_some_and(PortConfig::is_live);
         if bucket.watch_port.is_some_and(port_is_up) {
             return true;
         }

@@ -96,6 +96,11 @@ impl Failure {
         }
     }
 
+    /// Whether rules led back to each other without end.
+    pub fn is_recursion(self) -> bool {
+        matches!(self, Failure::TooDeep | Failure::TooManyResubmits)
+    }
+
     /// Why its packets are dropped.
     pub fn drop_reason(self) -> DropReason {
         match self {
@@ -312,7 +317,13 @@ impl Translator<'_> {
     fn commit(&mut self) {
         let from = self.out.len();
         commit::commit(&self.flow, &mut self.base, &mut self.wc, self.tags_replaced, &mut self.out);
-        self.out_bytes += self.out[from..].iter().map(netlink_size).sum::<usize>();
+        let actions = &self.out[from..];
+        self.out_bytes += actions.iter().map(netlink_size).sum::<usize>();
+        // OVS's datapath cannot set these headers, which its trace says. This one can.
+        self.is_slow |= actions.iter().any(|action| {
+            use sluice_action::Header::{Arp, Icmp, Nd};
+            matches!(action, Action::Set { header: Arp | Icmp | Nd, .. })
+        });
     }
 
     fn number(&self, span: sluice_flow::layout::Span) -> u64 {

@@ -1,7 +1,7 @@
 //! The start and the end of a translation.
 
 use super::protocol::{ethertype_of, ip_proto_of, is_mpls};
-use super::{ActionList, Failure, Translator, tags};
+use super::{ActionList, Failure, MAX_BYTES, Translator, tags};
 use crate::bridge::SwitchState;
 use crate::bridge_config::BridgeId;
 use crate::ofproto::Shared;
@@ -260,7 +260,8 @@ impl<'a> Translator<'a> {
             xcache: std::mem::take(&mut self.xcache),
             failure: self.failure,
             cacheable: self.cacheable,
-            is_slow: self.is_slow,
+            // More actions than an attribute of Netlink holds go to userspace in OVS.
+            is_slow: self.is_slow || self.out_bytes > MAX_BYTES,
             no_output: self.no_output,
         }
     }

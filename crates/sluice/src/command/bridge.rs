@@ -2,6 +2,7 @@
 
 use super::{Reply, options};
 use crate::config::read_source;
+use crate::program;
 use crate::text::rules;
 use sluice_ofp::text::FlowLine;
 use sluice_ofp::{FlowCommand, FlowMod};
@@ -87,11 +88,17 @@ pub fn ofproto_list(switch: &Switch, _: &[&str]) -> Reply {
 }
 
 pub fn ofproto_trace(switch: &Switch, args: &[&str]) -> Reply {
-    switch.ofproto().trace(args, switch.now_ms())
+    switch.ofproto().trace(&trace_arguments(args), switch.now_ms())
 }
 
 pub fn ofproto_trace_packet_out(switch: &Switch, args: &[&str]) -> Reply {
-    switch.ofproto().trace_packet_out(args, switch.now_ms())
+    switch.ofproto().trace_packet_out(&trace_arguments(args), switch.now_ms())
+}
+
+/// The arguments of a trace. In the place of Open vSwitch's daemon it answers in that one's words alone.
+fn trace_arguments<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    let style = program::is_open_vswitch().then_some("--plain");
+    style.into_iter().chain(args.iter().copied()).collect()
 }
 
 pub fn fdb_show(switch: &Switch, args: &[&str]) -> Reply {
