@@ -173,10 +173,25 @@ impl MacTable {
 
     /// Removes the entries of a port; true if there was one.
     pub fn flush_port(&mut self, port: OfPort) -> bool {
-        let gone: Vec<_> = self.by_port.get(&port).into_iter().flat_map(|m| m.values().copied()).collect();
+        let gone = self.of_port(port);
         gone.iter().for_each(|&(vlan, mac)| _ = self.take(vlan, mac));
         self.changed.extend(&gone);
         !gone.is_empty()
+    }
+
+    /// The addresses learned on a port.
+    pub fn of_port(&self, port: OfPort) -> Vec<(u16, Mac)> {
+        self.by_port.get(&port).into_iter().flat_map(|entries| entries.values().copied()).collect()
+    }
+
+    /// Removes the learned entries of these addresses.
+    pub fn forget(&mut self, addresses: &[(u16, Mac)]) {
+        for &(vlan, mac) in addresses {
+            if self.is_static(vlan, mac) == Some(false) {
+                self.take(vlan, mac);
+                self.changed.push((vlan, mac));
+            }
+        }
     }
 
     /// Removes expired entries; true if there was one.
@@ -275,6 +290,18 @@ mod tests {
         assert!(!table.expire(329));
         assert!(table.expire(330));
         assert_eq!(table.counts(), MacCounts { learned: 1, expired: 1, evicted: 0, moved: 1 });
+    }
+
+    #[test]
+    fn only_what_was_learned_is_forgotten() {
+        let mut table = MacTable::new(300, 8);
+        table.learn(0, A, OfPort(1), 10);
+        table.add_static(0, B, OfPort(1));
+        assert_eq!(table.of_port(OfPort(1)), [(0, A), (0, B)]);
+        table.take_changed();
+        table.forget(&[(0, A), (0, B), (7, A)]);
+        assert_eq!((table.lookup(0, A), table.lookup(0, B)), (None, Some(OfPort(1))));
+        assert_eq!(table.take_changed(), [(0, A)]);
     }
 
     #[test]

@@ -327,8 +327,15 @@ impl Ofproto {
         let changes = self.change(&mut writer, |state| {
             let at = position(state, bridge)?;
             let number = port_number(&state.bridges[at], name)?;
-            let bridge = &mut state.bridges[at];
             let mut changes = Changes::default();
+            // What was behind the port may be behind another bridge's now. Source: OVS, `ofbundle_flush_macs`.
+            let addresses = state.bridges[at].macs.get_mut().of_port(number);
+            let mut forgotten = Vec::new();
+            for other in state.bridges.iter_mut().filter(|other| other.name() != bridge) {
+                other.macs.get_mut().forget(&addresses);
+                forgotten.push((other.id, other.macs.get_mut().take_changed()));
+            }
+            let bridge = &mut state.bridges[at];
             bridge.port_order.retain(|n| *n != number);
             bridge.macs.get_mut().flush_port(number);
             if let Some(port) = bridge.ports.remove(&number) {
@@ -336,6 +343,7 @@ impl Ofproto {
                 port.datapath().map(|no| state.by_datapath.remove(&no.0));
                 state.by_name.remove(&port.name);
             }
+            forgotten.into_iter().for_each(|(bridge, entries)| changes.add_mac_entries(bridge, entries));
             Ok(changes)
         })?;
         self.announce(&changes);
