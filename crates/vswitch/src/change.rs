@@ -6,6 +6,7 @@ use sluice_datapath::{GovernorMode, MissBudget, Settings};
 use sluice_flow::VlanLimit;
 use sluice_ofproto::TableConfig;
 use sluice_port::DpdkConfig;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// A step. [`changes`] lists them in the order in which they are to be taken: what goes, what changes, what comes, and
@@ -110,8 +111,9 @@ pub enum StartSetting {
 /// The steps from `old` to `new`, in order. Where relative paths start is no step: it concerns only ports yet to come.
 pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
     let mut steps = Steps::default();
+    let [had, has] = [old, new].map(|state| by_name(&state.bridges, |bridge| &bridge.name));
     for bridge in &old.bridges {
-        match new.bridge(&bridge.name) {
+        match has.get(bridge.name.as_str()).copied() {
             Some(same) if identity(bridge) == identity(same) => steps.compare_bridges(bridge, same),
             other => {
                 steps.going.push(Change::RemoveBridge(bridge.name.clone()));
@@ -119,7 +121,7 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
             }
         }
     }
-    let added = new.bridges.iter().filter(|bridge| old.bridge(&bridge.name).is_none());
+    let added = new.bridges.iter().filter(|bridge| !had.contains_key(bridge.name.as_str()));
     steps.coming.extend(added.map(|bridge| Change::AddBridge(Box::new(bridge.clone()))));
     steps.compare_datapaths(old, new);
     if old.tls != new.tls {
@@ -127,6 +129,11 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
     }
     let Steps { going, changing, coming, loading } = steps;
     [going, changing, coming, loading].concat()
+}
+
+/// Things by their names: a database may have thousands of them.
+fn by_name<T>(things: &[T], name: impl Fn(&T) -> &String) -> HashMap<&str, &T> {
+    things.iter().map(|thing| (name(thing).as_str(), thing)).collect()
 }
 
 /// What cannot change while the bridge stays: a bridge of the same name that differs in it takes its place.
@@ -161,8 +168,9 @@ impl Steps {
         if old.openflow() != new.openflow() {
             self.changing.push(Change::SetOpenFlow { bridge: name(), settings: new.openflow() });
         }
+        let [had, has] = [old, new].map(|bridge| by_name(&bridge.ports, |port| &port.name));
         for port in &old.ports {
-            match new.port(&port.name) {
+            match has.get(port.name.as_str()).copied() {
                 Some(same) if port_identity(port) == port_identity(same) => self.compare_ports(new, port, same),
                 other => {
                     self.going.push(Change::RemovePort { bridge: name(), port: port.name.clone() });
@@ -170,7 +178,7 @@ impl Steps {
                 }
             }
         }
-        let added = new.ports.iter().filter(|port| old.port(&port.name).is_none());
+        let added = new.ports.iter().filter(|port| !had.contains_key(port.name.as_str()));
         self.coming.extend(added.map(|port| Change::AddPort { bridge: name(), port: port.clone().into() }));
         if old.sources != new.sources {
             self.loading.push(Change::SetSources { bridge: name(), sources: new.sources.clone() });

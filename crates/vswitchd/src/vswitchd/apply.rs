@@ -68,22 +68,26 @@ fn log_outcomes(switch: &Switch, outcomes: Vec<Outcome>) -> HashMap<String, Stri
         }
     }
     let status = switch.port_status();
+    let ports = status.iter().flat_map(|(bridge, ports)| ports.iter().map(move |port| (bridge.as_str(), port)));
+    let numbers: Ofports<'_> = ports.map(|(bridge, port)| ((bridge, port.name.as_str()), port.ofport)).collect();
     for outcome in &outcomes {
         match &outcome.change {
             Change::AddBridge(bridge) => {
-                bridge.ports.iter().for_each(|port| log_added(&status, &bridge.name, &port.name, &errors));
+                bridge.ports.iter().for_each(|port| log_added(&numbers, &bridge.name, &port.name, &errors));
             }
-            Change::AddPort { bridge, port } => log_added(&status, bridge, &port.name, &errors),
+            Change::AddPort { bridge, port } => log_added(&numbers, bridge, &port.name, &errors),
             _ => {}
         }
     }
     errors
 }
 
-fn log_added(status: &BTreeMap<String, Vec<PortStatus>>, bridge: &str, port: &str, errors: &HashMap<String, String>) {
-    let added = status.get(bridge).and_then(|ports| ports.iter().find(|other| other.name == port));
-    if let Some(added) = added.filter(|_| !errors.contains_key(port)) {
-        tracing::info!(target: "bridge", "bridge {bridge}: added interface {port} on port {}", added.ofport.0);
+/// The number of each port, by its bridge and its name.
+type Ofports<'a> = HashMap<(&'a str, &'a str), OfPort>;
+
+fn log_added(numbers: &Ofports<'_>, bridge: &str, port: &str, errors: &HashMap<String, String>) {
+    if let Some(number) = numbers.get(&(bridge, port)).filter(|_| !errors.contains_key(port)) {
+        tracing::info!(target: "bridge", "bridge {bridge}: added interface {port} on port {}", number.0);
     }
 }
 
