@@ -78,7 +78,8 @@ fn read(text: Piece<'_>, command: FlowCommand, ports: &PortNames) -> Result<Flow
             flow.actions = placed.into_iter().map(|p| p.action).collect();
         }
     }
-    if command == FlowCommand::Add && flow.new_cookie.is_none() {
+    // A change that selects by no cookie adds the flow if there is none to change. Source: ovs-ofctl(8), `mod-flows`.
+    if !is_delete(command) && flow.cookie_mask == 0 && flow.new_cookie.is_none() {
         flow.new_cookie = Some(0);
     }
     Ok(flow)
@@ -157,6 +158,7 @@ fn cookie(pair: &Pair<'_>, flow: &mut FlowMod) -> Result<(), SyntaxError> {
         }
         None => {
             flow.new_cookie = Some(number::u64(value)?);
+            flow.modify_cookie = flow.command != FlowCommand::Add;
             Ok(())
         }
     }
