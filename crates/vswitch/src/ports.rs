@@ -144,7 +144,7 @@ impl Assembly {
         let desired = port.clone();
         let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
         self.ports.insert(port.name.clone(), entry);
-        tracing::info!("bridge {bridge}: added port {} of type {}, number {}", port.name, port.kind, ofport.0);
+        tracing::info!("{bridge}: added port {} of type {}, number {}", port.name, port.kind, ofport.0);
         Ok(number)
     }
 
@@ -269,7 +269,7 @@ impl Assembly {
         if let Some(number) = open {
             self.datapath().del_port(number).map_err(refused)?;
         }
-        tracing::info!("bridge {bridge}: removed port {name}");
+        tracing::info!("{bridge}: removed port {name}");
         Ok(())
     }
 

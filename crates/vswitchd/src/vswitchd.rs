@@ -37,8 +37,6 @@ pub struct Vswitchd {
     dummies: DummyOverride,
     /// Where sockets may be that the database names.
     confinement: Option<PathBuf>,
-    /// Flows are being restored: no controller is connected to.
-    waits_for_flows: bool,
     /// Lines that are logged once.
     noted: HashSet<String>,
     client: Client,
@@ -87,7 +85,6 @@ impl Vswitchd {
             switch,
             dummies: options.dummies,
             confinement: options.confinement,
-            waits_for_flows: true,
             noted: HashSet::new(),
             client: Client::new(config, None)?,
             numbers: Numbers::new(),
@@ -156,20 +153,21 @@ impl Vswitchd {
         let records = Records::read(self.client.session().replica());
         self.update_flow_restore_wait(&records);
         let before = self.switch.state();
-        // Once flows have been restored, they are not waited for again.
-        self.waits_for_flows &=
-            records.open_vswitch.as_ref().is_some_and(|row| row.other_config.flag("flow-restore-wait", false));
         let context = PlanContext {
             before: &before,
             dummies: self.dummies,
             confinement: self.confinement.as_deref(),
-            waits_for_flows: self.waits_for_flows,
+            waits_for_flows: self.flow_restore_wait,
             now_ms,
         };
         let plan = Plan::make(&records, &context, &mut self.numbers);
         plan.notes.iter().for_each(|note| note.log(&mut self.noted));
         let interval = records.open_vswitch.as_ref().and_then(|row| row.other_config.number("stats-update-interval"));
-        self.statistics_interval_ms = interval.unwrap_or(0);
+        let interval = interval.unwrap_or(0);
+        if interval != self.statistics_interval_ms {
+            self.statistics_interval_ms = interval;
+            self.statistics.hurry();
+        }
         let known: HashSet<Uuid> = self.applied.devices().map(|(interface, ..)| interface.uuid).collect();
         self.applied = apply::apply(&self.switch, &plan, &mut self.numbers);
         self.applied.configuration = records.open_vswitch.map(|row| (row.uuid, row.next_cfg));
@@ -180,7 +178,8 @@ impl Vswitchd {
         self.writing = Writing::Due;
     }
 
-    /// While `flow-restore-wait` is set, from the start on, no packet is answered from tables that are not filled yet.
+    /// While `flow-restore-wait` is set, from the start on, no packet is answered from tables that are not filled yet, and
+    /// no controller is connected to.
     fn update_flow_restore_wait(&mut self, records: &Records) {
         if self.flow_restore_wait {
             let row = records.open_vswitch.as_ref();
