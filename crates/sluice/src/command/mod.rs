@@ -2,6 +2,7 @@
 //! it takes and what answers it.
 
 mod absent;
+mod bond;
 mod bridge;
 mod conntrack;
 pub mod datapath;
@@ -71,6 +72,7 @@ const fn process_command(
 /// Every command, by name.
 const COMMANDS: &[Command] = &[
     command("bfd/show", "[interface]", 0..=1, absent::bfd_show),
+    command("bond/hash", "mac [vlan] [basis]", 1..=3, bond::hash),
     command("bond/list", "", 0..=0, absent::bond_list),
     command("bond/show", "[port]", 0..=1, absent::bond_show),
     command("bridge/add-flow", "bridge flow", 2..=2, bridge::add_flow),
