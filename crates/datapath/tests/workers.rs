@@ -4,11 +4,16 @@ mod harness;
 
 use harness::*;
 use proptest::prelude::*;
+use rustix::event::EventfdFlags;
 use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
 use sluice_datapath::{Config, Datapath};
-use sluice_fate::{Counter, DropReason};
+use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::{PacketKey, layout};
+use sluice_mem::FramePool;
+use sluice_packet::{Buffers, PacketBatch};
+use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +52,98 @@ fn packet(flow: u16, tag: u32) -> Vec<u8> {
     udp([1, 1, 1, 1], [2, 2, 2, 2], flow, 5, tag)
 }
 
+/// A port with queues that a thread can wait for if it has bells.
+struct WaitedPort {
+    port: TestPort,
+    /// By queue: an eventfd that is readable as long as there are packets.
+    bells: Vec<Arc<OwnedFd>>,
+}
+
+struct WaitedRx {
+    queue: Box<dyn RxQueue>,
+    feed: Feed,
+    bell: Arc<OwnedFd>,
+}
+
+/// A queue, to put packets into.
+#[derive(Clone)]
+struct Feeder {
+    feed: Feed,
+    bell: Option<Arc<OwnedFd>>,
+}
+
+impl Feeder {
+    fn push(&self, packet: Vec<u8>) {
+        let mut feed = self.feed.lock().unwrap();
+        feed.push_back(packet);
+        if let Some(bell) = &self.bell {
+            rustix::io::write(bell, &1u64.to_ne_bytes()).unwrap();
+        }
+    }
+}
+
+/// A port that must be polled.
+fn polled(n_rxq: usize, burst: usize, pool: &Arc<dyn FramePool>) -> WaitedPort {
+    WaitedPort { port: TestPort::new(n_rxq, burst, pool), bells: Vec::new() }
+}
+
+/// A port that a thread can wait for.
+fn waited_for(n_rxq: usize, burst: usize, pool: &Arc<dyn FramePool>) -> WaitedPort {
+    let bell = || Arc::new(rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+    WaitedPort { bells: (0..n_rxq).map(|_| bell()).collect(), ..polled(n_rxq, burst, pool) }
+}
+
+impl WaitedPort {
+    fn feeders(&self) -> Vec<Feeder> {
+        let feeds = self.port.feeds.iter().cloned().enumerate();
+        feeds.map(|(queue, feed)| Feeder { feed, bell: self.bells.get(queue).cloned() }).collect()
+    }
+
+    fn sent(&self) -> Sent {
+        self.port.sent.clone()
+    }
+}
+
+impl Port for WaitedPort {
+    fn info(&self) -> PortInfo {
+        self.port.info()
+    }
+
+    fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
+        let (feed, polled) = (self.port.feeds[queue].clone(), self.port.rx_queue(queue));
+        match self.bells.get(queue).cloned() {
+            Some(bell) => Box::new(WaitedRx { queue: polled, feed, bell }),
+            None => polled,
+        }
+    }
+
+    fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
+        self.port.tx_queue(pmd)
+    }
+
+    fn stats(&self) -> PortStats {
+        self.port.stats()
+    }
+}
+
+impl RxQueue for WaitedRx {
+    fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
+        self.queue.poll(batch, buffers, tally);
+        let feed = self.feed.lock().unwrap();
+        if feed.is_empty() {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+
+    fn exhausted(&self) -> bool {
+        self.queue.exhausted()
+    }
+}
+
 /// The cores of the workers there are.
 fn cores(datapath: &Datapath) -> Vec<Option<usize>> {
     datapath.pmds().iter().map(|worker| worker.core).collect()
@@ -64,8 +161,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 fn a_host_without_polled_ports_burns_no_core() {
     let pool = pool(1024);
     let (datapath, _) = datapath(with_main_worker(&[0]));
-    let ports = [TestPort::new(2, 32, &pool).waited_for(), TestPort::new(1, 32, &pool).waited_for()];
-    let (feeders, sent) = (ports[0].feeders(), ports[1].sent.clone());
+    let ports = [waited_for(2, 32, &pool), waited_for(1, 32, &pool)];
+    let (feeders, sent) = (ports[0].feeders(), ports[1].sent());
     for (number, port) in [1, 9].into_iter().zip(ports) {
         datapath.add_port(PortNo(number), Box::new(port)).unwrap();
     }
@@ -87,13 +184,13 @@ fn a_host_without_polled_ports_burns_no_core() {
 fn a_pmd_exists_while_there_is_a_queue_to_poll() {
     let pool = pool(1024);
     let (datapath, tables) = datapath(with_main_worker(&[0, 1]));
-    datapath.add_port(PortNo(1), Box::new(TestPort::new(1, 32, &pool).waited_for())).unwrap();
+    datapath.add_port(PortNo(1), Box::new(waited_for(1, 32, &pool))).unwrap();
     datapath.start().unwrap();
     for round in 1..=3 {
         assert_eq!(cores(&datapath), [None]);
-        let polled = TestPort::new(2, 32, &pool);
-        let (feeders, sent) = (polled.feeders(), polled.sent.clone());
-        datapath.add_port(PortNo(9), Box::new(polled)).unwrap();
+        let port = polled(2, 32, &pool);
+        let (feeders, sent) = (port.feeders(), port.sent());
+        datapath.add_port(PortNo(9), Box::new(port)).unwrap();
         assert_eq!(cores(&datapath), [None, Some(0), Some(1)]);
         let queues: Vec<usize> = datapath.pmds().iter().map(|worker| worker.rxqs.len()).collect();
         assert_eq!(queues, [1, 1, 1]);
@@ -113,7 +210,7 @@ fn a_pmd_exists_while_there_is_a_queue_to_poll() {
 fn a_pinned_queue_goes_to_its_core_when_that_has_a_pmd() {
     let pool = pool(64);
     let (datapath, _) = datapath(with_main_worker(&[0]));
-    let port = TestPort::new(1, 32, &pool);
+    let port = polled(1, 32, &pool);
     datapath.add_port_pinned(PortNo(9), Box::new(port), &[(0, 3)].into()).unwrap();
     let place = || datapath.pmds().into_iter().find(|worker| !worker.rxqs.is_empty()).map(|worker| worker.core);
     assert_eq!(place(), Some(Some(0)));
@@ -131,9 +228,9 @@ fn what_was_received_is_done_when_a_datapath_is_quiescent() {
     let pool = pool(1024);
     for is_started in [false, true] {
         let (datapath, _) = datapath(with_main_worker(&[0]));
-        let ports = [TestPort::new(1, 4, &pool).waited_for(), TestPort::new(1, 4, &pool)];
+        let ports = [waited_for(1, 4, &pool), polled(1, 4, &pool)];
         let feeders = [ports[0].feeders(), ports[1].feeders()].concat();
-        let sent = ports[1].sent.clone();
+        let sent = ports[1].sent();
         for (number, port) in [1, 9].into_iter().zip(ports) {
             datapath.add_port(PortNo(number), Box::new(port)).unwrap();
         }
@@ -154,7 +251,7 @@ fn what_was_received_is_done_when_a_datapath_is_quiescent() {
 fn packets_for_controllers_are_waited_for_until_they_are_handled() {
     let pool = pool(1024);
     let (datapath, _) = datapath(with_main_worker(&[0]));
-    let port = TestPort::new(1, 32, &pool).waited_for();
+    let port = waited_for(1, 32, &pool);
     let feeder = port.feeders().remove(0);
     datapath.add_port(PortNo(1), Box::new(port)).unwrap();
     datapath.start().unwrap();
@@ -212,9 +309,9 @@ proptest! {
     ) {
         let pool = pool(16_384);
         let (datapath, _) = datapath(Config { cores: vec![0], main_worker: main, ..Config::default() });
-        let ports = [TestPort::new(2, 32, &pool).waited_for(), TestPort::new(2, 32, &pool)];
+        let ports = [waited_for(2, 32, &pool), polled(2, 32, &pool)];
         let feeders = [ports[0].feeders(), ports[1].feeders()].concat();
-        let sent = ports[1].sent.clone();
+        let sent = ports[1].sent();
         for (number, port) in [1, 9].into_iter().zip(ports) {
             datapath.add_port(PortNo(number), Box::new(port)).unwrap();
         }
@@ -233,8 +330,8 @@ proptest! {
                     if others.remove(&number) {
                         datapath.del_port(PortNo(number)).unwrap();
                     } else {
-                        let port = TestPort::new(1, 32, &pool);
-                        let port = if is_polled { port } else { port.waited_for() };
+                        let make = if is_polled { polled } else { waited_for };
+                        let port = make(1, 32, &pool);
                         datapath.add_port(PortNo(number), Box::new(port)).unwrap();
                         others.insert(number);
                     }

@@ -1,12 +1,10 @@
 //! Ports for the datapath's tests.
 
-use rustix::event::EventfdFlags;
 use sluice_fate::{Counter, Tally};
 use sluice_mem::{FramePool, HeapPool, PoolConfig};
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 /// Packets sent by a port, in order.
@@ -18,46 +16,14 @@ pub type Feed = Arc<Mutex<VecDeque<Vec<u8>>>>;
 pub struct TestPort {
     pub feeds: Vec<Feed>,
     pub sent: Sent,
-    /// By queue, if a thread can wait for packets: an eventfd that is readable as long as there are some.
-    bells: Vec<Arc<OwnedFd>>,
     pool: Arc<dyn FramePool>,
     burst: usize,
-}
-
-/// A queue of a [`TestPort`], for whoever puts packets into it.
-#[derive(Clone)]
-pub struct Feeder {
-    feed: Feed,
-    bell: Option<Arc<OwnedFd>>,
-}
-
-impl Feeder {
-    /// Puts a packet into the queue.
-    pub fn push(&self, packet: Vec<u8>) {
-        let mut feed = self.feed.lock().unwrap();
-        feed.push_back(packet);
-        if let Some(bell) = &self.bell {
-            rustix::io::write(bell, &1u64.to_ne_bytes()).unwrap();
-        }
-    }
 }
 
 impl TestPort {
     pub fn new(n_rxq: usize, burst: usize, pool: &Arc<dyn FramePool>) -> Self {
         let feeds = (0..n_rxq).map(|_| Feed::default()).collect();
-        TestPort { feeds, sent: Sent::default(), bells: Vec::new(), pool: pool.clone(), burst }
-    }
-
-    /// The same with queues that a thread can wait for.
-    pub fn waited_for(self) -> Self {
-        let bell = |_: &Feed| Arc::new(rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap());
-        TestPort { bells: self.feeds.iter().map(bell).collect(), ..self }
-    }
-
-    /// Its queues, to put packets into.
-    pub fn feeders(&self) -> Vec<Feeder> {
-        let bell = |queue: usize| self.bells.get(queue).cloned();
-        self.feeds.iter().enumerate().map(|(at, feed)| Feeder { feed: feed.clone(), bell: bell(at) }).collect()
+        TestPort { feeds, sent: Sent::default(), pool: pool.clone(), burst }
     }
 }
 
@@ -70,8 +36,7 @@ impl Port for TestPort {
         PortInfo { kind: "test", n_rxq: self.feeds.len(), n_txq: 8, mtu: 1500, mac: [2, 0, 0, 0, 0, 1] }
     }
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
-        let bell = self.bells.get(queue).cloned();
-        Box::new(TestRx { feed: self.feeds[queue].clone(), bell, pool: self.pool.clone(), burst: self.burst })
+        Box::new(TestRx { feed: self.feeds[queue].clone(), pool: self.pool.clone(), burst: self.burst })
     }
     fn tx_queue(&mut self, _pmd: usize) -> Box<dyn TxQueue> {
         Box::new(TestTx { sent: self.sent.clone() })
@@ -83,7 +48,6 @@ impl Port for TestPort {
 
 struct TestRx {
     feed: Feed,
-    bell: Option<Arc<OwnedFd>>,
     pool: Arc<dyn FramePool>,
     burst: usize,
 }
@@ -101,12 +65,6 @@ impl RxQueue for TestRx {
                 }
             }
         }
-        if let Some(bell) = self.bell.as_ref().filter(|_| feed.is_empty()) {
-            let _ = rustix::io::read(bell, &mut [0; 8]);
-        }
-    }
-    fn readiness(&self) -> Option<BorrowedFd<'_>> {
-        self.bell.as_ref().map(|bell| bell.as_fd())
     }
     fn exhausted(&self) -> bool {
         self.feed.lock().unwrap().is_empty()
