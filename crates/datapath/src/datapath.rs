@@ -16,7 +16,7 @@ use sluice_conntrack::{Conntrack, Filter};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_port::dummy::DummyDevice;
-use sluice_port::{DeviceStatus, Port};
+use sluice_port::{DeviceStatus, Pools, Port};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -269,6 +269,16 @@ impl Datapath {
     /// The dummy devices among the ports, by number of the port.
     pub fn dummies(&self) -> Vec<Arc<DummyDevice>> {
         self.control().ports.values().filter_map(|port| port.dummy().cloned()).collect()
+    }
+
+    /// Changes a port's MTU without closing its device.
+    ///
+    /// # Errors
+    /// If there is no such port, its device refuses, or it must be opened again for that.
+    pub fn set_mtu(&self, number: PortNo, mtu: u32, pools: &mut Pools) -> std::io::Result<()> {
+        let mut control = self.control();
+        let port = control.ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
+        port.set_mtu(mtu, pools)
     }
 
     /// Changes a port's Ethernet address.

@@ -19,6 +19,8 @@ pub struct PortConfig {
     pub n_rxq: usize,
     /// Longest packet without its Ethernet header and tags, bytes.
     pub mtu: u32,
+    /// Whether a device of the kernel keeps the MTU that it has; `mtu` is then for the others.
+    pub keeps_mtu: bool,
     /// The type's own options, by key.
     pub options: BTreeMap<String, String>,
     /// The folder that relative paths in options start from: that of the configuration file.
@@ -32,6 +34,7 @@ impl Default for PortConfig {
             kind: String::new(),
             n_rxq: 1,
             mtu: 1500,
+            keeps_mtu: false,
             options: BTreeMap::new(),
             base_dir: PathBuf::new(),
         }
@@ -150,7 +153,12 @@ impl Options<'_> {
 
     /// The pool for the longest frames that the port's MTU allows.
     pub(crate) fn pool(&self, pools: &mut Pools) -> Result<Arc<HeapPool>, OpenError> {
-        let pool = pools.of_size(Mtu(self.config.mtu).longest_frame());
+        self.pool_for(self.config.mtu, pools)
+    }
+
+    /// The pool for the longest frames of that MTU.
+    pub(crate) fn pool_for(&self, mtu: u32, pools: &mut Pools) -> Result<Arc<HeapPool>, OpenError> {
+        let pool = pools.of_size(Mtu(mtu).longest_frame());
         pool.map_err(|cause| OpenError::Pool { port: self.port(), cause })
     }
 

@@ -124,7 +124,7 @@ pub const PORT_TYPES: &[PortType] = &[
         #[cfg(not(feature = "dpdk"))]
         open: crate::no_dpdk::open,
     },
-    ovs("system", "as af_packet: an Ethernet device of the kernel, named like the port", &[], af_packet::open)
+    ovs("system", "as af_packet: an Ethernet device of the kernel, named like the port", &[], af_packet::open_system)
         .needing(&["NET_ADMIN", "NET_RAW"]),
     ovs(
         "internal",

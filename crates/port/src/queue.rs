@@ -1,7 +1,7 @@
 //! The traits that every port type implements.
 
-use crate::DeviceStatus;
 use crate::dummy::DummyDevice;
+use crate::{DeviceStatus, Pools};
 use sluice_fate::{DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
 use std::io;
@@ -104,6 +104,14 @@ pub trait Port: Send {
     /// # Errors
     /// If the device refuses, or its address cannot be changed.
     fn set_mac(&mut self, _mac: [u8; 6]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Changes its MTU without closing its device. `pools` have the buffers for longer packets.
+    ///
+    /// # Errors
+    /// If the device refuses, or the port must be opened again for that.
+    fn set_mtu(&mut self, _mtu: u32, _pools: &mut Pools) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

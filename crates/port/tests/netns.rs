@@ -51,6 +51,7 @@ const CASES: &[Case] = &[
     ("tap::the_kernel_pings_through_it", tap::the_kernel_pings_through_it),
     ("tap::queues_share_one_device", tap::queues_share_one_device),
     ("tap::an_internal_port_waits_to_be_set_up", tap::an_internal_port_waits_to_be_set_up),
+    ("tap::its_mtu_changes_while_it_is_open", tap::its_mtu_changes_while_it_is_open),
     ("tap::what_cannot_be_opened_is_said", tap::what_cannot_be_opened_is_said),
     ("tap::it_is_made_anew_when_it_was_deleted", tap::it_is_made_anew_when_it_was_deleted),
     ("tap::a_device_that_is_down_takes_nothing", tap::a_device_that_is_down_takes_nothing),

@@ -1,14 +1,14 @@
 //! Ports of an assembly: opened, joined to their bridge and to the datapath; closed, opened anew and taken away.
 
 use crate::assembly::Assembly;
-use crate::desired::Port;
+use crate::desired::{ETHERNET_MTU, Port};
 use crate::error::Error;
 use crate::pages;
 use sluice_action::PortNo;
 use sluice_clock::now_ms;
 use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, PortConfig};
-use sluice_port::Pools;
+use sluice_port::{PORT_TYPES, Pools};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -154,7 +154,8 @@ impl Assembly {
             name: port.name.clone(),
             kind: port.kind.clone(),
             n_rxq: port.n_rxq,
-            mtu: port.mtu,
+            mtu: port.mtu.unwrap_or(ETHERNET_MTU),
+            keeps_mtu: port.mtu.is_none(),
             options: port.options.clone(),
             base_dir: self.base_dir.clone(),
         };
@@ -240,6 +241,15 @@ impl Assembly {
             (p.is_protected, p.mtu) = (port.is_protected, table_mtu(port));
         })?;
         let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
+        // A tap device that is closed is gone, with the addresses that its user gave it.
+        let is_other_mtu = before.has_same_device(&Port { mtu: before.mtu, ..port.clone() });
+        if is_other_mtu && port.follows_mtu() {
+            return Ok(None);
+        }
+        let mtu = port.mtu.filter(|_| is_other_mtu && open.is_some());
+        if mtu.is_some_and(|mtu| self.datapath().set_mtu(number, mtu, &mut self.pools().lock()).is_ok()) {
+            return Ok(None);
+        }
         if let Some(open) = open {
             self.datapath().stop_receiving(open)?;
             self.datapath().del_port(open)?;
@@ -251,6 +261,51 @@ impl Assembly {
         let Err(error) = opened else { return Ok(None) };
         self.port_failed(&port.name, &error)?;
         Ok(Some(error))
+    }
+
+    /// Gives internal ports the smallest MTU of their bridge's other ports, and opens ports again whose device's user has
+    /// changed its MTU.
+    pub fn follow_mtus(&mut self) {
+        let open = self.ports.values().filter_map(|entry| Some((entry, entry.open_number()?)));
+        let (entries, numbers): (Vec<_>, Vec<_>) = open.map(|(entry, number)| (entry.clone(), number)).unzip();
+        let devices = self.datapath().device_status(&numbers);
+        let infos = self.datapath().ports();
+        let mut smallest: BTreeMap<String, u32> = BTreeMap::new();
+        for ((entry, number), device) in entries.iter().zip(&numbers).zip(devices) {
+            let info = infos.iter().find(|report| report.number == *number).map(|report| &report.info);
+            let (Some(device), Some(info)) = (device, info) else { continue };
+            if entry.desired.follows_mtu() {
+                continue;
+            }
+            // The device may just have gone; then it is watched elsewhere.
+            let keeps_mtu = entry.desired.mtu.is_none() && entry.desired.kind == "system";
+            if keeps_mtu && device.mtu != info.mtu && device.ifindex != 0 && device.mtu != 0 {
+                self.reopen(&entry.desired, *number);
+            }
+            let least = smallest.entry(entry.bridge.clone()).or_insert(device.mtu);
+            *least = device.mtu.min(*least);
+        }
+        for (entry, number) in entries.iter().zip(&numbers).filter(|(entry, _)| entry.desired.follows_mtu()) {
+            let mtu = smallest.get(&entry.bridge).copied().unwrap_or(ETHERNET_MTU);
+            let now = infos.iter().find(|report| report.number == *number).map(|report| report.info.mtu);
+            if now == Some(mtu) {
+                continue;
+            }
+            match self.datapath().set_mtu(*number, mtu, &mut self.pools().lock()) {
+                Ok(()) => tracing::debug!("port {}: MTU {mtu}", entry.desired.name),
+                Err(error) => tracing::debug!("port {}: MTU {mtu}: {error}", entry.desired.name),
+            }
+        }
+    }
+
+    /// Closes a port's device and opens it again.
+    fn reopen(&mut self, port: &Port, number: PortNo) {
+        let closed = self.datapath().stop_receiving(number).and_then(|()| self.datapath().del_port(number));
+        let opened = closed.map_err(Error::from).and_then(|_| self.open_port(number, port));
+        if let Err(error) = opened {
+            tracing::info!("{error}");
+            let _ = self.port_failed(&port.name, &error);
+        }
     }
 
     /// Takes a port away from its bridge and closes it. Its number waits for a port of the same name.
@@ -311,11 +366,16 @@ impl Assembly {
     /// A datapath number: the wanted one if it is free, else the lowest free one. Nothing depends on it, but people
     /// read megaflows.
     ///
-    /// A port wants its OpenFlow number; a dummy port wants the number that is in its name.
+    /// A port wants its OpenFlow number; a dummy port wants the number that is in its name. Ports of OVS's other types
+    /// get the lowest number, as there.
     fn free_number(&self, ofport: u16, port: &Port) -> Result<PortNo, Error> {
         let taken: BTreeSet<u32> = self.ports.values().filter_map(|p| p.number).map(|n| n.0).collect();
-        let is_dummy = port.kind.starts_with("dummy");
-        let wanted = if is_dummy { dummy_number(&port.name) } else { Some(u32::from(ofport)) };
+        let is_of_ovs = |name: &str| PORT_TYPES.iter().any(|kind| kind.name == name && kind.ignores_other_options);
+        let wanted = match port.kind.as_str() {
+            kind if kind.starts_with("dummy") => dummy_number(&port.name),
+            kind if is_of_ovs(kind) => None,
+            _ => Some(u32::from(ofport)),
+        };
         let all = wanted.into_iter().chain(1..sluice_datapath::PORTS_MAX);
         let free = all.into_iter().find(|n| !taken.contains(n));
         free.map(PortNo).ok_or_else(|| Error::NoDatapathNumber(port.name.clone()))
@@ -343,7 +403,7 @@ fn log_pools(pools: &Pools) {
 
 /// The MTU as the tables know it.
 fn table_mtu(port: &Port) -> u16 {
-    u16::try_from(port.mtu).unwrap_or(u16::MAX)
+    u16::try_from(port.mtu.unwrap_or(ETHERNET_MTU)).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]

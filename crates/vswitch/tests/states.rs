@@ -54,7 +54,7 @@ fn a_port_whose_mtu_changes_stays_what_it_is() {
     let switch = prepare(&[port("a"), port("b")]);
     let before = status(&switch, "b");
     switch.ofproto().set_port(BRIDGE, "b", |port| port.no_flood = true).unwrap();
-    let outcomes = reconfigure(&switch, &[port("a"), Port { mtu: 9000, ..port("b") }], "actions=drop");
+    let outcomes = reconfigure(&switch, &[port("a"), Port { mtu: Some(9000), ..port("b") }], "actions=drop");
     assert!(matches!(&outcomes[..], [Outcome { change: Change::ReopenPort { .. }, error: None, .. }]), "{outcomes:?}");
     let after = status(&switch, "b");
     assert_eq!((after.ofport, after.number), (before.ofport, before.number));

@@ -46,6 +46,7 @@ type Shared<T> = Arc<Mutex<Option<T>>>;
 struct PacketPort {
     info: PortInfo,
     device: NetDevice,
+    preparation: Preparation,
     /// The index that the sockets are bound to; a different index means a different device of the same name.
     index: u32,
     pool: Arc<dyn FramePool>,
@@ -60,20 +61,35 @@ struct PacketPort {
 }
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    open_device(options, pools, Preparation::UpWithMtu)
+}
+
+/// Opens a port of OVS's type, whose device is its user's: only an MTU that is asked for is set.
+pub(crate) fn open_system(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
+    let preparation = if options.config.keeps_mtu { Preparation::Nothing } else { Preparation::Mtu };
+    open_device(options, pools, preparation)
+}
+
+fn open_device(options: &Options<'_>, pools: &mut Pools, preparation: Preparation) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let name = options.device()?;
     let failed = |what: &str, e| failed(options.port(), format!("device {name}: {what}"), e);
-    let pool = options.pool(pools)?;
     let device = NetDevice::new(name).map_err(|e| failed("ask about it", e))?;
     let index = device.index().map_err(|e| failed("find it", e))?;
     let mac = device.mac().map_err(|e| failed("read its address", e))?;
-    prepare(&device, mtu).map_err(|e| failed("set it up with the port's MTU", e))?;
+    preparation.carry_out(&device, mtu).map_err(|e| failed("set it up with the port's MTU", e))?;
+    let mtu = match preparation {
+        Preparation::Nothing => device.mtu().map_err(|e| failed("read its MTU", e))?,
+        Preparation::Mtu | Preparation::UpWithMtu => mtu,
+    };
+    let pool = options.pool_for(mtu, pools)?;
     let rings = open_rings(index, n_rxq).map_err(|e| failed("open packet sockets", e))?;
     let sockets = rings.iter().map(|ring| Ok(Arc::new(ring.socket().try_clone()?)));
     let sockets = sockets.collect::<io::Result<_>>().map_err(|e| failed("open packet sockets", e))?;
     Ok(Box::new(PacketPort {
         info: PortInfo { kind: options.kind, n_rxq, n_txq: MAX_QUEUES, mtu, mac },
         device,
+        preparation,
         index,
         pool,
         rings: rings.into_iter().map(|ring| Arc::new(Mutex::new(Some(ring)))).collect(),
@@ -85,12 +101,29 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
     }))
 }
 
-/// Sets the device up, with an MTU that is at least the port's.
-fn prepare(device: &NetDevice, mtu: u32) -> io::Result<()> {
-    if device.mtu()? < mtu {
-        device.set_mtu(mtu)?;
+/// What is done to a device before it is opened.
+#[derive(Clone, Copy, Debug)]
+enum Preparation {
+    Nothing,
+    /// It gets the port's MTU.
+    Mtu,
+    /// It is set up, with an MTU that is at least the port's.
+    UpWithMtu,
+}
+
+impl Preparation {
+    fn carry_out(self, device: &NetDevice, mtu: u32) -> io::Result<()> {
+        match self {
+            Preparation::Nothing => Ok(()),
+            Preparation::Mtu => device.set_mtu(mtu),
+            Preparation::UpWithMtu => {
+                if device.mtu()? < mtu {
+                    device.set_mtu(mtu)?;
+                }
+                device.set_up()
+            }
+        }
     }
-    device.set_up()
 }
 
 fn open_rings(index: u32, n: usize) -> io::Result<Vec<sys::RxRing>> {
@@ -105,7 +138,7 @@ fn open_rings(index: u32, n: usize) -> io::Result<Vec<sys::RxRing>> {
 impl PacketPort {
     /// Opens the sockets again, on a device that has come back.
     fn reopen(&mut self, index: u32) -> io::Result<()> {
-        prepare(&self.device, self.info.mtu)?;
+        self.preparation.carry_out(&self.device, self.info.mtu)?;
         let rings = open_rings(index, self.rings.len())?;
         for ((slot, socket), ring) in self.rings.iter().zip(&self.sockets).zip(rings) {
             netdev::sys::replace(socket, ring.socket())?;
@@ -140,6 +173,8 @@ impl Port for PacketPort {
         self.tx.push(Arc::clone(&stats));
         // If the device has just disappeared, `service` opens the socket when it is back.
         let sender = Arc::new(Mutex::new(sys::open_sender(self.index).ok()));
+        // Those of workers that are gone are closed.
+        self.senders.retain(|sender| Arc::strong_count(sender) > 1);
         self.senders.push(Arc::clone(&sender));
         Box::new(PacketTx { sender, mtu: Mtu(self.info.mtu), stats })
     }
@@ -159,6 +194,10 @@ impl Port for PacketPort {
     }
 
     fn service(&mut self) {
+        // A socket reports once that its device went down, and would seem readable until that is read.
+        for socket in &self.sockets {
+            let _ = rustix::net::sockopt::socket_error(socket);
+        }
         if let Ok(index) = self.device.index()
             && index != self.index
         {

@@ -75,6 +75,7 @@ struct Rxq {
 #[derive(Default)]
 struct State {
     mac: [u8; 6],
+    mtu: u32,
     waiting: Vec<VecDeque<Vec<u8>>>,
     rx: Vec<Carried>,
     tx: Vec<Carried>,
@@ -151,6 +152,7 @@ impl DummyDevice {
             (0..shape.n_rxq).map(|_| Ok(Rxq { waiting: 0.into(), readiness: new_event()? })).collect();
         let state = State {
             mac: info.mac,
+            mtu: info.mtu,
             waiting: vec![VecDeque::new(); shape.n_rxq],
             rx: vec![Carried::default(); shape.n_rxq],
             tx: vec![Carried::default(); shape.n_txq],
@@ -181,11 +183,16 @@ impl DummyDevice {
 
     /// Its properties now.
     pub(super) fn info(&self) -> PortInfo {
-        PortInfo { mac: self.state().mac, ..self.info.clone() }
+        let state = self.state();
+        PortInfo { mac: state.mac, mtu: state.mtu, ..self.info.clone() }
     }
 
     pub(super) fn set_mac(&self, mac: [u8; 6]) {
         self.state().mac = mac;
+    }
+
+    pub(super) fn set_mtu(&self, mtu: u32) {
+        self.state().mtu = mtu;
     }
 
     /// Its receive queues.
@@ -283,7 +290,7 @@ impl DummyDevice {
     /// Sends a packet by transmit queue `queue`; whether it is short enough.
     pub(super) fn send(&self, queue: usize, packet: &[u8]) -> bool {
         let mut state = self.state();
-        if !Mtu(self.info.mtu).admits(packet) {
+        if !Mtu(state.mtu).admits(packet) {
             state.tx_oversize += 1;
             return false;
         }

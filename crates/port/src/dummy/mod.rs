@@ -136,6 +136,15 @@ impl Port for DummyPort {
         DeviceStatus { ifindex: self.device.ifindex, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
     }
 
+    fn set_mtu(&mut self, mtu: u32, _pools: &mut Pools) -> std::io::Result<()> {
+        // Longer packets than its buffers hold need other ones.
+        if crate::Mtu(mtu).longest_frame() > self.pool.frame_size() {
+            return Err(std::io::ErrorKind::Unsupported.into());
+        }
+        self.device.set_mtu(mtu);
+        Ok(())
+    }
+
     fn set_mac(&mut self, mac: [u8; 6]) -> std::io::Result<()> {
         self.device.set_mac(mac);
         Ok(())

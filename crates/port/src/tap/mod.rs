@@ -12,6 +12,7 @@ use crate::config::{MAX_QUEUES, Options};
 use crate::netdev::{self, NetDevice, failed};
 use crate::stats::{self, QueueStats};
 use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -39,11 +40,19 @@ struct TapPort {
     state: AdminState,
     /// Whether the device was missing at the last check.
     is_gone: bool,
-    pool: Arc<dyn FramePool>,
+    limits: Arc<Mutex<Limits>>,
     /// By queue. A queue is used in both directions.
     queues: Vec<Arc<OwnedFd>>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
+}
+
+/// What its queues read of a device that may change. The lock is uncontended: the control thread takes it only then.
+#[derive(Debug)]
+struct Limits {
+    mtu: Mtu,
+    /// Its frames are long enough for the MTU.
+    pool: Arc<dyn FramePool>,
 }
 
 /// Packets that the kernel queues for us to receive, by queue. Its default of 1000 is less than arrives while another
@@ -80,7 +89,7 @@ fn open_device(options: &Options<'_>, pools: &mut Pools, state: AdminState) -> R
         name: name.to_owned(),
         state,
         is_gone: false,
-        pool,
+        limits: Arc::new(Mutex::new(Limits { mtu: Mtu(mtu), pool })),
         rx: queues.iter().map(|_| Arc::default()).collect(),
         tx: Vec::new(),
         queues: queues.into_iter().map(Arc::new).collect(),
@@ -149,8 +158,7 @@ impl Port for TapPort {
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
         Box::new(TapRx {
             fd: Arc::clone(&self.queues[queue]),
-            mtu: Mtu(self.info.mtu),
-            pool: Arc::clone(&self.pool),
+            limits: Arc::clone(&self.limits),
             stats: Arc::clone(&self.rx[queue]),
         })
     }
@@ -159,7 +167,7 @@ impl Port for TapPort {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(Arc::clone(&stats));
         let fd = Arc::clone(&self.queues[pmd % self.queues.len()]);
-        Box::new(TapTx { fd, mtu: Mtu(self.info.mtu), stats })
+        Box::new(TapTx { fd, limits: Arc::clone(&self.limits), stats })
     }
 
     fn is_up(&self) -> bool {
@@ -176,6 +184,14 @@ impl Port for TapPort {
     fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
         NetDevice::new(&self.name)?.set_mac(mac)?;
         self.info.mac = mac;
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, mtu: u32, pools: &mut Pools) -> io::Result<()> {
+        let pool = pools.of_size(Mtu(mtu).longest_frame()).map_err(io::Error::other)?;
+        NetDevice::new(&self.name)?.set_mtu(mtu)?;
+        self.info.mtu = mtu;
+        *self.limits.lock() = Limits { mtu: Mtu(mtu), pool };
         Ok(())
     }
 
@@ -204,8 +220,7 @@ impl Port for TapPort {
 #[derive(Debug)]
 struct TapRx {
     fd: Arc<OwnedFd>,
-    mtu: Mtu,
-    pool: Arc<dyn FramePool>,
+    limits: Arc<Mutex<Limits>>,
     stats: Arc<QueueStats>,
 }
 
@@ -216,9 +231,10 @@ impl RxQueue for TapRx {
 
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let (first, mut bytes, mut oversize) = (batch.len(), 0, 0);
+        let limits = self.limits.lock();
         for _ in first..BATCH_MAX {
             // Without a buffer, packets wait in the device's queue, which drops when it is full.
-            let Some(mut frame) = buffers.take(&self.pool) else { break };
+            let Some(mut frame) = buffers.take(&limits.pool) else { break };
             let room = frame.len();
             let len = match rustix::io::read(&*self.fd, frame.bytes_mut()) {
                 Ok(len) if len > 0 => len,
@@ -231,7 +247,7 @@ impl RxQueue for TapRx {
             };
             frame.truncate(len);
             // The driver truncates what is longer than the buffer, so a frame that fills it may be truncated.
-            if len == room || !self.mtu.admits(frame.bytes()) {
+            if len == room || !limits.mtu.admits(frame.bytes()) {
                 oversize += 1;
                 buffers.give_frame(frame);
                 continue;
@@ -247,15 +263,16 @@ impl RxQueue for TapRx {
 #[derive(Debug)]
 struct TapTx {
     fd: Arc<OwnedFd>,
-    mtu: Mtu,
+    limits: Arc<Mutex<Limits>>,
     stats: Arc<QueueStats>,
 }
 
 impl TxQueue for TapTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let (mut sent, mut bytes) = (0, 0);
+        let mtu = self.limits.lock().mtu;
         for packet in batch.iter().map(|packet| packet.bytes()) {
-            let done = self.mtu.admits(packet).then(|| rustix::io::write(&*self.fd, packet));
+            let done = mtu.admits(packet).then(|| rustix::io::write(&*self.fd, packet));
             let why = match done {
                 None => DropReason::TxOversize,
                 Some(Ok(_)) => {

@@ -64,6 +64,23 @@ pub fn an_internal_port_waits_to_be_set_up() {
     assert!(!rig.is_readable_within(Duration::ZERO));
 }
 
+/// A device whose MTU changes keeps its addresses, and its queues carry what is longer.
+pub fn its_mtu_changes_while_it_is_open() {
+    let mut pools = Pools::new(256);
+    let mut rig = Rig::open(&config("internal", "br0", &[]), &mut pools).unwrap();
+    sh("sysctl -qw net.ipv6.conf.br0.disable_ipv6=1; ip addr add 10.9.0.1/24 dev br0; ip link set br0 up");
+    rig.port.set_mtu(4000, &mut pools).unwrap();
+    assert_eq!((rig.port.info().mtu, rig.port.device_status().mtu), (4000, 4000));
+    assert!(sh("ip addr show br0").contains("10.9.0.1/24"));
+    sh("ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:09 dev br0");
+    let socket = std::net::UdpSocket::bind("10.9.0.1:0").unwrap();
+    socket.send_to(&[1; 3900], ("10.9.0.2", 9)).unwrap();
+    assert!(rig.is_readable_within(Duration::from_secs(5)));
+    rig.drain();
+    let stats = rig.port.stats();
+    assert!(stats.rx_packets == 1 && stats.rx_bytes > 3900, "{stats:?}");
+}
+
 pub fn what_cannot_be_opened_is_said() {
     let error = |keys| Rig::open(&config("tap", "p1", keys), &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string();
     let text = error(&[("device", "a-name-too-long-for-linux")]);

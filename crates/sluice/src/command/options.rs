@@ -122,7 +122,7 @@ pub fn port(name: &str, words: &[&str]) -> Result<Port, String> {
         match key {
             "ofport" => port.ofport_request = Some(ofport(number(key, value)?)?),
             "type" => port.kind = value.into(),
-            "mtu" => port.mtu = number(key, value)?,
+            "mtu" => port.mtu = Some(number(key, value)?),
             "n-rxq" => port.n_rxq = number(key, value)?,
             "pmd-rxq-affinity" => port.rxq_affinity = value.parse::<Affinity>()?.0,
             "tag" => tag = Some(number(key, value)?),
@@ -185,7 +185,7 @@ mod tests {
     fn a_port_is_read_from_words() {
         let read = port("p1", &["ofport=3", "type=tap", "mtu=9000", "trunks=10,20", "device=tap7"]).unwrap();
         let trunks = VlanMode::Trunk(Some([10, 20].into()));
-        assert_eq!((read.ofport_request, read.kind.as_str(), read.mtu), (Some(OfPort(3)), "tap", 9000));
+        assert_eq!((read.ofport_request, read.kind.as_str(), read.mtu), (Some(OfPort(3)), "tap", Some(9000)));
         assert_eq!((read.vlan, read.options["device"].as_str()), (trunks, "tap7"));
         assert_eq!(port("p1", &["ofport"]).unwrap_err(), "\"ofport\": expected KEY=VALUE");
         assert_eq!(port("p1", &["ofport=x"]).unwrap_err(), "ofport=x: expected a number");

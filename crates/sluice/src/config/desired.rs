@@ -198,7 +198,7 @@ impl Port {
     fn desired(&self) -> Result<sluice_vswitch::Port, Invalid> {
         Ok(sluice_vswitch::Port {
             ofport_request: Some(sluice_vswitch::Port::ofport(self.ofport)?),
-            mtu: self.mtu,
+            mtu: Some(self.mtu),
             vlan: VlanMode::of(self.tag, &self.trunks),
             n_rxq: self.n_rxq,
             rxq_affinity: self.pmd_rxq_affinity.0.clone(),

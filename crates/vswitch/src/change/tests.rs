@@ -36,7 +36,7 @@ fn equal_states_take_no_step() {
 #[test]
 fn ports_come_go_change_and_are_replaced() {
     let old = [port("p1"), port("p2"), port("p3"), port("p4").numbered(4)];
-    let jumbo = Port { mtu: 9000, vlan: VlanMode::Access(7), ..port("p3") };
+    let jumbo = Port { mtu: Some(9000), vlan: VlanMode::Access(7), ..port("p3") };
     let renumbered = port("p4").numbered(5);
     let new = [port("p1"), jumbo.clone(), renumbered.clone(), port("p5")];
     let reopen = Change::ReopenPort { bridge: "br0".into(), port: jumbo.into() };
@@ -103,7 +103,7 @@ fn any_port() -> impl Strategy<Value = Port> {
     ("p[0-3]", kinds, 0..3u16, prop_oneof![Just(1500u32), Just(9000)], 1..3usize, 0..vlans.len()).prop_map(
         move |(name, kind, number, mtu, n_rxq, vlan)| Port {
             ofport_request: (number != 0).then_some(sluice_flow::OfPort(number)),
-            mtu,
+            mtu: Some(mtu),
             n_rxq,
             vlan: vlans[vlan].clone(),
             ..Port::new(&name, &kind)

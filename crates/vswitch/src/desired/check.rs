@@ -162,8 +162,8 @@ impl Port {
             Port::ofport(number.0.into())?;
         }
         self.check_kind()?;
-        if !(MTU_MIN..=MTU_MAX).contains(&self.mtu) {
-            return wrong("mtu", format!("{} bytes; expected {MTU_MIN} to {MTU_MAX}", self.mtu));
+        if let Some(mtu) = self.mtu.filter(|mtu| !(MTU_MIN..=MTU_MAX).contains(mtu)) {
+            return wrong("mtu", format!("{mtu} bytes; expected {MTU_MIN} to {MTU_MAX}"));
         }
         if !(1..=PMDS_MAX).contains(&self.n_rxq) {
             return wrong("n-rxq", format!("{} queues; expected 1 to {PMDS_MAX}", self.n_rxq));

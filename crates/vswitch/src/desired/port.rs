@@ -22,7 +22,10 @@ pub struct Port {
     /// [`PATCH`], or one of `sluice_port::PORT_TYPES`.
     pub kind: String,
     /// Longest packet without its Ethernet header and tags, bytes.
-    pub mtu: u32,
+    ///
+    /// `None`: a device of the kernel keeps what it has, and internal ports follow the smallest MTU of their bridge's
+    /// other ports; any other port has [`ETHERNET_MTU`].
+    pub mtu: Option<u32>,
     /// Which VLANs it carries, and how.
     pub vlan: VlanMode,
     /// Whether it sends frames of VLAN 0 with a tag.
@@ -44,7 +47,7 @@ impl Port {
             name: name.to_owned(),
             ofport_request: None,
             kind: kind.to_owned(),
-            mtu: ETHERNET_MTU,
+            mtu: Some(ETHERNET_MTU),
             vlan: VlanMode::Trunk(None),
             priority_tags: PriorityTags::Never,
             is_protected: false,
@@ -63,6 +66,11 @@ impl Port {
     pub(crate) fn has_same_device(&self, other: &Port) -> bool {
         let &Port { priority_tags, is_protected, .. } = self;
         Port { vlan: self.vlan.clone(), priority_tags, is_protected, ..other.clone() } == *self
+    }
+
+    /// Whether it follows the MTU of its bridge's other ports. Source: OVS ofproto.c, `ofport_is_mtu_overridden`.
+    pub(crate) fn follows_mtu(&self) -> bool {
+        self.mtu.is_none() && matches!(self.kind.as_str(), "internal" | "dummy-internal")
     }
 
     /// Whether it is the LOCAL port of its bridge.

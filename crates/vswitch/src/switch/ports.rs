@@ -37,6 +37,7 @@ impl Switch {
         let mut setup = self.setup();
         port.check(&setup.state.pmd_cores).map_err(|invalid| invalid.within("port"))?;
         setup.assembly.add_port(bridge, port)?;
+        setup.assembly.follow_mtus();
         drop(setup);
         self.hurry();
         self.openflow.publish_ports();
@@ -63,6 +64,7 @@ impl Switch {
         self.datapath.take_unpinned().iter().for_each(log_unpinned);
         let mut setup = self.setup();
         setup.assembly.retry_ports();
+        setup.assembly.follow_mtus();
         let changed = setup.assembly.watch_links();
         drop(setup);
         if changed {

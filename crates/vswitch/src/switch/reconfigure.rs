@@ -72,6 +72,7 @@ impl Switch {
             let Step { loaded, error, port_failures, .. } = step;
             outcomes.push(Outcome { change, loaded, error, port_failures });
         }
+        setup.assembly.follow_mtus();
         drop(setup);
         self.reread_tls(desired, &mut outcomes);
         self.openflow.publish_ports();

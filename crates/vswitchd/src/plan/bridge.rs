@@ -10,7 +10,7 @@ use sluice_flow::Mac;
 use sluice_ofproto::FailMode;
 use sluice_ovsdb::Uuid;
 use sluice_port::PORT_TYPES;
-use sluice_vswitch::{Bridge, ETHERNET_MTU, PATCH, Port};
+use sluice_vswitch::{Bridge, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
@@ -182,7 +182,7 @@ impl Plan {
             vlan: vlans.vlan.clone(),
             priority_tags: vlans.priority_tags,
             is_protected: vlans.is_protected,
-            mtu: interface.mtu_request.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(ETHERNET_MTU),
+            mtu: interface.mtu_request.and_then(|mtu| u32::try_from(mtu).ok()),
             options: known_options(kind, &interface.options.0),
             ..port
         };
