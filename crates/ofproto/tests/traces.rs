@@ -134,11 +134,6 @@ fn set_up(case: &Case<'_>) -> Ofproto {
     ofproto
 }
 
-/// OVS's output without the lines about its slow path. Our datapath needs none.
-fn without_slow_path(answer: &str) -> &str {
-    answer.split_once("This flow is handled by the userspace slow path").map_or(answer, |(before, _)| before)
-}
-
 /// Replaces recirculation ids, which depend on earlier traces, by their order. Only their equality matters.
 fn with_ids_renumbered(answer: &str) -> String {
     let mut seen = Vec::new();
@@ -206,7 +201,7 @@ fn replay(file: &str) {
             let got = ask(&ofproto, question);
             asked += 1;
             let same = |a: &str| with_ids_renumbered(&sorted_outputs(a));
-            if same(&got) != same(without_slow_path(&want)) {
+            if same(&got) != same(&want) {
                 wrong += &format!("== {title}\n{question}\n-- OVS:\n{want}-- Sluice:\n{got}\n");
             }
         }
