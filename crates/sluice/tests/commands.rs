@@ -22,7 +22,8 @@ fn the_process_tells_about_itself() {
     let daemon = start();
     assert_eq!(daemon.ctl(&["version"]), concat!("sluice ", env!("CARGO_PKG_VERSION"), "\n"));
     let commands = daemon.ctl(&["list-commands"]);
-    assert!(commands.starts_with("The available commands are:\n  bridge/add-flow         bridge flow\n"), "{commands}");
+    assert!(commands.starts_with("The available commands are:\n"), "{commands}");
+    assert!(commands.contains("\n  bridge/add-flow         bridge flow\n"), "{commands}");
     assert!(commands.contains("\n  dpctl/dump-flows        [-m] [--names] [dp] [filter=..] [type=..] [pmd=..]\n"));
     assert!(commands.contains("\n  version                 \n"));
     assert_eq!(daemon.ctl(&["vlog/set", "ctl:dbg"]), "");

@@ -103,12 +103,12 @@ fn debug_messages_of_connections_can_be_shown() {
     let daemon = Daemon::start(CONFIG);
     let shown = |line: &str| daemon.log().contains(line);
     Client::new(&daemon, Version::V10);
-    assert!(!shown("|connmgr|DBG|"), "{}", daemon.log());
-    daemon.ctl(&["vlog/set", "connmgr:dbg"]);
+    assert!(!shown("|vconn|DBG|"), "{}", daemon.log());
+    daemon.ctl(&["vlog/set", "vconn:dbg"]);
     let mut client = Client::new(&daemon, Version::V14);
     // The answer comes after the message has been logged.
     assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
-    assert!(shown("|connmgr|DBG|bridge br0: a peer speaks OpenFlow 1.4\n"), "{}", daemon.log());
+    assert!(shown(": negotiated OpenFlow version 0x05 (we support version 0x"), "{}", daemon.log());
 }
 
 #[test]

@@ -128,8 +128,13 @@ fn new_settings_leave_other_connections_alone() {
     bench.service.serve_bridge("br0", &both).unwrap();
     let mut other = accept(&other_listener);
     [&mut controller, &mut other].into_iter().for_each(|peer| peer.barrier());
-    let statuses = bench.service.controllers("br0");
-    assert!(statuses.len() == 2 && statuses.iter().all(ControllerStatus::is_connected), "{statuses:?}");
+    // A reply may arrive before the connection notes that it is ready.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let statuses = || bench.service.controllers("br0");
+    while !statuses().iter().all(ControllerStatus::is_connected) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(statuses().len() == 2 && statuses().iter().all(ControllerStatus::is_connected), "{:?}", statuses());
     bench.service.serve_bridge("br0", &settings(first)).unwrap();
     assert!(other.receive().is_none(), "the connection goes on");
     controller.barrier();

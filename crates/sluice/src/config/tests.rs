@@ -90,7 +90,6 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
 
 /// A line of `[switch]`, likewise.
 const SWITCH_ERRORS: &[(&str, &str)] = &[
-    ("pmd-cores = []", "pmd-cores: expected 1 to 128 core numbers"),
     ("pmd-cores = [1, 1]", "pmd-cores: a core is listed twice"),
     ("pmd-cores = \"1\"", "pmd-cores: invalid type: string \"1\", expected a sequence"),
     ("stop-after = \"soon\"", "stop-after: \"soon\" is not a duration"),
