@@ -9,13 +9,14 @@ const CRATES: &[CrateModule] = &[
     CrateModule { name: "bridge", targets: &["sluice_vswitchd"], aliases: &[] },
     CrateModule { name: "command", targets: &["sluice::command"], aliases: &[] },
     CrateModule { name: "connmgr", targets: &["sluice_connmgr"], aliases: &["openflow"] },
+    CrateModule { name: "port", targets: &["sluice_port"], aliases: &[] },
     CrateModule { name: "sluice", targets: &["sluice"], aliases: &[] },
     CrateModule { name: "switch", targets: &["sluice_vswitch"], aliases: &["vswitch"] },
     CrateModule { name: "unixctl", targets: &["sluice_unixctl"], aliases: &["ctl"] },
 ];
 
 /// Names of crates that log nothing under their own name: `vlog/set` takes them.
-const SILENT: &[&str] = &["datapath", "flow_cache", "mem", "port", "privileges"];
+const SILENT: &[&str] = &["datapath", "flow_cache", "mem", "privileges"];
 
 /// The modules of Open vSwitch 3.1.0 on Linux, with and without DPDK.
 const OPEN_VSWITCH: &[&str] = &[

@@ -19,7 +19,7 @@ fn overview(packets: u64) -> Overview {
             PortRow { rx_packets: packets, rx_bytes: packets * 60, ..port("p1") },
             PortRow { dropped: packets, is_up: false, ..port("p2") },
         ],
-        pmds: vec![PmdRow { busy_cycles: packets, idle_cycles: packets * 3, ..PmdRow::default() }],
+        pmds: vec![PmdRow { core: Some(0), busy_cycles: packets, idle_cycles: packets * 3, ..PmdRow::default() }],
         queues: vec![QueueRow { port: "p1".into(), levels: "emc smc".into(), ..QueueRow::default() }],
         megaflows: 2,
         busiest: vec![
