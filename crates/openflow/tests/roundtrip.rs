@@ -425,7 +425,6 @@ fn statistics() {
             bitmaps: if since13 { TableBitmaps::default() } else { TableBitmaps::of_everything(version, false) },
             config: if since13 || is10 { 0 } else { 2 },
             max_entries: if since13 { 0 } else { 1000 },
-            ..TableStats::default()
         };
         let queue = QueueConfig { port: OfPort(1), queue: 2, min_rate: Some(3), max_rate: None };
         let text = |t: &str| t.to_owned();
