@@ -22,7 +22,7 @@ circles|report of files that import each other in a circle|
 test|cargo test: everything that needs no privileges|
 install|the Debian packages of ci/packages.txt are there|root, or packages present
 privileged|ports and captures on network devices of our own|root
-ovs-suite|what the project claims of Open vSwitch's own test suites (OVS_SUITE=sample: some of each step)|root, openvswitch-source
+ovs-suite|what the project claims of the test suites of Open vSwitch (OVS_SUITE=sample: some of each step)|root, openvswitch-source
 dpdk|DPDK ports|libdpdk-dev
 differential|random tables and packets: same as OVS 3.1|openvswitch-switch
 fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
