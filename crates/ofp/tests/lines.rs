@@ -93,7 +93,7 @@ fn deletions_and_changes_have_their_own_settings() {
         .expect("a deletion");
     assert_eq!((delete.table, delete.out_port, delete.cookie, delete.cookie_mask), (Some(3), Some(OfPort(5)), 16, 255));
     let change = FlowMod::parse("ip actions=1", FlowCommand::Modify, &PortNames::NONE).expect("a change");
-    assert_eq!((change.table, change.new_cookie), (None, None));
+    assert_eq!((change.table, change.new_cookie, change.modify_cookie), (None, Some(0), false), "it adds, too");
     let refused = |text, command| FlowMod::parse(text, command, &PortNames::NONE).is_err();
     assert!(refused("priority=5", FlowCommand::Delete) && !refused("priority=5", FlowCommand::DeleteStrict));
     assert!(refused("cookie=5", FlowCommand::Delete) && refused("ip,actions=1", FlowCommand::Delete));

@@ -94,7 +94,7 @@ fn set_up(case: &Case<'_>) -> Ofproto {
         let words: Vec<&str> = line.split(' ').collect();
         match words[0] {
             "bridge" => {
-                let mut config = BridgeConfig::new(words[1]);
+                let mut config = BridgeConfig { datapath_type: "dummy".into(), ..BridgeConfig::new(words[1]) };
                 if let Some(list) = words.get(2).and_then(|option| option.strip_prefix("prefixes=")) {
                     config.prefixes = list.split(',').filter_map(TrieField::named).collect();
                 }

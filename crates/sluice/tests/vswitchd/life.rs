@@ -16,8 +16,13 @@ pub fn it_detaches_when_it_is_configured() {
     assert!(started.status.success() && started.stdout.is_empty());
     let said = String::from_utf8(started.stderr).unwrap();
     // What Open vSwitch's own daemon says before it detaches.
-    let allowed =
-        ["|vlog|INFO|opened log file", "|reconnect|INFO|", "|bridge|INFO|", "|connmgr|INFO|br0: added service"];
+    let allowed = [
+        "|vlog|INFO|opened log file",
+        "|ovs_numa|INFO|Discovered ",
+        "|reconnect|INFO|",
+        "|bridge|INFO|",
+        "|connmgr|INFO|br0: added service",
+    ];
     let is_allowed = |line: &&str| allowed.iter().any(|text| line.contains(text));
     assert_eq!(said.lines().filter(|line| !is_allowed(line)).collect::<Vec<_>>(), [""; 0]);
     // What ovs-vsctl would wait for is there at once.

@@ -21,7 +21,8 @@ fn targets_belong_to_modules() {
     assert_eq!(name_of("sluice::run"), "sluice");
     assert_eq!(name_of("sluice::command::bridge"), "command");
     assert_eq!(name_of("sluice_vswitchd::plan"), "bridge");
-    assert_eq!(name_of("sluice_port::tap"), "sluice", "no crate of this name has a row");
+    assert_eq!(name_of("sluice_port::tap"), "port");
+    assert_eq!(name_of("sluice_flow::key"), "sluice", "no crate of this name has a row");
     assert_eq!(name_of("bridge"), "bridge");
     assert_eq!(name_of("elsewhere"), "sluice");
 }
