@@ -57,7 +57,7 @@ controller sc
 logged 'TLS: invalid peer certificate'
 kill "$controller" && wait "$controller" || true
 controller ctl
-logged 'connected to a controller'
+logged ':6654: connected'
 
 # Another key that does not fit the certificate: said, and the old one stays.
 sed -i 's/sc-privkey/ctl-privkey/' "$dir/switch.toml"

@@ -131,7 +131,13 @@ fn keep_connected(controller: &Arc<Controller>, context: &ServeContext, timer: &
             return;
         }
         match was_ready {
-            true => (backoff, logs) = (backoff_min, true),
+            true => {
+                (backoff, logs) = (backoff_min, true);
+                match error.as_str() {
+                    PEER_CLOSED => tracing::info!(target: "rconn", "{name}: connection closed by peer"),
+                    _ => tracing::info!(target: "rconn", "{name}: connection dropped ({error})"),
+                }
+            }
             false if logs => tracing::info!(target: "rconn", "{name}: connection failed ({error})"),
             false => {}
         }
@@ -144,10 +150,13 @@ fn keep_connected(controller: &Arc<Controller>, context: &ServeContext, timer: &
     }
 }
 
+/// How a connection ends that the controller closes.
+const PEER_CLOSED: &str = "End of file";
+
 /// The end of a connection as Open vSwitch's status has it. Source: `ovs_retval_to_string`.
 fn error_text(reason: CloseReason) -> &'static str {
     match reason {
-        CloseReason::PeerClosed => "End of file",
+        CloseReason::PeerClosed => PEER_CLOSED,
         CloseReason::Inactive | CloseReason::NoHello | CloseReason::SendTimeout => "Connection timed out",
         CloseReason::BadMessages => "Protocol error",
         _ => "Connection reset by peer",

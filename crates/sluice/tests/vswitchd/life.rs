@@ -100,10 +100,11 @@ fn cpu_ticks(pid: u32) -> u64 {
 pub fn its_log_is_open_vswitchs() {
     let rig = Rig::with_database();
     rig.start(&["-vvconn", "-vconsole:emer", "-vsyslog:err", "-vfile:info"]);
+    let last = "|bridge|INFO|ovs-vswitchd (Open vSwitch) 3.1.0\n";
+    rig.wait_until("its version", || rig.read("ovs-vswitchd.log").contains(last));
     let log = rig.read("ovs-vswitchd.log");
     let first = log.lines().next().unwrap();
     assert!(first.ends_with(&format!("Z|00001|vlog|INFO|opened log file {}", rig.path("ovs-vswitchd.log").display())));
-    assert!(log.contains("|bridge|INFO|ovs-vswitchd (Open vSwitch) 3.1.0\n"), "{log}");
     assert_eq!(complaints(&log), [""; 0]);
     assert!(rig.appctl(&["vlog/list"]).contains("\nvconn              OFF        ERR       INFO\n"));
     assert!(rig.appctl(&["vlog/list-pattern"]).contains("\nFILE     none                              %D{"));
