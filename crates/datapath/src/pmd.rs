@@ -96,7 +96,7 @@ impl Pmd {
         self.publish();
     }
 
-    #[inline]
+    #[inline(always)]
     fn iterate<const ONLY_READY: bool>(&mut self, now_ms: u64) -> usize {
         self.service_commands();
         self.read_notices();
@@ -124,7 +124,9 @@ impl Pmd {
         }
         if self.iterations_to_publish == 0 || fullest == 0 {
             self.publish();
-            self.answer_quiescing();
+            if !self.quiescing.is_empty() {
+                self.answer_quiescing();
+            }
         } else {
             self.iterations_to_publish -= 1;
         }
@@ -132,7 +134,7 @@ impl Pmd {
     }
 
     /// Polls every queue, or those that may have packets, and takes the packets to their ends, under one guard.
-    #[inline]
+    #[inline(always)]
     fn poll_all<const ONLY_READY: bool>(&mut self, now_ms: u64) -> usize {
         let Pmd { walk, table, side, buffers, tally, clock, rxqs, scheduler, batch, packet_outs, .. } = self;
         let guard = side.reader.pin();
@@ -170,11 +172,9 @@ impl Pmd {
     }
 
     /// Answers those who wait until all queues are found empty, or for so many iterations that this is hopeless.
-    #[inline]
+    #[cold]
     fn answer_quiescing(&mut self) {
-        if !self.quiescing.is_empty() {
-            self.quiescing.drain(..).for_each(|waiting| _ = waiting.send(()));
-        }
+        self.quiescing.drain(..).for_each(|waiting| _ = waiting.send(()));
     }
 
     /// Counts cycles from now, after the PMD has slept or rested.

@@ -59,7 +59,7 @@ impl Rxq {
 
     /// Polls it and takes the packets to their ends, again while its quantum lasts. Returns how many packets the
     /// fullest burst had.
-    #[inline]
+    #[inline(always)]
     pub fn serve<'g>(
         &mut self,
         walk: &mut Walk,
@@ -100,7 +100,7 @@ impl Rxq {
     }
 
     /// Takes the packets just received to their ends. Returns the cycles that this took, polling included.
-    #[inline]
+    #[inline(always)]
     fn process<'g>(&mut self, walk: &mut Walk, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> u64 {
         let mut context = context.counting_into(&mut self.tally);
         let n = batch.packets.len();
