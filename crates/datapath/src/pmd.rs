@@ -171,7 +171,7 @@ impl Pmd {
         &mut self.rxqs
     }
 
-    /// Answers those who wait until all queues are found empty, or for so many iterations that this is hopeless.
+    /// Answers the threads that wait for the queues to be empty. If the queues stay full for too long, it answers, too.
     #[cold]
     fn answer_quiescing(&mut self) {
         self.quiescing.drain(..).for_each(|waiting| _ = waiting.send(()));

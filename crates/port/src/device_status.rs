@@ -2,7 +2,7 @@
 
 use crate::PortInfo;
 
-/// The state of a device now; [`PortInfo`] is of the time when it was opened.
+/// The state of a device now. [`PortInfo`] has the state at the time when the port was opened.
 ///
 /// Source: Open vSwitch vswitchd/vswitch.xml, table Interface, "Interface Status".
 #[derive(Clone, Debug, PartialEq, Eq)]

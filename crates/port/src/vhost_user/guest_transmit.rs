@@ -118,7 +118,7 @@ impl Receiver {
         outcome
     }
 
-    /// Makes a packet of a chain in `frame`, which is of the pool's size.
+    /// Copies the packet of a chain into `frame`, a buffer from the port's pool.
     #[inline]
     fn take(&mut self, chain: &Chain, ring: &mut Ring, frame: &mut Frame) -> Result<TxStep, Broken> {
         let header_size = ring.features.header();

@@ -12,7 +12,8 @@ pub fn smallest_usable(ports: impl Iterator<Item = Mac>) -> Option<Mac> {
     ports.filter(|mac| is_usable(*mac)).min()
 }
 
-/// The address of a bridge none of whose ports has a usable one: made from its row, the same at every start.
+/// A bridge without a port that has a usable address gets this one. It comes from the bridge's row and stays the same
+/// at each start.
 /// Source: `bridge_create`: the first bytes of the UUID as x86 keeps its words, marked as a local unicast address.
 pub fn from_row(bridge: Uuid) -> Mac {
     let words = bridge.to_u128() >> 64;
