@@ -8,7 +8,7 @@ use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::Stage;
 use crate::tuner::{Mark, Tuner};
 use crate::walk::Walk;
-use sluice_fate::{Counter, Tally};
+use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::Metadata;
 use sluice_packet::{BATCH_MAX, VlanLimit};
 use sluice_port::RxQueue;
@@ -70,23 +70,42 @@ impl Rxq {
         let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
         loop {
             context.clock.start();
+            let received = self.tally[Counter::Received];
             self.queue.poll(batch.packets, context.buffers, &mut self.tally);
             let n = batch.packets.len();
             if n == 0 {
-                scheduler.note_empty(&mut self.deficit);
+                if self.tally[Counter::Received] == received {
+                    scheduler.note_empty(&mut self.deficit);
+                } else {
+                    self.charge_drops(scheduler, context);
+                }
                 return fullest;
             }
             context.clock.mark(Stage::Rx);
             walk.upcalls.misses.begin(&mut self.misses, context.clock.began, scheduler.is_contended(&self.deficit));
+            let full = self.tally.dropped(DropReason::TxFull);
             let cycles = self.process(walk, batch, context);
             walk.upcalls.misses.end(&mut self.misses);
             scheduler.charge(&mut self.deficit, n, cycles);
             fullest = fullest.max(n);
             quantum = quantum.saturating_sub(cycles);
-            if quantum == 0 || n < BATCH_MAX {
+            // While a transmit ring is full, further bursts would be lost, too. Others may have packets for the port that
+            // empties it, or from a guest that waits for room to answer.
+            let finds_room = self.tally.dropped(DropReason::TxFull) == full;
+            if quantum == 0 || n < BATCH_MAX || !finds_room {
                 return fullest;
             }
         }
+    }
+
+    /// Charges a poll that gave nothing but packets which the port dropped: these cost cycles, too.
+    #[cold]
+    fn charge_drops(&mut self, scheduler: &RxqScheduler, context: &mut Context<'_, '_>) {
+        let now = tsc::now();
+        let cycles = now.saturating_sub(context.clock.began);
+        scheduler.charge(&mut self.deficit, 0, cycles);
+        self.load.load.add(cycles);
+        context.clock.began = now;
     }
 
     /// Publishes the fates of its packets, and adds them to the PMD's counters.
