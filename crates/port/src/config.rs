@@ -3,7 +3,7 @@
 use crate::netdev::is_device_name;
 use crate::{Mtu, OpenError, OptionKey, PORT_TYPES, Pools, Port};
 use sluice_flow::Mac;
-use sluice_mem::HeapPool;
+use sluice_mem::{FramePool, HeapPool};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -159,6 +159,12 @@ impl Options<'_> {
     /// The pool for the longest frames of that MTU.
     pub(crate) fn pool_for(&self, mtu: u32, pools: &mut Pools) -> Result<Arc<HeapPool>, OpenError> {
         let pool = pools.of_size(Mtu(mtu).longest_frame());
+        pool.map_err(|cause| OpenError::Pool { port: self.port(), cause })
+    }
+
+    /// The pool for a port that copies every packet it receives.
+    pub(crate) fn pool_for_copies(&self, pools: &mut Pools) -> Result<Arc<dyn FramePool>, OpenError> {
+        let pool = pools.for_copies(Mtu(self.config.mtu).longest_frame());
         pool.map_err(|cause| OpenError::Pool { port: self.port(), cause })
     }
 

@@ -80,6 +80,16 @@ impl Pools {
         Ok(pool)
     }
 
+    /// The pool for packets of up to `size` bytes that a port copies anyway: DPDK's if DPDK runs, because its devices
+    /// send from no other pool.
+    pub(crate) fn for_copies(&mut self, size: usize) -> Result<Arc<dyn FramePool>, PoolError> {
+        #[cfg(feature = "dpdk")]
+        if let Some(Ok(pool)) = self.dpdk.as_mut().map(|dpdk| dpdk.pool_of_size(size)) {
+            return Ok(pool);
+        }
+        Ok(self.of_size(size)?)
+    }
+
     /// All pools, shortest frames first: for the log, and for packets that the switch itself originates.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<HeapPool>> {
         self.pools.iter()

@@ -98,7 +98,7 @@ impl Dpdk {
     }
 
     /// The pool for packets of up to `size` bytes.
-    fn pool_of_size(&mut self, size: usize) -> Result<Arc<sys::MbufPool>, DpdkError> {
+    pub fn pool_of_size(&mut self, size: usize) -> Result<Arc<sys::MbufPool>, DpdkError> {
         if let Some(pool) = self.pools.iter().find(|pool| pool.frame_size() >= size) {
             return Ok(pool.clone());
         }

@@ -102,7 +102,7 @@ fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, Op
 /// A port that meets its frontend at `path`.
 fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let pool = options.pool(pools)?;
+    let pool = options.pool_for_copies(pools)?;
     let rings: Vec<_> = (0..n_rxq * 2).map(|_| Arc::new(RingSlot::default())).collect();
     let link = Link::start(&options.config.name, path.clone(), side, rings.clone());
     let link = link.map_err(|cause| OpenError::Device {
