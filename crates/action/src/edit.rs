@@ -3,7 +3,7 @@
 use crate::{Action, Header, MaskedField};
 use sluice_flow::layout::{self as key, Span};
 use sluice_packet::edit::{self, EditError, Field};
-use sluice_packet::{Layers, Packet};
+use sluice_packet::{Layers, Packet, VlanLimit};
 
 /// Does to a packet's bytes what `action` says. Actions that do not change bytes do nothing here.
 ///
@@ -11,21 +11,25 @@ use sluice_packet::{Layers, Packet};
 /// the same as that of a packet whose ports are zero. Any other header that is not there is an error; the packet
 /// may have been changed in part then, and is to be dropped.
 ///
-/// Costs one walk over the headers ([`Layers::of`]) for most of them. After it, `extract_again` gives the new key.
-pub fn edit(action: &Action, packet: &mut Packet) -> Result<(), EditError> {
+/// `limit` is the number of tags that are read as tags: that of the packet's key, and the tags pushed since
+/// ([`VlanLimit::after_push`]). So an action finds the headers that the key had, not those behind a tag that was
+/// payload then.
+///
+/// Costs one walk over the headers ([`Layers::with_vlan_limit`]) for most of them. After it, `extract_again` gives the new key.
+pub fn edit(action: &Action, packet: &mut Packet, limit: VlanLimit) -> Result<(), EditError> {
     match action {
-        Action::Set { header, fields } => set(*header, fields, packet.bytes_mut()),
+        Action::Set { header, fields } => set(*header, fields, packet.bytes_mut(), limit),
         Action::PushVlan { tpid, tci } => edit::push_vlan(packet, *tpid, *tci),
         Action::PopVlan => edit::pop_vlan(packet),
-        Action::PushMpls { ethertype, lse } => edit::push_mpls(packet, *ethertype, *lse),
-        Action::PopMpls { ethertype } => edit::pop_mpls(packet, *ethertype),
+        Action::PushMpls { ethertype, lse } => edit::push_mpls(packet, *ethertype, *lse, limit),
+        Action::PopMpls { ethertype } => edit::pop_mpls(packet, *ethertype, limit),
         _ => Ok(()),
     }
 }
 
 /// Rewrites fields of one header.
-fn set(header: Header, fields: &[MaskedField], bytes: &mut [u8]) -> Result<(), EditError> {
-    let layers = Layers::of(bytes).ok_or(EditError::NoHeader)?;
+fn set(header: Header, fields: &[MaskedField], bytes: &mut [u8], limit: VlanLimit) -> Result<(), EditError> {
+    let layers = Layers::with_vlan_limit(bytes, limit).ok_or(EditError::NoHeader)?;
     for field in fields {
         // Metadata is not in the bytes; a field that does not belong to the header is a bug in the translation.
         let Some(name) = field_of(header, field.span) else {

@@ -7,7 +7,7 @@ use sluice_action::{Action, Header, MaskedField, edit};
 use sluice_flow::layout::{self, Span};
 use sluice_flow::{FlowKey, Metadata, PacketKey, extract};
 use sluice_packet::edit::EditError;
-use sluice_packet::{Ip, Layers};
+use sluice_packet::{Ip, Layers, VlanLimit};
 use sluice_testkit::arbitrary::{frames, packets};
 use sluice_testkit::frame;
 use sluice_testkit::plain_checksum::{crc32c, internet};
@@ -85,7 +85,7 @@ fn edited(bytes: &[u8], action: &Action) -> (Vec<u8>, Result<(), EditError>) {
     thread_local!(static POOL: RefCell<TestPool> = RefCell::default());
     POOL.with_borrow_mut(|pool| {
         let mut packet = pool.packet(bytes);
-        let result = edit(action, &mut packet);
+        let result = edit(action, &mut packet, VlanLimit::MAX);
         (pool.take_bytes(packet), result)
     })
 }
@@ -361,9 +361,26 @@ fn without_headroom_nothing_is_pushed() {
     let headroom = packet.frame.headroom() as u16;
     packet.frame.push_front(headroom - 3).unwrap();
     let before = packet.bytes().to_vec();
-    assert_eq!(edit(&Action::PushVlan { tpid: 0x8100, tci: 5 }, &mut packet), Err(EditError::NoHeadroom));
-    assert_eq!(edit(&Action::PushMpls { ethertype: 0x8847, lse: 5 }, &mut packet), Err(EditError::NoHeadroom));
+    for push in [Action::PushVlan { tpid: 0x8100, tci: 5 }, Action::PushMpls { ethertype: 0x8847, lse: 5 }] {
+        assert_eq!(edit(&push, &mut packet, VlanLimit::MAX), Err(EditError::NoHeadroom));
+    }
     assert_eq!(pool.take_bytes(packet), before);
+}
+
+/// A label goes in front of a tag that is not read, and takes the place of its type, as in Open vSwitch.
+#[test]
+fn a_label_goes_behind_the_tags_that_are_read() {
+    let mut pool = TestPool::new();
+    let one = VlanLimit::from_setting(1);
+    for (limit, label_at) in [(one.after_push(-1), 14), (one, 18), (one.after_push(1), 22)] {
+        let bytes = frame::ethernet().vlan(5).vlan(6).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
+        let mut packet = pool.packet(&bytes);
+        assert_eq!(edit(&Action::PushMpls { ethertype: 0x8847, lse: 0x0014_0140 }, &mut packet, limit), Ok(()));
+        let after = pool.take_bytes(packet);
+        assert_eq!(after[..label_at - 2], bytes[..label_at - 2]);
+        assert_eq!(after[label_at - 2..label_at + 4], [0x88, 0x47, 0x00, 0x14, 0x01, 0x40]);
+        assert_eq!(after[label_at + 4..], bytes[label_at..]);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use sluice_action::{Action, Header, MaskedField, edit};
 use sluice_flow::layout::{self, Span};
+use sluice_packet::VlanLimit;
 use sluice_testkit::pool::TestPool;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -96,7 +97,8 @@ fn edits_are_those_of_open_vswitch() {
         };
         let before = bytes_of(before);
         let mut packet = pool.packet(&before);
-        edit(&action_of(action, &before), &mut packet).unwrap_or_else(|error| panic!("{error}\n{line}"));
+        edit(&action_of(action, &before), &mut packet, VlanLimit::MAX)
+            .unwrap_or_else(|error| panic!("{error}\n{line}"));
         let got = pool.take_bytes(packet);
         assert_eq!(got == bytes_of(after), !is_difference, "\n{line}\n{got:02x?}");
         compared += 1;

@@ -4,6 +4,7 @@ use crate::tuple::{Endpoint, Tuple};
 use sluice_flow::PacketKey;
 pub use sluice_flow::ct_state;
 use sluice_flow::layout::{self, Span};
+use sluice_packet::headers::ethertype;
 
 /// Marks the packet as not tracked: the action `ct_clear`. Forget its `CachedConn`, too.
 pub fn clear(key: &mut PacketKey) {
@@ -17,6 +18,12 @@ pub fn invalid(key: &mut PacketKey, zone: u16) {
     set_state(key, ct_state::INVALID | ct_state::TRACKED);
     write(key, zone, 0, 0);
     write_original(key, None);
+}
+
+/// Whether the packet has an IP header, as far as it was read.
+#[inline]
+pub(crate) fn is_ip(key: &PacketKey) -> bool {
+    matches!(key.number(layout::DL_TYPE) as u16, ethertype::IPV4 | ethertype::IPV6)
 }
 
 /// The state that an earlier pass wrote, 0 if none did.

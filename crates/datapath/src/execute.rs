@@ -12,7 +12,7 @@ use crate::reassembly::Onward;
 use crate::recirc::RecircQueue;
 use crate::tracking::{Gathered, Tracking, forget, renames};
 use crate::tx::TxPorts;
-use sluice_action::{Action, Ct, HashAlgorithm, Header, MaskedField, PortNo, edit};
+use sluice_action::{Action, Ct, HashAlgorithm, Header, MaskedField, PortNo};
 use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
@@ -117,10 +117,10 @@ impl Executor {
     /// Executes the actions behind a fragment's `ct`, as if it had come with the packet of that arrival.
     pub fn resume(&mut self, mut fragment: HeldFragment<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
         context.buffers.add_pool(&fragment.pool);
-        let Onward { rest, depth, conn, no_output, cut, .. } = fragment.onward;
+        let Onward { rest, depth, conn, no_output, cut, pushed_tags, .. } = fragment.onward;
         let (origin, key) = (Origin { arrival, depth }, &mut fragment.key);
         let action_context = ActionContext::new(fragment.packet, key, origin, conn, no_output);
-        self.execute(&rest, ActionContext { cut, ..action_context }, context);
+        self.execute(&rest, ActionContext { cut, pushed_tags, ..action_context }, context);
     }
 
     /// Lets a scratch copy meet each `ct` that stands behind the last action that sends.
@@ -226,7 +226,7 @@ impl Executor {
                 fields.iter().for_each(|field| set_in_key(field, action_context.key));
             }
             Action::Set { header, fields } => {
-                edit(action, &mut action_context.packet)?;
+                action_context.edit(action, context.vlan_limit)?;
                 if renames(*header, fields) {
                     action_context.conn.forget();
                 }
@@ -240,7 +240,7 @@ impl Executor {
                 }
             }
             _ => {
-                edit(action, &mut action_context.packet)?;
+                action_context.edit(action, context.vlan_limit)?;
                 action_context.is_dirty = true;
             }
         }
@@ -267,7 +267,7 @@ impl Executor {
         if !self.recirc.admits(&action_context.origin) {
             return context.discard(action_context.packet, DropReason::RecircDepth);
         }
-        if let Err(reason) = action_context.renew_key(context.vlan_limit) {
+        if let Err(reason) = action_context.read_anew(context.vlan_limit) {
             return context.discard(action_context.packet, reason);
         }
         let ActionContext { packet, key, origin, conn, .. } = action_context;
@@ -293,7 +293,7 @@ fn hash(
     action_context: &mut ActionContext<'_>,
     vlan_limit: VlanLimit,
 ) -> Result<(), DropReason> {
-    action_context.renew_key(vlan_limit)?;
+    action_context.read_anew(vlan_limit)?;
     let hash = match algorithm {
         HashAlgorithm::L4 => five_tuple(action_context.key, basis),
         HashAlgorithm::SymmetricL4 => symmetric_l3l4(action_context.key, basis, false),

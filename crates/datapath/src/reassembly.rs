@@ -21,6 +21,7 @@ pub(crate) struct Onward {
     pub conn: CachedConn,
     pub no_output: DropReason,
     pub cut: usize,
+    pub pushed_tags: i8,
 }
 
 /// The fragments that all PMDs hold, and one PMD's means to deal with them.

@@ -76,8 +76,9 @@ impl Tracking {
         let requests: [_; BATCH_MAX] = std::array::from_fn(|i| track_and_recirculate(&batch.hits, i % n));
         let requests = requests.iter().flatten();
         let mut lookups = [LookupRef::NONE; BATCH_MAX];
-        for ((lookup, packet), (ct, _)) in lookups.iter_mut().zip(batch.packets.iter()).zip(requests.clone()) {
-            *lookup = self.conntrack.extract(&self.conn_cache, packet, ct.zone, Checksums::Unknown);
+        let packets = batch.packets.iter().zip(batch.keys.iter());
+        for ((lookup, (packet, key)), (ct, _)) in lookups.iter_mut().zip(packets).zip(requests.clone()) {
+            *lookup = self.conntrack.extract(&self.conn_cache, packet, key, ct.zone, Checksums::Unknown);
         }
         for lookup in &lookups[..n] {
             self.conntrack.prefetch(&self.conn_cache, lookup);
@@ -110,9 +111,9 @@ impl Tracking {
         let Some(pool) = context.buffers.pool(pool).filter(|_| !context.buffers.has_only_reserve(pool)).cloned() else {
             return Gathered::Alone(action_context);
         };
-        let ActionContext { packet, key, origin, conn, no_output, cut, .. } = action_context;
+        let ActionContext { packet, key, origin, conn, no_output, cut, pushed_tags, .. } = action_context;
         let rest = self.reassembly.keep(rest);
-        let onward = Onward { rest, zone: ct.zone, depth: origin.depth, conn, no_output, cut };
+        let onward = Onward { rest, zone: ct.zone, depth: origin.depth, conn, no_output, cut, pushed_tags };
         let mut fragment = Some(HeldFragment::new(packet, *key, pool, onward));
         let mut fragments = self.reassembly.memory();
         match self.reassembly.held.offer(&mut fragment, ct.zone, context.now_ms, &mut fragments) {
@@ -124,7 +125,16 @@ impl Tracking {
             OfferResult::Refused => {
                 self.reassembly.recycle(fragments);
                 let HeldFragment { packet, .. } = fragment.expect("invariant: a refused fragment is not taken");
-                Gathered::Alone(ActionContext { packet, key, origin, conn, no_output, cut, is_dirty: false })
+                Gathered::Alone(ActionContext {
+                    packet,
+                    key,
+                    origin,
+                    conn,
+                    no_output,
+                    cut,
+                    pushed_tags,
+                    is_dirty: false,
+                })
             }
             OfferResult::Complete => {
                 context.tally[Counter::Released] += fragments.len() as u64 - 1;

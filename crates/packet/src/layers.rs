@@ -16,7 +16,7 @@ pub const LABELS_MAX: usize = 3;
 /// Where a packet's headers are. Offsets are bytes from the start of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layers {
-    /// VLAN tags in front of the Ethernet type, at most [`crate::VLANS_MAX`].
+    /// VLAN tags in front of the Ethernet type, as many as the limit on tags allows.
     pub vlans: usize,
     /// Ethernet type behind the tags, or [`ETHERTYPE_NONE`].
     pub ethertype: u16,
@@ -57,8 +57,7 @@ pub struct Payload {
 impl Layers {
     /// Parses the headers; `None` if the packet is shorter than an Ethernet header.
     ///
-    /// It reads as many tags as a key holds. An edit finds the header that its action names behind a tag that was pushed
-    /// before, whatever the limit on tags of received packets.
+    /// It reads as many tags as a key holds.
     #[inline(always)]
     pub fn of(bytes: &[u8]) -> Option<Layers> {
         Layers::with_vlan_limit(bytes, VlanLimit::MAX)

@@ -19,6 +19,13 @@ impl VlanLimit {
         if setting == 0 || setting > VLANS_MAX as u64 { VlanLimit::MAX } else { VlanLimit(setting as u8) }
     }
 
+    /// The limit for a packet that has got `pushed` tags since it was read, or has lost them if negative: tags that
+    /// were not read before are still not read.
+    #[inline]
+    pub const fn after_push(self, pushed: i8) -> Self {
+        VlanLimit(self.0.saturating_add_signed(pushed))
+    }
+
     /// The number of tags.
     #[inline]
     pub const fn tags(self) -> usize {
@@ -41,5 +48,12 @@ mod tests {
         let tags = |setting| VlanLimit::from_setting(setting).tags();
         assert_eq!([0, 1, 2, 3, u64::MAX].map(tags), [2, 1, 2, 2, 2]);
         assert_eq!(VlanLimit::default().tags(), 1);
+    }
+
+    #[test]
+    fn pushed_and_popped_tags_move_it() {
+        let one = VlanLimit::default();
+        assert_eq!([1, 0, -1, -2, i8::MIN].map(|pushed| one.after_push(pushed).tags()), [2, 1, 0, 0, 0]);
+        assert_eq!(VlanLimit::MAX.after_push(i8::MAX).tags(), 129);
     }
 }

@@ -98,12 +98,12 @@ fn apply(packet: &mut Packet, opcode: u8, value: &[u8], mask: u8) {
             }
         }
         2 => {
-            if edit::push_mpls(packet, 0x8847, 0x0001_0140).is_ok() {
+            if edit::push_mpls(packet, 0x8847, 0x0001_0140, VlanLimit::MAX).is_ok() {
                 assert_eq!(packet.bytes().len(), len + 4);
             }
         }
         3 => {
-            if edit::pop_mpls(packet, 0x0800).is_ok() {
+            if edit::pop_mpls(packet, 0x0800, VlanLimit::MAX).is_ok() {
                 assert_eq!(packet.bytes().len(), len - 4);
             }
         }

@@ -10,9 +10,6 @@ use sluice_packet::headers::{ETHERTYPE_MIN, ethertype, ip_proto, nd};
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
 
-/// The mask of a tag whose presence alone is matched.
-const CFI_MASK: u64 = 0x1000;
-
 /// A megaflow: `key` under `mask`. Values show as `key` has them, so a packet's own key shows what the packet was;
 /// `verbose` shows fields no bit of which matters, too.
 pub fn show_flow<'a>(
@@ -166,8 +163,9 @@ impl Attributes<'_> {
         for (tpid, tci) in tags {
             // A tag cut off by the end of the frame leaves its type behind and nothing in it.
             is_cut = self.k(tci) == 0;
-            // With a VLAN limit of 1 the second tag is not read: only that there is none of it is matched.
-            let is_unread = open == 1 && self.m(tci) == CFI_MASK;
+            // With a VLAN limit of 1 the second tag is not read, and no megaflow matches it. A key alone does not tell it
+            // from a tag cut off, which is much rarer.
+            let is_unread = open == 1 && (self.m(tci) == 0 || self.shown == Shown::WithoutMask);
             if is_cut && (is_unread || !ethertype::is_vlan(dl_type)) {
                 is_cut = false;
                 break;

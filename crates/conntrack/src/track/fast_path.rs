@@ -49,8 +49,21 @@ impl Conntrack {
     /// Extracts a packet's connection key and prefetches its bucket of the connection cache.
     ///
     /// The first of three steps; each is best done for a whole batch before the next.
+    ///
+    /// Where the packet's key has no IP header there is no connection, although its bytes may have one behind a VLAN tag
+    /// that is not read.
     #[inline]
-    pub fn extract(&self, conn_cache: &ConnCache, packet: &Packet, zone: u16, checksums: Checksums) -> LookupRef {
+    pub fn extract(
+        &self,
+        conn_cache: &ConnCache,
+        packet: &Packet,
+        key: &PacketKey,
+        zone: u16,
+        checksums: Checksums,
+    ) -> LookupRef {
+        if !key_fields::is_ip(key) {
+            return LookupRef::NONE;
+        }
         let Some(conn_key) = conn_key::read(packet.bytes(), zone, checksums) else { return LookupRef::NONE };
         let hash = conn_key.tuple.hash(self.table.key());
         conn_cache.prefetch(hash);
@@ -71,7 +84,7 @@ impl Conntrack {
     /// and ports in the packet and in the key.
     #[inline]
     pub fn execute(&self, conn_cache: &mut ConnCache, to: CtPacket<'_>, request: &Ct, input: &CtInput) -> CtOutcome {
-        let lookup = self.extract(conn_cache, to.packet, request.zone, input.checksums);
+        let lookup = self.extract(conn_cache, to.packet, to.key, request.zone, input.checksums);
         self.execute_extracted(conn_cache, &lookup, to, request, input)
     }
 

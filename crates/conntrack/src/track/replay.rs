@@ -111,7 +111,7 @@ impl Conntrack {
             return None;
         }
         // Tracking has verified the checksums.
-        let lookup = self.extract(conn_cache, packet, request.zone, Checksums::Good);
+        let lookup = self.extract(conn_cache, packet, key, request.zone, Checksums::Good);
         let tuple = lookup.conn_key.filter(|conn_key| !conn_key.related)?.tuple;
         let (connection, reply) = conn_cache.find(lookup.hash, &tuple, now_ms)?;
         let state = key_fields::state(key);

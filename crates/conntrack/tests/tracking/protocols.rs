@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use sluice_conntrack::{CachedConn, Checksums, ConnCache, Ct, CtInput, CtOutcome, CtPacket, Masked, clear, ct_state};
-use sluice_flow::{PacketKey, layout};
+use sluice_flow::{Metadata, PacketKey, VlanLimit, extract, layout};
 use sluice_testkit::pool::TestPool;
 
 #[test]
@@ -101,6 +101,7 @@ fn what_has_no_connection_is_invalid() {
     let mut pool = TestPool::new();
     for (checksums, outcome) in [(Checksums::Good, CtOutcome::Committed), (Checksums::Bad, CtOutcome::Invalid)] {
         let (mut packet, mut key) = (pool.packet(&broken_sum), PacketKey::ZERO);
+        extract(packet.bytes(), &Metadata::of_port(1), &mut key).unwrap();
         let input = CtInput { checksums, ..CtInput::default() };
         assert_eq!(
             scene.ct.execute(
@@ -196,4 +197,20 @@ fn clearing_leaves_a_packet_as_if_never_tracked() {
         assert_eq!(seen.number(span), 0);
     }
     assert_eq!(seen.key.get(layout::CT_SRC), [0; 16]);
+}
+
+/// With a VLAN limit of 1 the type behind the first of two tags is that of a tag: no IP header is there to be tracked.
+#[test]
+fn an_ip_header_behind_a_tag_that_is_not_read_is_not_tracked() {
+    let bytes = sluice_testkit::frame::ethernet().vlan(5).vlan(6).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
+    let scene = Scene::new();
+    let mut pool = TestPool::new();
+    for (setting, outcome) in [(1, CtOutcome::Invalid), (2, CtOutcome::Committed)] {
+        let (mut packet, mut key) = (pool.packet(&bytes), PacketKey::ZERO);
+        let metadata = Metadata::of_port(1).with_vlan_limit(VlanLimit::from_setting(setting));
+        extract(packet.bytes(), &metadata, &mut key).unwrap();
+        let to = CtPacket { packet: &mut packet, key: &mut key, cached: &mut CachedConn::default() };
+        assert_eq!(scene.ct.execute(&mut ConnCache::new(0), to, &commit(), &CtInput::default()), outcome);
+        pool.take_bytes(packet);
+    }
 }

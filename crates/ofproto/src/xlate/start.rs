@@ -303,7 +303,7 @@ impl<'a> Translator<'a> {
 
     /// The mask for the datapath. It always tells whether there are tags: actions of a translation without tags would
     /// do the wrong thing to a packet with one. The bits of the outer tag are those that OVS's datapath adds; that of
-    /// the inner tag is added only here.
+    /// the inner tag is added only here. Tags behind the limit are in no packet's key.
     fn datapath_mask(&self) -> PacketKey {
         let mut mask = self.wc;
         if tags::tag(&mask, 0).tci == 0 {
@@ -312,6 +312,7 @@ impl<'a> Translator<'a> {
         if u64::from(tags::tag(&self.original, 0).tci) & tags::CFI != 0 {
             tags::look_at_tci(&mut mask, 1, tags::CFI);
         }
+        tags::cut(&mut mask, self.state.vlan_limit);
         mask.packet_part()
     }
 

@@ -67,10 +67,15 @@ pub fn limit(key: &mut FlowKey, limit: VlanLimit) {
         return;
     }
     let beyond = tag(key, limit.tags());
-    (limit.tags()..MAX_TAGS).for_each(|i| set_tag(key, i, Tag::default()));
+    cut(key, limit);
     (0..MAX_LABELS).for_each(|i| set_label(key, i, 0));
     forget_behind_ethernet(key);
     key.set_number(layout::DL_TYPE, beyond.tpid.into());
+}
+
+/// Forgets the tags behind `limit`.
+pub fn cut(key: &mut FlowKey, limit: VlanLimit) {
+    (limit.tags()..MAX_TAGS).for_each(|i| set_tag(key, i, Tag::default()));
 }
 
 /// Pops the outer tag, if there is one.

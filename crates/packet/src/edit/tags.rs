@@ -5,7 +5,7 @@
 
 use super::EditError;
 use crate::headers::*;
-use crate::{Layers, Packet};
+use crate::{Layers, Packet, VlanLimit};
 
 /// The CFI bit, by which a key marks that there is a tag. On the wire it is 0.
 const CFI: u16 = 0x1000;
@@ -31,17 +31,17 @@ pub fn pop_vlan(packet: &mut Packet) -> Result<(), EditError> {
     }
 }
 
-/// Pushes a label stack entry in front of the label stack or of L3, and sets the Ethernet type.
-pub fn push_mpls(packet: &mut Packet, ethertype: u16, lse: u32) -> Result<(), EditError> {
-    let layers = Layers::of(packet.bytes()).ok_or(EditError::NoHeader)?;
+/// Pushes a label stack entry behind the tags that `limit` lets be read, in front of the label stack or of L3, and sets the Ethernet type.
+pub fn push_mpls(packet: &mut Packet, ethertype: u16, lse: u32, limit: VlanLimit) -> Result<(), EditError> {
+    let layers = Layers::with_vlan_limit(packet.bytes(), limit).ok_or(EditError::NoHeader)?;
     insert(packet, layers.l2_end, lse.to_be_bytes())?;
     put_ethertype(packet, layers.l2_end, ethertype);
     Ok(())
 }
 
 /// Removes the outer label stack entry, and sets the Ethernet type.
-pub fn pop_mpls(packet: &mut Packet, ethertype: u16) -> Result<(), EditError> {
-    let layers = Layers::of(packet.bytes()).ok_or(EditError::NoHeader)?;
+pub fn pop_mpls(packet: &mut Packet, ethertype: u16, limit: VlanLimit) -> Result<(), EditError> {
+    let layers = Layers::with_vlan_limit(packet.bytes(), limit).ok_or(EditError::NoHeader)?;
     if layers.labels == 0 {
         return Err(EditError::NoHeader);
     }
