@@ -5,6 +5,7 @@ use crate::conn_handle::ConnHandle;
 use crate::controller_status::ControllerStatus;
 use crate::controllers::Controller;
 use crate::fail_open::FailOpen;
+use crate::settings::BridgeDescription;
 use crate::tlv_table::TlvTable;
 use parking_lot::Mutex;
 use sluice_clock::now_ms;
@@ -41,6 +42,8 @@ pub struct ConnMgr {
     pub tlv_table: Mutex<TlvTable>,
     /// The controllers that the bridge connects to.
     controllers: Mutex<Vec<Arc<Controller>>>,
+    /// What the bridge says of itself.
+    pub description: Mutex<BridgeDescription>,
 }
 
 /// A port as controllers know it.
@@ -65,6 +68,7 @@ impl ConnMgr {
             fail_open: Mutex::default(),
             tlv_table: Mutex::default(),
             controllers: Mutex::default(),
+            description: Mutex::default(),
         }
     }
 

@@ -61,7 +61,7 @@ pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, P
 pub use controller_status::{ControllerState, ControllerStatus};
 pub use error::Error;
 pub use service::OpenFlowService;
-pub use settings::{BridgeSettings, ControllerKind, ControllerSettings, RateLimit};
+pub use settings::{BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, RateLimit};
 pub use target::{ActiveTarget, PassiveTarget, TargetError};
 pub use tls::{TlsError, TlsFile, TlsFiles};
 pub use unix_socket::SocketError;

@@ -154,7 +154,7 @@ impl Connection {
             return Ok(());
         }
         if self.switch.ofproto.fragments(bridge).map_err(|_| Error::RequestEperm)? != fragments {
-            self.switch.ofproto.set_bridge(bridge, None, Some(fragments)).map_err(|_| Error::RequestEperm)?;
+            self.switch.ofproto.set_fragments(bridge, fragments).map_err(|_| Error::RequestEperm)?;
             self.switch.revalidate_soon();
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Connection {
     fn stats(&self, request: StatsRequest) -> Result<StatsReply, Error> {
         let (switch, bridge) = (&self.switch, self.conn_mgr.bridge.as_str());
         Ok(match request {
-            StatsRequest::Description => StatsReply::Description(Box::new(description(bridge))),
+            StatsRequest::Description => StatsReply::Description(Box::new(self.description())),
             StatsRequest::Aggregate(wanted) => {
                 StatsReply::Aggregate(wanted.format, flows::aggregate(switch, bridge, &wanted)?)
             }
@@ -212,6 +212,17 @@ impl Connection {
             StatsRequest::Flows(_) | StatsRequest::Monitors(_) => return Err(Error::RequestBadStat),
             StatsRequest::TableDescs => StatsReply::TableDescs(self.table_descs()?),
         })
+    }
+
+    fn description(&self) -> Description {
+        let said = self.conn_mgr.description.lock().clone();
+        Description {
+            manufacturer: "Sluice".into(),
+            hardware: "Userspace software switch".into(),
+            software: env!("CARGO_PKG_VERSION").into(),
+            serial: said.serial.unwrap_or_else(|| "None".into()),
+            datapath: said.datapath.unwrap_or_else(|| self.conn_mgr.bridge.clone()),
+        }
     }
 
     /// The tables that controllers see.
@@ -249,14 +260,4 @@ impl Connection {
 /// The limit that is reported for a table.
 fn max_entries(table: &TableDesc) -> u32 {
     table.limit.map_or(TABLE_ENTRIES, |limit| u32::try_from(limit).unwrap_or(u32::MAX))
-}
-
-fn description(bridge: &str) -> Description {
-    Description {
-        manufacturer: "Sluice".into(),
-        hardware: "Userspace software switch".into(),
-        software: env!("CARGO_PKG_VERSION").into(),
-        serial: "None".into(),
-        datapath: bridge.into(),
-    }
 }

@@ -126,6 +126,7 @@ impl ServedBridge {
                 old.end(switch, bridge);
             }
         }
+        conn_mgr.description.lock().clone_from(&settings.description);
         self.settings = settings.clone();
     }
 

@@ -16,6 +16,17 @@ pub struct BridgeSettings {
     pub listeners: Vec<PassiveTarget>,
     /// The controllers that it connects to.
     pub controllers: Vec<ControllerSettings>,
+    /// What it says of itself.
+    pub description: BridgeDescription,
+}
+
+/// What a bridge says of itself in its description. Source: `ovs-vswitchd.conf.db(5)`, `Bridge`, `other_config`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BridgeDescription {
+    /// What its datapath is called (`dp-desc`); `None`: as the bridge.
+    pub datapath: Option<String>,
+    /// Its serial number (`dp-sn`), if it has one.
+    pub serial: Option<String>,
 }
 
 /// A controller that a bridge connects to. Source: `ovs-vswitchd.conf.db(5)`, `Controller`.
@@ -117,6 +128,7 @@ impl Default for BridgeSettings {
             versions: Version::all(),
             listeners: Vec::new(),
             controllers: Vec::new(),
+            description: BridgeDescription::default(),
         }
     }
 }

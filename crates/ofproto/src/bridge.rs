@@ -3,7 +3,7 @@
 use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, TableConfig, TableMiss};
 use crate::features::DpFeatures;
 use crate::group::Groups;
-use crate::mac::{DEFAULT_MAX, MacTable};
+use crate::mac::MacTable;
 use crate::meter::Meters;
 use crate::port::{Attach, PortConfig};
 use crate::rule::Rule;
@@ -86,7 +86,7 @@ pub(crate) struct ExpiredRule {
 
 impl Bridge {
     pub fn new(id: BridgeId, config: BridgeConfig) -> Self {
-        let macs = RwLock::new(MacTable::new(config.mac_age_s, DEFAULT_MAX));
+        let macs = RwLock::new(MacTable::new(config.normal.mac_age_s, config.normal.mac_table_size));
         let mut tables: Box<[OfTable]> = std::iter::repeat_with(OfTable::default).take(N_TABLES).collect();
         for table in &config.tables {
             if let Some(found) = tables.get_mut(usize::from(table.table)) {

@@ -1,6 +1,6 @@
 //! The configuration of a bridge, and its number.
 
-use crate::mac::DEFAULT_AGE_S;
+use crate::mac::{DEFAULT_AGE_S, DEFAULT_MAX};
 use sluice_classifier::TrieField;
 use sluice_flow::SubField;
 
@@ -32,6 +32,23 @@ pub enum FragmentMode {
     NxMatch,
 }
 
+/// How action NORMAL forwards. Source: `ovs-vswitchd.conf.db(5)`, `Bridge`, `other_config`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormalSettings {
+    /// Seconds until an unused MAC entry expires.
+    pub mac_age_s: u64,
+    /// MAC entries at most.
+    pub mac_table_size: usize,
+    /// Whether packets to addresses that are reserved for protocols between bridges are forwarded.
+    pub forward_bpdu: bool,
+}
+
+impl Default for NormalSettings {
+    fn default() -> Self {
+        NormalSettings { mac_age_s: DEFAULT_AGE_S, mac_table_size: DEFAULT_MAX, forward_bpdu: false }
+    }
+}
+
 /// The configuration of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeConfig {
@@ -43,8 +60,8 @@ pub struct BridgeConfig {
     pub datapath_id: u64,
     /// Fail mode.
     pub fail_mode: FailMode,
-    /// Seconds until an unused MAC entry expires.
-    pub mac_age_s: u64,
+    /// How action NORMAL forwards.
+    pub normal: NormalSettings,
     /// Fields with a prefix trie, which makes the megaflows of rules that match prefixes wider: of all tables whose own
     /// configuration does not say otherwise.
     pub prefixes: Vec<TrieField>,
@@ -62,7 +79,7 @@ impl BridgeConfig {
             datapath_type: NETDEV.to_owned(),
             datapath_id: 1,
             fail_mode: FailMode::Secure,
-            mac_age_s: DEFAULT_AGE_S,
+            normal: NormalSettings::default(),
             prefixes,
             tables: Vec::new(),
         }

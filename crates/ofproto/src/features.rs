@@ -204,6 +204,19 @@ impl DpFeatures {
         Ok(out)
     }
 
+    /// What the datapath can do, as the database has it: names and values. Source: ofproto/ofproto-dpif.c,
+    /// `get_datapath_cap`.
+    pub fn capabilities(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let value = |row: &FeatureRow, value: &FeatureValue| match value {
+            Bool(can) => can.to_string(),
+            Number(n) if row.feature == Feature::SampleNesting => (*n != 0).to_string(),
+            Number(n) => n.to_string(),
+        };
+        let rows = FEATURES.iter().zip(&self.boot).map(move |(row, boot)| (row.name, value(row, boot)));
+        // Single connections can be flushed by every datapath.
+        rows.chain([("ct_flush", true.to_string())])
+    }
+
     /// What OVS logs when it has made a datapath of that name, line by line.
     pub fn probed(&self, datapath: &str) -> Vec<String> {
         let number = |feature| match self.boot[feature as usize] {

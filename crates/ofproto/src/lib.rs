@@ -114,7 +114,9 @@ mod upcall;
 mod xlate;
 mod xlate_cache;
 
-pub use bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, TableConfig, TableMiss};
+pub use bridge_config::{
+    BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, NormalSettings, TableConfig, TableMiss,
+};
 pub use controller::{ExecuteRequest, PacketInMetadata, PacketOutRequest, ResumeRequest};
 pub use effects::EffectStats;
 pub use error::Error;

@@ -95,6 +95,14 @@ impl MacTable {
         self.age_s = age_s;
     }
 
+    /// Changes how many entries there may be; the least recently used ones that are too many go.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = max;
+        while self.entries.len() > self.max && !self.by_port.is_empty() {
+            self.evict();
+        }
+    }
+
     /// The port of an address; `None` if it is unknown or multicast.
     pub fn lookup(&self, vlan: u16, mac: Mac) -> Option<OfPort> {
         self.entries.get(&(vlan, mac)).map(|e| e.port)
@@ -278,6 +286,17 @@ mod tests {
 
     const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
     const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
+
+    #[test]
+    fn a_table_that_gets_smaller_keeps_what_was_used_last() {
+        let mut table = MacTable::new(300, 8);
+        (0..4).for_each(|n| assert!(table.learn(0, Mac([2, 0, 0, 0, 1, n]), OfPort(1), n.into())));
+        table.set_max(2);
+        let left: Vec<u8> = (0..4).filter(|n| table.lookup(0, Mac([2, 0, 0, 0, 1, *n])).is_some()).collect();
+        assert_eq!(left, [2, 3]);
+        assert!(table.learn(0, A, OfPort(2), 10), "the table is full");
+        assert_eq!(table.lookup(0, Mac([2, 0, 0, 0, 1, 2])), None);
+    }
 
     #[test]
     fn entries_move_and_age() {

@@ -9,7 +9,7 @@
 //! from there on no packet follows the old state. The crate's essay has the whole story.
 
 use crate::bridge::{Bridge, SwitchState};
-use crate::bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode};
+use crate::bridge_config::{BridgeConfig, BridgeId, FailMode, FragmentMode, NormalSettings};
 use crate::depends::Changes;
 use crate::effects::{EffectQueue, EffectStats};
 use crate::error::Error;
@@ -229,17 +229,27 @@ impl Ofproto {
         Ok(())
     }
 
-    /// Changes the ageing time of MAC entries and the handling of fragments.
-    pub fn set_bridge(&self, name: &str, mac_age_s: Option<u64>, fragments: Option<FragmentMode>) -> Result<(), Error> {
+    /// Changes how action NORMAL forwards.
+    pub fn set_normal(&self, name: &str, normal: NormalSettings) -> Result<(), Error> {
+        self.change_bridge(name, |bridge| {
+            bridge.config.normal = normal;
+            let macs = bridge.macs.get_mut();
+            macs.set_age(normal.mac_age_s);
+            macs.set_max(normal.mac_table_size);
+        })
+    }
+
+    /// Changes how rules match fragments.
+    pub fn set_fragments(&self, name: &str, fragments: FragmentMode) -> Result<(), Error> {
+        self.change_bridge(name, |bridge| bridge.fragments = fragments)
+    }
+
+    fn change_bridge(&self, name: &str, change: impl FnOnce(&mut Bridge)) -> Result<(), Error> {
         let mut writer = self.writer();
         let id = self.change(&mut writer, |state| {
             let at = position(state, name)?;
             let bridge = &mut state.bridges[at];
-            if let Some(age) = mac_age_s {
-                bridge.config.mac_age_s = age;
-                bridge.macs.get_mut().set_age(age);
-            }
-            bridge.fragments = fragments.unwrap_or(bridge.fragments);
+            change(bridge);
             Ok(bridge.id)
         })?;
         self.announce(&Changes::of_bridge(id));

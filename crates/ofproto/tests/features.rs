@@ -3,7 +3,7 @@
 use sluice_action::{Action, Fate, Miss, PortNo, Upcall};
 use sluice_flow::{Metadata, PacketKey, PortNames, VlanLimit, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
-use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_ofproto::{BridgeConfig, NormalSettings, Ofproto, PortConfig};
 use sluice_testkit::frame::ethernet;
 
 fn switch(flow: &str) -> Ofproto {
@@ -82,4 +82,20 @@ fn a_trace_reads_as_many_tags_as_the_datapath() {
         assert!(line.contains("dl_vlan1=6") && line.contains("nw_src=10.0.0.1"), "{line}");
     }
     assert!(ofproto.features().show().contains("Max VLAN headers: 2\n"));
+}
+
+#[test]
+fn reserved_destinations_are_forwarded_if_the_bridge_is_told_so() {
+    let ofproto = switch("actions=NORMAL");
+    let trace = || ofproto.trace(&["br0", "in_port=1,dl_dst=01:80:c2:00:00:00"], 0).unwrap();
+    assert!(trace().contains("packet has reserved destination MAC, dropping"));
+    ofproto.set_normal("br0", NormalSettings { forward_bpdu: true, ..NormalSettings::default() }).unwrap();
+    assert!(trace().ends_with("Datapath actions: 2,3"), "{}", trace());
+}
+
+#[test]
+fn the_database_is_told_numbers_and_truths() {
+    let all: Vec<_> = Ofproto::new().features().capabilities().collect();
+    let of = |name| all.iter().find(|(other, _)| *other == name).map(|(_, value)| value.as_str());
+    assert_eq!([of("max_hash_alg"), of("sample_nesting"), of("ct_flush")], [Some("1"), Some("true"), Some("true")]);
 }

@@ -108,7 +108,9 @@ fn set_up(case: &Case<'_>) -> Ofproto {
                     other if other.starts_with("prefixes=") => None,
                     _ => panic!("{option}: what is that?"),
                 });
-                ofproto.set_bridge(words[1], None, mode).unwrap();
+                if let Some(mode) = mode {
+                    ofproto.set_fragments(words[1], mode).unwrap();
+                }
             }
             "port" => ofproto.add_port(words[1], port(&words[2..])).unwrap(),
             "meter" => {

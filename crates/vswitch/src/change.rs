@@ -2,11 +2,12 @@
 
 use crate::desired::{Bridge, DesiredState, Port, Sources};
 use sluice_connmgr::{BridgeSettings, TlsFiles};
+use sluice_conntrack::TimeoutPolicy;
 use sluice_datapath::{GovernorMode, MissBudget, Settings};
 use sluice_flow::VlanLimit;
-use sluice_ofproto::TableConfig;
+use sluice_ofproto::{NormalSettings, TableConfig};
 use sluice_port::DpdkConfig;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// A step. [`changes`] lists them in the order in which they are to be taken: what goes, what changes, what comes, and
@@ -22,12 +23,12 @@ pub enum Change {
     },
     /// A bridge goes, with its ports.
     RemoveBridge(String),
-    /// How long a bridge keeps a learned address changes.
-    SetMacAge {
+    /// How action NORMAL forwards changes.
+    SetNormal {
         /// The bridge.
         bridge: String,
-        /// How long it is to be.
-        mac_age: Duration,
+        /// How it is to forward.
+        normal: NormalSettings,
     },
     /// The configuration of a bridge's tables changes.
     SetTables {
@@ -73,6 +74,13 @@ pub enum Change {
     SetLookup(Box<Settings>),
     /// How many VLAN tags are read of a packet changes.
     SetVlanLimit(VlanLimit),
+    /// How long the connections of a conntrack zone live changes.
+    SetZoneTimeouts {
+        /// The zone.
+        zone: u16,
+        /// How long they are to live; `None`: for the usual times.
+        policy: Option<TimeoutPolicy>,
+    },
     /// How long unused megaflows stay changes.
     SetMaxIdle(Duration),
     /// A setting changes that is read at the start only.
@@ -159,8 +167,8 @@ struct Steps {
 impl Steps {
     fn compare_bridges(&mut self, old: &Bridge, new: &Bridge) {
         let name = || new.name.clone();
-        if old.mac_age != new.mac_age {
-            self.changing.push(Change::SetMacAge { bridge: name(), mac_age: new.mac_age });
+        if old.normal != new.normal {
+            self.changing.push(Change::SetNormal { bridge: name(), normal: new.normal });
         }
         if old.tables != new.tables {
             self.changing.push(Change::SetTables { bridge: name(), tables: new.tables.clone() });
@@ -218,6 +226,11 @@ impl Steps {
         if a.max_idle != b.max_idle {
             self.changing.push(Change::SetMaxIdle(b.max_idle));
         }
+        let zones = a.zone_timeouts.keys().chain(b.zone_timeouts.keys()).collect::<BTreeSet<_>>().into_iter();
+        for zone in zones.filter(|zone| a.zone_timeouts.get(zone) != b.zone_timeouts.get(zone)) {
+            let policy = b.zone_timeouts.get(zone).cloned();
+            self.changing.push(Change::SetZoneTimeouts { zone: *zone, policy });
+        }
         if a.lookup != b.lookup {
             self.changing.push(Change::SetLookup(Box::new(b.lookup)));
         }
@@ -233,12 +246,13 @@ impl DesiredState {
                 self.with_bridge(bridge, |bridge| bridge.ports.retain(|other| other.name != *port));
             }
             Change::RemoveBridge(bridge) => self.bridges.retain(|other| other.name != *bridge),
-            Change::SetMacAge { bridge, mac_age } => self.with_bridge(bridge, |bridge| bridge.mac_age = *mac_age),
+            Change::SetNormal { bridge, normal } => self.with_bridge(bridge, |bridge| bridge.normal = *normal),
             Change::SetOpenFlow { bridge, settings } => self.with_bridge(bridge, |bridge| {
                 bridge.fail_mode = settings.fail_mode;
                 bridge.versions = settings.versions;
                 bridge.controllers.clone_from(&settings.controllers);
                 bridge.listeners.clone_from(&settings.listeners);
+                bridge.description.clone_from(&settings.description);
             }),
             Change::SetTables { bridge, tables } => self.with_bridge(bridge, |bridge| bridge.tables.clone_from(tables)),
             Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
@@ -257,6 +271,12 @@ impl DesiredState {
             Change::SetLookup(lookup) => self.datapath.lookup = **lookup,
             Change::SetVlanLimit(vlan_limit) => self.datapath.vlan_limit = *vlan_limit,
             Change::SetMaxIdle(max_idle) => self.datapath.max_idle = *max_idle,
+            Change::SetZoneTimeouts { zone, policy: Some(policy) } => {
+                self.datapath.zone_timeouts.insert(*zone, policy.clone());
+            }
+            Change::SetZoneTimeouts { zone, policy: None } => {
+                self.datapath.zone_timeouts.remove(zone);
+            }
             Change::AtNextStart(setting) => self.apply_at_start(setting),
             Change::AddBridge(bridge) => self.bridges.push((**bridge).clone()),
             Change::AddPort { bridge, port } => self.with_bridge(bridge, |bridge| bridge.ports.push((**port).clone())),

@@ -9,9 +9,11 @@ pub use check::Invalid;
 pub use port::{ETHERNET_MTU, PATCH, Port};
 
 use sluice_connmgr::TlsFiles;
+use sluice_conntrack::TimeoutPolicy;
 use sluice_datapath::{GovernorMode, MissBudget, Settings, numa};
 use sluice_flow::VlanLimit;
 use sluice_port::DpdkConfig;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +69,8 @@ pub struct DatapathSettings {
     pub flow_memory_bytes: u64,
     /// The longest sleep of an idle PMD; zero: it never sleeps.
     pub pmd_sleep_max: Duration,
+    /// Conntrack zones whose connections live for other times than the usual ones.
+    pub zone_timeouts: BTreeMap<u16, TimeoutPolicy>,
 }
 
 impl Default for DesiredState {
@@ -95,6 +99,7 @@ impl Default for DatapathSettings {
             max_idle: Duration::from_secs(10),
             flow_memory_bytes: 256 << 20,
             pmd_sleep_max: Duration::ZERO,
+            zone_timeouts: BTreeMap::new(),
         }
     }
 }

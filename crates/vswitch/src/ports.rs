@@ -144,7 +144,7 @@ impl Assembly {
         let desired = port.clone();
         let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
         self.ports.insert(port.name.clone(), entry);
-        tracing::info!("added port {} of type {} to bridge {bridge}, number {}", port.name, port.kind, ofport.0);
+        tracing::info!("{bridge}: added port {} of type {}, number {}", port.name, port.kind, ofport.0);
         Ok(number)
     }
 

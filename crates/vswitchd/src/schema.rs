@@ -20,10 +20,24 @@ pub const INTERFACE: &str = "Interface";
 pub const CONTROLLER: &str = "Controller";
 pub const SSL: &str = "SSL";
 pub const FLOW_TABLE: &str = "Flow_Table";
+pub const DATAPATH: &str = "Datapath";
+pub const CT_ZONE: &str = "CT_Zone";
+pub const CT_TIMEOUT_POLICY: &str = "CT_Timeout_Policy";
 
 /// All tables.
 pub fn tables() -> Vec<Table> {
-    vec![open_vswitch(), bridge(), port(), interface(), controller(), ssl(), flow_table()]
+    vec![
+        open_vswitch(),
+        bridge(),
+        port(),
+        interface(),
+        controller(),
+        ssl(),
+        flow_table(),
+        datapath(),
+        ct_zone(),
+        ct_timeout_policy(),
+    ]
 }
 
 fn open_vswitch() -> Table {
@@ -32,6 +46,7 @@ fn open_vswitch() -> Table {
         [
             Column::scalar("next_cfg", Integer),
             Column::set("bridges", Uuid),
+            Column::new("datapaths", ColumnType::map(String, Uuid)),
             Column::optional("ssl", Uuid),
             Column::string_map("other_config"),
             Column::scalar("cur_cfg", Integer).omit_alert(),
@@ -80,6 +95,7 @@ fn port() -> Table {
             Column::set("cvlans", Integer),
             Column::optional("vlan_mode", String),
             Column::scalar("protected", Boolean),
+            Column::optional("qos", Uuid),
             Column::string_map("other_config"),
         ],
     )
@@ -94,6 +110,11 @@ fn interface() -> Table {
             Column::string_map("options"),
             Column::optional("ofport_request", Integer),
             Column::optional("mtu_request", Integer),
+            Column::string_map("bfd"),
+            Column::optional("cfm_mpid", Integer),
+            Column::string_map("lldp"),
+            Column::scalar("ingress_policing_rate", Integer),
+            Column::scalar("ingress_policing_kpkts_rate", Integer),
             Column::optional("ofport", Integer).omit_alert(),
             Column::optional("error", String).omit_alert(),
             Column::optional("admin_state", String).omit_alert(),
@@ -152,4 +173,19 @@ fn flow_table() -> Table {
             Column::set("prefixes", String),
         ],
     )
+}
+
+fn datapath() -> Table {
+    Table::new(
+        DATAPATH,
+        [Column::new("ct_zones", ColumnType::map(Integer, Uuid)), Column::string_map("capabilities").omit_alert()],
+    )
+}
+
+fn ct_zone() -> Table {
+    Table::new(CT_ZONE, [Column::optional("timeout_policy", Uuid)])
+}
+
+fn ct_timeout_policy() -> Table {
+    Table::new(CT_TIMEOUT_POLICY, [Column::new("timeouts", ColumnType::map(String, Integer))])
 }

@@ -15,7 +15,7 @@ use crate::schema::{DATABASE, LOCK, tables};
 use crate::status::Applied;
 use refresh::Periodic;
 use sluice_ovsdb::{Client, Commit, Config, ConfigError, Interest, LockState, Remote, Txn, TxnId, TxnStatus, Uuid};
-use sluice_vswitch::Switch;
+use sluice_vswitch::{DesiredState, Switch};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub struct Vswitchd {
     was_reconfigured: bool,
     /// The tables are being filled after a restart. Once that is over, the database is no longer asked.
     flow_restore_wait: bool,
+    /// What the switch is as far as the database does not say.
+    base: DesiredState,
     /// What came of the last reconfiguration.
     applied: Applied,
     /// The transaction that says so.
@@ -82,6 +84,7 @@ impl Vswitchd {
     pub fn new(switch: Arc<Switch>, options: Options) -> Result<Self, ConfigError> {
         let config = Config { lock: Some(LOCK.into()), ..Config::new(DATABASE, tables(), options.remotes) };
         Ok(Vswitchd {
+            base: switch.state(),
             switch,
             dummies: options.dummies,
             confinement: options.confinement,
@@ -152,9 +155,8 @@ impl Vswitchd {
     fn reconfigure(&mut self, now_ms: u64) {
         let records = Records::read(self.client.session().replica());
         self.update_flow_restore_wait(&records);
-        let before = self.switch.state();
         let context = PlanContext {
-            before: &before,
+            base: &self.base,
             dummies: self.dummies,
             confinement: self.confinement.as_deref(),
             waits_for_flows: self.flow_restore_wait,

@@ -114,7 +114,7 @@ impl Translator<'_> {
         let vlans = received.inside(mode);
         // An access port's VLAN replaces all tags.
         self.tags_replaced |= matches!(mode, VlanMode::Access(_)) && tags::tag_count(&self.base) > 1;
-        if port.is_some() && self.is_reserved_destination() {
+        if port.is_some() && !self.bridge.config.normal.forward_bpdu && self.is_reserved_destination() {
             return self.detail("packet has reserved destination MAC, dropping");
         }
         // Gratuitous ARP matters only to bonds, but OVS looks for it always.

@@ -4,7 +4,7 @@ use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, Overf
 use sluice_connmgr::{ActiveTarget, ControllerSettings, PassiveTarget, RateLimit, TargetError, TlsFiles};
 use sluice_datapath::{MissBudget, Settings};
 use sluice_flow::VlanLimit;
-use sluice_ofproto::{TableConfig, TrieField, VlanMode};
+use sluice_ofproto::{NormalSettings, TableConfig, TrieField, VlanMode};
 use sluice_port::DpdkConfig;
 use sluice_vswitch::{DatapathSettings, DesiredState, Invalid, PATCH, Source, Sources};
 use std::collections::BTreeMap;
@@ -95,6 +95,7 @@ impl Datapath {
             max_idle: self.max_idle.0,
             flow_memory_bytes: self.flow_memory.0,
             pmd_sleep_max: self.pmd_sleep_max.0,
+            ..DatapathSettings::default()
         })
     }
 
@@ -151,7 +152,7 @@ impl Bridge {
                 FailMode::Secure => sluice_ofproto::FailMode::Secure,
                 FailMode::Standalone => sluice_ofproto::FailMode::Standalone,
             },
-            mac_age: self.mac_age.0,
+            normal: NormalSettings { mac_age_s: self.mac_age.0.as_secs(), ..NormalSettings::default() },
             prefixes: self.prefixes.iter().map(|name| prefix(name)).collect::<Result<_, _>>()?,
             tables: self.table.iter().map(Table::desired).collect(),
             controllers: controllers.collect::<Result<_, _>>()?,

@@ -12,7 +12,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
     let line = match &outcome.change {
         Change::RemovePort { bridge, port } => format!("{bridge}: port {port} removed"),
         Change::RemoveBridge(bridge) => format!("{bridge}: removed"),
-        Change::SetMacAge { bridge, .. } | Change::SetOpenFlow { bridge, .. } | Change::SetTables { bridge, .. } => {
+        Change::SetNormal { bridge, .. } | Change::SetOpenFlow { bridge, .. } | Change::SetTables { bridge, .. } => {
             format!("{bridge}: settings changed")
         }
         Change::SetPort { bridge, port } => format!("{bridge}: port {} changed", port.name),
@@ -22,6 +22,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         Change::SetWorkers { .. } => "switch.pmd-cores: PMDs are as listed now".to_owned(),
         Change::SetLookup(_)
         | Change::SetMaxIdle(_)
+        | Change::SetZoneTimeouts { .. }
         | Change::SetVlanLimit(_)
         | Change::SetMissBudget(_)
         | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),

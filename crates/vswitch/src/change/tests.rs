@@ -49,15 +49,15 @@ fn ports_come_go_change_and_are_replaced() {
 
 #[test]
 fn bridges_come_go_change_and_are_replaced() {
-    let mac_age = Duration::from_secs(10);
-    let aged = Bridge { mac_age, ..Bridge::new("br1") };
+    let normal = NormalSettings { mac_age_s: 10, ..NormalSettings::default() };
+    let aged = Bridge { normal, ..Bridge::new("br1") };
     let other = Bridge { datapath_id: Some(7), ..Bridge::new("br2") };
     let old = state(["br0", "br1", "br2"].map(Bridge::new));
     let new = state([aged, other.clone(), Bridge::new("br3")]);
     let expected = [
         Change::RemoveBridge("br0".into()),
         Change::RemoveBridge("br2".into()),
-        Change::SetMacAge { bridge: "br1".into(), mac_age },
+        Change::SetNormal { bridge: "br1".into(), normal },
         Change::AddBridge(other.into()),
         Change::AddBridge(Bridge::new("br3").into()),
     ];
@@ -122,11 +122,11 @@ fn any_bridge() -> impl Strategy<Value = Bridge> {
     ("br[0-2]", any::<bool>(), 1..3u64, controllers, sources, vec(any_port(), 0..4)).prop_map(
         |(name, has_local, age, controllers, sources, mut ports)| {
             unique_by(&mut ports, |port| port.name.clone());
-            let mac_age = Duration::from_secs(age);
+            let normal = NormalSettings { mac_age_s: age, ..NormalSettings::default() };
             let controller = |target: String| ControllerSettings::new(target.parse().unwrap());
             let controllers = controllers.into_iter().map(controller).collect();
             ports.extend(has_local.then(|| Port::local(&name, "null")));
-            Bridge { mac_age, controllers, sources, ports, ..Bridge::new(&name) }
+            Bridge { normal, controllers, sources, ports, ..Bridge::new(&name) }
         },
     )
 }

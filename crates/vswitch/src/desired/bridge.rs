@@ -1,10 +1,9 @@
 //! A bridge: its tables, its controllers and its ports.
 
 use super::Port;
-use sluice_connmgr::{BridgeSettings, ControllerSettings, PassiveTarget};
-use sluice_ofproto::{BridgeConfig, FailMode, TableConfig, TrieField};
+use sluice_connmgr::{BridgeDescription, BridgeSettings, ControllerSettings, PassiveTarget};
+use sluice_ofproto::{BridgeConfig, FailMode, NormalSettings, TableConfig, TrieField};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The userspace datapath's type. Source: OVS lib/dpif-netdev.c.
 const NETDEV: &str = "netdev";
@@ -21,8 +20,8 @@ pub struct Bridge {
     pub datapath_id: Option<u64>,
     /// What it does without rules or controller.
     pub fail_mode: FailMode,
-    /// How long a learned address is kept.
-    pub mac_age: Duration,
+    /// How action NORMAL forwards.
+    pub normal: NormalSettings,
     /// Fields whose prefixes its tables keep in tries.
     pub prefixes: Vec<TrieField>,
     /// Tables that differ from the usual ones.
@@ -33,6 +32,8 @@ pub struct Bridge {
     pub controllers: Vec<ControllerSettings>,
     /// Where to listen for controllers, besides its Unix socket.
     pub listeners: Vec<PassiveTarget>,
+    /// What it says of itself to controllers.
+    pub description: BridgeDescription,
     /// What its tables hold.
     pub sources: Sources,
     /// Its ports, by names that are unique in the switch. One that is named like the bridge is its LOCAL port
@@ -72,12 +73,13 @@ impl Bridge {
             datapath_type: NETDEV.to_owned(),
             datapath_id: None,
             fail_mode: usual.fail_mode,
-            mac_age: Duration::from_secs(usual.mac_age_s),
+            normal: usual.normal,
             prefixes: usual.prefixes,
             tables: usual.tables,
             versions: served.versions,
             controllers: served.controllers,
             listeners: served.listeners,
+            description: served.description,
             sources: Sources::default(),
             ports: Vec::new(),
         }
@@ -95,6 +97,7 @@ impl Bridge {
             versions: self.versions,
             listeners: self.listeners.clone(),
             controllers: self.controllers.clone(),
+            description: self.description.clone(),
         }
     }
 
@@ -105,7 +108,7 @@ impl Bridge {
             datapath_type: self.datapath_type.clone(),
             datapath_id: self.datapath_id.unwrap_or(usual.datapath_id),
             fail_mode: self.fail_mode,
-            mac_age_s: self.mac_age.as_secs(),
+            normal: self.normal,
             prefixes: self.prefixes.clone(),
             tables: self.tables.clone(),
             ..usual

@@ -60,6 +60,9 @@ impl Switch {
         setup.assembly.set_base_dir(desired.base_dir.clone());
         setup.state.base_dir.clone_from(&desired.base_dir);
         setup.state.failed_ports = desired.failed_ports;
+        if desired.failed_ports == FailedPorts::LeaveOut {
+            forget_lost_ports(&mut setup);
+        }
         let mut outcomes = Vec::new();
         for change in changes(&setup.state, desired) {
             let step = match self.take(&mut setup, &change, &sources) {
@@ -104,9 +107,7 @@ impl Switch {
                 assembly.remove_bridge(bridge)?;
             }
             Change::AddBridge(bridge) => return self.take_add_bridge(setup, bridge, &sources[&bridge.name]),
-            Change::SetMacAge { bridge, mac_age } => {
-                self.ofproto.set_bridge(bridge, Some(mac_age.as_secs()), None)?;
-            }
+            Change::SetNormal { bridge, normal } => self.ofproto.set_normal(bridge, *normal)?,
             Change::SetTables { bridge, tables } => {
                 self.ofproto.configure_tables(bridge, tables, self.now_ms())?;
                 self.hurry();
@@ -125,6 +126,12 @@ impl Switch {
                 return Ok(Step { loaded, ..Step::taken(None) });
             }
             Change::SetVlanLimit(vlan_limit) => assembly.set_vlan_limit(*vlan_limit),
+            Change::SetZoneTimeouts { zone, policy: Some(policy) } => {
+                self.datapath.conntrack().set_timeouts(*zone, policy);
+            }
+            Change::SetZoneTimeouts { zone, policy: None } => {
+                self.datapath.conntrack().delete_timeouts(*zone);
+            }
             Change::SetMaxIdle(max_idle) => self.revalidator.set_max_idle(*max_idle),
             Change::SetWorkers { pmd_cores, main_worker } => {
                 let workers = Workers::of(pmd_cores, *main_worker);
@@ -169,6 +176,15 @@ impl Switch {
         }
         state.bridges.push(there);
         Ok(Step { counts: false, port_failures, ..Step::taken(loaded.and(served).err()) })
+    }
+}
+
+/// Forgets ports that a command has taken away, so that the steps to come add them again. Source: Open vSwitch, whose
+/// database has the last word.
+fn forget_lost_ports(setup: &mut Setup) {
+    let Setup { assembly, state } = setup;
+    for bridge in &mut state.bridges {
+        bridge.ports.retain(|port| assembly.ports().contains_key(&port.name));
     }
 }
 

@@ -5,21 +5,28 @@ use super::openflow::{OpenFlowPlan, versions};
 use super::vlan::{priority_tags, vlan_mode};
 use super::{Level, Note, Plan, PlanContext, PlannedBridge, PlannedInterface};
 use crate::numbers::{BridgeNumbers, NumberRequest};
-use crate::records::{BridgeRecord, Feature, InterfaceRecord, PortRecord};
+use crate::records::{BridgeRecord, Feature, InterfaceRecord, PortRecord, Smap};
+use sluice_connmgr::BridgeDescription;
 use sluice_flow::Mac;
-use sluice_ofproto::FailMode;
+use sluice_ofproto::{FailMode, NormalSettings};
 use sluice_ovsdb::Uuid;
 use sluice_port::PORT_TYPES;
 use sluice_vswitch::{Bridge, PATCH, Port};
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
 
 /// Largest OpenFlow number that a port may request, exclusive. Source: OpenFlow 1.0, `OFPP_MAX`.
 const OFPORT_MAX: i64 = 0xff00;
 
+/// Seconds that MAC entries may be told to live, at least and at most. Source: lib/mac-learning.c, `normalize_idle_time`.
+const MAC_AGE_S: (i32, i32) = (15, 3600);
+
+/// Entries that a MAC table may be told to have. Source: lib/mac-learning.c, `mac_learning_set_max_entries`.
+const MAC_TABLE_SIZE: (i32, i32) = (10, 1_000_000);
+
 /// A port with its row, on the way to a number.
 struct Candidate {
     uuid: Uuid,
+    lacking: Vec<Feature>,
     port: Port,
     request: NumberRequest,
 }
@@ -49,16 +56,18 @@ impl Plan {
                     self.refuse_taken(interface);
                     continue;
                 }
+                self.note_lacking(&format!("interface {}", interface.name), &interface.lacking);
                 candidates.extend(self.candidate(record, interface, &vlans, context));
             }
+            self.note_lacking(&format!("port {}", port.name), &port.lacking);
         }
         let requests: Vec<_> = candidates.iter().filter(|c| !c.port.is_local()).map(|c| c.request.clone()).collect();
         let settled = numbers.settle(&requests, context.now_ms);
         let mut interfaces = Vec::new();
         let mut ports = Vec::new();
-        for Candidate { uuid, port, .. } in candidates {
+        for Candidate { uuid, lacking, port, .. } in candidates {
             let number = settled.get(&port.name).copied();
-            interfaces.push(PlannedInterface { uuid: Some(uuid), name: port.name.clone() });
+            interfaces.push(PlannedInterface { uuid: Some(uuid), name: port.name.clone(), lacking });
             ports.push(match number {
                 Some(number) if !port.is_local() => port.numbered(number),
                 _ => port,
@@ -70,13 +79,13 @@ impl Plan {
         let openflow = OpenFlowPlan::make(record, context.confinement);
         self.notes.extend(openflow.notes);
         self.synthesize_local(record, context, &mut ports, &mut interfaces);
-        self.note_lacking(record);
-        let mac_age = record.other_config.number("mac-aging-time").filter(|seconds| *seconds != 0);
+        self.note_lacking(&format!("bridge {name}"), &record.lacking);
         let tables = self.tables(record);
         self.state.bridges.push(Bridge {
             datapath_type: datapath_type.to_owned(),
             fail_mode: fail_mode(record),
-            mac_age: mac_age.map_or(Bridge::new(&name).mac_age, |seconds: u32| Duration::from_secs(seconds.into())),
+            normal: normal_settings(&record.other_config),
+            description: description(&record.other_config),
             controllers: if context.waits_for_flows { Vec::new() } else { openflow.active },
             listeners: if context.waits_for_flows { Vec::new() } else { openflow.passive },
             versions: versions(record),
@@ -130,14 +139,14 @@ impl Plan {
         self.warn(format!("bridge {name}: no port named {name}, synthesizing one"));
         let kind = context.dummies.device_kind(normalize(&record.datapath_type), "internal");
         ports.push(Port::local(name, kind));
-        interfaces.push(PlannedInterface { uuid: None, name: name.clone() });
+        interfaces.push(PlannedInterface { uuid: None, name: name.clone(), lacking: Vec::new() });
     }
 
-    /// Says once what a bridge asks for in vain. Networks may rely on spanning trees and multicast snooping to be safe.
-    fn note_lacking(&mut self, record: &BridgeRecord) {
-        for feature in &record.lacking {
-            let level = if *feature <= Feature::McastSnooping { Level::Warn } else { Level::Info };
-            let text = format!("bridge {}: {} is not supported and ignored", record.name, feature.column());
+    /// Says once what a row asks for in vain.
+    fn note_lacking(&mut self, owner: &str, lacking: &[Feature]) {
+        for feature in lacking {
+            let level = if feature.is_for_safety() { Level::Warn } else { Level::Info };
+            let text = format!("{owner}: {} is not supported and ignored", feature.column());
             self.notes.push(Note::once(level, text));
         }
     }
@@ -194,7 +203,7 @@ impl Plan {
         let valid = |number: Option<i64>| number.filter(|n| (1..OFPORT_MAX).contains(n)).map(|n| n as u16);
         let (requested, last) = (valid(interface.ofport_request), valid(interface.ofport));
         let request = NumberRequest { name: name.clone(), requested, last };
-        Some(Candidate { uuid: interface.uuid, port, request })
+        Some(Candidate { uuid: interface.uuid, lacking: interface.lacking.clone(), port, request })
     }
 }
 
@@ -222,6 +231,25 @@ fn refusal(port: &Port) -> Option<String> {
         return Some(format!("could not open network device {name} (Address family not supported by protocol)"));
     }
     port.check(&[]).err().map(|invalid| format!("{name}: could not set configuration ({invalid})"))
+}
+
+/// Source: vswitchd/bridge.c, `bridge_configure_mac_table`, `bridge_configure_forward_bpdu`.
+fn normal_settings(config: &Smap) -> NormalSettings {
+    let usual = NormalSettings::default();
+    let number = |key| config.number::<i32>(key).filter(|number| *number != 0);
+    let age_s = number("mac-aging-time").map(|s| s.clamp(MAC_AGE_S.0, MAC_AGE_S.1).unsigned_abs().into());
+    let size = number("mac-table-size").map(|n| n.clamp(MAC_TABLE_SIZE.0, MAC_TABLE_SIZE.1).unsigned_abs() as usize);
+    NormalSettings {
+        mac_age_s: age_s.unwrap_or(usual.mac_age_s),
+        mac_table_size: size.unwrap_or(usual.mac_table_size),
+        forward_bpdu: config.flag("forward-bpdu", false),
+    }
+}
+
+/// Source: vswitchd/bridge.c, `bridge_configure_dp_desc`, `bridge_configure_serial_desc`.
+fn description(config: &Smap) -> BridgeDescription {
+    let text = |key| config.text(key).map(str::to_owned);
+    BridgeDescription { datapath: text("dp-desc"), serial: text("dp-sn") }
 }
 
 /// Source: vswitchd/bridge.c, `bridge_configure_remotes`.

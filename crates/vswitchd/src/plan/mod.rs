@@ -4,6 +4,7 @@
 //! [`Refused`] interface, whose row gets the error. What is refused does not keep the rest from being planned.
 
 mod bridge;
+mod conntrack;
 mod global;
 mod kind;
 mod note;
@@ -32,6 +33,8 @@ pub struct Plan {
     pub bridges: Vec<PlannedBridge>,
     /// Interfaces that cannot be.
     pub refused: Vec<Refused>,
+    /// The rows of datapaths that there can be.
+    pub datapaths: Vec<Uuid>,
     /// What is to be logged.
     pub notes: Vec<Note>,
 }
@@ -71,6 +74,8 @@ pub struct PlannedInterface {
     pub uuid: Option<Uuid>,
     /// Its name.
     pub name: String,
+    /// What it asks for and this build lacks.
+    pub lacking: Vec<Feature>,
 }
 
 /// An interface that cannot be.
@@ -85,8 +90,8 @@ pub struct Refused {
 /// What plans depend on besides the records.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanContext<'a> {
-    /// The state that is to be replaced: what the database does not say stays.
-    pub before: &'a DesiredState,
+    /// What the switch is as far as the database does not say.
+    pub base: &'a DesiredState,
     /// Which types are dummies.
     pub dummies: DummyOverride,
     /// Where sockets may be that the database names.
@@ -110,12 +115,13 @@ impl Plan {
     /// Makes a plan, and gives its ports numbers.
     pub fn make(records: &Records, context: &PlanContext<'_>, numbers: &mut Numbers) -> Plan {
         let (bridges, failed_ports) = (Vec::new(), FailedPorts::LeaveOut);
-        let state = DesiredState { bridges, failed_ports, main_worker: true, ..context.before.clone() };
+        let state = DesiredState { bridges, failed_ports, main_worker: true, ..context.base.clone() };
         let mut plan = Plan { state, ..Plan::default() };
         plan.state.datapath.vlan_limit = vlan_limit(records);
         if let Some(row) = &records.open_vswitch {
             plan.set_global(row);
         }
+        plan.add_datapaths(records, context.dummies);
         let mut names = HashSet::new();
         let mut taken: HashSet<String> = records.bridges.iter().map(|record| record.name.clone()).collect();
         for record in &records.bridges {

@@ -1,6 +1,6 @@
 //! Rows of table `Bridge`.
 
-use super::{ControllerRecord, FlowTableRecord, PortRecord, Smap};
+use super::{ControllerRecord, Feature, FlowTableRecord, PortRecord, Smap};
 use crate::schema::BRIDGE;
 use sluice_ovsdb::{Replica, Row, Uuid};
 use std::collections::BTreeMap;
@@ -46,60 +46,9 @@ impl BridgeRecord {
             protocols: row.get::<Vec<&str>>("protocols").into_iter().map(str::to_owned).collect(),
             flow_tables: FlowTableRecord::read_all(replica, row),
             controllers: ControllerRecord::read_all(replica, row),
-            lacking: Feature::ALL.into_iter().filter(|feature| feature.is_asked_for(row)).collect(),
+            lacking: Feature::of_bridge(row),
             other_config: Smap::read(row, "other_config"),
             ports: PortRecord::read_all(replica, row),
-        }
-    }
-}
-
-/// Something that a bridge may ask for and that this build lacks. Networks rely on the first three to be safe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Feature {
-    /// The spanning tree protocol.
-    Stp,
-    /// The rapid spanning tree protocol.
-    Rstp,
-    /// Multicast snooping.
-    McastSnooping,
-    /// Mirrors.
-    Mirrors,
-    /// NetFlow.
-    NetFlow,
-    /// sFlow.
-    SFlow,
-    /// IPFIX.
-    Ipfix,
-}
-
-impl Feature {
-    const ALL: [Feature; 7] = [
-        Feature::Stp,
-        Feature::Rstp,
-        Feature::McastSnooping,
-        Feature::Mirrors,
-        Feature::NetFlow,
-        Feature::SFlow,
-        Feature::Ipfix,
-    ];
-
-    /// The column that asks for it, which is also its name.
-    pub fn column(self) -> &'static str {
-        match self {
-            Feature::Stp => "stp_enable",
-            Feature::Rstp => "rstp_enable",
-            Feature::McastSnooping => "mcast_snooping_enable",
-            Feature::Mirrors => "mirrors",
-            Feature::NetFlow => "netflow",
-            Feature::SFlow => "sflow",
-            Feature::Ipfix => "ipfix",
-        }
-    }
-
-    fn is_asked_for(self, row: &Row<'_>) -> bool {
-        match self {
-            Feature::Stp | Feature::Rstp | Feature::McastSnooping => row.get(self.column()),
-            _ => !row.datum(self.column()).is_empty(),
         }
     }
 }

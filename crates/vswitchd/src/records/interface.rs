@@ -1,6 +1,6 @@
 //! Rows of table `Interface`.
 
-use super::Smap;
+use super::{Feature, Smap};
 use crate::schema::INTERFACE;
 use sluice_ovsdb::{Replica, Row, Uuid};
 
@@ -21,6 +21,8 @@ pub struct InterfaceRecord {
     pub ofport: Option<i64>,
     /// The MTU that it is to have.
     pub mtu_request: Option<i64>,
+    /// What it asks for and this build lacks.
+    pub lacking: Vec<Feature>,
 }
 
 impl InterfaceRecord {
@@ -42,6 +44,7 @@ impl InterfaceRecord {
             ofport_request: row.get("ofport_request"),
             ofport: row.get("ofport"),
             mtu_request: row.get("mtu_request"),
+            lacking: Feature::of_interface(row),
         }
     }
 }

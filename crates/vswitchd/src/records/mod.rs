@@ -2,14 +2,18 @@
 
 mod bridge;
 mod controller;
+mod datapath;
+mod feature;
 mod flow_table;
 mod global;
 mod interface;
 mod port;
 mod smap;
 
-pub use bridge::{BridgeRecord, Feature};
+pub use bridge::BridgeRecord;
 pub use controller::ControllerRecord;
+pub use datapath::DatapathRecord;
+pub use feature::Feature;
 pub use flow_table::FlowTableRecord;
 pub use global::OpenVswitchRecord;
 pub use interface::InterfaceRecord;
@@ -26,6 +30,8 @@ pub struct Records {
     pub open_vswitch: Option<OpenVswitchRecord>,
     /// The bridges that it refers to, by UUID.
     pub bridges: Vec<BridgeRecord>,
+    /// The datapaths that it refers to, by type.
+    pub datapaths: Vec<DatapathRecord>,
 }
 
 impl Records {
@@ -33,6 +39,7 @@ impl Records {
     pub fn read(replica: &Replica) -> Self {
         let row = replica.first(OPEN_VSWITCH);
         let bridges = row.iter().flat_map(|row| BridgeRecord::read_all(replica, row)).collect();
-        Records { open_vswitch: row.as_ref().map(|row| OpenVswitchRecord::read(replica, row)), bridges }
+        let datapaths = row.iter().flat_map(|row| DatapathRecord::read_all(replica, row)).collect();
+        Records { open_vswitch: row.as_ref().map(|row| OpenVswitchRecord::read(replica, row)), bridges, datapaths }
     }
 }

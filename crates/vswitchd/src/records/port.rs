@@ -1,6 +1,6 @@
 //! Rows of table `Port`.
 
-use super::{InterfaceRecord, Smap};
+use super::{Feature, InterfaceRecord, Smap};
 use crate::schema::PORT;
 use sluice_ovsdb::{Replica, Row, Uuid};
 use std::collections::BTreeSet;
@@ -20,6 +20,8 @@ pub struct PortRecord {
     pub vlan_mode: Option<String>,
     /// Whether it does not talk to other protected ports.
     pub protected: bool,
+    /// What it asks for and this build lacks.
+    pub lacking: Vec<Feature>,
     /// Settings by key.
     pub other_config: Smap,
     /// Its interfaces, by name.
@@ -42,6 +44,7 @@ impl PortRecord {
             cvlans: vlans("cvlans"),
             vlan_mode: row.get::<Option<&str>>("vlan_mode").map(str::to_owned),
             protected: row.get("protected"),
+            lacking: Feature::of_port(row),
             other_config: Smap::read(row, "other_config"),
             interfaces: InterfaceRecord::read_all(replica, row),
         }

@@ -3,7 +3,7 @@
 use super::{interface, types};
 use crate::plan::{DummyOverride, PlannedController};
 use crate::records::Feature;
-use crate::schema::{BRIDGE, INTERFACE, OPEN_VSWITCH};
+use crate::schema::{BRIDGE, DATAPATH, INTERFACE, OPEN_VSWITCH};
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
 use sluice_ovsdb::{Datum, Txn, Uuid};
@@ -20,6 +20,10 @@ pub struct Applied {
     pub bridges: Vec<AppliedBridge>,
     /// Every interface, whether or not it could be opened.
     pub interfaces: Vec<AppliedInterface>,
+    /// The rows of datapaths.
+    pub datapaths: Vec<Uuid>,
+    /// What each of them can do.
+    pub capabilities: Vec<(&'static str, String)>,
 }
 
 /// A bridge that there is.
@@ -55,6 +59,10 @@ pub struct LiveInterface {
     pub number: Option<PortNo>,
     /// The type of its device.
     pub kind: String,
+    /// What keeps it from being of use although it is there.
+    pub error: Option<String>,
+    /// What it asks for and this build lacks.
+    pub lacking: Vec<Feature>,
 }
 
 impl Applied {
@@ -70,8 +78,11 @@ impl Applied {
         for bridge in &self.bridges {
             txn.set(BRIDGE, bridge.uuid, "datapath_id", Datum::set([format!("{:016x}", bridge.datapath_id)]));
             txn.set(BRIDGE, bridge.uuid, "datapath_version", DATAPATH_VERSION);
-            let lacking = bridge.lacking.iter().filter(|feature| **feature <= Feature::McastSnooping);
-            txn.set(BRIDGE, bridge.uuid, "status", Datum::map(lacking.map(|f| (f.column(), "unsupported"))));
+            txn.set(BRIDGE, bridge.uuid, "status", unsupported(&bridge.lacking));
+        }
+        for datapath in &self.datapaths {
+            let capabilities = self.capabilities.iter().map(|(name, value)| (*name, value.as_str()));
+            txn.set(DATAPATH, *datapath, "capabilities", Datum::map(capabilities));
         }
         for interface in &self.interfaces {
             interface.write(txn);
@@ -95,15 +106,25 @@ impl Applied {
 impl AppliedInterface {
     fn write(&self, txn: &mut Txn) {
         let (ofport, error) = match &self.live {
-            Ok(live) => (i64::from(live.ofport.0), None),
+            Ok(live) => (i64::from(live.ofport.0), live.error.clone()),
             Err(error) => (-1, error.clone()),
         };
         txn.set(INTERFACE, self.uuid, "ofport", Datum::set([ofport]));
         txn.set(INTERFACE, self.uuid, "error", Datum::from(error));
         match &self.live {
             Err(_) => interface::clear(txn, self.uuid),
-            Ok(live) if live.number.is_none() => interface::write_patch(txn, self.uuid),
-            Ok(_) => {}
+            Ok(live) => {
+                if live.number.is_none() {
+                    interface::write_patch(txn, self.uuid);
+                }
+                txn.set(INTERFACE, self.uuid, "status", unsupported(&live.lacking));
+            }
         }
     }
+}
+
+/// The status of a row that asks for what this build lacks, if networks rely on that.
+fn unsupported(lacking: &[Feature]) -> Datum {
+    let relied_on = lacking.iter().filter(|feature| feature.is_for_safety());
+    Datum::map(relied_on.map(|feature| (feature.column(), "unsupported")))
 }

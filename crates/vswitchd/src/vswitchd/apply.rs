@@ -4,13 +4,14 @@ use crate::plan::{Numbers, Plan, PlannedBridge};
 use crate::status::{Applied, AppliedBridge, AppliedInterface, LiveInterface, mac};
 use sluice_flow::{Mac, OfPort};
 use sluice_port::OpenError;
-use sluice_vswitch::{Change, Error, Outcome, PortStatus, Switch};
-use std::collections::{BTreeMap, HashMap};
+use sluice_vswitch::{Change, DesiredState, Error, Outcome, Port, PortStatus, Switch};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Makes the switch what the plan says.
 pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
+    let before = switch.state();
     let errors = match switch.reconfigure(&plan.state) {
-        Ok(outcomes) => log_outcomes(switch, outcomes),
+        Ok(outcomes) => log_outcomes(switch, &before, outcomes),
         Err(error) => {
             tracing::error!(target: "bridge", "the database's configuration cannot be carried out: {error}");
             HashMap::new()
@@ -18,7 +19,10 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     };
     let status = switch.port_status();
     let refused = plan.refused.iter().map(|r| AppliedInterface { uuid: r.interface, live: Err(r.error.clone()) });
-    let mut applied = Applied { interfaces: refused.collect(), ..Applied::default() };
+    let mut applied =
+        Applied { interfaces: refused.collect(), datapaths: plan.datapaths.clone(), ..Applied::default() };
+    applied.capabilities = switch.ofproto().features().capabilities().collect();
+    let peers = Peers::of(&plan.state);
     for bridge in &plan.bridges {
         let Some(ports) = status.get(&bridge.name) else { continue };
         let mac = bridge.hwaddr.unwrap_or_else(|| bridge_mac(bridge, ports));
@@ -35,7 +39,13 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
             let live = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {
-                (None, Some(port)) => Ok(live(port)),
+                (None, Some(port)) => Ok(LiveInterface {
+                    ofport: port.ofport,
+                    number: port.number,
+                    kind: port.kind.clone().unwrap_or_default(),
+                    error: peers.error(&port.name),
+                    lacking: interface.lacking.clone(),
+                }),
                 (error, _) => Err(error.cloned()),
             };
             if live.is_err() {
@@ -47,12 +57,29 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     applied
 }
 
-fn live(port: &PortStatus) -> LiveInterface {
-    LiveInterface { ofport: port.ofport, number: port.number, kind: port.kind.clone().unwrap_or_default() }
+/// The patch ports: by name, the other end that each names, and its datapath's type.
+struct Peers<'a>(HashMap<&'a str, (&'a str, &'a str)>);
+
+impl<'a> Peers<'a> {
+    fn of(state: &'a DesiredState) -> Self {
+        let patches = state.bridges.iter().flat_map(|bridge| {
+            let peers = bridge.ports.iter().filter_map(|port| Some((port.name.as_str(), port.peer()?)));
+            peers.map(|(name, peer)| (name, (peer, bridge.datapath_type.as_str())))
+        });
+        Peers(patches.collect())
+    }
+
+    /// What is wrong with a patch port's other end, if so. Source: ofproto/ofproto-dpif.c, `vport_get_status`.
+    fn error(&self, name: &str) -> Option<String> {
+        let (peer, datapath_type) = self.0.get(name)?;
+        let names_it = self.0.get(peer).is_some_and(|(back, _)| *back == name);
+        (!names_it).then(|| format!("No usable peer '{peer}' exists in '{datapath_type}' datapath."))
+    }
 }
 
 /// Logs what changed in Open vSwitch's words; the errors of ports, by name.
-fn log_outcomes(switch: &Switch, outcomes: Vec<Outcome>) -> HashMap<String, String> {
+fn log_outcomes(switch: &Switch, before: &DesiredState, outcomes: Vec<Outcome>) -> HashMap<String, String> {
+    log_deleted(before, &outcomes);
     let mut errors = HashMap::new();
     let mut failed = |port: &str, error: &Error| {
         let text = error_text(port, error);
@@ -80,6 +107,27 @@ fn log_outcomes(switch: &Switch, outcomes: Vec<Outcome>) -> HashMap<String, Stri
         }
     }
     errors
+}
+
+/// Logs which ports are gone.
+fn log_deleted(before: &DesiredState, outcomes: &[Outcome]) {
+    let is_taken = |outcome: &&Outcome| outcome.error.is_none();
+    let mut gone = HashSet::new();
+    for outcome in outcomes.iter().filter(is_taken) {
+        match &outcome.change {
+            Change::RemovePort { bridge, port } => gone.insert((bridge.as_str(), Some(port.as_str()))),
+            Change::RemoveBridge(bridge) => gone.insert((bridge.as_str(), None)),
+            _ => continue,
+        };
+    }
+    for bridge in &before.bridges {
+        let name = bridge.name.as_str();
+        let is_gone = |port: &&Port| gone.contains(&(name, None)) || gone.contains(&(name, Some(port.name.as_str())));
+        for port in bridge.ports.iter().filter(is_gone) {
+            let number = port.ofport_request.unwrap_or(OfPort::NONE).0;
+            tracing::info!(target: "bridge", "bridge {name}: deleted interface {} on port {number}", port.name);
+        }
+    }
 }
 
 /// The number of each port, by its bridge and its name.

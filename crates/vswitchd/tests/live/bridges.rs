@@ -53,3 +53,19 @@ pub fn numbers_are_requested_kept_and_given_out() {
     daemon.await_configured();
     assert_eq!(ofports(["p1", "p2", "p3"]), ["7", "1", "2"]);
 }
+
+pub fn a_patch_port_without_a_peer_says_so() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server.vsctl("--no-wait add-br br0 -- set bridge br0 datapath_type=netdev -- add-br br1");
+    server.vsctl("add-port br0 a -- set interface a type=patch options:peer=b");
+    let errors = || [server.vsctl("get interface a error"), server.vsctl("--if-exists get interface b error")];
+    assert_eq!(errors(), ["\"No usable peer 'b' exists in 'netdev' datapath.\"", ""]);
+    server.vsctl("add-port br1 b -- set interface b type=patch options:peer=c");
+    assert!(errors().iter().all(|error| error.starts_with("\"No usable peer")), "{:?}", errors());
+    server.vsctl("set interface b options:peer=a");
+    assert_eq!(errors(), ["[]", "[]"]);
+    server.vsctl("del-port b");
+    assert!(errors()[0].starts_with("\"No usable peer 'b'"), "{:?}", errors());
+}

@@ -3,19 +3,25 @@
 
 mod bridges;
 mod rig;
+mod settings;
 
 use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 8] = [
     ("bridges_and_ports_come_and_go", bridges::bridges_and_ports_come_and_go),
     ("what_cannot_be_is_told_and_does_not_block_the_rest", bridges::what_cannot_be_is_told_and_does_not_block_the_rest),
     ("numbers_are_requested_kept_and_given_out", bridges::numbers_are_requested_kept_and_given_out),
+    ("a_patch_port_without_a_peer_says_so", bridges::a_patch_port_without_a_peer_says_so),
+    ("zones_have_the_timeouts_of_their_rows", settings::zones_have_the_timeouts_of_their_rows),
+    ("bridges_forward_and_describe_themselves_as_told", settings::bridges_forward_and_describe_themselves_as_told),
+    ("settings_that_go_leave_the_usual_ones", settings::settings_that_go_leave_the_usual_ones),
+    ("what_networks_rely_on_is_not_ignored_silently", settings::what_networks_rely_on_is_not_ignored_silently),
 ];
 
 /// Debian's programs that every case needs.
-const PROGRAMS: [&str; 3] = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl"];
+const PROGRAMS: [&str; 4] = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl"];
 
 fn main() -> ExitCode {
     let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();

@@ -72,6 +72,14 @@ impl Server {
         Command::new("ovs-vsctl").args([db, timeout]).args(command.split(' ')).output().unwrap()
     }
 
+    /// What ovs-ofctl says of a bridge.
+    pub fn ofctl(&self, command: &str, bridge: &str) -> String {
+        let socket = format!("unix:{}", self.dir.path().join(format!("{bridge}.mgmt")).display());
+        let output = Command::new("ovs-ofctl").args([command, &socket]).output().unwrap();
+        assert!(output.status.success(), "ovs-ofctl {command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
     fn await_socket(&self) {
         await_that("the server listens", || std::os::unix::net::UnixStream::connect(self.socket()).is_ok());
     }

@@ -1,0 +1,108 @@
+//! What rows may ask for and this build lacks.
+
+use sluice_ovsdb::Row;
+use std::collections::BTreeMap;
+
+/// Something that a row may ask for and that this build lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// The spanning tree protocol.
+    Stp,
+    /// The rapid spanning tree protocol.
+    Rstp,
+    /// Multicast snooping.
+    McastSnooping,
+    /// Mirrors.
+    Mirrors,
+    /// NetFlow.
+    NetFlow,
+    /// sFlow.
+    SFlow,
+    /// IPFIX.
+    Ipfix,
+    /// Queues.
+    Qos,
+    /// Bidirectional forwarding detection.
+    Bfd,
+    /// Connectivity fault management.
+    Cfm,
+    /// The link layer discovery protocol.
+    Lldp,
+    /// A limit of what an interface may receive.
+    Policing,
+    /// The same in packets.
+    PacketPolicing,
+}
+
+const OF_BRIDGES: [Feature; 7] = [
+    Feature::Stp,
+    Feature::Rstp,
+    Feature::McastSnooping,
+    Feature::Mirrors,
+    Feature::NetFlow,
+    Feature::SFlow,
+    Feature::Ipfix,
+];
+
+const OF_PORTS: [Feature; 1] = [Feature::Qos];
+
+const OF_INTERFACES: [Feature; 5] =
+    [Feature::Bfd, Feature::Cfm, Feature::Lldp, Feature::Policing, Feature::PacketPolicing];
+
+impl Feature {
+    /// What a row of table `Bridge` asks for in vain.
+    pub(super) fn of_bridge(row: &Row<'_>) -> Vec<Self> {
+        OF_BRIDGES.into_iter().filter(|feature| feature.is_asked_for(row)).collect()
+    }
+
+    /// What a row of table `Port` asks for in vain.
+    pub(super) fn of_port(row: &Row<'_>) -> Vec<Self> {
+        OF_PORTS.into_iter().filter(|feature| feature.is_asked_for(row)).collect()
+    }
+
+    /// What a row of table `Interface` asks for in vain.
+    pub(super) fn of_interface(row: &Row<'_>) -> Vec<Self> {
+        OF_INTERFACES.into_iter().filter(|feature| feature.is_asked_for(row)).collect()
+    }
+
+    /// The column that asks for it, which is also its name.
+    pub fn column(self) -> &'static str {
+        match self {
+            Feature::Stp => "stp_enable",
+            Feature::Rstp => "rstp_enable",
+            Feature::McastSnooping => "mcast_snooping_enable",
+            Feature::Mirrors => "mirrors",
+            Feature::NetFlow => "netflow",
+            Feature::SFlow => "sflow",
+            Feature::Ipfix => "ipfix",
+            Feature::Qos => "qos",
+            Feature::Bfd => "bfd",
+            Feature::Cfm => "cfm_mpid",
+            Feature::Lldp => "lldp",
+            Feature::Policing => "ingress_policing_rate",
+            Feature::PacketPolicing => "ingress_policing_kpkts_rate",
+        }
+    }
+
+    /// Whether networks rely on it: without it they may have loops, floods or paths that lead nowhere.
+    pub fn is_for_safety(self) -> bool {
+        match self {
+            Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Bfd | Feature::Cfm => true,
+            Feature::Policing | Feature::PacketPolicing => true,
+            Feature::Mirrors | Feature::NetFlow | Feature::SFlow | Feature::Ipfix | Feature::Qos => false,
+            Feature::Lldp => false,
+        }
+    }
+
+    fn is_asked_for(self, row: &Row<'_>) -> bool {
+        match self {
+            Feature::Stp | Feature::Rstp | Feature::McastSnooping => row.get(self.column()),
+            Feature::Bfd | Feature::Lldp => {
+                let settings: BTreeMap<&str, &str> = row.get(self.column());
+                settings.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+            }
+            Feature::Policing | Feature::PacketPolicing => row.get::<i64>(self.column()) != 0,
+            _ => !row.datum(self.column()).is_empty(),
+        }
+    }
+}
