@@ -47,7 +47,7 @@ const DESC_SIZE: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u8)]
 pub enum Broken {
-    #[error("an index beyond the ring's size")]
+    #[error("an index that is beyond the ring's size, or went back")]
     Index = 1,
     #[error("an address outside of the guest's memory")]
     Address,
@@ -137,6 +137,8 @@ pub struct Chain {
 pub struct Burst {
     chains: Vec<Chain>,
     buffers: Vec<Buffer>,
+    /// The ring's entry of the first chain: a ring moves on while chains of the burst are used and others join it.
+    first_entry: u16,
 }
 
 /// Whether the device reads or writes a ring's buffers.
@@ -269,8 +271,10 @@ impl Ring {
         self.broken = true;
     }
 
-    /// Adds up to `n` available chains to `burst`, which has the chains in front of them, and prefetches their first
-    /// buffers. Returns how many were added.
+    /// Adds up to `n` available chains to `burst`, and prefetches their first buffers. Returns how many were added.
+    ///
+    /// A burst without chains begins with the next chain that is not used. To others are added those behind its last
+    /// one, of which some may be used meanwhile.
     #[inline]
     pub fn gather(&mut self, n: usize, access: Access, burst: &mut Burst) -> Result<usize> {
         let before = burst.chains.len();

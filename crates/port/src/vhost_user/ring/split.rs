@@ -88,11 +88,15 @@ impl SplitRing {
     /// Adds up to `n` chains to those in `burst`.
     #[inline]
     pub fn gather(&mut self, n: usize, access: Access, view: &mut View, burst: &mut Burst) -> Result<()> {
-        let ahead = burst.chains.len();
-        let n = n.min(BATCH_MAX).min(self.waiting(ahead + n)?.saturating_sub(ahead));
+        if burst.chains.is_empty() {
+            burst.first_entry = self.next;
+        }
+        let behind = burst.first_entry.wrapping_add(burst.chains.len() as u16);
+        let n = n.min(BATCH_MAX);
+        let n = n.min(self.waiting(behind, n)?);
         let mut heads = [0; BATCH_MAX];
         for (i, head) in heads[..n].iter_mut().enumerate() {
-            let entry = self.next.wrapping_add((ahead + i) as u16) & (self.size - 1);
+            let entry = behind.wrapping_add(i as u16) & (self.size - 1);
             *head = self.available[AVAILABLE_ENTRIES + usize::from(entry)].load(Relaxed);
             if let Some(word) = self.descriptors.get(2 * usize::from(*head)) {
                 prefetch::read(word);
@@ -112,16 +116,20 @@ impl SplitRing {
         Ok(())
     }
 
-    /// Available chains that are not used yet; at least `wanted` if there are as many.
+    /// Available chains from this entry on; at least `wanted` if there are as many.
     #[inline]
-    fn waiting(&mut self, wanted: usize) -> Result<usize> {
-        if usize::from(self.seen.wrapping_sub(self.next)) < wanted {
-            self.seen = self.available[AVAILABLE_INDEX].load(Acquire);
-            if self.seen.wrapping_sub(self.next) > self.size {
+    fn waiting(&mut self, entry: u16, wanted: usize) -> Result<usize> {
+        if usize::from(self.seen.wrapping_sub(entry)) < wanted {
+            let seen = self.available[AVAILABLE_INDEX].load(Acquire);
+            // The index only grows, and by no more than what was used.
+            if seen.wrapping_sub(self.next) > self.size
+                || seen.wrapping_sub(self.next) < self.seen.wrapping_sub(self.next)
+            {
                 return Err(Broken::Index);
             }
+            self.seen = seen;
         }
-        Ok(usize::from(self.seen.wrapping_sub(self.next)))
+        Ok(usize::from(self.seen.wrapping_sub(entry)))
     }
 
     #[inline]

@@ -50,6 +50,17 @@ fn a_burst_grows_chain_by_chain_and_what_is_not_used_comes_again() {
 }
 
 #[test]
+fn an_available_index_that_goes_back_breaks_the_ring() {
+    let guest = TestGuest::new();
+    (0..4).for_each(|at| guest.describe(LAYOUT.descriptors, at, (0x1000, 100, 0, 0)));
+    guest.offer(0, &[0, 1, 2, 3]);
+    let mut ring = guest.ring(VERSION_1);
+    let mut burst = gathered(&mut ring, 3, Access::Read).unwrap();
+    guest.write_u16(LAYOUT.available + 2, 2);
+    assert_eq!(ring.gather(9, Access::Read, &mut burst), Err(Broken::Index));
+}
+
+#[test]
 fn endless_empty_and_foreign_descriptors_break_the_ring() {
     let guest = TestGuest::new();
     let breaks = |descriptor| {
@@ -198,6 +209,41 @@ proptest! {
                 let entry = LAYOUT.used + 4 + 8 * u64::from(next.wrapping_add(at) % SIZE);
                 prop_assert_eq!((guest.u32_at(entry), guest.u32_at(entry + 4)), (u32::from(*head), 7));
             }
+        }
+    }
+
+    /// However a guest's offers and our bursts interleave, chains are used in the order in which they were offered, and
+    /// each once: also those that join a burst of which some are used.
+    #[test]
+    fn chains_are_used_as_they_were_offered(steps in prop::collection::vec((0usize..9, 0usize..9, 0usize..9, any::<bool>()), 1..40)) {
+        let guest = TestGuest::new();
+        (0..SIZE).for_each(|at| guest.describe(LAYOUT.descriptors, at, (0x1000, 100, 0, 0)));
+        let (mut ring, mut burst) = (guest.ring(VERSION_1), Burst::default());
+        let (mut offered, mut seen_used, mut of_burst) = (Vec::new(), 0, 0);
+        for (offer, gather, uses, starts_anew) in steps {
+            // The driver offers what it has: it does so in an order of its own.
+            let free = usize::from(SIZE) - (offered.len() - seen_used);
+            for _ in 0..offer.min(free) {
+                let head = (offered.len() * 3 % usize::from(SIZE)) as u16;
+                guest.offer(offered.len() as u16, &[head]);
+                offered.push(head);
+            }
+            if starts_anew {
+                burst.clear();
+                of_burst = 0;
+            }
+            ring.gather(gather, Access::Read, &mut burst).unwrap();
+            let uses = uses.min(burst.chains().len() - of_burst);
+            for chain in &burst.chains()[of_burst..of_burst + uses] {
+                ring.put_used(chain, 0);
+            }
+            of_burst += uses;
+            ring.publish();
+            let end = usize::from(guest.u16_at(LAYOUT.used + 2));
+            for (at, head) in (0u64..).zip(&offered).take(end).skip(seen_used) {
+                prop_assert_eq!(guest.u32_at(LAYOUT.used + 4 + 8 * (at % u64::from(SIZE))), u32::from(*head));
+            }
+            seen_used = end;
         }
     }
 
