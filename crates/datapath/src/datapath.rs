@@ -339,10 +339,11 @@ impl Datapath {
         control.workers.iter_mut().filter(|worker| worker.shared.pmd == pmd).for_each(Worker::clear_stats);
     }
 
-    /// Every megaflow with what it has carried.
+    /// Every megaflow with what it has carried, in the order in which they were installed.
     pub fn flows(&self) -> Vec<FlowReport> {
         let mut flows = Vec::new();
         self.factory.table.for_each_view(|flow| flows.push(FlowReport { ufid: ufid(&flow.matched), flow }));
+        flows.sort_unstable_by_key(|report: &FlowReport| report.flow.serial);
         flows
     }
 

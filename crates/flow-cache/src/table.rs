@@ -124,6 +124,8 @@ pub enum Installed {
 pub struct FlowView {
     /// Its name.
     pub id: FlowId,
+    /// Its number among all megaflows ever installed.
+    pub serial: u64,
     /// Its match.
     pub matched: MegaflowMatch,
     /// Its translation.
@@ -307,7 +309,7 @@ impl MegaflowTable {
             };
             let per_pmd = pmds.iter().map(each).collect();
             let (matched, translation) = (flow.identity(), flow.translation());
-            visit(FlowView { id, matched, translation, per_pmd, stats });
+            visit(FlowView { id, serial: flow.serial(), matched, translation, per_pmd, stats });
         });
     }
 

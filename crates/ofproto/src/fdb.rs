@@ -67,9 +67,9 @@ impl Ofproto {
         Ok(String::new())
     }
 
-    /// `fdb/flush [BRIDGE]`.
+    /// `fdb/flush [BRIDGE]`: static entries stay.
     pub fn fdb_flush(&self, bridge: Option<&str>) -> Result<String, String> {
-        self.each(bridge, |macs| _ = macs.flush())?;
+        self.each(bridge, MacTable::flush)?;
         self.announce(&Changes::everything());
         Ok("table successfully flushed".to_owned())
     }

@@ -83,6 +83,7 @@ mod error;
 mod eviction;
 mod fdb;
 mod features;
+mod flow_log;
 mod flow_mod;
 mod group;
 mod log_limit;

@@ -172,11 +172,16 @@ impl MacTable {
         self.entries.get(&(vlan, mac)).map(|e| e.expires_s.is_none())
     }
 
-    /// Removes every entry; true if there was one.
-    pub fn flush(&mut self) -> bool {
-        self.order.clear();
-        self.by_port.clear();
-        !std::mem::take(&mut self.entries).is_empty()
+    /// Whether an address has a static entry at another port, which packets do not move.
+    pub fn is_static_elsewhere(&self, vlan: u16, mac: Mac, port: OfPort) -> bool {
+        self.entries.get(&(vlan, mac)).is_some_and(|entry| entry.expires_s.is_none() && entry.port != port)
+    }
+
+    /// Removes every learned entry. Source: OVS lib/mac-learning.c, which keeps static ones since 2.16.
+    pub fn flush(&mut self) {
+        let learned = self.entries.iter().filter(|(_, entry)| entry.expires_s.is_some());
+        let learned: Vec<(u16, Mac)> = learned.map(|(address, _)| *address).collect();
+        learned.into_iter().for_each(|(vlan, mac)| _ = self.take(vlan, mac));
     }
 
     /// Removes the entries of a port; true if there was one.
@@ -344,6 +349,10 @@ mod tests {
         table.learn(0, B, OfPort(2), 0);
         assert!(table.expire(1000), "a static entry in front does not keep others alive");
         assert_eq!(table.rows(1000).map(|r| r.age_s).collect::<Vec<_>>(), [None]);
+        assert!(table.is_static_elsewhere(0, A, OfPort(2)) && !table.is_static_elsewhere(0, A, OfPort(1)));
+        table.learn(0, B, OfPort(2), 1000);
+        table.flush();
+        assert_eq!((table.lookup(0, A), table.lookup(0, B)), (Some(OfPort(1)), None));
         assert!(table.remove_static(0, A) && !table.remove_static(0, A));
     }
 

@@ -51,6 +51,10 @@ pub(crate) struct Shared {
     pub megaflows: AtomicBool,
     /// Whether no packet is answered, since the tables are being filled.
     pub flow_restore_wait: AtomicBool,
+    /// Whether dumps name megaflows by their identity alone, which shows in the log.
+    pub uses_ufid: AtomicBool,
+    /// Packets that showed the address of a static MAC entry at another port.
+    pub static_mac_moves: AtomicU64,
     /// Receives every change of rules.
     pub monitor: OnceLock<Arc<dyn RuleMonitor>>,
 }
@@ -93,6 +97,8 @@ impl Ofproto {
             effects: EffectQueue::default(),
             megaflows: AtomicBool::new(true),
             flow_restore_wait: AtomicBool::new(false),
+            uses_ufid: AtomicBool::new(true),
+            static_mac_moves: AtomicU64::new(0),
             monitor: OnceLock::new(),
         }))
     }
@@ -174,6 +180,11 @@ impl Ofproto {
     pub fn enable_megaflows(&self, enabled: bool) {
         self.0.megaflows.store(enabled, SeqCst);
         self.announce(&Changes::everything());
+    }
+
+    /// Whether dumps name megaflows by their identity alone. Here that only changes what the log says of them.
+    pub fn use_ufid(&self, uses_ufid: bool) {
+        self.0.uses_ufid.store(uses_ufid, SeqCst);
     }
 
     /// Whether the tables are being filled after a restart: until that is done they answer no packet, since rules that are

@@ -2,7 +2,8 @@
 //!
 //! Some actions need bytes that only the datapath can reach, such as the header after the last MPLS label. The rest of
 //! the translation is then frozen under a recirculation id. When the packet comes back with that id, a new translation
-//! resumes there. Equal states share an id, so that revalidation gets the same actions again.
+//! resumes there. Equal states share an id, so that revalidation gets the same actions again, and so that packets
+//! without a megaflow need few. After the last megaflow of an id is deleted, an equal state gets a new one, as in OVS.
 //!
 //! An id lives as long as an xlate cache holds it, and [`KEEP_MS`] longer for packets under way.
 
@@ -112,6 +113,12 @@ impl Recirculations {
         Some(Arc::clone(found))
     }
 
+    /// Lets states that no xlate cache holds be shared no more. To be called after xlate caches were dropped.
+    pub fn unshare(&self) {
+        let RecircIds { by_id, by_state, .. } = &mut *self.0.lock();
+        by_state.retain(|_, id| by_id.get(id).is_some_and(|(r, _)| Arc::strong_count(r) > 1));
+    }
+
     /// Removes states that no xlate cache holds.
     pub fn expire(&self, now_ms: u64) {
         let RecircIds { by_id, by_state, .. } = &mut *self.0.lock();
@@ -156,6 +163,16 @@ mod tests {
         assert_eq!((a.id, b.id, c.id), (1, 1, 2));
         assert_eq!(*all.thaw(2, 0).unwrap().frozen, state(2));
         assert!(all.thaw(3, 0).is_none());
+    }
+
+    #[test]
+    fn an_id_that_nothing_holds_is_shared_until_xlate_caches_were_dropped() {
+        let all = Recirculations::default();
+        let held = all.freeze(state(1), 0).unwrap();
+        assert_eq!([1, 2, 2].map(|table| all.freeze(state(table), 0).unwrap().id), [1, 2, 2]);
+        all.unshare();
+        assert_eq!([1, 2].map(|table| all.freeze(state(table), 0).unwrap().id), [held.id, 3]);
+        assert_eq!(*all.thaw(2, 0).unwrap().frozen, state(2), "packets under way find it");
     }
 
     #[test]

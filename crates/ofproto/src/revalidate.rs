@@ -73,6 +73,7 @@ impl Ofproto {
         store.for_each(&mut |flow| {
             done.dumped += 1;
             let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() else { return };
+            self.log_flow_dump(flow, xcache, now_ms);
             xcache.lock().credit(flow.stats, |effect| effects.push(effect));
             if effects.len() >= EFFECTS_MAX {
                 self.apply(&mut self.writer(), effects.drain(..));
@@ -150,6 +151,7 @@ impl Ofproto {
     }
 
     fn delete_flows(&self, store: &dyn MegaflowStore, flows: Vec<ExpiredFlow>, effects: &mut Vec<Effect>) {
+        let deletes = !flows.is_empty();
         for flow in flows {
             let Some(stats) = store.remove_same(flow.id, &flow.xcache) else { continue };
             if let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() {
@@ -166,6 +168,9 @@ impl Ofproto {
             };
             push(&xcache.lock().entries, late, |effect| effects.push(effect));
         });
+        if deletes {
+            self.0.recirculations.unshare();
+        }
         self.apply(&mut self.writer(), effects.drain(..));
     }
 }

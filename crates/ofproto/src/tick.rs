@@ -3,9 +3,12 @@
 use crate::bridge_config::BridgeId;
 use crate::depends::Changes;
 use crate::effects::Effect;
+use crate::mac::MacTable;
 use crate::ofproto::{Ofproto, Writer};
 use crate::removed::{RemovalCounts, RuleRemoved};
 use crate::rule_select::is_learned;
+use sluice_flow::{Mac, OfPort};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What a tick did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +48,7 @@ impl Ofproto {
                 Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
                     if let Some(b) = self.state().bridge(bridge).filter(|b| b.ports.contains_key(&port)) {
                         let mut macs = b.macs.write();
+                        self.count_static_move(&macs, vlan, mac, port);
                         if macs.learn(vlan, mac, port, now_ms / 1000) {
                             changes.add_mac_entries(bridge, macs.take_changed());
                         }
@@ -67,7 +71,7 @@ impl Ofproto {
     pub(crate) fn queue_changes(&self) -> impl FnMut(Effect) {
         let mut has_change = false;
         move |effect| {
-            has_change |= self.would_change(&effect);
+            has_change = has_change || self.would_change(&effect);
             if has_change {
                 self.0.effects.put(effect);
             }
@@ -79,6 +83,7 @@ impl Ofproto {
         match effect {
             Effect::LearnMac { bridge, vlan, mac, port, now_ms } => self.state().bridge(*bridge).is_some_and(|b| {
                 let macs = b.macs.read();
+                self.count_static_move(&macs, *vlan, *mac, *port);
                 macs.needs_learning(*vlan, *mac, *port, now_ms / 1000)
             }),
             Effect::Learn { bridge, flow, limit, now_ms } => {
@@ -88,6 +93,18 @@ impl Ofproto {
             }
             Effect::LowerTimeouts { .. } => true,
         }
+    }
+
+    /// Counts a packet that shows the address of a static entry at another port.
+    fn count_static_move(&self, macs: &MacTable, vlan: u16, mac: Mac, port: OfPort) {
+        if macs.is_static_elsewhere(vlan, mac, port) {
+            self.0.static_mac_moves.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// How often a packet showed the address of a static MAC entry at another port.
+    pub fn static_mac_moves(&self) -> u64 {
+        self.0.static_mac_moves.load(Relaxed)
     }
 
     /// The rules with `send_flow_rem` that were removed since the last call.

@@ -141,6 +141,7 @@ impl Ofproto {
             text += &more;
             waiting.extend(forked);
         }
+        self.0.recirculations.unshare();
         Ok(text)
     }
 
@@ -260,6 +261,7 @@ impl Ofproto {
         let mut key = FlowKey::of_packet(&flow.key);
         tags::limit(&mut key, state.vlan_limit);
         key.set_number(layout::IN_PORT, port.0.into());
+        key.set_number(layout::SKB_PRIORITY, flow.skb_priority.into());
         Ok((bridge, key))
     }
 }
@@ -284,7 +286,8 @@ fn packet_flow(flow: &FlowKey, bytes: &[u8], vlan_limit: VlanLimit) -> Result<Fl
     let mut key = PacketKey::ZERO;
     extract(bytes, &Metadata::of_port(0).with_vlan_limit(vlan_limit), &mut key).map_err(|e| e.to_string())?;
     let mut out = FlowKey::of_packet(&key);
-    for span in [layout::IN_PORT, layout::RECIRC_ID, layout::DP_HASH, layout::PKT_MARK, layout::TUN_ID] {
+    use layout::{DP_HASH, IN_PORT, PKT_MARK, RECIRC_ID, SKB_PRIORITY, TUN_ID};
+    for span in [IN_PORT, RECIRC_ID, DP_HASH, SKB_PRIORITY, PKT_MARK, TUN_ID] {
         out.set(span, flow.get(span));
     }
     Ok(out)

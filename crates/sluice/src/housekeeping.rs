@@ -1,7 +1,7 @@
 //! What the main loop does for every switch, wherever its description comes from.
 
 use crate::process::Process;
-use crate::text::coverage::SAMPLE_SECS;
+use crate::text::coverage::{SAMPLE_SECS, Totals};
 
 /// How often side effects of packets are done and timeouts looked at.
 const TICK_MS: u64 = 20;
@@ -40,7 +40,7 @@ impl Housekeeping {
             self.next_watch_ms = now_ms + WATCH_PORTS_MS;
         }
         if now_ms >= self.next_sample_ms {
-            process.coverage().sample(&switch.totals());
+            process.coverage().sample(&Totals::of(switch));
             self.next_sample_ms += SAMPLE_SECS * 1000;
         }
         Ok(())

@@ -292,6 +292,7 @@ impl Switch {
 
     /// Whether dumps name megaflows by their identity alone.
     pub fn use_ufid(&self, uses_ufid: bool) {
+        self.ofproto.use_ufid(uses_ufid);
         self.revalidator.use_ufid(uses_ufid);
     }
 

@@ -5,6 +5,7 @@ use sluice_flow::layout::{self as at, Span};
 use sluice_flow::text::number::{integer, ipv4, ipv6, mac, masked_address};
 use sluice_flow::text::{Delimiter, FlowTextError, Pair, Piece, SyntaxError, expect_no_tail, flags};
 use sluice_flow::{FlowKey, PacketKey};
+use sluice_packet::headers::ethertype;
 
 /// A key and its mask, as a line of datapath flow text gives them. A value without a mask is an exact match; what is
 /// not named has no bit in the mask.
@@ -14,6 +15,8 @@ pub struct DatapathFlow {
     pub key: PacketKey,
     /// The mask.
     pub mask: PacketKey,
+    /// The queue that it is to be sent by, which is no part of a packet's key.
+    pub skb_priority: u32,
 }
 
 /// How a field in an attribute is written.
@@ -138,6 +141,7 @@ const TYPE_AND_CODE: [Part; 2] = [low_byte("type", at::TP_SRC), low_byte("code",
 
 /// Attributes that are one number.
 const NUMBERS: &[(&str, u32, Span)] = &[
+    ("skb_priority", 32, at::SKB_PRIORITY),
     ("skb_mark", 32, at::PKT_MARK),
     ("recirc_id", 32, at::RECIRC_ID),
     ("dp_hash", 32, at::DP_HASH),
@@ -149,24 +153,33 @@ const NUMBERS: &[(&str, u32, Span)] = &[
 /// Tunnel flags as the datapath writes them, by their bits in the key.
 static TUNNEL_FLAGS: flags::Flags = flags::Flags { names: &["oam", "df", "csum", "key"], allowed: 0xf };
 
+/// The Ethernet types that headers imply where no `eth_type(…)` stands before them.
+const IMPLIED_TYPES: [(&str, u16); 3] = [("ipv4", ethertype::IPV4), ("ipv6", ethertype::IPV6), ("arp", ethertype::ARP)];
+
 /// The Ethernet type of a frame that has none.
 /// Source: Open vSwitch, `FLOW_DL_TYPE_NONE`.
 const NO_ETHERTYPE: u128 = 0x05ff;
 
 impl DatapathFlow {
-    /// Reads the text; `port` finds a port by its name.
+    /// Reads the text; `port` finds a port by its name. As in OVS, a line may be broken in front of a value.
     pub fn parse(text: &str, port: &dyn Fn(&str) -> Option<u32>) -> Result<DatapathFlow, FlowTextError> {
+        let text = &text.split('=').map(str::trim_start).collect::<Vec<_>>().join("=");
         let mut reader = Reader { key: FlowKey::ZERO, mask: FlowKey::ZERO, port, ethertype_open: true, tags: 0 };
         reader.attributes(Piece::new(text)).map_err(|e| e.located(text))?;
         if reader.ethertype_open {
             Place::whole(at::DL_TYPE).write(&mut reader.key, NO_ETHERTYPE);
             Place::whole(at::DL_TYPE).write(&mut reader.mask, u128::MAX);
         }
-        Ok(DatapathFlow { key: reader.key.packet_part(), mask: reader.mask.packet_part() })
+        let skb_priority = reader.key.number(at::SKB_PRIORITY) as u32;
+        Ok(DatapathFlow { key: reader.key.packet_part(), mask: reader.mask.packet_part(), skb_priority })
     }
 
-    /// Whether text looks like a datapath flow rather than OpenFlow text: its first word opens a parenthesis.
+    /// Whether text looks like a datapath flow rather than OpenFlow text: it begins with an identifier, or its first
+    /// word opens a parenthesis.
     pub fn looks_like(text: &str) -> bool {
+        if text.starts_with("ufid:") {
+            return true;
+        }
         let end = text.find(['(', '=', ',', ' ']).unwrap_or(text.len());
         text[end..].starts_with('(')
     }
@@ -206,8 +219,8 @@ impl Reader<'_> {
             return self.parts(name, parts, value);
         }
         match pair.key.text {
-            // Neither is any part of a packet's key: there is one packet type, and queues are chosen on the way out.
-            "skb_priority" | "packet_type" => {}
+            // There is one packet type.
+            "packet_type" => {}
             "in_port" => self.in_port(value)?,
             "ct_state" => {
                 let (state, mask) = flags::CT_STATE.parse(value)?;
@@ -237,6 +250,11 @@ impl Reader<'_> {
     }
 
     fn parts(&mut self, name: &str, parts: &[Part], text: Piece<'_>) -> Result<(), SyntaxError> {
+        let implied = IMPLIED_TYPES.iter().find(|(header, _)| *header == name).filter(|_| self.ethertype_open);
+        if let Some((_, ethertype)) = implied {
+            self.put(Place::whole(at::DL_TYPE), (*ethertype).into(), 0xffff);
+            self.ethertype_open = false;
+        }
         let mut rest = text;
         while let Some(pair) = rest.next_pair()? {
             expect_no_tail(&pair)?;

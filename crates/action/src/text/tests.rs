@@ -268,3 +268,14 @@ fn actions_are_ovs_text() {
         assert_eq!(show_actions(&actions, &names()).to_string(), text);
     }
 }
+
+#[test]
+fn datapath_flows_are_read_as_ovs_reads_them() {
+    let parse = |text: &str| DatapathFlow::parse(text, &|_| None).unwrap();
+    let plain = parse("in_port(1),eth_type(0x0800),ipv4(proto=1,frag=no)");
+    assert_eq!(parse("in_port(1),ipv4(proto=\n1,frag=no)"), plain, "a header implies its type; lines may break");
+    assert_eq!(parse("skb_priority(7),in_port(1),ipv4(proto=1,frag=no)"), DatapathFlow { skb_priority: 7, ..plain });
+    let identified = "ufid:01234567-89ab-cdef-0011-223344556677 in_port(1),ipv4(proto=1,frag=no)";
+    assert!(DatapathFlow::looks_like(identified));
+    assert_eq!(parse(identified), plain);
+}

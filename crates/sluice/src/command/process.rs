@@ -55,11 +55,11 @@ pub fn vlog_disable_rate_limit(process: &Process, modules: &[&str]) -> Reply {
 }
 
 pub fn coverage_show(process: &Process, _: &[&str]) -> Reply {
-    Ok(process.coverage().show(&process.switch().totals()))
+    Ok(process.coverage().show(&coverage::Totals::of(process.switch())))
 }
 
 pub fn coverage_read_counter(switch: &Switch, args: &[&str]) -> Reply {
-    let read = coverage::read_counter(&switch.totals(), args[0]);
+    let read = coverage::read_counter(&coverage::Totals::of(switch), args[0]);
     read.map(|n| n.to_string()).ok_or_else(|| "No such counter".into())
 }
 

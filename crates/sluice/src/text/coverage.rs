@@ -3,6 +3,7 @@
 //! The events are the PMDs' counters and drop reasons. A drop reason that OVS counts too has OVS's name.
 
 use sluice_fate::{Counter, DropReason, Snapshot};
+use sluice_vswitch::Switch;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
@@ -45,18 +46,36 @@ fn drop_name(reason: DropReason) -> String {
     }
 }
 
+/// What is counted since the start.
+#[derive(Default)]
+pub struct Totals {
+    /// By the workers.
+    pub datapath: Snapshot,
+    /// Packets that showed the address of a static MAC entry at another port.
+    pub static_mac_moves: u64,
+}
+
+impl Totals {
+    /// Those of a switch now.
+    pub fn of(switch: &Switch) -> Self {
+        Totals { datapath: switch.totals(), static_mac_moves: switch.ofproto().static_mac_moves() }
+    }
+}
+
 /// Every event with its total: the counters that count events, then the drops.
-fn events(totals: &Snapshot) -> Vec<(String, u64)> {
+fn events(totals: &Totals) -> Vec<(String, u64)> {
+    let Totals { datapath: totals, static_mac_moves } = totals;
     let is_event = |c: &Counter| !c.name().ends_with("-cycles");
     let counters = Counter::ALL.iter().copied().filter(is_event).map(|c| (c.name().replace('-', "_"), totals[c]));
     let drops = DropReason::ALL.iter().copied().map(|r| (drop_name(r), totals.dropped(r)));
-    // OVS's test suite asks for this one at the end of every test; batches here never grow.
-    counters.chain(drops).chain([("dp_packet_batch_grow".into(), 0)]).collect()
+    // OVS's test suite asks for the first one at the end of every test; batches here never grow.
+    let others = [("dp_packet_batch_grow", 0), ("mac_learning_static_none_move", *static_mac_moves)];
+    counters.chain(drops).chain(others.map(|(name, n)| (name.to_owned(), n))).collect()
 }
 
 impl Coverage {
     /// Takes a sample; called every [`SAMPLE_SECS`].
-    pub fn sample(&mut self, totals: &Snapshot) {
+    pub fn sample(&mut self, totals: &Totals) {
         let now: Vec<u64> = events(totals).into_iter().map(|(_, n)| n).collect();
         if self.totals.is_empty() {
             self.totals = vec![0; now.len()];
@@ -73,7 +92,7 @@ impl Coverage {
     }
 
     /// `coverage/show`.
-    pub fn show(&self, totals: &Snapshot) -> String {
+    pub fn show(&self, totals: &Totals) -> String {
         let events = events(totals);
         let hit: Vec<_> = events.iter().enumerate().filter(|(_, (_, n))| *n != 0).collect();
         let mut out = format!(
@@ -92,7 +111,7 @@ impl Coverage {
 }
 
 /// `coverage/read-counter NAME`; `None` if there is no such event.
-pub fn read_counter(totals: &Snapshot, name: &str) -> Option<u64> {
+pub fn read_counter(totals: &Totals, name: &str) -> Option<u64> {
     events(totals).into_iter().find(|(event, _)| event == name).map(|(_, n)| n)
 }
 
@@ -119,12 +138,12 @@ mod tests {
     #[test]
     fn rates_are_over_five_seconds_a_minute_and_an_hour() {
         let mut coverage = Coverage::default();
-        let mut totals = Snapshot::default();
+        let mut totals = Totals::default();
         for _ in 0..2 * SAMPLES_IN_MINUTE {
-            totals[Counter::Received] += 50;
+            totals.datapath[Counter::Received] += 50;
             coverage.sample(&totals);
         }
-        totals.drop(DropReason::RxRunt, 10);
+        totals.datapath.drop(DropReason::RxRunt, 10);
         coverage.sample(&totals);
         let text = coverage.show(&totals);
         let lines: Vec<&str> = text.lines().collect();
@@ -140,8 +159,8 @@ mod tests {
 
     #[test]
     fn counters_are_read_by_name() {
-        let mut totals = Snapshot::default();
-        totals[Counter::EmcHits] = 7;
+        let mut totals = Totals::default();
+        totals.datapath[Counter::EmcHits] = 7;
         assert_eq!(read_counter(&totals, "emc_hits"), Some(7));
         assert_eq!(read_counter(&totals, "dp_packet_batch_grow"), Some(0));
         assert_eq!(read_counter(&totals, "nonsense"), None);

@@ -1,0 +1,33 @@
+//! What Open vSwitch's module `dpif` logs of megaflows that it dumps, at level DBG only: for tests that read it.
+
+use crate::ofproto::Ofproto;
+use crate::xlate_cache::XlateCache;
+use sluice_action::{DatapathPortNames, FlowDump, show_actions, show_flow, show_stats};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// OVS's name of the module.
+const LOG: &str = "dpif";
+
+impl Ofproto {
+    /// A megaflow was dumped.
+    #[inline]
+    pub(crate) fn log_flow_dump(&self, flow: &FlowDump<'_>, xcache: &XlateCache, now_ms: u64) {
+        if tracing::enabled!(target: LOG, tracing::Level::DEBUG) {
+            self.log_flow_dump_at_length(flow, xcache, now_ms);
+        }
+    }
+
+    #[cold]
+    fn log_flow_dump_at_length(&self, flow: &FlowDump<'_>, xcache: &XlateCache, now_ms: u64) {
+        let key = xcache.key();
+        let state = self.state();
+        let bridge = state.by_datapath.get(&key.in_port()).and_then(|(id, _)| state.bridge(*id));
+        let datapath = bridge.map_or("", |bridge| &bridge.config.datapath_type);
+        let (stats, names) = (show_stats(flow.stats, now_ms), DatapathPortNames::default());
+        if self.0.uses_ufid.load(Relaxed) {
+            return tracing::debug!(target: LOG, "{datapath}@ovs-{datapath}: flow_dump <empty>, {stats}");
+        }
+        let (matched, actions) = (show_flow(&key, flow.mask, true, &names), show_actions(flow.actions, &names));
+        tracing::debug!(target: LOG, "{datapath}@ovs-{datapath}: flow_dump {matched}, {stats}, actions:{actions}");
+    }
+}
