@@ -198,6 +198,9 @@ impl<'a> Translator<'a> {
             return;
         }
         self.end_of_pipeline();
+        // A trace shows the mask of a failure in the action set tidied, and that of a failure before it as it is.
+        // Source: OVS ofproto/ofproto-dpif-xlate.c, `xlate_actions`.
+        self.tidy_mask();
     }
 
     /// Runs the action set, or finishes the freeze that came before it.

@@ -9,7 +9,7 @@ mod changes;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use sluice_action::{Action, Fate, Header, MegaflowStore, Miss, PortNo, Translation, Upcall};
-use sluice_flow::{FlowKey, Metadata, OfPort, PacketKey, PortNames, extract, layout};
+use sluice_flow::{FlowKey, Metadata, OfPort, PacketKey, PortNames, VlanLimit, extract, layout};
 use sluice_flow_cache::MegaflowTable;
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig, VlanMode, packet_of};
@@ -274,6 +274,8 @@ fn oracle(flows: &[FlowMod]) -> Pipeline {
 
 fn switch(flows: &[FlowMod]) -> Ofproto {
     let ofproto = Ofproto::new();
+    // The keys of these tests have two tags.
+    ofproto.set_vlan_limit(VlanLimit::MAX);
     ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
     for n in 1..=PORTS {
         ofproto.add_port("br0", PortConfig::new(&format!("p{n}"), n, PortNo(n.into()))).unwrap();
