@@ -155,8 +155,8 @@ impl Ofproto {
     ) -> Result<(String, Vec<Forked>), String> {
         let mut tracer = Tracer::new(request.names);
         let &TraceRequest { packet: side_effects, packet_len, .. } = request;
-        let xin =
-            XlateIn { start: XlateStart::Bridge(request.bridge, flow), now_ms, side_effects, packet_len, actions };
+        let start = XlateStart::Bridge(request.bridge, flow);
+        let xin = XlateIn { start, now_ms, side_effects, packet_len, actions, in_packet_out: false };
         let state = self.state();
         let xout = Translator::run(&state, &self.0, &xin, Some(&mut tracer)).ok_or("the bridge has gone")?;
         let bridge = state.bridge(request.bridge).ok_or("the bridge has gone")?;

@@ -78,6 +78,7 @@ impl Upcall for UpcallHandle {
             side_effects: true,
             packet_len: Some(miss.bytes.len()),
             actions: None,
+            in_packet_out: false,
         };
         // The epoch is read first. A change in between makes the translation look older than it is, never newer.
         let version = self.ofproto.epoch();

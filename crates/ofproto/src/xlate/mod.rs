@@ -144,6 +144,8 @@ pub(crate) struct Translator<'a> {
     stack: Vec<StackValue>,
     action_set: Vec<OfAction>,
     in_action_set: bool,
+    /// A controller sent the packet.
+    in_packet_out: bool,
     /// Resubmits in progress, and resubmits in total.
     depth: usize,
     resubmits: usize,

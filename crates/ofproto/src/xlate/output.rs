@@ -23,7 +23,9 @@ impl<'a> Translator<'a> {
             OfPort::FLOOD => self.flood(false, last),
             OfPort::ALL => self.flood(true, last),
             OfPort::CONTROLLER => {
-                let reason = if self.in_bucket {
+                let reason = if self.in_packet_out {
+                    PacketInReason::PacketOut
+                } else if self.in_bucket {
                     PacketInReason::Group
                 } else if self.in_action_set {
                     PacketInReason::ActionSet

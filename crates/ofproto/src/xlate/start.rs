@@ -37,6 +37,8 @@ pub(crate) struct XlateIn<'a> {
     pub packet_len: Option<usize>,
     /// Actions to run instead of the tables.
     pub actions: Option<&'a [OfAction]>,
+    /// Whether a controller sends the packet, with these actions.
+    pub in_packet_out: bool,
 }
 
 /// What a translation yields; `struct xlate_out` in Open vSwitch.
@@ -117,6 +119,7 @@ impl<'a> Translator<'a> {
             stack: Vec::new(),
             action_set: Vec::new(),
             in_action_set: false,
+            in_packet_out: xin.in_packet_out,
             depth: 0,
             resubmits: 0,
             nesting: 0,
