@@ -360,11 +360,11 @@ impl LogState {
     }
 }
 
-/// What a line says about its thread. Commands run in threads of their own here; in Open vSwitch they run in the main
-/// thread, whose lines name none.
+/// What a line says about its thread. Commands and OpenFlow connections have threads of their own here; in Open vSwitch
+/// they are the main thread's, whose lines name none.
 fn thread_label(name: Option<&str>) -> &str {
     match name {
-        None | Some("main" | "ctl" | "ctl-conn" | "signals") => "",
+        None | Some("main" | "ctl" | "ctl-conn" | "signals" | "openflow" | "openflow-conn" | "controller") => "",
         Some(name) => name,
     }
 }
