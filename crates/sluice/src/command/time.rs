@@ -11,6 +11,10 @@ static WARPING: Mutex<()> = Mutex::new(());
 /// How long (real time) a step waits for threads that have something to do.
 const STEP_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long (real time) a step lasts at least, so that other processes read what it has made. Source: OVS,
+/// `timewarp_work`.
+const STEP_PAUSE: Duration = Duration::from_millis(10);
+
 /// `time/stop`.
 pub fn stop(process: &Process, _: &[&str]) -> Reply {
     sluice_clock::stop();
@@ -30,6 +34,7 @@ pub fn warp(process: &Process, args: &[&str]) -> Reply {
         process.wait_for_turn();
         sluice_clock::wait_for_due_timers(STEP_PATIENCE);
         process.switch().quiesce();
+        std::thread::sleep(STEP_PAUSE);
     }
     // What the threads gave the main loop to do is done, too.
     process.wait_for_turn();
