@@ -12,6 +12,8 @@ use sluice_ofp::{BUCKET_ALL, Bucket, GROUP_ANY, GROUP_MAX, GroupCommand, GroupCo
 
 /// Netronome's experimenter id, whose property has a group's selection method.
 const NETRONOME: u32 = 0x0000_154d;
+/// What Open vSwitch 2.4 took for it. Source: Open vSwitch, `NTR_COMPAT_VENDOR_ID`.
+const NETRONOME_COMPAT: u32 = 0x0000_1540;
 const SELECTION_METHOD: u32 = 1;
 const METHOD_SIZE: usize = 16;
 
@@ -226,7 +228,7 @@ fn read_selection(r: Reader<'_>) -> Result<Selection, Error> {
             return Err(Error::PropertyBadType);
         }
         let mut rest = *body;
-        if (rest.u32()?, rest.u32()?) != (NETRONOME, SELECTION_METHOD) {
+        if !matches!((rest.u32()?, rest.u32()?), (NETRONOME | NETRONOME_COMPAT, SELECTION_METHOD)) {
             return Err(property::unknown(kind, body));
         }
         *body = rest;
