@@ -1,11 +1,11 @@
 //! Asynchronous messages: what a bridge tells its connections without being asked.
 
 use crate::flow_monitor::MonitorUpdate;
+use crate::known_ports::PortChange;
 use sluice_flow::{FieldId, OfPort};
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_ofproto::{PacketInMetadata, RuleRemoved, VacancyEvent};
 use sluice_openflow::Message;
-use sluice_openflow::message::ports::{PortDesc, PortReason};
 use std::sync::Arc;
 
 /// An asynchronous message. Each connection decides whether its controller wants it, and writes it in its own version.
@@ -16,7 +16,7 @@ pub enum AsyncMsg {
     /// A rule was removed.
     FlowRemoved(Arc<RuleRemoved>),
     /// A port was added, removed or changed.
-    PortStatus(PortReason, Arc<PortDesc>),
+    PortStatus(PortChange),
     /// Another controller has become the primary one, by a request of this generation: this one is secondary now.
     Demoted(Option<u64>),
     /// Another controller has changed a group or a meter.

@@ -5,14 +5,13 @@ use crate::conn_handle::ConnHandle;
 use crate::controller_status::ControllerStatus;
 use crate::controllers::Controller;
 use crate::fail_open::FailOpen;
+use crate::known_ports::KnownPorts;
 use crate::settings::BridgeDescription;
 use crate::tlv_table::TlvTable;
 use parking_lot::Mutex;
-use sluice_clock::now_ms;
 use sluice_flow::OfPort;
 use sluice_ofproto::{RuleUpdate, Transaction};
-use sluice_openflow::message::ports::{PortDesc, PortReason};
-use std::collections::BTreeMap;
+use sluice_openflow::message::ports::PortDesc;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -35,7 +34,7 @@ pub struct ConnMgr {
     /// Connections with flow monitors.
     monitoring: AtomicUsize,
     /// The ports as controllers know them.
-    ports: Mutex<BTreeMap<u16, KnownPort>>,
+    ports: Mutex<KnownPorts>,
     /// What a standalone bridge does while its controllers are away; `None` if it is secure or has no controllers.
     pub fail_open: Mutex<Option<Arc<FailOpen>>>,
     /// The Geneve options that are fields.
@@ -44,13 +43,6 @@ pub struct ConnMgr {
     controllers: Mutex<Vec<Arc<Controller>>>,
     /// What the bridge says of itself.
     pub description: Mutex<BridgeDescription>,
-}
-
-/// A port as controllers know it.
-#[derive(Clone)]
-struct KnownPort {
-    desc: PortDesc,
-    added_ms: u64,
 }
 
 impl ConnMgr {
@@ -169,33 +161,16 @@ impl ConnMgr {
         handle.set_primary(true);
     }
 
-    /// Takes the ports as they are now, and tells the connections what has changed since the last call.
-    pub fn update_ports(&self, ports: impl IntoIterator<Item = PortDesc>) {
-        let now_ms = now_ms();
-        let mut known = self.ports.lock();
-        let added_ms = |desc: &PortDesc| known.get(&desc.port).map_or(now_ms, |port| port.added_ms);
-        let new = ports.into_iter().map(|desc| (desc.port, KnownPort { added_ms: added_ms(&desc), desc }));
-        let new: BTreeMap<u16, KnownPort> = new.collect();
-        let old = std::mem::replace(&mut *known, new.clone());
-        drop(known);
-        for (number, port) in &old {
-            if !new.contains_key(number) {
-                self.post(&AsyncMsg::PortStatus(PortReason::Delete, Arc::new(port.desc.clone())));
-            }
-        }
-        for (number, KnownPort { desc, .. }) in new {
-            let reason = match old.get(&number) {
-                Some(before) if before.desc == desc => continue,
-                Some(_) => PortReason::Modify,
-                None => PortReason::Add,
-            };
-            self.post(&AsyncMsg::PortStatus(reason, Arc::new(desc)));
-        }
+    /// Takes the ports as they are now, and tells the connections what has changed since the last call. `by` is the
+    /// connection that has changed the configuration of a port.
+    pub fn update_ports(&self, ports: impl IntoIterator<Item = PortDesc>, by: Option<&ConnHandle>) {
+        let changes = self.ports.lock().update(ports, by.map(ConnHandle::number));
+        changes.into_iter().for_each(|change| self.post(&AsyncMsg::PortStatus(change)));
     }
 
     /// Milliseconds since controllers know of a port.
     pub fn port_age_ms(&self, number: OfPort) -> u64 {
-        self.ports.lock().get(&number.0).map_or(0, |port| now_ms().saturating_sub(port.added_ms))
+        self.ports.lock().age_ms(number)
     }
 
     /// Notes that one more connection wants packets which no rule matches, or one fewer. Returns whether the bridge is to
@@ -239,8 +214,8 @@ mod tests {
         let conn_mgr = ConnMgr::new("br0");
         let handle = conn_mgr.add_connection(QUEUE_MAX).unwrap();
         handle.set_primary(true);
-        let desc = Arc::new(PortDesc::default());
-        (0..QUEUE_MAX + 5).for_each(|_| conn_mgr.post(&AsyncMsg::PortStatus(PortReason::Modify, Arc::clone(&desc))));
+        let port = |number| PortDesc { port: number, ..PortDesc::default() };
+        conn_mgr.update_ports((0..QUEUE_MAX as u16 + 5).map(port), None);
         let other = conn_mgr.add_connection(QUEUE_MAX).unwrap();
         conn_mgr.make_primary(&other);
         assert_eq!((handle.lost(), handle.take().len()), (5, QUEUE_MAX + 1));
@@ -252,23 +227,6 @@ mod tests {
         assert!(conn_mgr.check_generation(u64::MAX).is_ok() && conn_mgr.check_generation(3).is_ok());
         assert_eq!(conn_mgr.check_generation(u64::MAX), Err(sluice_openflow::Error::RoleStale));
         assert_eq!(conn_mgr.generation(), Some(3));
-    }
-
-    #[test]
-    fn port_changes_are_told_once() {
-        let conn_mgr = ConnMgr::new("br0");
-        let handle = conn_mgr.add_connection(QUEUE_MAX).unwrap();
-        let port = |number, config| PortDesc { port: number, config, ..PortDesc::default() };
-        conn_mgr.update_ports([port(1, 0), port(2, 0)]);
-        conn_mgr.update_ports([port(1, 0), port(2, 0)]);
-        conn_mgr.update_ports([port(2, 1)]);
-        let reasons = handle.take().into_iter().map(|msg| match msg {
-            AsyncMsg::PortStatus(reason, desc) => (reason, desc.port),
-            other => panic!("{other:?}"),
-        });
-        let reasons = reasons.collect::<Vec<_>>();
-        use PortReason::{Add, Delete, Modify};
-        assert_eq!(reasons, [(Add, 1), (Add, 2), (Delete, 1), (Modify, 2)]);
     }
 
     #[test]

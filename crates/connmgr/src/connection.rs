@@ -21,7 +21,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_clock::{PollTimer, now_ms};
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
-use sluice_openflow::message::ports::PortStatus;
 use sluice_openflow::{Error, Event, Message, Peer, Session, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -180,6 +179,7 @@ impl Connection {
     /// Sends asynchronous messages and carries out the requests that have come.
     fn work(&mut self) -> Result<(), CloseReason> {
         self.copy_to_snoopers();
+        self.session.expire_bundles(now_ms(), self.switch.bundle_idle_ms());
         loop {
             self.send_async();
             self.send_delayed();
@@ -384,7 +384,8 @@ impl Connection {
         let silence = silence.saturating_add(1);
         let stuck = (self.unsent() != 0).then_some(self.last_progress_ms + SEND_TIMEOUT_MS + 1);
         let packet = self.limits.as_ref().and_then(PacketInLimits::wait_ms).map(|wait| now_ms() + wait);
-        stuck.into_iter().chain(packet).fold(silence, u64::min)
+        let bundle = self.session.bundles_due_ms(self.switch.bundle_idle_ms());
+        stuck.into_iter().chain(packet).chain(bundle).fold(silence, u64::min)
     }
 
     /// Ends the connection if its peer is silent or does not read.
@@ -432,19 +433,14 @@ impl Connection {
             AsyncMsg::FlowRemoved(removed) => self.flow_removed(&removed),
             AsyncMsg::FlowUpdates(updates) => self.flow_updates(updates),
             AsyncMsg::TableStatus(event) => self.table_status(&event),
-            AsyncMsg::PortStatus(reason, desc) => {
-                if self.session.wants(AsyncKind::PortStatus, reason as u32) {
-                    let status = PortStatus { reason, desc: (*desc).clone() };
-                    self.session.send(&Message::PortStatus(Box::new(status)));
-                }
-            }
+            AsyncMsg::PortStatus(change) => self.port_status(&change),
             AsyncMsg::RequestForward(request) => self.request_forward(&request),
             AsyncMsg::Demoted(generation) => {
                 self.session.set_role(Role::Secondary);
-                let reason = RoleReason::PrimaryRequest;
-                if self.session.wants(AsyncKind::RoleStatus, reason as u32) {
-                    let status = RoleStatus { role: Role::Secondary, reason, generation };
-                    self.session.send(&Message::RoleStatus(status));
+                // Every controller is told, whatever it asked for. Source: Open vSwitch, `ofconn_send_role_status`.
+                if self.version() >= Version::V13 {
+                    let (role, reason) = (Role::Secondary, RoleReason::PrimaryRequest);
+                    self.session.send(&Message::RoleStatus(RoleStatus { role, reason, generation }));
                 }
             }
         }

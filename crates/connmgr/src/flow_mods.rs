@@ -4,12 +4,11 @@ use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::flows::refusal;
 use crate::ports;
-use crate::request::N_TABLES;
 use sluice_ofp::FlowMod;
 use sluice_ofproto::{BundleChange, ExecuteRequest, Requester};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
 use sluice_openflow::message::flow_mod::FlowModMessage;
-use sluice_openflow::{BundleCommit, Error, Message, Request, bundled};
+use sluice_openflow::{BundleCommit, Error, Header, Message, Request, bundled};
 
 /// Flow-mods that are applied together at most. This many share the cost of the locks and of revalidation; with more, other
 /// users of the tables would wait longer.
@@ -24,10 +23,6 @@ impl Connection {
     pub(crate) fn queue_flow_mod(&mut self, request: Request, m: Box<FlowModMessage>) {
         if m.buffer_id.is_some() {
             return self.session.refuse(&request, Error::RequestBufferUnknown);
-        }
-        // Open vSwitch keeps rules of its own in the table behind the last.
-        if m.flow.table == Some(N_TABLES) {
-            return self.session.refuse(&request, Error::RequestEperm);
         }
         self.pending.0.push((request, m));
         // Flow updates name the request that made each change.
@@ -97,6 +92,9 @@ impl Connection {
                 self.session.refuse_bundled(&commit.control, bytes, error);
             }
         }
+        for (bytes, group_mod) in messages().filter(|(_, message)| matches!(message, Message::GroupMod(_))) {
+            self.forward(Header::read(bytes).map_or(0, |header| header.xid), group_mod);
+        }
         self.session.bundle_done(request, &commit.control);
         Ok(())
     }
@@ -129,7 +127,7 @@ impl Connection {
         packets: &mut impl Iterator<Item = ExecuteRequest>,
     ) -> Result<(), Error> {
         match message {
-            Message::PortMod(m) => ports::port_mod(&self.switch, &self.conn_mgr, m),
+            Message::PortMod(m) => ports::port_mod(&self.switch, &self.conn_mgr, &self.handle, m),
             Message::PacketOut(m) if self.read_packet_out(m)?.is_some() => match packets.next() {
                 Some(translated) => self.send_out(&m.data, translated),
                 None => Ok(()),

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`service`], [`settings`], [`backend`] | what the switch calls, what it sets, what it provides |
 //! | [`switch`], [`conn_mgr`], [`conn_handle`] | all bridges, the connections of a bridge, a connection as others see it |
-//! | [`async_msg`] | what connections are told without asking |
+//! | [`async_msg`], [`known_ports`] | what connections are told without asking |
 //! | [`listener`], [`stream`], [`tls`], [`unix_socket`], [`target`] | sockets |
 //! | [`connection`], [`close_reason`] | one connection, a thread of its own |
 //! | [`served_bridge`], [`serve_context`], [`end_signal`] | the sockets and controllers of a bridge, which come and go |
@@ -37,6 +37,7 @@ mod flow_monitor;
 mod flow_updates;
 mod flows;
 mod groups;
+mod known_ports;
 mod listener;
 mod meters;
 mod packet_in_limits;
@@ -61,7 +62,9 @@ pub use backend::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, P
 pub use controller_status::{ControllerState, ControllerStatus};
 pub use error::Error;
 pub use service::OpenFlowService;
-pub use settings::{BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, RateLimit};
+pub use settings::{
+    BUNDLE_IDLE_TIMEOUT, BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, RateLimit,
+};
 pub use target::{ActiveTarget, PassiveTarget, TargetError};
 pub use tls::{TlsError, TlsFile, TlsFiles};
 pub use unix_socket::SocketError;

@@ -1,13 +1,17 @@
 //! Ports as controllers see them.
 
 use crate::backend::Device;
+use crate::conn_handle::ConnHandle;
 use crate::conn_mgr::ConnMgr;
+use crate::connection::Connection;
 use crate::flows::nanoseconds;
+use crate::known_ports::PortChange;
 use crate::switch::Switch;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofproto::PortConfig;
-use sluice_openflow::Error;
-use sluice_openflow::message::ports::{PortDesc, PortMod, PortStats, config, state};
+use sluice_openflow::message::connection::AsyncKind;
+use sluice_openflow::message::ports::{PortDesc, PortMod, PortStats, PortStatus, config, state};
+use sluice_openflow::{Error, Message, Version};
 
 /// The descriptions of a bridge's ports, by number.
 pub fn descriptions(switch: &Switch, bridge: &str) -> Vec<PortDesc> {
@@ -72,7 +76,7 @@ pub fn check_port_mod(switch: &Switch, bridge: &str, m: &PortMod) -> Result<Port
 }
 
 /// Changes a port.
-pub fn port_mod(switch: &Switch, conn_mgr: &ConnMgr, m: &PortMod) -> Result<(), Error> {
+pub fn port_mod(switch: &Switch, conn_mgr: &ConnMgr, by: &ConnHandle, m: &PortMod) -> Result<(), Error> {
     let desc = check_port_mod(switch, &conn_mgr.bridge, m)?;
     let new = desc.config & !m.mask | m.config & m.mask;
     let change = |port: &mut PortConfig| {
@@ -84,6 +88,25 @@ pub fn port_mod(switch: &Switch, conn_mgr: &ConnMgr, m: &PortMod) -> Result<(), 
     };
     switch.ofproto.set_port(&conn_mgr.bridge, &desc.name, change).map_err(|_| Error::PortModBadPort)?;
     switch.revalidate_soon();
-    conn_mgr.update_ports(descriptions(switch, &conn_mgr.bridge));
+    conn_mgr.update_ports(descriptions(switch, &conn_mgr.bridge), Some(by));
     Ok(())
+}
+
+impl Connection {
+    /// Tells of a change of a port, if the controller wants it and its version shows it. Before OpenFlow 1.5 a controller is
+    /// not told of what it has configured itself. Source: Open vSwitch, `connmgr_send_port_status`.
+    pub(crate) fn port_status(&mut self, change: &PortChange) {
+        let PortChange { reason, before, desc, by } = change;
+        let version = self.version();
+        let is_own = *by == Some(self.handle.number()) && version < Version::V15;
+        if is_own || !self.session.wants(AsyncKind::PortStatus, *reason as u32) {
+            return;
+        }
+        let status =
+            |desc: &PortDesc| Message::PortStatus(Box::new(PortStatus { reason: *reason, desc: desc.clone() }));
+        let message = status(desc);
+        if before.as_ref().is_none_or(|before| status(before).write(version, 0) != message.write(version, 0)) {
+            self.session.send(&message);
+        }
+    }
 }

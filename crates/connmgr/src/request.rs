@@ -15,11 +15,8 @@ use sluice_openflow::message::switch::{
     Description, FRAG_DROP, FRAG_MASK, FRAG_NX_MATCH, Features, SwitchConfig, TableFeatures, capability,
 };
 use sluice_openflow::message::table_stats::{TableBitmaps, TableStats};
-use sluice_openflow::{Error, Format, Message, Request, Version};
+use sluice_openflow::{Error, Format, Message, N_TABLES, Request, Version};
 use std::sync::Arc;
-
-/// Tables of a bridge that controllers see. The number 255 means all of them.
-pub(crate) const N_TABLES: u8 = 254;
 
 /// OpenFlow 1.0's actions, a bit for each number: all but the vendor action. Source: Open vSwitch, `show`.
 const ACTIONS10: u32 = 0xfff;
@@ -37,14 +34,14 @@ impl Connection {
             // All earlier requests have been carried out.
             Message::BarrierRequest => Ok(Some(Message::BarrierReply)),
             Message::GroupMod(m) => self.group_mod(&m).map(|()| {
-                self.forward(request, Message::GroupMod(m));
+                self.forward(request.xid, Message::GroupMod(m));
                 None
             }),
             Message::PacketOut(m) => self.packet_out(&m).map(|()| None),
             Message::Resume(m) => self.resume(*m).map(|()| None),
-            Message::PortMod(m) => ports::port_mod(&self.switch, &self.conn_mgr, &m).map(|()| None),
+            Message::PortMod(m) => ports::port_mod(&self.switch, &self.conn_mgr, &self.handle, &m).map(|()| None),
             Message::MeterMod(m) => self.meter_mod(&m).map(|()| {
-                self.forward(request, Message::MeterMod(m));
+                self.forward(request.xid, Message::MeterMod(m));
                 None
             }),
             Message::QueueGetConfigRequest(port) => {
@@ -85,17 +82,20 @@ impl Connection {
     }
 
     /// Tells the bridge's other controllers of a change of groups or meters.
-    fn forward(&self, request: &Request, message: Message) {
-        let forwarded = ForwardedRequest { message, xid: request.xid };
+    pub(crate) fn forward(&self, xid: u32, message: Message) {
+        let forwarded = ForwardedRequest { message, xid };
         self.conn_mgr.post_to_others(&self.handle, &AsyncMsg::RequestForward(Arc::new(forwarded)));
     }
 
-    /// Sends another controller's change, if this controller wants it.
+    /// Sends another controller's change, if this controller wants it. OpenFlow has meters since version 1.3.
     pub(crate) fn request_forward(&mut self, change: &ForwardedRequest) {
         // Numbers are OpenFlow 1.4's, `OFPRFR_*`.
-        let reason = if matches!(change.message, Message::GroupMod(_)) { 0 } else { 1 };
+        let (reason, since) = match change.message {
+            Message::GroupMod(_) => (0, Version::V10),
+            _ => (1, Version::V13),
+        };
         let version = self.version();
-        if version >= Version::V14 && self.session.wants(AsyncKind::RequestForward, reason) {
+        if version >= since && self.session.wants(AsyncKind::RequestForward, reason) {
             self.session.send(&Message::RequestForward(change.message.write(version, change.xid)));
         }
     }

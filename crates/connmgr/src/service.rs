@@ -16,6 +16,7 @@ use sluice_ofproto::Ofproto;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The OpenFlow service of a switch's bridges.
 pub struct OpenFlowService {
@@ -28,7 +29,7 @@ pub struct OpenFlowService {
 impl OpenFlowService {
     /// The service of a switch; no bridge is served yet.
     pub fn new(ofproto: Ofproto, backend: Arc<dyn Backend>) -> Self {
-        let switch = Arc::new(Switch { ofproto, backend, tls: Mutex::default(), conn_mgrs: Mutex::default() });
+        let switch = Arc::new(Switch::new(ofproto, backend));
         switch.ofproto.set_monitor(Arc::new(FlowWatcher(Arc::downgrade(&switch))));
         OpenFlowService { switch, served: Mutex::default(), directory: Mutex::default() }
     }
@@ -51,7 +52,7 @@ impl OpenFlowService {
             Some(served) => served,
             None => {
                 let conn_mgr = Arc::new(ConnMgr::new(bridge));
-                conn_mgr.update_ports(ports::descriptions(&self.switch, bridge));
+                conn_mgr.update_ports(ports::descriptions(&self.switch, bridge), None);
                 let system = |source| Error::System { bridge: bridge.to_owned(), source };
                 let served = ServedBridge::new(&conn_mgr, &self.switch, &directory).map_err(system)?;
                 // Before there are connections, so that none of them misses a message.
@@ -93,6 +94,11 @@ impl OpenFlowService {
     pub fn set_tls(&self, files: Option<&TlsFiles>) -> Result<(), TlsError> {
         *self.switch.tls.lock() = files.map(Tls::load).transpose()?.map(Arc::new);
         Ok(())
+    }
+
+    /// Sets for how long no message may be about a bundle before it ends.
+    pub fn set_bundle_idle_timeout(&self, timeout: Duration) {
+        self.switch.set_bundle_idle_timeout(timeout);
     }
 
     /// Called once a second: tells controllers of changed ports, and lets standalone bridges without a controller forward.

@@ -68,6 +68,9 @@ pub struct RateLimit {
     pub burst: u32,
 }
 
+/// For how long no message may be about a bundle, usually. Source: Open vSwitch, `BUNDLE_IDLE_TIMEOUT_DEFAULT`.
+pub const BUNDLE_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The inactivity probe of connections that no controller settings are about.
 pub(crate) const INACTIVITY_PROBE: Duration = Duration::from_secs(60);
 

@@ -4,12 +4,15 @@ use crate::async_msg::AsyncMsg;
 use crate::backend::Backend;
 use crate::conn_mgr::ConnMgr;
 use crate::ports;
+use crate::settings::BUNDLE_IDLE_TIMEOUT;
 use crate::tls::Tls;
 use parking_lot::Mutex;
 use sluice_ofproto::{Ofproto, RuleMonitor, RuleUpdate, Transaction};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The switch as connections see it.
 pub struct Switch {
@@ -21,9 +24,34 @@ pub struct Switch {
     pub tls: Mutex<Option<Arc<Tls>>>,
     /// The connections of each bridge.
     pub conn_mgrs: Mutex<BTreeMap<String, Arc<ConnMgr>>>,
+    /// A bundle that no message is about for so long ends.
+    bundle_idle_ms: AtomicU64,
 }
 
 impl Switch {
+    /// A switch without bridges.
+    pub fn new(ofproto: Ofproto, backend: Arc<dyn Backend>) -> Self {
+        let switch = Switch {
+            ofproto,
+            backend,
+            tls: Mutex::default(),
+            conn_mgrs: Mutex::default(),
+            bundle_idle_ms: AtomicU64::new(0),
+        };
+        switch.set_bundle_idle_timeout(BUNDLE_IDLE_TIMEOUT);
+        switch
+    }
+
+    /// Sets for how long a bundle may be idle.
+    pub fn set_bundle_idle_timeout(&self, timeout: Duration) {
+        self.bundle_idle_ms.store(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// For how long a bundle may be idle.
+    pub fn bundle_idle_ms(&self) -> u64 {
+        self.bundle_idle_ms.load(Relaxed)
+    }
+
     /// Key and certificates.
     ///
     /// # Errors
@@ -73,7 +101,7 @@ impl Switch {
     pub fn publish_ports(&self) {
         self.all_conn_mgrs()
             .iter()
-            .for_each(|conn_mgr| conn_mgr.update_ports(ports::descriptions(self, &conn_mgr.bridge)));
+            .for_each(|conn_mgr| conn_mgr.update_ports(ports::descriptions(self, &conn_mgr.bridge), None));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::flows::refusal;
 use sluice_ofproto::{TableDesc, TableMiss, TableSettings, VacancyEvent, VacancyReason, VacancyThresholds};
 use sluice_openflow::message::connection::{AsyncKind, TableStatus};
 use sluice_openflow::message::switch::{TABLE_EVICTION, TABLE_VACANCY_EVENTS, TableMod, Vacancy};
-use sluice_openflow::{Error, Message, Version};
+use sluice_openflow::{Error, Message, N_TABLES, Version};
 
 /// Tables evict by importance, then lifetime, then by a choice of their own. Source: `OFPTMPEF14_*`.
 const EVICTION_FLAGS: u32 = 7;
@@ -18,7 +18,7 @@ impl Connection {
     /// later say how a full table evicts; OpenFlow 1.3 says nothing.
     pub(crate) fn table_mod(&self, m: &TableMod) -> Result<(), Error> {
         // Open vSwitch keeps rules of its own in the table behind the last.
-        if m.table == crate::request::N_TABLES {
+        if m.table == N_TABLES {
             return Err(Error::TableModEperm);
         }
         let table = Some(m.table).filter(|table| *table != ALL);
@@ -48,7 +48,7 @@ impl Connection {
 
     pub(crate) fn table_descs(&self) -> Result<Vec<TableMod>, Error> {
         let tables = self.switch.ofproto.table_descs(&self.conn_mgr.bridge).map_err(|error| refusal(&error))?;
-        Ok(tables.iter().filter(|table| table.table < crate::request::N_TABLES).map(desc).collect())
+        Ok(tables.iter().filter(|table| table.table < N_TABLES).map(desc).collect())
     }
 
     /// Sends a table status message, if the controller wants it.

@@ -4,8 +4,8 @@
 //! comes, so that its error is sent then, and again when the bundle is carried out.
 
 use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
-use crate::session::BundleCommit;
-use crate::{Error, Header, Message, Version};
+use crate::session::{BundleCommit, Request};
+use crate::{Error, Header, Message, N_TABLES, Version};
 use std::collections::HashMap;
 
 /// Bundles of a connection at most.
@@ -20,12 +20,18 @@ pub(crate) struct Bundles {
     by_id: HashMap<u32, Bundle>,
     /// Bytes kept, over all bundles.
     bytes: usize,
+    /// The time at the last [`Bundles::expire`].
+    now_ms: u64,
 }
 
 #[derive(Debug)]
 struct Bundle {
     flags: u16,
     is_closed: bool,
+    /// When a message about it came last.
+    used_ms: u64,
+    /// The message that opened it.
+    opened_by: Request,
     /// Its messages, one after the other.
     messages: Vec<u8>,
     /// Whether all of them change flows and groups.
@@ -44,8 +50,21 @@ impl Bundle {
 }
 
 impl Bundles {
+    /// Notes the time and removes bundles that no message was about for `idle_max_ms`. Returns what opened them.
+    pub fn expire(&mut self, now_ms: u64, idle_max_ms: u64) -> Vec<Request> {
+        self.now_ms = now_ms;
+        let is_due = |bundle: &Bundle| bundle.used_ms.saturating_add(idle_max_ms) <= now_ms;
+        let due = self.by_id.iter().filter(|(_, bundle)| is_due(bundle)).map(|(id, _)| *id).collect::<Vec<_>>();
+        due.into_iter().filter_map(|id| self.remove(id)).map(|bundle| bundle.opened_by).collect()
+    }
+
+    /// When the next bundle expires.
+    pub fn due_ms(&self, idle_max_ms: u64) -> Option<u64> {
+        self.by_id.values().map(|bundle| bundle.used_ms.saturating_add(idle_max_ms)).min()
+    }
+
     /// Carries out a control message. Returns the bundle if it is to be carried out.
-    pub fn control(&mut self, m: &BundleControl) -> Result<Option<BundleCommit>, Error> {
+    pub fn control(&mut self, request: &Request, m: &BundleControl) -> Result<Option<BundleCommit>, Error> {
         if m.is_reply {
             return Err(Error::BundleBadType);
         }
@@ -54,12 +73,12 @@ impl Bundles {
                 if self.remove(m.id).is_some() {
                     return Err(Error::BundleBadId);
                 }
-                self.open(m.id, m.flags).map(|()| None)
+                self.open(m.id, m.flags, request).map(|()| None)
             }
             BundleStep::Close => {
                 let bundle = self.by_id.get_mut(&m.id).ok_or(Error::BundleBadId)?;
                 let wrong = bundle.wrong(m.flags);
-                bundle.is_closed = true;
+                (bundle.is_closed, bundle.used_ms) = (true, self.now_ms);
                 match wrong {
                     // The bundle is removed even if the commit fails.
                     Some(error) => {
@@ -80,11 +99,19 @@ impl Bundles {
         }
     }
 
-    fn open(&mut self, id: u32, flags: u16) -> Result<(), Error> {
+    fn open(&mut self, id: u32, flags: u16, by: &Request) -> Result<(), Error> {
         if self.by_id.len() == BUNDLES_MAX {
             return Err(Error::BundleOutOfBundles);
         }
-        self.by_id.insert(id, Bundle { flags, is_closed: false, messages: Vec::new(), only_tables: true });
+        let bundle = Bundle {
+            flags,
+            is_closed: false,
+            used_ms: self.now_ms,
+            opened_by: by.clone(),
+            messages: Vec::new(),
+            only_tables: true,
+        };
+        self.by_id.insert(id, bundle);
         Ok(())
     }
 
@@ -95,23 +122,31 @@ impl Bundles {
     }
 
     /// Adds a message to a bundle, which is opened if there is none.
-    pub fn add(&mut self, m: &BundleAdd, xid: u32, version: Version, table_in_command: bool) -> Result<(), Error> {
+    pub fn add(
+        &mut self,
+        request: &Request,
+        m: &BundleAdd,
+        version: Version,
+        table_in_command: bool,
+    ) -> Result<(), Error> {
         let header = Header::read(&m.message)?;
-        if header.xid != xid {
+        if header.xid != request.xid {
             return Err(Error::BundleMsgBadXid);
         }
         if header.version != version as u8 {
             return Err(Error::BundleBadVersion);
         }
         let (.., message) = Message::read(&m.message, table_in_command)?;
-        if !can_be_bundled(&message) {
-            return Err(Error::BundleMsgUnsup);
+        match &message {
+            Message::FlowMod(m) if m.flow.table == Some(N_TABLES) => return Err(Error::RequestEperm),
+            Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_) => {}
+            _ => return Err(Error::BundleMsgUnsup),
         }
         if self.bytes + m.message.len() > BYTES_MAX {
             return Err(Error::BundleMsgTooMany);
         }
         if !self.by_id.contains_key(&m.id) {
-            self.open(m.id, m.flags)?;
+            self.open(m.id, m.flags, request)?;
         }
         let bundle = self.by_id.get_mut(&m.id).expect("invariant: it was there or was just opened");
         if let Some(error) = bundle.wrong(m.flags) {
@@ -120,13 +155,10 @@ impl Bundles {
         }
         bundle.only_tables &= matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
         bundle.messages.extend(&m.message);
+        bundle.used_ms = self.now_ms;
         self.bytes += m.message.len();
         Ok(())
     }
-}
-
-fn can_be_bundled(message: &Message) -> bool {
-    matches!(message, Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_))
 }
 
 /// The messages of a bundle, in order, with the bytes of each.

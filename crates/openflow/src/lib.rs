@@ -34,3 +34,7 @@ pub use packet_in::{PacketIn, PacketInFormat, PacketOut};
 pub use packet_in_limit::{PacketInCounts, PacketInLimit};
 pub use session::{BundleCommit, Event, Peer, Request, Session};
 pub use sluice_ofp::{Version, VersionBitmap};
+
+/// Tables of a bridge that controllers see. The number 255 means all of them. In table 254 Open vSwitch keeps rules of
+/// its own.
+pub const N_TABLES: u8 = 254;

@@ -7,7 +7,9 @@ use crate::bundle::Bundles;
 use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, BundleControl, Role, RoleMessage};
 use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
-use crate::{Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, PacketInFormat, Version, VersionBitmap};
+use crate::{
+    Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, N_TABLES, PacketInFormat, Version, VersionBitmap,
+};
 use rights::{changes_switch, is_from_switch};
 use sluice_ofp::ofpact::PacketInReason;
 
@@ -21,6 +23,10 @@ const ECHO_REPLY: u8 = 3;
 /// Bytes of a table miss's packet that a controller gets by default.
 /// Source: OpenFlow 1.0, `OFP_DEFAULT_MISS_SEND_LEN`.
 const MISS_SEND_LEN: u16 = 128;
+
+/// Reasons of packet-ins that OpenFlow 1.4 has beside [`PacketInReason::Action`], as bits.
+const PARTS_OF_ACTION: u32 =
+    1 << PacketInReason::ActionSet as u32 | 1 << PacketInReason::Group as u32 | 1 << PacketInReason::PacketOut as u32;
 
 /// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,9 +273,11 @@ impl Session {
                 self.reply(request, &Message::GetAsyncReply(masks));
             }
             Message::SetAsync(masks) => self.set_masks(&masks, version),
+            // Open vSwitch keeps rules of its own in the table behind the last.
+            Message::FlowMod(m) if m.flow.table == Some(N_TABLES) => return Err(Error::RequestEperm),
             Message::RoleRequest(m) => return Ok(Some(Handover::Role(m))),
-            Message::BundleAdd(m) => self.bundles.add(&m, request.xid, version, self.table_in_command)?,
-            Message::BundleControl(control) => match self.bundles.control(&control)? {
+            Message::BundleAdd(m) => self.bundles.add(request, &m, version, self.table_in_command)?,
+            Message::BundleControl(control) => match self.bundles.control(request, &control)? {
                 Some(commit) => return Ok(Some(Handover::Commit(commit))),
                 None => self.bundle_done(request, &control),
             },
@@ -302,16 +310,24 @@ impl Session {
     }
 
     /// A controller that wants packets which no flow matches also wants those that the table-miss flow sends; before
-    /// OpenFlow 1.3 there is no such flow. Source: Open vSwitch, `decode_async_mask`.
+    /// OpenFlow 1.3 there is no such flow. Before OpenFlow 1.4 one reason covers all actions.
+    /// Source: Open vSwitch, `decode_async_mask`, `ofconn_set_async_config`.
     fn set_masks(&mut self, masks: &AsyncMasks, version: Version) {
         for (own, new) in self.masks.iter_mut().flatten().zip(masks.0.iter().flatten()) {
             *own = new.unwrap_or(*own);
         }
         for own in &mut self.masks[AsyncKind::PacketIn as usize] {
+            if version < Version::V14 && *own & 1 << PacketInReason::Action as u32 != 0 {
+                *own |= PARTS_OF_ACTION;
+            }
             if *own & 1 << PacketInReason::NoMatch as u32 != 0 {
                 *own |= 1 << PacketInReason::ExplicitMiss as u32;
                 *own |= u32::from(version < Version::V13) << PacketInReason::ImplicitMiss as u32;
             }
+        }
+        // A client that says what it wants gets it. Source: Open vSwitch, `handle_nxt_set_async_config`.
+        if self.peer == Peer::Client && self.config.miss_send_len == 0 {
+            self.config.miss_send_len = MISS_SEND_LEN;
         }
     }
 
@@ -367,9 +383,21 @@ impl Session {
         }
     }
 
-    /// Confirms a bundle's control message.
+    /// Notes the time. Bundles that no message was about for `idle_max_ms` end with an error about what opened them.
+    pub fn expire_bundles(&mut self, now_ms: u64, idle_max_ms: u64) {
+        for request in self.bundles.expire(now_ms, idle_max_ms) {
+            self.refuse(&request, Error::BundleTimeout);
+        }
+    }
+
+    /// When the next bundle ends that no message is about, if bundles may be idle for `idle_max_ms`.
+    pub fn bundles_due_ms(&self, idle_max_ms: u64) -> Option<u64> {
+        self.bundles.due_ms(idle_max_ms)
+    }
+
+    /// Confirms a bundle's control message. Replies have no flags, as in Open vSwitch.
     pub fn bundle_done(&mut self, request: &Request, control: &BundleControl) {
-        let reply = BundleControl { is_reply: true, ..*control };
+        let reply = BundleControl { is_reply: true, flags: 0, ..*control };
         self.reply(request, &Message::BundleControl(reply));
     }
 

@@ -103,6 +103,8 @@ pub enum Change {
     },
     /// Key and certificates for connections to come change.
     SetTls(Option<TlsFiles>),
+    /// How long an OpenFlow bundle may be idle changes.
+    SetBundleIdleTimeout(Duration),
 }
 
 /// A setting that is read at the start only.
@@ -134,6 +136,9 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
     steps.compare_datapaths(old, new);
     if old.tls != new.tls {
         steps.loading.push(Change::SetTls(new.tls.clone()));
+    }
+    if old.bundle_idle_timeout != new.bundle_idle_timeout {
+        steps.loading.push(Change::SetBundleIdleTimeout(new.bundle_idle_timeout));
     }
     let Steps { going, changing, coming, loading } = steps;
     [going, changing, coming, loading].concat()
@@ -284,6 +289,7 @@ impl DesiredState {
                 self.with_bridge(bridge, |bridge| bridge.sources.clone_from(sources));
             }
             Change::SetTls(tls) => self.tls.clone_from(tls),
+            Change::SetBundleIdleTimeout(timeout) => self.bundle_idle_timeout = *timeout,
         }
     }
 

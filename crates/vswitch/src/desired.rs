@@ -8,7 +8,7 @@ pub use bridge::{Bridge, Source, Sources};
 pub use check::Invalid;
 pub use port::{ETHERNET_MTU, PATCH, Port};
 
-use sluice_connmgr::TlsFiles;
+use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
 use sluice_datapath::{GovernorMode, MissBudget, Settings, numa};
 use sluice_flow::VlanLimit;
@@ -34,6 +34,8 @@ pub struct DesiredState {
     pub dpdk: Option<DpdkConfig>,
     /// Key and certificates of OpenFlow over TLS.
     pub tls: Option<TlsFiles>,
+    /// An OpenFlow bundle that no message is about for so long ends.
+    pub bundle_idle_timeout: Duration,
     /// The bridges, by unique names.
     pub bridges: Vec<Bridge>,
     /// Where relative paths in options of ports start.
@@ -82,6 +84,7 @@ impl Default for DesiredState {
             datapath: DatapathSettings::default(),
             dpdk: None,
             tls: None,
+            bundle_idle_timeout: BUNDLE_IDLE_TIMEOUT,
             bridges: Vec::new(),
             base_dir: PathBuf::new(),
             failed_ports: FailedPorts::Stay,

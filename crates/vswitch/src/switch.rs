@@ -95,6 +95,7 @@ impl Switch {
         let openflow = OpenFlowService::new(ofproto.clone(), Arc::new(around));
         // Now: the switch may not be allowed to read the files later.
         openflow.set_tls(desired.tls.as_ref())?;
+        openflow.set_bundle_idle_timeout(desired.bundle_idle_timeout);
         let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
         let switch = Switch { ofproto, datapath, openflow, revalidator, setup: Mutex::new(setup) };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;

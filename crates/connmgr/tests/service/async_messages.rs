@@ -1,12 +1,12 @@
 //! What the switch tells its peers without being asked.
 
-use crate::bench::Bench;
-use sluice_flow::{Match, OfPort};
-use sluice_ofp::FlowCommand;
-use sluice_ofp::FlowRemovedReason;
+use crate::bench::{Bench, mac};
+use sluice_flow::{Match, OfPort, PortNames};
 use sluice_ofp::ofpact::PacketInReason;
+use sluice_ofp::{FlowCommand, FlowRemovedReason, GroupCommand, GroupMod};
+use sluice_openflow::message::connection::{AsyncKind, AsyncMasks};
 use sluice_openflow::message::monitor::{FlowEvent, FlowUpdate, MonitorCommand, MonitorFlags, MonitorRequest};
-use sluice_openflow::message::ports::PortReason;
+use sluice_openflow::message::ports::{PortMod, PortReason, config};
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::{Message, PacketIn, Version};
 use sluice_testkit::frame::udp4;
@@ -24,7 +24,10 @@ fn ports_that_come_and_go_are_told() {
         bench.service.run();
         bench.ofproto.remove_port("br0", "p3").unwrap();
         bench.service.publish_ports();
-        for expected in [PortReason::Add, PortReason::Modify, PortReason::Delete] {
+        // A port is live after it has come. OpenFlow 1.0 does not show that.
+        let live = if version == Version::V10 { &[][..] } else { &[PortReason::Modify, PortReason::Modify] };
+        let expected = [&[PortReason::Add][..], live, &[PortReason::Modify, PortReason::Delete]].concat();
+        for expected in expected {
             let Message::PortStatus(status) = client.next_unasked() else { panic!("{version}: no port status") };
             assert_eq!((status.reason, status.desc.name.as_str(), status.desc.port), (expected, "p3", 3), "{version}");
         }
@@ -160,4 +163,42 @@ fn a_monitor_covers_only_what_it_asks_for() {
     busy.add("in_port=2,actions=output:2");
     assert_eq!(told(watcher.next_unasked()), ["Added in_port=2: output:2"]);
     assert_eq!(watcher.unasked(), []);
+}
+
+#[test]
+fn changes_of_groups_are_told_to_who_asks_for_them() {
+    let bench = Bench::new();
+    for version in Version::SPOKEN {
+        let (mut busy, mut watcher) = (bench.client(version), bench.client(version));
+        let mut masks = AsyncMasks::default();
+        masks.0[AsyncKind::RequestForward as usize] = [Some(1); 2];
+        watcher.send(&Message::SetAsync(masks));
+        watcher.barrier();
+        let group = GroupMod::parse("group_id=1,type=all", GroupCommand::Add, &PortNames::NONE).unwrap();
+        busy.send(&Message::GroupMod(Box::new(group)));
+        busy.barrier();
+        let Message::RequestForward(inner) = watcher.next_unasked() else { panic!("{version}: nothing is told") };
+        assert!(matches!(Message::read(&inner, false), Ok((_, _, Message::GroupMod(_)))), "{version}");
+        assert_eq!(busy.unasked(), [], "{version}: its own change");
+        let delete = GroupMod::parse("group_id=1", GroupCommand::Delete, &PortNames::NONE).unwrap();
+        busy.send(&Message::GroupMod(Box::new(delete)));
+        busy.barrier();
+    }
+}
+
+#[test]
+fn a_controller_hears_of_its_own_port_mods_from_openflow_1_5_on() {
+    let bench = Bench::new();
+    for version in Version::SPOKEN {
+        let (mut busy, mut watcher) = (bench.client(version), bench.client(version));
+        busy.want_async();
+        watcher.want_async();
+        let no_flood =
+            PortMod { port: OfPort(1), hw_addr: mac(1), config: config::NO_FWD, mask: config::NO_FWD, advertise: 0 };
+        busy.send(&Message::PortMod(no_flood.clone()));
+        assert_eq!(busy.unasked().len(), usize::from(version >= Version::V15), "{version}");
+        assert!(matches!(watcher.next_unasked(), Message::PortStatus(_)), "{version}");
+        busy.send(&Message::PortMod(PortMod { config: 0, ..no_flood }));
+        busy.barrier();
+    }
 }

@@ -3,7 +3,7 @@
 use crate::bench::Bench;
 use crate::client::Client;
 use sluice_ofp::FlowCommand;
-use sluice_openflow::message::connection::{AsyncKind, AsyncMasks, Role, RoleMessage, RoleReason, RoleStatus};
+use sluice_openflow::message::connection::{Role, RoleMessage, RoleReason, RoleStatus};
 use sluice_openflow::{Error, Format, Message, Version};
 
 fn request(role: Role, generation: u64) -> Message {
@@ -21,10 +21,6 @@ fn granted(client: &mut Client, role: Role, generation: u64) {
 fn there_is_one_primary_controller() {
     let bench = Bench::new();
     let (mut first, mut second) = (bench.client(Version::V14), bench.client(Version::V14));
-    first.want_async();
-    let mut masks = AsyncMasks::default();
-    masks.0[AsyncKind::RoleStatus as usize] = [Some(1 << RoleReason::PrimaryRequest as u32); 2];
-    first.send(&Message::SetAsync(masks));
     granted(&mut first, Role::Primary, 1);
     granted(&mut second, Role::Primary, 2);
     let demoted = RoleStatus { role: Role::Secondary, reason: RoleReason::PrimaryRequest, generation: Some(2) };

@@ -177,19 +177,27 @@ impl AsyncMasks {
         let column = usize::from(version >= Version::V14);
         AsyncMasks(std::array::from_fn(|kind| masks[kind].map(|mask| Some(mask & REASONS[kind][column]))))
     }
+
+    /// Whether OpenFlow 1.3's format has no place for some of the masks.
+    pub(super) fn needs_properties(&self) -> bool {
+        self.0[MASKS_13..].iter().flatten().any(Option::is_some)
+    }
 }
+
+/// Kinds that OpenFlow 1.3's format has.
+const MASKS_13: usize = 3;
 
 /// Reads the masks in Nicira's and OpenFlow 1.3's format: those of three kinds. Unknown reasons are ignored.
 pub(super) fn read_async13(r: &mut Reader<'_>) -> Result<AsyncMasks, Error> {
     let mut masks = AsyncMasks::default();
-    for (kind, [reasons, _]) in masks.0[..3].iter_mut().zip(REASONS) {
+    for (kind, [reasons, _]) in masks.0[..MASKS_13].iter_mut().zip(REASONS) {
         *kind = [Some(r.u32()? & reasons), Some(r.u32()? & reasons)];
     }
     Ok(masks)
 }
 
 pub(super) fn put_async13(masks: &AsyncMasks, w: &mut Writer) {
-    masks.0[..3].iter().flatten().for_each(|mask| w.u32(mask.unwrap_or(0)));
+    masks.0[..MASKS_13].iter().flatten().for_each(|mask| w.u32(mask.unwrap_or(0)));
 }
 
 /// Reads the masks in OpenFlow 1.4's format, properties: even numbers are for secondary controllers.

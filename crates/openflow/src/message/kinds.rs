@@ -360,6 +360,9 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
         Message::TableStatus(_) => standard(later::TABLE_STATUS),
         Message::GetAsyncRequest => standard(later::GET_ASYNC_REQUEST),
         Message::GetAsyncReply(_) => standard(later::GET_ASYNC_REPLY),
+        Message::SetAsync(masks) if version < Version::V14 && masks.needs_properties() => {
+            nicira(experimenter::SET_ASYNC2)
+        }
         Message::SetAsync(_) if version < Version::V13 => nicira(experimenter::SET_ASYNC),
         Message::SetAsync(_) => standard(later::SET_ASYNC),
         Message::MeterMod(_) => standard(later::METER_MOD),
@@ -431,7 +434,8 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         Message::RoleRequest(m) | Message::RoleReply(m) => connection::put_role(m, w),
         Message::RoleStatus(s) => connection::put_role_status(s, w),
         Message::TableStatus(s) => connection::put_table_status(s, w),
-        Message::GetAsyncReply(masks) | Message::SetAsync(masks) if version >= Version::V14 => {
+        Message::GetAsyncReply(masks) if version >= Version::V14 => connection::put_async14(masks, w),
+        Message::SetAsync(masks) if version >= Version::V14 || masks.needs_properties() => {
             connection::put_async14(masks, w);
         }
         Message::GetAsyncReply(masks) | Message::SetAsync(masks) => connection::put_async13(masks, w),

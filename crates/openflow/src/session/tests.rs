@@ -122,6 +122,56 @@ fn a_bundle_waits_for_its_commit() {
 }
 
 #[test]
+fn an_idle_bundle_ends_with_an_error_about_what_opened_it() {
+    let mut session = open(Version::V14);
+    let control = |step| Message::BundleControl(BundleControl { id: 5, step, is_reply: false, flags: 2 });
+    let opening = control(BundleStep::Open).write(Version::V14, 1);
+    session.expire_bundles(1000, 400);
+    session.push(&opening);
+    assert_eq!(session.next_event(), None);
+    let opened = BundleControl { id: 5, step: BundleStep::Open, is_reply: true, flags: 0 };
+    assert_eq!(sent(&mut session), [Message::BundleControl(opened)]);
+    assert_eq!(session.bundles_due_ms(400), Some(1400));
+    session.expire_bundles(1399, 400);
+    session.push(&control(BundleStep::Close).write(Version::V14, 2));
+    assert_eq!((session.next_event(), sent(&mut session).len()), (None, 1));
+    session.expire_bundles(1798, 400);
+    assert_eq!(sent(&mut session), [], "closing it counts as use");
+    session.expire_bundles(1799, 400);
+    let [Message::Error(code, data)] = &sent(&mut session)[..] else { panic!("no error was sent") };
+    assert_eq!((*code, data), (Error::BundleTimeout.code(Version::V14), &opening));
+    assert_eq!(session.bundles_due_ms(400), None);
+}
+
+#[test]
+fn table_254_is_refused_when_its_flow_mod_comes() {
+    let mut session = open(Version::V14);
+    let mut flow = FlowMod::new(FlowCommand::Add);
+    flow.table = Some(N_TABLES);
+    let inner = FlowModMessage { flow, buffer_id: None, format: Format::Standard, table_in_command: false };
+    let inner = Message::FlowMod(Box::new(inner)).write(Version::V14, 3);
+    session.push(&inner);
+    assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestEperm)));
+    session.push(&Message::BundleAdd(BundleAdd { id: 5, flags: 2, message: inner }).write(Version::V14, 3));
+    assert_eq!(session.next_event(), Some(Event::Refused(Error::RequestEperm)));
+}
+
+#[test]
+fn a_client_that_says_which_messages_it_wants_gets_them() {
+    let mut session = open(Version::V13);
+    let mut masks = AsyncMasks::default();
+    masks.0[AsyncKind::PacketIn as usize][0] = Some(1 << PacketInReason::Action as u32);
+    session.push(&Message::SetAsync(masks).write(Version::V13, 1));
+    assert_eq!(session.next_event(), None);
+    // Before OpenFlow 1.4 all reasons of actions are one.
+    for (reason, wanted) in
+        [(PacketInReason::Action, true), (PacketInReason::PacketOut, true), (PacketInReason::NoMatch, false)]
+    {
+        assert_eq!(session.wants(AsyncKind::PacketIn, reason as u32), wanted, "{reason:?}");
+    }
+}
+
+#[test]
 fn a_client_hears_nothing_before_it_asks_for_packets() {
     let mut session = open(Version::V13);
     assert!(!session.wants(AsyncKind::PortStatus, 0));

@@ -146,6 +146,7 @@ impl Switch {
                 self.datapath.set_settings(settings)?;
             }
             Change::SetTls(tls) => self.openflow.set_tls(tls.as_ref())?,
+            Change::SetBundleIdleTimeout(timeout) => self.openflow.set_bundle_idle_timeout(*timeout),
             Change::AtNextStart(_) => {}
         }
         Ok(Step::taken(None))

@@ -2,7 +2,7 @@
 
 use super::{Level, Note, Plan};
 use crate::records::{OpenVswitchRecord, Smap};
-use sluice_connmgr::TlsFiles;
+use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, TlsFiles};
 use std::time::Duration;
 
 /// The usual `max-idle`.
@@ -15,8 +15,7 @@ const MAX_IDLE_MIN_MS: u32 = 500;
 const PMD_SLEEP_MAX_US: u32 = 10_000;
 
 /// Keys that have no effect here, because what they tune works in another way or is not there.
-const WITHOUT_EFFECT: [&str; 26] = [
-    "bundle-idle-timeout",
+const WITHOUT_EFFECT: [&str; 25] = [
     "dpdk-alloc-mem",
     "dpdk-extra",
     "dpdk-hugepage-dir",
@@ -59,6 +58,10 @@ impl Plan {
         let config = &row.other_config;
         let max_idle_ms = config.number("max-idle").unwrap_or(MAX_IDLE_MS).max(MAX_IDLE_MIN_MS);
         self.state.datapath.max_idle = Duration::from_millis(max_idle_ms.into());
+        // Zero stands for the usual one.
+        let idle_secs: Option<u32> = config.number("bundle-idle-timeout").filter(|secs| *secs != 0);
+        let idle = idle_secs.map(|secs| Duration::from_secs(secs.into()));
+        self.state.bundle_idle_timeout = idle.unwrap_or(BUNDLE_IDLE_TIMEOUT);
         let sleep_us: Option<u32> = config.number("pmd-maxsleep").or_else(|| config.number("pmd-sleep-max"));
         self.state.datapath.pmd_sleep_max = Duration::from_micros(sleep_us.unwrap_or(0).min(PMD_SLEEP_MAX_US).into());
         if let Some(cores) = config.text("pmd-cpu-mask").and_then(cores_of_mask) {
