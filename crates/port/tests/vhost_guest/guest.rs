@@ -62,7 +62,7 @@ impl Place {
 pub struct Guest {
     pub memory: GuestMemoryMmap,
     file: File,
-    socket: UnixStream,
+    pub socket: UnixStream,
     pub size: u16,
     /// By ring: the next index of the available and of the used ring.
     pub available: [u16; 2],
@@ -87,7 +87,7 @@ impl Guest {
         let calls = [(), ()].map(|()| rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap());
         let mut guest = Guest { memory, file, socket, size, available: [0; 2], used: [0; 2], calls };
         guest.say(request::SET_OWNER, &[], &[]);
-        let offered = guest.ask(request::GET_FEATURES, &[]);
+        let offered = guest.offered_features();
         assert_eq!(offered & features, features, "the switch offers {offered:x}");
         guest.say(request::SET_FEATURES, &features.to_le_bytes(), &[]);
         guest.share_memory();
@@ -105,9 +105,9 @@ impl Guest {
         sendmsg(&self.socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::empty()).unwrap();
     }
 
-    /// Sends a request and returns the number in its reply.
-    pub fn ask(&mut self, request: u32, body: &[u8]) -> u64 {
-        self.say(request, body, &[]);
+    /// The switch's features. It has done what it was told before when it answers.
+    pub fn offered_features(&mut self) -> u64 {
+        self.say(request::GET_FEATURES, &[], &[]);
         let mut reply = [0; 20];
         self.socket.read_exact(&mut reply).unwrap();
         u64::from_le_bytes(*reply.last_chunk().unwrap())

@@ -1,0 +1,319 @@
+//! What a guest that means harm can do to a vhost-user port: its ring rests, its neighbours and the control threads do
+//! not wait, and no frame is lost.
+
+#[path = "vhost_guest/guest.rs"]
+mod guest;
+
+use guest::{BUFFERS, Guest, NEXT, Place, WRITE, feature};
+use rustix::fs::OFlags;
+use sluice_fate::{Counter, DropReason, Tally};
+use sluice_mem::FramePool;
+use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use sluice_port::{Pools, Port, PortConfig, RxQueue, TxQueue, open};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vm_memory::{Bytes, GuestAddress};
+
+/// Flag of a descriptor: a table of descriptors.
+const INDIRECT: u16 = 4;
+const ALL_FEATURES: u64 = feature::VERSION_1 | feature::MERGEABLE | 1 << 28;
+
+/// The longest that a batch may take. Following every chain that the largest ring can hold would take minutes.
+const SOON: Duration = Duration::from_millis(500);
+
+/// A port with its guest.
+struct Victim {
+    guest: Guest,
+    rx: Box<dyn RxQueue>,
+    tx: Box<dyn TxQueue>,
+    pool: Arc<dyn FramePool>,
+    buffers: Buffers,
+    tally: Tally,
+    port: Box<dyn Port>,
+    _dir: tempfile::TempDir,
+}
+
+impl Victim {
+    /// With rings of `size` entries, which run.
+    fn new(size: u16) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vm.sock");
+        let mut pools = Pools::new(1024);
+        let options =
+            [("path".to_owned(), path.display().to_string()), ("mode".to_owned(), "server".to_owned())].into();
+        let config = PortConfig { name: "vm1".into(), kind: "vhost-user".into(), options, ..PortConfig::default() };
+        let mut port = open(&config, &mut pools).unwrap();
+        let guest = Guest::connect(&path, ALL_FEATURES, size);
+        (0..2).for_each(|ring| guest.start(ring, 0));
+        let (rx, tx, pool) = (port.rx_queue(0), port.tx_queue(0), pools.of_size(1500).unwrap());
+        let victim = Victim { guest, rx, tx, pool, buffers: Buffers::new(), tally: Tally::default(), port, _dir: dir };
+        victim.wait_until("the port comes up", |victim| victim.port.is_up());
+        victim
+    }
+
+    fn wait_until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(began.elapsed() < Duration::from_secs(10), "{what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Polls once. Returns how many packets came.
+    fn poll(&mut self) -> usize {
+        let mut batch = PacketBatch::new();
+        let began = Instant::now();
+        self.rx.poll(&mut batch, &mut self.buffers, &mut self.tally);
+        assert!(began.elapsed() < SOON, "a poll took {:?}", began.elapsed());
+        let came = batch.len();
+        self.tally[Counter::Received] += came as u64;
+        batch.discard(DropReason::Rules, &mut self.buffers, &mut self.tally);
+        came
+    }
+
+    /// Sends a full batch. Returns how many packets the guest got.
+    fn send(&mut self, len: usize) -> u64 {
+        let mut batch = PacketBatch::new();
+        self.buffers.fill(&self.pool, BATCH_MAX, len, &mut batch);
+        batch.iter_mut().for_each(|packet| packet.bytes_mut().fill(7));
+        self.tally[Counter::Originated] += BATCH_MAX as u64;
+        let before = self.tally[Counter::Sent];
+        let began = Instant::now();
+        self.tx.send(&mut batch, &mut self.buffers, &mut self.tally);
+        assert!(began.elapsed() < SOON, "a batch took {:?}", began.elapsed());
+        self.tally[Counter::Sent] - before
+    }
+
+    /// Makes the chain that begins with `head` available `times`.
+    fn offer(&mut self, ring: u32, head: u16, times: usize) {
+        (0..times).for_each(|_| self.guest.offer(ring, head));
+        self.guest.publish(ring);
+    }
+
+    /// Sets the rings up without the chains that were made available.
+    fn set_up_again(&mut self) {
+        for ring in 0..2 {
+            self.guest.available[ring] = self.guest.used[ring];
+            self.guest.publish(ring as u32);
+            self.guest.start(ring as u32, u32::from(self.guest.used[ring]));
+        }
+        self.wait_until("the rings run", |victim| victim.port.is_up());
+    }
+
+    /// Ends it, and checks that nothing is lost and nobody waits.
+    fn end(self) {
+        let Victim { guest, rx, tx, pool, mut buffers, tally, port, .. } = self;
+        assert_eq!(tally.conserved(), Ok(()));
+        let began = Instant::now();
+        drop((port, rx, tx, guest));
+        assert!(began.elapsed() < Duration::from_secs(2), "it took {:?} to close the port", began.elapsed());
+        buffers.flush();
+        assert_eq!(pool.available(), pool.capacity());
+    }
+}
+
+/// Writes a descriptor of a table at a guest's address.
+fn describe_at(guest: &Guest, table: u64, at: u16, (address, len, flags, next): (u64, u32, u16, u16)) {
+    let rest = u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48;
+    let bytes = [address, rest].map(u64::to_le_bytes).concat();
+    guest.memory.write_slice(&bytes, GuestAddress(table + 16 * u64::from(at))).unwrap();
+}
+
+type Attack = (&'static str, fn(&Guest, u32, u16));
+
+/// What a guest writes into a ring, given the flags of an honest buffer. Entry 0 of the table begins each chain.
+const ATTACKS: &[Attack] = &[
+    ("descriptors without bytes", |guest, ring, flags| {
+        let last = guest.size - 1;
+        (0..last).for_each(|at| guest.describe(ring, at, (BUFFERS, 0, flags | NEXT, at + 1)));
+        guest.describe(ring, last, (BUFFERS, 0, flags, 0));
+    }),
+    ("one descriptor with a header's bytes, then thousands without", |guest, ring, flags| {
+        guest.describe(ring, 0, (BUFFERS, 12, flags | NEXT, 1));
+        let last = guest.size - 1;
+        (1..last).for_each(|at| guest.describe(ring, at, (BUFFERS, 0, flags | NEXT, at + 1)));
+        guest.describe(ring, last, (BUFFERS, 0, flags, 0));
+    }),
+    ("a descriptor that follows itself", |guest, ring, flags| guest.describe(ring, 0, (BUFFERS, 1, flags | NEXT, 0))),
+    ("two descriptors that follow each other", |guest, ring, flags| {
+        guest.describe(ring, 0, (BUFFERS, 1, flags | NEXT, 1));
+        guest.describe(ring, 1, (BUFFERS, 1, flags | NEXT, 0));
+    }),
+    ("a chain of all descriptors of one byte", |guest, ring, flags| {
+        let last = guest.size - 1;
+        (0..last).for_each(|at| guest.describe(ring, at, (BUFFERS, 1, flags | NEXT, at + 1)));
+        guest.describe(ring, last, (BUFFERS, 1, flags, 0));
+    }),
+    ("a successor that the table does not have", |guest, ring, flags| {
+        guest.describe(ring, 0, (BUFFERS, 1, flags | NEXT, guest.size));
+    }),
+    ("a buffer over the end of memory", |guest, ring, flags| guest.describe(ring, 0, ((16 << 20) - 8, 100, flags, 0))),
+    ("a buffer over the end of addresses", |guest, ring, flags| guest.describe(ring, 0, (u64::MAX - 8, 100, flags, 0))),
+    ("a buffer of four gigabytes without memory", |guest, ring, flags| {
+        guest.describe(ring, 0, (1 << 40, u32::MAX, flags, 0));
+    }),
+    ("a buffer of the other direction", |guest, ring, flags| guest.describe(ring, 0, (BUFFERS, 100, flags ^ WRITE, 0))),
+    ("an empty table", |guest, ring, _| guest.describe(ring, 0, (BUFFERS, 0, INDIRECT, 0))),
+    ("a table of one and a half descriptors", |guest, ring, flags| {
+        describe_at(guest, BUFFERS, 0, (BUFFERS + 4096, 100, flags, 0));
+        guest.describe(ring, 0, (BUFFERS, 24, INDIRECT, 0));
+    }),
+    ("a table in a table", |guest, ring, _| {
+        describe_at(guest, BUFFERS, 0, (BUFFERS, 16, INDIRECT, 0));
+        guest.describe(ring, 0, (BUFFERS, 16, INDIRECT, 0));
+    }),
+    ("a table that goes round", |guest, ring, flags| {
+        describe_at(guest, BUFFERS, 0, (BUFFERS + 4096, 1, flags | NEXT, 1));
+        describe_at(guest, BUFFERS, 1, (BUFFERS + 4096, 1, flags | NEXT, 0));
+        guest.describe(ring, 0, (BUFFERS, 32, INDIRECT, 0));
+    }),
+    ("a table of four gigabytes that leaves memory", |guest, ring, _| {
+        guest.describe(ring, 0, ((16 << 20) - 8, 0xffff_fff0, INDIRECT, 0));
+    }),
+    ("a successor that a table does not have", |guest, ring, flags| {
+        describe_at(guest, BUFFERS, 0, (BUFFERS + 4096, 1, flags | NEXT, 9));
+        guest.describe(ring, 0, (BUFFERS, 16, INDIRECT, 0));
+    }),
+    ("a table with a successor", |guest, ring, flags| {
+        describe_at(guest, BUFFERS, 0, (BUFFERS + 4096, 100, flags, 0));
+        guest.describe(ring, 0, (BUFFERS, 16, INDIRECT | NEXT, 1));
+        guest.describe(ring, 1, (BUFFERS + 4096, 100, flags, 0));
+    }),
+];
+
+#[test]
+fn a_ring_of_such_chains_rests_until_it_is_set_up_again() {
+    for size in [512, 32_768] {
+        let mut victim = Victim::new(size);
+        for ((name, attack), errors) in ATTACKS.iter().zip(1..) {
+            attack(&victim.guest, 1, 0);
+            victim.offer(1, 0, usize::from(size));
+            let came = (0..4).map(|_| victim.poll()).sum::<usize>();
+            assert_eq!((came, victim.port.stats().rx_errors), (0, errors), "{name}, {size} entries");
+            assert!(!victim.port.is_up(), "{name}: the ring of {size} entries rests");
+            // The other direction, too.
+            attack(&victim.guest, 0, WRITE);
+            victim.offer(0, 0, usize::from(size));
+            let got = (0..4).map(|_| victim.send(60)).sum::<u64>();
+            assert_eq!((got, victim.port.stats().tx_errors), (0, errors), "{name}, {size} entries to write");
+
+            victim.set_up_again();
+            // Where no attack has written.
+            victim.guest.describe(1, 0, (BUFFERS + 0x10_0000, 72, 0, 0));
+            victim.guest.describe(0, 0, (BUFFERS + 0x10_0000, 72, WRITE, 0));
+            (0..2).for_each(|ring| victim.offer(ring, 0, 1));
+            assert_eq!((victim.poll(), victim.send(60)), (1, 1), "{name}: set up again, {size} entries");
+            (0..2).for_each(|ring| assert_eq!(victim.guest.take_used(ring).len(), 1));
+        }
+        victim.end();
+    }
+}
+
+#[test]
+fn an_index_that_jumps_beyond_the_ring_breaks_it() {
+    for size in [1, 256, 32_768] {
+        for jump in [u32::from(size) + 1, 40_000, 65_535] {
+            let mut victim = Victim::new(size);
+            victim.guest.describe(1, 0, (BUFFERS, 72, 0, 0));
+            let index = GuestAddress(Place::of(1).available + 2);
+            victim.guest.memory.write_obj(jump as u16, index).unwrap();
+            assert_eq!((victim.poll(), victim.port.stats().rx_errors), (0, 1), "{size} entries, {jump} more");
+            victim.end();
+        }
+    }
+}
+
+#[test]
+fn the_smallest_and_the_largest_ring_carry_packets() {
+    for (size, at_once) in [(1, 1), (32_768, BATCH_MAX)] {
+        let mut victim = Victim::new(size);
+        for at in 0..size {
+            victim.guest.describe(1, at, (BUFFERS, 72, 0, 0));
+            victim.guest.describe(0, at, (BUFFERS + 4096, 2048, WRITE, 0));
+        }
+        // More than the index counts.
+        for round in 0..70_000 / at_once {
+            for ring in [0, 1] {
+                (0..at_once).for_each(|i| victim.guest.offer(ring, ((round * at_once + i) % usize::from(size)) as u16));
+                victim.guest.publish(ring);
+            }
+            assert_eq!((victim.poll(), victim.send(60)), (at_once, at_once as u64), "round {round}");
+            assert_eq!(victim.guest.take_used(1).len(), at_once);
+            assert_eq!(victim.guest.take_used(0).len(), at_once);
+        }
+        assert!(victim.port.is_up());
+        victim.end();
+    }
+}
+
+#[test]
+fn descriptors_a_poll_are_bounded_for_chains_of_any_honest_length() {
+    // As long as a chain may be, and the whole ring of them.
+    let mut victim = Victim::new(32_768);
+    for at in 0..256 {
+        let flags = if at == 255 { 0 } else { NEXT };
+        victim.guest.describe(1, at, (BUFFERS, if at == 0 { 12 } else { 1 }, flags, at + 1));
+    }
+    victim.offer(1, 0, 32_768);
+    let came = victim.poll();
+    assert!((1..=3).contains(&came), "{came} chains of 256 descriptors in a poll");
+    assert!(victim.port.is_up(), "they are allowed");
+    victim.end();
+}
+
+#[test]
+fn a_call_descriptor_that_is_full_or_blocks_does_not_hold_a_pmd() {
+    let full = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+    rustix::io::write(&full, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK).unwrap();
+    while rustix::io::write(&pipe, &[0; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&pipe, OFlags::empty()).unwrap();
+    for call in [full.as_fd(), pipe.as_fd()] {
+        let mut victim = Victim::new(256);
+        (0..256).for_each(|at| victim.guest.describe(1, at, (BUFFERS, 72, 0, 0)));
+        victim.guest.set_call(1, call);
+        victim.guest.offered_features();
+        (0..4).for_each(|_| {
+            victim.offer(1, 0, BATCH_MAX);
+            assert_eq!(victim.poll(), BATCH_MAX);
+        });
+        victim.end();
+    }
+}
+
+#[test]
+fn a_guest_that_leaves_or_changes_its_memory_loses_no_frame() {
+    let mut victim = Victim::new(256);
+    (0..256).for_each(|at| victim.guest.describe(1, at, (BUFFERS, 72, 0, 0)));
+    (0..256).for_each(|at| victim.guest.describe(0, at, (BUFFERS + 4096, 2048, WRITE, 0)));
+    let (mut offered, mut came) = (0, 0);
+    for round in 0..2000 {
+        if round % 10 == 0 {
+            victim.guest.share_memory();
+        }
+        let free = 256 - (offered - came);
+        let more = free.min(BATCH_MAX);
+        victim.offer(1, 0, more);
+        let waiting = victim.guest.available[0].wrapping_sub(victim.guest.used[0]);
+        victim.offer(0, 0, 256 - usize::from(waiting));
+        offered += more;
+        came += victim.poll();
+        let sent = victim.send(60) as usize;
+        assert_eq!(victim.guest.take_used(0).len(), sent);
+    }
+    victim.guest.offered_features();
+    while came < offered {
+        came += victim.poll();
+    }
+    assert_eq!((came, victim.port.stats().rx_errors, victim.port.stats().tx_errors), (offered, 0, 0));
+    // It leaves with packets in its rings.
+    victim.offer(1, 0, 200);
+    assert_eq!(victim.poll(), BATCH_MAX);
+    victim.guest.socket.shutdown(Shutdown::Both).unwrap();
+    victim.wait_until("the port is down", |victim| !victim.port.is_up());
+    assert_eq!((victim.poll(), victim.send(60)), (0, 0));
+    victim.end();
+}
