@@ -11,6 +11,7 @@ mod openflow;
 mod packet;
 mod pcap;
 mod tables;
+mod vhost_rings;
 
 pub use classifier::classifier;
 pub use flow_text::flow_text;
@@ -18,6 +19,7 @@ pub use openflow::openflow;
 pub use packet::packet;
 pub use pcap::pcap;
 pub use tables::tables;
+pub use vhost_rings::vhost_rings;
 
 /// A target: its name, as under `fuzz/seeds` and `fuzz/crashes`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -30,4 +32,5 @@ pub const TARGETS: &[Target] = &[
     ("packet", packet),
     ("pcap", pcap),
     ("tables", tables),
+    ("vhost-rings", vhost_rings),
 ];
