@@ -18,7 +18,7 @@ use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_port::dummy::DummyDevice;
 use sluice_port::{DeviceStatus, Pools, Port};
 use sluice_simd::{HashKey, hash::splitmix64};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -107,8 +107,8 @@ impl Datapath {
 
     /// Removes connections that have ended; only a part of them if there are very many. To be called some times a
     /// second.
-    pub fn expire_connections(&self, now_ms: u64) {
-        self.factory.conntrack.expire(now_ms, EXPIRE_AT_ONCE);
+    pub fn expire_connections(&self, now_ms: u64) -> bool {
+        self.factory.conntrack.expire(now_ms, EXPIRE_AT_ONCE).is_complete
     }
 
     /// Forgets the connections of a zone.
@@ -295,18 +295,17 @@ impl Datapath {
     pub fn ports(&self) -> Vec<PortReport> {
         let control = self.control();
         // No queue changes its PMD meanwhile, because that takes the lock held here.
-        let rxqs = control.rxqs();
-        let ports = control.ports.iter().map(|(number, port)| {
-            let mut fates = Snapshot::default();
-            rxqs.iter().filter(|(_, rxq)| rxq.port == *number).for_each(|(_, rxq)| fates.add(&rxq.fates.snapshot()));
-            PortReport {
-                number: *number,
-                info: port.info(),
-                stats: port.stats(),
-                custom_stats: port.custom_stats(),
-                is_up: port.is_up(),
-                fates,
-            }
+        let mut fates: HashMap<PortNo, Snapshot> = HashMap::new();
+        for (_, rxq) in control.rxqs() {
+            fates.entry(rxq.port).or_default().add(&rxq.fates.snapshot());
+        }
+        let ports = control.ports.iter().map(|(number, port)| PortReport {
+            number: *number,
+            info: port.info(),
+            stats: port.stats(),
+            custom_stats: port.custom_stats(),
+            is_up: port.is_up(),
+            fates: fates.remove(number).unwrap_or_default(),
         });
         ports.collect()
     }

@@ -151,6 +151,18 @@ impl Options<'_> {
         }
     }
 
+    /// The device of a port that may have a longer name than devices have: what fits of it. Source: Open vSwitch
+    /// lib/netdev-linux.c, `netdev_linux_construct_tap`.
+    pub(crate) fn cut_device(&self) -> Result<&str, OpenError> {
+        const DEVICE_NAME_MAX: usize = 15;
+        let name = self.config.name.as_str();
+        let name = name.get(..DEVICE_NAME_MAX).unwrap_or(name);
+        match is_device_name(name) {
+            true => Ok(name),
+            false => Err(self.bad("device", name, "a device name of letters, digits and .-_")),
+        }
+    }
+
     /// The pool for the longest frames that the port's MTU allows.
     pub(crate) fn pool(&self, pools: &mut Pools) -> Result<Arc<HeapPool>, OpenError> {
         self.pool_for(self.config.mtu, pools)

@@ -2,7 +2,7 @@
 
 use crate::desired::{Bridge, DesiredState, Port, Sources};
 use crate::error::{Error, PortFailure};
-use crate::numbers::{self, Numbers};
+use crate::numbers::{self, DatapathNumbers, Numbers};
 use crate::pages;
 use crate::ports::PortEntry;
 use crate::sources::{Loaded, ParsedSources, SourceKind};
@@ -12,7 +12,7 @@ use sluice_flow::{OfPort, PortNames, VlanLimit};
 use sluice_mem::{FramePool, HeapPool};
 use sluice_ofproto::{Attach, Ofproto, PortConfig};
 use sluice_port::Pools;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub struct Assembly {
     pub(crate) base_dir: PathBuf,
     /// Every port but the bridges' own that have no device, by name.
     pub(crate) ports: BTreeMap<String, PortEntry>,
+    /// The datapath numbers that these have.
+    pub(crate) datapath_numbers: DatapathNumbers,
     /// The numbers that each bridge's ports have got or are to get.
     numbers: BTreeMap<String, Numbers>,
     /// What each bridge's tables were loaded with.
@@ -52,6 +54,7 @@ impl Assembly {
             pools: Arc::new(Mutex::new(pools)),
             base_dir: PathBuf::new(),
             ports: BTreeMap::new(),
+            datapath_numbers: DatapathNumbers::default(),
             numbers: BTreeMap::new(),
             loaded: BTreeMap::new(),
         })
@@ -173,9 +176,10 @@ impl Assembly {
 
     /// Settles the numbers of a bridge's ports. Those that the bridge has already keep theirs.
     fn settle_numbers(&mut self, bridge: &Bridge) {
-        let is_other = |name: &str| bridge.port(name).is_none();
+        let own: HashSet<&str> = bridge.ports.iter().map(|port| port.name.as_str()).collect();
         let there = self.ofproto.ports(&bridge.name).unwrap_or_default();
-        let taken: BTreeSet<OfPort> = there.iter().filter(|port| is_other(&port.name)).map(|p| p.number).collect();
+        let others = there.iter().filter(|port| !own.contains(port.name.as_str()));
+        let taken: BTreeSet<OfPort> = others.map(|port| port.number).collect();
         let kept = self.numbers.remove(&bridge.name).unwrap_or_default();
         let numbers = numbers::assign(bridge.ports.iter(), &kept, &taken);
         self.numbers.insert(bridge.name.clone(), numbers);
@@ -184,6 +188,12 @@ impl Assembly {
     /// The number of a port that is about to be added.
     pub(crate) fn number_of(&mut self, bridge: &str, port: &Port) -> Result<OfPort, Error> {
         let kept = self.numbers.entry(bridge.to_owned()).or_default();
+        // A reconfiguration has settled the numbers of all ports before it adds them.
+        if let Some(settled) = kept.get(&port.name)
+            && port.ofport_request.is_none_or(|requested| requested == *settled)
+        {
+            return Ok(*settled);
+        }
         let there = self.ofproto.ports(bridge).unwrap_or_default();
         let taken =
             there.iter().map(|port| port.number).chain(kept.iter().filter(|(n, _)| **n != port.name).map(|(_, n)| *n));

@@ -5,7 +5,7 @@ mod check;
 mod port;
 
 pub use bridge::{Bridge, Source, Sources};
-pub use check::Invalid;
+pub use check::{Invalid, PMDS_MAX};
 pub use port::{ETHERNET_MTU, PATCH, Port};
 
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, TlsFiles};

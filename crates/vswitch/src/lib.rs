@@ -31,7 +31,7 @@ mod switch;
 pub use assembly::Assembly;
 pub use change::{Change, StartSetting, changes};
 pub use desired::{
-    Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, PATCH, Port, Source, Sources,
+    Bridge, DatapathSettings, DesiredState, ETHERNET_MTU, FailedPorts, Invalid, PATCH, PMDS_MAX, Port, Source, Sources,
 };
 pub use error::{Error, PortFailure};
 pub use ports::PortEntry;

@@ -1,6 +1,7 @@
-//! OpenFlow numbers of ports: requested ones, kept ones, and free ones for the others.
+//! OpenFlow numbers of ports: requested ones, kept ones, and free ones for the others. Datapath numbers.
 
 use crate::desired::Port;
+use sluice_action::PortNo;
 use sluice_flow::OfPort;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,9 +34,74 @@ pub fn assign<'a>(ports: impl Iterator<Item = &'a Port> + Clone, kept: &Numbers,
     numbers
 }
 
+/// The datapath numbers that ports have. A thousand ports get theirs in linear time.
+#[derive(Clone, Debug)]
+pub struct DatapathNumbers {
+    taken: BTreeSet<PortNo>,
+    /// No number below it is free.
+    lowest: u32,
+}
+
+impl Default for DatapathNumbers {
+    fn default() -> Self {
+        DatapathNumbers { taken: BTreeSet::new(), lowest: 1 }
+    }
+}
+
+impl DatapathNumbers {
+    /// The wanted number if it is free, else the lowest free one; `None` if none is left. It is not taken yet.
+    pub fn free(&mut self, wanted: Option<u32>) -> Option<PortNo> {
+        if let Some(wanted) = wanted.map(PortNo).filter(|wanted| !self.is_taken(*wanted)) {
+            return Some(wanted);
+        }
+        while self.is_taken(PortNo(self.lowest)) {
+            self.lowest += 1;
+        }
+        (self.lowest < sluice_datapath::PORTS_MAX).then_some(PortNo(self.lowest))
+    }
+
+    /// Whether a port has the number.
+    pub fn is_taken(&self, number: PortNo) -> bool {
+        self.taken.contains(&number)
+    }
+
+    /// A port has the number now.
+    pub fn take(&mut self, number: PortNo) {
+        self.taken.insert(number);
+    }
+
+    /// No port has the number any more.
+    pub fn release(&mut self, number: PortNo) {
+        self.taken.remove(&number);
+        self.lowest = self.lowest.min(number.0).max(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_lowest_free_number_is_what_a_search_finds(
+            steps in proptest::collection::vec((any::<bool>(), 1..12u32, proptest::option::of(1..12u32)), 0..60),
+        ) {
+            let mut numbers = DatapathNumbers::default();
+            let mut taken = BTreeSet::new();
+            for (is_taken, number, wanted) in steps {
+                if is_taken {
+                    let naive = wanted.into_iter().chain(1..).find(|n| !taken.contains(n)).unwrap();
+                    prop_assert_eq!(numbers.free(wanted), Some(PortNo(naive)));
+                    numbers.take(PortNo(naive));
+                    taken.insert(naive);
+                } else {
+                    numbers.release(PortNo(number));
+                    taken.remove(&number);
+                }
+            }
+        }
+    }
 
     fn port(name: &str, request: u16) -> Port {
         let port = Port::new(name, "null");

@@ -6,10 +6,11 @@ use crate::error::Error;
 use crate::pages;
 use sluice_action::PortNo;
 use sluice_clock::now_ms;
+use sluice_datapath::PortReport;
 use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, PortConfig};
-use sluice_port::{PORT_TYPES, Pools};
-use std::collections::{BTreeMap, BTreeSet};
+use sluice_port::{PORT_TYPES, Pools, PortInfo};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A port of a bridge.
@@ -144,6 +145,7 @@ impl Assembly {
         let desired = port.clone();
         let entry = PortEntry { bridge: bridge.into(), ofport, number, desired, is_up: true, closed: None };
         self.ports.insert(port.name.clone(), entry);
+        number.into_iter().for_each(|number| self.datapath_numbers.take(number));
         tracing::info!("{bridge}: added port {} of type {}, number {}", port.name, port.kind, ofport.0);
         Ok(number)
     }
@@ -272,7 +274,7 @@ impl Assembly {
         let infos = self.datapath().ports();
         let mut smallest: BTreeMap<String, u32> = BTreeMap::new();
         for ((entry, number), device) in entries.iter().zip(&numbers).zip(devices) {
-            let info = infos.iter().find(|report| report.number == *number).map(|report| &report.info);
+            let info = info_of(&infos, *number);
             let (Some(device), Some(info)) = (device, info) else { continue };
             if entry.desired.follows_mtu() {
                 continue;
@@ -287,8 +289,7 @@ impl Assembly {
         }
         for (entry, number) in entries.iter().zip(&numbers).filter(|(entry, _)| entry.desired.follows_mtu()) {
             let mtu = smallest.get(&entry.bridge).copied().unwrap_or(ETHERNET_MTU);
-            let now = infos.iter().find(|report| report.number == *number).map(|report| report.info.mtu);
-            if now == Some(mtu) {
+            if info_of(&infos, *number).is_some_and(|info| info.mtu == mtu) {
                 continue;
             }
             match self.datapath().set_mtu(*number, mtu, &mut self.pools().lock()) {
@@ -339,7 +340,9 @@ impl Assembly {
 
     fn forget_port(&mut self, bridge: &str, name: &str) -> Result<(), Error> {
         self.ofproto().remove_port(bridge, name)?;
-        if self.ports.remove(name).is_some_and(|entry| entry.desired.is_local()) {
+        let Some(entry) = self.ports.remove(name) else { return Ok(()) };
+        entry.number.into_iter().for_each(|number| self.datapath_numbers.release(number));
+        if entry.desired.is_local() {
             self.add_bare_local_port(bridge)?;
         }
         Ok(())
@@ -347,7 +350,7 @@ impl Assembly {
 
     /// Gives a port another datapath number.
     pub(crate) fn renumber_port(&mut self, name: &str, number: PortNo) -> Result<(), &'static str> {
-        let is_taken = self.ports.values().any(|entry| entry.number == Some(number));
+        let is_taken = self.datapath_numbers.is_taken(number);
         let datapath = Arc::clone(self.datapath());
         let entry = self.ports.get_mut(name);
         let (entry, before) = entry.and_then(|e| e.open_number().map(|number| (e, number))).ok_or("unknown port")?;
@@ -358,6 +361,8 @@ impl Assembly {
         let moved = moved.and_then(|device| datapath.add_port(number, device));
         moved.map_err(|_| "bad port number")?;
         entry.number = Some(number);
+        self.datapath_numbers.release(before);
+        self.datapath_numbers.take(number);
         let bridge = entry.bridge.clone();
         let attach = Attach::Datapath(number);
         self.ofproto().set_port(&bridge, name, |port| port.attach = attach).map_err(|_| "unknown port")
@@ -368,17 +373,14 @@ impl Assembly {
     ///
     /// A port wants its OpenFlow number; a dummy port wants the number that is in its name. Ports of OVS's other types
     /// get the lowest number, as there.
-    fn free_number(&self, ofport: u16, port: &Port) -> Result<PortNo, Error> {
-        let taken: BTreeSet<u32> = self.ports.values().filter_map(|p| p.number).map(|n| n.0).collect();
+    fn free_number(&mut self, ofport: u16, port: &Port) -> Result<PortNo, Error> {
         let is_of_ovs = |name: &str| PORT_TYPES.iter().any(|kind| kind.name == name && kind.ignores_other_options);
         let wanted = match port.kind.as_str() {
             kind if kind.starts_with("dummy") => dummy_number(&port.name),
             kind if is_of_ovs(kind) => None,
             _ => Some(u32::from(ofport)),
         };
-        let all = wanted.into_iter().chain(1..sluice_datapath::PORTS_MAX);
-        let free = all.into_iter().find(|n| !taken.contains(n));
-        free.map(PortNo).ok_or_else(|| Error::NoDatapathNumber(port.name.clone()))
+        self.datapath_numbers.free(wanted).ok_or_else(|| Error::NoDatapathNumber(port.name.clone()))
     }
 }
 
@@ -390,6 +392,11 @@ fn dummy_number(name: &str) -> Option<u32> {
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let number = digits[..end].parse::<u32>().ok()?.checked_add(base)?;
     (1..sluice_datapath::PORTS_MAX).contains(&number).then_some(number)
+}
+
+/// What the datapath knows of a port; `reports` are in the order of numbers.
+fn info_of(reports: &[PortReport], number: PortNo) -> Option<&PortInfo> {
+    reports.binary_search_by_key(&number, |report| report.number).ok().map(|at| &reports[at].info)
 }
 
 /// Says what memory packets live in.

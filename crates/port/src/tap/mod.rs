@@ -68,17 +68,21 @@ enum AdminState {
 }
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    open_device(options, pools, AdminState::Up)
+    open_device(options, pools, options.device()?, AdminState::Up)
 }
 
 /// Opens an internal port of OVS, which its user sets up.
 pub(crate) fn open_internal(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    open_device(options, pools, AdminState::Untouched)
+    open_device(options, pools, options.cut_device()?, AdminState::Untouched)
 }
 
-fn open_device(options: &Options<'_>, pools: &mut Pools, state: AdminState) -> Result<Box<dyn Port>, OpenError> {
+fn open_device(
+    options: &Options<'_>,
+    pools: &mut Pools,
+    name: &str,
+    state: AdminState,
+) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let name = options.device()?;
     let failed = |what: &str, e| failed(options.port(), format!("tap device {name}: {what}"), e);
     let pool = options.pool(pools)?;
     let wanted = options.text("mac").map(|_| options.mac()).transpose()?;

@@ -37,7 +37,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(10);
 const VLAN_MAX: u16 = 4094;
 
 /// Most PMD threads and most receive queues a port may ask for.
-const PMDS_MAX: usize = 128;
+pub const PMDS_MAX: usize = 128;
 
 impl Invalid {
     /// A value that cannot stand, at `key`.
@@ -136,7 +136,7 @@ impl Bridge {
     /// # Errors
     /// With the first value that cannot stand.
     pub fn check(&self) -> Result<(), Invalid> {
-        check_name(&self.name, DEVICE_NAME_MAX)?;
+        check_name(&self.name, NAME_MAX)?;
         for (i, table) in self.tables.iter().enumerate() {
             let key = format!("table[{i}].number");
             if table.table > 253 {
@@ -156,7 +156,8 @@ impl Port {
     /// # Errors
     /// With the first value that cannot stand; its key is the port's own, such as `mtu`.
     pub fn check(&self, pmd_cores: &[usize]) -> Result<(), Invalid> {
-        let is_device = self.kind != PATCH && !self.kind.starts_with("dummy");
+        // The device of an internal port may have a shorter name.
+        let is_device = !matches!(self.kind.as_str(), PATCH | "internal") && !self.kind.starts_with("dummy");
         check_name(&self.name, if is_device { DEVICE_NAME_MAX } else { NAME_MAX })?;
         if let Some(number) = self.ofport_request.filter(|_| !self.is_local()) {
             Port::ofport(number.0.into())?;
