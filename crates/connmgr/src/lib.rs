@@ -66,5 +66,5 @@ pub use settings::{
     BUNDLE_IDLE_TIMEOUT, BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, RateLimit,
 };
 pub use target::{ActiveTarget, PassiveTarget, TargetError};
-pub use tls::{TlsError, TlsFile, TlsFiles};
+pub use tls::{Tls, TlsError, TlsFile, TlsFiles};
 pub use unix_socket::SocketError;

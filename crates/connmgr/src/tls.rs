@@ -118,6 +118,11 @@ impl Tls {
         Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
     }
 
+    /// How the switch speaks TLS to those that it connects to.
+    pub fn client_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.client)
+    }
+
     /// The switch's end of a connection that a peer has made.
     ///
     /// # Errors

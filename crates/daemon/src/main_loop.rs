@@ -16,6 +16,13 @@ use std::time::Duration;
 /// The longest sleep while the control clock is stopped: what happens without a timer is seen all the same.
 const SLEEP_MAX_STOPPED: Duration = Duration::from_millis(50);
 
+/// How far the control clock may be behind. Source: Linux, `CLOCK_MONOTONIC_COARSE` at 250 Hz.
+const CLOCK_COARSENESS: Duration = Duration::from_millis(4);
+
+/// A sleep that is so long ends behind its deadline by the clock's coarseness: else it would end before it as often as not,
+/// and a second sleep would follow.
+const SLEEP_LONG: Duration = Duration::from_millis(100);
+
 /// A main loop's turns and its end.
 pub struct MainLoop {
     state: Mutex<LoopState>,
@@ -42,6 +49,17 @@ struct LoopState {
 /// A turn under way; dropping it ends the turn.
 #[must_use = "the turn ends when this is dropped"]
 pub struct Turn<'a>(&'a MainLoop);
+
+/// Wakes a loop that may be gone.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Ends the loop's present or next sleep.
+    pub fn wake(&self) {
+        write_one(&self.0);
+    }
+}
 
 /// The loop's life; dropping it releases all that wait for a turn.
 #[must_use = "the loop is over when this is dropped"]
@@ -75,6 +93,11 @@ impl MainLoop {
         write_one(&self.wake);
     }
 
+    /// What wakes the loop, to be kept elsewhere.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.wake))
+    }
+
     /// Returns when the loop has done one whole turn that began after the call, or is over. Must not be called from the
     /// loop.
     pub fn wait_for_turn(&self) {
@@ -103,6 +126,7 @@ impl MainLoop {
         let wake = PollFd::new(&self.wake, PollFlags::IN);
         let mut polled: Vec<PollFd<'_>> = std::iter::once(wake).chain(descriptors).collect();
         let allowed = self.timer.set(deadline_ms);
+        let allowed = if allowed >= SLEEP_LONG { allowed + CLOCK_COARSENESS } else { allowed };
         let timeout = if sluice_clock::is_stopped() { allowed.min(SLEEP_MAX_STOPPED) } else { allowed };
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut polled, timeout.as_ref()) {

@@ -80,6 +80,11 @@ pub fn lowest_core_of_each_node() -> Vec<usize> {
     Topology::get().lowest_cores()
 }
 
+/// Whether there is such a core.
+pub fn has_core(core: usize) -> bool {
+    Topology::get().node_of.contains_key(&core)
+}
+
 /// The node of a core; 0 for a core that there is not.
 pub fn node_of(core: usize) -> u32 {
     Topology::get().node_of.get(&core).copied().unwrap_or(0)

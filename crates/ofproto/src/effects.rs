@@ -2,15 +2,19 @@
 //!
 //! A PMD must not wait, so a translation puts its effects into a bounded queue. An effect that does not fit is lost and
 //! counted. The next packet, or the revalidator when it credits the megaflow's packets, causes the same effect again.
+//!
+//! The control thread looks at the queue at intervals of its own while there is much to do. Before it sleeps longer, it asks
+//! to be woken by the next effect ([`EffectQueue::await_next`]): so effects cost a wake-up only while there are few.
 
 use crate::bridge_config::BridgeId;
 use crate::rule::Rule;
 use parking_lot::Mutex;
 use sluice_flow::{Mac, OfPort};
 use sluice_ofp::FlowMod;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 
 /// Effects that wait at most.
 const MAX_WAITING: usize = 4096;
@@ -37,37 +41,102 @@ pub struct EffectStats {
     pub lost: u64,
 }
 
-#[derive(Debug)]
 pub(crate) struct EffectQueue {
     put: SyncSender<Effect>,
     take: Mutex<Receiver<Effect>>,
     queued: AtomicU64,
     done: AtomicU64,
     lost: AtomicU64,
+    /// Wakes the control thread.
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whether the next effect is to wake it.
+    is_awaited: AtomicBool,
 }
 
 impl Default for EffectQueue {
     fn default() -> Self {
         let (put, take) = sync_channel(MAX_WAITING);
-        EffectQueue { put, take: Mutex::new(take), queued: 0.into(), done: 0.into(), lost: 0.into() }
+        EffectQueue {
+            put,
+            take: Mutex::new(take),
+            queued: 0.into(),
+            done: 0.into(),
+            lost: 0.into(),
+            waker: OnceLock::new(),
+            is_awaited: false.into(),
+        }
     }
 }
 
 impl EffectQueue {
     pub fn put(&self, effect: Effect) {
         let count = if self.put.try_send(effect).is_ok() { &self.queued } else { &self.lost };
-        count.fetch_add(1, Relaxed);
+        // This comes before the look at `is_awaited`, and in `await_next` behind it: one of the two sees the other.
+        count.fetch_add(1, SeqCst);
+        if self.is_awaited.load(SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Sets what wakes the control thread. Only the first call has an effect.
+    pub fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        self.waker.get_or_init(|| waker);
+    }
+
+    /// The next effect wakes the control thread; at once if one waits already.
+    pub fn await_next(&self) {
+        self.is_awaited.store(true, SeqCst);
+        if self.queued.load(SeqCst) != self.done.load(SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if self.is_awaited.swap(false, SeqCst)
+            && let Some(waker) = self.waker.get()
+        {
+            waker();
+        }
     }
 
     /// The waiting effects, at most [`MAX_WAITING`]: effects carried out meanwhile may cause others.
     pub fn take(&self) -> Vec<Effect> {
         let take = self.take.lock();
         let out: Vec<_> = take.try_iter().take(MAX_WAITING).collect();
-        self.done.fetch_add(out.len() as u64, Relaxed);
+        self.done.fetch_add(out.len() as u64, SeqCst);
         out
     }
 
     pub fn read(&self) -> EffectStats {
         EffectStats { queued: self.queued.load(Relaxed), done: self.done.load(Relaxed), lost: self.lost.load(Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learn() -> Effect {
+        Effect::LearnMac { bridge: BridgeId(0), vlan: 0, mac: Mac([2; 6]), port: OfPort(1), now_ms: 0 }
+    }
+
+    #[test]
+    fn an_effect_wakes_once_for_each_time_that_it_is_awaited() {
+        let queue = EffectQueue::default();
+        let woken = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&woken);
+        queue.set_waker(Box::new(move || {
+            count.fetch_add(1, Relaxed);
+        }));
+        let woken = || woken.load(Relaxed);
+        queue.put(learn());
+        assert_eq!(woken(), 0, "nobody waits");
+        queue.await_next();
+        assert_eq!(woken(), 1, "one was there already");
+        assert_eq!(queue.take().len(), 1);
+        queue.await_next();
+        assert_eq!(woken(), 1);
+        (0..3).for_each(|_| queue.put(learn()));
+        assert_eq!(woken(), 2);
     }
 }

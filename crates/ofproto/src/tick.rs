@@ -40,6 +40,21 @@ impl Ofproto {
         TickStats { effects: done, expired_rules }
     }
 
+    /// Sets what wakes the thread that calls [`Ofproto::tick`]. Only the first call has an effect.
+    pub fn set_tick_waker(&self, waker: impl Fn() + Send + Sync + 'static) {
+        self.0.effects.set_waker(Box::new(waker));
+    }
+
+    /// The next effect of a packet calls the waker, once; at once if one waits already.
+    pub fn await_effect(&self) {
+        self.0.effects.await_next();
+    }
+
+    /// Whether a rule has a timeout.
+    pub fn has_timeouts(&self) -> bool {
+        self.state().bridges.iter().any(|bridge| !bridge.expirable.is_empty())
+    }
+
     /// Carries out effects.
     pub(crate) fn apply(&self, writer: &mut Writer, effects: impl IntoIterator<Item = Effect>) {
         let mut changes = Changes::default();

@@ -63,6 +63,9 @@ pub use framer::{Framer, MESSAGE_MAX_BYTES, NESTING_MAX};
 pub use jsonrpc::Message;
 pub use reconnect::{BACKOFF_MAX_MS, BACKOFF_MIN_MS, PROBE_INTERVAL_MS};
 pub use remote::{OVSDB_PORT, Remote};
+/// How TLS is spoken to servers.
+pub use rustls::ClientConfig as TlsConfig;
+
 pub use replica::{Change, ChangeKind, Changes, FromDatum, Lacking, Replica, Row};
 pub use schema::Schema;
 pub use session::{Action, Config, DisconnectReason, Event, LockState, Session};

@@ -98,7 +98,7 @@ fn attend(process: &Process) -> Result<String> {
     let (switch, main_loop) = (process.switch(), process.main_loop());
     let began = Instant::now();
     let mut live = LiveLine::new(switch, began);
-    let mut housekeeping = Housekeeping::new(sluice_clock::now_ms());
+    let mut housekeeping = Housekeeping::new(process, sluice_clock::now_ms());
     let _running = main_loop.running();
     loop {
         let turn = main_loop.turn();
@@ -114,8 +114,9 @@ fn attend(process: &Process) -> Result<String> {
             live.finish();
             return Ok(why);
         }
-        let left = stop_after.map(|after| after.saturating_sub(began.elapsed()).as_millis());
-        let left_ms = left.map_or(u64::MAX, |left| u64::try_from(left).unwrap_or(u64::MAX));
+        let left = stop_after.map_or(Duration::MAX, |after| after.saturating_sub(began.elapsed()));
+        let left = left.min(live.due_in(stop_after.is_some()));
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         let deadline_ms = housekeeping.deadline_ms().min(sluice_clock::now_ms().saturating_add(left_ms));
         main_loop.sleep([], Some(deadline_ms));
     }
@@ -134,12 +135,17 @@ impl LiveLine {
         LiveLine { began, last: began, totals: switch.totals(), on_terminal: std::io::stdout().is_terminal() }
     }
 
-    fn show_if_due(&mut self, switch: &Switch, is_short_run: bool) {
+    /// How long until it is shown next.
+    fn due_in(&self, is_short_run: bool) -> Duration {
         let every = if self.on_terminal || is_short_run { LIVE_EVERY } else { LIVE_EVERY_IN_LOG };
-        let now = Instant::now();
-        if now - self.last < every {
+        every.saturating_sub(self.last.elapsed())
+    }
+
+    fn show_if_due(&mut self, switch: &Switch, is_short_run: bool) {
+        if !self.due_in(is_short_run).is_zero() {
             return;
         }
+        let now = Instant::now();
         let totals = switch.totals();
         let line = live::line(&totals.since(&self.totals), now - self.last, now - self.began, switch.lookups().flows);
         (self.last, self.totals) = (now, totals);

@@ -5,6 +5,9 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
 
+/// The signals that end the switch.
+const NAMES: [(i32, &str); 3] = [(SIGTERM, "SIGTERM"), (SIGINT, "SIGINT"), (SIGHUP, "SIGHUP")];
+
 /// SIGTERM, SIGINT and SIGHUP (the terminal is gone) end the switch in order; a second signal ends it at once. SIGINT
 /// counts even if it was ignored at the start: shells ignore it in background jobs.
 ///
@@ -17,19 +20,23 @@ pub fn watch(process: &Arc<Process>) -> Result<()> {
     let process = Arc::downgrade(process);
     let watch = move || {
         for (i, signal) in signals.forever().enumerate() {
-            let name = match signal {
-                SIGTERM => "SIGTERM",
-                SIGINT => "SIGINT",
-                _ => "SIGHUP",
-            };
             match process.upgrade() {
-                Some(process) if i == 0 => process.end(name),
+                Some(process) if i == 0 => process.end(name(signal)),
                 _ => std::process::exit(1),
             }
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).context("signal thread")?;
     Ok(())
+}
+
+fn name(signal: i32) -> &'static str {
+    NAMES.iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name)
+}
+
+/// The number of a signal that ended the switch, by the reason that was given for the end.
+pub fn number(why: &str) -> Option<i32> {
+    NAMES.iter().find(|(_, name)| *name == why).map(|(number, _)| *number)
 }
 
 /// Whether the switch was started with a signal ignored, as `nohup` does. Source: proc(5), `SigIgn`.

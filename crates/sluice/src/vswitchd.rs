@@ -13,7 +13,8 @@ use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use options::{Dummy, VswitchdOptions};
 use rustix::event::{PollFd, PollFlags};
-use sluice_connmgr::unix_socket::listen_private;
+use sluice_connmgr::Tls;
+use sluice_connmgr::unix_socket::listen_for_group;
 use sluice_daemon::account::Account;
 use sluice_daemon::detach::{Program, Role, Startup};
 use sluice_daemon::dirs::Dirs;
@@ -79,7 +80,14 @@ fn run(options: &VswitchdOptions, arguments: &[OsString]) -> Result<ExitCode> {
     let program = Program { name: PROGRAM, arguments, options: &options.daemon };
     match program.become_daemon()? {
         Role::Exit(code) => Ok(code),
-        Role::Daemon(startup) => Daemon { options, dirs, log }.run(startup).map(|()| ExitCode::SUCCESS),
+        Role::Daemon(startup) => {
+            let ended_by = Daemon { options, dirs, log }.run(startup)?;
+            if let Some(signal) = ended_by {
+                // As Open vSwitch's daemons, it dies by the signal once its files are gone: its parent sees why it ended.
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -99,8 +107,8 @@ struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    /// Runs until it is told to end.
-    fn run(&self, startup: Startup) -> Result<()> {
+    /// Runs until it is told to end. The result is the signal that ended it, if one did.
+    fn run(&self, startup: Startup) -> Result<Option<i32>> {
         let done = self.open_log_file().and_then(|()| self.start_and_attend(startup));
         done.inspect_err(|error| {
             // The console gets the text as the program's last word.
@@ -119,7 +127,7 @@ impl Daemon<'_> {
         Ok(())
     }
 
-    fn start_and_attend(&self, startup: Startup) -> Result<()> {
+    fn start_and_attend(&self, startup: Startup) -> Result<Option<i32>> {
         self.change_user()?;
         let _pidfile = self.create_pidfile()?;
         if self.options.mlockall {
@@ -135,7 +143,7 @@ impl Daemon<'_> {
         process.switch().start()?;
         let served = self.serve(&process, startup);
         process.switch().stop();
-        served
+        served.map(|()| process.main_loop().why_end().and_then(|why| signals::number(&why)))
     }
 
     fn change_user(&self) -> Result<()> {
@@ -178,7 +186,9 @@ impl Daemon<'_> {
             Some(Dummy::Override) => DummyOverride::All,
         };
         let confinement = (!self.options.no_self_confinement).then(|| self.dirs.rundir.clone());
-        Ok(vswitchd::Options { remotes: Remote::parse_list(&remotes)?, dummies, confinement })
+        let tls = self.options.tls.files().map(|files| Tls::load(&files)).transpose()?;
+        let tls = tls.map(|tls| tls.client_config());
+        Ok(vswitchd::Options { remotes: Remote::parse_list(&remotes)?, tls, dummies, confinement })
     }
 
     /// The path of the control socket, unless there is to be none.
@@ -200,7 +210,7 @@ fn lock_memory() {
 }
 
 fn serve_commands(process: &Arc<Process>, path: &Path) -> Result<Server> {
-    let listener = listen_private(path, "control socket")
+    let listener = listen_for_group(path, "control socket")
         .map_err(|error| anyhow!("could not initialize control socket {} ({error})", path.display()))?;
     let server = Server::start(listener, path, Box::new(CommandTable(Arc::clone(process))));
     server.context("control thread")
@@ -210,11 +220,15 @@ fn serve_commands(process: &Arc<Process>, path: &Path) -> Result<Server> {
 fn attend(process: &Process, vswitchd: &mut Vswitchd, startup: Startup) -> Result<()> {
     let main_loop = process.main_loop();
     let mut startup = Some(startup);
-    let mut housekeeping = Housekeeping::new(sluice_clock::now_ms());
+    let mut housekeeping = Housekeeping::new(process, sluice_clock::now_ms());
     let _running = main_loop.running();
     loop {
         let turn = main_loop.turn();
-        housekeeping.run(process, sluice_clock::now_ms())?;
+        if let Err(lost) = housekeeping.run(process, sluice_clock::now_ms()) {
+            // The monitor starts a daemon again that dies so.
+            process.log().emergency("vswitchd", &lost.to_string());
+            std::process::abort();
+        }
         vswitchd.run(sluice_clock::now_ms());
         if vswitchd.is_configured()
             && let Some(startup) = startup.take()
@@ -229,7 +243,7 @@ fn attend(process: &Process, vswitchd: &mut Vswitchd, startup: Startup) -> Resul
             return Ok(());
         }
         let deadline_ms = vswitchd.deadline_ms().unwrap_or(u64::MAX).min(housekeeping.deadline_ms());
-        main_loop.sleep(vswitchd.interest().map(|interest| poll_fd(&interest)), Some(deadline_ms));
+        main_loop.sleep(vswitchd.interests().map(|interest| poll_fd(&interest)), Some(deadline_ms));
     }
 }
 

@@ -155,16 +155,18 @@ impl Switch {
         self.revalidator.settle(self.now_ms());
     }
 
-    /// What has to be done several times a second: side effects of packets, timeouts of rules and connections.
-    pub fn tick(&self) {
+    /// What has to be done several times a second while there is traffic: side effects of packets, timeouts of rules and
+    /// connections. Whether there was something to do.
+    pub fn tick(&self) -> bool {
         self.datapath.service_caches();
-        self.datapath.expire_connections(self.now_ms());
+        let all_expired = self.datapath.expire_connections(self.now_ms());
         let epoch = self.ofproto.epoch();
-        self.ofproto.tick(self.now_ms());
+        let ticked = self.ofproto.tick(self.now_ms());
         self.openflow.publish_removed();
         if self.ofproto.epoch() != epoch {
             self.revalidator.hurry();
         }
+        !all_expired || ticked.effects + ticked.expired_rules != 0
     }
 
     fn setup(&self) -> MutexGuard<'_, Setup> {

@@ -31,5 +31,5 @@ mod status;
 mod vswitchd;
 
 pub use plan::DummyOverride;
-pub use sluice_ovsdb::{ConfigError, Interest, Remote};
+pub use sluice_ovsdb::{ConfigError, Interest, Remote, TlsConfig};
 pub use vswitchd::{Options, Vswitchd};

@@ -3,7 +3,7 @@
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The group of messages about links. Source: rtnetlink(7), `RTMGRP_LINK`.
 const RTMGRP_LINK: u32 = 1;
@@ -28,6 +28,11 @@ impl LinkWatch {
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         bind(&socket, &SocketAddrNetlink::new(0, RTMGRP_LINK))?;
         Ok(LinkWatch { socket })
+    }
+
+    /// Can be read when a link has changed.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Whether a link changed since this was last asked.

@@ -14,7 +14,9 @@ use crate::records::Records;
 use crate::schema::{DATABASE, LOCK, tables};
 use crate::status::Applied;
 use refresh::Periodic;
-use sluice_ovsdb::{Client, Commit, Config, ConfigError, Interest, LockState, Remote, Txn, TxnId, TxnStatus, Uuid};
+use sluice_ovsdb::{
+    Client, Commit, Config, ConfigError, Interest, LockState, Remote, TlsConfig, Txn, TxnId, TxnStatus, Uuid,
+};
 use sluice_vswitch::{DesiredState, Switch};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ use std::sync::Arc;
 pub struct Options {
     /// The database servers; several are a cluster's.
     pub remotes: Vec<Remote>,
+    /// How TLS is spoken to servers of `ssl:` remotes.
+    pub tls: Option<Arc<TlsConfig>>,
     /// Which types are dummies, for tests.
     pub dummies: DummyOverride,
     /// The directory of sockets that the database may name; `None`: they may be anywhere.
@@ -80,7 +84,7 @@ impl Vswitchd {
     /// For a switch whose threads and OpenFlow service run; it connects when it is first run.
     ///
     /// # Errors
-    /// If a remote needs TLS.
+    /// If a remote needs TLS and there is none.
     pub fn new(switch: Arc<Switch>, options: Options) -> Result<Self, ConfigError> {
         let config = Config { lock: Some(LOCK.into()), ..Config::new(DATABASE, tables(), options.remotes) };
         Ok(Vswitchd {
@@ -89,7 +93,7 @@ impl Vswitchd {
             dummies: options.dummies,
             confinement: options.confinement,
             noted: HashSet::new(),
-            client: Client::new(config, None)?,
+            client: Client::new(config, options.tls)?,
             numbers: Numbers::new(),
             was_synced: false,
             was_reconfigured: false,
@@ -110,6 +114,9 @@ impl Vswitchd {
     pub fn run(&mut self, now_ms: u64) {
         self.client.run(now_ms);
         self.handle_events(now_ms);
+        if self.client.session().lock() == LockState::Contended {
+            self.take_bridges_down();
+        }
         if self.client.session().lock() != LockState::Held || !self.was_synced {
             return;
         }
@@ -128,15 +135,29 @@ impl Vswitchd {
         self.handle_events(now_ms);
     }
 
-    /// When to run next, if the socket of [`Vswitchd::interest`] does not become ready before; 0 for at once.
+    /// Another daemon has the lock: this one has no bridges until it gets the lock back. Source: `bridge_run`.
+    fn take_bridges_down(&mut self) {
+        if !std::mem::take(&mut self.was_reconfigured) {
+            return;
+        }
+        self.numbers.clear();
+        self.applied = Applied::default();
+        self.writing = Writing::Done;
+        if let Err(error) = self.switch.reconfigure(&self.base) {
+            tracing::error!(target: "bridge", "bridges cannot be taken down: {error}");
+        }
+    }
+
+    /// When to run next, if the socket of [`Vswitchd::interests`] does not become ready before; 0 for at once.
     pub fn deadline_ms(&self) -> Option<u64> {
         let refresh = if self.was_reconfigured { self.refresh_deadline_ms() } else { None };
         self.client.deadline_ms().into_iter().chain(refresh).min()
     }
 
-    /// The database's socket, while there is one.
-    pub fn interest(&self) -> Option<Interest<'_>> {
-        self.client.interest()
+    /// What to wait for: the database's socket, while there is one, and news of devices.
+    pub fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
+        let links = self.links.as_ref().map(|links| Interest { fd: links.fd(), read: true, write: false });
+        self.client.interest().into_iter().chain(links)
     }
 
     /// Waits until there is something to do, but for `limit_ms` at most: for programs that wait for nothing else.

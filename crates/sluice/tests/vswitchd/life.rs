@@ -90,6 +90,53 @@ pub fn it_waits_for_its_database_without_haste() {
     assert_eq!(complaints(&rig.read("ovs-vswitchd.log")), [""; 0]);
 }
 
+/// How often a process' threads have gone to sleep: its main thread alone, and all. Source: proc(5), status.
+fn sleeps(pid: u32) -> [u64; 2] {
+    let of = |task: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/task/{task}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.map_or(0, |number| number.trim().parse::<u64>().unwrap())
+    };
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let all = tasks.map(|task| of(task.unwrap().file_name().to_str().unwrap())).sum();
+    [of(&pid.to_string()), all]
+}
+
+pub fn it_sleeps_while_there_is_nothing_to_do() {
+    const SECONDS: u64 = 5;
+    let rig = Rig::with_database();
+    rig.start(&["--enable-dummy"]);
+    rig.run("ovs-vsctl", &["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy"]);
+    rig.run("ovs-vsctl", &["add-port", "br0", "p1", "--", "set", "interface", "p1", "type=dummy"]);
+    let pid = rig.pid("ovs-vswitchd.pid").unwrap();
+    // What the changes have brought with them is done.
+    std::thread::sleep(Duration::from_secs(2));
+    let before = sleeps(pid);
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let slept = [0, 1].map(|i| sleeps(pid)[i] - before[i]);
+    assert!(slept[0] <= 8 * SECONDS, "the main loop woke {} times in {SECONDS} s", slept[0]);
+    assert!(slept[1] <= 24 * SECONDS, "all threads woke {} times in {SECONDS} s", slept[1]);
+    // And yet it learns at once: a command that asks for a port's address finds it.
+    let packet = "in_port(1),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)";
+    rig.appctl(&["netdev-dummy/receive", "p1", packet]);
+    rig.wait_until("the address", || rig.appctl(&["fdb/show", "br0"]).contains("50:54:00:00:00:05"));
+    rig.stop();
+}
+
+pub fn it_ends_as_open_vswitch_does() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::ExitStatusExt;
+    let rig = Rig::with_database();
+    let args = ["--no-chdir", "--pidfile", "--log-file", "--unixctl=x.ctl"];
+    let mut child = rig.command("ovs-vswitchd").args(args).stderr(Stdio::null()).spawn().unwrap();
+    rig.wait_until("the first configuration", || rig.read("ovs-vswitchd.log").contains("|bridge|INFO|ovs-vswitchd ("));
+    let mode = std::fs::metadata(rig.path("x.ctl")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o750, "the group may use the control socket");
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert!(!rig.path("ovs-vswitchd.pid").exists() && !rig.path("x.ctl").exists());
+}
+
 /// Processor time of a process, in hundredths of a second. Source: proc(5), stat.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

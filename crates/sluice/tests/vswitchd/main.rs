@@ -1,6 +1,7 @@
 //! The program under the name `ovs-vswitchd`, with Debian's tools and database server: each case has them in a private
 //! directory. No root is needed. Without the programs every case is skipped by name.
 
+mod databases;
 mod life;
 mod restart;
 mod rig;
@@ -9,18 +10,23 @@ use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 11] = [
     ("it_detaches_when_it_is_configured", life::it_detaches_when_it_is_configured),
     ("a_second_one_is_refused", life::a_second_one_is_refused),
     ("a_monitor_starts_it_again_after_a_crash", life::a_monitor_starts_it_again_after_a_crash),
     ("it_waits_for_its_database_without_haste", life::it_waits_for_its_database_without_haste),
     ("flows_survive_a_restart_by_ovs_ctl", restart::flows_survive_a_restart_by_ovs_ctl),
     ("its_log_is_open_vswitchs", life::its_log_is_open_vswitchs),
+    ("it_sleeps_while_there_is_nothing_to_do", life::it_sleeps_while_there_is_nothing_to_do),
+    ("it_ends_as_open_vswitch_does", life::it_ends_as_open_vswitch_does),
+    ("without_the_lock_it_has_no_bridges", databases::without_the_lock_it_has_no_bridges),
+    ("it_reaches_its_database_by_tls", databases::it_reaches_its_database_by_tls),
     ("what_the_command_line_cannot_say_is_told", life::what_the_command_line_cannot_say_is_told),
 ];
 
 /// Debian's programs that every case needs.
-const PROGRAMS: [&str; 5] = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl", "ovs-ofctl"];
+const PROGRAMS: [&str; 7] =
+    ["ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-vsctl", "ovs-appctl", "ovs-ofctl", "openssl"];
 
 fn main() -> ExitCode {
     let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
@@ -48,5 +54,10 @@ fn main() -> ExitCode {
 }
 
 fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    Command::new(program)
+        .arg(if program == "openssl" { "version" } else { "--version" })
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
 }

@@ -23,13 +23,16 @@ impl Rig {
     /// The same with a database server that runs.
     pub fn with_database() -> Rig {
         let rig = Rig::new();
-        rig.run("ovsdb-tool", &["create", "conf.db", "/usr/share/openvswitch/vswitch.ovsschema"]);
-        rig.run(
-            "ovsdb-server",
-            &["conf.db", "--detach", "--no-chdir", "--pidfile", "--log-file", "--remote=punix:db.sock"],
-        );
-        rig.run("ovs-vsctl", &["--no-wait", "init"]);
+        rig.start_database(&[]);
         rig
+    }
+
+    /// Starts a database server.
+    pub fn start_database(&self, more: &[&str]) {
+        self.run("ovsdb-tool", &["create", "conf.db", "/usr/share/openvswitch/vswitch.ovsschema"]);
+        let usual = ["conf.db", "--detach", "--no-chdir", "--pidfile", "--log-file", "--remote=punix:db.sock"];
+        self.run("ovsdb-server", &[&usual, more].concat());
+        self.run("ovs-vsctl", &["--no-wait", "init"]);
     }
 
     /// A file of the directory.

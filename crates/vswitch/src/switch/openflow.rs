@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often the thread of packets looks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the OpenFlow service gets of the switch.
 pub(super) struct AroundOpenFlow {

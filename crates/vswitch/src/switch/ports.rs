@@ -73,6 +73,11 @@ impl Switch {
         self.openflow.run();
     }
 
+    /// Tells controllers of ports that have changed.
+    pub fn publish_ports(&self) {
+        self.openflow.publish_ports();
+    }
+
     /// Gives a dummy port another datapath number.
     ///
     /// # Errors

@@ -191,7 +191,8 @@ impl Plan {
             vlan: vlans.vlan.clone(),
             priority_tags: vlans.priority_tags,
             is_protected: vlans.is_protected,
-            mtu: interface.mtu_request.and_then(|mtu| u32::try_from(mtu).ok()),
+            // A patch port has no device that could have an MTU.
+            mtu: interface.mtu_request.filter(|_| kind != PATCH).and_then(|mtu| u32::try_from(mtu).ok()),
             options: known_options(kind, &interface.options.0),
             ..port
         };
@@ -223,14 +224,19 @@ fn refusal(port: &Port) -> Option<String> {
             None => Some(format!("{name}: patch type requires valid 'peer' argument")),
             Some(_) if port.options.len() > 1 => Some(format!("{name}: patch type takes only a 'peer' argument")),
             Some(peer) if peer == name => Some(format!("{name}: patch peer must not be self")),
-            Some(_) => None,
+            Some(_) => unusable(port),
         };
     }
     if !PORT_TYPES.iter().any(|known| known.name == port.kind) {
         // Source: lib/netdev.c, `netdev_open`, with the text of EAFNOSUPPORT.
         return Some(format!("could not open network device {name} (Address family not supported by protocol)"));
     }
-    port.check(&[]).err().map(|invalid| format!("{name}: could not set configuration ({invalid})"))
+    unusable(port)
+}
+
+/// Why the switch would not have a port, if so.
+fn unusable(port: &Port) -> Option<String> {
+    port.check(&[]).err().map(|invalid| format!("{}: could not set configuration ({invalid})", port.name))
 }
 
 /// Source: vswitchd/bridge.c, `bridge_configure_mac_table`, `bridge_configure_forward_bpdu`.

@@ -3,6 +3,8 @@
 use super::{Level, Note, Plan};
 use crate::records::{OpenVswitchRecord, Smap};
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, TlsFiles};
+use sluice_datapath::numa;
+use sluice_vswitch::PMDS_MAX;
 use std::time::Duration;
 
 /// The usual `max-idle`.
@@ -64,19 +66,22 @@ impl Plan {
         self.state.bundle_idle_timeout = idle.unwrap_or(BUNDLE_IDLE_TIMEOUT);
         let sleep_us: Option<u32> = config.number("pmd-maxsleep").or_else(|| config.number("pmd-sleep-max"));
         self.state.datapath.pmd_sleep_max = Duration::from_micros(sleep_us.unwrap_or(0).min(PMD_SLEEP_MAX_US).into());
-        if let Some(cores) = config.text("pmd-cpu-mask").and_then(cores_of_mask) {
+        let cores = config.text("pmd-cpu-mask").map(cores_of_mask).unwrap_or_default();
+        // A mask may name cores of larger machines. Without a core that there is, it counts for nothing.
+        let cores: Vec<usize> = cores.into_iter().filter(|core| numa::has_core(*core)).take(PMDS_MAX).collect();
+        if !cores.is_empty() {
             self.state.pmd_cores = cores;
         }
         self.notes.extend(without_effect(config));
     }
 }
 
-/// The cores of a mask: bit 0 of its last digit is core 0.
-fn cores_of_mask(mask: &str) -> Option<Vec<usize>> {
+/// The cores of a mask: bit 0 of its last digit is core 0. What is no mask names none.
+fn cores_of_mask(mask: &str) -> Vec<usize> {
     let digits = mask.trim_start_matches("0x").trim_start_matches("0X");
-    let digits: Vec<u32> = digits.chars().rev().map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
-    let cores: Vec<usize> = (0..4 * digits.len()).filter(|core| digits[core / 4] >> (core % 4) & 1 == 1).collect();
-    (!cores.is_empty()).then_some(cores)
+    let digits: Option<Vec<u32>> = digits.chars().rev().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits.unwrap_or_default();
+    (0..4 * digits.len()).filter(|core| digits[core / 4] >> (core % 4) & 1 == 1).collect()
 }
 
 fn without_effect(config: &Smap) -> Option<Note> {
@@ -91,8 +96,8 @@ mod tests {
 
     #[test]
     fn masks_name_cores_from_the_right() {
-        assert_eq!(cores_of_mask("0x6"), Some(vec![1, 2]));
-        assert_eq!(cores_of_mask("10001"), Some(vec![0, 16]));
-        assert!(["", "0", "0xg"].iter().all(|mask| cores_of_mask(mask).is_none()));
+        assert_eq!(cores_of_mask("0x6"), [1, 2]);
+        assert_eq!(cores_of_mask("10001"), [0, 16]);
+        assert!(["", "0", "0xg"].iter().all(|mask| cores_of_mask(mask).is_empty()));
     }
 }

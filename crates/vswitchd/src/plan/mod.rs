@@ -148,3 +148,6 @@ impl Plan {
         self.refused.push(Refused { interface, error });
     }
 }
+
+#[cfg(test)]
+mod tests;

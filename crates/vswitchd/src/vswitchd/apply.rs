@@ -23,12 +23,14 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
         Applied { interfaces: refused.collect(), datapaths: plan.datapaths.clone(), ..Applied::default() };
     applied.capabilities = switch.ofproto().features().capabilities().collect();
     let peers = Peers::of(&plan.state);
+    let there = switch.ofproto().bridges().into_iter();
+    let datapath_ids: HashMap<String, u64> = there.map(|bridge| (bridge.name, bridge.datapath_id)).collect();
     for bridge in &plan.bridges {
         let Some(ports) = status.get(&bridge.name) else { continue };
         let mac = bridge.hwaddr.unwrap_or_else(|| bridge_mac(bridge, ports));
         set_local_mac(switch, bridge, ports, mac);
         let datapath_id = bridge.datapath_id.unwrap_or(mac.number() as u64);
-        set_datapath_id(switch, bridge, datapath_id);
+        set_datapath_id(switch, bridge, datapath_id, datapath_ids.get(&bridge.name).copied());
         applied.bridges.push(AppliedBridge {
             uuid: bridge.uuid,
             name: bridge.name.clone(),
@@ -54,6 +56,8 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
             applied.interfaces.extend(interface.uuid.map(|uuid| AppliedInterface { uuid, live }));
         }
     }
+    // Addresses were set: a controller that connects from now on must not hear of them as changes.
+    switch.publish_ports();
     applied
 }
 
@@ -164,10 +168,9 @@ fn system_text(error: &std::io::Error) -> String {
     }
 }
 
-fn set_datapath_id(switch: &Switch, bridge: &PlannedBridge, datapath_id: u64) {
+fn set_datapath_id(switch: &Switch, bridge: &PlannedBridge, datapath_id: u64, before: Option<u64>) {
     let name = &bridge.name;
-    let before = switch.ofproto().bridges().into_iter().find(|other| other.name == *name);
-    if before.is_some_and(|before| before.datapath_id == datapath_id) {
+    if before == Some(datapath_id) {
         return;
     }
     match switch.set_datapath_id(name, datapath_id) {

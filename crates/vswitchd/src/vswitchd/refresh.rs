@@ -56,7 +56,8 @@ impl Vswitchd {
             let mut txn = Txn::new();
             write_devices(&self.switch, &self.applied, &mut txn);
             write_connected(&self.switch, &self.applied, &mut txn);
-            self.status.due_ms = now_ms + LOOK_MS;
+            // At whole seconds, when the process is awake for other duties.
+            self.status.due_ms = (now_ms / LOOK_MS + 1) * LOOK_MS;
             self.status.under_way = self.commit(&txn);
         }
         if self.statistics.is_due(now_ms) {

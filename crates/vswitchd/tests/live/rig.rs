@@ -52,7 +52,7 @@ impl Server {
         let switch = Switch::prepare(&DesiredState { pmd_cores: vec![0], ..DesiredState::default() }).unwrap();
         switch.start_openflow(self.dir.path()).unwrap();
         let remotes = vec![Remote::Unix(self.socket())];
-        let options = Options { remotes, dummies: DummyOverride::None, confinement: None };
+        let options = Options { remotes, tls: None, dummies: DummyOverride::None, confinement: None };
         let vswitchd = Vswitchd::new(Arc::clone(&switch), options).unwrap();
         Daemon::start(switch, vswitchd)
     }

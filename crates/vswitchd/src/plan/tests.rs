@@ -1,0 +1,170 @@
+//! Any rows make a plan that the switch can carry out, and the plan says what a naive reading of the rows says.
+
+use super::*;
+use crate::records::{BridgeRecord, InterfaceRecord, OpenVswitchRecord, PortRecord, Smap};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use sluice_ofproto::VlanMode;
+
+const NAMES: [&str; 12] = [
+    "br0",
+    "br1",
+    "p0",
+    "p1",
+    "p2",
+    "p3",
+    "p4",
+    "a/b",
+    "",
+    "vxlan_sys_1",
+    "ovs-system",
+    "a-name-too-long-for-a-device",
+];
+
+fn any_name() -> impl Strategy<Value = String> {
+    select(&NAMES[..]).prop_map(str::to_owned)
+}
+
+/// A number that may be far from what the column should hold.
+fn any_number() -> impl Strategy<Value = i64> {
+    prop_oneof![-1..4i64, Just(4094), Just(4095), Just(65534), Just(70_000), any::<i64>()]
+}
+
+fn any_smap(keys: &'static [&'static str]) -> impl Strategy<Value = Smap> {
+    let value =
+        prop_oneof![select(&["true", "false", "", "p1", "0x3", "5", "-7", "x"][..]).prop_map(str::to_owned), ".*"];
+    btree_map(select(keys).prop_map(str::to_owned), value, 0..keys.len()).prop_map(Smap)
+}
+
+fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
+    let kinds = ["", "internal", "null", "patch", "tap", "dummy", "dummy-pmd", "dpdkvhostuserclient", "nonsense"];
+    let options = any_smap(&["peer", "vhost-server-path", "n_rxq", "colour"]);
+    let numbers = [(); 3].map(|()| option::of(any_number()));
+    (any_name(), select(kinds.to_vec()), options, numbers).prop_map(|(name, kind, options, numbers)| {
+        let [ofport_request, ofport, mtu_request] = numbers;
+        let (kind, lacking) = (kind.to_owned(), Vec::new());
+        InterfaceRecord { uuid: Uuid::ZERO, name, kind, options, ofport_request, ofport, mtu_request, lacking }
+    })
+}
+
+fn any_port() -> impl Strategy<Value = PortRecord> {
+    let modes = ["access", "trunk", "native-tagged", "native-untagged", "dot1q-tunnel", "nonsense"];
+    let vlans = || btree_set(any_number(), 0..3);
+    let config = any_smap(&["priority-tags", "qinq-ethtype"]);
+    let rows = (any_name(), vec(any_interface(), 0..3), any::<bool>());
+    (rows, option::of(any_number()), vlans(), vlans(), option::of(select(modes.to_vec())), config).prop_map(
+        |((name, interfaces, protected), tag, trunks, cvlans, mode, other_config)| PortRecord {
+            name,
+            interfaces,
+            protected,
+            tag,
+            trunks,
+            cvlans,
+            vlan_mode: mode.map(str::to_owned),
+            other_config,
+            lacking: Vec::new(),
+        },
+    )
+}
+
+fn any_bridge() -> impl Strategy<Value = BridgeRecord> {
+    let keys = &["mac-table-size", "mac-aging-time", "forward-bpdu", "datapath-id", "hwaddr", "dp-desc"];
+    let types = select(vec!["", "netdev", "system", "dummy", "nonsense"]);
+    (any_name(), types, option::of(".*"), any_smap(keys), vec(any_port(), 0..5)).prop_map(
+        |(name, datapath_type, fail_mode, other_config, ports)| BridgeRecord {
+            uuid: Uuid::ZERO,
+            name,
+            datapath_type: datapath_type.to_owned(),
+            fail_mode,
+            protocols: Vec::new(),
+            flow_tables: BTreeMap::new(),
+            controllers: Vec::new(),
+            lacking: Vec::new(),
+            other_config,
+            ports,
+        },
+    )
+}
+
+fn any_records() -> impl Strategy<Value = Records> {
+    let keys = &["pmd-cpu-mask", "max-idle", "pmd-maxsleep", "vlan-limit", "flow-limit"];
+    let mask = option::of("(0x)?[0-9a-f]{0,80}");
+    (vec(any_bridge(), 0..4), any_smap(keys), mask).prop_map(|(bridges, mut other_config, mask)| {
+        other_config.0.extend(mask.map(|mask| ("pmd-cpu-mask".to_owned(), mask)));
+        let row = OpenVswitchRecord { uuid: Uuid::ZERO, next_cfg: 1, other_config, ssl: None };
+        let mut records = Records { open_vswitch: Some(row), bridges, datapaths: Vec::new() };
+        number_rows(&mut records);
+        records
+    })
+}
+
+/// Rows have different UUIDs.
+fn number_rows(records: &mut Records) {
+    let mut next = 0;
+    let mut number = |uuid: &mut Uuid| {
+        next += 1;
+        *uuid = Uuid::from_u128(next);
+    };
+    for bridge in &mut records.bridges {
+        number(&mut bridge.uuid);
+        bridge.ports.iter_mut().flat_map(|port| &mut port.interfaces).for_each(|row| number(&mut row.uuid));
+    }
+}
+
+fn any_dummies() -> impl Strategy<Value = DummyOverride> {
+    select(vec![DummyOverride::Unavailable, DummyOverride::None, DummyOverride::System, DummyOverride::All])
+}
+
+fn plan(records: &Records, dummies: DummyOverride, numbers: &mut Numbers) -> Plan {
+    let base = DesiredState { pmd_cores: Vec::new(), main_worker: true, ..DesiredState::default() };
+    let context = PlanContext { base: &base, dummies, confinement: None, waits_for_flows: false, now_ms: 0 };
+    Plan::make(records, &context, numbers)
+}
+
+proptest! {
+    #[test]
+    fn any_rows_make_a_state_that_can_be(records in any_records(), dummies in any_dummies()) {
+        let mut numbers = Numbers::new();
+        let first = plan(&records, dummies, &mut numbers);
+        prop_assert!(first.state.check().is_ok(), "{:?}", first.state.check());
+        let again = plan(&records, dummies, &mut numbers);
+        prop_assert_eq!(first.state, again.state, "the same rows make the same state");
+    }
+
+    #[test]
+    fn each_interface_is_there_or_refused(records in any_records(), dummies in any_dummies()) {
+        let plan = plan(&records, dummies, &mut Numbers::new());
+        let planned = plan.bridges.iter().flat_map(|bridge| &bridge.interfaces).filter_map(|interface| interface.uuid);
+        let all: Vec<Uuid> = planned.chain(plan.refused.iter().map(|refused| refused.interface)).collect();
+        prop_assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "no row has two fates");
+        for bridge in records.bridges.iter().filter(|row| plan.bridges.iter().any(|b| b.uuid == row.uuid)) {
+            let mut names = HashSet::new();
+            let rows = bridge.ports.iter().flat_map(|port| &port.interfaces);
+            for row in rows.filter(|row| names.insert(&row.name)) {
+                prop_assert!(all.contains(&row.uuid), "{:?}", row);
+            }
+        }
+    }
+
+    #[test]
+    fn ports_are_what_their_rows_say(records in any_records()) {
+        let plan = plan(&records, DummyOverride::Unavailable, &mut Numbers::new());
+        for bridge in &plan.state.bridges {
+            let record = records.bridges.iter().find(|row| row.name == bridge.name).unwrap();
+            let mut numbers = HashSet::new();
+            for port in &bridge.ports {
+                prop_assert!(numbers.insert(port.ofport_request.unwrap()));
+                let of_port = |row: &&PortRecord| row.interfaces.iter().min_by_key(|i| i.name.clone()).is_some();
+                let row = record.ports.iter().filter(of_port).find(|row| row.interfaces[0].name == port.name).unwrap();
+                prop_assert_eq!(port.is_protected, row.protected);
+                match (&row.vlan_mode, row.tag) {
+                    (None, Some(tag @ 0..=4094)) => prop_assert_eq!(&port.vlan, &VlanMode::Access(tag as u16)),
+                    (None, _) => prop_assert!(matches!(port.vlan, VlanMode::Trunk(_))),
+                    (Some(mode), _) => prop_assert_eq!(mode == "access", matches!(port.vlan, VlanMode::Access(_))),
+                }
+            }
+        }
+    }
+}
