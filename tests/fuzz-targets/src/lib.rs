@@ -8,6 +8,7 @@ mod classifier;
 mod flow_text;
 mod input;
 mod openflow;
+mod ovsdb;
 mod packet;
 mod pcap;
 mod tables;
@@ -16,6 +17,7 @@ mod vhost_rings;
 pub use classifier::classifier;
 pub use flow_text::flow_text;
 pub use openflow::openflow;
+pub use ovsdb::ovsdb;
 pub use packet::packet;
 pub use pcap::pcap;
 pub use tables::tables;
@@ -29,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     ("classifier", classifier),
     ("flow-text", flow_text),
     ("openflow", openflow),
+    ("ovsdb", ovsdb),
     ("packet", packet),
     ("pcap", pcap),
     ("tables", tables),
