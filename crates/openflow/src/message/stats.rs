@@ -297,6 +297,10 @@ impl StatsReply {
             if next.len() + scratch.len() <= MESSAGE_MAX {
                 next.put(&scratch.bytes);
                 parts.push(next);
+            } else if matches!(self, StatsReply::Flows(..)) {
+                let text =
+                    "Flow exceeded the maximum flow statistics reply size and was excluded from the response set";
+                tracing::warn!(target: "ofp_flow", rate_limit = 5, "{text}");
             }
         });
         let n = parts.len();
