@@ -1,6 +1,7 @@
 //! What the service needs of the switch around it.
 
 use sluice_action::{Actions, PortNo};
+use sluice_conntrack::Filter;
 use sluice_flow::{Mac, PacketKey};
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ pub trait Backend: Send + Sync {
     /// Waits until every megaflow has credited its rules with the packets it has carried until now.
     fn revalidate(&self);
 
-    /// Forgets the connections of a zone.
-    fn flush_connections(&self, zone: u16);
+    /// Forgets the tracked connections that a filter selects.
+    fn flush_connections(&self, filter: &Filter);
 
     /// Asks for revalidation soon: something that megaflows depend on has changed.
     fn revalidate_soon(&self);

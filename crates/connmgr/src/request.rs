@@ -8,6 +8,7 @@ use crate::{flows, meters, ports};
 use sluice_flow::OfPort;
 use sluice_ofproto::{FragmentMode, TableDesc};
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleMessage};
+use sluice_openflow::message::ct_flush::CtFlush;
 use sluice_openflow::message::groups::GroupFeatures;
 use sluice_openflow::message::meters::QUEUE_ALL;
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
@@ -59,7 +60,11 @@ impl Connection {
             Message::StatsRequest(_, true) => Err(Error::RequestMultipartBufferOverflow),
             Message::TableMod(m) => self.table_mod(&m).map(|()| None),
             Message::CtFlushZone(zone) => {
-                self.flush_connections(zone);
+                self.flush_connections(&CtFlush { zone: Some(zone), ..CtFlush::default() });
+                Ok(None)
+            }
+            Message::CtFlush(wanted) => {
+                self.flush_connections(&wanted);
                 Ok(None)
             }
             _ => Err(Error::RequestBadType),
@@ -70,15 +75,6 @@ impl Connection {
             Err(error) => self.session.refuse(request, error),
         }
         Ok(())
-    }
-
-    /// Forgets the connections of a zone, whichever bridge they were made by: all share one datapath.
-    fn flush_connections(&self, zone: u16) {
-        let bridge = &self.conn_mgr.bridge;
-        let datapath = self.switch.ofproto.bridges().into_iter().find(|other| other.name == *bridge);
-        let datapath = datapath.map(|bridge| bridge.datapath_type).unwrap_or_default();
-        tracing::debug!(target: "ct_dpif", "{datapath}@ovs-{datapath}: ct_flush: zone {zone}");
-        self.switch.backend.flush_connections(zone);
     }
 
     /// Tells the bridge's other controllers of a change of groups or meters.

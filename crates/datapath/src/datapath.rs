@@ -11,8 +11,8 @@ use crate::reassembly::Onward;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIns, PacketOut, PmdReport, PortReport};
 use parking_lot::{Mutex, MutexGuard};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
+use sluice_conntrack::Conntrack;
 use sluice_conntrack::fragments::Fragments;
-use sluice_conntrack::{Conntrack, Filter};
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_port::dummy::DummyDevice;
@@ -109,11 +109,6 @@ impl Datapath {
     /// second.
     pub fn expire_connections(&self, now_ms: u64) -> bool {
         self.factory.conntrack.expire(now_ms, EXPIRE_AT_ONCE).is_complete
-    }
-
-    /// Forgets the connections of a zone.
-    pub fn flush_connections(&self, zone: u16) {
-        self.conntrack().flush(&Filter::zone(Some(zone)));
     }
 
     /// The megaflows.

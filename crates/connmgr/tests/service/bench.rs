@@ -5,6 +5,7 @@ use sluice_action::{Action, Fate, Miss, PortNo, Upcall};
 use sluice_connmgr::{
     Backend, BridgeSettings, ControllerUpcall, Device, DeviceCounters, NoBuffer, OpenFlowService, PacketOut,
 };
+use sluice_conntrack::Filter;
 use sluice_flow::{Mac, Metadata, PacketKey, extract};
 use sluice_ofproto::{BridgeConfig, FailMode, Ofproto, PortConfig};
 use sluice_openflow::Version;
@@ -29,8 +30,8 @@ pub struct FakeSwitch {
     pub revalidations: AtomicUsize,
     /// How often revalidation was asked for.
     pub revalidations_soon: AtomicUsize,
-    /// Zones whose connections were flushed.
-    pub flushed: Mutex<Vec<u16>>,
+    /// Which connections were flushed.
+    pub flushed: Mutex<Vec<Filter>>,
 }
 
 impl Backend for FakeSwitch {
@@ -54,8 +55,8 @@ impl Backend for FakeSwitch {
         self.revalidations.fetch_add(1, SeqCst);
     }
 
-    fn flush_connections(&self, zone: u16) {
-        self.flushed.lock().unwrap().push(zone);
+    fn flush_connections(&self, filter: &Filter) {
+        self.flushed.lock().unwrap().push(filter.clone());
     }
 
     fn revalidate_soon(&self) {

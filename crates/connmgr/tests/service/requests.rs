@@ -3,14 +3,17 @@
 use crate::bench::{Bench, DATAPATH_ID, PACKET_MAX, mac};
 use crate::client::{Client, all_flows};
 use sluice_action::{Action, PortNo};
+use sluice_conntrack::{Filter, TupleFilter};
 use sluice_flow::{FieldId, Match, OfPort, PortNames};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use sluice_openflow::message::connection::{BUNDLE_ATOMIC, BundleAdd, BundleControl, BundleStep};
+use sluice_openflow::message::ct_flush::{CtFlush, CtTuple};
 use sluice_openflow::message::ports::{PortMod, config};
 use sluice_openflow::message::stats::{StatsReply, StatsRequest};
 use sluice_openflow::{Error, Message, PacketOut, Version};
 use sluice_testkit::frame::udp4;
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -63,12 +66,23 @@ fn rules_are_added_changed_and_deleted() {
 }
 
 #[test]
-fn connections_of_a_zone_are_flushed() {
+fn connections_are_flushed_by_zone_or_by_tuple() {
     let bench = Bench::new();
     let mut client = bench.client(Version::V15);
-    client.send(&Message::CtFlushZone(123));
-    assert_eq!(client.ask(&Message::BarrierRequest), Message::BarrierReply);
-    assert_eq!(*bench.switch.flushed.lock().unwrap(), [123]);
+    let address = |last| Ipv4Addr::new(10, 0, 0, last).to_ipv6_mapped();
+    let half = CtTuple { src: address(1), ..CtTuple::default() };
+    let whole = CtTuple { dst: address(2), src_port: 5, dst_port: 6, ..half };
+    let flush = |original| Message::CtFlush(Box::new(CtFlush { proto: 17, original, ..CtFlush::default() }));
+    [Message::CtFlushZone(123), flush(half), flush(whole)].iter().for_each(|message| client.send(message));
+    client.barrier();
+    let [zone, half, whole] = &bench.switch.flushed.lock().unwrap()[..] else { panic!("three were asked for") };
+    assert_eq!(*zone, Filter::zone(Some(123)));
+    let mut first = [0; 16];
+    first[..4].copy_from_slice(&[10, 0, 0, 1]);
+    assert_eq!((half.zone, half.v6, half.proto), (None, Some(false), Some(17)));
+    assert_eq!(half.original, TupleFilter { src: Some(first), ..TupleFilter::default() });
+    // A whole tuple is that of one connection, in zone 0 if none is named.
+    assert_eq!((whole.zone, whole.original.src_port, whole.original.dst_port), (Some(0), Some(5), Some(6)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Numbers of messages, and which module reads and writes each.
 
-use super::{Format, Message, connection, flow_mod, groups, meters, ports, stats, switch, tlv_table};
+use super::{Format, Message, connection, ct_flush, flow_mod, groups, meters, ports, stats, switch, tlv_table};
 use crate::error::{ErrorCode, NICIRA, ONF};
 use crate::flow_removed;
 use crate::packet_in::{self, PacketInFormat};
@@ -84,6 +84,7 @@ mod experimenter {
     pub const CT_FLUSH_ZONE: u32 = 29;
     pub const PACKET_IN2: u32 = 30;
     pub const GROUP_MOD: u32 = 31;
+    pub const CT_FLUSH: u32 = 32;
     pub const NX_REQUEST_FORWARD: u32 = 132;
     pub const ROLE_STATUS: u32 = 1911;
     pub const ONF_MONITOR_CANCEL: u32 = 1870;
@@ -275,6 +276,7 @@ fn read_nicira(subtype: u32, r: &mut Reader<'_>, version: Version, table_in_comm
             r.zeros(6).map_err(|_| Error::RequestMustBeZero)?;
             Message::CtFlushZone(r.u16()?)
         }
+        experimenter::CT_FLUSH => Message::CtFlush(Box::new(ct_flush::read(r)?)),
         experimenter::TLV_TABLE_MOD => Message::TlvTableMod(tlv_table::read_mod(r)?),
         experimenter::TLV_TABLE_REQUEST => Message::TlvTableRequest,
         experimenter::TLV_TABLE_REPLY => Message::TlvTableReply(tlv_table::read_reply(r)?),
@@ -381,6 +383,7 @@ pub(super) fn number(message: &Message, version: Version) -> Number {
         Message::FlowAge => nicira(experimenter::FLOW_AGE),
         Message::SetControllerId(_) => nicira(experimenter::SET_CONTROLLER_ID),
         Message::CtFlushZone(_) => nicira(experimenter::CT_FLUSH_ZONE),
+        Message::CtFlush(_) => nicira(experimenter::CT_FLUSH),
         Message::TlvTableMod(_) => nicira(experimenter::TLV_TABLE_MOD),
         Message::TlvTableRequest => nicira(experimenter::TLV_TABLE_REQUEST),
         Message::TlvTableReply(_) => nicira(experimenter::TLV_TABLE_REPLY),
@@ -443,6 +446,7 @@ pub(super) fn put(message: &Message, version: Version, w: &mut Writer) {
         Message::BundleControl(m) => connection::put_bundle_control(m, w),
         Message::BundleAdd(m) => connection::put_bundle_add(m, w),
         Message::StatsRequest(q, more) => stats::put_request(q, *more, version, w),
+        Message::CtFlush(m) => ct_flush::put(m, w),
         Message::TlvTableMod(m) => tlv_table::put_mod(m, w),
         Message::TlvTableReply(table) => tlv_table::put_reply(table, w),
         Message::MonitorCancel(id) => w.u32(*id),

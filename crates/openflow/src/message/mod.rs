@@ -8,9 +8,11 @@
 //! | [`ports`], [`groups`], [`meters`] | ports, groups, meters and queues |
 //! | [`monitor`] | flow monitors |
 //! | [`tlv_table`] | Geneve options as fields |
+//! | [`ct_flush`] | tracked connections |
 //! | [`stats`] | multipart requests and replies |
 
 pub mod connection;
+pub mod ct_flush;
 mod custom_stats;
 pub mod flow_mod;
 pub mod flow_stats;
@@ -33,6 +35,7 @@ use crate::packet_in::{PacketIn, PacketOut};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Version};
 use connection::{AsyncMasks, BundleAdd, BundleControl, RoleMessage, RoleStatus, TableStatus};
+use ct_flush::CtFlush;
 use flow_mod::FlowModMessage;
 use meters::QueueConfig;
 use ports::{PortMod, PortStatus};
@@ -111,6 +114,8 @@ pub enum Message {
     SetControllerId(u16),
     /// Nicira: delete the tracked connections of a zone.
     CtFlushZone(u16),
+    /// Nicira: delete tracked connections.
+    CtFlush(Box<CtFlush>),
     /// Nicira: changes which Geneve options are fields.
     TlvTableMod(TlvTableMod),
     /// Nicira: asks for them.

@@ -15,6 +15,7 @@ pub(super) fn changes_switch(message: &Message) -> bool {
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
         | Message::CtFlushZone(_)
+        | Message::CtFlush(_)
         | Message::TlvTableMod(_) => true,
         Message::StatsRequest(StatsRequest::TableFeatures(tables), _) => !tables.is_empty(),
         _ => false,

@@ -6,6 +6,7 @@ use crate::revalidator::Revalidator;
 use parking_lot::Mutex;
 use sluice_action::PortNo;
 use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};
+use sluice_conntrack::Filter;
 use sluice_datapath::{Datapath, PacketIn, PacketIns, PortReport};
 use sluice_fate::DropReason;
 use sluice_flow::Mac;
@@ -51,8 +52,8 @@ impl Backend for AroundOpenFlow {
         self.revalidator.wait();
     }
 
-    fn flush_connections(&self, zone: u16) {
-        self.datapath.flush_connections(zone);
+    fn flush_connections(&self, filter: &Filter) {
+        self.datapath.conntrack().flush(filter);
     }
 
     fn revalidate_soon(&self) {
