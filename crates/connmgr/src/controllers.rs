@@ -9,14 +9,15 @@ use crate::settings::ControllerSettings;
 use crate::snoop::ControllerTraffic;
 use crate::stream::Stream;
 use crate::switch::Switch;
-use crate::target::ActiveTarget;
+use crate::target::{ActiveTarget, NamedTarget};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::pki_types::ServerName;
 use sluice_clock::{PollTimer, now_ms};
 use sluice_openflow::PacketInCounts;
 use sluice_openflow::message::connection::Role;
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,6 +25,9 @@ use std::time::Duration;
 
 /// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 4;
 
 /// The pause after the first failure. Each further pause is twice as long, up to the controller's `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
@@ -108,55 +112,102 @@ pub fn start(controller: Arc<Controller>, context: ServeContext) -> io::Result<J
 fn keep_connected(controller: &Arc<Controller>, context: &ServeContext, timer: &PollTimer) {
     let ControllerSettings { target, max_backoff, .. } = &controller.settings;
     let name = format!("{}<->{target}", context.bridge());
-    let backoff_min = BACKOFF_MIN.min(*max_backoff);
-    let mut backoff = backoff_min;
-    // Attempts that go on failing are not logged.
-    let mut logs = true;
+    let mut backoff = Backoff::new(*max_backoff);
     while !context.end.is_given() {
         controller.connecting();
-        if logs {
+        if backoff.is_logged() {
             tracing::info!(target: "rconn", "{name}: connecting...");
         }
         let stream = connect(target, &context.switch);
         timer.set(None);
-        let (error, was_ready) = match stream {
-            Ok(stream) => {
-                let (reason, was_ready) = Connection::serve_controller(stream, controller, context);
-                (error_text(reason).to_owned(), was_ready)
-            }
-            Err(error) => (system_text(&error), false),
+        let began_ms = now_ms();
+        let end = match stream {
+            Ok(stream) => Ok(Connection::serve_controller(stream, controller, context)),
+            Err(error) => Err(system_text(&error)),
         };
+        let error = end.as_ref().map_or_else(Clone::clone, |(reason, _)| error_text(*reason).to_owned());
         controller.disconnected(&error);
         if context.end.is_given() {
             return;
         }
-        match was_ready {
-            true => {
-                (backoff, logs) = (backoff_min, true);
-                match error.as_str() {
-                    PEER_CLOSED => tracing::info!(target: "rconn", "{name}: connection closed by peer"),
-                    _ => tracing::info!(target: "rconn", "{name}: connection dropped ({error})"),
-                }
-            }
-            false if logs => tracing::info!(target: "rconn", "{name}: connection failed ({error})"),
-            false => {}
+        match end {
+            Ok((reason, true)) => log_end(&name, reason, &controller.settings),
+            _ => log_failure(&name, target, &error, &backoff),
         }
-        if logs {
-            tracing::info!(target: "rconn", "{name}: waiting {} seconds before reconnect", backoff.as_secs());
+        let was_ready = matches!(end, Ok((_, true)));
+        let lasted_ms = now_ms().saturating_sub(began_ms);
+        if was_ready && Duration::from_millis(lasted_ms) >= backoff.pause {
+            backoff.reset();
+        } else if let Some(text) = backoff.grow() {
+            tracing::info!(target: "rconn", "{name}: {text}");
         }
-        wait(context, timer, backoff);
-        logs = was_ready || backoff < *max_backoff;
-        backoff = (2 * backoff).min(*max_backoff);
+        wait(context, timer, backoff.pause);
     }
 }
 
-/// How a connection ends that the controller closes.
-const PEER_CLOSED: &str = "End of file";
+/// Logs why there was no connection. A socket that is not there is worth a warning: nothing but this machine is to blame.
+/// Source: Open vSwitch, `reconnect`, `run_CONNECTING`.
+fn log_failure(name: &str, target: &ActiveTarget, error: &str, backoff: &Backoff) {
+    match target {
+        ActiveTarget::Unix(_) | ActiveTarget::Unresolved(_) => {
+            tracing::warn!(target: "rconn", "{name}: connection failed ({error})");
+        }
+        _ if backoff.is_logged() => tracing::info!(target: "rconn", "{name}: connection failed ({error})"),
+        _ => {}
+    }
+}
+
+/// Logs why a connection ended. Source: Open vSwitch, `report_error`, `run_IDLE`.
+fn log_end(name: &str, reason: CloseReason, settings: &ControllerSettings) {
+    match reason {
+        CloseReason::PeerClosed => tracing::info!(target: "rconn", "{name}: connection closed by peer"),
+        CloseReason::Inactive => {
+            let secs = settings.inactivity_probe.as_secs();
+            let text = format!("no response to inactivity probe after {secs} seconds, disconnecting");
+            tracing::error!(target: "rconn", "{name}: {text}");
+        }
+        _ => tracing::warn!(target: "rconn", "{name}: connection dropped ({})", error_text(reason)),
+    }
+}
+
+/// The pauses between attempts, and how much of them is logged. Source: Open vSwitch, `rconn.c`, `disconnect`.
+struct Backoff {
+    pause: Duration,
+    max: Duration,
+}
+
+impl Backoff {
+    fn new(max: Duration) -> Self {
+        Backoff { pause: Duration::ZERO, max }
+    }
+
+    /// Whether attempts are logged: not those that go on failing.
+    fn is_logged(&self) -> bool {
+        self.pause < self.max
+    }
+
+    /// A connection has lasted.
+    fn reset(&mut self) {
+        self.pause = BACKOFF_MIN.min(self.max);
+    }
+
+    /// Makes the next pause longer; what is to be logged of it.
+    fn grow(&mut self) -> Option<String> {
+        if self.pause < self.max / 2 {
+            self.pause = (2 * self.pause).max(BACKOFF_MIN).min(self.max);
+            return Some(format!("waiting {} seconds before reconnect", self.pause.as_secs()));
+        }
+        let was_logged = self.is_logged();
+        self.pause = self.max;
+        let text = "continuing to retry connections in the background but suppressing further logging";
+        was_logged.then(|| text.to_owned())
+    }
+}
 
 /// The end of a connection as Open vSwitch's status has it. Source: `ovs_retval_to_string`.
 fn error_text(reason: CloseReason) -> &'static str {
     match reason {
-        CloseReason::PeerClosed => PEER_CLOSED,
+        CloseReason::PeerClosed => "End of file",
         CloseReason::Inactive | CloseReason::NoHello | CloseReason::SendTimeout => "Connection timed out",
         CloseReason::BadMessages => "Protocol error",
         _ => "Connection reset by peer",
@@ -173,12 +224,32 @@ fn connect(target: &ActiveTarget, switch: &Switch) -> io::Result<Stream> {
     match target {
         ActiveTarget::Tcp(address) => Stream::tcp(TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?),
         ActiveTarget::Tls(address) => {
+            let name = ServerName::IpAddress(address.ip().into());
             let tls = switch.tls()?;
-            Ok(Stream::Tls(Box::new(tls.connect(TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?, *address)?)))
+            Ok(Stream::Tls(Box::new(tls.connect(TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?, name)?)))
+        }
+        ActiveTarget::Named(NamedTarget { is_tls, name, port }) => {
+            let tls = is_tls.then(|| switch.tls()).transpose()?;
+            let socket = connect_to_one(name, *port)?;
+            let Some(tls) = tls else { return Stream::tcp(socket) };
+            let name = ServerName::try_from(name.clone()).map_err(io::Error::other)?;
+            Ok(Stream::Tls(Box::new(tls.connect(socket, name)?)))
         }
         ActiveTarget::Unix(path) => Stream::unix(UnixStream::connect(path)?),
         ActiveTarget::Unresolved(_) => Err(rustix::io::Errno::AFNOSUPPORT.into()),
     }
+}
+
+/// Connects to the first of a host's addresses that takes the connection.
+fn connect_to_one(name: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in (name, port).to_socket_addrs()?.take(ADDRESSES_MAX) {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Waits; not longer than until it is asked to end.
@@ -192,5 +263,25 @@ fn wait(context: &ServeContext, timer: &PollTimer, time: Duration) {
         let mut fds = [PollFd::new(&*context.end, PollFlags::IN), PollFd::new(timer, PollFlags::IN)];
         let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let _ = poll(&mut fds, Some(&timeout));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_the_log_falls_silent() {
+        let mut backoff = Backoff::new(Duration::from_secs(8));
+        let mut said = Vec::new();
+        while backoff.is_logged() {
+            said.push((backoff.grow().unwrap_or_default(), backoff.pause.as_secs()));
+        }
+        let waiting = |secs| (format!("waiting {secs} seconds before reconnect"), secs);
+        assert_eq!(said[..3], [waiting(1), waiting(2), waiting(4)]);
+        assert!(said[3].0.starts_with("continuing to retry") && said[3].1 == 8);
+        assert_eq!((said.len(), backoff.grow()), (4, None));
+        backoff.reset();
+        assert!(backoff.is_logged() && backoff.pause == BACKOFF_MIN);
     }
 }

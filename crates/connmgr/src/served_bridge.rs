@@ -146,12 +146,14 @@ impl ServedBridge {
                 listener.start(context, serve)
             }
             ServiceKind::Listener(target) => {
-                let bound = TcpListener::bind(target.address());
-                let listener =
-                    bound.map_err(|source| Error::Listen { bridge: bridge.clone(), target: *target, source });
+                let failed = |source| Error::Listen { bridge: bridge.clone(), target: target.clone(), source };
                 let listener = match target {
-                    PassiveTarget::Tcp(_) => Listener::Tcp(listener?),
-                    PassiveTarget::Tls(_) => Listener::Tls(listener?),
+                    PassiveTarget::Tcp(address) => Listener::Tcp(TcpListener::bind(address).map_err(failed)?),
+                    PassiveTarget::Tls(address) => Listener::Tls(TcpListener::bind(address).map_err(failed)?),
+                    PassiveTarget::Unix(path) => {
+                        socket = Some(path.clone());
+                        Listener::Unix(unix_socket::listen_for_group(path, "OpenFlow socket")?)
+                    }
                 };
                 listener.start(context, Connection::serve_client)
             }
@@ -208,7 +210,7 @@ impl ServedBridge {
 
 /// The services of a bridge with these settings.
 fn wanted(settings: &BridgeSettings) -> Vec<ServiceKind> {
-    let listeners = settings.listeners.iter().map(|target| ServiceKind::Listener(*target));
+    let listeners = settings.listeners.iter().map(|target| ServiceKind::Listener(target.clone()));
     let controllers = settings.controllers.iter().map(|c| ServiceKind::Controller(Box::new(c.clone())));
     [ServiceKind::Management, ServiceKind::Snooping].into_iter().chain(listeners).chain(controllers).collect()
 }

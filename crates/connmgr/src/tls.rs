@@ -14,7 +14,7 @@ use rustls::{
     ServerConnection, SignatureScheme,
 };
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -136,9 +136,8 @@ impl Tls {
     ///
     /// # Errors
     /// If the socket cannot be made ready.
-    pub fn connect(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<TlsStream> {
-        let name = ServerName::IpAddress(peer.ip().into());
-        let connection = ClientConnection::new(Arc::clone(&self.client), name).map_err(io::Error::other)?;
+    pub fn connect(&self, socket: TcpStream, peer: ServerName<'static>) -> io::Result<TlsStream> {
+        let connection = ClientConnection::new(Arc::clone(&self.client), peer).map_err(io::Error::other)?;
         TlsStream::new(Connection::Client(connection), socket)
     }
 }

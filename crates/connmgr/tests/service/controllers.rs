@@ -174,6 +174,14 @@ fn a_bridge_speaks_the_versions_it_may() {
 }
 
 #[test]
+fn a_controller_may_be_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("tcp:localhost:{}", listener.local_addr().unwrap().port()).parse().unwrap();
+    let _bench = Bench::with_settings(&settings(ControllerSettings::new(target)));
+    accept(&listener).barrier();
+}
+
+#[test]
 fn an_unreachable_controller_says_why() {
     let target = ActiveTarget::Unresolved("tcp:nowhere".into());
     let bench = Bench::with_settings(&settings(ControllerSettings::new(target)));

@@ -57,11 +57,22 @@ fn a_bridge_listens_where_it_is_told() {
 }
 
 #[test]
+fn a_socket_of_its_own_is_there_while_it_is_wanted() {
+    let bench = Bench::new();
+    let path = bench.dir.path().join("br0.extra");
+    let listeners = vec![format!("punix:{}", path.display()).parse().unwrap()];
+    bench.service.serve_bridge("br0", &BridgeSettings { listeners, ..BridgeSettings::default() }).unwrap();
+    Client::connect(&path, Version::V13).barrier();
+    bench.service.serve_bridge("br0", &BridgeSettings::default()).unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
 fn what_cannot_be_served_does_not_stop_the_rest() {
     let bench = Bench::not_served(FailMode::Secure);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = PassiveTarget::Tcp(taken.local_addr().unwrap());
-    let settings = BridgeSettings { listeners: vec![target], ..BridgeSettings::default() };
+    let settings = BridgeSettings { listeners: vec![target.clone()], ..BridgeSettings::default() };
     let error = bench.service.serve_bridge("br0", &settings).unwrap_err();
     assert!(matches!(&error, Error::Listen { bridge, .. } if bridge == "br0"), "{error}");
     assert!(error.to_string().starts_with(&format!("bridge br0: {target}: ")), "{error}");
