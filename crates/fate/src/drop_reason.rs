@@ -50,6 +50,8 @@ drop_reasons! {
     TooManyResubmits = "too-many-resubmits",
     /// Translation pushed too much onto its stack.
     StackTooDeep = "stack-too-deep",
+    /// Translation took more steps of work (actions, buckets, ports of floods) than it may.
+    TranslationWork = "translation-work",
     /// An action needs more MPLS labels than a key holds.
     TooManyMplsLabels = "too-many-mpls-labels",
     /// Recirculated more often than the limit allows.

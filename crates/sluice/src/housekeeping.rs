@@ -6,7 +6,7 @@
 
 use crate::process::Process;
 use crate::text::coverage::{SAMPLE_SECS, Totals};
-use sluice_fate::Counter;
+use sluice_fate::{Counter, LimitWatch};
 
 /// How often side effects of packets are done and timeouts looked at while packets come.
 const BUSY_TICK_MS: u64 = 20;
@@ -24,6 +24,7 @@ pub struct Housekeeping {
     next_sample_ms: u64,
     /// Packets received so far.
     received: u64,
+    limits: LimitWatch,
 }
 
 impl Housekeeping {
@@ -31,8 +32,13 @@ impl Housekeeping {
     pub fn new(process: &Process, now_ms: u64) -> Self {
         let to_wake = process.main_loop().waker();
         process.switch().ofproto().set_tick_waker(move || to_wake.wake());
-        let next_sample_ms = now_ms + SAMPLE_SECS * 1000;
-        Housekeeping { next_tick_ms: now_ms, next_watch_ms: now_ms, next_sample_ms, received: 0 }
+        Housekeeping {
+            next_tick_ms: now_ms,
+            next_watch_ms: now_ms,
+            next_sample_ms: now_ms + SAMPLE_SECS * 1000,
+            received: 0,
+            limits: LimitWatch::default(),
+        }
     }
 
     /// Does what is due.
@@ -51,6 +57,10 @@ impl Housekeeping {
                 "PMD threads {lost:?} have panicked; this is a bug in sluice, see the lines above"
             );
             self.next_watch_ms = next_multiple(now_ms, WATCH_PORTS_MS);
+            self.limits.look(now_ms, |limit, times| {
+                let (name, explanation, key) = (limit.name(), limit.explanation(), limit.key());
+                tracing::warn!("{name} was met {times} times since it was last reported: {explanation} Set by: {key}");
+            });
         }
         if now_ms >= self.next_sample_ms {
             process.coverage().sample(&Totals::of(switch));

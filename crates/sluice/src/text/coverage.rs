@@ -1,8 +1,9 @@
 //! `coverage/show` and `coverage/read-counter`: events counted, with their rates.
 //!
-//! The events are the PMDs' counters and drop reasons. A drop reason that OVS counts too has OVS's name.
+//! The events are the PMDs' counters, drop reasons and bounds that were met. A drop reason that OVS counts too has
+//! OVS's name.
 
-use sluice_fate::{Counter, DropReason, Snapshot};
+use sluice_fate::{Counter, DropReason, Limit, Snapshot};
 use sluice_vswitch::Switch;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -62,15 +63,16 @@ impl Totals {
     }
 }
 
-/// Every event with its total: the counters that count events, then the drops.
+/// Every event with its total: the counters that count events, then the drops, then the bounds that were met.
 fn events(totals: &Totals) -> Vec<(String, u64)> {
     let Totals { datapath: totals, static_mac_moves } = totals;
     let is_event = |c: &Counter| !c.name().ends_with("-cycles");
     let counters = Counter::ALL.iter().copied().filter(is_event).map(|c| (c.name().replace('-', "_"), totals[c]));
     let drops = DropReason::ALL.iter().copied().map(|r| (drop_name(r), totals.dropped(r)));
+    let limits = Limit::ALL.iter().map(|limit| (limit.name().replace('-', "_"), limit.count()));
     // OVS's test suite asks for the first one at the end of every test; batches here never grow.
     let others = [("dp_packet_batch_grow", 0), ("mac_learning_static_none_move", *static_mac_moves)];
-    counters.chain(drops).chain(others.map(|(name, n)| (name.to_owned(), n))).collect()
+    counters.chain(drops).chain(limits).chain(others.map(|(name, n)| (name.to_owned(), n))).collect()
 }
 
 impl Coverage {

@@ -1,0 +1,126 @@
+//! Bounds on shared resources, and how often each was met.
+//!
+//! A bound counts where it acts, on whatever thread that is, and says nothing there. One control thread reads the counts
+//! and logs ([`LimitWatch`]). The counts are those of the process, as Open vSwitch's coverage counters are.
+//! `docs/limits.md` has the table of bounds; a test sees that it names each.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Declares each bound once: the variant, its name, what sets it and what happens when it is met.
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $key:literal,)+) => {
+        /// A bound on a shared resource.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Limit { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl Limit {
+            /// Every bound, in declaration order.
+            pub const ALL: &[Limit] = &[$(Limit::$variant,)+];
+
+            /// The name of its counter, such as `limit-recirc-ids`.
+            pub const fn name(self) -> &'static str {
+                match self { $(Limit::$variant => $name,)+ }
+            }
+
+            /// What sets it: a configuration key, a command, or a number that is fixed.
+            pub const fn key(self) -> &'static str {
+                match self { $(Limit::$variant => $key,)+ }
+            }
+
+            /// What happens when it is met.
+            pub const fn explanation(self) -> &'static str {
+                match self { $(Limit::$variant => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+limits! {
+    /// A translation took more steps of work than it may; its packets are dropped.
+    TranslationWork = "limit-translation-work", "fixed: 65536 steps",
+    /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.
+    Expectations = "limit-expectations", "fixed: 32 a connection, 16384 in all",
+}
+
+static COUNTS: [AtomicU64; Limit::ALL.len()] = [const { AtomicU64::new(0) }; Limit::ALL.len()];
+
+impl Limit {
+    /// Counts that it was met. One addition to a shared counter: not for what each packet does.
+    pub fn hit(self) {
+        COUNTS[self as usize].fetch_add(1, Relaxed);
+    }
+
+    /// How often it was met since the process began.
+    pub fn count(self) -> u64 {
+        COUNTS[self as usize].load(Relaxed)
+    }
+}
+
+/// The shortest time between two reports of a bound, milliseconds.
+const REPORT_EVERY_MS: u64 = 60_000;
+
+/// What was last reported of each bound.
+#[derive(Debug, Default)]
+pub struct LimitWatch([Option<LimitReport>; Limit::ALL.len()]);
+
+#[derive(Clone, Copy, Debug)]
+struct LimitReport {
+    count: u64,
+    at_ms: u64,
+}
+
+impl LimitWatch {
+    /// Calls `report` for each bound that was met since its last report, with how often, at most once a minute each.
+    pub fn look(&mut self, now_ms: u64, report: impl FnMut(Limit, u64)) {
+        self.look_at(Limit::count, now_ms, report);
+    }
+
+    fn look_at(&mut self, count: impl Fn(Limit) -> u64, now_ms: u64, mut report: impl FnMut(Limit, u64)) {
+        for (last, limit) in self.0.iter_mut().zip(Limit::ALL) {
+            let count = count(*limit);
+            let news = count - last.map_or(0, |last| last.count);
+            let is_due = last.is_none_or(|last| now_ms >= last.at_ms + REPORT_EVERY_MS);
+            if news > 0 && is_due {
+                *last = Some(LimitReport { count, at_ms: now_ms });
+                report(*limit, news);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_reported_once_a_minute_while_it_is_met() {
+        let mut watch = LimitWatch::default();
+        let mut reported = |count: u64, now_ms| {
+            let mut all = Vec::new();
+            watch.look_at(
+                |limit| if limit == Limit::Expectations { count } else { 0 },
+                now_ms,
+                |l, n| all.push((l, n)),
+            );
+            all
+        };
+        assert_eq!(reported(0, 0), []);
+        assert_eq!(reported(5, 1000), [(Limit::Expectations, 5)]);
+        assert_eq!(reported(9, 60_999), []);
+        assert_eq!(reported(9, 61_000), [(Limit::Expectations, 4)]);
+        assert_eq!(reported(9, 200_000), []);
+    }
+
+    #[test]
+    fn names_are_distinct_and_each_bound_says_what_sets_it() {
+        let mut names: Vec<_> = Limit::ALL.iter().map(|limit| limit.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Limit::ALL.len());
+        assert!(Limit::ALL.iter().all(|limit| !limit.key().is_empty() && limit.explanation().ends_with('.')));
+        let before = Limit::TranslationWork.count();
+        Limit::TranslationWork.hit();
+        assert!(Limit::TranslationWork.count() > before);
+    }
+}
