@@ -1,9 +1,10 @@
 //! The MAC table of a bridge: the port of each known address and VLAN; `lib/mac-learning` in Open vSwitch.
 //!
-//! Entries expire by whole seconds since their address last sent a packet; static entries do not. The table has a
-//! limit. When it is full, a new entry replaces the least recently used one of the port with most entries, so that one
-//! port cannot evict the entries of others. A change costs a few operations on ordered maps, a lookup one hash. The
-//! control thread is the only writer.
+//! Entries expire by whole seconds since their address last sent a packet; static entries do not. Learned entries have
+//! a limit. At the limit, a new entry replaces the least recently used one of the port with most learned entries, so
+//! that one port cannot evict the entries of others. Static entries are counted apart: packets cannot evict them. (Open
+//! vSwitch 3.1 counts all together and evicts static ones too, after which the address can be learned anywhere.) A
+//! change costs a few operations on ordered maps, a lookup one hash. The control thread is the only writer.
 
 use sluice_flow::{Mac, OfPort};
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Seconds until an unused entry expires, by default.
 /// Source: OVS lib/mac-learning.h.
 pub const DEFAULT_AGE_S: u64 = 300;
-/// Entries at most, by default.
+/// Learned entries at most, by default.
 /// Source: OVS lib/mac-learning.h.
 pub const DEFAULT_MAX: usize = 8192;
 
@@ -21,8 +22,10 @@ pub struct MacTable {
     entries: HashMap<(u16, Mac), MacEntry>,
     /// The entries by last use, the least recent first.
     order: BTreeMap<u64, (u16, Mac)>,
-    /// The same for each port.
+    /// The learned ones of each port, in the same order.
     by_port: HashMap<OfPort, BTreeMap<u64, (u16, Mac)>>,
+    /// The static ones, in the same order.
+    statics: BTreeMap<u64, (u16, Mac)>,
     next_stamp: u64,
     age_s: u64,
     max: usize,
@@ -77,6 +80,7 @@ impl MacTable {
             entries: HashMap::new(),
             order: BTreeMap::new(),
             by_port: HashMap::new(),
+            statics: BTreeMap::new(),
             next_stamp: 0,
             age_s,
             max,
@@ -129,7 +133,7 @@ impl MacTable {
             Some(e) if e.port != port => self.counts.moved += 1,
             Some(_) => {}
             None => {
-                if self.entries.len() >= self.max {
+                if self.entries.len() - self.statics.len() >= self.max {
                     self.evict();
                 }
                 self.counts.learned += 1;
@@ -145,9 +149,6 @@ impl MacTable {
 
     /// Adds a static entry.
     pub fn add_static(&mut self, vlan: u16, mac: Mac, port: OfPort) {
-        if !self.entries.contains_key(&(vlan, mac)) && self.entries.len() >= self.max {
-            self.evict();
-        }
         self.put(vlan, mac, port, None);
         self.changed.push((vlan, mac));
     }
@@ -192,9 +193,11 @@ impl MacTable {
         !gone.is_empty()
     }
 
-    /// The addresses learned on a port.
+    /// The addresses behind a port: the learned ones, then the static ones.
     pub fn of_port(&self, port: OfPort) -> Vec<(u16, Mac)> {
-        self.by_port.get(&port).into_iter().flat_map(|entries| entries.values().copied()).collect()
+        let learned = self.by_port.get(&port).into_iter().flat_map(BTreeMap::values);
+        let statics = self.statics.values().filter(|&key| self.entries[key].port == port);
+        learned.chain(statics).copied().collect()
     }
 
     /// Removes the learned entries of these addresses.
@@ -238,9 +241,9 @@ impl MacTable {
         })
     }
 
-    /// Entries now, entries at most, static entries.
+    /// Entries now, learned entries at most, static entries.
     pub fn sizes(&self) -> (usize, usize, usize) {
-        (self.entries.len(), self.max, self.entries.values().filter(|e| e.expires_s.is_none()).count())
+        (self.entries.len(), self.max, self.statics.len())
     }
 
     /// The counters.
@@ -259,12 +262,17 @@ impl MacTable {
         self.next_stamp += 1;
         self.entries.insert((vlan, mac), MacEntry { port, stamp, expires_s });
         self.order.insert(stamp, (vlan, mac));
-        self.by_port.entry(port).or_default().insert(stamp, (vlan, mac));
+        let of_kind = match expires_s {
+            Some(_) => self.by_port.entry(port).or_default(),
+            None => &mut self.statics,
+        };
+        of_kind.insert(stamp, (vlan, mac));
     }
 
     fn take(&mut self, vlan: u16, mac: Mac) -> bool {
         let Some(entry) = self.entries.remove(&(vlan, mac)) else { return false };
         self.order.remove(&entry.stamp);
+        self.statics.remove(&entry.stamp);
         if let Some(of_port) = self.by_port.get_mut(&entry.port) {
             of_port.remove(&entry.stamp);
             if of_port.is_empty() {
@@ -274,7 +282,7 @@ impl MacTable {
         true
     }
 
-    /// Removes the least recently used entry of the port with most entries.
+    /// Removes the least recently used learned entry of the port with most of them.
     fn evict(&mut self) {
         let fullest = self.by_port.iter().max_by_key(|(port, m)| (m.len(), **port)).map(|(_, m)| m);
         if let Some((_, &(vlan, mac))) = fullest.and_then(|m| m.first_key_value()) {
@@ -354,6 +362,39 @@ mod tests {
         table.flush();
         assert_eq!((table.lookup(0, A), table.lookup(0, B)), (Some(OfPort(1)), None));
         assert!(table.remove_static(0, A) && !table.remove_static(0, A));
+    }
+
+    /// A static entry stays when its own port, another one or all together learn more than the table holds.
+    #[test]
+    fn learned_entries_never_evict_static_ones() {
+        let mac = |i: u32| {
+            let [a, b, c, d] = i.to_be_bytes();
+            Mac([2, 1, a, b, c, d])
+        };
+        for ports in [&[1u16][..], &[2], &[1, 2, 3]] {
+            let mut table = MacTable::new(300, 8);
+            table.add_static(0, A, OfPort(1));
+            // One that was learned first and then made static.
+            table.learn(0, B, OfPort(1), 0);
+            table.add_static(0, B, OfPort(1));
+            (0..100).for_each(|i| assert!(table.learn(0, mac(i), OfPort(ports[i as usize % ports.len()]), 1)));
+            assert_eq!((table.lookup(0, A), table.lookup(0, B)), (Some(OfPort(1)), Some(OfPort(1))), "{ports:?}");
+            assert_eq!((table.sizes(), table.counts().evicted), ((10, 8, 2), 92), "{ports:?}");
+            assert!(table.remove_static(0, A) && table.learn(0, A, OfPort(2), 2));
+        }
+    }
+
+    /// More static entries than learned ones may be take nothing from those.
+    #[test]
+    fn static_entries_do_not_evict_learned_ones() {
+        let mut table = MacTable::new(300, 2);
+        table.learn(0, A, OfPort(1), 0);
+        (0..10).for_each(|i| table.add_static(i, B, OfPort(2)));
+        assert_eq!((table.lookup(0, A), table.sizes()), (Some(OfPort(1)), (11, 2, 10)));
+        table.learn(1, A, OfPort(1), 0);
+        table.learn(2, A, OfPort(1), 0);
+        assert_eq!((table.lookup(0, A), table.sizes(), table.counts().evicted), (None, (12, 2, 10), 1));
+        assert!(table.flush_port(OfPort(2)) && table.sizes() == (2, 2, 0));
     }
 
     #[test]
