@@ -29,6 +29,7 @@ pub fn refusal(error: &sluice_ofproto::Error) -> Error {
         Why::GroupExists(_) => Error::GroupModGroupExists,
         Why::NoGroup(_) => Error::GroupModUnknownGroup,
         Why::BadGroup { .. } => Error::GroupModInvalidGroup,
+        Why::GroupLoop(_) => Error::GroupModLoop,
         Why::WatchUnsupported(_) => Error::GroupModWatchUnsupported,
         Why::BucketExists { .. } => Error::GroupModBucketExists,
         Why::NoBucket { .. } => Error::GroupModUnknownBucket,

@@ -119,6 +119,9 @@ pub enum Error {
         /// What was expected.
         why: &'static str,
     },
+    /// The liveness of the group would depend on itself.
+    #[error("group {0}: its buckets watch groups that watch it")]
+    GroupLoop(u32),
     /// Only select and fast failover groups watch ports and groups.
     #[error("group {0}: watch_port and watch_group are for select and fast failover groups")]
     WatchUnsupported(u32),

@@ -237,6 +237,9 @@ pub(crate) fn apply(groups: &mut Groups, gm: &GroupMod, now_ms: u64) -> Result<V
     if !matches!(gm.command, InsertBucket | RemoveBucket) {
         check(gm.group, &config)?;
     }
+    if watches_itself(groups, gm.group, &config) {
+        return Err(Error::GroupLoop(gm.group));
+    }
     let created_ms = old.map_or(now_ms, |old| old.created_ms);
     groups.insert(gm.group, Arc::new(Group::new(gm.group, config, created_ms)));
     Ok(Vec::new())
@@ -280,6 +283,22 @@ fn remove(gm: &GroupMod, old: &[Bucket]) -> Result<Vec<Bucket>, Error> {
 
 fn position(group: u32, buckets: &[Bucket], id: u32) -> Result<usize, Error> {
     buckets.iter().position(|b| b.id == id).ok_or(Error::NoBucket { group, bucket: id })
+}
+
+/// Whether the group `id` would watch itself, directly or through others. Without loops each question for liveness has
+/// an answer. Open vSwitch accepts loops and ends them at 128 links, which takes 2^128 steps with two buckets a group.
+fn watches_itself(groups: &Groups, id: u32, config: &GroupConfig) -> bool {
+    let watched = |config: &GroupConfig| config.buckets.iter().filter_map(|b| b.watch_group).collect::<Vec<_>>();
+    let (mut next, mut seen) = (watched(config), BTreeSet::new());
+    while let Some(other) = next.pop() {
+        if other == id {
+            return true;
+        }
+        if seen.insert(other) {
+            next.extend(groups.get(&other).into_iter().flat_map(|group| watched(&group.config)));
+        }
+    }
+    false
 }
 
 /// Checks a group's configuration against its kind.

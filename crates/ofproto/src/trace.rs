@@ -3,6 +3,9 @@
 use crate::trace_passes::Forked;
 use sluice_flow::{FlowKey, Match, PortNames};
 
+/// Bytes of text of one pass of a trace, at most. What is left out is said.
+const MAX_TEXT: usize = 4 << 20;
+
 /// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceKind {
@@ -30,6 +33,8 @@ pub(crate) struct Tracer {
     nodes: Vec<TraceNode>,
     /// The section that new lines belong to.
     at: usize,
+    /// Bytes of the lines' text.
+    text_bytes: usize,
     /// New bits of the mask, and what looked at them, in order.
     reasons: Vec<(FlowKey, String)>,
     seen: FlowKey,
@@ -47,6 +52,7 @@ impl Tracer {
         Tracer {
             nodes: vec![root],
             at: 0,
+            text_bytes: 0,
             reasons: Vec::new(),
             seen: FlowKey::ZERO,
             names,
@@ -55,7 +61,21 @@ impl Tracer {
         }
     }
 
-    pub fn say(&mut self, kind: TraceKind, text: String) -> usize {
+    /// Whether no further line is recorded.
+    pub fn is_full(&self) -> bool {
+        self.text_bytes > MAX_TEXT
+    }
+
+    /// Records a line; returns its section.
+    pub fn say(&mut self, kind: TraceKind, text: impl FnOnce() -> String) -> usize {
+        if self.is_full() {
+            return self.at;
+        }
+        let mut text = text();
+        self.text_bytes += text.len() + 1;
+        if self.is_full() {
+            text = format!("... the trace is cut here, after {MAX_TEXT} bytes");
+        }
         let id = self.nodes.len();
         self.nodes.push(TraceNode { kind, text, children: Vec::new() });
         self.nodes[self.at].children.push(id);
@@ -63,7 +83,7 @@ impl Tracer {
     }
 
     /// Begins a section; returns what `close` needs to end it.
-    pub fn open(&mut self, kind: TraceKind, text: String) -> usize {
+    pub fn open(&mut self, kind: TraceKind, text: impl FnOnce() -> String) -> usize {
         let id = self.say(kind, text);
         std::mem::replace(&mut self.at, id)
     }

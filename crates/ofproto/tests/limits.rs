@@ -101,6 +101,43 @@ fn a_learned_rule_outputs_to_ports_only() {
     }
 }
 
+/// Groups without loops still have more paths than any machine walks: each of 40 levels watches the next one twice, and
+/// the last one watches a port that is not there. No group is live, so that every path is tried.
+#[test]
+fn the_liveness_of_groups_has_a_budget() {
+    let ofproto = switch(&[]);
+    for id in (1..=40).rev() {
+        let watch = if id == 40 { "watch_port:4000".to_owned() } else { format!("watch_group:{}", id + 1) };
+        let text = format!("group_id={id},type=ff,bucket={watch},actions=output:2,bucket={watch},actions=output:3");
+        let group = GroupMod::parse(&text, GroupCommand::Add, &PortNames::NONE).unwrap();
+        ofproto.group_mod("br0", &group, 0).unwrap();
+    }
+    let flow = FlowMod::parse("actions=group:1", FlowCommand::Add, &PortNames::NONE).unwrap();
+    ofproto.flow_mod("br0", &flow, 0).unwrap();
+    let translation = translate(&ofproto, &udp(1));
+    assert_eq!((translation.actions.len(), translation.no_output), (0, DropReason::TranslationWork));
+    let trace = ofproto.trace(&["br0", "in_port=1"], 0).unwrap();
+    assert!(trace.contains("over 65536 steps of work") && trace.len() < 16 << 20, "{} bytes", trace.len());
+}
+
+/// Each resubmit is within the limits of Open vSwitch, and so is each rule; their product is not.
+#[test]
+fn long_rules_that_are_resubmitted_to_have_a_budget() {
+    let long = format!("table=1,actions={}", ["set_field:1->reg0"; 2000].join(","));
+    let many = |n| format!("table=0,actions={},output:2", vec!["resubmit(,1)"; n].join(","));
+    let actions = |n| translate(&switch(&[&long, &many(n)]), &udp(1));
+    assert_eq!(actions(30).actions[..], [Action::Output(PortNo(2))]);
+    assert_eq!(actions(40).no_output, DropReason::TranslationWork);
+}
+
+/// The action set grows with each resubmit, and each `clone` copies it.
+#[test]
+fn action_sets_that_grow_have_a_budget() {
+    let write = format!("table=1,actions=write_actions({})", ["set_field:1->reg0"; 500].join(","));
+    let rule = format!("table=0,actions={}", ["resubmit(,1),clone(ct_clear,output:2)"; 60].join(","));
+    assert_eq!(translate(&switch(&[&write, &rule]), &udp(1)).no_output, DropReason::TranslationWork);
+}
+
 /// Two packets are translated before the rule that the first one learns is added. The limit still holds.
 #[test]
 fn a_limit_on_learning_holds_when_it_is_done() {

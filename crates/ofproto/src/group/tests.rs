@@ -106,3 +106,25 @@ fn packets_are_credited_to_their_bucket() {
     let entry = group.entry(3);
     assert_eq!((entry.counts, entry.buckets, entry.ref_count), ((3, 180), vec![(2, 120), (3, 180)], 3));
 }
+
+#[test]
+fn a_group_that_would_watch_itself_is_refused() {
+    let mut groups = Groups::new();
+    let mut change = |text: &str, command| apply(&mut groups, &parse(text, command), 0).map(|_| ());
+    let add = GroupCommand::Add;
+    assert_eq!(change("group_id=1,type=ff,bucket=watch_group:1,output:1", add), Err(Error::GroupLoop(1)));
+    // A ring of three, which comes about when the last group is added.
+    assert_eq!(change("group_id=1,type=ff,bucket=watch_group:2,output:1", add), Ok(()));
+    assert_eq!(change("group_id=2,type=ff,bucket=watch_port:1,output:1,bucket=watch_group:3,output:1", add), Ok(()));
+    assert_eq!(change("group_id=3,type=select,bucket=weight:1,watch_group:1,output:1", add), Err(Error::GroupLoop(3)));
+    // And by a modification, and by a bucket alone.
+    assert_eq!(change("group_id=3,type=ff,bucket=watch_port:1,output:1", add), Ok(()));
+    let modify = GroupCommand::Modify;
+    assert_eq!(change("group_id=3,type=ff,bucket=watch_group:1,output:1", modify), Err(Error::GroupLoop(3)));
+    let insert = GroupCommand::InsertBucket;
+    let bucket = "group_id=3,command_bucket_id=last,bucket=watch_group:2,output:1";
+    assert_eq!(change(bucket, insert), Err(Error::GroupLoop(3)));
+    // Two ways to one group are no loop.
+    let twice = "group_id=4,type=ff,bucket=watch_group:3,output:1,bucket=watch_group:1,output:2";
+    assert_eq!(change(twice, add), Ok(()));
+}

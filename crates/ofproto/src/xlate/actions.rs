@@ -44,7 +44,7 @@ impl Translator<'_> {
         let mut done = false;
         for (i, action) in list.actions.iter().enumerate() {
             let last = last && i + 1 == list.actions.len() && self.action_set.is_empty();
-            if self.failure.is_some() {
+            if self.failure.is_some() || !self.charge(1) {
                 break;
             }
             self.recirculate_for_labels(action);
@@ -260,6 +260,9 @@ impl Translator<'_> {
     }
 
     fn bundle(&mut self, bundle: &Bundle, last: bool) {
+        if !self.charge(bundle.members.len()) {
+            return;
+        }
         bundle.members.iter().for_each(|port| self.depend_on(Dependency::Port(*port)));
         let port = match bundle.algorithm {
             BundleAlgorithm::ActiveBackup => bundle.members.iter().copied().find(|&port| self.is_usable(port)),

@@ -108,6 +108,9 @@ impl Translator<'_> {
 
     /// Recirculates a copy, which goes on in `table`. The current list goes on after it.
     fn recirculate_and_fork(&mut self, table: u8, zone: u16) {
+        if !self.charge(self.action_set.len() + self.stack.len()) {
+            return;
+        }
         let frozen = self.state_to_freeze(table, FrozenActions::default(), self.action_set.clone());
         let Some(recirculation) = self.freeze(frozen) else { return };
         self.emit(Action::Recirc(recirculation.id));

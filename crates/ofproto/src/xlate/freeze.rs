@@ -110,6 +110,9 @@ impl Translator<'_> {
 
     /// Adds the remaining actions of a list to the frozen ones.
     pub(super) fn freeze_rest(&mut self, rest: ActionList<'_>) {
+        if !self.charge(rest.actions.len()) {
+            return;
+        }
         let mut here = Restore { table: self.table, cookie: self.cookie };
         for (i, action) in rest.actions.iter().enumerate() {
             if let Some(restore) = rest.restore(i) {

@@ -28,7 +28,9 @@ impl<'a> Translator<'a> {
         let n = group.config.buckets.len();
         match group.config.kind {
             GroupKind::All | GroupKind::Indirect => {
-                (0..n).for_each(|i| self.bucket(group, i, last && i + 1 == n));
+                for i in 0..n {
+                    self.bucket(group, i, last && i + 1 == n);
+                }
                 self.xcache.push(XcEntry::Group(Arc::clone(group), None));
             }
             GroupKind::Select => self.one_bucket(group, last, Self::selected),
@@ -52,6 +54,10 @@ impl<'a> Translator<'a> {
     /// Runs the actions of a bucket, in the order of an action set. Its changes of the packet end with it.
     fn bucket(&mut self, group: &Group, i: usize, last: bool) {
         let bucket = &group.config.buckets[i];
+        // Each action is also looked at to be put in order.
+        if self.failure.is_some() || !self.charge(1 + bucket.actions.len()) {
+            return;
+        }
         let section = self.open(TraceKind::Bucket, || format!("bucket {}", bucket.id));
         // On the heap: groups nest.
         let (flow, was_mpls) = (Box::new(self.flow), self.was_mpls);
@@ -155,6 +161,9 @@ impl<'a> Translator<'a> {
     fn is_live(&mut self, group: &Group, i: usize, depth: usize) -> bool {
         if depth >= MAX_WATCHES {
             self.error(|| format!("bucket chaining exceeded {MAX_WATCHES} links"));
+            return false;
+        }
+        if self.failure.is_some() || !self.charge(1) {
             return false;
         }
         let bucket = &group.config.buckets[i];

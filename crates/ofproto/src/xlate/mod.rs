@@ -27,6 +27,7 @@
 //! | [`freeze`] | freezing a translation, and resuming it after recirculation or at a controller's request |
 //! | [`learn`] | `learn` and `fin_timeout` |
 //! | [`commit`] | datapath actions from the difference of two keys |
+//! | [`work`] | the budget that bounds all of this |
 //! | [`tags`], [`hash`], [`protocol`] | VLAN tags and MPLS labels; hashes of fields; protocols of a key |
 
 mod actions;
@@ -45,6 +46,7 @@ pub(crate) mod protocol;
 mod start;
 mod table;
 pub(crate) mod tags;
+mod work;
 
 pub(crate) use start::{XlateIn, XlateOut, XlateStart};
 
@@ -81,6 +83,7 @@ pub(crate) enum Failure {
     StackTooDeep,
     NoRecirculation,
     TooManyLabels,
+    TooMuchWork,
 }
 
 impl Failure {
@@ -93,6 +96,7 @@ impl Failure {
             Failure::StackTooDeep => "Stack too deep",
             Failure::NoRecirculation => "No recirculation context",
             Failure::TooManyLabels => "Too many MPLS labels",
+            Failure::TooMuchWork => "Too much work",
         }
     }
 
@@ -109,6 +113,7 @@ impl Failure {
             Failure::TooManyResubmits => DropReason::TooManyResubmits,
             Failure::StackTooDeep => DropReason::StackTooDeep,
             Failure::TooManyLabels => DropReason::TooManyMplsLabels,
+            Failure::TooMuchWork => DropReason::TranslationWork,
         }
     }
 }
@@ -149,6 +154,8 @@ pub(crate) struct Translator<'a> {
     /// Resubmits in progress, and resubmits in total.
     depth: usize,
     resubmits: usize,
+    /// Steps of [`work`] so far.
+    steps: usize,
     /// Action lists in progress.
     nesting: usize,
     table: u8,
@@ -228,7 +235,7 @@ enum RunMode {
 impl Translator<'_> {
     fn say(&mut self, kind: TraceKind, text: impl FnOnce() -> String) {
         if let Some(tracer) = &mut self.tracer {
-            tracer.say(kind, text());
+            tracer.say(kind, text);
         }
     }
 
@@ -265,7 +272,7 @@ impl Translator<'_> {
 
     /// Begins a section of the trace; `close` ends it.
     fn open(&mut self, kind: TraceKind, text: impl FnOnce() -> String) -> usize {
-        self.tracer.as_mut().map_or(0, |tracer| tracer.open(kind, text()))
+        self.tracer.as_mut().map_or(0, |tracer| tracer.open(kind, text))
     }
 
     fn close(&mut self, section: usize) {

@@ -33,6 +33,9 @@ impl Translator<'_> {
     ///
     /// The datapath needs no copy if setting fields back can undo the actions, or if nothing comes after them.
     pub(super) fn cloned(&mut self, actions: &[OfAction], last: bool) {
+        if !self.charge(self.action_set.len() + self.stack.len()) {
+            return;
+        }
         let mut before = self.save();
         if last || actions.iter().all(can_be_undone) {
             self.actions(ActionList::of(actions), last);
@@ -77,6 +80,9 @@ impl Translator<'_> {
     /// It counts as a resubmit, because the number of branches is exponential in the number of these actions.
     pub(super) fn check_packet_length(&mut self, dst: SubField, len: u16, rest: ActionList<'_>) {
         if !self.may_resubmit() {
+            return;
+        }
+        if !self.charge(self.action_set.len() + self.stack.len()) {
             return;
         }
         self.resubmits += 1;
@@ -143,6 +149,9 @@ impl Translator<'_> {
 
     /// Adds to the action set. Its output port is a field that rules can match.
     pub(super) fn write_actions_silently(&mut self, actions: &[OfAction]) {
+        if !self.charge(actions.len()) {
+            return;
+        }
         let is_group = |action: &OfAction| matches!(action, OfAction::Group(_));
         if !self.action_set.iter().any(is_group) {
             for action in actions {
@@ -166,7 +175,7 @@ impl Translator<'_> {
     }
 
     fn report_action_set(&mut self, verb: &str) {
-        if self.tracer.is_some() {
+        if self.tracer.as_ref().is_some_and(|tracer| !tracer.is_full()) {
             let set = in_order(&self.action_set);
             let text = if set.is_empty() { " empty".to_owned() } else { format!(": {}", freeze::list(&set)) };
             self.detail(&format!("action set {verb}{text}"));

@@ -107,6 +107,9 @@ impl<'a> Translator<'a> {
         let in_port = self.in_port();
         let open = |p: &&PortConfig| p.number != in_port && (all || !p.no_flood);
         let ports: Vec<OfPort> = self.bridge.ports.values().filter(open).map(|p| p.number).collect();
+        if !self.charge(ports.len()) {
+            return;
+        }
         for (i, port) in ports.iter().enumerate() {
             self.output_to(*port, last && i + 1 == ports.len(), false);
         }

@@ -122,6 +122,7 @@ impl<'a> Translator<'a> {
             in_packet_out: xin.in_packet_out,
             depth: 0,
             resubmits: 0,
+            steps: 0,
             nesting: 0,
             table: 0,
             rule: None,
