@@ -173,9 +173,9 @@ fn execute(
     context: &mut Context<'_, '_>,
 ) {
     let (actions, no_output) = match batch.hits[i] {
-        Some(flow) => (&flow.actions()[..], flow.no_output()),
+        Some(flow) => (flow.actions(), flow.no_output()),
         None => match batch.answers.of(i) {
-            Answer::Follow(followed) => (&followed.actions[..], followed.no_output),
+            Answer::Follow(followed) => (&followed.actions, followed.no_output),
             Answer::Lost(reason) => return context.discard(packet, *reason),
         },
     };

@@ -2,6 +2,10 @@
 //!
 //! An action that sends the packet somewhere takes a copy, unless it is the last of its kind: that one takes the
 //! packet. So a list that outputs once copies nothing. Every handle, packet or copy, meets one fate.
+//!
+//! Nested lists are executed by recursion, as deep as translation nests them. What stands behind a `ct` is not nested:
+//! when a datagram is complete, its fragments wait on a stack of their own ([`Executor::resume_from`]), because a list
+//! may have as many `ct` as it has actions.
 
 use crate::action_context::ActionContext;
 use crate::batch::{Batch, Origin};
@@ -12,7 +16,7 @@ use crate::reassembly::Onward;
 use crate::recirc::RecircQueue;
 use crate::tracking::{Gathered, Tracking, forget, renames};
 use crate::tx::TxPorts;
-use sluice_action::{Action, Ct, HashAlgorithm, Header, MaskedField, PortNo};
+use sluice_action::{Action, Actions, Ct, HashAlgorithm, Header, MaskedField, PortNo};
 use sluice_conntrack::fragments::{HeldFragment, is_fragment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::hash::{five_tuple, symmetric_l3l4};
@@ -28,6 +32,8 @@ pub(crate) struct Executor {
     pub recirc: RecircQueue,
     pub meters: PmdMeters,
     pub punts: Punts,
+    /// Fragments of complete datagrams that go on, the next one last, with the arrival that completed them.
+    pub resumed: Vec<(HeldFragment<Onward>, u32)>,
     /// For actions that take a share of the packets.
     pub random: u64,
 }
@@ -47,19 +53,31 @@ impl Executor {
         origins.iter().all(|origin| self.recirc.admits(origin)) && self.tracking.track_batch(batch, context)
     }
 
-    /// Executes `actions` on a packet.
-    pub fn execute(
+    /// Executes `actions` on a packet, and what it completes on the fragments that waited for it.
+    #[inline]
+    pub fn execute(&mut self, actions: &Actions, action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
+        let waiting = self.resumed.len();
+        self.execute_from(actions, 0, action_context, context);
+        if self.resumed.len() > waiting {
+            self.resume_from(waiting, context);
+        }
+    }
+
+    /// Executes the actions from index `from` on. Fragments that go on are left in `resumed`.
+    fn execute_from(
         &mut self,
-        actions: &[Action],
+        list: &Actions,
+        from: usize,
         mut action_context: ActionContext<'_>,
         context: &mut Context<'_, '_>,
     ) {
+        let actions = &list[from..];
         let Some(last) = actions.iter().rposition(Action::sends) else {
-            return self.end(actions, action_context, context);
+            return self.end(list, from, action_context, context);
         };
         for (i, action) in actions[..last].iter().enumerate() {
             if let Action::Ct(ct) = action {
-                match self.gather(ct, &actions[i + 1..], action_context, context) {
+                match self.gather(ct, ActionsBehind { list, from: from + i + 1 }, action_context, context) {
                     Some(alone) => action_context = alone,
                     None => return,
                 }
@@ -70,16 +88,23 @@ impl Executor {
                 return context.discard(action_context.packet, reason);
             }
         }
-        self.track_behind(&actions[last + 1..], &action_context, context);
+        self.track_behind(list, from + last + 1, &action_context, context);
         self.send(&actions[last], action_context, context);
     }
 
     /// Executes actions that send the packet nowhere. A `ct` among them may begin a connection all the same.
-    fn end(&mut self, actions: &[Action], mut action_context: ActionContext<'_>, context: &mut Context<'_, '_>) {
+    fn end(
+        &mut self,
+        list: &Actions,
+        from: usize,
+        mut action_context: ActionContext<'_>,
+        context: &mut Context<'_, '_>,
+    ) {
+        let actions = &list[from..];
         let up_to_last_ct = actions.iter().rposition(tracks).map_or(0, |last| last + 1);
         for (i, action) in actions[..up_to_last_ct].iter().enumerate() {
             if let Action::Ct(ct) = action {
-                match self.gather(ct, &actions[i + 1..up_to_last_ct], action_context, context) {
+                match self.gather(ct, ActionsBehind { list, from: from + i + 1 }, action_context, context) {
                     Some(alone) => action_context = alone,
                     None => return,
                 }
@@ -91,12 +116,12 @@ impl Executor {
         context.discard(action_context.packet, action_context.no_output);
     }
 
-    /// Holds a fragment that meets a `ct` with `rest` behind it. If its datagram is complete now, all its fragments go
-    /// on. Returns the packet if it goes on alone.
+    /// Holds a fragment that meets a `ct` with `rest` behind it. If its datagram is complete now, all its fragments are
+    /// put on `resumed`. Returns the packet if it goes on alone.
     fn gather<'k>(
         &mut self,
         ct: &Ct,
-        rest: &[Action],
+        rest: ActionsBehind<'_>,
         action_context: ActionContext<'k>,
         context: &mut Context<'_, '_>,
     ) -> Option<ActionContext<'k>> {
@@ -105,26 +130,48 @@ impl Executor {
             Gathered::Alone(action_context) => return Some(action_context),
             Gathered::Held => {}
             Gathered::Complete(mut fragments) => {
-                for fragment in fragments.drain(..) {
-                    self.resume(fragment, arrival, context);
-                }
+                self.resumed.extend(fragments.drain(..).rev().map(|fragment| (fragment, arrival)));
                 self.tracking.reassembly.recycle(fragments);
             }
         }
         None
     }
 
-    /// Executes the actions behind a fragment's `ct`, as if it had come with the packet of that arrival.
-    pub fn resume(&mut self, mut fragment: HeldFragment<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
+    /// Lets a fragment go on, as if it had come with the packet of that arrival.
+    pub fn resume(&mut self, fragment: HeldFragment<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
+        let waiting = self.resumed.len();
+        self.resumed.push((fragment, arrival));
+        self.resume_from(waiting, context);
+    }
+
+    /// Lets the fragments go on that stand on `resumed` above the first `waiting`, and those that they complete.
+    #[cold]
+    fn resume_from(&mut self, waiting: usize, context: &mut Context<'_, '_>) {
+        while self.resumed.len() > waiting
+            && let Some((fragment, arrival)) = self.resumed.pop()
+        {
+            self.resume_one(fragment, arrival, context);
+        }
+    }
+
+    /// Executes the actions behind a fragment's `ct`.
+    fn resume_one(&mut self, mut fragment: HeldFragment<Onward>, arrival: u32, context: &mut Context<'_, '_>) {
         context.buffers.add_pool(&fragment.pool);
-        let Onward { rest, depth, conn, no_output, cut, pushed_tags, .. } = fragment.onward;
+        let Onward { list, from, depth, conn, no_output, cut, pushed_tags, .. } = fragment.onward;
         let (origin, key) = (Origin { arrival, depth }, &mut fragment.key);
         let action_context = ActionContext::new(fragment.packet, key, origin, conn, no_output);
-        self.execute(&rest, ActionContext { cut, pushed_tags, ..action_context }, context);
+        self.execute_from(&list, from, ActionContext { cut, pushed_tags, ..action_context }, context);
     }
 
     /// Lets a scratch copy meet each `ct` that stands behind the last action that sends.
-    fn track_behind(&mut self, actions: &[Action], action_context: &ActionContext<'_>, context: &mut Context<'_, '_>) {
+    fn track_behind(
+        &mut self,
+        list: &Actions,
+        from: usize,
+        action_context: &ActionContext<'_>,
+        context: &mut Context<'_, '_>,
+    ) {
+        let actions = &list[from..];
         let Some(last) = actions.iter().rposition(tracks) else { return };
         let mut key = *action_context.key;
         let packet = match context.buffers.copy(&action_context.packet) {
@@ -138,7 +185,9 @@ impl Executor {
         if is_fragment(scratch.key) {
             // It may be held, and then is a packet of its own.
             context.tally[Counter::Cloned] += 1;
-            return self.end(actions, scratch, context);
+            let waiting = self.resumed.len();
+            self.end(list, from, scratch, context);
+            return self.resume_from(waiting, context);
         }
         let mut changes = actions[..=last].iter();
         let _ = changes.try_for_each(|action| self.change(action, &mut scratch, context));
@@ -279,6 +328,13 @@ impl Executor {
     fn chance(&mut self, probability: u32) -> bool {
         probability == u32::MAX || ((splitmix64(&mut self.random) >> 32) as u32) < probability
     }
+}
+
+/// The actions of a list from an index on: those that stand behind a `ct`.
+#[derive(Clone, Copy)]
+pub(crate) struct ActionsBehind<'a> {
+    pub list: &'a Actions,
+    pub from: usize,
 }
 
 /// Whether an action may begin a connection.

@@ -55,6 +55,7 @@ impl PmdFactory {
             tracking: Tracking::new(self.conntrack.clone(), reassembly, random),
             recirc: RecircQueue::new(self.config.recirculations),
             meters: PmdMeters::new(self.meters.clone()),
+            resumed: Vec::new(),
             punts: self.punts.clone(),
             random: splitmix64(&mut random),
         };

@@ -1,6 +1,6 @@
 //! Fragments that met a `ct`: held until their datagram is complete, then each goes on with its own actions.
 
-use sluice_action::{Action, Actions, PortNo};
+use sluice_action::{Actions, PortNo};
 use sluice_conntrack::CachedConn;
 use sluice_conntrack::fragments::{Fragments, HeldFragment};
 use sluice_fate::{Counter, DropReason, Tally};
@@ -8,14 +8,12 @@ use sluice_mem::FramePool;
 use sluice_packet::Buffers;
 use std::sync::Arc;
 
-/// The most action lists that are kept for sharing between fragments.
-const RESTS_MAX: usize = 8;
-
 /// What a fragment goes on with when it is released.
 #[derive(Debug)]
 pub(crate) struct Onward {
-    /// The actions behind the `ct`.
-    pub rest: Actions,
+    /// Its actions, and the index of the first one behind the `ct`.
+    pub list: Actions,
+    pub from: usize,
     pub zone: u16,
     pub depth: u8,
     pub conn: CachedConn,
@@ -30,37 +28,18 @@ pub(crate) struct Reassembly {
     pub held: Arc<Fragments<Onward>>,
     /// Frames for datagrams, each of the greatest length there is.
     scratch: Arc<dyn FramePool>,
-    /// Lists of actions behind a `ct`, so that fragments that do the same share them.
-    rests: Vec<Actions>,
-    /// Where the next new list goes.
-    next_rest: usize,
     /// Memory for fragments that are released.
     released: Vec<HeldFragment<Onward>>,
 }
 
 impl Reassembly {
     pub fn new(held: Arc<Fragments<Onward>>, scratch: Arc<dyn FramePool>) -> Self {
-        Reassembly { held, scratch, rests: Vec::new(), next_rest: 0, released: Vec::new() }
+        Reassembly { held, scratch, released: Vec::new() }
     }
 
     /// Where frames for datagrams come from.
     pub fn scratch(&self) -> &Arc<dyn FramePool> {
         &self.scratch
-    }
-
-    /// An owned copy of the rest of an action list. Packets meet few lists with a `ct`, so copies are shared.
-    pub fn keep(&mut self, rest: &[Action]) -> Actions {
-        if let Some(kept) = self.rests.iter().find(|kept| kept[..] == *rest) {
-            return kept.clone();
-        }
-        let kept: Actions = rest.into();
-        if self.rests.len() < RESTS_MAX {
-            self.rests.push(kept.clone());
-        } else {
-            self.rests[self.next_rest] = kept.clone();
-            self.next_rest = (self.next_rest + 1) % RESTS_MAX;
-        }
-        kept
     }
 
     /// An empty list for released fragments; see [`Reassembly::recycle`].

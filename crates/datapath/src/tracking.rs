@@ -3,6 +3,7 @@
 use crate::action_context::ActionContext;
 use crate::batch::Batch;
 use crate::context::Context;
+use crate::execute::ActionsBehind;
 use crate::reassembly::{Onward, Reassembly};
 use sluice_action::{Action, Ct, Header, MaskedField};
 use sluice_conntrack::fragments::{HeldFragment, OfferResult, distribute, is_fragment, reassemble};
@@ -99,7 +100,7 @@ impl Tracking {
     pub fn gather<'k>(
         &mut self,
         ct: &Ct,
-        rest: &[Action],
+        rest: ActionsBehind<'_>,
         mut action_context: ActionContext<'k>,
         context: &mut Context<'_, '_>,
     ) -> Gathered<'k> {
@@ -112,8 +113,8 @@ impl Tracking {
             return Gathered::Alone(action_context);
         };
         let ActionContext { packet, key, origin, conn, no_output, cut, pushed_tags, .. } = action_context;
-        let rest = self.reassembly.keep(rest);
-        let onward = Onward { rest, zone: ct.zone, depth: origin.depth, conn, no_output, cut, pushed_tags };
+        let (ActionsBehind { list, from }, zone, depth) = (rest, ct.zone, origin.depth);
+        let onward = Onward { list: list.clone(), from, zone, depth, conn, no_output, cut, pushed_tags };
         let mut fragment = Some(HeldFragment::new(packet, *key, pool, onward));
         let mut fragments = self.reassembly.memory();
         match self.reassembly.held.offer(&mut fragment, ct.zone, context.now_ms, &mut fragments) {

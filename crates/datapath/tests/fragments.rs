@@ -248,3 +248,36 @@ fn fragments_do_not_take_what_is_for_receiving() {
     assert!(bench.held() <= 724 && bench.held() > 500, "{}", bench.held());
     assert_eq!(totals.dropped(DropReason::NoBuffer), 0, "a packet found no frame");
 }
+
+fn commit_in(zone: u16) -> Action {
+    Action::Ct(Box::new(Ct { commit: true, zone, ..Ct::default() }))
+}
+
+/// What a thread with that stack sends by ports 2 and 3 of a datagram in three fragments, and what stays held.
+fn with_stack(bytes: usize, list: Vec<Action>) -> (bool, bool, u64) {
+    let run = move || {
+        let mut bench = Bench::new(move |_| list.clone());
+        let a = fragments(1, 3000);
+        bench.receive(0, a.clone());
+        (bench.sent(2) == a, bench.sent(3) == a, bench.held())
+    };
+    std::thread::Builder::new().stack_size(bytes).spawn(run).unwrap().join().unwrap()
+}
+
+/// More `ct` than the thread has room for, if each were a call inside the one before: in the list, in a `clone`, and
+/// behind the last output.
+#[test]
+fn as_many_ct_as_a_list_may_have() {
+    let many = |zone| (0..3000).map(move |_| commit_in(zone));
+    let inner: Actions = many(2).chain([output(3)]).collect();
+    let list = many(1).chain([Action::Clone(inner), output(2)]).chain(many(3)).collect();
+    assert_eq!(with_stack(256 << 10, list), (true, true, 0));
+}
+
+/// Lists nest as deeply as translation lets them, each with a `ct` before the next one and behind it.
+#[test]
+fn lists_that_nest_deeply_fit_the_stack() {
+    let deepest: Actions = [commit_in(0), output(2)].into();
+    let nested = (1..=512).fold(deepest, |inner, zone| [commit_in(zone), Action::Clone(inner), commit_in(zone)].into());
+    assert_eq!(with_stack(2 << 20, nested.to_vec()), (true, false, 0));
+}

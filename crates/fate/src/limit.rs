@@ -39,6 +39,8 @@ macro_rules! limits {
 limits! {
     /// A translation took more steps of work than it may; its packets are dropped.
     TranslationWork = "limit-translation-work", "fixed: 65536 steps",
+    /// A translation's actions are longer than a megaflow's may be; each of its packets is translated by itself.
+    ActionList = "limit-action-list", "fixed: 65535 bytes, as in Open vSwitch",
     /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.
     Expectations = "limit-expectations", "fixed: 32 a connection, 16384 in all",
 }

@@ -1,7 +1,7 @@
 //! Limits of translations.
 
 use sluice_action::{Action, Fate, MegaflowMatch, Miss, PortNo, Translation, Upcall};
-use sluice_fate::DropReason;
+use sluice_fate::{DropReason, Limit};
 use sluice_flow::{Metadata, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod, GroupCommand, GroupMod};
 use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
@@ -128,6 +128,24 @@ fn long_rules_that_are_resubmitted_to_have_a_budget() {
     let actions = |n| translate(&switch(&[&long, &many(n)]), &udp(1));
     assert_eq!(actions(30).actions[..], [Action::Output(PortNo(2))]);
     assert_eq!(actions(40).no_output, DropReason::TranslationWork);
+}
+
+/// One rule can make as many actions as it has, without any resubmit that would check their bytes.
+#[test]
+fn actions_that_are_too_long_for_a_megaflow_are_not_cached() {
+    let rule = |zones: usize| {
+        let zones: Vec<_> = (1..=zones).map(|zone| format!("ct(commit,zone={zone})")).collect();
+        switch(&[&format!("udp,actions={},output:4", zones.join(","))])
+    };
+    let short = translate(&rule(600), &udp(1));
+    assert!(short.cacheable && short.actions.len() == 601);
+    let before = Limit::ActionList.count();
+    let long = translate(&rule(2700), &udp(1));
+    assert!(!long.cacheable && long.actions.len() == 2701 && Limit::ActionList.count() > before);
+    // The same in a clone, in a list of its own.
+    let inner = (1..=2700).map(|zone| format!("ct(commit,zone={zone})")).collect::<Vec<_>>().join(",");
+    let ofproto = switch(&[&format!("udp,actions=clone({inner},output:2),output:4")]);
+    assert!(!translate(&ofproto, &udp(1)).cacheable);
 }
 
 /// The action set grows with each resubmit, and each `clone` copies it.

@@ -10,7 +10,7 @@ use crate::trace::{TraceKind, Tracer};
 use crate::tunnel::Tunnel;
 use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::{Action, PortNo};
-use sluice_fate::DropReason;
+use sluice_fate::{DropReason, Limit};
 use sluice_flow::{FlowKey, OfPort, PacketKey};
 use sluice_flow::{ct_state, layout};
 use sluice_ofp::OfAction;
@@ -259,6 +259,11 @@ impl<'a> Translator<'a> {
             // A clone at the end of the list needs no copy.
             self.out.extend_from_slice(&actions);
         }
+        // More actions than an attribute of Netlink holds go to userspace in OVS, too.
+        let is_oversize = self.out_bytes > MAX_BYTES && self.failure.is_none();
+        if is_oversize && self.side_effects {
+            Limit::ActionList.hit();
+        }
         let mask = self.datapath_mask();
         XlateOut {
             actions: std::mem::take(&mut self.out),
@@ -266,9 +271,8 @@ impl<'a> Translator<'a> {
             trace,
             xcache: std::mem::take(&mut self.xcache),
             failure: self.failure,
-            cacheable: self.cacheable,
-            // More actions than an attribute of Netlink holds go to userspace in OVS.
-            is_slow: self.is_slow || self.out_bytes > MAX_BYTES,
+            cacheable: self.cacheable && !is_oversize,
+            is_slow: self.is_slow || is_oversize,
             no_output: self.no_output,
         }
     }
