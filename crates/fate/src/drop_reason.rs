@@ -54,6 +54,8 @@ drop_reasons! {
     TranslationWork = "translation-work",
     /// An action needs more MPLS labels than a key holds.
     TooManyMplsLabels = "too-many-mpls-labels",
+    /// No recirculation id was free for the port. Not cached: the next packet asks again.
+    RecircIds = "recirc-ids",
     /// Recirculated more often than the limit allows.
     RecircDepth = "recirc-depth",
     /// The port to send to does not exist, is down, or has left.

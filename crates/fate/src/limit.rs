@@ -41,6 +41,8 @@ limits! {
     TranslationWork = "limit-translation-work", "fixed: 65536 steps",
     /// A translation's actions are longer than a megaflow's may be; each of its packets is translated by itself.
     ActionList = "limit-action-list", "fixed: 65535 bytes, as in Open vSwitch",
+    /// A port that has more than its share of recirculation ids got no new one; its packets are dropped.
+    RecircIds = "limit-recirc-ids", "fixed: 262144 ids, equal shares by port from seven eighths on",
     /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.
     Expectations = "limit-expectations", "fixed: 32 a connection, 16384 in all",
 }

@@ -13,7 +13,7 @@
 use crate::effects::Effect;
 use crate::ofproto::Ofproto;
 use crate::xlate::{Translator, XlateIn, XlateStart};
-use crate::xlate_cache::{Push, XcEntry, XlateCache, push};
+use crate::xlate_cache::{Push, XcEntry, XlateCache, push, recirc_ids};
 use sluice_action::{FlowDump, FlowId, MegaflowStore, XcacheHandle};
 use sluice_flow::PacketKey;
 
@@ -155,7 +155,9 @@ impl Ofproto {
         for flow in flows {
             let Some(stats) = store.remove_same(flow.id, &flow.xcache) else { continue };
             if let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() {
-                xcache.lock().credit(stats, |effect| effects.push(effect));
+                let mut inner = xcache.lock();
+                inner.credit(stats, |effect| effects.push(effect));
+                self.0.recirculations.note_dropped(recirc_ids(&inner.entries));
             }
         }
         store.settle(&mut |xcache, stats| {

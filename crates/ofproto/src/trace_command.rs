@@ -11,7 +11,7 @@ use crate::trace::Tracer;
 use crate::trace_passes::{Forked, NextStates, parse_state};
 use crate::xlate::tags;
 use crate::xlate::{Translator, XlateIn, XlateOut, XlateStart};
-use crate::xlate_cache::Push;
+use crate::xlate_cache::{Push, recirc_ids};
 use sluice_action::DatapathFlow;
 use sluice_action::{DatapathPortNames, show_actions};
 use sluice_flow::{FlowKey, Match, Metadata, OfPort, PacketKey, PortNames, VlanLimit, extract, layout};
@@ -174,6 +174,7 @@ impl Ofproto {
             self.apply(&mut self.writer(), effects);
         }
         let text = report(&tracer, &xout, &of_names, &names, request.plain);
+        self.0.recirculations.note_dropped(recirc_ids(&xout.xcache));
         // Without a packet nothing is sent to a controller, and the trace says so.
         let text = if request.packet { text } else { text.replace("dont_send=0", "dont_send=1") };
         Ok((text, tracer.forked))

@@ -108,6 +108,14 @@ pub fn packet_of(xcache: &sluice_action::XcacheHandle) -> Option<PacketKey> {
     xcache.0.downcast_ref::<XlateCache>().map(XlateCache::key)
 }
 
+/// The recirculation ids that an xlate cache holds.
+pub(crate) fn recirc_ids(entries: &[XcEntry]) -> impl Iterator<Item = u32> {
+    entries.iter().filter_map(|entry| match entry {
+        XcEntry::Recirculation(recirculation) => Some(recirculation.id),
+        _ => None,
+    })
+}
+
 /// Credits packets and reports their effects.
 pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effect)) {
     if push.packets == 0 {

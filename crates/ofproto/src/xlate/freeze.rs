@@ -54,9 +54,9 @@ impl Translator<'_> {
 
     /// The id of a state. If there are too many, none, and the translation fails.
     pub(super) fn freeze(&mut self, frozen: Frozen) -> Option<Arc<Recirculation>> {
-        let Some(recirculation) = self.shared.recirculations.freeze(frozen, self.now_ms) else {
+        let Some(recirculation) = self.shared.recirculations.freeze(frozen, self.ingress, self.now_ms) else {
             self.error(|| "Failed to allocate recirculation id".to_owned());
-            self.fail(Failure::NoRecirculation);
+            self.fail(Failure::NoRecircIds);
             return None;
         };
         self.xcache.push(XcEntry::Recirculation(Arc::clone(&recirculation)));

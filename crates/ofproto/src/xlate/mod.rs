@@ -53,7 +53,7 @@ pub(crate) use start::{XlateIn, XlateOut, XlateStart};
 use crate::bridge::{Bridge, SwitchState};
 use crate::features::Feature;
 use crate::ofproto::Shared;
-use crate::recirc::{FrozenActions, StackValue};
+use crate::recirc::{FrozenActions, Ingress, StackValue};
 use crate::rule::Rule;
 use crate::trace::{TraceKind, Tracer};
 use crate::xlate_cache::{Dependency, XcEntry};
@@ -82,6 +82,7 @@ pub(crate) enum Failure {
     TooManyResubmits,
     StackTooDeep,
     NoRecirculation,
+    NoRecircIds,
     TooManyLabels,
     TooMuchWork,
 }
@@ -94,7 +95,7 @@ impl Failure {
             Failure::TooDeep => "Recursion too deep",
             Failure::TooManyResubmits => "Too many resubmits",
             Failure::StackTooDeep => "Stack too deep",
-            Failure::NoRecirculation => "No recirculation context",
+            Failure::NoRecirculation | Failure::NoRecircIds => "No recirculation context",
             Failure::TooManyLabels => "Too many MPLS labels",
             Failure::TooMuchWork => "Too much work",
         }
@@ -105,10 +106,16 @@ impl Failure {
         matches!(self, Failure::TooDeep | Failure::TooManyResubmits)
     }
 
+    /// Whether another packet may fare better though no rule has changed. Such a failure is not cached.
+    pub fn is_passing(self) -> bool {
+        matches!(self, Failure::NoRecirculation | Failure::NoRecircIds)
+    }
+
     /// Why its packets are dropped.
     pub fn drop_reason(self) -> DropReason {
         match self {
             Failure::BridgeNotFound | Failure::NoRecirculation => DropReason::TranslationLimit,
+            Failure::NoRecircIds => DropReason::RecircIds,
             Failure::TooDeep => DropReason::RecursionTooDeep,
             Failure::TooManyResubmits => DropReason::TooManyResubmits,
             Failure::StackTooDeep => DropReason::StackTooDeep,
@@ -125,6 +132,8 @@ pub(crate) struct Translator<'a> {
     shared: &'a Shared,
     bridge: &'a Bridge,
     now_ms: u64,
+    /// The port by which the packet came in, for shares of resources.
+    ingress: Ingress,
     /// Whether a packet caused it, so that it has effects.
     side_effects: bool,
     /// The length of the packet that caused it.

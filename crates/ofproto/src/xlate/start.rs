@@ -107,6 +107,7 @@ impl<'a> Translator<'a> {
             shared,
             bridge,
             now_ms: xin.now_ms,
+            ingress: (bridge.id, OfPort(flow.number(layout::IN_PORT) as u16)),
             side_effects: xin.side_effects,
             packet_len: xin.packet_len,
             original: flow,
@@ -271,7 +272,7 @@ impl<'a> Translator<'a> {
             trace,
             xcache: std::mem::take(&mut self.xcache),
             failure: self.failure,
-            cacheable: self.cacheable && !is_oversize,
+            cacheable: self.cacheable && !is_oversize && !self.failure.is_some_and(Failure::is_passing),
             is_slow: self.is_slow || is_oversize,
             no_output: self.no_output,
         }
