@@ -23,6 +23,8 @@ pub struct DeviceStatus {
     pub speed_bps: Option<u64>,
     /// Whether it sends and receives at the same time.
     pub is_full_duplex: bool,
+    /// What only its type has, by the keys of the column `status`.
+    pub details: Vec<(String, String)>,
 }
 
 impl DeviceStatus {
@@ -37,6 +39,7 @@ impl DeviceStatus {
             link_resets: 0,
             speed_bps: None,
             is_full_duplex: false,
+            details: Vec::new(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What a guest that means harm can do to a vhost-user port: its ring rests, its neighbours and the control threads do
-//! not wait, and no frame is lost.
+//! not wait, and no frame is lost. And what the port says of an honest one.
 
 #[path = "vhost_guest/guest.rs"]
 mod guest;
@@ -32,7 +32,7 @@ struct Victim {
     buffers: Buffers,
     tally: Tally,
     port: Box<dyn Port>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Victim {
@@ -48,7 +48,7 @@ impl Victim {
         let guest = Guest::connect(&path, ALL_FEATURES, size);
         (0..2).for_each(|ring| guest.start(ring, 0));
         let (rx, tx, pool) = (port.rx_queue(0), port.tx_queue(0), pools.of_size(1500).unwrap());
-        let victim = Victim { guest, rx, tx, pool, buffers: Buffers::new(), tally: Tally::default(), port, _dir: dir };
+        let victim = Victim { guest, rx, tx, pool, buffers: Buffers::new(), tally: Tally::default(), port, dir };
         victim.wait_until("the port comes up", |victim| victim.port.is_up());
         victim
     }
@@ -315,5 +315,27 @@ fn a_guest_that_leaves_or_changes_its_memory_loses_no_frame() {
     victim.guest.socket.shutdown(Shutdown::Both).unwrap();
     victim.wait_until("the port is down", |victim| !victim.port.is_up());
     assert_eq!((victim.poll(), victim.send(60)), (0, 0));
+    victim.end();
+}
+
+#[test]
+fn the_status_says_what_the_guest_negotiated() {
+    let victim = Victim::new(512);
+    let details = |victim: &Victim| victim.port.device_status().details;
+    let socket = victim.dir.path().join("vm.sock").display().to_string();
+    let connected = [
+        ("mode", "server"),
+        ("status", "connected"),
+        ("socket", &socket),
+        ("features", "0x0000000110008000"),
+        ("num_of_vrings", "2"),
+        ("vring_0_size", "512"),
+        ("vring_1_size", "512"),
+    ];
+    assert_eq!(details(&victim), connected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    victim.guest.socket.shutdown(Shutdown::Both).unwrap();
+    victim.wait_until("the guest has left", |victim| details(victim).len() == 2);
+    let left = [("mode", "server"), ("status", "disconnected")];
+    assert_eq!(details(&victim), left.map(|(key, value)| (key.to_owned(), value.to_owned())));
     victim.end();
 }

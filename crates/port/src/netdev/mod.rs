@@ -80,6 +80,7 @@ impl NetDevice {
             link_resets: self.attribute("carrier_changes").and_then(|changes| changes.parse().ok()).unwrap_or(0),
             speed_bps: megabits.filter(|speed| *speed != 0).map(|speed| speed * 1_000_000),
             is_full_duplex: self.attribute("duplex").is_some_and(|duplex| duplex == "full"),
+            details: Vec::new(),
         }
     }
 

@@ -51,6 +51,14 @@ struct RingAddresses {
     log: Option<u64>,
 }
 
+/// What a frontend has negotiated, for the port's status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceReport {
+    pub features: u64,
+    /// Entries of each ring that was set up.
+    pub ring_sizes: Vec<u16>,
+}
+
 impl RingConfig {
     fn new(slot: Arc<RingSlot>) -> Self {
         RingConfig { slot, size: 0, addresses: None, base: 0, call: None, kicked: false, enabled: false }
@@ -121,6 +129,12 @@ impl Device {
     fn set_logs(&self) {
         let log = self.log.clone().filter(|_| self.features.logs());
         self.rings.iter().for_each(|ring| ring.slot.change(|ring| ring.view.set_log(log.clone())));
+    }
+
+    /// What the frontend has negotiated.
+    pub fn report(&self) -> DeviceReport {
+        let ring_sizes = self.rings.iter().map(|ring| ring.size).take_while(|size| *size != 0).collect();
+        DeviceReport { features: self.features.0, ring_sizes }
     }
 
     /// Resets everything, since the frontend is gone.

@@ -1,6 +1,6 @@
 //! The connection to the frontend: opened, kept, and opened again.
 
-use super::device::Device;
+use super::device::{Device, DeviceReport};
 use super::slot::RingSlot;
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -44,9 +44,19 @@ struct Shared {
 #[derive(Debug, Default)]
 struct LinkState {
     ending: bool,
-    /// For waking the thread that reads from it.
-    connection: Option<UnixStream>,
+    frontend: Option<Frontend>,
 }
+
+/// The frontend that is connected.
+#[derive(Debug)]
+struct Frontend {
+    /// For waking the thread that reads from it.
+    connection: UnixStream,
+    device: SharedDevice,
+}
+
+/// The request handler expects the standard library's mutex.
+type SharedDevice = Arc<std::sync::Mutex<Device>>;
 
 impl Link {
     /// Starts serving frontends at `path`.
@@ -68,6 +78,12 @@ impl Link {
         Ok(Link { shared, thread: Some(thread), listening })
     }
 
+    /// The device as the frontend has set it up; `None` if no frontend is connected.
+    pub fn device_report(&self) -> Option<DeviceReport> {
+        let device = self.shared.state.lock().frontend.as_ref().map(|frontend| frontend.device.clone())?;
+        Some(device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).report())
+    }
+
     /// Whether a frontend is connected.
     pub fn is_connected(&self) -> bool {
         self.shared.connected.load(Relaxed)
@@ -79,8 +95,8 @@ impl Drop for Link {
         {
             let mut state = self.shared.state.lock();
             state.ending = true;
-            if let Some(connection) = &state.connection {
-                let _ = connection.shutdown(std::net::Shutdown::Both);
+            if let Some(frontend) = &state.frontend {
+                let _ = frontend.connection.shutdown(std::net::Shutdown::Both);
             }
             self.shared.changed.notify_all();
         }
@@ -108,8 +124,7 @@ impl Shared {
 
     /// Serves one frontend until it disconnects or violates the protocol.
     fn serve(&self, stream: UnixStream, rings: &[Arc<RingSlot>]) {
-        // The request handler expects the standard library's mutex.
-        let device = Arc::new(std::sync::Mutex::new(Device::new(rings)));
+        let device = SharedDevice::new(Device::new(rings).into());
         let mut handler = BackendReqHandler::from_stream(stream, device.clone());
         {
             let mut state = self.state.lock();
@@ -117,12 +132,12 @@ impl Shared {
             if state.ending {
                 return;
             }
-            state.connection = Some(connection);
+            state.frontend = Some(Frontend { connection, device: device.clone() });
         }
         self.connected.store(true, Relaxed);
         while goes_on(&handler.handle_request()) {}
         self.connected.store(false, Relaxed);
-        self.state.lock().connection = None;
+        self.state.lock().frontend = None;
         device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).reset();
     }
 }

@@ -34,7 +34,8 @@ mod tests;
 use crate::OptionKey;
 use crate::config::Options;
 use crate::stats::{self, QueueStats};
-use crate::{Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use device::DeviceReport;
 use guest_receive::GuestReceive;
 use guest_transmit::GuestTransmit;
 use link::{Link, Side};
@@ -65,6 +66,8 @@ struct VhostUserPort {
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
     link: Link,
+    side: Side,
+    path: PathBuf,
     /// Calls of `service` during which no further breach of the guest's is told.
     silence: u32,
 }
@@ -113,7 +116,8 @@ fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> 
     })?;
     let info = PortInfo { kind: options.kind, n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
     let name = options.config.name.clone();
-    Ok(Box::new(VhostUserPort { name, info, rings, pool, rx: Vec::new(), tx: Vec::new(), link, silence: 0 }))
+    let (rx, tx) = (Vec::new(), Vec::new());
+    Ok(Box::new(VhostUserPort { name, info, rings, pool, rx, tx, link, side, path, silence: 0 }))
 }
 
 impl Port for VhostUserPort {
@@ -136,6 +140,26 @@ impl Port for VhostUserPort {
 
     fn is_up(&self) -> bool {
         self.link.is_connected() && self.rings.iter().take(2).all(|slot| slot.is_running())
+    }
+
+    /// Its details are those of Open vSwitch. Source: lib/netdev-dpdk.c, `netdev_dpdk_vhost_user_get_status`.
+    fn device_status(&self) -> DeviceStatus {
+        let mode = if self.side == Side::Client { "client" } else { "server" };
+        let mut details = vec![("mode".to_owned(), mode.to_owned())];
+        let mut add = |key: &str, value: String| details.push((key.to_owned(), value));
+        match self.link.device_report() {
+            None => add("status", "disconnected".to_owned()),
+            Some(DeviceReport { features, ring_sizes }) => {
+                add("status", "connected".to_owned());
+                add("socket", self.path.display().to_string());
+                add("features", format!("{features:#018x}"));
+                add("num_of_vrings", ring_sizes.len().to_string());
+                for (number, size) in ring_sizes.iter().enumerate() {
+                    add(&format!("vring_{number}_size"), size.to_string());
+                }
+            }
+        }
+        DeviceStatus { details, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
     }
 
     fn service(&mut self) {

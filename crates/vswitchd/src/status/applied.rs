@@ -103,6 +103,14 @@ impl Applied {
     }
 }
 
+impl LiveInterface {
+    /// The column `status` of a device that has `details`.
+    pub fn status(&self, details: &[(String, String)]) -> Datum {
+        let lacking = relied_on(&self.lacking).map(|column| (column, UNSUPPORTED));
+        Datum::map(lacking.chain(details.iter().map(|(key, value)| (key.as_str(), value.as_str()))))
+    }
+}
+
 impl AppliedInterface {
     fn write(&self, txn: &mut Txn) {
         let (ofport, error) = match &self.live {
@@ -123,8 +131,14 @@ impl AppliedInterface {
     }
 }
 
+const UNSUPPORTED: &str = "unsupported";
+
 /// The status of a row that asks for what this build lacks, if networks rely on that.
 fn unsupported(lacking: &[Feature]) -> Datum {
-    let relied_on = lacking.iter().filter(|feature| feature.is_for_safety());
-    Datum::map(relied_on.map(|feature| (feature.column(), "unsupported")))
+    Datum::map(relied_on(lacking).map(|column| (column, UNSUPPORTED)))
+}
+
+/// The columns of features that networks rely on.
+fn relied_on(lacking: &[Feature]) -> impl Iterator<Item = &'static str> {
+    lacking.iter().filter(|feature| feature.is_for_safety()).map(|feature| feature.column())
 }

@@ -2,7 +2,7 @@
 //! `run_stats_update`.
 
 use super::Vswitchd;
-use crate::schema::CONTROLLER;
+use crate::schema::{CONTROLLER, INTERFACE};
 use crate::status::{Applied, controller, interface, statistics};
 use sluice_ovsdb::{Commit, Txn, TxnId, TxnStatus};
 use sluice_vswitch::Switch;
@@ -91,9 +91,12 @@ impl Vswitchd {
 pub(super) fn write_devices(switch: &Switch, applied: &Applied, txn: &mut Txn) {
     let numbers: Vec<_> = applied.devices().map(|(_, _, number)| number).collect();
     let devices = switch.datapath().device_status(&numbers);
-    for ((interface, ..), device) in applied.devices().zip(devices) {
+    for ((interface, live, _), device) in applied.devices().zip(devices) {
         if let Some(device) = device {
             interface::write(txn, interface.uuid, &device);
+            if !device.details.is_empty() {
+                txn.set(INTERFACE, interface.uuid, "status", live.status(&device.details));
+            }
         }
     }
 }
