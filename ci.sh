@@ -29,6 +29,7 @@ fuzz|each fuzz target for FUZZ_SECONDS (30)|g++
 benches|every benchmark runs once as a test|
 instructions|instructions a packet beside benches/record/instructions.txt; a rise of over 3 % fails|valgrind
 certification|the whole Ryu switch certification suite, beside OVS 3.1|root, openvswitch-switch
+faucet|Faucet (from PyPI) drives a bridge: VLANs, routing, an ACL|root, openvswitch-switch, network
 soak|SOAK_SECONDS (20) at full rate with 1000 rule changes a second|
 lab-full|each experiment in full, the most worth first, into docs/results/; goes on where it was stopped|root and OVS for the peer
 readme-plot|the plot of the README, from the newest run of subtables in docs/results/|
@@ -162,6 +163,15 @@ step_instructions() {
 }
 
 # A sample of it is in the privileged lane.
+step_faucet() {
+    local code=0
+    [ "$(id -u)" = 0 ] || { skip faucet "not root"; return; }
+    cargo build -q -p sluice || return 1
+    guarded 900 bash tests/long/faucet.sh || code=$?
+    [ "$code" != 77 ] || { skip faucet "see above"; return; }
+    return "$code"
+}
+
 step_certification() {
     [ "$(id -u)" = 0 ] || { skip certification "not root"; return; }
     SAMPLE=0 SHARES=${SHARES:-1} bash tests/privileged/certification.sh
@@ -217,6 +227,7 @@ step_long() {
     long_lane "$out" fuzz FUZZ_SECONDS=600 FUZZ_SEED=0
     long_lane "$out" certification
     long_lane "$out" ovs-suite OVS_SUITE=all
+    long_lane "$out" faucet
     long_lane "$out" soak SOAK_SECONDS=900
     echo "results: $out"
 }

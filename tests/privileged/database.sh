@@ -29,6 +29,9 @@ ovs-vsctl add-port br1 six -- set interface six type=internal ofport_request=5
 ovs-vsctl get interface five ofport
 ovs-vsctl get interface six ofport
 ovs-vsctl add-port br1 far -- set interface far type=internal ofport_request=70000
+ovs-vsctl add-port br1 averyveryverylongname -- set interface averyveryverylongname type=internal
+ovs-vsctl get interface averyveryverylongname ofport error
+until_true ip -n "$s" link show averyveryverylo > "$dir/link"
 ovs-vsctl --if-exists del-port none0
 ovs-vsctl del-br br1
 ovs-vsctl list-br

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# mininet as Debian ships it makes networks of userspace bridges: pings between all pairs and TCP, on a tree and on a line.
+# mininet as Debian ships it makes networks of userspace bridges: pings between all pairs and TCP, on a tree and on a line, without a
+# controller, with ovs-testcontroller and with an os-ken application.
 set -euo pipefail
 . "$(dirname "$0")/common/switch.bash"
 . tests/privileged/common/vswitchd.bash
@@ -39,6 +40,16 @@ both='--test pingall --test iperf'
 [ -z "${DAEMON:-}" ] || both='--test pingall'
 network 'no controller' tree,2 ,failMode=standalone "$both" --controller none
 network 'no controller' linear,4 ,failMode=standalone "$both" --controller none
+network ovs-testcontroller tree,2 '' "$both" --controller ovsc
+network ovs-testcontroller linear,4 '' "$both" --controller ovsc
+if python3 -m venv "$dir/v" && "$dir/v/bin/pip" -q install os-ken==3.1.0 >"$dir/pip" 2>&1; then
+    OSKEN_HUB_TYPE=eventlet inside "$dir/v/bin/osken-manager" --ofp-tcp-listen-port 6653 tests/privileged/common/learning_switch.py >"$dir/controller" 2>&1 &
+    until_true inside bash -c ': < /dev/tcp/127.0.0.1/6653' || fail "os-ken does not listen: $(cat "$dir/controller")"
+    network os-ken tree,2 ,protocols=OpenFlow13 '--test pingall' --controller remote,ip=127.0.0.1,port=6653
+    network os-ken linear,4 ,protocols=OpenFlow13 '--test pingall' --controller remote,ip=127.0.0.1,port=6653
+else
+    echo "SKIPPED os-ken: pip cannot have it"
+fi
 kind=
 stop_all
 echo "mininet: pings and TCP on a tree and on a line"

@@ -99,6 +99,19 @@ impl ServedBridge {
         first_error
     }
 
+    /// Ends the connections to controllers and makes them anew.
+    ///
+    /// # Errors
+    /// As [`ServedBridge::set`].
+    pub fn reconnect(&mut self) -> Result<(), Error> {
+        let is_controller = |service: &Service| service.controller.is_some();
+        let (go, stay) = std::mem::take(&mut self.services).into_iter().partition(is_controller);
+        self.services = stay;
+        go.into_iter().for_each(|service| self.end(service));
+        let settings = self.settings.clone();
+        self.set(&settings)
+    }
+
     /// The bridge loses its rules, groups and meters when it gets its first primary controller or loses its last one,
     /// or when it has none and its fail mode changes. Source: Open vSwitch, `connmgr_set_controllers`.
     fn take_over(&mut self, settings: &BridgeSettings, is_new: bool) {

@@ -65,6 +65,18 @@ impl OpenFlowService {
         set
     }
 
+    /// Ends a bridge's connections to controllers and makes them anew, since they cannot be told of another datapath id.
+    ///
+    /// # Errors
+    /// As [`OpenFlowService::serve_bridge`].
+    pub fn reconnect(&self, bridge: &str) -> Result<(), Error> {
+        let served = self.served.lock().remove(bridge);
+        let Some(mut served) = served else { return Ok(()) };
+        let again = served.reconnect();
+        self.served.lock().insert(bridge.to_owned(), served);
+        again
+    }
+
     /// What is known of the controllers that a bridge connects to.
     pub fn controllers(&self, bridge: &str) -> Vec<ControllerStatus> {
         self.switch.conn_mgr(bridge).map(|conn_mgr| conn_mgr.controller_statuses()).unwrap_or_default()

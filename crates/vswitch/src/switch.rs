@@ -193,12 +193,14 @@ impl Switch {
         self.setup().state.clone()
     }
 
-    /// Sets a bridge's OpenFlow datapath id.
+    /// Sets a bridge's OpenFlow datapath id. Its controllers are connected to anew. Source: OVS ofproto/ofproto.c,
+    /// `ofproto_set_datapath_id`.
     ///
     /// # Errors
-    /// If there is no such bridge.
+    /// If there is no such bridge, or it cannot be served any more.
     pub fn set_datapath_id(&self, bridge: &str, datapath_id: u64) -> Result<(), Error> {
-        Ok(self.ofproto.set_datapath_id(bridge, datapath_id)?)
+        self.ofproto.set_datapath_id(bridge, datapath_id)?;
+        Ok(self.openflow.reconnect(bridge)?)
     }
 
     /// What is known of the controllers that a bridge connects to.

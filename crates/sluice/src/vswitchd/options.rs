@@ -55,7 +55,7 @@ pub struct DatapathOptions {
     /// Without effect, since the kernel's datapath is never used
     #[arg(long)]
     pub disable_system: bool,
-    /// Do not use the system's routes
+    /// Without effect, since there are no tunnels that would use the system's routes
     #[arg(long)]
     pub disable_system_route: bool,
     /// The NUMA node of each core that tests pretend there is, separated by commas

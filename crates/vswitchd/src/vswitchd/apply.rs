@@ -4,19 +4,15 @@ use crate::plan::{Numbers, Plan, PlannedBridge};
 use crate::status::{Applied, AppliedBridge, AppliedInterface, LiveInterface, mac};
 use sluice_flow::{Mac, OfPort};
 use sluice_port::OpenError;
-use sluice_vswitch::{Change, DesiredState, Error, Outcome, Port, PortStatus, Switch};
+use sluice_vswitch::{Bridge, Change, DesiredState, Error, Outcome, Port, PortStatus, Switch};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Makes the switch what the plan says.
 pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     let before = switch.state();
-    let errors = match switch.reconfigure(&plan.state) {
-        Ok(outcomes) => log_outcomes(switch, &before, outcomes),
-        Err(error) => {
-            tracing::error!(target: "bridge", "the database's configuration cannot be carried out: {error}");
-            HashMap::new()
-        }
-    };
+    let has_new = plan.state.bridges.iter().any(|bridge| serves(bridge) && before.bridge(&bridge.name).is_none());
+    let errors =
+        if has_new { reconfigure(switch, &alone(&before, &plan.state)) } else { reconfigure(switch, &plan.state) };
     let status = switch.port_status();
     let refused = plan.refused.iter().map(|r| AppliedInterface { uuid: r.interface, live: Err(r.error.clone()) });
     let mut applied =
@@ -58,7 +54,50 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     }
     // Addresses were set: a controller that connects from now on must not hear of them as changes.
     switch.publish_ports();
+    if has_new {
+        reconfigure(switch, &served(switch.state(), &plan.state));
+    }
     applied
+}
+
+/// Takes the switch to a state, and logs what came of it; the errors of ports, by name.
+fn reconfigure(switch: &Switch, state: &DesiredState) -> HashMap<String, String> {
+    let before = switch.state();
+    match switch.reconfigure(state) {
+        Ok(outcomes) => log_outcomes(switch, &before, outcomes),
+        Err(error) => {
+            tracing::error!(target: "bridge", "the database's configuration cannot be carried out: {error}");
+            HashMap::new()
+        }
+    }
+}
+
+/// Whether a bridge has controllers.
+fn serves(bridge: &Bridge) -> bool {
+    !(bridge.controllers.is_empty() && bridge.listeners.is_empty())
+}
+
+/// The state with new bridges that have no controllers yet: those must not see a bridge without its datapath id, which may
+/// depend on its ports.
+fn alone(before: &DesiredState, wanted: &DesiredState) -> DesiredState {
+    let there: HashSet<&str> = before.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
+    let mut state = wanted.clone();
+    for bridge in state.bridges.iter_mut().filter(|bridge| !there.contains(bridge.name.as_str())) {
+        (bridge.controllers, bridge.listeners) = Default::default();
+    }
+    state
+}
+
+/// The state that holds, with the controllers that are wanted: what has failed is not tried again.
+fn served(mut state: DesiredState, wanted: &DesiredState) -> DesiredState {
+    let wanted: HashMap<&str, &Bridge> = wanted.bridges.iter().map(|bridge| (bridge.name.as_str(), bridge)).collect();
+    for bridge in &mut state.bridges {
+        if let Some(wanted) = wanted.get(bridge.name.as_str()) {
+            bridge.controllers.clone_from(&wanted.controllers);
+            bridge.listeners.clone_from(&wanted.listeners);
+        }
+    }
+    state
 }
 
 /// The patch ports: by name, the other end that each names, and its datapath's type.

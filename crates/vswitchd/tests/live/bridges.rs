@@ -1,6 +1,9 @@
 //! Bridges and ports: they come, go, fail, and have numbers.
 
 use super::rig::Server;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
 
 pub fn bridges_and_ports_come_and_go() {
     let server = Server::start();
@@ -68,4 +71,35 @@ pub fn a_patch_port_without_a_peer_says_so() {
     assert_eq!(errors(), ["[]", "[]"]);
     server.vsctl("del-port b");
     assert!(errors()[0].starts_with("\"No usable peer 'b'"), "{:?}", errors());
+}
+
+/// The datapath id that the next connection of a bridge tells.
+fn next_datapath_id(listener: &TcpListener) -> u64 {
+    let (mut bridge, _) = listener.accept().unwrap();
+    bridge.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // OFPT_HELLO and OFPT_FEATURES_REQUEST of OpenFlow 1.3.
+    bridge.write_all(&[4, 0, 0, 8, 0, 0, 0, 1, 4, 5, 0, 8, 0, 0, 0, 2]).unwrap();
+    loop {
+        let mut header = [0; 8];
+        bridge.read_exact(&mut header).unwrap();
+        let mut body = vec![0; usize::from(u16::from_be_bytes([header[2], header[3]])) - header.len()];
+        bridge.read_exact(&mut body).unwrap();
+        // OFPT_FEATURES_REPLY
+        if header[1] == 6 {
+            return u64::from_be_bytes(body[..8].try_into().unwrap());
+        }
+    }
+}
+
+pub fn controllers_know_bridges_by_their_datapath_ids() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("tcp:127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let id = "other_config:datapath-id=0000000000000abc";
+    server.vsctl(&format!("add-br br0 -- set bridge br0 datapath_type=netdev {id} -- set-controller br0 {target}"));
+    assert_eq!(next_datapath_id(&listener), 0xabc, "not even the first connection knows another id");
+    server.vsctl("set bridge br0 other_config:datapath-id=0000000000000def");
+    assert_eq!(next_datapath_id(&listener), 0xdef, "controllers are connected to anew");
 }
