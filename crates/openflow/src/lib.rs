@@ -21,6 +21,7 @@ mod packet_in;
 mod packet_in_limit;
 mod property;
 mod session;
+mod text;
 mod wire;
 
 pub use bundle::bundled;
@@ -34,6 +35,7 @@ pub use packet_in::{PacketIn, PacketInFormat, PacketOut};
 pub use packet_in_limit::{PacketInCounts, PacketInLimit};
 pub use session::{BundleCommit, Event, Peer, Request, Session};
 pub use sluice_ofp::{Version, VersionBitmap};
+pub use text::MessageText;
 
 /// Tables of a bridge that controllers see. The number 255 means all of them. In table 254 Open vSwitch keeps rules of
 /// its own.

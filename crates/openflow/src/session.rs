@@ -8,7 +8,8 @@ use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, 
 use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
 use crate::{
-    Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, N_TABLES, PacketInFormat, Version, VersionBitmap,
+    Error, Format, Framer, HEADER_SIZE, Header, MESSAGE_MAX, Message, MessageText, N_TABLES, PacketInFormat, Version,
+    VersionBitmap,
 };
 use rights::{changes_switch, is_from_switch};
 use sluice_ofp::ofpact::PacketInReason;
@@ -23,6 +24,9 @@ const ECHO_REPLY: u8 = 3;
 /// Bytes of a table miss's packet that a controller gets by default.
 /// Source: OpenFlow 1.0, `OFP_DEFAULT_MISS_SEND_LEN`.
 const MISS_SEND_LEN: u16 = 128;
+
+/// Messages that are logged a minute. Source: Open vSwitch, vconn.c, `ofmsg_rl`.
+const MESSAGES_LOGGED: u64 = 600;
 
 /// Reasons of packet-ins that OpenFlow 1.4 has beside [`PacketInReason::Action`], as bits.
 const PARTS_OF_ACTION: u32 =
@@ -112,6 +116,8 @@ pub struct Session {
     config: SwitchConfig,
     /// Whether the controller gets no asynchronous messages before it asks for them.
     is_silent: bool,
+    /// The peer's name in the log of messages; `None`: they are not logged.
+    log_name: Option<String>,
 }
 
 impl Session {
@@ -133,6 +139,7 @@ impl Session {
             role: Role::Equal,
             masks: default_masks(Version::V10),
             is_silent: false,
+            log_name: None,
             config: SwitchConfig { flags: 0, miss_send_len: if peer == Peer::Controller { MISS_SEND_LEN } else { 0 } },
         };
         session.out = Message::Hello(Some(versions)).write(Version::highest(versions).unwrap_or(Version::V10), 0);
@@ -142,6 +149,28 @@ impl Session {
     /// The controller gets no asynchronous messages before it asks for them. Called before its hello is read.
     pub fn begin_silent(&mut self) {
         self.is_silent = true;
+    }
+
+    /// Logs the messages in both directions from now on, those that wait to be sent first: for `vlog/set vconn:dbg`.
+    pub fn log_as(&mut self, name: String) {
+        self.log_name = Some(name);
+        self.log("sent (Success)", &self.out);
+    }
+
+    fn log(&self, what: &str, messages: &[u8]) {
+        let Some(name) = self.log_name.as_ref().filter(|_| tracing::enabled!(target: "vconn", tracing::Level::DEBUG))
+        else {
+            return;
+        };
+        let mut rest = messages;
+        while let Some((message, after)) = Header::read(rest)
+            .ok()
+            .and_then(|header| rest.split_at_checked(usize::from(header.length).max(HEADER_SIZE)))
+        {
+            rest = after;
+            let text = MessageText::new(message, self.table_in_command);
+            tracing::debug!(target: "vconn", rate_limit = MESSAGES_LOGGED, "{name}: {what}: {text}");
+        }
     }
 
     /// Bytes that [`Session::push`] takes now.
@@ -204,6 +233,7 @@ impl Session {
     fn read(&mut self, bytes: &[u8]) -> Option<Event> {
         let header = Header::read(bytes).ok()?;
         let request = Request::new(header.xid, bytes);
+        self.log("received", bytes);
         let SessionState::Open(version) = self.state else { return self.greet(&header, bytes) };
         // A second hello has no effect.
         if header.kind == 0 {
@@ -346,6 +376,7 @@ impl Session {
     fn put(&mut self, message: &Message, xid: u32) {
         let Some(version) = self.version() else { return };
         let bytes = message.write(version, xid);
+        self.log("sent (Success)", &bytes);
         if let Some(copies) = &mut self.copies {
             copies.extend(&bytes);
         }

@@ -20,6 +20,7 @@ pub mod groups;
 mod kinds;
 pub mod meters;
 pub mod monitor;
+mod names;
 pub mod ports;
 pub mod stats;
 mod stats_kind;
