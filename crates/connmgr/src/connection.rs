@@ -11,6 +11,7 @@ use crate::conn_mgr::ConnMgr;
 use crate::controllers::Controller;
 use crate::end_signal::EndSignal;
 use crate::fail_open::FailOpen;
+use crate::flow_mod_report::FlowModReport;
 use crate::flow_mods::PendingFlowMods;
 use crate::packet_in_limits::PacketInLimits;
 use crate::serve_context::ServeContext;
@@ -51,6 +52,7 @@ pub struct Connection {
     pub(crate) session: Session,
     pub(crate) handle: Arc<ConnHandle>,
     pub(crate) pending: PendingFlowMods,
+    pub(crate) flow_mod_report: FlowModReport,
     /// Taken from the handle's queue, and not sent yet.
     async_msgs: VecDeque<AsyncMsg>,
     stream: Stream,
@@ -111,6 +113,7 @@ impl Connection {
             session: Session::new(peer, *versions),
             handle: Arc::clone(&handle),
             pending: PendingFlowMods::default(),
+            flow_mod_report: FlowModReport::default(),
             async_msgs: VecDeque::new(),
             stream,
             peer,
@@ -130,7 +133,9 @@ impl Connection {
         if controller.is_some_and(|controller| !controller.settings.async_messages) {
             connection.session.begin_silent();
         }
+        connection.session.log_as(connection.name());
         let reason = connection.run();
+        connection.report_flow_mods();
         connection.want_misses(false);
         connection.end_monitors();
         conn_mgr.remove_connection(&handle);
@@ -180,6 +185,9 @@ impl Connection {
     fn work(&mut self) -> Result<(), CloseReason> {
         self.copy_to_snoopers();
         self.session.expire_bundles(now_ms(), self.switch.bundle_idle_ms());
+        if self.flow_mod_report.due_ms().is_some_and(|due_ms| due_ms <= now_ms()) {
+            self.report_flow_mods();
+        }
         loop {
             self.send_async();
             self.send_delayed();
@@ -251,6 +259,13 @@ impl Connection {
         match &self.controller {
             Some(controller) => controller.settings.target.to_string(),
             None => format!("{}#{}", self.stream.kind(), self.handle.number()),
+        }
+    }
+
+    /// Logs how many flow-mods there were.
+    fn report_flow_mods(&mut self) {
+        if let Some(text) = self.flow_mod_report.take(now_ms()) {
+            tracing::info!(target: "connmgr", "{}<->{}: {text}", self.conn_mgr.bridge, self.name());
         }
     }
 
@@ -384,8 +399,9 @@ impl Connection {
         let silence = silence.saturating_add(1);
         let stuck = (self.unsent() != 0).then_some(self.last_progress_ms + SEND_TIMEOUT_MS + 1);
         let packet = self.limits.as_ref().and_then(PacketInLimits::wait_ms).map(|wait| now_ms() + wait);
+        let report = self.flow_mod_report.due_ms();
         let bundle = self.session.bundles_due_ms(self.switch.bundle_idle_ms());
-        stuck.into_iter().chain(packet).chain(bundle).fold(silence, u64::min)
+        stuck.into_iter().chain(packet).chain(bundle).chain(report).fold(silence, u64::min)
     }
 
     /// Ends the connection if its peer is silent or does not read.

@@ -4,6 +4,7 @@ use crate::close_reason::CloseReason;
 use crate::connection::Connection;
 use crate::flows::refusal;
 use crate::ports;
+use sluice_clock::now_ms;
 use sluice_ofp::FlowMod;
 use sluice_ofproto::{BundleChange, ExecuteRequest, Requester};
 use sluice_openflow::message::connection::BUNDLE_ATOMIC;
@@ -41,6 +42,12 @@ impl Connection {
         match done {
             Ok((changed, refused)) => {
                 refused.iter().for_each(|(i, error)| self.session.refuse(&waiting[*i].0, refusal(error)));
+                let mut refused_next = refused.iter().map(|(i, _)| *i).peekable();
+                for (i, (_, m)) in waiting.iter().enumerate() {
+                    if refused_next.next_if_eq(&i).is_none() {
+                        self.flow_mod_report.count(m.flow.command, now_ms());
+                    }
+                }
                 if changed.deleted != 0 {
                     self.switch.publish_removed();
                 }
@@ -90,6 +97,11 @@ impl Connection {
         for (bytes, message) in others {
             if let Err(error) = self.carry_out_bundled(&message, &mut packets) {
                 self.session.refuse_bundled(&commit.control, bytes, error);
+            }
+        }
+        for (_, message) in messages() {
+            if let Message::FlowMod(m) = message {
+                self.flow_mod_report.count(m.flow.command, now_ms());
             }
         }
         for (bytes, group_mod) in messages().filter(|(_, message)| matches!(message, Message::GroupMod(_))) {

@@ -13,7 +13,7 @@
 //! | [`served_bridge`], [`serve_context`], [`end_signal`] | the sockets and controllers of a bridge, which come and go |
 //! | [`controllers`], [`controller_status`], [`fail_open`] | controllers that the switch connects to, and a bridge without them |
 //! | [`snoop`] | clients that get a copy of a controller's messages |
-//! | [`request`], [`flow_mods`], [`flows`], [`groups`], [`meters`], [`ports`], [`queues`], [`tables`], [`ct_flush`], [`tlv_table`] | requests carried out |
+//! | [`request`], [`flow_mods`], [`flow_mod_report`], [`flows`], [`groups`], [`meters`], [`ports`], [`queues`], [`tables`], [`ct_flush`], [`tlv_table`] | requests carried out |
 //! | [`packets`], [`packet_in_limits`] | packet-outs and packet-ins |
 //! | [`flow_monitor`], [`flow_updates`] | flow monitors, and what they are told |
 //!
@@ -33,6 +33,7 @@ mod ct_flush;
 mod end_signal;
 mod error;
 mod fail_open;
+mod flow_mod_report;
 mod flow_mods;
 mod flow_monitor;
 mod flow_updates;
