@@ -5,6 +5,7 @@ use crate::features::DpFeatures;
 use crate::group::Groups;
 use crate::mac::MacTable;
 use crate::meter::Meters;
+use crate::patch_counts::PatchCounts;
 use crate::port::{Attach, PortConfig};
 use crate::rule::Rule;
 use crate::table_capacity::TableCapacity;
@@ -27,6 +28,8 @@ pub(crate) struct Bridge {
     /// Whether packets without a matching rule in table 0 go to controllers.
     pub misses_to_controllers: bool,
     pub ports: BTreeMap<OfPort, PortConfig>,
+    /// The counters of its patch ports.
+    pub patch_counts: BTreeMap<OfPort, Arc<PatchCounts>>,
     /// Port numbers in order of addition, which is the order of `NORMAL` flooding.
     pub port_order: Vec<OfPort>,
     pub tables: Box<[OfTable]>,
@@ -99,6 +102,7 @@ impl Bridge {
             fragments: FragmentMode::Normal,
             misses_to_controllers: false,
             ports: BTreeMap::new(),
+            patch_counts: BTreeMap::new(),
             port_order: Vec::new(),
             tables,
             groups: Groups::new(),

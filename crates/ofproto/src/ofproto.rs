@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::features::DpFeatures;
 use crate::log_limit::LogLimit;
 use crate::meter::DatapathMeters;
+use crate::patch_counts::PatchStats;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::Recirculations;
 use crate::removed::RemovedRules;
@@ -314,6 +315,9 @@ impl Ofproto {
             state.by_name.insert(port.name.clone(), (id, port.number));
             let changes = Changes::of_port(&state.bridges[at], &port);
             state.bridges[at].port_order.push(port.number);
+            if matches!(port.attach, Attach::Patch(_)) {
+                state.bridges[at].patch_counts.insert(port.number, Arc::default());
+            }
             state.bridges[at].ports.insert(port.number, port);
             Ok(changes)
         })?;
@@ -358,6 +362,7 @@ impl Ofproto {
             }
             let bridge = &mut state.bridges[at];
             bridge.port_order.retain(|n| *n != number);
+            bridge.patch_counts.remove(&number);
             bridge.macs.get_mut().flush_port(number);
             if let Some(port) = bridge.ports.remove(&number) {
                 changes = Changes::of_port(bridge, &port);
@@ -369,6 +374,12 @@ impl Ofproto {
         })?;
         self.announce(&changes);
         Ok(())
+    }
+
+    /// What crossed a patch port; `None` if there is no such port, or it is none.
+    pub fn patch_stats(&self, bridge: &str, port: OfPort) -> Option<PatchStats> {
+        let state = self.state();
+        state.bridge_named(bridge)?.patch_counts.get(&port).map(|counts| counts.read())
     }
 
     /// A bridge's ports, by number.

@@ -8,6 +8,7 @@
 use crate::bridge_config::BridgeId;
 use crate::effects::Effect;
 use crate::group::Group;
+use crate::patch_counts::PatchCounts;
 use crate::recirc::Recirculation;
 use crate::rule::Rule;
 use crate::search_key::SearchKey;
@@ -40,6 +41,8 @@ pub(crate) enum XcEntry {
     Depends { bridge: BridgeId, on: Dependency },
     /// Used a group: one of its buckets, or all.
     Group(Arc<Group>, Option<usize>),
+    /// Left a bridge by a patch port, and entered another one by its peer.
+    Patch { from: Arc<PatchCounts>, to: Arc<PatchCounts> },
     /// Froze or resumed a translation. The recirculation id lives as long as this entry.
     Recirculation(Arc<Recirculation>),
 }
@@ -126,6 +129,10 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
             XcEntry::Rule(rule) => rule.counts.credit(push.packets, push.bytes, push.used_ms),
             XcEntry::Table { counts, matched, .. } => counts.credit(*matched, push.packets),
             XcEntry::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
+            XcEntry::Patch { from, to } => {
+                from.send(push.packets, push.bytes);
+                to.receive(push.packets, push.bytes);
+            }
             _ => {
                 if let Some(caused) = entry.effect(push) {
                     effect(caused);

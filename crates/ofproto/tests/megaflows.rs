@@ -5,7 +5,7 @@ use sluice_action::{
     XcacheHandle,
 };
 use sluice_fate::DropReason;
-use sluice_flow::{Metadata, PacketKey, PortNames, extract};
+use sluice_flow::{Metadata, OfPort, PacketKey, PortNames, extract};
 use sluice_ofp::{FlowCommand, FlowMod};
 use sluice_ofproto::{BridgeConfig, DEFAULT_MAX_IDLE_MS, Ofproto, PortConfig, RevalidateStats};
 use std::collections::{BTreeMap, BTreeSet};
@@ -483,4 +483,35 @@ fn labels_that_go_bring_the_packet_round_again() {
     ofproto.tick(1_001_000);
     key.set(sluice_flow::layout::RECIRC_ID, &id.to_be_bytes());
     assert_eq!(outputs(&translate(&ofproto, &(key, Vec::new()), 1_000_000)), <[u32; 0]>::default());
+}
+
+#[test]
+fn packets_count_for_the_patch_ports_that_they_cross() {
+    let ofproto = switch(&["actions=output:9"]);
+    ofproto.add_bridge(BridgeConfig::new("br1"), 0).unwrap();
+    ofproto.add_port("br0", PortConfig::patch("there", 9, "back")).unwrap();
+    ofproto.add_port("br1", PortConfig::patch("back", 1, "there")).unwrap();
+    let stats = |bridge, port| {
+        let stats = ofproto.patch_stats(bridge, OfPort(port)).unwrap();
+        [stats.rx_packets, stats.rx_bytes, stats.tx_packets, stats.tx_bytes]
+    };
+    let store = store_of(&ofproto);
+    let id = miss(&ofproto, &store, &packet(1, 1, 2), 0);
+    store.carry(id, 4, 0, 100);
+    ofproto.revalidate(&*store, 200, DEFAULT_MAX_IDLE_MS);
+    assert_eq!((stats("br0", 9), stats("br1", 1)), ([0, 0, 5, 300], [5, 300, 0, 0]));
+    assert_eq!(ofproto.patch_stats("br0", OfPort(1)), None);
+}
+
+#[test]
+fn a_learned_value_of_more_than_64_bits_is_loaded_in_parts() {
+    let learn = "actions=learn(table=1,load:0x20010db885a308d313198a2e03707348->NXM_NX_XXREG0[])";
+    let ofproto = switch(&[learn]);
+    translate(&ofproto, &packet(1, 1, 2), 0);
+    ofproto.tick(0);
+    let rules = ofproto.rules("br0", &FlowMod::new(FlowCommand::Delete)).unwrap();
+    let learned = rules.iter().find(|entry| entry.rule.table == 1).expect("a rule is learned");
+    let actions: Vec<String> = learned.rule.actions.iter().map(ToString::to_string).collect();
+    let parts = ["load:0x13198a2e03707348->NXM_NX_XXREG0[0..63]", "load:0x20010db885a308d3->NXM_NX_XXREG0[64..127]"];
+    assert_eq!(actions, parts);
 }

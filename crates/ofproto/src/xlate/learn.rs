@@ -95,7 +95,7 @@ fn learned_flow(learn: &Learn, key: &FlowKey) -> FlowMod {
         };
         match spec.target {
             LearnTarget::Match(dst) => match_bits(&mut flow.matches, dst, value),
-            LearnTarget::Load(dst) => flow.actions.push(OfAction::Load { dst, value }),
+            LearnTarget::Load(dst) => flow.actions.extend(loads(dst, value)),
             LearnTarget::Output => flow.actions.extend(output(value)),
         }
     }
@@ -109,6 +109,16 @@ fn match_bits(matches: &mut Match, dst: SubField, value: u128) {
     if dst.field.field().prereq == Prereq::Ethernet {
         matches.set(FieldId::PacketType, 0);
     }
+}
+
+/// Loads that together write a value: one of them carries at most 64 bits in messages.
+fn loads(dst: SubField, value: u128) -> impl Iterator<Item = OfAction> {
+    const BITS: u32 = 64;
+    (0..dst.n_bits).step_by(BITS as usize).map(move |from| {
+        let n_bits = (dst.n_bits - from).min(BITS);
+        let part = SubField { start: dst.start + from, n_bits, ..dst };
+        OfAction::Load { dst: part, value: value >> from & u128::from(u64::MAX) }
+    })
 }
 
 /// An output, if a learned rule may output to that port.

@@ -1,17 +1,19 @@
 //! Outputs: ports, floods, patch ports, controllers.
 
 use super::{RunMode, Translator};
+use crate::bridge::Bridge;
 use crate::features::Feature;
 use crate::port::{Attach, PortConfig};
 use crate::recirc::FrozenActions;
 use crate::trace::TraceKind;
 use crate::tunnel::Tunnel;
-use crate::xlate_cache::Dependency;
+use crate::xlate_cache::{Dependency, XcEntry};
 use sluice_action::Action;
 use sluice_fate::DropReason;
 use sluice_flow::{Line, OfPort, PortNames, SubField, layout};
 use sluice_ofp::METER_CONTROLLER;
 use sluice_ofp::ofpact::{ControllerAction, PacketInReason};
+use std::sync::Arc;
 
 impl<'a> Translator<'a> {
     /// `output:PORT`, reserved ports included.
@@ -144,7 +146,10 @@ impl<'a> Translator<'a> {
                     self.error(|| "Cannot truncate output to patch port".to_owned());
                 }
                 match self.state.peer(config) {
-                    Some((bridge, peer)) => self.cross(bridge, peer, last),
+                    Some((bridge, peer)) => {
+                        self.count_crossing(config.number, bridge, peer.number);
+                        self.cross(bridge, peer, last);
+                    }
                     None => self.no_output = DropReason::TxNoPort,
                 }
             }
@@ -159,8 +164,15 @@ impl<'a> Translator<'a> {
         self.bridge.ports.get(&in_port).is_some_and(|port| port.is_protected)
     }
 
+    /// Notes that packets leave by a patch port and enter another bridge by its peer.
+    fn count_crossing(&mut self, by: OfPort, bridge: &Bridge, peer: OfPort) {
+        if let (Some(from), Some(to)) = (self.bridge.patch_counts.get(&by), bridge.patch_counts.get(&peer)) {
+            self.xcache.push(XcEntry::Patch { from: Arc::clone(from), to: Arc::clone(to) });
+        }
+    }
+
     /// Goes on in another bridge. Its changes of the packet do not affect this bridge.
-    fn cross(&mut self, bridge: &'a crate::bridge::Bridge, peer: &PortConfig, last: bool) {
+    fn cross(&mut self, bridge: &'a Bridge, peer: &PortConfig, last: bool) {
         // On the heap: bridges nest deeply.
         let (here, flow) = (self.bridge, Box::new(self.flow));
         let (was_mpls, conntracked) = (self.was_mpls, self.conntracked);
