@@ -1,7 +1,7 @@
 //! How a datapath is set up, and what can go wrong with it.
 
 use crate::settings::{EMC_ENTRIES_ALLOWED, EMC_ENTRIES_EXPECTED};
-use crate::{GovernorMode, MissBudget, Settings};
+use crate::{GovernorMode, MissBudget, RxqAssignment, Settings};
 use sluice_action::PortNo;
 use sluice_packet::{BATCH_MAX, VlanLimit};
 
@@ -32,6 +32,8 @@ pub struct Config {
     pub recirculations: u8,
     /// The seed of all secrets (hash, eviction, samples); `None`: drawn from the system.
     pub seed: Option<u64>,
+    /// How receive queues are assigned to PMDs.
+    pub rxq_assignment: RxqAssignment,
     /// The longest sleep of an idle PMD in one iteration, microseconds; 0: it never sleeps.
     pub sleep_max_us: u32,
     /// The most messages to controllers that wait.
@@ -62,6 +64,7 @@ impl Default for Config {
             vlan_limit: VlanLimit::default(),
             recirculations: RECIRCULATIONS,
             seed: None,
+            rxq_assignment: RxqAssignment::default(),
             sleep_max_us: 0,
             packet_in_queue: 1024,
             profile: false,

@@ -4,6 +4,7 @@ use crate::command::PmdCommand;
 use crate::load::RxqLoad;
 use crate::pmd::Pmd;
 use crate::pmd_shared::PmdShared;
+use crate::rxq_assignment::RxqAssignment;
 use crate::workers::Unpinned;
 use crate::{MissBudget, Settings};
 use sluice_action::{PortNo, Upcall};
@@ -34,8 +35,8 @@ pub(crate) struct Control {
     pub upcalls: Box<dyn FnMut(usize) -> Box<dyn Upcall> + Send>,
     /// What workers had counted that are gone.
     pub ended: Snapshot,
-    /// The turn of the PMD that gets the next receive queue.
-    pub turn: usize,
+    /// How receive queues are assigned to PMDs.
+    pub rxq_assignment: RxqAssignment,
     /// How packets are looked up now.
     pub settings: Settings,
     /// How many VLAN tags are read of a packet.

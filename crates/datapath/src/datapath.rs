@@ -8,7 +8,10 @@ use crate::no_tables::NoTables;
 use crate::pmd_factory::PmdFactory;
 use crate::punts::Punts;
 use crate::reassembly::Onward;
+use crate::reconfigure::log_sleep_max;
+use crate::workers::NewRxq;
 use crate::{Config, DatapathError, FlowReport, PORTS_MAX, PacketIns, PacketOut, PmdReport, PortReport};
+use crate::{USAGE_INTERVAL, USAGE_SPAN};
 use parking_lot::{Mutex, MutexGuard};
 use sluice_action::{MegaflowStore, MeterStore, PortNo, Upcall};
 use sluice_conntrack::Conntrack;
@@ -16,7 +19,7 @@ use sluice_conntrack::fragments::Fragments;
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_port::dummy::DummyDevice;
-use sluice_port::{DeviceStatus, Pools, Port};
+use sluice_port::{DeviceStatus, Pools, Port, RxQueue};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -33,6 +36,15 @@ pub struct Datapath {
     factory: PmdFactory,
     control: Mutex<Control>,
     packet_ins: Mutex<Option<PacketIns>>,
+}
+
+/// How the receive queues of a port are to be polled.
+#[derive(Clone, Copy, Debug)]
+pub struct PortPolling<'a> {
+    /// The port's name, for the log.
+    pub name: &'a str,
+    /// The cores whose PMDs certain queues are pinned to, by queue.
+    pub affinity: &'a BTreeMap<usize, usize>,
 }
 
 /// What a round of [`Datapath::run_once`] did.
@@ -69,7 +81,7 @@ impl Datapath {
             unpinned: Vec::new(),
             upcalls: Box::new(|_| Box::new(NoTables)),
             ended: Snapshot::default(),
-            turn: 0,
+            rxq_assignment: config.rxq_assignment,
             settings: config.settings,
             vlan_limit: config.vlan_limit,
             miss_budget: config.miss_budget,
@@ -162,17 +174,17 @@ impl Datapath {
         self.control().workers.iter().all(|worker| worker.shared.exhausted.load(Relaxed))
     }
 
-    /// Adds a port. Its receive queues are dealt to the PMDs in turn, or go to the main worker.
+    /// Adds a port of which nothing else is known. Its receive queues are assigned to PMDs, or go to the main worker.
     pub fn add_port(&self, number: PortNo, port: Box<dyn Port>) -> Result<(), DatapathError> {
-        self.add_port_pinned(number, port, &BTreeMap::new())
+        self.add_port_polled(number, port, &PortPolling { name: &number.0.to_string(), affinity: &BTreeMap::new() })
     }
 
-    /// Adds a port with pinned receive queues: `affinity` maps queue numbers to cores of PMDs.
-    pub fn add_port_pinned(
+    /// Adds a port with a name, whose receive queues may be pinned.
+    pub fn add_port_polled(
         &self,
         number: PortNo,
         mut port: Box<dyn Port>,
-        affinity: &BTreeMap<usize, usize>,
+        polling: &PortPolling<'_>,
     ) -> Result<(), DatapathError> {
         let mut control = self.control();
         if control.ports.contains_key(&number) {
@@ -181,23 +193,30 @@ impl Datapath {
         if number.0 >= PORTS_MAX {
             return Err(DatapathError::PortNumber(number));
         }
+        if control.ports.is_empty() {
+            // Open vSwitch makes its datapath with the first port, and says so then.
+            log_sleep_max(control.sleep_max_us);
+        }
         control.post_all(|worker| PmdCommand::AddTxq { port: number, queue: port.tx_queue(worker.pmd) });
         let queues: Vec<_> = (0..port.info().n_rxq).map(|queue| port.rx_queue(queue)).collect();
+        let numa = port.numa_id();
         control.ports.insert(number, port);
         let must_be_polled = queues.iter().any(|queue| queue.readiness().is_none());
         self.make_pmds_for(&mut control, must_be_polled)?;
-        for (at, queue) in queues.into_iter().enumerate() {
-            let load = Arc::new(RxqLoad {
+        let new_rxq = |(at, queue): (usize, Box<dyn RxQueue>)| NewRxq {
+            load: Arc::new(RxqLoad {
                 port: number,
+                port_name: polling.name.to_owned(),
+                numa,
                 queue: at,
-                core: affinity.get(&at).copied(),
+                core: polling.affinity.get(&at).copied(),
                 can_be_waited_for: queue.readiness().is_some(),
                 load: Load::default(),
                 fates: PmdStats::default(),
-            });
-            let worker = control.place(&load);
-            control.give(worker, queue, &load);
-        }
+            }),
+            queue,
+        };
+        control.reassign_to_all(queues.into_iter().enumerate().map(new_rxq).collect());
         Ok(())
     }
 
@@ -232,6 +251,8 @@ impl Datapath {
         drop(into);
         control.wait_for(&removed, control.workers.len());
         self.settle_workers(&mut control)?;
+        // A PMD whose pinned queue has gone may take others.
+        control.reassign_to_all(Vec::new());
         Ok(port)
     }
 
@@ -307,8 +328,17 @@ impl Datapath {
 
     /// A report of each worker, the main worker first.
     pub fn pmds(&self) -> Vec<PmdReport> {
+        self.pmds_over(USAGE_SPAN)
+    }
+
+    /// The same, with the usage in the last `span`, which is cut to whole intervals.
+    pub fn pmds_over(&self, span: Duration) -> Vec<PmdReport> {
         let control = self.control();
-        let report = |worker: &Worker| worker.shared.report(&worker.baseline, worker.cleared.elapsed());
+        let intervals = (span.as_millis() / USAGE_INTERVAL.as_millis()) as usize;
+        let report = |worker: &Worker| {
+            let report = worker.shared.report(&worker.baseline, worker.cleared.elapsed(), intervals);
+            PmdReport { is_isolated: report.is_isolated && control.rxq_assignment.isolates_pmds(), ..report }
+        };
         control.workers.iter().map(report).collect()
     }
 

@@ -22,6 +22,9 @@ pub(crate) struct Load {
 #[derive(Debug)]
 pub(crate) struct RxqLoad {
     pub port: PortNo,
+    pub port_name: String,
+    /// The NUMA node of the port.
+    pub numa: u32,
     pub queue: usize,
     /// The core whose PMD the user assigned it to, where it stays if there is such a PMD.
     pub core: Option<usize>,
@@ -48,7 +51,14 @@ impl Load {
 
     /// Cycles of the intervals remembered.
     pub fn sum(&self) -> u64 {
-        self.past.iter().map(|cycles| cycles.load(Relaxed)).sum()
+        self.sum_of_last(INTERVALS)
+    }
+
+    /// Cycles of the last intervals; of no more than are remembered.
+    pub fn sum_of_last(&self, intervals: usize) -> u64 {
+        let ended = self.ended.load(Relaxed) as usize;
+        let last = (1..=intervals.min(INTERVALS)).map(|ago| (ended + INTERVALS - ago) % INTERVALS);
+        last.map(|at| self.past[at].load(Relaxed)).sum()
     }
 }
 
@@ -65,5 +75,6 @@ mod tests {
         }
         load.add(1000);
         assert_eq!(load.sum(), (8..20).sum::<u64>());
+        assert_eq!([load.sum_of_last(1), load.sum_of_last(2), load.sum_of_last(99)], [19, 37, load.sum()]);
     }
 }

@@ -124,13 +124,14 @@ impl PmdShared {
         self.cache_memory.lock()
     }
 
-    /// The report, whose counters are those since `baseline`.
-    pub fn report(&self, baseline: &Snapshot, measured: Duration) -> PmdReport {
-        let all = self.cycles.sum();
+    /// The report, whose counters are those since `baseline`, and whose usage is that of the last `intervals`.
+    pub fn report(&self, baseline: &Snapshot, measured: Duration, intervals: usize) -> PmdReport {
+        let all = self.cycles.sum_of_last(intervals);
         let percent = |cycles: u64| (all != 0).then(|| (cycles * 100 / all).min(100) as u8);
-        let usage = |load: &RxqLoad| percent(load.load.sum());
+        let usage = |load: &RxqLoad| percent(load.load.sum_of_last(intervals));
         let rxqs = self.rxqs();
-        let charged: u64 = rxqs.iter().map(|q| q.load.sum()).sum();
+        let has_pinned_rxq = rxqs.iter().any(|rxq| self.core.is_some() && rxq.core == self.core);
+        let charged: u64 = rxqs.iter().map(|q| q.load.sum_of_last(intervals)).sum();
         let rxqs = rxqs.iter().map(|q| RxqReport { port: q.port, queue: q.queue, usage_percent: usage(q) });
         let gauge = |gauge: &AtomicUsize| gauge.load(Relaxed);
         PmdReport {
@@ -143,7 +144,8 @@ impl PmdShared {
             megaflows: gauge(&self.gauges.megaflows),
             stage_cycles: std::array::from_fn(|stage| self.gauges.stage_cycles[stage].load(Relaxed)),
             rxqs: rxqs.collect(),
-            overhead_percent: percent(self.busy_cycles.sum().saturating_sub(charged)),
+            is_isolated: has_pinned_rxq,
+            overhead_percent: percent(self.busy_cycles.sum_of_last(intervals).saturating_sub(charged)),
         }
     }
 }

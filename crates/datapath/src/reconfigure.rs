@@ -68,7 +68,9 @@ impl Datapath {
     /// Changes the longest sleep of an idle PMD in one iteration, microseconds; 0: it never sleeps.
     pub fn set_sleep_max(&self, sleep_max_us: u32) {
         let mut control = self.control();
-        control.sleep_max_us = sleep_max_us;
+        if std::mem::replace(&mut control.sleep_max_us, sleep_max_us) != sleep_max_us {
+            log_sleep_max(sleep_max_us);
+        }
         control.workers.iter().for_each(|worker| worker.shared.sleep_max_us.store(sleep_max_us, Relaxed));
     }
 
@@ -104,4 +106,11 @@ impl Datapath {
         }
         all
     }
+}
+
+/// Logs how long an idle PMD may sleep, as Open vSwitch does.
+pub(crate) fn log_sleep_max(sleep_max_us: u32) {
+    let enabled = if sleep_max_us == 0 { "disabled" } else { "enabled" };
+    tracing::info!(target: "dpif_netdev", "PMD max sleep request is {sleep_max_us} usecs.");
+    tracing::info!(target: "dpif_netdev", "PMD load based sleeps are {enabled}.");
 }

@@ -29,7 +29,9 @@ pub struct PmdReport {
     pub stage_cycles: StageCycles,
     /// The receive queues it polls.
     pub rxqs: Vec<RxqReport>,
-    /// Busy cycles of the last minute that no queue is charged for, as a percentage of all its cycles; `None` before
+    /// Whether it polls pinned receive queues only.
+    pub is_isolated: bool,
+    /// Busy cycles of the measured time that no queue is charged for, as a percentage of all its cycles; `None` before
     /// the first interval has ended.
     pub overhead_percent: Option<u8>,
 }
@@ -41,7 +43,7 @@ pub struct RxqReport {
     pub port: PortNo,
     /// Its number at that port.
     pub queue: usize,
-    /// Its share of the PMD's cycles in the last minute, percent; `None` before the first interval has ended.
+    /// Its share of the PMD's cycles in the measured time, percent; `None` before the first interval has ended.
     pub usage_percent: Option<u8>,
 }
 
@@ -63,7 +65,10 @@ pub struct PortReport {
     pub fates: Snapshot,
 }
 
-/// The time over which `usage_percent` is measured, once that much has passed.
+/// The interval in whose multiples `usage_percent` can be measured.
+pub const USAGE_INTERVAL: Duration = Duration::from_millis(INTERVAL_MS);
+
+/// The longest time over which `usage_percent` is measured, once that much has passed.
 pub const USAGE_SPAN: Duration = Duration::from_millis(INTERVAL_MS * INTERVALS as u64);
 
 /// A megaflow, as `dpctl/dump-flows` shows it.

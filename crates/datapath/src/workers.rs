@@ -7,7 +7,7 @@
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
 use crate::load::RxqLoad;
-use crate::rebalance::deal;
+use crate::rxq_assignment::{PmdPlace, PolledQueue, RxqAssignment};
 use crate::tuner::Tuner;
 use crate::{Datapath, DatapathError, numa, thread};
 use sluice_port::RxQueue;
@@ -19,6 +19,12 @@ use std::time::Duration;
 
 /// The longest a worker takes to hand a queue over, unless its thread has ended.
 const HANDOVER_MAX: Duration = Duration::from_secs(2);
+
+/// A queue that no worker has yet.
+pub(crate) struct NewRxq {
+    pub queue: Box<dyn RxQueue>,
+    pub load: Arc<RxqLoad>,
+}
 
 /// A PMD thread that is not bound to its core.
 #[derive(Debug)]
@@ -102,7 +108,7 @@ impl Datapath {
         if control.is_started {
             control.start_resting()?;
         }
-        control.reassign(&is_leaving);
+        control.reassign(&is_leaving, Vec::new());
         let mut is_leaving = is_leaving.into_iter();
         let (going, staying) =
             std::mem::take(&mut control.workers).into_iter().partition(|_| is_leaving.next() == Some(true));
@@ -134,12 +140,19 @@ impl Datapath {
         self.factory().table.detach(worker.shared.pmd);
     }
 
-    /// Distributes the receive queues over the PMDs by their load in the last minute; pinned queues stay. Returns how
-    /// many moved.
+    /// Assigns the receive queues to the PMDs again, by their load in the last minute. Returns how many moved.
     pub fn rebalance(&self) -> usize {
+        self.control().reassign_to_all(Vec::new())
+    }
+
+    /// Changes how receive queues are assigned to PMDs.
+    pub fn set_rxq_assignment(&self, assignment: RxqAssignment) {
         let mut control = self.control();
-        let is_leaving = vec![false; control.workers.len()];
-        control.reassign(&is_leaving)
+        let before = std::mem::replace(&mut control.rxq_assignment, assignment);
+        if assignment != before {
+            assignment.log_change(before);
+            control.reassign_to_all(Vec::new());
+        }
     }
 
     /// Waits until every worker has found its queues empty. A worker whose queues never are answers after some
@@ -207,20 +220,6 @@ impl Control {
         Ok(())
     }
 
-    /// The place of the worker for a new queue: the main worker if it can wait for it, the PMD of the core that the
-    /// queue is pinned to, or the next PMD.
-    pub fn place(&mut self, rxq: &RxqLoad) -> usize {
-        let pmds: Vec<usize> = (0..self.workers.len()).filter(|at| self.workers[*at].shared.core.is_some()).collect();
-        if (rxq.can_be_waited_for && self.has_main_worker) || pmds.is_empty() {
-            return 0;
-        }
-        if let Some(pinned) = pmds.iter().find(|at| rxq.core.is_some() && self.workers[**at].shared.core == rxq.core) {
-            return *pinned;
-        }
-        self.turn += 1;
-        pmds[(self.turn - 1) % pmds.len()]
-    }
-
     /// Gives a queue to the worker at that place.
     pub fn give(&mut self, at: usize, queue: Box<dyn RxQueue>, load: &Arc<RxqLoad>) {
         let worker = &self.workers[at].shared;
@@ -231,23 +230,49 @@ impl Control {
         self.deliver();
     }
 
-    /// Assigns the queues again, to workers that do not leave, and moves those whose worker changes; how many did.
-    fn reassign(&mut self, is_leaving: &[bool]) -> usize {
-        let is_pmd = |at: &usize| !is_leaving[*at] && self.workers[*at].shared.core.is_some();
-        let pmds: Vec<usize> = (0..self.workers.len()).filter(is_pmd).collect();
-        let (mut spread, mut moves) = (Vec::new(), Vec::new());
-        for (from, rxq) in self.rxqs() {
-            let pinned = rxq.core.and_then(|core| pmds.iter().find(|at| self.workers[**at].shared.core == Some(core)));
-            match pinned {
-                _ if (rxq.can_be_waited_for && self.has_main_worker) || pmds.is_empty() => moves.push((from, 0, rxq)),
-                Some(pmd) => moves.push((from, *pmd, rxq)),
-                None => spread.push((from, rxq)),
-            }
+    /// [`Control::reassign`] when no worker leaves.
+    pub fn reassign_to_all(&mut self, new: Vec<NewRxq>) -> usize {
+        let is_leaving = vec![false; self.workers.len()];
+        self.reassign(&is_leaving, new)
+    }
+
+    /// Assigns all queues, also those that no worker has yet, to workers that do not leave, and moves those whose worker
+    /// changes; how many did.
+    fn reassign(&mut self, is_leaving: &[bool], new: Vec<NewRxq>) -> usize {
+        let mut rxqs: Vec<(Option<usize>, Arc<RxqLoad>)> =
+            self.rxqs().into_iter().map(|(at, q)| (Some(at), q)).collect();
+        rxqs.extend(new.iter().map(|new| (None, Arc::clone(&new.load))));
+        rxqs.sort_by_key(|(_, rxq)| (rxq.port, rxq.queue));
+        let worker_of = self.assign(is_leaving, &rxqs);
+        let mut moved = 0;
+        for ((from, rxq), to) in rxqs.iter().zip(&worker_of) {
+            moved += usize::from(from.is_some_and(|from| from != *to && self.move_rxq(from, *to, rxq)));
         }
-        let cycles: Vec<u64> = spread.iter().map(|(_, rxq)| rxq.load.sum()).collect();
-        let dealt = deal(&cycles, pmds.len().max(1));
-        moves.extend(spread.into_iter().zip(dealt).map(|((from, rxq), to)| (from, pmds[to], rxq)));
-        moves.into_iter().filter(|(from, to, rxq)| from != to && self.move_rxq(*from, *to, rxq)).count()
+        for NewRxq { queue, load } in new {
+            let at = rxqs.iter().position(|(_, rxq)| Arc::ptr_eq(rxq, &load));
+            self.give(at.map_or(0, |at| worker_of[at]), queue, &load);
+        }
+        moved
+    }
+
+    /// The place of the worker for each queue: the main worker if it can wait for it or there is no PMD, else a PMD.
+    fn assign(&self, is_leaving: &[bool], rxqs: &[(Option<usize>, Arc<RxqLoad>)]) -> Vec<usize> {
+        let is_staying = |(at, worker): (usize, &Worker)| Some((worker.shared.core.filter(|_| !is_leaving[at])?, at));
+        let mut pmds: Vec<(usize, usize)> = self.workers.iter().enumerate().filter_map(is_staying).collect();
+        pmds.sort_unstable();
+        let is_polled = |rxq: &RxqLoad| !pmds.is_empty() && !(rxq.can_be_waited_for && self.has_main_worker);
+        let polled = rxqs.iter().filter(|(_, rxq)| is_polled(rxq)).map(|(_, rxq)| PolledQueue {
+            port: &rxq.port_name,
+            queue: rxq.queue,
+            numa: rxq.numa,
+            core: rxq.core,
+            cycles: rxq.load.sum(),
+        });
+        let polled: Vec<PolledQueue<'_>> = polled.collect();
+        let places: Vec<_> = pmds.iter().map(|&(core, _)| PmdPlace { core, numa: numa::node_of(core) }).collect();
+        let mut pmd_of = self.rxq_assignment.assign(&places, &polled).into_iter();
+        let worker = |rxq: &RxqLoad| if is_polled(rxq) { pmd_of.next().map_or(0, |pmd| pmds[pmd].1) } else { 0 };
+        rxqs.iter().map(|(_, rxq)| rxq).map(Arc::as_ref).map(worker).collect()
     }
 
     /// Moves a queue from worker to worker; whether its old worker let go of it.

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::*;
 use sluice_action::{Action, Actions, Fate, FlowId, PortNo, Translation, XcacheHandle};
-use sluice_datapath::{Arm, Config, Datapath, PacketOut};
+use sluice_datapath::{Arm, Config, Datapath, PacketOut, PortPolling, RxqAlgorithm, RxqAssignment};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
 use std::sync::Arc;
@@ -333,17 +333,28 @@ fn what_may_not_be_cached_is_asked_for_each_packet_and_what_just_cannot_be_once_
 }
 
 #[test]
-fn queues_are_dealt_in_turn_unless_they_are_pinned() {
+fn queues_are_spread_over_pmds_without_pinned_ones() {
     let pool = pool(64);
-    let datapath = Datapath::new(Config { cores: vec![0, 1], max_megaflows: 16, ..Config::default() }).unwrap();
+    let datapath = Datapath::new(Config { cores: vec![0, 1, 2], max_megaflows: 16, ..Config::default() }).unwrap();
     let port = |n_rxq| Box::new(TestPort::new(n_rxq, 32, &pool));
-    datapath.add_port(PortNo(1), port(3)).unwrap();
-    datapath.add_port_pinned(PortNo(2), port(3), &[(0, 1), (2, 1), (1, 77)].into()).unwrap();
-    let queues = |pmd: usize| -> Vec<_> { datapath.pmds()[pmd].rxqs.iter().map(|q| (q.port.0, q.queue)).collect() };
-    assert_eq!(queues(0), [(1, 0), (1, 2)]);
-    assert_eq!(queues(1), [(1, 1), (2, 0), (2, 1), (2, 2)], "core 77 has no PMD, so that queue is dealt");
-    datapath.del_port(PortNo(1)).unwrap();
-    assert_eq!((queues(0), queues(1).len()), (vec![], 3));
+    let queues = |pmd: usize| -> Vec<_> {
+        let mut queues: Vec<_> = datapath.pmds()[pmd].rxqs.iter().map(|q| (q.port.0, q.queue)).collect();
+        queues.sort_unstable();
+        queues
+    };
+    datapath.add_port(PortNo(1), port(4)).unwrap();
+    assert_eq!([queues(0), queues(1), queues(2)], [vec![(1, 0)], vec![(1, 1)], vec![(1, 2), (1, 3)]]);
+    let affinity = [(0, 1), (2, 1), (1, 77)].into();
+    datapath.add_port_polled(PortNo(2), port(3), &PortPolling { name: "p", affinity: &affinity }).unwrap();
+    assert_eq!(queues(1), [(2, 0), (2, 2)], "no other queues");
+    assert_eq!([queues(0), queues(2)], [vec![(1, 0), (1, 3), (2, 1)], vec![(1, 1), (1, 2)]], "core 77 has no PMD");
+    assert_eq!(datapath.pmds().iter().map(|pmd| pmd.is_isolated).collect::<Vec<_>>(), [false, true, false]);
+    let shared = RxqAssignment { algorithm: RxqAlgorithm::Group, isolates: false };
+    datapath.set_rxq_assignment(shared);
+    assert_eq!([queues(0).len(), queues(1).len(), queues(2).len()], [3, 2, 2]);
+    assert!(datapath.pmds().iter().all(|pmd| !pmd.is_isolated));
+    datapath.del_port(PortNo(2)).unwrap();
+    assert_eq!([queues(0).len(), queues(1).len(), queues(2).len()], [2, 1, 1]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use harness::*;
 use proptest::prelude::*;
 use rustix::event::EventfdFlags;
 use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
-use sluice_datapath::{Config, Datapath};
+use sluice_datapath::{Config, Datapath, PortPolling};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_flow::{PacketKey, layout};
 use sluice_mem::FramePool;
@@ -211,7 +211,8 @@ fn a_pinned_queue_goes_to_its_core_when_that_has_a_pmd() {
     let pool = pool(64);
     let (datapath, _) = datapath(with_main_worker(&[0]));
     let port = polled(1, 32, &pool);
-    datapath.add_port_pinned(PortNo(9), Box::new(port), &[(0, 3)].into()).unwrap();
+    let affinity = [(0, 3)].into();
+    datapath.add_port_polled(PortNo(9), Box::new(port), &PortPolling { name: "p", affinity: &affinity }).unwrap();
     let place = || datapath.pmds().into_iter().find(|worker| !worker.rxqs.is_empty()).map(|worker| worker.core);
     assert_eq!(place(), Some(Some(0)));
     datapath.set_workers(&[0, 3], true).unwrap();

@@ -89,6 +89,11 @@ pub trait Port: Send {
     /// Hands out a transmit queue for PMD number `pmd`. May be called again after a reconfiguration.
     fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue>;
 
+    /// The NUMA node of its device.
+    fn numa_id(&self) -> u32 {
+        0
+    }
+
     /// Whether the link is up.
     fn is_up(&self) -> bool {
         true

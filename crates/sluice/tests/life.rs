@@ -243,19 +243,20 @@ fn core_of(show: &str, port: &str) -> u32 {
 fn queues_are_dealt_by_the_cycles_they_cost() {
     let generator =
         |name: &str, n, rate: &str| port(name, n, "generator", &format!("options = {{ rate = \"{rate}\" }}"));
-    let config = "[switch]\npmd-cores = [0, 1]\n".to_owned()
+    let config = "[switch]\npmd-cores = [0, 1, 2]\n".to_owned()
         + &bridge("br0", "f")
         + &generator("heavy1", 1, "max")
         + &generator("light1", 2, "10")
-        + &generator("heavy2", 3, "max")
-        + &generator("light2", 4, "10")
+        + &generator("light2", 3, "10")
+        + &generator("heavy2", 4, "max")
         + &generator("pinned", 5, "10")
-        + "pmd-rxq-affinity = \"0:0\"\n";
+        + "pmd-rxq-affinity = \"0:2\"\n";
     let daemon = Daemon::start_with(&config, &[("f", "actions=drop\n")]);
     let rxq_show = ["dpif-netdev/pmd-rxq-show"];
     let show = daemon.ctl(&rxq_show);
-    assert_eq!(core_of(&show, "heavy1"), core_of(&show, "heavy2"), "dealt in turn: {show}");
-    assert_eq!(core_of(&show, "pinned"), 0, "{show}");
+    assert_eq!(core_of(&show, "heavy1"), core_of(&show, "heavy2"), "dealt back and forth: {show}");
+    assert_eq!(core_of(&show, "pinned"), 2, "{show}");
+    assert!(show.contains("core_id 2:\n  isolated : true\n  port: pinned"), "{show}");
     // An interval in which both were measured.
     let usage = |show: &str, port: &str| -> u32 {
         let line = show.lines().find(|line| line.contains(&format!("port: {port} "))).unwrap();
@@ -266,7 +267,7 @@ fn queues_are_dealt_by_the_cycles_they_cost() {
     let show = daemon.ctl(&rxq_show);
     assert_ne!(core_of(&show, "heavy1"), core_of(&show, "heavy2"), "{show}");
     assert_ne!(core_of(&show, "light1"), core_of(&show, "light2"), "{show}");
-    assert_eq!(core_of(&show, "pinned"), 0, "{show}");
+    assert_eq!(core_of(&show, "pinned"), 2, "{show}");
     // Where they are now they are polled.
     for port in ["heavy1", "light1", "heavy2", "light2", "pinned"] {
         let count = |text: &str| -> u64 {

@@ -3,7 +3,7 @@
 use crate::desired::{Bridge, DesiredState, Port, Sources};
 use sluice_connmgr::{BridgeSettings, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
-use sluice_datapath::{GovernorMode, MissBudget, Settings};
+use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings};
 use sluice_flow::VlanLimit;
 use sluice_ofproto::{NormalSettings, TableConfig};
 use sluice_port::DpdkConfig;
@@ -68,6 +68,8 @@ pub enum Change {
     },
     /// What a receive queue's misses may cost changes.
     SetMissBudget(MissBudget),
+    /// How receive queues are assigned to PMDs changes.
+    SetRxqAssignment(RxqAssignment),
     /// The longest sleep of an idle PMD changes.
     SetPmdSleepMax(Duration),
     /// How packets are looked up changes.
@@ -222,6 +224,9 @@ impl Steps {
         if a.miss_budget != b.miss_budget {
             self.changing.push(Change::SetMissBudget(b.miss_budget));
         }
+        if a.rxq_assignment != b.rxq_assignment {
+            self.changing.push(Change::SetRxqAssignment(b.rxq_assignment));
+        }
         if a.pmd_sleep_max != b.pmd_sleep_max {
             self.changing.push(Change::SetPmdSleepMax(b.pmd_sleep_max));
         }
@@ -272,6 +277,7 @@ impl DesiredState {
                 self.main_worker = *main_worker;
             }
             Change::SetMissBudget(budget) => self.datapath.miss_budget = *budget,
+            Change::SetRxqAssignment(assignment) => self.datapath.rxq_assignment = *assignment,
             Change::SetPmdSleepMax(longest) => self.datapath.pmd_sleep_max = *longest,
             Change::SetLookup(lookup) => self.datapath.lookup = **lookup,
             Change::SetVlanLimit(vlan_limit) => self.datapath.vlan_limit = *vlan_limit,

@@ -10,7 +10,7 @@ pub use port::{ETHERNET_MTU, PATCH, Port};
 
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
-use sluice_datapath::{GovernorMode, MissBudget, Settings, numa};
+use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings, numa};
 use sluice_flow::VlanLimit;
 use sluice_port::DpdkConfig;
 use std::collections::BTreeMap;
@@ -69,6 +69,8 @@ pub struct DatapathSettings {
     pub max_idle: Duration,
     /// Memory for megaflows, bytes.
     pub flow_memory_bytes: u64,
+    /// How receive queues are assigned to PMDs.
+    pub rxq_assignment: RxqAssignment,
     /// The longest sleep of an idle PMD; zero: it never sleeps.
     pub pmd_sleep_max: Duration,
     /// Conntrack zones whose connections live for other times than the usual ones.
@@ -101,6 +103,7 @@ impl Default for DatapathSettings {
             vlan_limit: VlanLimit::default(),
             max_idle: Duration::from_secs(10),
             flow_memory_bytes: 256 << 20,
+            rxq_assignment: RxqAssignment::default(),
             pmd_sleep_max: Duration::ZERO,
             zone_timeouts: BTreeMap::new(),
         }
@@ -143,6 +146,7 @@ impl DesiredState {
             max_idle_ms: u64::try_from(settings.max_idle.as_millis()).unwrap_or(u64::MAX),
             vlan_limit: settings.vlan_limit,
             max_megaflows: settings.max_megaflows(),
+            rxq_assignment: settings.rxq_assignment,
             sleep_max_us: u32::try_from(settings.pmd_sleep_max.as_micros()).unwrap_or(u32::MAX),
             ..sluice_datapath::Config::default()
         }

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::pages;
 use sluice_action::PortNo;
 use sluice_clock::now_ms;
-use sluice_datapath::PortReport;
+use sluice_datapath::{PortPolling, PortReport};
 use sluice_mem::FramePool;
 use sluice_ofproto::{Attach, PortConfig};
 use sluice_port::{PORT_TYPES, Pools, PortInfo};
@@ -174,7 +174,8 @@ impl Assembly {
     }
 
     fn join_port(&self, number: PortNo, port: &Port, opened: Box<dyn sluice_port::Port>) -> Result<(), Error> {
-        let joined = self.datapath().add_port_pinned(number, opened, &port.rxq_affinity);
+        let polling = PortPolling { name: &port.name, affinity: &port.rxq_affinity };
+        let joined = self.datapath().add_port_polled(number, opened, &polling);
         joined.map_err(|error| Error::Port { port: port.name.clone(), error })
     }
 

@@ -107,6 +107,7 @@ fn interface() -> Table {
         [
             Column::scalar("name", String),
             Column::scalar("type", String),
+            Column::string_map("other_config"),
             Column::string_map("options"),
             Column::optional("ofport_request", Integer),
             Column::optional("mtu_request", Integer),

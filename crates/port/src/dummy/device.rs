@@ -24,7 +24,7 @@ pub(super) const WAITING_MAX: usize = 100;
 pub(super) struct Shape {
     pub n_rxq: usize,
     pub n_txq: usize,
-    pub numa_id: usize,
+    pub numa_id: u32,
     pub ifindex: u32,
     /// Whether PMD threads poll it.
     pub is_pmd: bool,
@@ -55,7 +55,7 @@ pub struct DummyDevice {
     info: PortInfo,
     /// Its index, as the option of that name says; 0 without one.
     pub(super) ifindex: u32,
-    numa_id: usize,
+    numa_id: u32,
     pub(super) is_pmd: bool,
     is_up: AtomicBool,
     conn_state: AtomicU8,
@@ -201,7 +201,7 @@ impl DummyDevice {
     }
 
     /// Its NUMA node.
-    pub fn numa_id(&self) -> usize {
+    pub fn numa_id(&self) -> u32 {
         self.numa_id
     }
 

@@ -70,8 +70,8 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
 /// Opens a port of type `dummy-pmd`.
 pub(crate) fn open_pmd(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     // As OVS: what is no number counts as not given.
-    let number = |key| options.text(key).and_then(|text| text.parse::<usize>().ok());
-    let queues = |key| number(key).unwrap_or(1).clamp(1, crate::config::MAX_QUEUES);
+    let number = |key| options.text(key).and_then(|text| text.parse::<u32>().ok());
+    let queues = |key| (number(key).unwrap_or(1) as usize).clamp(1, crate::config::MAX_QUEUES);
     let shape = Shape {
         n_rxq: options.config.n_rxq,
         n_txq: queues("n_txq"),
@@ -126,6 +126,10 @@ impl Port for DummyPort {
 
     fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
         Box::new(DummyTx::new(Arc::clone(&self.device), pmd % self.device.info().n_txq))
+    }
+
+    fn numa_id(&self) -> u32 {
+        self.device.numa_id()
     }
 
     fn is_up(&self) -> bool {

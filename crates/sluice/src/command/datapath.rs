@@ -9,14 +9,11 @@ use crate::text::datapath::{
 use crate::text::pmd::{self, PmdFigures, RxqFigures, Thread};
 use crate::text::port;
 use sluice_action::PortNo;
-use sluice_datapath::{PmdReport, numa};
+use sluice_datapath::{PmdReport, USAGE_INTERVAL, USAGE_SPAN, numa};
 use sluice_vswitch::Switch;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use time::OffsetDateTime;
-
-/// The length of the measurement that `pmd-rxq-show` shows, seconds. Source: OVS, PMD_INTERVAL_LEN times
-/// PMD_INTERVAL_MAX.
-const USAGE_SECS: u64 = 60;
 
 /// The revalidator thread's number in `upcall/show`; there is one.
 const REVALIDATOR: u32 = 1;
@@ -24,10 +21,18 @@ const REVALIDATOR: u32 = 1;
 /// The PMDs asked for.
 fn pmds(switch: &Switch, options: &PmdOptions) -> Vec<PmdReport> {
     let wanted = |report: &PmdReport| options.core.is_none_or(|core| report.core == Some(core as usize));
-    let mut reports: Vec<_> = switch.datapath().pmds().into_iter().filter(wanted).collect();
+    let reports = switch.datapath().pmds_over(usage_span(options));
+    let mut reports: Vec<_> = reports.into_iter().filter(wanted).collect();
     // As in OVS, the main thread comes last.
     reports.sort_by_key(|report| report.core.unwrap_or(usize::MAX));
     reports
+}
+
+/// The time whose usage is asked for, in whole intervals; what is none counts as the longest. Source: OVS
+/// lib/dpif-netdev.c, `dpif_netdev_pmd_info`.
+fn usage_span(options: &PmdOptions) -> Duration {
+    let wanted = options.secs.filter(|secs| (1..=USAGE_SPAN.as_secs()).contains(secs));
+    wanted.map_or(USAGE_SPAN, |secs| Duration::from_secs(secs.next_multiple_of(USAGE_INTERVAL.as_secs())))
 }
 
 /// A PMD's figures for the texts.
@@ -87,7 +92,7 @@ pub fn pmd_rxq_rebalance(switch: &Switch, args: &[&str]) -> Reply {
 pub fn pmd_rxq_show(switch: &Switch, args: &[&str]) -> Reply {
     let options = PmdOptions::parse(args);
     let names = switch.datapath_names();
-    let mut out = format!("Displaying last {USAGE_SECS} seconds pmd usage %\n");
+    let mut out = format!("Displaying last {} seconds pmd usage %\n", usage_span(&options).as_secs());
     for report in pmds(switch, &options).into_iter().filter(|report| report.core.is_some()) {
         let queues = report.rxqs.iter().map(|rxq| RxqFigures {
             port: names.display(rxq.port).to_string(),
@@ -95,7 +100,7 @@ pub fn pmd_rxq_show(switch: &Switch, args: &[&str]) -> Reply {
             usage: rxq.usage_percent.map(u64::from),
         });
         let overhead = report.overhead_percent.map(u64::from);
-        out += &pmd::rxq_show(thread(report.core), queues.collect(), overhead);
+        out += &pmd::rxq_show(thread(report.core), report.is_isolated, queues.collect(), overhead);
     }
     Ok(out)
 }

@@ -10,6 +10,7 @@ mod dpctl;
 mod features;
 mod fragments;
 mod group;
+mod implementations;
 mod megaflows;
 mod meter;
 mod netdev_dummy;
@@ -128,6 +129,9 @@ const COMMANDS: &[Command] = &[
     command("dpctl/offload-stats-show", "[dp]", 0..=1, dpctl::offload_stats_show),
     command("dpctl/show", "[-s] [dp...]", 0..=ANY, datapath::dpctl_show),
     command("dpif-dummy/change-port-number", "dp port new-number", 3..=3, datapath::change_port_number),
+    command("dpif-netdev/dpif-impl-get", "", 0..=0, implementations::dpif_impl_get),
+    command("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1..=1, implementations::dpif_impl_set),
+    command("dpif-netdev/miniflow-parser-get", "", 0..=0, implementations::miniflow_parser_get),
     command(
         "dpif-netdev/pmd-perf-show",
         "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
@@ -166,6 +170,8 @@ const COMMANDS: &[Command] = &[
         netdev_dummy::receive,
     ),
     command("netdev-dummy/set-admin-state", "[netdev] up|down", 1..=2, netdev_dummy::set_admin_state),
+    command("odp-execute/action-impl-set", "name", 1..=1, implementations::action_impl_set),
+    command("odp-execute/action-impl-show", "", 0..=0, implementations::action_impl_show),
     command("ofproto/list", "", 0..=0, bridge::ofproto_list),
     command(
         "ofproto/trace",

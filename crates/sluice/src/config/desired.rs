@@ -2,7 +2,7 @@
 
 use super::{AutoOr, Bridge, Config, ConfigError, Datapath, Dpdk, FailMode, OverflowPolicy, Port, Table};
 use sluice_connmgr::{ActiveTarget, ControllerSettings, PassiveTarget, RateLimit, TargetError, TlsFiles};
-use sluice_datapath::{MissBudget, Settings};
+use sluice_datapath::{MissBudget, RxqAssignment, Settings};
 use sluice_flow::VlanLimit;
 use sluice_ofproto::{NormalSettings, TableConfig, TrieField, VlanMode};
 use sluice_port::DpdkConfig;
@@ -84,6 +84,10 @@ impl Datapath {
             let expected = "expected \"auto\" or \"off\" or \"classic\" or \"shortcut\"";
             Invalid::new("governor", format!("\"{}\" is unknown; {expected}", self.governor))
         })?;
+        let algorithm = self.pmd_rxq_assign.parse().map_err(|()| {
+            let expected = "expected \"cycles\", \"roundrobin\" or \"group\"";
+            Invalid::new("pmd-rxq-assign", format!("\"{}\" is unknown; {expected}", self.pmd_rxq_assign))
+        })?;
         Ok(DatapathSettings {
             lookup: self.settings()?,
             governor,
@@ -94,6 +98,7 @@ impl Datapath {
             vlan_limit: VlanLimit::from_setting(self.vlan_limit.into()),
             max_idle: self.max_idle.0,
             flow_memory_bytes: self.flow_memory.0,
+            rxq_assignment: RxqAssignment { algorithm, isolates: self.pmd_rxq_isolate },
             pmd_sleep_max: self.pmd_sleep_max.0,
             ..DatapathSettings::default()
         })

@@ -127,6 +127,10 @@ pub struct Datapath {
     pub flow_memory: Size,
     /// Share of a PMD's cycles that a port may spend on misses.
     pub miss_budget: AutoOr<Share>,
+    /// How receive queues are spread over PMDs.
+    pub pmd_rxq_assign: String,
+    /// Whether a PMD with a pinned queue polls pinned queues only.
+    pub pmd_rxq_isolate: bool,
     /// Longest sleep of an idle PMD.
     pub pmd_sleep_max: Duration,
 }
@@ -160,6 +164,8 @@ impl Default for Datapath {
             max_idle: Duration::from_secs(10),
             flow_memory: Size(256 << 20),
             miss_budget: AutoOr::Auto,
+            pmd_rxq_assign: "cycles".into(),
+            pmd_rxq_isolate: true,
             pmd_sleep_max: Duration::from_secs(0),
         }
     }

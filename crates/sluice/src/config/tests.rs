@@ -85,6 +85,7 @@ const DATAPATH_ERRORS: &[(&str, &str)] = &[
     ("max-idle = \"10\"", "max-idle: \"10\" is not a duration; expected a number and us, ms, s, m or h"),
     ("flow-memory = \"lots\"", "flow-memory: \"lots\" is not a size"),
     ("governor = \"x\"", "governor: \"x\" is unknown; expected \"auto\" or \"off\" or \"classic\" or \"shortcut\""),
+    ("pmd-rxq-assign = \"x\"", "pmd-rxq-assign: \"x\" is unknown; expected \"cycles\", \"roundrobin\" or \"group\""),
     ("pmd-sleep-max = \"1s\"", "pmd-sleep-max: expected at most \"10ms\""),
 ];
 

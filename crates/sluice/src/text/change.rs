@@ -25,6 +25,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         | Change::SetZoneTimeouts { .. }
         | Change::SetVlanLimit(_)
         | Change::SetMissBudget(_)
+        | Change::SetRxqAssignment(_)
         | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
         Change::SetBundleIdleTimeout(_) => "bundles: the idle timeout changed".to_owned(),

@@ -237,10 +237,10 @@ pub fn stats_show(pmd: &PmdFigures) -> String {
 }
 
 /// `pmd-rxq-show` of one thread, whose queues are sorted by port and number here.
-pub fn rxq_show(thread: Thread, mut queues: Vec<RxqFigures>, overhead: Option<u64>) -> String {
+pub fn rxq_show(thread: Thread, is_isolated: bool, mut queues: Vec<RxqFigures>, overhead: Option<u64>) -> String {
     let share = |share: Option<u64>| share.map_or("NOT AVAIL".into(), |percent| format!("{percent:2} %"));
     queues.sort_by(|a, b| (&a.port, a.queue).cmp(&(&b.port, b.queue)));
-    let mut out = thread.header() + "  isolated : false\n";
+    let mut out = thread.header() + &format!("  isolated : {is_isolated}\n");
     for rxq in &queues {
         let _ = writeln!(
             out,
@@ -388,11 +388,12 @@ pmd thread numa_id 0 core_id 1:
         let queue = |port: &str, queue, usage| RxqFigures { port: port.into(), queue, usage };
         let text = rxq_show(
             Thread::Pmd { numa: 0, core: 1 },
+            true,
             vec![queue("p1", 0, Some(7)), queue("p0", 1, None), queue("p0", 0, Some(0))],
             Some(0),
         );
         let expected = "pmd thread numa_id 0 core_id 1:
-  isolated : false
+  isolated : true
   port: p0                queue-id:  0 (enabled)   pmd usage:  0 %
   port: p0                queue-id:  1 (enabled)   pmd usage: NOT AVAIL
   port: p1                queue-id:  0 (enabled)   pmd usage:  7 %
@@ -400,7 +401,7 @@ pmd thread numa_id 0 core_id 1:
 ";
         assert_eq!(text, expected);
         assert_eq!(
-            rxq_show(Thread::Pmd { numa: 0, core: 2 }, Vec::new(), None),
+            rxq_show(Thread::Pmd { numa: 0, core: 2 }, false, Vec::new(), None),
             "pmd thread numa_id 0 core_id 2:\n  isolated : false\n"
         );
     }

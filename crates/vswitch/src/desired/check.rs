@@ -1,6 +1,6 @@
 //! What a state must be to be carried out. A front end that can point at its text does so with the key.
 
-use super::{Bridge, DesiredState, PATCH, Port};
+use super::{Bridge, DesiredState, FailedPorts, PATCH, Port};
 use sluice_flow::OfPort;
 use sluice_ofproto::VlanMode;
 use std::collections::HashSet;
@@ -70,7 +70,11 @@ impl DesiredState {
             let mut numbers = HashSet::new();
             for (p, port) in bridge.ports.iter().enumerate() {
                 let path = format!("{path}.port[{p}]");
-                port.check(&self.pmd_cores).map_err(|invalid| invalid.within(&path))?;
+                port.check().map_err(|invalid| invalid.within(&path))?;
+                // Where ports may fail and come back, queues may be pinned to PMDs yet to come, as in Open vSwitch.
+                if self.failed_ports == FailedPorts::Stay {
+                    port.check_affinity(&self.pmd_cores).map_err(|invalid| invalid.within(&path))?;
+                }
                 port.check_local(&bridge.name).map_err(|invalid| invalid.within(&path))?;
                 if !port.is_local() {
                     names.add_port(&port.name).map_err(|invalid| invalid.within(&path))?;
@@ -151,11 +155,11 @@ impl Bridge {
 }
 
 impl Port {
-    /// Checks a port of a switch whose PMDs run on `pmd_cores`; none: it is not known which cores those are.
+    /// Checks what it is by itself.
     ///
     /// # Errors
     /// With the first value that cannot stand; its key is the port's own, such as `mtu`.
-    pub fn check(&self, pmd_cores: &[usize]) -> Result<(), Invalid> {
+    pub fn check(&self) -> Result<(), Invalid> {
         // The device of an internal port may have a shorter name.
         let is_device = !matches!(self.kind.as_str(), PATCH | "internal") && !self.kind.starts_with("dummy");
         check_name(&self.name, if is_device { DEVICE_NAME_MAX } else { NAME_MAX })?;
@@ -169,8 +173,7 @@ impl Port {
         if !(1..=PMDS_MAX).contains(&self.n_rxq) {
             return wrong("n-rxq", format!("{} queues; expected 1 to {PMDS_MAX}", self.n_rxq));
         }
-        self.check_vlans()?;
-        self.check_affinity(pmd_cores)
+        self.check_vlans()
     }
 
     /// LOCAL is the port that is named like the bridge, and no other.
@@ -211,8 +214,12 @@ impl Port {
         Ok(())
     }
 
-    /// Pinned queues exist, and so do the PMDs of their cores.
-    fn check_affinity(&self, pmd_cores: &[usize]) -> Checked {
+    /// Checks that pinned queues exist, and the PMDs of their cores, which run on `pmd_cores`; none: it is not known on
+    /// which.
+    ///
+    /// # Errors
+    /// With the first pair that cannot stand.
+    pub fn check_affinity(&self, pmd_cores: &[usize]) -> Result<(), Invalid> {
         let key = "pmd-rxq-affinity";
         for (queue, core) in &self.rxq_affinity {
             if *queue >= self.n_rxq {

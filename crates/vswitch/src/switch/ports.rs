@@ -35,7 +35,8 @@ impl Switch {
     /// If the port is not as it must be, cannot be opened, or its name or number is taken.
     pub fn add_port(&self, bridge: &str, port: &Port) -> Result<(), Error> {
         let mut setup = self.setup();
-        port.check(&setup.state.pmd_cores).map_err(|invalid| invalid.within("port"))?;
+        let checked = port.check().and_then(|()| port.check_affinity(&setup.state.pmd_cores));
+        checked.map_err(|invalid| invalid.within("port"))?;
         setup.assembly.add_port(bridge, port)?;
         setup.assembly.follow_mtus();
         drop(setup);

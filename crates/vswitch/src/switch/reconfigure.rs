@@ -138,6 +138,7 @@ impl Switch {
                 self.datapath.set_workers(&workers.cores, workers.has_main)?;
             }
             Change::SetMissBudget(budget) => self.datapath.set_miss_budget(*budget),
+            Change::SetRxqAssignment(assignment) => self.datapath.set_rxq_assignment(*assignment),
             Change::SetPmdSleepMax(longest) => {
                 self.datapath.set_sleep_max(u32::try_from(longest.as_micros()).unwrap_or(u32::MAX));
             }

@@ -193,6 +193,7 @@ impl Plan {
             is_protected: vlans.is_protected,
             // A patch port has no device that could have an MTU.
             mtu: interface.mtu_request.filter(|_| kind != PATCH).and_then(|mtu| u32::try_from(mtu).ok()),
+            rxq_affinity: rxq_affinity(&interface.other_config),
             options: known_options(kind, &interface.options.0),
             ..port
         };
@@ -206,6 +207,16 @@ impl Plan {
         let request = NumberRequest { name: name.clone(), requested, last };
         Some(Candidate { uuid: interface.uuid, lacking: interface.lacking.clone(), port, request })
     }
+}
+
+/// The cores that queues are pinned to: `QUEUE:CORE`, separated by commas. What is no pair counts as absent.
+fn rxq_affinity(config: &Smap) -> BTreeMap<usize, usize> {
+    let pairs = config.text("pmd-rxq-affinity").unwrap_or_default().split(',');
+    let pair = |pair: &str| {
+        let (queue, core) = pair.split_once(':')?;
+        Some((queue.trim().parse().ok()?, core.trim().parse().ok()?))
+    };
+    pairs.filter_map(pair).collect()
 }
 
 /// The options that the port's type knows; Open vSwitch ignores others.
@@ -236,7 +247,7 @@ fn refusal(port: &Port) -> Option<String> {
 
 /// Why the switch would not have a port, if so.
 fn unusable(port: &Port) -> Option<String> {
-    port.check(&[]).err().map(|invalid| format!("{}: could not set configuration ({invalid})", port.name))
+    port.check().err().map(|invalid| format!("{}: could not set configuration ({invalid})", port.name))
 }
 
 /// Source: vswitchd/bridge.c, `bridge_configure_mac_table`, `bridge_configure_forward_bpdu`.
@@ -274,6 +285,13 @@ fn parse_datapath_id(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queues_are_pinned_by_pairs_and_the_rest_is_left_out() {
+        let config = |text: &str| Smap([("pmd-rxq-affinity".to_owned(), text.to_owned())].into());
+        assert_eq!(rxq_affinity(&config("0:3, 1:7,x,2:,:4")), [(0, 3), (1, 7)].into());
+        assert!(rxq_affinity(&Smap::default()).is_empty());
+    }
 
     #[test]
     fn datapath_ids_have_16_digits_or_a_prefix() {

@@ -3,7 +3,7 @@
 use super::{Level, Note, Plan};
 use crate::records::{OpenVswitchRecord, Smap};
 use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, TlsFiles};
-use sluice_datapath::numa;
+use sluice_datapath::{InsertInvProb, Level as CacheLevel, RxqAlgorithm, RxqAssignment, numa};
 use sluice_vswitch::PMDS_MAX;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const MAX_IDLE_MIN_MS: u32 = 500;
 const PMD_SLEEP_MAX_US: u32 = 10_000;
 
 /// Keys that have no effect here, because what they tune works in another way or is not there.
-const WITHOUT_EFFECT: [&str; 25] = [
+const WITHOUT_EFFECT: [&str; 21] = [
     "dpdk-alloc-mem",
     "dpdk-extra",
     "dpdk-hugepage-dir",
@@ -25,7 +25,6 @@ const WITHOUT_EFFECT: [&str; 25] = [
     "dpdk-lcore-mask",
     "dpdk-socket-limit",
     "dpdk-socket-mem",
-    "emc-insert-inv-prob",
     "enable-statistics",
     "flow-limit",
     "hw-offload",
@@ -36,10 +35,7 @@ const WITHOUT_EFFECT: [&str; 25] = [
     "n-revalidator-threads",
     "per-port-memory",
     "pmd-perf-metrics",
-    "pmd-rxq-assign",
-    "pmd-rxq-isolate",
     "shared-mempool-config",
-    "smc-enable",
     "tc-policy",
     "tx-flush-interval",
     "userspace-tso-enable",
@@ -66,6 +62,11 @@ impl Plan {
         self.state.bundle_idle_timeout = idle.unwrap_or(BUNDLE_IDLE_TIMEOUT);
         let sleep_us: Option<u32> = config.number("pmd-maxsleep").or_else(|| config.number("pmd-sleep-max"));
         self.state.datapath.pmd_sleep_max = Duration::from_micros(sleep_us.unwrap_or(0).min(PMD_SLEEP_MAX_US).into());
+        self.state.datapath.rxq_assignment = RxqAssignment {
+            algorithm: self.rxq_algorithm(config.text("pmd-rxq-assign")),
+            isolates: config.flag("pmd-rxq-isolate", true),
+        };
+        self.set_caches(config);
         let cores = config.text("pmd-cpu-mask").map(cores_of_mask).unwrap_or_default();
         // A mask may name cores of larger machines. Without a core that there is, it counts for nothing.
         let cores: Vec<usize> = cores.into_iter().filter(|core| numa::has_core(*core)).take(PMDS_MAX).collect();
@@ -73,6 +74,27 @@ impl Plan {
             self.state.pmd_cores = cores;
         }
         self.notes.extend(without_effect(config));
+    }
+
+    /// Without a setting the autopilot decides about a cache.
+    fn set_caches(&mut self, config: &Smap) {
+        let lookup = &mut self.state.datapath.lookup;
+        if let Some(probability) = config.number("emc-insert-inv-prob") {
+            (lookup.emc, lookup.emc_insert_inv_prob) = (CacheLevel::On, InsertInvProb::OneIn(probability));
+        }
+        if config.text("smc-enable").is_some() {
+            lookup.smc = if config.flag("smc-enable", false) { CacheLevel::On } else { CacheLevel::Off };
+        }
+    }
+
+    fn rxq_algorithm(&mut self, name: Option<&str>) -> RxqAlgorithm {
+        let Some(name) = name else { return RxqAlgorithm::default() };
+        name.parse().unwrap_or_else(|()| {
+            self.warn(
+                "Unsupported rx queue to PMD assignment mode in pmd-rxq-assign, defaulting to 'cycles'.".to_owned(),
+            );
+            RxqAlgorithm::default()
+        })
     }
 }
 

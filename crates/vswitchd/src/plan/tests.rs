@@ -45,7 +45,17 @@ fn any_interface() -> impl Strategy<Value = InterfaceRecord> {
     (any_name(), select(kinds.to_vec()), options, numbers).prop_map(|(name, kind, options, numbers)| {
         let [ofport_request, ofport, mtu_request] = numbers;
         let (kind, lacking) = (kind.to_owned(), Vec::new());
-        InterfaceRecord { uuid: Uuid::ZERO, name, kind, options, ofport_request, ofport, mtu_request, lacking }
+        InterfaceRecord {
+            uuid: Uuid::ZERO,
+            name,
+            kind,
+            options,
+            other_config: Smap::default(),
+            ofport_request,
+            ofport,
+            mtu_request,
+            lacking,
+        }
     })
 }
 

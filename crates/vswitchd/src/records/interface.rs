@@ -15,6 +15,8 @@ pub struct InterfaceRecord {
     pub kind: String,
     /// What its type wants to know.
     pub options: Smap,
+    /// Settings that no type needs to know.
+    pub other_config: Smap,
     /// The OpenFlow number that it requests.
     pub ofport_request: Option<i64>,
     /// The OpenFlow number that it had last.
@@ -41,6 +43,7 @@ impl InterfaceRecord {
             name: row.get::<&str>("name").to_owned(),
             kind: row.get::<&str>("type").to_owned(),
             options: Smap::read(row, "options"),
+            other_config: Smap::read(row, "other_config"),
             ofport_request: row.get("ofport_request"),
             ofport: row.get("ofport"),
             mtu_request: row.get("mtu_request"),
