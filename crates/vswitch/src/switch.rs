@@ -128,7 +128,10 @@ impl Switch {
     /// If a socket or a thread cannot be had.
     pub fn start_openflow(self: &Arc<Self>, rundir: &Path) -> Result<(), Error> {
         self.openflow.start(rundir);
-        let bridges = self.setup().state.bridges.clone();
+        let mut setup = self.setup();
+        setup.assembly.watch_links();
+        let bridges = setup.state.bridges.clone();
+        drop(setup);
         bridges.iter().try_for_each(|bridge| self.openflow.serve_bridge(&bridge.name, &bridge.openflow()))?;
         openflow::start_packet_ins(self).map_err(|error| Error::Thread { thread: "packet-in", error })
     }

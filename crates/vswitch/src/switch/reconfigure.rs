@@ -76,6 +76,8 @@ impl Switch {
             outcomes.push(Outcome { change, loaded, error, port_failures });
         }
         setup.assembly.follow_mtus();
+        // The first state of a link is no change that controllers are to hear of.
+        setup.assembly.watch_links();
         drop(setup);
         self.reread_tls(desired, &mut outcomes);
         self.openflow.publish_ports();
@@ -172,6 +174,7 @@ impl Switch {
         if loaded.is_err() {
             there.sources = Sources::default();
         }
+        assembly.watch_links();
         let served = self.openflow.serve_bridge(&bridge.name, &bridge.openflow()).map_err(Error::from);
         if served.is_err() {
             (there.controllers, there.listeners) = Default::default();
