@@ -10,8 +10,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Dependencies that are needed although no code names them: crate, dependency, why.
-const NEEDED: &[(&str, &str, &str)] =
-    &[("sluice-fuzz-targets", "rustix", "target vhost-rings includes the guest of sluice-port's tests, which names it")];
+const NEEDED: &[(&str, &str, &str)] = &[(
+    "sluice-fuzz-targets",
+    "rustix",
+    "target vhost-rings includes the guest of sluice-port's tests, which names it",
+)];
 
 /// The names in the code of every file below a folder of the tree, or in that file.
 fn names_in(sources: &[Source], place: &str) -> BTreeSet<String> {
