@@ -25,6 +25,8 @@ ovs-vsctl get interface selfish ofport
 ovs-vsctl add-port br1 early -- set interface early type=patch options:peer=late
 ovs-vsctl get interface early ofport
 ovs-vsctl add-port br1 five -- set interface five type=internal ofport_request=5
+until_true ovs-vsctl get interface five status:driver_name
+ovs-vsctl get interface five status
 ovs-vsctl add-port br1 six -- set interface six type=internal ofport_request=5
 ovs-vsctl get interface five ofport
 ovs-vsctl get interface six ofport

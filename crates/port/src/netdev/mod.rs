@@ -80,8 +80,14 @@ impl NetDevice {
             link_resets: self.attribute("carrier_changes").and_then(|changes| changes.parse().ok()).unwrap_or(0),
             speed_bps: megabits.filter(|speed| *speed != 0).map(|speed| speed * 1_000_000),
             is_full_duplex: self.attribute("duplex").is_some_and(|duplex| duplex == "full"),
-            details: Vec::new(),
+            details: self.driver(),
         }
+    }
+
+    /// What drives it, if the kernel knows. Source: Open vSwitch lib/netdev-linux.c, `netdev_linux_get_status`.
+    fn driver(&self) -> Vec<(String, String)> {
+        let keys = ["driver_name", "driver_version", "firmware_version"].map(str::to_owned);
+        sys::driver(&self.socket, &self.name).map_or_else(|_| Vec::new(), |texts| keys.into_iter().zip(texts).collect())
     }
 
     /// One of its files in sysfs. Source: Linux, Documentation/ABI/testing/sysfs-class-net.

@@ -29,7 +29,7 @@ pub(crate) fn request(name: &str) -> libc::ifreq {
 /// Makes a request that reads and writes at most an `ifreq`.
 pub(crate) fn ask(fd: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: `fd` is open; callers in this crate pass requests that the kernel defines over one `ifreq`, which
-    // `request` is; a pointer in it is to memory that the caller keeps (`rx_queues`).
+    // `request` is; a pointer in it is to memory that the caller keeps (`rx_queues`, `driver`).
     match unsafe { libc::ioctl(fd.as_raw_fd(), what, std::ptr::from_mut(request)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -102,6 +102,26 @@ pub(crate) fn set_mac(fd: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> 
     address.sa_data.iter_mut().zip(mac).for_each(|(to, from)| *to = from as libc::c_char);
     request.ifr_ifru.ifru_hwaddr = address;
     ask(fd, SIOCSIFHWADDR, &mut request)
+}
+
+/// Its driver's name, version and firmware's version.
+pub(crate) fn driver(fd: &OwnedFd, name: &str) -> io::Result<[String; 3]> {
+    /// Bytes of each text of a `struct ethtool_drvinfo`, which begin behind the command, and of all of it.
+    const TEXT_BYTES: usize = 32;
+    const WORDS: usize = 196 / 4;
+    // Command ETHTOOL_GDRVINFO. Source: linux/ethtool.h.
+    let mut info = [0u32; WORDS];
+    info[0] = 0x3;
+    let mut request = request(name);
+    request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
+    // The pointer is to as many bytes as this command writes, which live until the call returns.
+    ask(fd, SIOCETHTOOL, &mut request)?;
+    let bytes: Vec<u8> = info[1..].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let text = |at: usize| {
+        let text = bytes[at * TEXT_BYTES..][..TEXT_BYTES].split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    };
+    Ok([0, 1, 2].map(text))
 }
 
 /// The number of its receive queues.

@@ -1,11 +1,12 @@
 //! Counters of interfaces. Source: Open vSwitch vswitchd/bridge.c, `iface_refresh_stats`.
 
 use crate::schema::INTERFACE;
+use sluice_datapath::PortReport;
 use sluice_ovsdb::{Datum, Txn, Uuid};
-use sluice_port::PortStats;
 
-/// Writes an interface's counters: those that its kind of device has.
-pub fn write(txn: &mut Txn, interface: Uuid, kind: &str, stats: &PortStats) {
+/// Writes an interface's counters: those that its kind of device has, and the device's own.
+pub fn write(txn: &mut Txn, interface: Uuid, kind: &str, report: &PortReport) {
+    let stats = &report.stats;
     let traffic = [
         ("rx_packets", stats.rx_packets),
         ("tx_packets", stats.tx_packets),
@@ -21,6 +22,8 @@ pub fn write(txn: &mut Txn, interface: Uuid, kind: &str, stats: &PortStats) {
         ("rx_missed_errors", stats.rx_missed),
     ];
     let losses = losses.into_iter().filter(|_| !kind.starts_with("dummy"));
-    let counters = traffic.into_iter().chain(losses).map(|(key, n)| (key, i64::try_from(n).unwrap_or(i64::MAX)));
+    let own = report.custom_stats.iter().map(|(key, n)| (key.as_str(), *n));
+    let counters = traffic.into_iter().chain(losses).chain(own);
+    let counters = counters.map(|(key, n)| (key, i64::try_from(n).unwrap_or(i64::MAX)));
     txn.set(INTERFACE, interface, "statistics", Datum::map(counters));
 }

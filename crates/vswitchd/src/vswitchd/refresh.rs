@@ -106,7 +106,7 @@ pub(super) fn write_statistics(switch: &Switch, applied: &Applied, txn: &mut Txn
     let reports = switch.datapath().ports();
     for (interface, live, number) in applied.devices() {
         if let Ok(at) = reports.binary_search_by_key(&number, |report| report.number) {
-            statistics::write(txn, interface.uuid, &live.kind, &reports[at].stats);
+            statistics::write(txn, interface.uuid, &live.kind, &reports[at]);
         }
     }
 }

@@ -9,13 +9,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     ("bridges_and_ports_come_and_go", bridges::bridges_and_ports_come_and_go),
     ("what_cannot_be_is_told_and_does_not_block_the_rest", bridges::what_cannot_be_is_told_and_does_not_block_the_rest),
     ("numbers_are_requested_kept_and_given_out", bridges::numbers_are_requested_kept_and_given_out),
     ("a_patch_port_without_a_peer_says_so", bridges::a_patch_port_without_a_peer_says_so),
     ("controllers_know_bridges_by_their_datapath_ids", bridges::controllers_know_bridges_by_their_datapath_ids),
     ("zones_have_the_timeouts_of_their_rows", settings::zones_have_the_timeouts_of_their_rows),
+    ("a_devices_own_counters_are_told", settings::a_devices_own_counters_are_told),
     ("bridges_forward_and_describe_themselves_as_told", settings::bridges_forward_and_describe_themselves_as_told),
     ("settings_that_go_leave_the_usual_ones", settings::settings_that_go_leave_the_usual_ones),
     ("what_networks_rely_on_is_not_ignored_silently", settings::what_networks_rely_on_is_not_ignored_silently),

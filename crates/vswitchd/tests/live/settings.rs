@@ -70,3 +70,12 @@ pub fn what_networks_rely_on_is_not_ignored_silently() {
     server.vsctl("set bridge br0 stp_enable=false mcast_snooping_enable=false");
     assert_eq!(server.vsctl("get interface p1 status -- get bridge br0 status"), "{}\n{}");
 }
+
+pub fn a_devices_own_counters_are_told() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy -- add-port br0 d1 -- set interface d1 type=dummy");
+    let counter = |name: &str| server.vsctl(&format!("get interface d1 statistics:{name}"));
+    assert_eq!(["rx_custom_packets_1", "rx_custom_packets_2", "rx_packets"].map(counter), ["0", "0", "0"]);
+}
