@@ -100,7 +100,7 @@ const SWITCH_ERRORS: &[(&str, &str)] = &[
 const BRIDGE_ERRORS: &[(&str, &str)] = &[
     ("fail-mode = \"open\"", "fail-mode: unknown variant `open`, expected `secure` or `standalone`"),
     ("datapath-id = \"7\"", "datapath-id: \"7\"; expected 16 hexadecimal digits"),
-    ("listen = [\"tcp:6653\"]", "listen: \"tcp:6653\"; expected \"ptcp:[PORT][:ADDRESS]\" or \"pssl:"),
+    ("listen = [\"tcp:6653\"]", "listen: \"tcp:6653\"; expected \"ptcp:[PORT][:ADDRESS]\", \"pssl:"),
     ("listen = [\"pssl:\"]", "listen: \"pssl:\" takes [switch.tls] with private-key, certificate and ca-cert"),
     (
         "controllers = [\"ssl:1.2.3.4\"]",
@@ -151,7 +151,7 @@ fn what_is_wrong_between_keys_is_named_with_its_line() {
         ("[swich]\n".into(), "s.toml:1: swich: unknown field `swich`, expected one of `switch`, `datapath`, `bridge`"),
         (String::new(), "s.toml: bridge: no bridge; expected at least one [[bridge]]"),
         ("[[bridge]]\n".into(), "s.toml:1: bridge[0]: missing field `name`"),
-        (BRIDGE.replace("br0", "a/b"), "s.toml:2: bridge[0].name: \"a/b\"; expected 1 to 15 visible characters"),
+        (BRIDGE.replace("br0", "a/b"), "s.toml:2: bridge[0].name: \"a/b\"; expected 1 to 255 visible characters"),
         (BRIDGE.repeat(2), "s.toml:4: bridge[1].name: another bridge is named \"br0\""),
         (port("= 1", "= 65534"), "s.toml:5: bridge[0].port[0].ofport: port number 65534; expected 1 to 65279"),
         (port("type = \"null\"", ""), "s.toml:3: bridge[0].port[0]: missing field `type`"),
