@@ -260,7 +260,8 @@ impl Control {
         let is_staying = |(at, worker): (usize, &Worker)| Some((worker.shared.core.filter(|_| !is_leaving[at])?, at));
         let mut pmds: Vec<(usize, usize)> = self.workers.iter().enumerate().filter_map(is_staying).collect();
         pmds.sort_unstable();
-        let is_polled = |rxq: &RxqLoad| !pmds.is_empty() && !(rxq.can_be_waited_for && self.has_main_worker);
+        let is_waited_for = |rxq: &RxqLoad| rxq.can_be_waited_for && self.has_main_worker;
+        let is_polled = |rxq: &RxqLoad| !(pmds.is_empty() || is_waited_for(rxq));
         let polled = rxqs.iter().filter(|(_, rxq)| is_polled(rxq)).map(|(_, rxq)| PolledQueue {
             port: &rxq.port_name,
             queue: rxq.queue,
