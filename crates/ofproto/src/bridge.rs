@@ -1,6 +1,7 @@
 //! A bridge: its ports, tables, groups, meters and MAC table. One writer and many translations share it behind a lock.
 
 use crate::bridge_config::{BridgeConfig, BridgeId, FragmentMode, N_TABLES, TableConfig, TableMiss};
+use crate::expiry::Expirable;
 use crate::features::DpFeatures;
 use crate::group::Groups;
 use crate::mac::MacTable;
@@ -14,7 +15,7 @@ use parking_lot::RwLock;
 use sluice_classifier::{Classifier, RuleId, TrieField};
 use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::FlowRemovedReason;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Rules by match and priority.
@@ -37,7 +38,7 @@ pub(crate) struct Bridge {
     pub meters: Meters,
     pub macs: RwLock<MacTable>,
     /// Rules with a timeout.
-    pub expirable: BTreeSet<(u8, RuleId)>,
+    pub expirable: Expirable,
     /// How many rules with `delete_learned` learn into a table with a cookie.
     pub learners: HashMap<LearnedCookie, usize>,
 }
@@ -108,7 +109,7 @@ impl Bridge {
             groups: Groups::new(),
             meters: Meters::new(),
             macs,
-            expirable: BTreeSet::new(),
+            expirable: Expirable::default(),
             learners: HashMap::new(),
         }
     }
@@ -128,15 +129,6 @@ impl Bridge {
     /// The port of that name.
     pub fn port_named(&self, name: &str) -> Option<&PortConfig> {
         self.ports.values().find(|p| p.name == name)
-    }
-
-    /// The rules whose timeout is over.
-    pub fn expired(&self, now_ms: u64) -> Vec<ExpiredRule> {
-        let expired = self.expirable.iter().filter_map(|&(table, id)| {
-            let rule = self.tables[usize::from(table)].rules.as_ref()?.rule(id)?;
-            Some(ExpiredRule { table, id, reason: rule.payload().expired(now_ms)? })
-        });
-        expired.collect()
     }
 }
 

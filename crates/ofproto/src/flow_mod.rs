@@ -12,6 +12,7 @@ use crate::check::{check_actions, check_bucket, check_groups, check_match, check
 use crate::controller::PacketOutRequest;
 use crate::depends::Changes;
 use crate::error::Error;
+use crate::expiry::RulePlace;
 use crate::group::{self, Groups};
 use crate::rule::{Rule, RuleCounts};
 use crate::rule_monitor::{PendingUpdate, Requester, RuleUpdateEvent};
@@ -34,6 +35,27 @@ pub enum BundleChange {
     Group(GroupMod),
     /// A packet to send. It is translated by the tables as the steps before it leave them.
     Packet(Box<PacketOutRequest>),
+}
+
+/// A change that [`Ofproto::transact`](crate::Ofproto) makes.
+pub(crate) trait TableChange {
+    /// The change of rules if it may select many: it is made in pieces then.
+    fn selects(&self) -> Option<&FlowMod>;
+}
+
+impl TableChange for &FlowMod {
+    fn selects(&self) -> Option<&FlowMod> {
+        matches!(self.command, FlowCommand::Delete | FlowCommand::Modify).then_some(self)
+    }
+}
+
+impl TableChange for BundleChange {
+    fn selects(&self) -> Option<&FlowMod> {
+        match self {
+            BundleChange::Flow(fm) if matches!(fm.command, FlowCommand::Delete | FlowCommand::Modify) => Some(fm),
+            _ => None,
+        }
+    }
 }
 
 /// How many rules a command touched.
@@ -206,15 +228,30 @@ impl PendingTransaction {
 
     fn modify(&mut self, bridge: &mut Bridge, fm: &FlowMod) -> Result<(), Error> {
         let selected = select(bridge, fm, fm.command == FlowCommand::ModifyStrict, false);
+        self.begin_modify(bridge, fm, &selected)?;
+        self.modify_selected(bridge, fm, &fm.actions.as_slice().into(), &selected);
+        Ok(())
+    }
+
+    /// Checks a modification, and adds the rule if none is selected and the request says so.
+    pub fn begin_modify(&mut self, bridge: &mut Bridge, fm: &FlowMod, selected: &[RulePlace]) -> Result<(), Error> {
         // OpenFlow 1.2 and later never add a flow here: they say no new cookie.
         if selected.is_empty() && fm.cookie_mask == 0 && fm.new_cookie.is_some() {
             return self.add(bridge, fm);
         }
-        for &(table, _) in &selected {
-            self.check(bridge, table, &fm.actions)?;
-        }
-        let actions: Arc<[OfAction]> = fm.actions.as_slice().into();
-        for (table, id) in selected {
+        let mut tables = selected.chunk_by(|a, b| a.0 == b.0);
+        tables.try_for_each(|of_table| self.check(bridge, of_table[0].0, &fm.actions))
+    }
+
+    /// Modifies rules that a request selects.
+    pub fn modify_selected(
+        &mut self,
+        bridge: &mut Bridge,
+        fm: &FlowMod,
+        actions: &Arc<[OfAction]>,
+        selected: &[RulePlace],
+    ) {
+        for &(table, id) in selected {
             let in_table = bridge.rules_mut(table);
             let Some(found) = in_table.rule(id) else { continue };
             let matches = in_table.match_of(found);
@@ -228,7 +265,7 @@ impl PendingTransaction {
                 table,
                 priority: old.priority,
                 cookie: fm.new_cookie.filter(|_| fm.modify_cookie).unwrap_or(old.cookie),
-                actions: Arc::clone(&actions),
+                actions: Arc::clone(actions),
                 flags: old.flags,
                 importance: old.importance,
                 created_ms: old.created_ms,
@@ -244,12 +281,11 @@ impl PendingTransaction {
             self.hide(bridge, table, id, None);
             let has_new_cookie = rule.cookie != old.cookie;
             let id = self.insert(bridge, &matches, rule);
-            let old_actions = (old.actions != actions).then(|| Arc::clone(&old.actions));
+            let old_actions = (old.actions != *actions).then(|| Arc::clone(&old.actions));
             if has_new_cookie || old_actions.is_some() {
                 self.note_update(RuleUpdateEvent::Modified, table, id, old_actions);
             }
         }
-        Ok(())
     }
 
     /// Inserts a rule, visible from the next version on.
@@ -262,8 +298,8 @@ impl PendingTransaction {
         let (id, displaced) = bridge.rules_mut(table).insert(matches, priority, self.version, &conjunctions, payload);
         debug_assert!(displaced.is_none(), "invariant: an equal rule was hidden first");
         _ = rule.id.set(id);
-        if rule.idle_timeout() != 0 || rule.hard_timeout() != 0 {
-            bridge.expirable.insert((table, id));
+        if let Some(expiry_ms) = rule.expiry_ms() {
+            bridge.expirable.insert((table, id), expiry_ms);
         }
         bridge.tables[usize::from(table)].capacity.add(id, matches, rule.importance, rule.expiry_ms());
         self.added.push((table, id));
@@ -303,14 +339,6 @@ impl PendingTransaction {
         }
     }
 
-    /// Hides the rules that were learned into a table with a cookie.
-    pub fn hide_learned(&mut self, bridge: &mut Bridge, learned: LearnedCookie) {
-        let LearnedCookie { table, cookie } = learned;
-        let learned = bridge.rules_mut(table).iter(LATEST).filter(|r| r.payload().cookie == cookie).map(|r| r.id());
-        let learned: Vec<_> = learned.collect();
-        learned.into_iter().for_each(|id| self.hide(bridge, table, id, Some(FlowRemovedReason::Delete)));
-    }
-
     /// Adds a learned rule, or refreshes an identical one; whether the limit (0: none) allowed it.
     pub fn learn(&mut self, bridge: &mut Bridge, fm: &FlowMod, limit: u32) -> Result<bool, Error> {
         let table = fm.table.unwrap_or(0);
@@ -338,9 +366,9 @@ impl PendingTransaction {
         for hidden in self.hidden {
             // A rule that was added and hidden within the transaction has just been removed.
             if bridge.rules_mut(hidden.table).set_remove_version(hidden.id, NEVER)
-                && (hidden.rule.idle_timeout() != 0 || hidden.rule.hard_timeout() != 0)
+                && let Some(expiry_ms) = hidden.rule.expiry_ms()
             {
-                bridge.expirable.insert((hidden.table, hidden.id));
+                bridge.expirable.insert((hidden.table, hidden.id), expiry_ms);
             }
         }
     }

@@ -81,6 +81,7 @@ mod depends;
 mod effects;
 mod error;
 mod eviction;
+mod expiry;
 mod fdb;
 mod features;
 mod flow_log;

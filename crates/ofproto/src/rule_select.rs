@@ -1,7 +1,7 @@
 //! Finding rules of a bridge: those that a request selects, and those that a change would add.
 
 use crate::action_refs::{outputs_to, sends_to_group};
-use crate::bridge::{Bridge, Rules};
+use crate::bridge::{Bridge, LearnedCookie, Rules};
 use crate::bridge_config::N_TABLES;
 use crate::rule::Rule;
 use sluice_classifier::{Criteria, LATEST, RuleId};
@@ -37,6 +37,13 @@ pub(crate) fn select(bridge: &Bridge, fm: &FlowMod, strict: bool, by_output: boo
         }
     }
     out
+}
+
+/// The rules that were learned into a table with a cookie.
+pub(crate) fn learned_with(bridge: &Bridge, learned: LearnedCookie) -> Vec<(u8, RuleId)> {
+    let LearnedCookie { table, cookie } = learned;
+    let rules = rules_of(bridge, table).into_iter().flat_map(|rules| rules.iter(LATEST));
+    rules.filter(|rule| rule.payload().cookie == cookie).map(|rule| (table, rule.id())).collect()
 }
 
 /// Whether `replace-flows` leaves a rule as it is, with its counters.

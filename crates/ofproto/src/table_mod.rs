@@ -23,7 +23,7 @@ impl Bridge {
         capacity.order = capacity.order.take().filter(|order| now_ms < order.made_ms + ORDER_MAX_AGE_MS);
         let order = capacity.order.get_or_insert_with(|| {
             let mut order = EvictionOrder::new(now_ms);
-            for &(_, id) in self.expirable.range((table, RuleId(0))..=(table, RuleId(u32::MAX))) {
+            for id in self.expirable.of_table(table) {
                 let Some((rules, rule)) = rules.as_ref().and_then(|rules| Some((rules, rules.rule(id)?))) else {
                     continue;
                 };

@@ -1,13 +1,16 @@
 //! Transactions: changes of a bridge's rules and groups that lookups see all at once, or not at all.
 
-use crate::bridge::{Rules, SwitchState};
+use crate::bridge::{Bridge, Rules, SwitchState};
 use crate::bridge_config::BridgeId;
+use crate::check::check_table;
 use crate::error::Error;
-use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction};
+use crate::expiry::RulePlace;
+use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction, TableChange};
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_monitor::Requester;
-use sluice_ofp::FlowMod;
+use crate::rule_select::{learned_with, select};
+use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, OfAction};
 use std::sync::Arc;
 
 /// Why a bridge still exists.
@@ -15,6 +18,9 @@ pub(crate) const STAYS: &str = "invariant: only the holder of the writer's lock 
 
 /// Vacancy events that wait to be taken, at most.
 const VACANCY_EVENTS_MAX: usize = 1024;
+
+/// Rules that one call of `expire_rules` looks at in a bridge, at most.
+const EXPIRED_MAX: usize = 1 << 14;
 
 /// From this many changes on it pays to sort the subtables only once, at the end.
 const DEFERRED_MIN: usize = 16;
@@ -62,7 +68,7 @@ impl Ofproto {
     }
 
     /// Makes all changes or none. An error comes with the index of the refused change.
-    pub(crate) fn transact<C>(
+    pub(crate) fn transact<C: TableChange>(
         &self,
         bridge: &str,
         changes: impl IntoIterator<Item = C>,
@@ -74,24 +80,31 @@ impl Ofproto {
         let id = self.bridge_id(bridge).map_err(|e| (0, e))?;
         let mut pending = self.begin(&mut writer, id, now_ms);
         pending.by = by;
-        let (mut changes, mut done) = (changes.into_iter(), 0);
+        let (mut changes, mut done) = (changes.into_iter().peekable(), 0);
         loop {
             // Taken before the lock: the iterator may decode messages.
-            let chunk: Vec<C> = changes.by_ref().take(CHUNK).collect();
-            if chunk.is_empty() {
+            let small = std::iter::from_fn(|| changes.next_if(|change| change.selects().is_none()));
+            let chunk: Vec<C> = small.take(CHUNK).collect();
+            let wide = if chunk.is_empty() { changes.next() } else { None };
+            let result = if let Some(wide) = wide.as_ref().and_then(C::selects) {
+                self.change_selected(&mut writer, id, &mut pending, wide).map_err(|error| (done, error))
+            } else if chunk.is_empty() {
                 return Ok(self.commit(&mut writer, id, pending));
-            }
-            let result = self.change(&mut writer, |state| {
-                in_chunk(state, id, chunk.len(), |state| {
-                    let mut places = chunk.iter().enumerate();
-                    places.try_for_each(|(i, change)| apply(&mut pending, state, id, change).map_err(|e| (done + i, e)))
+            } else {
+                self.change(&mut writer, |state| {
+                    in_chunk(state, id, chunk.len(), |state| {
+                        let mut places = chunk.iter().enumerate();
+                        places.try_for_each(|(i, change)| {
+                            apply(&mut pending, state, id, change).map_err(|e| (done + i, e))
+                        })
+                    })
                 })
-            });
+            };
             if let Err(error) = result {
                 self.change(&mut writer, |state| pending.revert(state.bridge_mut(id).expect(STAYS)));
                 return Err(error);
             }
-            done += chunk.len();
+            done += chunk.len().max(1);
         }
     }
 
@@ -112,19 +125,71 @@ impl Ofproto {
         let mut pending = self.begin(&mut writer, id, now_ms);
         pending.by = by;
         let mut refused = Vec::new();
-        for (i, chunk) in changes.chunks(CHUNK).enumerate() {
+        let mut done = 0;
+        while let Some(first) = changes.get(done) {
+            if let Some(wide) = first.selects() {
+                let result = self.change_selected(&mut writer, id, &mut pending, wide);
+                refused.extend(result.err().map(|error| (done, error)));
+                done += 1;
+                continue;
+            }
+            let small = changes[done..].iter().take(CHUNK).take_while(|change| change.selects().is_none()).count();
+            let chunk = &changes[done..done + small];
             self.change(&mut writer, |state| {
                 in_chunk(state, id, chunk.len(), |state| {
                     let bridge = state.bridge_mut(id).expect(STAYS);
-                    for (j, change) in chunk.iter().enumerate() {
+                    for (i, change) in chunk.iter().enumerate() {
                         if let Err(error) = pending.apply(bridge, change) {
-                            refused.push((i * CHUNK + j, error));
+                            refused.push((done + i, error));
                         }
                     }
                 });
             });
+            done += small;
         }
         Ok((self.commit(&mut writer, id, pending), refused))
+    }
+
+    /// Makes a change that may select many rules. They are found under the lock for reading, which lets PMDs translate,
+    /// and changed in pieces: nobody else changes rules meanwhile, since the caller holds the writer's lock.
+    fn change_selected(
+        &self,
+        writer: &mut Writer,
+        id: BridgeId,
+        pending: &mut PendingTransaction,
+        fm: &FlowMod,
+    ) -> Result<(), Error> {
+        if let Some(table) = fm.table.filter(|&table| table != 255) {
+            check_table(table)?;
+        }
+        let deletes = fm.command == FlowCommand::Delete;
+        let selected = self.state().bridge(id).map(|bridge| select(bridge, fm, false, deletes)).unwrap_or_default();
+        if deletes {
+            self.hide_all(writer, id, pending, &selected);
+            return Ok(());
+        }
+        self.change(writer, |state| pending.begin_modify(state.bridge_mut(id).expect(STAYS), fm, &selected))?;
+        let actions: Arc<[OfAction]> = fm.actions.as_slice().into();
+        for piece in selected.chunks(CHUNK) {
+            self.change(writer, |state| {
+                in_chunk(state, id, piece.len(), |state| {
+                    pending.modify_selected(state.bridge_mut(id).expect(STAYS), fm, &actions, piece);
+                });
+            });
+        }
+        Ok(())
+    }
+
+    /// Hides rules that a request deletes, in pieces.
+    fn hide_all(&self, writer: &mut Writer, id: BridgeId, pending: &mut PendingTransaction, rules: &[RulePlace]) {
+        for piece in rules.chunks(CHUNK) {
+            self.change(writer, |state| {
+                let bridge = state.bridge_mut(id).expect(STAYS);
+                piece
+                    .iter()
+                    .for_each(|&(table, rule)| pending.hide(bridge, table, rule, Some(FlowRemovedReason::Delete)));
+            });
+        }
     }
 
     /// The bridge of that name.
@@ -161,11 +226,12 @@ impl Ofproto {
             if !dead.is_empty() {
                 let mut learned = self.begin(writer, id, now_ms);
                 learned.by = pending.by;
-                self.change(writer, |state| {
-                    if let Some(bridge) = state.bridge_mut(id) {
-                        dead.iter().for_each(|cookie| learned.hide_learned(bridge, *cookie));
-                    }
-                });
+                let rules: Vec<RulePlace> = {
+                    let state = self.state();
+                    let bridge = state.bridge(id);
+                    bridge.into_iter().flat_map(|b| dead.iter().flat_map(|cookie| learned_with(b, *cookie))).collect()
+                };
+                self.hide_all(writer, id, &mut learned, &rules);
                 changed.deleted += learned.changed.deleted;
                 next = (!learned.hidden.is_empty()).then_some(learned);
             }
@@ -188,24 +254,30 @@ impl Ofproto {
         }
     }
 
-    /// Removes the rules whose timeout is over; returns how many.
+    /// Removes rules whose timeout is over, a bounded number; the next call goes on. Returns how many.
     pub(crate) fn expire_rules(&self, writer: &mut Writer, now_ms: u64) -> usize {
-        let by_bridge: Vec<_> = {
-            let state = self.state();
-            let expired = state.bridges.iter().map(|bridge| (bridge.id, bridge.expired(now_ms)));
-            expired.filter(|(_, rules)| !rules.is_empty()).collect()
-        };
+        let is_due = |bridge: &&Bridge| bridge.expirable.due(now_ms).is_some();
+        let due: Vec<BridgeId> = self.state().bridges.iter().filter(is_due).map(|bridge| bridge.id).collect();
         let mut count = 0;
-        for (id, expired) in by_bridge {
+        for id in due {
             let mut pending = self.begin(writer, id, now_ms);
-            self.change(writer, |state| {
-                if let Some(bridge) = state.bridge_mut(id) {
-                    for rule in &expired {
+            let mut expired = Vec::new();
+            for _ in 0..EXPIRED_MAX / CHUNK {
+                let looked = self.change(writer, |state| {
+                    let Some(bridge) = state.bridge_mut(id) else { return 0 };
+                    let looked = bridge.take_expired(now_ms, CHUNK, &mut expired);
+                    for rule in expired.drain(..) {
                         pending.hide(bridge, rule.table, rule.id, Some(rule.reason));
                     }
+                    looked
+                });
+                if looked < CHUNK {
+                    break;
                 }
-            });
-            count += self.commit(writer, id, pending).deleted;
+            }
+            if !pending.hidden.is_empty() {
+                count += self.commit(writer, id, pending).deleted;
+            }
         }
         count
     }
@@ -243,7 +315,9 @@ impl Ofproto {
             let there =
                 table.rules.as_ref().and_then(|r| r.rule(rule_id)).is_some_and(|r| Arc::ptr_eq(r.payload(), rule));
             if there {
-                bridge.expirable.insert((rule.table, rule_id));
+                if let Some(expiry_ms) = rule.expiry_ms() {
+                    bridge.expirable.insert((rule.table, rule_id), expiry_ms);
+                }
             }
         });
     }

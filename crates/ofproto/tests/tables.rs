@@ -400,3 +400,35 @@ fn tables_count_searches() {
     let rows: Vec<_> = stats.iter().map(|t| (t.table, t.rules, t.matched, t.missed)).collect();
     assert_eq!(rows, [(0, 1, 2, 0), (7, 0, 0, 2)]);
 }
+
+/// Rules that end together, and a deletion and a modification that select more rules than one hold of the lock changes:
+/// all are done, each once, within a transaction or over several ticks.
+#[test]
+fn many_rules_are_changed_in_pieces() {
+    const N: usize = 20_000;
+    let ofproto = Ofproto::new();
+    ofproto.add_bridge(BridgeConfig::new("br0"), 0).unwrap();
+    let parse = |text: &str, command| FlowMod::parse(text, command, &PortNames::NONE).unwrap();
+    let rule = |i: usize| format!("table=1,hard_timeout=10,ip,nw_dst=20.0.{}.{},actions=drop", i >> 8, i & 255);
+    let rules: Vec<FlowMod> = (0..N).map(|i| parse(&rule(i), FlowCommand::Add)).collect();
+    let count = |ofproto: &Ofproto| ofproto.table_stats("br0").unwrap().iter().map(|table| table.rules).sum::<usize>();
+    ofproto.bundle("br0", &rules, 0).unwrap();
+    // A bundle that ends with a refused change leaves all as it was, pieces too.
+    let wide = [
+        parse("table=1,actions=output:1", FlowCommand::Modify),
+        parse("table=1", FlowCommand::Delete),
+        parse("table=1,priority=7,actions=group:9", FlowCommand::Add),
+    ];
+    assert!(ofproto.bundle("br0", &wide, 0).is_err());
+    assert_eq!(count(&ofproto), N);
+    assert_eq!(ofproto.bundle("br0", &wide[..1], 0).unwrap().modified, N);
+    assert_eq!(ofproto.tick(10_000).expired_rules, 0);
+    let expired: Vec<usize> = (0..3).map(|_| ofproto.tick(10_001).expired_rules).collect();
+    assert_eq!((expired.iter().sum::<usize>(), expired[2]), (N, 0), "{expired:?}");
+    assert!(expired[0] < N && count(&ofproto) == 0);
+    ofproto.bundle("br0", &rules, 0).unwrap();
+    let refs: Vec<&FlowMod> = wide.iter().collect();
+    let (counts, refused) = ofproto.flow_mods("br0", &refs, None, 0).unwrap();
+    assert_eq!((counts.modified, counts.deleted, refused.len(), refused[0].0), (N, N, 1, 2));
+    assert_eq!(count(&ofproto), 0);
+}
