@@ -371,6 +371,12 @@ impl Datapath {
         flows
     }
 
+    /// The `n` megaflows that were installed first, and the number of all.
+    pub fn oldest_flows(&self, n: usize) -> (Vec<FlowReport>, usize) {
+        let (flows, count) = self.factory.table.oldest(n);
+        (flows.into_iter().map(|flow| FlowReport { ufid: ufid(&flow.matched), flow }).collect(), count)
+    }
+
     pub(crate) fn factory(&self) -> &PmdFactory {
         &self.factory
     }

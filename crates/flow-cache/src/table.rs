@@ -299,18 +299,26 @@ impl MegaflowTable {
     /// Calls `visit` for every megaflow.
     pub fn for_each_view(&self, mut visit: impl FnMut(FlowView)) {
         let pmds = self.counters();
-        self.for_each_record(|flow, _| {
-            let id = flow.id();
-            let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
-            let each = |counters: &Arc<FlowCounters>| {
-                let one = FlowStats { created_ms: flow.created_ms(), ..counters.read(id) };
-                add_up(&mut stats, one);
-                (counters.is_indexed(id) || one.packets != 0).then_some(one)
-            };
-            let per_pmd = pmds.iter().map(each).collect();
-            let (matched, translation) = (flow.identity(), flow.translation());
-            visit(FlowView { id, serial: flow.serial(), matched, translation, per_pmd, stats });
-        });
+        self.for_each_record(|flow, _| visit(view(flow, &pmds)));
+    }
+
+    /// The `n` megaflows that were installed first, in that order, and the number of all. Costs little for the others.
+    pub fn oldest(&self, n: usize) -> (Vec<FlowView>, usize) {
+        let mut all = Vec::new();
+        self.for_each_record(|flow, _| all.push((flow.serial(), flow.id())));
+        let count = all.len();
+        if n < count {
+            all.select_nth_unstable(n);
+            all.truncate(n);
+        }
+        all.sort_unstable();
+        let pmds = self.counters();
+        let mut reader = Epochs::register(&self.epochs);
+        let guard = reader.pin();
+        let records = self.arena.read(&guard);
+        let is_same = |serial: u64| move |(flow, _): &(&Megaflow, bool)| flow.serial() == serial;
+        let found = all.iter().filter_map(|(serial, id)| records.get_any(id.0).filter(is_same(*serial)));
+        (found.map(|(flow, _)| view(flow, &pmds)).collect(), count)
     }
 
     /// Calls `visit` for every megaflow that is live or suspended.
@@ -360,6 +368,19 @@ impl MegaflowTable {
             }
         });
     }
+}
+
+/// A megaflow as control threads see it.
+fn view(flow: &Megaflow, pmds: &[Arc<FlowCounters>]) -> FlowView {
+    let id = flow.id();
+    let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
+    let each = |counters: &Arc<FlowCounters>| {
+        let one = FlowStats { created_ms: flow.created_ms(), ..counters.read(id) };
+        add_up(&mut stats, one);
+        (counters.is_indexed(id) || one.packets != 0).then_some(one)
+    };
+    let per_pmd = pmds.iter().map(each).collect();
+    FlowView { id, serial: flow.serial(), matched: flow.identity(), translation: flow.translation(), per_pmd, stats }
 }
 
 impl Index {

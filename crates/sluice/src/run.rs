@@ -172,12 +172,13 @@ fn summary(switch: &Switch) -> String {
         let text = rules::dump(switch.ofproto(), &bridge.name, now_ms, |line| format!(" {}", line.display(&names)));
         out += &format!("\nrules of {}:\n{}", bridge.name, text.unwrap_or_default());
     }
-    let (names, flows) = (DatapathPortNames::default(), switch.datapath().flows());
-    out += &format!("\nmegaflows: {}\n", flows.len());
+    let names = DatapathPortNames::default();
+    let (flows, count) = switch.datapath().oldest_flows(MEGAFLOWS_SHOWN);
+    out += &format!("\nmegaflows: {count}\n");
     let line = |flow: &FlowReport| dpctl_line(flow, flow.flow.stats, false, &names, now_ms) + "\n";
-    out.extend(flows.iter().take(MEGAFLOWS_SHOWN).map(line));
-    if flows.len() > MEGAFLOWS_SHOWN {
-        out += &format!("… and {} more\n", flows.len() - MEGAFLOWS_SHOWN);
+    out.extend(flows.iter().map(line));
+    if count > flows.len() {
+        out += &format!("… and {} more\n", count - flows.len());
     }
     out
 }
