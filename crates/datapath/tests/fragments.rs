@@ -50,7 +50,8 @@ impl Bench {
         let (mut feeds, mut sents) = (Vec::new(), Vec::new());
         for number in 1..=4 {
             let port = TestPort::new(2, 32, &pool);
-            feeds.extend(port.feeds.iter().take(if number == 1 { 2 } else { 0 }).cloned());
+            let queues = [0, 2, 1, 0, 0][number as usize];
+            feeds.extend(port.feeds.iter().take(queues).cloned());
             sents.push(port.sent.clone());
             datapath.add_port(PortNo(number), Box::new(port)).unwrap();
         }
@@ -247,6 +248,39 @@ fn fragments_do_not_take_what_is_for_receiving() {
     let totals = bench.datapath.totals();
     assert!(bench.held() <= 724 && bench.held() > 500, "{}", bench.held());
     assert_eq!(totals.dropped(DropReason::NoBuffer), 0, "a packet found no frame");
+}
+
+/// One port sends first fragments, or last ones, whose rest never comes. Whether it was there before the other port or
+/// comes later, the other port's datagrams are complete.
+#[test]
+fn a_port_that_fills_the_store_leaves_another_its_share() {
+    for piece in [0, 2] {
+        let mut bench = Bench::new(by_state);
+        for id in 0..=255 {
+            bench.receive(0, (0..8).map(|n| with_source(n, fragments(id, 3000).remove(piece))));
+        }
+        let held = bench.held();
+        assert_eq!(held, 875, "seven eighths of 1000");
+        let sent = bench.sent(4).len();
+        assert_eq!(sent, 256 * 8 - 875, "the others go on as invalid");
+        // Port 2 receives, too.
+        let a = fragments(7, 3000);
+        bench.feeds[2].lock().unwrap().extend(a[..2].iter().cloned());
+        bench.receive(0, [with_source(9, fragments(9, 3000).remove(0))]);
+        assert_eq!(bench.held(), held + 2);
+        bench.feeds[2].lock().unwrap().extend(a[2..].iter().cloned());
+        bench.receive(0, []);
+        assert_eq!((bench.held(), bench.sent(3).len()), (held, 2));
+    }
+}
+
+/// The same fragment from another address.
+fn with_source(last: u8, mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[29] = 100 + last;
+    bytes[24..26].fill(0);
+    let sum = checksum::internet(&bytes[14..34]);
+    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    bytes
 }
 
 fn commit_in(zone: u16) -> Action {

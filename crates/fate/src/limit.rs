@@ -43,6 +43,8 @@ limits! {
     ActionList = "limit-action-list", "fixed: 65535 bytes, as in Open vSwitch",
     /// A port that has more than its share of recirculation ids got no new one; its packets are dropped.
     RecircIds = "limit-recirc-ids", "fixed: 262144 ids, equal shares by port from seven eighths on",
+    /// A port that has more than its share of held fragments got no room; the fragment goes on as invalid.
+    Fragments = "limit-fragments", "dpctl/ipf-set-max-nfrags, equal shares by port from seven eighths on",
     /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.
     Expectations = "limit-expectations", "fixed: 32 a connection, 16384 in all",
 }

@@ -50,7 +50,7 @@ pub(crate) struct FragmentHeader {
 pub(crate) enum StoreError {
     /// Part of its data is there already, or it lies behind the end.
     Overlap,
-    /// The limit on held fragments is reached.
+    /// The limit on held fragments, or the port's share of it, is reached.
     Full,
 }
 

@@ -7,7 +7,7 @@
 //! with the actions behind its own `ct`. They may have come by different PMDs. Fragments whose packet is not completed
 //! in time continue as invalid; those from a port that is removed are returned with it.
 //!
-//! Three bounds apply: the number of fragments (`ipf-set-max-nfrags`), the time ([`TIMEOUT_MS`] from the first
+//! Three bounds apply: the number of fragments (`ipf-set-max-nfrags`), with a share for each ingress port, the time ([`TIMEOUT_MS`] from the first
 //! fragment, however many follow), and the size (small fragments are refused, so that no packet has many). A packet's
 //! fragments never overlap: a fragment that repeats a byte is refused, so the receiver reassembles exactly what was
 //! tracked. Refused fragments return to the caller and are invalid.
@@ -32,6 +32,7 @@ pub use reassembly::{DATAGRAM_MAX, distribute, reassemble};
 
 use header::{FragmentHeader, FragmentSpan, StoreError};
 use parking_lot::Mutex;
+use sluice_fate::Limit;
 use sluice_flow::{PacketKey, layout};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, Packet};
@@ -174,7 +175,10 @@ impl<T> Fragments<T> {
         fragment.span = header.span;
         match store.insert(&header, offered, now_ms + TIMEOUT_MS) {
             Err(why) => {
-                family.counts.overlapping += u64::from(why == StoreError::Overlap);
+                match why {
+                    StoreError::Overlap => family.counts.overlapping += 1,
+                    StoreError::Full => Limit::Fragments.hit(),
+                }
                 OfferResult::Refused
             }
             Ok(is_whole) => {

@@ -1,15 +1,27 @@
 //! The held fragments, by packet.
 //!
+//! Share:  from seven eighths of the limit on, a port that has more than its share (an equal part for each port that
+//!         has any, and for one more) gets no room for others. So fragments whose rest never comes, which each stay for
+//!         the whole timeout, take nothing from another port. A fragment of more than [`UNIT`] bytes counts as several.
 //! Shape:  fragments are in slots. Those of a packet form a list in the order of their offsets; the packet's entry in a
 //!         hash table has both ends of the list. Slots and table have room for the limit.
 
 use super::HeldFragment;
 use super::header::{DatagramKey, FragmentHeader, StoreError};
 use super::list::{FragmentList, Progress};
+use sluice_flow::layout;
 use std::collections::HashMap;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
+
+/// Bytes of a frame that count as one fragment.
+const UNIT: usize = 2048;
+
+/// The port by which a fragment came, and what it counts.
+fn charge<T>(fragment: &HeldFragment<T>) -> (u32, usize) {
+    (fragment.key.number(layout::IN_PORT) as u32, fragment.packet.frame.len().div_ceil(UNIT).max(1))
+}
 
 /// A packet of which fragments are held.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +53,9 @@ pub(super) struct Store<T> {
     slots: Vec<FragmentSlot<T>>,
     free: u32,
     held: usize,
+    /// What they count against the limit, in all and by ingress port.
+    used: usize,
+    by_port: HashMap<u32, usize>,
     max: usize,
     /// The number of packets begun.
     begun: u64,
@@ -48,7 +63,16 @@ pub(super) struct Store<T> {
 
 impl<T> Store<T> {
     pub fn new(max: usize) -> Self {
-        let mut store = Store { datagrams: HashMap::new(), slots: Vec::new(), free: NONE, held: 0, max: 0, begun: 0 };
+        let mut store = Store {
+            datagrams: HashMap::new(),
+            slots: Vec::new(),
+            free: NONE,
+            held: 0,
+            used: 0,
+            by_port: HashMap::new(),
+            max: 0,
+            begun: 0,
+        };
         store.set_max(max);
         store
     }
@@ -79,7 +103,8 @@ impl<T> Store<T> {
         fragment: &mut Option<HeldFragment<T>>,
         expires_ms: u64,
     ) -> Result<bool, StoreError> {
-        if self.held >= self.max {
+        let Some((port, units)) = fragment.as_ref().map(charge) else { return Err(StoreError::Full) };
+        if !self.has_room(port, units) {
             return Err(StoreError::Full);
         }
         let (start, end) = (header.span.start, header.span.end);
@@ -93,6 +118,8 @@ impl<T> Store<T> {
         let slot = self.free;
         self.free = self.slots[slot as usize].next;
         self.held += 1;
+        self.used += units;
+        *self.by_port.entry(port).or_default() += units;
         let begun = &mut self.begun;
         let datagram = self.datagrams.entry(header.key).or_insert_with(|| {
             *begun += 1;
@@ -112,6 +139,26 @@ impl<T> Store<T> {
         datagram.count += 1;
         datagram.bytes += end - start;
         Ok(datagram.total == Some(datagram.bytes))
+    }
+
+    fn has_room(&self, port: u32, units: usize) -> bool {
+        let used = self.used + units;
+        let own = self.by_port.get(&port).copied().unwrap_or(0);
+        let ports = self.by_port.len() + usize::from(own == 0);
+        // Each fragment has a slot.
+        let is_in_share = used <= self.max - self.max / 8 || own + units <= self.max / (ports + 1);
+        used <= self.max && self.held < self.max && is_in_share
+    }
+
+    /// Takes a fragment out of what its port has.
+    fn discharge(&mut self, port: u32, units: usize) {
+        self.used -= units;
+        if let Some(own) = self.by_port.get_mut(&port) {
+            *own -= units;
+            if *own == 0 {
+                self.by_port.remove(&port);
+            }
+        }
     }
 
     fn span(&self, slot: u32) -> (u32, u32) {
@@ -150,11 +197,13 @@ impl<T> Store<T> {
         while at != NONE {
             let slot = &mut self.slots[at as usize];
             let next = std::mem::replace(&mut slot.next, self.free);
+            (self.free, at) = (at, next);
             if let Some(fragment) = slot.fragment.take() {
+                let (port, units) = charge(&fragment);
+                self.discharge(port, units);
                 each(fragment);
                 n += 1;
             }
-            (self.free, at) = (at, next);
         }
         self.held -= n;
         n
