@@ -8,25 +8,17 @@
 //!
 //! **What is known of those keys.** Their bits under the megaflow's mask equal those of its packet. Bits that actions
 //! wrote before the search are also equal for all its packets, because everything the actions read is in the mask. If a
-//! rule wants another value in a known bit, it cannot match; otherwise it may.
+//! rule wants another value in a known bit, it cannot match; otherwise it may. See `changed_rules` for many rules.
 
 use crate::bridge::Bridge;
 use crate::bridge_config::BridgeId;
+use crate::changed_rules::TableChanges;
 use crate::group::Groups;
 use crate::port::{Attach, PortConfig};
-use crate::search_key::{
-    IN_PORT_BITS, IN_PORT_PLACE, INITIAL, PACKET_WORDS, SearchKey, WORDS, WordBits, in_port_word, mask_word, span_bits,
-    word,
-};
 use crate::xlate_cache::{Dependency, XcEntry, XlateCache};
-use sluice_flow::layout;
 use sluice_flow::{Mac, Match, PacketKey};
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Changed rules of a table that are compared one by one. If there are more, all megaflows that searched it are
-/// affected.
-const RULES_MAX: usize = 64;
 
 /// What has changed.
 #[derive(Debug, Default)]
@@ -39,20 +31,6 @@ pub(crate) struct Changes {
     /// Ports, groups and meters that were added, removed or modified.
     dependencies: Vec<(BridgeId, Dependency)>,
 }
-
-/// The rules that were added, removed or modified in one table.
-#[derive(Debug)]
-struct TableChanges {
-    bridge: BridgeId,
-    table: u8,
-    /// Their matches; incomplete if there are more than [`RULES_MAX`].
-    rules: Vec<RuleBits>,
-    count: usize,
-}
-
-/// A rule's match, as the words of a key in which it has bits.
-#[derive(Debug)]
-struct RuleBits(Vec<WordBits>);
 
 impl Changes {
     /// Anything may have changed.
@@ -93,18 +71,10 @@ impl Changes {
     pub fn add_rule(&mut self, bridge: BridgeId, table: u8, matches: impl FnOnce() -> Option<Match>) {
         let is_it = |changes: &TableChanges| (changes.bridge, changes.table) == (bridge, table);
         let at = self.tables.iter().position(is_it).unwrap_or_else(|| {
-            self.tables.push(TableChanges { bridge, table, rules: Vec::new(), count: 0 });
+            self.tables.push(TableChanges::new(bridge, table));
             self.tables.len() - 1
         });
-        let changes = &mut self.tables[at];
-        changes.count += 1;
-        if changes.count > RULES_MAX {
-            return;
-        }
-        match matches() {
-            Some(matches) => changes.rules.push(RuleBits::of(&matches)),
-            None => changes.count = RULES_MAX + 1,
-        }
+        self.tables[at].add(matches);
     }
 
     /// MAC entries that were added, removed or moved.
@@ -126,8 +96,7 @@ impl Changes {
                     self.bridges.contains(bridge)
                         || self.dependencies.contains(&(*bridge, Dependency::Port(key.in_port)))
                         || self.tables.iter().any(|changes| {
-                            (changes.bridge, changes.table) == (*bridge, *table)
-                                && changes.affect(|rule| rule.may_match(record, mask, key))
+                            (changes.bridge, changes.table) == (*bridge, *table) && changes.affect(record, mask, key)
                         })
                 }
                 XcEntry::MacLookup { bridge, vlan, mac } => {
@@ -156,47 +125,3 @@ impl Changes {
         })
     }
 }
-
-impl TableChanges {
-    fn affect(&self, may_match: impl FnMut(&RuleBits) -> bool) -> bool {
-        self.count > RULES_MAX || self.rules.iter().any(may_match)
-    }
-}
-
-impl RuleBits {
-    fn of(matches: &Match) -> Self {
-        let bits = |place: usize| WordBits {
-            place: place as u8,
-            mask: word(&matches.mask, place) & !CONJUNCTION[place],
-            value: word(&matches.key, place),
-        };
-        RuleBits((0..WORDS).map(bits).filter(|bits| bits.mask != 0).collect())
-    }
-
-    /// Whether a search with that key may find the rule, for some packet of the megaflow.
-    fn may_match(&self, record: &XlateCache, mask: &PacketKey, key: &SearchKey) -> bool {
-        self.0.iter().all(|rule| {
-            let place = usize::from(rule.place);
-            let (mut value, mut known) = match place {
-                0..PACKET_WORDS => (record.word(place), mask_word(mask, place)),
-                // Registers and metadata have fixed initial values.
-                _ => (INITIAL[place], u64::MAX),
-            };
-            if let Some(altered) = key.altered.iter().find(|altered| altered.place == rule.place) {
-                (value, known) = (altered.value, known | altered.mask);
-            }
-            if place == IN_PORT_PLACE {
-                value = value & !IN_PORT_BITS | in_port_word(key.in_port);
-                known |= IN_PORT_BITS;
-            }
-            (value ^ rule.value) & rule.mask & known == 0
-        })
-    }
-}
-
-/// The bits of each word that the classifier sets during a search: a rule may match any value of them.
-const CONJUNCTION: [u64; WORDS] = {
-    let mut bits = [0; WORDS];
-    bits[layout::CONJ_ID.offset / 8] = span_bits(layout::CONJ_ID);
-    bits
-};

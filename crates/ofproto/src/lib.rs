@@ -75,6 +75,7 @@
 mod action_refs;
 mod bridge;
 mod bridge_config;
+mod changed_rules;
 mod check;
 mod controller;
 mod depends;

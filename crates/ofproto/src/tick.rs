@@ -7,6 +7,7 @@ use crate::mac::MacTable;
 use crate::ofproto::{Ofproto, Writer};
 use crate::removed::{RemovalCounts, RuleRemoved};
 use crate::rule_select::is_learned;
+use crate::transaction::LearnedFlow;
 use sluice_flow::{Mac, OfPort};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -55,9 +56,10 @@ impl Ofproto {
         self.state().bridges.iter().any(|bridge| !bridge.expirable.is_empty())
     }
 
-    /// Carries out effects.
+    /// Carries out effects: what was learned in one transaction a bridge, so that megaflows are searched once.
     pub(crate) fn apply(&self, writer: &mut Writer, effects: impl IntoIterator<Item = Effect>) {
         let mut changes = Changes::default();
+        let (mut learned, mut closing): (Vec<LearnedFlow>, _) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
                 Effect::LearnMac { bridge, vlan, mac, port, now_ms } => {
@@ -70,14 +72,16 @@ impl Ofproto {
                     }
                 }
                 Effect::Learn { bridge, flow, limit, now_ms } => {
-                    self.learn(writer, bridge, &flow, limit, now_ms);
+                    learned.push(LearnedFlow { bridge, flow, limit, now_ms });
                 }
-                Effect::LowerTimeouts { bridge, rule, idle, hard } => {
-                    self.lower_timeouts(writer, bridge, &rule, idle, hard);
-                }
+                Effect::LowerTimeouts { bridge, rule, idle, hard } => closing.push((bridge, rule, idle, hard)),
             }
         }
         self.announce(&changes);
+        // Each bridge's in order.
+        learned.sort_by_key(|flow| flow.bridge);
+        learned.chunk_by(|a, b| a.bridge == b.bridge).for_each(|of_bridge| self.learn(writer, of_bridge));
+        closing.iter().for_each(|(bridge, rule, idle, hard)| self.lower_timeouts(writer, *bridge, rule, *idle, *hard));
     }
 
     /// Queues the effects of a packet, beginning with the first that would change something. Later ones are queued even

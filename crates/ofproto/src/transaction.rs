@@ -9,9 +9,11 @@ use crate::flow_mod::{CHUNK, FlowModCounts, HiddenRule, PendingTransaction, Tabl
 use crate::ofproto::{Ofproto, Writer, position};
 use crate::rule::Rule;
 use crate::rule_monitor::Requester;
-use crate::rule_select::{learned_with, select};
+use crate::rule_select::{is_learned, learned_with, select};
+use sluice_classifier::LATEST;
 use sluice_ofp::{FlowCommand, FlowMod, FlowRemovedReason, OfAction};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Why a bridge still exists.
 pub(crate) const STAYS: &str = "invariant: only the holder of the writer's lock removes bridges";
@@ -39,6 +41,24 @@ fn in_chunk<T>(state: &mut SwitchState, id: BridgeId, n: usize, f: impl FnOnce(&
 fn for_each_table(state: &mut SwitchState, id: BridgeId, f: fn(&mut Rules)) {
     let bridge = state.bridge_mut(id).expect(STAYS);
     bridge.tables.iter_mut().filter_map(|t| t.rules.as_deref_mut()).for_each(f);
+}
+
+/// A rule that a packet taught a bridge.
+#[derive(Debug)]
+pub(crate) struct LearnedFlow {
+    pub bridge: BridgeId,
+    pub flow: Arc<FlowMod>,
+    /// Rules with its cookie at most; 0: any number.
+    pub limit: u32,
+    pub now_ms: u64,
+}
+
+impl LearnedFlow {
+    /// Keeps the rule young if it is there; whether it is.
+    fn refresh(&self, bridge: &Bridge) -> bool {
+        let found = is_learned(bridge, &self.flow, self.limit, LATEST);
+        found.map(|rule| rule.modified_ms.fetch_max(self.now_ms, Relaxed)).is_some()
+    }
 }
 
 impl PendingTransaction {
@@ -282,24 +302,36 @@ impl Ofproto {
         count
     }
 
-    /// Adds or refreshes a learned rule; whether the limit allowed it.
-    pub(crate) fn learn(&self, writer: &mut Writer, id: BridgeId, fm: &FlowMod, limit: u32, now_ms: u64) -> bool {
-        let mut pending = self.begin(writer, id, now_ms);
-        let learned = self.change(writer, |state| match state.bridge_mut(id) {
-            Some(bridge) => pending.learn(bridge, fm, limit),
-            None => Ok(false),
-        });
-        match learned {
-            Ok(below_limit) => {
-                if !pending.added.is_empty() {
-                    self.commit(writer, id, pending);
-                }
-                below_limit
+    /// Adds or refreshes the rules that packets of a bridge have taught it. Those that are there already are refreshed
+    /// under the lock for reading; the others are added in pieces, and become visible at once.
+    pub(crate) fn learn(&self, writer: &mut Writer, flows: &[LearnedFlow]) {
+        let Some(id) = flows.first().map(|flow| flow.bridge).filter(|id| self.state().bridge(*id).is_some()) else {
+            return;
+        };
+        let mut pending = self.begin(writer, id, 0);
+        let mut left = flows;
+        loop {
+            let known =
+                self.state().bridge(id).map_or(0, |bridge| left.iter().take_while(|f| f.refresh(bridge)).count());
+            left = &left[known..];
+            let piece = &left[..left.len().min(CHUNK)];
+            if piece.is_empty() {
+                break;
             }
-            Err(_) => {
-                self.change(writer, |state| state.bridge_mut(id).map(|bridge| pending.revert(bridge)));
-                false
-            }
+            self.change(writer, |state| {
+                in_chunk(state, id, piece.len(), |state| {
+                    let bridge = state.bridge_mut(id).expect(STAYS);
+                    for LearnedFlow { flow, limit, now_ms, .. } in piece {
+                        pending.now_ms = *now_ms;
+                        // A rule that the tables refuse is not learned.
+                        let _ = pending.learn(bridge, flow, *limit);
+                    }
+                });
+            });
+            left = &left[piece.len()..];
+        }
+        if !pending.added.is_empty() || !pending.hidden.is_empty() {
+            self.commit(writer, id, pending);
         }
     }
 

@@ -1,0 +1,84 @@
+//! Storms of learned rules: one transaction and one announcement a batch, with the result of one by one.
+
+use sluice_action::{Fate, Miss, PortNo, Upcall};
+use sluice_flow::{Metadata, PacketKey, PortNames, extract};
+use sluice_ofp::{FlowCommand, FlowMod};
+use sluice_ofproto::{BridgeConfig, Ofproto, PortConfig};
+use sluice_testkit::frame;
+
+fn switch(bridges: u16, flow: &str) -> Ofproto {
+    let ofproto = Ofproto::new();
+    for b in 0..bridges {
+        let name = format!("br{b}");
+        ofproto.add_bridge(BridgeConfig::new(&name), 0).unwrap();
+        for n in 1..=2 {
+            let port = PortConfig::new(&format!("p{b}{n}"), n, PortNo(u32::from(10 * b + n)));
+            ofproto.add_port(&name, port).unwrap();
+        }
+        ofproto.flow_mod(&name, &FlowMod::parse(flow, FlowCommand::Add, &PortNames::NONE).unwrap(), 0).unwrap();
+    }
+    ofproto
+}
+
+/// A packet from that source, with its effects queued.
+fn packet(ofproto: &Ofproto, port: u32, source: u32, now_ms: u64) {
+    let [a, b, c, d] = source.to_be_bytes();
+    let bytes = frame::ethernet().macs([2, 1, a, b, c, d], [2, 0, 0, 0, 0, 9]).ipv4([1; 4], [2; 4]).udp(1, 2).build();
+    let mut key = PacketKey::ZERO;
+    extract(&bytes, &Metadata::of_port(port), &mut key).unwrap();
+    let mut upcall = ofproto.upcall();
+    let Fate::Translated(translation) = upcall.translate(&Miss { key: &key, bytes: &bytes, now_ms }) else {
+        panic!("no translation")
+    };
+    upcall.credit(&translation.xcache, 1, 60, 0, now_ms);
+}
+
+/// The learned rules of a bridge, as text.
+fn learned(ofproto: &Ofproto, bridge: &str) -> Vec<String> {
+    let all = FlowMod { table: Some(1), ..FlowMod::new(FlowCommand::Delete) };
+    let rules = ofproto.rules(bridge, &all).unwrap();
+    rules.iter().map(|entry| format!("{:?}", entry.rule.actions)).collect()
+}
+
+const BY_SOURCE: &str =
+    "actions=learn(table=1,idle_timeout=60,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+
+#[test]
+fn a_batch_is_announced_once_for_each_bridge() {
+    let ofproto = switch(2, BY_SOURCE);
+    // The bridges take turns, so that a batch mixes them; some sources come twice.
+    for i in 0..3000 {
+        packet(&ofproto, 1 + 10 * (i % 2), i / 2 % 1000, 0);
+    }
+    let epoch = ofproto.epoch();
+    ofproto.tick(0);
+    assert!(ofproto.epoch() <= epoch + 2, "{} announcements", ofproto.epoch() - epoch);
+    assert_eq!((learned(&ofproto, "br0").len(), learned(&ofproto, "br1").len()), (1000, 1000));
+    // What is known is only kept young: nothing depends on that.
+    for i in 0..1000 {
+        packet(&ofproto, 1, i, 50_000);
+    }
+    let epoch = ofproto.epoch();
+    ofproto.tick(50_000);
+    assert_eq!(ofproto.epoch(), epoch);
+}
+
+/// An address that moves within a batch is where it was last; limits hold within a batch, too.
+#[test]
+fn effects_of_a_batch_are_done_in_order() {
+    let ofproto = switch(1, BY_SOURCE);
+    for port in [1, 2, 1, 1, 2] {
+        packet(&ofproto, port, 7, 0);
+    }
+    ofproto.tick(0);
+    let at_two = learned(&ofproto, "br0");
+    // Known where it is, gone and back.
+    [2, 1, 2].into_iter().for_each(|port| packet(&ofproto, port, 7, 2000));
+    ofproto.tick(2000);
+    assert_eq!((at_two.len(), learned(&ofproto, "br0")), (1, at_two));
+    let limited = "actions=learn(table=1,limit=5,cookie=3,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])";
+    let ofproto = switch(1, limited);
+    (0..100).for_each(|i| packet(&ofproto, 1, i, 0));
+    ofproto.tick(0);
+    assert_eq!(learned(&ofproto, "br0").len(), 5);
+}
