@@ -52,7 +52,7 @@ dps:
       4: {native_vlan: lab}
 YAML
 FAUCET_CONFIG=$dir/faucet.yaml FAUCET_LOG=$dir/faucet.log FAUCET_EXCEPTION_LOG=$dir/exception.log FAUCET_PROMETHEUS_ADDR=127.0.0.1 \
-    PATH=$faucet/bin:$PATH inside "$faucet/bin/faucet" --ryu-ofp-tcp-listen-port 6653 --ryu-ofp-listen-host 127.0.0.1 > "$dir/controller" 2>&1 &
+    PATH=$faucet/bin:$PATH ip netns exec "$s" "$faucet/bin/faucet" --ryu-ofp-tcp-listen-port 6653 --ryu-ofp-listen-host 127.0.0.1 > "$dir/controller" 2>&1 &
 ovs-vsctl set-controller br0 tcp:127.0.0.1:6653
 connected() { [ "$(ovs-vsctl get controller br0 is_connected)" = true ]; }
 until_true connected || fail "no connection: $(cat "$dir/controller")"

@@ -43,7 +43,8 @@ network 'no controller' linear,4 ,failMode=standalone "$both" --controller none
 network ovs-testcontroller tree,2 '' "$both" --controller ovsc
 network ovs-testcontroller linear,4 '' "$both" --controller ovsc
 if python3 -m venv "$dir/v" && "$dir/v/bin/pip" -q install os-ken==3.1.0 >"$dir/pip" 2>&1; then
-    OSKEN_HUB_TYPE=eventlet inside "$dir/v/bin/osken-manager" --ofp-tcp-listen-port 6653 tests/privileged/common/learning_switch.py >"$dir/controller" 2>&1 &
+    # Without a function: the job is the program itself, and ends with the script.
+    OSKEN_HUB_TYPE=eventlet ip netns exec "$s" "$dir/v/bin/osken-manager" --ofp-tcp-listen-port 6653 tests/privileged/common/learning_switch.py >"$dir/controller" 2>&1 &
     until_true inside bash -c ': < /dev/tcp/127.0.0.1/6653' || fail "os-ken does not listen: $(cat "$dir/controller")"
     network os-ken tree,2 ,protocols=OpenFlow13 '--test pingall' --controller remote,ip=127.0.0.1,port=6653
     network os-ken linear,4 ,protocols=OpenFlow13 '--test pingall' --controller remote,ip=127.0.0.1,port=6653
