@@ -346,10 +346,8 @@ impl Ofproto {
             let table = &bridge.tables[usize::from(rule.table)];
             let there =
                 table.rules.as_ref().and_then(|r| r.rule(rule_id)).is_some_and(|r| Arc::ptr_eq(r.payload(), rule));
-            if there {
-                if let Some(expiry_ms) = rule.expiry_ms() {
-                    bridge.expirable.insert((rule.table, rule_id), expiry_ms);
-                }
+            if let Some(expiry_ms) = rule.expiry_ms().filter(|_| there) {
+                bridge.expirable.insert((rule.table, rule_id), expiry_ms);
             }
         });
     }
