@@ -40,27 +40,7 @@ impl Plan {
         numbers: &mut BridgeNumbers,
         taken: &mut HashSet<String>,
     ) {
-        let datapath_type = normalize(&record.datapath_type);
-        let mut names = HashSet::new();
-        let mut candidates = Vec::new();
-        for port in &record.ports {
-            let (vlan, note) = vlan_mode(port);
-            self.notes.extend(note);
-            let (priority_tags, is_protected) = (priority_tags(port), port.protected);
-            let vlans = Port { vlan, priority_tags, is_protected, ..Port::new("", "") };
-            for interface in self.members(port) {
-                if !names.insert(interface.name.as_str()) {
-                    continue;
-                }
-                if interface.name != record.name && !taken.insert(interface.name.clone()) {
-                    self.refuse_taken(interface);
-                    continue;
-                }
-                self.note_lacking(&format!("interface {}", interface.name), &interface.lacking);
-                candidates.extend(self.candidate(record, interface, &vlans, context));
-            }
-            self.note_lacking(&format!("port {}", port.name), &port.lacking);
-        }
+        let candidates = self.candidates(record, context, taken);
         let requests: Vec<_> = candidates.iter().filter(|c| !c.port.is_local()).map(|c| c.request.clone()).collect();
         let settled = numbers.settle(&requests, context.now_ms);
         let mut interfaces = Vec::new();
@@ -82,7 +62,7 @@ impl Plan {
         self.note_lacking(&format!("bridge {name}"), &record.lacking);
         let tables = self.tables(record);
         self.state.bridges.push(Bridge {
-            datapath_type: datapath_type.to_owned(),
+            datapath_type: normalize(&record.datapath_type).to_owned(),
             fail_mode: fail_mode(record),
             normal: normal_settings(&record.other_config),
             description: description(&record.other_config),
@@ -102,6 +82,36 @@ impl Plan {
             controllers: openflow.rows,
             lacking: record.lacking.clone(),
         });
+    }
+
+    /// The ports that a bridge asks for, without those that another bridge has (`taken`, names of all bridges).
+    fn candidates(
+        &mut self,
+        record: &BridgeRecord,
+        context: &PlanContext<'_>,
+        taken: &mut HashSet<String>,
+    ) -> Vec<Candidate> {
+        let mut names = HashSet::new();
+        let mut candidates = Vec::new();
+        for port in &record.ports {
+            let (vlan, note) = vlan_mode(port);
+            self.notes.extend(note);
+            let (priority_tags, is_protected) = (priority_tags(port), port.protected);
+            let vlans = Port { vlan, priority_tags, is_protected, ..Port::new("", "") };
+            for interface in self.members(port) {
+                if !names.insert(interface.name.as_str()) {
+                    continue;
+                }
+                if interface.name != record.name && !taken.insert(interface.name.clone()) {
+                    self.refuse_taken(interface);
+                    continue;
+                }
+                self.note_lacking(&format!("interface {}", interface.name), &interface.lacking);
+                candidates.extend(self.candidate(record, interface, &vlans, context));
+            }
+            self.note_lacking(&format!("port {}", port.name), &port.lacking);
+        }
+        candidates
     }
 
     /// Another bridge has the interface. Source: vswitchd/bridge.c, `iface_do_create`, with the text of EEXIST.
