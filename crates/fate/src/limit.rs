@@ -129,4 +129,12 @@ mod tests {
         Limit::TranslationWork.hit();
         assert!(Limit::TranslationWork.count() > before);
     }
+
+    #[test]
+    fn the_table_of_bounds_names_each() {
+        let table = include_str!("../../../docs/limits.md");
+        let lacking: Vec<_> =
+            Limit::ALL.iter().filter(|limit| !table.contains(&format!("`{}`", limit.name()))).collect();
+        assert!(lacking.is_empty(), "{lacking:?} are not in docs/limits.md");
+    }
 }
