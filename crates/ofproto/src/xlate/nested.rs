@@ -202,7 +202,8 @@ fn can_be_undone(action: &OfAction) -> bool {
     !matches!(action, OfAction::OutputTrunc { .. } | OfAction::Conntrack(_) | OfAction::Nat(_) | OfAction::Meter(_))
 }
 
-/// The actions of a set in the order of the OpenFlow specification; none if the set has no output.
+/// The actions of a set in the order of the OpenFlow specification; none if nothing ends the set. Source of the
+/// ends: OVS lib/ofp-actions.c, `ACTION_SET_FINAL_PRIORITY`.
 pub(super) fn in_order(set: &[OfAction]) -> Vec<OfAction> {
     const SLOTS: [fn(&OfAction) -> bool; 6] = [
         |a| matches!(a, OfAction::StripVlan | OfAction::PopVlan),
@@ -212,12 +213,16 @@ pub(super) fn in_order(set: &[OfAction]) -> Vec<OfAction> {
         |a| matches!(a, OfAction::DecTtl { .. }),
         |a| matches!(a, OfAction::DecMplsTtl),
     ];
-    // A group has precedence over an output, and an output over a resubmit. Of several, the last one counts.
+    /// What can end a set, what has precedence first. Of several of a kind, the last one counts.
+    const ENDS: [fn(&OfAction) -> bool; 5] = [
+        |a| matches!(a, OfAction::Group(_)),
+        |a| matches!(a, OfAction::Output { .. }),
+        |a| matches!(a, OfAction::Resubmit { .. }),
+        |a| matches!(a, OfAction::CtClear),
+        |a| matches!(a, OfAction::Conntrack(_)),
+    ];
     let last = |is: fn(&OfAction) -> bool| set.iter().rev().find(|a| is(a));
-    let end = last(|a| matches!(a, OfAction::Group(_)))
-        .or_else(|| last(|a| matches!(a, OfAction::Output { .. })))
-        .or_else(|| last(|a| matches!(a, OfAction::Resubmit { .. })));
-    let Some(end) = end else { return Vec::new() };
+    let Some(end) = ENDS.into_iter().find_map(last) else { return Vec::new() };
     let once = SLOTS.into_iter().filter_map(last);
     let sets = set.iter().filter(|a| is_set_or_move(a));
     once.chain(sets).chain([end]).cloned().collect()
