@@ -107,8 +107,8 @@ const BRIDGE_ERRORS: &[(&str, &str)] = &[
         "controllers: \"ssl:1.2.3.4\" takes [switch.tls] with private-key, certificate",
     ),
     (
-        "controllers = [\"tcp:host\"]",
-        "controllers: \"tcp:host\"; expected \"tcp:ADDRESS[:PORT]\", \"ssl:ADDRESS[:PORT]\" or ",
+        "controllers = [\"udp:192.0.2.1\"]",
+        "controllers: \"udp:192.0.2.1\"; expected \"tcp:HOST[:PORT]\", \"ssl:HOST[:PORT]\" or ",
     ),
 ];
 
