@@ -22,7 +22,8 @@ pub fn it_detaches_when_it_is_configured() {
         "|reconnect|INFO|",
         "|bridge|INFO|",
         "|connmgr|INFO|br0: added service",
-        "|ofproto_dpif|INFO|system@ovs-system: ",
+        "|dpif_netdev|INFO|PMD ",
+        "|ofproto_dpif|INFO|netdev@ovs-netdev: ",
     ];
     let is_allowed = |line: &&str| allowed.iter().any(|text| line.contains(text));
     assert_eq!(said.lines().filter(|line| !is_allowed(line)).collect::<Vec<_>>(), [""; 0]);
