@@ -3,6 +3,7 @@
 use crate::plan::{Numbers, Plan, PlannedBridge};
 use crate::status::{Applied, AppliedBridge, AppliedInterface, LiveInterface, mac};
 use sluice_flow::{Mac, OfPort};
+use sluice_ofproto::DpFeatures;
 use sluice_port::OpenError;
 use sluice_vswitch::{Bridge, Change, DesiredState, Error, Outcome, Port, PortStatus, Switch};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -10,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// Makes the switch what the plan says.
 pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
     let before = switch.state();
+    log_new_datapaths(&before, &plan.state);
     let has_new = plan.state.bridges.iter().any(|bridge| serves(bridge) && before.bridge(&bridge.name).is_none());
     let errors =
         if has_new { reconfigure(switch, &alone(&before, &plan.state)) } else { reconfigure(switch, &plan.state) };
-    log_new_datapaths(switch, &before, &plan.state);
     let status = switch.port_status();
     let refused = plan.refused.iter().map(|r| AppliedInterface { uuid: r.interface, live: Err(r.error.clone()) });
     let mut applied =
@@ -73,13 +74,14 @@ fn reconfigure(switch: &Switch, state: &DesiredState) -> HashMap<String, String>
     }
 }
 
-/// Logs what a datapath can do when it gets its first bridge, as Open vSwitch does when it has probed it.
-fn log_new_datapaths(switch: &Switch, before: &DesiredState, now: &DesiredState) {
+/// Logs what a datapath can do when it gets its first bridge, as Open vSwitch does when it has probed it: before it is
+/// configured.
+fn log_new_datapaths(before: &DesiredState, now: &DesiredState) {
     let types = |state: &DesiredState| -> BTreeSet<String> {
         state.bridges.iter().map(|bridge| bridge.datapath_type.clone()).collect()
     };
     for datapath in types(now).difference(&types(before)) {
-        for line in switch.ofproto().features().probed(&format!("{datapath}@ovs-{datapath}")) {
+        for line in DpFeatures::new(now.datapath.vlan_limit).probed(&format!("{datapath}@ovs-{datapath}")) {
             tracing::info!(target: "ofproto_dpif", "{line}");
         }
     }
