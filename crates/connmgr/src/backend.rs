@@ -19,6 +19,9 @@ pub trait Backend: Send + Sync {
     /// If no buffer is large enough for it.
     fn send_packet(&self, packet: PacketOut) -> Result<(), NoBuffer>;
 
+    /// Waits until the packets that were sent are forwarded, and what they tell controllers is handed to connections.
+    fn wait_for_packets(&self);
+
     /// Waits until every megaflow has credited its rules with the packets it has carried until now.
     fn revalidate(&self);
 

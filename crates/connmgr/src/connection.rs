@@ -23,6 +23,7 @@ use sluice_clock::{PollTimer, now_ms};
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_openflow::message::connection::{AsyncKind, Role, RoleReason, RoleStatus};
 use sluice_openflow::{Error, Event, Message, Peer, Session, Version};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub struct Connection {
     pub(crate) flow_mod_report: FlowModReport,
     /// Taken from the handle's queue, and not sent yet.
     async_msgs: VecDeque<AsyncMsg>,
+    /// Whether it has sent packets since the last barrier.
+    pub(crate) has_sent_packets: Cell<bool>,
     stream: Stream,
     peer: Peer,
     /// The controller that the switch has connected to, if it is one.
@@ -119,6 +122,7 @@ impl Connection {
             peer,
             controller: controller.cloned(),
             end: Arc::clone(end),
+            has_sent_packets: Cell::new(false),
             limits: limit.map(|limit| PacketInLimits::new(limit, switch.now_ms())),
             probe_ms: u64::try_from(probe.as_millis()).ok().filter(|ms| *ms != 0).unwrap_or(u64::MAX),
             sent: 0,
@@ -427,7 +431,7 @@ impl Connection {
     }
 
     /// Sends the queued asynchronous messages. Flow updates wait while much is unsent; the others are lost then.
-    fn send_async(&mut self) {
+    pub(crate) fn send_async(&mut self) {
         if self.async_msgs.is_empty() {
             self.async_msgs = self.handle.take();
         }

@@ -24,9 +24,20 @@ impl Connection {
         self.send_out(&m.data, translated)
     }
 
+    /// All earlier requests have been carried out but for packets, which the datapath forwards by itself. What they tell
+    /// this controller goes in front of the reply.
+    pub(crate) fn barrier(&mut self) -> Message {
+        if self.has_sent_packets.take() {
+            self.switch.backend.wait_for_packets();
+            self.send_async();
+        }
+        Message::BarrierReply
+    }
+
     /// Sends a packet that has been translated.
     pub(crate) fn send_out(&self, data: &[u8], translated: ExecuteRequest) -> Result<(), Error> {
         let ExecuteRequest { known, actions } = translated;
+        self.has_sent_packets.set(true);
         let packet = backend::PacketOut { key: known, bytes: data.to_vec(), actions };
         self.switch.backend.send_packet(packet).map_err(|_| Error::RequestBadPacket)
     }

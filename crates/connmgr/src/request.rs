@@ -32,8 +32,7 @@ impl Connection {
             Message::FeaturesRequest => self.features().map(Some),
             Message::GetConfigRequest => self.get_config().map(Some),
             Message::SetConfig(config) => self.set_config(config).map(|()| None),
-            // All earlier requests have been carried out.
-            Message::BarrierRequest => Ok(Some(Message::BarrierReply)),
+            Message::BarrierRequest => Ok(Some(self.barrier())),
             Message::GroupMod(m) => self.group_mod(&m).map(|()| {
                 self.forward(request.xid, Message::GroupMod(m));
                 None

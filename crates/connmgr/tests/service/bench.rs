@@ -51,6 +51,8 @@ impl Backend for FakeSwitch {
         Ok(())
     }
 
+    fn wait_for_packets(&self) {}
+
     fn revalidate(&self) {
         self.revalidations.fetch_add(1, SeqCst);
     }

@@ -48,6 +48,11 @@ impl Backend for AroundOpenFlow {
         Ok(())
     }
 
+    fn wait_for_packets(&self) {
+        self.datapath.quiesce();
+        self.datapath.wait_for_packet_ins(super::PACKET_INS_WITHIN);
+    }
+
     fn revalidate(&self) {
         self.revalidator.wait();
     }
