@@ -7,8 +7,8 @@ export CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never
 # Property tests repeat here; plain `cargo test` draws anew each time, and the long lane draws more.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-20261120}
 here=$PWD
-counts=$(mktemp)
-trap 'rm -f "$counts"' EXIT
+counts=$(mktemp) failures=$(mktemp)
+trap 'rm -f "$counts" "$failures"' EXIT
 
 # name|what it shows|needs
 steps='fmt|rustfmt leaves the tree as it is|
@@ -250,6 +250,17 @@ tally() {
     ' "$log" >>"$counts"
 }
 
+# What a step with failures printed before each of them, for the end of the log: its middle may not be kept.
+keep_failures() {
+    local name=$1 code=$2 log=$3
+    awk -v name="$name" -v code="$code" -v context=40 '
+        function tell(   i) { for (i = (n > context ? n - context : 0); i < n; i++) print "  " line[i % context]; n = 0; told++ }
+        { line[n++ % context] = $0 }
+        /^test result: FAILED/ || / [1-9][0-9]* failed, [0-9]+ skipped$/ || /^test .* FAILED$/ || / panicked at / { print "-- in " name ":"; tell() }
+        END { if (code != 0 && !told) { print "-- " name " ended with " code ":"; tell() } }
+    ' "$log" | head -200 >>"$failures"
+}
+
 run_step() {
     local name=$1 log code start=$SECONDS
     log=$(mktemp)
@@ -257,6 +268,7 @@ run_step() {
     "step_$name" 2>&1 | tee "$log"
     code=${PIPESTATUS[0]}
     tally "$name" "$code" "$log"
+    tail -1 "$counts" | grep -q ' 0 [0-9]*$' || keep_failures "$name" "$code" "$log"
     rm -f "$log"
     echo "== $name: exit $code after $((SECONDS - start)) s"
 }
@@ -270,5 +282,10 @@ for step in "$@"; do
     run_step "$step"
 done
 echo
+if [ -s "$failures" ] && awk '{ f += $3 } END { exit !f }' "$counts"; then
+    echo "== what failed, again"
+    cat "$failures"
+    echo
+fi
 awk '{ printf "%-14s %d passed, %d failed, %d skipped\n", $1, $2, $3, $4 }' "$counts"
 awk '{ p += $2; f += $3; s += $4 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }' "$counts"

@@ -115,9 +115,12 @@ fn pass(from: &mut Rig, to: &mut Rig) {
     to.send();
 }
 
-/// From port to port over the pair, paced: every packet arrives, as it was sent.
+/// From port to port over the pair, paced and never more under way than the rings hold: every packet arrives, as it was
+/// sent.
 pub fn a_paced_stream_loses_nothing(kind: &str) {
     const PACKETS: usize = 50_000;
+    /// Half of the kernel's shortest queue on the way (`net.core.netdev_max_backlog`, 1000).
+    const UNDER_WAY: usize = 500;
     veth(1, 1);
     let mut pools = Pools::new(4096);
     let keys =
@@ -125,10 +128,14 @@ pub fn a_paced_stream_loses_nothing(kind: &str) {
     let mut source = Rig::open(&config("generator", "g", &keys), &mut pools).unwrap();
     let mut near = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
     let mut far = Rig::open(&config(kind, "p2", &[("device", "v1")]), &mut pools).unwrap();
-    let (mut came, mut start) = (0, Instant::now());
-    while came < PACKETS && start.elapsed() < Duration::from_secs(5) {
-        source.poll();
+    let (mut sent, mut came, mut start) = (0, 0, Instant::now());
+    while came < PACKETS && start.elapsed() < Duration::from_secs(20) {
+        // Where the kernel's threads wait for a processor the source waits, too.
+        if sent < came + UNDER_WAY {
+            source.poll();
+        }
         if !source.batch.is_empty() {
+            sent += source.batch.len();
             start = Instant::now();
         }
         std::mem::swap(&mut source.batch, &mut near.batch);
@@ -186,7 +193,8 @@ pub fn a_flood_leaks_nothing(kind: &str) {
     assert_eq!(far.tally.conserved(), Ok(()));
     let stats = (near.port.stats(), far.port.stats());
     assert_eq!(stats.0.tx_packets + stats.0.tx_dropped, generated, "{stats:?}");
-    assert!(generated > PACKETS && far_sent > PACKETS / 4, "{stats:?}");
+    // How many the kernel carries is its own affair; every frame was used more than once.
+    assert!(generated > PACKETS && far_sent > pools.of_size(1522).unwrap().capacity() as u64, "{stats:?}");
     drop((source, other, near, far));
     for pool in pools.iter().chain(foreign.iter()) {
         assert_eq!(pool.available(), pool.capacity(), "{stats:?}");
@@ -205,7 +213,7 @@ pub fn queues_share_the_flows(kind: &str) {
     }
     let mut seen = std::collections::HashMap::new();
     let (mut came, start) = (0, Instant::now());
-    while start.elapsed() < Duration::from_millis(1000) {
+    while came < 300 && start.elapsed() < Duration::from_secs(20) {
         for (queue, rx) in rig.rx.iter_mut().enumerate() {
             rx.poll(&mut rig.batch, &mut rig.buffers, &mut rig.tally);
             for packet in rig.batch.iter().filter(|packet| packet.bytes().len() == 72) {
@@ -316,18 +324,22 @@ pub fn a_device_that_is_busy_is_said() {
     }
 }
 
-/// Two ports on one registration of memory that lies on reserved huge pages.
+/// Two ports on one registration of memory, which lies on reserved huge pages where the kernel has enough of them.
 pub fn its_buffers_are_on_huge_pages_if_there_are_any() {
     let set = "/proc/sys/vm/nr_hugepages";
     let reserved: u64 = sh(&format!("cat {set}")).trim().parse().unwrap();
-    sh(&format!("echo {} > {set}", reserved + 8));
+    // The kernel reserves what it finds: fewer pages, without an error, where memory is in pieces.
+    sh(&format!("echo 1 > /proc/sys/vm/compact_memory; echo {} > {set}", reserved + 8));
+    let free: usize = sh("awk '/^HugePages_Free/ { print $2 }' /proc/meminfo").trim().parse().unwrap();
     veth(2, 1);
     let mut pools = Pools::new(1024);
     let opened = ["v0", "v2"].map(|device| Rig::open(&config("af_xdp", device, &[]), &mut pools).map(|_| ()));
-    let pages = pools.of_size(1522).unwrap().pages();
+    let pool = pools.of_size(1522).unwrap();
     sh(&format!("echo {reserved} > {set}"));
     assert!(opened.iter().all(Result::is_ok), "{opened:?}");
-    assert_eq!(pages, sluice_mem::Pages::Huge, "of eight huge pages");
+    let needed = (pool.capacity() * pool.frame_size()).div_ceil(2 << 20);
+    let on_huge_pages = pool.pages() == sluice_mem::Pages::Huge;
+    assert_eq!(on_huge_pages, free >= needed, "{free} free, {needed} needed: {:?}", pool.pages());
 }
 
 /// A bridge's driver refuses the program: generic mode takes its place unless native mode is required, and both are
