@@ -38,6 +38,12 @@ pub struct VnetHeader {
 pub struct OffloadError;
 
 impl VnetHeader {
+    /// Whether a header that begins with these bytes leaves nothing to do.
+    #[inline]
+    pub fn leaves_nothing([flags, gso_type]: [u8; 2]) -> bool {
+        flags & NEEDS_CHECKSUM == 0 && gso_type == GSO_NONE
+    }
+
     /// Reads a header of at least 10 bytes (little-endian, as virtio 1 and Linux on little-endian machines write it).
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let [flags, gso_type, _, _, size_l, size_h, start_l, start_h, offset_l, offset_h] =

@@ -4,9 +4,12 @@
 //! runs inside [`counted`] and nothing else: one poll of 32 packets, or one batch of 32 sent.
 //!
 //! ```text
-//! cargo bench -p sluice-port --bench vhost_rings                 instructions a packet
+//! cargo bench -p sluice-port --bench vhost_rings                 instructions, loads, stores and lines a packet
 //! cargo bench -p sluice-port --bench vhost_rings -- --cycles     cycles a packet instead, without valgrind
 //! ```
+//!
+//! Lines are cache lines that a simulated first-level cache of 32 KiB did not have: the guest's ring and buffers, which
+//! its driver has touched, and frames of the pool.
 //!
 //! As a test (`cargo test --bench vhost_rings`) each case runs once, and only its answers are checked.
 
@@ -159,18 +162,36 @@ fn counted(bench: &mut Bench) {
     bench.carry();
 }
 
-/// Instructions a packet, by this program again under callgrind.
-fn instructions(case: Case) -> f64 {
+/// What callgrind counted, a packet.
+struct Counts {
+    instructions: f64,
+    loads: f64,
+    stores: f64,
+    /// Cache lines that the first-level cache did not have.
+    lines: f64,
+}
+
+/// Counts a case by this program again under callgrind.
+fn counts(case: Case) -> Counts {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*counted*"])
+        // The same lines on every machine.
+        .args(["--cache-sim=yes", "--D1=32768,8,64"])
         .arg(std::env::current_exe().expect("the path of this program"))
         .args(["--case", case.name])
         .output()
         .unwrap_or_else(|error| panic!("valgrind: {error}; Debian's package valgrind has it"));
     let said = String::from_utf8_lossy(&output.stderr);
-    let total = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse::<u64>().ok());
-    match total {
-        Some(total) if output.status.success() => total as f64 / BATCH_MAX as f64,
+    let total = said.lines().find_map(|line| line.split_once("Collected : "));
+    let events: Vec<f64> =
+        total.map_or("", |(_, rest)| rest).split_whitespace().filter_map(|count| count.parse().ok()).collect();
+    // In callgrind's order; misses of the instruction cache stand between.
+    match events[..] {
+        [instructions, loads, stores, _, load_misses, store_misses, ..] if output.status.success() => {
+            let [instructions, loads, stores, lines] =
+                [instructions, loads, stores, load_misses + store_misses].map(|count| count / BATCH_MAX as f64);
+            Counts { instructions, loads, stores, lines }
+        }
         _ => panic!("{} under callgrind: {}\n{said}", case.name, output.status),
     }
 }
@@ -208,7 +229,8 @@ fn main() {
         } else if args.iter().any(|arg| arg == "--cycles") {
             println!("{:<28} {:>9.2}", case.name, cycles(*case));
         } else {
-            println!("{:<28} {:>9.2}", case.name, instructions(*case));
+            let Counts { instructions, loads, stores, lines } = counts(*case);
+            println!("{:<28} {instructions:>9.2} {loads:>8.2} {stores:>8.2} {lines:>7.2}", case.name);
         }
     }
 }

@@ -66,8 +66,8 @@ struct Large {
 enum TxStep {
     /// The frame has the packet.
     Packet,
-    /// Segments follow.
-    Large(Large),
+    /// The segments of `large` follow.
+    Large,
     /// It cannot be made a packet.
     Dropped(DropReason),
 }
@@ -99,16 +99,16 @@ impl Receiver {
             match step {
                 Ok(TxStep::Packet) => kept += 1,
                 Ok(TxStep::Dropped(reason)) => self.stats.drop_received(reason, 1, tally),
-                Ok(TxStep::Large(large)) => self.large = Some(large),
+                Ok(TxStep::Large) => {
+                    ring.put_used(&chain, 0);
+                    break;
+                }
                 Err(broken) => {
                     outcome = Err(broken);
                     break;
                 }
             }
             ring.put_used(&chain, 0);
-            if self.large.is_some() {
-                break;
-            }
         }
         if kept < first + frames {
             buffers.give(batch.drain(kept..));
@@ -119,28 +119,55 @@ impl Receiver {
     }
 
     /// Copies the packet of a chain into `frame`, a buffer from the port's pool.
-    #[inline]
+    ///
+    /// Nearly all packets are in one buffer, or behind one that has the header alone; they are short enough with any
+    /// tags, and their headers leave nothing to do.
+    #[inline(always)]
     fn take(&mut self, chain: &Chain, ring: &mut Ring, frame: &mut Frame) -> Result<TxStep, Broken> {
+        let header_size = ring.features.header() as u32;
+        let (header, packet, skip) = match self.burst.buffers(chain) {
+            [whole] => (whole, whole, header_size),
+            [header, packet] if header.len == header_size => (header, packet, 0),
+            _ => return self.take_parts(chain, ring, frame),
+        };
+        let (mut work, size) = ([0; 2], packet.len.wrapping_sub(skip) as usize);
+        if size <= self.mtu.always_admitted()
+            && let Some(bytes) = frame.bytes_mut().get_mut(..size)
+        {
+            ring.view.read(header.address, &mut work)?;
+            if VnetHeader::leaves_nothing(work) {
+                ring.view.read(packet.address.wrapping_add(u64::from(skip)), bytes)?;
+                frame.truncate(size);
+                return Ok(TxStep::Packet);
+            }
+        }
+        self.take_parts(chain, ring, frame)
+    }
+
+    /// The same for any chain.
+    #[inline(never)]
+    fn take_parts(&mut self, chain: &Chain, ring: &mut Ring, frame: &mut Frame) -> Result<TxStep, Broken> {
         let header_size = ring.features.header();
         let len = chain.len as usize;
         if len < header_size || len - header_size > LARGEST_FRAME {
             return Ok(TxStep::Dropped(DropReason::RxError));
         }
         let size = len - header_size;
-        let parts = self.burst.buffers(chain);
+        let mut parts = Parts { rest: self.burst.buffers(chain), skip: 0 };
         let mut header = [0; VNET_HEADER];
-        gather_bytes(&mut ring.view, parts, 0, &mut header[..header_size])?;
+        parts.read(&mut ring.view, &mut header[..header_size])?;
         let header = VnetHeader::read(&header).expect("invariant: twelve bytes are a header");
         if header.is_large() {
             self.large_frame.resize(size, 0);
-            gather_bytes(&mut ring.view, parts, header_size, &mut self.large_frame)?;
-            return Ok(TxStep::Large(Large { header, position: Position::default() }));
+            parts.read(&mut ring.view, &mut self.large_frame)?;
+            self.large = Some(Large { header, position: Position::default() });
+            return Ok(TxStep::Large);
         }
         if size > self.mtu.longest_frame() || size > frame.len() {
             return Ok(TxStep::Dropped(DropReason::RxOversize));
         }
         let bytes = &mut frame.bytes_mut()[..size];
-        gather_bytes(&mut ring.view, parts, header_size, bytes)?;
+        parts.read(&mut ring.view, bytes)?;
         if header.complete(bytes).is_err() {
             return Ok(TxStep::Dropped(DropReason::RxError));
         }
@@ -183,22 +210,27 @@ impl Receiver {
     }
 }
 
-/// Copies bytes of a chain's buffers from `skip` on, until `out` is full. The chain has as many.
-#[inline]
-fn gather_bytes(view: &mut View, parts: &[Buffer], skip: usize, out: &mut [u8]) -> Result<(), Broken> {
-    let (mut skip, mut out) = (skip, out);
-    for part in parts {
-        let len = part.len as usize;
-        if skip >= len {
-            skip -= len;
-            continue;
+/// What is left to read of a chain's buffers.
+struct Parts<'a> {
+    rest: &'a [Buffer],
+    /// Bytes of the first one that were read.
+    skip: u32,
+}
+
+impl Parts<'_> {
+    /// Copies the next bytes into `out`, until it is full. There are as many left.
+    #[inline]
+    fn read(&mut self, view: &mut View, mut out: &mut [u8]) -> Result<(), Broken> {
+        while let ([part, later @ ..], false) = (self.rest, out.is_empty()) {
+            let left = part.len - self.skip;
+            let (now, behind) = out.split_at_mut(out.len().min(left as usize));
+            view.read(part.address.wrapping_add(u64::from(self.skip)), now)?;
+            self.skip += now.len() as u32;
+            if self.skip == part.len {
+                (self.rest, self.skip) = (later, 0);
+            }
+            out = behind;
         }
-        let (now, later) = out.split_at_mut((len - skip).min(out.len()));
-        view.read(part.address.wrapping_add(skip as u64), now)?;
-        if later.is_empty() {
-            break;
-        }
-        (skip, out) = (0, later);
+        Ok(())
     }
-    Ok(())
 }

@@ -99,7 +99,7 @@ macro_rules! words {
         impl Word for $word {}
     )* };
 }
-words!(AtomicU8, AtomicU16, AtomicU32, AtomicU64);
+words!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, [AtomicU32; 2], [AtomicU64; 2]);
 
 /// An array in the guest's memory.
 #[derive(Debug)]
@@ -223,6 +223,22 @@ impl View {
         Ok(())
     }
 
+    /// Copies `header` to the guest's `address`, and `bytes` behind it.
+    #[inline]
+    pub fn write_behind(&mut self, address: u64, header: &[u8], bytes: &[u8]) -> Result<(), Outside> {
+        let len = header.len() + bytes.len();
+        let to = self.resolve(address, len)?;
+        // SAFETY: as in `read`: `len` bytes are mapped there.
+        unsafe {
+            copy(header.as_ptr(), to.as_ptr(), header.len());
+            copy(bytes.as_ptr(), to.as_ptr().add(header.len()), bytes.len());
+        }
+        if let Some(log) = &self.log {
+            log.mark(address, len);
+        }
+        Ok(())
+    }
+
     /// Prefetches the cache line at `address`, if it is in the region of the last one.
     #[inline]
     pub fn prefetch(&self, address: u64) {
@@ -271,21 +287,24 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
     // SAFETY: the caller vouches for `len` bytes on both sides, and each branch stays inside them.
     unsafe {
-        match len {
-            0 => {}
-            1 => *to = *from,
-            2..4 => ends::<2>(from, to, len),
-            4..8 => ends::<4>(from, to, len),
-            8..UNIT => ends::<8>(from, to, len),
-            UNIT..=SHORT => {
-                let mut at = 0;
-                while at + UNIT < len {
-                    std::ptr::copy_nonoverlapping(from.add(at), to.add(at), UNIT);
-                    at += UNIT;
-                }
-                std::ptr::copy_nonoverlapping(from.add(len - UNIT), to.add(len - UNIT), UNIT);
+        // The usual lengths first.
+        if len > SHORT {
+            std::ptr::copy_nonoverlapping(from, to, len);
+        } else if len >= UNIT {
+            let mut at = 0;
+            while at + UNIT < len {
+                std::ptr::copy_nonoverlapping(from.add(at), to.add(at), UNIT);
+                at += UNIT;
             }
-            _ => std::ptr::copy_nonoverlapping(from, to, len),
+            std::ptr::copy_nonoverlapping(from.add(len - UNIT), to.add(len - UNIT), UNIT);
+        } else if len >= 8 {
+            ends::<8>(from, to, len);
+        } else if len >= 4 {
+            ends::<4>(from, to, len);
+        } else if len >= 2 {
+            ends::<2>(from, to, len);
+        } else if len == 1 {
+            *to = *from;
         }
     }
     compiler_fence(SeqCst);

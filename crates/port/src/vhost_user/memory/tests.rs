@@ -78,7 +78,10 @@ proptest! {
         for ((at, len), round) in places.into_iter().zip((0u8..).map(|round| round.wrapping_add(seed))) {
             let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(round)).collect();
             let within = REGIONS.iter().any(|(start, size)| at >= *start && at < start + size && at + len as u64 <= start + size);
-            prop_assert_eq!(view.write(at, &bytes).is_ok(), within);
+            // In one piece or in two.
+            let (header, rest) = bytes.split_at(usize::from(round % 13).min(len));
+            let written = if round % 2 == 0 { view.write(at, &bytes) } else { view.write_behind(at, header, rest) };
+            prop_assert_eq!(written.is_ok(), within);
             if within {
                 theirs.plain.write_slice(&bytes, GuestAddress(at)).unwrap();
                 let mut back = vec![0; len];

@@ -180,9 +180,9 @@ impl Burst {
         self.chains.push(Chain { id, first, end: first + 1, len: buffer.len });
     }
 
-    /// Adds the chain of the buffers from `first` on, which were added before.
-    fn push_chain(&mut self, id: u16, first: usize) {
-        let len = self.buffers[first..].iter().map(|buffer| buffer.len).sum();
+    /// Adds the chain of the buffers from `first` on, which were added before and have `len` bytes.
+    #[inline]
+    fn push_chain(&mut self, id: u16, first: usize, len: u32) {
         self.chains.push(Chain { id, first: first as u32, end: self.buffers.len() as u32, len });
     }
 }

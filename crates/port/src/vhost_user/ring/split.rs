@@ -19,16 +19,21 @@ const NO_NOTIFY: u16 = 1;
 const AVAILABLE_FLAGS: usize = 0;
 const AVAILABLE_INDEX: usize = 1;
 const AVAILABLE_ENTRIES: usize = 2;
+/// Bytes of the used ring in front of its entries.
+const USED_ENTRIES: u64 = 4;
+/// Bytes of such an entry.
+const USED_SIZE: u64 = 8;
 
 /// A split ring that runs.
 #[derive(Debug)]
 pub struct SplitRing {
     size: u16,
-    /// Two words each.
-    descriptors: Shared<AtomicU64>,
+    descriptors: Shared<[AtomicU64; 2]>,
     available: Shared<AtomicU16>,
-    /// Flags and index in one word, then two words an entry.
-    used: Shared<AtomicU32>,
+    /// The used ring's flags and index, in one word.
+    used_index: Shared<AtomicU32>,
+    /// Its entries: a chain's first descriptor, and the bytes written.
+    used: Shared<[AtomicU32; 2]>,
     /// The guest notifies us when its index passes this one.
     available_event: Option<Shared<AtomicU16>>,
     /// Whether chains may be tables of descriptors.
@@ -52,16 +57,17 @@ impl SplitRing {
     /// A frontend that outlived us does not know our position, but its memory does.
     pub fn new(setup: &RingSetup) -> Result<Self> {
         let (memory, size, layout) = (&setup.memory, usize::from(setup.size), setup.layout);
-        let used: Shared<AtomicU32> = memory.shared(layout.used, 1 + 2 * size)?;
+        let used_index: Shared<AtomicU32> = memory.shared(layout.used, 1 + 2 * size)?;
         let has_event = setup.features.has_event_index();
-        let behind = layout.used.checked_add(4 + 8 * size as u64).ok_or(Broken::Address)?;
+        let behind = layout.used.checked_add(USED_ENTRIES + USED_SIZE * size as u64).ok_or(Broken::Address)?;
         let available_event = has_event.then(|| memory.shared(behind, 1)).transpose()?;
-        let next = (used[0].load(Acquire) >> 16) as u16;
+        let next = (used_index[0].load(Acquire) >> 16) as u16;
         let ring = SplitRing {
             size: setup.size,
-            descriptors: memory.shared(layout.descriptors, 2 * size)?,
+            descriptors: memory.shared(layout.descriptors, size)?,
             available: memory.shared(layout.available, AVAILABLE_ENTRIES + size + usize::from(has_event))?,
-            used,
+            used: memory.shared(layout.used.wrapping_add(USED_ENTRIES), size)?,
+            used_index,
             available_event,
             tables: setup.features.has_indirect().then_some(TableOrder::Linked),
             // With an event index the flag has no meaning.
@@ -72,7 +78,7 @@ impl SplitRing {
             considered: None,
             log: layout.log,
         };
-        ring.used[0].store(u32::from(ring.flags) | u32::from(next) << 16, Release);
+        ring.used_index[0].store(u32::from(ring.flags) | u32::from(next) << 16, Release);
         if let Some(event) = &ring.available_event {
             // Passed just now, so not again for 65,535 entries.
             event[0].store(next.wrapping_sub(1), Relaxed);
@@ -98,8 +104,8 @@ impl SplitRing {
         for (i, head) in heads[..n].iter_mut().enumerate() {
             let entry = behind.wrapping_add(i as u16) & (self.size - 1);
             *head = self.available[AVAILABLE_ENTRIES + usize::from(entry)].load(Relaxed);
-            if let Some(word) = self.descriptors.get(2 * usize::from(*head)) {
-                prefetch::read(word);
+            if let Some(words) = self.descriptors.get(usize::from(*head)) {
+                prefetch::read(words);
             }
         }
         for head in &heads[..n] {
@@ -110,7 +116,7 @@ impl SplitRing {
             if first.is_whole() {
                 burst.push_single(*head, first.buffer(access)?);
             } else {
-                self.gather_chain(*head, first, ChainReader { access, tables: self.tables, view, burst })?;
+                self.gather_chain(*head, first, ChainReader { access, tables: self.tables, view, burst, len: 0 })?;
             }
         }
         Ok(())
@@ -134,20 +140,18 @@ impl SplitRing {
 
     #[inline]
     fn descriptor(&self, at: u16) -> Result<Descriptor> {
-        let at = 2 * usize::from(at);
-        let words = self.descriptors.get(at..at + 2).ok_or(Broken::Index)?;
-        Ok(Descriptor::of(words[0].load(Relaxed), words[1].load(Relaxed)))
+        let [address, rest] = self.descriptors.get(usize::from(at)).ok_or(Broken::Index)?;
+        Ok(Descriptor::of(address.load(Relaxed), rest.load(Relaxed)))
     }
 
     /// Adds a chain of several buffers, or one that is described by a table.
-    #[cold]
     fn gather_chain(&self, head: u16, mut descriptor: Descriptor, mut reader: ChainReader<'_>) -> Result<()> {
         let first = reader.burst.buffers.len();
         // A loop ends here, too.
         for _ in 0..CHAIN_MAX {
             reader.push(descriptor)?;
             if !descriptor.has_next() {
-                reader.burst.push_chain(head, first);
+                reader.burst.push_chain(head, first, reader.len);
                 return Ok(());
             }
             descriptor = self.descriptor(descriptor.next)?;
@@ -158,11 +162,12 @@ impl SplitRing {
     /// Marks the next entry as used by this chain.
     #[inline]
     pub fn put_used(&mut self, id: u16, written: u32, view: &View) {
-        let at = 1 + 2 * usize::from(self.next & (self.size - 1));
-        self.used[at].store(u32::from(id), Relaxed);
-        self.used[at + 1].store(written, Relaxed);
+        let at = usize::from(self.next & (self.size - 1));
+        let [head, len] = &self.used[at];
+        head.store(u32::from(id), Relaxed);
+        len.store(written, Relaxed);
         self.next = self.next.wrapping_add(1);
-        self.log(view, 4 * at, 8);
+        self.log(view, USED_ENTRIES + USED_SIZE * at as u64, USED_SIZE as usize);
     }
 
     /// Shows the guest what was marked. Returns whether there was anything.
@@ -172,8 +177,8 @@ impl SplitRing {
             return false;
         }
         self.published = self.next;
-        self.used[0].store(u32::from(self.flags) | u32::from(self.next) << 16, Release);
-        self.log(view, 0, 4);
+        self.used_index[0].store(u32::from(self.flags) | u32::from(self.next) << 16, Release);
+        self.log(view, 0, USED_ENTRIES as usize);
         true
     }
 
@@ -189,9 +194,9 @@ impl SplitRing {
 
     /// Notes a write to the used ring if the guest migrates.
     #[inline]
-    fn log(&self, view: &View, offset: usize, len: usize) {
+    fn log(&self, view: &View, offset: u64, len: usize) {
         if let (Some(address), Some(log)) = (self.log, view.log()) {
-            log.mark(address.wrapping_add(offset as u64), len);
+            log.mark(address.wrapping_add(offset), len);
         }
     }
 }

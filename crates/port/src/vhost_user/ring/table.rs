@@ -16,15 +16,26 @@ pub struct ChainReader<'a> {
     pub tables: Option<TableOrder>,
     pub view: &'a mut View,
     pub burst: &'a mut Burst,
+    /// Bytes of the buffers that were added.
+    pub len: u32,
 }
 
 impl ChainReader<'_> {
     /// Adds the buffer, or the buffers of the table, that a descriptor describes.
+    #[inline]
     pub fn push(&mut self, descriptor: Descriptor) -> Result<()> {
         if descriptor.is_table() {
             return self.push_table(descriptor);
         }
-        self.burst.buffers.push(descriptor.buffer(self.access)?);
+        self.push_buffer(descriptor)
+    }
+
+    #[inline]
+    fn push_buffer(&mut self, descriptor: Descriptor) -> Result<()> {
+        let buffer = descriptor.buffer(self.access)?;
+        // At most twice `CHAIN_MAX` buffers are added, so the sum is far from overflow.
+        self.len += buffer.len;
+        self.burst.buffers.push(buffer);
         Ok(())
     }
 
@@ -43,7 +54,7 @@ impl ChainReader<'_> {
             if descriptor.is_table() {
                 return Err(Broken::Table);
             }
-            self.burst.buffers.push(descriptor.buffer(self.access)?);
+            self.push_buffer(descriptor)?;
             at = match order {
                 TableOrder::Linked if descriptor.has_next() => u32::from(descriptor.next),
                 TableOrder::Linked => return Ok(()),
