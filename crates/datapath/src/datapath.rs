@@ -2,7 +2,7 @@
 
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
-use crate::load::{Load, RxqLoad};
+use crate::load::{Load, Placement, RxqLoad};
 use crate::meter::Meters;
 use crate::no_tables::NoTables;
 use crate::pmd_factory::PmdFactory;
@@ -19,7 +19,7 @@ use sluice_conntrack::fragments::Fragments;
 use sluice_fate::{PmdStats, Snapshot};
 use sluice_flow_cache::{MegaflowTable, ufid};
 use sluice_port::dummy::DummyDevice;
-use sluice_port::{DeviceStatus, Pools, Port, RxQueue};
+use sluice_port::{DeviceStatus, Pools, Port, PortConfig};
 use sluice_simd::{HashKey, hash::splitmix64};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -45,6 +45,27 @@ pub struct PortPolling<'a> {
     pub name: &'a str,
     /// The cores whose PMDs certain queues are pinned to, by queue.
     pub affinity: &'a BTreeMap<usize, usize>,
+}
+
+impl PortPolling<'_> {
+    fn placement(&self, numa: u32, queue: usize) -> Placement {
+        Placement { numa, core: self.affinity.get(&queue).copied() }
+    }
+
+    /// A port's receive queue, to be given to a worker.
+    fn rxq(&self, number: PortNo, port: &mut dyn Port, at: usize) -> NewRxq {
+        let queue = port.rx_queue(at);
+        let load = RxqLoad {
+            port: number,
+            port_name: self.name.to_owned(),
+            queue: at,
+            placement: Mutex::new(self.placement(port.numa_id(), at)),
+            can_be_waited_for: queue.readiness().is_some(),
+            load: Load::default(),
+            fates: PmdStats::default(),
+        };
+        NewRxq { queue, load: Arc::new(load) }
+    }
 }
 
 /// What a round of [`Datapath::run_once`] did.
@@ -198,26 +219,55 @@ impl Datapath {
             log_sleep_max(control.sleep_max_us);
         }
         control.post_all(|worker| PmdCommand::AddTxq { port: number, queue: port.tx_queue(worker.pmd) });
-        let queues: Vec<_> = (0..port.info().n_rxq).map(|queue| port.rx_queue(queue)).collect();
-        let numa = port.numa_id();
+        let rxqs: Vec<_> = (0..port.info().n_rxq).map(|queue| polling.rxq(number, &mut *port, queue)).collect();
         control.ports.insert(number, port);
-        let must_be_polled = queues.iter().any(|queue| queue.readiness().is_none());
+        let must_be_polled = rxqs.iter().any(|rxq| !rxq.load.can_be_waited_for);
         self.make_pmds_for(&mut control, must_be_polled)?;
-        let new_rxq = |(at, queue): (usize, Box<dyn RxQueue>)| NewRxq {
-            load: Arc::new(RxqLoad {
-                port: number,
-                port_name: polling.name.to_owned(),
-                numa,
-                queue: at,
-                core: polling.affinity.get(&at).copied(),
-                can_be_waited_for: queue.readiness().is_some(),
-                load: Load::default(),
-                fates: PmdStats::default(),
-            }),
-            queue,
-        };
-        control.reassign_to_all(queues.into_iter().enumerate().map(new_rxq).collect());
+        control.reassign_to_all(rxqs);
         Ok(())
+    }
+
+    /// Pins receive queues of a port to the cores that `polling` says, and unpins the others.
+    ///
+    /// # Errors
+    /// If there is no such port.
+    pub fn set_affinity(&self, number: PortNo, polling: &PortPolling<'_>) -> Result<(), DatapathError> {
+        let mut control = self.control();
+        let numa = control.ports.get(&number).ok_or(DatapathError::NoPort(number))?.numa_id();
+        for (_, rxq) in control.rxqs().iter().filter(|(_, rxq)| rxq.port == number) {
+            *rxq.placement.lock() = polling.placement(numa, rxq.queue);
+        }
+        control.reassign_to_all(Vec::new());
+        Ok(())
+    }
+
+    /// Changes a port's options and receive queues without closing its device. Queues that it keeps are polled on; what
+    /// could not be as the options say is returned, for the log.
+    ///
+    /// # Errors
+    /// If there is no such port, or it must be opened again for that.
+    pub fn reconfigure_port(
+        &self,
+        number: PortNo,
+        config: &PortConfig,
+        polling: &PortPolling<'_>,
+    ) -> std::io::Result<Vec<String>> {
+        let mut control = self.control();
+        let Control { ports, .. } = &mut *control;
+        let port = ports.get_mut(&number).ok_or(std::io::ErrorKind::NotFound)?;
+        let n_before = port.info().n_rxq;
+        sluice_port::reconfigure(&mut **port, config)?;
+        let (numa, n_rxq, notes) = (port.numa_id(), port.info().n_rxq, port.notes().to_vec());
+        let new = (n_before..n_rxq).map(|queue| polling.rxq(number, &mut **port, queue)).collect();
+        for (worker, rxq) in control.rxqs().into_iter().filter(|(_, rxq)| rxq.port == number) {
+            if rxq.queue < n_rxq {
+                *rxq.placement.lock() = polling.placement(numa, rxq.queue);
+            } else {
+                control.take_rxq(worker, &rxq);
+            }
+        }
+        control.reassign_to_all(new);
+        Ok(notes)
     }
 
     /// Stops receiving from a port before it returns. Packets can still be sent to the port.

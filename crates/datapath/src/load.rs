@@ -1,5 +1,6 @@
 //! The load of receive queues, for `pmd-rxq-show` and for their assignment to PMDs, and the fates of their packets.
 
+use parking_lot::Mutex;
 use sluice_action::PortNo;
 use sluice_fate::PmdStats;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,16 +24,22 @@ pub(crate) struct Load {
 pub(crate) struct RxqLoad {
     pub port: PortNo,
     pub port_name: String,
-    /// The NUMA node of the port.
-    pub numa: u32,
     pub queue: usize,
-    /// The core whose PMD the user assigned it to, where it stays if there is such a PMD.
-    pub core: Option<usize>,
+    pub placement: Mutex<Placement>,
     /// Whether a thread can sleep until it has packets.
     pub can_be_waited_for: bool,
     pub load: Load,
     /// The fates of the packets that it received.
     pub fates: PmdStats,
+}
+
+/// What decides which PMD polls a queue, besides its load. Control threads alone read and change it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// The NUMA node of the port.
+    pub numa: u32,
+    /// The core whose PMD the user assigned the queue to, where it stays if there is such a PMD.
+    pub core: Option<usize>,
 }
 
 impl Load {

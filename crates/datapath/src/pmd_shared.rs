@@ -130,7 +130,7 @@ impl PmdShared {
         let percent = |cycles: u64| (all != 0).then(|| (cycles * 100 / all).min(100) as u8);
         let usage = |load: &RxqLoad| percent(load.load.sum_of_last(intervals));
         let rxqs = self.rxqs();
-        let has_pinned_rxq = rxqs.iter().any(|rxq| self.core.is_some() && rxq.core == self.core);
+        let has_pinned_rxq = rxqs.iter().any(|rxq| self.core.is_some() && rxq.placement.lock().core == self.core);
         let charged: u64 = rxqs.iter().map(|q| q.load.sum_of_last(intervals)).sum();
         let rxqs = rxqs.iter().map(|q| RxqReport { port: q.port, queue: q.queue, usage_percent: usage(q) });
         let gauge = |gauge: &AtomicUsize| gauge.load(Relaxed);

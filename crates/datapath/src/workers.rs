@@ -6,7 +6,7 @@
 
 use crate::command::PmdCommand;
 use crate::control::{Control, Engine, Worker};
-use crate::load::RxqLoad;
+use crate::load::{Placement, RxqLoad};
 use crate::rxq_assignment::{PmdPlace, PolledQueue, RxqAssignment};
 use crate::tuner::Tuner;
 use crate::{Datapath, DatapathError, numa, thread};
@@ -14,7 +14,7 @@ use sluice_port::RxQueue;
 use sluice_simd::tsc;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// The longest a worker takes to hand a queue over, unless its thread has ended.
@@ -262,12 +262,9 @@ impl Control {
         pmds.sort_unstable();
         let is_waited_for = |rxq: &RxqLoad| rxq.can_be_waited_for && self.has_main_worker;
         let is_polled = |rxq: &RxqLoad| !(pmds.is_empty() || is_waited_for(rxq));
-        let polled = rxqs.iter().filter(|(_, rxq)| is_polled(rxq)).map(|(_, rxq)| PolledQueue {
-            port: &rxq.port_name,
-            queue: rxq.queue,
-            numa: rxq.numa,
-            core: rxq.core,
-            cycles: rxq.load.sum(),
+        let polled = rxqs.iter().filter(|(_, rxq)| is_polled(rxq)).map(|(_, rxq)| {
+            let Placement { numa, core } = *rxq.placement.lock();
+            PolledQueue { port: &rxq.port_name, queue: rxq.queue, numa, core, cycles: rxq.load.sum() }
         });
         let polled: Vec<PolledQueue<'_>> = polled.collect();
         let places: Vec<_> = pmds.iter().map(|&(core, _)| PmdPlace { core, numa: numa::node_of(core) }).collect();
@@ -278,18 +275,21 @@ impl Control {
 
     /// Moves a queue from worker to worker; whether its old worker let go of it.
     fn move_rxq(&mut self, from: usize, to: usize, rxq: &Arc<RxqLoad>) -> bool {
+        let Some(queue) = self.take_rxq(from, rxq) else { return false };
+        // Its new worker has other caches, so earlier measurements are void.
+        self.give(to, queue, rxq);
+        true
+    }
+
+    /// Takes a queue from the worker at that place; `None` if the worker does not let go of it.
+    pub fn take_rxq(&mut self, from: usize, rxq: &Arc<RxqLoad>) -> Option<Box<dyn RxQueue>> {
         let (into, taken) = mpsc::channel();
         let old = &self.workers[from].shared;
         old.post(PmdCommand::TakeRxq { port: rxq.port, queue: rxq.queue, into });
         self.deliver();
         // Every packet the queue gave has been sent when the worker answers, so flows keep their order.
-        let queue = match taken.recv_timeout(HANDOVER_MAX) {
-            Ok(queue) => queue,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
-        };
+        let queue = taken.recv_timeout(HANDOVER_MAX).ok()?;
         self.workers[from].shared.rxqs().retain(|other| !Arc::ptr_eq(other, rxq));
-        // Its new worker has other caches, so earlier measurements are void.
-        self.give(to, queue, rxq);
-        true
+        Some(queue)
     }
 }

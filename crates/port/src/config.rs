@@ -5,6 +5,7 @@ use crate::{Mtu, OpenError, OptionKey, PORT_TYPES, Pools, Port};
 use sluice_flow::Mac;
 use sluice_mem::{FramePool, HeapPool};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,6 +78,18 @@ pub fn open(config: &PortConfig, pools: &mut Pools) -> Result<Box<dyn Port>, Ope
         });
     }
     (kind.open)(&Options { kind: kind.name, config }, pools)
+}
+
+/// Changes a port's options and its number of receive queues without closing its device.
+///
+/// # Errors
+/// If the port must be opened again for that.
+pub fn reconfigure(port: &mut dyn Port, config: &PortConfig) -> io::Result<()> {
+    let config = &with_n_rxq(config);
+    if !(1..=MAX_QUEUES).contains(&config.n_rxq) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    port.reconfigure(config)
 }
 
 /// The configuration with as many receive queues as the option [`OptionKey::N_RXQ`] says. As in OVS, a value that is

@@ -56,7 +56,7 @@ mod tap;
 mod user;
 mod vhost_user;
 
-pub use config::{PortConfig, open};
+pub use config::{PortConfig, open, reconfigure};
 pub use device_status::DeviceStatus;
 pub use error::OpenError;
 pub use mtu::Mtu;

@@ -1,7 +1,7 @@
 //! The traits that every port type implements.
 
 use crate::dummy::DummyDevice;
-use crate::{DeviceStatus, Pools};
+use crate::{DeviceStatus, Pools, PortConfig};
 use sluice_fate::{DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
 use std::io;
@@ -83,7 +83,7 @@ pub trait Port: Send {
     /// Its properties.
     fn info(&self) -> PortInfo;
 
-    /// Hands out receive queue `queue` (below `n_rxq`). Called once for each.
+    /// Hands out receive queue `queue` (below `n_rxq`). Called once for each that the port has got.
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue>;
 
     /// Hands out a transmit queue for PMD number `pmd`. May be called again after a reconfiguration.
@@ -120,7 +120,16 @@ pub trait Port: Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Requests that could not be met when the port was opened, for the log.
+    /// Changes its options and its number of receive queues without closing its device. Receive queues whose numbers
+    /// it still has keep working, those that it has no more give nothing, and new ones can be had.
+    ///
+    /// # Errors
+    /// If the port must be opened again for that.
+    fn reconfigure(&mut self, _config: &PortConfig) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Requests that could not be met when the port was opened or changed, for the log.
     fn notes(&self) -> &[String] {
         &[]
     }

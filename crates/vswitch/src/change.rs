@@ -51,9 +51,9 @@ pub enum Change {
         /// The port as it is to be.
         port: Box<Port>,
     },
-    /// A port's device is closed and opened anew: its MTU, queues or options change. The port keeps its number, and
-    /// what controllers have set of it.
-    ReopenPort {
+    /// A port's device changes: its MTU, queues or options, in place if it can, else it is closed and opened anew. The
+    /// port keeps its number, and what controllers have set of it.
+    ReconfigurePort {
         /// Its bridge.
         bridge: String,
         /// The port as it is to be.
@@ -203,7 +203,7 @@ impl Steps {
     fn compare_ports(&mut self, bridge: &Bridge, old: &Port, new: &Port) {
         let (bridge, port) = (bridge.name.clone(), Box::new(new.clone()));
         if !old.has_same_device(new) {
-            self.changing.push(Change::ReopenPort { bridge, port });
+            self.changing.push(Change::ReconfigurePort { bridge, port });
         } else if old != new {
             self.changing.push(Change::SetPort { bridge, port });
         }
@@ -265,7 +265,7 @@ impl DesiredState {
                 bridge.description.clone_from(&settings.description);
             }),
             Change::SetTables { bridge, tables } => self.with_bridge(bridge, |bridge| bridge.tables.clone_from(tables)),
-            Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
+            Change::SetPort { bridge, port } | Change::ReconfigurePort { bridge, port } => {
                 self.with_bridge(bridge, |bridge| {
                     if let Some(old) = bridge.ports.iter_mut().find(|old| old.name == port.name) {
                         old.clone_from(port);

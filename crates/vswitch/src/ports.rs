@@ -152,15 +152,7 @@ impl Assembly {
 
     /// Opens a port and gives it to the datapath.
     fn open_port(&mut self, number: PortNo, port: &Port) -> Result<(), Error> {
-        let config = sluice_port::PortConfig {
-            name: port.name.clone(),
-            kind: port.kind.clone(),
-            n_rxq: port.n_rxq,
-            mtu: port.mtu.unwrap_or(ETHERNET_MTU),
-            keeps_mtu: port.mtu.is_none(),
-            options: port.options.clone(),
-            base_dir: self.base_dir.clone(),
-        };
+        let config = self.device_config(port);
         let pools = self.pools();
         let mut pools = pools.lock();
         let before = pools.iter().count();
@@ -169,13 +161,25 @@ impl Assembly {
             log_pools(&pools);
         }
         drop(pools);
-        opened.notes().iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
+        log_notes(port, opened.notes());
         self.join_port(number, port, opened)
     }
 
+    /// The configuration of a port's device.
+    fn device_config(&self, port: &Port) -> sluice_port::PortConfig {
+        sluice_port::PortConfig {
+            name: port.name.clone(),
+            kind: port.kind.clone(),
+            n_rxq: port.n_rxq,
+            mtu: port.mtu.unwrap_or(ETHERNET_MTU),
+            keeps_mtu: port.mtu.is_none(),
+            options: port.options.clone(),
+            base_dir: self.base_dir.clone(),
+        }
+    }
+
     fn join_port(&self, number: PortNo, port: &Port, opened: Box<dyn sluice_port::Port>) -> Result<(), Error> {
-        let polling = PortPolling { name: &port.name, affinity: &port.rxq_affinity };
-        let joined = self.datapath().add_port_polled(number, opened, &polling);
+        let joined = self.datapath().add_port_polled(number, opened, &polling(port));
         joined.map_err(|error| Error::Port { port: port.name.clone(), error })
     }
 
@@ -228,8 +232,8 @@ impl Assembly {
         changed
     }
 
-    /// Makes of a port another one of its type: what only the tables know is changed in place; if anything else
-    /// differs, its device is closed and opened anew. It keeps its numbers.
+    /// Makes of a port another one of its type: in place as far as its device can, else the device is closed and opened
+    /// anew. It keeps its numbers.
     ///
     /// # Errors
     /// If there is no such port. The error in the result is that of a device that could not be opened.
@@ -245,12 +249,7 @@ impl Assembly {
         })?;
         let Some(number) = number.filter(|_| !before.has_same_device(port)) else { return Ok(None) };
         // A tap device that is closed is gone, with the addresses that its user gave it.
-        let is_other_mtu = before.has_same_device(&Port { mtu: before.mtu, ..port.clone() });
-        if is_other_mtu && port.follows_mtu() {
-            return Ok(None);
-        }
-        let mtu = port.mtu.filter(|_| is_other_mtu && open.is_some());
-        if mtu.is_some_and(|mtu| self.datapath().set_mtu(number, mtu, &mut self.pools().lock()).is_ok()) {
+        if open.is_some_and(|open| self.change_device(open, &before, port).is_ok()) {
             return Ok(None);
         }
         if let Some(open) = open {
@@ -264,6 +263,25 @@ impl Assembly {
         let Err(error) = opened else { return Ok(None) };
         self.port_failed(&port.name, &error)?;
         Ok(Some(error))
+    }
+
+    /// Changes an open device in place.
+    ///
+    /// # Errors
+    /// If it must be opened again; part of the changes may be in force then.
+    fn change_device(&self, number: PortNo, before: &Port, port: &Port) -> std::io::Result<()> {
+        let datapath = self.datapath();
+        if before.mtu != port.mtu && !port.follows_mtu() {
+            let mtu = port.mtu.ok_or(std::io::ErrorKind::Unsupported)?;
+            datapath.set_mtu(number, mtu, &mut self.pools().lock())?;
+        }
+        if (before.n_rxq, &before.options) != (port.n_rxq, &port.options) {
+            let notes = datapath.reconfigure_port(number, &self.device_config(port), &polling(port))?;
+            log_notes(port, &notes);
+        } else if before.rxq_affinity != port.rxq_affinity {
+            datapath.set_affinity(number, &polling(port)).map_err(std::io::Error::other)?;
+        }
+        Ok(())
     }
 
     /// Gives internal ports the smallest MTU of their bridge's other ports, and opens ports again whose device's user has
@@ -393,6 +411,16 @@ fn dummy_number(name: &str) -> Option<u32> {
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let number = digits[..end].parse::<u32>().ok()?.checked_add(base)?;
     (1..sluice_datapath::PORTS_MAX).contains(&number).then_some(number)
+}
+
+/// How a port's receive queues are to be polled.
+fn polling(port: &Port) -> PortPolling<'_> {
+    PortPolling { name: &port.name, affinity: &port.rxq_affinity }
+}
+
+/// Says what of a device is not as its options say.
+fn log_notes(port: &Port, notes: &[String]) {
+    notes.iter().for_each(|note| tracing::warn!("port {}: {note}", port.name));
 }
 
 /// What the datapath knows of a port; `reports` are in the order of numbers.

@@ -55,7 +55,10 @@ fn a_port_whose_mtu_changes_stays_what_it_is() {
     let before = status(&switch, "b");
     switch.ofproto().set_port(BRIDGE, "b", |port| port.no_flood = true).unwrap();
     let outcomes = reconfigure(&switch, &[port("a"), Port { mtu: Some(9000), ..port("b") }], "actions=drop");
-    assert!(matches!(&outcomes[..], [Outcome { change: Change::ReopenPort { .. }, error: None, .. }]), "{outcomes:?}");
+    assert!(
+        matches!(&outcomes[..], [Outcome { change: Change::ReconfigurePort { .. }, error: None, .. }]),
+        "{outcomes:?}"
+    );
     let after = status(&switch, "b");
     assert_eq!((after.ofport, after.number), (before.ofport, before.number));
     assert_eq!(after.report.map(|report| report.info.mtu), Some(9000));

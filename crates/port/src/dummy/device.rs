@@ -21,6 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) const WAITING_MAX: usize = 100;
 
 /// A device's queues and place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub n_rxq: usize,
     pub n_txq: usize,
@@ -51,32 +52,33 @@ pub(super) struct Captures {
 /// A device without hardware.
 pub struct DummyDevice {
     name: String,
-    /// As it was opened; the address is in the state.
-    info: PortInfo,
-    /// Its index, as the option of that name says; 0 without one.
-    pub(super) ifindex: u32,
-    numa_id: u32,
-    pub(super) is_pmd: bool,
+    kind: &'static str,
     is_up: AtomicBool,
     conn_state: AtomicU8,
-    rxqs: Vec<Rxq>,
-    captures: Captures,
     state: Mutex<State>,
 }
 
 /// A receive queue.
 struct Rxq {
+    waiting: VecDeque<Vec<u8>>,
+    signal: Arc<RxSignal>,
+}
+
+/// Tells the thread that polls a receive queue, without the device's lock, whether packets wait.
+pub(super) struct RxSignal {
     waiting: AtomicUsize,
     /// Readable while packets wait.
     readiness: OwnedFd,
 }
 
 /// What is behind the device's lock.
-#[derive(Default)]
 struct State {
     mac: [u8; 6],
     mtu: u32,
-    waiting: Vec<VecDeque<Vec<u8>>>,
+    shape: Shape,
+    captures: Captures,
+    rxqs: Vec<Rxq>,
+    /// By queue, those that are gone included, so that the device's counters never go back.
     rx: Vec<Carried>,
     tx: Vec<Carried>,
     rx_missed: u64,
@@ -147,29 +149,45 @@ fn capture(file: Option<&Arc<Mutex<Writer<BufWriter<File>>>>>, packet: &[u8]) {
 }
 
 impl DummyDevice {
-    pub(super) fn new(name: String, info: PortInfo, shape: &Shape, captures: Captures) -> std::io::Result<Self> {
-        let rxqs: std::io::Result<Vec<Rxq>> =
-            (0..shape.n_rxq).map(|_| Ok(Rxq { waiting: 0.into(), readiness: new_event()? })).collect();
-        let state = State {
+    pub(super) fn new(name: String, info: &PortInfo, shape: Shape, captures: Captures) -> std::io::Result<Self> {
+        let mut state = State {
             mac: info.mac,
             mtu: info.mtu,
-            waiting: vec![VecDeque::new(); shape.n_rxq],
-            rx: vec![Carried::default(); shape.n_rxq],
-            tx: vec![Carried::default(); shape.n_txq],
-            ..State::default()
+            shape,
+            captures,
+            rxqs: Vec::new(),
+            rx: Vec::new(),
+            tx: Vec::new(),
+            rx_missed: 0,
+            tx_oversize: 0,
+            rx_oversize: 0,
+            ipv4: None,
+            ipv6: None,
+            outbox: None,
         };
+        state.set_shape(shape)?;
         Ok(DummyDevice {
             name,
-            info,
-            ifindex: shape.ifindex,
-            numa_id: shape.numa_id,
-            is_pmd: shape.is_pmd,
+            kind: info.kind,
             is_up: true.into(),
             conn_state: (ConnState::Unknown as u8).into(),
-            rxqs: rxqs?,
-            captures,
             state: Mutex::new(state),
         })
+    }
+
+    /// Changes its queues and place. Packets that wait in queues that go are lost; the other queues keep theirs.
+    pub(super) fn set_shape(&self, shape: Shape) -> std::io::Result<()> {
+        self.state().set_shape(shape)
+    }
+
+    /// Its queues and place.
+    pub(super) fn shape(&self) -> Shape {
+        self.state().shape
+    }
+
+    /// From now on it writes into these files.
+    pub(super) fn set_captures(&self, captures: Captures) {
+        self.state().captures = captures;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -184,7 +202,8 @@ impl DummyDevice {
     /// Its properties now.
     pub(super) fn info(&self) -> PortInfo {
         let state = self.state();
-        PortInfo { mac: state.mac, mtu: state.mtu, ..self.info.clone() }
+        let Shape { n_rxq, n_txq, .. } = state.shape;
+        PortInfo { kind: self.kind, n_rxq, n_txq, mtu: state.mtu, mac: state.mac }
     }
 
     pub(super) fn set_mac(&self, mac: [u8; 6]) {
@@ -197,12 +216,7 @@ impl DummyDevice {
 
     /// Its receive queues.
     pub fn n_rxq(&self) -> usize {
-        self.rxqs.len()
-    }
-
-    /// Its NUMA node.
-    pub fn numa_id(&self) -> u32 {
-        self.numa_id
+        self.state().rxqs.len()
     }
 
     /// Whether it is up.
@@ -247,30 +261,30 @@ impl DummyDevice {
     }
 
     fn enqueue(&self, state: &mut State, queue: usize, packet: Vec<u8>) {
-        capture(self.captures.rx.as_ref(), &packet);
-        let waiting = &mut state.waiting[queue];
-        if waiting.len() >= WAITING_MAX {
+        capture(state.captures.rx.as_ref(), &packet);
+        // The queue may have gone since its number was read.
+        let Some(rxq) = state.rxqs.get_mut(queue).filter(|rxq| rxq.waiting.len() < WAITING_MAX) else {
             state.rx_missed += 1;
             return;
-        }
-        waiting.push_back(packet);
-        self.rxqs[queue].waiting.store(waiting.len(), Ordering::Release);
-        raise(&self.rxqs[queue].readiness);
+        };
+        rxq.waiting.push_back(packet);
+        rxq.signal.waiting.store(rxq.waiting.len(), Ordering::Release);
+        raise(&rxq.signal.readiness);
     }
 
-    /// Whether packets wait in a receive queue.
-    pub(super) fn has_waiting(&self, queue: usize) -> bool {
-        self.rxqs[queue].waiting.load(Ordering::Acquire) != 0
+    /// What tells whether packets wait in a receive queue.
+    pub(super) fn signal(&self, queue: usize) -> Arc<RxSignal> {
+        Arc::clone(&self.state().rxqs[queue].signal)
     }
 
     /// The next packet of a receive queue, counted as received unless it is longer than `size_max`: `Err` then.
     pub(super) fn take(&self, queue: usize, size_max: usize) -> Option<Result<Vec<u8>, ()>> {
         let mut state = self.state();
-        let packet = state.waiting[queue].pop_front();
-        let left = state.waiting[queue].len();
-        self.rxqs[queue].waiting.store(left, Ordering::Release);
-        if left == 0 {
-            clear(&self.rxqs[queue].readiness);
+        let rxq = state.rxqs.get_mut(queue)?;
+        let packet = rxq.waiting.pop_front();
+        rxq.signal.waiting.store(rxq.waiting.len(), Ordering::Release);
+        if rxq.waiting.is_empty() {
+            clear(&rxq.signal.readiness);
         }
         let packet = packet?;
         if packet.len() > size_max {
@@ -283,13 +297,10 @@ impl DummyDevice {
         Some(Ok(packet))
     }
 
-    pub(super) fn readiness(&self, queue: usize) -> BorrowedFd<'_> {
-        self.rxqs[queue].readiness.as_fd()
-    }
-
-    /// Sends a packet by transmit queue `queue`; whether it is short enough.
-    pub(super) fn send(&self, queue: usize, packet: &[u8]) -> bool {
+    /// Sends a packet by the transmit queue of PMD number `pmd`; whether it is short enough.
+    pub(super) fn send(&self, pmd: usize, packet: &[u8]) -> bool {
         let mut state = self.state();
+        let queue = pmd % state.shape.n_txq;
         if !Mtu(state.mtu).admits(packet) {
             state.tx_oversize += 1;
             return false;
@@ -303,7 +314,7 @@ impl DummyDevice {
         if let Some(reply) = state.ipv4.and_then(|address| arp_reply(state.mac, address, packet)) {
             self.enqueue(&mut state, 0, reply);
         }
-        capture(self.captures.tx.as_ref(), packet);
+        capture(state.captures.tx.as_ref(), packet);
         true
     }
 
@@ -335,7 +346,8 @@ impl DummyDevice {
         let state = self.state();
         let received = state.rx.iter().map(|queue| queue.packets).sum();
         let mut all: Vec<_> = (1..=2).map(|n| (format!("rx_custom_packets_{n}"), received)).collect();
-        for (way, queues) in [("rx", &state.rx), ("tx", &state.tx)] {
+        let Shape { n_rxq, n_txq, .. } = state.shape;
+        for (way, queues) in [("rx", &state.rx[..n_rxq]), ("tx", &state.tx[..n_txq])] {
             for (i, queue) in queues.iter().enumerate() {
                 all.push((format!("{way}_q{i}_bytes"), queue.bytes));
                 all.push((format!("{way}_q{i}_packets"), queue.packets));
@@ -344,9 +356,36 @@ impl DummyDevice {
         all
     }
 
-    /// From now on frames that it sends go to the outbox, too.
-    pub(super) fn set_outbox(&self, outbox: Arc<Outbox>) {
-        self.state().outbox = Some(outbox);
+    /// From now on frames that it sends go to the outbox, too, if there is one.
+    pub(super) fn set_outbox(&self, outbox: Option<Arc<Outbox>>) {
+        self.state().outbox = outbox;
+    }
+}
+
+impl State {
+    fn set_shape(&mut self, shape: Shape) -> std::io::Result<()> {
+        while self.rxqs.len() < shape.n_rxq {
+            let signal = Arc::new(RxSignal { waiting: 0.into(), readiness: new_event()? });
+            self.rxqs.push(Rxq { waiting: VecDeque::new(), signal });
+        }
+        self.rxqs.truncate(shape.n_rxq);
+        self.rx.resize(self.rx.len().max(shape.n_rxq), Carried::default());
+        self.tx.resize(self.tx.len().max(shape.n_txq), Carried::default());
+        self.shape = shape;
+        Ok(())
+    }
+}
+
+impl RxSignal {
+    /// Whether packets wait.
+    pub fn is_raised(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) != 0
+    }
+}
+
+impl AsFd for RxSignal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readiness.as_fd()
     }
 }
 

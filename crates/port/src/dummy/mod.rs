@@ -16,11 +16,12 @@ mod stream;
 
 pub use device::{ConnState, DummyDevice};
 
-use crate::config::Options;
+use crate::config::{MAX_QUEUES, Options};
 use crate::{DeviceStatus, OpenError, OptionKey, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use device::{Captures, Shape};
 use queue::{DummyRx, DummyTx};
 use sluice_mem::FramePool;
+use std::io;
 use std::sync::Arc;
 use stream::Streams;
 
@@ -56,34 +57,43 @@ const FRAME_MIN: usize = 2048;
 struct DummyPort {
     device: Arc<DummyDevice>,
     pool: Arc<dyn FramePool>,
+    /// As it was opened or changed last.
+    config: PortConfig,
     notes: Vec<String>,
     /// The thread that serves the device's streams, if it has any. Ends with the port.
-    _streams: Option<Streams>,
+    streams: Option<Streams>,
 }
 
 /// Opens a port of type `dummy` or `dummy-internal`.
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    let ifindex = ifindex(options);
-    open_device(options, pools, Shape { n_rxq: 1, n_txq: 1, numa_id: 0, ifindex, is_pmd: false })
+    open_device(options, pools, shape(options))
 }
 
 /// Opens a port of type `dummy-pmd`.
 pub(crate) fn open_pmd(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    // As OVS: what is no number counts as not given.
-    let number = |key| options.text(key).and_then(|text| text.parse::<u32>().ok());
-    let queues = |key| (number(key).unwrap_or(1) as usize).clamp(1, crate::config::MAX_QUEUES);
-    let shape = Shape {
-        n_rxq: options.config.n_rxq,
-        n_txq: queues("n_txq"),
-        numa_id: number("numa_id").unwrap_or(0),
-        ifindex: ifindex(options),
-        is_pmd: true,
-    };
-    open_device(options, pools, shape)
+    open_device(options, pools, pmd_shape(options))
 }
 
-fn ifindex(options: &Options<'_>) -> u32 {
-    options.text("ifindex").and_then(|text| text.parse().ok()).unwrap_or(0)
+/// What the options say of a device that no PMD polls.
+fn shape(options: &Options<'_>) -> Shape {
+    Shape { n_rxq: 1, n_txq: 1, numa_id: 0, ifindex: number(options, "ifindex").unwrap_or(0), is_pmd: false }
+}
+
+/// What the options say of a device that PMDs poll.
+fn pmd_shape(options: &Options<'_>) -> Shape {
+    let queues = |key| (number(options, key).unwrap_or(1) as usize).clamp(1, MAX_QUEUES);
+    Shape {
+        n_rxq: options.config.n_rxq.clamp(1, MAX_QUEUES),
+        n_txq: queues("n_txq"),
+        numa_id: number(options, "numa_id").unwrap_or(0),
+        is_pmd: true,
+        ..shape(options)
+    }
+}
+
+/// An option that is a number. As in OVS, what is no number counts as not given.
+fn number(options: &Options<'_>, key: &'static str) -> Option<u32> {
+    options.text(key).and_then(|text| text.parse().ok())
 }
 
 fn open_device(options: &Options<'_>, pools: &mut Pools, shape: Shape) -> Result<Box<dyn Port>, OpenError> {
@@ -100,13 +110,13 @@ fn open_device(options: &Options<'_>, pools: &mut Pools, shape: Shape) -> Result
         mtu,
         mac: given.unwrap_or_else(device::next_mac),
     };
-    let device = DummyDevice::new(options.port(), info, &shape, captures);
+    let device = DummyDevice::new(options.port(), &info, shape, captures);
     let device = Arc::new(device.map_err(|cause| out_of_descriptors(options, cause))?);
     let streams = Streams::start(options, &device, &mut notes).map_err(|cause| out_of_descriptors(options, cause))?;
-    Ok(Box::new(DummyPort { device, pool, notes, _streams: streams }))
+    Ok(Box::new(DummyPort { device, pool, config: options.config.clone(), notes, streams }))
 }
 
-fn out_of_descriptors(options: &Options<'_>, cause: std::io::Error) -> OpenError {
+fn out_of_descriptors(options: &Options<'_>, cause: io::Error) -> OpenError {
     OpenError::Device {
         port: options.port(),
         what: "the dummy device cannot be made".to_owned(),
@@ -125,11 +135,11 @@ impl Port for DummyPort {
     }
 
     fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
-        Box::new(DummyTx::new(Arc::clone(&self.device), pmd % self.device.info().n_txq))
+        Box::new(DummyTx::new(Arc::clone(&self.device), pmd))
     }
 
     fn numa_id(&self) -> u32 {
-        self.device.numa_id()
+        self.device.shape().numa_id
     }
 
     fn is_up(&self) -> bool {
@@ -137,20 +147,42 @@ impl Port for DummyPort {
     }
 
     fn device_status(&self) -> DeviceStatus {
-        DeviceStatus { ifindex: self.device.ifindex, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
+        DeviceStatus { ifindex: self.device.shape().ifindex, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
     }
 
-    fn set_mtu(&mut self, mtu: u32, _pools: &mut Pools) -> std::io::Result<()> {
+    fn set_mtu(&mut self, mtu: u32, _pools: &mut Pools) -> io::Result<()> {
         // Longer packets than its buffers hold need other ones.
         if crate::Mtu(mtu).longest_frame() > self.pool.frame_size() {
-            return Err(std::io::ErrorKind::Unsupported.into());
+            return Err(io::ErrorKind::Unsupported.into());
         }
         self.device.set_mtu(mtu);
         Ok(())
     }
 
-    fn set_mac(&mut self, mac: [u8; 6]) -> std::io::Result<()> {
+    fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
         self.device.set_mac(mac);
+        Ok(())
+    }
+
+    fn reconfigure(&mut self, config: &PortConfig) -> io::Result<()> {
+        let options = &Options { kind: self.info().kind, config };
+        let differs = |keys: &[&str]| keys.iter().any(|key| config.options.get(*key) != self.config.options.get(*key));
+        let (other_captures, other_streams) =
+            (differs(&["pcap", "rxq_pcap", "tx_pcap"]), differs(&["stream", "pstream"]));
+        if differs(&["mac"]) {
+            self.device.set_mac(options.mac().map_err(io::Error::other)?);
+        }
+        self.notes.clear();
+        self.device.set_shape(if self.device.shape().is_pmd { pmd_shape(options) } else { shape(options) })?;
+        if other_captures {
+            self.device.set_captures(Captures::open(options, &mut self.notes));
+        }
+        if other_streams {
+            // The old socket has to go first: the new one may have its name.
+            self.streams = None;
+            self.streams = Streams::start(options, &self.device, &mut self.notes)?;
+        }
+        self.config = config.clone();
         Ok(())
     }
 

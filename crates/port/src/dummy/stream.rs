@@ -29,8 +29,9 @@ const FRAME_MIN: usize = 14;
 /// The port of a `ptcp:` target that names none. Source: OVS.
 const PORT_DEFAULT: u16 = 0;
 
-/// The thread that serves a device's streams. Dropping it ends the thread.
+/// The thread that serves a device's streams. Dropping it ends the thread, and the device has no peers any more.
 pub(super) struct Streams {
+    device: Arc<DummyDevice>,
     outbox: Arc<Outbox>,
     is_ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -97,7 +98,7 @@ impl Streams {
         };
         let outbox = Arc::new(Outbox::new()?);
         let is_ending = Arc::new(AtomicBool::new(false));
-        device.set_outbox(Arc::clone(&outbox));
+        device.set_outbox(Some(Arc::clone(&outbox)));
         if matches!(role, Role::Active(_)) {
             device.set_conn_state(ConnState::Disconnected);
         }
@@ -109,7 +110,7 @@ impl Streams {
             timer: PollTimer::new()?,
         };
         let thread = std::thread::Builder::new().name("dummy-stream".into()).spawn(move || server.run(&role))?;
-        Ok(Some(Streams { outbox, is_ending, thread: Some(thread) }))
+        Ok(Some(Streams { device: Arc::clone(device), outbox, is_ending, thread: Some(thread) }))
     }
 }
 
@@ -120,6 +121,8 @@ impl Drop for Streams {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        self.device.set_outbox(None);
+        self.device.set_conn_state(ConnState::Unknown);
     }
 }
 

@@ -99,7 +99,7 @@ fn packets_come_one_by_one_and_readiness_says_when() {
 fn pmds_poll_several_queues_that_count_apart() {
     let mut rig = Rig::open("dummy-pmd", here(), &[("n_rxq", "2"), ("n_txq", "3"), ("numa_id", "1")]);
     let device = rig.device();
-    assert_eq!((rig.port.info().n_rxq, rig.port.info().n_txq, device.numa_id()), (2, 3, 1));
+    assert_eq!((rig.port.info().n_rxq, rig.port.info().n_txq, device.shape().numa_id), (2, 3, 1));
     assert!(rig.rx[1].readiness().is_none());
     (1..=3).for_each(|i| device.receive(1, vec![i; 60]));
     assert!(rig.poll(0).is_empty());
@@ -226,4 +226,35 @@ fn wait_for(rig: &Rig, state: ConnState) {
         assert!(Instant::now() < until, "never {state:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+#[test]
+fn options_change_without_another_device() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut rig = Rig::open("dummy-pmd", directory.path(), &[("n_rxq", "2"), ("n_txq", "2")]);
+    let device = rig.device();
+    let mac = rig.port.info().mac;
+    device.receive(0, vec![7; 60]);
+    device.receive(1, vec![8; 60]);
+    let options = [("n_rxq", "1"), ("ifindex", "9"), ("numa_id", "1"), ("pstream", "punix:peer"), ("tx_pcap", "sent")];
+    let config = |options: &[(&str, &str)]| PortConfig {
+        name: "p1".into(),
+        kind: "dummy-pmd".into(),
+        options: options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        base_dir: directory.path().to_owned(),
+        ..PortConfig::default()
+    };
+    crate::reconfigure(&mut *rig.port, &config(&options)).unwrap();
+    assert_eq!(rig.port.info(), PortInfo { kind: "dummy-pmd", n_rxq: 1, n_txq: 1, mtu: 1500, mac });
+    assert_eq!((rig.port.device_status().ifindex, rig.port.numa_id()), (9, 1));
+    // The queue that stays has its packet still; the other one gives nothing any more.
+    assert_eq!((rig.poll(0), rig.poll(1)), (vec![vec![7; 60]], vec![]));
+    std::os::unix::net::UnixStream::connect(directory.path().join("peer")).unwrap();
+    rig.send(&[vec![9; 60]]);
+    assert_eq!(directory.path().join("sent").metadata().unwrap().len(), 24 + 16 + 60);
+    crate::reconfigure(&mut *rig.port, &config(&[])).unwrap();
+    assert!(std::os::unix::net::UnixStream::connect(directory.path().join("peer")).is_err());
+    rig.send(&[vec![9; 60]]);
+    assert_eq!(directory.path().join("sent").metadata().unwrap().len(), 24 + 16 + 60);
+    assert_eq!(rig.port.stats().tx_packets, 2);
 }

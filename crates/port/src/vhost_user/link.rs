@@ -90,8 +90,9 @@ impl Link {
     }
 }
 
-impl Drop for Link {
-    fn drop(&mut self) {
+impl Link {
+    /// Ends the connection and the thread.
+    pub fn end(&mut self) {
         {
             let mut state = self.shared.state.lock();
             state.ending = true;
@@ -103,9 +104,15 @@ impl Drop for Link {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        if let Some(path) = &self.listening {
+        if let Some(path) = self.listening.take() {
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

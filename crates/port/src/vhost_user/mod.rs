@@ -41,6 +41,7 @@ use guest_transmit::GuestTransmit;
 use link::{Link, Side};
 use slot::RingSlot;
 use sluice_mem::FramePool;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -58,7 +59,8 @@ pub(crate) const CLIENT_OPTIONS: &[OptionKey] =
 /// A virtual machine's network device.
 #[derive(Debug)]
 struct VhostUserPort {
-    name: String,
+    /// As it was opened or changed last.
+    config: PortConfig,
     info: PortInfo,
     /// Alternately for guest receive and transmit.
     rings: Vec<Arc<RingSlot>>,
@@ -102,6 +104,16 @@ fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, Op
     options.path(key).ok_or(OpenError::MissingOption { port, kind, key, expected })
 }
 
+/// The options that name the socket.
+const PATH_KEYS: [&str; 2] = ["path", "vhost-server-path"];
+
+/// The configuration as far as it is not the socket's name.
+fn without_path(config: &PortConfig) -> PortConfig {
+    let mut config = config.clone();
+    PATH_KEYS.iter().for_each(|key| drop(config.options.remove(*key)));
+    config
+}
+
 /// A port that meets its frontend at `path`.
 fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
@@ -115,9 +127,9 @@ fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> 
         remedy: "choose a path in a directory you may write to, where no other process listens",
     })?;
     let info = PortInfo { kind: options.kind, n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
-    let name = options.config.name.clone();
+    let config = options.config.clone();
     let (rx, tx) = (Vec::new(), Vec::new());
-    Ok(Box::new(VhostUserPort { name, info, rings, pool, rx, tx, link, side, path, silence: 0 }))
+    Ok(Box::new(VhostUserPort { config, info, rings, pool, rx, tx, link, side, path, silence: 0 }))
 }
 
 impl Port for VhostUserPort {
@@ -162,10 +174,24 @@ impl Port for VhostUserPort {
         DeviceStatus { details, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
     }
 
+    /// A client that no frontend is connected to looks for one elsewhere.
+    fn reconfigure(&mut self, config: &PortConfig) -> io::Result<()> {
+        let options = Options { kind: self.info.kind, config };
+        let path = PATH_KEYS.into_iter().find_map(|key| options.path(key));
+        let path = path.filter(|_| self.side == Side::Client && !self.link.is_connected());
+        let path = path.filter(|_| without_path(config) == without_path(&self.config));
+        let path = path.ok_or(io::ErrorKind::Unsupported)?;
+        // Two links would both set up the rings.
+        self.link.end();
+        self.link = Link::start(&config.name, path.clone(), Side::Client, self.rings.clone())?;
+        (self.path, self.config) = (path, config.clone());
+        Ok(())
+    }
+
     fn service(&mut self) {
         self.silence = self.silence.saturating_sub(1);
         for (number, slot) in self.rings.iter().enumerate() {
-            let name = &self.name;
+            let name = &self.config.name;
             let broken = slot.take_broken();
             let blocks = slot.call().is_some_and(|call| call.forbid_if_blocking());
             if self.silence > 0 || broken.is_none() && !blocks {

@@ -6,11 +6,14 @@ use super::guest_transmit::GuestTransmit;
 use super::slot::RingSlot;
 use super::testing::{LAYOUT, MERGING, TestGuest, VERSION_1};
 use crate::offload::VNET_HEADER;
-use crate::{Mtu, Pools, RxQueue, TxQueue};
+use crate::{Mtu, Pools, Port, PortConfig, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use std::io::ErrorKind;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The distance between the guest's buffers.
 const BUFFERS: u64 = 0x1000;
@@ -168,4 +171,30 @@ fn chains_of_single_bytes_cost_a_batch_no_more_than_the_bound() {
     let guest = Guest::new(&[(12, WRITE), (1, WRITE), (1, WRITE), (1, WRITE)], MERGING);
     let tally = guest.send(&[1500; BATCH_MAX]);
     assert_eq!((tally.dropped(DropReason::TxFull), guest.used()), (BATCH_MAX as u64, vec![]));
+}
+
+#[test]
+fn a_client_without_a_frontend_looks_for_one_elsewhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = |path: &str| PortConfig {
+        name: "vhost1".into(),
+        kind: "dpdkvhostuserclient".into(),
+        options: [("vhost-server-path".to_owned(), path.to_owned())].into(),
+        base_dir: directory.path().to_owned(),
+        ..PortConfig::default()
+    };
+    let mut port = crate::open(&config("a.sock"), &mut Pools::new(64)).unwrap();
+    let listener = UnixListener::bind(directory.path().join("b.sock")).unwrap();
+    let more_queues = PortConfig { n_rxq: 2, ..config("b.sock") };
+    let refusal = |port: &mut dyn Port, config| crate::reconfigure(port, config).unwrap_err().kind();
+    assert_eq!(refusal(&mut *port, &more_queues), ErrorKind::Unsupported);
+    crate::reconfigure(&mut *port, &config("b.sock")).unwrap();
+    let _frontend = listener.accept().unwrap();
+    let is_connected = |port: &dyn Port| port.device_status().details.contains(&("status".into(), "connected".into()));
+    while !is_connected(&*port) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // It leaves no frontend that it has.
+    assert_eq!(refusal(&mut *port, &config("c.sock")), ErrorKind::Unsupported);
+    assert!(is_connected(&*port));
 }

@@ -16,7 +16,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
             format!("{bridge}: settings changed")
         }
         Change::SetPort { bridge, port } => format!("{bridge}: port {} changed", port.name),
-        Change::ReopenPort { bridge, port } => format!("{bridge}: port {} reopened", port.name),
+        Change::ReconfigurePort { bridge, port } => format!("{bridge}: port {} reconfigured", port.name),
         Change::AddBridge(bridge) => format!("{}: added", bridge.name),
         Change::AddPort { bridge, port } => format!("{bridge}: port {} added", port.name),
         Change::SetWorkers { .. } => "switch.pmd-cores: PMDs are as listed now".to_owned(),
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn steps_are_told_in_the_words_of_the_file() {
-        let reopened = Change::ReopenPort { bridge: "br0".into(), port: Port::new("p3", "null").into() };
-        assert_eq!(lines(&outcome(reopened, &[])), ["br0: port p3 reopened"]);
+        let device = Change::ReconfigurePort { bridge: "br0".into(), port: Port::new("p3", "null").into() };
+        assert_eq!(lines(&outcome(device, &[])), ["br0: port p3 reconfigured"]);
         let memory = Change::AtNextStart(StartSetting::FlowMemory(1));
         assert_eq!(lines(&outcome(memory, &[])), ["datapath.flow-memory: changed, takes effect at the next start"]);
         let cores = Change::SetWorkers { pmd_cores: vec![2], main_worker: false };

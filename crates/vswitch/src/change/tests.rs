@@ -39,7 +39,7 @@ fn ports_come_go_change_and_are_replaced() {
     let jumbo = Port { mtu: Some(9000), vlan: VlanMode::Access(7), ..port("p3") };
     let renumbered = port("p4").numbered(5);
     let new = [port("p1"), jumbo.clone(), renumbered.clone(), port("p5")];
-    let reopen = Change::ReopenPort { bridge: "br0".into(), port: jumbo.into() };
+    let reopen = Change::ReconfigurePort { bridge: "br0".into(), port: jumbo.into() };
     let expected = [remove("p2"), remove("p4"), reopen, add(&renumbered), add(&port("p5"))];
     assert_eq!(changes(&state([bridge("br0", &old)]), &state([bridge("br0", &new)])), expected);
     let access = Port { vlan: VlanMode::Access(7), ..port("p1") };

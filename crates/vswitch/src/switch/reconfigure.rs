@@ -115,7 +115,7 @@ impl Switch {
                 self.hurry();
             }
             Change::SetOpenFlow { bridge, settings } => self.openflow.serve_bridge(bridge, settings)?,
-            Change::SetPort { bridge, port } | Change::ReopenPort { bridge, port } => {
+            Change::SetPort { bridge, port } | Change::ReconfigurePort { bridge, port } => {
                 let error = assembly.change_port(bridge, port)?;
                 return settle_port(setup, bridge, port, error);
             }

@@ -147,7 +147,9 @@ fn log_outcomes(switch: &Switch, before: &DesiredState, outcomes: Vec<Outcome>) 
     for Outcome { change, error, port_failures, .. } in &outcomes {
         port_failures.iter().for_each(|failure| failed(&failure.port, &failure.error));
         match (change, error) {
-            (Change::AddPort { port, .. } | Change::ReopenPort { port, .. }, Some(error)) => failed(&port.name, error),
+            (Change::AddPort { port, .. } | Change::ReconfigurePort { port, .. }, Some(error)) => {
+                failed(&port.name, error)
+            }
             (_, Some(error)) => tracing::warn!(target: "bridge", "{error}"),
             _ => {}
         }

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     ("bridges_and_ports_come_and_go", bridges::bridges_and_ports_come_and_go),
     ("what_cannot_be_is_told_and_does_not_block_the_rest", bridges::what_cannot_be_is_told_and_does_not_block_the_rest),
     ("numbers_are_requested_kept_and_given_out", bridges::numbers_are_requested_kept_and_given_out),
@@ -19,6 +19,7 @@ const CASES: [Case; 10] = [
     ("a_devices_own_counters_are_told", settings::a_devices_own_counters_are_told),
     ("bridges_forward_and_describe_themselves_as_told", settings::bridges_forward_and_describe_themselves_as_told),
     ("settings_that_go_leave_the_usual_ones", settings::settings_that_go_leave_the_usual_ones),
+    ("options_change_while_the_device_stays", settings::options_change_while_the_device_stays),
     ("what_networks_rely_on_is_not_ignored_silently", settings::what_networks_rely_on_is_not_ignored_silently),
 ];
 

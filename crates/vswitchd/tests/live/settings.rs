@@ -79,3 +79,57 @@ pub fn a_devices_own_counters_are_told() {
     let counter = |name: &str| server.vsctl(&format!("get interface d1 statistics:{name}"));
     assert_eq!(["rx_custom_packets_1", "rx_custom_packets_2", "rx_packets"].map(counter), ["0", "0", "0"]);
 }
+
+pub fn options_change_while_the_device_stays() {
+    let server = Server::start();
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server
+        .vsctl("add-br br0 -- set bridge br0 datapath_type=dummy -- set Open_vSwitch . other_config:pmd-cpu-mask=0x3");
+    server.vsctl("add-port br0 p1 -- set interface p1 type=dummy-pmd options:n_rxq=2");
+    server.vsctl("add-port br0 p2 -- set interface p2 type=dummy-pmd");
+    let device = |name: &str| {
+        let mut all = daemon.switch.datapath().dummies().into_iter();
+        all.find(|device| device.name() == name).unwrap()
+    };
+    let (before, other) = (device("p1"), device("p2"));
+    let queues = |name: &str| {
+        let number = daemon.switch.port_status()["br0"].iter().find(|port| port.name == name).unwrap().number;
+        let of_pmd = |pmd: sluice_datapath::PmdReport| {
+            let of_port = pmd.rxqs.into_iter().filter(move |rxq| Some(rxq.port) == number);
+            of_port.map(|rxq| (rxq.queue, pmd.core)).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = daemon.switch.datapath().pmds().into_iter().flat_map(of_pmd).collect();
+        all.sort_unstable();
+        all
+    };
+    let numbers = |name: &str| queues(name).into_iter().map(|(queue, _)| queue).collect::<Vec<_>>();
+    assert_eq!((numbers("p1"), numbers("p2")), (vec![0, 1], vec![0]));
+    let seen = || server.vsctl("get interface p1 ofport mac_in_use statistics:rx_packets");
+    let frame = || {
+        // Ethernet, of a type that nobody knows.
+        [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5][..], &[0; 46]].concat()
+    };
+    before.receive(0, frame());
+    daemon.switch.quiesce();
+    let capture = server.socket().with_file_name("p1.pcap");
+    server.vsctl(&format!("set interface p1 options:n_rxq=4 options:n_txq=3 options:pcap={}", capture.display()));
+    let told = seen();
+    assert_eq!(numbers("p1"), [0, 1, 2, 3]);
+    assert!(std::sync::Arc::ptr_eq(&before, &device("p1")), "the device was opened again");
+    // Queues that are new work, what was counted is not forgotten, and options that go are gone.
+    before.receive(3, frame());
+    daemon.switch.quiesce();
+    assert_eq!(daemon.switch.datapath().ports().iter().map(|port| port.stats.rx_packets).max(), Some(2));
+    assert!(capture.metadata().unwrap().len() > 24 + 60);
+    server.vsctl("set interface p1 other_config:pmd-rxq-affinity=0:1,2:0");
+    let pinned = queues("p1");
+    assert_eq!((pinned[0], pinned[2]), ((0, Some(1)), (2, Some(0))));
+    server.vsctl("remove interface p1 options n_rxq -- remove interface p1 other_config pmd-rxq-affinity");
+    assert_eq!(numbers("p1"), [0]);
+    before.receive(0, frame());
+    daemon.switch.quiesce();
+    assert_eq!(daemon.switch.datapath().ports().iter().map(|port| port.stats.rx_packets).max(), Some(3));
+    assert_eq!(seen().lines().take(2).collect::<Vec<_>>(), told.lines().take(2).collect::<Vec<_>>());
+    assert!(std::sync::Arc::ptr_eq(&before, &device("p1")) && std::sync::Arc::ptr_eq(&other, &device("p2")));
+}
