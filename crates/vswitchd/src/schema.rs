@@ -96,6 +96,8 @@ fn port() -> Table {
             Column::optional("vlan_mode", String),
             Column::scalar("protected", Boolean),
             Column::optional("qos", Uuid),
+            Column::optional("lacp", String),
+            Column::string_map("status").omit_alert(),
             Column::string_map("other_config"),
         ],
     )

@@ -78,6 +78,7 @@ impl Plan {
             name,
             datapath_id,
             hwaddr,
+            ports: record.ports.iter().map(|port| (port.uuid, port.lacking.clone())).collect(),
             interfaces,
             controllers: openflow.rows,
             lacking: record.lacking.clone(),
@@ -156,18 +157,13 @@ impl Plan {
     fn note_lacking(&mut self, owner: &str, lacking: &[Feature]) {
         for feature in lacking {
             let level = if feature.is_for_safety() { Level::Warn } else { Level::Info };
-            let text = format!("{owner}: {} is not supported and ignored", feature.column());
-            self.notes.push(Note::once(level, text));
+            self.notes.push(Note::once(level, format!("{owner}: {}", feature.outcome())));
         }
     }
 
     /// The interfaces of a port that are to be: of a bond the first, because nothing chooses among several yet.
     fn members<'a>(&mut self, port: &'a PortRecord) -> &'a [InterfaceRecord] {
         let Some((first, others)) = port.interfaces.split_first() else { return &[] };
-        if !others.is_empty() {
-            let text = "bonds are not supported, only the first interface is used";
-            self.warn(format!("port {}: {text}", port.name));
-        }
         for other in others {
             let error = format!("bonds are not supported: {} alone serves port {}", first.name, port.name);
             self.refuse(other.uuid, Some(error));

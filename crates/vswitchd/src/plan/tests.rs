@@ -66,6 +66,7 @@ fn any_port() -> impl Strategy<Value = PortRecord> {
     let rows = (any_name(), vec(any_interface(), 0..3), any::<bool>());
     (rows, option::of(any_number()), vlans(), vlans(), option::of(select(modes.to_vec())), config).prop_map(
         |((name, interfaces, protected), tag, trunks, cvlans, mode, other_config)| PortRecord {
+            uuid: Uuid::ZERO,
             name,
             interfaces,
             protected,

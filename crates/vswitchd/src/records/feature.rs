@@ -22,6 +22,10 @@ pub enum Feature {
     Ipfix,
     /// Queues.
     Qos,
+    /// Several interfaces that are one port.
+    Bond,
+    /// The link aggregation control protocol.
+    Lacp,
     /// Bidirectional forwarding detection.
     Bfd,
     /// Connectivity fault management.
@@ -44,7 +48,7 @@ const OF_BRIDGES: [Feature; 7] = [
     Feature::Ipfix,
 ];
 
-const OF_PORTS: [Feature; 1] = [Feature::Qos];
+const OF_PORTS: [Feature; 3] = [Feature::Qos, Feature::Bond, Feature::Lacp];
 
 const OF_INTERFACES: [Feature; 5] =
     [Feature::Bfd, Feature::Cfm, Feature::Lldp, Feature::Policing, Feature::PacketPolicing];
@@ -76,6 +80,8 @@ impl Feature {
             Feature::SFlow => "sflow",
             Feature::Ipfix => "ipfix",
             Feature::Qos => "qos",
+            Feature::Bond => "bond_mode",
+            Feature::Lacp => "lacp",
             Feature::Bfd => "bfd",
             Feature::Cfm => "cfm_mpid",
             Feature::Lldp => "lldp",
@@ -88,9 +94,17 @@ impl Feature {
     pub fn is_for_safety(self) -> bool {
         match self {
             Feature::Stp | Feature::Rstp | Feature::McastSnooping | Feature::Bfd | Feature::Cfm => true,
-            Feature::Policing | Feature::PacketPolicing => true,
+            Feature::Policing | Feature::PacketPolicing | Feature::Bond | Feature::Lacp => true,
             Feature::Mirrors | Feature::NetFlow | Feature::SFlow | Feature::Ipfix | Feature::Qos => false,
             Feature::Lldp => false,
+        }
+    }
+
+    /// What becomes of the wish.
+    pub fn outcome(self) -> String {
+        match self {
+            Feature::Bond => "bonds are not supported, only the first interface is used".to_owned(),
+            _ => format!("{} is not supported and ignored", self.column()),
         }
     }
 
@@ -101,6 +115,9 @@ impl Feature {
                 let settings: BTreeMap<&str, &str> = row.get(self.column());
                 settings.get("enable").is_some_and(|value| value.eq_ignore_ascii_case("true"))
             }
+            // A port with one interface has no use for the mode of a bond.
+            Feature::Bond => row.get::<Vec<Uuid>>("interfaces").len() > 1,
+            Feature::Lacp => row.get::<Option<&str>>(self.column()).is_some_and(|mode| mode != "off"),
             Feature::Policing | Feature::PacketPolicing => row.get::<i64>(self.column()) != 0,
             _ => !row.datum(self.column()).is_empty(),
         }

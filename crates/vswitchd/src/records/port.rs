@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortRecord {
+    /// Its row.
+    pub uuid: Uuid,
     /// Its name.
     pub name: String,
     /// The VLAN of an access port, or the native one.
@@ -38,6 +40,7 @@ impl PortRecord {
     fn read(replica: &Replica, row: &Row<'_>) -> Self {
         let vlans = |column| row.get::<Vec<i64>>(column).into_iter().collect();
         PortRecord {
+            uuid: row.uuid(),
             name: row.get::<&str>("name").to_owned(),
             tag: row.get("tag"),
             trunks: vlans("trunks"),

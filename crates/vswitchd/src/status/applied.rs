@@ -3,7 +3,7 @@
 use super::{interface, types};
 use crate::plan::{DummyOverride, PlannedController};
 use crate::records::Feature;
-use crate::schema::{BRIDGE, DATAPATH, INTERFACE, OPEN_VSWITCH};
+use crate::schema::{BRIDGE, DATAPATH, INTERFACE, OPEN_VSWITCH, PORT};
 use sluice_action::PortNo;
 use sluice_flow::OfPort;
 use sluice_ovsdb::{Datum, Txn, Uuid};
@@ -18,6 +18,8 @@ pub struct Applied {
     pub configuration: Option<(Uuid, i64)>,
     /// The bridges there are.
     pub bridges: Vec<AppliedBridge>,
+    /// The rows of ports, each with what it asks for and this build lacks.
+    pub ports: Vec<(Uuid, Vec<Feature>)>,
     /// Every interface, whether or not it could be opened.
     pub interfaces: Vec<AppliedInterface>,
     /// The rows of datapaths.
@@ -83,6 +85,9 @@ impl Applied {
         for datapath in &self.datapaths {
             let capabilities = self.capabilities.iter().map(|(name, value)| (*name, value.as_str()));
             txn.set(DATAPATH, *datapath, "capabilities", Datum::map(capabilities));
+        }
+        for (port, lacking) in &self.ports {
+            txn.set(PORT, *port, "status", unsupported(lacking));
         }
         for interface in &self.interfaces {
             interface.write(txn);

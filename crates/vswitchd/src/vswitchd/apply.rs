@@ -36,6 +36,7 @@ pub fn apply(switch: &Switch, plan: &Plan, numbers: &mut Numbers) -> Applied {
             controllers: bridge.controllers.clone(),
             lacking: bridge.lacking.clone(),
         });
+        applied.ports.extend_from_slice(&bridge.ports);
         let by_name: BTreeMap<&str, &PortStatus> = ports.iter().map(|port| (port.name.as_str(), port)).collect();
         for interface in &bridge.interfaces {
             let live = match (errors.get(&interface.name), by_name.get(interface.name.as_str())) {
