@@ -65,3 +65,4 @@ pub use port_type::{OptionKey, PORT_TYPES, PortType};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};
 pub use rss::{rss_hash, rss_queue};
 pub use user::become_user;
+pub use vhost_user::SOCKET_DIR as VHOST_SOCKET_DIR;

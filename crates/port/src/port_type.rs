@@ -142,7 +142,7 @@ pub const PORT_TYPES: &[PortType] = &[
     ovs(
         "dpdkvhostuser",
         "as vhost-user: listens at a socket named like the port",
-        &[OptionKey::N_RXQ, OptionKey::MAC],
+        vhost_user::SERVER_OPTIONS,
         vhost_user::open_server,
     ),
     ovs(

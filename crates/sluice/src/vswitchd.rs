@@ -185,10 +185,10 @@ impl Daemon<'_> {
             Some(Dummy::System) => DummyOverride::System,
             Some(Dummy::Override) => DummyOverride::All,
         };
-        let confinement = (!self.options.no_self_confinement).then(|| self.dirs.rundir.clone());
+        let (rundir, is_confined) = (self.dirs.rundir.clone(), !self.options.no_self_confinement);
         let tls = self.options.tls.files().map(|files| Tls::load(&files)).transpose()?;
         let tls = tls.map(|tls| tls.client_config());
-        Ok(vswitchd::Options { remotes: Remote::parse_list(&remotes)?, tls, dummies, confinement })
+        Ok(vswitchd::Options { remotes: Remote::parse_list(&remotes)?, tls, dummies, rundir, is_confined })
     }
 
     /// The path of the control socket, unless there is to be none.

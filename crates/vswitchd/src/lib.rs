@@ -28,6 +28,7 @@ mod plan;
 mod records;
 mod schema;
 mod status;
+mod vhost_sock_dir;
 mod vswitchd;
 
 pub use plan::DummyOverride;

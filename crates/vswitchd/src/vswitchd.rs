@@ -13,6 +13,7 @@ use crate::plan::{DummyOverride, Numbers, Plan, PlanContext};
 use crate::records::Records;
 use crate::schema::{DATABASE, LOCK, tables};
 use crate::status::Applied;
+use crate::vhost_sock_dir::vhost_sock_dir;
 use refresh::Periodic;
 use sluice_ovsdb::{
     Client, Commit, Config, ConfigError, Interest, LockState, Remote, TlsConfig, Txn, TxnId, TxnStatus, Uuid,
@@ -31,16 +32,20 @@ pub struct Options {
     pub tls: Option<Arc<TlsConfig>>,
     /// Which types are dummies, for tests.
     pub dummies: DummyOverride,
-    /// The directory of sockets that the database may name; `None`: they may be anywhere.
-    pub confinement: Option<PathBuf>,
+    /// The directory of sockets.
+    pub rundir: PathBuf,
+    /// Whether sockets that the database names have to be in `rundir`.
+    pub is_confined: bool,
 }
 
 /// Makes a switch what a database says.
 pub struct Vswitchd {
     switch: Arc<Switch>,
     dummies: DummyOverride,
-    /// Where sockets may be that the database names.
-    confinement: Option<PathBuf>,
+    rundir: PathBuf,
+    is_confined: bool,
+    /// Where sockets of listening vhost-user ports are; `None` before the first configuration, which decides it.
+    vhost_sock_dir: Option<PathBuf>,
     /// Lines that are logged once.
     noted: HashSet<String>,
     client: Client,
@@ -91,7 +96,9 @@ impl Vswitchd {
             base: switch.state(),
             switch,
             dummies: options.dummies,
-            confinement: options.confinement,
+            rundir: options.rundir,
+            is_confined: options.is_confined,
+            vhost_sock_dir: None,
             noted: HashSet::new(),
             client: Client::new(config, options.tls)?,
             numbers: Numbers::new(),
@@ -176,10 +183,12 @@ impl Vswitchd {
     fn reconfigure(&mut self, now_ms: u64) {
         let records = Records::read(self.client.session().replica());
         self.update_flow_restore_wait(&records);
+        let vhost_sock_dir = self.settle_vhost_sock_dir(&records);
         let context = PlanContext {
             base: &self.base,
             dummies: self.dummies,
-            confinement: self.confinement.as_deref(),
+            confinement: self.is_confined.then_some(&self.rundir),
+            vhost_sock_dir: &vhost_sock_dir,
             waits_for_flows: self.flow_restore_wait,
             now_ms,
         };
@@ -199,6 +208,18 @@ impl Vswitchd {
             self.tells_statistics = true;
         }
         self.writing = Writing::Due;
+    }
+
+    /// Where sockets of listening vhost-user ports are. As in Open vSwitch, another setting needs a restart: guests are
+    /// connected to these sockets.
+    fn settle_vhost_sock_dir(&mut self, records: &Records) -> PathBuf {
+        let settings = records.open_vswitch.as_ref().map(|row| &row.other_config);
+        if let (None, Some(settings)) = (&self.vhost_sock_dir, settings) {
+            let (dir, notes) = vhost_sock_dir(&self.rundir, settings);
+            notes.iter().for_each(|note| note.log(&mut self.noted));
+            self.vhost_sock_dir = Some(dir);
+        }
+        self.vhost_sock_dir.clone().unwrap_or_else(|| self.rundir.clone())
     }
 
     /// While `flow-restore-wait` is set, from the start on, no packet is answered from tables that are not filled yet, and

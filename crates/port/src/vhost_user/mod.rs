@@ -56,6 +56,16 @@ pub(crate) const OPTIONS: &[OptionKey] = &[
 pub(crate) const CLIENT_OPTIONS: &[OptionKey] =
     &[OptionKey { key: "vhost-server-path", help: "the Unix socket" }, OptionKey::N_RXQ, OptionKey::MAC];
 
+/// The options of OVS's type that listens.
+pub(crate) const SERVER_OPTIONS: &[OptionKey] = &[
+    OptionKey { key: SOCKET_DIR, help: "the folder of the Unix socket; default: that of the configuration file" },
+    OptionKey::N_RXQ,
+    OptionKey::MAC,
+];
+
+/// The option that says where the sockets of listening ports of OVS's are.
+pub const SOCKET_DIR: &str = "vhost-sock-dir";
+
 /// A virtual machine's network device.
 #[derive(Debug)]
 struct VhostUserPort {
@@ -95,7 +105,8 @@ pub(crate) fn open_client(options: &Options<'_>, pools: &mut Pools) -> Result<Bo
 /// Opens a port of OVS that listens, at a socket named like the port.
 pub(crate) fn open_server(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { base_dir, name, .. } = options.config;
-    meet(options, pools, base_dir.join(name), Side::Server)
+    let path = options.path(SOCKET_DIR).unwrap_or_else(|| base_dir.clone()).join(name);
+    meet(options, pools, path, Side::Server)
 }
 
 fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, OpenError> {

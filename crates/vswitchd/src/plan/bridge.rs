@@ -6,6 +6,7 @@ use super::vlan::{priority_tags, vlan_mode};
 use super::{Level, Note, Plan, PlanContext, PlannedBridge, PlannedInterface};
 use crate::numbers::{BridgeNumbers, NumberRequest};
 use crate::records::{BridgeRecord, Feature, InterfaceRecord, PortRecord, Smap};
+use crate::vhost_sock_dir;
 use sluice_connmgr::BridgeDescription;
 use sluice_flow::Mac;
 use sluice_ofproto::{FailMode, NormalSettings};
@@ -22,6 +23,9 @@ const MAC_AGE_S: (i32, i32) = (15, 3600);
 
 /// Entries that a MAC table may be told to have. Source: lib/mac-learning.c, `mac_learning_set_max_entries`.
 const MAC_TABLE_SIZE: (i32, i32) = (10, 1_000_000);
+
+/// The type of vhost-user ports that listen.
+const VHOST_SERVER: &str = "dpdkvhostuser";
 
 /// A port with its row, on the way to a number.
 struct Candidate {
@@ -200,7 +204,7 @@ impl Plan {
             // A patch port has no device that could have an MTU.
             mtu: interface.mtu_request.filter(|_| kind != PATCH).and_then(|mtu| u32::try_from(mtu).ok()),
             rxq_affinity: rxq_affinity(&interface.other_config),
-            options: known_options(kind, &interface.options.0),
+            options: options(kind, &interface.options.0, context),
             ..port
         };
         if let Some(error) = refusal(&port) {
@@ -223,6 +227,15 @@ fn rxq_affinity(config: &Smap) -> BTreeMap<usize, usize> {
         Some((queue.trim().parse().ok()?, core.trim().parse().ok()?))
     };
     pairs.filter_map(pair).collect()
+}
+
+/// The options of a port, with those that settings of the whole switch make of it.
+fn options(kind: &str, given: &BTreeMap<String, String>, context: &PlanContext<'_>) -> BTreeMap<String, String> {
+    let mut options = known_options(kind, given);
+    if kind == VHOST_SERVER {
+        options.insert(vhost_sock_dir::KEY.to_owned(), context.vhost_sock_dir.display().to_string());
+    }
+    options
 }
 
 /// The options that the port's type knows; Open vSwitch ignores others.

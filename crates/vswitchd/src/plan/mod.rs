@@ -23,6 +23,7 @@ use sluice_flow::{Mac, VlanLimit};
 use sluice_ovsdb::Uuid;
 use sluice_vswitch::{DesiredState, FailedPorts};
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 /// What the switch is to be, and which rows that is about.
 #[derive(Debug, Default)]
@@ -98,6 +99,8 @@ pub struct PlanContext<'a> {
     pub dummies: DummyOverride,
     /// Where sockets may be that the database names.
     pub confinement: Confinement<'a>,
+    /// Where sockets of listening vhost-user ports are.
+    pub vhost_sock_dir: &'a Path,
     /// While true, no controller is connected to: flows are being restored.
     pub waits_for_flows: bool,
     /// Milliseconds since any fixed point.

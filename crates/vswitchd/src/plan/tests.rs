@@ -130,7 +130,14 @@ fn any_dummies() -> impl Strategy<Value = DummyOverride> {
 
 fn plan(records: &Records, dummies: DummyOverride, numbers: &mut Numbers) -> Plan {
     let base = DesiredState { pmd_cores: Vec::new(), main_worker: true, ..DesiredState::default() };
-    let context = PlanContext { base: &base, dummies, confinement: None, waits_for_flows: false, now_ms: 0 };
+    let context = PlanContext {
+        base: &base,
+        dummies,
+        confinement: None,
+        vhost_sock_dir: Path::new("/run/openvswitch"),
+        waits_for_flows: false,
+        now_ms: 0,
+    };
     Plan::make(records, &context, numbers)
 }
 

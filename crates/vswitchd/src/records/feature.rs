@@ -1,6 +1,6 @@
 //! What rows may ask for and this build lacks.
 
-use sluice_ovsdb::Row;
+use sluice_ovsdb::{Row, Uuid};
 use std::collections::BTreeMap;
 
 /// Something that a row may ask for and that this build lacks.

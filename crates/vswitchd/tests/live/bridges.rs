@@ -103,3 +103,20 @@ pub fn controllers_know_bridges_by_their_datapath_ids() {
     server.vsctl("set bridge br0 other_config:datapath-id=0000000000000def");
     assert_eq!(next_datapath_id(&listener), 0xdef, "controllers are connected to anew");
 }
+
+pub fn vhost_sockets_are_where_the_setting_of_the_start_says() {
+    let server = Server::start();
+    let dir = server.socket().with_file_name("vhost");
+    std::fs::create_dir(&dir).unwrap();
+    server.vsctl("--no-wait set Open_vSwitch . other_config:vhost-sock-dir=vhost");
+    let daemon = server.daemon();
+    daemon.await_configured();
+    server.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+    server.vsctl("add-port br0 v1 -- set interface v1 type=dpdkvhostuser options:vhost-sock-dir=/tmp");
+    std::os::unix::net::UnixStream::connect(dir.join("v1")).unwrap();
+    // Guests that are connected keep their sockets.
+    server.vsctl(
+        "remove Open_vSwitch . other_config vhost-sock-dir -- add-port br0 v2 -- set interface v2 type=dpdkvhostuser",
+    );
+    std::os::unix::net::UnixStream::connect(dir.join("v2")).unwrap();
+}

@@ -9,12 +9,16 @@ use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     ("bridges_and_ports_come_and_go", bridges::bridges_and_ports_come_and_go),
     ("what_cannot_be_is_told_and_does_not_block_the_rest", bridges::what_cannot_be_is_told_and_does_not_block_the_rest),
     ("numbers_are_requested_kept_and_given_out", bridges::numbers_are_requested_kept_and_given_out),
     ("a_patch_port_without_a_peer_says_so", bridges::a_patch_port_without_a_peer_says_so),
     ("controllers_know_bridges_by_their_datapath_ids", bridges::controllers_know_bridges_by_their_datapath_ids),
+    (
+        "vhost_sockets_are_where_the_setting_of_the_start_says",
+        bridges::vhost_sockets_are_where_the_setting_of_the_start_says,
+    ),
     ("zones_have_the_timeouts_of_their_rows", settings::zones_have_the_timeouts_of_their_rows),
     ("a_devices_own_counters_are_told", settings::a_devices_own_counters_are_told),
     ("bridges_forward_and_describe_themselves_as_told", settings::bridges_forward_and_describe_themselves_as_told),

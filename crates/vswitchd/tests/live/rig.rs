@@ -52,7 +52,8 @@ impl Server {
         let switch = Switch::prepare(&DesiredState { pmd_cores: vec![0], ..DesiredState::default() }).unwrap();
         switch.start_openflow(self.dir.path()).unwrap();
         let remotes = vec![Remote::Unix(self.socket())];
-        let options = Options { remotes, tls: None, dummies: DummyOverride::None, confinement: None };
+        let rundir = self.dir.path().to_owned();
+        let options = Options { remotes, tls: None, dummies: DummyOverride::None, rundir, is_confined: false };
         let vswitchd = Vswitchd::new(Arc::clone(&switch), options).unwrap();
         Daemon::start(switch, vswitchd)
     }
