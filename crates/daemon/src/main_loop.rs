@@ -1,7 +1,8 @@
 //! A main loop that sleeps until a descriptor is ready, a deadline has come or another thread wakes it.
 //!
 //! Other threads can wait for it: [`MainLoop::wait_for_turn`] returns when a whole turn that began after the call is
-//! done, so that whatever was there to do at the time of the call has been done. Deadlines are times of the control
+//! done, so that whatever was there to do at the time of the call has been done; the wait has a bound
+//! ([`TURN_WITHIN`]). Deadlines are times of the control
 //! clock ([`sluice_clock`]): a warp of that clock wakes the loop.
 
 use parking_lot::{Condvar, Mutex};
@@ -11,7 +12,7 @@ use sluice_clock::Timer;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest sleep while the control clock is stopped: what happens without a timer is seen all the same.
 const SLEEP_MAX_STOPPED: Duration = Duration::from_millis(50);
@@ -23,10 +24,13 @@ const CLOCK_COARSENESS: Duration = Duration::from_millis(4);
 /// and a second sleep would follow.
 const SLEEP_LONG: Duration = Duration::from_millis(100);
 
+/// How long another thread waits for a turn. A turn takes milliseconds; the bound is met by a loop that stands still.
+pub const TURN_WITHIN: Duration = Duration::from_secs(30);
+
 /// A main loop's turns and its end.
 pub struct MainLoop {
     state: Mutex<LoopState>,
-    /// Notified when a turn is done and when the loop is over.
+    /// Notified when a turn is done, when the end is asked for and when the loop is over.
     changed: Condvar,
     /// An eventfd; written to wake the loop.
     wake: Arc<OwnedFd>,
@@ -98,21 +102,36 @@ impl MainLoop {
         Waker(Arc::clone(&self.wake))
     }
 
-    /// Returns when the loop has done one whole turn that began after the call, or is over. Must not be called from the
-    /// loop.
+    /// Returns when the loop has done one whole turn that began after the call, is over, or has not done one within
+    /// [`TURN_WITHIN`]. Must not be called from the loop.
     pub fn wait_for_turn(&self) {
+        self.wait_for_turn_until(Instant::now() + TURN_WITHIN);
+    }
+
+    fn wait_for_turn_until(&self, deadline: Instant) {
         let mut state = self.state.lock();
         let wanted = state.begun + 1;
         while state.done < wanted && !state.is_over {
             self.wake();
-            self.changed.wait(&mut state);
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                tracing::warn!(target: "poll_loop", rate_limit = 1, "waited {TURN_WITHIN:?} for a turn of the main loop");
+                return;
+            }
         }
     }
 
     /// Asks for the end. The first reason counts.
     pub fn end(&self, why: &str) {
         self.state.lock().end.get_or_insert_with(|| why.to_owned());
+        self.changed.notify_all();
         self.wake();
+    }
+
+    /// Returns when the end is asked for, with the reason; `None` if it was not within `span`.
+    pub fn wait_for_end(&self, span: Duration) -> Option<String> {
+        let mut state = self.state.lock();
+        self.changed.wait_while_for(&mut state, |state| state.end.is_none(), span);
+        state.end.clone()
     }
 
     /// Why the end was asked for, if it was.
@@ -169,7 +188,6 @@ impl Drop for Running<'_> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Instant;
 
     /// A minute from now.
     fn late() -> Option<u64> {
@@ -211,6 +229,18 @@ mod tests {
         (0..3).for_each(|_| main_loop.sleep([], late()));
         assert!(began.elapsed() < Duration::from_secs(30));
         assert_eq!(main_loop.why_end().as_deref(), Some("first"));
+    }
+
+    #[test]
+    fn a_loop_that_stands_still_is_not_waited_for_without_end() {
+        let main_loop = MainLoop::new().unwrap();
+        let _stands_still = main_loop.turn();
+        main_loop.wait_for_turn_until(Instant::now() + Duration::from_millis(20));
+        assert_eq!(main_loop.wait_for_end(Duration::from_millis(1)), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| main_loop.end("while it stands still"));
+            assert_eq!(main_loop.wait_for_end(Duration::from_secs(30)).as_deref(), Some("while it stands still"));
+        });
     }
 
     #[test]

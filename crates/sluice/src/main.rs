@@ -9,6 +9,7 @@ mod clock;
 mod command;
 mod config;
 mod config_file;
+mod end;
 mod housekeeping;
 mod metrics;
 mod overview;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct Process {
     switch: Arc<Switch>,
     log: Log,
-    main_loop: MainLoop,
+    main_loop: Arc<MainLoop>,
     coverage: Mutex<Coverage>,
     /// The file that describes the switch, if that is not a database.
     config_file: Option<ConfigFile>,
@@ -44,7 +44,7 @@ impl Process {
     }
 
     fn new(switch: Arc<Switch>, log: Log, config_file: Option<ConfigFile>, version: String) -> Result<Arc<Process>> {
-        let main_loop = MainLoop::new().context("main loop")?;
+        let main_loop = Arc::new(MainLoop::new().context("main loop")?);
         Ok(Arc::new(Process { switch, log, main_loop, coverage: Mutex::default(), config_file, version }))
     }
 
@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// The main loop: its end is the process's.
-    pub fn main_loop(&self) -> &MainLoop {
+    pub fn main_loop(&self) -> &Arc<MainLoop> {
         &self.main_loop
     }
 

@@ -9,16 +9,16 @@ use crate::metrics::Endpoint;
 use crate::process::{Process, explain};
 use crate::text::megaflows::dpctl_line;
 use crate::text::{live, rules};
-use crate::{command, privileges, rundir, signals};
+use crate::{command, end, privileges, rundir, signals};
 use anyhow::{Context, Result};
 use sluice_action::DatapathPortNames;
 use sluice_connmgr::unix_socket::{listen_private, remove_stale};
 use sluice_datapath::FlowReport;
 use sluice_fate::Snapshot;
 use sluice_unixctl::Server;
-use sluice_vlog::Log;
+use sluice_vlog::{Log, write_output};
 use sluice_vswitch::Switch;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ const LIVE_EVERY: Duration = Duration::from_secs(1);
 
 /// The same in a log that may grow for months.
 const LIVE_EVERY_IN_LOG: Duration = Duration::from_secs(60);
+
+/// How long the text at the end waits for its reader.
+const SUMMARY_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Megaflows shown at the end; there may be millions.
 const MEGAFLOWS_SHOWN: usize = 100;
@@ -56,6 +59,7 @@ pub fn run(file: &Path) -> Result<()> {
         Err(error) => tracing::warn!("still running as root: {error:#}"),
     }
     signals::watch(&process)?;
+    end::bound(&process)?;
     switch.start()?;
     // An error leaves no socket behind.
     let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| switch.stop())?;
@@ -68,9 +72,7 @@ pub fn run(file: &Path) -> Result<()> {
     drop(server);
     drop(endpoint);
     switch.stop();
-    let mut out = std::io::stdout().lock();
-    // The reader of standard output may be gone.
-    let _ = write!(out, "{}", summary(switch)).and_then(|()| out.flush());
+    write_output(&summary(switch), SUMMARY_PATIENCE);
     why.map(drop)
 }
 
@@ -149,16 +151,16 @@ impl LiveLine {
         let totals = switch.totals();
         let line = live::line(&totals.since(&self.totals), now - self.last, now - self.began, switch.lookups().flows);
         (self.last, self.totals) = (now, totals);
-        let mut out = std::io::stdout().lock();
         // On a terminal the line stays in its place; what is left of a longer one before is erased.
-        let _ = if self.on_terminal { write!(out, "\r{line}\x1b[K") } else { writeln!(out, "{line}") };
-        let _ = out.flush();
+        let text = if self.on_terminal { format!("\r{line}\x1b[K") } else { format!("{line}\n") };
+        // The next line comes soon: this one does not wait for its reader.
+        write_output(&text, Duration::ZERO);
     }
 
     /// Leaves the line, and what follows starts on one of its own.
     fn finish(&self) {
         if self.on_terminal && self.last != self.began {
-            let _ = writeln!(std::io::stdout());
+            write_output("\n", Duration::ZERO);
         }
     }
 }

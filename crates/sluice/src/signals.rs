@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// The signals that end the switch.
 const NAMES: [(i32, &str); 3] = [(SIGTERM, "SIGTERM"), (SIGINT, "SIGINT"), (SIGHUP, "SIGHUP")];
 
-/// SIGTERM, SIGINT and SIGHUP (the terminal is gone) end the switch in order; a second signal ends it at once. SIGINT
-/// counts even if it was ignored at the start: shells ignore it in background jobs.
+/// SIGTERM, SIGINT and SIGHUP (the terminal is gone) end the switch in order; a second signal ends it at once, without
+/// waiting for any thread. SIGINT counts even if it was ignored at the start: shells ignore it in background jobs.
 ///
 /// # Errors
 /// If there can be no thread for them.
@@ -22,12 +22,21 @@ pub fn watch(process: &Arc<Process>) -> Result<()> {
         for (i, signal) in signals.forever().enumerate() {
             match process.upgrade() {
                 Some(process) if i == 0 => process.end(name(signal)),
-                _ => std::process::exit(1),
+                _ => die_by(Some(signal)),
             }
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).context("signal thread")?;
     Ok(())
+}
+
+/// Ends the process at once, by a signal if there is one. Nothing runs that might wait, neither destructors nor what
+/// libraries have registered for the exit.
+pub fn die_by(signal: Option<i32>) -> ! {
+    if let Some(signal) = signal {
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+    signal_hook::low_level::exit(1)
 }
 
 fn name(signal: i32) -> &'static str {

@@ -8,7 +8,7 @@ mod options;
 use crate::command::CommandTable;
 use crate::housekeeping::Housekeeping;
 use crate::process::Process;
-use crate::{privileges, signals};
+use crate::{end, privileges, signals};
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use options::{Dummy, VswitchdOptions};
@@ -140,6 +140,7 @@ impl Daemon<'_> {
         let switch = Switch::prepare(&self.empty_switch())?;
         let process = Process::of_database(switch, self.log.clone(), version())?;
         signals::watch(&process)?;
+        end::bound(&process)?;
         process.switch().start()?;
         let served = self.serve(&process, startup);
         process.switch().stop();

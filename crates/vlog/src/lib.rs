@@ -7,6 +7,7 @@
 //! | [`spec`] | what `-v` and `vlog/set` say |
 //! | [`pattern`] | what a line looks like |
 //! | [`sinks`] | the log file and the system's log |
+//! | [`console`] | standard output and standard error, which never block |
 //! | [`rate_limit`] | a limit on messages that repeat |
 //! | [`log`] | the log: all of these under one lock |
 //! | [`layer`] | messages of `tracing` on their way to the log |
@@ -19,6 +20,7 @@
 //! `tracing::warn!(target: "dpif", rate_limit = 20, "…")`. What was left out is told, as vlog tells it.
 #![forbid(unsafe_code)]
 
+mod console;
 mod layer;
 mod levels;
 mod log;
@@ -30,6 +32,7 @@ mod sinks;
 mod spec;
 mod strerror;
 
+pub use console::{ConsoleDropped, console_dropped, write_output};
 pub use levels::{Destination, Level};
 pub use log::{Log, LogFileError};
 pub use options::LogOptions;

@@ -1,5 +1,6 @@
 //! The log: levels, patterns and destinations under one lock.
 
+use crate::console;
 use crate::layer::LogLayer;
 use crate::levels::{Destination, Level};
 use crate::modules::{self, Selected};
@@ -12,7 +13,7 @@ use crate::strerror::strerror;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -342,7 +343,7 @@ impl LogState {
         };
         let line = |destination: Destination| pattern::format(&self.patterns[destination as usize], &message);
         if takes(Destination::Console) {
-            let _ = writeln!(io::stderr().lock(), "{}", line(Destination::Console));
+            console::write_error_line(&line(Destination::Console));
         }
         if takes(Destination::File)
             && let Some(file) = &mut self.file

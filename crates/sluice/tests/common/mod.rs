@@ -74,6 +74,20 @@ impl Daemon {
         Self::write_config(dir.path(), config);
         let log = std::fs::File::create(dir.path().join("log")).unwrap();
         let out = std::fs::File::create(dir.path().join("out")).unwrap();
+        Self::spawn(dir, out.into(), log.into())
+    }
+
+    /// Starts a switch whose standard output and standard error are these.
+    pub fn start_writing_to(config: &str, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>) -> Daemon {
+        let dir = tempfile::tempdir().unwrap();
+        Self::write_config(dir.path(), config);
+        for name in ["log", "out"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        Self::spawn(dir, stdout.into(), stderr.into())
+    }
+
+    fn spawn(dir: tempfile::TempDir, out: Stdio, log: Stdio) -> Daemon {
         let child = Command::new(SLUICE)
             .arg("run")
             .arg(dir.path().join("switch.toml"))
@@ -158,9 +172,19 @@ impl Daemon {
 
     /// Sends a signal, waits for the end.
     pub fn signal(self, signal: &str) -> Ended {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+        self.send_signal(signal);
         self.ended()
+    }
+
+    /// Sends a signal.
+    pub fn send_signal(&self, signal: &str) {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for the end.

@@ -1,0 +1,90 @@
+//! The end comes in time, and the switch goes on, whatever others do or leave undone.
+
+mod common;
+
+use common::{Daemon, Ended, PMD, bridge, from_generator_to_sink, port, sluice};
+use std::io::{PipeReader, PipeWriter, Write};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A whole end, with some time for a busy machine.
+const END_WITHIN: Duration = Duration::from_millis(2500);
+
+/// A pipe that takes nothing any more: its reader does not read.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // A pipe takes whole pages: what is left of the last one is not enough for a line.
+    let filler = writer.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let mut filler = filler;
+        // Ends with an error when the test drops the reader.
+        while filler.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    writer.flush().unwrap();
+    (reader, writer)
+}
+
+/// Sends SIGTERM; the end and how long it took.
+fn terminate(daemon: Daemon) -> (Ended, Duration) {
+    let began = Instant::now();
+    let ended = daemon.signal("TERM");
+    (ended, began.elapsed())
+}
+
+#[test]
+fn an_output_that_nobody_reads_stops_nothing() {
+    let (_reader, writer) = full_pipe();
+    let log = writer.try_clone().unwrap();
+    let config = PMD.replace("cores = [0]", "cores = [0]\nstop-after = \"300s\"")
+        + "[[bridge]]\nname = \"br0\"\n"
+        + &port("p1", 1, "null", "");
+    // The log goes to the same pipe.
+    let daemon = Daemon::start_writing_to(&config, writer, log);
+    daemon.ctl(&["bridge/add-flow", "br0", "table=3,hard_timeout=1,actions=drop"]);
+    // The main thread removes the rule, while it has a line for standard output each second.
+    daemon.wait_for(&["bridge/dump-flows", "br0"], |flows| !flows.contains("table_id=3"));
+    let (ended, took) = terminate(daemon);
+    assert_eq!(ended.code, Some(0));
+    assert!(took < END_WITHIN, "{took:?}");
+}
+
+/// A command that never ends: it reads rules from a pipe to which nobody writes.
+fn with_a_command_that_hangs() -> Daemon {
+    let config = PMD.to_owned() + &bridge("br0", "f") + &port("p1", 1, "null", "");
+    let daemon = Daemon::start_with(&config, &[("f", "")]);
+    let rules = daemon.dir.path().join("f");
+    std::fs::remove_file(&rules).unwrap();
+    assert!(Command::new("mkfifo").arg(&rules).status().unwrap().success());
+    let socket = daemon.socket();
+    std::thread::spawn(move || sluice(&["ctl", "-t", socket.to_str().unwrap(), "sluice/reload"]));
+    std::thread::sleep(Duration::from_millis(300));
+    daemon
+}
+
+#[test]
+fn the_end_waits_two_seconds_for_a_command_that_hangs() {
+    let (ended, took) = terminate(with_a_command_that_hangs());
+    assert!(took < END_WITHIN, "{took:?}");
+    assert!(ended.log.contains("ending: SIGTERM"), "{}", ended.log);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let daemon = with_a_command_that_hangs();
+    daemon.send_signal("TERM");
+    std::thread::sleep(Duration::from_millis(100));
+    let (ended, took) = terminate(daemon);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(ended.code, None, "it dies by the signal: {}", ended.log);
+}
+
+#[test]
+fn a_switch_that_is_busy_ends_in_time() {
+    let config = from_generator_to_sink("flows = 100000, choice = \"uniform\"");
+    let daemon = Daemon::start_with(&config, &[("flows.txt", "udp,actions=output:2\n")]);
+    daemon.wait_for(&["coverage/read-counter", "sent"], |n| n.trim().parse::<u64>().unwrap() > 1000);
+    let (ended, took) = terminate(daemon);
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert!(took < END_WITHIN, "{took:?}");
+}
