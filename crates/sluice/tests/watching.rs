@@ -5,6 +5,7 @@ mod common;
 use common::{Daemon, one_line_failure, sluice};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 const CONFIG: &str = "[switch]\npmd-cores = [0]\nmetrics = \"127.0.0.1:0\"\n\
     [[bridge]]\nname = \"br0\"\nflows = \"flows.txt\"\nfail-mode = \"secure\"\n\
@@ -18,11 +19,16 @@ fn switch() -> Daemon {
     daemon
 }
 
-/// What the endpoint answers to a request.
-fn ask(daemon: &Daemon, request: &str) -> String {
+/// A connection to the endpoint.
+fn connect(daemon: &Daemon) -> TcpStream {
     let log = daemon.log();
     let address = log.split("metrics at http://").nth(1).unwrap().split('/').next().unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
+    TcpStream::connect(address).unwrap()
+}
+
+/// What the endpoint answers to a request.
+fn ask(daemon: &Daemon, request: &str) -> String {
+    let mut stream = connect(daemon);
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -57,6 +63,32 @@ fn the_endpoint_outlives_bad_clients() {
     assert!(ask(&daemon, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
     let ended = daemon.signal("TERM");
     assert_eq!(ended.code, Some(0), "{}", ended.log);
+}
+
+/// One that sends a byte now and then, many that send nothing, and some that do not read their answer.
+#[test]
+fn slow_idle_and_many_clients_stop_neither_others_nor_the_end() {
+    let daemon = switch();
+    let slow = connect(&daemon);
+    let mut unread: Vec<TcpStream> = (0..5).map(|_| connect(&daemon)).collect();
+    for stream in &mut unread {
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    }
+    for _ in 0..3 {
+        (&slow).write_all(b"G").unwrap();
+        let began = Instant::now();
+        assert!(ask(&daemon, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    }
+    let idle: Vec<TcpStream> = (0..100).map(|_| connect(&daemon)).collect();
+    let answer = ask(&daemon, "GET /metrics HTTP/1.1\r\n\r\n");
+    let closed = answer.lines().find_map(|line| line.strip_prefix("sluice_metrics_clients_closed_total ")).unwrap();
+    assert!(closed.parse::<u32>().unwrap() >= 60, "{closed}");
+    let began = Instant::now();
+    let ended = daemon.signal("TERM");
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    drop((slow, unread, idle));
 }
 
 #[test]

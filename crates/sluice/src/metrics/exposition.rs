@@ -7,9 +7,11 @@ use prometheus_client::registry::Registry;
 use sluice_datapath::{PmdReport, PortReport};
 use sluice_fate::{Counter, DropReason};
 use sluice_port::PortStats;
+use sluice_vlog::console_dropped;
 use sluice_vswitch::Switch;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Name, help, and how it is read.
 type Metric<From> = (&'static str, &'static str, fn(&From) -> u64);
@@ -57,10 +59,21 @@ impl Collector for Reader {
         }
         let dropped = DropReason::ALL.iter().map(|r| (vec![("reason", r.name().to_owned())], totals.dropped(*r)));
         out.counter("dropped_packets_total", "Packets dropped, by reason.", dropped)?;
+        process(&mut out)?;
         pmds(&mut out, &switch.datapath().pmds())?;
         ports(&mut out, switch)?;
         autopilots(&mut out, switch)
     }
+}
+
+/// What the process gave up so that it waits for nobody.
+fn process(out: &mut Families<'_>) -> fmt::Result {
+    let dropped = console_dropped();
+    let streams = [("stdout", dropped.output), ("stderr", dropped.error)];
+    let streams = streams.map(|(stream, texts)| (vec![("stream", stream.to_owned())], texts));
+    out.counter("console_texts_dropped_total", "Texts that nobody read in time, by stream.", streams)?;
+    let help = "Clients of this endpoint that were closed before they had their answer.";
+    out.counter("metrics_clients_closed_total", help, [(Vec::new(), super::CLIENTS_CLOSED.load(Relaxed))])
 }
 
 fn pmds(out: &mut Families<'_>, pmds: &[PmdReport]) -> fmt::Result {

@@ -1,30 +1,43 @@
 //! The Prometheus endpoint (`metrics` in the configuration; off unless given): `GET /metrics` over HTTP.
 //!
-//! One request at a time, on a thread of its own; a client that is slow or sends too much is closed. Counters are read
-//! when asked, PMDs notice nothing.
+//! One thread serves all clients and waits for none of them: their sockets do not block, each client has a deadline,
+//! and when all places are taken the client that came first gives its place to the next. Counters are read when asked,
+//! PMDs notice nothing.
 
+mod client;
 mod exposition;
 
 use anyhow::{Context, Result};
+use client::Client;
 use exposition::Exposition;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use sluice_clock::real_ms;
 use sluice_vswitch::Switch;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread::JoinHandle;
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// What a request's head may be, bytes.
-const HEAD_MAX: usize = 8192;
-/// How long a client may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients at the same time. Prometheus makes one connection; a few more watch by hand.
+const CLIENTS_MAX: usize = 32;
+
+/// How long the thread rests when no connection can be accepted: there are no descriptors left, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long the end waits for the thread, which may be reading counters.
+const END_WITHIN: Duration = Duration::from_millis(200);
+
+/// Clients that were closed before they had their answer: they were slow, or others came.
+static CLIENTS_CLOSED: AtomicU64 = AtomicU64::new(0);
 
 /// The endpoint; it closes when dropped.
 pub struct Endpoint {
     address: SocketAddr,
     ends: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    wake: Arc<OwnedFd>,
+    ended: mpsc::Receiver<()>,
 }
 
 impl Endpoint {
@@ -34,21 +47,22 @@ impl Endpoint {
     /// If it cannot.
     pub fn listen(address: SocketAddr, switch: Arc<Switch>) -> Result<Endpoint> {
         let listener = TcpListener::bind(address).with_context(|| format!("metrics = \"{address}\": cannot listen"))?;
+        listener.set_nonblocking(true).context("metrics")?;
         let address = listener.local_addr().context("metrics")?;
         let ends = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ends);
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("metrics")?);
+        let (alive, ended) = mpsc::channel();
         let exposition = Exposition::of(switch);
+        let (told, woken) = (Arc::clone(&ends), Arc::clone(&wake));
         let serve = move || {
-            for stream in listener.incoming() {
-                if told.load(Relaxed) {
-                    return;
-                }
-                // A client that is gone has its answer.
-                let _ = stream.and_then(|stream| answer(stream, || exposition.text()));
+            let _alive: mpsc::Sender<()> = alive;
+            let mut clients = Clients::default();
+            while !told.load(Relaxed) {
+                clients.serve(&listener, &woken, || exposition.text());
             }
         };
-        let thread = std::thread::Builder::new().name("metrics".into()).spawn(serve).context("metrics thread")?;
-        Ok(Endpoint { address, ends, thread: Some(thread) })
+        std::thread::Builder::new().name("metrics".into()).spawn(serve).context("metrics thread")?;
+        Ok(Endpoint { address, ends, wake, ended })
     }
 
     /// Where it listens.
@@ -60,54 +74,60 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
-        // Wakes the thread, which looks whether to end.
-        let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| woken) {
-            let _ = thread.join();
-        }
+        // The counter cannot be full: it is written once.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        // The thread's end of the channel goes with the thread.
+        let _ = self.ended.recv_timeout(END_WITHIN);
     }
 }
 
-fn answer(mut stream: TcpStream, metrics: impl FnOnce() -> String) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let head = read_head(&mut stream)?;
-    let (status, body) = match head.split(' ').take(2).collect::<Vec<_>>()[..] {
-        ["GET", "/metrics"] => ("200 OK", metrics()),
-        ["GET", _] => ("404 Not Found", "expected /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "expected GET /metrics\n".to_owned()),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())
-}
+/// The clients that are served, the one that came first in front.
+#[derive(Default)]
+struct Clients(VecDeque<Client>);
 
-/// A request's first line; what follows, up to the empty line, is read and not needed.
-fn read_head(stream: &mut impl Read) -> std::io::Result<String> {
-    let mut head = Vec::new();
-    let mut part = [0; 512];
-    while head.len() < HEAD_MAX && !head.windows(4).any(|w| w == b"\r\n\r\n") {
-        match stream.read(&mut part)? {
-            0 => break,
-            n => head.extend_from_slice(&part[..n]),
+impl Clients {
+    /// Waits until there is something to do, and does it.
+    fn serve(&mut self, listener: &TcpListener, wake: &OwnedFd, metrics: impl Fn() -> String) {
+        let deadline_ms = self.0.iter().map(Client::deadline_ms).min();
+        let timeout = deadline_ms.map(|at| Duration::from_millis(at.saturating_sub(real_ms()) + 1));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let fixed = [PollFd::new(wake, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
+        let of_clients = self.0.iter().map(|client| PollFd::new(client.stream(), client.interest()));
+        let mut polled: Vec<PollFd<'_>> = fixed.into_iter().chain(of_clients).collect();
+        if poll(&mut polled, timeout.as_ref()).is_err() {
+            return;
+        }
+        let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+        drop(polled);
+        let now_ms = real_ms();
+        for (client, _) in self.0.iter_mut().zip(&ready[2..]).filter(|(_, ready)| **ready) {
+            client.go_on(&metrics);
+        }
+        self.0.retain(|client| {
+            let is_late = !client.is_done() && now_ms >= client.deadline_ms();
+            CLIENTS_CLOSED.fetch_add(is_late.into(), Relaxed);
+            !client.is_done() && !is_late
+        });
+        if ready[1] {
+            self.accept(listener);
         }
     }
-    let line = head.split(|b| *b == b'\r' || *b == b'\n').next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(line).into_owned())
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_line_is_what_counts() {
-        let head = |text: &str| read_head(&mut text.as_bytes()).unwrap();
-        assert_eq!(head("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), "GET /metrics HTTP/1.1");
-        assert_eq!(head(""), "");
-        assert_eq!(head(&"x".repeat(100_000)).len(), HEAD_MAX);
+    fn accept(&mut self, listener: &TcpListener) {
+        match listener.accept().and_then(|(stream, _)| Client::new(stream, real_ms())) {
+            Ok(client) => {
+                if self.0.len() == CLIENTS_MAX {
+                    self.0.pop_front();
+                    CLIENTS_CLOSED.fetch_add(1, Relaxed);
+                    tracing::warn!(rate_limit = 1, "metrics: more than {CLIENTS_MAX} clients; the first one is closed");
+                }
+                self.0.push_back(client);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::warn!(rate_limit = 1, "metrics: accept failed: {error}");
+                std::thread::sleep(ACCEPT_PAUSE);
+            }
+        }
     }
 }
