@@ -4,9 +4,11 @@
 //! that ports have started already (vhost-user, DPDK) become the same user and keep no capability.
 
 use anyhow::{Context, Result};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use sluice_daemon::account::Account;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The user to become if sudo names none. Source: Linux's overflow user, "nobody".
@@ -30,7 +32,7 @@ impl std::fmt::Display for Left {
 }
 
 /// The user and group to become: `$SUDO_UID` and `$SUDO_GID`, or nobody.
-fn user() -> (u32, u32) {
+pub fn user() -> (u32, u32) {
     let variable = |name: &str| std::env::var(name).ok().and_then(|id| id.parse().ok()).filter(|id| *id != 0);
     (variable("SUDO_UID").unwrap_or(NOBODY), variable("SUDO_GID").unwrap_or(NOBODY))
 }
@@ -39,7 +41,7 @@ fn user() -> (u32, u32) {
 /// does so.
 ///
 /// # Errors
-/// If the directory is neither private to root nor holds only sockets.
+/// If the directory holds anything but sockets, or is not root's.
 pub fn give_rundir(rundir: &Path) -> Result<()> {
     let (uid, gid) = user();
     if rustix::process::geteuid().is_root() { give(rundir, uid, gid) } else { Ok(()) }
@@ -75,6 +77,8 @@ pub fn become_account(account: Account, raw_io: bool) -> Result<Left> {
 fn become_user(uid: u32, gid: u32, wanted: CapabilitySet) -> Result<Left> {
     let own = rustix::thread::capabilities(None).context("capabilities")?.permitted;
     let kept = own.intersection(wanted);
+    // It takes a capability that is about to go.
+    limit_bounding_set(kept).context("reducing the capability bounding set")?;
     rustix::thread::set_keep_capabilities(true).context("keeping capabilities")?;
     // This changes the user of every thread; only this thread keeps its capabilities.
     sluice_port::become_user(uid, gid).with_context(|| format!("becoming user {uid}"))?;
@@ -82,6 +86,17 @@ fn become_user(uid: u32, gid: u32, wanted: CapabilitySet) -> Result<Left> {
     rustix::thread::set_capabilities(None, sets).context("dropping capabilities")?;
     rustix::thread::set_no_new_privs(true).context("giving up new privileges")?;
     Ok(Left { uid, kept })
+}
+
+/// Makes sure that no program that the switch might execute gets a capability that the switch has given up.
+fn limit_bounding_set(kept: CapabilitySet) -> rustix::io::Result<()> {
+    for capability in CapabilitySet::all().difference(kept) {
+        // An older kernel does not know all of them.
+        if rustix::thread::capability_is_in_bounding_set(capability).unwrap_or(false) {
+            rustix::thread::remove_capability_from_bounding_set(capability)?;
+        }
+    }
+    Ok(())
 }
 
 /// Why a file cannot be read. Files of root cannot be read once root was left.
@@ -105,27 +120,37 @@ fn of_port_type(kind: &str) -> CapabilitySet {
 }
 
 /// Gives the directory to the user, unless the user may make files in it already, as after an earlier run.
+///
+/// All steps are taken on one descriptor: what the path names may change meanwhile.
 fn give(rundir: &Path, uid: u32, gid: u32) -> Result<()> {
     let context = || format!("rundir {}", rundir.display());
-    let dir = rundir.canonicalize().with_context(context)?;
-    let found = std::fs::metadata(&dir).with_context(context)?;
-    if found.uid() == uid || found.mode() & 0o002 != 0 {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(rundir, flags, Mode::empty()).with_context(context)?;
+    let found = rustix::fs::fstat(&dir).with_context(context)?;
+    if found.st_uid == uid || found.st_mode & 0o002 != 0 {
         return Ok(());
     }
-    let is_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home) == dir);
-    let is_private = found.mode() & 0o777 == 0o700;
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::metadata(home).ok());
+    let is_home = home.is_some_and(|home| (home.dev(), home.ino()) == (found.st_dev, found.st_ino));
     anyhow::ensure!(
-        found.uid() == 0 && !is_home && (is_private || holds_only_sockets(&dir).with_context(context)?),
+        found.st_uid == 0 && !is_home && holds_only_sockets(&dir).with_context(context)?,
         "rundir {}: expected a directory that can be given to user {uid}: one that does not exist yet, or one of \
-         root's that has mode 0700 or holds only sockets; set switch.rundir to such a directory, for example /run/sluice",
+         root's that holds nothing but sockets; set switch.rundir to such a directory, for example /run/sluice",
         rundir.display()
     );
-    std::os::unix::fs::chown(&dir, Some(uid), Some(gid)).with_context(context)
+    let owner = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+    rustix::fs::fchown(&dir, Some(owner.0), Some(owner.1)).with_context(context)
 }
 
-fn holds_only_sockets(dir: &Path) -> std::io::Result<bool> {
-    for entry in std::fs::read_dir(dir)? {
-        if !entry?.file_type()?.is_socket() {
+fn holds_only_sockets(dir: &OwnedFd) -> Result<bool> {
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let found = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
             return Ok(false);
         }
     }
@@ -155,10 +180,16 @@ mod tests {
         // Root's, readable to all, and full of other things.
         let error = give(Path::new("/usr"), 12345, 12345).unwrap_err().to_string();
         assert!(error.starts_with("rundir /usr: expected ") && error.contains("user 12345"), "{error}");
-        let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("sluice.ctl")).unwrap();
-        assert!(holds_only_sockets(dir.path()).unwrap());
+        let opened = || OwnedFd::from(std::fs::File::open(dir.path()).unwrap());
+        let socket = dir.path().join("sluice.ctl");
+        let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(holds_only_sockets(&opened()).unwrap());
+        // A link to a socket is not a socket.
+        std::os::unix::fs::symlink(&socket, dir.path().join("link")).unwrap();
+        assert!(!holds_only_sockets(&opened()).unwrap());
+        std::fs::remove_file(dir.path().join("link")).unwrap();
         std::fs::write(dir.path().join("file"), "").unwrap();
-        assert!(!holds_only_sockets(dir.path()).unwrap());
+        assert!(!holds_only_sockets(&opened()).unwrap());
     }
 
     #[test]

@@ -29,6 +29,10 @@ const LIVE_EVERY: Duration = Duration::from_secs(1);
 /// The same in a log that may grow for months.
 const LIVE_EVERY_IN_LOG: Duration = Duration::from_secs(60);
 
+/// What to do in a container that takes too much away from root.
+const CANNOT_LEAVE_ROOT: &str = "the switch does not go on as root; start it as an ordinary user, or let it have \
+    CAP_SETUID, CAP_SETGID and CAP_SETPCAP";
+
 /// How long the text at the end waits for its reader.
 const SUMMARY_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -52,12 +56,8 @@ pub fn run(file: &Path) -> Result<()> {
     let process = Process::of_config(file, config, log)?;
     let switch = process.switch();
     let kinds = switch.port_kinds();
-    match privileges::leave_root(kinds.iter().map(String::as_str)) {
-        Ok(Some(left)) => tracing::info!("{left}"),
-        Ok(None) => {}
-        // A container may forbid it; the switch works nevertheless.
-        Err(error) => tracing::warn!("still running as root: {error:#}"),
-    }
+    let left = privileges::leave_root(kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
+    left.inspect(|left| tracing::info!("{left}"));
     signals::watch(&process)?;
     end::bound(&process)?;
     switch.start()?;

@@ -1,7 +1,9 @@
 //! The directory of the sockets, which belongs to the switch alone.
 
+use crate::privileges;
 use anyhow::{Context, Result, bail};
 use sluice_connmgr::SocketError;
+use std::fs::Metadata;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -39,10 +41,11 @@ pub fn socket_error(error: SocketError) -> anyhow::Error {
     anyhow::anyhow!("{error}; {advice}")
 }
 
-/// Makes `dir` with mode 0700 if it is missing. A directory of another user in its place is an error.
+/// Makes `dir` with mode 0700 if it is missing. A directory of another user in its place is an error, also to root: that
+/// user could put other sockets in the place of the switch's.
 ///
 /// # Errors
-/// If it cannot be made, or is not a directory of this user.
+/// If it cannot be made, or is not a directory of this user, or every user may remove what is in it.
 pub fn prepare(dir: &Path) -> Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         // Another thread may be lowering the umask just then, for a socket.
@@ -68,12 +71,22 @@ pub fn prepare(dir: &Path) -> Result<()> {
     if !meta.is_dir() {
         bail!("rundir {}: is not a directory", dir.display());
     }
-    let uid = rustix::process::geteuid().as_raw();
-    if meta.uid() != uid && uid != 0 {
+    // Root becomes another user, who has the directory after an earlier run.
+    let uid = rustix::process::geteuid();
+    let becomes = if uid.is_root() { privileges::user().0 } else { uid.as_raw() };
+    check_owner(dir, &meta, [uid.as_raw(), becomes])
+}
+
+/// Refuses a directory in which another user could put or replace sockets.
+fn check_owner(dir: &Path, meta: &Metadata, own: [u32; 2]) -> Result<()> {
+    let (dir, owner) = (dir.display(), meta.uid());
+    if !own.contains(&owner) {
+        bail!("rundir {dir}: belongs to user {owner}, not to {}; set switch.rundir to a directory of your own", own[0]);
+    }
+    // With the sticky bit, others can make files but not remove those of this user.
+    if meta.mode() & 0o1002 == 0o002 {
         bail!(
-            "rundir {}: belongs to user {}, not to {uid}; set switch.rundir to a directory of your own",
-            dir.display(),
-            meta.uid()
+            "rundir {dir}: every user may remove files in it; take that right away (chmod o-w), or set switch.rundir"
         );
     }
     Ok(())
@@ -103,5 +116,21 @@ mod tests {
         assert!(error.ends_with("is not a directory"), "{error}");
         let error = prepare(&dir.path().join("none/run")).unwrap_err().to_string();
         assert!(error.contains("its parent directory does not exist"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_that_others_control_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let meta = std::fs::metadata(dir.path()).unwrap();
+        let me = meta.uid();
+        check_owner(dir.path(), &meta, [me, 12345]).unwrap();
+        check_owner(dir.path(), &meta, [12345, me]).unwrap();
+        let error = check_owner(dir.path(), &meta, [me + 1, me + 2]).unwrap_err().to_string();
+        assert!(error.contains(&format!("belongs to user {me}, not to {}", me + 1)), "{error}");
+        for (mode, is_accepted) in [(0o700, true), (0o755, true), (0o775, true), (0o777, false), (0o1777, true)] {
+            std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            let meta = std::fs::metadata(dir.path()).unwrap();
+            assert_eq!(check_owner(dir.path(), &meta, [me, me]).is_ok(), is_accepted, "{mode:o}");
+        }
     }
 }
