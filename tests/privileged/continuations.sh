@@ -36,16 +36,17 @@ watch() { # version: a controller that resumes paused packets, in each bridge of
     local which bridge
     for which in "${both[@]}"; do
         for bridge in br0 br1; do
-            OVS_RUNDIR=$dir ovs-ofctl -O "$1" monitor "unix:$dir/$which/$bridge.mgmt" 65534 resume -P nxt_packet_in2 \
+            OVS_RUNDIR=$dir ovs-ofctl -vtimeval:off -vcoverage:off -O "$1" monitor "unix:$dir/$which/$bridge.mgmt" 65534 resume -P nxt_packet_in2 \
                 >> "$dir/$which.$bridge" 2>&1 &
             monitors+=($!)
         done
     done
 }
 end_watch() { kill "${monitors[@]}" 2> /dev/null || true; wait "${monitors[@]}" 2> /dev/null || true; monitors=(); }
-# The messages to and from the controllers that watch, in both bridges.
+# The messages to and from the controllers that watch, in both bridges. One of those packets that asked whether somebody listens
+# (`heard`) may be late.
 said() {
-    sed -E '/OFPT_ECHO_REQUEST/d; s/\(xid=0x[0-9a-f]+\)//; s/^[0-9T:.-]+Z\|[0-9]+\|//; s/bridge=[0-9a-f-]{36}/bridge=B/; s/odp_port=[0-9]+/odp_port=N/' \
+    sed -E '/OFPT_ECHO_REQUEST/d; /in_port=CONTROLLER/{N; d};  s/\(xid=0x[0-9a-f]+\)//; s/^[0-9T:.-]+Z\|[0-9]+\|//; s/bridge=[0-9a-f-]{36}/bridge=B/; s/odp_port=[0-9]+/odp_port=N/' \
         "$dir/$1.br0" "$dir/$1.br1"
 }
 # What flows and ports have counted.

@@ -318,7 +318,7 @@ done
 # What a monitor says of another's changes and of its own, in full and in short. It is told to end once it has said all.
 watch() { # version, options of the monitor
     local version=$1 target=$2 out=$3 monitor; shift 3
-    ovs-ofctl -O "$version" --detach --no-chdir --pidfile="$out.pid" --unixctl="$out.ctl" monitor "$target" "$@" >"$out" 2>&1
+    ovs-ofctl -vtimeval:off -vcoverage:off -O "$version" --detach --no-chdir --pidfile="$out.pid" --unixctl="$out.ctl" monitor "$target" "$@" >"$out" 2>&1
     monitor=$(cat "$out.pid")
     ovs-ofctl -O "$version" add-flow "$target" 'priority=5,tcp,idle_timeout=100,cookie=0x5,actions=output:1'
     ovs-ofctl -O "$version" add-flow "$target" 'priority=5,tcp,actions=output:2'
