@@ -11,6 +11,7 @@ mod openflow;
 mod ovsdb;
 mod packet;
 mod pcap;
+mod switch;
 mod tables;
 mod vhost_rings;
 
@@ -20,6 +21,7 @@ pub use openflow::openflow;
 pub use ovsdb::ovsdb;
 pub use packet::packet;
 pub use pcap::pcap;
+pub use switch::switch;
 pub use tables::tables;
 pub use vhost_rings::vhost_rings;
 
@@ -34,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     ("ovsdb", ovsdb),
     ("packet", packet),
     ("pcap", pcap),
+    ("switch", switch),
     ("tables", tables),
     ("vhost-rings", vhost_rings),
 ];
