@@ -203,6 +203,20 @@ mod tests {
     }
 
     #[test]
+    fn retries_that_ovs_does_not_allow_are_its_default_for_its_types_only() {
+        let open = |kind, key, retries| {
+            let config = config(kind, &[(key, "/nowhere/vm.sock"), ("tx-retries-max", retries)]);
+            crate::open(&config, &mut Pools::new(64)).map(|port| port.custom_stats())
+        };
+        let names = ["ovs_tx_retries", "ovs_tx_failure_drops", "ovs_tx_mtu_exceeded_drops"];
+        for retries in ["0", "32", "33", "-1", "x"] {
+            let stats = open("dpdkvhostuserclient", "vhost-server-path", retries).unwrap();
+            assert_eq!(stats, names.map(|name| (name.to_owned(), 0)));
+            assert_eq!(open("vhost-user", "path", retries).is_ok(), ["0", "32"].contains(&retries), "{retries}");
+        }
+    }
+
+    #[test]
     fn a_number_of_queues_that_is_none_is_one() {
         let open = |n_rxq: &str| {
             let config = config("dpdkvhostuser", &[("n_rxq", n_rxq)]);

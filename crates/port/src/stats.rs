@@ -12,6 +12,7 @@ pub(crate) struct QueueStats {
     bytes: AtomicU64,
     errors: AtomicU64,
     missed: AtomicU64,
+    retries: AtomicU64,
     /// By reason.
     drops: [AtomicU64; DropReason::COUNT],
 }
@@ -46,6 +47,19 @@ impl QueueStats {
         if packets != 0 {
             add(&self.missed, packets);
         }
+    }
+
+    /// Counts further attempts to send the rest of a batch.
+    #[inline]
+    pub(crate) fn retried(&self, n: usize) {
+        if n != 0 {
+            add(&self.retries, n);
+        }
+    }
+
+    /// Further attempts to send the rest of a batch.
+    pub(crate) fn retries(&self) -> u64 {
+        self.retries.load(Relaxed)
     }
 
     /// Counts packets, or attempts, that the device refused.

@@ -1,4 +1,8 @@
 //! The guest's receive ring, to which we send. Each packet is copied once.
+//!
+//! A guest that is slower than we are has a full ring now and then, and room again a moment later. So what it took is
+//! published, and the rest is tried again, as often as the port's option says, as long as each attempt gets some packets
+//! through. Source: Open vSwitch lib/netdev-dpdk.c, `netdev_dpdk_vhost_send`.
 
 use super::ring::{Access, Broken, Burst, Ring};
 use super::slot::RingSlot;
@@ -6,8 +10,9 @@ use crate::offload::VNET_HEADER;
 use crate::stats::QueueStats;
 use crate::{Mtu, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
-use sluice_packet::{Buffers, PacketBatch};
+use sluice_packet::{Buffers, Packet, PacketBatch};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// The header of a packet in one chain: nothing is left to do.
 const HEADER: [u8; VNET_HEADER] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
@@ -17,6 +22,8 @@ const HEADER: [u8; VNET_HEADER] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 pub struct GuestReceive {
     slot: Arc<RingSlot>,
     mtu: Mtu,
+    /// How often a batch is tried again.
+    retries_max: Arc<AtomicU8>,
     stats: Arc<QueueStats>,
     burst: Burst,
 }
@@ -31,8 +38,8 @@ enum RxStep {
 }
 
 impl GuestReceive {
-    pub fn new(slot: Arc<RingSlot>, mtu: Mtu, stats: Arc<QueueStats>) -> Self {
-        GuestReceive { slot, mtu, stats, burst: Burst::default() }
+    pub fn new(slot: Arc<RingSlot>, mtu: Mtu, retries_max: Arc<AtomicU8>, stats: Arc<QueueStats>) -> Self {
+        GuestReceive { slot, mtu, retries_max, stats, burst: Burst::default() }
     }
 }
 
@@ -41,8 +48,10 @@ impl TxQueue for GuestReceive {
         match self.slot.lock().running() {
             None => self.stats.drop_unsent(DropReason::TxNoPort, batch.len(), tally),
             Some(ring) => {
-                let mut sender = Sender { ring, burst: &mut self.burst, next: 0, mtu: self.mtu };
-                if let Err(broken) = sender.send_all(batch, &self.stats, tally) {
+                self.burst.clear();
+                let (burst, mtu) = (&mut self.burst, self.mtu);
+                let mut sender = Sender { ring, burst, next: 0, mtu, sent: 0, bytes: 0, long: 0 };
+                if let Err(broken) = sender.send_all(batch, &self.retries_max, &self.stats, tally) {
                     self.slot.break_off(ring, broken);
                     self.stats.errors(1);
                 }
@@ -59,31 +68,58 @@ struct Sender<'a> {
     /// The first chain of the burst that is not used.
     next: usize,
     mtu: Mtu,
+    /// Packets that were sent, their bytes, and packets that were too long.
+    sent: usize,
+    bytes: usize,
+    long: usize,
 }
 
 impl Sender<'_> {
-    fn send_all(&mut self, batch: &PacketBatch, stats: &QueueStats, tally: &mut Tally) -> Result<(), Broken> {
-        self.burst.clear();
-        let mut outcome = self.ring.gather(batch.len(), Access::Write, self.burst).map(|_| ());
-        let (mut sent, mut bytes, mut full, mut long) = (0, 0, 0, 0);
-        for packet in batch.iter() {
-            match outcome.and_then(|()| self.send(packet.bytes())) {
-                Ok(RxStep::Sent) => {
-                    sent += 1;
-                    bytes += packet.frame.len();
+    fn send_all(
+        &mut self,
+        batch: &PacketBatch,
+        retries_max: &AtomicU8,
+        stats: &QueueStats,
+        tally: &mut Tally,
+    ) -> Result<(), Broken> {
+        let (mut outcome, mut retries) = (Ok(()), 0);
+        loop {
+            let before = self.sent;
+            outcome = outcome.and_then(|()| self.send_until_full(&batch[self.sent + self.long..]));
+            self.ring.publish();
+            let is_over = outcome.is_err() || self.sent + self.long == batch.len();
+            // Who gave no room for one packet will not at once give it for another.
+            if is_over || self.sent == before || retries >= retries_max.load(Relaxed) {
+                break;
+            }
+            retries += 1;
+        }
+        let left = batch.len() - self.sent - self.long;
+        let reason = if outcome.is_ok() { DropReason::TxFull } else { DropReason::TxNoPort };
+        stats.drop_unsent(reason, left, tally);
+        stats.drop_unsent(DropReason::TxOversize, self.long, tally);
+        tally[Counter::Sent] += self.sent as u64;
+        stats.carried(self.sent, self.bytes);
+        stats.retried(retries.into());
+        outcome
+    }
+
+    /// Sends packets until the guest has no more buffers. The burst keeps what is left of it, so that its bound is one
+    /// for all attempts.
+    fn send_until_full(&mut self, packets: &[Packet]) -> Result<(), Broken> {
+        let waiting = self.burst.chains().len() - self.next;
+        self.ring.gather(packets.len().saturating_sub(waiting), Access::Write, self.burst)?;
+        for packet in packets {
+            match self.send(packet.bytes())? {
+                RxStep::Sent => {
+                    self.sent += 1;
+                    self.bytes += packet.frame.len();
                 }
-                Ok(RxStep::Full) => full += 1,
-                Ok(RxStep::TooLong) => long += 1,
-                Err(broken) => outcome = Err(broken),
+                RxStep::TooLong => self.long += 1,
+                RxStep::Full => break,
             }
         }
-        stats.drop_unsent(DropReason::TxFull, full, tally);
-        stats.drop_unsent(DropReason::TxOversize, long, tally);
-        stats.drop_unsent(DropReason::TxNoPort, batch.len() - sent - full - long, tally);
-        tally[Counter::Sent] += sent as u64;
-        stats.carried(sent, bytes);
-        self.ring.publish();
-        outcome
+        Ok(())
     }
 
     /// Writes a packet into as many chains as it takes.

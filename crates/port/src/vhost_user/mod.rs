@@ -34,31 +34,49 @@ mod tests;
 use crate::OptionKey;
 use crate::config::Options;
 use crate::stats::{self, QueueStats};
-use crate::{DeviceStatus, Mtu, OpenError, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
+use crate::{DeviceStatus, Mtu, OpenError, PORT_TYPES, Pools, Port, PortConfig, PortInfo, PortStats, RxQueue, TxQueue};
 use device::DeviceReport;
 use guest_receive::GuestReceive;
 use guest_transmit::GuestTransmit;
 use link::{Link, Side};
 use slot::RingSlot;
+use sluice_fate::DropReason;
 use sluice_mem::FramePool;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// The options of this type.
 pub(crate) const OPTIONS: &[OptionKey] = &[
     OptionKey { key: "path", help: "the Unix socket" },
     OptionKey { key: "mode", help: "client (default): the frontend listens, we connect; server: we listen" },
+    TX_RETRIES_MAX,
     OptionKey::MAC,
 ];
 
 /// The options of OVS's type that connects.
-pub(crate) const CLIENT_OPTIONS: &[OptionKey] =
-    &[OptionKey { key: "vhost-server-path", help: "the Unix socket" }, OptionKey::N_RXQ, OptionKey::MAC];
+pub(crate) const CLIENT_OPTIONS: &[OptionKey] = &[
+    OptionKey { key: "vhost-server-path", help: "the Unix socket" },
+    TX_RETRIES_MAX,
+    OptionKey::N_RXQ,
+    OptionKey::MAC,
+];
+
+const TX_RETRIES_MAX: OptionKey = OptionKey {
+    key: "tx-retries-max",
+    help: "how often the rest of a batch is tried again while the guest's ring is full: 0 to 32; default 8",
+};
+
+/// Bounds of the option `tx-retries-max`, and its default. Source: Open vSwitch lib/netdev-dpdk.c,
+/// `VHOST_ENQ_RETRY_MAX`, `VHOST_ENQ_RETRY_DEF`.
+const RETRIES: std::ops::RangeInclusive<u8> = 0..=32;
+const DEFAULT_RETRIES: u8 = 8;
 
 /// The options of OVS's type that listens.
 pub(crate) const SERVER_OPTIONS: &[OptionKey] = &[
     OptionKey { key: SOCKET_DIR, help: "the folder of the Unix socket; default: that of the configuration file" },
+    TX_RETRIES_MAX,
     OptionKey::N_RXQ,
     OptionKey::MAC,
 ];
@@ -80,6 +98,8 @@ struct VhostUserPort {
     link: Link,
     side: Side,
     path: PathBuf,
+    /// How often the rest of a batch to the guest is tried again.
+    retries_max: Arc<AtomicU8>,
     /// Calls of `service` during which no further breach of the guest's is told.
     silence: u32,
 }
@@ -109,6 +129,14 @@ pub(crate) fn open_server(options: &Options<'_>, pools: &mut Pools) -> Result<Bo
     meet(options, pools, path, Side::Server)
 }
 
+/// How often the rest of a batch is tried again. As in OVS, its types take a value that is none for the default.
+fn retries_max(options: &Options<'_>) -> Result<u8, OpenError> {
+    let parse = |text: &str| text.parse().ok().filter(|n| RETRIES.contains(n));
+    let given = options.parse(TX_RETRIES_MAX.key, "a number from 0 to 32", parse);
+    let is_of_ovs = PORT_TYPES.iter().any(|kind| kind.name == options.kind && kind.ignores_other_options);
+    Ok(if is_of_ovs { given.unwrap_or(None) } else { given? }.unwrap_or(DEFAULT_RETRIES))
+}
+
 fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, OpenError> {
     let (port, kind) = (options.port(), options.kind);
     let expected = "the Unix socket to meet the frontend at, such as /run/vm1.sock";
@@ -118,17 +146,21 @@ fn required_path(options: &Options<'_>, key: &'static str) -> Result<PathBuf, Op
 /// The options that name the socket.
 const PATH_KEYS: [&str; 2] = ["path", "vhost-server-path"];
 
-/// The configuration as far as it is not the socket's name.
-fn without_path(config: &PortConfig) -> PortConfig {
+/// The configuration as far as it cannot change while the port is open.
+fn without_changeable(config: &PortConfig) -> PortConfig {
     let mut config = config.clone();
-    PATH_KEYS.iter().for_each(|key| drop(config.options.remove(*key)));
+    config.options.remove(TX_RETRIES_MAX.key);
+    for key in PATH_KEYS {
+        // A port that has a path keeps one.
+        config.options.entry(key.to_owned()).and_modify(String::clear);
+    }
     config
 }
 
 /// A port that meets its frontend at `path`.
 fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
-    let pool = options.pool_for_copies(pools)?;
+    let (pool, retries_max) = (options.pool_for_copies(pools)?, AtomicU8::new(retries_max(options)?));
     let rings: Vec<_> = (0..n_rxq * 2).map(|_| Arc::new(RingSlot::default())).collect();
     let link = Link::start(&options.config.name, path.clone(), side, rings.clone());
     let link = link.map_err(|cause| OpenError::Device {
@@ -140,7 +172,19 @@ fn meet(options: &Options<'_>, pools: &mut Pools, path: PathBuf, side: Side) -> 
     let info = PortInfo { kind: options.kind, n_rxq, n_txq: n_rxq, mtu, mac: options.mac()? };
     let config = options.config.clone();
     let (rx, tx) = (Vec::new(), Vec::new());
-    Ok(Box::new(VhostUserPort { config, info, rings, pool, rx, tx, link, side, path, silence: 0 }))
+    Ok(Box::new(VhostUserPort {
+        config,
+        info,
+        rings,
+        pool,
+        rx,
+        tx,
+        link,
+        side,
+        path,
+        retries_max: retries_max.into(),
+        silence: 0,
+    }))
 }
 
 impl Port for VhostUserPort {
@@ -158,7 +202,7 @@ impl Port for VhostUserPort {
         let stats = Arc::new(QueueStats::default());
         self.tx.push(stats.clone());
         let queue = pmd % self.info.n_txq;
-        Box::new(GuestReceive::new(self.rings[queue * 2].clone(), Mtu(self.info.mtu), stats))
+        Box::new(GuestReceive::new(self.rings[queue * 2].clone(), Mtu(self.info.mtu), self.retries_max.clone(), stats))
     }
 
     fn is_up(&self) -> bool {
@@ -185,17 +229,29 @@ impl Port for VhostUserPort {
         DeviceStatus { details, ..DeviceStatus::of_info(&self.info(), self.is_up()) }
     }
 
-    /// A client that no frontend is connected to looks for one elsewhere.
+    /// Batches are tried again as often as it says now, and a client that no frontend is connected to looks for one
+    /// elsewhere.
     fn reconfigure(&mut self, config: &PortConfig) -> io::Result<()> {
         let options = Options { kind: self.info.kind, config };
+        if without_changeable(config) != without_changeable(&self.config) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let retries_max = retries_max(&options).map_err(|_| io::ErrorKind::Unsupported)?;
         let path = PATH_KEYS.into_iter().find_map(|key| options.path(key));
-        let path = path.filter(|_| self.side == Side::Client && !self.link.is_connected());
-        let path = path.filter(|_| without_path(config) == without_path(&self.config));
-        let path = path.ok_or(io::ErrorKind::Unsupported)?;
-        // Two links would both set up the rings.
-        self.link.end();
-        self.link = Link::start(&config.name, path.clone(), Side::Client, self.rings.clone())?;
-        (self.path, self.config) = (path, config.clone());
+        if let Some(path) = path.filter(|path| *path != self.path) {
+            if self.side != Side::Client || self.link.is_connected() {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            // Two links would both set up the rings.
+            self.link.end();
+            self.link = Link::start(&config.name, path.clone(), Side::Client, self.rings.clone())?;
+            self.path = path;
+        }
+        if self.retries_max.swap(retries_max, Relaxed) != retries_max {
+            let name = &config.name;
+            tracing::info!(target: "netdev_dpdk", "Max Tx retries for vhost device '{name}' set to {retries_max}");
+        }
+        self.config = config.clone();
         Ok(())
     }
 
@@ -224,5 +280,17 @@ impl Port for VhostUserPort {
 
     fn stats(&self) -> PortStats {
         stats::total(self.rx.iter().map(Arc::as_ref), self.tx.iter().map(Arc::as_ref))
+    }
+
+    /// Those of Open vSwitch that count here. Source: lib/netdev-dpdk.c, `netdev_dpdk_get_sw_custom_stats`.
+    fn custom_stats(&self) -> Vec<(String, u64)> {
+        let drops = self.stats().tx_drops;
+        let retries = self.tx.iter().map(|queue| queue.retries()).sum();
+        let counters = [
+            ("ovs_tx_retries", retries),
+            ("ovs_tx_failure_drops", drops[DropReason::TxFull as usize]),
+            ("ovs_tx_mtu_exceeded_drops", drops[DropReason::TxOversize as usize]),
+        ];
+        counters.map(|(name, n)| (name.to_owned(), n)).into()
     }
 }

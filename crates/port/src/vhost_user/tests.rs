@@ -6,6 +6,7 @@ use super::guest_transmit::GuestTransmit;
 use super::slot::RingSlot;
 use super::testing::{LAYOUT, MERGING, TestGuest, VERSION_1};
 use crate::offload::VNET_HEADER;
+use crate::stats::QueueStats;
 use crate::{Mtu, Pools, Port, PortConfig, RxQueue, TxQueue};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
@@ -55,15 +56,22 @@ impl Guest {
 
     /// Sends it frames of these lengths.
     fn send(&self, frames: &[usize]) -> Tally {
+        self.send_and_count(frames, 8).0
+    }
+
+    /// Sends it frames of these lengths, with at most this many retries. Returns how many there were.
+    fn send_and_count(&self, frames: &[usize], retries_max: u8) -> (Tally, u64) {
+        let stats = Arc::new(QueueStats::default());
         let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
         let pool: Arc<dyn FramePool> = Pools::new(64).of_size(1500).unwrap();
         for len in frames {
             batch.push(buffers.write(&pool, &frame(*len)).unwrap());
         }
         tally[Counter::Originated] += frames.len() as u64;
-        GuestReceive::new(self.slot.clone(), Mtu(1500), Arc::default()).send(&mut batch, &mut buffers, &mut tally);
+        let mut queue = GuestReceive::new(self.slot.clone(), Mtu(1500), Arc::new(retries_max.into()), stats.clone());
+        queue.send(&mut batch, &mut buffers, &mut tally);
         assert_eq!(tally.conserved(), Ok(()));
-        tally
+        (tally, stats.retries())
     }
 
     /// Polls it once. Returns the packets' bytes.
@@ -155,6 +163,27 @@ fn a_large_frame_is_cut_and_those_behind_it_wait() {
 }
 
 #[test]
+fn a_full_ring_is_tried_again_as_long_as_that_helps() {
+    let sent = |retries_max| {
+        let guest = Guest::new(&[(100, WRITE); 4], VERSION_1);
+        let (tally, retries) = guest.send_and_count(&[60; 6], retries_max);
+        assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxFull), guest.used().len()), (4, 2, 4));
+        // The ring is full, as it was when this began.
+        assert_eq!(guest.send_and_count(&[60; 6], retries_max).1, 0, "nothing went, so nothing is tried again");
+        retries
+    };
+    // It helped once, so it is tried once more.
+    assert_eq!((sent(0), sent(1), sent(32)), (0, 1, 1));
+    let guest = Guest::new(&[(100, WRITE); 4], VERSION_1);
+    assert_eq!(guest.send_and_count(&[60; 4], 8).1, 0, "all went at once");
+    // What is too long is neither sent nor in the way of the others.
+    let guest = Guest::new(&[(100, WRITE); 4], VERSION_1);
+    let (tally, retries) = guest.send_and_count(&[60, 200, 60, 200, 60, 60, 60], 8);
+    assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxOversize), retries), (4, 2, 1));
+    assert_eq!(tally.dropped(DropReason::TxFull), 1);
+}
+
+#[test]
 fn a_broken_ring_rests_and_its_reason_is_told_once() {
     let guest = Guest::new(&[(72, 0), (0, 0)], VERSION_1);
     assert!(guest.slot.is_running());
@@ -196,5 +225,10 @@ fn a_client_without_a_frontend_looks_for_one_elsewhere() {
     }
     // It leaves no frontend that it has.
     assert_eq!(refusal(&mut *port, &config("c.sock")), ErrorKind::Unsupported);
+    assert!(is_connected(&*port));
+    // Retries change while it is connected.
+    let mut retries = config("b.sock");
+    retries.options.insert("tx-retries-max".to_owned(), "0".to_owned());
+    crate::reconfigure(&mut *port, &retries).unwrap();
     assert!(is_connected(&*port));
 }
