@@ -18,6 +18,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// How long control threads wait for a PMD that runs. It answers between two iterations, which take microseconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// From one look for PMDs whose thread has panicked to the next.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// What control threads share.
 pub(crate) struct Control {
     /// The main worker first, if there is one; then the PMDs in the order in which they came.
@@ -115,18 +121,40 @@ impl Control {
         }
     }
 
-    /// Waits for one answer from each of `n` workers that have a command, and returns the answers.
+    /// Waits for one answer from each of `n` workers that have a command, and returns the answers. A worker whose thread
+    /// has panicked does not answer; all others are waited for, but none for longer than [`ANSWER_WITHIN`].
     pub fn wait_for<T>(&self, answers: &Receiver<T>, n: usize) -> Vec<T> {
+        self.wait_until(answers, n, Instant::now() + ANSWER_WITHIN)
+    }
+
+    fn wait_until<T>(&self, answers: &Receiver<T>, n: usize, deadline: Instant) -> Vec<T> {
         let mut all = Vec::with_capacity(n);
         while all.len() != n {
-            match answers.recv_timeout(Duration::from_millis(50)) {
+            match answers.recv_timeout(LOOK_EVERY) {
                 Ok(answer) => all.push(answer),
-                // A thread that has panicked does not answer; the others do.
-                Err(RecvTimeoutError::Timeout) if !self.workers.iter().any(Worker::is_lost) => {}
-                Err(_) => break,
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
+                    self.log_missing_answers();
+                    break;
+                }
+                Err(RecvTimeoutError::Timeout) => self.forget_commands_of_lost(),
+                // Those that have not answered never will.
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         all
+    }
+
+    /// Drops the commands that no thread will run, and with them the places where their answers would come from.
+    fn forget_commands_of_lost(&self) {
+        let lost = self.workers.iter().filter(|worker| worker.is_lost());
+        lost.for_each(|worker| worker.shared.take_commands(&mut Vec::new()));
+    }
+
+    fn log_missing_answers(&self) {
+        for worker in self.workers.iter().filter(|worker| worker.shared.has_commands()) {
+            let (pmd, within) = (worker.shared.pmd, ANSWER_WITHIN);
+            tracing::error!("waited {within:?} for PMD {pmd} to run a command; the switch goes on without its answer");
+        }
     }
 
     /// Every receive queue, with the place of its worker.
