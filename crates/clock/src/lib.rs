@@ -8,6 +8,7 @@
 //! The clock is one for the process, as in Open vSwitch: the real one is too.
 #![forbid(unsafe_code)]
 
+pub mod heartbeat;
 mod poll_timer;
 mod timer;
 

@@ -134,6 +134,11 @@ impl MainLoop {
         state.end.clone()
     }
 
+    /// Whether the loop takes no more turns.
+    pub fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+
     /// Why the end was asked for, if it was.
     pub fn why_end(&self) -> Option<String> {
         self.state.lock().end.clone()

@@ -6,6 +6,7 @@ use crate::load::{Load, Placement, RxqLoad};
 use crate::meter::Meters;
 use crate::no_tables::NoTables;
 use crate::pmd_factory::PmdFactory;
+use crate::progress::Watched;
 use crate::punts::Punts;
 use crate::reassembly::Onward;
 use crate::reconfigure::log_sleep_max;
@@ -109,7 +110,8 @@ impl Datapath {
             sleep_max_us: config.sleep_max_us,
             seed,
         };
-        let factory = PmdFactory { config, secret, table, conntrack, fragments, meters, punts };
+        let watched = Watched::default();
+        let factory = PmdFactory { config, secret, table, conntrack, fragments, meters, punts, watched };
         let datapath = Datapath { factory, control: Mutex::new(control), packet_ins: Mutex::new(Some(packet_ins)) };
         datapath.settle_workers(&mut datapath.control())?;
         Ok(datapath)

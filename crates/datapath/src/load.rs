@@ -56,6 +56,12 @@ impl Load {
         self.ended.store(ended + 1, Relaxed);
     }
 
+    /// A number that differs from one addition to the next.
+    pub fn now(&self) -> u64 {
+        // An interval that ends takes its cycles along.
+        self.current.load(Relaxed) ^ self.ended.load(Relaxed) << 56
+    }
+
     /// Cycles of the intervals remembered.
     pub fn sum(&self) -> u64 {
         self.sum_of_last(INTERVALS)

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::context::Context;
 use crate::load::INTERVAL_MS;
 use crate::pmd_shared::PmdShared;
+use crate::progress::Activity;
 use crate::rxq::{QueueWait, Rxq};
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::StageClock;
@@ -56,6 +57,7 @@ pub(crate) struct Pmd {
 
 impl Pmd {
     pub fn new(shared: Arc<PmdShared>, table: Arc<MegaflowTable>, side: PmdSide, walk: Walk, config: &Config) -> Self {
+        let clock = StageClock::new(Arc::clone(&shared), config.profile);
         Pmd {
             shared,
             table,
@@ -66,7 +68,7 @@ impl Pmd {
             buffers: Buffers::new(),
             tally: Tally::default(),
             vlan_limit: config.vlan_limit,
-            clock: StageClock::new(config.profile),
+            clock,
             batch: BatchMemory::new(config.batch),
             commands: Vec::new(),
             packet_outs: Vec::new(),
@@ -102,6 +104,7 @@ impl Pmd {
         self.read_notices();
         let began = self.clock.began;
         let fullest = self.poll_all::<ONLY_READY>(now_ms);
+        self.shared.progress.enter(Activity::Idle);
         debug_assert_eq!(self.tally.conserved(), Ok(()), "in one iteration of PMD {}", self.shared.pmd);
         debug_assert!(self.rxqs.iter().all(|rxq| rxq.tally.conserved().is_ok()), "PMD {}, by queue", self.shared.pmd);
         // A busy iteration ends with the last read of the clock; what follows counts for the next one.
@@ -250,6 +253,7 @@ impl Pmd {
 
     #[cold]
     fn run_commands(&mut self) {
+        self.shared.progress.enter(Activity::Commands);
         let mut commands = std::mem::take(&mut self.commands);
         self.shared.take_commands(&mut commands);
         for command in commands.drain(..) {

@@ -9,6 +9,7 @@ use crate::meter::{Meters, PmdMeters};
 use crate::misses::Misses;
 use crate::pmd::Pmd;
 use crate::pmd_shared::PmdShared;
+use crate::progress::Watched;
 use crate::punts::Punts;
 use crate::reassembly::{Onward, Reassembly};
 use crate::recirc::RecircQueue;
@@ -33,6 +34,7 @@ pub(crate) struct PmdFactory {
     pub fragments: Arc<Fragments<Onward>>,
     pub meters: Arc<Meters>,
     pub punts: Punts,
+    pub watched: Watched,
 }
 
 impl PmdFactory {
@@ -42,6 +44,7 @@ impl PmdFactory {
         let scratch = PoolConfig { frames: 1, frame_size: DATAGRAM_MAX, reserve: 0 };
         let scratch: Arc<dyn FramePool> = Arc::new(HeapPool::new(scratch).map_err(DatapathError::Buffers)?);
         let shared = Arc::new(PmdShared::new(number, core, control.sleep_max_us).map_err(DatapathError::Descriptor)?);
+        self.watched.add(&shared);
         let caches = Caches::new(&control.settings, &mut control.seed);
         shared.cache_memory().replace(&caches);
         let levels = Levels::new(&self.secret, &control.settings, caches);

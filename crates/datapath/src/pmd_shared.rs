@@ -3,6 +3,7 @@
 use crate::cache_memory::CacheMemory;
 use crate::command::PmdCommand;
 use crate::load::{Load, RxqLoad};
+use crate::progress::Progress;
 use crate::report::{PmdReport, RxqReport};
 use crate::stage_cycles::Stage;
 use parking_lot::{Mutex, MutexGuard};
@@ -26,6 +27,8 @@ pub(crate) struct PmdShared {
     /// Wakes the main worker. PMDs poll their mailboxes.
     bell: Option<OwnedFd>,
     pub gauges: Gauges,
+    /// What it is doing.
+    pub progress: Progress,
     /// Cycles of all its iterations, by interval.
     pub cycles: Load,
     /// Cycles of those that received something.
@@ -62,6 +65,7 @@ impl PmdShared {
             stats: PmdStats::default(),
             mailbox: MessageQueue::default(),
             gauges: Gauges::default(),
+            progress: Progress::default(),
             cycles: Load::default(),
             busy_cycles: Load::default(),
             cache_memory: Mutex::default(),

@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::context::Context;
 use crate::load::RxqLoad;
 use crate::misses::MissBucket;
+use crate::progress::Activity;
 use crate::rxq_scheduler::{Deficit, RxqScheduler};
 use crate::stage_cycles::Stage;
 use crate::tuner::{Mark, Tuner};
@@ -69,6 +70,7 @@ impl Rxq {
     ) -> usize {
         let (mut fullest, mut quantum) = (0, scheduler.quantum(&self.deficit));
         loop {
+            context.clock.progress().poll(self.load.port);
             context.clock.start();
             let received = self.tally[Counter::Received];
             self.queue.poll(batch.packets, context.buffers, &mut self.tally);
@@ -133,6 +135,7 @@ impl Rxq {
                 break;
             }
         }
+        context.clock.progress().enter(Activity::Tx);
         walk.executor.end_burst(&mut context);
         context.clock.mark(Stage::Tx);
         let now = tsc::now();

@@ -1,7 +1,10 @@
 //! A PMD's cycles by stage, if `Config::profile` is set. The clock is then read between stages, once a batch, which
 //! itself costs some cycles a packet. Otherwise it costs a branch per stage.
 
+use crate::pmd_shared::PmdShared;
+use crate::progress::Progress;
 use sluice_simd::tsc;
+use std::sync::Arc;
 
 /// A part of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +52,8 @@ impl Stage {
 pub type StageCycles = [u64; Stage::ALL.len()];
 
 /// Counts cycles by stage.
-#[derive(Debug)]
 pub(crate) struct StageClock {
+    shared: Arc<PmdShared>,
     is_on: bool,
     last: u64,
     /// The cycle that the work under way counts from, whether stages are counted or not.
@@ -59,8 +62,15 @@ pub(crate) struct StageClock {
 }
 
 impl StageClock {
-    pub fn new(is_on: bool) -> Self {
-        StageClock { is_on, last: 0, began: 0, cycles: Default::default() }
+    /// A clock of the PMD that shares this.
+    pub fn new(shared: Arc<PmdShared>, is_on: bool) -> Self {
+        StageClock { shared, is_on, last: 0, began: 0, cycles: Default::default() }
+    }
+
+    /// What the PMD is doing, as others see it.
+    #[inline]
+    pub fn progress(&self) -> &Progress {
+        &self.shared.progress
     }
 
     /// Begins to count from now.
@@ -89,7 +99,7 @@ mod tests {
     #[test]
     fn stages_are_in_their_places() {
         Stage::ALL.iter().enumerate().for_each(|(i, stage)| assert_eq!(*stage as usize, i));
-        let mut clock = StageClock::new(false);
+        let mut clock = StageClock::new(Arc::new(PmdShared::new(0, None, 0).unwrap()), false);
         clock.start();
         clock.mark(Stage::Tx);
         assert_eq!(clock.cycles, StageCycles::default());

@@ -31,6 +31,8 @@ pub(crate) fn start(mut pmd: Box<Pmd>) -> io::Result<Started> {
     let core = pmd.shared.core;
     let name = core.map_or_else(|| "main-worker".to_owned(), |core| format!("pmd-c{core:02}"));
     let handle = Builder::new().name(name).spawn(move || {
+        let shared = std::sync::Arc::clone(&pmd.shared);
+        let _running = shared.progress.running();
         if started.send(core.map_or(Ok(()), pin)).is_ok() {
             match core {
                 Some(_) => run(&mut pmd),

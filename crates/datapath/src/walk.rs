@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::execute::Executor;
 use crate::lookup::Levels;
 use crate::parse::parse;
+use crate::progress::Activity;
 use crate::stage_cycles::Stage;
 use crate::upcall::Upcalls;
 use sluice_conntrack::{CachedConn, invalid};
@@ -68,16 +69,19 @@ impl Walk {
     /// One pass of a batch whose keys are known. True if all its packets are to take another, as they are.
     #[inline]
     fn pass<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) -> bool {
+        context.clock.progress().enter(Activity::Lookup);
         self.composer.find(self.levels.isa(), batch, context);
         self.levels.lookup(batch, context);
         self.composer.record(batch, &self.executor.tracking, context);
         if !batch.missed.is_empty() {
+            context.clock.progress().enter(Activity::Upcall);
             self.upcalls.ask_tables(&mut self.levels, batch, context);
             context.clock.mark(Stage::Upcall);
         }
         if !batch.composed.is_empty() {
             self.composer.replay_front(batch, context);
         }
+        context.clock.progress().enter(Activity::Act);
         let again = act(&mut self.executor, &self.composer, batch, context);
         context.clock.mark(Stage::Act);
         again

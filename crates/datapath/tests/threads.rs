@@ -4,10 +4,10 @@ mod harness;
 
 use harness::*;
 use sluice_action::{Action, Fate, PortNo, Translation, XcacheHandle};
-use sluice_datapath::{Arm, Config, Datapath};
+use sluice_datapath::{Arm, Config, Datapath, PortPolling};
 use sluice_fate::{Counter, DropReason};
 use sluice_flow::{PacketKey, layout};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -183,6 +183,42 @@ fn a_lost_pmd_shortens_no_wait_for_the_other() {
         waits.join().unwrap();
     });
     datapath.stop();
+}
+
+#[test]
+fn a_pmd_that_stands_still_says_where() {
+    let pool = pool(256);
+    let datapath = Datapath::new(Config { cores: vec![0], max_megaflows: 16, ..Config::default() }).unwrap();
+    let port = TestPort::new(1, 32, &pool);
+    let feeds = port.feeds.clone();
+    let polling = PortPolling { name: "p3", affinity: &BTreeMap::new() };
+    datapath.add_port_polled(PortNo(3), Box::new(port), &polling).unwrap();
+    assert!(datapath.progress().is_empty(), "no thread runs");
+    datapath.start().unwrap();
+    let beat = || datapath.progress()[0].beat;
+    let first = beat();
+    while beat() == first {
+        std::thread::yield_now();
+    }
+    // Between two polls the PMD takes the lock as well, to see whether packets can still come.
+    let held = loop {
+        let held = feeds[0].lock().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        if datapath.progress()[0].to_string() == "PMD 0 in stage rx, port p3" {
+            break held;
+        }
+        drop(held);
+        std::thread::yield_now();
+    };
+    let still = beat();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(beat(), still);
+    drop(held);
+    while beat() == still {
+        std::thread::yield_now();
+    }
+    datapath.stop();
+    assert!(datapath.progress().is_empty(), "no thread runs any more");
 }
 
 #[test]

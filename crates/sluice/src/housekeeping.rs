@@ -6,6 +6,7 @@
 
 use crate::process::Process;
 use crate::text::coverage::{SAMPLE_SECS, Totals};
+use sluice_clock::heartbeat::Busy;
 use sluice_fate::{Counter, LimitWatch};
 
 /// How often side effects of packets are done and timeouts looked at while packets come.
@@ -41,16 +42,18 @@ impl Housekeeping {
         }
     }
 
-    /// Does what is due.
+    /// Does what is due, and says what it does.
     ///
     /// # Errors
     /// If a PMD thread has panicked: the switch should be started again.
-    pub fn run(&mut self, process: &Process, now_ms: u64) -> anyhow::Result<()> {
+    pub fn run(&mut self, process: &Process, busy: &Busy<'_>, now_ms: u64) -> anyhow::Result<()> {
         let switch = process.switch();
         let has_work = switch.tick();
         self.plan_tick(process, has_work, now_ms);
         if now_ms >= self.next_watch_ms {
+            busy.go_on("ports");
             switch.watch_ports();
+            busy.go_on("housekeeping");
             let lost = switch.datapath().lost_pmds();
             anyhow::ensure!(
                 lost.is_empty(),

@@ -6,6 +6,7 @@ use crate::rundir;
 use crate::text::coverage::Coverage;
 use anyhow::{Context, Result};
 use parking_lot::{Mutex, MutexGuard};
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_connmgr::{TlsError, TlsFile};
 use sluice_daemon::main_loop::MainLoop;
 use sluice_vlog::Log;
@@ -18,6 +19,8 @@ pub struct Process {
     switch: Arc<Switch>,
     log: Log,
     main_loop: Arc<MainLoop>,
+    /// The main thread's.
+    heartbeat: Arc<Heartbeat>,
     coverage: Mutex<Coverage>,
     /// The file that describes the switch, if that is not a database.
     config_file: Option<ConfigFile>,
@@ -45,7 +48,8 @@ impl Process {
 
     fn new(switch: Arc<Switch>, log: Log, config_file: Option<ConfigFile>, version: String) -> Result<Arc<Process>> {
         let main_loop = Arc::new(MainLoop::new().context("main loop")?);
-        Ok(Arc::new(Process { switch, log, main_loop, coverage: Mutex::default(), config_file, version }))
+        let (heartbeat, coverage) = (Heartbeat::of("main"), Mutex::default());
+        Ok(Arc::new(Process { switch, log, main_loop, heartbeat, coverage, config_file, version }))
     }
 
     /// The switch.
@@ -61,6 +65,11 @@ impl Process {
     /// The main loop: its end is the process's.
     pub fn main_loop(&self) -> &Arc<MainLoop> {
         &self.main_loop
+    }
+
+    /// The heartbeat of the main thread.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
     }
 
     /// Event rates.

@@ -9,7 +9,7 @@ use crate::metrics::Endpoint;
 use crate::process::{Process, explain};
 use crate::text::megaflows::dpctl_line;
 use crate::text::{live, rules};
-use crate::{command, end, privileges, rundir, signals};
+use crate::{command, panics, privileges, rundir, signals, watchdog};
 use anyhow::{Context, Result};
 use sluice_action::DatapathPortNames;
 use sluice_connmgr::unix_socket::{listen_private, remove_stale};
@@ -46,6 +46,7 @@ const MEGAFLOWS_SHOWN: usize = 100;
 pub fn run(file: &Path) -> Result<()> {
     let log = Log::to_console("sluice");
     log.install();
+    panics::watch();
     let config = Config::load(file)?;
     let rundir = config.switch.rundir.as_ref().map_or_else(rundir::default_rundir, |dir| config.resolve(dir));
     rundir::prepare(&rundir)?;
@@ -59,7 +60,7 @@ pub fn run(file: &Path) -> Result<()> {
     let left = privileges::leave_root(kinds.iter().map(String::as_str)).context(CANNOT_LEAVE_ROOT)?;
     left.inspect(|left| tracing::info!("{left}"));
     signals::watch(&process)?;
-    end::bound(&process)?;
+    watchdog::start(&process)?;
     switch.start()?;
     // An error leaves no socket behind.
     let (server, endpoint) = listen(&process, &rundir, &control).inspect_err(|_| switch.stop())?;
@@ -69,9 +70,12 @@ pub fn run(file: &Path) -> Result<()> {
         Ok(why) => tracing::info!("ending: {why}"),
         Err(error) => tracing::error!("ending: {error}"),
     }
+    let busy = process.heartbeat().begin("end of control sockets");
     drop(server);
     drop(endpoint);
+    busy.go_on("end of the switch's threads");
     switch.stop();
+    busy.go_on("summary");
     write_output(&summary(switch), SUMMARY_PATIENCE);
     why.map(drop)
 }
@@ -109,8 +113,11 @@ fn attend(process: &Process) -> Result<String> {
             live.finish();
             return Ok(format!("{} s have passed", after.as_secs_f64()));
         }
-        housekeeping.run(process, sluice_clock::now_ms())?;
+        let busy = process.heartbeat().begin("housekeeping");
+        housekeeping.run(process, &busy, sluice_clock::now_ms())?;
+        busy.go_on("live line");
         live.show_if_due(switch, stop_after.is_some());
+        drop(busy);
         drop(turn);
         if let Some(why) = main_loop.why_end() {
             live.finish();

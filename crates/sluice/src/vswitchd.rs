@@ -8,7 +8,7 @@ mod options;
 use crate::command::CommandTable;
 use crate::housekeeping::Housekeeping;
 use crate::process::Process;
-use crate::{end, privileges, signals};
+use crate::{panics, privileges, signals, watchdog};
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
 use options::{Dummy, VswitchdOptions};
@@ -96,6 +96,7 @@ fn start_log(options: &VswitchdOptions) -> Result<Log> {
     // Tests of Open vSwitch know every line that the daemon prints before it detaches.
     let log = Log::with_options(PROGRAM, &options.log, Level::Warn).map_err(anyhow::Error::msg)?;
     log.install();
+    panics::watch();
     Ok(log)
 }
 
@@ -140,9 +141,10 @@ impl Daemon<'_> {
         let switch = Switch::prepare(&self.empty_switch())?;
         let process = Process::of_database(switch, self.log.clone(), version())?;
         signals::watch(&process)?;
-        end::bound(&process)?;
+        watchdog::start(&process)?;
         process.switch().start()?;
         let served = self.serve(&process, startup);
+        let _busy = process.heartbeat().begin("end of the switch's threads");
         process.switch().stop();
         served.map(|()| process.main_loop().why_end().and_then(|why| signals::number(&why)))
     }
@@ -225,11 +227,13 @@ fn attend(process: &Process, vswitchd: &mut Vswitchd, startup: Startup) -> Resul
     let _running = main_loop.running();
     loop {
         let turn = main_loop.turn();
-        if let Err(lost) = housekeeping.run(process, sluice_clock::now_ms()) {
+        let busy = process.heartbeat().begin("housekeeping");
+        if let Err(lost) = housekeeping.run(process, &busy, sluice_clock::now_ms()) {
             // The monitor starts a daemon again that dies so.
             process.log().emergency("vswitchd", &lost.to_string());
             std::process::abort();
         }
+        busy.go_on("database");
         vswitchd.run(sluice_clock::now_ms());
         if vswitchd.is_configured()
             && let Some(startup) = startup.take()
@@ -239,7 +243,7 @@ fn attend(process: &Process, vswitchd: &mut Vswitchd, startup: Startup) -> Resul
             }
             tracing::info!(target: "bridge", "{}", version());
         }
-        drop(turn);
+        drop((busy, turn));
         if main_loop.why_end().is_some() {
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 use parking_lot::{Condvar, Mutex};
 use sluice_action::MegaflowStore;
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::{Timer, now_ms};
 use sluice_ofproto::Ofproto;
 use std::sync::Arc;
@@ -196,9 +197,11 @@ impl Shared {
     }
 
     fn run(&self, timer: &Timer) {
+        let heartbeat = Heartbeat::of("revalidator");
         let (mut next, mut soonest) = (now_ms(), now_ms());
         while let Some(max_idle_ms) = self.wait_for_round(timer, next, soonest) {
             let began = now_ms();
+            let _busy = heartbeat.begin("revalidation");
             (next, soonest) = (began + ROUND_EVERY_MS, began + HURRIED_EVERY_MS);
             let done = self.ofproto.revalidate(&*self.store, began, max_idle_ms);
             self.make_room();

@@ -1,5 +1,6 @@
 //! What the switch counts, in Prometheus's text format (0.0.4), read when it is asked.
 
+use crate::heartbeat;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -72,6 +73,8 @@ fn process(out: &mut Families<'_>) -> fmt::Result {
     let streams = [("stdout", dropped.output), ("stderr", dropped.error)];
     let streams = streams.map(|(stream, texts)| (vec![("stream", stream.to_owned())], texts));
     out.counter("console_texts_dropped_total", "Texts that nobody read in time, by stream.", streams)?;
+    let missed = heartbeat::missed().into_iter().map(|(thread, times)| (vec![("thread", thread)], times));
+    out.counter("heartbeats_missed_total", "How often a thread stood still for two seconds, by thread.", missed)?;
     let help = "Clients of this endpoint that were closed before they had their answer.";
     out.counter("metrics_clients_closed_total", help, [(Vec::new(), super::CLIENTS_CLOSED.load(Relaxed))])
 }

@@ -5,6 +5,7 @@ use crate::assembly::Assembly;
 use crate::revalidator::Revalidator;
 use parking_lot::Mutex;
 use sluice_action::PortNo;
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_connmgr::{Backend, ControllerUpcall, Device, DeviceCounters, NoBuffer, PacketOut};
 use sluice_conntrack::Filter;
 use sluice_datapath::{Datapath, PacketIn, PacketIns, PortReport};
@@ -127,6 +128,7 @@ pub(super) fn start_packet_ins(switch: &Arc<Switch>) -> std::io::Result<()> {
 
 /// Hands packets from the datapath to the connections of their bridges.
 fn pass_on_packets(packets: &PacketIns, switch: &Weak<Switch>) {
+    let heartbeat = Heartbeat::of("packet-in");
     loop {
         let packet = match packets.recv_timeout(LOOK_EVERY) {
             Ok(packet) => Some(packet),
@@ -135,6 +137,7 @@ fn pass_on_packets(packets: &PacketIns, switch: &Weak<Switch>) {
         };
         let Some(switch) = switch.upgrade() else { return };
         if let Some(packet) = packet {
+            let _busy = heartbeat.begin("handing a packet to controllers");
             switch.openflow.packet_in(upcall(packet));
         }
     }
