@@ -5,6 +5,7 @@
 use arrayvec::ArrayVec;
 use sluice_packet::BATCH_MAX;
 use std::io;
+use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -21,6 +22,19 @@ const RETIRE_MS: u32 = 1;
 
 /// A virtio-net header without its buffer count, which precedes each packet.
 const VNET_HEADER: usize = 10;
+
+/// A socket option that is read, with the type of its value: integers and nothing else. Only this file makes one.
+#[derive(Clone, Copy)]
+struct ReadOption<T> {
+    name: libc::c_int,
+    value: PhantomData<T>,
+}
+
+/// The group of sockets that share packets, and how.
+const FANOUT: ReadOption<libc::c_int> = ReadOption { name: libc::PACKET_FANOUT, value: PhantomData };
+/// What a ring has counted since it was asked last.
+const STATISTICS: ReadOption<libc::tpacket_stats_v3> =
+    ReadOption { name: libc::PACKET_STATISTICS, value: PhantomData };
 
 const DESCRIPTOR: usize = size_of::<libc::tpacket_block_desc>();
 const STATUS_AT: usize = offset_of!(libc::tpacket_block_desc, hdr);
@@ -108,7 +122,7 @@ impl RxRing {
         let unique = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_UNIQUEID;
         let Some((first, others)) = rings.split_first() else { return Ok(()) };
         set(&first.fd, libc::PACKET_FANOUT, &((unique << 16) as libc::c_int))?;
-        let group = get::<libc::c_int>(&first.fd, libc::PACKET_FANOUT, 0)? & 0xffff;
+        let group = get(&first.fd, FANOUT, 0)? & 0xffff;
         let join = group | (libc::PACKET_FANOUT_HASH << 16) as libc::c_int;
         others.iter().try_for_each(|ring| set(&ring.fd, libc::PACKET_FANOUT, &join))
     }
@@ -164,7 +178,7 @@ impl RxRing {
     /// Packets that were lost because the ring was full, since the last call.
     pub(super) fn lost(&self) -> u64 {
         let none = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
-        get(&self.fd, libc::PACKET_STATISTICS, none).map_or(0, |stats| u64::from(stats.tp_drops))
+        get(&self.fd, STATISTICS, none).map_or(0, |stats| u64::from(stats.tp_drops))
     }
 
     /// Moves to the first packet of the current block, if the block is ours.
@@ -292,11 +306,12 @@ fn set_at<T: Copy>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value:
     }
 }
 
-fn get<T: Copy>(fd: &OwnedFd, option: libc::c_int, mut value: T) -> io::Result<T> {
+fn get<T: Copy>(fd: &OwnedFd, option: ReadOption<T>, mut value: T) -> io::Result<T> {
     let mut size = size_of::<T>() as libc::socklen_t;
     let to = std::ptr::from_mut(&mut value).cast();
-    // SAFETY: `value` is integers with room for `size` bytes, which is as much as the kernel writes.
-    match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, to, &mut size) } {
+    // SAFETY: the kernel writes no more than `size` bytes, the value's; the value is integers (`ReadOption`), so any bits
+    // that the kernel writes are valid for it.
+    match unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option.name, to, &mut size) } {
         0 => Ok(value),
         _ => Err(io::Error::last_os_error()),
     }

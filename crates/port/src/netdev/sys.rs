@@ -5,15 +5,34 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Linux's requests. Source: linux/sockios.h.
-const SIOCGIFFLAGS: libc::Ioctl = 0x8913;
-const SIOCSIFFLAGS: libc::Ioctl = 0x8914;
-const SIOCGIFMTU: libc::Ioctl = 0x8921;
-const SIOCSIFMTU: libc::Ioctl = 0x8922;
-const SIOCSIFHWADDR: libc::Ioctl = 0x8924;
+/// A request over one `ifreq`: the kernel reads and writes that and follows no pointer in it. Only this file makes one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceRequest(libc::Ioctl);
+
+// Source: linux/sockios.h.
+const SIOCGIFFLAGS: DeviceRequest = DeviceRequest(0x8913);
+const SIOCSIFFLAGS: DeviceRequest = DeviceRequest(0x8914);
+const SIOCGIFMTU: DeviceRequest = DeviceRequest(0x8921);
+const SIOCSIFMTU: DeviceRequest = DeviceRequest(0x8922);
+const SIOCSIFHWADDR: DeviceRequest = DeviceRequest(0x8924);
+const SIOCGIFHWADDR: DeviceRequest = DeviceRequest(0x8927);
+const SIOCSIFTXQLEN: DeviceRequest = DeviceRequest(0x8943);
+
+/// Attaches a descriptor of `/dev/net/tun` to a device.
+pub(crate) const TUNSETIFF: DeviceRequest = DeviceRequest(libc::TUNSETIFF);
+
+/// The request whose `ifreq` points to an ethtool command.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
-const SIOCGIFHWADDR: libc::Ioctl = 0x8927;
-const SIOCSIFTXQLEN: libc::Ioctl = 0x8943;
+
+/// An ethtool command of so many 32-bit words, the first of which is its number: the kernel writes no more than that.
+/// Only this file makes one. Source: linux/ethtool.h.
+#[derive(Clone, Copy, Debug)]
+struct EthtoolCommand<const WORDS: usize>(u32);
+
+/// `struct ethtool_drvinfo`.
+const ETHTOOL_GDRVINFO: EthtoolCommand<49> = EthtoolCommand(0x3);
+/// `struct ethtool_channels`: after the number most rx, tx, other, combined, and how many there are.
+const ETHTOOL_GCHANNELS: EthtoolCommand<9> = EthtoolCommand(0x3c);
 
 /// A request for the device called `name`, otherwise zero. Longer names are cut, and then name no device.
 pub(crate) fn request(name: &str) -> libc::ifreq {
@@ -26,13 +45,31 @@ pub(crate) fn request(name: &str) -> libc::ifreq {
     request
 }
 
-/// Makes a request that reads and writes at most an `ifreq`.
-pub(crate) fn ask(fd: &OwnedFd, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: `fd` is open; callers in this crate pass requests that the kernel defines over one `ifreq`, which
-    // `request` is; a pointer in it is to memory that the caller keeps (`rx_queues`, `driver`).
-    match unsafe { libc::ioctl(fd.as_raw_fd(), what, std::ptr::from_mut(request)) } {
+/// Makes a request of a device.
+pub(crate) fn ask(fd: &OwnedFd, what: DeviceRequest, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: `fd` is open; the kernel defines every `DeviceRequest` over one `ifreq`, which `request` is, and follows no
+    // pointer in it. A descriptor of another kind refuses requests that it does not know.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), what.0, std::ptr::from_mut(request)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
+    }
+}
+
+/// Runs an ethtool command on a device; its words as the kernel leaves them.
+fn ask_ethtool<const WORDS: usize>(
+    fd: &OwnedFd,
+    name: &str,
+    command: EthtoolCommand<WORDS>,
+) -> io::Result<[u32; WORDS]> {
+    let mut words = [0; WORDS];
+    words[0] = command.0;
+    let mut request = request(name);
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: `fd` is open; `request` points to the command's words, which live until the call returns and of which the
+    // kernel writes no more than the command has.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL, std::ptr::from_mut(&mut request)) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(words),
     }
 }
 
@@ -106,16 +143,9 @@ pub(crate) fn set_mac(fd: &OwnedFd, name: &str, mac: [u8; 6]) -> io::Result<()> 
 
 /// Its driver's name, version and firmware's version.
 pub(crate) fn driver(fd: &OwnedFd, name: &str) -> io::Result<[String; 3]> {
-    /// Bytes of each text of a `struct ethtool_drvinfo`, which begin behind the command, and of all of it.
+    /// Bytes of each text, which begin behind the command's number.
     const TEXT_BYTES: usize = 32;
-    const WORDS: usize = 196 / 4;
-    // Command ETHTOOL_GDRVINFO. Source: linux/ethtool.h.
-    let mut info = [0u32; WORDS];
-    info[0] = 0x3;
-    let mut request = request(name);
-    request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
-    // The pointer is to as many bytes as this command writes, which live until the call returns.
-    ask(fd, SIOCETHTOOL, &mut request)?;
+    let info = ask_ethtool(fd, name, ETHTOOL_GDRVINFO)?;
     let bytes: Vec<u8> = info[1..].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let text = |at: usize| {
         let text = bytes[at * TEXT_BYTES..][..TEXT_BYTES].split(|byte| *byte == 0).next().unwrap_or_default();
@@ -126,11 +156,6 @@ pub(crate) fn driver(fd: &OwnedFd, name: &str) -> io::Result<[String; 3]> {
 
 /// The number of its receive queues.
 pub(crate) fn rx_queues(fd: &OwnedFd, name: &str) -> io::Result<u32> {
-    // Command ETHTOOL_GCHANNELS; then most rx, tx, other, combined, and how many there are. Source: linux/ethtool.h.
-    let mut channels: [u32; 9] = [0x3c, 0, 0, 0, 0, 0, 0, 0, 0];
-    let mut request = request(name);
-    request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
-    // The pointer is to as many bytes as this command writes, which live until the call returns.
-    ask(fd, SIOCETHTOOL, &mut request)?;
+    let channels = ask_ethtool(fd, name, ETHTOOL_GCHANNELS)?;
     Ok(channels[5] + channels[8])
 }

@@ -140,7 +140,7 @@ fn make(name: &str, wanted: Wanted) -> Result<Made, (&'static str, io::Error)> {
 fn attach(fd: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = netdev::sys::request(name);
     request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
-    netdev::sys::ask(fd, libc::TUNSETIFF, &mut request)
+    netdev::sys::ask(fd, netdev::sys::TUNSETIFF, &mut request)
 }
 
 impl TapPort {
