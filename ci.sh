@@ -15,6 +15,7 @@ steps='fmt|rustfmt leaves the tree as it is|
 clippy|no warning in any target|
 tiers|crates import only what stands above them|
 dependencies|no crate lists a dependency that it does not use|
+supply-chain|licences, sources and second versions of dependencies, as deny.toml says|
 fence|unsafe lives where ci/unsafe.txt says, with reasons|
 sizes|report of long files and functions|
 tree|report of the size of the tree, by directory|
@@ -51,6 +52,13 @@ step_fmt() { cargo fmt --all --check; }
 step_clippy() { cargo clippy -q --workspace --all-targets -- -D warnings; }
 step_tiers() { cargo test -q -p sluice-checks --test tiers; }
 step_dependencies() { cargo test -q -p sluice-checks --test dependencies; }
+step_supply-chain() {
+    cargo test -q -p sluice-checks --test supply_chain || return
+    have cargo-deny || { skip cargo-deny "it is not installed (cargo install cargo-deny)"; return 0; }
+    cargo deny --offline check licenses bans sources || return
+    [ -d "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs" ] || { skip advisories "RustSec's database is not here (cargo deny fetch)"; return 0; }
+    cargo deny --offline check advisories
+}
 step_fence() { cargo test -q -p sluice-checks --test fence; }
 step_sizes() { cargo run -q -p sluice-checks --bin sizes; }
 step_tree() { ci/tree-size; }

@@ -12,5 +12,5 @@ mod tree;
 pub use circles::{Imports, circles};
 pub use code::{blank, functions, words};
 pub use modules::Modules;
-pub use packages::metadata;
+pub use packages::{metadata, metadata_with_dependencies};
 pub use tree::{Source, root, sources};

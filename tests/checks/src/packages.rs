@@ -9,8 +9,22 @@ use std::process::Command;
 /// # Panics
 /// If cargo cannot tell.
 pub fn metadata() -> Value {
+    ask(&["--no-deps"])
+}
+
+/// The same with all that it takes from elsewhere on Linux.
+///
+/// # Panics
+/// If cargo cannot tell.
+pub fn metadata_with_dependencies() -> Value {
+    // Crates for other systems need not be on this machine.
+    ask(&["--locked", "--filter-platform", "x86_64-unknown-linux-gnu"])
+}
+
+fn ask(options: &[&str]) -> Value {
     let out = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .args(["metadata", "--offline", "--format-version", "1"])
+        .args(options)
         .current_dir(root())
         .output()
         .expect("cargo metadata runs");
