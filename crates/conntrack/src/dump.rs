@@ -96,11 +96,13 @@ impl Filter {
         src.is_some() && dst.is_some() && has_ports && self.reply == TupleFilter::default()
     }
 
+    /// As in Open vSwitch, the complete tuple of a connection without NAT may be that of either direction.
     pub(crate) fn names(&self, original: &Tuple, reply: &Tuple) -> bool {
+        let of_reply = || self.names_one() && *reply == original.reversed() && self.original.names(reply);
         self.zone.is_none_or(|zone| zone == original.zone)
             && self.v6.is_none_or(|v6| v6 == original.v6)
             && self.proto.is_none_or(|proto| proto == original.proto)
-            && self.original.names(original)
+            && (self.original.names(original) || of_reply())
             && self.reply.names(reply)
     }
 }

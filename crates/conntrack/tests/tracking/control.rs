@@ -124,6 +124,11 @@ fn flushing_takes_what_the_filter_names() {
         lines(&["zone=5", "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1000,ct_tp_dst=80"]),
         1
     );
+    // A complete tuple may be that of the reply; a part of one may not.
+    let reply = "ct_nw_src=10.0.0.2,ct_nw_dst=10.0.0.1,ct_nw_proto=17,ct_tp_src=80";
+    assert_eq!(lines(&[&format!("{reply},ct_tp_dst=1000")]), 1);
+    assert_eq!(lines(&[&format!("{reply},ct_tp_dst=1001"), "ct_nw_src=10.0.0.1"]), 0);
+    assert_eq!(lines(&[reply]), 0);
     assert_eq!(lines(&["ct_nw_proto=1,icmp_type=8,icmp_code=0,icmp_id=0"]), 1);
     assert_eq!(lines(&["ct_ipv6_dst=fc00::2"]), 1);
 }
