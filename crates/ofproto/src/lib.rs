@@ -96,6 +96,7 @@ mod meter_mod;
 mod ofproto;
 mod patch_counts;
 mod port;
+mod port_usage;
 mod recirc;
 mod removed;
 mod revalidate;

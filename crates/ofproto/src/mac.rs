@@ -2,10 +2,11 @@
 //!
 //! Entries expire by whole seconds since their address last sent a packet; static entries do not. Learned entries have
 //! a limit. At the limit, a new entry replaces the least recently used one of the port with most learned entries, so
-//! that one port cannot evict the entries of others. Static entries are counted apart: packets cannot evict them. (Open
+//! that one port cannot evict the entries of others; of equally full ports the same one as in Open vSwitch. Static entries are counted apart: packets cannot evict them. (Open
 //! vSwitch 3.1 counts all together and evicts static ones too, after which the address can be learned anywhere.) A
 //! change costs a few operations on ordered maps, a lookup one hash. The control thread is the only writer.
 
+use crate::port_usage::PortUsage;
 use sluice_flow::{Mac, OfPort};
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,6 +25,8 @@ pub struct MacTable {
     order: BTreeMap<u64, (u16, Mac)>,
     /// The learned ones of each port, in the same order.
     by_port: HashMap<OfPort, BTreeMap<u64, (u16, Mac)>>,
+    /// How many they are.
+    usage: PortUsage,
     /// The static ones, in the same order.
     statics: BTreeMap<u64, (u16, Mac)>,
     next_stamp: u64,
@@ -80,6 +83,7 @@ impl MacTable {
             entries: HashMap::new(),
             order: BTreeMap::new(),
             by_port: HashMap::new(),
+            usage: PortUsage::default(),
             statics: BTreeMap::new(),
             next_stamp: 0,
             age_s,
@@ -257,10 +261,17 @@ impl MacTable {
     }
 
     fn put(&mut self, vlan: u16, mac: Mac, port: OfPort, expires_s: Option<u64>) {
-        self.take(vlan, mac);
+        let learned = |entry: MacEntry| entry.expires_s.map(|_| entry.port);
         let stamp = self.next_stamp;
         self.next_stamp += 1;
-        self.entries.insert((vlan, mac), MacEntry { port, stamp, expires_s });
+        let entry = MacEntry { port, stamp, expires_s };
+        let old = self.unlink(vlan, mac).and_then(learned);
+        // A port whose entry is only used again keeps its place among equally full ones.
+        if old != learned(entry) {
+            old.inspect(|port| self.usage.decrease(*port));
+            learned(entry).inspect(|port| self.usage.increase(*port));
+        }
+        self.entries.insert((vlan, mac), entry);
         self.order.insert(stamp, (vlan, mac));
         let of_kind = match expires_s {
             Some(_) => self.by_port.entry(port).or_default(),
@@ -270,7 +281,14 @@ impl MacTable {
     }
 
     fn take(&mut self, vlan: u16, mac: Mac) -> bool {
-        let Some(entry) = self.entries.remove(&(vlan, mac)) else { return false };
+        let taken = self.unlink(vlan, mac);
+        taken.filter(|entry| entry.expires_s.is_some()).inspect(|entry| self.usage.decrease(entry.port));
+        taken.is_some()
+    }
+
+    /// Removes an entry from everything but the ports' usage.
+    fn unlink(&mut self, vlan: u16, mac: Mac) -> Option<MacEntry> {
+        let entry = self.entries.remove(&(vlan, mac))?;
         self.order.remove(&entry.stamp);
         self.statics.remove(&entry.stamp);
         if let Some(of_port) = self.by_port.get_mut(&entry.port) {
@@ -279,12 +297,12 @@ impl MacTable {
                 self.by_port.remove(&entry.port);
             }
         }
-        true
+        Some(entry)
     }
 
     /// Removes the least recently used learned entry of the port with most of them.
     fn evict(&mut self) {
-        let fullest = self.by_port.iter().max_by_key(|(port, m)| (m.len(), **port)).map(|(_, m)| m);
+        let fullest = self.usage.fullest().and_then(|port| self.by_port.get(&port));
         if let Some((_, &(vlan, mac))) = fullest.and_then(|m| m.first_key_value()) {
             self.counts.evicted += 1;
             self.changed.push((vlan, mac));
@@ -309,6 +327,19 @@ mod tests {
         assert_eq!(left, [2, 3]);
         assert!(table.learn(0, A, OfPort(2), 10), "the table is full");
         assert_eq!(table.lookup(0, Mac([2, 0, 0, 0, 1, 2])), None);
+    }
+
+    /// Of ports with equally many entries the same ones lose as in Open vSwitch.
+    #[test]
+    fn a_port_with_many_addresses_takes_the_fair_shares_of_others_only_in_part() {
+        let mut table = MacTable::new(300, 10);
+        (0..10).for_each(|n| _ = table.learn(0, Mac([2, 0, 0, 0, 0, n]), OfPort(1 + u16::from(n) / 2), n.into()));
+        (0..16).for_each(|n| _ = table.learn(0, Mac([2, 0, 0, 0, 1, n]), OfPort(6), 10 + u64::from(n)));
+        let mut left: Vec<(u16, u8)> = table.rows(30).map(|row| (row.port.0, row.mac.0[5])).collect();
+        left.sort_unstable();
+        let (old, new) = left.split_at(7);
+        assert_eq!(old, [(1, 1), (2, 3), (3, 4), (3, 5), (4, 7), (5, 8), (5, 9)]);
+        assert_eq!(new, [(6, 13), (6, 14), (6, 15)]);
     }
 
     #[test]
