@@ -16,7 +16,9 @@ mod upcall;
 pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo};
 pub use ct::Ct;
 pub use edit::edit;
-pub use megaflow::{FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, XcacheHandle, agree_under};
+pub use megaflow::{
+    FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, XcacheHandle, agree_under,
+};
 pub use meter::{MeterStats, MeterStore};
 pub use text::{DatapathFlow, DatapathPortNames, show_actions, show_flow, show_packet_key, show_stats, show_ufid};
 pub use upcall::{Fate, Miss, Translation, Upcall};

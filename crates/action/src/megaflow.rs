@@ -1,6 +1,6 @@
 //! Megaflows as both the datapath and the tables see them.
 
-use crate::Actions;
+use crate::{Actions, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey};
 
@@ -91,10 +91,38 @@ pub struct FlowDump<'a> {
     pub no_output: DropReason,
     /// What the translation remembers for itself.
     pub xcache: &'a XcacheHandle,
-    /// What it has carried since it was installed.
+    /// What it has carried since it was installed or last modified.
     pub stats: FlowStats,
+    /// What it carried before that.
+    pub earlier: FlowStats,
     /// Whether no packet follows it until it is resumed.
     pub is_suspended: bool,
+}
+
+impl FlowDump<'_> {
+    /// When its last packet came; when it was installed, if none has.
+    pub fn used_ms(&self) -> u64 {
+        self.stats.used_ms.max(self.earlier.used_ms).unwrap_or(self.stats.created_ms)
+    }
+
+    /// What it has carried since it was installed.
+    pub fn total(&self) -> FlowStats {
+        FlowStats {
+            packets: self.stats.packets + self.earlier.packets,
+            bytes: self.stats.bytes + self.earlier.bytes,
+            used_ms: self.stats.used_ms.max(self.earlier.used_ms),
+            tcp_flags: self.stats.tcp_flags | self.earlier.tcp_flags,
+            created_ms: self.stats.created_ms,
+        }
+    }
+}
+
+/// Another translation for a suspended megaflow.
+pub struct FlowModification<'a> {
+    /// What is done with its packets from now on. Its mask is part of the megaflow's, which stays.
+    pub translation: &'a Translation,
+    /// Whether the tables are still those of the translation; asked with the store locked.
+    pub is_current: &'a mut dyn FnMut() -> bool,
 }
 
 /// The shared megaflow records, as the revalidator sees them. Control threads only.
@@ -126,6 +154,13 @@ pub trait MegaflowStore: Send + Sync {
     /// As [`MegaflowStore::remove`], if the megaflow of that name is still the one of this xlate cache: packets may
     /// have replaced one that was suspended, and its name may be another's by now.
     fn remove_same(&self, id: FlowId, xcache: &XcacheHandle) -> Option<FlowStats>;
+
+    /// Gives a megaflow another translation, if it is still the one of this xlate cache and the translation is current:
+    /// its match and its statistics stay. Returns what it has carried since it was installed or last modified; `None`
+    /// if it was not modified.
+    ///
+    /// Packets of a batch under way may still follow the earlier actions: `settle` tells about those.
+    fn modify(&self, id: FlowId, xcache: &XcacheHandle, modification: &mut FlowModification<'_>) -> Option<FlowStats>;
 
     /// Reclaims the records of removed megaflows that no PMD can see any more, and calls `visit` for each that carried
     /// packets after `remove` had returned, with those packets only. To be called now and then, say once a dump.

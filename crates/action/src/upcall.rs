@@ -57,6 +57,11 @@ pub trait Upcall: Send {
         let _ = (old, new, carried, is_kept);
     }
 
+    /// A suspended megaflow of this mask has got another translation, that of a packet of this key. Asked without locks.
+    fn modified(&self, key: &PacketKey, mask: &PacketKey, actions: &Actions) {
+        let _ = (key, mask, actions);
+    }
+
     /// Credits packets that followed a translation without a megaflow to count them.
     fn credit(&mut self, xcache: &XcacheHandle, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64);
 }

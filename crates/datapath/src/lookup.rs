@@ -9,11 +9,13 @@ use crate::settings::Settings;
 use crate::stage_cycles::Stage;
 use sluice_fate::{Counter, Tally};
 use sluice_flow_cache::{
-    Distributor, Emc, EmcUsage, FlowDeleted, Hits, LookupBatch, LookupStage, Megaflow, Smc, Subtables, key_hashes,
+    Distributor, Emc, EmcUsage, FlowCounters, FlowDeleted, Hits, LookupBatch, LookupStage, Megaflow, Smc, Subtables,
+    key_hashes,
 };
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::isa::Kernel;
 use sluice_simd::{HashKey, Isa, VectorOps};
+use sluice_sync::Slots;
 
 /// One PMD's indexes.
 pub(crate) struct Levels {
@@ -205,10 +207,10 @@ impl Levels {
         }
     }
 
-    /// Removes deleted megaflows.
-    pub fn forget(&mut self, deleted: &[FlowDeleted]) {
+    /// Removes deleted megaflows, and puts the new records of modified ones in place.
+    pub fn forget(&mut self, deleted: &[FlowDeleted], flows: Slots<'_, Megaflow>, counters: &FlowCounters) {
         for flow in deleted {
-            self.subtables.remove(flow);
+            self.subtables.read_notice(flow, flows, counters);
         }
         self.emc.forget();
     }

@@ -236,7 +236,8 @@ impl Pmd {
         if !self.deleted.is_empty() {
             let rest = self.deleted.len().saturating_sub(DELETED_AT_ONCE);
             let began = tsc::now();
-            self.walk.levels.forget(&self.deleted[rest..]);
+            let guard = self.side.reader.pin();
+            self.walk.levels.forget(&self.deleted[rest..], self.table.read(&guard), &self.side.counters);
             let each = tsc::now().saturating_sub(began) / (self.deleted.len() - rest) as u64;
             self.walk.upcalls.misses.note_removal(each);
             self.deleted.truncate(rest);

@@ -133,7 +133,7 @@ impl Upcalls {
             |old: &XcacheHandle, carried, is_kept| self.tables.renew(old, &translation.xcache, carried, is_kept);
         let installed = context.table.install(key, translation, context.now_ms, is_current, renew);
         let FlowId(id) = match installed {
-            Installed::New(id) | Installed::Existing(id) => id,
+            Installed::New(id) | Installed::Existing(id) | Installed::Modified(id) => id,
             Installed::OverQuota => {
                 context.tally[Counter::QuotaRefused] += 1;
                 return None;
@@ -146,6 +146,9 @@ impl Upcalls {
             context.tally[Counter::MegaflowsInstalled] += 1;
             context.tally[Counter::QuotaNarrowed] += u64::from(flow.mask().whole != translation.mask);
             flow_log::flow_add(flow, key);
+        }
+        if matches!(installed, Installed::Modified(_)) {
+            self.tables.modified(key, &flow.mask().whole, flow.actions());
         }
         Some(flow)
     }

@@ -35,6 +35,7 @@ mod counters;
 mod distributor;
 mod emc;
 mod fill;
+mod lineage;
 mod masks;
 mod prefixes;
 mod prune_index;

@@ -1,5 +1,6 @@
 //! A megaflow as the fast path reads it.
 
+use crate::lineage::Lineage;
 use sluice_action::{Action, Actions, FlowId, MegaflowMatch, PortNo, Translation, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey, layout};
@@ -39,6 +40,8 @@ pub(crate) struct NewFlow<'a> {
     pub key: &'a PacketKey,
     pub translation: &'a Translation,
     pub created_ms: u64,
+    /// The earlier records of the megaflow, if it was modified.
+    pub lineage: Option<&'a Arc<Lineage>>,
 }
 
 /// A record of the arena: mask, masked key and actions.
@@ -67,6 +70,8 @@ pub struct Megaflow {
     serial: u64,
     /// The match as one value, made on first use.
     matched: OnceLock<Arc<MegaflowMatch>>,
+    /// Its earlier records, if it was modified.
+    lineage: Option<Arc<Lineage>>,
 }
 
 const _: () = assert!(size_of::<Megaflow>() <= 192 - 8 && std::mem::offset_of!(Megaflow, key) == 56);
@@ -119,7 +124,7 @@ const _: () = assert!(layout::IN_PORT.offset.is_multiple_of(8) && layout::IN_POR
 impl Megaflow {
     /// The megaflow with that id and serial number.
     pub(crate) fn new(id: FlowId, serial: u64, flow: &NewFlow<'_>) -> Self {
-        let NewFlow { mask, key, translation, created_ms } = *flow;
+        let NewFlow { mask, key, translation, created_ms, lineage } = *flow;
         let mask = mask.clone();
         let line = |i: usize| key.line(i).and(mask.whole.line(i));
         let verdict = match &translation.actions[..] {
@@ -140,6 +145,7 @@ impl Megaflow {
             created_ms,
             serial,
             matched: OnceLock::new(),
+            lineage: lineage.cloned(),
             mask,
         }
     }
@@ -174,7 +180,7 @@ impl Megaflow {
         self.id
     }
 
-    /// Its number among all megaflows ever installed: ids are used again, serial numbers are not.
+    /// Its number among all megaflows ever installed or modified: ids are used again, serial numbers are not.
     #[inline]
     pub fn serial(&self) -> u64 {
         self.serial
@@ -218,6 +224,11 @@ impl Megaflow {
     /// Whether it has the effect of that translation.
     pub(crate) fn does(&self, translation: &Translation) -> bool {
         self.actions == translation.actions && self.no_output == translation.no_output
+    }
+
+    /// Its earlier records, if it was modified.
+    pub(crate) fn lineage(&self) -> Option<&Arc<Lineage>> {
+        self.lineage.as_ref()
     }
 
     /// When it was installed, milliseconds of the switch's clock.

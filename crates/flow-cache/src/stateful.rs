@@ -2,11 +2,11 @@
 //! colliding tags, full buckets, late notices, hints that name a wrong subtable.
 
 use crate::{
-    Distributor, DistributorTable, Emc, Hits, Installed, LookupBatch, LookupStage, MegaflowTable, PmdSide, Smc,
-    Subtables, key_hash,
+    Distributor, DistributorTable, Emc, FlowView, Hits, Installed, LookupBatch, LookupStage, MegaflowTable, PmdSide,
+    Smc, Subtables, key_hash,
 };
 use proptest::prelude::*;
-use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Translation, XcacheHandle};
+use sluice_action::{Action, FlowId, FlowModification, MegaflowStore, PortNo, Translation, XcacheHandle};
 use sluice_fate::DropReason;
 use sluice_flow::{PacketKey, layout};
 use sluice_packet::{BATCH_MAX, BatchMask};
@@ -82,6 +82,8 @@ enum TestStep {
     Lookup(Vec<Fields>),
     /// The tables change: the megaflow is removed.
     Change(Fields),
+    /// The tables change: the megaflow is modified.
+    Modify(Fields),
     /// The PMD reads its notices.
     ReadNotices,
     /// Dead records are reclaimed, so that their ids are used again.
@@ -110,6 +112,7 @@ fn step() -> impl Strategy<Value = TestStep> {
     prop_oneof![
         6 => prop::collection::vec(fields(), 1..=BATCH_MAX).prop_map(TestStep::Lookup),
         4 => fields().prop_map(TestStep::Change),
+        4 => fields().prop_map(TestStep::Modify),
         1 => Just(TestStep::ReadNotices),
         2 => Just(TestStep::Settle),
         1 => Just(TestStep::Sweep),
@@ -283,19 +286,13 @@ impl World {
             }
         }
         for i in left {
-            let translation = Translation {
-                mask: batch[i].mask(),
-                actions: Arc::new([Action::Output(PortNo(said[i]))]),
-                no_output: DropReason::Rules,
-                version: 0,
-                cacheable: true,
-                xcache: XcacheHandle(Arc::new(())),
-            };
+            let translation = translation(batch[i].mask(), said[i]);
             match self.table.install(&keys[i], &translation, 0, |_| true, |_, _, _| ()) {
-                Installed::New(FlowId(id)) | Installed::Existing(FlowId(id)) => {
+                Installed::New(FlowId(id)) | Installed::Existing(FlowId(id)) | Installed::Modified(FlowId(id)) => {
                     let flow = flows.get(id).unwrap();
                     assert!(flow.contains(&keys[i]));
                     subtables.insert(&keys[i], flow);
+                    side.counters.set_indexed(flow.id());
                     if users.contains(i) {
                         emc.offer(hashes[i], flow.id());
                     }
@@ -314,20 +311,36 @@ impl World {
 
     fn change(&mut self, fields: Fields) {
         *self.says.entry(fields.masked()).or_insert(0) += 1;
-        let mut ids = Vec::new();
+        self.megaflow(fields).inspect(|flow| assert!(self.table.remove(flow.id).is_some()));
+    }
+
+    fn modify(&mut self, fields: Fields) {
+        let says = self.says.entry(fields.masked()).or_insert(0);
+        *says += 1;
+        let translation = &translation(fields.mask(), *says);
+        if let Some(flow) = self.megaflow(fields) {
+            let mut modification = FlowModification { translation, is_current: &mut || true };
+            assert!(self.table.modify(flow.id, &flow.translation.xcache, &mut modification).is_some());
+        }
+    }
+
+    fn megaflow(&self, fields: Fields) -> Option<FlowView> {
+        let mut found = Vec::new();
         self.table.for_each_view(|flow| {
             if flow.matched.contains(&fields.key()) {
-                ids.push(flow.id);
+                found.push(flow);
             }
         });
-        assert!(ids.len() <= 1, "no packet has two megaflows");
-        ids.into_iter().for_each(|id| assert!(self.table.remove(id).is_some()));
+        assert!(found.len() <= 1, "no packet has two megaflows");
+        found.pop()
     }
 
     fn read_notices(&mut self, pmd: usize) {
         let Levels { side, emc, subtables, notices, .. } = &mut self.pmds[pmd];
         side.notices.take(notices);
-        notices.drain(..).for_each(|deleted| subtables.remove(&deleted));
+        let guard = side.reader.pin();
+        let flows = self.table.read(&guard);
+        notices.drain(..).for_each(|deleted| subtables.read_notice(&deleted, flows, &side.counters));
         emc.forget();
     }
 
@@ -335,6 +348,17 @@ impl World {
         let Levels { side, emc, .. } = &mut self.pmds[pmd];
         let guard = side.reader.pin();
         emc.sweep(self.table.read(&guard));
+    }
+}
+
+fn translation(mask: PacketKey, port: u32) -> Translation {
+    Translation {
+        mask,
+        actions: Arc::new([Action::Output(PortNo(port))]),
+        no_output: DropReason::Rules,
+        version: 0,
+        cacheable: true,
+        xcache: XcacheHandle(Arc::new(())),
     }
 }
 
@@ -351,6 +375,7 @@ proptest! {
             match step {
                 TestStep::Lookup(batch) => world.lookup(pmd, &batch),
                 TestStep::Change(fields) => world.change(fields),
+                TestStep::Modify(fields) => world.modify(fields),
                 TestStep::ReadNotices => world.read_notices(pmd),
                 TestStep::Settle => world.table.settle(&mut |_, _| panic!("nothing was counted")),
                 TestStep::Sweep => world.sweep(pmd),

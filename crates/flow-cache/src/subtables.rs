@@ -8,11 +8,13 @@
 use crate::prefixes::NodeQuota;
 use crate::subtable::TABLE_WORD;
 use crate::tuple_space::TupleSpace;
-use crate::{FlowDeleted, Hits, LookupBatch, Megaflow};
+use crate::{FlowCounters, FlowDeleted, Hits, LookupBatch, Megaflow};
 use sluice_flow::PacketKey;
 use sluice_packet::{BATCH_MAX, BatchMask};
 use sluice_simd::{HashKey, compare};
+use sluice_sync::Slots;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Milliseconds between rankings. Source: OVS, DPCLS_OPTIMIZATION_INTERVAL.
 const RANK_INTERVAL_MS: u64 = 1000;
@@ -108,6 +110,19 @@ impl Subtables {
         self.rank_soon |= is_new_mask;
         self.n_flows += usize::from(is_new);
         is_new
+    }
+
+    /// Forgets a megaflow that was deleted. A modified one that is here has its new record in place of the earlier one
+    /// from now on, so that its packets need no upcall.
+    pub fn read_notice(&mut self, deleted: &FlowDeleted, flows: Slots<'_, Megaflow>, counters: &FlowCounters) {
+        let (key, flows_before) = (&deleted.matched.key, self.n_flows);
+        self.remove(deleted);
+        let is_here = self.n_flows < flows_before;
+        let successor = deleted.successor.filter(|_| is_here).and_then(|id| flows.get(id.0));
+        if let Some(flow) = successor.filter(|flow| Arc::ptr_eq(flow.mask(), &deleted.mask) && flow.contains(key)) {
+            self.insert(key, flow);
+            counters.set_indexed(flow.id());
+        }
     }
 
     /// Forgets a megaflow that was deleted, and its subtable if that was the last.
@@ -238,7 +253,6 @@ mod tests {
     use sluice_fate::DropReason;
     use sluice_flow::layout;
     use sluice_simd::Isa;
-    use std::sync::Arc;
 
     fn key(subtable: u8) -> PacketKey {
         let mut key = PacketKey::ZERO;

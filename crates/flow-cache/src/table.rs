@@ -5,13 +5,16 @@
 //! subtables when it reads the notice; the record is dropped when no guard can see it any more.
 
 use crate::counters::{FlowCounters, add_up};
+use crate::lineage::Lineage;
 use crate::masks::Masks;
 use crate::quota::Quotas;
 use crate::record::NewFlow;
 use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
 use parking_lot::Mutex;
-use sluice_action::{FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Translation, XcacheHandle};
+use sluice_action::{
+    FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Translation, XcacheHandle,
+};
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::{HashKey, compare, hash};
 use sluice_sync::{Arena, Epochs, Guard, MessageQueue, Reader, Slots};
@@ -37,13 +40,22 @@ struct Index {
     masks: Masks,
     pmds: Vec<PmdRecord>,
     quotas: Quotas,
-    /// Removed megaflows that are not reclaimed yet, with the statistics that `remove` returned.
-    removed: HashMap<u32, FlowStats>,
+    /// Removed records that are not reclaimed yet.
+    removed: HashMap<u32, RemovedRecord>,
     /// Reclaimed megaflows that carried packets after `remove` had returned their statistics, for the next `settle`.
     late: Vec<(Megaflow, FlowStats)>,
     reader: Reader,
-    /// The number of megaflows installed so far.
+    /// The number of records made so far.
     installed: u64,
+}
+
+/// A removed record that is not reclaimed yet.
+#[derive(Default)]
+struct RemovedRecord {
+    /// The statistics that `remove` or `modify` returned.
+    told: FlowStats,
+    /// The megaflow goes on with another record.
+    lineage: Option<Arc<Lineage>>,
 }
 
 /// Megaflows whose memory [`MegaflowStore::make_room`] prepares in advance: 28 MiB with one PMD. Without it, installing
@@ -92,6 +104,8 @@ pub struct FlowDeleted {
     pub matched: Arc<MegaflowMatch>,
     /// Its mask, which identifies its subtable.
     pub mask: Arc<Mask>,
+    /// The record in its place, if the megaflow was modified.
+    pub successor: Option<FlowId>,
 }
 
 /// A PMD's part of the table: its right to read, its counters, its notices.
@@ -111,6 +125,8 @@ pub enum Installed {
     New(FlowId),
     /// A megaflow with the same mask and masked key existed and remains.
     Existing(FlowId),
+    /// A suspended megaflow with the same mask and masked key has got this translation.
+    Modified(FlowId),
     /// The tables have changed since the translation: nothing was installed.
     Stale,
     /// The limit on megaflows is reached: nothing was installed.
@@ -226,8 +242,8 @@ impl MegaflowTable {
     ///
     /// A port at its quota of masks gets a mask with more bits, see `quota.rs`.
     ///
-    /// A suspended megaflow with this match is resumed, or replaced if the translation has another effect: `renew`
-    /// receives its xlate cache, its statistics, and whether it was kept.
+    /// A suspended megaflow with this match is resumed, or modified if the translation has another effect: `renew`
+    /// receives its xlate cache, its statistics under the earlier translation, and whether that was kept.
     pub fn install(
         &self,
         key: &PacketKey,
@@ -265,14 +281,47 @@ impl MegaflowTable {
                 self.arena.read(&index.reader.pin()).resume(id.0);
                 return Installed::Existing(id);
             }
-            // The statistics are those of the moment of removal; what other PMDs count afterwards follows when it is
-            // reclaimed.
-            let carried = self.take_out(index, id);
-            if let (Some((xcache, _)), Some(carried)) = (suspended, carried) {
-                renew(&xcache, carried, false);
+            // The statistics are those of this moment; what other PMDs count afterwards follows when the earlier
+            // record is reclaimed.
+            if let Some((carried, modified)) = self.replace(index, id, translation) {
+                suspended.inspect(|(xcache, _)| renew(xcache, carried, false));
+                return modified.map_or(Installed::Full, Installed::Modified);
             }
         }
-        self.add(index, port, hash, &NewFlow { mask: &mask, key, translation, created_ms: now_ms })
+        let flow = NewFlow { mask: &mask, key, translation, created_ms: now_ms, lineage: None };
+        self.add(index, port, hash, &flow)
+    }
+
+    /// Puts a record with another translation in a record's place. Returns what the megaflow carried since its last
+    /// modification and the new record, or `None` there if the arena is full: then the megaflow is removed.
+    fn replace(&self, index: &mut Index, id: FlowId, translation: &Translation) -> Option<(FlowStats, Option<FlowId>)> {
+        let guard = index.reader.pin();
+        let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
+        let (mask, key, created_ms) = (flow.mask().clone(), flow.identity().key, flow.created_ms());
+        let (port, hash) = (flow.port(), MatchEntry::half(flow.hash(&self.secret)));
+        let lineage = flow.lineage().cloned().unwrap_or_default();
+        drop(guard);
+        let flow = NewFlow { mask: &mask, key: &key, translation, created_ms, lineage: Some(&lineage) };
+        let Some(successor) = self.insert_record(index, &flow) else {
+            return Some((self.take_out(index, id)?, None));
+        };
+        lineage.add(id);
+        let carried = self.retire(index, id, Some((successor, lineage)))?;
+        index.index(hash, successor);
+        index.quotas.add(port, &mask);
+        Some((carried, Some(successor)))
+    }
+
+    /// Makes a record, if there is room in the arena.
+    fn insert_record(&self, index: &mut Index, flow: &NewFlow<'_>) -> Option<FlowId> {
+        index.installed += 1;
+        let serial = index.installed;
+        let make = |id| Megaflow::new(FlowId(id), serial, flow);
+        let inserted = self.arena.insert(make).or_else(|_| {
+            self.reclaim(index);
+            self.arena.insert(make)
+        });
+        inserted.ok().map(FlowId)
     }
 
     /// Adds a megaflow that the table does not have.
@@ -280,20 +329,10 @@ impl MegaflowTable {
         if !index.quotas.has_room(port, index.by_match.len(), self.capacity()) {
             return Installed::OverQuota;
         }
-        index.installed += 1;
-        let serial = index.installed;
-        let make = |id| Megaflow::new(FlowId(id), serial, flow);
-        let Ok(id) = self.arena.insert(make).or_else(|_| {
-            self.reclaim(index);
-            self.arena.insert(make)
-        }) else {
-            return Installed::Full;
-        };
-        index
-            .by_match
-            .insert_unique(MatchEntry::whole(hash), MatchEntry { hash, id: FlowId(id) }, |e| MatchEntry::whole(e.hash));
+        let Some(id) = self.insert_record(index, flow) else { return Installed::Full };
+        index.index(hash, id);
         index.quotas.add(port, flow.mask);
-        Installed::New(FlowId(id))
+        Installed::New(id)
     }
 
     /// Calls `visit` for every megaflow.
@@ -337,6 +376,11 @@ impl MegaflowTable {
 
     /// Removes a megaflow. Returns its statistics until now, if it existed.
     fn take_out(&self, index: &mut Index, id: FlowId) -> Option<FlowStats> {
+        self.retire(index, id, None)
+    }
+
+    /// Removes a record; the megaflow goes on with the successor. Returns its statistics until now, if it existed.
+    fn retire(&self, index: &mut Index, id: FlowId, successor: Option<(FlowId, Arc<Lineage>)>) -> Option<FlowStats> {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
@@ -349,19 +393,33 @@ impl MegaflowTable {
         self.arena.retire(id.0);
         index.quotas.remove(port, &mask);
         let told = index.total(id, created_ms);
-        index.removed.insert(id.0, told);
+        let (successor, lineage) = successor.unzip();
+        index.removed.insert(id.0, RemovedRecord { told, lineage });
         for notices in index.pmds.iter().filter_map(|pmd| pmd.notices.as_ref()) {
-            notices.post(FlowDeleted { id, matched: matched.clone(), mask: mask.clone() });
+            notices.post(FlowDeleted { id, matched: matched.clone(), mask: mask.clone(), successor });
         }
         Some(told)
+    }
+
+    /// Whether the record of that id is still the one of this xlate cache.
+    fn is_of(&self, index: &mut Index, id: FlowId, xcache: &XcacheHandle) -> bool {
+        let guard = index.reader.pin();
+        let flow = self.arena.read(&guard).get_any(id.0);
+        flow.is_some_and(|(flow, _)| Arc::ptr_eq(&flow.xcache().0, &xcache.0))
     }
 
     /// Drops the records that no guard can see any more.
     fn reclaim(&self, index: &mut Index) {
         self.arena.reclaim(|id, flow| {
             let all = index.total(flow.id(), flow.created_ms());
-            let told = index.removed.remove(&id).unwrap_or_default();
-            index.pmds.iter().for_each(|pmd| pmd.counters.clear(flow.id()));
+            let RemovedRecord { told, lineage } = index.removed.remove(&id).unwrap_or_default();
+            let clear = || index.pmds.iter().for_each(|pmd| pmd.counters.clear(flow.id()));
+            match lineage {
+                Some(lineage) => {
+                    lineage.reclaim(flow.id(), index.pmds.iter().map(|pmd| pmd.counters.read(flow.id())), clear);
+                }
+                None => clear(),
+            }
             let (packets, bytes) = (all.packets - told.packets, all.bytes - told.bytes);
             if packets != 0 {
                 index.late.push((flow, FlowStats { packets, bytes, ..all }));
@@ -374,12 +432,14 @@ impl MegaflowTable {
 fn view(flow: &Megaflow, pmds: &[Arc<FlowCounters>]) -> FlowView {
     let id = flow.id();
     let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
-    let each = |counters: &Arc<FlowCounters>| {
-        let one = FlowStats { created_ms: flow.created_ms(), ..counters.read(id) };
+    let earlier = flow.lineage().map(|lineage| lineage.carried(pmds)).unwrap_or_default();
+    let each = |(pmd, counters): (usize, &Arc<FlowCounters>)| {
+        let mut one = FlowStats { created_ms: flow.created_ms(), ..counters.read(id) };
+        earlier.get(pmd).inspect(|earlier| add_up(&mut one, **earlier));
         add_up(&mut stats, one);
         (counters.is_indexed(id) || one.packets != 0).then_some(one)
     };
-    let per_pmd = pmds.iter().map(each).collect();
+    let per_pmd = pmds.iter().enumerate().map(each).collect();
     FlowView { id, serial: flow.serial(), matched: flow.identity(), translation: flow.translation(), per_pmd, stats }
 }
 
@@ -396,7 +456,13 @@ impl Index {
         }
     }
 
-    /// The statistics of a megaflow, over all PMDs.
+    /// Enters a record.
+    fn index(&mut self, hash: u32, id: FlowId) {
+        let entry = MatchEntry { hash, id };
+        self.by_match.insert_unique(MatchEntry::whole(hash), entry, |e| MatchEntry::whole(e.hash));
+    }
+
+    /// The statistics of a record, over all PMDs.
     fn total(&self, id: FlowId, created_ms: u64) -> FlowStats {
         let mut sum = FlowStats { created_ms, ..FlowStats::default() };
         self.pmds.iter().for_each(|pmd| add_up(&mut sum, pmd.counters.read(id)));
@@ -410,6 +476,9 @@ impl MegaflowStore for MegaflowTable {
         self.for_each_record(|flow, is_suspended| {
             let mut stats = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
             pmds.iter().for_each(|counters| add_up(&mut stats, counters.read(flow.id())));
+            let mut earlier = FlowStats { created_ms: flow.created_ms(), ..FlowStats::default() };
+            let carried = flow.lineage().map(|lineage| lineage.carried(&pmds)).unwrap_or_default();
+            carried.into_iter().for_each(|one| add_up(&mut earlier, one));
             visit(&FlowDump {
                 id: flow.id(),
                 mask: &flow.mask().whole,
@@ -417,6 +486,7 @@ impl MegaflowStore for MegaflowTable {
                 no_output: flow.no_output(),
                 xcache: flow.xcache(),
                 stats,
+                earlier,
                 is_suspended,
             });
         });
@@ -449,11 +519,14 @@ impl MegaflowStore for MegaflowTable {
 
     fn remove_same(&self, id: FlowId, xcache: &XcacheHandle) -> Option<FlowStats> {
         let mut index = self.index.lock();
-        let guard = index.reader.pin();
-        let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
-        let is_same = Arc::ptr_eq(&flow.xcache().0, &xcache.0);
-        drop(guard);
-        if is_same { self.take_out(&mut index, id) } else { None }
+        if self.is_of(&mut index, id, xcache) { self.take_out(&mut index, id) } else { None }
+    }
+
+    fn modify(&self, id: FlowId, xcache: &XcacheHandle, modification: &mut FlowModification<'_>) -> Option<FlowStats> {
+        let mut index = self.index.lock();
+        let is_current = self.is_of(&mut index, id, xcache) && (modification.is_current)();
+        let replaced = if is_current { self.replace(&mut index, id, modification.translation) } else { None };
+        replaced.map(|(carried, _)| carried)
     }
 
     fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats)) {

@@ -2,8 +2,8 @@
 //!
 //! A dump visits every megaflow. It credits the packets since the last dump, deletes megaflows that have been idle for
 //! too long, and translates the packet of a suspended megaflow again. If the new translation has the same actions and
-//! looks at no bit outside the megaflow's mask, the megaflow is resumed. Otherwise it is deleted, and the next packet
-//! makes a better one. Packets that come before the dump make upcalls and have the same effect.
+//! looks at no bit outside the megaflow's mask, the megaflow is resumed. With other actions it is modified and keeps its
+//! statistics. If the new translation looks at more bits, the megaflow is deleted, and the next packet makes a better one. Packets that come before the dump make upcalls and have the same effect.
 //!
 //! When the store is nearly full, the least recently used megaflows are deleted as well.
 //!
@@ -14,8 +14,9 @@ use crate::effects::Effect;
 use crate::ofproto::Ofproto;
 use crate::xlate::{Translator, XlateIn, XlateStart};
 use crate::xlate_cache::{Push, XcEntry, XlateCache, push, recirc_ids};
-use sluice_action::{FlowDump, FlowId, MegaflowStore, XcacheHandle};
+use sluice_action::{FlowDump, FlowId, FlowModification, FlowStats, MegaflowStore, Translation, XcacheHandle};
 use sluice_flow::PacketKey;
+use std::sync::Arc;
 
 /// The idle timeout of megaflows, by default.
 /// Source: OVS ofproto/ofproto.h, OFPROTO_MAX_IDLE_DEFAULT.
@@ -33,6 +34,8 @@ pub struct RevalidateStats {
     pub translated: usize,
     /// Deleted because they were idle.
     pub idle: usize,
+    /// Modified because the tables have changed.
+    pub modified: usize,
     /// Deleted because the tables have changed.
     pub changed: usize,
     /// Deleted because the store was nearly full.
@@ -45,7 +48,9 @@ enum RevalResult {
     Keep(u64, Box<[XcEntry]>),
     /// Delete it: nothing has used it for too long.
     Idle,
-    /// Delete it: the tables say something else.
+    /// Modify it: the tables say something else of the same packets.
+    Modify(Box<Translation>),
+    /// Delete it: the tables distinguish packets that it has together.
     Changed,
 }
 
@@ -55,6 +60,14 @@ struct ExpiredFlow {
     xcache: XcacheHandle,
     /// Nothing used it; otherwise the tables changed.
     is_idle: bool,
+}
+
+/// A megaflow to modify.
+struct ChangedFlow {
+    id: FlowId,
+    xcache: XcacheHandle,
+    mask: PacketKey,
+    translation: Box<Translation>,
 }
 
 /// A megaflow that stays unless the store is nearly full.
@@ -69,7 +82,7 @@ impl Ofproto {
     pub fn revalidate(&self, store: &dyn MegaflowStore, now_ms: u64, max_idle_ms: u64) -> RevalidateStats {
         let mut done = RevalidateStats::default();
         let mut effects = Vec::new();
-        let (mut expired, mut live) = (Vec::new(), Vec::new());
+        let (mut expired, mut live, mut modified) = (Vec::new(), Vec::new(), Vec::new());
         store.for_each(&mut |flow| {
             done.dumped += 1;
             let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() else { return };
@@ -78,7 +91,7 @@ impl Ofproto {
             if effects.len() >= EFFECTS_MAX {
                 self.apply(&mut self.writer(), effects.drain(..));
             }
-            let used_ms = flow.stats.used_ms.unwrap_or(flow.stats.created_ms);
+            let used_ms = flow.used_ms();
             let result = if now_ms > used_ms.saturating_add(max_idle_ms) {
                 RevalResult::Idle
             } else if flow.is_suspended {
@@ -89,11 +102,16 @@ impl Ofproto {
             };
             let is_idle = match result {
                 RevalResult::Keep(epoch, entries) => return self.resume_flow(store, flow.id, xcache, epoch, entries),
+                RevalResult::Modify(translation) => {
+                    let (id, xcache, mask) = (flow.id, flow.xcache.clone(), *flow.mask);
+                    return modified.push(ChangedFlow { id, xcache, mask, translation });
+                }
                 RevalResult::Idle => true,
                 RevalResult::Changed => false,
             };
             expired.push(ExpiredFlow { id: flow.id, xcache: flow.xcache.clone(), is_idle });
         });
+        done.modified = self.modify_flows(store, modified, &mut expired, &mut effects);
         done.idle = expired.iter().filter(|flow| flow.is_idle).count();
         done.changed = expired.len() - done.idle;
         if is_nearly_full(store) {
@@ -123,11 +141,56 @@ impl Ofproto {
         let state = self.state();
         let Some(xout) = Translator::run(&state, &self.0, &xin, None) else { return RevalResult::Changed };
         drop(state);
-        let is_same = xout.cacheable
-            && xout.actions[..] == flow.actions[..]
-            && xout.no_output == flow.no_output
-            && is_within(&xout.mask, flow.mask);
-        if is_same { RevalResult::Keep(epoch, xout.xcache.into_boxed_slice()) } else { RevalResult::Changed }
+        if !xout.cacheable || !is_within(&xout.mask, flow.mask) {
+            return RevalResult::Changed;
+        }
+        if xout.actions[..] == flow.actions[..] && xout.no_output == flow.no_output {
+            return RevalResult::Keep(epoch, xout.xcache.into_boxed_slice());
+        }
+        RevalResult::Modify(Box::new(Translation {
+            mask: xout.mask,
+            actions: xout.actions.into(),
+            no_output: xout.no_output,
+            version: epoch,
+            cacheable: true,
+            xcache: XcacheHandle(Arc::new(XlateCache::new(&key, xout.xcache))),
+        }))
+    }
+
+    /// Gives megaflows other actions; returns how many. Those that cannot have them, because the tables have changed
+    /// again or there is no room, are `expired`.
+    fn modify_flows(
+        &self,
+        store: &dyn MegaflowStore,
+        flows: Vec<ChangedFlow>,
+        expired: &mut Vec<ExpiredFlow>,
+        effects: &mut Vec<Effect>,
+    ) -> usize {
+        let mut count = 0;
+        for ChangedFlow { id, xcache, mask, translation } in flows {
+            let is_current = &mut || self.epoch() == translation.version;
+            let modification = &mut FlowModification { translation: &translation, is_current };
+            let Some(carried) = store.modify(id, &xcache, modification) else {
+                expired.push(ExpiredFlow { id, xcache, is_idle: false });
+                continue;
+            };
+            count += 1;
+            if let Some(xcache) = xcache.0.downcast_ref::<XlateCache>() {
+                self.log_flow_modify(&xcache.key(), &mask, &translation.actions);
+                self.credit_last(xcache, carried, effects);
+            }
+        }
+        if count != 0 {
+            self.0.recirculations.unshare();
+        }
+        count
+    }
+
+    /// Credits what a megaflow has carried to a translation that it has no longer.
+    fn credit_last(&self, xcache: &XlateCache, carried: FlowStats, effects: &mut Vec<Effect>) {
+        let mut inner = xcache.lock();
+        inner.credit(carried, |effect| effects.push(effect));
+        self.0.recirculations.note_dropped(recirc_ids(&inner.entries));
     }
 
     /// Lets lookups find a suspended megaflow again, unless the tables have changed since `epoch`: then the next dump
@@ -155,9 +218,7 @@ impl Ofproto {
         for flow in flows {
             let Some(stats) = store.remove_same(flow.id, &flow.xcache) else { continue };
             if let Some(xcache) = flow.xcache.0.downcast_ref::<XlateCache>() {
-                let mut inner = xcache.lock();
-                inner.credit(stats, |effect| effects.push(effect));
-                self.0.recirculations.note_dropped(recirc_ids(&inner.entries));
+                self.credit_last(xcache, stats, effects);
             }
         }
         store.settle(&mut |xcache, stats| {

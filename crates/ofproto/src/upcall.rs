@@ -119,6 +119,10 @@ impl Upcall for UpcallHandle {
         }
     }
 
+    fn modified(&self, key: &PacketKey, mask: &PacketKey, actions: &Actions) {
+        self.ofproto.log_flow_modify(key, mask, actions);
+    }
+
     /// A packet is credited here if it follows a translation without a megaflow to count it. This includes the packet
     /// that was translated, so its effects are queued here.
     fn credit(&mut self, xcache: &XcacheHandle, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {

@@ -1,8 +1,8 @@
 //! Megaflows stay correct, and every packet counts for every rule it matched.
 
 use sluice_action::{
-    Action, Fate, FlowDump, FlowId, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo, Translation, Upcall,
-    XcacheHandle,
+    Action, Fate, FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo,
+    Translation, Upcall, XcacheHandle,
 };
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, OfPort, PacketKey, PortNames, extract};
@@ -22,6 +22,8 @@ struct Store(Mutex<Inside>);
 struct Inside {
     next: u32,
     flows: BTreeMap<FlowId, (MegaflowMatch, Translation, FlowStats)>,
+    /// What modified flows carried before.
+    earlier: BTreeMap<FlowId, FlowStats>,
     suspended: BTreeSet<FlowId>,
     /// Packets that come during the removal of a flow.
     late: Vec<(XcacheHandle, FlowStats)>,
@@ -53,15 +55,15 @@ impl Store {
 
 impl MegaflowStore for Store {
     fn for_each(&self, visit: &mut dyn FnMut(&FlowDump<'_>)) {
-        let (flows, suspended) = {
+        let (flows, suspended, earlier) = {
             let inside = self.0.lock().unwrap();
-            (inside.flows.clone(), inside.suspended.clone())
+            (inside.flows.clone(), inside.suspended.clone(), inside.earlier.clone())
         };
         for (id, (matches, translation, stats)) in &flows {
             let Translation { actions, no_output, xcache, .. } = translation;
             let (mask, no_output, stats) = (&matches.mask, *no_output, *stats);
-            let is_suspended = suspended.contains(id);
-            visit(&FlowDump { id: *id, mask, actions, no_output, xcache, stats, is_suspended });
+            let (is_suspended, earlier) = (suspended.contains(id), earlier.get(id).copied().unwrap_or_default());
+            visit(&FlowDump { id: *id, mask, actions, no_output, xcache, stats, earlier, is_suspended });
         }
     }
 
@@ -92,6 +94,19 @@ impl MegaflowStore for Store {
         let late = FlowStats { packets: 2, bytes: 120, used_ms: stats.used_ms, ..FlowStats::default() };
         inside.late.push((translation.xcache, late));
         Some(stats)
+    }
+
+    fn modify(&self, id: FlowId, _: &XcacheHandle, modification: &mut FlowModification<'_>) -> Option<FlowStats> {
+        if !(modification.is_current)() {
+            return None;
+        }
+        let inside = &mut *self.0.lock().unwrap();
+        let (_, translation, stats) = inside.flows.get_mut(&id)?;
+        *translation = modification.translation.clone();
+        inside.suspended.remove(&id);
+        let carried = std::mem::replace(stats, FlowStats { created_ms: stats.created_ms, ..FlowStats::default() });
+        inside.earlier.insert(id, carried);
+        Some(carried)
     }
 
     fn settle(&self, visit: &mut dyn FnMut(&XcacheHandle, FlowStats)) {
@@ -196,7 +211,7 @@ fn idle_megaflows_go() {
     store.carry(used, 1, 0, 5000);
     assert_eq!(ofproto.revalidate(&*store, 11_000, DEFAULT_MAX_IDLE_MS).idle, 0);
     let done = ofproto.revalidate(&*store, 11_001, DEFAULT_MAX_IDLE_MS);
-    assert_eq!(done, RevalidateStats { dumped: 2, translated: 0, idle: 1, changed: 0, evicted: 0 });
+    assert_eq!(done, RevalidateStats { dumped: 2, idle: 1, ..RevalidateStats::default() });
     assert_eq!(store.remove(unused), None);
     assert_eq!(ofproto.revalidate(&*store, 15_001, DEFAULT_MAX_IDLE_MS).idle, 1);
 }
@@ -212,13 +227,30 @@ fn a_change_elsewhere_keeps_a_megaflow_one_that_matters_does_not() {
     assert_eq!(done, RevalidateStats { dumped: 2, ..RevalidateStats::default() }, "neither searched with that port");
     change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:4");
     let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
-    assert_eq!((done.translated, done.changed), (1, 1));
+    assert_eq!((done.translated, done.modified, done.changed), (1, 1, 0));
     // The same packets get the same answer, so the megaflow is resumed.
     change(&ofproto, FlowCommand::Add, "priority=9,in_port=3,udp,tp_dst=99 actions=drop");
     change(&ofproto, FlowCommand::Delete, "in_port=3,udp,tp_dst=99");
     let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
-    assert_eq!((done.translated, done.changed), (1, 0));
+    assert_eq!((done.translated, done.modified, done.changed), (1, 0, 0));
     assert_eq!(ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS).translated, 0, "nothing has changed since");
+}
+
+#[test]
+fn a_modified_megaflow_credits_each_rule_with_its_own_packets_and_is_idle_by_its_last() {
+    let ofproto = switch(&["in_port=1 actions=output:2"]);
+    let store = store_of(&ofproto);
+    let id = miss(&ofproto, &store, &packet(1, 1, 2), 0);
+    store.carry(id, 3, 0, 9_000);
+    change(&ofproto, FlowCommand::Add, "priority=60000,in_port=1 actions=output:3");
+    assert_eq!(ofproto.revalidate(&*store, 9_100, DEFAULT_MAX_IDLE_MS).modified, 1);
+    assert!(!store.is_suspended(id));
+    // Installed more than the idle timeout ago and not used since the modification, but before.
+    assert_eq!(ofproto.revalidate(&*store, 15_000, DEFAULT_MAX_IDLE_MS).idle, 0);
+    store.carry(id, 2, 0, 16_000);
+    ofproto.revalidate(&*store, 16_100, DEFAULT_MAX_IDLE_MS);
+    assert_eq!(packets(&ofproto), BTreeMap::from([("output:2".to_owned(), 4), ("output:3".to_owned(), 2)]));
+    assert_eq!(ofproto.revalidate(&*store, 26_001, DEFAULT_MAX_IDLE_MS).idle, 1);
 }
 
 #[test]
@@ -233,13 +265,13 @@ fn a_megaflow_that_has_become_too_wide_goes() {
 
 /// The packets are dropped before and after, but the drop reason changes, and it is counted.
 #[test]
-fn a_megaflow_whose_packets_end_for_another_reason_goes() {
+fn a_megaflow_whose_packets_end_for_another_reason_is_modified() {
     let ofproto = switch(&["table=0,actions=resubmit(,1)", "table=1,actions=drop"]);
     let store = store_of(&ofproto);
     miss(&ofproto, &store, &packet(1, 1, 2), 0);
     change(&ofproto, FlowCommand::Modify, "table=1,actions=resubmit(,0)");
     let done = ofproto.revalidate(&*store, 0, DEFAULT_MAX_IDLE_MS);
-    assert_eq!((done.changed, translate(&ofproto, &packet(1, 1, 2), 0).no_output), (1, DropReason::RecursionTooDeep));
+    assert_eq!((done.modified, translate(&ofproto, &packet(1, 1, 2), 0).no_output), (1, DropReason::RecursionTooDeep));
 }
 
 #[test]
@@ -250,7 +282,8 @@ fn after_a_rule_was_replaced_its_successor_is_credited() {
     store.carry(id, 3, 0, 100);
     change(&ofproto, FlowCommand::Delete, "in_port=1");
     change(&ofproto, FlowCommand::Add, "in_port=1 actions=output:2");
-    assert_eq!(ofproto.revalidate(&*store, 200, DEFAULT_MAX_IDLE_MS).changed, 0);
+    let done = ofproto.revalidate(&*store, 200, DEFAULT_MAX_IDLE_MS);
+    assert_eq!((done.modified, done.changed), (0, 0));
     assert_eq!(packets(&ofproto)["output:2"], 0, "these three were the old rule's");
     store.carry(id, 2, 0, 300);
     ofproto.revalidate(&*store, 400, DEFAULT_MAX_IDLE_MS);
@@ -275,8 +308,8 @@ fn stations_are_learned_move_and_age_with_their_megaflows() {
     assert_eq!(outputs(&translate(&ofproto, &packet(2, 2, 1), 1000)), [1]);
     ofproto.tick(1000);
     // The flood of the first packet is no longer right.
-    assert_eq!(ofproto.revalidate(&*store, 2000, DEFAULT_MAX_IDLE_MS).changed, 1);
-    assert_eq!(store.remove(flood), None);
+    assert_eq!(ofproto.revalidate(&*store, 2000, DEFAULT_MAX_IDLE_MS).modified, 1);
+    assert!(store.remove(flood).is_some());
     let known = miss(&ofproto, &store, &packet(1, 1, 2), 2000);
     let back = miss(&ofproto, &store, &packet(2, 2, 1), 2000);
     // Traffic in the megaflows refreshes the MAC entries long after the upcalls.
