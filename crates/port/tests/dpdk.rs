@@ -1,13 +1,10 @@
 //! DPDK ports on virtual devices, without huge pages or privileges. Built with the feature `dpdk` only.
 #![cfg(feature = "dpdk")]
 
-#[path = "vhost_guest/guest.rs"]
-mod guest;
-
-use guest::{BUFFERS, Guest, NEXT, WRITE, feature};
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{DpdkConfig, Pools, PortConfig, open};
+use sluice_testkit::vhost_guest::{BUFFERS, GuestPort, NEXT, WRITE, feature};
 use std::sync::Arc;
 
 fn config(name: &str, devargs: &str) -> PortConfig {
@@ -148,17 +145,9 @@ fn threads_share_the_queues_of_a_device(pools: &mut Pools) {
 
 /// What a guest sends is copied once, into the pool that devices send from.
 fn a_guest_sends_mbufs(pools: &mut Pools) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("vm.sock");
-    let options = [("path".to_owned(), path.display().to_string()), ("mode".to_owned(), "server".to_owned())].into();
-    let config = PortConfig { name: "vm1".into(), kind: "vhost-user".into(), options, ..PortConfig::default() };
-    let mut port = open(&config, pools).unwrap();
-    let mut guest = Guest::connect(&path, feature::VERSION_1 | feature::MERGEABLE, 16);
-    (0..2).for_each(|ring| guest.start(ring, 0));
-    while !port.is_up() {
-        std::thread::yield_now();
-    }
-    let mut device = open(&self::config("p8", "net_null8,size=64,copy=0"), pools).unwrap();
+    let port = GuestPort::open(pools, feature::VERSION_1 | feature::MERGEABLE, 16);
+    let GuestPort { mut guest, mut rx, mut tx, .. } = port;
+    let mut device = open(&config("p8", "net_null8,size=64,copy=0"), pools).unwrap();
     let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
     device.rx_queue(0).poll(&mut batch, &mut buffers, &mut tally);
     tally[Counter::Received] += batch.len() as u64;
@@ -167,17 +156,17 @@ fn a_guest_sends_mbufs(pools: &mut Pools) {
     guest.describe(0, 0, (BUFFERS, 2048, WRITE, 0));
     guest.offer(0, 0);
     guest.publish(0);
-    port.tx_queue(0).send(&mut batch, &mut buffers, &mut tally);
+    tx.send(&mut batch, &mut buffers, &mut tally);
     assert_eq!(guest.take_used(0), [(0, 76)]);
 
     guest.describe(1, 0, (BUFFERS, 12, NEXT, 1));
     guest.describe(1, 1, (BUFFERS + 4096, 60, 0, 0));
     guest.offer(1, 0);
     guest.publish(1);
-    port.rx_queue(0).poll(&mut batch, &mut buffers, &mut tally);
+    rx.poll(&mut batch, &mut buffers, &mut tally);
     assert_eq!((batch.len(), batch[0].frame.pool(), batch[0].frame.len()), (1, of_devices, 60));
     let token = batch[0].frame.token();
-    let mut ring = open(&self::config("p10", "net_ring10"), pools).unwrap();
+    let mut ring = open(&config("p10", "net_ring10"), pools).unwrap();
     ring.tx_queue(0).send(&mut batch, &mut buffers, &mut tally);
     ring.rx_queue(0).poll(&mut batch, &mut buffers, &mut tally);
     assert_eq!(batch[0].frame.token(), token, "it left without a second copy");

@@ -6,3 +6,5 @@ pub mod frame;
 mod frame_layer;
 pub mod plain_checksum;
 pub mod pool;
+#[cfg(feature = "vhost")]
+pub mod vhost_guest;

@@ -9,13 +9,6 @@ use sluice_checks::{Source, blank, metadata, root, sources, words};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Dependencies that are needed although no code names them: crate, dependency, why.
-const NEEDED: &[(&str, &str, &str)] = &[(
-    "sluice-fuzz-targets",
-    "rustix",
-    "target vhost-rings includes the guest of sluice-port's tests, which names it",
-)];
-
 /// The names in the code of every file below a folder of the tree, or in that file.
 fn names_in(sources: &[Source], place: &str) -> BTreeSet<String> {
     let here = sources.iter().filter(|source| Path::new(&source.path).starts_with(place));
@@ -47,8 +40,7 @@ fn unused(metadata: &Value, sources: &[Source], top: &Path) -> Vec<String> {
                 Some("build") => format!("{folder}/build.rs"),
                 _ => folder.to_string(),
             };
-            let is_needed = NEEDED.iter().any(|(of, on, _)| *of == text(package, "name") && *on == name);
-            if !is_needed && !names_in(sources, &place).contains(&name.replace('-', "_")) {
+            if !names_in(sources, &place).contains(&name.replace('-', "_")) {
                 unused.push(format!("{}: {name} is not used in {place}", text(package, "name")));
             }
         }

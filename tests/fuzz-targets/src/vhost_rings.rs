@@ -1,22 +1,15 @@
 //! Target `vhost-rings`: a guest's memory. The input is what the guest writes into its rings, in between polls.
 
-#[path = "../../../crates/port/tests/vhost_guest/guest.rs"]
-mod guest;
-
 use crate::input::Input;
-use guest::{BUFFERS, Guest, NEXT, Place, WRITE, feature, request};
 use sluice_fate::{Counter, DropReason, Tally};
-use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
-use sluice_port::{Pools, Port, PortConfig, RxQueue, TxQueue, open};
+use sluice_port::Pools;
+use sluice_testkit::vhost_guest::{BUFFERS, GuestPort, INDIRECT, NEXT, Place, WRITE, feature, request};
 use std::cell::RefCell;
-use std::sync::Arc;
 use vm_memory::{Bytes, GuestAddress};
 
-/// Flag of a descriptor: a table of descriptors.
-const INDIRECT: u16 = 4;
 /// What the input chooses from: merged buffers, tables, event index, and the header of old drivers.
-const FEATURES: [u64; 4] = [feature::MERGEABLE, 1 << 28, 1 << 29, feature::VERSION_1];
+const FEATURES: [u64; 4] = [feature::MERGEABLE, feature::INDIRECT, feature::EVENT_INDEX, feature::VERSION_1];
 /// Rings have up to this many entries, and a table as many descriptors.
 const ENTRIES: u16 = 256;
 /// Where tables begin; buffers are behind it.
@@ -26,30 +19,16 @@ const END: u64 = 16 << 20;
 
 /// Whatever the guest writes, nothing panics, a poll gives a batch at most, and no frame is lost.
 pub fn vhost_rings(data: &[u8]) {
-    thread_local!(static PORT: RefCell<Option<GuestPort>> = const { RefCell::new(None) });
-    PORT.with_borrow_mut(|port| port.get_or_insert_with(GuestPort::new).run(&mut Input(data)));
+    thread_local!(static PORT: RefCell<Option<Target>> = const { RefCell::new(None) });
+    PORT.with_borrow_mut(|port| port.get_or_insert_with(Target::new).run(&mut Input(data)));
 }
 
 /// A port and its guest, which are set up anew for each input.
-struct GuestPort {
-    guest: Guest,
-    rx: Box<dyn RxQueue>,
-    tx: Box<dyn TxQueue>,
-    pool: Arc<dyn FramePool>,
-    _port: Box<dyn Port>,
-}
+struct Target(GuestPort);
 
-impl GuestPort {
+impl Target {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("sluice-fuzz-{}.sock", std::process::id()));
-        let mut pools = Pools::new(256);
-        let options =
-            [("path".to_owned(), path.display().to_string()), ("mode".to_owned(), "server".to_owned())].into();
-        let config = PortConfig { name: "vm1".into(), kind: "vhost-user".into(), options, ..PortConfig::default() };
-        let mut port = open(&config, &mut pools).expect("a port that listens");
-        let guest = Guest::connect(&path, feature::VERSION_1, ENTRIES);
-        let (rx, tx) = (port.rx_queue(0), port.tx_queue(0));
-        GuestPort { guest, rx, tx, pool: pools.of_size(1500).expect("the port's pool"), _port: port }
+        Target(GuestPort::open(&mut Pools::new(256), feature::VERSION_1, ENTRIES))
     }
 
     fn run(&mut self, input: &mut Input<'_>) {
@@ -64,41 +43,41 @@ impl GuestPort {
             match what & 7 {
                 0 | 1 => {
                     let (at, descriptor) = read_descriptor(input);
-                    self.guest.describe(ring, at, descriptor);
+                    self.0.guest.describe(ring, at, descriptor);
                 }
                 2 => self.describe_in_table(input),
                 3 => self.name_heads(ring, input),
                 4 => self.poll(&mut buffers, &mut tally),
                 5 => self.send(input, &mut buffers, &mut tally),
-                6 => self.guest.start(ring, u32::from(input.byte())),
+                6 => self.0.guest.start(ring, u32::from(input.byte())),
                 _ => self.write_event(ring, input),
             }
         }
         self.poll(&mut buffers, &mut tally);
         for ring in 0..2 {
-            self.guest.take_used(ring).iter().for_each(|(head, _)| assert!(*head < u32::from(self.guest.size)));
+            self.0.guest.take_used(ring).iter().for_each(|(head, _)| assert!(*head < u32::from(self.0.guest.size)));
         }
         assert_eq!(tally.conserved(), Ok(()));
         buffers.flush();
-        assert_eq!(self.pool.available(), self.pool.capacity(), "a frame is lost");
+        assert_eq!(self.0.pool.available(), self.0.pool.capacity(), "a frame is lost");
     }
 
     /// Stops the rings, clears them, and starts them with these features and entries.
     fn set_up(&mut self, features: u64, size: u16) {
-        let guest = &mut self.guest;
+        let guest = &mut self.0.guest;
         (guest.size, guest.available, guest.used) = (size, [0; 2], [0; 2]);
-        self.guest.say(request::SET_VRING_NUM, &[0u32, 1].map(u32::to_le_bytes).concat(), &[]);
-        self.guest.say(request::SET_FEATURES, &features.to_le_bytes(), &[]);
+        self.0.guest.say(request::SET_VRING_NUM, &[0u32, 1].map(u32::to_le_bytes).concat(), &[]);
+        self.0.guest.say(request::SET_FEATURES, &features.to_le_bytes(), &[]);
         for ring in 0..2 {
             let place = Place::of(ring);
             for at in [place.descriptors, place.available, place.used, TABLE] {
                 let zeros = [0; 16 * ENTRIES as usize];
-                self.guest.memory.write_slice(&zeros, GuestAddress(at)).expect("inside");
+                self.0.guest.memory.write_slice(&zeros, GuestAddress(at)).expect("inside");
             }
-            self.guest.start(ring, 0);
+            self.0.guest.start(ring, 0);
         }
         // What was said is done when this is answered.
-        self.guest.offered_features();
+        self.0.guest.offered_features();
     }
 
     /// Writes a descriptor into the table that descriptors of rings may refer to.
@@ -106,31 +85,31 @@ impl GuestPort {
         let (at, (address, len, flags, next)) = read_descriptor(input);
         let rest = u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48;
         let bytes = [address, rest].map(u64::to_le_bytes).concat();
-        self.guest.memory.write_slice(&bytes, GuestAddress(TABLE + 16 * u64::from(at))).expect("inside");
+        self.0.guest.memory.write_slice(&bytes, GuestAddress(TABLE + 16 * u64::from(at))).expect("inside");
     }
 
     /// Makes chains available, or lets the index jump.
     fn name_heads(&mut self, ring: u32, input: &mut Input<'_>) {
         let n = input.byte();
         if n >= 0xf0 {
-            self.guest.available[ring as usize] ^= u16::from(input.byte()) << (n & 7);
+            self.0.guest.available[ring as usize] ^= u16::from(input.byte()) << (n & 7);
         }
         for head in input.bytes(usize::from(n % 40)) {
-            self.guest.offer(ring, u16::from(*head));
+            self.0.guest.offer(ring, u16::from(*head));
         }
-        self.guest.publish(ring);
+        self.0.guest.publish(ring);
     }
 
     /// Writes where the guest wants to be notified.
     fn write_event(&self, ring: u32, input: &mut Input<'_>) {
-        let at = Place::of(ring).available + 4 + 2 * u64::from(self.guest.size);
+        let at = Place::of(ring).available + 4 + 2 * u64::from(self.0.guest.size);
         let event = u16::from(input.byte());
-        self.guest.memory.write_obj(event, GuestAddress(at)).expect("inside");
+        self.0.guest.memory.write_obj(event, GuestAddress(at)).expect("inside");
     }
 
     fn poll(&mut self, buffers: &mut Buffers, tally: &mut Tally) {
         let mut batch = PacketBatch::new();
-        self.rx.poll(&mut batch, buffers, tally);
+        self.0.rx.poll(&mut batch, buffers, tally);
         tally[Counter::Received] += batch.len() as u64;
         batch.discard(DropReason::Rules, buffers, tally);
     }
@@ -139,10 +118,10 @@ impl GuestPort {
     fn send(&mut self, input: &mut Input<'_>, buffers: &mut Buffers, tally: &mut Tally) {
         let (n, len) = (usize::from(input.byte()) % (BATCH_MAX + 1), 14 + 6 * usize::from(input.byte()));
         let mut batch = PacketBatch::new();
-        buffers.fill(&self.pool, n, len, &mut batch);
+        buffers.fill(&self.0.pool, n, len, &mut batch);
         batch.iter_mut().for_each(|packet| packet.bytes_mut().fill(n as u8));
         tally[Counter::Originated] += batch.len() as u64;
-        self.tx.send(&mut batch, buffers, tally);
+        self.0.tx.send(&mut batch, buffers, tally);
         assert!(batch.is_empty());
     }
 }

@@ -13,17 +13,11 @@
 //!
 //! As a test (`cargo test --bench vhost_rings`) each case runs once, and only its answers are checked.
 
-#[path = "../../tests/vhost_guest/guest.rs"]
-mod guest;
-
-use guest::{BUFFERS, Guest, NEXT, WRITE, feature};
-use sluice_fate::Tally;
-use sluice_mem::FramePool;
-use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
-use sluice_port::{Pools, Port, PortConfig, RxQueue, TxQueue, open};
+use sluice_packet::{BATCH_MAX, PacketBatch};
+use sluice_port::Pools;
 use sluice_simd::tsc;
+use sluice_testkit::vhost_guest::{BUFFERS, GuestPort, NEXT, WRITE, feature};
 use std::process::Command;
-use std::sync::Arc;
 use vm_memory::{Bytes, GuestAddress};
 
 const RING: u16 = 256;
@@ -57,34 +51,14 @@ const MERGING: u64 = feature::VERSION_1 | feature::MERGEABLE;
 /// A port and its guest.
 struct Bench {
     case: Case,
-    guest: Guest,
-    rx: Box<dyn RxQueue>,
-    tx: Box<dyn TxQueue>,
-    pool: Arc<dyn FramePool>,
-    buffers: Buffers,
-    tally: Tally,
+    port: GuestPort,
     batch: PacketBatch,
-    _port: Box<dyn Port>,
-    _dir: tempfile::TempDir,
 }
 
 impl Bench {
     fn new(case: Case) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("vm.sock");
-        let mut pools = Pools::new(4096);
-        let options =
-            [("path".to_owned(), path.display().to_string()), ("mode".to_owned(), "server".to_owned())].into();
-        let config = PortConfig { name: "vm1".into(), kind: "vhost-user".into(), options, ..PortConfig::default() };
-        let mut port = open(&config, &mut pools).unwrap();
-        let guest = Guest::connect(&path, case.features, RING);
-        (0..2).for_each(|ring| guest.start(ring, 0));
-        while !port.is_up() {
-            std::thread::yield_now();
-        }
-        let (rx, tx, pool) = (port.rx_queue(0), port.tx_queue(0), pools.of_size(1500).unwrap());
-        let (buffers, tally, batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
-        let mut bench = Bench { case, guest, rx, tx, pool, buffers, tally, batch, _port: port, _dir: dir };
+        let port = GuestPort::open(&mut Pools::new(4096), case.features, RING);
+        let mut bench = Bench { case, port, batch: PacketBatch::new() };
         bench.describe();
         bench
     }
@@ -95,10 +69,10 @@ impl Bench {
         for at in 0..RING {
             let address = BUFFERS + u64::from(at) * BUFFER;
             match (self.case.receive, self.case.split) {
-                (true, false) => self.guest.describe(1, at, (address, len, 0, 0)),
-                (true, true) if at % 2 == 0 => self.guest.describe(1, at, (address, HEADER as u32, NEXT, at + 1)),
-                (true, true) => self.guest.describe(1, at, (address, len - HEADER as u32, 0, 0)),
-                (false, _) => self.guest.describe(0, at, (address, BUFFER as u32, WRITE, 0)),
+                (true, false) => self.port.guest.describe(1, at, (address, len, 0, 0)),
+                (true, true) if at % 2 == 0 => self.port.guest.describe(1, at, (address, HEADER as u32, NEXT, at + 1)),
+                (true, true) => self.port.guest.describe(1, at, (address, len - HEADER as u32, 0, 0)),
+                (false, _) => self.port.guest.describe(0, at, (address, BUFFER as u32, WRITE, 0)),
             }
         }
     }
@@ -108,25 +82,26 @@ impl Bench {
         let ring = u32::from(self.case.receive);
         let apart = if self.case.split { 2 } else { 1 };
         for _ in 0..BATCH_MAX {
-            let head = self.guest.available[ring as usize].wrapping_mul(apart) % RING;
+            let head = self.port.guest.available[ring as usize].wrapping_mul(apart) % RING;
             if self.case.receive {
                 // Writes the packet, as a guest would.
                 let at = BUFFERS + u64::from(head) * BUFFER;
-                self.guest.memory.write_slice(&[0; HEADER], GuestAddress(at)).unwrap();
+                self.port.guest.memory.write_slice(&[0; HEADER], GuestAddress(at)).unwrap();
                 let at = at + if self.case.split { BUFFER } else { HEADER as u64 };
-                self.guest.memory.write_slice(&[7; 1514][..self.case.frame], GuestAddress(at)).unwrap();
+                self.port.guest.memory.write_slice(&[7; 1514][..self.case.frame], GuestAddress(at)).unwrap();
             }
-            self.guest.offer(ring, head);
+            self.port.guest.offer(ring, head);
         }
-        self.guest.publish(ring);
+        self.port.guest.publish(ring);
     }
 
     /// What is counted.
     fn carry(&mut self) {
+        let GuestPort { rx, tx, buffers, tally, .. } = &mut self.port;
         if self.case.receive {
-            self.rx.poll(&mut self.batch, &mut self.buffers, &mut self.tally);
+            rx.poll(&mut self.batch, buffers, tally);
         } else {
-            self.tx.send(&mut self.batch, &mut self.buffers, &mut self.tally);
+            tx.send(&mut self.batch, buffers, tally);
         }
     }
 
@@ -134,22 +109,23 @@ impl Bench {
     fn round<R>(&mut self, run: impl FnOnce(&mut Self) -> R) -> R {
         self.offer();
         if !self.case.receive {
-            self.buffers.fill(&self.pool, BATCH_MAX, self.case.frame, &mut self.batch);
+            let GuestPort { buffers, pool, .. } = &mut self.port;
+            buffers.fill(pool, BATCH_MAX, self.case.frame, &mut self.batch);
             self.batch.iter_mut().for_each(|packet| packet.bytes_mut().fill(7));
         }
         let result = run(self);
-        let used = self.guest.take_used(u32::from(self.case.receive));
+        let used = self.port.guest.take_used(u32::from(self.case.receive));
         assert_eq!(used.len(), BATCH_MAX);
         if self.case.receive {
             assert_eq!(self.batch.len(), BATCH_MAX);
             assert!(self.batch.iter().all(|packet| packet.bytes() == &[7; 1514][..self.case.frame]));
-            self.buffers.give_batch(&mut self.batch);
+            self.port.buffers.give_batch(&mut self.batch);
         } else {
             let last = used[BATCH_MAX - 1];
             assert_eq!(last.1 as usize, HEADER + self.case.frame);
             let mut bytes = vec![0; self.case.frame];
             let at = BUFFERS + u64::from(last.0) * BUFFER + HEADER as u64;
-            self.guest.memory.read_slice(&mut bytes, GuestAddress(at)).unwrap();
+            self.port.guest.memory.read_slice(&mut bytes, GuestAddress(at)).unwrap();
             assert!(bytes.iter().all(|byte| *byte == 7));
         }
         result

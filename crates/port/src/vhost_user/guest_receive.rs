@@ -88,7 +88,7 @@ impl Sender<'_> {
             outcome = outcome.and_then(|()| self.send_until_full(&batch[self.sent + self.long..]));
             self.ring.publish();
             let is_over = outcome.is_err() || self.sent + self.long == batch.len();
-            // Who gave no room for one packet will not at once give it for another.
+            // A guest that had no room for one packet has none for the next one at once.
             if is_over || self.sent == before || retries >= retries_max.load(Relaxed) {
                 break;
             }

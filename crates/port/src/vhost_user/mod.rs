@@ -30,6 +30,8 @@ mod slot;
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work;
 
 use crate::OptionKey;
 use crate::config::Options;

@@ -3,6 +3,7 @@
 use super::feature::Features;
 use super::memory::{GuestMemory, RegionInfo};
 use super::ring::{Call, Ring, RingLayout, RingSetup};
+use proptest::prelude::*;
 use std::fs::File;
 use std::sync::Arc;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
@@ -110,4 +111,11 @@ impl TestGuest {
         let ours = Arc::new(Call::new(call.try_clone().unwrap()).unwrap());
         (Ring::new(RingSetup { call: Some(ours), ..self.setup(features) }).unwrap(), call)
     }
+}
+
+/// Address, length, flags and successor of a descriptor that is likely to be valid.
+pub fn descriptor() -> impl Strategy<Value = (u64, u32, u16, u16)> {
+    let address = prop_oneof![8 => (0u64..0x70).prop_map(|at| at * 256), 1 => any::<u64>()];
+    let len = prop_oneof![6 => 1u32..200, 2 => (1u32..9).prop_map(|n| n * 16), 1 => Just(0), 1 => any::<u32>()];
+    (address, len, prop_oneof![6 => 0u16..2, 2 => 2u16..4, 1 => 0u16..8], 0u16..9)
 }

@@ -3,11 +3,14 @@
 use super::feature::Features;
 use super::guest_receive::GuestReceive;
 use super::guest_transmit::GuestTransmit;
+use super::ring::BUFFERS_MAX;
 use super::slot::RingSlot;
-use super::testing::{LAYOUT, MERGING, TestGuest, VERSION_1};
-use crate::offload::VNET_HEADER;
+use super::testing::{LAYOUT, MERGING, TestGuest, VERSION_1, descriptor};
+use super::work::{self, Work};
+use crate::offload::{LARGEST_FRAME, VNET_HEADER};
 use crate::stats::QueueStats;
 use crate::{Mtu, Pools, Port, PortConfig, RxQueue, TxQueue};
+use proptest::prelude::*;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
@@ -231,4 +234,40 @@ fn a_client_without_a_frontend_looks_for_one_elsewhere() {
     retries.options.insert("tx-retries-max".to_owned(), "0".to_owned());
     crate::reconfigure(&mut *port, &retries).unwrap();
     assert!(is_connected(&*port));
+}
+
+/// The work of a batch of packets stays below this: each buffer is described once and copied in at most three parts.
+fn is_bounded(work: Work) -> bool {
+    let packets = BATCH_MAX * (Mtu(1500).longest_frame() + 2 * VNET_HEADER);
+    // One large frame in a poll.
+    let bytes = packets + LARGEST_FRAME + VNET_HEADER + 16 * BUFFERS_MAX;
+    work.descriptors + work.accesses <= 4 * BUFFERS_MAX + 2 * BATCH_MAX && work.bytes <= bytes
+}
+
+proptest! {
+    /// Whatever a guest writes into its ring, a poll and a batch do no more than their bounds allow.
+    #[test]
+    fn work_is_bounded_whatever_the_guest_writes(
+        descriptors in prop::collection::vec(descriptor(), 8),
+        inner in prop::collection::vec(descriptor(), 16),
+        heads in prop::collection::vec(0u16..9, 1..8),
+        merges: bool,
+    ) {
+        for flip in [0, WRITE] {
+            let features = Features(1 << 32 | 1 << 28 | if merges { 1 << 15 } else { 0 });
+            let guest = Guest::new(&[], features);
+            let write = |table, (at, (address, len, flags, next)): (u16, (u64, u32, u16, u16))| {
+                guest.memory.describe(table, at, (address, len, flags ^ flip, next));
+            };
+            (0..).zip(descriptors.iter().copied()).for_each(|one| write(LAYOUT.descriptors, one));
+            (0..).zip(inner.iter().copied()).for_each(|one| write(0x1000, one));
+            guest.memory.offer(0, &heads);
+            let work = if flip == 0 {
+                work::counted(|| guest.poll()).1
+            } else {
+                work::counted(|| guest.send(&[1500; BATCH_MAX])).1
+            };
+            prop_assert!(is_bounded(work), "{work:?}");
+        }
+    }
 }

@@ -249,6 +249,8 @@ impl View {
     /// The host's address for `len` bytes at a guest's address.
     #[inline]
     fn resolve(&mut self, address: u64, len: usize) -> Result<NonNull<u8>, Outside> {
+        #[cfg(test)]
+        crate::vhost_user::work::note_access(len);
         if !self.recent.has(address, len as u64) {
             self.find(address, len)?;
         }

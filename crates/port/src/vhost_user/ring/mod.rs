@@ -34,6 +34,10 @@ const CHAIN_MAX: usize = 256;
 /// fit.
 const BURST_MAX: usize = 640;
 
+/// The most buffers of a burst: its last chain may be a long one that ends in a long table.
+#[cfg(test)]
+pub const BUFFERS_MAX: usize = BURST_MAX + 2 * CHAIN_MAX;
+
 /// The most bytes of a buffer that are used: those of the largest packet.
 const BUFFER_MAX: u32 = (LARGEST_FRAME + VNET_HEADER) as u32;
 

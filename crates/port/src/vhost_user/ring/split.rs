@@ -140,6 +140,8 @@ impl SplitRing {
 
     #[inline]
     fn descriptor(&self, at: u16) -> Result<Descriptor> {
+        #[cfg(test)]
+        crate::vhost_user::work::note_descriptor();
         let [address, rest] = self.descriptors.get(usize::from(at)).ok_or(Broken::Index)?;
         Ok(Descriptor::of(address.load(Relaxed), rest.load(Relaxed)))
     }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::vhost_user::testing::{LAYOUT, SIZE, TestGuest, VERSION_1, WITH_EVENTS, WITH_TABLES};
+use crate::vhost_user::testing::{LAYOUT, SIZE, TestGuest, VERSION_1, WITH_EVENTS, WITH_TABLES, descriptor};
+use crate::vhost_user::work;
 use proptest::prelude::*;
 use std::io::Read;
 
@@ -155,13 +156,6 @@ fn a_ring_outside_of_memory_is_refused() {
     }
 }
 
-/// A descriptor that is likely to be valid.
-fn descriptor() -> impl Strategy<Value = (u64, u32, u16, u16)> {
-    let address = prop_oneof![8 => (0u64..0x70).prop_map(|at| at * 256), 1 => any::<u64>()];
-    let len = prop_oneof![6 => 1u32..200, 2 => (1u32..9).prop_map(|n| n * 16), 1 => Just(0), 1 => any::<u32>()];
-    (address, len, prop_oneof![6 => 0u16..2, 2 => 2u16..4, 1 => 0u16..8], 0u16..9)
-}
-
 proptest! {
     /// For any ring the chains are those of the plain twin, or both refuse them; whatever the guest wrote, nothing
     /// panics and no more is worked on than the bounds allow.
@@ -185,7 +179,8 @@ proptest! {
         let mut ring = guest.ring(if tables { WITH_TABLES } else { VERSION_1 });
         let access = if write { Access::Write } else { Access::Read };
         let mut burst = Burst::default();
-        let ours = ring.gather(n, access, &mut burst);
+        let (ours, work) = work::counted(|| ring.gather(n, access, &mut burst));
+        prop_assert!(work.descriptors + work.accesses <= BUFFERS_MAX + n, "{work:?}");
         let plain: Result<Vec<_>> = plain::waiting(&guest, next).and_then(|waiting| {
             let n = n.min(waiting.into()) as u16;
             (0..n).map(|ahead| plain::chain(&guest, next.wrapping_add(ahead), write, tables)).collect()

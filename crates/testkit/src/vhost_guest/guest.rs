@@ -1,5 +1,5 @@
-//! A guest whose memory, rings and frontend are in this process. It speaks the vhost-user protocol byte by byte, so
-//! that it can say what no frontend would. Source: vhost-user protocol; VIRTIO 1.2, section 2.7.
+//! The guest's driver and its frontend. It speaks the vhost-user protocol byte by byte, so that it can say what no
+//! frontend would. Source: vhost-user protocol; VIRTIO 1.2, section 2.7.
 
 use rustix::fs::MemfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -15,26 +15,44 @@ use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 
 /// Requests of the protocol.
 pub mod request {
+    /// Asks what the device offers.
     pub const GET_FEATURES: u32 = 1;
+    /// Says what was negotiated.
     pub const SET_FEATURES: u32 = 2;
+    /// Begins.
     pub const SET_OWNER: u32 = 3;
+    /// Shares memory.
     pub const SET_MEM_TABLE: u32 = 5;
+    /// Says a ring's size.
     pub const SET_VRING_NUM: u32 = 8;
+    /// Says where a ring is.
     pub const SET_VRING_ADDR: u32 = 9;
+    /// Says where a ring begins.
     pub const SET_VRING_BASE: u32 = 10;
+    /// Starts a ring.
     pub const SET_VRING_KICK: u32 = 12;
+    /// Names the descriptor that notifies the guest.
     pub const SET_VRING_CALL: u32 = 13;
 }
 
 /// Features of virtio.
 pub mod feature {
+    /// Packets may use several buffers.
     pub const MERGEABLE: u64 = 1 << 15;
+    /// Descriptors may refer to tables.
+    pub const INDIRECT: u64 = 1 << 28;
+    /// Each side says when it wants to be notified.
+    pub const EVENT_INDEX: u64 = 1 << 29;
+    /// The device is one of virtio 1.
     pub const VERSION_1: u64 = 1 << 32;
 }
 
-/// Descriptor flags.
+/// A descriptor's flag: another one follows.
 pub const NEXT: u16 = 1;
+/// A descriptor's flag: the device writes its buffer.
 pub const WRITE: u16 = 2;
+/// A descriptor's flag: it describes a table of descriptors.
+pub const INDIRECT: u16 = 4;
 
 const MEMORY: u64 = 16 << 20;
 /// The frontend's address of guest address 0.
@@ -45,8 +63,11 @@ pub const BUFFERS: u64 = 4 << 20;
 /// A ring's parts in the guest's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
+    /// The table of descriptors.
     pub descriptors: u64,
+    /// The available ring.
     pub available: u64,
+    /// The used ring.
     pub used: u64,
 }
 
@@ -60,13 +81,18 @@ impl Place {
 
 /// A guest and its frontend, connected.
 pub struct Guest {
+    /// Its memory.
     pub memory: GuestMemoryMmap,
     file: File,
+    /// The connection to the switch.
     pub socket: UnixStream,
+    /// Entries of its rings.
     pub size: u16,
-    /// By ring: the next index of the available and of the used ring.
+    /// By ring: the next index of the available ring.
     pub available: [u16; 2],
+    /// By ring: the next index of the used ring.
     pub used: [u16; 2],
+    /// By ring: the descriptor that notifies it.
     pub calls: [OwnedFd; 2],
 }
 
