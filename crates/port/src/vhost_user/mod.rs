@@ -5,6 +5,16 @@
 //! frontend's socket, repeatedly until one listens; as a server it listens. Either side may disconnect and come back;
 //! the port is down meanwhile.
 //!
+//! A poll or a batch works on one burst: descriptors are read and prefetched together, each packet is copied once,
+//! and one store shows the guest all that was used. A region of memory is mapped once and resolved with two
+//! comparisons. What nearly every packet is (one buffer, or a header and one buffer; nothing left to do) takes a way
+//! without loops; all else takes the general one. So 64 bytes cost 260 instructions to receive and 240 to send, and
+//! 2.4 and 2.3 cache lines, of which two are the guest's buffer
+//! (`benches/record/epyc-avx512-2vcpu-kvm/2026-11-22-vhost-rings.txt`).
+//!
+//! Work is bounded, whatever a guest writes: chains and bursts have a most of descriptors, and what no driver does
+//! breaks the ring, which then rests until it is set up again. Tests count that work and not its time.
+//!
 //! The guest may change its memory at any time, so everything is copied before it is examined. One case has no defence:
 //! a frontend that truncates its memory file while it is shared kills every process that accesses the memory, including
 //! ours.
