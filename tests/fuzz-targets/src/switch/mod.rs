@@ -1,7 +1,7 @@
-//! Target `switch`: what a switch remembers. The input is a list of operations, a byte for the kind of each: rules,
-//! groups and meters that come, change and go, packets in bursts, and time that passes. Rules learn, connections are
-//! tracked and translated, fragments wait. A second switch without caches carries out the same: both send the same
-//! packets, whatever the first one's caches remember.
+//! Target `switch`: what a switch remembers. The input is a byte that says which caches the switch has, then a list of
+//! operations, a byte for the kind of each: rules, groups and meters that come, change and go, packets in bursts, and
+//! time that passes. Rules learn, connections are tracked and translated, fragments wait. A second switch without caches
+//! carries out the same: both send the same packets, whatever the first one's caches remember.
 
 mod bench;
 mod frames;
@@ -19,14 +19,13 @@ const OPERATIONS_MAX: usize = 96;
 /// Every packet has one fate, every lookup one answer, work has its bounds, and caches change nothing.
 pub fn switch(data: &[u8]) {
     let mut input = Input(data);
+    let caches = caches(input.byte());
     let operations: Vec<Operation> =
         std::iter::from_fn(|| (!input.is_empty()).then(|| Operation::read(&mut input))).take(OPERATIONS_MAX).collect();
     if !operations.iter().any(|operation| matches!(operation, Operation::Packets(_))) {
         return;
     }
-    let arm = Arm { emc: Some(1), smc: true, distributor: true, ..Arm::BARE };
-    // An exact match cache so small that entries evict each other.
-    let mut cached = Bench::new(Settings { emc_entries: 8, composed: Level::On, ..arm.into() });
+    let mut cached = Bench::new(caches);
     let mut bare = Bench::new(Arm::BARE.into());
     for (number, operation) in operations.iter().enumerate() {
         let (with, without) = (cached.carry_out(operation), bare.carry_out(operation));
@@ -34,4 +33,11 @@ pub fn switch(data: &[u8]) {
     }
     cached.finish();
     bare.finish();
+}
+
+/// The caches that a byte stands for. An exact match cache is so small that its entries evict each other.
+fn caches(byte: u8) -> Settings {
+    let has = |bit: u8| byte >> bit & 1 == 1;
+    let arm = Arm { emc: has(0).then_some(1), smc: has(2), distributor: has(3), ..Arm::BARE };
+    Settings { emc_entries: 8, composed: if has(1) { Level::On } else { Level::Off }, ..arm.into() }
 }

@@ -14,7 +14,7 @@ const WAITS_MS: [u64; 8] = [1, 30, 500, 1_000, 3_000, 30_000, 300_000, 7_200_000
 #[derive(Debug)]
 pub enum Operation {
     /// Rules come, change, or go.
-    Flow(FlowMod),
+    Flow(Box<FlowMod>),
     Group(GroupMod),
     Meter(MeterMod),
     /// Frames, each with the port it comes in at.
@@ -68,6 +68,6 @@ impl Operation {
 
     fn flow(text: String, command: FlowCommand) -> Self {
         let parsed = FlowMod::parse(&text, command, &PortNames::NONE);
-        parsed.map_or(Self::Nothing, Self::Flow)
+        parsed.map_or(Self::Nothing, |flow_mod| Self::Flow(Box::new(flow_mod)))
     }
 }
