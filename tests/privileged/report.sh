@@ -58,7 +58,7 @@ HTML
 
 # browse NAME PAGE ARGS…: in a network of its own without a way out.
 browse() {
-    timeout --kill-after=5 60 unshare -n chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+    timeout --kill-after=5 240 unshare -n chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
         --disable-background-networking --disable-component-update --disable-sync --hide-scrollbars \
         --user-data-dir="$(mktemp -d -p "$dir")" "${@:3}" "file://$2" 2> "$dir/$1.log"
 }
