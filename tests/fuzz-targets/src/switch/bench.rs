@@ -133,9 +133,9 @@ impl Bench {
         assert!(self.datapath.flows().len() <= MEGAFLOWS_MAX as usize, "megaflows");
     }
 
-    /// Fragments that wait in vain go on, and what they become.
+    /// Fragments that wait in vain go on, and what they become: one may wait again each time it is sent round.
     pub fn finish(mut self) {
-        for _ in 0..4 {
+        for _ in 0..=RECIRCULATIONS {
             self.carry_out(&Operation::Wait(60_000));
         }
         let totals = self.datapath.totals();
