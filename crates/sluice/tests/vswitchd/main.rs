@@ -3,6 +3,7 @@
 
 mod databases;
 mod life;
+mod numa;
 mod restart;
 mod rig;
 
@@ -10,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     ("it_detaches_when_it_is_configured", life::it_detaches_when_it_is_configured),
     ("a_second_one_is_refused", life::a_second_one_is_refused),
     ("a_monitor_starts_it_again_after_a_crash", life::a_monitor_starts_it_again_after_a_crash),
@@ -19,6 +20,7 @@ const CASES: [Case; 11] = [
     ("its_log_is_open_vswitchs", life::its_log_is_open_vswitchs),
     ("it_sleeps_while_there_is_nothing_to_do", life::it_sleeps_while_there_is_nothing_to_do),
     ("it_ends_as_open_vswitch_does", life::it_ends_as_open_vswitch_does),
+    ("queues_are_polled_on_the_node_of_their_device", numa::queues_are_polled_on_the_node_of_their_device),
     ("without_the_lock_it_has_no_bridges", databases::without_the_lock_it_has_no_bridges),
     ("it_reaches_its_database_by_tls", databases::it_reaches_its_database_by_tls),
     ("what_the_command_line_cannot_say_is_told", life::what_the_command_line_cannot_say_is_told),
