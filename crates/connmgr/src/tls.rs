@@ -3,21 +3,19 @@
 //! As in Open vSwitch, both sides show a certificate, which an authority that the other side trusts must have signed. The
 //! names in it do not matter.
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+mod peer_authority;
+
+use peer_authority::{PeerAuthority, PeerVerifier};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{
-    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    ServerConnection, SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Files in PEM: the switch's key and certificate, and the authority that it trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +26,8 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The authority that must have signed the peers' certificates.
     pub ca_cert: PathBuf,
+    /// Whether the first peer is trusted if there is no such file, and the file written.
+    pub bootstraps_ca_cert: bool,
 }
 
 /// One of [`TlsFiles`].
@@ -79,9 +79,18 @@ pub enum TlsError {
 /// The switch's certificate, and the authority that it trusts.
 #[derive(Debug)]
 pub struct Tls {
+    files: TlsFiles,
+    provider: Arc<CryptoProvider>,
+    key: PrivateKeyDer<'static>,
+    chain: Vec<CertificateDer<'static>>,
+    authority: Arc<PeerAuthority>,
     client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
+    /// Made once the authority is known.
+    server: OnceLock<Arc<ServerConfig>>,
 }
+
+/// Why a configuration can be made: it speaks both versions of TLS.
+const VERSIONS: &str = "invariant: the provider has suites of both versions";
 
 impl Tls {
     /// Reads key and certificates.
@@ -93,32 +102,36 @@ impl Tls {
         let key = PrivateKeyDer::from_pem_file(&files.private_key)
             .map_err(|source| pem_error(TlsFile::PrivateKey, &files.private_key, source))?;
         let chain = certificates(TlsFile::Certificate, &files.certificate)?;
-        let authorities = Arc::new(authorities(&files.ca_cert)?);
-        let key_pair = |source| TlsError::KeyPair {
-            private_key: files.private_key.clone(),
-            certificate: files.certificate.clone(),
-            source,
-        };
-        let versions = "invariant: the provider has suites of both versions";
-        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&authorities), Arc::clone(&provider));
-        let clients = clients.build().map_err(|error| bad_authority(&files.ca_cert, &error))?;
-        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .expect(versions)
-            .with_client_cert_verifier(clients)
-            .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(key_pair)?;
+        let authority = Arc::new(PeerAuthority::load(&provider, &files.ca_cert, files.bootstraps_ca_cert)?);
         let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .expect(versions)
+            .expect(VERSIONS)
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(SignedByAuthority { authorities, provider }))
-            .with_client_auth_cert(chain, key)
-            .map_err(key_pair)?;
-        Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
+            .with_custom_certificate_verifier(PeerVerifier::new(&authority))
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(|source| files.key_pair_error(source))?;
+        let (files, client, server) = (files.clone(), Arc::new(client), OnceLock::new());
+        let tls = Tls { files, provider, key, chain, authority, client, server };
+        if let Some(roots) = tls.authority.roots() {
+            tls.server_config(roots)?;
+        }
+        Ok(tls)
     }
 
-    /// How the switch speaks TLS to those that it connects to.
+    /// How the switch speaks TLS to those that have connected to it, whose certificates `roots` must have signed.
+    fn server_config(&self, roots: Arc<RootCertStore>) -> Result<Arc<ServerConfig>, TlsError> {
+        let clients = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&self.provider));
+        let clients = clients.build().map_err(|error| bad_authority(&self.files.ca_cert, &error))?;
+        let server = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .expect(VERSIONS)
+            .with_client_cert_verifier(clients)
+            .with_single_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(|source| self.files.key_pair_error(source))?;
+        Ok(Arc::clone(self.server.get_or_init(|| Arc::new(server))))
+    }
+
+    /// How the switch speaks TLS to those that it connects to, one connection at a time.
     pub fn client_config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.client)
     }
@@ -126,9 +139,14 @@ impl Tls {
     /// The switch's end of a connection that a peer has made.
     ///
     /// # Errors
-    /// If the socket cannot be made ready.
+    /// If the socket cannot be made ready, or no authority is known yet.
     pub fn accept(&self, socket: TcpStream) -> io::Result<TlsStream> {
-        let connection = ServerConnection::new(Arc::clone(&self.server)).map_err(io::Error::other)?;
+        let config = match (self.server.get(), self.authority.roots()) {
+            (Some(config), _) => Arc::clone(config),
+            (None, Some(roots)) => self.server_config(roots).map_err(io::Error::other)?,
+            (None, None) => return Err(io::Error::new(ErrorKind::NotFound, "no peer has shown its authority yet")),
+        };
+        let connection = ServerConnection::new(config).map_err(io::Error::other)?;
         TlsStream::new(Connection::Server(connection), socket)
     }
 
@@ -137,8 +155,26 @@ impl Tls {
     /// # Errors
     /// If the socket cannot be made ready.
     pub fn connect(&self, socket: TcpStream, peer: ServerName<'static>) -> io::Result<TlsStream> {
-        let connection = ClientConnection::new(Arc::clone(&self.client), peer).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(self.config_of_one(), peer).map_err(io::Error::other)?;
         TlsStream::new(Connection::Client(connection), socket)
+    }
+
+    /// [`Tls::client_config`] for one of several connections at a time: what a peer has shown of an authority that is not
+    /// known yet belongs to its connection.
+    fn config_of_one(&self) -> Arc<ClientConfig> {
+        if self.authority.roots().is_some() {
+            return Arc::clone(&self.client);
+        }
+        let mut config = ClientConfig::clone(&self.client);
+        config.dangerous().set_certificate_verifier(PeerVerifier::new(&self.authority));
+        Arc::new(config)
+    }
+}
+
+impl TlsFiles {
+    fn key_pair_error(&self, source: Error) -> TlsError {
+        let (private_key, certificate) = (self.private_key.clone(), self.certificate.clone());
+        TlsError::KeyPair { private_key, certificate, source }
     }
 }
 
@@ -148,12 +184,16 @@ fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static
     if all.is_empty() { Err(wrong(pem::Error::NoItemsFound)) } else { Ok(all) }
 }
 
+/// The certificates of a file, as what is trusted.
 fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
-    let mut authorities = RootCertStore::empty();
-    for authority in certificates(TlsFile::CaCert, path)? {
-        authorities.add(authority).map_err(|error| bad_authority(path, &error))?;
-    }
-    Ok(authorities)
+    roots(certificates(TlsFile::CaCert, path)?, path)
+}
+
+/// Certificates that are, or will be, in a file, as what is trusted.
+fn roots(all: Vec<CertificateDer<'_>>, path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    all.into_iter().try_for_each(|one| roots.add(one).map_err(|error| bad_authority(path, &error)))?;
+    Ok(roots)
 }
 
 fn pem_error(file: TlsFile, path: &Path, source: pem::Error) -> TlsError {
@@ -163,51 +203,6 @@ fn pem_error(file: TlsFile, path: &Path, source: pem::Error) -> TlsError {
 
 fn bad_authority(path: &Path, error: &impl ToString) -> TlsError {
     TlsError::Authority { path: path.to_owned(), reason: error.to_string() }
-}
-
-/// Trusts every certificate that the authority has signed, whatever name is in it.
-#[derive(Debug)]
-struct SignedByAuthority {
-    authorities: Arc<RootCertStore>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for SignedByAuthority {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let certificate = ParsedCertificate::try_from(certificate)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&certificate, &self.authorities, intermediates, now, algorithms)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 /// A connection that speaks TLS; it never blocks.

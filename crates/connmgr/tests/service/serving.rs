@@ -100,7 +100,12 @@ fn tls_files_that_are_wrong_are_named() {
     let bench = Bench::new();
     let path = bench.dir.path().join("key.pem");
     std::fs::write(&path, "no key\n").unwrap();
-    let files = TlsFiles { private_key: path.clone(), certificate: path.clone(), ca_cert: path.clone() };
+    let files = TlsFiles {
+        private_key: path.clone(),
+        certificate: path.clone(),
+        ca_cert: path.clone(),
+        bootstraps_ca_cert: false,
+    };
     let error = bench.service.set_tls(Some(&files)).unwrap_err();
     assert!(matches!(&error, TlsError::Pem { file: TlsFile::PrivateKey, .. }), "{error}");
     assert!(error.to_string().starts_with(&format!("{}: no private key in PEM", path.display())), "{error}");

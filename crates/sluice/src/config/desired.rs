@@ -64,6 +64,7 @@ impl Config {
                 private_key: self.resolve(&tls.private_key),
                 certificate: self.resolve(&tls.certificate),
                 ca_cert: self.resolve(&tls.ca_cert),
+                bootstraps_ca_cert: false,
             }),
             bridges: bridges.collect::<Result<_, _>>()?,
             base_dir: self.directory.clone(),

@@ -79,7 +79,7 @@ pub struct TlsOptions {
     /// The certificate that peers' certificates are checked with
     #[arg(short = 'C', long, value_name = "FILE")]
     pub ca_cert: Option<PathBuf>,
-    /// The same; it has to be there, since Sluice takes no certificate over from a peer
+    /// The same; if there is no such file, the first peer is trusted, and its authority's certificate written there
     #[arg(long, value_name = "FILE", conflicts_with = "ca_cert")]
     pub bootstrap_ca_cert: Option<PathBuf>,
     /// Without effect: Sluice sends its own certificate chain only
@@ -102,6 +102,7 @@ impl TlsOptions {
                 private_key: private_key.clone(),
                 certificate: certificate.clone(),
                 ca_cert: ca_cert.clone(),
+                bootstraps_ca_cert: bootstrap_ca_cert.is_some(),
             }),
             _ => None,
         }

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 type Case = (&'static str, fn());
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 14] = [
     ("it_detaches_when_it_is_configured", life::it_detaches_when_it_is_configured),
     ("a_second_one_is_refused", life::a_second_one_is_refused),
     ("a_monitor_starts_it_again_after_a_crash", life::a_monitor_starts_it_again_after_a_crash),
@@ -23,12 +23,22 @@ const CASES: [Case; 12] = [
     ("queues_are_polled_on_the_node_of_their_device", numa::queues_are_polled_on_the_node_of_their_device),
     ("without_the_lock_it_has_no_bridges", databases::without_the_lock_it_has_no_bridges),
     ("it_reaches_its_database_by_tls", databases::it_reaches_its_database_by_tls),
+    ("it_takes_over_its_databases_authority", databases::it_takes_over_its_databases_authority),
+    ("it_takes_over_a_controllers_authority", databases::it_takes_over_a_controllers_authority),
     ("what_the_command_line_cannot_say_is_told", life::what_the_command_line_cannot_say_is_told),
 ];
 
 /// Debian's programs that every case needs.
-const PROGRAMS: [&str; 7] =
-    ["ovsdb-server", "ovsdb-tool", "ovsdb-client", "ovs-vsctl", "ovs-appctl", "ovs-ofctl", "openssl"];
+const PROGRAMS: [&str; 8] = [
+    "ovsdb-server",
+    "ovsdb-tool",
+    "ovsdb-client",
+    "ovs-vsctl",
+    "ovs-appctl",
+    "ovs-ofctl",
+    "ovs-testcontroller",
+    "openssl",
+];
 
 fn main() -> ExitCode {
     let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();

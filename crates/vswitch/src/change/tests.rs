@@ -146,7 +146,12 @@ fn any_state() -> impl Strategy<Value = DesiredState> {
         };
         datapath.lookup.smc = if off { Level::Off } else { Level::Auto };
         let dpdk = budget.then(DpdkConfig::default);
-        let tls = off.then(|| TlsFiles { private_key: "k".into(), certificate: "c".into(), ca_cert: "a".into() });
+        let tls = off.then(|| TlsFiles {
+            private_key: "k".into(),
+            certificate: "c".into(),
+            ca_cert: "a".into(),
+            bootstraps_ca_cert: false,
+        });
         DesiredState {
             pmd_cores: vec![core],
             main_worker: off,

@@ -47,11 +47,8 @@ impl Plan {
         if let Some(ssl) = &row.ssl {
             let [private_key, certificate, ca_cert] =
                 [&ssl.private_key, &ssl.certificate, &ssl.ca_cert].map(|file| file.into());
-            self.state.tls = Some(TlsFiles { private_key, certificate, ca_cert });
-            if ssl.bootstrap_ca_cert {
-                self.notes
-                    .push(Note::once(Level::Info, "bootstrap_ca_cert is ignored: the file of ca_cert must exist"));
-            }
+            let bootstraps_ca_cert = ssl.bootstrap_ca_cert;
+            self.state.tls = Some(TlsFiles { private_key, certificate, ca_cert, bootstraps_ca_cert });
         }
         let config = &row.other_config;
         let max_idle_ms = config.number("max-idle").unwrap_or(MAX_IDLE_MS).max(MAX_IDLE_MIN_MS);
