@@ -3,6 +3,7 @@
 //! A host whose ports are all devices of the kernel thus burns no core. While packets come the worker does not sleep: it
 //! serves the queues that gave some until they are empty, in batches and as fairly as a PMD.
 
+use crate::load::INTERVAL_MS;
 use crate::pmd::Pmd;
 use crate::rxq::QueueWait;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -10,8 +11,12 @@ use sluice_simd::tsc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The longest sleep: fragments expire and deleted megaflows are forgotten at most that late.
+/// The longest sleep while there is something that ends by itself: fragments expire and deleted megaflows are forgotten
+/// at most that late.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
+
+/// The longest sleep otherwise: the intervals of queues' loads end in time.
+const IDLE_SLEEP_MAX: Duration = Duration::from_millis(INTERVAL_MS);
 
 /// How long a queue is left alone that was said to have packets and had none: a device with an error, or no buffer for
 /// its packets.
@@ -37,14 +42,14 @@ fn sleep(pmd: &mut Pmd) {
     let Some(bell) = shared.bell() else { return };
     let mut waited_for = Vec::with_capacity(pmd.rxqs_mut().len() + 1);
     waited_for.push(PollFd::new(bell, PollFlags::IN));
-    let mut until = SLEEP_MAX;
+    let mut until = if pmd.holds_nothing() { IDLE_SLEEP_MAX } else { SLEEP_MAX };
     for rxq in pmd.rxqs_mut() {
         match (rxq.wait.muted_ms(real_ms), rxq.queue.readiness()) {
             (None, Some(descriptor)) => waited_for.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN)),
             (muted, _) => until = until.min(Duration::from_millis(muted.unwrap_or(MUTE_MS))),
         }
     }
-    let until = Timespec { tv_sec: 0, tv_nsec: until.subsec_nanos().into() };
+    let until = Timespec { tv_sec: until.as_secs() as i64, tv_nsec: until.subsec_nanos().into() };
     let woken = rustix::event::poll(&mut waited_for, Some(&until)).is_ok();
     let flags: Vec<bool> = waited_for.iter().map(|one| woken && !one.revents().is_empty()).collect();
     drop(waited_for);

@@ -196,6 +196,12 @@ impl Pmd {
         self.tally[Counter::SleepCycles] += cycles;
     }
 
+    /// Whether it has no megaflow and no fragment, so that nothing ends without a packet or a command.
+    pub fn holds_nothing(&self) -> bool {
+        let no_flows = self.walk.levels.subtables().flows() == 0 && self.deleted.is_empty();
+        no_flows && !self.walk.holds_fragments()
+    }
+
     /// Whether no queue will ever give a packet again.
     pub fn is_exhausted(&self) -> bool {
         self.rxqs.iter().all(|rxq| rxq.queue.exhausted())

@@ -126,6 +126,11 @@ impl Walk {
         }
     }
 
+    /// Whether fragments are held that will expire.
+    pub fn holds_fragments(&self) -> bool {
+        self.executor.tracking.reassembly.held.is_due(u64::MAX - 1)
+    }
+
     #[cold]
     fn release_fragments<'g>(&mut self, batch: &mut Batch<'_, 'g>, context: &mut Context<'_, 'g>) {
         let mut expired = self.executor.tracking.reassembly.take_expired(context.now_ms);
