@@ -3,7 +3,6 @@
 //! A host whose ports are all devices of the kernel thus burns no core. While packets come the worker does not sleep: it
 //! serves the queues that gave some until they are empty, in batches and as fairly as a PMD.
 
-use crate::load::INTERVAL_MS;
 use crate::pmd::Pmd;
 use crate::rxq::QueueWait;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -15,8 +14,8 @@ use std::time::Duration;
 /// at most that late.
 const SLEEP_MAX: Duration = Duration::from_millis(250);
 
-/// The longest sleep otherwise: the intervals of queues' loads end in time.
-const IDLE_SLEEP_MAX: Duration = Duration::from_millis(INTERVAL_MS);
+/// The longest sleep otherwise. A worker that does not go on for two seconds is told to stand still.
+const IDLE_SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// How long a queue is left alone that was said to have packets and had none: a device with an error, or no buffer for
 /// its packets.
