@@ -156,6 +156,10 @@ impl Pruning {
                 combinations *= matching.count_ones() as usize + usize::from(field.may_be_open());
             }
         }
+        // Some field has no prefix of the key in any subtable, so none can match, however many lengths others have.
+        if combinations == 0 {
+            return;
+        }
         if combinations > COMBINATIONS {
             let unions = self.unions(&matching);
             return isa.run(Survivors {
@@ -375,5 +379,34 @@ mod tests {
         assert_eq!((found(&pruning, &live), pruning.nodes() + quota.0), (vec![3], 9));
         pruning.remove_flow(FlowId(7), &live, &mut quota);
         assert_eq!((pruning.nodes(), quota.0), (0, 9));
+    }
+
+    /// A key can match more lengths in one field than there are combinations, and none in another.
+    #[test]
+    fn a_field_without_a_match_ends_the_search_whatever_the_others_have() {
+        let (mut pruning, mut quota) = (Pruning::default(), NodeQuota(1000));
+        let flow = |len: u32| {
+            let (mut key, mut mask) = (PacketKey::ZERO, PacketKey::ZERO);
+            key.set(layout::NW_SRC, &(0x0a00_0000u32).to_be_bytes());
+            mask.set(layout::NW_SRC, &(!0u32 << (32 - len)).to_be_bytes());
+            key.set(layout::NW_DST, &[20, 0, 0, 1]);
+            mask.set(layout::NW_DST, &[0xff; 4]);
+            Arc::new(MegaflowMatch::new(mask, &key))
+        };
+        for len in 8..8 + 2 * COMBINATIONS as u32 {
+            pruning.list(len, &flow(len).mask);
+            pruning.add_flow(FlowId(len), &flow(len), &mut quota);
+        }
+        let asked = |last: u8| {
+            let mut key = flow(8).key;
+            key.set(layout::NW_DST, &[20, 0, 0, last]);
+            let mut asked = 0;
+            pruning.survivors(Isa::best(), &key, |_| {
+                asked += 1;
+                false
+            });
+            asked
+        };
+        assert_eq!((asked(1), asked(2)), (2 * COMBINATIONS, 0));
     }
 }
