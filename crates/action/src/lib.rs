@@ -8,6 +8,7 @@
 mod action;
 pub mod ct;
 mod edit;
+mod flow_memory;
 mod megaflow;
 mod meter;
 mod text;
@@ -16,8 +17,9 @@ mod upcall;
 pub use action::{Action, Actions, HashAlgorithm, Header, MaskedField, PortNo};
 pub use ct::Ct;
 pub use edit::edit;
+pub use flow_memory::{ALLOCATION_BYTES, FlowCharge, FlowMemory, actions_bytes};
 pub use megaflow::{
-    FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, XcacheHandle, agree_under,
+    FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Xcache, XcacheHandle, agree_under,
 };
 pub use meter::{MeterStats, MeterStore};
 pub use text::{DatapathFlow, DatapathPortNames, show_actions, show_flow, show_packet_key, show_stats, show_ufid};

@@ -1,8 +1,10 @@
 //! Megaflows as both the datapath and the tables see them.
 
-use crate::{Actions, Translation};
+use crate::{Actions, FlowMemory, Translation};
 use sluice_fate::DropReason;
 use sluice_flow::{Line, PacketKey};
+use std::any::Any;
+use std::sync::Arc;
 
 /// A megaflow's stable name: its place in the shared arena. Reused after the record has been reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,9 +71,29 @@ pub struct FlowStats {
     pub created_ms: u64,
 }
 
+/// What a translation remembers, as the datapath sees it.
+pub trait Xcache: Any + Send + Sync {
+    /// The memory that it takes. The tables charge it to the account of [`MegaflowStore::memory`].
+    fn bytes(&self) -> u64;
+}
+
+/// A translation that remembers nothing.
+impl Xcache for () {
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl dyn Xcache {
+    /// As the type that it is.
+    pub fn downcast_ref<T: Any>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+}
+
 /// What the translation remembers for itself (the rules to credit, say). The datapath carries it and never looks in.
 #[derive(Clone)]
-pub struct XcacheHandle(pub std::sync::Arc<dyn std::any::Any + Send + Sync>);
+pub struct XcacheHandle(pub Arc<dyn Xcache>);
 
 impl std::fmt::Debug for XcacheHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -97,6 +119,8 @@ pub struct FlowDump<'a> {
     pub earlier: FlowStats,
     /// Whether no packet follows it until it is resumed.
     pub is_suspended: bool,
+    /// The memory that it takes, with its xlate cache.
+    pub bytes: u64,
 }
 
 impl FlowDump<'_> {
@@ -145,6 +169,9 @@ pub trait MegaflowStore: Send + Sync {
 
     /// The most megaflows there can be.
     fn capacity(&self) -> usize;
+
+    /// The account of the memory that megaflows take.
+    fn memory(&self) -> &Arc<FlowMemory>;
 
     /// Removes a megaflow and returns its statistics so far; `None` if it is gone already.
     ///

@@ -24,6 +24,8 @@ pub struct Config {
     pub max_idle_ms: u64,
     /// The most megaflows there can be.
     pub max_megaflows: u32,
+    /// The most bytes that megaflows may take, with all that belongs to them.
+    pub flow_memory: u64,
     /// The most masks of a port's megaflows. Beyond it, megaflows get coarser masks.
     pub masks_a_port: usize,
     /// How many VLAN tags are read of a packet.
@@ -60,6 +62,7 @@ impl Default for Config {
             miss_budget: MissBudget::Unlimited,
             max_idle_ms: 10_000,
             max_megaflows: 1 << 21,
+            flow_memory: u64::MAX,
             masks_a_port: MASKS_A_PORT,
             vlan_limit: VlanLimit::default(),
             recirculations: RECIRCULATIONS,

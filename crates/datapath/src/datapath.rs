@@ -91,6 +91,7 @@ impl Datapath {
         let memory = |cause| DatapathError::Memory { megaflows: config.max_megaflows, cause };
         let table =
             Arc::new(MegaflowTable::with_quota(config.max_megaflows, config.masks_a_port, &secret).map_err(memory)?);
+        table.memory().set_limit(config.flow_memory);
         let conntrack = Arc::new(Conntrack::new(sluice_conntrack::Config::new(secret.clone())));
         let (fragments, meters) = (Arc::new(Fragments::<Onward>::default()), Arc::new(Meters::default()));
         let (punts, packet_ins) = Punts::new(config.packet_in_queue);

@@ -19,6 +19,9 @@ pub struct FlowCounters {
 /// This PMD's subtables contain or contained the megaflow.
 const INDEXED: u64 = 1 << 16;
 
+/// What a PMD's counters of one megaflow take.
+pub(crate) const COUNTERS_BYTES: usize = size_of::<[AtomicU64; 4]>();
+
 impl FlowCounters {
     pub(crate) fn new(capacity: usize) -> io::Result<Self> {
         Ok(FlowCounters { cells: LazyArray::new(capacity)? })

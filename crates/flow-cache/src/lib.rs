@@ -35,6 +35,7 @@ mod counters;
 mod distributor;
 mod emc;
 mod fill;
+mod footprint;
 mod lineage;
 mod masks;
 mod prefixes;

@@ -7,7 +7,8 @@
 //! without a megaflow.
 //!
 //! **Megaflows.** When seven eighths of all megaflows are in use, a port that has more than its share (an equal part
-//! for each port that has any) gets no new ones; its packets are forwarded without.
+//! for each port that has any) gets no new ones; its packets are forwarded without. The same holds for the bytes of
+//! their memory.
 
 use crate::Mask;
 use hashbrown::HashMap;
@@ -26,6 +27,8 @@ pub(crate) struct Quotas {
 #[derive(Debug, Default)]
 struct PortUsage {
     megaflows: usize,
+    /// The memory of these megaflows.
+    bytes: u64,
     /// The number of megaflows for each mask, by the mask's address, which stays its own while megaflows hold it.
     masks: HashMap<usize, usize>,
 }
@@ -63,17 +66,26 @@ impl Quotas {
             || self.ports.get(&port).is_none_or(|port| port.megaflows < capacity.div_ceil(self.ports.len()))
     }
 
-    /// Counts a megaflow of a port under a mask.
-    pub fn add(&mut self, port: u32, mask: &Arc<Mask>) {
+    /// Whether a port has no more than its share of `limit` bytes with one more megaflow, which takes `bytes`.
+    pub fn is_within_share(&self, port: u32, bytes: u32, limit: u64) -> bool {
+        let ports = self.ports.len() + usize::from(!self.ports.contains_key(&port));
+        let used = self.ports.get(&port).map_or(0, |port| port.bytes);
+        used + u64::from(bytes) <= limit / ports as u64
+    }
+
+    /// Counts a megaflow of a port under a mask, which takes `bytes`.
+    pub fn add(&mut self, port: u32, mask: &Arc<Mask>, bytes: u32) {
         let port = self.ports.entry(port).or_default();
         port.megaflows += 1;
+        port.bytes += u64::from(bytes);
         *port.masks.entry(address(mask)).or_default() += 1;
     }
 
     /// Uncounts a megaflow of a port.
-    pub fn remove(&mut self, number: u32, mask: &Arc<Mask>) {
+    pub fn remove(&mut self, number: u32, mask: &Arc<Mask>, bytes: u32) {
         let Some(port) = self.ports.get_mut(&number) else { return };
         port.megaflows -= 1;
+        port.bytes -= u64::from(bytes);
         if let Some(n) = port.masks.get_mut(&address(mask)) {
             *n -= 1;
             if *n == 0 {
@@ -117,7 +129,7 @@ mod tests {
         let mut quotas = Quotas::new(2);
         let mut install = |quotas: &mut Quotas, bits| {
             let mask = quotas.admit(1, &mask(bits), &mut shared)?;
-            quotas.add(1, &mask);
+            quotas.add(1, &mask, 0);
             Some((mask.whole.get_bits(), mask))
         };
         let got: Vec<_> =
@@ -125,11 +137,11 @@ mod tests {
         assert_eq!(got, [Some(9), Some(10), Some(10), Some(16), Some(16), Some(24), None]);
         let (_, whole) = install(&mut quotas, 12).unwrap();
         let mut other = Quotas::new(0);
-        other.add(1, &whole);
+        other.add(1, &whole, 0);
         assert_eq!(other.admit(1, &mask(25), |mask| Arc::new(Mask::new(mask))).map(|_| ()), None);
         assert!(quotas.admit(2, &mask(25), |mask| Arc::new(Mask::new(mask))).is_some(), "another port has its own");
         // All of 16 bits go, and one of 25 has room.
-        (0..3).for_each(|_| quotas.remove(1, &whole));
+        (0..3).for_each(|_| quotas.remove(1, &whole, 0));
         assert_eq!(install(&mut quotas, 25).map(|(bits, _)| bits), Some(32));
     }
 
@@ -137,12 +149,15 @@ mod tests {
     fn who_has_more_than_an_equal_share_gets_no_more_when_room_is_short() {
         let mut quotas = Quotas::new(8);
         let mask = Arc::new(Mask::new(&mask(8)));
-        (0..13).for_each(|_| quotas.add(1, &mask));
+        (0..13).for_each(|_| quotas.add(1, &mask, 100));
         assert!(quotas.has_room(1, 13, 16) && quotas.has_room(1, 15, 16), "who is alone may have all");
-        quotas.add(2, &mask);
+        assert!(quotas.is_within_share(1, 100, 1400) && !quotas.is_within_share(1, 101, 1400));
+        quotas.add(2, &mask, 100);
+        assert!(!quotas.is_within_share(1, 1, 1400) && quotas.is_within_share(2, 600, 1400));
+        assert!(quotas.is_within_share(3, 466, 1400) && !quotas.is_within_share(3, 467, 1400));
         assert!(quotas.has_room(1, 13, 16) && !quotas.has_room(1, 14, 16));
         assert!(quotas.has_room(2, 14, 16) && quotas.has_room(3, 14, 16));
-        (0..13).for_each(|_| quotas.remove(1, &mask));
+        (0..13).for_each(|_| quotas.remove(1, &mask, 100));
         assert!(quotas.ports.len() == 1 && quotas.has_room(1, 14, 16));
     }
 

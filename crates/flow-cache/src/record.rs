@@ -42,6 +42,10 @@ pub(crate) struct NewFlow<'a> {
     pub created_ms: u64,
     /// The earlier records of the megaflow, if it was modified.
     pub lineage: Option<&'a Arc<Lineage>>,
+    /// What it is charged for.
+    pub bytes: u32,
+    /// The same with its xlate cache.
+    pub share: u32,
 }
 
 /// A record of the arena: mask, masked key and actions.
@@ -68,6 +72,10 @@ pub struct Megaflow {
     version: u64,
     created_ms: u64,
     serial: u64,
+    /// What it is charged for, without its xlate cache.
+    bytes: u32,
+    /// What it counts against its port's share, which has its xlate cache as it was when it was installed.
+    share: u32,
     /// The match as one value, made on first use.
     matched: OnceLock<Arc<MegaflowMatch>>,
     /// Its earlier records, if it was modified.
@@ -83,6 +91,11 @@ impl Mask {
         words[PRESENCE_WORD] &= !PRESENCE_BITS;
         let further = (1..4).filter(|&i| !mask.line(i).is_zero()).fold(0, |bits, i| bits | 1 << i);
         Mask { words, further, whole: *mask }
+    }
+
+    /// Whether it has bits behind line 0.
+    pub(crate) fn has_further_lines(&self) -> bool {
+        self.further != 0
     }
 
     /// Line 0 of a key under it, presence byte zero.
@@ -124,7 +137,7 @@ const _: () = assert!(layout::IN_PORT.offset.is_multiple_of(8) && layout::IN_POR
 impl Megaflow {
     /// The megaflow with that id and serial number.
     pub(crate) fn new(id: FlowId, serial: u64, flow: &NewFlow<'_>) -> Self {
-        let NewFlow { mask, key, translation, created_ms, lineage } = *flow;
+        let NewFlow { mask, key, translation, created_ms, lineage, .. } = *flow;
         let mask = mask.clone();
         let line = |i: usize| key.line(i).and(mask.whole.line(i));
         let verdict = match &translation.actions[..] {
@@ -144,6 +157,8 @@ impl Megaflow {
             version: translation.version,
             created_ms,
             serial,
+            bytes: flow.bytes,
+            share: flow.share,
             matched: OnceLock::new(),
             lineage: lineage.cloned(),
             mask,
@@ -172,6 +187,16 @@ impl Megaflow {
     pub(crate) fn port(&self) -> u32 {
         let [a, b, c, d, ..] = self.key[layout::IN_PORT.offset / 8].to_le_bytes();
         u32::from_be_bytes([a, b, c, d])
+    }
+
+    /// The memory that it takes, without its xlate cache.
+    pub(crate) fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// What it counts against its port's share.
+    pub(crate) fn share(&self) -> u32 {
+        self.share
     }
 
     /// Its id.

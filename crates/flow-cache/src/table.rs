@@ -5,6 +5,7 @@
 //! subtables when it reads the notice; the record is dropped when no guard can see it any more.
 
 use crate::counters::{FlowCounters, add_up};
+use crate::footprint::Footprint;
 use crate::lineage::Lineage;
 use crate::masks::Masks;
 use crate::quota::Quotas;
@@ -13,8 +14,9 @@ use crate::{Mask, Megaflow};
 use hashbrown::{HashMap, HashTable};
 use parking_lot::Mutex;
 use sluice_action::{
-    FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Translation, XcacheHandle,
+    FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Translation, XcacheHandle,
 };
+use sluice_fate::Limit;
 use sluice_flow::{PacketKey, layout};
 use sluice_simd::{HashKey, compare, hash};
 use sluice_sync::{Arena, Epochs, Guard, MessageQueue, Reader, Slots};
@@ -32,6 +34,7 @@ pub struct MegaflowTable {
     ready: AtomicUsize,
     /// The most megaflows that there may be: the arena's capacity or less.
     limit: AtomicUsize,
+    memory: Arc<FlowMemory>,
 }
 
 /// What the lock protects.
@@ -179,6 +182,7 @@ impl MegaflowTable {
             index: Mutex::new(index),
             ready: AtomicUsize::new(0),
             limit: AtomicUsize::new(capacity as usize),
+            memory: Arc::default(),
         })
     }
 
@@ -288,12 +292,13 @@ impl MegaflowTable {
                 return modified.map_or(Installed::Full, Installed::Modified);
             }
         }
-        let flow = NewFlow { mask: &mask, key, translation, created_ms: now_ms, lineage: None };
+        let (bytes, share) = index.charges(&mask, translation);
+        let flow = NewFlow { mask: &mask, key, translation, created_ms: now_ms, lineage: None, bytes, share };
         self.add(index, port, hash, &flow)
     }
 
     /// Puts a record with another translation in a record's place. Returns what the megaflow carried since its last
-    /// modification and the new record, or `None` there if the arena is full: then the megaflow is removed.
+    /// modification and the new record, or `None` there if there is no room: then the megaflow is removed.
     fn replace(&self, index: &mut Index, id: FlowId, translation: &Translation) -> Option<(FlowStats, Option<FlowId>)> {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
@@ -301,19 +306,25 @@ impl MegaflowTable {
         let (port, hash) = (flow.port(), MatchEntry::half(flow.hash(&self.secret)));
         let lineage = flow.lineage().cloned().unwrap_or_default();
         drop(guard);
-        let flow = NewFlow { mask: &mask, key: &key, translation, created_ms, lineage: Some(&lineage) };
+        let (bytes, share) = index.charges(&mask, translation);
+        let flow = NewFlow { mask: &mask, key: &key, translation, created_ms, lineage: Some(&lineage), bytes, share };
         let Some(successor) = self.insert_record(index, &flow) else {
             return Some((self.take_out(index, id)?, None));
         };
         lineage.add(id);
         let carried = self.retire(index, id, Some((successor, lineage)))?;
         index.index(hash, successor);
-        index.quotas.add(port, &mask);
+        index.quotas.add(port, &mask, share);
         Some((carried, Some(successor)))
     }
 
-    /// Makes a record, if there is room in the arena.
+    /// Makes a record, if there is room in the arena and in the memory for megaflows.
     fn insert_record(&self, index: &mut Index, flow: &NewFlow<'_>) -> Option<FlowId> {
+        // The xlate cache is charged already.
+        if !self.memory.has_room(flow.bytes.into()) {
+            Limit::FlowMemory.hit();
+            return None;
+        }
         index.installed += 1;
         let serial = index.installed;
         let make = |id| Megaflow::new(FlowId(id), serial, flow);
@@ -321,17 +332,31 @@ impl MegaflowTable {
             self.reclaim(index);
             self.arena.insert(make)
         });
-        inserted.ok().map(FlowId)
+        match inserted {
+            Ok(id) => {
+                self.memory.add(flow.bytes.into());
+                Some(FlowId(id))
+            }
+            Err(_) => {
+                Limit::Megaflows.hit();
+                None
+            }
+        }
     }
 
     /// Adds a megaflow that the table does not have.
     fn add(&self, index: &mut Index, port: u32, hash: u32, flow: &NewFlow<'_>) -> Installed {
         if !index.quotas.has_room(port, index.by_match.len(), self.capacity()) {
+            Limit::Megaflows.hit();
+            return Installed::OverQuota;
+        }
+        if self.memory.is_nearly_full() && !index.quotas.is_within_share(port, flow.share, self.memory.limit()) {
+            Limit::FlowMemory.hit();
             return Installed::OverQuota;
         }
         let Some(id) = self.insert_record(index, flow) else { return Installed::Full };
         index.index(hash, id);
-        index.quotas.add(port, flow.mask);
+        index.quotas.add(port, flow.mask, flow.share);
         Installed::New(id)
     }
 
@@ -384,14 +409,14 @@ impl MegaflowTable {
         let guard = index.reader.pin();
         let (flow, _) = self.arena.read(&guard).get_any(id.0)?;
         let (matched, mask, created_ms) = (flow.matched().clone(), flow.mask().clone(), flow.created_ms());
-        let port = flow.port();
+        let (port, share) = (flow.port(), flow.share());
         let hash = MatchEntry::half(flow.hash(&self.secret));
         drop(guard);
         if let Ok(entry) = index.by_match.find_entry(MatchEntry::whole(hash), |e| e.id == id) {
             entry.remove();
         }
         self.arena.retire(id.0);
-        index.quotas.remove(port, &mask);
+        index.quotas.remove(port, &mask, share);
         let told = index.total(id, created_ms);
         let (successor, lineage) = successor.unzip();
         index.removed.insert(id.0, RemovedRecord { told, lineage });
@@ -411,6 +436,7 @@ impl MegaflowTable {
     /// Drops the records that no guard can see any more.
     fn reclaim(&self, index: &mut Index) {
         self.arena.reclaim(|id, flow| {
+            self.memory.sub(flow.bytes().into());
             let all = index.total(flow.id(), flow.created_ms());
             let RemovedRecord { told, lineage } = index.removed.remove(&id).unwrap_or_default();
             let clear = || index.pmds.iter().for_each(|pmd| pmd.counters.clear(flow.id()));
@@ -444,6 +470,13 @@ fn view(flow: &Megaflow, pmds: &[Arc<FlowCounters>]) -> FlowView {
 }
 
 impl Index {
+    /// The bytes that a megaflow of a mask and translation is charged for, and those with its xlate cache.
+    fn charges(&self, mask: &Mask, translation: &Translation) -> (u32, u32) {
+        let footprint = Footprint { pmds: self.pmds.len(), has_further_lines: mask.has_further_lines() };
+        let bytes = footprint.bytes(&translation.actions);
+        (bytes, bytes.saturating_add(u32::try_from(translation.xcache.0.bytes()).unwrap_or(u32::MAX)))
+    }
+
     /// Makes the pages of `by_match` resident while it is empty, by inserting and removing an entry in each page.
     fn touch(&mut self) {
         if self.by_match.is_empty() {
@@ -488,6 +521,7 @@ impl MegaflowStore for MegaflowTable {
                 stats,
                 earlier,
                 is_suspended,
+                bytes: u64::from(flow.bytes()) + flow.xcache().0.bytes(),
             });
         });
     }
@@ -511,6 +545,10 @@ impl MegaflowStore for MegaflowTable {
 
     fn capacity(&self) -> usize {
         MegaflowTable::capacity(self)
+    }
+
+    fn memory(&self) -> &Arc<FlowMemory> {
+        &self.memory
     }
 
     fn remove(&self, id: FlowId) -> Option<FlowStats> {

@@ -7,6 +7,7 @@
 
 pub mod consistency;
 mod flow_mod;
+mod footprint;
 mod group;
 mod meter;
 pub mod ofpact;

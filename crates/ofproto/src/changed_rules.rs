@@ -85,6 +85,7 @@ impl TableChanges {
     /// Whether a search with that key may find one of the rules, for some packet of the megaflow.
     pub fn affect(&self, record: &XlateCache, mask: &PacketKey, key: &SearchKey) -> bool {
         self.count > RULES_MAX
+            || key.is_open
             || self.masks.iter().any(|rules| rules.may_match(|place| known(record, mask, key, place)))
     }
 }

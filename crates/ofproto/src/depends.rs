@@ -91,7 +91,7 @@ impl Changes {
     /// Whether they may affect the megaflow with that mask and xlate cache.
     pub fn affect(&self, mask: &PacketKey, record: &XlateCache) -> bool {
         self.everything
-            || record.lock().entries.iter().any(|event| match event {
+            || record.lock().entries().iter().any(|event| match event {
                 XcEntry::Table { bridge, table, key, .. } => {
                     self.bridges.contains(bridge)
                         || self.dependencies.contains(&(*bridge, Dependency::Port(key.in_port)))

@@ -118,6 +118,7 @@ mod tunnel;
 mod upcall;
 mod xlate;
 mod xlate_cache;
+mod xlate_cache_size;
 
 pub use bridge_config::{
     BridgeConfig, BridgeId, FailMode, FragmentMode, N_TABLES, NormalSettings, TableConfig, TableMiss,

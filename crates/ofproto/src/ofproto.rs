@@ -24,7 +24,7 @@ use crate::rule_monitor::RuleMonitor;
 use crate::table_capacity::VacancyEvent;
 use crate::xlate_cache::XlateCache;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use sluice_action::MegaflowStore;
+use sluice_action::{FlowMemory, MegaflowStore};
 use sluice_flow::{OfPort, VlanLimit};
 use sluice_ofp::{FlowCommand, FlowMod, OfAction};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -120,6 +120,16 @@ impl Ofproto {
     /// Sets the store in which changes suspend the megaflows that depend on them. Only the first call has an effect.
     pub fn set_store(&self, store: Arc<dyn MegaflowStore>) {
         self.0.store.get_or_init(|| store);
+    }
+
+    /// Recirculation ids in use, large states as several, and how many there may be.
+    pub fn recirc_usage(&self) -> (usize, usize) {
+        self.0.recirculations.usage()
+    }
+
+    /// The account of the megaflows' memory, once there is a store.
+    pub(crate) fn flow_memory(&self) -> Option<&Arc<FlowMemory>> {
+        self.0.store.get().map(|store| store.memory())
     }
 
     /// Increases the epoch, and suspends the megaflows that the changes affect. The caller must not hold the state's

@@ -134,6 +134,11 @@ impl Frozen {
 }
 
 impl Recirculations {
+    /// What the ids count, and the most that they may.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.ids.lock().used, self.max)
+    }
+
     /// The id of a state: that of an equal state, or a new one. `None` if the port may have no more.
     pub fn freeze(&self, frozen: Frozen, ingress: Ingress, now_ms: u64) -> Option<Arc<Recirculation>> {
         let mut ids = self.ids.lock();

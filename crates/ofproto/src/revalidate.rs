@@ -14,6 +14,7 @@ use crate::effects::Effect;
 use crate::ofproto::Ofproto;
 use crate::xlate::{Translator, XlateIn, XlateStart};
 use crate::xlate_cache::{Push, XcEntry, XlateCache, push, recirc_ids};
+use crate::xlate_cache_size::merge;
 use sluice_action::{FlowDump, FlowId, FlowModification, FlowStats, MegaflowStore, Translation, XcacheHandle};
 use sluice_flow::PacketKey;
 use std::sync::Arc;
@@ -75,6 +76,7 @@ struct LiveFlow {
     used_ms: u64,
     id: FlowId,
     xcache: XcacheHandle,
+    bytes: u64,
 }
 
 impl Ofproto {
@@ -98,7 +100,7 @@ impl Ofproto {
                 done.translated += 1;
                 self.revalidate_flow(xcache, flow, now_ms)
             } else {
-                return live.push(LiveFlow { used_ms, id: flow.id, xcache: flow.xcache.clone() });
+                return live.push(LiveFlow { used_ms, id: flow.id, xcache: flow.xcache.clone(), bytes: flow.bytes });
             };
             let is_idle = match result {
                 RevalResult::Keep(epoch, entries) => return self.resume_flow(store, flow.id, xcache, epoch, entries),
@@ -145,7 +147,7 @@ impl Ofproto {
             return RevalResult::Changed;
         }
         if xout.actions[..] == flow.actions[..] && xout.no_output == flow.no_output {
-            return RevalResult::Keep(epoch, xout.xcache.into_boxed_slice());
+            return RevalResult::Keep(epoch, merge(xout.xcache));
         }
         RevalResult::Modify(Box::new(Translation {
             mask: xout.mask,
@@ -153,7 +155,7 @@ impl Ofproto {
             no_output: xout.no_output,
             version: epoch,
             cacheable: true,
-            xcache: XcacheHandle(Arc::new(XlateCache::new(&key, xout.xcache))),
+            xcache: XcacheHandle(Arc::new(XlateCache::new(&key, xout.xcache, self.flow_memory()))),
         }))
     }
 
@@ -190,7 +192,7 @@ impl Ofproto {
     fn credit_last(&self, xcache: &XlateCache, carried: FlowStats, effects: &mut Vec<Effect>) {
         let mut inner = xcache.lock();
         inner.credit(carried, |effect| effects.push(effect));
-        self.0.recirculations.note_dropped(recirc_ids(&inner.entries));
+        self.0.recirculations.note_dropped(recirc_ids(inner.entries()));
     }
 
     /// Lets lookups find a suspended megaflow again, unless the tables have changed since `epoch`: then the next dump
@@ -207,7 +209,7 @@ impl Ofproto {
         store.resume(id, &mut || {
             let is_current = self.epoch() == epoch;
             if is_current {
-                xcache.lock().entries = std::mem::take(&mut entries);
+                xcache.lock().replace(std::mem::take(&mut entries));
             }
             is_current
         });
@@ -229,7 +231,7 @@ impl Ofproto {
                 tcp_flags: stats.tcp_flags,
                 used_ms: stats.used_ms.unwrap_or(stats.created_ms),
             };
-            push(&xcache.lock().entries, late, |effect| effects.push(effect));
+            push(xcache.lock().entries(), late, |effect| effects.push(effect));
         });
         if deletes {
             self.0.recirculations.unshare();
@@ -238,19 +240,27 @@ impl Ofproto {
     }
 }
 
-/// Whether more than seven eighths of the store are in use.
+/// Whether more than seven eighths of the store, or of the memory for megaflows, are in use.
 fn is_nearly_full(store: &dyn MegaflowStore) -> bool {
     let capacity = store.capacity();
-    store.len() > capacity - capacity / 8
+    store.len() > capacity - capacity / 8 || store.memory().is_nearly_full()
 }
 
-/// Adds the least recently used megaflows to `expired`, until another eighth of the capacity is free; returns how many.
+/// Adds the least recently used megaflows to `expired`, until another eighth of the capacity and of the memory is free;
+/// returns how many.
 fn evict(store: &dyn MegaflowStore, mut live: Vec<LiveFlow>, expired: &mut Vec<ExpiredFlow>) -> usize {
-    let surplus = (store.len() + store.capacity() / 4).saturating_sub(store.capacity() + expired.len());
-    let surplus = surplus.min(live.len());
-    if surplus < live.len() {
-        live.select_nth_unstable_by_key(surplus, |flow| (flow.used_ms, flow.id));
+    let by_count = (store.len() + store.capacity() / 4).saturating_sub(store.capacity() + expired.len());
+    let limit = store.memory().limit();
+    let mut excess = store.memory().used().saturating_sub(limit - limit / 4);
+    if by_count > 0 || excess > 0 {
+        live.sort_unstable_by_key(|flow| (flow.used_ms, flow.id));
     }
+    let is_surplus = |(i, flow): &(usize, &LiveFlow)| {
+        let evicts = *i < by_count || excess > 0;
+        excess = excess.saturating_sub(flow.bytes);
+        evicts
+    };
+    let surplus = live.iter().enumerate().take_while(is_surplus).count();
     live.truncate(surplus);
     expired.extend(live.into_iter().map(|flow| ExpiredFlow { id: flow.id, xcache: flow.xcache, is_idle: true }));
     surplus

@@ -1,5 +1,6 @@
 //! The key of a table search, stored as its difference from the packet's key, and the words of keys.
 
+use sluice_action::ALLOCATION_BYTES;
 use sluice_flow::layout::{self, FLOW_KEY_SIZE, Span};
 use sluice_flow::{FlowKey, LINE_SIZE, Line, OfPort, PacketKey};
 
@@ -9,7 +10,7 @@ pub(crate) const PACKET_WORDS: usize = 32;
 const LINE_WORDS: usize = LINE_SIZE / 8;
 
 /// Bits of word `place` of a key: `value` where `mask` has ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WordBits {
     pub place: u8,
     pub mask: u64,
@@ -17,9 +18,11 @@ pub(crate) struct WordBits {
 }
 
 /// The key of a search, as its difference from the packet's key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SearchKey {
     pub in_port: OfPort,
+    /// Only the input port is known of it: it stands for many searches.
+    pub is_open: bool,
     /// The words that differ, each with the bits that differ.
     pub altered: Box<[WordBits]>,
 }
@@ -42,7 +45,17 @@ impl SearchKey {
                 }
             }
         }
-        SearchKey { in_port: OfPort(key.number(layout::IN_PORT) as u16), altered: altered.into() }
+        SearchKey { in_port: OfPort(key.number(layout::IN_PORT) as u16), is_open: false, altered: altered.into() }
+    }
+
+    /// The key of many searches with that input port.
+    pub fn open(in_port: OfPort) -> Self {
+        SearchKey { in_port, is_open: true, altered: Box::default() }
+    }
+
+    /// The memory that it takes beside itself.
+    pub fn further_bytes(&self) -> usize {
+        if self.altered.is_empty() { 0 } else { ALLOCATION_BYTES + size_of_val(&*self.altered) }
     }
 }
 

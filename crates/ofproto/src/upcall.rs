@@ -92,7 +92,7 @@ impl Upcall for UpcallHandle {
             self.ofproto.log_recursion(miss.key, miss.now_ms);
         }
         let mask = if shared.megaflows.load(Relaxed) { xout.mask } else { PacketKey::ONES };
-        let record = XlateCache::new(miss.key, xout.xcache);
+        let record = XlateCache::new(miss.key, xout.xcache, self.ofproto.flow_memory());
         Fate::Translated(Translation {
             mask,
             actions: self.recent.share(xout.actions),
@@ -115,7 +115,7 @@ impl Upcall for UpcallHandle {
         let mut inner = old.lock();
         inner.credit(carried, |effect| self.ofproto.0.effects.put(effect));
         if is_kept {
-            inner.entries = new.lock().entries.clone();
+            inner.replace(new.lock().entries().into());
         }
     }
 
@@ -128,7 +128,7 @@ impl Upcall for UpcallHandle {
     fn credit(&mut self, xcache: &XcacheHandle, packets: u64, bytes: u64, tcp_flags: u16, now_ms: u64) {
         let Some(record) = xcache.0.downcast_ref::<XlateCache>() else { return };
         let credited = Push { packets, bytes, tcp_flags, used_ms: now_ms };
-        push(&record.lock().entries, credited, self.ofproto.queue_changes());
+        push(record.lock().entries(), credited, self.ofproto.queue_changes());
     }
 }
 

@@ -13,8 +13,9 @@ use crate::recirc::Recirculation;
 use crate::rule::Rule;
 use crate::search_key::SearchKey;
 use crate::table_counts::TableCounts;
+use crate::xlate_cache_size::{bytes_of, merge};
 use parking_lot::{Mutex, MutexGuard};
-use sluice_action::FlowStats;
+use sluice_action::{FlowCharge, FlowMemory, FlowStats, Xcache};
 use sluice_flow::{CompactKey, Mac, OfPort, PacketKey};
 use sluice_ofp::FlowMod;
 use std::sync::Arc;
@@ -25,10 +26,10 @@ const TCP_CLOSING: u16 = 0x01 | 0x04;
 /// One thing that a translation did or looked up.
 #[derive(Clone, Debug)]
 pub(crate) enum XcEntry {
-    /// Matched a rule.
-    Rule(Arc<Rule>),
-    /// Searched a table, successfully or not.
-    Table { bridge: BridgeId, table: u8, matched: bool, counts: Arc<TableCounts>, key: SearchKey },
+    /// Matched a rule, that many times.
+    Rule { rule: Arc<Rule>, times: u32 },
+    /// Searched a table, successfully or not, that many times.
+    Table { bridge: BridgeId, table: u8, matched: bool, counts: Arc<TableCounts>, key: SearchKey, times: u32 },
     /// Learned a MAC entry from the packet's source address.
     MacLearn { bridge: BridgeId, vlan: u16, mac: Mac, port: OfPort },
     /// Looked up the port of a MAC entry, successfully or not.
@@ -48,7 +49,7 @@ pub(crate) enum XcEntry {
 }
 
 /// What a translation looks up in a bridge besides rules and MAC entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Dependency {
     /// The configuration of a port. The input port of a search is in the search's key.
     Port(OfPort),
@@ -80,15 +81,18 @@ pub(crate) struct XlateCache {
 /// The part that revalidation changes.
 #[derive(Debug)]
 pub(crate) struct XlateCacheInner {
-    pub entries: Box<[XcEntry]>,
+    entries: Box<[XcEntry]>,
+    charge: FlowCharge,
     /// Packets and bytes of the megaflow that are credited already.
     pub credited: (u64, u64),
 }
 
 impl XlateCache {
-    pub fn new(key: &PacketKey, entries: Vec<XcEntry>) -> Self {
-        let entries = entries.into_boxed_slice();
-        XlateCache { key: key.into(), inner: Mutex::new(XlateCacheInner { entries, credited: (0, 0) }) }
+    /// That of a translation of `key`; its memory is charged to the account, if there is one.
+    pub fn new(key: &PacketKey, entries: Vec<XcEntry>, memory: Option<&Arc<FlowMemory>>) -> Self {
+        let entries = merge(entries);
+        let charge = FlowCharge::new(memory, bytes_of(&entries));
+        XlateCache { key: key.into(), inner: Mutex::new(XlateCacheInner { entries, charge, credited: (0, 0) }) }
     }
 
     /// The key of the packet that was translated.
@@ -103,6 +107,12 @@ impl XlateCache {
 
     pub fn lock(&self) -> MutexGuard<'_, XlateCacheInner> {
         self.inner.lock()
+    }
+}
+
+impl Xcache for XlateCache {
+    fn bytes(&self) -> u64 {
+        self.lock().charge.bytes()
     }
 }
 
@@ -126,8 +136,11 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
     }
     for entry in entries {
         match entry {
-            XcEntry::Rule(rule) => rule.counts.credit(push.packets, push.bytes, push.used_ms),
-            XcEntry::Table { counts, matched, .. } => counts.credit(*matched, push.packets),
+            XcEntry::Rule { rule, times } => {
+                let times = u64::from(*times);
+                rule.counts.credit(push.packets * times, push.bytes * times, push.used_ms);
+            }
+            XcEntry::Table { counts, matched, times, .. } => counts.credit(*matched, push.packets * u64::from(*times)),
             XcEntry::Group(group, bucket) => group.credit(*bucket, push.packets, push.bytes),
             XcEntry::Patch { from, to } => {
                 from.send(push.packets, push.bytes);
@@ -143,6 +156,17 @@ pub(crate) fn push(entries: &[XcEntry], push: Push, mut effect: impl FnMut(Effec
 }
 
 impl XlateCacheInner {
+    /// What the translation has used.
+    pub fn entries(&self) -> &[XcEntry] {
+        &self.entries
+    }
+
+    /// Takes the entries of a newer translation.
+    pub fn replace(&mut self, entries: Box<[XcEntry]>) {
+        self.charge.set(bytes_of(&entries));
+        self.entries = entries;
+    }
+
     /// Credits the packets of a megaflow since the last call.
     pub fn credit(&mut self, stats: FlowStats, effect: impl FnMut(Effect)) {
         let (packets, bytes) = self.credited;

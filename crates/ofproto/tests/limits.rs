@@ -156,6 +156,39 @@ fn action_sets_that_grow_have_a_budget() {
     assert_eq!(translate(&switch(&[&write, &rule]), &udp(1)).no_output, DropReason::TranslationWork);
 }
 
+/// The number of packets of the rules in a table.
+fn packets(ofproto: &Ofproto, table: u8) -> u64 {
+    let wanted = FlowMod { table: Some(table), ..FlowMod::new(FlowCommand::Delete) };
+    ofproto.rules("br0", &wanted).unwrap().iter().map(|entry| entry.rule.stats().packets).sum()
+}
+
+/// A megaflow's memory does not grow with the number of searches: those that say the same are merged.
+#[test]
+fn thousands_of_searches_take_little_memory() {
+    let into = |table: u8, n: usize| vec![format!("resubmit(,{table})"); n].join(",");
+    let wide = switch(&[
+        &format!("table=0,udp,actions={}", into(1, 63)),
+        &format!("table=1,udp,actions={}", into(2, 63)),
+        "table=2,udp,actions=output:2",
+    ]);
+    let translation = translate(&wide, &udp(1));
+    assert!(translation.xcache.0.bytes() < 2048, "{} bytes", translation.xcache.0.bytes());
+    assert_eq!((packets(&wide, 1), packets(&wide, 2)), (63, 63 * 63), "each search counts");
+}
+
+/// Each search has a key of its own, with eight registers that were written.
+#[test]
+fn thousands_of_searches_with_other_keys_take_little_memory() {
+    let loads: Vec<_> = (0..8).map(|reg| format!("load:0x7777->NXM_NX_REG{reg}[]")).collect();
+    let searches = (0..1000).map(|n| format!("load:{n}->NXM_NX_REG9[],resubmit(,1)")).collect::<Vec<_>>().join(",");
+    let rule = format!("table=0,udp,actions={},{searches},output:2", loads.join(","));
+    let ofproto = switch(&[&rule, "table=1,udp,actions=load:1->NXM_NX_REG10[]"]);
+    let translation = translate(&ofproto, &udp(1));
+    assert_eq!(translation.actions[..], [Action::Output(PortNo(2))]);
+    assert!(translation.xcache.0.bytes() < 16 << 10, "{} bytes", translation.xcache.0.bytes());
+    assert_eq!(packets(&ofproto, 1), 1000);
+}
+
 /// Two packets are translated before the rule that the first one learns is added. The limit still holds.
 #[test]
 fn a_limit_on_learning_holds_when_it_is_done() {

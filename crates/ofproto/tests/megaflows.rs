@@ -1,8 +1,8 @@
 //! Megaflows stay correct, and every packet counts for every rule it matched.
 
 use sluice_action::{
-    Action, Fate, FlowDump, FlowId, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Miss, PortNo,
-    Translation, Upcall, XcacheHandle,
+    Action, Fate, FlowDump, FlowId, FlowMemory, FlowModification, FlowStats, MegaflowMatch, MegaflowStore, Miss,
+    PortNo, Translation, Upcall, XcacheHandle,
 };
 use sluice_fate::DropReason;
 use sluice_flow::{Metadata, OfPort, PacketKey, PortNames, extract};
@@ -16,7 +16,7 @@ const CAPACITY: usize = 64;
 
 /// A megaflow store without a datapath.
 #[derive(Default)]
-struct Store(Mutex<Inside>);
+struct Store(Mutex<Inside>, Arc<FlowMemory>);
 
 #[derive(Default)]
 struct Inside {
@@ -63,7 +63,8 @@ impl MegaflowStore for Store {
             let Translation { actions, no_output, xcache, .. } = translation;
             let (mask, no_output, stats) = (&matches.mask, *no_output, *stats);
             let (is_suspended, earlier) = (suspended.contains(id), earlier.get(id).copied().unwrap_or_default());
-            visit(&FlowDump { id: *id, mask, actions, no_output, xcache, stats, earlier, is_suspended });
+            let bytes = xcache.0.bytes();
+            visit(&FlowDump { id: *id, mask, actions, no_output, xcache, stats, earlier, is_suspended, bytes });
         }
     }
 
@@ -81,6 +82,10 @@ impl MegaflowStore for Store {
 
     fn capacity(&self) -> usize {
         CAPACITY
+    }
+
+    fn memory(&self) -> &Arc<FlowMemory> {
+        &self.1
     }
 
     fn remove_same(&self, id: FlowId, _: &XcacheHandle) -> Option<FlowStats> {
@@ -214,6 +219,22 @@ fn idle_megaflows_go() {
     assert_eq!(done, RevalidateStats { dumped: 2, idle: 1, ..RevalidateStats::default() });
     assert_eq!(store.remove(unused), None);
     assert_eq!(ofproto.revalidate(&*store, 15_001, DEFAULT_MAX_IDLE_MS).idle, 1);
+}
+
+#[test]
+fn the_least_recently_used_go_if_memory_is_short() {
+    let ofproto = switch(&["priority=2,udp,tp_dst=99,nw_dst=10.0.0.9 actions=drop", "in_port=1 actions=output:2"]);
+    let store = store_of(&ofproto);
+    let ids: Vec<_> = (1..=16).map(|dst| miss(&ofproto, &store, &packet(1, 1, dst), 0)).collect();
+    ids.iter().enumerate().for_each(|(i, id)| store.carry(*id, 1, 0, 1000 - i as u64));
+    let used = store.memory().used();
+    assert!(used > 16 * 100, "their xlate caches are charged: {used}");
+    store.memory().set_limit(used);
+    let done = ofproto.revalidate(&*store, 1000, DEFAULT_MAX_IDLE_MS);
+    assert!((3..=5).contains(&done.evicted), "a quarter of them: {}", done.evicted);
+    assert!(store.remove(ids[15]).is_none() && store.remove(ids[0]).is_some(), "the one that was used last stays");
+    drop(store.0.lock().unwrap().late.drain(..));
+    assert!(store.memory().used() < used * 13 / 16);
 }
 
 #[test]

@@ -96,7 +96,8 @@ fn dependencies_keep_to_the_policy() {
     assert!(packages.len() > 100, "{} packages", packages.len());
     assert_eq!(policy.objections(packages), Vec::<String>::new());
     let present = |skipped: &&String| {
-        let is = |package: &Value| format!("{}@{}", package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
+        let is =
+            |package: &Value| format!("{}@{}", package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
         packages.iter().any(|package| is(package) == **skipped)
     };
     let gone: Vec<_> = policy.second_versions.iter().filter(|skipped| !present(skipped)).collect();
@@ -105,16 +106,15 @@ fn dependencies_keep_to_the_policy() {
 
 #[test]
 fn the_check_sees_what_is_wrong() {
-    let policy = Policy::read("[licenses]\nallow = [\"MIT\", \"ISC\", \"A WITH B\"]\n[bans]\nskip = [{ crate = \"a@1.0.0\" }]");
+    let policy =
+        Policy::read("[licenses]\nallow = [\"MIT\", \"ISC\", \"A WITH B\"]\n[bans]\nskip = [{ crate = \"a@1.0.0\" }]");
     for allowed in ["MIT", "GPL-3.0 OR MIT", "GPL-3.0/MIT", "MIT AND ISC", "(GPL-3.0 OR MIT) AND ISC", "A WITH B"] {
         assert!(policy.allows(allowed), "{allowed}");
     }
     for refused in ["", "GPL-3.0", "MIT AND GPL-3.0", "A", "(GPL-3.0 AND MIT) OR A", "MIT ISC", "MIT OR", "(MIT"] {
         assert!(!policy.allows(refused), "{refused}");
     }
-    let package = |name: &str, version: &str, licence: &str, source: &str| {
-        serde_json::json!({ "name": name, "version": version, "license": licence, "source": source })
-    };
+    let package = |name: &str, version: &str, licence: &str, source: &str| serde_json::json!({ "name": name, "version": version, "license": licence, "source": source });
     let packages = [
         package("a", "1.0.0", "MIT", ""),
         package("a", "2.0.0", "MIT", ""),

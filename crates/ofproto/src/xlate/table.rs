@@ -176,7 +176,7 @@ impl<'a> Translator<'a> {
         self.attribute(|_| format!("search of table {number}, bridge \"{}\"", bridge.name()));
         match found {
             Some(rule) => {
-                self.xcache.push(XcEntry::Rule(Arc::clone(rule)));
+                self.xcache.push(XcEntry::Rule { rule: Arc::clone(rule), times: 1 });
                 SearchResult::Rule(rule)
             }
             None => SearchResult::Nothing,
@@ -198,7 +198,7 @@ impl<'a> Translator<'a> {
     fn note_search(&mut self, counts: &Arc<TableCounts>, matched: bool, key: &FlowKey) {
         let key = SearchKey::new(&self.original, key);
         let (bridge, table, counts) = (self.bridge.id, self.table, Arc::clone(counts));
-        self.xcache.push(XcEntry::Table { bridge, table, matched, counts, key });
+        self.xcache.push(XcEntry::Table { bridge, table, matched, counts, key, times: 1 });
     }
 
     fn open_table(&mut self, table: u8, in_port: OfPort, found: &SearchResult<'_>) -> usize {

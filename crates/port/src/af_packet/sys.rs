@@ -33,8 +33,7 @@ struct ReadOption<T> {
 /// The group of sockets that share packets, and how.
 const FANOUT: ReadOption<libc::c_int> = ReadOption { name: libc::PACKET_FANOUT, value: PhantomData };
 /// What a ring has counted since it was asked last.
-const STATISTICS: ReadOption<libc::tpacket_stats_v3> =
-    ReadOption { name: libc::PACKET_STATISTICS, value: PhantomData };
+const STATISTICS: ReadOption<libc::tpacket_stats_v3> = ReadOption { name: libc::PACKET_STATISTICS, value: PhantomData };
 
 const DESCRIPTOR: usize = size_of::<libc::tpacket_block_desc>();
 const STATUS_AT: usize = offset_of!(libc::tpacket_block_desc, hdr);

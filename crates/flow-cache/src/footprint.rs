@@ -1,0 +1,109 @@
+//! The bytes that a megaflow takes beside its xlate cache, counted at least as high as they are.
+//!
+//! An action list that megaflows share is charged to each of them, and the match that a subtable or a deletion notice
+//! may need is charged before it is made. So the account never says less than the memory in use.
+
+use crate::Megaflow;
+use crate::counters::COUNTERS_BYTES;
+use sluice_action::{ALLOCATION_BYTES, Actions, MegaflowMatch, actions_bytes};
+use sluice_flow::Line;
+
+/// The state of a slot of the arena.
+const SLOT_STATE: usize = 8;
+
+/// The index by match: eight bytes and a tag, at a load of at least seven sixteenths.
+const INDEX_ENTRY: usize = 24;
+
+/// What a PMD's subtables take: an entry of a bucket, at a load of at least a quarter.
+const SUBTABLE_ENTRY: usize = 48;
+
+/// What decides the size of a megaflow, beside its actions.
+pub(crate) struct Footprint {
+    /// PMDs, each with counters and subtables.
+    pub pmds: usize,
+    /// Whether its mask has bits behind line 0.
+    pub has_further_lines: bool,
+}
+
+impl Footprint {
+    /// The bytes of a megaflow with these actions.
+    pub fn bytes(&self, actions: &Actions) -> u32 {
+        let record = (size_of::<Megaflow>() + SLOT_STATE).next_multiple_of(64) + INDEX_ENTRY;
+        let matched = size_of::<MegaflowMatch>() + ALLOCATION_BYTES;
+        let lines = if self.has_further_lines { size_of::<[Line; 3]>() + ALLOCATION_BYTES } else { 0 };
+        let pmds = self.pmds * (COUNTERS_BYTES + SUBTABLE_ENTRY);
+        u32::try_from(record + matched + lines + pmds + actions_bytes(actions)).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Installed, MegaflowTable};
+    use sluice_action::{Action, FlowId, MegaflowStore, PortNo, Translation, XcacheHandle};
+    use sluice_fate::{DropReason, Limit};
+    use sluice_flow::{PacketKey, layout};
+    use sluice_simd::HashKey;
+    use std::sync::Arc;
+
+    /// Installs megaflow `n` of a port, with `outputs` actions.
+    fn install(table: &MegaflowTable, port: u8, n: u32, outputs: u32) -> Installed {
+        let mut key = PacketKey::ZERO;
+        key.set(layout::IN_PORT, &[0, 0, 0, port]);
+        key.set(layout::NW_SRC, &n.to_be_bytes());
+        let mut mask = PacketKey::ZERO;
+        mask.set(layout::IN_PORT, &[0xff; 4]);
+        mask.set(layout::NW_SRC, &[0xff; 4]);
+        let translation = Translation {
+            mask,
+            actions: (0..outputs).map(|port| Action::Output(PortNo(port))).collect(),
+            no_output: DropReason::Rules,
+            version: 0,
+            cacheable: true,
+            xcache: XcacheHandle(Arc::new(())),
+        };
+        table.install(&key, &translation, 0, |_| true, |_, _, _| ())
+    }
+
+    fn installed(table: &MegaflowTable, port: u8, outputs: u32) -> Vec<FlowId> {
+        let ids = (0..10_000).map_while(|n| match install(table, port, n, outputs) {
+            Installed::New(id) => Some(id),
+            _ => None,
+        });
+        ids.collect()
+    }
+
+    #[test]
+    fn memory_bounds_megaflows_and_large_ones_sooner() {
+        let limit = 1 << 20;
+        let table = MegaflowTable::new(1 << 14, &HashKey::from_seed(1)).unwrap();
+        let _pmd = table.attach(0).unwrap();
+        table.memory().set_limit(limit);
+        let before = Limit::FlowMemory.count();
+        let small = installed(&table, 1, 1);
+        assert!(small.len() > 600 && small.len() < 2048, "{} megaflows in a MiB", small.len());
+        assert!(
+            table.memory().used() <= limit && table.memory().is_nearly_full() && Limit::FlowMemory.count() > before
+        );
+        for id in small {
+            table.remove(id).expect("it is there");
+        }
+        table.settle(&mut |_, _| ());
+        assert_eq!(table.memory().used(), 0, "all charges are taken back");
+        let large = installed(&table, 1, 500);
+        assert!(!large.is_empty() && large.len() < 100, "{} megaflows of 500 actions", large.len());
+    }
+
+    #[test]
+    fn a_port_that_takes_the_memory_leaves_room_for_another() {
+        let table = MegaflowTable::new(1 << 14, &HashKey::from_seed(1)).unwrap();
+        table.memory().set_limit(1 << 20);
+        let first = installed(&table, 2, 1).len();
+        assert!(installed(&table, 1, 1).is_empty(), "all of it is in use");
+        let table = MegaflowTable::new(1 << 14, &HashKey::from_seed(1)).unwrap();
+        table.memory().set_limit(1 << 20);
+        assert!(matches!(install(&table, 1, 1 << 20, 1), Installed::New(_)), "the other port is there first");
+        let beside = installed(&table, 2, 1).len();
+        assert!(beside < first && beside > first / 2, "{beside} of {first}");
+        assert!(!installed(&table, 1, 1).is_empty());
+    }
+}
