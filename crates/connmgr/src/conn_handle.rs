@@ -1,6 +1,7 @@
 //! A connection as the rest of its bridge sees it: a bounded queue of asynchronous messages, flow monitors, and its role.
 
 use crate::async_msg::AsyncMsg;
+use crate::conn_origin::ConnOrigin;
 use crate::flow_monitor::FlowMonitors;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
@@ -19,6 +20,7 @@ pub struct ConnHandle {
     /// Readable while the queue holds messages.
     wake: OwnedFd,
     number: u64,
+    origin: ConnOrigin,
     monitors: Mutex<FlowMonitors>,
     /// Packets in the queue, and how many there may be.
     packet_ins: AtomicUsize,
@@ -32,12 +34,13 @@ impl ConnHandle {
     ///
     /// # Errors
     /// If the system is out of descriptors.
-    pub fn new(number: u64, packet_ins_max: usize) -> rustix::io::Result<Self> {
+    pub fn new(number: u64, origin: ConnOrigin, packet_ins_max: usize) -> rustix::io::Result<Self> {
         Ok(ConnHandle {
             queue: Mutex::default(),
             is_queued: false.into(),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             number,
+            origin,
             monitors: Mutex::default(),
             packet_ins: 0.into(),
             packet_ins_max,
@@ -49,6 +52,11 @@ impl ConnHandle {
     /// The connection's number, unique in its bridge for all time.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Where the connection comes from.
+    pub fn origin(&self) -> ConnOrigin {
+        self.origin
     }
 
     /// The connection's flow monitors.

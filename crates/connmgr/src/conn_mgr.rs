@@ -2,6 +2,7 @@
 
 use crate::async_msg::AsyncMsg;
 use crate::conn_handle::ConnHandle;
+use crate::conn_origin::ConnOrigin;
 use crate::controller_status::ControllerStatus;
 use crate::controllers::Controller;
 use crate::fail_open::FailOpen;
@@ -15,9 +16,6 @@ use sluice_openflow::message::ports::PortDesc;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-
-/// Connections of a bridge at most.
-const CONNECTIONS_MAX: usize = 256;
 
 /// The connections of a bridge.
 pub struct ConnMgr {
@@ -64,14 +62,14 @@ impl ConnMgr {
         }
     }
 
-    /// Adds a connection, for which `packet_ins_max` packets may wait; `None` if there are too many connections.
-    pub fn add_connection(&self, packet_ins_max: usize) -> Option<Arc<ConnHandle>> {
+    /// Adds a connection, for which `packet_ins_max` packets may wait; `None` if there are too many connections from there.
+    pub fn add_connection(&self, origin: ConnOrigin, packet_ins_max: usize) -> Option<Arc<ConnHandle>> {
         let mut handles = self.handles.lock();
-        if handles.len() >= CONNECTIONS_MAX {
+        if !origin.has_room(handles.iter().map(|handle| handle.origin())) {
             return None;
         }
         let number = self.next_number.fetch_add(1, Relaxed);
-        let handle = Arc::new(ConnHandle::new(number, packet_ins_max).ok()?);
+        let handle = Arc::new(ConnHandle::new(number, origin, packet_ins_max).ok()?);
         handles.push(Arc::clone(&handle));
         Some(handle)
     }
@@ -208,15 +206,16 @@ fn random_id() -> u128 {
 mod tests {
     use super::*;
     use crate::conn_handle::QUEUE_MAX;
+    use crate::conn_origin::CLIENTS_MAX;
 
     #[test]
     fn a_full_queue_loses_messages_but_no_demotion() {
         let conn_mgr = ConnMgr::new("br0");
-        let handle = conn_mgr.add_connection(QUEUE_MAX).unwrap();
+        let handle = conn_mgr.add_connection(ConnOrigin::Controller, QUEUE_MAX).unwrap();
         handle.set_primary(true);
         let port = |number| PortDesc { port: number, ..PortDesc::default() };
         conn_mgr.update_ports((0..QUEUE_MAX as u16 + 5).map(port), None);
-        let other = conn_mgr.add_connection(QUEUE_MAX).unwrap();
+        let other = conn_mgr.add_connection(ConnOrigin::Controller, QUEUE_MAX).unwrap();
         conn_mgr.make_primary(&other);
         assert_eq!((handle.lost(), handle.take().len()), (5, QUEUE_MAX + 1));
     }
@@ -232,10 +231,11 @@ mod tests {
     #[test]
     fn connections_have_a_limit_and_unique_numbers() {
         let conn_mgr = ConnMgr::new("br0");
-        let handles: Vec<_> = (0..CONNECTIONS_MAX).map(|_| conn_mgr.add_connection(QUEUE_MAX).unwrap()).collect();
-        assert!(conn_mgr.add_connection(QUEUE_MAX).is_none());
+        let connect = || conn_mgr.add_connection(ConnOrigin::Management, QUEUE_MAX);
+        let handles: Vec<_> = (0..CLIENTS_MAX).map(|_| connect().unwrap()).collect();
+        assert!(connect().is_none() && conn_mgr.add_connection(ConnOrigin::Controller, QUEUE_MAX).is_some());
         conn_mgr.remove_connection(&handles[0]);
-        let again = conn_mgr.add_connection(QUEUE_MAX).unwrap();
+        let again = connect().unwrap();
         assert!(handles.iter().all(|handle| handle.number() != again.number()));
     }
 }

@@ -8,6 +8,7 @@ use crate::close_reason::CloseReason;
 use crate::conn_handle::ConnHandle;
 use crate::conn_handle::QUEUE_MAX;
 use crate::conn_mgr::ConnMgr;
+use crate::conn_origin::ConnOrigin;
 use crate::controllers::Controller;
 use crate::end_signal::EndSignal;
 use crate::fail_open::FailOpen;
@@ -97,11 +98,16 @@ impl Connection {
     }
 
     fn serve(stream: Stream, controller: Option<&Arc<Controller>>, context: &ServeContext) -> (CloseReason, bool) {
-        let ServeContext { conn_mgr, switch, end, versions } = context;
+        let ServeContext { conn_mgr, switch, end, versions, is_management } = context;
         let peer = if controller.is_some() { Peer::Controller } else { Peer::Client };
         let limit = controller.and_then(|controller| controller.settings.rate_limit);
         let packet_ins_max = controller.map_or(QUEUE_MAX, |controller| controller.settings.queue_size);
-        let Some(handle) = conn_mgr.add_connection(packet_ins_max) else {
+        let origin = match controller {
+            Some(_) => ConnOrigin::Controller,
+            None if *is_management => ConnOrigin::Management,
+            None => ConnOrigin::of_listener(stream.peer_address()),
+        };
+        let Some(handle) = conn_mgr.add_connection(origin, packet_ins_max) else {
             return (CloseReason::TooManyConnections, false);
         };
         let Ok(timer) = PollTimer::new() else {
@@ -137,6 +143,7 @@ impl Connection {
         if controller.is_some_and(|controller| !controller.settings.async_messages) {
             connection.session.begin_silent();
         }
+        connection.session.use_bundle_memory(Arc::clone(&switch.bundle_memory));
         connection.session.log_as(connection.name());
         let reason = connection.run();
         connection.report_flow_mods();

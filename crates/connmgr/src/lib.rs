@@ -26,6 +26,7 @@ mod backend;
 mod close_reason;
 mod conn_handle;
 mod conn_mgr;
+mod conn_origin;
 mod connection;
 mod controller_status;
 mod controllers;
@@ -67,6 +68,7 @@ pub use service::OpenFlowService;
 pub use settings::{
     BUNDLE_IDLE_TIMEOUT, BridgeDescription, BridgeSettings, ControllerKind, ControllerSettings, RateLimit,
 };
+pub use sluice_openflow::{BUNDLE_MEMORY, BundleMemory};
 pub use target::{ActiveTarget, PassiveTarget, TargetError};
 pub use tls::{Tls, TlsError, TlsFile, TlsFiles};
 pub use unix_socket::SocketError;

@@ -17,6 +17,8 @@ pub struct ServeContext {
     pub end: Arc<EndSignal>,
     /// OpenFlow versions that the bridge speaks, as bits.
     pub versions: u32,
+    /// Whether the listener is the bridge's management socket.
+    pub is_management: bool,
 }
 
 impl ServeContext {

@@ -66,6 +66,7 @@ impl ServedBridge {
             switch: Arc::clone(switch),
             end: Arc::new(EndSignal::new()?),
             versions: 0,
+            is_management: false,
         };
         let settings = BridgeSettings::default();
         Ok(ServedBridge { context, settings, directory: directory.to_owned(), services: Vec::new() })
@@ -146,7 +147,8 @@ impl ServedBridge {
     fn start(&self, kind: &ServiceKind) -> Result<Service, Error> {
         let bridge = self.context.bridge().to_owned();
         let system = |source| Error::System { bridge: bridge.clone(), source };
-        let context = self.context.for_another().map_err(system)?;
+        let mut context = self.context.for_another().map_err(system)?;
+        context.is_management = *kind == ServiceKind::Management;
         let end = Arc::clone(&context.end);
         let (mut socket, mut controller) = (None, None);
         let thread = match kind {

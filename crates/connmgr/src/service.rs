@@ -13,6 +13,7 @@ use crate::tls::{Tls, TlsError, TlsFiles};
 use parking_lot::Mutex;
 use sluice_ofp::ofpact::PacketInReason;
 use sluice_ofproto::Ofproto;
+use sluice_openflow::BundleMemory;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +112,17 @@ impl OpenFlowService {
     /// Sets for how long no message may be about a bundle before it ends.
     pub fn set_bundle_idle_timeout(&self, timeout: Duration) {
         self.switch.set_bundle_idle_timeout(timeout);
+    }
+
+    /// The memory of bundles that are not committed, over all connections.
+    pub fn bundle_memory(&self) -> &BundleMemory {
+        &self.switch.bundle_memory
+    }
+
+    /// The bridges with how many connections each has.
+    pub fn connections(&self) -> Vec<(String, usize)> {
+        let conn_mgrs = self.switch.all_conn_mgrs();
+        conn_mgrs.iter().map(|conn_mgr| (conn_mgr.bridge.clone(), conn_mgr.connections())).collect()
     }
 
     /// Called once a second: tells controllers of changed ports, and lets standalone bridges without a controller forward.

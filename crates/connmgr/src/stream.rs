@@ -2,7 +2,7 @@
 
 use crate::tls::TlsStream;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -64,6 +64,16 @@ impl Stream {
             Stream::Tcp(_) => "tcp",
             Stream::Tls(_) => "ssl",
         }
+    }
+
+    /// The peer's address, if it has one.
+    pub fn peer_address(&self) -> Option<IpAddr> {
+        let address = match self {
+            Stream::Unix(_) => return None,
+            Stream::Tcp(stream) => stream.peer_addr(),
+            Stream::Tls(stream) => stream.peer_addr(),
+        };
+        address.ok().map(|address| address.ip())
     }
 
     /// Sends bytes that [`Stream::write`] took and TLS still holds.

@@ -8,6 +8,7 @@ use crate::settings::BUNDLE_IDLE_TIMEOUT;
 use crate::tls::Tls;
 use parking_lot::Mutex;
 use sluice_ofproto::{Ofproto, RuleMonitor, RuleUpdate, Transaction};
+use sluice_openflow::BundleMemory;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,6 +25,8 @@ pub struct Switch {
     pub tls: Mutex<Option<Arc<Tls>>>,
     /// The connections of each bridge.
     pub conn_mgrs: Mutex<BTreeMap<String, Arc<ConnMgr>>>,
+    /// The memory of bundles that are not committed.
+    pub bundle_memory: Arc<BundleMemory>,
     /// A bundle that no message is about for so long ends.
     bundle_idle_ms: AtomicU64,
 }
@@ -36,6 +39,7 @@ impl Switch {
             backend,
             tls: Mutex::default(),
             conn_mgrs: Mutex::default(),
+            bundle_memory: Arc::default(),
             bundle_idle_ms: AtomicU64::new(0),
         };
         switch.set_bundle_idle_timeout(BUNDLE_IDLE_TIMEOUT);

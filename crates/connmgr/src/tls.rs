@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -219,6 +219,14 @@ impl TlsStream {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         Ok(TlsStream { tls, socket, buffered: 0, error: None })
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// If the socket is not connected any more.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
     }
 
     /// What was wrong with the peer's certificate or bytes.

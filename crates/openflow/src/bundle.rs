@@ -3,23 +3,25 @@
 //! The messages' bytes are kept, which take a tenth of the memory of messages that have been read. Each is read when it
 //! comes, so that its error is sent then, and again when the bundle is carried out.
 
+use crate::bundle_memory::{BundleMemory, BundleShare};
 use crate::message::connection::{BundleAdd, BundleControl, BundleStep};
 use crate::session::{BundleCommit, Request};
 use crate::{Error, Header, Message, N_TABLES, Version};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Bundles of a connection at most.
 const BUNDLES_MAX: usize = 16;
 
-/// Bytes of all messages in a connection's bundles at most: about two million flow-mods.
-const BYTES_MAX: usize = 512 << 20;
+/// A bundle's memory grows by that many bytes at least.
+const GROWTH_MIN: usize = 4096;
 
 /// A connection's bundles.
 #[derive(Debug, Default)]
 pub(crate) struct Bundles {
     by_id: HashMap<u32, Bundle>,
-    /// Bytes kept, over all bundles.
-    bytes: usize,
+    /// The memory of their messages.
+    share: BundleShare,
     /// The time at the last [`Bundles::expire`].
     now_ms: u64,
 }
@@ -50,6 +52,11 @@ impl Bundle {
 }
 
 impl Bundles {
+    /// No bundles; what they will take is of that memory.
+    pub fn new(memory: Arc<BundleMemory>) -> Self {
+        Bundles { share: BundleShare::new(memory), ..Bundles::default() }
+    }
+
     /// Notes the time and removes bundles that no message was about for `idle_max_ms`. Returns what opened them.
     pub fn expire(&mut self, now_ms: u64, idle_max_ms: u64) -> Vec<Request> {
         self.now_ms = now_ms;
@@ -117,7 +124,7 @@ impl Bundles {
 
     fn remove(&mut self, id: u32) -> Option<Bundle> {
         let bundle = self.by_id.remove(&id)?;
-        self.bytes -= bundle.messages.len();
+        self.share.give_back(bundle.messages.capacity());
         Some(bundle)
     }
 
@@ -142,9 +149,6 @@ impl Bundles {
             Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_) => {}
             _ => return Err(Error::BundleMsgUnsup),
         }
-        if self.bytes + m.message.len() > BYTES_MAX {
-            return Err(Error::BundleMsgTooMany);
-        }
         if !self.by_id.contains_key(&m.id) {
             self.open(m.id, m.flags, request)?;
         }
@@ -153,10 +157,19 @@ impl Bundles {
             self.remove(m.id);
             return Err(error);
         }
+        // A quarter more at once, not twice as much: the memory is counted as it is.
+        let (length, capacity) = (bundle.messages.len() + m.message.len(), bundle.messages.capacity());
+        if length > capacity {
+            let wanted = length.max(capacity + capacity / 4).max(GROWTH_MIN);
+            bundle.messages.reserve_exact(wanted - bundle.messages.len());
+            if !self.share.take(bundle.messages.capacity() - capacity) {
+                bundle.messages.shrink_to(capacity);
+                return Err(Error::BundleMsgTooMany);
+            }
+        }
         bundle.only_tables &= matches!(message, Message::FlowMod(_) | Message::GroupMod(_));
         bundle.messages.extend(&m.message);
         bundle.used_ms = self.now_ms;
-        self.bytes += m.message.len();
         Ok(())
     }
 }

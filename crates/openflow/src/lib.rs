@@ -7,6 +7,7 @@
 
 mod action;
 mod bundle;
+mod bundle_memory;
 mod consistency;
 mod continuation;
 mod error;
@@ -25,6 +26,7 @@ mod text;
 mod wire;
 
 pub use bundle::bundled;
+pub use bundle_memory::{BUNDLE_MEMORY, BundleMemory};
 pub use consistency::check_prerequisites;
 pub use continuation::Continuation;
 pub use error::{Error, ErrorCode, NICIRA, ONF};

@@ -4,6 +4,7 @@
 mod rights;
 
 use crate::bundle::Bundles;
+use crate::bundle_memory::BundleMemory;
 use crate::message::connection::{ASYNC_KINDS, AsyncKind, AsyncMasks, BundleAdd, BundleControl, Role, RoleMessage};
 use crate::message::only_switches_send;
 use crate::message::switch::{INVALID_TTL_TO_CONTROLLER, SwitchConfig};
@@ -13,6 +14,7 @@ use crate::{
 };
 use rights::{changes_switch, is_from_switch};
 use sluice_ofp::ofpact::PacketInReason;
+use std::sync::Arc;
 
 /// Bytes of an offending message that its error carries: as many as fit behind the error's type and code, as in Open
 /// vSwitch.
@@ -144,6 +146,11 @@ impl Session {
         };
         session.out = Message::Hello(Some(versions)).write(Version::highest(versions).unwrap_or(Version::V10), 0);
         session
+    }
+
+    /// What its bundles take is of that memory. Called before the first bundle.
+    pub fn use_bundle_memory(&mut self, memory: Arc<BundleMemory>) {
+        self.bundles = Bundles::new(memory);
     }
 
     /// The controller gets no asynchronous messages before it asks for them. Called before its hello is read.

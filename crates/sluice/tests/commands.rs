@@ -399,3 +399,17 @@ fn meters_limit_and_go_with_their_rules() {
     assert_eq!(daemon.ctl(&["bridge/dump-flows", "br0"]).lines().count(), 1);
     assert_eq!(daemon.ctl(&["bridge/dump-meters", "br0"]), "");
 }
+
+#[test]
+fn limits_are_shown_with_their_use() {
+    let daemon = start();
+    traffic(&daemon);
+    let shown = daemon.ctl(&["sluice/limits-show"]);
+    let column = |name: &str, n: usize| {
+        let line = shown.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {shown}"));
+        line.split_whitespace().nth(n).unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(column("limit-flow-memory", 2), 256 << 20);
+    assert!(column("limit-flow-memory", 1) > 500 && column("limit-megaflows", 1) >= 1, "{shown}");
+    assert_eq!((column("limit-bundle-memory", 1), column("limit-bundle-memory", 2)), (0, 256 << 20));
+}

@@ -107,6 +107,8 @@ pub enum Change {
     SetTls(Option<TlsFiles>),
     /// How long an OpenFlow bundle may be idle changes.
     SetBundleIdleTimeout(Duration),
+    /// Changes how much memory bundles may take, bytes.
+    SetBundleMemory(usize),
 }
 
 /// A setting that is read at the start only.
@@ -141,6 +143,9 @@ pub fn changes(old: &DesiredState, new: &DesiredState) -> Vec<Change> {
     }
     if old.bundle_idle_timeout != new.bundle_idle_timeout {
         steps.loading.push(Change::SetBundleIdleTimeout(new.bundle_idle_timeout));
+    }
+    if old.bundle_memory != new.bundle_memory {
+        steps.loading.push(Change::SetBundleMemory(new.bundle_memory));
     }
     let Steps { going, changing, coming, loading } = steps;
     [going, changing, coming, loading].concat()
@@ -296,6 +301,7 @@ impl DesiredState {
             }
             Change::SetTls(tls) => self.tls.clone_from(tls),
             Change::SetBundleIdleTimeout(timeout) => self.bundle_idle_timeout = *timeout,
+            Change::SetBundleMemory(bytes) => self.bundle_memory = *bytes,
         }
     }
 

@@ -8,7 +8,7 @@ pub use bridge::{Bridge, Source, Sources};
 pub use check::{Invalid, PMDS_MAX};
 pub use port::{ETHERNET_MTU, PATCH, Port};
 
-use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, TlsFiles};
+use sluice_connmgr::{BUNDLE_IDLE_TIMEOUT, BUNDLE_MEMORY, TlsFiles};
 use sluice_conntrack::TimeoutPolicy;
 use sluice_datapath::{GovernorMode, MissBudget, RxqAssignment, Settings, numa};
 use sluice_flow::VlanLimit;
@@ -36,6 +36,8 @@ pub struct DesiredState {
     pub tls: Option<TlsFiles>,
     /// An OpenFlow bundle that no message is about for so long ends.
     pub bundle_idle_timeout: Duration,
+    /// The memory of OpenFlow bundles that are not committed, bytes, over all connections.
+    pub bundle_memory: usize,
     /// The bridges, by unique names.
     pub bridges: Vec<Bridge>,
     /// Where relative paths in options of ports start.
@@ -87,6 +89,7 @@ impl Default for DesiredState {
             dpdk: None,
             tls: None,
             bundle_idle_timeout: BUNDLE_IDLE_TIMEOUT,
+            bundle_memory: BUNDLE_MEMORY,
             bridges: Vec::new(),
             base_dir: PathBuf::new(),
             failed_ports: FailedPorts::Stay,
@@ -146,6 +149,7 @@ impl DesiredState {
             max_idle_ms: u64::try_from(settings.max_idle.as_millis()).unwrap_or(u64::MAX),
             vlan_limit: settings.vlan_limit,
             max_megaflows: settings.max_megaflows(),
+            flow_memory: settings.flow_memory_bytes,
             rxq_assignment: settings.rxq_assignment,
             sleep_max_us: u32::try_from(settings.pmd_sleep_max.as_micros()).unwrap_or(u32::MAX),
             ..sluice_datapath::Config::default()
@@ -154,7 +158,8 @@ impl DesiredState {
 }
 
 impl DatapathSettings {
-    /// As many megaflows as the memory given to them holds.
+    /// As many megaflows as the memory given to them holds if they are as small as they can be; larger ones meet the
+    /// bound on bytes first.
     pub fn max_megaflows(&self) -> u32 {
         u32::try_from(self.flow_memory_bytes / MEGAFLOW_BYTES).unwrap_or(u32::MAX).clamp(1, 1 << 28)
     }

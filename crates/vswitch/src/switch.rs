@@ -96,6 +96,7 @@ impl Switch {
         // Now: the switch may not be allowed to read the files later.
         openflow.set_tls(desired.tls.as_ref())?;
         openflow.set_bundle_idle_timeout(desired.bundle_idle_timeout);
+        openflow.bundle_memory().set_limit(desired.bundle_memory);
         let setup = Setup { assembly, state: DesiredState { bridges: Vec::new(), ..desired.clone() } };
         let switch = Switch { ofproto, datapath, openflow, revalidator, setup: Mutex::new(setup) };
         desired.bridges.iter().try_for_each(|bridge| switch.prepare_bridge(bridge))?;
@@ -179,6 +180,11 @@ impl Switch {
     /// The tables. After a change of what megaflows depend on, [`Switch::hurry`].
     pub fn ofproto(&self) -> &Ofproto {
         &self.ofproto
+    }
+
+    /// The OpenFlow service.
+    pub fn openflow(&self) -> &OpenFlowService {
+        &self.openflow
     }
 
     /// The PMDs.

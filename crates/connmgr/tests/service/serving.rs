@@ -7,7 +7,10 @@ use sluice_connmgr::{
     ActiveTarget, Backend, BridgeSettings, ControllerSettings, Error, OpenFlowService, PassiveTarget, SocketError,
     TlsError, TlsFile, TlsFiles,
 };
+use sluice_fate::Limit;
+use sluice_ofp::FlowCommand;
 use sluice_ofproto::FailMode;
+use sluice_openflow::message::connection::BundleAdd;
 use sluice_openflow::{Message, Version};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -133,4 +136,58 @@ fn a_snooper_gets_the_messages_of_both_sides() {
     let mut copied = std::iter::from_fn(|| snooper.receive().map(|(_, message)| message));
     assert!(copied.any(|message| message == Message::EchoRequest(vec![42])));
     assert_eq!(copied.next(), Some(Message::EchoReply(vec![42])));
+}
+
+/// Whether the switch says hello on a new connection; if not, it closes it.
+fn is_greeted(stream: &mut TcpStream) -> bool {
+    let mut byte = [0];
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    matches!(std::io::Read::read(stream, &mut byte), Ok(1))
+}
+
+#[test]
+fn peers_that_say_nothing_keep_neither_the_owner_nor_other_addresses_out() {
+    let bench = Bench::new();
+    let address = free_address();
+    let settings = BridgeSettings { listeners: vec![PassiveTarget::Tcp(address)], ..BridgeSettings::default() };
+    bench.service.serve_bridge("br0", &settings).unwrap();
+    let mut idle: Vec<_> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
+    assert!(idle.iter_mut().all(is_greeted));
+    let before = Limit::Connections.count();
+    assert!(!is_greeted(&mut TcpStream::connect(address).unwrap()), "an address has its part of the connections");
+    assert!(Limit::Connections.count() > before);
+    bench.client(Version::V13).barrier();
+    // Loopback has more addresses.
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    assert!(is_greeted(&mut TcpStream::from(socket)));
+}
+
+#[test]
+fn bundles_of_all_connections_share_one_memory() {
+    const LIMIT: usize = 1 << 20;
+    let bench = Bench::new();
+    let memory = bench.service.bundle_memory();
+    memory.set_limit(LIMIT);
+    let rule = format!("actions={}", vec!["note:00.11.22.33"; 2000].join(","));
+    let message = Client::flow_mod(FlowCommand::Add, &rule).write(Version::V14, 0);
+    let add = Message::BundleAdd(BundleAdd { id: 1, flags: 0, message });
+    let mut clients: Vec<_> = (0..4).map(|_| bench.client(Version::V14)).collect();
+    let refused = clients.iter_mut().map(|client| {
+        (0..40).for_each(|_| client.send(&add));
+        let messages = client.unasked();
+        let errors = messages.iter().filter_map(|message| match message {
+            Message::Error(code, _) => sluice_openflow::Error::from_code(*code, Version::V14),
+            _ => None,
+        });
+        errors.inspect(|error| assert_eq!(*error, sluice_openflow::Error::BundleMsgTooMany)).count()
+    });
+    let refused: Vec<_> = refused.collect();
+    assert!(refused.iter().all(|n| *n >= 1) && refused[1] < 40, "the first one leaves room for another: {refused:?}");
+    assert!(memory.usage().0 <= LIMIT && memory.usage().0 > LIMIT / 2);
+    drop(clients);
+    while memory.usage().0 != 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }

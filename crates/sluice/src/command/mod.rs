@@ -11,6 +11,7 @@ mod features;
 mod fragments;
 mod group;
 mod implementations;
+mod limits;
 mod megaflows;
 mod meter;
 mod netdev_dummy;
@@ -198,6 +199,7 @@ const COMMANDS: &[Command] = &[
     command("sluice/ct-get-timeouts", "", 0..=0, conntrack::get_timeouts),
     command("sluice/ct-set-timeouts", "ZONE NAME=SECONDS...", 2..=ANY, conntrack::set_timeouts),
     command("sluice/drops", "", 0..=0, process::drops),
+    command("sluice/limits-show", "", 0..=0, limits::limits_show),
     command("sluice/overview", "", 0..=0, process::overview),
     command("sluice/port-show", "[port]", 0..=1, datapath::port_show),
     process_command("sluice/reload", "", 0..=0, process::reload),

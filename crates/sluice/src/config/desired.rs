@@ -66,6 +66,7 @@ impl Config {
                 ca_cert: self.resolve(&tls.ca_cert),
                 bootstraps_ca_cert: false,
             }),
+            bundle_memory: usize::try_from(self.switch.bundle_memory.0).unwrap_or(usize::MAX),
             bridges: bridges.collect::<Result<_, _>>()?,
             base_dir: self.directory.clone(),
             ..DesiredState::default()

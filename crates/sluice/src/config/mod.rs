@@ -15,6 +15,7 @@ pub use error::ConfigError;
 pub use value::{Affinity, AutoOr, Duration, Share, Size};
 
 use serde::Deserialize;
+use sluice_connmgr::BUNDLE_MEMORY;
 use sluice_datapath::Level;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +64,8 @@ pub struct Switch {
     pub stop_after: Option<Duration>,
     /// The address at which Prometheus reads metrics.
     pub metrics: Option<std::net::SocketAddr>,
+    /// Memory for OpenFlow bundles that are not committed.
+    pub bundle_memory: Size,
     /// `[switch.tls]`.
     pub tls: Option<Tls>,
     /// `[switch.dpdk]`.
@@ -137,7 +140,15 @@ pub struct Datapath {
 
 impl Default for Switch {
     fn default() -> Self {
-        Switch { rundir: None, pmd_cores: vec![1], stop_after: None, metrics: None, tls: None, dpdk: None }
+        Switch {
+            rundir: None,
+            pmd_cores: vec![1],
+            stop_after: None,
+            metrics: None,
+            bundle_memory: Size(BUNDLE_MEMORY as u64),
+            tls: None,
+            dpdk: None,
+        }
     }
 }
 

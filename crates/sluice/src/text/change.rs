@@ -28,6 +28,7 @@ pub fn lines(outcome: &Outcome) -> Vec<String> {
         | Change::SetRxqAssignment(_)
         | Change::SetPmdSleepMax(_) => "datapath: settings changed".to_owned(),
         Change::AtNextStart(setting) => at_next_start(start_key(setting)),
+        Change::SetBundleMemory(_) => "switch.bundle-memory: changed".to_owned(),
         Change::SetBundleIdleTimeout(_) => "bundles: the idle timeout changed".to_owned(),
         Change::SetTls(_) => "switch.tls: in force for new connections".to_owned(),
         Change::SetSources { bridge, .. } => {

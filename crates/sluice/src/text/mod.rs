@@ -5,6 +5,7 @@ pub mod change;
 pub mod coverage;
 pub mod datapath;
 pub mod groups;
+pub mod limits;
 pub mod live;
 pub mod megaflows;
 pub mod meters;

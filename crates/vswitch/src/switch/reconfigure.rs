@@ -149,6 +149,7 @@ impl Switch {
                 self.datapath.set_settings(settings)?;
             }
             Change::SetTls(tls) => self.openflow.set_tls(tls.as_ref())?,
+            Change::SetBundleMemory(bytes) => self.openflow.bundle_memory().set_limit(*bytes),
             Change::SetBundleIdleTimeout(timeout) => self.openflow.set_bundle_idle_timeout(*timeout),
             Change::AtNextStart(_) => {}
         }
