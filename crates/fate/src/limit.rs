@@ -44,14 +44,14 @@ limits! {
     /// The memory for megaflows is in use, or the port has more than its share; packets go on without a megaflow.
     FlowMemory = "limit-flow-memory", "flow-memory; equal shares by port from seven eighths on",
     /// There are as many megaflows as there may be, or the port has more than its share; packets go on without one.
-    Megaflows = "limit-megaflows", "flow-limit; equal shares by port from seven eighths on",
+    Megaflows = "limit-megaflows", "upcall/set-flow-limit, flow-memory; equal shares by port from seven eighths on",
     /// A port that has more than its share of recirculation ids got no new one; its packets are dropped.
     RecircIds = "limit-recirc-ids", "fixed: 262144 ids, equal shares by port from seven eighths on",
     /// A port that has more than its share of held fragments got no room; the fragment goes on as invalid.
     Fragments = "limit-fragments", "dpctl/ipf-set-max-nfrags, equal shares by port from seven eighths on",
     /// Bundles that are not committed take as much memory as they may, or the connection's more than its share; the
     /// message is refused with `OFPBFC_MSG_TOO_MANY`.
-    BundleMemory = "limit-bundle-memory", "bundle-memory (in a database other_config:bundle-memory, MiB); equal shares by connection from seven eighths on",
+    BundleMemory = "limit-bundle-memory", "bundle-memory; equal shares by connection from seven eighths on",
     /// A listener has as many connections as it may have, or as it may have from that address; the new one is closed.
     Connections = "limit-connections", "fixed: 256 a bridge by .mgmt, 256 by other listeners, of these 64 an address",
     /// An expected data connection (FTP, TFTP) gave way to a newer one, of its connection or of the fullest zone.
