@@ -153,7 +153,10 @@ impl Control {
     fn log_missing_answers(&self) {
         for worker in self.workers.iter().filter(|worker| worker.shared.has_commands()) {
             let (pmd, within) = (worker.shared.pmd, ANSWER_WITHIN);
-            tracing::error!("waited {within:?} for PMD {pmd} to run a command; the switch goes on without its answer");
+            tracing::error!(
+                target: "dpif_netdev",
+                "waited {within:?} for PMD {pmd} to run a command; the switch goes on without its answer"
+            );
         }
     }
 

@@ -143,9 +143,10 @@ impl Shared {
         }
         self.connected.store(true, Relaxed);
         while goes_on(&handler.handle_request()) {}
+        // A port that is down moves no packets: the rings stop first.
+        device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).reset();
         self.connected.store(false, Relaxed);
         self.state.lock().frontend = None;
-        device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).reset();
     }
 }
 
