@@ -149,6 +149,9 @@ impl Ofproto {
         if xout.actions[..] == flow.actions[..] && xout.no_output == flow.no_output {
             return RevalResult::Keep(epoch, merge(xout.xcache));
         }
+        if looks_up_what_it_learns(&xout.xcache) {
+            return RevalResult::Changed;
+        }
         RevalResult::Modify(Box::new(Translation {
             mask: xout.mask,
             actions: xout.actions.into(),
@@ -264,6 +267,20 @@ fn evict(store: &dyn MegaflowStore, mut live: Vec<LiveFlow>, expired: &mut Vec<E
     live.truncate(surplus);
     expired.extend(live.into_iter().map(|flow| ExpiredFlow { id: flow.id, xcache: flow.xcache, is_idle: true }));
     surplus
+}
+
+/// Whether a translation looks up an address that its packets teach: with the packet that teaches it the answer is
+/// another one than here, where nothing is learned.
+fn looks_up_what_it_learns(entries: &[XcEntry]) -> bool {
+    entries.iter().any(|entry| match *entry {
+        XcEntry::MacLearn { bridge, vlan, mac, .. } => {
+            let is_it = |other: &XcEntry| {
+                matches!(*other, XcEntry::MacLookup { bridge: b, vlan: v, mac: m } if (b, v, m) == (bridge, vlan, mac))
+            };
+            entries.iter().any(is_it)
+        }
+        _ => false,
+    })
 }
 
 /// Whether every bit of `mask` is in `of`.
