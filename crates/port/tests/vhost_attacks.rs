@@ -300,7 +300,7 @@ fn a_guest_that_leaves_or_changes_its_memory_loses_no_frame() {
 
 #[test]
 fn the_status_says_what_the_guest_negotiated() {
-    let victim = Victim::new(512);
+    let mut victim = Victim::new(512);
     let details = |victim: &Victim| victim.port.device_status().details;
     let socket = victim.path.display().to_string();
     let connected = [

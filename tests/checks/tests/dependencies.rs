@@ -60,7 +60,9 @@ fn what_the_workspace_lists_some_crate_has() {
     let manifest: toml::Table = manifest.parse().expect("Cargo.toml is TOML");
     let metadata = metadata();
     let all = packages(&metadata).iter().flat_map(dependencies);
-    let had: BTreeSet<&str> = all.map(|dependency| text(dependency, "name")).collect();
+    // A renamed crate is listed by its name in the code.
+    let name = |dependency: &'_ Value| dependency["rename"].as_str().unwrap_or(text(dependency, "name")).to_owned();
+    let had: BTreeSet<String> = all.map(name).collect();
     let listed = manifest["workspace"]["dependencies"].as_table().expect("workspace.dependencies");
     let idle: Vec<&String> = listed.keys().filter(|name| !had.contains(name.as_str())).collect();
     assert!(idle.is_empty(), "no crate has {idle:?}");
