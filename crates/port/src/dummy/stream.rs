@@ -187,6 +187,10 @@ impl Server {
 
     /// Waits for a peer, for a frame to send, for the end, or until `due_ms`.
     fn wait(&self, listener: Option<BorrowedFd<'_>>, due_ms: Option<u64>) {
+        // What wakes for the end may have been taken for a frame that waits.
+        if self.is_ending.load(Ordering::Acquire) {
+            return;
+        }
         let wanted = |peer: &Peer| match peer.unsent.is_empty() {
             true => PollFlags::IN,
             false => PollFlags::IN | PollFlags::OUT,
