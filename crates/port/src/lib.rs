@@ -60,6 +60,7 @@ pub use config::{PortConfig, open, reconfigure};
 pub use device_status::DeviceStatus;
 pub use error::OpenError;
 pub use mtu::Mtu;
+pub use netdev::{LinkChanges, LinkMonitor, NextHop, device_addresses, neighbour_mac, next_hop};
 pub use pools::{DpdkConfig, Pools};
 pub use port_type::{OptionKey, PORT_TYPES, PortType};
 pub use queue::{Port, PortInfo, PortStats, RxQueue, TxQueue};

@@ -104,6 +104,12 @@ pub trait Port: Send {
         DeviceStatus::of_info(&self.info(), self.is_up())
     }
 
+    /// The kernel's device that [`Port::device_status`] asks: while the kernel tells of no change of it
+    /// ([`crate::LinkMonitor`]), the answer stays the same.
+    fn kernel_device(&self) -> Option<&str> {
+        None
+    }
+
     /// Changes its Ethernet address.
     ///
     /// # Errors
@@ -133,6 +139,10 @@ pub trait Port: Send {
     fn notes(&self) -> &[String] {
         &[]
     }
+
+    /// Deletes what was made for the port and would outlast the process. Called when the port is removed, and not when
+    /// the process ends: the next one goes on with it.
+    fn delete_device(&mut self) {}
 
     /// Opens the device again if it has disappeared and come back. A control thread calls this about once a second.
     fn service(&mut self) {}

@@ -10,10 +10,8 @@ mod link;
 #[path = "netns/tap.rs"]
 mod tap;
 
+use sluice_testkit::cases::{self, Case};
 use std::process::{Command, ExitCode, Stdio};
-
-/// A case: its name, and its test.
-type Case = (&'static str, fn());
 
 const CASES: &[Case] = &[
     ("af_packet::pings_of_all_sizes", || link::pings_of_all_sizes("af_packet")),
@@ -26,6 +24,7 @@ const CASES: &[Case] = &[
     ("af_packet::a_thread_can_sleep_until_there_are_packets", || {
         link::a_thread_can_sleep_until_there_are_packets("system")
     }),
+    ("af_packet::captures_show_what_it_sends", || link::captures_show_what_it_sends("af_packet")),
     ("af_packet::what_cannot_be_opened_is_said", || link::what_cannot_be_opened_is_said("af_packet")),
     ("af_xdp::pings_of_all_sizes", || link::pings_of_all_sizes("af_xdp")),
     ("af_xdp::vlan_tags_stay", || link::vlan_tags_stay("af_xdp")),
@@ -51,7 +50,10 @@ const CASES: &[Case] = &[
     ("tap::the_kernel_pings_through_it", tap::the_kernel_pings_through_it),
     ("tap::queues_share_one_device", tap::queues_share_one_device),
     ("tap::an_internal_port_waits_to_be_set_up", tap::an_internal_port_waits_to_be_set_up),
+    ("tap::a_device_that_is_there_is_opened", tap::a_device_that_is_there_is_opened),
+    ("tap::an_internal_ports_device_outlasts_it", tap::an_internal_ports_device_outlasts_it),
     ("tap::its_mtu_changes_while_it_is_open", tap::its_mtu_changes_while_it_is_open),
+    ("tap::the_kernel_tells_of_its_changes", tap::the_kernel_tells_of_its_changes),
     ("tap::what_cannot_be_opened_is_said", tap::what_cannot_be_opened_is_said),
     ("tap::it_is_made_anew_when_it_was_deleted", tap::it_is_made_anew_when_it_was_deleted),
     ("tap::a_device_that_is_down_takes_nothing", tap::a_device_that_is_down_takes_nothing),
@@ -69,33 +71,18 @@ fn main() -> ExitCode {
         case();
         return ExitCode::SUCCESS;
     }
-    let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let cases: Vec<&Case> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
-    if std::env::args().any(|arg| arg == "--list") {
-        cases.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
     let obstacle = obstacle();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, _) in cases {
-        if let Some(why) = &obstacle {
-            println!("test {name} ... SKIPPED: {why}");
-            skipped += 1;
-            continue;
-        }
-        let this = std::env::current_exe().expect("the path of this program");
-        let out = Command::new("unshare").arg("--net").arg(this).env(INSIDE, name).output().expect("unshare runs");
-        if out.status.success() {
-            println!("test {name} ... ok");
-            passed += 1;
-        } else {
-            let text = [out.stdout, out.stderr].concat();
-            println!("test {name} ... FAILED\n{}", String::from_utf8_lossy(&text));
-            failed += 1;
-        }
+    cases::run_by("netns", CASES, |_| obstacle.clone(), run_in_namespace)
+}
+
+/// Runs a case in a process and a network namespace of its own. Returns what it printed if it failed.
+fn run_in_namespace((name, _): &Case) -> Result<(), String> {
+    let this = std::env::current_exe().expect("the path of this program");
+    let out = Command::new("unshare").arg("--net").arg(this).env(INSIDE, name).output().expect("unshare runs");
+    if out.status.success() {
+        return Ok(());
     }
-    println!("netns: {passed} passed, {failed} failed, {skipped} skipped");
-    ExitCode::from(u8::from(failed > 0))
+    Err(String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())
 }
 
 /// Why namespaces cannot be made here, if they cannot.

@@ -7,6 +7,7 @@ use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{Buffers, PacketBatch};
 use sluice_port::{Pools, Port, PortConfig, RxQueue, TxQueue, open};
+use sluice_testkit::cases::{self, Case};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -109,6 +110,14 @@ impl Bench {
         }
     }
 
+    /// Checks which format of rings was negotiated.
+    fn assert_packed(&self, is_packed: bool) {
+        let details = self.port.device_status().details;
+        let features = details.iter().find(|(key, _)| key == "features").expect("the frontend is connected");
+        let features = u64::from_str_radix(features.1.trim_start_matches("0x"), 16).unwrap();
+        assert_eq!(features & 1 << 34 != 0, is_packed, "{features:#x}");
+    }
+
     /// Polls every queue once, and discards the packets. Returns how many came.
     fn receive(&mut self) -> usize {
         let mut batch = PacketBatch::new();
@@ -165,45 +174,32 @@ impl Bench {
     }
 }
 
-/// A case: its name, and its test.
-const CASES: &[(&str, fn())] = &[
-    ("what_the_guest_sent_is_delivered_or_counted", what_the_guest_sent_is_delivered_or_counted),
-    ("paced_packets_to_a_guest_and_back_are_not_lost", paced_packets_to_a_guest_and_back_are_not_lost),
+/// What makes virtio-user offer packed rings.
+const PACKED: &str = ",packed_vq=1";
+
+const CASES: &[Case] = &[
+    ("what_the_guest_sent_is_delivered_or_counted", || what_the_guest_sent_is_delivered_or_counted("")),
+    ("paced_packets_to_a_guest_and_back_are_not_lost", || paced_packets_to_a_guest_and_back_are_not_lost("")),
+    ("what_the_guest_sent_through_packed_rings_is_delivered_or_counted", || {
+        what_the_guest_sent_is_delivered_or_counted(PACKED);
+    }),
+    ("paced_packets_through_packed_rings_are_not_lost", || paced_packets_to_a_guest_and_back_are_not_lost(PACKED)),
 ];
 
 fn main() -> ExitCode {
-    let wanted = std::env::args().nth(1).filter(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let cases: Vec<_> = CASES.iter().filter(|(name, _)| name.contains(&wanted)).collect();
-    if std::env::args().any(|arg| arg == "--list") {
-        cases.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let is_there = Command::new("dpdk-testpmd").arg("--version").output().is_ok();
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, case) in cases {
-        if !is_there {
-            println!("test {name} ... SKIPPED: dpdk-testpmd is not installed (Debian: dpdk-dev)");
-            skipped += 1;
-        } else if std::panic::catch_unwind(case).is_ok() {
-            println!("test {name} ... ok");
-            passed += 1;
-        } else {
-            println!("test {name} ... FAILED");
-            failed += 1;
-        }
-    }
-    println!("vhost-user: {passed} passed, {failed} failed, {skipped} skipped");
-    ExitCode::from(u8::from(failed > 0))
+    cases::run("vhost-user", CASES, |_| cases::lacking(&["dpdk-testpmd"]))
 }
 
-fn what_the_guest_sent_is_delivered_or_counted() {
+fn what_the_guest_sent_is_delivered_or_counted(rings: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vm.sock");
     let mut bench = Bench::open(&path, "server", 2);
     // Twice: a frontend that disconnected is replaced by another one.
     for _ in 0..2 {
-        let mut guest = Testpmd::start(&format!("net_virtio_user0,path={},queues=2", path.display()), "txonly", 2);
+        let mut guest =
+            Testpmd::start(&format!("net_virtio_user0,path={},queues=2{rings}", path.display()), "txonly", 2);
         bench.wait_until_up();
+        bench.assert_packed(!rings.is_empty());
         let before = bench.port.stats().rx_packets;
         guest.say("start");
         let mut got = 0;
@@ -230,16 +226,17 @@ fn what_the_guest_sent_is_delivered_or_counted() {
     assert_eq!(bench.tally.conserved(), Ok(()));
 }
 
-fn paced_packets_to_a_guest_and_back_are_not_lost() {
+fn paced_packets_to_a_guest_and_back_are_not_lost(rings: &str) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vm.sock");
     // The guest listens and we connect; then we disconnect and come back.
-    let mut guest =
-        Testpmd::start(&format!("net_virtio_user0,path={},server=1,queues=1", path.display()), "macswap", 1);
+    let vdev = format!("net_virtio_user0,path={},server=1,queues=1{rings}", path.display());
+    let mut guest = Testpmd::start(&vdev, "macswap", 1);
     guest.say("start");
     for _ in 0..2 {
         let mut bench = Bench::open(&path, "client", 1);
         bench.wait_until_up();
+        bench.assert_packed(!rings.is_empty());
         bench.warm_up();
         let before = bench.tally.clone();
         let (mut sent, mut back) = (0, 0);

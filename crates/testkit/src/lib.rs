@@ -1,7 +1,8 @@
-//! Packet builders, random packets and a small pool, for tests.
+//! Packet builders, random packets, a small pool, and the runner of cases that need programs or privileges, for tests.
 #![forbid(unsafe_code)]
 
 pub mod arbitrary;
+pub mod cases;
 pub mod frame;
 mod frame_layer;
 pub mod plain_checksum;

@@ -45,7 +45,11 @@ const CASES: &[Case] = &[
     Case { name: "send/64", receive: false, frame: 64, split: false, features: feature::VERSION_1 },
     Case { name: "send/64/mergeable", receive: false, frame: 64, split: false, features: MERGING },
     Case { name: "send/1514", receive: false, frame: 1514, split: false, features: feature::VERSION_1 },
+    Case { name: "receive/64/packed", receive: true, frame: 64, split: false, features: PACKED },
+    Case { name: "receive/64/two-buffers/packed", receive: true, frame: 64, split: true, features: PACKED },
+    Case { name: "send/64/packed", receive: false, frame: 64, split: false, features: PACKED },
 ];
+const PACKED: u64 = feature::VERSION_1 | feature::RING_PACKED;
 const MERGING: u64 = feature::VERSION_1 | feature::MERGEABLE;
 
 /// A port and its guest.
@@ -203,10 +207,10 @@ fn main() {
         if !args.iter().any(|arg| arg == "--bench") {
             Bench::new(*case).round(Bench::carry);
         } else if args.iter().any(|arg| arg == "--cycles") {
-            println!("{:<28} {:>9.2}", case.name, cycles(*case));
+            println!("{:<30} {:>9.2}", case.name, cycles(*case));
         } else {
             let Counts { instructions, loads, stores, lines } = counts(*case);
-            println!("{:<28} {instructions:>9.2} {loads:>8.2} {stores:>8.2} {lines:>7.2}", case.name);
+            println!("{:<30} {instructions:>9.2} {loads:>8.2} {stores:>8.2} {lines:>7.2}", case.name);
         }
     }
 }

@@ -187,6 +187,10 @@ impl Port for PacketPort {
         self.device.status(&self.info)
     }
 
+    fn kernel_device(&self) -> Option<&str> {
+        Some(self.device.name())
+    }
+
     fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
         self.device.set_mac(mac)?;
         self.info.mac = mac;

@@ -10,6 +10,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most bytes of a packet that the kernel puts into one buffer, including its headroom: a page.
 const CHUNK_MAX: usize = 4096;
@@ -296,25 +297,54 @@ fn register(fd: &OwnedFd, region: &Region, len: usize, chunk: usize) -> io::Resu
     set(fd, libc::XDP_UMEM_REG, &registration)
 }
 
+/// How often, and in which distance, a socket that is closed looks whether its frames have been sent: 20 ms in all.
+const FINISH_LOOKS: u32 = 20;
+const FINISH_LOOK_EVERY: Duration = Duration::from_millis(1);
+
 /// How often sending is continued; 2048 packets at 32 a call.
 const KICKS: usize = 64;
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Closing it makes the kernel return every buffer.
-        self.fd = None;
         let (mut free, stride) = (FreeFrames::new(self.pool.layout(), 64), self.pool.stride());
-        let (receiver, sender) = (self.receiver(), self.sender());
+        self.finish_sending(&mut free);
+        self.fd = None;
+        let (receiver, sender) = (self.rx.get_mut(), self.tx.get_mut());
+        // The maps hold the socket open, too: the kernel receives into its buffers until the last of them has gone, and
+        // has given up all of them when that call returns.
+        // SAFETY: `self` is being dropped, and nothing below uses the rings.
+        unsafe {
+            receiver.fill.unmap();
+            receiver.rx.unmap();
+            sender.completion.unmap();
+            sender.tx.unmap();
+        }
         let held =
             receiver.held.iter().zip(&sender.parts).enumerate().filter(|(_, (held, parts))| **held || **parts > 0);
         for (token, _) in held {
             // SAFETY: the frame's handle was consumed when the kernel got the frame, which the kernel has just
-            // returned.
+            // returned with the socket.
             if let Some(frame) = unsafe { self.pool.adopt(token * stride, 0) } {
                 free.push(frame);
             }
         }
         self.pool.give(&mut free, usize::MAX);
+    }
+}
+
+impl Socket {
+    /// Waits for the frames that are being sent, for a while: a driver may read them in place, also when the socket has
+    /// gone.
+    fn finish_sending(&self, free: &mut FreeFrames) {
+        let mut sender = self.sender();
+        for _ in 0..FINISH_LOOKS {
+            self.complete(&mut sender, u32::MAX, |frame| free.push(frame));
+            self.pool.give(free, usize::MAX);
+            if sender.parts.iter().all(|parts| *parts == 0) {
+                break;
+            }
+            std::thread::sleep(FINISH_LOOK_EVERY);
+        }
     }
 }
 

@@ -127,11 +127,13 @@ impl Dpdk {
         let n_txq = n_txq.clamp(1, usize::from(info.max_txq.max(1)));
         // Many virtual devices refuse to set an MTU, even the one they have.
         let wanted = (mtu != u32::from(info.mtu)).then_some(mtu as u16);
-        device.start(n_rxq as u16, n_txq as u16, DESCRIPTORS, wanted).map_err(|(step, e)| failed(step, e))?;
+        let started = device.start(n_rxq as u16, n_txq as u16, DESCRIPTORS, wanted);
+        let sys::Started { device, rxqs, txqs } = started.map_err(|(step, e)| failed(step, e))?;
         let info = PortInfo { kind: "dpdk", n_rxq, n_txq, mtu, mac: info.mac };
-        let tx = (0..n_txq).map(|_| Mutex::new(())).collect();
+        let txqs = txqs.into_iter().map(Mutex::new).collect();
         let rx = (0..n_rxq).map(|_| Arc::default()).collect();
-        Ok(DpdkPort { shared: Arc::new(Shared { device, pool, tx }), info, rx, tx: Vec::new() })
+        let rxqs = rxqs.into_iter().map(Some).collect();
+        Ok(DpdkPort { shared: Arc::new(Shared { device, pool, txqs }), info, rxqs, rx, tx: Vec::new() })
     }
 }
 
@@ -154,11 +156,11 @@ pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn P
 /// The part that a port's queues share.
 #[derive(Debug)]
 struct Shared {
-    device: sys::Device,
+    device: Arc<sys::Device>,
     /// The device's pool, as every PMD's `Buffers` knows it.
     pool: Arc<dyn FramePool>,
-    /// One for each transmit queue, since PMDs beyond the number of queues share them. Otherwise uncontended.
-    tx: Vec<Mutex<()>>,
+    /// PMDs beyond the number of queues share them. Otherwise the locks are uncontended.
+    txqs: Vec<Mutex<sys::DeviceTxq>>,
 }
 
 /// A DPDK device as a port.
@@ -166,6 +168,8 @@ struct Shared {
 pub struct DpdkPort {
     shared: Arc<Shared>,
     info: PortInfo,
+    /// By number, until they are taken.
+    rxqs: Vec<Option<sys::DeviceRxq>>,
     /// Drops by receive queue and by PMD; the device counts carried packets.
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
@@ -177,7 +181,8 @@ impl Port for DpdkPort {
     }
 
     fn rx_queue(&mut self, queue: usize) -> Box<dyn RxQueue> {
-        Box::new(DpdkRx { shared: self.shared.clone(), queue: queue as u16, stats: self.rx[queue].clone() })
+        let rxq = self.rxqs[queue].take().expect("invariant: a queue is asked for once");
+        Box::new(DpdkRx { rxq, pool: self.shared.pool.clone(), stats: self.rx[queue].clone() })
     }
 
     fn tx_queue(&mut self, pmd: usize) -> Box<dyn TxQueue> {
@@ -202,16 +207,16 @@ impl Port for DpdkPort {
 
 #[derive(Debug)]
 struct DpdkRx {
-    shared: Arc<Shared>,
-    queue: u16,
+    rxq: sys::DeviceRxq,
+    pool: Arc<dyn FramePool>,
     stats: Arc<QueueStats>,
 }
 
 impl RxQueue for DpdkRx {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         // Frames come from the device, so this PMD may not know the pool, to which it gives back frames that it drops.
-        buffers.add_pool(&self.shared.pool);
-        let too_long = self.shared.device.rx(self.queue, batch);
+        buffers.add_pool(&self.pool);
+        let too_long = self.rxq.rx(batch);
         self.stats.drop_received(DropReason::RxError, too_long, tally);
     }
 }
@@ -227,19 +232,12 @@ struct DpdkTx {
 
 impl TxQueue for DpdkTx {
     fn send(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
-        let pool = self.shared.pool.id();
-        // Checks all packets, which costs less than stopping early.
-        if batch.iter().fold(false, |other, packet| other | (packet.frame.pool() != pool)) {
+        let mut sent = self.try_to_send(batch);
+        if sent.is_err() {
             self.move_into_pool(batch, buffers, tally);
+            sent = self.try_to_send(batch);
         }
-        {
-            let _one_at_a_time = self.shared.tx[self.queue].lock();
-            for _ in 0..TX_TRIES {
-                if !batch.is_empty() {
-                    tally[Counter::Sent] += self.shared.device.tx(self.queue as u16, batch) as u64;
-                }
-            }
-        }
+        tally[Counter::Sent] += sent.unwrap_or(0) as u64;
         if !batch.is_empty() {
             self.stats.drop_unsent(DropReason::TxFull, batch.len(), tally);
             buffers.give_batch(batch);
@@ -248,6 +246,18 @@ impl TxQueue for DpdkTx {
 }
 
 impl DpdkTx {
+    /// How many packets the device took in [`TX_TRIES`].
+    fn try_to_send(&self, batch: &mut PacketBatch) -> Result<usize, sys::ForeignFrames> {
+        let mut txq = self.shared.txqs[self.queue].lock();
+        let mut sent = 0;
+        for _ in 0..TX_TRIES {
+            if !batch.is_empty() {
+                sent += txq.tx(batch)?;
+            }
+        }
+        Ok(sent)
+    }
+
     /// Replaces packets of other pools by copies in the device's pool.
     fn move_into_pool(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let pool = self.shared.pool.id();

@@ -203,13 +203,18 @@ impl Device {
         }
     }
 
-    /// Configures the queues and starts the device. An error says which step failed.
-    pub fn start(&self, n_rxq: u16, n_txq: u16, n_desc: u16, mtu: Option<u16>) -> Result<(), (String, c_int)> {
+    /// Configures the queues and starts the device, which can be done once. An error says which step failed.
+    pub fn start(self, n_rxq: u16, n_txq: u16, n_desc: u16, mtu: Option<u16>) -> Result<Started, (String, c_int)> {
         let conf = RawConf { n_rxq, n_txq, n_desc, mtu: mtu.unwrap_or(0) };
         let mut step = c"".as_ptr();
         // SAFETY: the port is attached, the pool is live, `conf` and `step` are valid for the call.
         match unsafe { sluice_port_start(self.port, &conf, self.pool.raw.as_ptr(), &mut step) } {
-            0 => Ok(()),
+            0 => {
+                let device = Arc::new(self);
+                let rxqs = (0..n_rxq).map(|queue| DeviceRxq { device: Arc::clone(&device), queue }).collect();
+                let txqs = (0..n_txq).map(|queue| DeviceTxq { device: Arc::clone(&device), queue }).collect();
+                Ok(Started { device, rxqs, txqs })
+            }
             // SAFETY: the shim sets `step` to string literals only.
             err => Err((unsafe { CStr::from_ptr(step) }.to_string_lossy().into_owned(), err)),
         }
@@ -227,39 +232,75 @@ impl Device {
         unsafe { sluice_port_stats(self.port, out.as_mut_ptr()) };
         out
     }
+}
 
+/// A device that is started, and its queues. A queue exists once and keeps the device open.
+#[derive(Debug)]
+pub struct Started {
+    pub device: Arc<Device>,
+    pub rxqs: Vec<DeviceRxq>,
+    pub txqs: Vec<DeviceTxq>,
+}
+
+/// A receive queue of a started device.
+#[derive(Debug)]
+pub struct DeviceRxq {
+    device: Arc<Device>,
+    queue: u16,
+}
+
+/// A transmit queue of a started device.
+#[derive(Debug)]
+pub struct DeviceTxq {
+    device: Arc<Device>,
+    queue: u16,
+}
+
+/// There are packets of other pools than the device's in a batch; none was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignFrames;
+
+impl DeviceRxq {
     /// Appends received packets to `batch`. Returns how many were too long to linearise.
-    ///
-    /// One caller for each queue: a queue object is made once (see `rx_queue`) and is `&mut` to poll.
-    pub fn rx(&self, queue: u16, batch: &mut PacketBatch) -> usize {
+    pub fn rx(&mut self, batch: &mut PacketBatch) -> usize {
         let have = batch.len();
-        let (mut dropped, pool) = (0, self.pool.id().index() as u16);
-        // SAFETY: the port is started with this queue, which one thread polls. The shim writes `got` packets, at most
-        // as many as there is room for, into the batch's free slots. Each is a complete `Packet` (layout above) of a
-        // single-segment mbuf that DPDK returned to us alone; data, length and headroom are the mbuf's and lie in its
-        // buffer; the buffer is in the pool that the queue receives into, which is never freed.
+        let (mut dropped, pool) = (0, self.device.pool.id().index() as u16);
+        // SAFETY: the device is started with this queue (`Device::start` made `self`, once), which `&mut self` polls alone.
+        // The shim writes `got` packets, at most as many as there is room for, into the batch's free slots. Each is a
+        // complete `Packet` (layout above) of a single-segment mbuf that DPDK returned to us alone; data, length and
+        // headroom are the mbuf's and lie in its buffer; the buffer is in the pool that the queue receives into, which
+        // is never freed.
         unsafe {
             let free = batch.as_mut_ptr().add(have);
-            let got = sluice_rx(self.port, queue, pool, free, (BATCH_MAX - have) as c_uint, &mut dropped);
+            let got = sluice_rx(self.device.port, self.queue, pool, free, (BATCH_MAX - have) as c_uint, &mut dropped);
             batch.set_len(have + got as usize);
         }
         dropped as usize
     }
+}
 
-    /// Sends packets of the DPDK pool from the front of `packets`. Returns how many the device took, which are removed.
-    pub fn tx(&self, queue: u16, packets: &mut PacketBatch) -> usize {
-        debug_assert!(packets.iter().all(|p| p.frame.pool() == self.pool.id()));
-        // SAFETY: the port is started with this queue, which one thread at a time uses. Every packet is of our pool
-        // (the caller checked the pool id), so its token is an mbuf. The device owns the first `sent` mbufs from here
-        // on, and their handles are dropped below without being given back.
-        let sent = unsafe { sluice_tx(self.port, queue, packets.as_ptr(), packets.len() as c_uint) } as usize;
+impl DeviceTxq {
+    /// Sends packets from the front of `packets`. Returns how many the device took, which are removed.
+    ///
+    /// # Errors
+    /// If a packet is not of the device's pool: nothing is sent then.
+    pub fn tx(&mut self, packets: &mut PacketBatch) -> Result<usize, ForeignFrames> {
+        let (port, pool) = (self.device.port, self.device.pool.id());
+        // Looks at all packets, which costs less than stopping early.
+        if packets.iter().fold(false, |foreign, packet| foreign | (packet.frame.pool() != pool)) {
+            return Err(ForeignFrames);
+        }
+        // SAFETY: the device is started with this queue (`Device::start` made `self`, once), which `&mut self` uses alone.
+        // Every packet is of the device's pool, as just checked, so its token is an mbuf. The device owns the first
+        // `sent` mbufs from here on, and their handles are dropped below without being given back.
+        let sent = unsafe { sluice_tx(port, self.queue, packets.as_ptr(), packets.len() as c_uint) } as usize;
         if sent == packets.len() {
             // Same as forgetting them one by one: a handle has no drop.
             packets.clear();
         } else {
             packets.drain(..sent).for_each(std::mem::forget);
         }
-        sent
+        Ok(sent)
     }
 }
 
@@ -276,6 +317,7 @@ impl Drop for Device {
 mod tests {
     use super::*;
     use sluice_fate::{DropReason, Tally};
+    use sluice_mem::{HeapPool, PoolConfig};
     use sluice_packet::Buffers;
 
     unsafe extern "C" {
@@ -290,8 +332,8 @@ mod tests {
         eal_init(&args).unwrap();
         let pool = Arc::new(MbufPool::new(1024, 2048, 0).unwrap());
         let dynamic: Arc<dyn FramePool> = pool.clone();
-        let device = Device::attach("net_ring0", pool).unwrap();
-        device.start(1, 1, 64, None).unwrap();
+        let Started { device, mut rxqs, mut txqs } =
+            Device::attach("net_ring0", pool).unwrap().start(1, 1, 64, None).unwrap();
         let (mut buffers, mut tally, mut batch) = (Buffers::new(), Tally::default(), PacketBatch::new());
         let mut around = |batch: &mut PacketBatch| {
             for host in [1, 2] {
@@ -299,8 +341,8 @@ mod tests {
                 frame[30..34].copy_from_slice(&[10, 0, 0, host]);
                 batch.push(buffers.write(&dynamic, &frame).unwrap());
             }
-            assert_eq!(device.tx(0, batch), 2);
-            assert_eq!(device.rx(0, batch), 0);
+            assert_eq!(txqs[0].tx(batch), Ok(2));
+            assert_eq!(rxqs[0].rx(batch), 0);
             let hashes: Vec<u32> = batch.iter().map(|packet| packet.rss_hash).collect();
             batch.discard(DropReason::Rules, &mut buffers, &mut tally);
             hashes
@@ -309,5 +351,10 @@ mod tests {
         // SAFETY: the device is started and has this queue, which only this thread polls.
         assert_eq!(unsafe { sluice_testing_hash(device.port, 0) }, 0);
         assert_eq!(around(&mut batch), [0x0a00_0001, 0x0a00_0002]);
+        let other: Arc<dyn FramePool> =
+            Arc::new(HeapPool::new(PoolConfig { frames: 8, frame_size: 2048, reserve: 0 }).unwrap());
+        batch.push(buffers.write(&other, &[0; 60]).unwrap());
+        assert_eq!((txqs[0].tx(&mut batch), batch.len()), (Err(ForeignFrames), 1));
+        batch.discard(DropReason::Rules, &mut buffers, &mut tally);
     }
 }

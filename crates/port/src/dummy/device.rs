@@ -84,8 +84,8 @@ struct State {
     rx_missed: u64,
     tx_oversize: u64,
     rx_oversize: u64,
-    ipv4: Option<Ipv4Addr>,
-    ipv6: Option<Ipv6Addr>,
+    ipv4: Option<(Ipv4Addr, u8)>,
+    ipv6: Option<(Ipv6Addr, u8)>,
     /// Frames for the peers of its streams; `None` without streams.
     outbox: Option<Arc<Outbox>>,
 }
@@ -240,18 +240,23 @@ impl DummyDevice {
         self.conn_state.store(state as u8, Ordering::Release);
     }
 
-    /// Gives it an IPv4 address: it answers ARP requests for it.
-    pub fn set_ipv4(&self, address: Ipv4Addr) {
-        self.state().ipv4 = Some(address).filter(|address| !address.is_unspecified());
+    /// Gives it an IPv4 address with the length of its prefix: it answers ARP requests for it.
+    pub fn set_ipv4(&self, address: Ipv4Addr, prefix: u8) {
+        self.state().ipv4 = Some((address, prefix)).filter(|(address, _)| !address.is_unspecified());
     }
 
-    /// Gives it an IPv6 address.
-    pub fn set_ipv6(&self, address: Ipv6Addr) {
-        self.state().ipv6 = Some(address).filter(|address| !address.is_unspecified());
+    /// Gives it an IPv6 address with the length of its prefix.
+    pub fn set_ipv6(&self, address: Ipv6Addr, prefix: u8) {
+        self.state().ipv6 = Some((address, prefix)).filter(|(address, _)| !address.is_unspecified());
     }
 
-    /// Its IPv6 address, if it has one.
-    pub fn ipv6(&self) -> Option<Ipv6Addr> {
+    /// Its IPv4 address, if it has one, with the length of its prefix.
+    pub fn ipv4(&self) -> Option<(Ipv4Addr, u8)> {
+        self.state().ipv4
+    }
+
+    /// Its IPv6 address, if it has one, with the length of its prefix.
+    pub fn ipv6(&self) -> Option<(Ipv6Addr, u8)> {
         self.state().ipv6
     }
 
@@ -311,7 +316,7 @@ impl DummyDevice {
         if let Some(outbox) = &state.outbox {
             outbox.put(packet);
         }
-        if let Some(reply) = state.ipv4.and_then(|address| arp_reply(state.mac, address, packet)) {
+        if let Some(reply) = state.ipv4.and_then(|(address, _)| arp_reply(state.mac, address, packet)) {
             self.enqueue(&mut state, 0, reply);
         }
         capture(state.captures.tx.as_ref(), packet);

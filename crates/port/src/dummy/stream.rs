@@ -7,6 +7,7 @@
 use super::device::{ConnState, DummyDevice, Outbox, WAITING_MAX};
 use crate::config::Options;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_clock::heartbeat::Heartbeat;
 use sluice_clock::{PollTimer, now_ms};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -108,6 +109,7 @@ impl Streams {
             is_ending: Arc::clone(&is_ending),
             peers: Vec::new(),
             timer: PollTimer::new()?,
+            heartbeat: Heartbeat::of("dummy-stream"),
         };
         let thread = std::thread::Builder::new().name("dummy-stream".into()).spawn(move || server.run(&role))?;
         Ok(Some(Streams { device: Arc::clone(device), outbox, is_ending, thread: Some(thread) }))
@@ -133,6 +135,7 @@ struct Server {
     is_ending: Arc<AtomicBool>,
     peers: Vec<Peer>,
     timer: PollTimer,
+    heartbeat: Arc<Heartbeat>,
 }
 
 impl Server {
@@ -153,7 +156,10 @@ impl Server {
         let (mut due_ms, mut backoff_ms) = (now_ms(), BACKOFF_MIN_MS);
         while !self.is_ending.load(Ordering::Acquire) {
             if self.peers.is_empty() && now_ms() >= due_ms {
-                match target.connect() {
+                let busy = self.heartbeat.begin("connecting");
+                let connected = target.connect();
+                drop(busy);
+                match connected {
                     Ok(peer) => {
                         self.peers.push(peer);
                         backoff_ms = BACKOFF_MIN_MS;
@@ -177,6 +183,7 @@ impl Server {
 
     /// Gives the peers what the device has sent, and the device what they have sent.
     fn serve_peers(&mut self) {
+        let _busy = self.heartbeat.begin("frames of peers");
         let frames = self.outbox.take();
         let device = &self.device;
         self.peers.retain_mut(|peer| {

@@ -174,7 +174,7 @@ fn a_device_with_an_address_answers_arp_requests_for_it() {
         [&ether[..], &asker, &[8, 6], &arp, &asker, &[10, 0, 0, 1], &[0; 6], &target].concat()
     };
     rig.send(&[request([10, 0, 0, 2])]);
-    rig.device().set_ipv4([10, 0, 0, 2].into());
+    rig.device().set_ipv4([10, 0, 0, 2].into(), 24);
     rig.send(&[request([10, 0, 0, 3]), request([10, 0, 0, 2])]);
     let reply = rig.poll(0).pop().unwrap();
     let (device, asker) = ([2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 1]);

@@ -1,7 +1,14 @@
 //! The kernel's network devices: what ports need to know and set.
 
+mod addresses;
+mod link_monitor;
+mod neighbour;
 #[allow(unsafe_code)]
 pub(crate) mod sys;
+
+pub use addresses::device_addresses;
+pub use link_monitor::{LinkChanges, LinkMonitor};
+pub use neighbour::{NextHop, neighbour_mac, next_hop};
 
 use crate::{DeviceStatus, OpenError, PortInfo};
 use std::io;
@@ -23,6 +30,11 @@ impl NetDevice {
         use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
         let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         Ok(NetDevice { name: name.to_owned(), socket })
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its index; `ENODEV` if it does not exist.

@@ -3,6 +3,7 @@
 //! Every function takes a device name and passes a whole initialised `ifreq`, so it cannot be misused.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A request over one `ifreq`: the kernel reads and writes that and follows no pointer in it. Only this file makes one.
@@ -20,6 +21,9 @@ const SIOCSIFTXQLEN: DeviceRequest = DeviceRequest(0x8943);
 
 /// Attaches a descriptor of `/dev/net/tun` to a device.
 pub(crate) const TUNSETIFF: DeviceRequest = DeviceRequest(libc::TUNSETIFF);
+
+/// The request whose argument says whether a tap device stays when its last queue is closed.
+const TUNSETPERSIST: libc::Ioctl = libc::TUNSETPERSIST;
 
 /// The request whose `ifreq` points to an ethtool command.
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
@@ -50,6 +54,15 @@ pub(crate) fn ask(fd: &OwnedFd, what: DeviceRequest, request: &mut libc::ifreq) 
     // SAFETY: `fd` is open; the kernel defines every `DeviceRequest` over one `ifreq`, which `request` is, and follows no
     // pointer in it. A descriptor of another kind refuses requests that it does not know.
     match unsafe { libc::ioctl(fd.as_raw_fd(), what.0, std::ptr::from_mut(request)) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Says whether the tap device of a queue stays when its last queue is closed.
+pub(crate) fn set_persistent(queue: &OwnedFd, stays: bool) -> io::Result<()> {
+    // SAFETY: `queue` is open; the argument is a number, and a descriptor of another kind refuses the request.
+    match unsafe { libc::ioctl(queue.as_raw_fd(), TUNSETPERSIST, libc::c_ulong::from(stays)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
@@ -158,4 +171,57 @@ pub(crate) fn driver(fd: &OwnedFd, name: &str) -> io::Result<[String; 3]> {
 pub(crate) fn rx_queues(fd: &OwnedFd, name: &str) -> io::Result<u32> {
     let channels = ask_ethtool(fd, name, ETHTOOL_GCHANNELS)?;
     Ok(channels[5] + channels[8])
+}
+
+/// An address of a device, and the mask of its network.
+pub(crate) struct InterfaceAddress {
+    pub device: String,
+    pub address: IpAddr,
+    pub mask: IpAddr,
+}
+
+/// The addresses of all devices of this network namespace.
+pub(crate) fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: the C library writes a pointer to `list`, which is a place for one.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let (mut out, mut at) = (Vec::new(), list);
+    // SAFETY: getifaddrs succeeded, so `at` is null or an entry of its list, which is freed only below.
+    while let Some(entry) = unsafe { at.as_ref() } {
+        // SAFETY: as before: the addresses of an entry are null or whole, of their families' types.
+        let (address, mask) = unsafe { (ip_address(entry.ifa_addr), ip_address(entry.ifa_netmask)) };
+        if let (Some(address), Some(mask)) = (address, mask) {
+            // SAFETY: as before: an entry's name is a string that ends with NUL.
+            let device = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+            out.push(InterfaceAddress { device, address, mask });
+        }
+        at = entry.ifa_next;
+    }
+    // SAFETY: `list` is what getifaddrs gave, and nothing of it is used any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(out)
+}
+
+/// The IP address of a socket address; `None` if it is null or of another family.
+///
+/// # Safety
+/// `address` must be null or point to a whole socket address of the family that it names.
+unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller says that it is null or whole, and every socket address begins with its family.
+    let family = i32::from(unsafe { address.as_ref() }?.sa_family);
+    match family {
+        libc::AF_INET => {
+            // SAFETY: the caller says that the address is whole and of its family.
+            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as before.
+            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            Some(IpAddr::from(v6.sin6_addr.s6_addr))
+        }
+        _ => None,
+    }
 }

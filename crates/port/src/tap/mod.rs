@@ -4,6 +4,9 @@
 //! offloads, so the kernel completes checksums and splits large segments itself. Linux only; needs CAP_NET_ADMIN unless
 //! the device exists and belongs to the user.
 //!
+//! The device of an internal port stays when the process ends, with its addresses and routes, and the next process
+//! attaches to it; it goes when the port is removed. Open vSwitch does the same, so each finds the other's devices.
+//!
 //! When the device, or the network namespace that it was moved to, is deleted, the port is down; [`Port::service`]
 //! makes the device again in the switch's namespace.
 
@@ -37,7 +40,7 @@ pub(crate) const INTERNAL_OPTIONS: &[OptionKey] = &[OptionKey { key: "mac", help
 struct TapPort {
     info: PortInfo,
     name: String,
-    state: AdminState,
+    owner: Owner,
     /// Whether the device was missing at the last check.
     is_gone: bool,
     limits: Arc<Mutex<Limits>>,
@@ -59,39 +62,36 @@ struct Limits {
 /// process has the core for one time slice.
 const WAITING: u32 = 4096;
 
-/// Whether a device is set up when it is made.
+/// Whose device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AdminState {
-    Up,
-    /// As it is: a new device is down.
-    Untouched,
+enum Owner {
+    /// The port's: it is set up when it is made, and goes with the process.
+    Port,
+    /// The host's, as that of an internal port: a new device is down until its user sets it up, and it stays until the
+    /// port is removed.
+    Host,
 }
 
 pub(crate) fn open(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    open_device(options, pools, options.device()?, AdminState::Up)
+    open_device(options, pools, options.device()?, Owner::Port)
 }
 
 /// Opens an internal port of OVS, which its user sets up.
 pub(crate) fn open_internal(options: &Options<'_>, pools: &mut Pools) -> Result<Box<dyn Port>, OpenError> {
-    open_device(options, pools, options.cut_device()?, AdminState::Untouched)
+    open_device(options, pools, options.cut_device()?, Owner::Host)
 }
 
-fn open_device(
-    options: &Options<'_>,
-    pools: &mut Pools,
-    name: &str,
-    state: AdminState,
-) -> Result<Box<dyn Port>, OpenError> {
+fn open_device(options: &Options<'_>, pools: &mut Pools, name: &str, owner: Owner) -> Result<Box<dyn Port>, OpenError> {
     let PortConfig { n_rxq, mtu, .. } = *options.config;
     let failed = |what: &str, e| failed(options.port(), format!("tap device {name}: {what}"), e);
     let pool = options.pool(pools)?;
     let wanted = options.text("mac").map(|_| options.mac()).transpose()?;
-    let wanted = Wanted { n_rxq, mtu, mac: wanted, state };
+    let wanted = Wanted { n_rxq, mtu, mac: wanted, owner };
     let (queues, mac) = make(name, wanted).map_err(|(step, e)| failed(step, e))?;
     Ok(Box::new(TapPort {
         info: PortInfo { kind: options.kind, n_rxq, n_txq: MAX_QUEUES, mtu, mac },
         name: name.to_owned(),
-        state,
+        owner,
         is_gone: false,
         limits: Arc::new(Mutex::new(Limits { mtu: Mtu(mtu), pool })),
         rx: queues.iter().map(|_| Arc::default()).collect(),
@@ -110,18 +110,21 @@ struct Wanted {
     mtu: u32,
     /// `None`: what the kernel chooses.
     mac: Option<[u8; 6]>,
-    state: AdminState,
+    owner: Owner,
 }
 
 /// Makes or opens a tap device. An error names the failed step.
 fn make(name: &str, wanted: Wanted) -> Result<Made, (&'static str, io::Error)> {
-    let Wanted { n_rxq, mtu, mac, state } = wanted;
+    let Wanted { n_rxq, mtu, mac, owner } = wanted;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut queues = Vec::with_capacity(n_rxq);
     for _ in 0..n_rxq {
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|e| ("/dev/net/tun", e.into()))?;
-        attach(&fd, name).map_err(|e| ("attach a queue", e))?;
+        attach(&fd, name, n_rxq).map_err(|e| ("attach a queue", e))?;
         queues.push(fd);
+    }
+    if owner == Owner::Host {
+        netdev::sys::set_persistent(&queues[0], true).map_err(|e| ("make it persistent", e))?;
     }
     let device = NetDevice::new(name).map_err(|e| ("ask about it", e))?;
     device.set_mtu(mtu).map_err(|e| ("set its MTU", e))?;
@@ -129,18 +132,30 @@ fn make(name: &str, wanted: Wanted) -> Result<Made, (&'static str, io::Error)> {
     if let Some(mac) = mac {
         device.set_mac(mac).map_err(|e| ("set its address", e))?;
     }
-    if state == AdminState::Up {
+    if owner == Owner::Port {
         device.set_up().map_err(|e| ("set it up", e))?;
     }
     let mac = device.mac().map_err(|e| ("read its address", e))?;
     Ok((queues, mac))
 }
 
-/// Attaches an open `/dev/net/tun` to the tap device called `name` as a further queue; makes the device if necessary.
-fn attach(fd: &OwnedFd, name: &str) -> io::Result<()> {
-    let mut request = netdev::sys::request(name);
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_MULTI_QUEUE) as libc::c_short;
-    netdev::sys::ask(fd, netdev::sys::TUNSETIFF, &mut request)
+/// Attaches an open `/dev/net/tun` to the tap device called `name` as one of `n_rxq` queues; makes the device if
+/// necessary.
+fn attach(fd: &OwnedFd, name: &str, n_rxq: usize) -> io::Result<()> {
+    let attach_with = |more: i32| {
+        let mut request = netdev::sys::request(name);
+        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | more) as libc::c_short;
+        netdev::sys::ask(fd, netdev::sys::TUNSETIFF, &mut request)
+    };
+    if n_rxq > 1 {
+        return attach_with(libc::IFF_MULTI_QUEUE);
+    }
+    // The kernel refuses the flag for a device that was made without it, as Open vSwitch makes them, and the other way
+    // round. One queue is one queue with either.
+    attach_with(0).or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => attach_with(libc::IFF_MULTI_QUEUE),
+        _ => Err(error),
+    })
 }
 
 impl TapPort {
@@ -185,6 +200,10 @@ impl Port for TapPort {
         }
     }
 
+    fn kernel_device(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
     fn set_mac(&mut self, mac: [u8; 6]) -> io::Result<()> {
         NetDevice::new(&self.name)?.set_mac(mac)?;
         self.info.mac = mac;
@@ -199,6 +218,13 @@ impl Port for TapPort {
         Ok(())
     }
 
+    fn delete_device(&mut self) {
+        if self.owner == Owner::Host {
+            // It fails if the device has gone already.
+            let _ = netdev::sys::set_persistent(&self.queues[0], false);
+        }
+    }
+
     fn service(&mut self) {
         let PortInfo { n_rxq, mtu, mac, .. } = self.info;
         let was_gone = self.is_gone;
@@ -207,7 +233,7 @@ impl Port for TapPort {
         // try is soon.
         if was_gone
             && self.is_gone
-            && let Ok((fresh, _)) = make(&self.name, Wanted { n_rxq, mtu, mac: Some(mac), state: self.state })
+            && let Ok((fresh, _)) = make(&self.name, Wanted { n_rxq, mtu, mac: Some(mac), owner: self.owner })
         {
             self.is_gone = false;
             for (old, fresh) in self.queues.iter().zip(&fresh) {

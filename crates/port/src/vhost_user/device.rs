@@ -4,8 +4,10 @@
 //! Each change that a ring depends on stops it, and starts another one in its place when its configuration is whole.
 
 use super::feature::Features;
+use super::inflight_buffer::{InflightBuffer, InflightShape};
 use super::memory::{DirtyLog, GuestMemory, RegionInfo};
 use super::ring::{Call, Ring, RingLayout, RingSetup, SIZE_MAX};
+use super::send_rarp::GuestMac;
 use super::slot::RingSlot;
 use std::fs::File;
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub struct Device {
     features: Features,
     memory: Option<Arc<GuestMemory>>,
     log: Option<Arc<DirtyLog>>,
+    /// Where chains in flight are recorded.
+    inflight: Option<InflightBuffer>,
 }
 
 /// A ring's configuration, and the place where it runs.
@@ -35,7 +39,8 @@ struct RingConfig {
     slot: Arc<RingSlot>,
     size: u16,
     addresses: Option<RingAddresses>,
-    /// Where it was stopped. It continues where its used ring says: entries are used in order.
+    /// Where it was stopped, as the protocol says it. A split ring continues where its used ring says: entries are used
+    /// in order.
     base: u32,
     call: Option<Arc<Call>>,
     kicked: bool,
@@ -83,7 +88,7 @@ impl RingConfig {
             log: addresses.log,
         };
         let (memory, call) = (memory.clone(), self.call.clone());
-        Some(RingSetup { memory, features, size: self.size, layout, call, log: None })
+        Some(RingSetup { memory, features, size: self.size, layout, base: self.base, call, log: None, inflight: None })
     }
 }
 
@@ -91,7 +96,7 @@ impl Device {
     /// A device with those rings, alternately for guest receive and transmit. Nothing is set up yet.
     pub fn new(slots: &[Arc<RingSlot>]) -> Self {
         let rings = slots.iter().cloned().map(RingConfig::new).collect();
-        Device { rings, features: Features::default(), memory: None, log: None }
+        Device { rings, features: Features::default(), memory: None, log: None, inflight: None }
     }
 
     fn ring(&mut self, index: u32) -> Result<&mut RingConfig> {
@@ -110,11 +115,19 @@ impl Device {
     fn start(&mut self, index: u32) -> Result<()> {
         let (features, memory) = (self.features, self.memory.clone());
         let log = self.log.clone().filter(|_| features.logs());
+        let inflight = self.inflight.as_ref().and_then(|buffer| buffer.of_queue(index as usize));
         let ring = self.ring(index)?;
         let Some(setup) = ring.setup(features, memory.as_ref()) else { return Ok(()) };
-        let running = Ring::new(RingSetup { log, ..setup }).map_err(|_| Error::InvalidParam)?;
-        ring.slot.replace(Some(running));
-        Ok(())
+        match Ring::new(RingSetup { log, inflight, ..setup }) {
+            Ok(running) => {
+                ring.slot.replace(Some(running));
+                Ok(())
+            }
+            Err(why) => {
+                ring.slot.refuse(why);
+                Err(Error::InvalidParam)
+            }
+        }
     }
 
     /// Changes all rings, which stop and start again.
@@ -128,7 +141,21 @@ impl Device {
     /// Hands the rings that run the log that applies now.
     fn set_logs(&self) {
         let log = self.log.clone().filter(|_| self.features.logs());
-        self.rings.iter().for_each(|ring| ring.slot.change(|ring| ring.view.set_log(log.clone())));
+        self.rings.iter().for_each(|ring| ring.slot.change(|ring| ring.set_log(log.clone())));
+    }
+
+    /// What a request about chains in flight is for. The reply to one that asks has no place for an error, so a shape
+    /// that no frontend of this device has ends the connection.
+    fn inflight_shape(&self, inflight: &VhostUserInflight) -> Result<InflightShape> {
+        let shape = InflightShape { queues: inflight.num_queues, queue_size: inflight.queue_size };
+        shape.is_for(self.rings.len(), SIZE_MAX).then_some(shape).ok_or(Error::InvalidMessage)
+    }
+
+    /// Announces the guest in its place, by its first queue.
+    pub fn announce(&self, guest: GuestMac) {
+        if let Some(ring) = self.rings.get(1) {
+            ring.slot.announce(guest);
+        }
     }
 
     /// What the frontend has negotiated.
@@ -144,7 +171,7 @@ impl Device {
             ring.slot.set_call(None);
             *ring = RingConfig::new(ring.slot.clone());
         }
-        (self.features, self.memory, self.log) = (Features::default(), None, None);
+        (self.features, self.memory, self.log, self.inflight) = (Features::default(), None, None, None);
     }
 }
 
@@ -158,8 +185,9 @@ impl VhostUserBackendReqHandlerMut for Device {
         Ok(())
     }
 
+    /// Disables the rings and keeps all else, as the protocol recommends.
     fn reset_owner(&mut self) -> Result<()> {
-        self.reset();
+        self.change_all(|ring| ring.enabled = false);
         Ok(())
     }
 
@@ -257,7 +285,11 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
-        Ok(VhostUserProtocolFeatures::MQ | VhostUserProtocolFeatures::REPLY_ACK | VhostUserProtocolFeatures::LOG_SHMFD)
+        Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::LOG_SHMFD
+            | VhostUserProtocolFeatures::RARP
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD)
     }
 
     fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
@@ -288,12 +320,20 @@ impl VhostUserBackendReqHandlerMut for Device {
         not_offered()
     }
 
-    fn get_inflight_fd(&mut self, _inflight: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        not_offered()
+    fn get_inflight_fd(&mut self, inflight: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let shape = self.inflight_shape(inflight)?;
+        let file = shape.create().map_err(|_| Error::BackendInternalError)?;
+        Ok((VhostUserInflight::new(shape.bytes(), 0, shape.queues, shape.queue_size), file))
     }
 
-    fn set_inflight_fd(&mut self, _inflight: &VhostUserInflight, _file: File) -> Result<()> {
-        not_offered()
+    fn set_inflight_fd(&mut self, inflight: &VhostUserInflight, file: File) -> Result<()> {
+        let shape = self.inflight_shape(inflight)?;
+        let place = (inflight.mmap_size, inflight.mmap_offset);
+        let buffer = InflightBuffer::map(file, shape, place).map_err(Error::ReqHandlerError)?;
+        // The old one is unmapped here, by this thread: after the last ring that uses it.
+        let _old = self.inflight.replace(buffer);
+        self.change_all(|_| ());
+        Ok(())
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {

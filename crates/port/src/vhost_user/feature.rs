@@ -8,11 +8,13 @@ const HOST_TSO4: u64 = 1 << 11;
 const HOST_TSO6: u64 = 1 << 12;
 const HOST_ECN: u64 = 1 << 13;
 const MERGEABLE: u64 = 1 << 15;
+const GUEST_ANNOUNCE: u64 = 1 << 21;
 const MULTIQUEUE: u64 = 1 << 22;
 const LOG_ALL: u64 = 1 << 26;
 const INDIRECT: u64 = 1 << 28;
 const EVENT_INDEX: u64 = 1 << 29;
 const VERSION_1: u64 = 1 << 32;
+const RING_PACKED: u64 = 1 << 34;
 const PROTOCOL: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
 /// Bytes of the virtio-net header of drivers that neither merge buffers nor know virtio 1.
@@ -23,18 +25,21 @@ const SHORT_HEADER: usize = 10;
 pub struct Features(pub u64);
 
 impl Features {
-    /// What is offered: guests may leave checksums and TCP segmentation to us; what we send them is complete.
+    /// What is offered: guests may leave checksums and TCP segmentation to us; what we send them is complete. After a
+    /// migration they announce themselves: the hypervisor asks them to.
     pub const OFFERED: Features = Features(
         CHECKSUM
             | HOST_TSO4
             | HOST_TSO6
             | HOST_ECN
             | MERGEABLE
+            | GUEST_ANNOUNCE
             | MULTIQUEUE
             | LOG_ALL
             | INDIRECT
             | EVENT_INDEX
             | VERSION_1
+            | RING_PACKED
             | PROTOCOL,
     );
 
@@ -56,6 +61,11 @@ impl Features {
     /// Whether a descriptor may refer to a table of descriptors.
     pub fn has_indirect(self) -> bool {
         self.0 & INDIRECT != 0
+    }
+
+    /// Whether its rings have the packed format.
+    pub fn is_packed(self) -> bool {
+        self.0 & RING_PACKED != 0
     }
 
     /// Whether each side says at which index it wants to be notified.

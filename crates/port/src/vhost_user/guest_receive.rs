@@ -4,7 +4,7 @@
 //! published, and the rest is tried again, as often as the port's option says, as long as each attempt gets some packets
 //! through. Source: Open vSwitch lib/netdev-dpdk.c, `netdev_dpdk_vhost_send`.
 
-use super::ring::{Access, Broken, Burst, Ring};
+use super::ring::{Access, Broken, Burst, Chain, Ring, RingFormat, RunningRing};
 use super::slot::RingSlot;
 use crate::offload::VNET_HEADER;
 use crate::stats::QueueStats;
@@ -50,8 +50,15 @@ impl TxQueue for GuestReceive {
             Some(ring) => {
                 self.burst.clear();
                 let (burst, mtu) = (&mut self.burst, self.mtu);
-                let mut sender = Sender { ring, burst, next: 0, mtu, sent: 0, bytes: 0, long: 0 };
-                if let Err(broken) = sender.send_all(batch, &self.retries_max, &self.stats, tally) {
+                let (retries_max, stats) = (&*self.retries_max, &*self.stats);
+                let sender = Sender { burst, next: 0, mtu, retries_max, stats, sent: 0, bytes: 0, long: 0 };
+                let outcome = match ring {
+                    Ring::Split(ring) => sender.send_all(ring, batch, tally),
+                    Ring::Packed(ring) => sender.send_all(ring, batch, tally),
+                    Ring::RecordedSplit(ring) => sender.send_all_apart(ring, batch, tally),
+                    Ring::RecordedPacked(ring) => sender.send_all_apart(ring, batch, tally),
+                };
+                if let Err(broken) = outcome {
                     self.slot.break_off(ring, broken);
                     self.stats.errors(1);
                 }
@@ -63,54 +70,69 @@ impl TxQueue for GuestReceive {
 
 /// Writes one batch into a ring.
 struct Sender<'a> {
-    ring: &'a mut Ring,
     burst: &'a mut Burst,
     /// The first chain of the burst that is not used.
     next: usize,
     mtu: Mtu,
+    retries_max: &'a AtomicU8,
+    stats: &'a QueueStats,
     /// Packets that were sent, their bytes, and packets that were too long.
     sent: usize,
     bytes: usize,
     long: usize,
 }
 
+// All of it is compiled into one function a format, so that its counts stay in registers.
 impl Sender<'_> {
-    fn send_all(
-        &mut self,
+    #[inline(always)]
+    fn send_all<F: RingFormat>(
+        mut self,
+        ring: &mut RunningRing<F>,
         batch: &PacketBatch,
-        retries_max: &AtomicU8,
-        stats: &QueueStats,
         tally: &mut Tally,
     ) -> Result<(), Broken> {
         let (mut outcome, mut retries) = (Ok(()), 0);
         loop {
             let before = self.sent;
-            outcome = outcome.and_then(|()| self.send_until_full(&batch[self.sent + self.long..]));
-            self.ring.publish();
+            outcome = outcome.and_then(|()| self.send_until_full(ring, &batch[self.sent + self.long..]));
+            ring.publish();
             let is_over = outcome.is_err() || self.sent + self.long == batch.len();
             // A guest that had no room for one packet has none for the next one at once.
-            if is_over || self.sent == before || retries >= retries_max.load(Relaxed) {
+            if is_over || self.sent == before || retries >= self.retries_max.load(Relaxed) {
                 break;
             }
             retries += 1;
         }
+        ring.look_ahead(batch.len());
         let left = batch.len() - self.sent - self.long;
         let reason = if outcome.is_ok() { DropReason::TxFull } else { DropReason::TxNoPort };
-        stats.drop_unsent(reason, left, tally);
-        stats.drop_unsent(DropReason::TxOversize, self.long, tally);
+        self.stats.drop_unsent(reason, left, tally);
+        self.stats.drop_unsent(DropReason::TxOversize, self.long, tally);
         tally[Counter::Sent] += self.sent as u64;
-        stats.carried(self.sent, self.bytes);
-        stats.retried(retries.into());
+        self.stats.carried(self.sent, self.bytes);
+        self.stats.retried(retries.into());
         outcome
+    }
+
+    /// The same for rings that few guests have, in a function of its own, which takes no registers from the others.
+    #[inline(never)]
+    fn send_all_apart<F: RingFormat>(
+        self,
+        ring: &mut RunningRing<F>,
+        batch: &PacketBatch,
+        tally: &mut Tally,
+    ) -> Result<(), Broken> {
+        self.send_all(ring, batch, tally)
     }
 
     /// Sends packets until the guest has no more buffers. The burst keeps what is left of it, so that its bound is one
     /// for all attempts.
-    fn send_until_full(&mut self, packets: &[Packet]) -> Result<(), Broken> {
+    #[inline(always)]
+    fn send_until_full<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, packets: &[Packet]) -> Result<(), Broken> {
         let waiting = self.burst.chains().len() - self.next;
-        self.ring.gather(packets.len().saturating_sub(waiting), Access::Write, self.burst)?;
+        ring.gather(packets.len().saturating_sub(waiting), Access::Write, self.burst)?;
         for packet in packets {
-            match self.send(packet.bytes())? {
+            match self.send(ring, packet.bytes())? {
                 RxStep::Sent => {
                     self.sent += 1;
                     self.bytes += packet.frame.len();
@@ -123,63 +145,75 @@ impl Sender<'_> {
     }
 
     /// Writes a packet into as many chains as it takes.
-    #[inline]
-    fn send(&mut self, packet: &[u8]) -> Result<RxStep, Broken> {
+    #[inline(always)]
+    fn send<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, packet: &[u8]) -> Result<RxStep, Broken> {
         if !self.mtu.admits(packet) {
             return Ok(RxStep::TooLong);
         }
-        let header_size = self.ring.features.header();
+        let header_size = ring.features.header();
         let size = header_size + packet.len();
-        let Some(first) = self.chain(self.next)? else { return Ok(RxStep::Full) };
-        if (first as usize) < header_size {
+        let Some(chain) = self.chain(ring, self.next)? else { return Ok(RxStep::Full) };
+        let room = chain.len as usize;
+        if room < header_size {
             return Err(Broken::Header);
         }
         // Nearly always one buffer has room for all.
-        let chain = &self.burst.chains()[self.next];
-        if let [buffer] = self.burst.buffers(chain)
-            && size <= first as usize
+        if let [buffer] = self.burst.buffers(&chain)
+            && size <= room
         {
-            self.ring.view.write_behind(buffer.address, &HEADER[..header_size], packet)?;
-            self.ring.put_used(chain, size as u32);
+            ring.view.write_behind(buffer.address, &HEADER[..header_size], packet)?;
+            ring.put_used(&chain, size as u32);
             self.next += 1;
             return Ok(RxStep::Sent);
         }
-        self.send_spread(packet, first as usize)
+        self.send_spread(ring, packet, room)
     }
 
     /// Writes a packet into one chain of several buffers, or into several chains, of which the first has `room`.
     #[inline(never)]
-    fn send_spread(&mut self, packet: &[u8], mut room: usize) -> Result<RxStep, Broken> {
-        let header_size = self.ring.features.header();
+    fn send_spread<F: RingFormat>(
+        &mut self,
+        ring: &mut RunningRing<F>,
+        packet: &[u8],
+        mut room: usize,
+    ) -> Result<RxStep, Broken> {
+        let header_size = ring.features.header();
         let size = header_size + packet.len();
         let mut n = 1;
         while room < size {
-            if !self.ring.features.merges() {
+            if !ring.features.merges() {
                 return Ok(RxStep::TooLong);
             }
-            let Some(more) = self.chain(self.next + n)? else { return Ok(RxStep::Full) };
+            let Some(more) = self.chain(ring, self.next + n)? else { return Ok(RxStep::Full) };
             n += 1;
-            room += more as usize;
+            room += more.len as usize;
         }
         let mut header = HEADER;
         header[10..].copy_from_slice(&(n as u16).to_le_bytes());
-        self.write(&header[..header_size], packet, n)?;
+        self.write(ring, &header[..header_size], packet, n)?;
         self.next += n;
         Ok(RxStep::Sent)
     }
 
-    /// Bytes of the burst's chain `at`, which is gathered now if it was not.
-    #[inline]
-    fn chain(&mut self, at: usize) -> Result<Option<u32>, Broken> {
-        if at >= self.burst.chains().len() && self.ring.gather(1, Access::Write, self.burst)? == 0 {
-            return Ok(None);
+    /// The burst's chain `at`, which is gathered now if it was not.
+    #[inline(always)]
+    fn chain<F: RingFormat>(&mut self, ring: &mut RunningRing<F>, at: usize) -> Result<Option<Chain>, Broken> {
+        if let Some(chain) = self.burst.chains().get(at) {
+            return Ok(Some(*chain));
         }
-        Ok(Some(self.burst.chains()[at].len))
+        ring.gather(1, Access::Write, self.burst)?;
+        Ok(self.burst.chains().get(at).copied())
     }
 
     /// Writes header and packet to the next `n` chains, which have room for them, and marks these as used.
     #[inline]
-    fn write(&mut self, header: &[u8], packet: &[u8], n: usize) -> Result<(), Broken> {
+    fn write<F: RingFormat>(
+        &mut self,
+        ring: &mut RunningRing<F>,
+        header: &[u8],
+        packet: &[u8],
+        n: usize,
+    ) -> Result<(), Broken> {
         let (mut header, mut packet) = (header, packet);
         for chain in &self.burst.chains()[self.next..self.next + n] {
             let mut written = 0;
@@ -188,14 +222,14 @@ impl Sender<'_> {
                 for bytes in [&mut header, &mut packet] {
                     let now = bytes.split_off(..room.min(bytes.len())).expect("invariant: not beyond its end");
                     if !now.is_empty() {
-                        self.ring.view.write(address, now)?;
+                        ring.view.write(address, now)?;
                     }
                     address = address.wrapping_add(now.len() as u64);
                     room -= now.len();
                     written += now.len();
                 }
             }
-            self.ring.put_used(chain, written as u32);
+            ring.put_used(chain, written as u32);
         }
         Ok(())
     }

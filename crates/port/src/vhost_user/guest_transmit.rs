@@ -1,8 +1,9 @@
 //! The guest's transmit ring, from which we receive. Each packet is copied once.
 
 use super::memory::View;
-use super::ring::{Access, Broken, Buffer, Burst, Chain, Ring};
-use super::slot::RingSlot;
+use super::ring::{Access, Broken, Buffer, Burst, Chain, RingFormat, RunningRing, with_ring};
+use super::send_rarp;
+use super::slot::{RingSlot, SlotRing};
 use crate::offload::{LARGEST_FRAME, Position, VNET_HEADER, VnetHeader};
 use crate::stats::QueueStats;
 use crate::{Mtu, RxQueue};
@@ -29,10 +30,11 @@ impl RxQueue for GuestTransmit {
     fn poll(&mut self, batch: &mut PacketBatch, buffers: &mut Buffers, tally: &mut Tally) {
         let before = batch.len();
         self.receiver.cut(batch, buffers, tally);
-        if let Some(mut ring) = self.slot.try_lock()
-            && let Some(ring) = ring.running()
+        if let Some(mut slot) = self.slot.try_lock()
+            && (slot.announced.is_none() || self.receiver.announce(&mut slot, batch, buffers))
+            && let Some(ring) = slot.running()
             && !batch.is_full()
-            && let Err(broken) = self.receiver.receive(ring, batch, buffers, tally)
+            && let Err(broken) = with_ring!(ring, ring => self.receiver.receive(ring, batch, buffers, tally))
         {
             self.slot.break_off(ring, broken);
             self.receiver.stats.errors(1);
@@ -73,10 +75,23 @@ enum TxStep {
 }
 
 impl Receiver {
+    /// Announces the guest in its place. Returns whether the batch has space for what it sends.
+    #[cold]
+    #[inline(never)]
+    fn announce(&self, slot: &mut SlotRing, batch: &mut PacketBatch, buffers: &mut Buffers) -> bool {
+        // A pool that is empty has a buffer at another poll.
+        let guest = slot.announced.filter(|_| slot.running().is_some() && !batch.is_full());
+        if let Some(packet) = guest.and_then(|guest| buffers.write(&self.pool, &send_rarp::frame(guest)).ok()) {
+            batch.push(packet);
+            slot.announced = None;
+        }
+        !batch.is_full()
+    }
+
     /// Appends packets of waiting chains.
-    fn receive(
+    fn receive<F: RingFormat>(
         &mut self,
-        ring: &mut Ring,
+        ring: &mut RunningRing<F>,
         batch: &mut PacketBatch,
         buffers: &mut Buffers,
         tally: &mut Tally,
@@ -115,6 +130,7 @@ impl Receiver {
         }
         self.cut(batch, buffers, tally);
         ring.publish();
+        ring.look_ahead(n);
         outcome
     }
 
@@ -123,7 +139,7 @@ impl Receiver {
     /// Nearly all packets are in one buffer, or behind one that has the header alone; they are short enough with any
     /// tags, and their headers leave nothing to do.
     #[inline(always)]
-    fn take(&mut self, chain: &Chain, ring: &mut Ring, frame: &mut Frame) -> Result<TxStep, Broken> {
+    fn take<F>(&mut self, chain: &Chain, ring: &mut RunningRing<F>, frame: &mut Frame) -> Result<TxStep, Broken> {
         let header_size = ring.features.header() as u32;
         let (header, packet, skip) = match self.burst.buffers(chain) {
             [whole] => (whole, whole, header_size),
@@ -146,7 +162,7 @@ impl Receiver {
 
     /// The same for any chain.
     #[inline(never)]
-    fn take_parts(&mut self, chain: &Chain, ring: &mut Ring, frame: &mut Frame) -> Result<TxStep, Broken> {
+    fn take_parts<F>(&mut self, chain: &Chain, ring: &mut RunningRing<F>, frame: &mut Frame) -> Result<TxStep, Broken> {
         let header_size = ring.features.header();
         let len = chain.len as usize;
         if len < header_size || len - header_size > LARGEST_FRAME {

@@ -1,8 +1,13 @@
 //! The connection to the frontend: opened, kept, and opened again.
 
 use super::device::{Device, DeviceReport};
+use super::send_rarp;
 use super::slot::RingSlot;
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use sluice_clock::heartbeat::Heartbeat;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -65,11 +70,11 @@ impl Link {
         let shared = Arc::new(Shared::default());
         let listening = listener.is_some().then(|| path.clone());
         let thread = std::thread::Builder::new().name(format!("vhost {name}").chars().take(15).collect()).spawn({
-            let shared = shared.clone();
+            let (shared, heartbeat) = (shared.clone(), Heartbeat::of(format!("vhost {name}")));
             move || {
                 while !shared.ending() {
                     match meet(&path, listener.as_ref()) {
-                        Some(stream) => shared.serve(stream, &rings),
+                        Some(stream) => shared.serve(stream, &rings, &heartbeat),
                         None => shared.wait(),
                     }
                 }
@@ -130,9 +135,10 @@ impl Shared {
     }
 
     /// Serves one frontend until it disconnects or violates the protocol.
-    fn serve(&self, stream: UnixStream, rings: &[Arc<RingSlot>]) {
+    fn serve(&self, stream: UnixStream, rings: &[Arc<RingSlot>], heartbeat: &Heartbeat) {
         let device = SharedDevice::new(Device::new(rings).into());
         let mut handler = BackendReqHandler::from_stream(stream, device.clone());
+        let Ok(requests) = handler.try_clone_connection() else { return };
         {
             let mut state = self.state.lock();
             let Ok(connection) = handler.try_clone_connection() else { return };
@@ -142,12 +148,29 @@ impl Shared {
             state.frontend = Some(Frontend { connection, device: device.clone() });
         }
         self.connected.store(true, Relaxed);
-        while goes_on(&handler.handle_request()) {}
+        while wait_for_request(&requests) {
+            // A frontend that sends a part of a request holds this thread; the end of the port ends the connection.
+            let _busy = heartbeat.begin("a request of the frontend");
+            if let Some(guest) = send_rarp::receive(&requests) {
+                device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).announce(guest);
+                continue;
+            }
+            if !goes_on(&handler.handle_request()) {
+                break;
+            }
+        }
+        let _busy = heartbeat.begin("end of the frontend's rings");
         // A port that is down moves no packets: the rings stop first.
         device.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).reset();
         self.connected.store(false, Relaxed);
         self.state.lock().frontend = None;
     }
+}
+
+/// Waits until the frontend has sent something or has gone; whether that could be waited for.
+fn wait_for_request(frontend: &UnixStream) -> bool {
+    let waited = poll(&mut [PollFd::new(frontend, PollFlags::IN)], None);
+    matches!(waited, Ok(_) | Err(Errno::INTR))
 }
 
 /// Whether the connection remains usable after a request. A request that was read completely and refused does not end
@@ -168,20 +191,76 @@ fn goes_on(outcome: &Result<(), Error>) -> bool {
 fn meet(path: &Path, listener: Option<&UnixListener>) -> Option<UnixStream> {
     let stream = match listener {
         Some(listener) => listener.accept().ok()?.0,
-        None => UnixStream::connect(path).ok()?,
+        None => connect(path).ok()?,
     };
     stream.set_nonblocking(false).ok()?;
     Some(stream)
 }
 
+/// Connects without waiting for the one that listens to have room for one more.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
 /// Listens on `path`, accessible to this user only, and replaces a socket that nobody listens on.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let stale = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-    if stale && UnixStream::connect(path).is_err() {
+    let is_served = || connect(path).map_or_else(|error| error.kind() == io::ErrorKind::WouldBlock, |_| true);
+    if stale && !is_served() {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_clock::heartbeat::busy_threads;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_frontend_that_takes_no_connection_does_not_hold_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("full");
+        let listener = net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        net::listen(&listener, 0).unwrap();
+        let held: Vec<UnixStream> = std::iter::from_fn(|| connect(&path).ok()).collect();
+        assert!(!held.is_empty());
+        let link = Link::start("full", path, Side::Client, Vec::new()).unwrap();
+        std::thread::sleep(RETRY);
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            drop(link);
+            done.send(())
+        });
+        is_done.recv_timeout(Duration::from_secs(20)).expect("the end waits for the frontend");
+    }
+
+    #[test]
+    fn a_part_of_a_request_does_not_hold_the_end_and_has_a_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("half");
+        let link = Link::start("half", path.clone(), Side::Server, Vec::new()).unwrap();
+        let mut frontend = UnixStream::connect(&path).unwrap();
+        io::Write::write_all(&mut frontend, &[1, 0, 0]).unwrap();
+        let busy = || busy_threads().into_iter().find(|busy| &*busy.thread == "vhost half");
+        while busy().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(busy().unwrap().to_string(), "thread vhost half in a request of the frontend");
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            drop(link);
+            done.send(())
+        });
+        is_done.recv_timeout(Duration::from_secs(20)).expect("the end waits for the frontend");
+        assert_eq!(busy(), None);
+    }
 }

@@ -4,6 +4,7 @@
 //! that is ready, or to change its notifications. Nobody asks the lock for the port's state: that is in atomics.
 
 use super::ring::{Broken, Call, Ring};
+use super::send_rarp::GuestMac;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
@@ -21,13 +22,17 @@ pub struct RingSlot {
 
 /// A ring, if the guest has set it up.
 #[derive(Debug, Default)]
-pub struct SlotRing(Option<Ring>);
+pub struct SlotRing {
+    ring: Option<Ring>,
+    /// A guest that is to be announced with the packets of its next poll.
+    pub announced: Option<GuestMac>,
+}
 
 impl SlotRing {
     /// The ring, while it can be used.
     #[inline]
     pub fn running(&mut self) -> Option<&mut Ring> {
-        self.0.as_mut().filter(|ring| !ring.is_broken())
+        self.ring.as_mut().filter(|ring| !ring.is_broken())
     }
 }
 
@@ -47,16 +52,21 @@ impl RingSlot {
     /// Starts a ring, or stops it with `None`. Returns the one that ran.
     pub fn replace(&self, ring: Option<Ring>) -> Option<Ring> {
         let is_running = ring.is_some();
-        let old = std::mem::replace(&mut *self.lock(), SlotRing(ring));
+        let old = std::mem::replace(&mut self.lock().ring, ring);
         self.is_running.store(is_running, Relaxed);
-        old.0
+        old
     }
 
     /// Changes the ring that runs, if one does.
     pub fn change(&self, change: impl FnOnce(&mut Ring)) {
-        if let Some(ring) = &mut self.lock().0 {
+        if let Some(ring) = &mut self.lock().ring {
             change(ring);
         }
+    }
+
+    /// Announces a guest with the packets of its next poll.
+    pub fn announce(&self, guest: GuestMac) {
+        self.lock().announced = Some(guest);
     }
 
     /// Lets a ring rest that the guest broke, until it is set up again.
@@ -64,6 +74,11 @@ impl RingSlot {
     pub fn break_off(&self, ring: &mut Ring, why: Broken) {
         ring.break_off();
         self.is_running.store(false, Relaxed);
+        self.broken.store(why as u8, Relaxed);
+    }
+
+    /// Says why a ring did not start.
+    pub fn refuse(&self, why: Broken) {
         self.broken.store(why as u8, Relaxed);
     }
 

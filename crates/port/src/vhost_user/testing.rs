@@ -2,8 +2,9 @@
 
 use super::feature::Features;
 use super::memory::{GuestMemory, RegionInfo};
-use super::ring::{Call, Ring, RingLayout, RingSetup};
+use super::ring::{Call, RingLayout, RingSetup, RunningRing, SplitRing};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
@@ -22,6 +23,12 @@ pub const VERSION_1: Features = Features(1 << 32);
 pub const MERGING: Features = Features(1 << 32 | 1 << 15);
 pub const WITH_TABLES: Features = Features(1 << 32 | 1 << 28);
 pub const WITH_EVENTS: Features = Features(1 << 32 | 1 << 29);
+pub const PACKED: Features = Features(1 << 32 | 1 << 34);
+pub const PACKED_MERGING: Features = Features(PACKED.0 | MERGING.0);
+
+/// Flags of descriptors in a packed ring's first lap: made available, and used.
+pub const AVAILABLE: u16 = 1 << 7;
+pub const USED: u16 = 1 << 15;
 
 /// A guest's memory, twice: as the rings see it, and by way of `vm-memory`.
 pub struct TestGuest {
@@ -76,7 +83,13 @@ impl TestGuest {
         self.plain.read_obj(GuestAddress(at)).unwrap()
     }
 
-    /// Writes a descriptor: address, length, flags, next.
+    /// All pages, by number.
+    pub fn pages(&self) -> BTreeMap<u64, Vec<u8>> {
+        let of = |(start, size): (u64, u64)| (start..start + size).step_by(4096);
+        REGIONS.into_iter().flat_map(of).map(|at| (at / 4096, self.bytes(at, 4096))).collect()
+    }
+
+    /// Writes a descriptor: address, length, flags, next; in a packed ring address, length, id, flags.
     pub fn describe(&self, table: u64, at: u16, (address, len, flags, next): (u64, u32, u16, u16)) {
         let rest = u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48;
         self.write(table + 16 * u64::from(at), &[address, rest].map(u64::to_le_bytes).concat());
@@ -96,20 +109,29 @@ impl TestGuest {
         (0..u64::from(self.u16_at(LAYOUT.used + 2))).map(entry).collect()
     }
 
-    pub fn setup(&self, features: Features) -> RingSetup {
-        let memory = self.memory.clone();
-        RingSetup { memory, features, size: SIZE, layout: LAYOUT, call: None, log: None }
+    /// The same of a packed ring in its first lap.
+    pub fn used_packed(&self) -> Vec<(u32, u32)> {
+        let word = |at: u64| self.plain.read_obj::<u64>(GuestAddress(LAYOUT.descriptors + 16 * at + 8)).unwrap();
+        let words = (0..u64::from(SIZE)).map(word);
+        let is_used = |word: &u64| (word >> 48) as u16 & (AVAILABLE | USED) == AVAILABLE | USED;
+        words.filter(is_used).map(|word| ((word >> 32) as u32 & 0xffff, word as u32)).collect()
     }
 
-    pub fn ring(&self, features: Features) -> Ring {
-        Ring::new(self.setup(features)).unwrap()
+    /// What a ring starts with, which begins.
+    pub fn setup(&self, features: Features) -> RingSetup {
+        let (memory, base) = (self.memory.clone(), if features.is_packed() { 1 << 15 } else { 0 });
+        RingSetup { memory, features, size: SIZE, layout: LAYOUT, base, call: None, log: None, inflight: None }
+    }
+
+    pub fn ring(&self, features: Features) -> RunningRing<SplitRing> {
+        RunningRing::new(self.setup(features)).unwrap()
     }
 
     /// A ring with an eventfd, which is returned, too.
-    pub fn ring_with_call(&self, features: Features) -> (Ring, File) {
+    pub fn ring_with_call(&self, features: Features) -> (RunningRing<SplitRing>, File) {
         let call = File::from(rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap());
         let ours = Arc::new(Call::new(call.try_clone().unwrap()).unwrap());
-        (Ring::new(RingSetup { call: Some(ours), ..self.setup(features) }).unwrap(), call)
+        (RunningRing::new(RingSetup { call: Some(ours), ..self.setup(features) }).unwrap(), call)
     }
 }
 

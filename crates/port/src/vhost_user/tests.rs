@@ -3,9 +3,11 @@
 use super::feature::Features;
 use super::guest_receive::GuestReceive;
 use super::guest_transmit::GuestTransmit;
-use super::ring::BUFFERS_MAX;
+use super::inflight_buffer::{InflightBuffer, InflightShape};
+use super::memory::DirtyLog;
+use super::ring::{BUFFERS_MAX, Ring, RingLayout, RingSetup};
 use super::slot::RingSlot;
-use super::testing::{LAYOUT, MERGING, TestGuest, VERSION_1, descriptor};
+use super::testing::{AVAILABLE, LAYOUT, MERGING, PACKED, PACKED_MERGING, SIZE, TestGuest, VERSION_1, descriptor};
 use super::work::{self, Work};
 use crate::offload::{LARGEST_FRAME, VNET_HEADER};
 use crate::stats::QueueStats;
@@ -14,7 +16,9 @@ use proptest::prelude::*;
 use sluice_fate::{Counter, DropReason, Tally};
 use sluice_mem::FramePool;
 use sluice_packet::{BATCH_MAX, Buffers, PacketBatch};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +33,7 @@ const WRITE: u16 = 2;
 struct Guest {
     memory: TestGuest,
     slot: Arc<RingSlot>,
+    features: Features,
 }
 
 impl Guest {
@@ -37,16 +42,24 @@ impl Guest {
         let memory = TestGuest::new();
         let (mut heads, mut is_chained) = (Vec::new(), false);
         for ((len, flags), i) in buffers.iter().zip(0u16..) {
-            memory.describe(LAYOUT.descriptors, i, (BUFFERS + u64::from(i) * APART, *len, *flags, i + 1));
             if !is_chained {
                 heads.push(i);
             }
+            let address = BUFFERS + u64::from(i) * APART;
+            let descriptor = if features.is_packed() {
+                (address, *len, heads[heads.len() - 1], flags | AVAILABLE)
+            } else {
+                (address, *len, *flags, i + 1)
+            };
+            memory.describe(LAYOUT.descriptors, i, descriptor);
             is_chained = flags & NEXT != 0;
         }
-        memory.offer(0, &heads);
+        if !features.is_packed() {
+            memory.offer(0, &heads);
+        }
         let slot = Arc::new(RingSlot::default());
-        slot.replace(Some(memory.ring(features)));
-        Guest { memory, slot }
+        slot.replace(Some(Ring::new(memory.setup(features)).unwrap()));
+        Guest { memory, slot, features }
     }
 
     fn buffer(&self, i: u64, len: usize) -> Vec<u8> {
@@ -54,7 +67,7 @@ impl Guest {
     }
 
     fn used(&self) -> Vec<(u32, u32)> {
-        self.memory.used()
+        if self.features.is_packed() { self.memory.used_packed() } else { self.memory.used() }
     }
 
     /// Sends it frames of these lengths.
@@ -94,12 +107,17 @@ impl Guest {
 }
 
 fn frame(len: usize) -> Vec<u8> {
-    (0..len).map(|i| i as u8).collect()
+    (0..len).map(|i| (i % 251) as u8).collect()
 }
 
 #[test]
 fn a_packet_is_spread_over_merged_buffers() {
-    let guest = Guest::new(&[(100, WRITE); 4], MERGING);
+    spread_over_merged_buffers(MERGING);
+    spread_over_merged_buffers(PACKED_MERGING);
+}
+
+fn spread_over_merged_buffers(features: Features) {
+    let guest = Guest::new(&[(100, WRITE); 4], features);
     let tally = guest.send(&[250, 200]);
     assert_eq!((tally[Counter::Sent], tally.dropped(DropReason::TxFull)), (1, 1), "the second wants three buffers");
     assert_eq!(guest.used(), [(0, 100), (1, 100), (2, 62)]);
@@ -124,7 +142,13 @@ fn a_guest_that_does_not_merge_gets_what_fits_one_chain() {
 
 #[test]
 fn chained_buffers_become_one_packet_and_what_is_too_long_is_named() {
-    let guest = Guest::new(&[(12, NEXT), (100, NEXT), (50, 0), (1000, NEXT), (1000, 0), (11, 0), (62, 0)], VERSION_1);
+    chained_buffers_become_packets(VERSION_1);
+    chained_buffers_become_packets(PACKED);
+}
+
+fn chained_buffers_become_packets(features: Features) {
+    let buffers = [(12, NEXT), (100, NEXT), (50, 0), (1000, NEXT), (1000, 0), (11, 0), (62, 0)];
+    let guest = Guest::new(&buffers, features);
     guest.memory.write(BUFFERS + APART, &frame(100));
     guest.memory.write(BUFFERS + 2 * APART, &[7; 50]);
     guest.memory.write(BUFFERS + 6 * APART + 12, &[8; 50]);
@@ -147,7 +171,12 @@ fn a_guest_of_an_old_version_has_a_shorter_header() {
 
 #[test]
 fn a_large_frame_is_cut_and_those_behind_it_wait() {
-    let guest = Guest::new(&[(12 + 54 + 300, 0), (72, 0)], VERSION_1);
+    large_frame_is_cut(VERSION_1);
+    large_frame_is_cut(PACKED);
+}
+
+fn large_frame_is_cut(features: Features) {
+    let guest = Guest::new(&[(12 + 54 + 300, 0), (72, 0)], features);
     // TCP over IPv4 in segments of 100 bytes.
     let mut large = vec![0, 1, 100, 0];
     large.splice(2..2, [54, 0]);
@@ -251,23 +280,86 @@ proptest! {
         descriptors in prop::collection::vec(descriptor(), 8),
         inner in prop::collection::vec(descriptor(), 16),
         heads in prop::collection::vec(0u16..9, 1..8),
-        merges: bool,
+        (merges, is_packed) in any::<(bool, bool)>(),
     ) {
         for flip in [0, WRITE] {
-            let features = Features(1 << 32 | 1 << 28 | if merges { 1 << 15 } else { 0 });
+            let format = if is_packed { PACKED } else { VERSION_1 };
+            let features = Features(format.0 | 1 << 28 | if merges { 1 << 15 } else { 0 });
             let guest = Guest::new(&[], features);
             let write = |table, (at, (address, len, flags, next)): (u16, (u64, u32, u16, u16))| {
-                guest.memory.describe(table, at, (address, len, flags ^ flip, next));
+                let flags = flags ^ flip;
+                let (third, fourth) = if is_packed { (next, flags | AVAILABLE) } else { (flags, next) };
+                guest.memory.describe(table, at, (address, len, third, fourth));
             };
             (0..).zip(descriptors.iter().copied()).for_each(|one| write(LAYOUT.descriptors, one));
             (0..).zip(inner.iter().copied()).for_each(|one| write(0x1000, one));
-            guest.memory.offer(0, &heads);
+            if !is_packed {
+                guest.memory.offer(0, &heads);
+            }
             let work = if flip == 0 {
                 work::counted(|| guest.poll()).1
             } else {
                 work::counted(|| guest.send(&[1500; BATCH_MAX])).1
             };
             prop_assert!(is_bounded(work), "{work:?}");
+        }
+    }
+
+    /// While a guest migrates the log has every page that was written, and no other: from the start of a ring on, also of
+    /// one with records, whichever way packets go. Nothing is noted before it migrates, or after.
+    #[test]
+    fn the_dirty_log_has_the_pages_that_were_written(
+        frames in prop::collection::vec(60usize..1500, 0..5),
+        (merges, is_packed, has_events, has_records, is_sent) in any::<(bool, bool, bool, bool, bool)>(),
+    ) {
+        let format = if is_packed { PACKED } else { VERSION_1 };
+        let features = Features(format.0 | if merges { 1 << 15 } else { 0 } | if has_events { 1 << 29 } else { 0 });
+        let guest = Guest::new(&[(APART as u32, if is_sent { WRITE } else { 0 }); 8], features);
+        guest.slot.replace(None);
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1).unwrap();
+        let log = Arc::new(DirtyLog::map(file.try_clone().unwrap(), 1, 0).unwrap());
+        // The used ring is on a page of its own, so that what is written there is told apart.
+        let used = 0x4800;
+        let layout = RingLayout { used, log: Some(used), ..LAYOUT };
+        let shape = InflightShape { queues: 1, queue_size: SIZE };
+        let buffer = InflightBuffer::map(shape.create().unwrap(), shape, (shape.bytes(), 0)).unwrap();
+        let inflight = has_records.then(|| buffer.of_queue(0).unwrap());
+        let setup = RingSetup { log: Some(log.clone()), layout, inflight, ..guest.memory.setup(features) };
+        // Bytes that no frame, no header and no ring has.
+        guest.memory.write(BUFFERS, &[0xff; 8 * APART as usize]);
+        guest.memory.write(used, &[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+        if !is_packed && has_events {
+            guest.memory.write(used + 4 + 8 * u64::from(SIZE), &[7, 7]);
+        }
+        let logged = || {
+            let mut logged = [0];
+            file.read_exact_at(&mut logged, 0).unwrap();
+            logged[0]
+        };
+        let changed = |before: &BTreeMap<u64, Vec<u8>>| {
+            let after = guest.memory.pages();
+            before.iter().filter(|(page, bytes)| after[page] != **bytes).fold(0, |bits, (page, _)| bits | 1u8 << page)
+        };
+        let before = guest.memory.pages();
+        guest.slot.replace(Some(Ring::new(setup).unwrap()));
+        if is_sent {
+            guest.send(&frames);
+        } else if !frames.is_empty() {
+            guest.poll();
+        }
+        prop_assert_eq!(logged(), changed(&before));
+        if is_sent {
+            // It migrates no more, and then it does again.
+            file.write_all_at(&[0], 0).unwrap();
+            guest.slot.change(|ring| ring.set_log(None));
+            guest.send(&[60]);
+            prop_assert_eq!(logged(), 0);
+            let before = guest.memory.pages();
+            guest.slot.change(|ring| ring.set_log(Some(log)));
+            guest.send(&[61]);
+            prop_assert_eq!(logged(), changed(&before));
+            prop_assert!(guest.slot.is_running());
         }
     }
 }

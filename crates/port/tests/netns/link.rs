@@ -256,6 +256,29 @@ pub fn it_comes_back_with_its_device(kind: &str) {
     answer(&mut rig, ping("-c 3 10.9.0.2"));
 }
 
+/// A capture on the device shows what the port sends, as with Open vSwitch.
+pub fn captures_show_what_it_sends(kind: &str) {
+    veth(1, 1);
+    let mut pools = Pools::new(1024);
+    let mut rig = Rig::open(&config(kind, "p1", &[("device", "v0")]), &mut pools).unwrap();
+    let pool: Arc<dyn FramePool> = pools.of_size(100).unwrap();
+    let filter = ["-i", "v0", "-c", "1", "-Q", "out", "ether", "proto", "0x88b5"];
+    let mut capture = Command::new("tcpdump").args(filter).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut frame = [0; 60];
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    let start = Instant::now();
+    while capture.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(10) {
+            capture.kill().unwrap();
+            panic!("the capture has seen nothing");
+        }
+        rig.batch.push(rig.buffers.write(&pool, &frame).unwrap());
+        rig.tally[Counter::Originated] += 1;
+        rig.send();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A descriptor is readable as long as packets wait, and stays the same when its device is replaced.
 pub fn a_thread_can_sleep_until_there_are_packets(kind: &str) {
     let mut pools = Pools::new(1024);

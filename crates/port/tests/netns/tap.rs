@@ -3,7 +3,7 @@
 use crate::host::{Namespace, Rig, config, sh};
 use sluice_fate::DropReason;
 use sluice_mem::FramePool;
-use sluice_port::{Pools, PortConfig};
+use sluice_port::{LinkMonitor, Pools, PortConfig};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +49,31 @@ pub fn queues_share_one_device() {
     assert!(rig.port.stats().rx_packets >= 90);
 }
 
+/// A device that its owner or Open vSwitch made has one queue, or several, and the kernel tells them apart.
+pub fn a_device_that_is_there_is_opened() {
+    for (n, more) in ["", "multi_queue"].into_iter().enumerate() {
+        let device = format!("t{n}");
+        sh(&format!("ip tuntap add {device} mode tap {more}"));
+        let rig = Rig::open(&config("tap", "p1", &[("device", &device)]), &mut Pools::new(256)).unwrap();
+        assert!(rig.port.is_up());
+    }
+    let two = PortConfig { n_rxq: 2, ..config("tap", "p1", &[("device", "t0")]) };
+    let text = Rig::open(&two, &mut Pools::new(256)).map(|_| ()).unwrap_err().to_string();
+    assert!(text.starts_with("port p1: tap device t0: attach a queue: ") && text.lines().count() == 1, "{text}");
+}
+
+/// An internal port's device stays with its addresses until the port is removed.
+pub fn an_internal_ports_device_outlasts_it() {
+    let open = || Rig::open(&config("internal", "br0", &[]), &mut Pools::new(256)).unwrap();
+    drop(open());
+    sh("ip addr add 10.9.0.1/24 dev br0");
+    let mut rig = open();
+    assert!(sh("ip -4 -br addr show br0").contains("10.9.0.1/24"));
+    rig.port.delete_device();
+    drop(rig);
+    assert!(!sh("ip -br link").contains("br0"));
+}
+
 /// An internal port of OVS is down until its user sets it up.
 pub fn an_internal_port_waits_to_be_set_up() {
     let mut rig = Rig::open(&config("internal", "br0", &[]), &mut Pools::new(256)).unwrap();
@@ -81,13 +106,34 @@ pub fn its_mtu_changes_while_it_is_open() {
     assert!(stats.rx_packets == 1 && stats.rx_bytes > 3900, "{stats:?}");
 }
 
+/// The kernel has told of a change when the call that made it has returned, and so a status that is kept is right.
+pub fn the_kernel_tells_of_its_changes() {
+    let mut monitor = LinkMonitor::new().unwrap();
+    let mut pools = Pools::new(64);
+    let mut rig = Rig::open(&config("internal", "br0", &[]), &mut pools).unwrap();
+    assert_eq!(rig.port.kernel_device(), Some("br0"));
+    let mut is_told = |change: &str| {
+        let changes = monitor.take_changes();
+        assert!(changes.concern("br0", 0), "{change}");
+        assert!(!changes.concern("lo", 1), "{change}");
+    };
+    is_told("it was made");
+    for change in ["up", "mtu 1400", "address 02:00:00:00:00:07", "down"] {
+        sh(&format!("ip link set br0 {change}"));
+        is_told(change);
+    }
+    rig.port.set_mtu(1300, &mut pools).unwrap();
+    is_told("the port set its MTU");
+    rig.port.set_mac([2, 0, 0, 0, 0, 8]).unwrap();
+    is_told("the port set its address");
+    sh("ip link del br0");
+    is_told("it was deleted");
+}
+
 pub fn what_cannot_be_opened_is_said() {
     let error = |keys| Rig::open(&config("tap", "p1", keys), &mut Pools::new(64)).map(|_| ()).unwrap_err().to_string();
     let text = error(&[("device", "a-name-too-long-for-linux")]);
     assert!(text.contains("device = \"a-name-too-long-for-linux\": expected a device name"), "{text}");
-    sh("ip tuntap add mode tap dev t1");
-    let text = error(&[("device", "t1")]);
-    assert!(text.starts_with("port p1: tap device t1: attach a queue: ") && text.lines().count() == 1, "{text}");
     let text = error(&[("device", "lo")]);
     assert!(text.starts_with("port p1: tap device lo: attach a queue: Invalid argument"), "{text}");
 }

@@ -1,6 +1,7 @@
 //! The guest's driver and its frontend. It speaks the vhost-user protocol byte by byte, so that it can say what no
 //! frontend would. Source: vhost-user protocol; VIRTIO 1.2, section 2.7.
 
+use super::packed::PackedDriver;
 use rustix::fs::MemfdFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
@@ -21,6 +22,8 @@ pub mod request {
     pub const SET_FEATURES: u32 = 2;
     /// Begins.
     pub const SET_OWNER: u32 = 3;
+    /// Disables all rings.
+    pub const RESET_OWNER: u32 = 4;
     /// Shares memory.
     pub const SET_MEM_TABLE: u32 = 5;
     /// Says a ring's size.
@@ -33,18 +36,36 @@ pub mod request {
     pub const SET_VRING_KICK: u32 = 12;
     /// Names the descriptor that notifies the guest.
     pub const SET_VRING_CALL: u32 = 13;
+    /// Says what of the protocol was negotiated.
+    pub const SET_PROTOCOL_FEATURES: u32 = 16;
+    /// Has the guest announced in its place.
+    pub const SEND_RARP: u32 = 19;
+    /// Asks for a buffer for records of chains in flight.
+    pub const GET_INFLIGHT_FD: u32 = 31;
+    /// Hands over such a buffer.
+    pub const SET_INFLIGHT_FD: u32 = 32;
 }
 
 /// Features of virtio.
 pub mod feature {
     /// Packets may use several buffers.
     pub const MERGEABLE: u64 = 1 << 15;
+    /// The guest announces itself after a migration.
+    pub const GUEST_ANNOUNCE: u64 = 1 << 21;
     /// Descriptors may refer to tables.
     pub const INDIRECT: u64 = 1 << 28;
     /// Each side says when it wants to be notified.
     pub const EVENT_INDEX: u64 = 1 << 29;
     /// The device is one of virtio 1.
     pub const VERSION_1: u64 = 1 << 32;
+    /// Rings have the packed format.
+    pub const RING_PACKED: u64 = 1 << 34;
+}
+
+/// Features of the protocol.
+pub mod protocol_feature {
+    /// Chains in flight are recorded in a buffer that the frontend keeps.
+    pub const INFLIGHT_SHMFD: u64 = 1 << 12;
 }
 
 /// A descriptor's flag: another one follows.
@@ -53,6 +74,9 @@ pub const NEXT: u16 = 1;
 pub const WRITE: u16 = 2;
 /// A descriptor's flag: it describes a table of descriptors.
 pub const INDIRECT: u16 = 4;
+
+/// A descriptor: address, length, flags, and the one that follows it in its table.
+pub type Described = (u64, u32, u16, u16);
 
 const MEMORY: u64 = 16 << 20;
 /// The frontend's address of guest address 0.
@@ -88,36 +112,43 @@ pub struct Guest {
     pub socket: UnixStream,
     /// Entries of its rings.
     pub size: u16,
-    /// By ring: the next index of the available ring.
+    /// By ring: the next index of the available ring. In a packed ring, chains made available so far.
     pub available: [u16; 2],
-    /// By ring: the next index of the used ring.
+    /// By ring: the next index of the used ring. In a packed ring, chains used so far.
     pub used: [u16; 2],
     /// By ring: the descriptor that notifies it.
     pub calls: [OwnedFd; 2],
+    /// By ring: what its driver knows, if rings are packed.
+    packed: Option<[PackedDriver; 2]>,
 }
 
 impl Guest {
     /// Connects to the switch's socket and negotiates `features`; rings have `size` entries.
     pub fn connect(path: &Path, features: u64, size: u16) -> Self {
-        let end = Instant::now() + Duration::from_secs(5);
-        let socket = loop {
-            match UnixStream::connect(path) {
-                Ok(socket) => break socket,
-                Err(e) => assert!(Instant::now() < end, "cannot connect to {}: {e}", path.display()),
-            }
-        };
+        let socket = connect(path);
         let file = File::from(rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
         file.set_len(MEMORY).unwrap();
         let mapped = (GuestAddress(0), MEMORY as usize, Some(FileOffset::new(file.try_clone().unwrap(), 0)));
         let memory = GuestMemoryMmap::from_ranges_with_files([mapped]).unwrap();
         let calls = [(), ()].map(|()| rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap());
-        let mut guest = Guest { memory, file, socket, size, available: [0; 2], used: [0; 2], calls };
-        guest.say(request::SET_OWNER, &[], &[]);
-        let offered = guest.offered_features();
-        assert_eq!(offered & features, features, "the switch offers {offered:x}");
-        guest.say(request::SET_FEATURES, &features.to_le_bytes(), &[]);
-        guest.share_memory();
+        let packed = packed_drivers(features, size);
+        let mut guest = Guest { memory, file, socket, size, available: [0; 2], used: [0; 2], calls, packed };
+        guest.begin(features);
         guest
+    }
+
+    /// Connects to another switch, with what the guest has: its memory and its rings, which are stopped.
+    pub fn reconnect(&mut self, path: &Path, features: u64) {
+        self.socket = connect(path);
+        self.begin(features);
+    }
+
+    fn begin(&mut self, features: u64) {
+        self.say(request::SET_OWNER, &[], &[]);
+        let offered = self.offered_features();
+        assert_eq!(offered & features, features, "the switch offers {offered:x}");
+        self.say(request::SET_FEATURES, &features.to_le_bytes(), &[]);
+        self.share_memory();
     }
 
     /// Sends a request.
@@ -146,6 +177,20 @@ impl Guest {
         self.say(request::SET_MEM_TABLE, &table, &[self.file.as_fd()]);
     }
 
+    /// Negotiates other features, and a size of its rings, which begin again. They are stopped until they are started.
+    pub fn renegotiate(&mut self, features: u64, size: u16) {
+        (self.size, self.available, self.used) = (size, [0; 2], [0; 2]);
+        self.packed = packed_drivers(features, size);
+        (0..2).for_each(|ring| self.say(request::SET_VRING_NUM, &words([ring, u32::from(size)]), &[]));
+        self.say(request::SET_FEATURES, &features.to_le_bytes(), &[]);
+    }
+
+    /// Where a ring continues, as the protocol says it: behind what its driver has seen used.
+    pub fn base(&self, ring: u32) -> u32 {
+        let used = u32::from(self.used[ring as usize]);
+        self.packed.as_ref().map_or(used, |drivers| drivers[ring as usize].base())
+    }
+
     /// Starts a ring at entry `base`.
     pub fn start(&self, ring: u32, base: u32) {
         let place = Place::of(ring);
@@ -164,30 +209,50 @@ impl Guest {
         self.say(request::SET_VRING_CALL, &u64::from(ring).to_le_bytes(), &[call]);
     }
 
-    /// Writes a descriptor of a ring.
-    pub fn describe(&self, ring: u32, at: u16, (address, len, flags, next): (u64, u32, u16, u16)) {
-        let to = Place::of(ring).descriptors + 16 * u64::from(at);
-        self.memory.write_obj(address.to_le(), GuestAddress(to)).unwrap();
-        let rest = u64::from(len) | u64::from(flags) << 32 | u64::from(next) << 48;
-        self.memory.write_obj(rest.to_le(), GuestAddress(to + 8)).unwrap();
+    /// Writes a descriptor of a ring; of a packed ring, one that later chains are made of.
+    pub fn describe(&mut self, ring: u32, at: u16, described: Described) {
+        if let Some(drivers) = &mut self.packed {
+            drivers[ring as usize].describe(at, described);
+        } else {
+            self.write_descriptor(ring, at, described);
+        }
     }
 
-    /// Makes a chain available that begins with this descriptor; `publish` shows it.
+    /// Writes a descriptor as it is in the guest's memory: in a packed ring the id comes before the flags.
+    pub fn write_descriptor(&self, ring: u32, at: u16, descriptor: Described) {
+        let to = Place::of(ring).descriptors + 16 * u64::from(at);
+        let [low, high] = descriptor_words(descriptor);
+        self.memory.write_obj(low, GuestAddress(to)).unwrap();
+        self.memory.write_obj(high, GuestAddress(to + 8)).unwrap();
+    }
+
+    /// Makes a chain available that begins with this descriptor; `publish` shows it. A packed ring shows it at once.
     pub fn offer(&mut self, ring: u32, head: u16) {
         let next = &mut self.available[ring as usize];
-        let at = 4 + 2 * u64::from(*next & (self.size - 1));
-        self.memory.write_obj(head.to_le(), GuestAddress(Place::of(ring).available + at)).unwrap();
+        if let Some(drivers) = &mut self.packed {
+            drivers[ring as usize].offer(&self.memory, head);
+        } else {
+            let at = 4 + 2 * u64::from(*next & (self.size - 1));
+            self.memory.write_obj(head.to_le(), GuestAddress(Place::of(ring).available + at)).unwrap();
+        }
         *next = next.wrapping_add(1);
     }
 
     /// Publishes the chains that were made available.
     pub fn publish(&self, ring: u32) {
-        let index = self.available[ring as usize].to_le();
-        self.memory.store(index, GuestAddress(Place::of(ring).available + 2), Release).unwrap();
+        if self.packed.is_none() {
+            let index = self.available[ring as usize].to_le();
+            self.memory.store(index, GuestAddress(Place::of(ring).available + 2), Release).unwrap();
+        }
     }
 
     /// The chains used since the last call, and the bytes written to each.
     pub fn take_used(&mut self, ring: u32) -> Vec<(u32, u32)> {
+        if let Some(drivers) = &mut self.packed {
+            let taken = drivers[ring as usize].take_used(&self.memory);
+            self.used[ring as usize] = self.used[ring as usize].wrapping_add(taken.len() as u16);
+            return taken;
+        }
         let used = Place::of(ring).used;
         let end = u16::from_le(self.memory.load(GuestAddress(used + 2), Acquire).unwrap());
         let mut taken = Vec::new();
@@ -198,6 +263,29 @@ impl Guest {
         }
         taken
     }
+}
+
+/// Connects to a switch as soon as it listens.
+fn connect(path: &Path) -> UnixStream {
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        match UnixStream::connect(path) {
+            Ok(socket) => return socket,
+            Err(e) => assert!(Instant::now() < end, "cannot connect to {}: {e}", path.display()),
+        }
+    }
+}
+
+/// The drivers of both rings, if these features make them packed.
+fn packed_drivers(features: u64, size: u16) -> Option<[PackedDriver; 2]> {
+    let drivers = || [0, 1].map(|ring| PackedDriver::new(Place::of(ring).descriptors, size));
+    (features & feature::RING_PACKED != 0).then(drivers)
+}
+
+/// The words of a descriptor in memory, of which the last two parts are as the ring's format has them.
+pub fn descriptor_words((address, len, third, fourth): Described) -> [u64; 2] {
+    let rest = u64::from(len) | u64::from(third) << 32 | u64::from(fourth) << 48;
+    [address, rest].map(u64::to_le)
 }
 
 fn words(words: [u32; 2]) -> Vec<u8> {

@@ -40,7 +40,7 @@ impl GuestPort {
         let config = PortConfig { name: "vm1".into(), kind: "vhost-user".into(), options, ..PortConfig::default() };
         let mut port = open(&config, pools).expect("a port that listens");
         let mut guest = Guest::connect(&path, features, size);
-        (0..2).for_each(|ring| guest.start(ring, 0));
+        (0..2).for_each(|ring| guest.start(ring, guest.base(ring)));
         // The port has done what it was told when it answers.
         guest.offered_features();
         let (rx, tx) = (port.rx_queue(0), port.tx_queue(0));

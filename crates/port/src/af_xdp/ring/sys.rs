@@ -113,9 +113,22 @@ impl<T: Copy> Ring<T> {
     }
 }
 
+impl<T> Ring<T> {
+    /// Removes the mapping before the ring is dropped.
+    ///
+    /// # Safety
+    /// From here on the ring may only be dropped.
+    pub(in crate::af_xdp) unsafe fn unmap(&mut self) {
+        if let size @ 1.. = std::mem::take(&mut self.map_size) {
+            // SAFETY: `map` made the mapping with this size; nobody else has it.
+            unsafe { libc::munmap(self.map.as_ptr(), size) };
+        }
+    }
+}
+
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // SAFETY: `map` made the mapping with this size; nobody else has it.
-        unsafe { libc::munmap(self.map.as_ptr(), self.map_size) };
+        // SAFETY: nothing follows.
+        unsafe { self.unmap() };
     }
 }

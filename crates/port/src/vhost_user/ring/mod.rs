@@ -2,7 +2,7 @@
 //!
 //! A burst of chains is gathered ([`Ring::gather`]), each chain is marked as used once its buffers were read or written
 //! ([`Ring::put_used`]), and one store shows the guest all of them ([`Ring::publish`]). The formats of rings are modules
-//! of their own ([`split`]); this one has what does not depend on the format.
+//! of their own ([`split`], [`packed`]); this one has what does not depend on the format.
 //!
 //! The guest may write anything into its rings at any time, and its descriptors cost time. So indexes are taken
 //! modulo the ring's size, a descriptor is read once, a chain has at most [`CHAIN_MAX`] buffers and a burst some
@@ -10,14 +10,21 @@
 //! Source: Virtual I/O Device (VIRTIO) 1.2, section 2.6.
 
 mod call;
+#[cfg(test)]
+mod crash;
+mod inflight;
+mod packed;
 mod split;
 mod table;
 
 use super::feature::Features;
+use super::inflight_buffer::QueueBuffer;
 use super::memory::{DirtyLog, GuestMemory, Outside, View};
 use crate::offload::{LARGEST_FRAME, VNET_HEADER};
 pub use call::Call;
-use split::SplitRing;
+pub use inflight::RecordedRing;
+pub use packed::PackedRing;
+pub use split::SplitRing;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -65,10 +72,12 @@ pub enum Broken {
     Table,
     #[error("a first buffer too short for the packet's header")]
     Header,
+    #[error("records of chains in flight that are not those of this ring")]
+    Inflight,
 }
 
 impl Broken {
-    const ALL: [Broken; 7] = [
+    const ALL: [Broken; 8] = [
         Broken::Index,
         Broken::Address,
         Broken::Empty,
@@ -76,6 +85,7 @@ impl Broken {
         Broken::Direction,
         Broken::Table,
         Broken::Header,
+        Broken::Inflight,
     ];
 
     /// The reason of this number (`as u8`), if it is one.
@@ -106,15 +116,28 @@ pub struct RingLayout {
 }
 
 /// What a ring starts with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RingSetup {
     pub memory: Arc<GuestMemory>,
     pub features: Features,
     /// Entries, a power of two.
     pub size: u16,
     pub layout: RingLayout,
+    /// The place at which a packed ring continues, as the protocol says it. A split ring has it in its memory.
+    pub base: u32,
     pub call: Option<Arc<Call>>,
     pub log: Option<Arc<DirtyLog>>,
+    /// Where its chains are recorded while they are in flight, if that was negotiated.
+    pub inflight: Option<QueueBuffer>,
+}
+
+impl RingSetup {
+    /// Notes a write at this address while the ring starts, if the guest migrates and the ring's writes are logged.
+    fn log(&self, address: u64, len: usize) {
+        if let (Some(_), Some(log)) = (self.layout.log, &self.log) {
+            log.mark(address, len);
+        }
+    }
 }
 
 /// A buffer of the guest. `len` is at most that of the largest packet.
@@ -129,6 +152,8 @@ pub struct Buffer {
 pub struct Chain {
     /// What the guest knows it by.
     id: u16,
+    /// The ring's descriptors that it takes, of which a table is one.
+    descriptors: u16,
     /// Its first buffer in the burst, and the one behind its last.
     first: u32,
     end: u32,
@@ -141,8 +166,8 @@ pub struct Chain {
 pub struct Burst {
     chains: Vec<Chain>,
     buffers: Vec<Buffer>,
-    /// The ring's entry of the first chain: a ring moves on while chains of the burst are used and others join it.
-    first_entry: u16,
+    /// The ring's entry behind the last chain. The ring moves on while chains of the burst are used and others join it.
+    behind: u32,
 }
 
 /// Whether the device reads or writes a ring's buffers.
@@ -181,23 +206,17 @@ impl Burst {
     fn push_single(&mut self, id: u16, buffer: Buffer) {
         let first = self.buffers.len() as u32;
         self.buffers.push(buffer);
-        self.chains.push(Chain { id, first, end: first + 1, len: buffer.len });
-    }
-
-    /// Adds the chain of the buffers from `first` on, which were added before and have `len` bytes.
-    #[inline]
-    fn push_chain(&mut self, id: u16, first: usize, len: u32) {
-        self.chains.push(Chain { id, first: first as u32, end: self.buffers.len() as u32, len });
+        self.chains.push(Chain { id, descriptors: 1, first, end: first + 1, len: buffer.len });
     }
 }
 
 /// A descriptor, read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Descriptor {
+pub struct Descriptor {
     address: u64,
     len: u32,
     flags: u16,
-    /// In a split ring the next descriptor's index.
+    /// In a split ring the next descriptor's index; in a packed ring the chain's id.
     next: u16,
 }
 
@@ -206,6 +225,12 @@ impl Descriptor {
     #[inline]
     fn of(address: u64, rest: u64) -> Self {
         Descriptor { address, len: rest as u32, flags: (rest >> 32) as u16, next: (rest >> 48) as u16 }
+    }
+
+    /// From its two words in a packed ring or a table of one.
+    #[inline]
+    fn of_packed(address: u64, rest: u64) -> Self {
+        Descriptor { address, len: rest as u32, flags: (rest >> 48) as u16, next: (rest >> 32) as u16 }
     }
 
     /// Whether it describes a chain alone.
@@ -235,10 +260,37 @@ impl Descriptor {
     }
 }
 
-/// A running ring.
+/// A format of rings. What receives and sends is compiled for each, so that no packet asks which one it is.
+pub trait RingFormat: Sized {
+    /// A ring that continues where its memory or its base says.
+    fn new(setup: &RingSetup) -> Result<Self>;
+
+    /// The next entry that is not used, as the protocol says it.
+    fn position(&self) -> u32;
+
+    /// Adds up to `n` chains to those in `burst`.
+    fn gather(&mut self, n: usize, access: Access, view: &mut View, burst: &mut Burst) -> Result<()>;
+
+    /// Prefetches the first buffers of up to `n` chains that come next.
+    fn look_ahead(&self, n: usize, view: &View);
+
+    /// Marks the next chain, which is this one, as used.
+    fn put_used(&mut self, chain: &Chain, written: u32, view: &View);
+
+    /// Shows the guest what was marked. Returns whether there was anything.
+    fn publish(&mut self, view: &View) -> bool;
+
+    /// Whether the guest wants to be notified of what was published since this was last asked.
+    fn wants_call(&mut self) -> bool;
+
+    /// Forgets when the guest was last notified.
+    fn forget_notified(&mut self);
+}
+
+/// A running ring of a format.
 #[derive(Debug)]
-pub struct Ring {
-    split: SplitRing,
+pub struct RunningRing<F> {
+    format: F,
     pub view: View,
     pub features: Features,
     call: Option<Arc<Call>>,
@@ -246,33 +298,77 @@ pub struct Ring {
     broken: bool,
 }
 
+/// A running ring.
+#[derive(Debug)]
+pub enum Ring {
+    Split(RunningRing<SplitRing>),
+    Packed(RunningRing<PackedRing>),
+    RecordedSplit(RunningRing<RecordedRing<SplitRing>>),
+    RecordedPacked(RunningRing<RecordedRing<PackedRing>>),
+}
+
+/// What to do with a ring, for each format.
+macro_rules! with_ring {
+    ($ring:expr, $running:ident => $what:expr) => {
+        match $ring {
+            $crate::vhost_user::ring::Ring::Split($running) => $what,
+            $crate::vhost_user::ring::Ring::Packed($running) => $what,
+            $crate::vhost_user::ring::Ring::RecordedSplit($running) => $what,
+            $crate::vhost_user::ring::Ring::RecordedPacked($running) => $what,
+        }
+    };
+}
+pub(super) use with_ring;
+
 impl Ring {
-    /// A ring that continues where its used ring says.
+    /// A ring of the format that was negotiated.
     pub fn new(setup: RingSetup) -> Result<Self> {
-        let split = SplitRing::new(&setup)?;
-        let mut view = View::new(setup.memory);
-        view.set_log(setup.log);
-        Ok(Ring { split, view, features: setup.features, call: setup.call, broken: false })
+        match (setup.features.is_packed(), setup.inflight.is_some()) {
+            (false, false) => RunningRing::new(setup).map(Ring::Split),
+            (true, false) => RunningRing::new(setup).map(Ring::Packed),
+            (false, true) => RunningRing::new(setup).map(Ring::RecordedSplit),
+            (true, true) => RunningRing::new(setup).map(Ring::RecordedPacked),
+        }
     }
 
     /// The next entry, from which the guest can continue later.
     pub fn position(&self) -> u32 {
-        self.split.position()
+        with_ring!(self, ring => ring.format.position())
     }
 
     /// Sets the eventfd that notifies the guest of used buffers.
     pub fn set_call(&mut self, call: Option<Arc<Call>>) {
-        self.call = call;
+        with_ring!(self, ring => ring.set_call(call));
+    }
+
+    /// Begins or ends to note the pages that are written.
+    pub fn set_log(&mut self, log: Option<Arc<DirtyLog>>) {
+        with_ring!(self, ring => ring.view.set_log(log));
     }
 
     /// Whether the guest broke it.
     pub fn is_broken(&self) -> bool {
-        self.broken
+        with_ring!(self, ring => ring.broken)
     }
 
     /// Lets it rest.
     pub fn break_off(&mut self) {
-        self.broken = true;
+        with_ring!(self, ring => ring.broken = true);
+    }
+}
+
+impl<F: RingFormat> RunningRing<F> {
+    /// A ring that continues where its memory or its base says.
+    pub fn new(setup: RingSetup) -> Result<Self> {
+        let format = F::new(&setup)?;
+        let mut view = View::new(setup.memory);
+        view.set_log(setup.log);
+        Ok(RunningRing { format, view, features: setup.features, call: setup.call, broken: false })
+    }
+
+    fn set_call(&mut self, call: Option<Arc<Call>>) {
+        self.call = call;
+        self.format.forget_notified();
     }
 
     /// Adds up to `n` available chains to `burst`, and prefetches their first buffers. Returns how many were added.
@@ -282,29 +378,36 @@ impl Ring {
     #[inline]
     pub fn gather(&mut self, n: usize, access: Access, burst: &mut Burst) -> Result<usize> {
         let before = burst.chains.len();
-        self.split.gather(n, access, &mut self.view, burst)?;
+        self.format.gather(n, access, &mut self.view, burst)?;
         for chain in &burst.chains[before..] {
             self.view.prefetch(burst.buffers[chain.first as usize].address);
         }
         Ok(burst.chains.len() - before)
     }
 
+    /// Prefetches the buffers of the next `n` chains, so that the next burst finds them in the cache. The guest had them
+    /// last, and another core's lines take longer to come than a burst takes to be copied.
+    #[inline]
+    pub fn look_ahead(&self, n: usize) {
+        self.format.look_ahead(n, &self.view);
+    }
+
     /// Marks the next chain, which is `chain`, as used with `written` bytes. The guest sees it after `publish`.
     #[inline]
     pub fn put_used(&mut self, chain: &Chain, written: u32) {
-        self.split.put_used(chain.id, written, &self.view);
+        self.format.put_used(chain, written, &self.view);
     }
 
     /// Shows the guest the used chains, and notifies it if it wants that.
     #[inline]
     pub fn publish(&mut self) {
-        if !self.split.publish(&self.view) {
+        if !self.format.publish(&self.view) {
             return;
         }
         let Some(call) = &self.call else { return };
         // The guest may be about to sleep: it must see our index before we read what it waits for.
         fence(Ordering::SeqCst);
-        if self.split.wants_call() {
+        if self.format.wants_call() {
             call.notify();
         }
     }
@@ -315,6 +418,10 @@ fn has_passed(event: u16, new: u16, old: u16) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
 }
 
+#[cfg(test)]
+mod inflight_tests;
+#[cfg(test)]
+mod packed_tests;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]

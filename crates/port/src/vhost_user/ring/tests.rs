@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::io::Read;
 
 /// Gathers into a new burst.
-fn gathered(ring: &mut Ring, n: usize, access: Access) -> Result<Burst> {
+fn gathered(ring: &mut RunningRing<SplitRing>, n: usize, access: Access) -> Result<Burst> {
     let mut burst = Burst::default();
     ring.gather(n, access, &mut burst).map(|_| burst)
 }
@@ -30,7 +30,7 @@ fn chains_are_taken_and_used_in_order() {
     ring.put_used(&burst.chains()[1], 3);
     assert_eq!(guest.used(), [], "not seen before it is published");
     ring.publish();
-    assert_eq!((guest.used(), ring.position()), (vec![(0, 0), (5, 3)], 2));
+    assert_eq!((guest.used(), ring.format.position()), (vec![(0, 0), (5, 3)], 2));
     assert_eq!(gathered(&mut ring, 32, Access::Read).unwrap().chains().len(), 0);
     guest.offer(2, &[5]);
     assert_eq!(gathered(&mut ring, 1, Access::Write).unwrap_err(), Broken::Direction);
@@ -101,7 +101,7 @@ fn the_guest_is_notified_unless_it_says_no() {
     assert_eq!(guest.u16_at(LAYOUT.used), 1, "we poll, so the guest need not notify us");
     for (flags, is_called) in [(0, true), (1, false), (0, true)] {
         guest.write_u16(LAYOUT.available, flags);
-        guest.offer(ring.position() as u16, &[0]);
+        guest.offer(ring.format.position() as u16, &[0]);
         let burst = gathered(&mut ring, 1, Access::Read).unwrap();
         ring.put_used(&burst.chains()[0], 0);
         ring.publish();
@@ -140,7 +140,7 @@ fn with_an_event_index_the_guest_is_notified_when_it_is_passed() {
 fn a_ring_continues_behind_its_last_used_entry() {
     let guest = TestGuest::new();
     guest.write_u16(LAYOUT.used + 2, 41);
-    assert_eq!(guest.ring(VERSION_1).position(), 41);
+    assert_eq!(guest.ring(VERSION_1).format.position(), 41);
 }
 
 #[test]
